@@ -1,0 +1,63 @@
+"""The errors that lstmprof raises for its users' input, one line each.
+
+::
+
+    LstmprofError            exit 1   the work could not be done
+    ├── ProfileError                  a profile cannot be read
+    ├── CaptureError                  a worker died, hung or refused
+    ├── RunError                      a run on disk is missing, damaged or in the way
+    └── UsageError           exit 2   a name or an option that cannot be meant
+
+A message says what and where, then the next step. Only ``cli.py`` prints them. This file keeps to
+the standard library and to Python 3.7, because capture workers import it.
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import Iterable
+
+
+class LstmprofError(Exception):
+    """Something the user can mend; ``str()`` of it is one line."""
+
+    exit_code = 1
+
+    def __init__(self, fault: str, next_step: str = "") -> None:
+        self.fault = one_line(fault)
+        self.next_step = one_line(next_step)
+        super().__init__("; ".join(part for part in (self.fault, self.next_step) if part))
+
+
+class ProfileError(LstmprofError):
+    """A profile cannot be read: names the file, the place in it, the fault and the next step."""
+
+    def __init__(self, path: object, fault: str, next_step: str = "") -> None:
+        super().__init__("{}: {}".format(path, fault), next_step)
+
+
+class CaptureError(LstmprofError):
+    """A capture's worker died, hung, ran out of memory or refused."""
+
+
+class RunError(LstmprofError):
+    """A run directory is missing, damaged, of another schema, or already there."""
+
+
+class UsageError(LstmprofError):
+    """A name or a value that cannot be meant."""
+
+    exit_code = 2
+
+
+def one_line(text: str) -> str:
+    """``text`` without line breaks or control characters: hostile names cannot forge output."""
+    return "".join(c if c.isprintable() else " " for c in text).strip()
+
+
+def unknown_name(kind: str, name: str, known: Iterable[str]) -> UsageError:
+    """The error for a name that is not in a table, with the nearest one that is."""
+    names = list(known)
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    hint = "did you mean '{}'?".format(near[0]) if near else "known: " + ", ".join(names)
+    return UsageError("unknown {} '{}'".format(kind, name), hint)

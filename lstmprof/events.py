@@ -1,0 +1,208 @@
+"""The events table: every column's name, type, unit and meaning, stated once.
+
+Readers (``formats``) fill the columns that a profile holds; ``breakdown.links`` and
+``breakdown.categories`` fill the derived ones; everything after reads only this table. What is
+unknown is null, never 0 or −1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+SCHEMA_VERSION = 1
+VERSION_KEY = b"lstmprof.events_schema"
+
+#: What an event is. ``step`` … ``overhead`` run on a host thread, the others on a device. A
+#: device's derived copy of a host range (Kineto's gpu_user_annotation, XPlane's derived lines) is a
+#: ``range`` with ``device`` set: no activity.
+KINDS = (
+    "step",
+    "range",
+    "op",
+    "python",
+    "runtime",
+    "kernel",
+    "memcpy",
+    "memset",
+    "device_sync",
+    "overhead",
+)
+#: The kinds that occupy a device: the activities.
+ACTIVITY_KINDS = ("kernel", "memcpy", "memset")
+#: The phases of a step, in order.
+PHASES = ("input", "forward", "loss", "backward", "optimizer")
+
+_TEXT = pa.dictionary(pa.int32(), pa.string())
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of the events table."""
+
+    name: str
+    type: pa.DataType
+    unit: str
+    nullable: bool
+    derived: bool
+    meaning: str
+
+
+COLUMNS = (
+    Column("event_id", pa.int64(), "", False, False, "row number, unique in the run"),
+    Column("kind", _TEXT, "", False, False, "one of " + ", ".join(KINDS)),
+    Column("name", _TEXT, "", False, False, "as the profiler wrote it"),
+    Column("start_ns", pa.int64(), "ns", False, False, "start, since base_ns of run.json"),
+    Column("dur_ns", pa.int64(), "ns", False, False, "length of the half-open interval, 0 or more"),
+    Column("rank", pa.int64(), "", True, False, "rank of a distributed job"),
+    Column("pid", pa.int64(), "", True, False, "host process"),
+    Column("tid", pa.int64(), "", True, False, "host thread; null for what ran on a device"),
+    Column("device", pa.int64(), "", True, False, "device number; null for what ran on the host"),
+    Column("stream", pa.int64(), "", True, False, "stream of the device"),
+    Column(
+        "correlation_id", pa.int64(), "", True, False, "joins a runtime call and its activities"
+    ),
+    Column("external_id", pa.int64(), "", True, False, "the profiler's id of the op, as written"),
+    Column(
+        "graph_node_id",
+        pa.int64(),
+        "",
+        True,
+        False,
+        "node of the CUDA graph that replayed the activity",
+    ),
+    Column(
+        "op_name",
+        _TEXT,
+        "",
+        True,
+        False,
+        "framework op named by the activity itself (XPlane tf_op, annotation)",
+    ),
+    Column("shapes", _TEXT, "", True, False, "shapes of the op's inputs, JSON"),
+    Column("dtypes", _TEXT, "", True, False, "element types of the op's inputs, JSON"),
+    Column("bytes", pa.int64(), "bytes", True, False, "size of a copy"),
+    Column(
+        "parent_id",
+        pa.int64(),
+        "",
+        True,
+        True,
+        "event_id of the innermost enclosing event of the same thread",
+    ),
+    Column(
+        "launch_id",
+        pa.int64(),
+        "",
+        True,
+        True,
+        "of an activity: event_id of the runtime call that enqueued it",
+    ),
+    Column(
+        "op_id",
+        pa.int64(),
+        "",
+        True,
+        True,
+        "of an activity or runtime call: event_id of the op that issued it",
+    ),
+    Column("step", pa.int64(), "", True, True, "number of the profiled step"),
+    Column("phase", _TEXT, "", True, True, "one of " + ", ".join(PHASES)),
+    Column("category", _TEXT, "", True, True, "what the time is for: breakdown.categories"),
+    Column("family", _TEXT, "", True, True, "within category rnn: gemm, pointwise or persistent"),
+)
+
+SCHEMA = pa.schema(
+    [pa.field(c.name, c.type, c.nullable) for c in COLUMNS],
+    metadata={VERSION_KEY: str(SCHEMA_VERSION).encode()},
+)
+_REQUIRED = ("kind", "name", "start_ns", "dur_ns")
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What a reader makes of one raw profile, before links and categories.
+
+    ``events`` has ``SCHEMA``; its derived columns are all null. ``base_ns`` is the epoch time of
+    ``start_ns`` 0, None where the file does not say. ``device_names`` maps a device number to the
+    name the profile gives it. ``notes`` are sentences the user must be told (activities that could
+    not be recorded, and why).
+    """
+
+    format: str
+    base_ns: int | None
+    events: pa.Table
+    device_names: Mapping[int, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+def events_table(columns: Mapping[str, Sequence[Any] | np.ndarray]) -> pa.Table:
+    """The events table of these columns, sorted by start, the longer first, and so numbered.
+
+    ``kind``, ``name``, ``start_ns`` and ``dur_ns`` are required; an absent column is all null.
+    Values may be lists with None, NumPy arrays or Arrow arrays. Equal rows keep the order in which
+    they came.
+
+    Raises:
+        ValueError: a required column is missing, a length differs or a duration is negative.
+    """
+    missing = [name for name in _REQUIRED if name not in columns]
+    unknown = [name for name in columns if name not in SCHEMA.names]
+    if missing or unknown:
+        raise ValueError(f"columns missing {missing}, unknown {unknown}")
+    start = np.asarray(columns["start_ns"], dtype=np.int64)
+    dur = np.asarray(columns["dur_ns"], dtype=np.int64)
+    if dur.size and dur.min() < 0:
+        raise ValueError("a duration is negative")
+    order = pa.array(np.lexsort((-dur, start)))
+    filled = {"start_ns": pa.array(start), "dur_ns": pa.array(dur)}
+    arrays = []
+    for column in COLUMNS:
+        if column.name == "event_id":
+            arrays.append(pa.array(np.arange(len(start), dtype=np.int64)))
+        elif column.name in columns:
+            values = filled[column.name] if column.name in filled else columns[column.name]
+            arrays.append(_cast(values, column.type).take(order))
+        else:
+            arrays.append(pa.nulls(len(start), column.type))
+    return pa.Table.from_arrays(arrays, schema=SCHEMA)
+
+
+def _cast(values: Any, type_: pa.DataType) -> pa.Array:
+    array = values if isinstance(values, (pa.Array, pa.ChunkedArray)) else pa.array(values)
+    if isinstance(array, pa.ChunkedArray):
+        array = array.combine_chunks()
+    if pa.types.is_dictionary(type_):
+        if pa.types.is_null(array.type):
+            return pa.nulls(len(array), type_)
+        return array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
+    return array.cast(type_)
+
+
+def with_columns(events: pa.Table, columns: Mapping[str, Any]) -> pa.Table:
+    """``events`` with these columns replaced; values as for ``events_table``, in row order."""
+    for name, values in columns.items():
+        position = SCHEMA.get_field_index(name)
+        events = events.set_column(
+            position, SCHEMA.field(name), _cast(values, SCHEMA.field(name).type)
+        )
+    return events.cast(SCHEMA)
+
+
+def ints(events: pa.Table, name: str, null: int) -> np.ndarray:
+    """Column ``name`` as int64 with ``null`` in place of nulls: for computing, never for output."""
+    return np.asarray(events.column(name).fill_null(null).to_numpy(), dtype=np.int64)
+
+
+def texts(events: pa.Table, name: str) -> tuple[np.ndarray, list[str]]:
+    """Column ``name`` as (codes, values): ``values[code]`` is the text of a row, code −1 a null."""
+    column = events.column(name).combine_chunks()
+    if isinstance(column, pa.ChunkedArray):  # an empty table
+        return np.empty(0, dtype=np.int64), []
+    codes = column.indices.fill_null(-1).to_numpy().astype(np.int64)
+    return codes, column.dictionary.to_pylist()

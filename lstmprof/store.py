@@ -1,0 +1,201 @@
+"""Run directories: written beside their place and renamed, so that a run is whole or not there.
+
+::
+
+    <out>/<run>/run.json  timings.parquet  events.parquet  profile/
+    <out>/.partial-<host>-<pid>-<run>-xxxx/     being written; swept when its process is gone
+
+Source of the layout: DESIGN.md section 4.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lstmprof.errors import RunError
+from lstmprof.events import SCHEMA, SCHEMA_VERSION, VERSION_KEY
+
+PARTIAL = ".partial-"
+RUN_FILE = "run.json"
+
+TIMINGS_SCHEMA = pa.schema(
+    [
+        pa.field("iteration", pa.int64(), False),
+        pa.field("warmup", pa.bool_(), False),
+        pa.field("wall_ns", pa.int64(), False),
+        pa.field("device_ns", pa.int64()),
+        pa.field("loss", pa.float64()),
+    ],
+    metadata={VERSION_KEY: str(SCHEMA_VERSION).encode()},
+)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run on disk; tables are read when they are asked for."""
+
+    path: Path
+    metadata: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        """The directory's name, or the name run.json gives where the directory is a cache entry."""
+        return str(self.metadata.get("name") or self.path.name)
+
+    def events(self) -> pa.Table:
+        """The events table of the profiled pass.
+
+        Raises:
+            RunError: the file is missing, damaged or of another schema version.
+        """
+        return _table(self.path / "events.parquet", SCHEMA)
+
+    def timings(self) -> pa.Table | None:
+        """One row an iteration of the undisturbed pass; None where it was not captured here."""
+        path = self.path / "timings.parquet"
+        return _table(path, TIMINGS_SCHEMA) if path.exists() else None
+
+
+def _table(path: Path, schema: pa.Schema) -> pa.Table:
+    try:
+        table = pq.read_table(path)
+    except (OSError, pa.ArrowException) as fault:
+        raise RunError(f"{path}: {fault}", "capture or ingest the run again") from fault
+    version = (table.schema.metadata or {}).get(VERSION_KEY, b"none").decode()
+    if version != str(SCHEMA_VERSION):
+        raise RunError(
+            f"{path}: schema version {version}, this lstmprof reads {SCHEMA_VERSION}",
+            "capture or ingest the run again",
+        )
+    if table.schema.names != schema.names:
+        raise RunError(f"{path}: columns differ from the schema", "capture or ingest the run again")
+    return table.cast(schema)
+
+
+def is_run(path: Path) -> bool:
+    """Whether ``path`` is a run directory."""
+    return (path / RUN_FILE).is_file()
+
+
+def open_run(path: Path) -> Run:
+    """The run in directory ``path``.
+
+    Raises:
+        RunError: there is no run, or its run.json cannot be read.
+    """
+    try:
+        metadata = json.loads((path / RUN_FILE).read_text(encoding="utf-8"))
+    except FileNotFoundError as fault:
+        raise RunError(
+            f"{path}: no run is there (no {RUN_FILE})", "give a run, a folder of runs or a profile"
+        ) from fault
+    except (OSError, ValueError) as fault:
+        raise RunError(f"{path / RUN_FILE}: {fault}", "capture or ingest the run again") from fault
+    if not isinstance(metadata, dict):
+        raise RunError(f"{path / RUN_FILE}: not a JSON object", "capture or ingest the run again")
+    return Run(path, metadata)
+
+
+def runs_in(folder: Path) -> list[Run]:
+    """The runs directly in ``folder``, by name; partial ones are not runs."""
+    return [
+        open_run(p) for p in sorted(folder.iterdir()) if not p.name.startswith(".") and is_run(p)
+    ]
+
+
+def refuse_existing(out: Path, name: str) -> None:
+    """Raise RunError if a run called ``name`` is in ``out`` already."""
+    if (out / name).exists():
+        raise RunError(
+            f"{out / name}: is there already",
+            "give --force to replace it, or another --out or --name",
+        )
+
+
+@contextmanager
+def new_run(out: Path, name: str, *, force: bool = False) -> Iterator[Path]:
+    """A directory to write the run ``name`` into; renamed to its place at the end, else removed.
+
+    Raises:
+        RunError: the run is there already and ``force`` is not given, or ``out`` cannot be written.
+    """
+    if not force:
+        refuse_existing(out, name)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        _sweep(out)
+        partial = Path(
+            tempfile.mkdtemp(prefix=f"{PARTIAL}{socket.gethostname()}-{os.getpid()}-", dir=out)
+        )
+    except OSError as fault:
+        raise RunError(f"{out}: {fault.strerror}", "give an --out that can be written") from fault
+    try:
+        content = partial / name
+        content.mkdir()
+        yield content
+        _put_in_place(content, out / name, partial / "replaced")
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _put_in_place(content: Path, place: Path, replaced: Path) -> None:
+    """Rename ``content`` to ``place``; an older run there goes to ``replaced`` in between."""
+    if place.exists():
+        replaced.mkdir()
+        place.rename(replaced / place.name)
+    try:
+        content.rename(place)
+    except OSError as fault:
+        if (replaced / place.name).exists() and not place.exists():
+            (replaced / place.name).rename(place)
+        raise RunError(
+            f"{place}: {fault.strerror}", "another capture may have written it"
+        ) from fault
+
+
+def _sweep(out: Path) -> None:
+    """Remove what captures killed on this host left in ``out``; put back a run being replaced."""
+    for partial in out.glob(f"{PARTIAL}{socket.gethostname()}-*"):
+        pid = partial.name.removeprefix(f"{PARTIAL}{socket.gethostname()}-").split("-")[0]
+        if not pid.isdigit() or _alive(int(pid)):
+            continue
+        for old in (partial / "replaced").glob("*"):
+            if not (out / old.name).exists():
+                old.rename(out / old.name)
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def write_tables(
+    folder: Path, metadata: Mapping[str, Any], events: pa.Table, timings: pa.Table | None = None
+) -> None:
+    """Write run.json and the tables of a run into ``folder``, run.json last."""
+    pq.write_table(events.cast(SCHEMA), folder / "events.parquet", compression="zstd")
+    if timings is not None:
+        pq.write_table(timings.cast(TIMINGS_SCHEMA), folder / "timings.parquet", compression="zstd")
+    text = (
+        json.dumps({"schema_version": SCHEMA_VERSION, **metadata}, indent=1, ensure_ascii=False)
+        + "\n"
+    )
+    (folder / RUN_FILE).write_text(text, encoding="utf-8")
