@@ -1,10 +1,23 @@
 """The implementations of the LSTM, one a file, in the order in which they are shown.
 
-A file has ``build(workload)``, which returns the framework's own module with every parameter made,
-``load(module, weights)``, which sets the shared NumPy weights (names and layout of
-``workloads.parameter_shapes``), and
-``canonical(module, arrays)``, the way back: framework arrays, one a parameter, in those names and
-layout. No loss, loop, timing, device or CLI: those exist once a framework, in ``capture``.
+A file of the table has
+
+``build(workload)``
+    the framework's own module with every parameter made; called with inputs in the framework's
+    native layout it returns the head's outputs: of the last time step, for CTC of every one
+``load(module, weights)``
+    sets the shared NumPy weights (names and layout of ``workloads.parameter_shapes``)
+``parameters(module)``
+    own name -> trainable variable, in the module's order
+``canonical(module, arrays)``
+    the way back: NumPy arrays by own name, one a parameter, in the shared names and layout
+``TIME_MAJOR``
+    whether inputs (and CTC's outputs) are (time, batch, …) or (batch, time, …)
+``KERNELS``
+    (operator, words): the first operator found in a profile says which kernels really ran
+
+No loss, loop, timing, device or CLI: those exist once a framework, in ``capture``. A file whose
+name starts with an underscore is no implementation but what several of them share.
 
 Keeps to the standard library and Python 3.7; an implementation's file is imported only by the
 worker that runs it.

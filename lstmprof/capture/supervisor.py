@@ -1,0 +1,168 @@
+"""The parent's side of a capture: starts the worker, shows its progress, explains its end.
+
+The worker lives in a session of its own, so that all it started ends with it; it ends with this
+process too, however that ends (``worker_host.die_with``).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import lstmprof
+from lstmprof.capture.worker_request import CaptureRequest, check
+from lstmprof.errors import CaptureError
+
+__all__ = ["CaptureRequest", "CaptureResult", "capture"]
+
+Progress = Callable[[str], None]
+
+REQUEST, RESULT, LOG = "request.json", "result.json", "worker.log"
+
+
+@dataclass(frozen=True)
+class CaptureResult:
+    """What a worker brought back; files lie in the scratch directory."""
+
+    metadata: Mapping[str, Any]  # for run.json
+    timings: Mapping[str, Sequence[Any]]  # the columns of timings.parquet
+    profiles: tuple[Path, ...]  # raw, gzipped
+
+
+def capture(request: CaptureRequest, scratch: Path, progress: Progress) -> CaptureResult:
+    """Time and profile ``request`` in a worker process that works in the empty ``scratch``.
+
+    ``progress`` is called with a line now and then.
+
+    Raises:
+        UsageError: the request cannot be meant.
+        CaptureError: the worker refused, raised, died or outlasted ``timeout_s``.
+    """
+    check(request)
+    with _worker(request, scratch.resolve()) as worker:
+        _follow(worker, request.timeout_s, progress)
+    return _result(worker, scratch)
+
+
+@contextmanager
+def _worker(request: CaptureRequest, scratch: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """The running worker; whatever is left of its process group is killed at the end."""
+    place = scratch / "worker"
+    place.mkdir(parents=True)
+    (place / "lstmprof").symlink_to(Path(lstmprof.__file__).resolve().parent)
+    (scratch / REQUEST).write_text(request.to_json(), encoding="utf-8")
+    with (scratch / LOG).open("wb") as log:
+        worker = _started(request.python, scratch, log)
+    try:
+        yield worker
+    finally:
+        _kill_group(worker)
+
+
+def _started(python: str, scratch: Path, log: IO[bytes]) -> subprocess.Popen[bytes]:
+    command = [python, "-m", "lstmprof.capture.worker", str(scratch / REQUEST), str(os.getpid())]
+    try:
+        return subprocess.Popen(
+            command,
+            cwd=scratch / "worker",
+            env=_environment(scratch),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            start_new_session=True,
+        )
+    except OSError as fault:
+        raise CaptureError(
+            f"{python}: {fault.strerror}", "give a Python interpreter that can be run"
+        ) from fault
+
+
+def _environment(scratch: Path) -> dict[str, str]:
+    """This process's, less what would keep the worker from importing out of its directory."""
+    kept = {k: v for k, v in os.environ.items() if k != "PYTHONSAFEPATH"}
+    return kept | {
+        "KERAS_BACKEND": "tensorflow",
+        "KERAS_HOME": str(scratch / "keras"),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
+def _kill_group(worker: subprocess.Popen[bytes]) -> None:
+    """End the worker and whatever it started, at once."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(worker.pid, signal.SIGKILL)
+    worker.wait()
+    if worker.stdout:
+        worker.stdout.close()
+
+
+def _follow(worker: subprocess.Popen[bytes], timeout_s: float, progress: Progress) -> None:
+    """Pass the worker's lines on until it closes its pipe, then wait for it.
+
+    Raises:
+        CaptureError: it took longer than ``timeout_s``.
+    """
+    assert worker.stdout is not None
+    deadline = time.monotonic() + timeout_s
+    descriptor = worker.stdout.fileno()
+    pending = b""
+    while select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))[0]:
+        chunk = os.read(descriptor, 1 << 16)
+        if not chunk:
+            break
+        *lines, pending = (pending + chunk).split(b"\n")
+        for line in lines:
+            progress(line.decode("utf-8", "replace"))
+    try:
+        worker.wait(max(0.0, deadline - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        raise CaptureError(
+            f"the worker was not done after {timeout_s:g} s and was stopped",
+            "give a longer --timeout or a smaller network",
+        ) from None
+
+
+def _result(worker: subprocess.Popen[bytes], scratch: Path) -> CaptureResult:
+    try:
+        result = json.loads((scratch / RESULT).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise _death(worker.returncode, scratch / LOG) from None
+    if "failure" in result:
+        raise CaptureError(*result["failure"])
+    return CaptureResult(
+        result["metadata"],
+        result["timings"],
+        tuple(scratch / profile for profile in result["profiles"]),
+    )
+
+
+def _death(code: int, log: Path) -> CaptureError:
+    """Why a worker that left no result ended, as far as its exit status and log tell."""
+    if code == -signal.SIGKILL:
+        return CaptureError(
+            "the worker was killed (signal 9), most likely out of memory", "try a smaller --batch"
+        )
+    how = f"died of {_signal_name(-code)}" if code < 0 else f"ended with exit status {code}"
+    return CaptureError(f"the worker {how}: {_last_line(log)}")
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return f"signal {number} ({signal.Signals(number).name})"
+    except ValueError:
+        return f"signal {number}"
+
+
+def _last_line(log: Path) -> str:
+    lines = log.read_bytes()[-4096:].decode("utf-8", "replace").splitlines()
+    return next((line for line in reversed(lines) if line.strip()), "it left no message")

@@ -1,0 +1,151 @@
+"""The worker's entry: ``python -m lstmprof.capture.worker request.json``, started by supervisor.
+
+Reads the request, takes its CPUs, imports the framework, runs both passes, and writes result.json
+beside the request: ``{"metadata", "timings", "profiles"}`` or ``{"failure"}``. Progress goes, line
+by line, to what was stdout; whatever frameworks print goes to stderr, which is the log.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import json
+import os
+import sys
+import time
+from typing import Any, Callable, Dict, List
+
+from lstmprof import implementations
+from lstmprof.capture import (
+    worker_failure,
+    worker_host,
+    worker_metadata,
+    worker_ranges,
+    worker_timing,
+)
+from lstmprof.capture.worker_request import CaptureRequest
+from lstmprof.errors import LstmprofError, one_line
+
+Report = Callable[[str], None]
+
+RESULT = "result.json"
+PROFILE = "profile"
+
+
+def main(arguments: List[str]) -> int:
+    """Run the request in file ``arguments[0]`` for the parent process ``arguments[1]``."""
+    worker_host.die_with(int(arguments[1]))
+    report = _report_to_stdout()
+    folder = os.path.dirname(os.path.abspath(arguments[0]))
+    with open(arguments[0], encoding="utf-8") as file:
+        request = CaptureRequest.from_json(file.read())
+    result = outcome(request, folder, report)
+    _write(os.path.join(folder, RESULT), result)
+    return 1 if "failure" in result else 0
+
+
+def _report_to_stdout() -> Report:
+    """Keep stdout for progress alone: descriptor 1 becomes the log, for C libraries too."""
+    lines = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+
+    def report(line: str) -> None:
+        lines.write(one_line(line) + "\n")
+        lines.flush()
+
+    return report
+
+
+def _write(path: str, result: Dict[str, Any]) -> None:
+    with open(path + ".partial", "w", encoding="utf-8") as file:
+        json.dump(result, file)
+    os.replace(path + ".partial", path)
+
+
+def outcome(request: CaptureRequest, folder: str, report: Report) -> Dict[str, Any]:
+    """The result of both passes, or the failure in one line."""
+    try:
+        return captured(request, folder, report)
+    except LstmprofError as error:
+        return {"failure": [error.fault, error.next_step]}
+    except Exception as error:
+        import traceback
+
+        traceback.print_exc()
+        return {"failure": worker_failure.explained(error)}
+
+
+def captured(request: CaptureRequest, folder: str, report: Report) -> Dict[str, Any]:
+    """Both passes: metadata for run.json, columns for timings.parquet, raw profiles."""
+    before = {
+        "load_average_before": worker_host.load_average(),
+        "started_at": worker_metadata.now(),
+    }
+    cpus = _take_cpus(request)
+    framework = implementations.find(request.implementation).framework
+    report("importing {}".format(framework))
+    trainer = _trainer(framework, request)
+    cpus = _settle_threads(trainer, request, cpus)
+    nvtx = worker_ranges.nvtx_ranges()
+    ranges = nvtx or worker_ranges.no_ranges
+    os.makedirs(os.path.join(folder, PROFILE), exist_ok=True)
+    with worker_timing.collector_frozen():
+        report("timing")
+        cpu_ns = time.process_time_ns()
+        rows = _timed(trainer, ranges, request, report)
+        cpu_ns = time.process_time_ns() - cpu_ns
+        report("profiling")
+        profiled = trainer.profile(ranges, request.profile_steps, os.path.join(folder, PROFILE))
+    for number, loss in enumerate(profiled.losses, len(rows)):
+        worker_timing.refuse_unless_finite(loss, number)
+    metadata = dict(
+        worker_metadata.request_facts(request, framework),
+        load_average_before=load,
+        started_at=started,
+        **worker_metadata.worker_facts(trainer, cpus, nvtx is not None),
+        kernels_used=profiled.kernels,
+        timing_cpu_ns=cpu_ns,
+        compile_ns=rows[0].wall_ns,
+        profiled_wall_ns=profiled.walls_ns,
+        **worker_metadata.loss_facts(rows, request),
+    )
+    return {
+        "metadata": dict(metadata, ended_at=worker_metadata.now()),
+        "timings": worker_timing.columns(rows),
+        "profiles": [os.path.relpath(path, folder) for path in profiled.files],
+    }
+
+
+def _take_cpus(request: CaptureRequest) -> Any:
+    gpu = request.device != "cpu" and worker_host.cuda_devices() > 0
+    if request.device == "cpu":
+        os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # TensorFlow would take the GPU's memory
+    cpus = worker_host.take_cpus(request.threads or (None if gpu else 1))
+    worker_host.flush_denormals()
+    return cpus
+
+
+def _trainer(framework: str, request: CaptureRequest) -> Any:
+    return importlib.import_module(__package__ + ".worker_" + framework).Trainer(request)
+
+
+def _settle_threads(trainer: Any, request: CaptureRequest, cpus: Any) -> Any:
+    """Fewer CPUs after all where ``auto`` found a GPU that the framework cannot use."""
+    if request.threads is None and trainer.facts()["device"] == "cpu":
+        cpus = worker_host.take_cpus(1)
+    trainer.set_threads(int(os.environ["OMP_NUM_THREADS"]))
+    return cpus
+
+
+def _timed(
+    trainer: Any, ranges: worker_ranges.Ranges, request: CaptureRequest, report: Report
+) -> List[worker_timing.Iteration]:
+    loop = worker_timing.Loop(
+        functools.partial(trainer.step, ranges), trainer.loss, trainer.device_ns
+    )
+    clock = worker_timing.host_clock()
+    return worker_timing.timed(loop, request.warmup, request.iterations, report, clock)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

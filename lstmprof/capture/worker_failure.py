@@ -1,0 +1,27 @@
+"""What a framework raised, in words for its user."""
+
+from __future__ import annotations
+
+import sys
+from typing import List
+
+
+def explained(error: Exception) -> List[str]:
+    """Fault and next step, one line each."""
+    if isinstance(error, ModuleNotFoundError) and error.name in ("numpy", "torch", "tensorflow"):
+        return [
+            "{} is not installed in {}".format(error.name, sys.executable),
+            "install lstmprof[{}] or give another --python".format(error.name),
+        ]
+    if _out_of_memory(error):
+        return ["out of memory: " + _first_line(error), "try a smaller --batch"]
+    return ["{}: {}".format(type(error).__name__, _first_line(error)), ""]
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), "")
+
+
+def _out_of_memory(error: Exception) -> bool:
+    loaded = [sys.modules.get(__package__ + "." + n) for n in ("worker_torch", "worker_tensorflow")]
+    return isinstance(error, MemoryError) or any(m and m.out_of_memory(error) for m in loaded)

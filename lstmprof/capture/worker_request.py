@@ -1,0 +1,64 @@
+"""What is to be captured: written by the parent as JSON, read by the worker."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import sys
+from typing import Optional
+
+from lstmprof import implementations
+from lstmprof.errors import UsageError, unknown_name
+from lstmprof.workloads import Workload
+
+MODES = ("train", "forward")
+PRECISIONS = ("fp32",)
+
+
+@dataclasses.dataclass(frozen=True)
+class CaptureRequest:
+    """One capture. The first iteration is a warm-up: its wall time is the compile time."""
+
+    implementation: str
+    workload: Workload
+    device: str = "auto"  # auto: the first GPU the framework can use, else the CPU
+    precision: str = "fp32"  # strict: TF32 is switched off
+    mode: str = "train"  # forward: no gradients, no optimizer; the loss is computed
+    iterations: int = 20
+    warmup: int = 3
+    profile_steps: int = 3
+    seed: int = 0
+    threads: Optional[int] = None  # None: 1 on the CPU, every allowed CPU on a GPU
+    timeout_s: float = 3600.0
+    python: str = sys.executable
+
+    def to_json(self) -> str:
+        """The request as the worker reads it."""
+        return json.dumps(dataclasses.asdict(self), indent=1)
+
+    @classmethod
+    def from_json(cls, text: str) -> CaptureRequest:
+        """The request that ``to_json`` wrote."""
+        fields = json.loads(text)
+        return cls(**dict(fields, workload=Workload(**fields["workload"])))
+
+
+def check(request: CaptureRequest) -> None:
+    """Raise UsageError if no worker could mean ``request``."""
+    implementations.find(request.implementation)
+    for field, known in (("mode", MODES), ("precision", PRECISIONS)):
+        if getattr(request, field) not in known:
+            raise unknown_name(field, getattr(request, field), known)
+    if not re.match(r"(auto|cpu|cuda:\d+)\Z", request.device):
+        raise UsageError(
+            "unknown device '{}'".format(request.device), "give auto, cpu or cuda:0, cuda:1, …"
+        )
+    for field in ("iterations", "warmup", "profile_steps", "threads"):
+        value = getattr(request, field)
+        if value is not None and value < 1:
+            raise UsageError("{} must be at least 1, not {}".format(field, value))
+    if not request.timeout_s > 0:
+        raise UsageError("timeout must be above 0 s, not {}".format(request.timeout_s))
+    if not 0 <= request.seed < 2**32 - 1:
+        raise UsageError("seed must be in 0…2³²−2, not {}".format(request.seed))

@@ -1,0 +1,201 @@
+"""The one step loop for PyTorch, and torch.profiler around it.
+
+The phases of a step are consecutive host ranges; on a GPU ``step`` ends with a synchronisation of
+the device and CUDA events stand at both its ends.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import time
+from typing import Any, Dict, List, Optional, Tuple
+
+import numpy as np
+import torch
+
+from lstmprof import implementations, workloads
+from lstmprof.capture import worker_profile, worker_ranges
+from lstmprof.capture.worker_ranges import Ranges
+from lstmprof.capture.worker_request import CaptureRequest
+from lstmprof.errors import CaptureError
+from lstmprof.workloads import Workload
+
+
+def loss_of(
+    workload: Workload, outputs: torch.Tensor, targets: torch.Tensor, lengths: torch.Tensor
+) -> torch.Tensor:
+    """The mean loss over the batch; outputs (batch, classes), for CTC (time, batch, classes).
+
+    CTC: blank 0, mean over sequences of the negative log-likelihood, not divided by target lengths
+    (torch's own ``reduction="mean"`` does). ``lengths`` stay on the host, or torch synchronises.
+    """
+    if workload.loss == "ce":
+        return torch.nn.functional.cross_entropy(outputs, targets)
+    if workload.loss == "mse":
+        return torch.nn.functional.mse_loss(outputs, targets)
+    spelled = torch.full((len(lengths),), targets.shape[1], dtype=torch.int64)
+    scores = outputs.log_softmax(2)
+    each = torch.nn.functional.ctc_loss(scores, targets, lengths, spelled, reduction="none")
+    return each.mean()
+
+
+def device_of(requested: str) -> torch.device:
+    """The device to run on.
+
+    Raises:
+        CaptureError: this torch does not see it.
+    """
+    if requested == "auto":
+        requested = "cuda:0" if torch.cuda.is_available() else "cpu"
+    device = torch.device(requested)
+    if device.type == "cuda" and device.index >= torch.cuda.device_count():
+        raise CaptureError(
+            "device {} is not available: torch {} sees {} CUDA device(s)".format(
+                requested, torch.__version__, torch.cuda.device_count()
+            ),
+            "give --device cpu, or install a torch built for CUDA",
+        )
+    return device
+
+
+class Trainer:
+    """One implementation with its weights, data and optimizer on one device."""
+
+    profiler = "torch.profiler"
+
+    def __init__(self, request: CaptureRequest) -> None:
+        self.workload = request.workload
+        self.device = device_of(request.device)
+        self.forward_only = request.mode == "forward"
+        self.implementation: Any = importlib.import_module(
+            implementations.find(request.implementation).module
+        )
+        self._prepare_device()
+        module = self.implementation.build(self.workload)
+        self.implementation.load(module, workloads.weights(self.workload, request.seed))
+        self.module = module.to(self.device).train(not self.forward_only)
+        self.optimizer = optimizer_of(self.workload, self.module)
+        batch: Any = workloads.batch(self.workload, request.seed)
+        inputs = batch.inputs if self.implementation.TIME_MAJOR else batch.inputs.swapaxes(0, 1)
+        self.inputs, self.targets = np.ascontiguousarray(inputs), batch.targets
+        self.lengths = torch.from_numpy(batch.lengths)
+        self.events: Optional[Tuple[Any, Any]] = None
+        if self.device.type == "cuda":
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            self.events = (start, end)
+
+    def _prepare_device(self) -> None:
+        torch.set_flush_denormal(True)
+        torch.backends.cuda.matmul.allow_tf32 = False
+        torch.backends.cudnn.allow_tf32 = False
+        if self.device.type == "cuda":
+            torch.cuda.set_device(self.device)
+
+    def set_threads(self, threads: int) -> None:
+        """Threads of torch's operators on the host."""
+        torch.set_num_threads(threads)
+
+    def step(self, ranges: Ranges) -> torch.Tensor:
+        """One step, synchronised at its end; the loss."""
+        if self.events is None:
+            with ranges("step"):
+                return self._phases(ranges)
+        with ranges("step"):
+            self.events[0].record()
+            loss = self._phases(ranges)
+            self.events[1].record()
+            torch.cuda.synchronize(self.device)
+        return loss
+
+    def _phases(self, ranges: Ranges) -> torch.Tensor:
+        with ranges("input"):
+            inputs = torch.from_numpy(self.inputs).to(self.device)
+            targets = torch.from_numpy(self.targets).to(self.device)
+        if self.forward_only:
+            with torch.no_grad():
+                return self._loss(ranges, inputs, targets)
+        loss = self._loss(ranges, inputs, targets)
+        with ranges("backward"):
+            loss.backward()
+        with ranges("optimizer"):
+            self.optimizer.step()
+            self.optimizer.zero_grad()
+        return loss
+
+    def _loss(self, ranges: Ranges, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        with ranges("forward"):
+            outputs = self.module(inputs)
+        with ranges("loss"):
+            return loss_of(self.workload, outputs, targets, self.lengths)
+
+    def loss(self, outcome: torch.Tensor) -> float:
+        """The number in a step's outcome."""
+        return float(outcome.detach())
+
+    def device_ns(self) -> Optional[int]:
+        """Length of the last step by CUDA events (0.5 µs resolution); None on the CPU."""
+        if self.events is None:
+            return None
+        return round(self.events[0].elapsed_time(self.events[1]) * 1e6)
+
+    def profile(self, ranges: Ranges, steps: int, folder: str) -> worker_profile.Profiled:
+        """``steps`` profiled steps, after a throwaway session of one."""
+        self._session(ranges, 1)
+        session, walls_ns, losses = self._session(ranges, steps)
+        raw = os.path.join(folder, "trace.json")
+        session.export_chrome_trace(raw)
+        needles = [('"{}"'.format(op), words) for op, words in self.implementation.KERNELS]
+        kernels = worker_profile.first_found(raw, needles)
+        name = self.implementation.__name__.rpartition(".")[2].replace("_", "-")
+        packed = worker_profile.compressed(raw, os.path.join(folder, name + ".pt.trace.json.gz"))
+        return worker_profile.Profiled(walls_ns, losses, [packed], kernels)
+
+    def _session(self, ranges: Ranges, steps: int) -> Tuple[Any, List[int], List[float]]:
+        activities = [torch.profiler.ProfilerActivity.CPU]
+        if self.device.type == "cuda":
+            activities.append(torch.profiler.ProfilerActivity.CUDA)
+        seen = worker_ranges.both(ranges, torch.profiler.record_function)
+        walls_ns, losses = [], []
+        with torch.profiler.profile(activities=activities) as session:
+            for _ in range(steps):
+                start_ns = time.perf_counter_ns()
+                loss = self.step(seen)
+                walls_ns.append(time.perf_counter_ns() - start_ns)
+                losses.append(loss)
+        return session, walls_ns, [self.loss(loss) for loss in losses]
+
+    def facts(self) -> Dict[str, Any]:
+        """What run.json says of the framework and the device."""
+        cuda = self.device.type == "cuda"
+        return {
+            "device": str(self.device),
+            "device_name": torch.cuda.get_device_name(self.device) if cuda else None,
+            "device_memory_bytes": (
+                torch.cuda.get_device_properties(self.device).total_memory if cuda else None
+            ),
+            "threads": torch.get_num_threads(),
+            "versions": {
+                "torch": torch.__version__,
+                "cuda": torch.version.cuda,
+                "cudnn": torch.backends.cudnn.version() if cuda else None,
+            },
+        }
+
+
+def optimizer_of(workload: Workload, module: torch.nn.Module) -> torch.optim.Optimizer:
+    """The workload's optimizer over every parameter of ``module``.
+
+    Raises:
+        CaptureError: the optimizer is not Adam.
+    """
+    if workload.optimizer != "adam":
+        raise CaptureError("unknown optimizer '{}'".format(workload.optimizer), "use adam")
+    return torch.optim.Adam(module.parameters(), lr=workload.learning_rate)
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether ``error`` is torch's way of saying so, on a device or on the host."""
+    return isinstance(error, RuntimeError) and (
+        "out of memory" in str(error) or "can't allocate memory" in str(error)
+    )

@@ -1,0 +1,70 @@
+"""Layers and directions of a torch cell in a Python loop over time steps, with the head.
+
+::
+
+    h_t, c_t = cell(x_t, (h_{t−1}, c_{t−1})),   h_0 = c_0 = 0
+
+The reverse direction runs from the last time step to the first; both outputs at a time step, the
+forward one first, are the next layer's input. The head has no bias.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, List
+
+import torch
+
+from lstmprof.workloads import Workload
+
+
+class Layers(torch.nn.Module):  # type: ignore[misc]
+    """``cells.l{k}[_reverse]``, made by ``cell(inputs, hidden)``, and ``head``."""
+
+    def __init__(self, workload: Workload, cell: Callable[[int, int], torch.nn.Module]) -> None:
+        super().__init__()
+        self.hidden = workload.hidden
+        self.layers = workload.layers
+        self.suffixes = ("", "_reverse")[: workload.directions]
+        self.every_step = workload.loss == "ctc"
+        width = workload.directions * workload.hidden
+        self.cells = torch.nn.ModuleDict(
+            {
+                "l{}{}".format(layer, suffix): cell(
+                    width if layer else workload.features, self.hidden
+                )
+                for layer in range(workload.layers)
+                for suffix in self.suffixes
+            }
+        )
+        self.head = torch.nn.Linear(width, workload.classes, bias=False)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Inputs (time, batch, features); outputs (batch, classes), for CTC one a time step."""
+        steps = list(inputs.unbind(0))
+        for layer in range(self.layers):
+            directions = [self._run("l{}{}".format(layer, s), steps) for s in self.suffixes]
+            steps = directions[0]
+            if len(directions) == 2:
+                steps = [torch.cat(both, 1) for both in zip(*directions)]
+        return self.head(torch.stack(steps) if self.every_step else steps[-1])
+
+    def _run(self, slot: str, steps: List[torch.Tensor]) -> List[torch.Tensor]:
+        """The cell's outputs at every time step, in the order of time."""
+        cell = self.cells[slot]
+        state = (steps[0].new_zeros(len(steps[0]), self.hidden),) * 2
+        outputs = []
+        for step in reversed(steps) if slot.endswith("_reverse") else steps:
+            state = cell(step, state)
+            outputs.append(state[0])
+        return outputs[::-1] if slot.endswith("_reverse") else outputs
+
+
+def shared_names(module: Layers) -> Dict[str, Any]:
+    """Own name -> shared name: ``cells.l0.weight_ih`` is ``weight_ih_l0``; ``bias_hh`` has none."""
+    names: Dict[str, Any] = {"head.weight": "head"}
+    for own, _ in module.cells.named_parameters():
+        slot, kind = own.split(".")
+        names["cells." + own] = (
+            None if kind == "bias_hh" else kind.replace("bias_ih", "bias") + "_" + slot
+        )
+    return names

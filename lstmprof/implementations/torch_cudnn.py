@@ -1,0 +1,78 @@
+"""torch-cudnn: torch.nn.LSTM, all layers and time steps in one call.
+
+::
+
+    i, f, g, o = W x_t + b_ih + U h_{t−1} + b_hh        (gates in this order, two biases)
+    c_t = σ(f) ⊙ c_{t−1} + σ(i) ⊙ tanh(g)
+    h_t = σ(o) ⊙ tanh(c_t)
+
+cuDNN runs it on a GPU. On a CPU oneDNN does where torch was built with it and finds it usable
+(torch before 2.0: without gradients only), else ATen's own loop: ``KERNELS`` tells from the
+operators of a profile which it was. ``weight_ih_l{k}[_reverse]`` is (4·hidden, inputs); the shared
+bias goes into ``bias_ih``, ``bias_hh`` holds zeros and is trained as torch has it.
+Source: the documentation of torch.nn.LSTM; the ASR study (arXiv:1806.01818).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Mapping
+
+import torch
+
+from lstmprof.implementations import _torch_parameters
+from lstmprof.implementations._torch_parameters import parameters
+from lstmprof.workloads import Workload
+
+__all__ = ["KERNELS", "TIME_MAJOR", "build", "canonical", "load", "parameters"]
+
+TIME_MAJOR = True
+KERNELS = (
+    ("aten::_cudnn_rnn", "cuDNN"),
+    ("aten::miopen_rnn", "MIOpen"),
+    ("aten::mkldnn_rnn_layer", "oneDNN"),
+    ("aten::lstm", "ATen"),
+)
+
+
+class Network(torch.nn.Module):  # type: ignore[misc]
+    """``lstm`` and ``head``."""
+
+    def __init__(self, workload: Workload) -> None:
+        super().__init__()
+        self.every_step = workload.loss == "ctc"
+        self.lstm = torch.nn.LSTM(
+            workload.features,
+            workload.hidden,
+            workload.layers,
+            bidirectional=workload.bidirectional,
+        )
+        self.head = torch.nn.Linear(
+            workload.directions * workload.hidden, workload.classes, bias=False
+        )
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Inputs (time, batch, features); outputs (batch, classes), for CTC one a time step."""
+        outputs, _ = self.lstm(inputs)
+        return self.head(outputs if self.every_step else outputs[-1])
+
+
+def _shared_names(module: Network) -> Dict[str, Any]:
+    names: Dict[str, Any] = {"head.weight": "head"}
+    for own, _ in module.lstm.named_parameters():
+        names["lstm." + own] = None if own.startswith("bias_hh") else own.replace("bias_ih", "bias")
+    return names
+
+
+def build(workload: Workload) -> Network:
+    """The network of ``workload``, weights not yet set."""
+    return Network(workload)
+
+
+def load(module: Network, weights: Mapping[str, Any]) -> None:
+    """Set the shared weights."""
+    _torch_parameters.load(module, weights, _shared_names(module))
+
+
+def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
+    """``arrays``, one a parameter by its own name, in the shared names and layout."""
+    return _torch_parameters.canonical(arrays, _shared_names(module))
