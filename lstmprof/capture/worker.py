@@ -23,6 +23,7 @@ from lstmprof.capture import (
     worker_ranges,
     worker_timing,
 )
+from lstmprof.capture.worker_metadata import now
 from lstmprof.capture.worker_request import CaptureRequest
 from lstmprof.errors import LstmprofError, one_line
 
@@ -77,43 +78,44 @@ def outcome(request: CaptureRequest, folder: str, report: Report) -> Dict[str, A
 
 def captured(request: CaptureRequest, folder: str, report: Report) -> Dict[str, Any]:
     """Both passes: metadata for run.json, columns for timings.parquet, raw profiles."""
-    before = {
-        "load_average_before": worker_host.load_average(),
-        "started_at": worker_metadata.now(),
-    }
-    cpus = _take_cpus(request)
+    before = {"load_average_before": worker_host.load_average(), "started_at": now()}
     framework = implementations.find(request.implementation).framework
+    cpus = _take_cpus(request)
     report("importing {}".format(framework))
     trainer = _trainer(framework, request)
     cpus = _settle_threads(trainer, request, cpus)
-    nvtx = worker_ranges.nvtx_ranges()
-    ranges = nvtx or worker_ranges.no_ranges
-    os.makedirs(os.path.join(folder, PROFILE), exist_ok=True)
+    passes = run_passes(trainer, request, os.path.join(folder, PROFILE), report)
+    host = worker_metadata.worker_facts(trainer, cpus)
+    asked = worker_metadata.request_facts(request)
+    found = worker_metadata.pass_facts(passes, request)
+    return {
+        "metadata": dict(asked, **before, **host, **found, ended_at=now()),
+        "timings": worker_timing.columns(passes.rows),
+        "profiles": [os.path.relpath(path, folder) for path in passes.profiled.files],
+    }
+
+
+def run_passes(
+    trainer: Any, request: CaptureRequest, folder: str, report: Report
+) -> worker_metadata.Passes:
+    """The timing pass, then the profile pass, whose files go into ``folder``."""
+    os.makedirs(folder)
+    ranges = worker_ranges.nvtx_ranges() or worker_ranges.no_ranges
+    loop = worker_timing.Loop(
+        functools.partial(trainer.step, ranges), trainer.loss, trainer.device_ns
+    )
     with worker_timing.collector_frozen():
         report("timing")
         cpu_ns = time.process_time_ns()
-        rows = _timed(trainer, ranges, request, report)
+        rows = worker_timing.timed(
+            loop, request.warmup, request.iterations, report, time.perf_counter_ns
+        )
         cpu_ns = time.process_time_ns() - cpu_ns
         report("profiling")
-        profiled = trainer.profile(ranges, request.profile_steps, os.path.join(folder, PROFILE))
+        profiled = trainer.profile(ranges, request.profile_steps, folder)
     for number, loss in enumerate(profiled.losses, len(rows)):
         worker_timing.refuse_unless_finite(loss, number)
-    metadata = dict(
-        worker_metadata.request_facts(request, framework),
-        load_average_before=load,
-        started_at=started,
-        **worker_metadata.worker_facts(trainer, cpus, nvtx is not None),
-        kernels_used=profiled.kernels,
-        timing_cpu_ns=cpu_ns,
-        compile_ns=rows[0].wall_ns,
-        profiled_wall_ns=profiled.walls_ns,
-        **worker_metadata.loss_facts(rows, request),
-    )
-    return {
-        "metadata": dict(metadata, ended_at=worker_metadata.now()),
-        "timings": worker_timing.columns(rows),
-        "profiles": [os.path.relpath(path, folder) for path in profiled.files],
-    }
+    return worker_metadata.Passes(rows, cpu_ns, profiled)
 
 
 def _take_cpus(request: CaptureRequest) -> Any:
@@ -135,16 +137,6 @@ def _settle_threads(trainer: Any, request: CaptureRequest, cpus: Any) -> Any:
         cpus = worker_host.take_cpus(1)
     trainer.set_threads(int(os.environ["OMP_NUM_THREADS"]))
     return cpus
-
-
-def _timed(
-    trainer: Any, ranges: worker_ranges.Ranges, request: CaptureRequest, report: Report
-) -> List[worker_timing.Iteration]:
-    loop = worker_timing.Loop(
-        functools.partial(trainer.step, ranges), trainer.loss, trainer.device_ns
-    )
-    clock = worker_timing.host_clock()
-    return worker_timing.timed(loop, request.warmup, request.iterations, report, clock)
 
 
 if __name__ == "__main__":

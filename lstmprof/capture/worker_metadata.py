@@ -2,28 +2,41 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import platform
 import sys
 import time
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional
 
-from lstmprof import __version__
-from lstmprof.capture import worker_host
+from lstmprof import __version__, implementations
+from lstmprof.capture import worker_host, worker_ranges
+from lstmprof.capture.worker_profile import Profiled
 from lstmprof.capture.worker_request import CaptureRequest
 from lstmprof.capture.worker_timing import Iteration
 
 
-def request_facts(request: CaptureRequest, framework: str) -> Dict[str, Any]:
+@dataclasses.dataclass(frozen=True)
+class Passes:
+    """What the two passes brought."""
+
+    rows: List[Iteration]
+    timing_cpu_ns: int
+    profiled: Profiled
+
+
+def request_facts(request: CaptureRequest) -> Dict[str, Any]:
     """What run.json says of what was asked for."""
     asked = json.loads(request.to_json())
     names = ("implementation", "workload", "precision", "mode", "seed", "warmup", "iterations")
+    framework = implementations.find(request.implementation).framework
     return dict({name: asked[name] for name in names}, framework=framework, tf32=False)
 
 
-def worker_facts(trainer: Any, cpus: Any, nvtx: bool) -> Dict[str, Any]:
+def worker_facts(trainer: Any, cpus: Optional[List[int]]) -> Dict[str, Any]:
     """What run.json says of the framework, the interpreter and the host."""
     facts = trainer.facts()
+    nvtx = worker_ranges.nvtx_ranges() is not None
     versions: Dict[str, Any] = {"lstmprof": __version__, "python": platform.python_version()}
     versions.update({"numpy": _version("numpy"), "nvtx": _version("nvtx") if nvtx else None})
     hardware = worker_host.hardware()
@@ -45,13 +58,17 @@ def worker_facts(trainer: Any, cpus: Any, nvtx: bool) -> Dict[str, Any]:
     )
 
 
-def loss_facts(rows: List[Iteration], request: CaptureRequest) -> Dict[str, Any]:
-    """Whether training trained: null in forward mode."""
-    first, last = rows[0].loss, rows[-1].loss
+def pass_facts(passes: Passes, request: CaptureRequest) -> Dict[str, Any]:
+    """What run.json says of the two passes; whether the loss fell is null in forward mode."""
+    first, last = passes.rows[0], passes.rows[-1]
     return {
-        "loss_first": first,
-        "loss_last": last,
-        "loss_fell": last < first if request.mode == "train" else None,
+        "kernels_used": passes.profiled.kernels,
+        "compile_ns": first.wall_ns,
+        "profiled_wall_ns": passes.profiled.walls_ns,
+        "timing_cpu_ns": passes.timing_cpu_ns,
+        "loss_first": first.loss,
+        "loss_last": last.loss,
+        "loss_fell": last.loss < first.loss if request.mode == "train" else None,
     }
 
 

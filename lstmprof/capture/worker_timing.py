@@ -9,7 +9,6 @@ import contextlib
 import dataclasses
 import gc
 import math
-import time
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
 from lstmprof.errors import CaptureError
@@ -92,8 +91,3 @@ def columns(rows: List[Iteration]) -> Dict[str, List[Any]]:
     """The rows as the columns of timings.parquet."""
     names = [field.name for field in dataclasses.fields(Iteration)]
     return {name: [getattr(row, name) for row in rows] for name in names}
-
-
-def host_clock() -> Clock:
-    """Nanoseconds of the host's monotonic clock."""
-    return time.perf_counter_ns

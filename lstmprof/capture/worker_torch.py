@@ -137,7 +137,8 @@ class Trainer:
         """Length of the last step by CUDA events (0.5 µs resolution); None on the CPU."""
         if self.events is None:
             return None
-        return round(self.events[0].elapsed_time(self.events[1]) * 1e6)
+        length_ms: float = self.events[0].elapsed_time(self.events[1])
+        return round(length_ms * 1e6)
 
     def profile(self, ranges: Ranges, steps: int, folder: str) -> worker_profile.Profiled:
         """``steps`` profiled steps, after a throwaway session of one."""

@@ -45,7 +45,7 @@ class Layers(torch.nn.Module):  # type: ignore[misc]
             directions = [self._run("l{}{}".format(layer, s), steps) for s in self.suffixes]
             steps = directions[0]
             if len(directions) == 2:
-                steps = [torch.cat(both, 1) for both in zip(*directions)]
+                steps = [torch.cat([h, back], 1) for h, back in zip(*directions)]  # noqa: B905
         return self.head(torch.stack(steps) if self.every_step else steps[-1])
 
     def _run(self, slot: str, steps: List[torch.Tensor]) -> List[torch.Tensor]:
