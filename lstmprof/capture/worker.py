@@ -13,7 +13,7 @@ import json
 import os
 import sys
 import time
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, Optional
 
 from lstmprof import implementations
 from lstmprof.capture import (
@@ -28,6 +28,7 @@ from lstmprof.capture.worker_request import CaptureRequest
 from lstmprof.errors import LstmprofError, one_line
 
 Report = Callable[[str], None]
+Cpus = Optional[List[int]]
 
 RESULT = "result.json"
 PROFILE = "profile"
@@ -82,8 +83,11 @@ def captured(request: CaptureRequest, folder: str, report: Report) -> Dict[str, 
     framework = implementations.find(request.implementation).framework
     cpus = _take_cpus(request)
     report("importing {}".format(framework))
-    trainer = _trainer(framework, request)
-    cpus = _settle_threads(trainer, request, cpus)
+    loop: Any = importlib.import_module(__package__ + ".worker_" + framework)
+    device = loop.device_of(request.device)
+    cpus = _settled_cpus(device, request.threads, cpus)
+    loop.set_threads(worker_host.thread_count())
+    trainer = loop.Trainer(request, device)
     passes = run_passes(trainer, request, os.path.join(folder, PROFILE), report)
     host = worker_metadata.worker_facts(trainer, cpus)
     asked = worker_metadata.request_facts(request)
@@ -118,7 +122,7 @@ def run_passes(
     return worker_metadata.Passes(rows, cpu_ns, profiled)
 
 
-def _take_cpus(request: CaptureRequest) -> Any:
+def _take_cpus(request: CaptureRequest) -> Cpus:
     gpu = request.device != "cpu" and worker_host.cuda_devices() > 0
     if request.device == "cpu":
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # TensorFlow would take the GPU's memory
@@ -127,15 +131,10 @@ def _take_cpus(request: CaptureRequest) -> Any:
     return cpus
 
 
-def _trainer(framework: str, request: CaptureRequest) -> Any:
-    return importlib.import_module(__package__ + ".worker_" + framework).Trainer(request)
-
-
-def _settle_threads(trainer: Any, request: CaptureRequest, cpus: Any) -> Any:
+def _settled_cpus(device: str, threads: Optional[int], cpus: Cpus) -> Cpus:
     """Fewer CPUs after all where ``auto`` found a GPU that the framework cannot use."""
-    if request.threads is None and trainer.facts()["device"] == "cpu":
-        cpus = worker_host.take_cpus(1)
-    trainer.set_threads(int(os.environ["OMP_NUM_THREADS"]))
+    if device == "cpu" and threads is None:
+        return worker_host.take_cpus(1)
     return cpus
 
 

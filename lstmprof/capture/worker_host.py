@@ -67,6 +67,11 @@ def take_cpus(threads: Optional[int]) -> Optional[List[int]]:
     return cpus
 
 
+def thread_count() -> int:
+    """The threads that ``take_cpus`` told every thread pool to have."""
+    return int(os.environ[THREAD_VARIABLES[0]])
+
+
 def flush_denormals() -> None:
     """Make this thread, and all that it will start, treat denormals as zero (x86_64, glibc).
 

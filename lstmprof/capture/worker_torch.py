@@ -40,23 +40,27 @@ def loss_of(
     return each.mean()
 
 
-def device_of(requested: str) -> torch.device:
-    """The device to run on.
+def device_of(requested: str) -> str:
+    """The device to run on: ``cpu`` or ``cuda:N``.
 
     Raises:
         CaptureError: this torch does not see it.
     """
     if requested == "auto":
         requested = "cuda:0" if torch.cuda.is_available() else "cpu"
-    device = torch.device(requested)
-    if device.type == "cuda" and device.index >= torch.cuda.device_count():
+    if requested != "cpu" and int(requested.partition(":")[2]) >= torch.cuda.device_count():
         raise CaptureError(
             "device {} is not available: torch {} sees {} CUDA device(s)".format(
                 requested, torch.__version__, torch.cuda.device_count()
             ),
             "give --device cpu, or install a torch built for CUDA",
         )
-    return device
+    return requested
+
+
+def set_threads(threads: int) -> None:
+    """Threads of torch's operators on the host."""
+    torch.set_num_threads(threads)
 
 
 class Trainer:
@@ -64,9 +68,9 @@ class Trainer:
 
     profiler = "torch.profiler"
 
-    def __init__(self, request: CaptureRequest) -> None:
+    def __init__(self, request: CaptureRequest, device: str) -> None:
         self.workload = request.workload
-        self.device = device_of(request.device)
+        self.device = torch.device(device)
         self.forward_only = request.mode == "forward"
         self.implementation: Any = importlib.import_module(
             implementations.find(request.implementation).module
@@ -91,10 +95,6 @@ class Trainer:
         torch.backends.cudnn.allow_tf32 = False
         if self.device.type == "cuda":
             torch.cuda.set_device(self.device)
-
-    def set_threads(self, threads: int) -> None:
-        """Threads of torch's operators on the host."""
-        torch.set_num_threads(threads)
 
     def step(self, ranges: Ranges) -> torch.Tensor:
         """One step, synchronised at its end; the loss."""

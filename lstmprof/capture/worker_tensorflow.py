@@ -1,0 +1,213 @@
+"""The one step loop for TensorFlow and Keras, and TensorFlow's profiler around it.
+
+A training step is one call of a tf.function: its phases are name scopes of the graph (``forward``,
+``loss``, ``optimizer``; the backward pass is what TensorFlow names ``gradient_tape/…``). On the
+host only ``step`` and ``input`` are ranges. A step ends when its loss is on the host, which is
+after everything the device was given before it.
+"""
+
+from __future__ import annotations
+
+import functools
+import glob
+import importlib
+import os
+import shutil
+import sys
+import time
+from typing import Any, ContextManager, Dict, List, Optional, Tuple
+
+import numpy as np
+import tensorflow as tf
+
+from lstmprof import implementations, workloads
+from lstmprof.capture import worker_profile, worker_ranges
+from lstmprof.capture.worker_ranges import Ranges
+from lstmprof.capture.worker_request import CaptureRequest
+from lstmprof.errors import CaptureError
+from lstmprof.workloads import Workload
+
+Targets = Tuple[Any, ...]
+
+
+def loss_of(
+    workload: Workload, outputs: tf.Tensor, targets: Tuple[Any, ...], time_major: bool
+) -> Any:
+    """The mean loss over the batch; outputs (batch, classes), for CTC one a time step.
+
+    ``targets``: classes or values; for CTC labels (batch, labels) and lengths (batch,). CTC: blank
+    0, sparse labels (with dense ones tf.nn.ctc_loss on a CPU takes a slow path).
+    """
+    if workload.loss == "ce":
+        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(targets[0], outputs)
+    elif workload.loss == "mse":
+        losses = tf.square(outputs - targets[0])
+    else:
+        losses = tf.nn.ctc_loss(
+            _sparse(targets[0]), outputs, None, targets[1], time_major, blank_index=0
+        )
+    return tf.reduce_mean(losses)
+
+
+def _sparse(labels: tf.Tensor) -> tf.SparseTensor:
+    """Labels without padding as CTC takes them; the places are constants of the graph."""
+    places = np.argwhere(np.ones(labels.shape, bool))
+    return tf.SparseTensor(places, tf.reshape(labels, [-1]), list(labels.shape))
+
+
+def device_of(requested: str) -> str:
+    """The device to run on, made the only one TensorFlow sees: ``cpu`` or ``cuda:N``.
+
+    Raises:
+        CaptureError: this TensorFlow does not see it.
+    """
+    devices = tf.config.list_physical_devices("GPU")
+    if requested == "auto":
+        requested = "cuda:0" if devices else "cpu"
+    if requested == "cpu":
+        return requested
+    number = int(requested.partition(":")[2])
+    if number >= len(devices):
+        raise CaptureError(
+            "device {} is not available: tensorflow {} sees {} GPU(s)".format(
+                requested, tf.__version__, len(devices)
+            ),
+            "give --device cpu, or install a tensorflow built for CUDA",
+        )
+    tf.config.set_visible_devices(devices[number], "GPU")
+    return requested
+
+
+def set_threads(threads: int) -> None:
+    """Threads within an operator and between operators; to be called before any tensor is made."""
+    tf.config.threading.set_intra_op_parallelism_threads(threads)
+    tf.config.threading.set_inter_op_parallelism_threads(threads)
+
+
+class Trainer:
+    """One implementation with its weights, data and optimizer on one device."""
+
+    profiler = "tf.profiler"
+
+    def __init__(self, request: CaptureRequest, device: str) -> None:
+        tf.config.experimental.enable_tensor_float_32_execution(False)
+        self.workload, self.device = request.workload, device
+        self.implementation: Any = importlib.import_module(
+            implementations.find(request.implementation).module
+        )
+        self.module = self.implementation.build(self.workload)
+        self.implementation.load(self.module, workloads.weights(self.workload, request.seed))
+        self.optimizer = optimizer_of(self.workload)
+        self.inputs, self.targets = self._data(request.seed)
+        body = self._forward if request.mode == "forward" else self._train
+        self.function = tf.function(body, autograph=False)
+
+    def _data(self, seed: int) -> Tuple[Any, Targets]:
+        """Inputs in the implementation's layout, and what the loss compares with; NumPy."""
+        batch: Any = workloads.batch(self.workload, seed)
+        inputs = batch.inputs if self.implementation.TIME_MAJOR else batch.inputs.swapaxes(0, 1)
+        targets: Targets = (batch.targets,)
+        if self.workload.loss == "ctc":
+            targets = (batch.targets.astype(np.int32), batch.lengths.astype(np.int32))
+        return np.ascontiguousarray(inputs), targets
+
+    def _forward(self, inputs: tf.Tensor, *targets: tf.Tensor) -> tf.Tensor:
+        with tf.name_scope("forward"):
+            outputs = self.module(inputs)
+        with tf.name_scope("loss"):
+            return loss_of(self.workload, outputs, targets, self.implementation.TIME_MAJOR)
+
+    def _train(self, inputs: tf.Tensor, *targets: tf.Tensor) -> tf.Tensor:
+        variables = list(self.implementation.parameters(self.module).values())
+        with tf.GradientTape() as tape:
+            loss = self._forward(inputs, *targets)
+        gradients = tape.gradient(loss, variables)
+        with tf.name_scope("optimizer"):
+            self.optimizer.apply_gradients(list(zip(gradients, variables)))
+        return loss
+
+    def step(self, ranges: Ranges) -> float:
+        """One step, synchronised at its end; the loss."""
+        with ranges("step"):
+            with ranges("input"):
+                inputs = tf.constant(self.inputs)
+                targets = [tf.constant(part) for part in self.targets]
+            loss = self.function(inputs, *targets)
+            if self.device != "cpu":
+                tf.test.experimental.sync_devices()
+            number: float = loss.numpy()
+        return number
+
+    def loss(self, outcome: float) -> float:
+        """The number in a step's outcome."""
+        return float(outcome)
+
+    def device_ns(self) -> Optional[int]:
+        """TensorFlow offers no device events: always None."""
+        return None
+
+    def profile(self, ranges: Ranges, steps: int, folder: str) -> worker_profile.Profiled:
+        """``steps`` profiled steps, after a throwaway session of one: the first is far slower."""
+        self._session(ranges, 1, os.path.join(folder, "throwaway"))
+        shutil.rmtree(os.path.join(folder, "throwaway"))
+        logs = os.path.join(folder, "logs")
+        walls_ns, losses = self._session(ranges, steps, logs)
+        (raw,) = glob.glob(os.path.join(logs, "plugins", "profile", "*", "*.xplane.pb"))
+        kernels = worker_profile.first_found(raw, self.implementation.KERNELS)
+        place = os.path.join(folder, os.path.basename(raw) + ".gz")
+        packed = worker_profile.compressed(raw, place)
+        shutil.rmtree(logs)
+        return worker_profile.Profiled(walls_ns, losses, [packed], kernels)
+
+    def _session(self, ranges: Ranges, steps: int, logs: str) -> Tuple[List[int], List[float]]:
+        walls_ns, losses = [], []
+        tf.profiler.experimental.start(logs)
+        for number in range(steps):
+            seen = worker_ranges.both(ranges, functools.partial(_trace, number))
+            start_ns = time.perf_counter_ns()
+            loss = self.step(seen)
+            walls_ns.append(time.perf_counter_ns() - start_ns)
+            losses.append(self.loss(loss))
+        tf.profiler.experimental.stop()
+        return walls_ns, losses
+
+    def facts(self) -> Dict[str, Any]:
+        """What run.json says of the framework and the device."""
+        built, gpus = tf.sysconfig.get_build_info(), tf.config.get_visible_devices("GPU")
+        gpu = self.device != "cpu"
+        details = tf.config.experimental.get_device_details(gpus[0]) if gpu else {}
+        return {
+            "device": self.device,
+            "device_name": details.get("device_name"),
+            "device_memory_bytes": None,
+            "threads": tf.config.threading.get_intra_op_parallelism_threads(),
+            "versions": {
+                "tensorflow": tf.__version__,
+                "keras": getattr(sys.modules.get("keras"), "__version__", None),
+                "cuda": built.get("cuda_version") if gpu else None,
+                "cudnn": built.get("cudnn_version") if gpu else None,
+            },
+        }
+
+
+def _trace(step: int, name: str) -> ContextManager[Any]:
+    """A range in TensorFlow's profiler; ``_r=1`` marks the root of a step."""
+    marks = {"step_num": step, "_r": 1} if name == "step" else {}
+    trace: ContextManager[Any] = tf.profiler.experimental.Trace(name, **marks)
+    return trace
+
+
+def optimizer_of(workload: Workload) -> Any:
+    """The workload's optimizer; this Adam is one fused kernel a variable (ResourceApplyAdam).
+
+    Raises:
+        CaptureError: the optimizer is not Adam.
+    """
+    if workload.optimizer != "adam":
+        raise CaptureError("unknown optimizer '{}'".format(workload.optimizer), "use adam")
+    return tf.compat.v1.train.AdamOptimizer(workload.learning_rate)
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether ``error`` is TensorFlow's way of saying so."""
+    return isinstance(error, tf.errors.ResourceExhaustedError)

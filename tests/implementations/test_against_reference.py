@@ -1,0 +1,119 @@
+"""Loss, outputs and every gradient of every implementation against the float64 reference."""
+
+import functools
+import importlib
+from typing import Any
+
+import numpy as np
+import pytest
+import reference
+
+from lstmprof import implementations, workloads
+from lstmprof.implementations import Implementation
+from lstmprof.workloads import Workload
+
+TOLERANCE = 1e-4  # max |a − b| / max |b|, float32
+SEED = 5
+
+WORKLOADS = (
+    Workload("one-layer-ce", 1, 5, False, 3, 7, 4, 3, "ce"),
+    Workload("one-layer-mse", 1, 5, False, 3, 7, 4, 3, "mse"),
+    Workload("three-layers-bidirectional-ce", 3, 4, True, 3, 6, 5, 3, "ce"),
+    Workload("bidirectional-ctc", 2, 4, True, 4, 9, 5, 4, "ctc", labels=2, shortest=5),
+)
+
+Found = tuple[float, Any, dict[str, Any]]
+
+
+def relative_error(found: Any, expected: Any) -> float:
+    """Against an expected zero (the reverse top layer sees one step from h = 0): found's size."""
+    assert np.shape(found) == np.shape(expected)
+    return float(np.abs(found - expected).max() / (np.abs(expected).max() or 1.0))
+
+
+@functools.cache
+def expected(workload: Workload) -> reference.Outcome:
+    return reference.outcome(
+        workload, workloads.weights(workload, SEED), workloads.batch(workload, SEED)
+    )
+
+
+def built(row: Implementation, workload: Workload) -> tuple[Any, Any, Any]:
+    """The file, the loaded module, and the batch with inputs in the file's layout."""
+    file = importlib.import_module(row.module)
+    module = file.build(workload)
+    file.load(module, workloads.weights(workload, SEED))
+    batch: Any = workloads.batch(workload, SEED)
+    inputs = batch.inputs if file.TIME_MAJOR else np.ascontiguousarray(batch.inputs.swapaxes(0, 1))
+    return file, module, workloads.Batch(inputs, batch.targets, batch.lengths)
+
+
+def torch_step(row: Implementation, workload: Workload) -> Found:
+    torch = pytest.importorskip("torch")
+    from lstmprof.capture import worker_torch
+
+    file, module, batch = built(row, workload)
+    outputs = module(torch.from_numpy(batch.inputs))
+    targets, lengths = torch.from_numpy(batch.targets), torch.from_numpy(batch.lengths)
+    loss = worker_torch.loss_of(workload, outputs, targets, lengths)
+    loss.backward()
+    gradients = {name: p.grad.numpy() for name, p in file.parameters(module).items()}
+    second_biases = [name for name in gradients if "bias_hh" in name]
+    for name in second_biases:
+        assert np.array_equal(gradients[name], gradients[name.replace("bias_hh", "bias_ih")])
+    return loss.item(), outputs.detach().numpy(), file.canonical(module, gradients)
+
+
+def tensorflow_step(row: Implementation, workload: Workload) -> Found:
+    tf = pytest.importorskip("tensorflow")
+    from lstmprof.capture import worker_tensorflow
+
+    file, module, batch = built(row, workload)
+    targets: tuple[Any, ...] = (batch.targets,)
+    if workload.loss == "ctc":
+        targets = (batch.targets.astype(np.int32), batch.lengths.astype(np.int32))
+    own = file.parameters(module)
+
+    @tf.function(autograph=False)  # type: ignore[untyped-decorator, unused-ignore]
+    def step(inputs: Any, *targets: Any) -> Any:
+        with tf.GradientTape() as tape:
+            outputs = module(inputs)
+            loss = worker_tensorflow.loss_of(workload, outputs, targets, file.TIME_MAJOR)
+        return loss, outputs, tape.gradient(loss, list(own.values()))
+
+    loss, outputs, tensors = step(tf.constant(batch.inputs), *map(tf.constant, targets))
+    gradients = {name: tensor.numpy() for name, tensor in zip(own, tensors, strict=True)}
+    outputs = outputs.numpy()
+    if workload.loss == "ctc" and not file.TIME_MAJOR:
+        outputs = outputs.swapaxes(0, 1)
+    return float(loss), outputs, file.canonical(module, gradients)
+
+
+STEPS = {"torch": torch_step, "tensorflow": tensorflow_step}
+
+
+@pytest.mark.parametrize("workload", WORKLOADS, ids=lambda w: w.name)
+@pytest.mark.parametrize("row", implementations.TABLE, ids=lambda row: row.name)
+def test_loss_outputs_and_gradients(row: Implementation, workload: Workload) -> None:
+    loss, outputs, gradients = STEPS[row.framework](row, workload)
+    right = expected(workload)
+    assert loss == pytest.approx(right.loss, rel=TOLERANCE)
+    assert relative_error(outputs, right.outputs) <= TOLERANCE
+    assert set(gradients) == set(right.gradients)
+    errors = {name: relative_error(gradients[name], right.gradients[name]) for name in gradients}
+    assert max(errors.values()) <= TOLERANCE, errors
+
+
+@pytest.mark.parametrize("row", implementations.TABLE, ids=lambda row: row.name)
+def test_the_way_back_returns_the_weights_that_were_loaded(row: Implementation) -> None:
+    pytest.importorskip(row.framework)
+    workload = WORKLOADS[-1]
+    file, module, _ = built(row, workload)
+    arrays = {
+        name: np.asarray(p.detach() if row.framework == "torch" else p)
+        for name, p in file.parameters(module).items()
+    }
+    shared = workloads.weights(workload, SEED)
+    back = file.canonical(module, arrays)
+    assert set(back) == set(shared)
+    assert all(np.array_equal(back[name], shared[name]) for name in shared)
