@@ -180,7 +180,10 @@ def _cast(values: Any, type_: pa.DataType) -> pa.Array:
     if pa.types.is_dictionary(type_):
         if pa.types.is_null(array.type):
             return pa.nulls(len(array), type_)
-        return array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
+        if not pa.types.is_dictionary(array.type):
+            return array.dictionary_encode()
+        indices = array.indices.cast(type_.index_type)
+        return pa.DictionaryArray.from_arrays(indices, array.dictionary.cast(type_.value_type))
     return array.cast(type_)
 
 

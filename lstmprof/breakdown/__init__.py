@@ -1,0 +1,58 @@
+"""From events to the account of a step: pure functions, table to table.
+
+::
+
+    events ─ linked ─ categorised ─ with_steps ─▶ events.parquet ─▶ ledger, kernels, timings
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from lstmprof.breakdown.categories import categorised
+from lstmprof.breakdown.kernels import kernels
+from lstmprof.breakdown.ledger import ledger
+from lstmprof.breakdown.links import linked
+from lstmprof.breakdown.timings import Timings, timings
+from lstmprof.breakdown.windows import Window, windows, with_steps
+from lstmprof.store import Run
+
+#: run.json's ``source`` of a run that lstmprof captured itself: its steps end synchronised.
+CAPTURED = "capture"
+
+
+@dataclass(frozen=True)
+class Breakdown:
+    """The account of one run: ``ledger`` and ``kernels`` with their modules' ``SCHEMA``."""
+
+    run: Run
+    windows: list[Window]
+    ledger: pa.Table
+    kernels: pa.Table
+    timings: Timings | None
+
+
+def annotated(events: pa.Table, *, captured: bool) -> pa.Table:
+    """A reader's ``events`` with every derived column filled."""
+    derived = categorised(linked(events))
+    return with_steps(derived, windows(derived, captured=captured))
+
+
+def break_down(run: Run) -> Breakdown:
+    """The account of ``run``.
+
+    Raises:
+        RunError: one of its files is missing, damaged or of another schema version.
+    """
+    events = run.events()
+    found = windows(events, captured=run.metadata.get("source") == CAPTURED)
+    measured = run.timings()
+    return Breakdown(
+        run=run,
+        windows=found,
+        ledger=ledger(events, found),
+        kernels=kernels(events, found),
+        timings=None if measured is None else timings(measured, run.metadata),
+    )

@@ -1,0 +1,81 @@
+"""The ledger of a CPU run: the lanes are the host threads.
+
+A thread's innermost event at each instant says its state: an op that computes is busy in its
+category; an op that only arranges work is ``dispatch``; a range with no op is ``python``. Lanes are
+merged: computing before collectives before copies, these before every cause of idleness. Source:
+DESIGN.md section 6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from lstmprof.breakdown.intervals import Flags, Ints, Segments, foremost, time_per_code
+from lstmprof.breakdown.threads import HOST, STATES, innermost, state_codes, thread_ids
+from lstmprof.breakdown.windows import Window, is_kind, of_rank
+from lstmprof.events import ints, texts
+
+_CLASS = {"collective": 1, "transfer": 2, "memset": 3}
+_FIRST_IDLE = 4
+
+
+def parts(
+    events: pa.Table, rank: int | None, windows: list[Window]
+) -> Iterator[list[tuple[str, str, int]]]:
+    """For each window its (state, part, ns), which sum to its length."""
+    state = state_codes(events)
+    computes = computing(events)
+    merged = _merged_lanes(events, rank, computes, state)
+    codes, names = texts(events, "category")
+    label = np.where(computes, codes, len(names) + state)
+    labels = [("busy", name) for name in names] + [("idle", cause) for cause in STATES]
+    for window in windows:
+        inside = merged.within(window.start_ns, window.end_ns)
+        spent = time_per_code(label[inside.owner], len(labels), inside)
+        rest = window.end_ns - window.start_ns - sum(spent)
+        found = zip([*labels, ("idle", HOST)], [*spent, rest], strict=True)
+        yield [(*one, ns) for one, ns in found if ns]
+
+
+def computing(events: pa.Table) -> Flags:
+    """A boolean a row: an op that computes on the host.
+
+    An op has a category where it computes, none where it only arranges. Where its rank launched
+    work on a device whose activities were not recorded, the computing was there and not here.
+    """
+    busy = is_kind(events, "op") & events.column("category").is_valid().to_numpy()
+    return np.asarray(busy & ~_launches_unseen_work(events), dtype=np.bool_)
+
+
+def _launches_unseen_work(events: pa.Table) -> Flags:
+    """A boolean a row: its rank has kernel launches in the profile."""
+    names, name_texts = texts(events, "name")
+    launch = np.array(["Launch" in n and "Kernel" in n for n in name_texts] or [False])
+    calls = is_kind(events, "runtime") & launch[names]
+    unseen = np.zeros(len(events), dtype=bool)
+    for rank in events.filter(pa.array(calls)).column("rank").unique().to_pylist():
+        unseen[of_rank(events, rank)] = True
+    return unseen
+
+
+def _merged_lanes(events: pa.Table, rank: int | None, computes: Flags, state: Ints) -> Segments:
+    thread = thread_ids(events)
+    rows = of_rank(events, rank)
+    lanes = [
+        innermost(events, rows[thread[rows] == one]) for one in np.unique(thread[rows]) if one >= 0
+    ]
+    if not lanes:
+        empty = np.empty(0, dtype=np.int64)
+        return Segments(empty, empty, empty)
+    start = np.concatenate([lane.start_ns for lane in lanes])
+    end = np.concatenate([lane.end_ns for lane in lanes])
+    owner = np.concatenate([lane.owner for lane in lanes])
+    categories, names = texts(events, "category")
+    busy_class = np.array([_CLASS.get(c, 0) for c in names] + [0])[categories]
+    priority = np.where(computes, busy_class, _FIRST_IDLE + state)[owner]
+    began = ints(events, "start_ns", 0)[owner]
+    merged = foremost(start, end, np.lexsort((start, thread[owner], began, priority)))
+    return Segments(merged.start_ns, merged.end_ns, owner[merged.owner])

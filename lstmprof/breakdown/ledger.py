@@ -1,0 +1,195 @@
+"""The ledger: every nanosecond of a step, for each device, once.
+
+Reads linked and categorised events; returns rows (rank, step, device, state, part, ns) that sum to
+their window exactly. With device activities in a rank the lanes are its devices, else its host
+threads, with ``device`` null. The definition, part by part: DESIGN.md section 6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from lstmprof.breakdown import host_lanes
+from lstmprof.breakdown.intervals import (
+    Ints,
+    Segments,
+    foremost,
+    gaps,
+    time_per_code,
+    time_per_label,
+)
+from lstmprof.breakdown.threads import (
+    HOST,
+    STATES,
+    UNKNOWN,
+    content_order,
+    innermost,
+    state_codes,
+    thread_ids,
+)
+from lstmprof.breakdown.windows import Window, is_kind, of_rank
+from lstmprof.events import ACTIVITY_KINDS, ints, texts
+
+SCHEMA = pa.schema(
+    [
+        pa.field("rank", pa.int64()),
+        pa.field("step", pa.int64()),
+        pa.field("device", pa.int64()),
+        pa.field("state", pa.string(), False),
+        pa.field("part", pa.string(), False),
+        pa.field("ns", pa.int64(), False),
+    ]
+)
+
+LATENCY = "launch latency"
+CALL = "launch call"
+UNATTRIBUTED = "unattributed"
+TAIL = "tail:"
+OTHER = "other"
+
+#: The order among activities that run at once: compute, collective, copy, memset.
+_KIND_CLASS = {"memcpy": 2, "memset": 3}
+_COLLECTIVE_CLASS = 1
+
+
+@dataclass(frozen=True)
+class Lane:
+    """One device of one rank: its activities and who has each instant."""
+
+    device: int
+    start_ns: Ints  # of the activities, by (start, end, correlation id)
+    end_ns: Ints
+    launch: Ints  # row of the launch, −1 unknown
+    busy: Segments  # owner: row of events
+
+
+def ledger(events: pa.Table, windows: list[Window]) -> pa.Table:
+    """The account of ``windows``: one row a part that has time in it, ``SCHEMA``."""
+    rows: list[tuple[int | None, int | None, int | None, str, str, int]] = []
+    hosts = _Hosts(events)
+    for rank in dict.fromkeys(w.rank for w in windows):
+        lanes = list(_lanes(events, rank))
+        mine = [w for w in windows if w.rank == rank]
+        for lane in lanes:
+            for window in mine:
+                parts = _device_parts(events, lane, window, hosts)
+                rows += [(rank, window.step, lane.device, *part) for part in parts]
+        if not lanes:
+            for window, parts in zip(mine, host_lanes.parts(events, rank, mine), strict=True):
+                rows += [(rank, window.step, None, *part) for part in parts]
+    columns = list(zip(*rows, strict=True)) or [()] * len(SCHEMA)
+    return pa.table(
+        [pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)], schema=SCHEMA
+    )
+
+
+def _lanes(events: pa.Table, rank: int | None) -> Iterator[Lane]:
+    rows = of_rank(events, rank)
+    rows = rows[is_kind(events, *ACTIVITY_KINDS)[rows]]
+    device = ints(events, "device", UNKNOWN)
+    for one in np.unique(device[rows]):
+        if one != UNKNOWN:
+            yield _lane(events, int(one), rows[device[rows] == one])
+
+
+def _lane(events: pa.Table, device: int, rows: Ints) -> Lane:
+    start = ints(events, "start_ns", 0)[rows]
+    end = start + ints(events, "dur_ns", 0)[rows]
+    correlation = ints(events, "correlation_id", np.iinfo(np.int64).max)[rows]
+    tie = content_order(events)[rows]
+    first = np.lexsort((tie, end, correlation, start, _classes(events)[rows]))
+    busy = foremost(start, end, first)
+    runs = np.flatnonzero(end > start)
+    order = runs[np.lexsort((tie[runs], correlation[runs], end[runs], start[runs]))]
+    return Lane(
+        device,
+        start[order],
+        end[order],
+        launch_rows(events)[rows[order]],
+        Segments(busy.start_ns, busy.end_ns, rows[busy.owner]),
+    )
+
+
+def _classes(events: pa.Table) -> Ints:
+    categories, category_names = texts(events, "category")
+    kinds, kind_names = texts(events, "kind")
+    collective = np.array([c == "collective" for c in category_names] + [False])[categories]
+    by_kind = np.array([_KIND_CLASS.get(k, 0) for k in kind_names] or [0])[kinds]
+    return np.where((by_kind == 0) & collective, _COLLECTIVE_CLASS, by_kind)
+
+
+def launch_rows(events: pa.Table) -> Ints:
+    """For each row the row number of its launch, −1 where it has none."""
+    event_id = ints(events, "event_id", -1)
+    launch = ints(events, "launch_id", -1)
+    order = np.argsort(event_id)
+    if not len(order):
+        return launch
+    found = order[np.minimum(np.searchsorted(event_id[order], launch), len(order) - 1)]
+    return np.where((launch >= 0) & (event_id[found] == launch), found, -1)
+
+
+def _device_parts(
+    events: pa.Table, lane: Lane, window: Window, hosts: _Hosts
+) -> Iterable[tuple[str, str, int]]:
+    """(state, part, ns) of one device in one window, each part once."""
+    inside = lane.busy.within(window.start_ns, window.end_ns)
+    spent = time_per_code(hosts.category[inside.owner], len(hosts.categories), inside)
+    yield from (("busy", c, ns) for c, ns in zip(hosts.categories, spent, strict=True) if ns)
+    idle: dict[str, int] = {}
+    starts, ends = gaps(lane.busy, window.start_ns, window.end_ns)
+    for part, ns in _idle(lane, window, hosts, starts, ends):
+        idle[part] = idle.get(part, 0) + ns
+    yield from (("idle", part, ns) for part, ns in idle.items() if ns)
+
+
+def _idle(
+    lane: Lane, window: Window, hosts: _Hosts, starts: Ints, ends: Ints
+) -> Iterator[tuple[str, int]]:
+    tail = ends == window.end_ns
+    for part, ns in hosts.spent(window.thread, starts[tail], ends[tail]):
+        yield TAIL + part, ns
+    starts, ends = starts[~tail], ends[~tail]
+    launch = lane.launch[np.searchsorted(lane.start_ns, ends)]
+    known = launch >= 0
+    yield UNATTRIBUTED, int((ends - starts)[~known].sum())
+    starts, ends, launch = starts[known], ends[known], launch[known]
+    called = np.clip(hosts.start_ns[launch], starts, ends)
+    returned = np.clip(hosts.end_ns[launch], starts, ends)
+    yield CALL, int((returned - called).sum())
+    yield LATENCY, int((ends - returned).sum())
+    for thread in np.unique(hosts.thread[launch]):
+        mine = hosts.thread[launch] == thread
+        yield from hosts.spent(int(thread), starts[mine], called[mine])
+
+
+class _Hosts:
+    """The host threads of a profile; a thread's innermost segments are made when asked for."""
+
+    def __init__(self, events: pa.Table) -> None:
+        self.events = events
+        self.thread = thread_ids(events)
+        self.state = state_codes(events)
+        self.start_ns = ints(events, "start_ns", 0)
+        self.end_ns = self.start_ns + ints(events, "dur_ns", 0)
+        codes, names = texts(events, "category")
+        self.categories = [*names, OTHER]
+        self.category = np.where(codes < 0, len(names), codes)
+        self._segments: dict[int, Segments] = {}
+
+    def spent(self, thread: int | None, starts: Ints, ends: Ints) -> Iterator[tuple[str, int]]:
+        """(cause, ns) of the intervals [starts, ends) by the innermost event of ``thread``."""
+        whole = int((ends - starts).sum())
+        if thread is None or thread < 0:
+            yield UNATTRIBUTED, whole
+            return
+        if thread not in self._segments:
+            self._segments[thread] = innermost(self.events, np.flatnonzero(self.thread == thread))
+        segments = self._segments[thread]
+        spent = time_per_label(segments, self.state[segments.owner], len(STATES), starts, ends)
+        yield from zip(STATES, spent.sum(axis=0).tolist(), strict=True)
+        yield HOST, whole - int(spent.sum())

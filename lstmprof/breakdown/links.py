@@ -1,0 +1,236 @@
+"""Links between events: parent, launch, op, phase.
+
+Reads the events of one profile and fills ``parent_id``, ``launch_id``, ``op_id`` and ``phase``;
+what cannot be linked stays null. ``step`` is filled by ``windows``. Source: DESIGN.md section 5.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pyarrow as pa
+
+from lstmprof.breakdown.intervals import Flags, Ints, Segments, foremost
+from lstmprof.breakdown.threads import UNKNOWN, nesting_order, thread_ids
+from lstmprof.events import ACTIVITY_KINDS, PHASES, ints, texts, with_columns
+
+NONE = -1
+
+#: torch.optim annotates itself; its zero_grad belongs to the same phase.
+_OPTIMIZER_RANGE = re.compile(r"^Optimizer\.(step|zero_grad)#")
+#: TensorFlow graph nodes carry their name scope; tf.GradientTape prefixes what it adds.
+_GRADIENT_SCOPE = re.compile(r"(^|/)gradient_tape/|^gradients/|transpose\(jvp\(")
+_PHASE_SCOPE = re.compile(r"(?:^|/)(" + "|".join(PHASES) + r")(?:_\d+)?(?=[/:]|$)")
+#: PyTorch's autograd engine wraps every backward node in an op of this prefix.
+_AUTOGRAD = "autograd::engine::"
+
+
+def linked(events: pa.Table) -> pa.Table:
+    """``events`` with parents, launches, ops and phases filled in."""
+    parent = parents(events)
+    launch = launches(events)
+    op = ops(events, parent, launch)
+    phase = phases(events, parent, launch)
+    return with_columns(
+        events,
+        {
+            "parent_id": _ids(events, parent),
+            "launch_id": _ids(events, launch),
+            "op_id": _ids(events, op),
+            "phase": pa.DictionaryArray.from_arrays(_nullable(phase), pa.array(PHASES)),
+        },
+    )
+
+
+def _nullable(rows: Ints) -> pa.Array:
+    return pa.array(rows, mask=rows == NONE)
+
+
+def _ids(events: pa.Table, rows: Ints) -> pa.Array:
+    """The event_id of each row number, null for ``NONE``."""
+    event_id = ints(events, "event_id", NONE)
+    return pa.array(event_id[np.maximum(rows, 0)], mask=rows == NONE) if len(rows) else pa.array([])
+
+
+def parents(events: pa.Table) -> Ints:
+    """Row of the innermost enclosing event of the same thread, ``NONE`` where there is none."""
+    parent = np.full(len(events), NONE, dtype=np.int64)
+    thread = thread_ids(events)
+    start = ints(events, "start_ns", 0)
+    end = start + ints(events, "dur_ns", 0)
+    rows = nesting_order(events, np.flatnonzero(thread >= 0))
+    rows = rows[np.argsort(thread[rows], kind="stable")]
+    stack: list[int] = []
+    ends = end.tolist()
+    previous = NONE
+    for row, on_thread in zip(rows.tolist(), thread[rows].tolist(), strict=True):
+        if on_thread != previous:
+            stack, previous = [], on_thread
+        # What ends before this row cannot enclose it, nor anything later that this row does not.
+        while stack and ends[stack[-1]] < ends[row]:
+            stack.pop()
+        if stack:
+            parent[row] = stack[-1]
+        stack.append(row)
+    return parent
+
+
+def launches(events: pa.Table) -> Ints:
+    """For each activity the row of the earliest runtime call with its rank and correlation id."""
+    kinds, kind_names = texts(events, "kind")
+    correlation = ints(events, "correlation_id", UNKNOWN)
+    rank = ints(events, "rank", UNKNOWN)
+    known = correlation > 0  # profilers write 0 and −1 for "none"
+    calls = np.flatnonzero(known & np.isin(kinds, _codes(kind_names, ("runtime",))))
+    activities = np.flatnonzero(known & np.isin(kinds, _codes(kind_names, ACTIVITY_KINDS)))
+    launch = np.full(len(events), NONE, dtype=np.int64)
+    if not len(calls) or not len(activities):
+        return launch
+    both = np.concatenate([calls, activities])
+    pairs = np.stack([rank[both], correlation[both]])
+    key = np.unique(pairs, axis=1, return_inverse=True)[1].reshape(-1)
+    call_key, activity_key = key[: len(calls)], key[len(calls) :]
+    start = ints(events, "start_ns", 0)[calls]
+    order = np.lexsort((-ints(events, "dur_ns", 0)[calls], start, call_key))
+    found = np.searchsorted(call_key[order], activity_key)
+    found = np.minimum(found, len(order) - 1)
+    hit = call_key[order][found] == activity_key
+    launch[activities[hit]] = calls[order][found[hit]]
+    return launch
+
+
+def _codes(kind_names: list[str], wanted: tuple[str, ...]) -> list[int]:
+    return [i for i, k in enumerate(kind_names) if k in wanted]
+
+
+def ops(events: pa.Table, parent: Ints, launch: Ints) -> Ints:
+    """For each activity and runtime call the row of the innermost op that issued it.
+
+    The op that encloses the launch on its thread. Where an activity has no known launch: the op
+    with its external id, unless the profiler repeated the correlation id there.
+    """
+    kinds, kind_names = texts(events, "kind")
+    is_op = np.isin(kinds, _codes(kind_names, ("op",)))
+    enclosing = inherited(events, parent, np.where(is_op, np.arange(len(events)), NONE))
+    runtime = np.isin(kinds, _codes(kind_names, ("runtime",)))
+    op = np.where(runtime, enclosing, NONE)
+    has_launch = launch != NONE
+    op[has_launch] = enclosing[launch[has_launch]]
+    return np.where(op != NONE, op, _ops_by_external_id(events, is_op, launch))
+
+
+def _ops_by_external_id(events: pa.Table, is_op: Flags, launch: Ints) -> Ints:
+    kinds, kind_names = texts(events, "kind")
+    external = ints(events, "external_id", UNKNOWN)
+    op = np.full(len(events), NONE, dtype=np.int64)
+    activity = np.isin(kinds, _codes(kind_names, ACTIVITY_KINDS)) & (launch == NONE)
+    activity &= (external > 0) & (external != ints(events, "correlation_id", UNKNOWN))
+    owners = np.flatnonzero(is_op & (external > 0))
+    rows = np.flatnonzero(activity)
+    if not len(owners) or not len(rows):
+        return op
+    owners = owners[np.argsort(external[owners], kind="stable")]
+    found = np.minimum(np.searchsorted(external[owners], external[rows]), len(owners) - 1)
+    hit = external[owners][found] == external[rows]
+    op[rows[hit]] = owners[found[hit]]
+    return op
+
+
+def inherited(events: pa.Table, parent: Ints, own: Ints) -> Ints:
+    """``own`` where a row has one (not ``NONE``), else that of its nearest ancestor that has."""
+    value = own.copy()
+    above = parent.copy()
+    open_rows = np.flatnonzero((value == NONE) & (above != NONE))
+    while len(open_rows):
+        value[open_rows] = value[above[open_rows]]
+        above[open_rows] = above[above[open_rows]]
+        open_rows = open_rows[(value[open_rows] == NONE) & (above[open_rows] != NONE)]
+    return value
+
+
+def phases(events: pa.Table, parent: Ints, launch: Ints) -> Ints:
+    """For each row an index into ``PHASES``, or ``NONE``.
+
+    In order of trust: the name scope of the graph node; the nearest enclosing range named like a
+    phase; autograd's engine; for an activity its launch; at last, for a host event outside any
+    such range, the phase range that was open on another thread of its rank when it started.
+    """
+    scoped = _scope_phases(events)
+    phase = np.where(scoped != NONE, scoped, inherited(events, parent, _named_phases(events)))
+    has_launch = launch != NONE
+    phase[has_launch] = np.where(
+        scoped[has_launch] != NONE, scoped[has_launch], phase[launch[has_launch]]
+    )
+    phase = np.where(phase != NONE, phase, _open_phases(events))
+    again = has_launch & (phase == NONE)
+    phase[again] = phase[launch[again]]
+    return phase
+
+
+def _named_phases(events: pa.Table) -> Ints:
+    kinds, kind_names = texts(events, "kind")
+    names, name_texts = texts(events, "name")
+    of_range = np.array([_range_phase(n) for n in name_texts] or [NONE], dtype=np.int64)
+    backward = PHASES.index("backward")
+    of_op = np.array([backward if n.startswith(_AUTOGRAD) else NONE for n in name_texts] or [NONE])
+    is_range = np.isin(kinds, _codes(kind_names, ("range",)))
+    is_op = np.isin(kinds, _codes(kind_names, ("op",)))
+    return np.where(is_range, of_range[names], np.where(is_op, of_op[names], NONE))
+
+
+def _range_phase(name: str) -> int:
+    if name in PHASES:
+        return PHASES.index(name)
+    return PHASES.index("optimizer") if _OPTIMIZER_RANGE.search(name) else NONE
+
+
+def _scope_phases(events: pa.Table) -> Ints:
+    """Phase by the name scope of TensorFlow nodes and of XLA's op names."""
+    phase = np.full(len(events), NONE, dtype=np.int64)
+    kinds, kind_names = texts(events, "kind")
+    for column, rows in (
+        ("name", np.isin(kinds, _codes(kind_names, ("op",)))),
+        ("op_name", np.ones(len(events), dtype=bool)),
+    ):
+        codes, values = texts(events, column)
+        by_value = np.array([_scope_phase(v) for v in values] + [NONE], dtype=np.int64)
+        phase = np.where((phase == NONE) & rows, by_value[codes], phase)
+    return phase
+
+
+def _scope_phase(name: str) -> int:
+    if "/" not in name:
+        return NONE
+    if _GRADIENT_SCOPE.search(name):
+        return PHASES.index("backward")
+    found = _PHASE_SCOPE.search(name)
+    return PHASES.index(found.group(1)) if found else NONE
+
+
+def _open_phases(events: pa.Table) -> Ints:
+    """Phase of the innermost phase range open on any thread of the rank when the row started."""
+    kinds, kind_names = texts(events, "kind")
+    named = _named_phases(events)
+    on_host = thread_ids(events) >= 0
+    phase = np.full(len(events), NONE, dtype=np.int64)
+    is_range = np.isin(kinds, _codes(kind_names, ("range",))) & (named != NONE) & on_host
+    rank = ints(events, "rank", UNKNOWN)
+    start = ints(events, "start_ns", 0)
+    for one in np.unique(rank[is_range]):
+        rows = nesting_order(events, np.flatnonzero(is_range & (rank == one)))
+        end = start[rows] + ints(events, "dur_ns", 0)[rows]
+        open_then = foremost(start[rows], end, np.arange(len(rows))[::-1])
+        asked = np.flatnonzero(on_host & (rank == one))
+        owner = _owner_at(open_then, start[asked])
+        phase[asked] = np.where(owner == NONE, NONE, named[rows[np.maximum(owner, 0)]])
+    return phase
+
+
+def _owner_at(segments: Segments, at_ns: Ints) -> Ints:
+    """Owner of the segment at each instant, ``NONE`` between segments."""
+    if not len(segments.start_ns):
+        return np.full(len(at_ns), NONE, dtype=np.int64)
+    index = np.searchsorted(segments.start_ns, at_ns, side="right") - 1
+    inside = (index >= 0) & (at_ns < segments.end_ns[np.maximum(index, 0)])
+    return np.where(inside, segments.owner[np.maximum(index, 0)], NONE)

@@ -1,0 +1,238 @@
+"""What time is for: the ordered table of rules, op names first, kernel names second.
+
+The first rule that matches decides. An op rule without a category says that the op arranges work
+(a view, a wrapper, an autograd node) and computes nothing itself; a kernel launched beneath it is
+then decided by the op around it. Source: DESIGN.md section 7; names as found in profiles.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+#: Every category, in the order in which tables show them.
+CATEGORIES = (
+    "rnn",
+    "gemm",
+    "conv",
+    "attention",
+    "pointwise",
+    "reduction",
+    "softmax_loss",
+    "ctc",
+    "embedding",
+    "normalization",
+    "rng",
+    "cast",
+    "layout",
+    "transfer",
+    "memset",
+    "optimizer",
+    "collective",
+    "other",
+)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One row: names that match ``pattern`` are ``category``; None: arranges work only."""
+
+    category: str | None
+    framework: str
+    pattern: re.Pattern[str]
+    reason: str
+
+
+def _torch(category: str | None, names: str, reason: str) -> Rule:
+    """A rule for aten ops of these names, their in-place and out variants."""
+    return Rule(category, "torch", re.compile(rf"aten::(?:{names})_?(?:\.\w+)?"), reason)
+
+
+def _tf(category: str | None, types: str, reason: str) -> Rule:
+    """A rule for TensorFlow op types; nodes are profiled as ``<node>:<OpType>``."""
+    return Rule(category, "tensorflow", re.compile(rf"[^:]*:(?:{types})"), reason)
+
+
+def _any(category: str | None, framework: str, pattern: str, reason: str) -> Rule:
+    return Rule(category, framework, re.compile(pattern), reason)
+
+
+OP_RULES: tuple[Rule, ...] = (
+    # One op that holds a whole recurrent layer, or a whole cell.
+    _torch("rnn", r"_cudnn_rnn\w*|miopen_rnn\w*|mkldnn_rnn_layer\w*", "vendor's recurrent layer"),
+    _tf("rnn", r"CudnnRNN\w*|BlockLSTM\w*|LSTMBlockCell\w*|GRUBlockCell\w*", "fused recurrent op"),
+    _torch("ctc", r"\w*ctc_loss\w*", "connectionist temporal classification"),
+    _tf("ctc", r"CTCLoss\w*", "connectionist temporal classification"),
+    # Wrappers: the op inside does the work.
+    _torch(None, r"linear|matmul|einsum|tensordot|conv[123]d|_?convolution", "calls the real op"),
+    _torch(None, r"lstm(?:_cell)?|gru(?:_cell)?|rnn_\w+", "calls the cell's ops"),
+    _torch(None, r"batch_norm|_batch_norm_impl_index|layer_norm|group_norm", "calls native_*_norm"),
+    _torch(None, r"(?:log_)?softmax|cross_entropy_loss|nll_loss(?:_nd)?", "calls the _ variant"),
+    _torch(None, r"to|contiguous|clone|_to_copy|type_as|item|is_nonzero|zeros|ones", "calls copy_"),
+    _torch(None, r"dropout|reshape|flatten|stack|scaled_dot_product_attention", "calls the op"),
+    # Views: only sizes and strides change.
+    _torch(
+        None,
+        r"t|T|view|view_as\w*|_unsafe_view|_reshape_alias|transpose|permute|expand|expand_as|slice"
+        r"|select|narrow|as_strided|unbind|chunk|split\w*|squeeze|unsqueeze|detach|alias|unflatten"
+        r"|movedim|swapaxes|diagonal|unfold|resolve_\w+|lift_fresh|real|imag",
+        "a view: no element moves",
+    ),
+    _torch(None, r"empty\w*|new_empty\w*|resize|set|result_type|record_stream", "memory, no work"),
+    _torch(None, r"zeros_like|ones_like|full_like|new_zeros|new_ones|full|scalar_tensor", "fill_"),
+    _torch(None, r"_has_\w+|is_\w+|_use_\w+|size|stride|_version|_local_scalar_dense", "asks"),
+    _any(None, "torch", r"autograd::.*|torch::.*|\w+Backward\d*", "autograd node"),
+    _any(None, "torch", r"Torch-Compiled.*|TorchDynamo.*|## .*|Pregraph.*|CompiledF.*", "wrapper"),
+    # Work, by what it is.
+    _any("collective", "torch", r"(?:c10d|_c10d_functional|nccl|gloo)\b.*|record_param_comms", ""),
+    _torch("gemm", r"(?:add)?mm|(?:b?add)?bmm|_addmm_\w+|addmv|mv|dot|_scaled_mm|_int_mm", "GEMM"),
+    _torch("gemm", r"mkldnn_linear\w*|_mkl_linear|mkldnn__?\w*linear\w*", "GEMM of oneDNN or MKL"),
+    _torch("conv", r"\w*conv\w*", "convolution"),
+    _torch("attention", r"\w*attention\w*|\w*scaled_dot_product\w*", "fused attention"),
+    _torch("embedding", r"embedding\w*|index_select", "table look-up"),
+    _torch("normalization", r"\w*_norm(?:_backward\w*)?|\w*batch_norm\w*", "normalisation layer"),
+    _torch(
+        "softmax_loss", r"_?\w*softmax\w*|nll_loss\w*|\w*cross_entropy\w*", "softmax or its loss"
+    ),
+    _torch("softmax_loss", r"\w*(?:mse|l1|smooth_l1|huber)_loss\w*", "loss"),
+    _torch("rng", r"uniform|normal|bernoulli|rand\w*|native_dropout\w*|random|exponential", "RNG"),
+    _torch(
+        "reduction",
+        r"sum|mean|prod|a?max|a?min|all|any|norm|linalg_\w*norm|std|var|var_mean|cum\w+|argm\w+"
+        r"|topk|sort|logsumexp|count_nonzero|_?aminmax|\w*pool\w*",
+        "many elements to one",
+    ),
+    _torch(
+        "layout",
+        r"copy|cat|_cat|gather\w*|scatter\w*|index|_?index_put\w*|index_copy|index_add"
+        r"|constant_pad_nd|pad|flip|roll|repeat\w*|tril|triu|narrow_copy|slice_backward"
+        r"|select_backward|\w*_pack_padded_sequence\w*|_pad_packed_sequence",
+        "elements move and do not change",
+    ),
+    _torch(
+        "pointwise",
+        r"add|sub|rsub|mul|div|neg|abs|exp|log\d*|sqrt|rsqrt|pow|square|sin|cos|tanh|sigmoid|relu"
+        r"|gelu|silu|elu|leaky_relu|hardsigmoid|hardtanh|clamp\w*|threshold|where|masked_fill|lerp"
+        r"|addcmul|addcdiv|reciprocal|maximum|minimum|eq|ne|lt|le|gt|ge|logical_\w+|bitwise_\w+"
+        r"|__\w+__|isnan|isfinite|isinf|nan_to_num|sign|floor|ceil|round|remainder|erf|logit"
+        r"|(?:tanh|sigmoid|threshold|gelu|silu|elu|logit|hardsigmoid|hardtanh)_backward"
+        r"|_thnn_(?:differentiable_)?(?:fused_)?(?:lstm|gru)_cell\w*|_foreach_\w+|fill|zero|arange"
+        r"|_amp_\w+|_fused_\w+",
+        "element by element",
+    ),
+    _any("pointwise", "torch.compile", r"triton_poi_.*", "Inductor's pointwise kernel"),
+    _any("reduction", "torch.compile", r"triton_(?:red|per)_.*", "Inductor's reduction kernel"),
+    _any("gemm", "torch.compile", r"triton_(?:tem|mm)_.*", "Inductor's GEMM template"),
+    # TensorFlow and Keras.
+    _tf(
+        None,
+        r"Identity(?:N)?|Const|_?Arg|_?Retval|_?(?:Host)?(?:Send|Recv)|_?Enter|_?Exit|_?Merge"
+        r"|_?Switch|(?:Ref)?NextIteration|LoopCond|(?:Stateless)?While|(?:Stateless)?If|NoOp"
+        r"|(?:Stateful)?PartitionedCall|_?ReadVariableOp|_?VarHandleOp|_Nodes?\w*|Placeholder\w*"
+        r"|Reshape|Shape(?:N)?|Size|Rank|ExpandDims|Squeeze|StopGradient|PreventGradient|Less"
+        r"|TensorListReserve|TensorListLength|TensorListElementShape|EmptyTensorList|TensorList"
+        r"|TensorListPopBack|TensorListPushBack|TensorListGetItem|TensorListSetItem|ControlTrigger"
+        r"|AssignAddVariableOp|AssignVariableOp|Assert|Range|BroadcastArgs|Unknown"
+        r"|BroadcastGradientArgs|ZerosLike|OnesLike|_ParallelConcatStart|AnonymousIterator\w*|Stack"
+        r"|StackV2|StackPushV2|StackPopV2|TensorArray\w*V3|ConcatOffset|InvertPermutation",
+        "routes tensors, keeps books",
+    ),
+    _tf("gemm", r"\w*MatMul\w*|Einsum|_Mkl\w*MatMul\w*", "GEMM"),
+    _tf("conv", r"\w*Conv[123]D\w*|\w*Convolution\w*|DepthwiseConv\w*", "convolution"),
+    _tf("softmax_loss", r"\w*Softmax\w*|SquaredDifference|L2Loss", "softmax or its loss"),
+    _tf("embedding", r"Gather\w*|ResourceGather\w*", "table look-up"),
+    _tf("normalization", r"FusedBatchNorm\w*|\w*LayerNorm\w*", "normalisation layer"),
+    _tf("rng", r"\w*Random\w*|\w*TruncatedNormal\w*|Multinomial", "RNG"),
+    _tf("cast", r"Cast|Bitcast|Dequantize|QuantizeV2", "the element type changes"),
+    _tf("optimizer", r"(?:Resource|Sparse)*Apply\w+", "optimizer's fused update"),
+    _tf("collective", r"Collective\w*|Nccl\w*|Horovod\w*", "collective"),
+    _tf(
+        "layout",
+        r"\w*Transpose|Concat(?:V2)?|Split(?:V)?|Slice|StridedSlice\w*|Pack|Unpack|Pad(?:V2)?|Tile"
+        r"|Reverse\w*|TensorListStack|TensorListFromTensor|TensorListConcat\w*|Dynamic\w+"
+        r"|Scatter\w*|TensorScatter\w*|MirrorPad|Roll|Copy|_FusedConcat|SparseToDense|Where|Fill"
+        r"|BroadcastTo|Empty|TensorListGather|TensorListScatter\w*|SparseReorder",
+        "elements move and do not change",
+    ),
+    _tf("reduction", r"Sum|Mean|Max|Min|Prod|All|Any|Arg(?:Max|Min)|BiasAddGrad|Cumsum", ""),
+    _tf(
+        "pointwise",
+        r"Add(?:V2|N)?|Sub|Mul(?:NoNan)?|(?:Real)?Div\w*|Neg|Abs|Exp|Log|Sqrt|Rsqrt|Pow|Square"
+        r"|Sigmoid(?:Grad)?|Tanh(?:Grad)?|Relu\w*|Elu\w*|BiasAdd|Maximum|Minimum|Select(?:V2)?|Sign"
+        r"|Equal|NotEqual|Less\w+|Greater\w*|Logical\w+|IsFinite|Floor\w*|_Fused\w+|Inv\w*"
+        r"|Reciprocal\w*|AccumulateNV2|ClipByValue|Erf|Round|\w*XlaFusion\w*",
+        "element by element",
+    ),
+    _any("other", "tensorflow", r"[^:]*:[A-Za-z]\w*", "an op of no rule above"),
+    _any("other", "torch", r"[a-z_]\w*::\w+(?:\.\w+)?", "an op of a library's own namespace"),
+)
+
+#: What XLA's op names say (JAX, TensorFlow with XLA); searched in ``op_name`` and kernel names.
+KERNEL_RULES: tuple[Rule, ...] = (
+    _any("collective", "NCCL, RCCL", r"(?i)nccl|rccl|all_?reduce|all_?gather|reduce_?scatter", ""),
+    _any("rnn", "cuDNN", r"(?i)rnncell|lstm_?elementwise|_rnn_|^rnn|persist.*rnn|lstm|gru_", ""),
+    _any("ctc", "cuDNN, torch", r"(?i)ctc_?loss|_ctc_", ""),
+    _any("attention", "any", r"(?i)fmha|flash|attention|attn", ""),
+    _any(
+        "conv",
+        "cuDNN, MIOpen",
+        r"(?i)scudnn|conv(?!ert)|dgrad|wgrad|winograd|fprop|igemm_(?:fwd|bwd|wrw)|im(?:3d)?2col|implicit_"
+        r"|cask_cudnn",
+        "",
+    ),
+    _any(
+        "gemm",
+        "cuBLAS, rocBLAS, Triton",
+        r"(?i)gemm|gemv|cutlass|cublas|cijk_|matmul|splitkreduce|nvjet|wmma|dot_general|\bdot_kernel"
+        r"|::dot|/dot",
+        "",
+    ),
+    _any("normalization", "any", r"(?i)bn_(?:fw|bw)|batch_?norm|layer_?norm|rms_?norm", ""),
+    _any("normalization", "torch", r"RowwiseMoments|GammaBeta|ComputeInternalGradients", ""),
+    _any("softmax_loss", "any", r"(?i)softmax|nll_?loss|cross_?entropy|mse_?loss|sparsexent", ""),
+    _any("embedding", "any", r"(?i)embedding|indexselect|embs", "table look-up"),
+    _any("rng", "any", r"(?i)philox|curand|dropout|distribution_|random|threefry", ""),
+    _any("optimizer", "any", r"(?i)multi_tensor_apply|apply_?adam|applygradient|adagrad|sgd_", ""),
+    _any(
+        "cast", "any", r"(?i)float16_copy|convert_element_type|castkernel|convertkernel|to_copy", ""
+    ),
+    _any("cast", "any", r"(?i)quantize|to_float|float_to", "the element type changes"),
+    _any(
+        "layout",
+        "any",
+        r"(?i)transpose|copybuffer|catarray|concat|copy_kernel|copykernel|permute|gather|scatter|index|roll_|pad_"
+        r"|nchwtonhwc|nhwctonchw|swapdim|stridedslice|splitv?_?(?:op|kernel)|subtensor|copy_fusion"
+        r"|wrapped_slice|dynamic_(?:update_)?slice|broadcast_in_dim|memcpy",
+        "",
+    ),
+    _any("reduction", "any", r"(?i)reduce|scan|radixsort|sort|topk|pool|cumsum|argmax", ""),
+    _any("pointwise", "any", r"(?i)elementwise|element_wise|functor|pointwise|triton_poi", ""),
+    _any("pointwise", "Eigen", r"Eigen|BiasNHWC|BiasNCHW|BiasGrad|Relu|Sigmoid|Tanh", ""),
+    _any("pointwise", "XLA", r"(?i)fusion|fused|/(?:add|mul|sub|div|tanh|logistic|max|select)", ""),
+    _any("pointwise", "any", r"(?i)fill|memset|set_|zero_|iota|where|scale|rotary|activation", ""),
+)
+
+#: Within ``rnn``: what a kernel launched beneath a recurrent op does. The first match decides.
+RNN_FAMILIES: tuple[tuple[str, re.Pattern[str]], ...] = (
+    ("persistent", re.compile(r"(?i)persist")),
+    ("gemm", re.compile(r"(?i)gemm|cutlass|cublas|cijk_|xmma|splitk|nvjet")),
+    ("pointwise", re.compile(r"(?i)element|pointwise|rnncell|lstm|gru|functor|fill|copy")),
+)
+
+
+@lru_cache(maxsize=65536)
+def op_rule(name: str) -> Rule | None:
+    """The first op rule that matches the whole of ``name``."""
+    return next((rule for rule in OP_RULES if rule.pattern.fullmatch(name)), None)
+
+
+@lru_cache(maxsize=65536)
+def kernel_rule(name: str) -> Rule | None:
+    """The first kernel rule that matches anywhere in ``name``."""
+    return next((rule for rule in KERNEL_RULES if rule.pattern.search(name)), None)
+
+
+def rnn_family(name: str) -> str | None:
+    """gemm, pointwise or persistent, for a kernel beneath a recurrent op."""
+    return next((family for family, pattern in RNN_FAMILIES if pattern.search(name)), None)

@@ -1,0 +1,58 @@
+"""The mean step: the ledger of a run's steps, averaged for reading.
+
+Reads the ledger; a part that a step does not have counts as 0 there, which it was.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+
+@dataclass(frozen=True)
+class MeanStep:
+    """One device (None: the host's CPU) of one rank over ``steps`` windows.
+
+    ``parts`` are (state, part, total ns), busy before idle, the largest first; they sum to
+    ``total_ns``, the length of all windows together.
+    """
+
+    rank: int | None
+    device: int | None
+    steps: int
+    total_ns: int
+    parts: tuple[tuple[str, str, int], ...]
+
+    @property
+    def mean_ns(self) -> float:
+        """Length of the mean step."""
+        return self.total_ns / self.steps
+
+    @property
+    def busy_share(self) -> float:
+        """Share of the time in which the device had work, 0–1."""
+        return sum(ns for state, _, ns in self.parts if state == "busy") / self.total_ns
+
+
+def mean_steps(ledger: pa.Table) -> list[MeanStep]:
+    """One for each rank and device of ``ledger``, in that order."""
+    lanes: dict[tuple[int | None, int | None], list[dict[str, object]]] = defaultdict(list)
+    for row in ledger.to_pylist():
+        lanes[row["rank"], row["device"]].append(row)
+    return [_mean_step(rank, device, rows) for (rank, device), rows in lanes.items()]
+
+
+def _mean_step(rank: int | None, device: int | None, rows: list[dict[str, object]]) -> MeanStep:
+    total: dict[tuple[str, str], int] = defaultdict(int)
+    for row in rows:
+        total[str(row["state"]), str(row["part"])] += int(str(row["ns"]))
+    parts = sorted(((s, p, ns) for (s, p), ns in total.items()), key=_reading_order)
+    steps = len({row["step"] for row in rows})
+    return MeanStep(rank, device, steps, sum(total.values()), tuple(parts))
+
+
+def _reading_order(part: tuple[str, str, int]) -> tuple[bool, int, str]:
+    state, name, ns = part
+    return (state != "busy", -ns, name)

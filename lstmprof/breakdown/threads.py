@@ -1,0 +1,97 @@
+"""Host threads: which row ran on which, and what an innermost event says of its thread.
+
+A thread is (rank, pid, tid). A thread's innermost event at an instant is the one that started last
+(DESIGN.md section 6); equal starts go to the shorter, then to the deeper kind.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pyarrow as pa
+
+from lstmprof.breakdown.intervals import Ints, Segments, foremost
+from lstmprof.events import ints, texts
+
+UNKNOWN = np.iinfo(np.int64).min
+
+#: The causes for which a device waits for the host, in the order in which lanes of a CPU run are
+#: merged: a thread that enqueues work or is inside the framework says more than one that waits.
+STATES = ("dispatch", "runtime", "alloc", "sync", "profiler", "python")
+HOST = "host"
+
+_DEPTH = {"step": 0, "range": 1, "python": 2, "op": 3, "runtime": 4, "overhead": 5}
+_SYNC = re.compile(r"Synchronize|EventQuery|Memcpy(?!.*Async)|^cuMemcpy(?!.*Async)")
+_ALLOC = re.compile(r"Malloc|Free|HostAlloc|^cuMem")
+
+
+def runtime_state(name: str) -> str:
+    """``sync``, ``alloc`` or ``runtime``: what a runtime call of this name does to its thread."""
+    if _SYNC.search(name):
+        return "sync"
+    return "alloc" if _ALLOC.search(name) else "runtime"
+
+
+def state_codes(events: pa.Table) -> Ints:
+    """For each row its thread's state while it is innermost: an index into ``STATES``, else −1."""
+    kinds, kind_names = texts(events, "kind")
+    names, name_texts = texts(events, "name")
+    of_kind = {
+        "op": "dispatch",
+        "overhead": "profiler",
+        "python": "python",
+        "step": "python",
+        "range": "python",
+    }
+    by_kind = np.array(
+        [STATES.index(of_kind[k]) if k in of_kind else -1 for k in kind_names] or [-1]
+    )
+    by_name = np.array([STATES.index(runtime_state(n)) for n in name_texts] or [-1])
+    runtime = kinds == (kind_names.index("runtime") if "runtime" in kind_names else -2)
+    codes = np.where(runtime, by_name[names], by_kind[kinds])
+    return np.where(thread_ids(events) >= 0, codes, -1)
+
+
+def thread_ids(events: pa.Table) -> Ints:
+    """For each row the number of its host thread, −1 for what ran on a device."""
+    on_host = events.column("device").is_null().to_numpy()
+    kinds, kind_names = texts(events, "kind")
+    host_kind = np.array([k in _DEPTH for k in kind_names] or [False])
+    rows = np.flatnonzero(on_host & host_kind[kinds])
+    ids = np.full(len(events), -1, dtype=np.int64)
+    key = np.stack([ints(events, c, UNKNOWN)[rows] for c in ("rank", "pid", "tid")])
+    if len(rows):
+        ids[rows] = np.unique(key, axis=1, return_inverse=True)[1].reshape(-1)
+    return ids
+
+
+def nesting_order(events: pa.Table, rows: Ints) -> Ints:
+    """``rows`` sorted so that an enclosing event comes before what it encloses."""
+    start = ints(events, "start_ns", 0)[rows]
+    dur = ints(events, "dur_ns", 0)[rows]
+    kinds, kind_names = texts(events, "kind")
+    depth = np.array([_DEPTH.get(k, 9) for k in kind_names] or [9])[kinds[rows]]
+    return rows[np.lexsort((content_order(events)[rows], depth, -dur, start))]
+
+
+def content_order(events: pa.Table) -> Ints:
+    """A last tie-break by what a row says (name, category, stream), not by where it stands."""
+    keys = [ints(events, "stream", UNKNOWN)]
+    for column in ("name", "category"):
+        codes, values = texts(events, column)
+        place = np.argsort(np.argsort(np.array([*values, ""])))
+        keys.append(place[codes])
+    return np.unique(np.stack(keys[::-1]), axis=1, return_inverse=True)[1].reshape(-1)
+
+
+def innermost(events: pa.Table, rows: Ints) -> Segments:
+    """The innermost event of one thread at each instant; ``owner`` is a row of ``events``.
+
+    ``rows`` are the thread's events.
+    """
+    nested = nesting_order(events, rows)
+    start = ints(events, "start_ns", 0)[nested]
+    end = start + ints(events, "dur_ns", 0)[nested]
+    found = foremost(start, end, np.arange(len(nested))[::-1])
+    return Segments(found.start_ns, found.end_ns, nested[found.owner])

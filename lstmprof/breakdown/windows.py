@@ -1,0 +1,140 @@
+"""The windows that the ledger accounts for: one a step and rank.
+
+lstmprof's own captures synchronise at the end of a step, so their window is the step's own range.
+In a foreign profile a window goes from one marker to the next, and the last one closes at the
+later of its own end and the last activity's end. Without markers the whole profile is one window.
+Source: DESIGN.md section 6.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from lstmprof.breakdown.intervals import Flags, Ints
+from lstmprof.breakdown.threads import UNKNOWN, thread_ids
+from lstmprof.events import ACTIVITY_KINDS, ints, texts, with_columns
+
+_NUMBER = re.compile(r"#(\d+)$")
+
+
+@dataclass(frozen=True)
+class Window:
+    """[start_ns, end_ns) of one step of one rank.
+
+    ``step`` is None where the profile has no markers, ``thread`` the number of the host thread that
+    ran it (``threads.thread_ids``), None where no thread can be said to.
+    """
+
+    rank: int | None
+    step: int | None
+    start_ns: int
+    end_ns: int
+    thread: int | None
+
+
+def ranks(events: pa.Table) -> list[int | None]:
+    """The ranks in ``events``, None for a rank that the profile does not name."""
+    found = events.column("rank").unique().to_pylist()
+    return sorted(found, key=lambda r: (r is not None, r))
+
+
+def of_rank(events: pa.Table, rank: int | None) -> Ints:
+    """Rows of ``rank``."""
+    return np.flatnonzero(ints(events, "rank", UNKNOWN) == (UNKNOWN if rank is None else rank))
+
+
+def is_kind(events: pa.Table, *wanted: str) -> Flags:
+    """A boolean a row: whether its kind is one of ``wanted``."""
+    kinds, kind_names = texts(events, "kind")
+    return np.isin(kinds, [i for i, k in enumerate(kind_names) if k in wanted])
+
+
+def windows(events: pa.Table, *, captured: bool) -> list[Window]:
+    """The windows of ``events`` by rank and time; ``captured``: lstmprof made the profile."""
+    found: list[Window] = []
+    thread = thread_ids(events)
+    for rank in ranks(events):
+        rows = of_rank(events, rank)
+        markers = _markers(events, rows, thread)
+        if len(markers):
+            found += _marked(events, rank, rows, markers, thread, captured)
+        else:
+            found += _whole(events, rank, rows, thread)
+    return [w for w in found if w.end_ns > w.start_ns]
+
+
+def _markers(events: pa.Table, rows: Ints, thread: Ints) -> Ints:
+    """Rows of the step markers by time: those of the thread with most, none inside another."""
+    rows = rows[is_kind(events, "step")[rows] & (thread[rows] >= 0)]
+    if not len(rows):
+        return rows
+    most = np.bincount(thread[rows]).argmax()
+    rows = rows[thread[rows] == most]
+    start = ints(events, "start_ns", 0)
+    end = start + ints(events, "dur_ns", 0)
+    rows = rows[np.lexsort((-end[rows], start[rows]))]
+    reached = np.maximum.accumulate(end[rows])
+    outermost: Flags = np.append(True, end[rows][1:] > reached[:-1])
+    return np.asarray(rows[outermost], dtype=np.int64)
+
+
+def _marked(
+    events: pa.Table,
+    rank: int | None,
+    rows: Ints,
+    markers: Ints,
+    thread: Ints,
+    captured: bool,
+) -> list[Window]:
+    start = ints(events, "start_ns", 0)
+    end = start + ints(events, "dur_ns", 0)
+    ends = end[markers]
+    if not captured:
+        activities = rows[is_kind(events, *ACTIVITY_KINDS)[rows]]
+        last = np.append(end[activities], ends[-1]).max()
+        ends = np.append(start[markers][1:], last)
+    numbers = _numbers([events.column("name")[int(row)].as_py() for row in markers])
+    return [
+        Window(rank, number, int(start[row]), int(close), int(thread[row]))
+        for number, row, close in zip(numbers, markers, ends, strict=True)
+    ]
+
+
+def _numbers(names: list[str]) -> list[int]:
+    """The markers' own numbers (``ProfilerStep#7``) where each has its own, else 0, 1, 2 …"""
+    found = [_NUMBER.search(name) for name in names]
+    numbers = [int(n.group(1)) for n in found if n]
+    distinct = len(numbers) == len(names) == len(set(numbers))
+    return numbers if distinct else list(range(len(names)))
+
+
+def _whole(events: pa.Table, rank: int | None, rows: Ints, thread: Ints) -> list[Window]:
+    if not len(rows):
+        return []
+    start = ints(events, "start_ns", 0)[rows]
+    end = start + ints(events, "dur_ns", 0)[rows]
+    on_thread = thread[rows[is_kind(events, "op")[rows] & (thread[rows] >= 0)]]
+    busiest = int(np.bincount(on_thread).argmax()) if len(on_thread) else None
+    return [Window(rank, None, int(start.min()), int(end.max()), busiest)]
+
+
+def with_steps(events: pa.Table, found: list[Window]) -> pa.Table:
+    """``events`` with ``step`` filled: the window in which a row, or its launch, started."""
+    at = ints(events, "start_ns", 0).copy()
+    event_id = ints(events, "event_id", 0)
+    launch = ints(events, "launch_id", -1)
+    by_id = np.argsort(event_id)
+    has_launch = np.flatnonzero(launch >= 0)
+    launch_rows = by_id[np.searchsorted(event_id[by_id], launch[has_launch])]
+    at[has_launch] = at[launch_rows]
+    step = np.full(len(events), -1, dtype=np.int64)
+    for window in found:
+        if window.step is not None:
+            rows = of_rank(events, window.rank)
+            inside = (at[rows] >= window.start_ns) & (at[rows] < window.end_ns)
+            step[rows[inside]] = window.step
+    return with_columns(events, {"step": pa.array(step, mask=step < 0)})

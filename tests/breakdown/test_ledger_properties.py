@@ -1,0 +1,172 @@
+"""The ledger of drawn programs equals the brute-force reference, and its invariants hold."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import pyarrow as pa
+from breakdown import brute_force
+from breakdown.rows import Row, row, table
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lstmprof.breakdown.ledger import ledger
+from lstmprof.breakdown.links import linked
+from lstmprof.breakdown.threads import thread_ids
+from lstmprof.breakdown.windows import Window, windows
+
+NAMES = {
+    "kernel": ("gemm", "add"),
+    "memcpy": ("Memcpy HtoD",),
+    "memset": ("Memset",),
+    "runtime": (
+        "cudaLaunchKernel",
+        "cudaStreamSynchronize",
+        "cudaMemcpyAsync",
+        "cudaMemcpy",
+        "cudaMalloc",
+        "cuMemcpyHtoD_v2",
+        "cudaEventQuery",
+        "hipMemcpyWithStream",
+    ),
+    "op": ("aten::mm", "aten::view"),
+    "python": ("frame",),
+    "range": ("forward",),
+    "overhead": ("Buffer Flush",),
+}
+KERNEL_CATEGORIES = ("gemm", "pointwise", "collective", None)
+
+
+@st.composite
+def activities(draw: st.DrawFn) -> Row:
+    kind = draw(st.sampled_from(["kernel", "kernel", "memcpy", "memset"]))
+    start = draw(st.integers(0, 40))
+    category = {"memcpy": "transfer", "memset": "memset"}.get(kind)
+    return row(
+        kind,
+        draw(st.sampled_from(NAMES[kind])),
+        start,
+        start + draw(st.integers(0, 12)),
+        device=draw(st.integers(0, 1)),
+        stream=draw(st.integers(0, 2)),
+        correlation_id=draw(st.none() | st.integers(1, 8)),
+        category=category or draw(st.sampled_from(KERNEL_CATEGORIES)),
+    )
+
+
+@st.composite
+def host_events(draw: st.DrawFn, kinds: tuple[str, ...]) -> Row:
+    kind = draw(st.sampled_from(kinds))
+    start = draw(st.integers(0, 40))
+    return row(
+        kind,
+        draw(st.sampled_from(NAMES[kind])),
+        start,
+        start + draw(st.integers(0, 20)),
+        pid=1,
+        tid=draw(st.integers(1, 2)),
+        correlation_id=draw(st.integers(1, 8)) if kind == "runtime" else None,
+        category=draw(st.sampled_from(("gemm", "collective", None))) if kind == "op" else None,
+    )
+
+
+HOST = ("runtime", "runtime", "op", "python", "range", "overhead")
+gpu_programs = st.tuples(
+    st.lists(activities(), min_size=1, max_size=8), st.lists(host_events(HOST), max_size=10)
+).map(lambda pair: pair[0] + pair[1])
+cpu_programs = st.lists(host_events(("op", "op", "python", "range")), min_size=1, max_size=10)
+
+
+def account(events: pa.Table, found: list[Window]) -> dict[Any, dict[tuple[str, str], int]]:
+    """(step, device) -> (state, part) -> ns, without the events' own ids."""
+    accounts: dict[Any, dict[tuple[str, str], int]] = defaultdict(dict)
+    for r in ledger(linked(events), found).to_pylist():
+        key = (r["state"], r["part"])
+        assert r["ns"] > 0
+        assert key not in accounts[r["step"], r["device"]]
+        accounts[r["step"], r["device"]][key] = r["ns"]
+    return dict(accounts)
+
+
+def one_window(rows: list[Row], t0: int, t1: int) -> tuple[pa.Table, Window]:
+    events = table(rows)
+    threads = thread_ids(events)
+    tids = events.column("tid").to_pylist()
+    first = next((int(n) for n, tid in zip(threads, tids, strict=True) if tid == 1), None)
+    return events, Window(None, 0, t0, t1, first)
+
+
+@settings(max_examples=400, deadline=None)
+@given(gpu_programs, st.integers(0, 20), st.integers(1, 45))
+def test_device_ledger_equals_the_definition(rows: list[Row], t0: int, length: int) -> None:
+    events, window = one_window(rows, t0, t0 + length)
+    found = account(events, [window])
+    step_thread = (1, 1) if window.thread is not None else None
+    devices = {r["device"] for r in rows if r["kind"] in brute_force.ACTIVITIES}
+    assert {device for _, device in found} == devices
+    for device in devices:
+        expected = brute_force.device_ledger(rows, device, t0, t0 + length, step_thread)
+        if not has_ambiguous_order(rows):
+            assert found[0, device] == expected
+        assert sum(found[0, device].values()) == length
+
+
+def has_ambiguous_order(rows: list[Row]) -> bool:
+    """Whether two activities tie in everything that the definition orders by."""
+    keys = [
+        (
+            r["device"],
+            brute_force.activity_class(r),
+            r["start_ns"],
+            r["correlation_id"],
+            r["dur_ns"],
+        )
+        for r in rows
+        if r["kind"] in brute_force.ACTIVITIES
+    ]
+    return len(keys) != len(set(keys))
+
+
+@settings(max_examples=300, deadline=None)
+@given(cpu_programs, st.integers(0, 20), st.integers(1, 45))
+def test_host_ledger_equals_the_definition(rows: list[Row], t0: int, length: int) -> None:
+    events, window = one_window(rows, t0, t0 + length)
+    assert account(events, [window]) == {(0, None): brute_force.host_ledger(rows, t0, t0 + length)}
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    gpu_programs | cpu_programs, st.randoms(use_true_random=False), st.integers(-(10**15), 10**15)
+)
+def test_permuting_and_shifting_change_nothing(rows: list[Row], random: Any, shift: int) -> None:
+    shuffled = list(rows)
+    random.shuffle(shuffled)
+    moved = [{**r, "start_ns": r["start_ns"] + shift} for r in shuffled]
+    assert whole(rows) == whole(shuffled) == whole(moved)
+
+
+def whole(rows: list[Row]) -> Any:
+    events = table(rows)
+    return account(events, windows(events, captured=False))
+
+
+@settings(max_examples=150, deadline=None)
+@given(gpu_programs | cpu_programs, st.integers(1, 39))
+def test_halves_of_a_split_window_add_up(rows: list[Row], border: int) -> None:
+    # Idle before the border is judged by what the half can see, so a split moves causes only
+    # within idle; busy time, and the sum of each half, do not move.
+    def busy(accounts: Any) -> dict[Any, int]:
+        total: dict[Any, int] = defaultdict(int)
+        for (_, device), parts in accounts.items():
+            for (state, part), ns in parts.items():
+                total[device, state, part if state == "busy" else ""] += ns
+        return dict(total)
+
+    events, left = one_window(rows, 0, border)
+    _, right = one_window(rows, border, 45)
+    _, both = one_window(rows, 0, 45)
+    halves = busy(account(events, [left]))
+    for key, ns in busy(account(events, [right])).items():
+        halves[key] = halves.get(key, 0) + ns
+    assert halves == busy(account(events, [both]))

@@ -1,0 +1,58 @@
+"""The account of every real profile that can be read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+import shared_traces
+
+from lstmprof import formats
+from lstmprof.breakdown import annotated
+from lstmprof.breakdown.ledger import ledger
+from lstmprof.breakdown.windows import Window, windows
+from lstmprof.errors import ProfileError
+from lstmprof.events import ACTIVITY_KINDS
+
+pytestmark = shared_traces.needed
+
+
+def account(path: Path) -> tuple[pa.Table, list[Window], list[dict[str, object]]]:
+    try:
+        profile = formats.read(path)
+    except ProfileError as refusal:
+        pytest.skip(f"refused: {refusal}")
+    events = annotated(profile.events, captured=False)
+    found = windows(events, captured=False)
+    return events, found, ledger(events, found).to_pylist()
+
+
+@pytest.mark.parametrize("path", shared_traces.profiles(), ids=shared_traces.name)
+def test_the_parts_of_each_step_and_device_sum_to_the_window(path: Path) -> None:
+    events, found, rows = account(path)
+    lengths = {(w.rank, w.step): w.end_ns - w.start_ns for w in found}
+    activities = events.filter(pa.array([k in ACTIVITY_KINDS for k in events["kind"].to_pylist()]))
+    lanes = {
+        (r, d)
+        for r, d in zip(*(activities[c].to_pylist() for c in ("rank", "device")), strict=True)
+    }
+    lanes = lanes or {(w.rank, None) for w in found}
+    sums: Counter[tuple[object, object, object]] = Counter()
+    for row in rows:
+        assert int(str(row["ns"])) > 0
+        sums[row["rank"], row["step"], row["device"]] += int(str(row["ns"]))
+    assert dict(sums) == {
+        (rank, step, device): length
+        for (rank, step), length in lengths.items()
+        for lane_rank, device in lanes
+        if lane_rank == rank
+    }
+
+
+def test_one_step_of_bert_small_on_an_h100() -> None:
+    _, found, rows = account(shared_traces.FOLDER / "kineto" / "tl-h100-bert-small.json.gz")
+    assert [w.step for w in found] == [6]
+    assert sum(int(str(r["ns"])) for r in rows) == 4_426_114
+    assert sum(int(str(r["ns"])) for r in rows if r["state"] == "busy") == 309_437
