@@ -1,0 +1,8 @@
+"""One verb a file, in the order in which a user needs them; each is imported on use."""
+
+VERBS = {
+    "list": "lstmprof.commands.list",
+    "capture": "lstmprof.commands.capture",
+    "ingest": "lstmprof.commands.ingest",
+    "breakdown": "lstmprof.commands.breakdown",
+}

@@ -1,0 +1,72 @@
+"""The rows of ``lstmprof breakdown`` for programs: every run's tables, ``run`` in front."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from lstmprof.breakdown import Breakdown
+from lstmprof.breakdown.kernels import SCHEMA as KERNELS
+from lstmprof.breakdown.ledger import SCHEMA as LEDGER
+from lstmprof.breakdown.timings import Timings, slowdowns
+
+#: What must agree for two runs to be compared.
+_COMPARABLE = ("workload", "precision", "mode", "device")
+#: run.json fields that stand beside the times.
+_FACTS = ("implementation", "precision", "mode", "device", "device_name", "kernels_used", "threads")
+
+
+def columns(table: str) -> list[str]:
+    """The columns of one table, in order."""
+    if table == "timings":
+        measured = [field.name for field in dataclasses.fields(Timings)]
+        return ["run", *_FACTS[:1], "workload", *_FACTS[1:], *measured, "slowdown"]
+    return ["run", *(LEDGER if table == "ledger" else KERNELS).names]
+
+
+def rows(accounts: list[Breakdown], table: str) -> list[dict[str, Any]]:
+    """The rows of one table over all runs; unknown is None."""
+    if table == "timings":
+        return _timing_rows(accounts)
+    return [
+        {"run": account.run.name, **row}
+        for account in accounts
+        for row in (account.ledger if table == "ledger" else account.kernels).to_pylist()
+    ]
+
+
+def _timing_rows(accounts: list[Breakdown]) -> list[dict[str, Any]]:
+    slowdown = compared(accounts)
+    found = []
+    for position, account in enumerate(accounts):
+        if account.timings is None:
+            continue
+        facts = account.run.metadata
+        row = {
+            "run": account.run.name,
+            "workload": (facts.get("workload") or {}).get("name"),
+            **{name: facts.get(name) for name in _FACTS},
+            **dataclasses.asdict(account.timings),
+            "slowdown": slowdown.get(position),
+        }
+        found.append({name: row[name] for name in columns("timings")})
+    return found
+
+
+def compared(accounts: list[Breakdown]) -> dict[int, float]:
+    """Position of an account -> its slowdown against the fastest comparable one.
+
+    Comparable: the same workload, precision, mode and device. A run with none beside it is left
+    out: nothing was compared.
+    """
+    groups: dict[str, dict[int, float]] = {}
+    for position, account in enumerate(accounts):
+        if account.timings is not None:
+            key = repr([account.run.metadata.get(name) for name in _COMPARABLE])
+            groups.setdefault(key, {})[position] = account.timings.median_ns
+    return {
+        position: ratio
+        for medians in groups.values()
+        if len(medians) > 1
+        for position, ratio in slowdowns(medians).items()
+    }

@@ -1,0 +1,125 @@
+"""The text of ``lstmprof breakdown``: times and slowdown first, then where each step goes."""
+
+from __future__ import annotations
+
+from lstmprof import terminal
+from lstmprof.breakdown import Breakdown
+from lstmprof.breakdown.steps import MeanStep, mean_steps
+from lstmprof.commands.breakdown_rows import compared
+
+UNKNOWN = "–"
+
+
+def show(accounts: list[Breakdown], tables: tuple[str, ...], top: int) -> None:
+    """Print the tables of every account."""
+    if "timings" in tables and any(a.timings for a in accounts):
+        _show_timings(accounts)
+    for account in accounts:
+        if "ledger" in tables:
+            for step in mean_steps(account.ledger):
+                _show_step(account, step)
+        if "kernels" in tables and top:
+            _show_kernels(account, top)
+
+
+def _show_timings(accounts: list[Breakdown]) -> None:
+    slowdown = compared(accounts)
+    order = sorted(
+        (i for i, a in enumerate(accounts) if a.timings),
+        key=lambda i: (_workload(accounts[i]), _median(accounts[i])),
+    )
+    terminal.write_table(
+        "Time per batch, undisturbed",
+        [
+            "run",
+            ">median ms",
+            ">mean ± std ms",
+            ">p95 ms",
+            ">samples/s",
+            ">first step ms",
+            ">profiler",
+            ">slowdown",
+        ],
+        [_timing_cells(accounts[i], slowdown.get(i)) for i in order],
+    )
+
+
+def _workload(account: Breakdown) -> str:
+    return str((account.run.metadata.get("workload") or {}).get("name"))
+
+
+def _median(account: Breakdown) -> float:
+    return account.timings.median_ns if account.timings else 0.0
+
+
+def _timing_cells(account: Breakdown, slowdown: float | None) -> list[str]:
+    t = account.timings
+    assert t is not None
+    spread = UNKNOWN if t.std_ns is None else milliseconds(t.std_ns)
+    return [
+        account.run.name,
+        milliseconds(t.median_ns),
+        f"{milliseconds(t.mean_ns)} ± {spread}",
+        milliseconds(t.p95_ns),
+        UNKNOWN if t.samples_per_s is None else f"{t.samples_per_s:,.0f}",
+        UNKNOWN if t.compile_ns is None else milliseconds(t.compile_ns),
+        UNKNOWN if t.inflation_share is None else f"{t.inflation_share:+.1%}",
+        UNKNOWN if slowdown is None else f"{slowdown:.2f}×",
+    ]
+
+
+def milliseconds(ns: float) -> str:
+    """``ns`` in ms, to the microsecond."""
+    return f"{ns / 1e6:,.3f}"
+
+
+def _show_step(account: Breakdown, step: MeanStep) -> None:
+    milli = terminal.parts_that_add_up(
+        [ns / step.steps / 1e6 for _, _, ns in step.parts], step.mean_ns / 1e6, 3
+    )
+    share = terminal.parts_that_add_up(
+        [100 * ns / step.total_ns for _, _, ns in step.parts], 100.0, 1
+    )
+    rows = [
+        [state, part, ms, f"{percent} %"]
+        for (state, part, _), ms, percent in zip(step.parts, milli, share, strict=True)
+    ]
+    rows.append(["", "sum", f"{step.mean_ns / 1e6:.3f}", "100.0 %"])
+    terminal.write_table(_heading(account, step), ["", "part", ">ms", ">share"], rows)
+
+
+def _heading(account: Breakdown, step: MeanStep) -> str:
+    where = f"device {step.device}" if step.device is not None else "CPU"
+    named = account.run.metadata.get("device_names", {}).get(str(step.device))
+    of_rank = "" if step.rank is None else f", rank {step.rank}"
+    marked = any(w.step is not None for w in account.windows)
+    what = (
+        f"mean of {step.steps} profiled steps" if marked else "the whole profile, no step markers"
+    )
+    where += f" ({named})" if named else ""
+    return f"{account.run.name}: where the step goes, {where}{of_rank}, {what}"
+
+
+def _show_kernels(account: Breakdown, top: int) -> None:
+    table = account.kernels.slice(0, top).to_pylist()
+    on_device = any(row["device"] is not None for row in table)
+    rows = [
+        [
+            milliseconds(row["total_ns"]),
+            UNKNOWN if row["share"] is None else f"{row['share']:.1%}",
+            f"{row['count']:,}",
+            UNKNOWN if row["per_step"] is None else f"{row['per_step']:,.1f}",
+            f"{row['mean_ns'] / 1e3:,.1f}",
+            f"{row['p95_ns'] / 1e3:,.1f}",
+            row["category"] or "dispatch",
+            str(row["name"]),
+        ]
+        for row in table
+    ]
+    what = "kernels" if on_device else "ops by self time"
+    hidden = account.kernels.num_rows - len(rows)
+    terminal.write_table(
+        f"{account.run.name}: {what}" + (f" ({hidden} more: --top)" if hidden > 0 else ""),
+        [">total ms", ">share", ">count", ">per step", ">mean µs", ">p95 µs", "category", "name"],
+        rows,
+    )

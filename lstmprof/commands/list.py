@@ -1,0 +1,61 @@
+"""``lstmprof list``: the implementations and the workloads."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import click
+
+from lstmprof import terminal
+from lstmprof.errors import UsageError
+from lstmprof.implementations import TABLE
+from lstmprof.workloads import NAMED, Workload
+
+WHAT = ("implementations", "workloads")
+
+
+@click.command(name="list")
+@click.argument("what", type=click.Choice(WHAT), required=False)
+@click.option("--format", "format_", type=click.Choice(terminal.FORMATS), default="table")
+def command(what: str | None, format_: str) -> None:
+    """Show the implementations and the workloads that capture knows.
+
+    \b
+    Example:
+      lstmprof list
+      lstmprof list workloads --format json
+    """
+    rows = {
+        "implementations": [dataclasses.asdict(i) for i in TABLE],
+        "workloads": [dataclasses.asdict(w) for w in NAMED],
+    }
+    if format_ == "json":
+        terminal.write_json(rows[what] if what else rows)
+    elif format_ == "csv":
+        if what is None:
+            raise UsageError("CSV holds one table", "say 'implementations' or 'workloads'")
+        terminal.write_csv(rows[what], list(rows[what][0]))
+    else:
+        _show(what)
+
+
+def _show(what: str | None) -> None:
+    if what != "workloads":
+        terminal.write_table(
+            "Implementations",
+            ["name", "framework", "what it is"],
+            [[i.name, i.framework, i.summary] for i in TABLE],
+        )
+    if what != "implementations":
+        terminal.write_table(
+            "Workloads (any field can be overridden: see lstmprof capture --help)",
+            ["name", "network", ">batch", ">time steps", ">features", ">classes", "loss"],
+            [_workload_cells(w) for w in NAMED],
+        )
+
+
+def _workload_cells(w: Workload) -> list[str]:
+    network = f"{w.layers}×{w.hidden}" + (" bidirectional" if w.bidirectional else "")
+    steps = f"{w.shortest}…{w.time_steps}" if w.shortest else str(w.time_steps)
+    loss = f"{w.loss}, {w.labels} labels" if w.labels else w.loss
+    return [w.name, network, str(w.batch), steps, str(w.features), str(w.classes), loss]

@@ -1,0 +1,83 @@
+"""Rows to text: tables for a person, JSON and CSV for a program. Nothing is computed here.
+
+Names come from profiles, so they are printed as text: no markup, no control characters.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, TextIO
+
+from lstmprof.errors import one_line
+
+FORMATS = ("table", "json", "csv")
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+def write_json(value: Any, out: TextIO | None = None) -> None:
+    """``value`` as JSON; unknown numbers are null, never NaN."""
+    out = out or sys.stdout
+    json.dump(value, out, indent=1, ensure_ascii=False, allow_nan=False)
+    out.write("\n")
+
+
+def write_csv(rows: Rows, columns: Sequence[str], out: TextIO | None = None) -> None:
+    """``rows`` as CSV with a header; unknown is an empty field."""
+    writer = csv.DictWriter(out or sys.stdout, columns, extrasaction="ignore")
+    writer.writeheader()
+    writer.writerows(rows)
+
+
+def write_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table of texts; columns whose name starts with ``>`` are aligned to the right."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=None, box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        right = column.startswith(">")
+        table.add_column(
+            Text(column.removeprefix(">")),
+            justify="right" if right else "left",
+            no_wrap=True,
+            overflow="ellipsis",
+        )
+    for row in rows:
+        table.add_row(*(Text(one_line(cell)) for cell in row))
+    screen = console()
+    if title:
+        screen.print(Text(one_line(title), style="bold"))
+    screen.print(table)
+    screen.print()
+
+
+def write_line(text: str = "") -> None:
+    """One line of text, wrapped by the terminal and not by us."""
+    from rich.text import Text
+
+    console().print(Text(one_line(text)), soft_wrap=True)
+
+
+def console() -> Any:
+    """The terminal, or 120 columns where the output goes elsewhere."""
+    from rich.console import Console
+
+    return Console(width=None if sys.stdout.isatty() else 120, highlight=False)
+
+
+def parts_that_add_up(values: Sequence[float], whole: float, digits: int) -> list[str]:
+    """``values``, which sum to ``whole``, rounded so that what is printed adds up as well.
+
+    Method of the largest remainder (Hamilton).
+    """
+    scale = 10**digits
+    floors = [int(v * scale) for v in values]
+    missing = round(whole * scale) - sum(floors)
+    by_remainder = sorted(range(len(values)), key=lambda i: floors[i] - values[i] * scale)
+    for i in by_remainder[: max(missing, 0)]:
+        floors[i] += 1
+    return [f"{n / scale:.{digits}f}" for n in floors]
