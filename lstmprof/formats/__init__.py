@@ -1,0 +1,41 @@
+"""Readers of raw profiles: a file in, ``events.Profile`` out.
+
+``read`` recognises a format by what is in the file, never by its name: profiles are renamed,
+gzipped and copied about. A format is a module of this folder with ``recognises(raw)`` and
+``read(raw)``; the other modules here are what formats share. A profile is untrusted input: whatever
+the bytes, the outcome is a ``Profile`` or one ``ProfileError``.
+"""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+from lstmprof.errors import ProfileError
+from lstmprof.events import Profile
+from lstmprof.formats import foreign, raw_file
+
+#: The formats that are read, in the order in which a file is tried: a module of this folder each.
+FORMATS = ("kineto",)
+
+
+def read(path: Path) -> Profile:
+    """The profile in the file at ``path``, gzipped or not.
+
+    Raises:
+        ProfileError: there is no such file, or it is damaged, empty or of no format that is read.
+    """
+    path = Path(path)
+    try:
+        raw = raw_file.load(path)
+        foreign.refuse_by_content(raw)
+        for name in FORMATS:
+            reader = importlib.import_module(f"lstmprof.formats.{name}")
+            if reader.recognises(raw):
+                profile: Profile = reader.read(raw)
+                return profile
+        raise foreign.refusal(raw)
+    except MemoryError as error:
+        raise ProfileError(
+            path, "is too large for this machine's memory", "profile fewer steps"
+        ) from error

@@ -1,0 +1,169 @@
+"""What is not read, or not yet: recognised all the same, to say what it is and what to do.
+
+Two ordered tables, of files known by their first bytes and of JSON known by what is in it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from lstmprof.errors import ProfileError
+from lstmprof.formats.raw_file import RawFile
+
+_NOT_YET = "this version reads torch.profiler JSON and XPlane protobufs"
+_RECORD = "give a torch.profiler JSON or an .xplane.pb"
+_NSYS_EXPORT = "export it first: nsys export --type sqlite"
+
+#: (what the file begins with, what it is, the next step)
+_MAGIC: tuple[tuple[bytes, str, str], ...] = (
+    (
+        b"version https://git-lfs.github.com/spec/",
+        "is a Git LFS pointer, not the profile",
+        "run: git lfs pull",
+    ),
+    (b"\x1f\x8b", "is gzipped twice", "gunzip it once"),
+    (b"PK\x03\x04", "is a zip archive", "unzip it and give the profile inside"),
+    (b"\x28\xb5\x2f\xfd", "is compressed with zstd", "unpack it first: zstd -d"),
+    (b"BZh", "is compressed with bzip2", "unpack it first: bunzip2"),
+    (b"\xfd7zXZ\x00", "is compressed with xz", "unpack it first: unxz"),
+    (b"%PDF", "is a PDF", _RECORD),
+    (b"PAR1", "is a Parquet file", _RECORD),
+)
+_NAMED = ((".nsys-rep", ".qdrep"), (".qdstrm",), (".ncu-rep",))
+
+
+def refuse_by_content(raw: RawFile) -> None:
+    """Raises ProfileError when the bytes are those of a kind of file that no reader takes."""
+    content = raw.content
+    for magic, what, next_step in _MAGIC:
+        if content.startswith(magic):
+            raise ProfileError(raw.path, what, next_step)
+    if content.startswith(b"SQLite format 3\x00"):
+        raise _sqlite(raw)
+    if content[257:262] == b"ustar":
+        raise ProfileError(
+            raw.path, "is a tar archive", "unpack it (tar xf) and give one profile at a time"
+        )
+    if content[:1] == b"\x80" and content[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"):
+        raise ProfileError(
+            raw.path,
+            "is a pickle (a memory snapshot?), which is never loaded: a pickle can run any code",
+            _RECORD,
+        )
+    if re.match(rb"\s*<(!doctype|html|\?xml|svg)", content[:512], re.IGNORECASE):
+        raise ProfileError(raw.path, "is a web page, not a profile", _RECORD)
+
+
+def refusal(raw: RawFile) -> ProfileError:
+    """The error for a file that no reader takes."""
+    if raw.looks_like_json:
+        what, next_step = _json(raw.json)
+        return ProfileError(raw.path, what, next_step)
+    name = raw.path.name.removesuffix(".gz")
+    if name.endswith(_NAMED[0]):
+        return ProfileError(raw.path, "is an Nsight Systems report", _NSYS_EXPORT)
+    if name.endswith(_NAMED[1]):
+        return ProfileError(
+            raw.path, "is an unfinished Nsight Systems stream", "import it with QdstrmImporter"
+        )
+    if name.endswith(_NAMED[2]):
+        return ProfileError(raw.path, "is an Nsight Compute report, which has no timeline", _RECORD)
+    head = raw.content[:256].decode("utf-8", errors="replace").rstrip("\ufffd")
+    start = head.strip()[:24]
+    if "\ufffd" not in head and all(c.isprintable() or c.isspace() for c in head):
+        return ProfileError(
+            raw.path,
+            f"is neither a JSON trace nor another profile (it begins '{start}')",
+            _RECORD,
+        )
+    return ProfileError(raw.path, "is of no format that lstmprof knows", _NOT_YET)
+
+
+def _sqlite(raw: RawFile) -> ProfileError:
+    # Table names stand as plain text in the file's schema; nvprof's look like those of nsys.
+    if b"StringTable" in raw.content and b"CUPTI_ACTIVITY_KIND_" in raw.content:
+        return ProfileError(raw.path, "is an nvprof database, which is not read yet", _NOT_YET)
+    if b"StringIds" in raw.content or b"META_DATA_EXPORT" in raw.content:
+        return ProfileError(
+            raw.path, "is an Nsight Systems SQLite export, which is not read yet", _NOT_YET
+        )
+    return ProfileError(raw.path, "is an SQLite database without profiler tables", _RECORD)
+
+
+def _json(document: Any) -> tuple[str, str]:
+    for recognised, what, next_step in _JSON:
+        if recognised(document):
+            return what, next_step
+    if isinstance(document, dict):
+        keys = ", ".join(str(key)[:24] for key in list(document)[:4]) or "none"
+        return f"is JSON but no profile (its keys: {keys})", _RECORD
+    return "is JSON but no profile", _RECORD
+
+
+def trace_events(document: Any) -> list[Any] | None:
+    """The events of a Chrome trace in either of its two shapes, None where it is no trace."""
+    events = document.get("traceEvents") if isinstance(document, dict) else document
+    return events if isinstance(events, list) else None
+
+
+def _dicts(document: Any) -> list[dict[str, Any]]:
+    return [event for event in trace_events(document) or () if isinstance(event, dict)]
+
+
+def _process_names(document: Any) -> list[str]:
+    named = [e for e in _dicts(document) if e.get("name") == "process_name"]
+    return [str(e["args"].get("name")) for e in named if isinstance(e.get("args"), dict)]
+
+
+def _has_keys(*keys: str) -> Callable[[Any], bool]:
+    return lambda document: isinstance(document, dict) and all(key in document for key in keys)
+
+
+def _is_tf1(document: Any) -> bool:
+    return any(e.get("cat") == "Op" for e in _dicts(document))
+
+
+def _is_tf_trace(document: Any) -> bool:
+    return any(name.startswith(("/device:", "/host:")) for name in _process_names(document))
+
+
+def _is_rocprof(document: Any) -> bool:
+    if isinstance(document, dict) and any("rocprof" in str(key) for key in document):
+        return True
+    args = (e.get("args") for e in _dicts(document))
+    return any(isinstance(a, dict) and "BeginNs" in a and "EndNs" in a for a in args)
+
+
+def _is_horovod(document: Any) -> bool:
+    return {"B", "E"} <= {str(e.get("ph")) for e in _dicts(document)}
+
+
+#: (whether a JSON document is it, what it is, the next step)
+_JSON: tuple[tuple[Callable[[Any], bool], str, str], ...] = (
+    (_is_rocprof, "is a rocprof JSON, which is not read", _RECORD),
+    (_is_tf1, "is a TensorFlow 1 timeline, which is not read yet", _NOT_YET),
+    (
+        _is_tf_trace,
+        "is a TensorFlow trace-viewer export, which is not read yet",
+        "give the .xplane.pb of the same run",
+    ),
+    (_is_horovod, "is a begin/end timeline (Horovod?), which is not read", _RECORD),
+    (_has_keys("device_traces"), "is a memory snapshot, which has no timeline", _RECORD),
+    (
+        _has_keys("schema", "nodes"),
+        "is an execution trace (operators without times)",
+        "give the torch.profiler trace of the same run",
+    ),
+    (
+        lambda document: bool(_dicts(document)),
+        "is a Chrome trace, but not one of torch.profiler",
+        _RECORD,
+    ),
+    (
+        lambda document: trace_events(document) == [],
+        "is a trace without events",
+        "record the profile again",
+    ),
+)

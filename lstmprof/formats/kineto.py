@@ -1,0 +1,149 @@
+"""Kineto: the JSON that ``torch.profiler`` exports, of every year since 2020.
+
+Traps and their sources are in the tests. What a reader of the events must know:
+
+- ``ts`` counts microseconds from 1970, or from ``baseTimeNanoseconds`` where the header has it.
+- ``correlation_id`` joins a runtime call with its activities in every era. ``external_id`` of an op
+  is the op's own id; of a runtime call or an activity it is the op's id too, except from 2022 to
+  early 2024, when it repeats the correlation id there.
+- A device's copy of a host range (``gpu_user_annotation``) is a ``range`` with a device.
+- Ids of 0 or less say "none" and are null; so are thread 0 of process 0 and process −1, where
+  Kineto puts Python frames and overhead whose thread it lost.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from lstmprof.errors import ProfileError, one_line
+from lstmprof.events import ACTIVITY_KINDS, Profile
+from lstmprof.formats import kineto_events, rows
+from lstmprof.formats.foreign import trace_events
+from lstmprof.formats.raw_file import RawFile
+from lstmprof.formats.rows import Row
+
+#: 2001-09-09: a later ``ts`` is a date, an earlier one an uptime.
+_EPOCH_FLOOR_NS = 10**18
+_HEADER_KEYS = frozenset(("schemaVersion", "deviceProperties", "baseTimeNanoseconds"))
+_METADATA_KEYS = (
+    *("traceName", "schemaVersion", "trace_id"),
+    *("record_shapes", "with_stack", "with_flops", "with_modules", "profile_memory"),
+    *("cupti_version", "cuda_runtime_version", "cuda_driver_version"),
+    *("hip_runtime_version", "hip_driver_version", "roctracer_version"),
+)
+_LOGGED = ("ERROR", "WARNING")
+_MAX_LOGGED = 3
+
+
+def recognises(raw: RawFile) -> bool:
+    """Whether ``raw`` is JSON with Kineto's header or with events of Kineto's categories."""
+    if not raw.looks_like_json:
+        return False
+    events = trace_events(raw.json)
+    if events is None:
+        return False
+    if isinstance(raw.json, dict) and _HEADER_KEYS & raw.json.keys():
+        return True
+    categories = {str(e.get("cat")).lower() for e in events if isinstance(e, dict)}
+    return not categories.isdisjoint(kineto_events.KINDS)
+
+
+def read(raw: RawFile) -> Profile:
+    """The profile in a Kineto trace.
+
+    Raises:
+        ProfileError: the trace holds no event with a duration.
+    """
+    header = raw.json if isinstance(raw.json, dict) else {}
+    rows_, spans, notes = _rows(trace_events(raw.json) or ())
+    if not rows_:
+        raise ProfileError(
+            raw.path,
+            "the trace holds no event with a duration: nothing was recorded",
+            "run the profiled steps inside the profiler, then export",
+        )
+    origin_ns = min(row.start_ns for row in rows_)
+    devices = _device_names(header)
+    distributed = header.get("distributedInfo")
+    distributed = distributed if isinstance(distributed, dict) else {}
+    metadata = {key: header[key] for key in _METADATA_KEYS if key in header}
+    metadata |= {k: distributed[k] for k in ("rank", "world_size", "backend") if k in distributed}
+    metadata["profiler_spans_ns"] = [[s - origin_ns, s - origin_ns + d] for s, d in spans]
+    return Profile(
+        format="kineto",
+        base_ns=_base_ns(header, origin_ns),
+        events=rows.table(rows_, origin_ns, rows.natural(distributed.get("rank"))),
+        device_names={number: name for number, name in devices.items() if name},
+        notes=(*notes, *_missing(rows_, bool(devices)), *_logged(header)),
+        metadata=metadata,
+    )
+
+
+def _rows(events: Iterable[Any]) -> tuple[list[Row], list[tuple[int, int]], list[str]]:
+    """The rows, the profiler's own spans as (start, length), and notes on what was left out."""
+    found: list[Row] = []
+    spans: list[tuple[int, int]] = []
+    dropped: Counter[str] = Counter()
+    unknown: Counter[str] = Counter()
+    for event in events:
+        if not isinstance(event, dict) or event.get("ph") != "X":
+            continue
+        interval = kineto_events.interval(event)
+        category = str(event.get("cat")).lower()
+        if isinstance(interval, str):
+            dropped[interval] += 1
+        elif category == kineto_events.PROFILER_SPAN:
+            spans.append(interval)
+        else:
+            found.append(kineto_events.row(event, *interval))
+            if kineto_events.kind(category, "") is None:
+                unknown[category] += 1
+    notes = [f"{n} events were left out because {why}" for why, n in dropped.items()]
+    notes += [
+        f"{n} events of the unknown category '{one_line(c)[:40]}' are kept as ranges"
+        for c, n in unknown.most_common(_MAX_LOGGED)
+    ]
+    return found, spans, notes
+
+
+def _base_ns(header: dict[str, Any], origin_ns: int) -> int | None:
+    if origin_ns >= _EPOCH_FLOOR_NS:
+        return origin_ns
+    base_ns = rows.positive(header.get("baseTimeNanoseconds"))
+    return None if base_ns is None else rows.positive(base_ns + origin_ns)
+
+
+def _device_names(header: dict[str, Any]) -> dict[int, str]:
+    """Device number to name; the name is empty where the driver gave none."""
+    listed = header.get("deviceProperties")
+    names = {}
+    for device in listed if isinstance(listed, list) else ():
+        number = rows.natural(device.get("id")) if isinstance(device, dict) else None
+        if number is not None:
+            names[number] = rows.clean(str(device.get("name", "")))
+    return names
+
+
+def _missing(found: Sequence[Row], has_devices: bool) -> list[str]:
+    """What the user must be told is not there."""
+    kinds = Counter(row.kind for row in found)
+    launches = sum(row.kind == "runtime" and "Launch" in row.name for row in found)
+    if not any(kinds[kind] for kind in ACTIVITY_KINDS):
+        if launches:
+            return [f"{launches} launches were recorded but no GPU activity"]
+        return ["GPUs were visible but no GPU activity was recorded"] if has_devices else []
+    if not (kinds["op"] or kinds["range"] or kinds["step"] or kinds["python"]):
+        return ["GPU activities were recorded but no operators: nothing says what they are for"]
+    return []
+
+
+def _logged(header: dict[str, Any]) -> list[str]:
+    """The profiler's own complaints, which Kineto keeps in the header."""
+    lists = [(level, header.get(level)) for level in _LOGGED]
+    lines = [(level, line) for level, lines in lists if isinstance(lines, list) for line in lines]
+    return [
+        f"the profiler logged: {one_line(rows.clean(str(line)))[:200]}"
+        for _, line in lines[:_MAX_LOGGED]
+    ]

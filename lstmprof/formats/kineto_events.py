@@ -1,0 +1,154 @@
+"""What one event of a Kineto trace is: its kind, its place, its time.
+
+Kineto's categories changed names twice (2021 ``Operator`` ``Kernel`` ``Runtime``, 2022 a mixture,
+then ``cpu_op`` ``kernel`` ``cuda_runtime``); ``libkineto/include/ActivityType.h`` of pytorch/kineto
+lists today's. Case aside, all of them stand in one table here.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from lstmprof.formats import rows
+from lstmprof.formats.rows import Row
+
+#: Category, in lower case, to kind; what runs on a device is in ``_ON_DEVICE`` too.
+#: ``cuda_profiler_range`` holds hardware counters (its times are made up: the session divided
+#: evenly) and ``cuda_event`` a point of a stream: ranges, no activities.
+KINDS = {
+    "cpu_op": "op",
+    "operator": "op",
+    "user_annotation": "range",
+    "gpu_user_annotation": "range",
+    "cuda_profiler_range": "range",
+    "cuda_event": "range",
+    "python_function": "python",
+    "runtime": "runtime",
+    "cuda_runtime": "runtime",
+    "cuda_driver": "runtime",
+    "kernel": "kernel",
+    "memcpy": "memcpy",
+    "gpu_memcpy": "memcpy",
+    "memset": "memset",
+    "gpu_memset": "memset",
+    "cuda_sync": "device_sync",
+    "overhead": "overhead",
+}
+_ON_DEVICE = frozenset(
+    (
+        *("kernel", "memcpy", "gpu_memcpy", "memset", "gpu_memset", "cuda_sync"),
+        *("gpu_user_annotation", "cuda_profiler_range", "cuda_event"),
+    )
+)
+#: The profiler's own span (pid ``Spans`` or ``Traces``): no event of the program.
+PROFILER_SPAN = "trace"
+
+_STEP = re.compile(r"ProfilerStep#\d+|step")
+#: Ranges that torch records by itself; until 2021 they had the category of operators.
+_TORCH_RANGE = re.compile(r"Optimizer\.\w+#|enumerate\(DataLoader\)#")
+_STREAM = re.compile(r"(?:stream )?(\d{1,18})")
+
+_FS_PER_US = 10**9
+_FS_PER_NS = 10**6
+
+
+def kind(category: str, name: str) -> str | None:
+    """The kind of a host or device event by its category (lower case), None for an unknown one."""
+    known = KINDS.get(category)
+    if known is None and category.endswith(("_runtime", "_driver")):  # xpu, mtia, privateuse1
+        return "runtime"
+    if known in ("op", "range") and category not in _ON_DEVICE:
+        if name.startswith("ProfilerStep#") or known == "range":
+            return "step" if _STEP.fullmatch(name) else "range"
+        if category == "operator" and _TORCH_RANGE.match(name):
+            return "range"
+    return known
+
+
+def femtoseconds(microseconds: object) -> int | None:
+    """A JSON number of microseconds (an int, or the text of a float), exact to the femtosecond."""
+    if isinstance(microseconds, int) and not isinstance(microseconds, bool):
+        return microseconds * _FS_PER_US
+    if not isinstance(microseconds, str) or len(microseconds) > 64:
+        return None
+    whole, _, fraction = microseconds.partition(".")
+    if (whole + fraction).isdecimal() and whole and microseconds.isascii():
+        return int(whole) * _FS_PER_US + int(fraction[:9].ljust(9, "0"))
+    try:
+        exact = Decimal(microseconds)
+    except InvalidOperation:
+        return None
+    if not exact.is_finite() or exact.adjusted() > 30:
+        return None
+    return int(exact.scaleb(9)) if exact.adjusted() > -30 else 0
+
+
+def interval(event: dict[str, Any]) -> tuple[int, int] | str:
+    """(start, length) in whole ns, each end rounded from the exact time, or what is wrong."""
+    start = femtoseconds(event.get("ts"))
+    if start is None:
+        return "they have no readable start"
+    length = femtoseconds(event.get("dur"))
+    if length is None:
+        return "they have no readable duration"
+    if length < 0:
+        return "their duration is negative"
+    start_ns = (start + _FS_PER_NS // 2) // _FS_PER_NS
+    end_ns = (start + length + _FS_PER_NS // 2) // _FS_PER_NS
+    if max(abs(start_ns), abs(end_ns)) > rows.MAX_NS:
+        return "their time is impossible"
+    return start_ns, end_ns - start_ns
+
+
+def row(event: dict[str, Any], start_ns: int, dur_ns: int) -> Row:
+    """The event as a row; an event of unknown category is a range where it ran."""
+    category = str(event.get("cat")).lower()
+    name = rows.clean(str(event.get("name", "")))
+    args = event.get("args")
+    args = args if isinstance(args, dict) else {}
+    known = kind(category, name)
+    plain = Row(
+        known or "range",
+        name,
+        start_ns,
+        dur_ns,
+        correlation_id=rows.positive(args.get("correlation")),
+        external_id=rows.positive(args.get("External id", args.get("external id"))),
+    )
+    if category in _ON_DEVICE or (known is None and "device" in args and "stream" in args):
+        return plain._replace(
+            device=rows.natural(args.get("device", event.get("pid"))),
+            stream=_stream(args.get("stream", event.get("tid"))),
+            graph_node_id=rows.positive(args.get("graph node id")),
+            bytes=rows.natural(args.get("bytes", args.get("Bytes"))),
+        )
+    pid, tid = _thread(event)
+    return plain._replace(
+        pid=pid,
+        tid=tid,
+        shapes=_json_list(args.get("Input Dims", args.get("Input dims"))),
+        dtypes=_json_list(args.get("Input type", args.get("Input Type"))),
+    )
+
+
+def _thread(event: dict[str, Any]) -> tuple[int | None, int | None]:
+    """(pid, tid): pid 0 or −1 (``python_function``, ``overhead``) and tid 0 beside it are none."""
+    pid, tid = rows.positive(event.get("pid")), rows.int64(event.get("tid"))
+    return pid, tid if pid or tid else None
+
+
+def _stream(value: object) -> int | None:
+    named = _STREAM.fullmatch(value) if isinstance(value, str) else None
+    return int(named[1]) if named else rows.natural(value)
+
+
+def _json_list(value: object) -> str | None:
+    if not isinstance(value, list):
+        return None
+    try:
+        return json.dumps(value, separators=(",", ":"))
+    except RecursionError:
+        return None

@@ -1,0 +1,73 @@
+"""One event on its way from a raw profile into the events table."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from lstmprof.events import events_table
+
+#: Times further than this from zero (36 years in ns, from 1970: 2043 and 36 years of uptime) are
+#: damage; within it, no difference of two times leaves int64.
+MAX_NS = 2**61
+_MAX_INT64 = 2**63 - 1
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+class Row(NamedTuple):
+    """The columns of the events table that a reader fills, times not yet moved to ``base_ns``."""
+
+    kind: str
+    name: str
+    start_ns: int
+    dur_ns: int
+    pid: int | None = None
+    tid: int | None = None
+    device: int | None = None
+    stream: int | None = None
+    correlation_id: int | None = None
+    external_id: int | None = None
+    graph_node_id: int | None = None
+    op_name: str | None = None
+    shapes: str | None = None
+    dtypes: str | None = None
+    bytes: int | None = None
+
+
+def table(rows: Sequence[Row], origin_ns: int, rank: int | None = None) -> pa.Table:
+    """The events table of one or more ``rows``, their times counted from ``origin_ns``."""
+    columns: dict[str, Any] = dict(zip(Row._fields, zip(*rows, strict=True), strict=True))
+    columns["start_ns"] = [start - origin_ns for start in columns["start_ns"]]
+    columns["rank"] = [rank] * len(rows)
+    return events_table(columns)
+
+
+def clean(text: str) -> str:
+    """``text`` as valid Unicode: lone surrogates become U+FFFD."""
+    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
+
+
+def int64(value: object) -> int | None:
+    """``value`` as an int64 where it is one, or the decimal text of one, and None otherwise."""
+    if isinstance(value, str):
+        digits = value.removeprefix("-")
+        if not (digits.isascii() and digits.isdecimal() and len(digits) < 20):
+            return None
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool) or abs(value) > _MAX_INT64:
+        return None
+    return value
+
+
+def natural(value: object) -> int | None:
+    """``value`` as an int64 of 0 or more: device and stream numbers, where −1 says unknown."""
+    number = int64(value)
+    return None if number is None or number < 0 else number
+
+
+def positive(value: object) -> int | None:
+    """``value`` as an int64 above 0: ids, where profilers write 0 or −1 for none."""
+    return natural(value) or None

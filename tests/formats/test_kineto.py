@@ -1,0 +1,295 @@
+"""Kineto traces of ten events or fewer, one for each trap."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lstmprof.errors import ProfileError
+from lstmprof.events import Profile
+from lstmprof.formats import kineto_events, read
+
+HOST = {"pid": 10, "tid": 11}
+
+
+def event(cat: str, name: str, ts: object, dur: object = 1, **more: Any) -> dict[str, Any]:
+    return {"ph": "X", "cat": cat, "name": name, "ts": ts, "dur": dur, **HOST, **more}
+
+
+def kernel(ts: object, dur: object = 1, **args: Any) -> dict[str, Any]:
+    return event("kernel", "gemm", ts, dur, pid=0, tid=7, args={"device": 0, "stream": 7, **args})
+
+
+def read_text(path: Path, text: str | bytes) -> Profile:
+    file = path / "trace.json"
+    file.write_bytes(text.encode() if isinstance(text, str) else text)
+    return read(file)
+
+
+def read_events(path: Path, *events: Any, **header: Any) -> Profile:
+    return read_text(path, json.dumps({"schemaVersion": 1, "traceEvents": events, **header}))
+
+
+def column(profile: Profile, name: str) -> list[Any]:
+    return list(profile.events[name].to_pylist())
+
+
+def kinds_by_name(profile: Profile) -> dict[str, str]:
+    return dict(zip(column(profile, "name"), column(profile, "kind"), strict=True))
+
+
+def test_today_joins_an_op_its_launch_and_its_kernel(tmp_path: Path) -> None:
+    # µs      100        110   115   120        135        160
+    # host     |-ProfilerStep#3---------------------------->|
+    # host     |  |-aten::mm (id 5)-------->|
+    # host     |      |-cudaLaunchKernel->|
+    # device                        |-gemm------>|
+    profile = read_events(
+        tmp_path,
+        event("user_annotation", "ProfilerStep#3", 100.0, 60.0, args={"External id": 1}),
+        event(
+            *("cpu_op", "aten::mm", 105.25, 20.5),
+            args={
+                "External id": 5,
+                "Input Dims": [[2, 3], [3, 4]],
+                "Input type": ["float", "half"],
+            },
+        ),
+        event(
+            *("cuda_runtime", "cudaLaunchKernel", 110.0, 9.0),
+            args={"External id": 5, "correlation": 77, "cbid": 211},
+        ),
+        kernel(115.125, 20.0, correlation=77, **{"External id": 5}),
+        baseTimeNanoseconds=1_700_000_000_000_000_000,
+        deviceProperties=[{"id": 0, "name": "NVIDIA H100"}],
+        distributedInfo={"rank": 3, "world_size": 8},
+    )
+    assert column(profile, "kind") == ["step", "op", "runtime", "kernel"]
+    assert column(profile, "start_ns") == [0, 5_250, 10_000, 15_125]
+    assert column(profile, "dur_ns") == [60_000, 20_500, 9_000, 20_000]
+    assert profile.base_ns == 1_700_000_000_000_100_000
+    assert column(profile, "tid") == [11, 11, 11, None]
+    assert column(profile, "pid") == [10, 10, 10, None]
+    assert column(profile, "device") == [None, None, None, 0]
+    assert column(profile, "stream") == [None, None, None, 7]
+    assert column(profile, "correlation_id") == [None, None, 77, 77]
+    assert column(profile, "external_id") == [1, 5, 5, 5]
+    assert column(profile, "rank") == [3, 3, 3, 3]
+    assert column(profile, "shapes")[1] == "[[2,3],[3,4]]"
+    assert column(profile, "dtypes")[1] == '["float","half"]'
+    assert profile.device_names == {0: "NVIDIA H100"}
+    assert profile.notes == ()
+
+
+def test_categories_of_2021_have_the_same_kinds(tmp_path: Path) -> None:
+    # µs since 1970; thread ids are texts, a stream is a thread called "stream 7"
+    epoch_us = 1_623_142_623_460_000
+    on_stream = {"pid": 1, "tid": "stream 7"}
+    profile = read_events(
+        tmp_path,
+        event("Operator", "ProfilerStep#5", epoch_us, 99, tid="11", args={"External id": 2}),
+        event("Operator", "Optimizer.step#SGD.step", epoch_us + 1, 98, tid="11"),
+        event("Operator", "aten::add", epoch_us + 2, 9, tid="11", args={"Device": 25738}),
+        event("Runtime", "cudaLaunchKernel", epoch_us + 3, 4, tid="11", args={"correlation": 8}),
+        event("Kernel", "add_kernel", epoch_us + 5, args={"external id": 6}, **on_stream),
+        event("Memcpy", "Memcpy HtoD", epoch_us + 6, args={"bytes": 64}, **on_stream),
+        event("Memset", "Memset (Device)", epoch_us + 7, **on_stream),
+    )
+    kinds = ["step", "range", "op", "runtime", "kernel", "memcpy", "memset"]
+    assert column(profile, "kind") == kinds
+    assert column(profile, "tid") == [11, 11, 11, 11, None, None, None]
+    assert column(profile, "device") == [None, None, None, None, 1, 1, 1]
+    assert column(profile, "stream") == [None, None, None, None, 7, 7, 7]
+    assert column(profile, "external_id")[4] == 6
+    assert column(profile, "bytes")[5] == 64
+    assert profile.base_ns == epoch_us * 1000
+
+
+def test_derived_spans_are_no_activities_and_do_not_stretch_the_trace(tmp_path: Path) -> None:
+    # µs     0      10   20         30      1000
+    # Spans  |-PyTorch Profiler (0)----------->|
+    # host          |-ProfilerStep#1->|
+    # device             |-ProfilerStep#1-->|         its copy on the stream: 5 µs longer
+    # device             |-gemm->|
+    spans = {"pid": "Spans", "tid": "PyTorch Profiler"}
+    profile = read_events(
+        tmp_path,
+        event("Trace", "PyTorch Profiler (0)", 0, 1000, **spans),
+        event("user_annotation", "ProfilerStep#1", 10, 20),
+        event("gpu_user_annotation", "ProfilerStep#1", 20, 15, pid=0, tid=7),
+        event("cuda_profiler_range", "gemm", 20, 15, pid=0, tid=0),
+        kernel(20, 5),
+    )
+    assert sorted(column(profile, "kind")) == ["kernel", "range", "range", "step"]
+    step = column(profile, "kind").index("step")
+    assert (column(profile, "start_ns")[step], column(profile, "dur_ns")[step]) == (0, 20_000)
+    annotation = column(profile, "kind").index("range")
+    assert column(profile, "device")[annotation] == 0
+    assert column(profile, "tid")[annotation] is None
+    assert profile.metadata["profiler_spans_ns"] == [[-10_000, 990_000]]
+
+
+def test_only_numbered_profiler_steps_and_our_own_range_are_steps(tmp_path: Path) -> None:
+    profile = read_events(
+        tmp_path,
+        event("user_annotation", "step", 0),
+        event("user_annotation", "forward", 1),
+        event("user_annotation", "ProfilerStep#x", 2),
+        event("cpu_op", "aten::step", 3),
+        event("cpu_op", "autograd::engine::evaluate_function: AddBackward0", 4),
+    )
+    assert column(profile, "kind") == ["step", "range", "range", "op", "op"]
+
+
+def test_other_categories(tmp_path: Path) -> None:
+    profile = read_events(
+        tmp_path,
+        event("python_function", "nn.Module: LSTM_0", 0, pid=0, tid=0),
+        event("overhead", "Activity Buffer Request", 1, pid=-1, tid=0),
+        event("cuda_sync", "Event Sync", 2, pid=0, tid=-1, args={"device": 0, "stream": -1}),
+        event("cuda_driver", "cuLaunchKernel", 3),
+        event("xpu_runtime", "urEnqueueKernelLaunch", 4),
+        event("novel", "on a device", 5, args={"device": 2, "stream": 4}),
+        event("novel", "on the host", 6),
+    )
+    assert kinds_by_name(profile) == {
+        "nn.Module: LSTM_0": "python",
+        "Activity Buffer Request": "overhead",
+        "Event Sync": "device_sync",
+        "cuLaunchKernel": "runtime",
+        "urEnqueueKernelLaunch": "runtime",
+        "on a device": "range",
+        "on the host": "range",
+    }
+    assert column(profile, "pid") == [None, None, None, 10, 10, None, 10]
+    assert column(profile, "tid") == [None, None, None, 11, 11, None, 11]
+    assert column(profile, "stream") == [None, None, None, None, None, 4, None]
+    assert any("2 events of the unknown category 'novel'" in note for note in profile.notes)
+
+
+def test_ids_that_say_none_are_null(tmp_path: Path) -> None:
+    profile = read_events(
+        tmp_path,
+        kernel(0, correlation=0, **{"External id": 0, "graph node id": 0}),
+        kernel(1, correlation=-1, **{"graph node id": 12}),
+        kernel(2, correlation=10159970886766084423),
+        kernel(3, correlation="45"),
+    )
+    assert column(profile, "correlation_id") == [None, None, None, 45]
+    assert column(profile, "external_id") == [None] * 4
+    assert column(profile, "graph_node_id") == [None, 12, None, None]
+
+
+@pytest.mark.parametrize(
+    ("ts", "dur", "start_ns", "dur_ns"),
+    [
+        ("1712867402348256.25", "0.5", 1712867402348256250, 500),
+        ("5656330066032.404", "888.873", 5656330066032404, 888873),
+        ("9007199254740993", "1", 9007199254740993000, 1000),  # 2**53 + 1: no float holds it
+        ("0.0004", "0.0002", 0, 1),  # 0.4 ns to 0.6 ns: each end is rounded, not the length
+        ("1.5e3", "2E-1", 1500000, 200),
+        ("-3.5", "1", -3500, 1000),
+    ],
+)
+def test_times_are_exact(ts: str, dur: str, start_ns: int, dur_ns: int) -> None:
+    times = {key: kineto_json(value) for key, value in (("ts", ts), ("dur", dur))}
+    if abs(start_ns) > 2**61:
+        assert kineto_events.interval(times) == "their time is impossible"
+    else:
+        assert kineto_events.interval(times) == (start_ns, dur_ns)
+
+
+def kineto_json(number: str) -> object:
+    return json.loads(number, parse_float=str)
+
+
+@given(st.decimals(min_value=-(10**15), max_value=10**15, places=9, allow_nan=False))
+def test_femtoseconds_agree_with_fractions(microseconds: Any) -> None:
+    text = format(microseconds, "f")
+    assert kineto_events.femtoseconds(text) == Fraction(text) * 10**9
+
+
+@pytest.mark.parametrize(
+    ("broken", "why"),
+    [
+        ({"dur": -1}, "their duration is negative"),
+        ({"dur": None}, "they have no readable duration"),
+        ({"ts": None}, "they have no readable start"),
+        ({"ts": "soon"}, "they have no readable start"),
+        ({"ts": 10**30}, "their time is impossible"),
+        ({"ts": "1e999999999"}, "they have no readable start"),
+        ({"dur": 10**17}, "their time is impossible"),
+    ],
+)
+def test_what_is_no_interval_is_left_out_and_told(
+    tmp_path: Path, broken: dict[str, Any], why: str
+) -> None:
+    profile = read_events(tmp_path, kernel(5), {**kernel(6), **broken}, event("cpu_op", "op", 1))
+    assert profile.events.num_rows == 2
+    assert profile.notes == (f"1 events were left out because {why}",)
+
+
+def test_only_complete_events_are_rows(tmp_path: Path) -> None:
+    flow = {"ph": "s", "id": 4, "cat": "ac2g", "name": "ac2g", "ts": 1, **HOST}
+    profile = read_events(
+        tmp_path,
+        event("cpu_op", "aten::mm", 1),
+        flow,
+        {"ph": "M", "name": "process_name", "pid": 10, "ts": 0, "args": {"name": "python"}},
+        {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "ts": 2, **HOST},
+        "no event at all",
+    )
+    assert column(profile, "name") == ["aten::mm"]
+
+
+def test_what_profilers_break_in_json_is_mended(tmp_path: Path) -> None:
+    # Bare nan, a trailing comma, a line break and a stray byte in a name, a Windows path.
+    profile = read_text(
+        tmp_path,
+        b'\xef\xbb\xbf{"traceName": "C:\\Users\\me.json", "schemaVersion": 1, "traceEvents": [\n'
+        b'{"ph": "X", "cat": "cpu_op", "name": "a\n\xffb\\ud800", "pid": 1, "tid": 1, "ts": 3,'
+        b' "dur": 4, "args": {"bandwidth": -nan, "more": inf, "NaN": NaN, "x": ", ]"}},\n]}',
+    )
+    assert column(profile, "name") == ["a\n\ufffdb\ufffd"]
+    assert profile.metadata["traceName"] == "C:/Users/me.json"
+
+
+def test_a_list_of_events_without_header_is_a_trace(tmp_path: Path) -> None:
+    profile = read_text(tmp_path, json.dumps([event("cpu_op", "aten::mm", 7, 8)]))
+    assert (column(profile, "dur_ns"), profile.base_ns) == ([8000], None)
+
+
+def test_gzip_and_name_do_not_matter(tmp_path: Path) -> None:
+    file = tmp_path / "anything.pb"
+    file.write_bytes(gzip.compress(json.dumps([event("cpu_op", "aten::mm", 7)]).encode()))
+    assert read(file).format == "kineto"
+
+
+def test_missing_halves_are_told(tmp_path: Path) -> None:
+    launch = event("cuda_runtime", "cudaLaunchKernel", 1, args={"correlation": 1})
+    no_activity = read_events(tmp_path, event("cpu_op", "aten::mm", 0), launch)
+    assert no_activity.notes == ("1 launches were recorded but no GPU activity",)
+    no_op = read_events(tmp_path, launch, kernel(2))
+    assert no_op.notes[0].startswith("GPU activities were recorded but no operators")
+    logged = read_events(tmp_path, event("cpu_op", "aten::mm", 0), ERROR=["CUPTI\nfailed"])
+    assert logged.notes == ("the profiler logged: CUPTI failed",)
+
+
+def test_a_trace_of_nothing_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ProfileError, match="nothing was recorded"):
+        read_events(tmp_path, event("Trace", "PyTorch Profiler (0)", 0, pid="Spans"))
+
+
+@pytest.mark.parametrize("header", ["distributedInfo", "deviceProperties", "baseTimeNanoseconds"])
+@pytest.mark.parametrize("value", [None, 7, "x", [1], {"rank": []}, -1])
+def test_a_hostile_header_is_ignored(tmp_path: Path, header: str, value: object) -> None:
+    profile = read_events(tmp_path, event("cpu_op", "aten::mm", 0), **{header: value})
+    assert profile.events.num_rows == 1
+    assert profile.device_names == {}
