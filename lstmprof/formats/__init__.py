@@ -16,7 +16,7 @@ from lstmprof.events import Profile
 from lstmprof.formats import foreign, raw_file
 
 #: The formats that are read, in the order in which a file is tried: a module of this folder each.
-FORMATS = ("kineto",)
+FORMATS = ("kineto", "xplane")
 
 
 def read(path: Path) -> Profile:

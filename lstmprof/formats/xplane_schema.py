@@ -1,0 +1,140 @@
+"""The messages of an ``*.xplane.pb``, by the field numbers of ``xplane.proto`` (openxla/xla,
+``tsl/profiler/protobuf/xplane.proto``), built at run time.
+
+No generated code: that would tie the package to one protobuf version, and TensorFlow, which carries
+its own, is not needed to read its profiles. Texts are declared as bytes, which are the same on the
+wire, because a damaged file's texts need not be UTF-8.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+_PACKAGE = "lstmprof.xplane"
+#: Message: its fields as (name, number, type); ``*`` repeats, ``|`` puts it into the oneof.
+_MESSAGES: dict[str, tuple[tuple[str, int, str], ...]] = {
+    "XSpace": (
+        ("planes", 1, "*XPlane"),
+        ("errors", 2, "*bytes"),
+        ("warnings", 3, "*bytes"),
+        ("hostnames", 4, "*bytes"),
+    ),
+    "XPlane": (
+        ("id", 1, "int64"),
+        ("name", 2, "bytes"),
+        ("lines", 3, "*XLine"),
+        ("event_metadata", 4, "*EventEntry"),
+        ("stat_metadata", 5, "*StatEntry"),
+        ("stats", 6, "*XStat"),
+    ),
+    # A protobuf map is, on the wire, a repeated message of key and value.
+    "EventEntry": (("key", 1, "int64"), ("value", 2, "XEventMetadata")),
+    "StatEntry": (("key", 1, "int64"), ("value", 2, "XStatMetadata")),
+    "XLine": (
+        ("id", 1, "int64"),
+        ("name", 2, "bytes"),
+        ("timestamp_ns", 3, "int64"),
+        ("events", 4, "*XEvent"),
+        ("duration_ps", 9, "int64"),
+        ("display_id", 10, "int64"),
+        ("display_name", 11, "bytes"),
+    ),
+    "XEvent": (
+        ("metadata_id", 1, "int64"),
+        ("offset_ps", 2, "|int64"),
+        ("num_occurrences", 5, "|int64"),
+        ("duration_ps", 3, "int64"),
+        ("stats", 4, "*XStat"),
+    ),
+    "XStat": (
+        ("metadata_id", 1, "int64"),
+        ("double_value", 2, "|double"),
+        ("uint64_value", 3, "|uint64"),
+        ("int64_value", 4, "|int64"),
+        ("str_value", 5, "|bytes"),
+        ("bytes_value", 6, "|bytes"),
+        ("ref_value", 7, "|uint64"),
+    ),
+    "XEventMetadata": (
+        ("id", 1, "int64"),
+        ("name", 2, "bytes"),
+        ("metadata", 3, "bytes"),
+        ("display_name", 4, "bytes"),
+        ("stats", 5, "*XStat"),
+        ("child_id", 6, "*int64"),
+    ),
+    "XStatMetadata": (("id", 1, "int64"), ("name", 2, "bytes"), ("description", 3, "bytes")),
+}
+#: google.protobuf.FieldDescriptorProto.Type and Label
+_TYPES = {"double": 1, "int64": 3, "uint64": 4, "bytes": 12}
+_MESSAGE, _OPTIONAL, _REPEATED = 11, 1, 3
+#: The bytes with which an XSpace's four fields begin: its first byte is one of them.
+FIRST_BYTES = b"\x0a\x12\x1a\x22"
+
+
+@cache
+def xspace() -> Any:
+    """The message class ``XSpace``."""
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+    file = descriptor_pb2.FileDescriptorProto(
+        name="lstmprof/xplane.proto", package=_PACKAGE, syntax="proto3"
+    )
+    for message, fields in _MESSAGES.items():
+        described = file.message_type.add(name=message)
+        for name, number, type_ in fields:
+            field = described.field.add(name=name, number=number)
+            field.label = _REPEATED if type_[0] == "*" else _OPTIONAL
+            if type_[0] == "|":
+                if not described.oneof_decl:
+                    described.oneof_decl.add(name="value")
+                field.oneof_index = 0
+            bare = type_.lstrip("*|")
+            field.type = _TYPES.get(bare, _MESSAGE)
+            if field.type == _MESSAGE:
+                field.type_name = f".{_PACKAGE}.{bare}"
+    pool = descriptor_pool.DescriptorPool()  # its own: TensorFlow may be loaded beside it
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.XSpace"))
+
+
+def parsed(content: bytes) -> Any:
+    """The XSpace in ``content``, None where it is not well-formed."""
+    from google.protobuf.message import DecodeError
+
+    try:
+        return xspace().FromString(content)
+    except DecodeError:
+        return None
+
+
+def damage(content: bytes) -> str:
+    """Where ``content`` stops being an XSpace, which is a row of fields with their lengths."""
+    position = 0
+    while position < len(content):
+        if content[position] not in FIRST_BYTES:
+            break
+        start, length = _varint(content, position + 1)
+        missing = start + length - len(content)
+        if missing > 0:
+            return (
+                f"the XPlane protobuf is cut short or damaged: its part at byte {position} needs"
+                f" {missing} bytes more than the file has"
+            )
+        plane = content[position : start + length]
+        if content[position] == FIRST_BYTES[0] and parsed(plane) is None:
+            return f"the XPlane protobuf is damaged in the plane at byte {position}"
+        position = start + length
+    return f"the XPlane protobuf is damaged at byte {position}"
+
+
+def _varint(content: bytes, position: int) -> tuple[int, int]:
+    """(the position after it, its value) of the base-128 number at ``position``."""
+    value = shift = 0
+    while position < len(content) and shift < 64:
+        value |= (content[position] & 0x7F) << shift
+        shift, position = shift + 7, position + 1
+        if content[position - 1] < 0x80:
+            break
+    return position, value

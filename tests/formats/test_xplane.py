@@ -1,0 +1,252 @@
+"""XSpaces of ten events or fewer, one for each trap."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lstmprof.errors import ProfileError
+from lstmprof.events import Profile
+from lstmprof.formats import read, xplane_events, xplane_schema
+
+#: (name, start in ps, length in ps, stats)
+Event = tuple[str, int, int, Mapping[str, object]]
+
+
+class Space:
+    """An XSpace under construction; names and stats get their ids on first use."""
+
+    def __init__(self) -> None:
+        self.message = xplane_schema.xspace()()
+
+    def plane(self, name: str, stats: Mapping[str, object] | None = None) -> Any:
+        plane = self.message.planes.add(name=name.encode())
+        self.add_stats(plane, plane, stats or {})
+        return plane
+
+    def line(self, plane: Any, name: str, timestamp_ns: int, *events: Event, **more: int) -> None:
+        line = plane.lines.add(name=name.encode(), timestamp_ns=timestamp_ns, **more)
+        for event_name, offset_ps, duration_ps, stats in events:
+            key = len(plane.event_metadata) + 1
+            plane.event_metadata.add(key=key, value={"id": key, "name": event_name.encode()})
+            event = line.events.add(metadata_id=key, offset_ps=offset_ps, duration_ps=duration_ps)
+            self.add_stats(plane, event, stats)
+
+    def add_stats(self, plane: Any, owner: Any, stats: Mapping[str, object]) -> None:
+        for name, value in stats.items():
+            stat = owner.stats.add(metadata_id=self.stat_id(plane, name))
+            if isinstance(value, int):
+                stat.int64_value = value
+            elif isinstance(value, bytes):
+                stat.ref_value = self.stat_id(plane, value.decode())
+            else:
+                stat.str_value = str(value).encode()
+
+    @staticmethod
+    def stat_id(plane: Any, name: str) -> int:
+        key = len(plane.stat_metadata) + 1
+        plane.stat_metadata.add(key=key, value={"id": key, "name": name.encode()})
+        return key
+
+    def read(self, path: Path) -> Profile:
+        file = path / "host.xplane.pb"
+        file.write_bytes(self.message.SerializeToString())
+        return read(file)
+
+
+def column(profile: Profile, name: str) -> list[Any]:
+    return list(profile.events[name].to_pylist())
+
+
+def test_launch_and_kernel_meet_on_one_clock(tmp_path: Path) -> None:
+    # ns          1000       1100     1200     1300      2000
+    # python       |-step--------------------------------->|
+    # python            |-MatMul:MatMul----|
+    # python                 |-cuLaunchKernel (9)->|
+    # Stream #14                       |-gemm (9)-->|             its line starts at 900
+    # Steps                            |-0--------->|             derived: left out
+    space = Space()
+    host = space.plane("/host:CPU")
+    space.line(
+        *(host, "python", 1000),
+        ("step", 0, 1_000_000, {"step_num": 4, "_r": 1}),
+        ("dense/MatMul:MatMul", 100_000, 200_400, {"shape": "(half[2,3];float[])"}),
+        ("cuLaunchKernel", 150_000, 150_000, {"correlation_id": 9}),
+        id=77,
+    )
+    gpu = space.plane("/device:GPU:1", {"device_type_string": "NVIDIA H100"})
+    details = {"kernel_details": b"regs:38 shm:0", "tf_op": b"dense/MatMul:MatMul"}
+    space.line(
+        gpu, "Stream #14(Compute)", 900, ("gemm", 300_600, 99_000, {"correlation_id": 9} | details)
+    )
+    for derived in ("Steps", "TensorFlow Ops", "XLA Modules", "Framework Name Scope"):
+        space.line(gpu, derived, 900, ("0", 300_600, 99_000, {}))
+    space.plane("Task Environment", {"profile_start_time": 1_795_258_748_873_578_061})
+    profile = space.read(tmp_path)
+
+    assert column(profile, "kind") == ["step", "op", "runtime", "kernel"]
+    assert column(profile, "start_ns") == [0, 100, 150, 201]
+    assert column(profile, "dur_ns") == [1000, 200, 150, 99]
+    assert profile.base_ns == 1_795_258_748_873_578_061 + 1000
+    assert column(profile, "tid") == [77, 77, 77, None]
+    assert column(profile, "device") == [None, None, None, 1]
+    assert column(profile, "stream") == [None, None, None, 14]
+    assert column(profile, "correlation_id") == [None, None, 9, 9]
+    assert column(profile, "op_name")[3] == "dense/MatMul:MatMul"
+    assert column(profile, "shapes")[1] == "[[2,3],[]]"
+    assert column(profile, "dtypes")[1] == '["half","float"]'
+    assert profile.device_names == {1: "NVIDIA H100"}
+    assert profile.metadata["threads"] == {"77": "python"}
+    assert profile.notes == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "stats", "kind"),
+    [
+        ("step", {"step_num": 1}, "step"),
+        ("train", {"step_num": 1, "_r": 1}, "step"),
+        ("train", {}, "op"),
+        ("step", {"tf_function_call": "notTraced"}, "op"),  # a tf.function of that name
+        ("forward", {}, "range"),
+        ("forward", {"tf_function_call": "notTraced"}, "op"),
+        ("$model.py:12 call", {}, "python"),
+        ("hipLaunchKernel", {}, "runtime"),
+        ("cuMemcpyHtoDAsync_v2", {}, "runtime"),
+        ("hsa_signal_wait_scacquire", {}, "runtime"),
+        ("custom-call.1", {}, "op"),
+        ("cudnn_rnn:CudnnRNNV3", {}, "op"),
+        ("void gemm<float>()", {"correlation_id": 3}, "runtime"),  # TensorFlow before 2.5
+        ("while/body/MatMul:MatMul", {}, "op"),
+        ("ThreadpoolListener::Record", {}, None),
+        ("ExecutorState::Process", {}, None),
+    ],
+)
+def test_host_kinds(name: str, stats: dict[str, Any], kind: str | None) -> None:
+    assert xplane_events.host_kind(name, stats) == kind
+
+
+@pytest.mark.parametrize(
+    ("name", "stats", "kind"),
+    [
+        ("gemm", {"kernel_details": ""}, "kernel"),
+        ("__amd_rocclr_copyBuffer.kd", {"kernel_details": ""}, "kernel"),
+        ("MemcpyH2D", {}, "memcpy"),
+        ("CopyDeviceToDevice", {"memcpy_details": "size:8"}, "memcpy"),
+        ("Memset 32-bit", {}, "memset"),
+        ("fill", {"memset_details": "size:8"}, "memset"),
+        ("MemoryResidency", {"memory_residency_details": ""}, None),
+        ("unnamed", {}, "kernel"),
+    ],
+)
+def test_activity_kinds(name: str, stats: dict[str, Any], kind: str | None) -> None:
+    assert xplane_events.activity_kind(name, stats) == kind
+
+
+@pytest.mark.parametrize(
+    ("stats", "op"),
+    [
+        ({"tf_op": "a:MatMul", "hlo_op": "dot"}, "a:MatMul"),
+        ({"tf_op": "XlaModule:", "name": "jit(f)/dot", "hlo_op": "dot"}, "jit(f)/dot"),
+        ({"level 0": "call:Call", "level 1": "a:Mul", "annotation": "x"}, "a:Mul"),
+        ({"annotation": "a:Mul#shape=(float[2])#"}, "a:Mul"),
+        ({"hlo_op": "fusion.1"}, "fusion.1"),
+        ({}, None),
+    ],
+)
+def test_op_names(stats: dict[str, Any], op: str | None) -> None:
+    assert xplane_events.op_name(stats) == op
+
+
+def test_copies_have_their_size(tmp_path: Path) -> None:
+    space = Space()
+    gpu = space.plane("/device:GPU:0")
+    space.line(
+        *(gpu, "Stream #3(MemcpyH2D)", 0),
+        ("MemcpyH2D", 0, 5000, {"memcpy_details": b"kind_src:pageable size:112 dest:4 async:0"}),
+        ("MemcpyH2D", 6000, 5000, {"memcpy_details": "kind:Unknown size:0 dest:512 async:1"}),
+    )
+    profile = space.read(tmp_path)
+    assert column(profile, "bytes") == [112, None]
+    assert profile.notes == ("GPU activities were recorded but no host event",)
+    assert profile.base_ns is None
+
+
+def test_metadata_encoded_in_a_name_is_taken_off(tmp_path: Path) -> None:
+    space = Space()
+    space.line(space.plane("/host:CPU"), "python", 0, ("train#step_num=3,_r=1#", 0, 5000, {}))
+    profile = space.read(tmp_path)
+    assert (column(profile, "name"), column(profile, "kind")) == (["train"], ["step"])
+
+
+def test_no_gpu_activity_is_told_with_the_profilers_reason(tmp_path: Path) -> None:
+    space = Space()
+    space.plane("/device:GPU:0")
+    space.line(space.plane("/host:CPU"), "python", 0, ("step", 0, 5000, {}))
+    assert space.read(tmp_path).notes == ("GPUs were visible but no GPU activity was recorded",)
+    space.message.errors.append(b"Failed to load libcupti")
+    assert space.read(tmp_path).notes == ("no GPU activity was recorded: Failed to load libcupti",)
+
+
+def test_tpu_planes_are_left_out_and_told(tmp_path: Path) -> None:
+    space = Space()
+    space.line(space.plane("/device:TPU:0"), "XLA Ops", 0, ("fusion", 0, 5000, {}))
+    space.line(space.plane("/host:CPU"), "python", 0, ("step", 0, 5000, {}))
+    profile = space.read(tmp_path)
+    assert column(profile, "name") == ["step"]
+    assert profile.notes == ("TPU planes are not read: these are the host's events only",)
+
+
+def test_counts_and_impossible_times_are_no_intervals(tmp_path: Path) -> None:
+    space = Space()
+    host = space.plane("/host:CPU")
+    space.line(host, "python", 5, ("step", 0, 5000, {}), ("back", 0, -5000, {}))
+    host.lines[0].events.add(metadata_id=1, num_occurrences=12)
+    space.line(host, "far", 2**62, ("far", 0, 5000, {}))
+    profile = space.read(tmp_path)
+    assert column(profile, "name") == ["step"]
+    assert "3 events were left out" in profile.notes[0]
+
+
+def test_dated_lines_are_epoch_times(tmp_path: Path) -> None:
+    space = Space()
+    started_ns = 1_600_000_000_000_000_000
+    space.line(space.plane("/host:CPU"), "python", started_ns, ("step", 7000, 5000, {}))
+    profile = space.read(tmp_path)
+    assert (profile.base_ns, column(profile, "start_ns")) == (started_ns + 7, [0])
+
+
+def test_a_space_without_events_is_refused_with_its_reason(tmp_path: Path) -> None:
+    space = Space()
+    space.plane("/host:CPU")
+    space.message.errors.append(b"Insufficient privilege\nto run libcupti")
+    with pytest.raises(ProfileError, match="no host or GPU event was recorded: Insufficient"):
+        space.read(tmp_path)
+
+
+def test_damage_is_refused_with_the_byte(tmp_path: Path) -> None:
+    space = Space()
+    for number in range(2):
+        plane = space.plane(f"/host:CPU{number}")
+        space.line(plane, "python", 0, ("step", 0, 5000, {}))
+    content = space.message.SerializeToString()
+    file = tmp_path / "x.xplane.pb"
+    file.write_bytes(content[:-10])
+    second = content.rindex(b"\x12\x0a/host:CPU1") - 2
+    with pytest.raises(ProfileError, match=f"its part at byte {second} needs 10 bytes more"):
+        read(file)
+
+
+def test_the_schema_is_tensorflows() -> None:
+    xplane_pb2 = pytest.importorskip("tensorflow.tsl.profiler.protobuf.xplane_pb2")
+    entries = {"EventEntry": "EventMetadataEntry", "StatEntry": "StatMetadataEntry"}
+    for name, ours in xplane_schema.xspace().DESCRIPTOR.file.message_types_by_name.items():
+        if name in entries:
+            theirs = xplane_pb2.XPlane.DESCRIPTOR.nested_types_by_name[entries[name]]
+        else:
+            theirs = xplane_pb2.DESCRIPTOR.message_types_by_name[name]
+        numbers = {field.name: field.number for field in theirs.fields}
+        for field in ours.fields:
+            assert numbers[field.name] == field.number
