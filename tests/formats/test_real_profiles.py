@@ -1,0 +1,74 @@
+"""Real profiles of every era, where they are at hand: read with their counts, or refused."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from shared_traces import FOLDER, needed
+
+from lstmprof.errors import ProfileError
+from lstmprof.events import ACTIVITY_KINDS
+from lstmprof.formats import read
+
+pytestmark = needed
+
+#: What is not read, and the words of the refusal.
+REFUSED = {
+    "kineto/param-dlrm-8ranks.tar.gz": "is a tar archive",
+    "tf/tpu-inference-utf8-corrupted.xplane.pb": "the XPlane protobuf is cut short or damaged",
+    "tf1/horovod_timeline_small.json": "is a begin/end timeline",
+    "tf1/sagemaker-tf.trace.json.gz": "is a TensorFlow trace-viewer export",
+}
+REFUSED_FOLDERS = {
+    "tf1": "is a TensorFlow 1 timeline",
+    "nsys": "is an Nsight Systems SQLite export",
+    "nvprof": "is an nvprof database",
+}
+
+
+def index() -> list[dict]:
+    file = FOLDER / "INDEX.json"
+    return json.loads(file.read_text("utf-8")) if file.is_file() else []
+
+
+def refused_words(name: str) -> str | None:
+    return REFUSED.get(name, REFUSED_FOLDERS.get(name.partition("/")[0]))
+
+
+@pytest.mark.parametrize("name", [e["file"] for e in index() if refused_words(e["file"])])
+def test_refused(name: str) -> None:
+    with pytest.raises(ProfileError) as caught:
+        read(FOLDER / name)
+    assert refused_words(name) in str(caught.value)
+    assert str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize(
+    "entry", [e for e in index() if not refused_words(e["file"])], ids=lambda entry: entry["file"]
+)
+def test_read_with_all_kernels(entry: dict) -> None:
+    profile = read(FOLDER / entry["file"])
+    kinds = profile.events["kind"].to_pylist()
+    assert kinds.count("kernel") == entry["kernels"]
+    starts = profile.events["start_ns"].to_pylist()
+    assert min(starts) == 0
+    profile.events.validate(full=True)
+    for kind, device, tid in zip(
+        kinds, *(profile.events[c].to_pylist() for c in ("device", "tid")), strict=True
+    ):
+        if kind in ACTIVITY_KINDS:
+            assert (device is not None, tid) == (True, None)
+
+
+def test_the_step_of_an_h100_trace_to_the_nanosecond() -> None:
+    events = read(FOLDER / "kineto/tl-h100-bert-small.json.gz").events.to_pylist()
+    (step,) = [e for e in events if e["kind"] == "step"]
+    assert (step["name"], step["dur_ns"]) == ("ProfilerStep#6", 4_426_114)
+    end_ns = step["start_ns"] + step["dur_ns"]
+    busy_ns = set()
+    for e in events:
+        if e["kind"] in ACTIVITY_KINDS:
+            first, last = e["start_ns"], e["start_ns"] + e["dur_ns"]
+            busy_ns.update(range(max(first, step["start_ns"]), min(last, end_ns)))
+    assert len(busy_ns) == 309_437
