@@ -32,27 +32,51 @@ def write_csv(rows: Rows, columns: Sequence[str], out: TextIO | None = None) -> 
     writer.writerows(rows)
 
 
-def write_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table of texts; columns whose name starts with ``>`` are aligned to the right."""
+def write_table(
+    title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, crop: str = ""
+) -> None:
+    """A table of texts; columns whose name starts with ``>`` are aligned to the right.
+
+    The column called ``crop`` is shortened to what the others leave of the line; no other ever is.
+    """
     from rich.table import Table
     from rich.text import Text
 
+    screen = console()
+    cells = [[one_line(cell) for cell in row] for row in rows]
+    if crop:
+        _crop(cells, columns, list(columns).index(crop), screen.width)
     table = Table(title=None, box=None, pad_edge=False, header_style="bold")
     for column in columns:
         right = column.startswith(">")
         table.add_column(
-            Text(column.removeprefix(">")),
-            justify="right" if right else "left",
-            no_wrap=True,
-            overflow="ellipsis",
+            Text(column.removeprefix(">")), justify="right" if right else "left", no_wrap=True
         )
-    for row in rows:
-        table.add_row(*(Text(one_line(cell)) for cell in row))
-    screen = console()
+    for row in cells:
+        table.add_row(*(Text(cell) for cell in row))
     if title:
-        screen.print(Text(one_line(title), style="bold"))
+        screen.print(Text(one_line(title), style="bold"), soft_wrap=True)
     screen.print(table)
     screen.print()
+
+
+def _crop(cells: list[list[str]], columns: Sequence[str], at: int, width: int) -> None:
+    widths = [
+        max(len(name.removeprefix(">")), *(len(row[i]) for row in cells), 0)
+        for i, name in enumerate(columns)
+    ]
+    room = max(width - sum(w + 2 for i, w in enumerate(widths) if i != at), 16)
+    for row in cells:
+        row[at] = cropped(row[at], room)
+
+
+def cropped(name: str, room: int) -> str:
+    """``name`` in ``room`` characters: graph nodes keep their end, C++ names their start."""
+    if len(name) <= room:
+        return name
+    if "/" in name and "<" not in name:
+        return "…" + name[len(name) - room + 1 :]
+    return name[: room - 1] + "…"
 
 
 def write_line(text: str = "") -> None:

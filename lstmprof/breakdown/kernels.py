@@ -1,8 +1,9 @@
-"""The kernel table: what each kernel (on a CPU run: each op) took, by name.
+"""The kernel table: what each kernel (on a CPU run: each computing op) took, by name.
 
 Reads linked and categorised events. A kernel's time is its own duration; an op's is its self time,
-without what is inside it. All activities of the profile count; ``per_step`` counts those that a
-step issued. Percentiles are the nearest rank, so each is the duration of a row of ``events``.
+without what is inside it; ops that only arrange work are left out: some of them wait for others.
+All activities of the profile count; ``per_step`` counts those that a step issued. Percentiles
+are the nearest rank, so each is the duration of a row of ``events``.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections import Counter
 import numpy as np
 import pyarrow as pa
 
+from lstmprof.breakdown.host_lanes import computing
 from lstmprof.breakdown.intervals import Ints
 from lstmprof.breakdown.threads import UNKNOWN
 from lstmprof.breakdown.windows import Window, is_kind, of_rank, ranks
@@ -71,9 +73,9 @@ def kernels(events: pa.Table, windows: list[Window]) -> pa.Table:
 
 
 def _work(events: pa.Table) -> Ints:
-    """Rows of the activities; of the ops in ranks that have none."""
+    """Rows of the activities; of the ops that compute, in ranks that have none."""
     activity = is_kind(events, *ACTIVITY_KINDS)
-    op = is_kind(events, "op")
+    op = computing(events)
     rows = []
     for rank in ranks(events):
         mine = of_rank(events, rank)

@@ -130,7 +130,7 @@ OP_RULES: tuple[Rule, ...] = (
         r"Identity(?:N)?|Const|_?Arg|_?Retval|_?(?:Host)?(?:Send|Recv)|_?Enter|_?Exit|_?Merge"
         r"|_?Switch|(?:Ref)?NextIteration|LoopCond|(?:Stateless)?While|(?:Stateless)?If|NoOp"
         r"|(?:Stateful)?PartitionedCall|_?ReadVariableOp|_?VarHandleOp|_Nodes?\w*|Placeholder\w*"
-        r"|Reshape|Shape(?:N)?|Size|Rank|ExpandDims|Squeeze|StopGradient|PreventGradient|Less"
+        r"|Reshape|(?:Variable)?Shape(?:N)?|Size|Rank|ExpandDims|Squeeze|StopGradient|PreventGradient|Less"
         r"|TensorListReserve|TensorListLength|TensorListElementShape|EmptyTensorList|TensorList"
         r"|TensorListPopBack|TensorListPushBack|TensorListGetItem|TensorListSetItem|ControlTrigger"
         r"|AssignAddVariableOp|AssignVariableOp|Assert|Range|BroadcastArgs|Unknown"

@@ -10,6 +10,11 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from lstmprof.breakdown.ledger import CALL, LATENCY, TAIL
+
+#: Idle that the device would not have had, had the host been infinitely fast.
+LAUNCH_BOUND = (LATENCY, CALL, "runtime", "dispatch", "python", "host")
+
 
 @dataclass(frozen=True)
 class MeanStep:
@@ -29,6 +34,15 @@ class MeanStep:
     def mean_ns(self) -> float:
         """Length of the mean step."""
         return self.total_ns / self.steps
+
+    @property
+    def launch_bound_share(self) -> float:
+        """Share of the time that an infinitely fast host would have saved the device, 0–1.
+
+        Idle by launch latency, launch call, runtime, dispatch, python and host, tails included.
+        """
+        idle = ((part.removeprefix(TAIL), ns) for state, part, ns in self.parts if state == "idle")
+        return sum(ns for part, ns in idle if part in LAUNCH_BOUND) / self.total_ns
 
     @property
     def busy_share(self) -> float:

@@ -77,12 +77,13 @@ def nesting_order(events: pa.Table, rows: Ints) -> Ints:
 
 def content_order(events: pa.Table) -> Ints:
     """A last tie-break by what a row says (name, category, stream), not by where it stands."""
-    keys = [ints(events, "stream", UNKNOWN)]
+    keys = []
     for column in ("name", "category"):
         codes, values = texts(events, column)
         place = np.argsort(np.argsort(np.array([*values, ""])))
         keys.append(place[codes])
-    return np.unique(np.stack(keys[::-1]), axis=1, return_inverse=True)[1].reshape(-1)
+    keys.append(ints(events, "stream", UNKNOWN))
+    return np.unique(np.stack(keys), axis=1, return_inverse=True)[1].reshape(-1)
 
 
 def innermost(events: pa.Table, rows: Ints) -> Segments:

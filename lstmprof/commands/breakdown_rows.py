@@ -11,7 +11,7 @@ from lstmprof.breakdown.ledger import SCHEMA as LEDGER
 from lstmprof.breakdown.timings import Timings, slowdowns
 
 #: What must agree for two runs to be compared.
-_COMPARABLE = ("workload", "precision", "mode", "device")
+_COMPARABLE = ("workload", "precision", "mode", "device_name", "threads", "seed")
 #: run.json fields that stand beside the times.
 _FACTS = ("implementation", "precision", "mode", "device", "device_name", "kernels_used", "threads")
 
@@ -53,20 +53,23 @@ def _timing_rows(accounts: list[Breakdown]) -> list[dict[str, Any]]:
     return found
 
 
-def compared(accounts: list[Breakdown]) -> dict[int, float]:
-    """Position of an account -> its slowdown against the fastest comparable one.
-
-    Comparable: the same workload, precision, mode and device. A run with none beside it is left
-    out: nothing was compared.
-    """
-    groups: dict[str, dict[int, float]] = {}
+def comparable(accounts: list[Breakdown]) -> list[list[int]]:
+    """Positions of the timed accounts in groups that can be compared: the same conditions."""
+    groups: dict[str, list[int]] = {}
     for position, account in enumerate(accounts):
         if account.timings is not None:
             key = repr([account.run.metadata.get(name) for name in _COMPARABLE])
-            groups.setdefault(key, {})[position] = account.timings.median_ns
-    return {
-        position: ratio
-        for medians in groups.values()
-        if len(medians) > 1
-        for position, ratio in slowdowns(medians).items()
-    }
+            groups.setdefault(key, []).append(position)
+    return list(groups.values())
+
+
+def compared(accounts: list[Breakdown]) -> dict[int, float]:
+    """Position of an account -> its slowdown against the fastest comparable one.
+
+    A run with none to compare with is left out.
+    """
+    found: dict[int, float] = {}
+    for group in comparable(accounts):
+        medians = {i: t.median_ns for i in group if (t := accounts[i].timings) is not None}
+        found |= slowdowns(medians) if len(medians) > 1 else {}
+    return found

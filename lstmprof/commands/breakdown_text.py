@@ -5,7 +5,7 @@ from __future__ import annotations
 from lstmprof import terminal
 from lstmprof.breakdown import Breakdown
 from lstmprof.breakdown.steps import MeanStep, mean_steps
-from lstmprof.commands.breakdown_rows import compared
+from lstmprof.commands.breakdown_rows import comparable, compared
 
 UNKNOWN = "–"
 
@@ -24,28 +24,35 @@ def show(accounts: list[Breakdown], tables: tuple[str, ...], top: int) -> None:
 
 def _show_timings(accounts: list[Breakdown]) -> None:
     slowdown = compared(accounts)
-    order = sorted(
-        (i for i, a in enumerate(accounts) if a.timings),
-        key=lambda i: (_workload(accounts[i]), _median(accounts[i])),
-    )
-    terminal.write_table(
-        "Time per batch, undisturbed",
-        [
-            "run",
-            ">median ms",
-            ">mean ± std ms",
-            ">p95 ms",
-            ">samples/s",
-            ">first step ms",
-            ">profiler",
-            ">slowdown",
-        ],
-        [_timing_cells(accounts[i], slowdown.get(i)) for i in order],
-    )
+    for group in comparable(accounts):
+        order = sorted(group, key=lambda i: _median(accounts[i]))
+        terminal.write_table(
+            _conditions(accounts[order[0]]),
+            [
+                "run",
+                ">median ms",
+                ">mean ± std ms",
+                ">p95 ms",
+                ">samples/s",
+                ">first step ms",
+                ">profiler adds",
+                ">slowdown",
+            ],
+            [_timing_cells(accounts[i], slowdown.get(i)) for i in order],
+            crop="run",
+        )
 
 
-def _workload(account: Breakdown) -> str:
-    return str((account.run.metadata.get("workload") or {}).get("name"))
+def _conditions(account: Breakdown) -> str:
+    facts = account.run.metadata
+    w = facts.get("workload") or {}
+    shape = f"{w.get('batch')}×{w.get('time_steps')}×{w.get('features')}"
+    conditions = [
+        str(facts[name]) for name in ("mode", "precision", "device_name") if facts.get(name)
+    ]
+    threads = facts.get("threads")
+    conditions += [f"{threads} thread" + "s" * (threads != 1)] if threads else []
+    return f"Time per batch, {w.get('name')} ({shape}): " + ", ".join(conditions)
 
 
 def _median(account: Breakdown) -> float:
@@ -97,7 +104,10 @@ def _heading(account: Breakdown, step: MeanStep) -> str:
         f"mean of {step.steps} profiled steps" if marked else "the whole profile, no step markers"
     )
     where += f" ({named})" if named else ""
-    return f"{account.run.name}: where the step goes, {where}{of_rank}, {what}"
+    lines = f"{account.run.name}: where the step goes, {where}{of_rank}, {what}"
+    return lines + (
+        f", launch-bound {step.launch_bound_share:.0%}" if step.device is not None else ""
+    )
 
 
 def _show_kernels(account: Breakdown, top: int) -> None:
@@ -116,10 +126,11 @@ def _show_kernels(account: Breakdown, top: int) -> None:
         ]
         for row in table
     ]
-    what = "kernels" if on_device else "ops by self time"
+    what = "kernels" if on_device else "computing ops, self time"
     hidden = account.kernels.num_rows - len(rows)
     terminal.write_table(
         f"{account.run.name}: {what}" + (f" ({hidden} more: --top)" if hidden > 0 else ""),
         [">total ms", ">share", ">count", ">per step", ">mean µs", ">p95 µs", "category", "name"],
         rows,
+        crop="name",
     )

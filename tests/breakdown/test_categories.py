@@ -1,0 +1,107 @@
+"""Which rule decides: the kind, the op around, the op named, then the kernel's own name."""
+
+from __future__ import annotations
+
+import pytest
+from breakdown.rows import Row, row, table
+
+from lstmprof.breakdown.categories import categorised
+from lstmprof.breakdown.links import linked
+from lstmprof.breakdown.rules import CATEGORIES, KERNEL_RULES, OP_RULES, op_rule
+
+HOST = {"pid": 1, "tid": 1}
+GPU = {"device": 0, "stream": 7}
+
+
+def category(rows: list[Row], name: str) -> tuple[str | None, str | None]:
+    """(category, family) of the event called ``name``."""
+    events = categorised(linked(table(rows))).to_pylist()
+    return next((r["category"], r["family"]) for r in events if r["name"] == name)
+
+
+def beneath(op: str, kernel: str, *around: str, **columns: object) -> list[Row]:
+    """A kernel launched inside ``op``, inside the ops ``around``, outermost last."""
+    rows = [row("op", op, 10, 20, **HOST, **columns)]
+    rows += [row("op", n, 9 - i, 21 + i, **HOST) for i, n in enumerate(around)]
+    rows.append(row("runtime", "cudaLaunchKernel", 12, 13, **HOST, correlation_id=3))
+    return [*rows, row("kernel", kernel, 30, 40, **GPU, correlation_id=3)]
+
+
+@pytest.mark.parametrize(
+    ("op", "kernel", "expected"),
+    [
+        ("aten::addmm", "splitKreduce_kernel", ("gemm", None)),
+        ("aten::_cudnn_rnn", "ampere_sgemm_32x128_tn", ("rnn", "gemm")),
+        ("aten::_cudnn_rnn_backward", "elemWiseRNNcell", ("rnn", "pointwise")),
+        ("aten::_cudnn_rnn", "RNN_blockPersist_fp_LSTM", ("rnn", "persistent")),
+        ("aten::view", "ampere_sgemm_32x128_tn", ("gemm", None)),
+        ("aten::sigmoid_", "anything", ("pointwise", None)),
+        ("aten::_foo_bar", "nobody_knows", ("other", None)),
+        ("c10d::allreduce_", "ncclDevKernel_AllReduce_Sum_f32", ("collective", None)),
+    ],
+)
+def test_the_op_decides_before_the_kernel(
+    op: str, kernel: str, expected: tuple[str, str | None]
+) -> None:
+    assert category(beneath(op, kernel), kernel) == expected
+
+
+def test_a_copy_is_a_cast_where_the_element_type_changes() -> None:
+    half = beneath("aten::copy_", "k", dtypes='["c10::Half", "float", ""]')
+    same = beneath("aten::copy_", "k", dtypes='["float", "float", ""]')
+    unsaid = beneath("aten::copy_", "k", "aten::_to_copy", "aten::to")
+    contiguous = beneath("aten::copy_", "k", "aten::clone", "aten::contiguous")
+    found = [category(rows, "k")[0] for rows in (half, same, unsaid, contiguous)]
+    assert found == ["cast", "layout", "cast", "layout"]
+
+
+def test_small_work_of_the_optimizer_is_the_optimizer() -> None:
+    phase = row("range", "optimizer", 0, 25, **HOST)
+    assert category([phase, *beneath("aten::_foreach_add_", "k")], "k")[0] == "optimizer"
+    assert category([phase, *beneath("aten::mm", "k")], "k")[0] == "gemm"
+
+
+def test_copies_go_by_their_kind_and_direction() -> None:
+    rows = [
+        row("memcpy", "Memcpy HtoD (Pageable -> Device)", 0, 1, **GPU),
+        row("memcpy", "Memcpy DtoD (Device -> Device)", 1, 2, **GPU),
+        row("memset", "Memset (Device)", 2, 3, **GPU),
+    ]
+    assert [category(rows, r["name"])[0] for r in rows] == ["transfer", "layout", "memset"]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("forward/while/body/_1/forward/while/MatMul:_MklMatMul", "gemm"),
+        ("forward/while/body/_1/forward/while/Tanh:Tanh", "pointwise"),
+        ("forward/while/Identity:Identity", None),
+        ("gradient_tape/forward/BiasAddGrad:BiasAddGrad", "reduction"),
+        ("forward/Cast:Cast", "cast"),
+        ("x:NoSuchOp", "other"),
+        ("KernelAndDeviceFunc::Run", None),
+        ("aten::linear", None),
+        ("aten::mm", "gemm"),
+        ("aten::mkldnn_rnn_layer", "rnn"),
+        ("mylib::secret_op", "other"),
+        ("AddmmBackward0", None),
+    ],
+)
+def test_an_op_has_a_category_where_it_computes(name: str, expected: str | None) -> None:
+    assert category([row("op", name, 0, 5, **HOST)], name)[0] == expected
+
+
+def test_the_op_that_an_activity_names_decides_before_its_own_name() -> None:
+    rows = [row("kernel", "void Eigen::f()", 0, 1, **GPU, op_name="forward/Cast_1:Cast")]
+    assert category(rows, "void Eigen::f()")[0] == "cast"
+
+
+def test_every_rule_names_a_known_category_and_every_category_has_a_rule() -> None:
+    named = {rule.category for rule in (*OP_RULES, *KERNEL_RULES)} - {None}
+    assert named <= set(CATEGORIES)
+    assert named >= set(CATEGORIES) - {"transfer", "memset"}
+
+
+def test_rules_match_whole_op_names() -> None:
+    rule = op_rule("aten::mm_but_longer")
+    assert rule is None or rule.category == "other"

@@ -1,0 +1,116 @@
+"""Parents, launches, ops and phases, under drawn timelines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from breakdown.rows import Row, row, table
+
+from lstmprof.breakdown.links import linked
+
+HOST = {"pid": 1, "tid": 1}
+GPU = {"device": 0, "stream": 7}
+
+
+def by_name(rows: list[Row], column: str) -> dict[str, Any]:
+    """Name of each event -> name of the event that ``column`` points to, or the column itself."""
+    events = linked(table(rows)).to_pylist()
+    names = {r["event_id"]: r["name"] for r in events}
+    if column.endswith("_id"):
+        return {r["name"]: names.get(r[column]) for r in events}
+    return {r["name"]: r[column] for r in events}
+
+
+def test_a_parent_is_the_innermost_event_around_on_the_same_thread() -> None:
+    # thread 1   [a-----------------)      thread 2  [x---)
+    #              [b----)  [d---)
+    #               [c-)      [overhangs--)
+    rows = [
+        row("range", "a", 0, 20, **HOST),
+        row("op", "b", 2, 8, **HOST),
+        row("op", "c", 3, 5, **HOST),
+        row("op", "d", 10, 15, **HOST),
+        row("op", "overhangs", 12, 25, **HOST),
+        row("op", "x", 3, 4, pid=1, tid=2),
+    ]
+    assert by_name(rows, "parent_id") == {
+        "a": None,
+        "b": "a",
+        "c": "b",
+        "d": "a",
+        "overhangs": None,
+        "x": None,
+    }
+
+
+def test_a_launch_is_the_earliest_runtime_call_of_its_correlation_and_rank() -> None:
+    # host    [aten::mm------------------)
+    #           [launch)   [again)   [zero)
+    # device               [k)  [lost)  [none)
+    rows = [
+        row("op", "aten::mm", 0, 20, **HOST),
+        row("runtime", "launch", 1, 2, **HOST, correlation_id=4),
+        row("runtime", "again", 5, 6, **HOST, correlation_id=4),
+        row("runtime", "zero", 7, 8, **HOST, correlation_id=0),
+        row("kernel", "k", 5, 9, **GPU, correlation_id=4),
+        row("kernel", "lost", 9, 10, **GPU, correlation_id=5),
+        row("kernel", "none", 10, 11, **GPU, correlation_id=0),
+    ]
+    launches = by_name(rows, "launch_id")
+    assert (launches["k"], launches["lost"], launches["none"]) == ("launch", None, None)
+    ops = by_name(rows, "op_id")
+    assert (ops["launch"], ops["k"], ops["lost"]) == ("aten::mm", "aten::mm", None)
+
+
+def test_equal_correlations_of_two_ranks_are_two_launches() -> None:
+    rows = [
+        row("runtime", f"launch {r}", r, r + 1, **HOST, correlation_id=4, rank=r) for r in (0, 1)
+    ] + [row("kernel", f"k {r}", 5, 6, **GPU, correlation_id=4, rank=r) for r in (0, 1)]
+    launches = by_name(rows, "launch_id")
+    assert (launches["k 0"], launches["k 1"]) == ("launch 0", "launch 1")
+
+
+def test_an_external_id_links_an_activity_without_a_launch_unless_it_repeats_the_correlation() -> (
+    None
+):
+    rows = [
+        row("op", "aten::mm", 0, 3, **HOST, external_id=9),
+        row("kernel", "trimmed", 5, 6, **GPU, correlation_id=70, external_id=9),
+        row("kernel", "repeats", 6, 7, **GPU, correlation_id=9, external_id=9),
+    ]
+    ops = by_name(rows, "op_id")
+    assert (ops["trimmed"], ops["repeats"]) == ("aten::mm", None)
+
+
+def test_phases_come_from_ranges_scopes_and_launches() -> None:
+    # main       [step------------------------------------------------------)
+    #              [forward---------)  [backward-------)  [Optimizer.step#Adam.step)
+    #                [aten::mm [L)-)                        [aten::add_)
+    # autograd                           [aten::mul)
+    # executor     [gradient_tape/forward/x:MatMul)
+    # device                      [k)
+    rows = [
+        row("step", "step", 0, 60, **HOST),
+        row("range", "forward", 2, 20, **HOST),
+        row("op", "aten::mm", 4, 12, **HOST),
+        row("runtime", "L", 6, 8, **HOST, correlation_id=1),
+        row("range", "backward", 22, 40, **HOST),
+        row("op", "aten::mul", 25, 30, pid=1, tid=2),
+        row("range", "Optimizer.step#Adam.step", 42, 58, **HOST),
+        row("op", "aten::add_", 44, 48, **HOST),
+        row("op", "gradient_tape/forward/x:MatMul", 3, 9, pid=1, tid=3),
+        row("kernel", "k", 30, 33, **GPU, correlation_id=1),
+    ]
+    phases = by_name(rows, "phase")
+    assert phases == {
+        "step": None,
+        "forward": "forward",
+        "aten::mm": "forward",
+        "L": "forward",
+        "backward": "backward",
+        "aten::mul": "backward",
+        "Optimizer.step#Adam.step": "optimizer",
+        "aten::add_": "optimizer",
+        "gradient_tape/forward/x:MatMul": "backward",
+        "k": "forward",
+    }
