@@ -55,7 +55,7 @@ def capture(request: CaptureRequest, scratch: Path, progress: Progress) -> Captu
 
 @contextmanager
 def _worker(request: CaptureRequest, scratch: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """The running worker; whatever is left of its process group is killed at the end."""
+    """The running worker; killed with its process group if it still runs at the end."""
     place = scratch / "worker"
     place.mkdir(parents=True)
     (place / "lstmprof").symlink_to(Path(lstmprof.__file__).resolve().parent)
@@ -92,16 +92,16 @@ def _environment(scratch: Path) -> dict[str, str]:
     return kept | {
         "KERAS_BACKEND": "tensorflow",
         "KERAS_HOME": str(scratch / "keras"),
-        "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONUNBUFFERED": "1",
     }
 
 
 def _kill_group(worker: subprocess.Popen[bytes]) -> None:
-    """End the worker and whatever it started, at once."""
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(worker.pid, signal.SIGKILL)
-    worker.wait()
+    """End a worker that still runs, and whatever it started, at once."""
+    if worker.poll() is None:  # else its number may be another's by now
+        with suppress(ProcessLookupError):
+            os.killpg(worker.pid, signal.SIGKILL)
+        worker.wait()
     if worker.stdout:
         worker.stdout.close()
 

@@ -82,7 +82,7 @@ def captured(request: CaptureRequest, folder: str, report: Report) -> Dict[str, 
     before = {"load_average_before": worker_host.load_average(), "started_at": now()}
     framework = implementations.find(request.implementation).framework
     cpus = _take_cpus(request)
-    report("importing {}".format(framework))
+    report("importing {} in process {}".format(framework, os.getpid()))
     loop: Any = importlib.import_module(__package__ + ".worker_" + framework)
     device = loop.device_of(request.device)
     cpus = _settled_cpus(device, request.threads, cpus)

@@ -5,13 +5,21 @@ from __future__ import annotations
 import sys
 from typing import List
 
+#: what a worker imports and lstmprof itself does not bring into its interpreter
+PROVIDED_BY = {
+    "numpy": "numpy",
+    "torch": "lstmprof[torch]",
+    "tensorflow": "lstmprof[tensorflow]",
+    "keras": "lstmprof[tensorflow]",
+}
+
 
 def explained(error: Exception) -> List[str]:
     """Fault and next step, one line each."""
-    if isinstance(error, ModuleNotFoundError) and error.name in ("numpy", "torch", "tensorflow"):
+    if isinstance(error, ModuleNotFoundError) and error.name in PROVIDED_BY:
         return [
             "{} is not installed in {}".format(error.name, sys.executable),
-            "install lstmprof[{}] or give another --python".format(error.name),
+            "install {} there or give another --python".format(PROVIDED_BY[error.name]),
         ]
     if _out_of_memory(error):
         return ["out of memory: " + _first_line(error), "try a smaller --batch"]

@@ -9,6 +9,8 @@ import signal
 import sys
 from typing import Any, Dict, List, Optional
 
+from lstmprof.errors import CaptureError
+
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 #: MXCSR bits 15 (flush to zero) and 6 (denormals are zero): Intel SDM volume 1, section 10.2.3
 MXCSR_FLUSH = 0x8040
@@ -57,8 +59,17 @@ def take_cpus(threads: Optional[int]) -> Optional[List[int]]:
     The last ones, because interrupts land on the first. To be called before the framework is
     imported: threads inherit the affinity of the one that makes them. None is returned where the
     system has no affinity.
+
+    Raises:
+        CaptureError: fewer CPUs are allowed.
     """
-    cpus = allowed_cpus()[-threads:] if threads else allowed_cpus()
+    allowed = allowed_cpus()
+    if threads and threads > len(allowed):
+        raise CaptureError(
+            "{} threads are more than the {} CPU(s) allowed here".format(threads, len(allowed)),
+            "give fewer --threads",
+        )
+    cpus = allowed[-threads:] if threads else allowed
     for variable in THREAD_VARIABLES:
         os.environ[variable] = str(threads or len(cpus))
     if not hasattr(os, "sched_setaffinity"):

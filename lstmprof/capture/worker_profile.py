@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import gzip
+import mmap
 import os
 import shutil
 from typing import List, Optional, Sequence, Tuple
@@ -11,11 +12,10 @@ from typing import List, Optional, Sequence, Tuple
 
 def first_found(path: str, needles: Sequence[Tuple[str, str]]) -> Optional[str]:
     """The words of the first (needle, words) whose needle is in the file; None where none is."""
-    with open(path, "rb") as file:
-        content = file.read()
-    for needle, words in needles:
-        if needle.encode() in content:
-            return words
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        for needle, words in needles:
+            if content.find(needle.encode()) >= 0:
+                return words
     return None
 
 

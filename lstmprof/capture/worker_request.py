@@ -14,6 +14,7 @@ from lstmprof.workloads import Workload
 
 MODES = ("train", "forward")
 PRECISIONS = ("fp32",)
+LONGEST_S = 30 * 86400.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +59,9 @@ def check(request: CaptureRequest) -> None:
         value = getattr(request, field)
         if value is not None and value < 1:
             raise UsageError("{} must be at least 1, not {}".format(field, value))
-    if not request.timeout_s > 0:
-        raise UsageError("timeout must be above 0 s, not {}".format(request.timeout_s))
+    if not 0 < request.timeout_s <= LONGEST_S:
+        raise UsageError(
+            "timeout must be above 0 s and at most 30 days, not {} s".format(request.timeout_s)
+        )
     if not 0 <= request.seed < 2**32 - 1:
         raise UsageError("seed must be in 0…2³²−2, not {}".format(request.seed))

@@ -3,7 +3,8 @@
 A training step is one call of a tf.function: its phases are name scopes of the graph (``forward``,
 ``loss``, ``optimizer``; the backward pass is what TensorFlow names ``gradient_tape/…``). On the
 host only ``step`` and ``input`` are ranges. A step ends when its loss is on the host, which is
-after everything the device was given before it.
+after everything the device was given before it. TensorFlow's own threads flush denormals by
+themselves; the main one, which runs small operators too, since ``worker_host.flush_denormals``.
 """
 
 from __future__ import annotations
@@ -134,7 +135,7 @@ class Trainer:
                 targets = [tf.constant(part) for part in self.targets]
             loss = self.function(inputs, *targets)
             if self.device != "cpu":
-                tf.test.experimental.sync_devices()
+                _synchronize()
             number: float = loss.numpy()
         return number
 
@@ -188,6 +189,13 @@ class Trainer:
                 "cudnn": built.get("cudnn_version") if gpu else None,
             },
         }
+
+
+def _synchronize() -> None:
+    """Wait for the device; where TensorFlow (before 2.10) cannot, the loss's copy does it."""
+    wait = getattr(tf.test.experimental, "sync_devices", None)
+    if wait is not None:
+        wait()
 
 
 def _trace(step: int, name: str) -> ContextManager[Any]:

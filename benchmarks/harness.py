@@ -1,0 +1,119 @@
+"""What the timing pass adds to a step: its median against a bare loop's, about 1 ms a step.
+
+Both loops run the same module, data, optimizer and synchronisation, one thread on one CPU, in
+alternating rounds of one process a framework; the bare one has no ranges, rows or reports. The
+promise is a ratio within 3 %.
+
+Example: ``python benchmarks/harness.py``
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from lstmprof.capture import worker_host, worker_ranges, worker_timing
+from lstmprof.capture.worker_request import CaptureRequest
+from lstmprof.workloads import Workload
+
+ROUNDS, STEPS, WARMUP = 60, 30, 50
+
+REQUESTS = {
+    "torch": CaptureRequest("torch-cudnn", Workload("1-ms", 1, 64, False, 8, 40, 32, 10, "ce")),
+    "tensorflow": CaptureRequest("tf-lstmcell", Workload("1-ms", 1, 8, False, 2, 20, 8, 4, "ce")),
+}
+
+
+def bare_torch(trainer: Any) -> Callable[[], Any]:
+    """The step as anybody would write it."""
+    import torch
+
+    def step() -> Any:
+        inputs = torch.from_numpy(trainer.inputs).to("cpu")
+        targets = torch.from_numpy(trainer.targets).to("cpu")
+        loss = torch.nn.functional.cross_entropy(trainer.module(inputs), targets)
+        loss.backward()
+        trainer.optimizer.step()
+        trainer.optimizer.zero_grad()
+        return loss
+
+    return step
+
+
+def bare_tensorflow(trainer: Any) -> Callable[[], Any]:
+    """The step as anybody would write it."""
+    import tensorflow as tf
+
+    def step() -> Any:
+        loss = trainer.function(tf.constant(trainer.inputs), tf.constant(trainer.targets[0]))
+        return loss.numpy()
+
+    return step
+
+
+def bare_walls_ns(step: Callable[[], Any]) -> list[int]:
+    """Wall time of each of a round's steps, nothing else in the loop."""
+    walls_ns = []
+    for _ in range(STEPS):
+        start_ns = time.perf_counter_ns()
+        step()
+        walls_ns.append(time.perf_counter_ns() - start_ns)
+    return walls_ns
+
+
+def harness_walls_ns(trainer: Any, ranges: worker_ranges.Ranges) -> list[int]:
+    """The same by the timing pass."""
+    loop = worker_timing.Loop(
+        functools.partial(trainer.step, ranges), trainer.loss, trainer.device_ns
+    )
+    rows = worker_timing.timed(loop, 0, STEPS, print, time.perf_counter_ns)
+    return [row.wall_ns for row in rows]
+
+
+def measure(framework: str) -> None:
+    """Print both medians and their ratio."""
+    cpus = worker_host.take_cpus(1)
+    worker_host.flush_denormals()
+    module = importlib.import_module(f"lstmprof.capture.worker_{framework}")
+    module.set_threads(1)
+    trainer = module.Trainer(REQUESTS[framework], module.device_of("cpu"))
+    bare = {"torch": bare_torch, "tensorflow": bare_tensorflow}[framework](trainer)
+    ranges = worker_ranges.nvtx_ranges() or worker_ranges.no_ranges
+    bare_ns: list[int] = []
+    harness_ns: list[int] = []
+    with worker_timing.collector_frozen():
+        for _ in range(WARMUP):
+            bare()
+        for number in range(ROUNDS):
+            if number % 2:
+                bare_ns += bare_walls_ns(bare)
+                harness_ns += harness_walls_ns(trainer, ranges)
+            else:
+                harness_ns += harness_walls_ns(trainer, ranges)
+                bare_ns += bare_walls_ns(bare)
+    plain, timed = statistics.median(bare_ns), statistics.median(harness_ns)
+    print(
+        f"{framework}: bare {plain / 1e6:.4f} ms, timing pass {timed / 1e6:.4f} ms, "
+        f"ratio {timed / plain:.4f} ({len(bare_ns)} steps each, CPUs {cpus})"
+    )
+
+
+def main(frameworks: list[str]) -> None:
+    """Each framework in a process of its own; one alone in this one."""
+    if len(frameworks) == 1:
+        measure(frameworks[0])
+        return
+    quiet = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
+    for framework in REQUESTS:
+        subprocess.run([sys.executable, __file__, framework], env=quiet, check=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

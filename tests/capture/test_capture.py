@@ -1,0 +1,113 @@
+"""Real workers on tiny networks: what a capture brings back."""
+
+import gzip
+import itertools
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import reference
+
+from lstmprof import implementations, workloads
+from lstmprof.capture.supervisor import CaptureRequest, CaptureResult, capture
+from lstmprof.implementations import Implementation
+from lstmprof.workloads import Workload
+
+CE = Workload("tiny-ce", 1, 4, False, 2, 5, 3, 3, "ce")
+CTC = Workload("tiny-ctc", 2, 4, True, 2, 8, 3, 4, "ctc", labels=2, shortest=5)
+PHASES = ("step", "input", "forward", "loss", "backward", "optimizer")
+
+
+def captured(scratch: Path, name: str, workload: Workload, **fields: Any) -> CaptureResult:
+    pytest.importorskip(implementations.find(name).framework)
+    asked: dict[str, Any] = {"device": "cpu", "iterations": 3, "warmup": 1, "profile_steps": 2}
+    return capture(
+        CaptureRequest(name, workload, **asked | fields), scratch / "capture", lambda line: None
+    )
+
+
+@pytest.mark.parametrize("row", implementations.TABLE, ids=lambda row: row.name)
+def test_a_capture_is_complete(row: Implementation, tmp_path: Path) -> None:
+    result = captured(tmp_path, row.name, CTC)
+    shared = workloads.weights(CTC, 0)
+    first = reference.outcome(CTC, shared, workloads.batch(CTC, 0)).loss
+
+    assert result.timings["iteration"] == [0, 1, 2, 3]
+    assert result.timings["warmup"] == [True, False, False, False]
+    assert result.timings["device_ns"] == [None] * 4
+    assert min(result.timings["wall_ns"]) > 0
+    assert result.timings["loss"][0] == pytest.approx(first, rel=1e-5)
+
+    facts = result.metadata
+    assert facts["implementation"] == row.name
+    assert facts["framework"] == row.framework
+    assert facts["workload"]["labels"] == 2
+    assert (facts["device"], facts["threads"], len(facts["affinity"])) == ("cpu", 1, 1)
+    assert facts["denormals_flushed"] is True
+    assert facts["loss_fell"] is True
+    assert facts["compile_ns"] == result.timings["wall_ns"][0]
+    assert len(facts["profiled_wall_ns"]) == 2
+    assert facts["versions"][row.framework]
+    assert facts["versions"]["cuda"] is None
+    assert facts["hardware"]["gpu"] is None
+    assert isinstance(facts["kernels_used"], str)
+    json.dumps(dict(facts))
+
+    (profile,) = result.profiles
+    assert profile.suffix == ".gz"
+    assert len(gzip.decompress(profile.read_bytes())) > 1000
+    assert sorted(p.name for p in profile.parent.iterdir()) == [profile.name]
+
+
+def annotations(result: CaptureResult) -> list[dict[str, Any]]:
+    trace = json.loads(gzip.decompress(result.profiles[0].read_bytes()))
+    marked = [e for e in trace["traceEvents"] if e.get("cat") == "user_annotation"]
+    return sorted((e for e in marked if e["name"] in PHASES), key=lambda e: e["ts"])
+
+
+def test_torch_phases_are_consecutive_ranges_within_the_step(tmp_path: Path) -> None:
+    marked = annotations(captured(tmp_path, "torch-lstmcell-fused", CE))
+    assert [e["name"] for e in marked] == list(PHASES) * 2
+    step, *phases = marked[: len(PHASES)]
+    for before, after in itertools.pairwise(phases):
+        assert before["ts"] + before["dur"] <= after["ts"]
+    assert step["ts"] + step["dur"] >= phases[-1]["ts"] + phases[-1]["dur"]
+
+
+def test_forward_mode_has_no_backward_and_an_unchanging_loss(tmp_path: Path) -> None:
+    result = captured(tmp_path, "torch-cudnn", CE, mode="forward")
+    counts = Counter(e["name"] for e in annotations(result))
+    assert counts == {"step": 2, "input": 2, "forward": 2, "loss": 2}
+    assert result.metadata["loss_fell"] is None
+    assert len(set(result.timings["loss"])) == 1
+
+
+def test_tensorflow_steps_and_phases_are_in_the_profile(tmp_path: Path) -> None:
+    result = captured(tmp_path, "tf-lstmcell", CE)
+    raw = gzip.decompress(result.profiles[0].read_bytes())
+    for name in (b"step_num", b"input", b"forward/", b"loss/", b"gradient_tape/", b"optimizer/"):
+        assert name in raw
+
+
+def test_keras_runs_forward_alone(tmp_path: Path) -> None:
+    result = captured(tmp_path, "keras-lstm", CE, mode="forward")
+    assert len(set(result.timings["loss"])) == 1
+    assert b"gradient_tape" not in gzip.decompress(result.profiles[0].read_bytes())
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", ["torch-cudnn", "torch-lstmcell-fused"])
+def test_a_gpu_capture_has_device_times_and_cuda_kernels(name: str, tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+    result = captured(tmp_path, name, CTC, device="cuda:0")
+    walls, devices = result.timings["wall_ns"], result.timings["device_ns"]
+    assert all(0 < device <= wall for device, wall in zip(devices, walls, strict=True))
+    assert result.metadata["hardware"]["gpu"]
+    assert result.metadata["kernels_used"] in ("cuDNN", "ATen fused cell")
+    assert b'"cat": "kernel"' in gzip.decompress(result.profiles[0].read_bytes())
+    assert np.isfinite(result.timings["loss"]).all()

@@ -1,0 +1,60 @@
+"""What a worker may be made of: Python 3.7's syntax, the standard library, NumPy, the framework."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import lstmprof
+from lstmprof.capture.worker_request import CaptureRequest
+from lstmprof.workloads import Workload
+
+PACKAGE = Path(lstmprof.__file__).parent
+FILES = [
+    PACKAGE / "__init__.py",
+    PACKAGE / "errors.py",
+    PACKAGE / "workloads.py",
+    *sorted((PACKAGE / "implementations").glob("*.py")),
+    PACKAGE / "capture" / "__init__.py",
+    *sorted((PACKAGE / "capture").glob("worker*.py")),
+]
+ALLOWED = sys.stdlib_module_names | {"numpy", "torch", "tensorflow", "keras", "nvtx", "lstmprof"}
+FORBIDDEN = ("pyarrow", "pandas", "click", "rich", "google.protobuf", "lstmprof.store")
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(PACKAGE))
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_the_syntax_is_python_3_7(path: Path) -> None:
+    ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 7))
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_nothing_else_is_imported(path: Path) -> None:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    names = [a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names]
+    names += [n.module or "" for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)]
+    assert {name.partition(".")[0] for name in names} <= ALLOWED
+
+
+def test_a_worker_loads_no_table_or_terminal_library(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    workload = Workload("tiny", 1, 4, False, 2, 5, 3, 3, "ce")
+    request = CaptureRequest("torch-cudnn", workload, device="cpu", iterations=1, warmup=1)
+    (tmp_path / "request.json").write_text(request.to_json(), encoding="utf-8")
+    (tmp_path / "lstmprof").symlink_to(PACKAGE)
+    program = (
+        "import os, sys; from lstmprof.capture import worker;"
+        "assert worker.main(['request.json', str(os.getppid())]) == 0;"
+        "sys.stderr.write('MODULES ' + ' '.join(sys.modules))"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    loaded = ended.stderr.partition("MODULES ")[2].split()
+    assert "lstmprof.capture.worker_torch" in loaded
+    assert not set(FORBIDDEN) & set(loaded)
