@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
 import sys
 
 import click
@@ -14,6 +15,8 @@ import click
 from lstmprof import __version__
 from lstmprof.commands import VERBS
 from lstmprof.errors import LstmprofError, one_line, unknown_name
+
+_INTERRUPTED = "interrupted; nothing half-written was left"
 
 
 class Verbs(click.Group):
@@ -48,8 +51,17 @@ def cli() -> None:
 
 
 def main() -> None:
-    """Run the command line; exit 0 well, 1 failure, 2 usage, 130 interrupted."""
+    """Run the command line; exit 0 well, 1 failure, 2 usage, 130 or 143 interrupted."""
+    signal.signal(signal.SIGTERM, _terminate)
     sys.exit(run(sys.argv[1:]))
+
+
+class _TerminatedError(BaseException):
+    """SIGTERM, raised so that what is under way cleans up after itself."""
+
+
+def _terminate(number: int, frame: object) -> None:
+    raise _TerminatedError
 
 
 def run(arguments: list[str]) -> int:
@@ -61,8 +73,10 @@ def run(arguments: list[str]) -> int:
         return _refused(str(error), error.exit_code)
     except click.ClickException as error:
         return _refused(_with_help(error), error.exit_code)
+    except _TerminatedError:
+        return _refused(_INTERRUPTED, 128 + signal.SIGTERM)
     except (click.Abort, KeyboardInterrupt):
-        return _refused("interrupted; nothing half-written was left", 130)
+        return _refused(_INTERRUPTED, 128 + signal.SIGINT)
     except BrokenPipeError:  # the reader of our output (head, less) has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1

@@ -5,7 +5,7 @@
     <out>/<run>/run.json  timings.parquet  events.parquet  profile/
     <out>/.partial-<host>-<pid>-<run>-xxxx/     being written; swept when its process is gone
 
-Source of the layout: DESIGN.md section 4.
+Every Parquet file carries the schema version; an older one is refused by name, never misread.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Reads linked events. For an activity, in order: a copy or a memset by its kind; ``rnn`` beneath a
 recurrent op; ``optimizer`` for the small work of that phase; the nearest enclosing op with a rule;
 the op the activity names; its own name; else ``other``. For an op: its own rule; null where it only
-arranges work. Source: DESIGN.md section 7.
+arranges work. Source: docs/ledger.md.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A thread's innermost event at each instant says its state: an op that computes is busy in its
 category; an op that only arranges work is ``dispatch``; a range with no op is ``python``. Lanes are
 merged: computing before collectives before copies, these before every cause of idleness. Source:
-DESIGN.md section 6.
+docs/ledger.md.
 """
 
 from __future__ import annotations

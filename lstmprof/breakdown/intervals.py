@@ -1,7 +1,7 @@
 """Interval algebra over int64 nanoseconds, half-open, without a loop over events.
 
 The one question behind the ledger is ``foremost``: at each instant, which of the intervals that
-run then comes first in a given order? For activities the order is DESIGN.md section 6's (compute
+run then comes first in a given order? For activities the order is docs/ledger.md's (compute
 before collective before copy …), for a host thread it is "started last", which is its innermost
 event. Answered by offline range-minimum updates over a sparse table (Bender & Farach-Colton, "The
 LCA Problem Revisited", 2000, turned around): O((n + m) log m) in whole-array steps.

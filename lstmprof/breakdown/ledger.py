@@ -2,7 +2,7 @@
 
 Reads linked and categorised events; returns rows (rank, step, device, state, part, ns) that sum to
 their window exactly. With device activities in a rank the lanes are its devices, else its host
-threads, with ``device`` null. The definition, part by part: DESIGN.md section 6.
+threads, with ``device`` null. The definition, part by part: docs/ledger.md.
 """
 
 from __future__ import annotations

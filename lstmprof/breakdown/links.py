@@ -1,7 +1,7 @@
 """Links between events: parent, launch, op, phase.
 
 Reads the events of one profile and fills ``parent_id``, ``launch_id``, ``op_id`` and ``phase``;
-what cannot be linked stays null. ``step`` is filled by ``windows``. Source: DESIGN.md section 5.
+what cannot be linked stays null. ``step`` is filled by ``windows``.
 """
 
 from __future__ import annotations

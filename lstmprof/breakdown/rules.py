@@ -2,7 +2,7 @@
 
 The first rule that matches decides. An op rule without a category says that the op arranges work
 (a view, a wrapper, an autograd node) and computes nothing itself; a kernel launched beneath it is
-then decided by the op around it. Source: DESIGN.md section 7; names as found in profiles.
+then decided by the op around it. Source: docs/ledger.md; names as found in profiles.
 """
 
 from __future__ import annotations

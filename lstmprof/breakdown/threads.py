@@ -1,7 +1,7 @@
 """Host threads: which row ran on which, and what an innermost event says of its thread.
 
 A thread is (rank, pid, tid). A thread's innermost event at an instant is the one that started last
-(DESIGN.md section 6); equal starts go to the shorter, then to the deeper kind.
+(docs/ledger.md); equal starts go to the shorter, then to the deeper kind.
 """
 
 from __future__ import annotations

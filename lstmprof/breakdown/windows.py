@@ -3,7 +3,7 @@
 lstmprof's own captures synchronise at the end of a step, so their window is the step's own range.
 In a foreign profile a window goes from one marker to the next, and the last one closes at the
 later of its own end and the last activity's end. Without markers the whole profile is one window.
-Source: DESIGN.md section 6.
+Source: docs/ledger.md.
 """
 
 from __future__ import annotations

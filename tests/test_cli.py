@@ -1,0 +1,212 @@
+"""The command line as a user meets it: in a process of its own."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from lstmprof import cli
+from lstmprof.commands import VERBS
+
+TINY = ["--hidden=4", "--batch=2", "--time-steps=5", "--iterations=3", "--profile-steps=2"]
+KINETO = {
+    "schemaVersion": 1,
+    "traceEvents": [
+        {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#3", "pid": 1, "tid": 1,
+         "ts": 100.0, "dur": 50.0},
+        {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1,
+         "ts": 110.0, "dur": 9.0},
+        {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1,
+         "ts": 112.0, "dur": 4.5, "args": {"correlation": 7}},
+        {"ph": "X", "cat": "kernel", "name": "<script>alert(1)</script>", "pid": 0, "tid": 7,
+         "ts": 120.25, "dur": 10.0, "args": {"correlation": 7, "device": 0, "stream": 7}},
+    ],
+}  # fmt: skip
+
+
+def lstmprof(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "lstmprof", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False)
+
+
+@pytest.fixture
+def profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("LSTMPROF_CACHE", str(tmp_path / "cache"))
+    path = tmp_path / "mine" / "worker0.pt.trace.json.gz"
+    path.parent.mkdir()
+    path.write_bytes(gzip.compress(json.dumps(KINETO).encode()))
+    return path
+
+
+def test_help_is_quick_and_imports_no_framework_or_dataframe_library() -> None:
+    heavy = ["numpy", "pyarrow", "pandas", "torch", "tensorflow", "keras", "jax", "rich"]
+    code = (
+        "import sys\nfrom lstmprof import cli\ntry: cli.cli(['--help'])\nexcept SystemExit: pass\n"
+        f"print([m for m in {heavy} if m in sys.modules], file=sys.stderr)"
+    )
+    command = [sys.executable, "-c", code]
+    seconds = []
+    for _ in range(5):
+        began = time.perf_counter()
+        found = subprocess.run(command, capture_output=True, text=True, check=True)
+        seconds.append(time.perf_counter() - began)
+    assert found.stderr.strip() == "[]"
+    assert min(seconds) < 0.25
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_help_with_an_example(verb: str) -> None:
+    shown = lstmprof(verb, "--help")
+    assert shown.returncode == 0
+    assert f"lstmprof {verb}" in shown.stdout.split("Example:")[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["capture", "--impl", "no-such"], 2, "unknown implementation 'no-such'"),
+        (["capture", "--impl", "torch-cudn"], 2, "did you mean 'torch-cudnn'?"),
+        (["capture", "--impl", "torch-cudnn", "--workload", "1x320-short"], 2, "1x320-ce-short"),
+        (["capture", "--impl", "torch-cudnn", "--iteration", "3"], 2, "--iterations"),
+        (["capture", "--impl", "torch-cudnn", "--hidden", "0"], 2, "at least 1"),
+        (["capture"], 2, "--impl"),
+        (["brakdown", "x"], 2, "did you mean 'breakdown'?"),
+        (["breakdown", "no-such-place"], 1, "no-such-place"),
+        (["breakdown", "."], 1, "holds no run"),
+        (["breakdown", ".", "--format", "csv"], 2, "--table"),
+        (["ingest", "no-such.json"], 1, "no-such.json"),
+        (["list", "--format", "csv"], 2, "implementations"),
+    ],
+)
+def test_a_mistake_is_one_line_with_the_next_step(
+    arguments: list[str], code: int, said: str, tmp_path: Path
+) -> None:
+    found = lstmprof(*arguments, cwd=tmp_path)
+    assert found.returncode == code
+    assert found.stdout == ""
+    assert len(found.stderr.splitlines()) == 1
+    assert said in found.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"no json", b'{"a": 1}', gzip.compress(b'{"traceEvents": [')[:-9]]
+)
+def test_a_file_that_is_no_profile_is_one_line(content: bytes, profile: Path) -> None:
+    profile.write_bytes(content)
+    for verb in ("breakdown", "ingest"):
+        found = lstmprof(verb, profile, cwd=profile.parent)
+        assert (found.returncode, found.stdout) == (1, "")
+        assert len(found.stderr.splitlines()) == 1
+        assert str(profile) in found.stderr
+        assert "Traceback" not in found.stderr
+
+
+def test_the_ledger_of_a_raw_profile_is_json_rows_that_sum_to_the_step(profile: Path) -> None:
+    found = lstmprof("breakdown", profile, "--table", "ledger", "--format", "json")
+    rows = json.loads(found.stdout)
+    assert {tuple(row) for row in rows} == {
+        ("run", "rank", "step", "device", "state", "part", "ns")
+    }
+    assert {(r["run"], r["rank"], r["step"], r["device"]) for r in rows} == {
+        ("worker0", None, 3, 0)
+    }
+    assert {f"{r['state']}:{r['part']}": r["ns"] for r in rows} == {
+        "busy:gemm": 10_000,
+        "idle:python": 10_000,
+        "idle:dispatch": 2_000,
+        "idle:launch call": 4_500,
+        "idle:launch latency": 3_750,
+        "idle:tail:python": 19_750,
+    }
+    assert [p.name for p in profile.parent.iterdir()] == [profile.name]
+
+
+def test_a_raw_profile_is_read_again_only_when_it_changed(profile: Path) -> None:
+    assert lstmprof("breakdown", profile).returncode == 0
+    cached = {p: p.stat().st_mtime_ns for p in (profile.parent.parent / "cache").rglob("run.json")}
+    assert lstmprof("breakdown", profile).returncode == 0
+    assert {p: p.stat().st_mtime_ns for p in cached} == cached
+    changed = json.loads(json.dumps(KINETO).replace("50.0", "60.0"))
+    profile.write_bytes(gzip.compress(json.dumps(changed).encode()))
+    found = lstmprof("breakdown", profile, "--table", "ledger", "--format", "json")
+    assert sum(r["ns"] for r in json.loads(found.stdout)) == 60_000
+
+
+def test_text_csv_and_json_say_the_same(profile: Path) -> None:
+    text = lstmprof("breakdown", profile)
+    assert "<script>alert(1)</script>" in text.stdout
+    assert "mean of 1 profiled steps" in text.stdout
+    table = lstmprof("breakdown", profile, "--table", "kernels", "--format", "csv").stdout
+    (row,) = csv.DictReader(io.StringIO(table))
+    everything = json.loads(lstmprof("breakdown", profile, "--format", "json").stdout)
+    assert set(everything) == {"timings", "ledger", "kernels"}
+    assert row["total_ns"] == str(everything["kernels"][0]["total_ns"]) == "10000"
+    assert row["rank"] == ""
+
+
+def test_ingest_writes_a_run_and_one_bad_file_does_not_stop_the_others(profile: Path) -> None:
+    bad = profile.with_name("bad.json")
+    bad.write_text("{")
+    found = lstmprof("ingest", bad, profile, "--out", profile.parent / "runs")
+    assert found.returncode == 1
+    assert "wrote" in found.stdout
+    again = lstmprof("ingest", profile, "--out", profile.parent / "runs")
+    assert (again.returncode, "--force" in again.stderr) == (1, True)
+    shown = lstmprof("breakdown", profile.parent / "runs", "--table", "ledger", "--format", "json")
+    assert {row["run"] for row in json.loads(shown.stdout)} == {"worker0"}
+
+
+def test_list_shows_what_capture_takes() -> None:
+    everything = json.loads(lstmprof("list", "--format", "json").stdout)
+    assert [i["name"] for i in everything["implementations"]][:1] == ["torch-lstmcell-basic"]
+    assert [w["name"] for w in everything["workloads"]] == [
+        "1x320-ce-short",
+        "1x320-ce-long",
+        "4x320-ce-long",
+        "4x320-ctc-long",
+    ]
+    assert "1x320-ce-short" in lstmprof("list").stdout
+
+
+def test_captures_of_two_frameworks_are_compared(tmp_path: Path) -> None:
+    for impl in ("torch-cudnn", "tf-lstmcell"):
+        made = lstmprof("capture", "--impl", impl, *TINY, "--out", tmp_path)
+        assert made.returncode == 0, made.stderr
+        assert made.stdout.splitlines() == [f"wrote {tmp_path / name}" for name in new_run(made)]
+    found = json.loads(lstmprof("breakdown", tmp_path, "--format", "json").stdout)
+    assert {t["implementation"] for t in found["timings"]} == {"torch-cudnn", "tf-lstmcell"}
+    assert min(t["slowdown"] for t in found["timings"]) == 1.0
+    assert {(row["step"], row["device"]) for row in found["ledger"]} == {(0, None), (1, None)}
+    assert all(row["ns"] > 0 for row in found["ledger"])
+    parts = {(row["run"], row["part"]) for row in found["ledger"] if row["state"] == "busy"}
+    assert {run.split("--")[0] for run, part in parts if part in ("gemm", "rnn")} == {
+        "torch-cudnn",
+        "tf-lstmcell",
+    }
+    text = lstmprof("breakdown", tmp_path).stdout
+    assert "1.00×" in text
+    assert "100.0 %" in text
+
+
+def new_run(made: subprocess.CompletedProcess[str]) -> list[str]:
+    return [line.rsplit("/", 1)[1] for line in made.stdout.splitlines()]
+
+
+def test_an_interrupt_is_said_and_exits_130(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli.cli, "main", interrupted)
+    assert cli.run(["list"]) == 130
+    assert "interrupted" in capsys.readouterr().err
