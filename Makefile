@@ -1,0 +1,38 @@
+# One command each: `make demo` shows the tool on this machine, `make test` checks it.
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+DEMO := --workload 1x320-ce-short --time-steps 20 --out traces/demo --force
+
+.PHONY: help demo test bench clean
+
+help:
+	@echo "make demo   install, capture three LSTMs on a small workload, say where each step goes"
+	@echo "make test   install, then ruff, mypy and pytest"
+	@echo "make bench  what the harness itself costs"
+	@echo "make clean  remove .venv and the demo's runs"
+
+demo: $(INSTALLED)
+	$(BIN)/lstmprof capture --impl torch-cudnn $(DEMO)
+	$(BIN)/lstmprof capture --impl torch-lstmcell-basic $(DEMO)
+	$(BIN)/lstmprof capture --impl tf-lstmcell $(DEMO)
+	$(BIN)/lstmprof breakdown traces/demo
+
+test: $(INSTALLED)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/pytest
+
+bench: $(INSTALLED)
+	$(BIN)/python benchmarks/harness.py
+
+# The stamp is written last: an install that was cut short is done again.
+$(INSTALLED): pyproject.toml requirements.lock
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "lstmprof needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; give make PYTHON=python3.11")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.lock -e '.[torch,tensorflow,dev]'
+	touch $(INSTALLED)
+
+clean:
+	rm -rf .venv traces/demo
