@@ -11,10 +11,10 @@ UNKNOWN = "–"
 
 
 def show(accounts: list[Breakdown], tables: tuple[str, ...], top: int) -> None:
-    """Print the tables of every account."""
-    if "timings" in tables and any(a.timings for a in accounts):
+    """Print the tables of every account, the fastest first."""
+    if "timings" in tables:
         _show_timings(accounts)
-    for account in accounts:
+    for account in sorted(accounts, key=_median):
         if "ledger" in tables:
             for step in mean_steps(account.ledger):
                 _show_step(account, step)
@@ -38,7 +38,10 @@ def _show_timings(accounts: list[Breakdown]) -> None:
                 ">profiler adds",
                 ">slowdown",
             ],
-            [_timing_cells(accounts[i], slowdown.get(i)) for i in order],
+            [
+                _timing_cells(accounts[i], label, slowdown.get(i))
+                for i, label in zip(order, _labels([accounts[i] for i in order]), strict=True)
+            ],
             crop="run",
         )
 
@@ -59,12 +62,18 @@ def _median(account: Breakdown) -> float:
     return account.timings.median_ns if account.timings else 0.0
 
 
-def _timing_cells(account: Breakdown, slowdown: float | None) -> list[str]:
+def _labels(accounts: list[Breakdown]) -> list[str]:
+    """What tells comparable runs apart: the implementation where that is enough, else the run."""
+    names = [str(a.run.metadata.get("implementation") or a.run.name) for a in accounts]
+    return names if len(set(names)) == len(names) else [a.run.name for a in accounts]
+
+
+def _timing_cells(account: Breakdown, label: str, slowdown: float | None) -> list[str]:
     t = account.timings
     assert t is not None
     spread = UNKNOWN if t.std_ns is None else milliseconds(t.std_ns)
     return [
-        account.run.name,
+        label,
         milliseconds(t.median_ns),
         f"{milliseconds(t.mean_ns)} ± {spread}",
         milliseconds(t.p95_ns),
