@@ -113,10 +113,11 @@ def _heading(account: Breakdown, step: MeanStep) -> str:
         f"mean of {step.steps} profiled steps" if marked else "the whole profile, no step markers"
     )
     where += f" ({named})" if named else ""
-    lines = f"{account.run.name}: where the step goes, {where}{of_rank}, {what}"
-    return lines + (
-        f", launch-bound {step.launch_bound_share:.0%}" if step.device is not None else ""
-    )
+    kernels = account.run.metadata.get("kernels_used")
+    facts = [where + of_rank, what]
+    facts += [f"kernels: {kernels}"] if kernels else []
+    facts += [f"launch-bound {step.launch_bound_share:.0%}"] if step.device is not None else []
+    return f"{account.run.name}: where the step goes, " + ", ".join(facts)
 
 
 def _show_kernels(account: Breakdown, top: int) -> None:

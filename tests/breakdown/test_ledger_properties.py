@@ -151,22 +151,30 @@ def whole(rows: list[Row]) -> Any:
     return account(events, windows(events, captured=False))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(gpu_programs | cpu_programs, st.integers(1, 39))
-def test_halves_of_a_split_window_add_up(rows: list[Row], border: int) -> None:
-    # Idle before the border is judged by what the half can see, so a split moves causes only
-    # within idle; busy time, and the sum of each half, do not move.
-    def busy(accounts: Any) -> dict[Any, int]:
-        total: dict[Any, int] = defaultdict(int)
-        for (_, device), parts in accounts.items():
-            for (state, part), ns in parts.items():
-                total[device, state, part if state == "busy" else ""] += ns
-        return dict(total)
+def test_a_trace_split_at_a_step_border_adds_up_to_the_whole(rows: list[Row], border: int) -> None:
+    # each half keeps what runs in its step, and the launches of its activities
+    rows = [*rows, row("step", "step", 0, 45, pid=1, tid=1)]
+    whole_trace = accounts_of(rows, [(0, border), (border, 45)])
+    left = accounts_of(seen_in(rows, 0, border), [(0, border)])
+    right = accounts_of(seen_in(rows, border, 45), [(border, 45)])
+    for (step, device), parts in whole_trace.items():
+        half = (left, right)[step]
+        if (0, device) in half:  # else nothing of the device is in that half
+            assert half[0, device] == parts
 
-    events, left = one_window(rows, 0, border)
-    _, right = one_window(rows, border, 45)
-    _, both = one_window(rows, 0, 45)
-    halves = busy(account(events, [left]))
-    for key, ns in busy(account(events, [right])).items():
-        halves[key] = halves.get(key, 0) + ns
-    assert halves == busy(account(events, [both]))
+
+def seen_in(rows: list[Row], t0: int, t1: int) -> list[Row]:
+    running = [r for r in rows if r["start_ns"] < t1 and brute_force.end(r) > t0]
+    used = {r["correlation_id"] for r in running if r["kind"] in brute_force.ACTIVITIES} - {None}
+    launches = [r for r in rows if r["kind"] == "runtime" and r["correlation_id"] in used]
+    return [r for r in rows if r in running or r in launches]
+
+
+def accounts_of(rows: list[Row], bounds: list[tuple[int, int]]) -> Any:
+    events = table(rows)
+    tids = events.column("tid").to_pylist()
+    thread = int(thread_ids(events)[tids.index(1)])
+    steps = [Window(None, n, t0, t1, thread) for n, (t0, t1) in enumerate(bounds)]
+    return account(events, steps)
