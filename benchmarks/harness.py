@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from lstmprof.capture import worker_host, worker_ranges, worker_timing
+from lstmprof.capture import worker_cpus, worker_host, worker_ranges, worker_timing
 from lstmprof.capture.worker_request import CaptureRequest
 from lstmprof.workloads import Workload
 
@@ -79,7 +79,7 @@ def harness_walls_ns(trainer: Any, ranges: worker_ranges.Ranges) -> list[int]:
 
 def measure(framework: str) -> None:
     """Print both medians and their ratio."""
-    cpus = worker_host.take_cpus(1)
+    cpus = worker_cpus.take_cpus(1)
     worker_host.flush_denormals()
     module = importlib.import_module(f"lstmprof.capture.worker_{framework}")
     module.set_threads(1)

@@ -17,6 +17,7 @@ from typing import Any, Callable, Dict, List, Optional
 
 from lstmprof import implementations
 from lstmprof.capture import (
+    worker_cpus,
     worker_failure,
     worker_host,
     worker_metadata,
@@ -86,7 +87,7 @@ def captured(request: CaptureRequest, folder: str, report: Report) -> Dict[str, 
     loop: Any = importlib.import_module(__package__ + ".worker_" + framework)
     device = loop.device_of(request.device)
     cpus = _settled_cpus(device, request.threads, cpus)
-    loop.set_threads(worker_host.thread_count())
+    loop.set_threads(worker_cpus.thread_count())
     trainer = loop.Trainer(request, device)
     passes = run_passes(trainer, request, os.path.join(folder, PROFILE), report)
     host = worker_metadata.worker_facts(trainer, cpus)
@@ -126,7 +127,7 @@ def _take_cpus(request: CaptureRequest) -> Cpus:
     gpu = request.device != "cpu" and worker_host.cuda_devices() > 0
     if request.device == "cpu":
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # TensorFlow would take the GPU's memory
-    cpus = worker_host.take_cpus(request.threads or (None if gpu else 1))
+    cpus = worker_cpus.take_cpus(request.threads or (None if gpu else 1))
     worker_host.flush_denormals()
     return cpus
 
@@ -134,7 +135,7 @@ def _take_cpus(request: CaptureRequest) -> Cpus:
 def _settled_cpus(device: str, threads: Optional[int], cpus: Cpus) -> Cpus:
     """Fewer CPUs after all where ``auto`` found a GPU that the framework cannot use."""
     if device == "cpu" and threads is None:
-        return worker_host.take_cpus(1)
+        return worker_cpus.take_cpus(1)
     return cpus
 
 

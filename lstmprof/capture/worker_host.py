@@ -1,4 +1,4 @@
-"""The worker's place on the host: its parent, its CPUs, its floating-point mode, its hardware."""
+"""The worker's place on the host: its parent, its floating-point mode, its hardware."""
 
 from __future__ import annotations
 
@@ -9,21 +9,10 @@ import signal
 import sys
 from typing import Any, Dict, List, Optional
 
-from lstmprof.errors import CaptureError
-
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 #: MXCSR bits 15 (flush to zero) and 6 (denormals are zero): Intel SDM volume 1, section 10.2.3
 MXCSR_FLUSH = 0x8040
 MXCSR_WORD = 7  # in glibc's x86_64 fenv_t, after 28 bytes of x87 environment
-
-#: what OpenMP, MKL and TensorFlow read once, when they are loaded
-THREAD_VARIABLES = (
-    "OMP_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "TF_NUM_INTRAOP_THREADS",
-    "TF_NUM_INTEROP_THREADS",
-)
 
 
 def die_with(parent_pid: int) -> None:
@@ -44,43 +33,6 @@ def cuda_devices() -> int:
     if driver.cuInit(0) != 0 or driver.cuDeviceGetCount(ctypes.byref(count)) != 0:
         return 0
     return count.value
-
-
-def allowed_cpus() -> List[int]:
-    """CPUs that this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return sorted(os.sched_getaffinity(0))
-    return list(range(os.cpu_count() or 1))
-
-
-def take_cpus(threads: Optional[int]) -> Optional[List[int]]:
-    """Keep to ``threads`` of the allowed CPUs and tell every thread pool; None takes all.
-
-    The last ones, because interrupts land on the first. To be called before the framework is
-    imported: threads inherit the affinity of the one that makes them. None is returned where the
-    system has no affinity.
-
-    Raises:
-        CaptureError: fewer CPUs are allowed.
-    """
-    allowed = allowed_cpus()
-    if threads and threads > len(allowed):
-        raise CaptureError(
-            "{} threads are more than the {} CPU(s) allowed here".format(threads, len(allowed)),
-            "give fewer --threads",
-        )
-    cpus = allowed[-threads:] if threads else allowed
-    for variable in THREAD_VARIABLES:
-        os.environ[variable] = str(threads or len(cpus))
-    if not hasattr(os, "sched_setaffinity"):
-        return None
-    os.sched_setaffinity(0, cpus)
-    return cpus
-
-
-def thread_count() -> int:
-    """The threads that ``take_cpus`` told every thread pool to have."""
-    return int(os.environ[THREAD_VARIABLES[0]])
 
 
 def flush_denormals() -> None:

@@ -1,0 +1,27 @@
+"""Which CPUs a worker takes."""
+
+import pytest
+
+from lstmprof.capture import worker_cpus
+
+
+@pytest.mark.parametrize(
+    ("count", "expected"), [(1, [2]), (2, [2, 3]), (3, [1, 2, 3]), (4, [0, 1, 2, 3])]
+)
+def test_the_idlest_are_taken_and_of_equals_the_last(
+    count: int, expected: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # busy ticks   cpu 0  1  2  3
+    # while watched    9  5  0  5
+    samples = iter([dict.fromkeys(range(4), 100), {0: 109, 1: 105, 2: 100, 3: 105}])
+    monkeypatch.setattr(worker_cpus, "_busy_ticks", lambda: next(samples))
+    monkeypatch.setattr(worker_cpus, "SAMPLE_S", 0.0)
+    assert worker_cpus.idlest([0, 1, 2, 3], count) == expected
+
+
+def test_cpus_that_the_system_tells_nothing_of_count_as_idle(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(worker_cpus, "_busy_ticks", dict)
+    monkeypatch.setattr(worker_cpus, "SAMPLE_S", 0.0)
+    assert worker_cpus.idlest([4, 5, 6], 1) == [6]
