@@ -141,8 +141,8 @@ class Trainer:
         return round(length_ms * 1e6)
 
     def profile(self, ranges: Ranges, steps: int, folder: str) -> worker_profile.Profiled:
-        """``steps`` profiled steps, after a throwaway session of one."""
-        self._session(ranges, 1)
+        """``steps`` profiled steps, after a throwaway session of as many, as for TensorFlow."""
+        self._session(ranges, steps)
         session, walls_ns, losses = self._session(ranges, steps)
         raw = os.path.join(folder, "trace.json")
         session.export_chrome_trace(raw)
