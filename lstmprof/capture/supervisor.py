@@ -11,6 +11,7 @@ import os
 import select
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -19,14 +20,14 @@ from pathlib import Path
 from typing import IO, Any
 
 import lstmprof
-from lstmprof.capture.worker_request import CaptureRequest, check
+from lstmprof.capture.worker_request import RESULT, CaptureRequest, check
 from lstmprof.errors import CaptureError
 
 __all__ = ["CaptureRequest", "CaptureResult", "capture"]
 
 Progress = Callable[[str], None]
 
-REQUEST, RESULT, LOG = "request.json", "result.json", "worker.log"
+REQUEST, LOG = "request.json", "worker.log"
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ def _started(python: str, scratch: Path, log: IO[bytes]) -> subprocess.Popen[byt
         return subprocess.Popen(
             command,
             cwd=scratch / "worker",
-            env=_environment(scratch),
+            env=_environment(python, scratch),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=log,
@@ -86,9 +87,15 @@ def _started(python: str, scratch: Path, log: IO[bytes]) -> subprocess.Popen[byt
         ) from fault
 
 
-def _environment(scratch: Path) -> dict[str, str]:
-    """This process's, less what would keep the worker from importing out of its directory."""
-    kept = {k: v for k, v in os.environ.items() if k != "PYTHONSAFEPATH"}
+def _environment(python: str, scratch: Path) -> dict[str, str]:
+    """This process's, less what would keep the worker from importing what is its own.
+
+    Another interpreter is not sent to look for its packages where this one does.
+    """
+    dropped = {"PYTHONSAFEPATH"}
+    if python != sys.executable:
+        dropped |= {"PYTHONPATH", "PYTHONHOME"}
+    kept = {name: value for name, value in os.environ.items() if name not in dropped}
     return kept | {
         "KERAS_BACKEND": "tensorflow",
         "KERAS_HOME": str(scratch / "keras"),

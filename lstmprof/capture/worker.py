@@ -25,13 +25,12 @@ from lstmprof.capture import (
     worker_timing,
 )
 from lstmprof.capture.worker_metadata import now
-from lstmprof.capture.worker_request import CaptureRequest
+from lstmprof.capture.worker_request import RESULT, CaptureRequest
 from lstmprof.errors import LstmprofError, one_line
 
 Report = Callable[[str], None]
 Cpus = Optional[List[int]]
 
-RESULT = "result.json"
 PROFILE = "profile"
 
 

@@ -16,6 +16,9 @@ MODES = ("train", "forward")
 PRECISIONS = ("fp32",)
 LONGEST_S = 30 * 86400.0
 
+#: where the worker leaves its result, beside the request
+RESULT = "result.json"
+
 
 @dataclasses.dataclass(frozen=True)
 class CaptureRequest:

@@ -159,6 +159,15 @@ def test_an_interpreter_that_ends_at_once_is_quoted(tmp_path: Path) -> None:
         capture(request(python=python), tmp_path / "scratch", lambda line: None)
 
 
+def test_another_interpreter_does_not_look_where_this_one_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", "/of/this/interpreter")
+    python = interpreter(tmp_path, 'echo "path=$PYTHONPATH" >&2; exit 3')
+    with pytest.raises(CaptureError, match=r"path=$"):
+        capture(request(python=python), tmp_path / "scratch", lambda line: None)
+
+
 def test_an_interpreter_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(CaptureError, match=r"/no/python: No such file.*; give a Python"):
         capture(request(python="/no/python"), tmp_path, lambda line: None)
