@@ -16,7 +16,7 @@ demo: $(INSTALLED)
 	$(BIN)/lstmprof capture --impl torch-cudnn $(DEMO)
 	$(BIN)/lstmprof capture --impl torch-lstmcell-basic $(DEMO)
 	$(BIN)/lstmprof capture --impl tf-lstmcell $(DEMO)
-	$(BIN)/lstmprof breakdown traces/demo
+	$(BIN)/lstmprof breakdown traces/demo --top 3
 
 test: $(INSTALLED)
 	$(BIN)/ruff format --check .

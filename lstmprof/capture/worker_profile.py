@@ -1,4 +1,4 @@
-"""What both profile passes do with a profiler's file: read which kernels ran, then gzip it."""
+"""What both profile passes share: the session to throw away, and the profiler's file."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import gzip
 import mmap
 import os
 import shutil
-from typing import List, Optional, Sequence, Tuple
+from typing import Callable, Iterator, List, Optional, Sequence, Tuple
 
 
 def first_found(path: str, needles: Sequence[Tuple[str, str]]) -> Optional[str]:
@@ -25,6 +25,24 @@ def compressed(path: str, place: str) -> str:
         shutil.copyfileobj(plain, packed, 1 << 20)
     os.remove(path)
     return place
+
+
+#: A profiler's first session slows what runs in it, and for some tenths of a second after its start
+#: every session does (seen on CPUs with torch 2.13 and TensorFlow 2.21): one is thrown away.
+THROWAWAY_NS = 500_000_000
+THROWAWAY_STEPS = 100
+
+
+def throwaway_steps(steps: int, clock: Callable[[], int]) -> Iterator[int]:
+    """Numbers of the steps of the session to throw away: ``steps`` or more, for THROWAWAY_NS.
+
+    No more than THROWAWAY_STEPS beyond ``steps``: short ones are warm by then.
+    """
+    start_ns = clock()
+    for number in range(steps + THROWAWAY_STEPS):
+        if number >= steps and clock() - start_ns >= THROWAWAY_NS:
+            return
+        yield number
 
 
 @dataclasses.dataclass(frozen=True)

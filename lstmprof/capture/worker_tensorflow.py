@@ -16,7 +16,7 @@ import os
 import shutil
 import sys
 import time
-from typing import Any, ContextManager, Dict, List, Optional, Tuple
+from typing import Any, ContextManager, Dict, Iterable, List, Optional, Tuple
 
 import numpy as np
 import tensorflow as tf
@@ -148,15 +148,16 @@ class Trainer:
         return None
 
     def profile(self, ranges: Ranges, steps: int, folder: str) -> worker_profile.Profiled:
-        """``steps`` profiled steps, after a throwaway session of as many.
+        """``steps`` profiled steps, after a throwaway session.
 
         The first session takes 20 % longer, a second one of the same length 3 %, after a shorter
         throwaway 20 % again (measured, 2.21): the profiler's buffers grow as they are filled.
         """
-        self._session(ranges, steps, os.path.join(folder, "throwaway"))
+        throwaway = worker_profile.throwaway_steps(steps, time.perf_counter_ns)
+        self._session(worker_ranges.no_ranges, throwaway, os.path.join(folder, "throwaway"))
         shutil.rmtree(os.path.join(folder, "throwaway"))
         logs = os.path.join(folder, "logs")
-        walls_ns, losses = self._session(ranges, steps, logs)
+        walls_ns, losses = self._session(ranges, range(steps), logs)
         (raw,) = glob.glob(os.path.join(logs, "plugins", "profile", "*", "*.xplane.pb"))
         kernels = worker_profile.first_found(raw, self.implementation.KERNELS)
         place = os.path.join(folder, os.path.basename(raw) + ".gz")
@@ -164,10 +165,12 @@ class Trainer:
         shutil.rmtree(logs)
         return worker_profile.Profiled(walls_ns, losses, [packed], kernels)
 
-    def _session(self, ranges: Ranges, steps: int, logs: str) -> Tuple[List[int], List[float]]:
+    def _session(
+        self, ranges: Ranges, steps: Iterable[int], logs: str
+    ) -> Tuple[List[int], List[float]]:
         walls_ns, losses = [], []
         tf.profiler.experimental.start(logs)
-        for number in range(steps):
+        for number in steps:
             seen = worker_ranges.both(ranges, functools.partial(_trace, number))
             start_ns = time.perf_counter_ns()
             loss = self.step(seen)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import os
 import time
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 import numpy as np
 import torch
@@ -141,9 +141,10 @@ class Trainer:
         return round(length_ms * 1e6)
 
     def profile(self, ranges: Ranges, steps: int, folder: str) -> worker_profile.Profiled:
-        """``steps`` profiled steps, after a throwaway session of as many, as for TensorFlow."""
-        self._session(ranges, steps)
-        session, walls_ns, losses = self._session(ranges, steps)
+        """``steps`` profiled steps, after a throwaway session."""
+        throwaway = worker_profile.throwaway_steps(steps, time.perf_counter_ns)
+        self._session(worker_ranges.no_ranges, throwaway)
+        session, walls_ns, losses = self._session(ranges, range(steps))
         raw = os.path.join(folder, "trace.json")
         session.export_chrome_trace(raw)
         needles = [('"{}"'.format(op), words) for op, words in self.implementation.KERNELS]
@@ -152,14 +153,14 @@ class Trainer:
         packed = worker_profile.compressed(raw, os.path.join(folder, name + ".pt.trace.json.gz"))
         return worker_profile.Profiled(walls_ns, losses, [packed], kernels)
 
-    def _session(self, ranges: Ranges, steps: int) -> Tuple[Any, List[int], List[float]]:
+    def _session(self, ranges: Ranges, steps: Iterable[int]) -> Tuple[Any, List[int], List[float]]:
         activities = [torch.profiler.ProfilerActivity.CPU]
         if self.device.type == "cuda":
             activities.append(torch.profiler.ProfilerActivity.CUDA)
         seen = worker_ranges.both(ranges, torch.profiler.record_function)
         walls_ns, losses = [], []
         with torch.profiler.profile(activities=activities) as session:
-            for _ in range(steps):
+            for _ in steps:
                 start_ns = time.perf_counter_ns()
                 loss = self.step(seen)
                 walls_ns.append(time.perf_counter_ns() - start_ns)
