@@ -19,7 +19,7 @@ def explained(error: Exception) -> List[str]:
     if isinstance(error, ModuleNotFoundError) and error.name in PROVIDED_BY:
         return [
             "{} is not installed in {}".format(error.name, sys.executable),
-            "install {} there or give another --python".format(PROVIDED_BY[error.name]),
+            "install {} there".format(PROVIDED_BY[error.name]),
         ]
     if _out_of_memory(error):
         return ["out of memory: " + _first_line(error), "try a smaller --batch"]
