@@ -6,14 +6,16 @@ import dataclasses
 import json
 import re
 import sys
-from typing import Optional
+from typing import List, Optional
 
 from lstmprof import implementations
 from lstmprof.errors import UsageError, unknown_name
 from lstmprof.workloads import Workload
 
 MODES = ("train", "forward")
-PRECISIONS = ("fp32",)
+#: fp32 is strict; tf32 lets GEMMs round their inputs to TF32; amp-* is the framework's own mixed
+#: precision (autocast, with gradient scaling for fp16; a Keras policy)
+PRECISIONS = ("fp32", "tf32", "amp-fp16", "amp-bf16")
 LONGEST_S = 30 * 86400.0
 
 #: where the worker leaves its result, beside the request
@@ -27,7 +29,7 @@ class CaptureRequest:
     implementation: str
     workload: Workload
     device: str = "auto"  # auto: the first GPU the framework can use, else the CPU
-    precision: str = "fp32"  # strict: TF32 is switched off
+    precision: str = "fp32"  # one of PRECISIONS
     mode: str = "train"  # forward: no gradients, no optimizer; the loss is computed
     iterations: int = 20
     warmup: int = 3
@@ -36,6 +38,8 @@ class CaptureRequest:
     threads: Optional[int] = None  # None: 1 on the CPU, every allowed CPU on a GPU
     timeout_s: float = 3600.0
     python: str = sys.executable
+    cuda_graph: bool = False  # replay the step as a CUDA graph
+    xla: bool = False  # compile the step with XLA
 
     def to_json(self) -> str:
         """The request as the worker reads it."""
@@ -48,12 +52,36 @@ class CaptureRequest:
         return cls(**dict(fields, workload=Workload(**fields["workload"])))
 
 
+def wanted(request: CaptureRequest) -> List[str]:
+    """What ``request`` needs of an implementation, in the words of ``Implementation.refuses``."""
+    workload = request.workload
+    needs = [request.device.partition(":")[0], request.precision, request.mode, workload.loss]
+    asked = (
+        ("layers", workload.layers > 1),
+        ("bidirectional", workload.bidirectional),
+        ("cuda-graph", request.cuda_graph),
+        ("xla", request.xla),
+    )
+    return needs + [name for name, is_asked in asked if is_asked]
+
+
+def refusal(request: CaptureRequest) -> Optional[str]:
+    """Why the implementation cannot do what ``request`` asks; None where it can."""
+    refuses = implementations.find(request.implementation).refusals()
+    for need in wanted(request):
+        if need in refuses:
+            return "{} does not support {}: {}".format(request.implementation, need, refuses[need])
+    return None
+
+
 def check(request: CaptureRequest) -> None:
     """Raise UsageError if no worker could mean ``request``."""
-    implementations.find(request.implementation)
     for field, known in (("mode", MODES), ("precision", PRECISIONS)):
         if getattr(request, field) not in known:
             raise unknown_name(field, getattr(request, field), known)
+    refused = refusal(request)
+    if refused:
+        raise UsageError(refused, "see lstmprof list")
     if not re.match(r"(auto|cpu|cuda:\d+)\Z", request.device):
         raise UsageError(
             "unknown device '{}'".format(request.device), "give auto, cpu or cuda:0, cuda:1, …"

@@ -26,24 +26,51 @@ worker that runs it.
 from __future__ import annotations
 
 import dataclasses
-from typing import Tuple
+from typing import Dict, Mapping, Tuple
 
 from lstmprof.errors import unknown_name
 
 
 @dataclasses.dataclass(frozen=True)
 class Implementation:
-    """One row of the table."""
+    """One row of the table.
+
+    ``refuses`` maps what this row cannot do to the reason, in the words that a user is shown:
+    ``cpu``, ``cuda``, ``forward``, ``bidirectional``, ``layers``, ``ctc``, ``cuda-graph``, ``xla``,
+    or a precision. What its framework as a whole cannot do is in ``FRAMEWORKS``.
+    """
 
     name: str
-    framework: str  # "torch" or "tensorflow": which loop in capture/ runs it
+    framework: str  # a key of FRAMEWORKS: which loop in capture/ runs it
     summary: str
+    refuses: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    aliases: Tuple[str, ...] = ()
 
     @property
     def module(self) -> str:
         """The importable name of its file."""
         return "lstmprof.implementations." + self.name.replace("-", "_")
 
+    def refusals(self) -> Dict[str, str]:
+        """What it cannot do -> the reason, its framework's included."""
+        return dict(FRAMEWORKS[self.framework], **self.refuses)
+
+
+_LATER = "not built yet"
+
+#: What no implementation of a framework can do, and why.
+FRAMEWORKS: Mapping[str, Mapping[str, str]] = {
+    "torch": {
+        "xla": "XLA is TensorFlow's and JAX's compiler",
+        "cuda-graph": _LATER,
+        **dict.fromkeys(("tf32", "amp-fp16", "amp-bf16"), _LATER),
+    },
+    "tensorflow": {
+        "cuda-graph": "TensorFlow captures no CUDA graphs",
+        "xla": _LATER,
+        **dict.fromkeys(("tf32", "amp-fp16", "amp-bf16"), _LATER),
+    },
+}
 
 TABLE: Tuple[Implementation, ...] = (
     Implementation(
@@ -56,17 +83,22 @@ TABLE: Tuple[Implementation, ...] = (
         "torch-cudnn", "torch", "torch.nn.LSTM: cuDNN on a GPU; oneDNN or ATen kernels on a CPU"
     ),
     Implementation("tf-lstmcell", "tensorflow", "cell written by hand under tf.while_loop"),
-    Implementation("keras-lstm", "tensorflow", "keras.layers.LSTM as it comes: cuDNN on a GPU"),
+    Implementation(
+        "keras-lstm",
+        "tensorflow",
+        "keras.layers.LSTM as it comes: cuDNN on a GPU",
+        aliases=("keras-lstm-mode0",),
+    ),
 )
 
 
 def find(name: str) -> Implementation:
-    """The row called ``name``.
+    """The row called ``name``, or by one of its aliases.
 
     Raises:
         UsageError: no such implementation; says which name is nearest.
     """
     for implementation in TABLE:
-        if implementation.name == name:
+        if name == implementation.name or name in implementation.aliases:
             return implementation
     raise unknown_name("implementation", name, [i.name for i in TABLE])

@@ -1,0 +1,22 @@
+"""What a request needs, and the refusal of what its implementation cannot do."""
+
+import pytest
+
+from lstmprof.capture.worker_request import CaptureRequest, check, refusal, wanted
+from lstmprof.errors import UsageError
+from lstmprof.workloads import named
+
+
+def test_a_request_needs_what_it_says() -> None:
+    request = CaptureRequest("torch-cudnn", named("4x320-ctc-long"), device="cuda:1", xla=True)
+    assert wanted(request) == ["cuda", "fp32", "train", "ctc", "layers", "bidirectional", "xla"]
+
+
+def test_what_an_implementation_cannot_do_is_refused_with_the_reason() -> None:
+    request = CaptureRequest("torch-cudnn", named("1x320-ce-short"), xla=True)
+    said = refusal(request)
+    assert said is not None
+    assert said.startswith("torch-cudnn does not support xla: ")
+    with pytest.raises(UsageError, match="does not support xla"):
+        check(request)
+    assert refusal(CaptureRequest("torch-cudnn", named("1x320-ce-short"))) is None
