@@ -7,6 +7,7 @@ by line, to what was stdout; whatever frameworks print goes to stderr, which is 
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import importlib
 import json
@@ -25,8 +26,8 @@ from lstmprof.capture import (
     worker_timing,
 )
 from lstmprof.capture.worker_metadata import now
-from lstmprof.capture.worker_request import RESULT, CaptureRequest
-from lstmprof.errors import LstmprofError, one_line
+from lstmprof.capture.worker_request import RESULT, CaptureRequest, refusal
+from lstmprof.errors import CaptureError, LstmprofError, one_line
 
 Report = Callable[[str], None]
 Cpus = Optional[List[int]]
@@ -85,6 +86,7 @@ def captured(request: CaptureRequest, folder: str, report: Report) -> Dict[str, 
     report("importing {} in process {}".format(framework, os.getpid()))
     loop: Any = importlib.import_module(__package__ + ".worker_" + framework)
     device = loop.device_of(request.device)
+    _refuse_unless_possible(dataclasses.replace(request, device=device))
     cpus = _settled_cpus(device, request.threads, cpus)
     loop.set_threads(worker_cpus.thread_count())
     trainer = loop.Trainer(request, device)
@@ -97,6 +99,13 @@ def captured(request: CaptureRequest, folder: str, report: Report) -> Dict[str, 
         "timings": worker_timing.columns(passes.rows),
         "profiles": [os.path.relpath(path, folder) for path in passes.profiled.files],
     }
+
+
+def _refuse_unless_possible(request: CaptureRequest) -> None:
+    """What the parent could not know: what ``auto`` is here, and what is not done there."""
+    refused = refusal(request)
+    if refused:
+        raise CaptureError(refused, "give another --device, or see lstmprof list")
 
 
 def run_passes(

@@ -53,9 +53,13 @@ class CaptureRequest:
 
 
 def wanted(request: CaptureRequest) -> List[str]:
-    """What ``request`` needs of an implementation, in the words of ``Implementation.refuses``."""
-    workload = request.workload
-    needs = [request.device.partition(":")[0], request.precision, request.mode, workload.loss]
+    """What ``request`` needs of an implementation, in the words of ``Implementation.refuses``.
+
+    A worker asks again once ``auto`` is a device: ``cpu`` and ``tf32 on cpu`` are needs too.
+    """
+    workload, device = request.workload, request.device.partition(":")[0]
+    both = "{} on {}".format(request.precision, device)
+    needs = [device, request.precision, both, request.mode, workload.loss]
     asked = (
         ("layers", workload.layers > 1),
         ("bidirectional", workload.bidirectional),

@@ -37,7 +37,7 @@ class Implementation:
 
     ``refuses`` maps what this row cannot do to the reason, in the words that a user is shown:
     ``cpu``, ``cuda``, ``forward``, ``bidirectional``, ``layers``, ``ctc``, ``cuda-graph``, ``xla``,
-    or a precision. What its framework as a whole cannot do is in ``FRAMEWORKS``.
+    a precision, or both (``tf32 on cpu``). What its framework cannot do is in ``FRAMEWORKS``.
     """
 
     name: str

@@ -9,7 +9,10 @@ from lstmprof.workloads import named
 
 def test_a_request_needs_what_it_says() -> None:
     request = CaptureRequest("torch-cudnn", named("4x320-ctc-long"), device="cuda:1", xla=True)
-    assert wanted(request) == ["cuda", "fp32", "train", "ctc", "layers", "bidirectional", "xla"]
+    assert wanted(request) == [
+        *("cuda", "fp32", "fp32 on cuda", "train", "ctc"),
+        *("layers", "bidirectional", "xla"),
+    ]
 
 
 def test_what_an_implementation_cannot_do_is_refused_with_the_reason() -> None:
