@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import hashlib
 import os
@@ -22,8 +23,8 @@ import pyarrow as pa
 
 from lstmprof import __version__, formats, store
 from lstmprof.breakdown import CAPTURED, Breakdown, annotated, break_down
-from lstmprof.capture.supervisor import CaptureRequest, capture
-from lstmprof.errors import RunError
+from lstmprof.capture.supervisor import CaptureRequest, CaptureResult, capture
+from lstmprof.errors import LstmprofError, RunError, UsageError
 from lstmprof.events import SCHEMA_VERSION, Profile
 from lstmprof.store import Run
 
@@ -32,10 +33,13 @@ __all__ = [
     "CaptureRequest",
     "Run",
     "break_down",
+    "capture_rounds",
     "capture_run",
     "ingest_profile",
     "open_runs",
 ]
+
+Progress = Callable[[str], None]
 
 INGESTED = "ingest"
 #: Endings that profilers give their files; a run made of one is named without them.
@@ -47,6 +51,9 @@ def run_name(request: CaptureRequest) -> str:
     parts = [request.implementation, request.workload.name, request.precision]
     parts += [request.mode] if request.mode != "train" else []
     parts += [request.device.replace(":", "")] if request.device != "auto" else []
+    parts += ["cuda-graph"] if request.cuda_graph else []
+    parts += ["xla"] if request.xla else []
+    parts += [request.label] if request.label else []
     return "--".join(parts)
 
 
@@ -55,8 +62,9 @@ def capture_run(
     out: Path,
     *,
     name: str | None = None,
+    rounds: int = 1,
     force: bool = False,
-    progress: Callable[[str], None] = lambda line: None,
+    progress: Progress = lambda line: None,
 ) -> Run:
     """Run, time and profile one implementation; the run appears in ``out`` whole or not at all.
 
@@ -66,18 +74,103 @@ def capture_run(
         RunError: the run is there already and ``force`` is not given.
     """
     name = name or run_name(request)
+    results = capture_rounds({name: request}, out, rounds=rounds, force=force, progress=progress)
+    result = results[name]
+    if isinstance(result, LstmprofError):
+        raise result
+    return result
+
+
+def capture_rounds(
+    requests: Mapping[str, CaptureRequest],
+    out: Path,
+    *,
+    rounds: int = 1,
+    force: bool = False,
+    progress: Progress = lambda line: None,
+) -> dict[str, Run | LstmprofError]:
+    """Capture several requests in turn, ``rounds`` times; run name -> its run or why there is none.
+
+    Each round is a fresh worker with its share of the iterations; every other round goes backwards.
+    The profile is taken in the first. A run appears when its last round is done.
+    """
+    found: dict[str, list[CaptureResult] | LstmprofError] = {name: [] for name in requests}
+    with store.staging(out) as place:
+        for number in range(rounds):
+            names = list(requests) if number % 2 == 0 else list(requests)[::-1]
+            for name in names:
+                before = found[name]
+                if isinstance(before, LstmprofError):
+                    continue
+                try:
+                    if not force:
+                        store.refuse_existing(out, name)
+                    request = _share(requests[name], rounds, number)
+                    said = _labelled(progress, request, rounds, number)
+                    result = capture(request, place / f"{name}-{number}", said)
+                    found[name] = [*before, result]
+                except LstmprofError as error:
+                    found[name] = error
+        return {name: _outcome(name, made, out, force) for name, made in found.items()}
+
+
+def _share(request: CaptureRequest, rounds: int, number: int) -> CaptureRequest:
+    """``request`` with a round's share of the iterations; only the first round is profiled.
+
+    Raises:
+        UsageError: there are fewer iterations than rounds.
+    """
+    if request.iterations < rounds:
+        raise UsageError(
+            f"{request.iterations} iterations cannot be shared among {rounds} rounds",
+            "give more --iterations or fewer --rounds",
+        )
+    share = request.iterations // rounds + (number < request.iterations % rounds)
+    steps = request.profile_steps if number == 0 else 0
+    return dataclasses.replace(request, iterations=share, profile_steps=steps)
+
+
+def _labelled(progress: Progress, request: CaptureRequest, rounds: int, number: int) -> Progress:
+    of_round = f", round {number + 1} of {rounds}" if rounds > 1 else ""
+    return lambda line: progress(f"{request.implementation}{of_round}: {line}")
+
+
+def _outcome(
+    name: str, made: list[CaptureResult] | LstmprofError, out: Path, force: bool
+) -> Run | LstmprofError:
+    if isinstance(made, LstmprofError):
+        return made
+    try:
+        return _written(name, made, out, force)
+    except LstmprofError as error:
+        return error
+
+
+def _written(name: str, rounds: list[CaptureResult], out: Path, force: bool) -> Run:
+    """The run of these rounds: profile and metadata of the first, timings of all."""
+    first = rounds[0]
+    profile = formats.read(first.profiles[0])
+    events = annotated(profile.events, captured=True)
+    metadata = {"source": CAPTURED, **first.metadata, **_described(name, profile)}
+    metadata["rounds"] = [r.metadata["started_at"] for r in rounds]
     with store.new_run(out, name, force=force) as folder:
-        result = capture(request, folder.parent / "scratch", progress)
-        progress("reading the profile")
-        profile = formats.read(result.profiles[0])
-        metadata = {"source": CAPTURED, **result.metadata, **_described(name, profile)}
-        events = annotated(profile.events, captured=True)
-        timings = pa.table(dict(result.timings), schema=store.TIMINGS_SCHEMA)
         (folder / "profile").mkdir()
-        for path in result.profiles:
+        for path in first.profiles:
             path.rename(folder / "profile" / path.name)
-        store.write_tables(folder, metadata, events, timings)
+        store.write_tables(folder, metadata, events, _timings(rounds))
     return store.open_run(out / name)
+
+
+def _timings(rounds: list[CaptureResult]) -> pa.Table:
+    """The rows of all rounds, numbered on."""
+    tables = []
+    for number, made in enumerate(rounds):
+        columns = {**made.timings, "round": [number] * len(made.timings["iteration"])}
+        tables.append(pa.table({n: columns[n] for n in store.TIMINGS_SCHEMA.names}))
+    whole = pa.concat_tables([table.cast(store.TIMINGS_SCHEMA) for table in tables])
+    iteration = pa.array(range(whole.num_rows), pa.int64())
+    place = store.TIMINGS_SCHEMA.get_field_index("iteration")
+    return whole.set_column(place, store.TIMINGS_SCHEMA.field("iteration"), iteration)
 
 
 def ingest_profile(path: Path, out: Path, *, name: str | None = None, force: bool = False) -> Run:

@@ -32,6 +32,7 @@ RUN_FILE = "run.json"
 
 TIMINGS_SCHEMA = pa.schema(
     [
+        pa.field("round", pa.int64(), False),
         pa.field("iteration", pa.int64(), False),
         pa.field("warmup", pa.bool_(), False),
         pa.field("wall_ns", pa.int64(), False),
@@ -125,6 +126,26 @@ def refuse_existing(out: Path, name: str) -> None:
 
 
 @contextmanager
+def staging(out: Path) -> Iterator[Path]:
+    """A directory in ``out`` that nobody takes for a run; removed at the end, or by a later sweep.
+
+    Raises:
+        RunError: ``out`` cannot be written.
+    """
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        _sweep(out)
+        prefix = f"{PARTIAL}{socket.gethostname()}-{os.getpid()}-"
+        partial = Path(tempfile.mkdtemp(prefix=prefix, dir=out))
+    except OSError as fault:
+        raise RunError(f"{out}: {fault.strerror}", "give an --out that can be written") from fault
+    try:
+        yield partial
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+@contextmanager
 def new_run(out: Path, name: str, *, force: bool = False) -> Iterator[Path]:
     """A directory to write the run ``name`` into; renamed to its place at the end, else removed.
 
@@ -133,21 +154,11 @@ def new_run(out: Path, name: str, *, force: bool = False) -> Iterator[Path]:
     """
     if not force:
         refuse_existing(out, name)
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        _sweep(out)
-        partial = Path(
-            tempfile.mkdtemp(prefix=f"{PARTIAL}{socket.gethostname()}-{os.getpid()}-", dir=out)
-        )
-    except OSError as fault:
-        raise RunError(f"{out}: {fault.strerror}", "give an --out that can be written") from fault
-    try:
+    with staging(out) as partial:
         content = partial / name
         content.mkdir()
         yield content
         _put_in_place(content, out / name, partial / "replaced")
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
 
 
 def _put_in_place(content: Path, place: Path, replaced: Path) -> None:

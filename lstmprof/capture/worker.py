@@ -22,6 +22,7 @@ from lstmprof.capture import (
     worker_failure,
     worker_host,
     worker_metadata,
+    worker_profile,
     worker_ranges,
     worker_timing,
 )
@@ -124,8 +125,10 @@ def run_passes(
             loop, request.warmup, request.iterations, report, time.perf_counter_ns
         )
         cpu_ns = time.process_time_ns() - cpu_ns
-        report("profiling")
-        profiled = trainer.profile(ranges, request.profile_steps, folder)
+        profiled = worker_profile.Profiled([], [], [], None)
+        if request.profile_steps:
+            report("profiling")
+            profiled = trainer.profile(ranges, request.profile_steps, folder)
     for number, loss in enumerate(profiled.losses, len(rows)):
         worker_timing.refuse_unless_finite(loss, number)
     return worker_metadata.Passes(rows, cpu_ns, profiled)

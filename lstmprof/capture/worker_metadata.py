@@ -28,7 +28,8 @@ class Passes:
 def request_facts(request: CaptureRequest) -> Dict[str, Any]:
     """What run.json says of what was asked for."""
     asked = json.loads(request.to_json())
-    names = ("implementation", "workload", "precision", "mode", "seed", "warmup", "iterations")
+    names = ["implementation", "workload", "precision", "mode", "seed", "warmup", "iterations"]
+    names += ["cuda_graph", "xla", "label"]
     framework = implementations.find(request.implementation).framework
     return dict({name: asked[name] for name in names}, framework=framework, tf32=False)
 

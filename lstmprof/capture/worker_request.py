@@ -33,13 +33,14 @@ class CaptureRequest:
     mode: str = "train"  # forward: no gradients, no optimizer; the loss is computed
     iterations: int = 20
     warmup: int = 3
-    profile_steps: int = 3
+    profile_steps: int = 3  # 0: no profile pass
     seed: int = 0
     threads: Optional[int] = None  # None: 1 on the CPU, every allowed CPU on a GPU
     timeout_s: float = 3600.0
     python: str = sys.executable
     cuda_graph: bool = False  # replay the step as a CUDA graph
     xla: bool = False  # compile the step with XLA
+    label: str = ""  # what the user calls it: part of the run's name
 
     def to_json(self) -> str:
         """The request as the worker reads it."""
@@ -90,10 +91,10 @@ def check(request: CaptureRequest) -> None:
         raise UsageError(
             "unknown device '{}'".format(request.device), "give auto, cpu or cuda:0, cuda:1, …"
         )
-    for field in ("iterations", "warmup", "profile_steps", "threads"):
+    for field, least in (("iterations", 1), ("warmup", 1), ("profile_steps", 0), ("threads", 1)):
         value = getattr(request, field)
-        if value is not None and value < 1:
-            raise UsageError("{} must be at least 1, not {}".format(field, value))
+        if value is not None and value < least:
+            raise UsageError("{} must be at least {}, not {}".format(field, least, value))
     if not 0 < request.timeout_s <= LONGEST_S:
         raise UsageError(
             "timeout must be above 0 s and at most 30 days, not {} s".format(request.timeout_s)

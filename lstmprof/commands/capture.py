@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import fnmatch
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
-from lstmprof import implementations, workloads
+from lstmprof import workloads
+from lstmprof.capture.worker_request import PRECISIONS
+from lstmprof.commands import capture_sweep
 
 _WORKLOAD_OPTIONS = (
     click.option("--layers", type=int, help="Recurrent layers."),
@@ -45,13 +48,6 @@ _RUN_OPTIONS = (
     ),
     click.option("--device", default="auto", show_default=True, help="auto, cpu or cuda:N."),
     click.option(
-        "--precision",
-        type=click.Choice(["fp32"]),
-        default="fp32",
-        show_default=True,
-        help="Element type of the arithmetic.",
-    ),
-    click.option(
         "--mode",
         type=click.Choice(["train", "forward"]),
         default="train",
@@ -63,6 +59,9 @@ _RUN_OPTIONS = (
         type=click.IntRange(1),
         help="CPU threads; by default 1 on the CPU, every allowed one on a GPU.",
     ),
+    click.option("--cuda-graph", is_flag=True, help="Replay the step as a CUDA graph (torch)."),
+    click.option("--xla", is_flag=True, help="Compile the step with XLA (TensorFlow)."),
+    click.option("--label", default="", help="A word for the run's name: what you changed."),
     click.option("--seed", type=int, default=0, show_default=True, help="Of weights and data."),
     click.option(
         "--timeout",
@@ -85,17 +84,42 @@ def _with(options: tuple[Callable[[Any], Any], ...]) -> Callable[[Any], Any]:
 
 
 @click.command(name="capture")
-@click.option("--impl", required=True, metavar="NAME", help="Implementation: see lstmprof list.")
+@click.option(
+    "--impl",
+    "impls",
+    required=True,
+    multiple=True,
+    metavar="NAME",
+    help="Implementation, or a pattern like 'torch-*'; repeat for more. See lstmprof list.",
+)
 @click.option(
     "--workload",
-    "workload_name",
-    default="1x320-ce-short",
+    "workload_names",
+    multiple=True,
+    default=("1x320-ce-short",),
     show_default=True,
     metavar="NAME",
-    help="Network and data: see lstmprof list. Override its fields with:",
+    help="Network and data, or a pattern; repeat for more. Override its fields with:",
 )
 @_with(_WORKLOAD_OPTIONS)
 @_with(_RUN_OPTIONS)
+@click.option(
+    "--precision",
+    "precisions",
+    multiple=True,
+    default=("fp32",),
+    show_default=True,
+    metavar="NAME",
+    help=f"Of the arithmetic, repeat for more: {', '.join(PRECISIONS)}.",
+)
+@click.option(
+    "--rounds",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Share the iterations among so many turns, implementations interleaved.",
+)
+@click.option("--plan", "only_plan", is_flag=True, help="Show what would run, and run nothing.")
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
@@ -103,46 +127,46 @@ def _with(options: tuple[Callable[[Any], Any], ...]) -> Callable[[Any], Any]:
     show_default=True,
     help="Folder of runs to write to.",
 )
-@click.option("--name", help="Name of the run; by default what distinguishes it.")
-@click.option("--force", is_flag=True, help="Replace a run of that name.")
+@click.option("--name", help="Name of the run (one capture only).")
+@click.option("--force", is_flag=True, help="Replace runs of the same names.")
 def command(
-    impl: str, workload_name: str, out: Path, name: str | None, force: bool, **options: Any
-) -> None:
-    """Run, time and profile one implementation in a process of its own.
+    impls: tuple[str, ...],
+    workload_names: tuple[str, ...],
+    precisions: tuple[str, ...],
+    out: Path,
+    **options: Any,
+) -> int:
+    """Run, time and profile implementations, each in a process of its own.
 
-    First undisturbed, then a few steps under the framework's profiler. The run appears in --out
-    whole or not at all.
+    First undisturbed, then a few steps under the framework's profiler. A run appears in --out whole
+    or not at all. Several --impl, --workload or --precision give their cross product: the plan is
+    shown, what cannot run is listed with the reason, what is there already is skipped.
 
     \b
     Example:
       lstmprof capture --impl torch-cudnn --workload 1x320-ce-short --time-steps 20
+      lstmprof capture --impl 'torch-*' --impl keras-lstm --rounds 4
     """
-    fields = (
-        "layers",
-        "hidden",
-        "bidirectional",
-        "batch",
-        "time_steps",
-        "features",
-        "classes",
-        "loss",
-        "labels",
-    )
-    overrides = {field: options.pop(field) for field in fields}
-    implementations.find(impl)
-    workload = workloads.with_overrides(workloads.named(workload_name), **overrides)
+    fields = ("layers", "hidden", "bidirectional", "batch", "time_steps", "features", "classes")
+    overrides = {field: options.pop(field) for field in (*fields, "loss", "labels")}
+    found = _networks(workload_names, overrides)
+    sweeping = {key: options.pop(key) for key in ("rounds", "only_plan", "name", "force")}
+    many = any("*" in p or "?" in p or "[" in p for p in (*impls, *workload_names, *precisions))
 
-    from lstmprof.api import CaptureRequest, capture_run
+    from lstmprof import sweep
+    from lstmprof.api import CaptureRequest
 
-    request = CaptureRequest(implementation=impl, workload=workload, **options)
-    run = capture_run(
-        request,
-        out,
-        name=name,
-        force=force,
-        progress=lambda line: click.echo(f"{impl}: {line}", err=True),
-    )
-    for note in run.metadata.get("notes", []):
-        click.echo(f"{impl}: note: {note}", err=True)
-    click.echo(f"wrote {run.path}")
-    click.echo(f"next: lstmprof breakdown {out}", err=True)
+    names = sweep.implementation_names(impls)
+    exact = sweep.matching(precisions, PRECISIONS, "precision")
+    common = CaptureRequest(names[0], found[0], **options)
+    planned = sweep.plan(names, found, exact, common, out)
+    if len(planned) > 1 or many:
+        return capture_sweep.command(planned, out, **sweeping)
+    return capture_sweep.single(planned[0], out, **sweeping)
+
+
+def _networks(names: tuple[str, ...], overrides: dict[str, Any]) -> list[workloads.Workload]:
+    known = [w.name for w in workloads.NAMED]
+    meant = {name for pattern in names for name in fnmatch.filter(known, pattern) or [pattern]}
+    chosen = [name for name in known if name in meant] + sorted(meant - set(known))
+    return [workloads.with_overrides(workloads.named(name), **overrides) for name in chosen]

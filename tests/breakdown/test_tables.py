@@ -77,7 +77,14 @@ def test_the_mean_step_keeps_every_nanosecond() -> None:
 
 def measured(walls: list[int], warmup: int) -> pa.Table:
     rows = [
-        {"iteration": i, "warmup": i < warmup, "wall_ns": w, "device_ns": None, "loss": 1.0}
+        {
+            "round": 0,
+            "iteration": i,
+            "warmup": i < warmup,
+            "wall_ns": w,
+            "device_ns": None,
+            "loss": 1.0,
+        }
         for i, w in enumerate(walls)
     ]
     return pa.Table.from_pylist(rows, schema=TIMINGS_SCHEMA)
