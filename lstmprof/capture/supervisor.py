@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import lstmprof
+from lstmprof import implementations
 from lstmprof.capture.worker_request import RESULT, CaptureRequest, check
 from lstmprof.errors import CaptureError
 
@@ -62,20 +63,21 @@ def _worker(request: CaptureRequest, scratch: Path) -> Iterator[subprocess.Popen
     (place / "lstmprof").symlink_to(Path(lstmprof.__file__).resolve().parent)
     (scratch / REQUEST).write_text(request.to_json(), encoding="utf-8")
     with (scratch / LOG).open("wb") as log:
-        worker = _started(request.python, scratch, log)
+        worker = _started(request, scratch, log)
     try:
         yield worker
     finally:
         _kill_group(worker)
 
 
-def _started(python: str, scratch: Path, log: IO[bytes]) -> subprocess.Popen[bytes]:
+def _started(request: CaptureRequest, scratch: Path, log: IO[bytes]) -> subprocess.Popen[bytes]:
+    python = request.python
     command = [python, "-m", "lstmprof.capture.worker", str(scratch / REQUEST), str(os.getpid())]
     try:
         return subprocess.Popen(
             command,
             cwd=scratch / "worker",
-            env=_environment(python, scratch),
+            env=_environment(request, scratch),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=log,
@@ -87,17 +89,18 @@ def _started(python: str, scratch: Path, log: IO[bytes]) -> subprocess.Popen[byt
         ) from fault
 
 
-def _environment(python: str, scratch: Path) -> dict[str, str]:
+def _environment(request: CaptureRequest, scratch: Path) -> dict[str, str]:
     """This process's, less what would keep the worker from importing what is its own.
 
-    Another interpreter is not sent to look for its packages where this one does.
+    Another interpreter is not sent to look for its packages where this one does. Keras runs on the
+    framework of the implementation's row.
     """
     dropped = {"PYTHONSAFEPATH"}
-    if python != sys.executable:
+    if request.python != sys.executable:
         dropped |= {"PYTHONPATH", "PYTHONHOME"}
     kept = {name: value for name, value in os.environ.items() if name not in dropped}
     return kept | {
-        "KERAS_BACKEND": "tensorflow",
+        "KERAS_BACKEND": implementations.find(request.implementation).framework,
         "KERAS_HOME": str(scratch / "keras"),
         "PYTHONUNBUFFERED": "1",
     }

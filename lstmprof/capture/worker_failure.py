@@ -11,6 +11,8 @@ PROVIDED_BY = {
     "torch": "lstmprof[torch]",
     "tensorflow": "lstmprof[tensorflow]",
     "keras": "lstmprof[tensorflow]",
+    "jax": "lstmprof[jax]",
+    "flax": "lstmprof[jax]",
 }
 
 
@@ -31,5 +33,6 @@ def _first_line(error: Exception) -> str:
 
 
 def _out_of_memory(error: Exception) -> bool:
-    loaded = [sys.modules.get(__package__ + "." + n) for n in ("worker_torch", "worker_tensorflow")]
+    loops = ("worker_torch", "worker_tensorflow", "worker_jax")
+    loaded = [sys.modules.get(__package__ + "." + name) for name in loops]
     return isinstance(error, MemoryError) or any(m and m.out_of_memory(error) for m in loaded)

@@ -11,6 +11,8 @@ A file of the table has
     own name -> trainable variable, in the module's order
 ``canonical(module, arrays)``
     the way back: NumPy arrays by own name, one a parameter, in the shared names and layout
+``apply(module, arrays, inputs)``, of JAX alone, where modules are not called
+    the outputs as a pure function of ``arrays``, one a parameter by own name
 ``TIME_MAJOR``
     whether inputs (and CTC's outputs) are (time, batch, …) or (batch, time, …)
 ``KERNELS``
@@ -70,6 +72,15 @@ FRAMEWORKS: Mapping[str, Mapping[str, str]] = {
         "xla": _LATER,
         **dict.fromkeys(("tf32", "amp-fp16", "amp-bf16"), _LATER),
     },
+    "jax": {
+        "cuda-graph": "XLA decides by itself what it captures as CUDA graphs",
+        "xla": "JAX compiles every step with XLA: leave the option out",
+        "tf32": _LATER,
+        **dict.fromkeys(
+            ("amp-fp16", "amp-bf16"),
+            "JAX has no automatic mixed precision: a network casts by itself, and these do not",
+        ),
+    },
 }
 
 TABLE: Tuple[Implementation, ...] = (
@@ -89,6 +100,9 @@ TABLE: Tuple[Implementation, ...] = (
         "keras.layers.LSTM as it comes: cuDNN on a GPU",
         aliases=("keras-lstm-mode0",),
     ),
+    Implementation("jax-scan", "jax", "cell written by hand under jax.lax.scan"),
+    Implementation("flax-lstm", "jax", "flax.linen.OptimizedLSTMCell under flax.linen.RNN"),
+    Implementation("keras-jax-lstm", "jax", "keras.layers.LSTM as it comes, on JAX"),
 )
 
 

@@ -20,7 +20,8 @@ FILES = [
     PACKAGE / "capture" / "__init__.py",
     *sorted((PACKAGE / "capture").glob("worker*.py")),
 ]
-ALLOWED = sys.stdlib_module_names | {"numpy", "torch", "tensorflow", "keras", "nvtx", "lstmprof"}
+FRAMEWORKS = {"torch", "tensorflow", "keras", "jax", "jaxlib", "flax"}
+ALLOWED = sys.stdlib_module_names | FRAMEWORKS | {"numpy", "nvtx", "lstmprof"}
 FORBIDDEN = ("pyarrow", "pandas", "click", "rich", "google.protobuf", "lstmprof.store")
 
 

@@ -2,6 +2,9 @@
 
 import functools
 import importlib
+import os
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -40,6 +43,11 @@ def expected(workload: Workload) -> reference.Outcome:
 
 def built(row: Implementation, workload: Workload) -> tuple[Any, Any, Any]:
     """The file, the loaded module, and the batch with inputs in the file's layout."""
+    if (
+        row.name.startswith("keras")
+        and pytest.importorskip("keras").backend.backend() != row.framework
+    ):
+        pytest.skip("Keras has one backend a process, and here it is another")
     file = importlib.import_module(row.module)
     module = file.build(workload)
     file.load(module, workloads.weights(workload, SEED))
@@ -89,7 +97,27 @@ def tensorflow_step(row: Implementation, workload: Workload) -> Found:
     return float(loss), outputs, file.canonical(module, gradients)
 
 
-STEPS = {"torch": torch_step, "tensorflow": tensorflow_step}
+def jax_step(row: Implementation, workload: Workload) -> Found:
+    jax = pytest.importorskip("jax")
+    from lstmprof.capture import worker_jax_loss
+
+    file, module, batch = built(row, workload)
+    targets = worker_jax_loss.targets_of(workload, batch)
+
+    def loss_and_outputs(arrays: Any) -> Any:
+        outputs = file.apply(module, arrays, batch.inputs)
+        return worker_jax_loss.loss_of(workload, outputs, targets, file.TIME_MAJOR), outputs
+
+    with jax.default_matmul_precision("highest"):
+        step = jax.jit(jax.value_and_grad(loss_and_outputs, has_aux=True))
+        (loss, outputs), gradients = step(file.parameters(module))
+    outputs = np.asarray(outputs)
+    if workload.loss == "ctc" and not file.TIME_MAJOR:
+        outputs = outputs.swapaxes(0, 1)
+    return float(loss), outputs, file.canonical(module, gradients)
+
+
+STEPS = {"torch": torch_step, "tensorflow": tensorflow_step, "jax": jax_step}
 
 
 @pytest.mark.parametrize("workload", WORKLOADS, ids=lambda w: w.name)
@@ -117,3 +145,16 @@ def test_the_way_back_returns_the_weights_that_were_loaded(row: Implementation) 
     back = file.canonical(module, arrays)
     assert set(back) == set(shared)
     assert all(np.array_equal(back[name], shared[name]) for name in shared)
+
+
+@pytest.mark.parametrize("backend", ["jax"])
+def test_keras_on_its_other_backends(backend: str) -> None:
+    pytest.importorskip("keras")
+    pytest.importorskip(backend)
+    command = [sys.executable, "-m", "pytest", __file__, "-k", f"keras-{backend}"]
+    ended = subprocess.run(
+        command, env={**os.environ, "KERAS_BACKEND": backend}, capture_output=True, text=True
+    )
+    assert ended.returncode == 0, ended.stdout
+    assert "passed" in ended.stdout
+    assert "skipped" not in ended.stdout
