@@ -3,51 +3,89 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from lstmprof.breakdown.stability import warnings
+
+LEAST_FOR_INTERVAL = 6
+RESAMPLES = 2000
 
 
 @dataclass(frozen=True)
 class Timings:
     """Of the iterations after warm-up; None is unknown.
 
-    ``std_ns`` is the sample standard deviation (n − 1). ``p95_ns`` is the nearest rank.
-    ``compile_ns`` is the first step of the process. ``inflation_share`` is the median profiled step
-    over the median undisturbed one, less 1.
+    ``median_low_ns`` … ``median_high_ns`` is the bootstrap 95 % interval of the median (percentile
+    method, B. Efron 1979), None for fewer than LEAST_FOR_INTERVAL. ``std_ns`` is the sample
+    standard deviation (n − 1). ``p95_ns`` is the nearest rank. ``compile_ns`` is the first step of
+    the process. ``inflation_share`` is the median profiled step over the median undisturbed one,
+    less 1. Energies are joules a step, over the first round, its warm-up included.
     """
 
     iterations: int
     median_ns: float
+    median_low_ns: float | None
+    median_high_ns: float | None
     mean_ns: float
     std_ns: float | None
     p95_ns: int
     samples_per_s: float | None
     compile_ns: int | None
     inflation_share: float | None
+    cpu_energy_j: float | None
+    gpu_energy_j: float | None
+    rounds: int
+    warnings: tuple[str, ...]
 
 
 def timings(table: pa.Table, metadata: Mapping[str, Any]) -> Timings | None:
     """Statistics of ``timings.parquet``; None where no iteration came after warm-up."""
-    walls = table.filter(pc.invert(table.column("warmup"))).column("wall_ns").to_pylist()
+    counted = table.filter(pc.invert(table.column("warmup")))
+    walls = counted.column("wall_ns").to_pylist()
     if not walls:
         return None
     median = statistics.median(walls)
     batch = (metadata.get("workload") or {}).get("batch")
     profiled = metadata.get("profiled_wall_ns")
+    low, high = median_interval(walls)
     return Timings(
         iterations=len(walls),
         median_ns=float(median),
+        median_low_ns=low,
+        median_high_ns=high,
         mean_ns=statistics.fmean(walls),
         std_ns=statistics.stdev(walls) if len(walls) > 1 else None,
         p95_ns=sorted(walls)[max(-(-95 * len(walls) // 100), 1) - 1],
         samples_per_s=batch / median * 1e9 if batch and median else None,
         compile_ns=metadata.get("compile_ns"),
         inflation_share=statistics.median(profiled) / median - 1 if profiled and median else None,
+        cpu_energy_j=_per_step(table, metadata.get("timing_cpu_energy_j")),
+        gpu_energy_j=_per_step(table, metadata.get("timing_gpu_energy_j")),
+        rounds=len(counted.column("round").unique()),
+        warnings=tuple(f"{w.fault}; {w.remedy}" for w in warnings(walls, metadata)),
     )
+
+
+def _per_step(table: pa.Table, energy_j: float | None) -> float | None:
+    steps = pc.sum(pc.equal(table.column("round"), 0)).as_py()
+    return None if energy_j is None or not steps else energy_j / steps
+
+
+def median_interval(walls_ns: Sequence[int]) -> tuple[float | None, float | None]:
+    """The bootstrap 95 % interval of the median; the same series gives the same interval."""
+    if len(walls_ns) < LEAST_FOR_INTERVAL:
+        return None, None
+    generator = np.random.default_rng(0)
+    picked = generator.integers(0, len(walls_ns), (RESAMPLES, len(walls_ns)))
+    medians = np.median(np.asarray(walls_ns)[picked], axis=1)
+    low, high = np.percentile(medians, (2.5, 97.5))
+    return float(low), float(high)
 
 
 def slowdowns(medians_ns: Mapping[int, float]) -> dict[int, float]:

@@ -14,7 +14,7 @@ import json
 import os
 import sys
 import time
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from lstmprof import implementations
 from lstmprof.capture import (
@@ -22,6 +22,7 @@ from lstmprof.capture import (
     worker_failure,
     worker_host,
     worker_metadata,
+    worker_meters,
     worker_profile,
     worker_ranges,
     worker_timing,
@@ -32,6 +33,7 @@ from lstmprof.errors import CaptureError, LstmprofError, one_line
 
 Report = Callable[[str], None]
 Cpus = Optional[List[int]]
+Place = Tuple[str, str]  # device, folder
 
 PROFILE = "profile"
 
@@ -91,7 +93,7 @@ def captured(request: CaptureRequest, folder: str, report: Report) -> Dict[str, 
     cpus = _settled_cpus(device, request.threads, cpus)
     loop.set_threads(worker_cpus.thread_count())
     trainer = loop.Trainer(request, device)
-    passes = run_passes(trainer, request, os.path.join(folder, PROFILE), report)
+    passes = run_passes(trainer, request, (device, os.path.join(folder, PROFILE)), report)
     host = worker_metadata.worker_facts(trainer, cpus)
     asked = worker_metadata.request_facts(request)
     found = worker_metadata.pass_facts(passes, request)
@@ -110,9 +112,10 @@ def _refuse_unless_possible(request: CaptureRequest) -> None:
 
 
 def run_passes(
-    trainer: Any, request: CaptureRequest, folder: str, report: Report
+    trainer: Any, request: CaptureRequest, place: Place, report: Report
 ) -> worker_metadata.Passes:
-    """The timing pass, then the profile pass, whose files go into ``folder``."""
+    """The timing pass, then the profile pass, whose files go into ``place``'s folder."""
+    device, folder = place
     os.makedirs(folder)
     ranges = worker_ranges.nvtx_ranges() or worker_ranges.no_ranges
     loop = worker_timing.Loop(
@@ -120,18 +123,18 @@ def run_passes(
     )
     with worker_timing.collector_frozen():
         report("timing")
-        cpu_ns = time.process_time_ns()
+        meters = worker_meters.Meters(device)
         rows = worker_timing.timed(
             loop, request.warmup, request.iterations, report, time.perf_counter_ns
         )
-        cpu_ns = time.process_time_ns() - cpu_ns
+        cost = meters.facts()
         profiled = worker_profile.Profiled([], [], [], None)
         if request.profile_steps:
             report("profiling")
             profiled = trainer.profile(ranges, request.profile_steps, folder)
     for number, loss in enumerate(profiled.losses, len(rows)):
         worker_timing.refuse_unless_finite(loss, number)
-    return worker_metadata.Passes(rows, cpu_ns, profiled)
+    return worker_metadata.Passes(rows, cost, profiled)
 
 
 def _take_cpus(request: CaptureRequest) -> Cpus:

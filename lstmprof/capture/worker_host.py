@@ -67,7 +67,16 @@ def hardware() -> Dict[str, Any]:
         "cores": os.cpu_count(),
         "memory_bytes": _memory_bytes(),
         "system": platform.platform(),
+        "cpu_governor": _first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
     }
+
+
+def _first_line(path: str) -> Optional[str]:
+    try:
+        with open(path, encoding="utf-8") as lines:
+            return lines.readline().strip() or None
+    except OSError:
+        return None
 
 
 def _field(path: str, name: str) -> Optional[str]:

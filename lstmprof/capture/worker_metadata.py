@@ -21,7 +21,7 @@ class Passes:
     """What the two passes brought."""
 
     rows: List[Iteration]
-    timing_cpu_ns: int
+    cost: Dict[str, Any]  # worker_meters
     profiled: Profiled
 
 
@@ -63,10 +63,10 @@ def pass_facts(passes: Passes, request: CaptureRequest) -> Dict[str, Any]:
     """What run.json says of the two passes; whether the loss fell is null in forward mode."""
     first, last = passes.rows[0], passes.rows[-1]
     return {
+        **passes.cost,
         "kernels_used": passes.profiled.kernels,
         "compile_ns": first.wall_ns,
         "profiled_wall_ns": passes.profiled.walls_ns,
-        "timing_cpu_ns": passes.timing_cpu_ns,
         "loss_first": first.loss,
         "loss_last": last.loss,
         "loss_fell": last.loss < first.loss if request.mode == "train" else None,

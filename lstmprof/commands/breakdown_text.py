@@ -31,11 +31,12 @@ def _show_timings(accounts: list[Breakdown]) -> None:
             [
                 "run",
                 ">median ms",
+                ">95 % of it",
                 ">mean ± std ms",
                 ">p95 ms",
                 ">samples/s",
-                ">first step ms",
-                ">profiler adds",
+                ">first step",
+                ">profiler",
                 ">slowdown",
             ],
             [
@@ -44,6 +45,19 @@ def _show_timings(accounts: list[Breakdown]) -> None:
             ],
             crop="run",
         )
+        _show_warnings([accounts[i] for i in order])
+
+
+def _show_warnings(accounts: list[Breakdown]) -> None:
+    lines = [
+        f"warning: {label}: {text}"
+        for label, account in zip(_labels(accounts), accounts, strict=True)
+        for text in (account.timings.warnings if account.timings else ())
+    ]
+    for line in lines:
+        terminal.write_line(line)
+    if lines:
+        terminal.write_line()
 
 
 def _conditions(account: Breakdown) -> str:
@@ -75,6 +89,7 @@ def _timing_cells(account: Breakdown, label: str, slowdown: float | None) -> lis
     return [
         label,
         milliseconds(t.median_ns),
+        _interval(t.median_low_ns, t.median_high_ns),
         f"{milliseconds(t.mean_ns)} ± {spread}",
         milliseconds(t.p95_ns),
         UNKNOWN if t.samples_per_s is None else f"{t.samples_per_s:,.0f}",
@@ -82,6 +97,12 @@ def _timing_cells(account: Breakdown, label: str, slowdown: float | None) -> lis
         UNKNOWN if t.inflation_share is None else f"{t.inflation_share:+.1%}",
         UNKNOWN if slowdown is None else f"{slowdown:.2f}×",
     ]
+
+
+def _interval(low_ns: float | None, high_ns: float | None) -> str:
+    if low_ns is None or high_ns is None:
+        return UNKNOWN
+    return f"{milliseconds(low_ns)}…{milliseconds(high_ns)}"
 
 
 def milliseconds(ns: float) -> str:

@@ -1,0 +1,86 @@
+"""Series that can be trusted and series that cannot, each with its remedy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lstmprof.breakdown.stability import warnings
+from lstmprof.breakdown.timings import median_interval
+
+GENERATOR = np.random.default_rng(7)
+QUIET = (1e6 + GENERATOR.normal(0, 5e3, 60)).astype(int).tolist()
+
+
+def faults(walls: list[int], **facts: Any) -> list[str]:
+    found = warnings(walls, facts)
+    assert all(w.remedy for w in found)
+    return [w.fault for w in found]
+
+
+def test_a_quiet_series_on_a_quiet_machine_has_no_warning() -> None:
+    quiet = {"cores": 4, "cpu_governor": "performance"}
+    facts = {"device": "cpu", "threads": 1, "hardware": quiet, "load_average_before": [0.3, 0, 0]}
+    assert faults(QUIET, **facts, timing_cpu_ns=99, timing_wall_ns=100, loss_fell=True) == []
+
+
+def test_a_drift_is_named_with_its_size() -> None:
+    drifting = [w + 2_000 * i for i, w in enumerate(QUIET)]
+    (said,) = faults(drifting)
+    assert said.startswith("the series drifts: its last third is +8%")
+
+
+def test_two_modes_are_named_and_one_outlier_is_not() -> None:
+    (said,) = faults([w + 300_000 * (i % 3 == 0) for i, w in enumerate(QUIET)])
+    assert said.startswith("the series has two modes")
+    assert faults([*QUIET, 1_500_000]) == []
+
+
+def test_noise_is_named() -> None:
+    noisy = np.random.default_rng(1).lognormal(13.8, 0.3, 60).astype(int).tolist()
+    (said,) = faults(noisy)
+    assert said.startswith("the series is noisy")
+
+
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [
+        ({"hardware": {"cores": 2}, "load_average_before": [1.6, 1, 1], "threads": 1}, "load 1.6"),
+        (
+            {"device": "cpu", "threads": 1, "timing_cpu_ns": 80, "timing_wall_ns": 100},
+            "for 80% of the time",
+        ),
+        ({"device": "cpu", "hardware": {"cpu_governor": "powersave"}}, "'powersave'"),
+        ({"loss_fell": False}, "did not fall"),
+        ({"gpu_throttle_reasons": ["hardware thermal slowdown"]}, "hardware thermal slowdown"),
+    ],
+)
+def test_what_the_machine_did_is_named(facts: dict[str, Any], said: str) -> None:
+    (fault,) = faults(QUIET, **facts)
+    assert said in fault
+
+
+def test_too_few_iterations_say_nothing() -> None:
+    assert faults([1, 100, 1000]) == []
+    assert median_interval([1, 2, 3]) == (None, None)
+
+
+def test_the_interval_holds_the_median_and_is_the_same_again() -> None:
+    low, high = median_interval(QUIET)
+    assert low is not None
+    assert high is not None
+    assert low <= float(np.median(QUIET)) <= high
+    assert (low, high) == median_interval(QUIET)
+
+
+def test_the_interval_covers_the_true_median_nineteen_times_in_twenty() -> None:
+    generator = np.random.default_rng(3)
+    hits = 0
+    for _ in range(300):
+        low, high = median_interval(generator.normal(1e6, 1e4, 25).astype(int).tolist())
+        assert low is not None
+        assert high is not None
+        hits += low <= 1e6 <= high
+    assert 0.90 <= hits / 300 <= 0.99
