@@ -94,6 +94,13 @@ TABLE: Tuple[Implementation, ...] = (
         "torch-cudnn", "torch", "torch.nn.LSTM: cuDNN on a GPU; oneDNN or ATen kernels on a CPU"
     ),
     Implementation("tf-lstmcell", "tensorflow", "cell written by hand under tf.while_loop"),
+    Implementation("tf-basiclstmcell", "tensorflow", "BasicLSTMCell under dynamic_rnn"),
+    Implementation(
+        "tf-lstmblockcell", "tensorflow", "LSTMBlockCell, one operator a time step, tf.while_loop"
+    ),
+    Implementation(
+        "tf-lstmblockfusedcell", "tensorflow", "BlockLSTM, one operator a layer and direction"
+    ),
     Implementation(
         "keras-lstm",
         "tensorflow",

@@ -1,0 +1,114 @@
+"""Layers and directions of a TensorFlow cell with one kernel and one bias, and the head.
+
+::
+
+    h_t, c_t = cell(x_t, h_{t−1}, c_{t−1}),   h_0 = c_0 = 0
+
+The reverse direction runs from the last time step to the first; both outputs at a time step, the
+forward one first, are the next layer's input. The head has no bias. The loop is tf.while_loop,
+which reads and writes TensorArrays, unless a ``Direction`` brings its own ``run``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Mapping, Tuple, Type
+
+import numpy as np
+import tensorflow as tf
+
+from lstmprof.workloads import Workload
+
+
+class Direction(tf.Module):  # type: ignore[misc]
+    """One direction of one layer: ``kernel`` (inputs + hidden, 4·hidden), ``bias`` (4·hidden)."""
+
+    #: the cell's own gates by their place in the shared order i f g o; its own inverse
+    GATES: Tuple[int, ...] = (0, 1, 2, 3)
+
+    def __init__(self, inputs: int, hidden: int, name: str) -> None:
+        super().__init__(name=name)
+        self.hidden = hidden
+        self.kernel = tf.Variable(tf.zeros([inputs + hidden, 4 * hidden]), name=name + "/kernel")
+        self.bias = tf.Variable(tf.zeros([4 * hidden]), name=name + "/bias")
+
+    def __call__(self, x: tf.Tensor, h: tf.Tensor, c: tf.Tensor) -> Any:
+        """The next h and c, each (batch, hidden)."""
+        raise NotImplementedError
+
+    def run(self, inputs: tf.Tensor, reverse: bool) -> tf.Tensor:
+        """Inputs (time, batch, inputs); outputs (time, batch, hidden), in the order of time."""
+        steps, batch = inputs.shape[0], inputs.shape[1]
+        read = tf.TensorArray(tf.float32, steps).unstack(inputs)
+        zeros = tf.zeros([batch, self.hidden])
+
+        def body(k: tf.Tensor, h: tf.Tensor, c: tf.Tensor, written: tf.TensorArray) -> Any:
+            t = steps - 1 - k if reverse else k
+            with tf.name_scope(type(self).__name__):
+                h, c = self(read.read(t), h, c)
+            return k + 1, h, c, written.write(t, h)
+
+        start = (tf.constant(0), zeros, zeros, tf.TensorArray(tf.float32, steps))
+        end = tf.while_loop(lambda k, *_: k < steps, body, start, maximum_iterations=steps)
+        return tf.ensure_shape(end[3].stack(), [steps, batch, self.hidden])
+
+
+class Network(tf.Module):  # type: ignore[misc]
+    """``l{k}[_reverse]/kernel`` and ``/bias``, and ``head`` (directions·hidden, classes)."""
+
+    def __init__(self, workload: Workload, direction: Type[Direction]) -> None:
+        super().__init__()
+        self.every_step = workload.loss == "ctc"
+        width = workload.directions * workload.hidden
+        suffixes = ("", "_reverse")[: workload.directions]
+        self.layers = [
+            [
+                direction(
+                    width if layer else workload.features,
+                    workload.hidden,
+                    "l{}{}".format(layer, suffix),
+                )
+                for suffix in suffixes
+            ]
+            for layer in range(workload.layers)
+        ]
+        self.head = tf.Variable(tf.zeros([width, workload.classes]), name="head")
+
+    def __call__(self, inputs: tf.Tensor) -> tf.Tensor:
+        """Inputs (time, batch, features); outputs (batch, classes), for CTC one a time step."""
+        for directions in self.layers:
+            outputs = [each.run(inputs, bool(n)) for n, each in enumerate(directions)]
+            inputs = outputs[0] if len(outputs) == 1 else tf.concat(outputs, 2)
+        return tf.matmul(inputs, self.head) if self.every_step else tf.matmul(inputs[-1], self.head)
+
+
+def parameters(module: Network) -> Dict[str, tf.Variable]:
+    """Own name -> variable, in the module's order."""
+    return {variable.name.split(":")[0]: variable for variable in module.trainable_variables}
+
+
+def load(module: Network, weights: Mapping[str, Any]) -> None:
+    """Set the shared weights."""
+    module.head.assign(weights["head"].T)
+    for each in (each for directions in module.layers for each in directions):
+        both = (weights["weight_ih_" + each.name], weights["weight_hh_" + each.name])
+        each.kernel.assign(_reordered(np.concatenate(both, axis=1), each.GATES).T)
+        each.bias.assign(_reordered(weights["bias_" + each.name], each.GATES))
+
+
+def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
+    """``arrays``, one a parameter by its own name, in the shared names and layout."""
+    shared = {"head": np.asarray(arrays["head"]).T}
+    for each in (each for directions in module.layers for each in directions):
+        kernel = _reordered(np.asarray(arrays[each.name + "/kernel"]).T, each.GATES)
+        shared["weight_ih_" + each.name] = kernel[:, : -each.hidden]
+        shared["weight_hh_" + each.name] = kernel[:, -each.hidden :]
+        shared["bias_" + each.name] = _reordered(
+            np.asarray(arrays[each.name + "/bias"]), each.GATES
+        )
+    return shared
+
+
+def _reordered(rows: Any, places: Tuple[int, ...]) -> Any:
+    """Rows of the gates i f g o in a cell's own order, or back."""
+    gates = np.split(rows, 4)
+    return np.concatenate([gates[place] for place in places])
