@@ -107,6 +107,12 @@ TABLE: Tuple[Implementation, ...] = (
         "keras.layers.LSTM as it comes: cuDNN on a GPU",
         aliases=("keras-lstm-mode0",),
     ),
+    Implementation(
+        "keras-lstm-mode1", "tensorflow", "keras.layers.LSTM, a product for each gate, no cuDNN"
+    ),
+    Implementation(
+        "keras-lstm-mode2", "tensorflow", "keras.layers.LSTM, one product for all gates, no cuDNN"
+    ),
     Implementation("jax-scan", "jax", "cell written by hand under jax.lax.scan"),
     Implementation("flax-lstm", "jax", "flax.linen.OptimizedLSTMCell under flax.linen.RNN"),
     Implementation("keras-jax-lstm", "jax", "keras.layers.LSTM as it comes, on JAX"),
