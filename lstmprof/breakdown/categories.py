@@ -66,6 +66,8 @@ def _op_categories(events: pa.Table, links: _Links) -> Ints:
     """An index into CATEGORIES for each op by its own name, ``NONE`` where it only arranges."""
     by_name = np.array([_op_category(n) for n in links.name_texts] or [NONE], dtype=np.int64)
     category = np.where(links.is_op, by_name[links.names], NONE).astype(np.int64)
+    named = np.where(category == CATEGORIES.index("other"), _named_op_categories(events), NONE)
+    category = np.where(named != NONE, named, category)
     copies = links.is_op & (links.names == _code(links.name_texts, _COPY_OP))
     category[copies & _converts(events, links)] = CATEGORIES.index("cast")
     return category
@@ -132,12 +134,13 @@ def _beneath_rnn(events: pa.Table, links: _Links) -> Flags:
 
 
 def _named_op_categories(events: pa.Table) -> Ints:
-    """By ``op_name``, the op that an activity itself names (XPlane)."""
+    """By ``op_name``, the op that an event itself names (XPlane); of JAX's path its last part."""
     codes, values = texts(events, "op_name")
     found = []
     for value in values:
         category = _op_category(value)
-        rule = kernel_rule(value) if category == NONE and "/" in value else None
+        part = value[value.rfind("/") :] if value.startswith("jit(") else value
+        rule = kernel_rule(part) if category == NONE and "/" in value else None
         found.append(category if rule is None else CATEGORIES.index(str(rule.category)))
     decided: Ints = np.array([*found, NONE], dtype=np.int64)[codes]
     return decided

@@ -19,9 +19,10 @@ NONE = -1
 
 #: torch.optim annotates itself; its zero_grad belongs to the same phase.
 _OPTIMIZER_RANGE = re.compile(r"^Optimizer\.(step|zero_grad)#")
-#: TensorFlow graph nodes carry their name scope; tf.GradientTape prefixes what it adds.
+#: TensorFlow graph nodes carry their name scope; tf.GradientTape prefixes what it adds. JAX writes
+#: jvp(scope) for the forward pass of a differentiated function, transpose(jvp(scope)) for backward.
 _GRADIENT_SCOPE = re.compile(r"(^|/)gradient_tape/|^gradients/|transpose\(jvp\(")
-_PHASE_SCOPE = re.compile(r"(?:^|/)(" + "|".join(PHASES) + r")(?:_\d+)?(?=[/:]|$)")
+_PHASE_SCOPE = re.compile(r"(?:^|/|jvp\()(" + "|".join(PHASES) + r")(?:_\d+)?(?=[/:)]|$)")
 #: PyTorch's autograd engine wraps every backward node in an op of this prefix.
 _AUTOGRAD = "autograd::engine::"
 
@@ -152,12 +153,14 @@ def inherited(events: pa.Table, parent: Ints, own: Ints) -> Ints:
 def phases(events: pa.Table, parent: Ints, launch: Ints) -> Ints:
     """For each row an index into ``PHASES``, or ``NONE``.
 
-    In order of trust: the name scope of the graph node; the nearest enclosing range named like a
-    phase; autograd's engine; for an activity its launch; at last, for a host event outside any
-    such range, the phase range that was open on another thread of its rank when it started.
+    In order of trust: the name scope of the graph node; that of the nearest enclosing node, or the
+    nearest enclosing range named like a phase; autograd's engine; for an activity its launch; at
+    last, for a host event outside any such range, the phase range that was open on another thread
+    of its rank when it started.
     """
     scoped = _scope_phases(events)
-    phase = np.where(scoped != NONE, scoped, inherited(events, parent, _named_phases(events)))
+    own = np.where(scoped != NONE, scoped, _named_phases(events))
+    phase = inherited(events, parent, own)
     has_launch = launch != NONE
     phase[has_launch] = np.where(
         scoped[has_launch] != NONE, scoped[has_launch], phase[launch[has_launch]]

@@ -58,6 +58,20 @@ def _any(category: str | None, framework: str, pattern: str, reason: str) -> Rul
     return Rule(category, framework, re.compile(pattern), reason)
 
 
+def _xla(category: str | None, names: str, reason: str) -> Rule:
+    """A rule for HLO instructions: ``copy.38``, ``wrapped_add.3``, ``dot.1.clone``.
+
+    A fusion's name lists its roots and largest parts: ``bitcast_multiply_fusion.2``.
+    """
+    return Rule(category, "XLA", re.compile(rf"(?:wrapped_)?(?:{names})(?:\.\d+|\.clone)*"), reason)
+
+
+_MOVES = (
+    r"(?:bitcast|copy(?:-start|-done)?|transpose|reshape|slice|dynamic-slice|dynamic-update-slice"
+    r"|concatenate|broadcast|pad|reverse|gather|scatter|iota)"
+)
+
+
 OP_RULES: tuple[Rule, ...] = (
     # One op that holds a whole recurrent layer, or a whole cell.
     _torch("rnn", r"_cudnn_rnn\w*|miopen_rnn\w*|mkldnn_rnn_layer\w*", "vendor's recurrent layer"),
@@ -162,6 +176,32 @@ OP_RULES: tuple[Rule, ...] = (
         r"|Sigmoid(?:Grad)?|Tanh(?:Grad)?|Relu\w*|Elu\w*|BiasAdd|Maximum|Minimum|Select(?:V2)?|Sign"
         r"|Equal|NotEqual|Less\w+|Greater\w*|Logical\w+|IsFinite|Floor\w*|_Fused\w+|Inv\w*"
         r"|Reciprocal\w*|AccumulateNV2|ClipByValue|Erf|Round|\w*XlaFusion\w*",
+        "element by element",
+    ),
+    # XLA on a CPU: one op an instruction of the compiled module.
+    _xla(
+        None,
+        r"while|call|conditional|tuple|get-tuple-element|parameter|constant|bitcast|after-all"
+        r"|opt-barrier|async-\w+|partition-id|replica-id",
+        "holds other instructions, or none",
+    ),
+    _xla("gemm", r"(?:[\w-]+_)?dot(?:_[\w-]+)?|gemm_fusion\w*|cublas-\w+", "GEMM"),
+    _xla("conv", r"(?:[\w-]+_)?convolution(?:_[\w-]+)?", "convolution"),
+    _xla("collective", r"(?:all|collective)-\w+(?:-\w+)*|reduce-scatter", "collective"),
+    _xla("rng", r"rng(?:-[\w-]+)?|(?:\w+_)?threefry\w*", "RNG"),
+    _xla("layout", rf"{_MOVES}(?:_{_MOVES})*(?:_fusion)?", "elements move and do not change"),
+    _xla("cast", rf"(?:{_MOVES}_)*convert(?:_{_MOVES})*(?:_fusion)?", "the element type changes"),
+    _xla(
+        "reduction",
+        r"(?:[\w-]+_)?(?:reduce(?:-window)?|sort|topk)(?:_[\w-]+)?",
+        "many elements to one",
+    ),
+    _xla("other", r"(?:\w+nn_)?fusion|custom-call|loop_fusion|input_fusion", "its path tells"),
+    _xla(
+        "pointwise",
+        r"add|subtract|multiply|divide|negate|abs|exponential(?:-minus-one)?|log(?:-plus-one)?|tanh"
+        r"|logistic|sqrt|rsqrt|power|maximum|minimum|select|compare|and|or|not|xor|clamp|floor|ceil"
+        r"|sign|remainder|is-finite|[a-z][\w-]*_fusion",
         "element by element",
     ),
     _any("other", "tensorflow", r"[^:]*:[A-Za-z]\w*", "an op of no rule above"),

@@ -21,7 +21,7 @@ from typing import Any
 
 from lstmprof.errors import ProfileError, one_line
 from lstmprof.events import ACTIVITY_KINDS, Profile
-from lstmprof.formats import rows, xplane_events, xplane_schema
+from lstmprof.formats import rows, xplane_events, xplane_hlo, xplane_schema
 from lstmprof.formats.raw_file import RawFile
 from lstmprof.formats.rows import Row
 from lstmprof.formats.xplane_plane import PlaneTables, text
@@ -30,7 +30,7 @@ _GPU = re.compile(r"/device:GPU:(\d{1,9})")
 _STREAM = re.compile(r"Stream #(\d{1,18})")
 _ENVIRONMENT = "Task Environment"
 _PLANE_NAMES = ("/host:", "/device:", _ENVIRONMENT)
-_NOT_THREADS = ("/host:metadata", "/host:tfstreamz")
+_NOT_THREADS = (xplane_hlo.PLANE, "/host:tfstreamz")
 #: Nanoseconds since 1970 on 2001-09-09: some TensorFlow 2 versions date their lines.
 _EPOCH_FLOOR_NS = 10**18
 _PS_PER_NS = 1000
@@ -60,7 +60,8 @@ def read(raw: RawFile) -> Profile:
         )
     planes = [(text(plane.name), plane) for plane in space.planes]
     untimed: list[str] = []
-    found = [row for name, plane in planes for row in _rows(name, plane, untimed)]
+    paths = xplane_hlo.paths(planes)
+    found = [row for name, plane in planes for row in _rows(name, plane, paths, untimed)]
     complaints = [one_line(text(line))[:200] for line in (*space.errors, *space.warnings)]
     if not found:
         why = f": {complaints[0]}" if complaints else ""
@@ -89,7 +90,9 @@ def read(raw: RawFile) -> Profile:
     )
 
 
-def _rows(plane_name: str, plane: Any, untimed: list[str]) -> Iterator[Row]:
+def _rows(
+    plane_name: str, plane: Any, paths: xplane_hlo.Paths, untimed: list[str]
+) -> Iterator[Row]:
     gpu = _GPU.match(plane_name)
     is_host = plane_name.startswith("/host:") and plane_name not in _NOT_THREADS
     if not gpu and not is_host:
@@ -102,6 +105,7 @@ def _rows(plane_name: str, plane: Any, untimed: list[str]) -> Iterator[Row]:
         for event in line.events:
             timed = _interval(line.timestamp_ns, event)
             name, stats = tables.described(event)
+            stats = xplane_events.with_path(stats, paths)
             if timed is None:
                 untimed.append(name)
                 continue

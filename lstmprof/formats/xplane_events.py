@@ -26,6 +26,7 @@ _BOOKKEEPING = (
     "ExecutorState::Process",
     "MemoryAllocation",
     "MemoryDeallocation",
+    "end: ",  # XLA on a CPU: the end of the instruction of that name
 )
 #: Marks of memory on a stream's line: they last as long as the memory and occupy nothing.
 _MEMORY_DETAILS = frozenset(("memalloc_details", "memfree_details", "memory_residency_details"))
@@ -39,7 +40,7 @@ LEVELS = tuple(f"level {depth}" for depth in range(7, -1, -1))
 STATS = _MEMORY_DETAILS.union(
     ("correlation_id", "cuda_graph_node_id", "step_num", "tf_function_call", "shape"),
     ("kernel_details", "memcpy_details", "memset_details"),
-    ("tf_op", "name", "hlo_op", "annotation"),
+    ("tf_op", "name", "hlo_op", "hlo_module", "annotation"),
     LEVELS,
 )
 
@@ -78,6 +79,12 @@ def decoded(name: str) -> tuple[str, dict[str, str]]:
         return name, {}
     pairs = (pair.partition("=") for pair in encoded[2].split(","))
     return encoded[1], {key: value for key, equals, value in pairs if equals}
+
+
+def with_path(stats: dict[str, Any], paths: Mapping[tuple[str, str], str]) -> dict[str, Any]:
+    """``stats`` with the path of the XLA instruction, where it is known, as its ``tf_op``."""
+    path = paths.get((str(stats.get("hlo_module")), str(stats.get("hlo_op"))))
+    return stats if path is None else {"tf_op": path, **stats}
 
 
 def op_name(stats: Stats) -> str | None:

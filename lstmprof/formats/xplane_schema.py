@@ -8,12 +8,14 @@ wire, because a damaged file's texts need not be UTF-8.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-_PACKAGE = "lstmprof.xplane"
+Messages = Mapping[str, tuple[tuple[str, int, str], ...]]
+
 #: Message: its fields as (name, number, type); ``*`` repeats, ``|`` puts it into the oneof.
-_MESSAGES: dict[str, tuple[tuple[str, int, str], ...]] = {
+_MESSAGES: Messages = {
     "XSpace": (
         ("planes", 1, "*XPlane"),
         ("errors", 2, "*bytes"),
@@ -76,15 +78,20 @@ FIRST_BYTES = b"\x0a\x12\x1a\x22"
 @cache
 def xspace() -> Any:
     """The message class ``XSpace``."""
+    return message_class("xplane", _MESSAGES, "XSpace")
+
+
+def message_class(name: str, messages: Messages, root: str) -> Any:
+    """The class of the message ``root`` among ``messages``, in a pool of its own."""
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
     file = descriptor_pb2.FileDescriptorProto(
-        name="lstmprof/xplane.proto", package=_PACKAGE, syntax="proto3"
+        name=f"lstmprof/{name}.proto", package=f"lstmprof.{name}", syntax="proto3"
     )
-    for message, fields in _MESSAGES.items():
+    for message, fields in messages.items():
         described = file.message_type.add(name=message)
-        for name, number, type_ in fields:
-            field = described.field.add(name=name, number=number)
+        for field_name, number, type_ in fields:
+            field = described.field.add(name=field_name, number=number)
             field.label = _REPEATED if type_[0] == "*" else _OPTIONAL
             if type_[0] == "|":
                 if not described.oneof_decl:
@@ -93,10 +100,10 @@ def xspace() -> Any:
             bare = type_.lstrip("*|")
             field.type = _TYPES.get(bare, _MESSAGE)
             if field.type == _MESSAGE:
-                field.type_name = f".{_PACKAGE}.{bare}"
+                field.type_name = f".{file.package}.{bare}"
     pool = descriptor_pool.DescriptorPool()  # its own: TensorFlow may be loaded beside it
     pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.XSpace"))
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{file.package}.{root}"))
 
 
 def parsed(content: bytes) -> Any:

@@ -85,6 +85,17 @@ def test_copies_go_by_their_kind_and_direction() -> None:
         ("aten::mkldnn_rnn_layer", "rnn"),
         ("mylib::secret_op", "other"),
         ("AddmmBackward0", None),
+        ("while.3", None),
+        ("ThunkExecutor::Execute", None),
+        ("dot_general.22", "gemm"),
+        ("dot.1.clone", "gemm"),
+        ("wrapped_add.3", "pointwise"),
+        ("bitcast_multiply_fusion.2", "pointwise"),
+        ("bitcast_dynamic-update-slice_fusion", "layout"),
+        ("copy.38", "layout"),
+        ("convert_bitcast_fusion", "cast"),
+        ("wrapped_reduce", "reduction"),
+        ("fusion.7", "other"),
     ],
 )
 def test_an_op_has_a_category_where_it_computes(name: str, expected: str | None) -> None:
@@ -94,6 +105,19 @@ def test_an_op_has_a_category_where_it_computes(name: str, expected: str | None)
 def test_the_op_that_an_activity_names_decides_before_its_own_name() -> None:
     rows = [row("kernel", "void Eigen::f()", 0, 1, **GPU, op_name="forward/Cast_1:Cast")]
     assert category(rows, "void Eigen::f()")[0] == "cast"
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("jit(f)/transpose(jvp(forward))/lstm/while/body/dot_general", "gemm"),
+        ("jit(f)/transpose(jvp(forward))/while/body/reduce_sum", "reduction"),
+        ("ynn_fusion.2", "other"),
+    ],
+)
+def test_the_path_decides_what_a_library_fused(path: str, expected: str) -> None:
+    rows = [row("op", "ynn_fusion.2", 0, 5, **HOST, op_name=path)]
+    assert category(rows, "ynn_fusion.2")[0] == expected
 
 
 def test_every_rule_names_a_known_category_and_every_category_has_a_rule() -> None:

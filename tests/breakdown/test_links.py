@@ -114,3 +114,27 @@ def test_phases_come_from_ranges_scopes_and_launches() -> None:
         "gradient_tape/forward/x:MatMul": "backward",
         "k": "forward",
     }
+
+
+def test_phases_of_xla_come_from_the_path_and_what_has_none_is_of_the_loop_around() -> None:
+    # main  [step-----------------------------------)
+    # XLA     [while.1----)[while.2-----------)[add.9)
+    #           [copy.3)      [copy.4)[dot.5)
+    rows = [
+        row("step", "step", 0, 60, **HOST),
+        row("op", "while.1", 2, 12, pid=1, tid=2, op_name="jit(f)/jvp(forward)/while"),
+        row("op", "copy.3", 4, 8, pid=1, tid=2, op_name="copy.3"),
+        row("op", "while.2", 12, 40, pid=1, tid=2, op_name="jit(f)/transpose(jvp(forward))/while"),
+        row("op", "copy.4", 14, 18, pid=1, tid=2, op_name="copy.4"),
+        row("op", "dot.5", 18, 30, pid=1, tid=2, op_name="jit(f)/transpose(jvp(loss))/dot_general"),
+        row("op", "add.9", 40, 50, pid=1, tid=2, op_name="jit(f)/optimizer/add"),
+    ]
+    assert by_name(rows, "phase") == {
+        "step": None,
+        "while.1": "forward",
+        "copy.3": "forward",
+        "while.2": "backward",
+        "copy.4": "backward",
+        "dot.5": "backward",
+        "add.9": "optimizer",
+    }

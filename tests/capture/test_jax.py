@@ -1,10 +1,15 @@
-"""The JAX loop's own parts."""
+"""The JAX loop's own parts, and what its profile on a CPU shows."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from lstmprof import breakdown, formats
+from lstmprof.breakdown.ledger import ledger
+from lstmprof.breakdown.windows import windows
+from lstmprof.capture.supervisor import CaptureRequest, capture
 from lstmprof.workloads import Workload
 
 CE = Workload("tiny-ce", 1, 4, False, 2, 5, 3, 3, "ce")
@@ -30,3 +35,28 @@ def test_five_steps_of_adam_are_torchs() -> None:
         expected = tensor.detach().numpy()
         assert np.abs(np.asarray(state["parameters"][name]) - expected).max() < 1e-6
         assert np.abs(expected - start[name]).max() > 1e-4
+
+
+def test_a_profile_has_steps_phases_and_a_ledger_of_products_and_elements(tmp_path: Path) -> None:
+    pytest.importorskip("jax")
+    workload = Workload("small-ce", 1, 64, False, 16, 20, 32, 3, "ce")
+    asked = CaptureRequest("jax-scan", workload, "cpu", iterations=2, warmup=1, profile_steps=2)
+    (profile,) = capture(asked, tmp_path / "capture", lambda line: None).profiles
+    events = breakdown.annotated(formats.read(profile).events, captured=True)
+    assert not [n for n in events.column("name").to_pylist() if n.startswith("$")]
+
+    found = windows(events, captured=True)
+    assert [window.step for window in found] == [0, 1]
+    rows = ledger(events, found).to_pylist()
+    length_ns = sum(window.end_ns - window.start_ns for window in found)
+    busy_ns = dict.fromkeys(("gemm", "pointwise", "other"), 0)
+    for row in (row for row in rows if row["state"] == "busy"):
+        busy_ns[row["part"]] = busy_ns.get(row["part"], 0) + row["ns"]
+    assert sum(row["ns"] for row in rows) == length_ns
+    assert busy_ns["gemm"] > 0.05 * length_ns
+    assert busy_ns["pointwise"] > 0.01 * length_ns
+    assert busy_ns["other"] <= 0.02 * sum(busy_ns.values())
+
+    computing = [r for r in events.to_pylist() if r["kind"] == "op" and r["category"] == "gemm"]
+    assert {row["phase"] for row in computing} == {"forward", "backward"}
+    assert {"input", "optimizer"} <= set(events.column("phase").to_pylist())

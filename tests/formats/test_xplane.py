@@ -10,7 +10,7 @@ import pytest
 
 from lstmprof.errors import ProfileError
 from lstmprof.events import Profile
-from lstmprof.formats import read, xplane_events, xplane_schema
+from lstmprof.formats import read, xplane_events, xplane_hlo, xplane_schema
 
 #: (name, start in ps, length in ps, stats)
 Event = tuple[str, int, int, Mapping[str, object]]
@@ -158,6 +158,40 @@ def test_activity_kinds(name: str, stats: dict[str, Any], kind: str | None) -> N
 )
 def test_op_names(stats: dict[str, Any], op: str | None) -> None:
     assert xplane_events.op_name(stats) == op
+
+
+def with_module(space: Space, content: bytes) -> None:
+    plane = space.plane("/host:metadata")
+    entry = plane.event_metadata.add(key=1, value={"id": 1, "name": b"jit_f(0)"})
+    stat = entry.value.stats.add(metadata_id=space.stat_id(plane, "Hlo Proto"))
+    stat.bytes_value = content
+
+
+def xla_event(name: str, start_ps: int) -> Event:
+    return (name, start_ps, 2000, {"hlo_op": name.encode(), "hlo_module": b"jit_f"})
+
+
+def test_xla_instructions_have_the_path_that_the_module_tells(tmp_path: Path) -> None:
+    hlo = xplane_hlo.message()()
+    hlo.module.name = b"jit_f"
+    instructions = hlo.module.computations.add().instructions
+    for name, path in ((b"dot.3", b"jit(f)/jvp(forward)/dot_general"), (b"p", b"weights['W']")):
+        instructions.add(name=name, metadata={"op_name": path})
+    space = Space()
+    with_module(space, hlo.SerializeToString())
+    end: Event = ("end: dot.3", 2000, 10, {})
+    line = (xla_event("dot.3", 0), end, xla_event("copy.1", 3000))
+    space.line(space.plane("/host:CPU"), "tf_XLAEigen/1", 0, *line)
+    profile = space.read(tmp_path)
+    assert column(profile, "name") == ["dot.3", "copy.1"]
+    assert column(profile, "op_name") == ["jit(f)/jvp(forward)/dot_general", "copy.1"]
+
+
+def test_a_module_that_cannot_be_read_tells_no_paths(tmp_path: Path) -> None:
+    space = Space()
+    with_module(space, b"\x0a\xff damaged")
+    space.line(space.plane("/host:CPU"), "tf_XLAEigen/1", 0, xla_event("dot.3", 0))
+    assert column(space.read(tmp_path), "op_name") == ["dot.3"]
 
 
 def test_copies_have_their_size(tmp_path: Path) -> None:
