@@ -14,8 +14,9 @@ import datetime
 import hashlib
 import os
 import shlex
+import shutil
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,9 @@ import pyarrow as pa
 
 from lstmprof import __version__, formats, store
 from lstmprof.breakdown import CAPTURED, Breakdown, annotated, break_down
+from lstmprof.capture.environments import environment
 from lstmprof.capture.supervisor import CaptureRequest, CaptureResult, capture
+from lstmprof.capture.worker_request import check
 from lstmprof.errors import LstmprofError, RunError, UsageError
 from lstmprof.events import SCHEMA_VERSION, Profile
 from lstmprof.store import Run
@@ -37,6 +40,7 @@ __all__ = [
     "capture_run",
     "ingest_profile",
     "open_runs",
+    "worker_python",
 ]
 
 Progress = Callable[[str], None]
@@ -94,7 +98,10 @@ def capture_rounds(
     Each round is a fresh worker with its share of the iterations; every other round goes backwards.
     The profile is taken in the first. A run appears when its last round is done.
     """
-    found: dict[str, list[CaptureResult] | LstmprofError] = {name: [] for name in requests}
+    found: dict[str, list[CaptureResult] | LstmprofError]
+    found = {name: _refused(name, r, out, force) or [] for name, r in requests.items()}
+    if all(isinstance(made, LstmprofError) for made in found.values()):
+        return {name: made for name, made in found.items() if isinstance(made, LstmprofError)}
     with store.staging(out) as place:
         for number in range(rounds):
             names = list(requests) if number % 2 == 0 else list(requests)[::-1]
@@ -103,8 +110,6 @@ def capture_rounds(
                 if isinstance(before, LstmprofError):
                     continue
                 try:
-                    if not force:
-                        store.refuse_existing(out, name)
                     request = _share(requests[name], rounds, number)
                     said = _labelled(progress, request, rounds, number)
                     result = capture(request, place / f"{name}-{number}", said)
@@ -112,6 +117,32 @@ def capture_rounds(
                 except LstmprofError as error:
                     found[name] = error
         return {name: _outcome(name, made, out, force) for name, made in found.items()}
+
+
+def _refused(name: str, request: CaptureRequest, out: Path, force: bool) -> LstmprofError | None:
+    """Why a capture cannot even begin."""
+    try:
+        check(request)
+        store.check_name(out, name, force=force)
+    except LstmprofError as error:
+        return error
+    return None
+
+
+def worker_python(
+    packages: Sequence[str], python: str | None = None, progress: Progress = lambda line: None
+) -> Path:
+    """The interpreter for workers: ``python``, or an environment made of it with ``packages``.
+
+    Raises:
+        CaptureError: the packages cannot be installed.
+    """
+    base = shutil.which(python) if python else sys.executable
+    if base is None:
+        raise UsageError(f"{python}: no such interpreter", "give the path of a Python")
+    if not packages:
+        return Path(base)
+    return environment(packages, cache_folder() / "environments", progress, base)
 
 
 def _share(request: CaptureRequest, rounds: int, number: int) -> CaptureRequest:
@@ -125,6 +156,8 @@ def _share(request: CaptureRequest, rounds: int, number: int) -> CaptureRequest:
             f"{request.iterations} iterations cannot be shared among {rounds} rounds",
             "give more --iterations or fewer --rounds",
         )
+    if request.profile_steps < 1:
+        raise UsageError("a run needs at least 1 profiled step", "give more --profile-steps")
     share = request.iterations // rounds + (number < request.iterations % rounds)
     steps = request.profile_steps if number == 0 else 0
     return dataclasses.replace(request, iterations=share, profile_steps=steps)
@@ -181,8 +214,7 @@ def ingest_profile(path: Path, out: Path, *, name: str | None = None, force: boo
         RunError: the run is there already and ``force`` is not given.
     """
     name = name or profile_name(path)
-    if not force:
-        store.refuse_existing(out, name)
+    store.check_name(out, name, force=force)
     profile = formats.read(path)
     metadata = {"source": INGESTED, "source_path": str(path.resolve()), **_described(name, profile)}
     with store.new_run(out, name, force=force) as folder:
@@ -195,7 +227,7 @@ def profile_name(path: Path) -> str:
     name = path.name
     while any(name.endswith(ending) for ending in _ENDINGS):
         name = name[: name.rindex(".")]
-    return name or path.name
+    return name.lstrip(".") or "profile"
 
 
 def _described(name: str, profile: Profile) -> Mapping[str, Any]:

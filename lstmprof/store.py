@@ -24,7 +24,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lstmprof.errors import RunError
+from lstmprof.errors import RunError, UsageError
 from lstmprof.events import SCHEMA, SCHEMA_VERSION, VERSION_KEY
 
 PARTIAL = ".partial-"
@@ -116,9 +116,16 @@ def runs_in(folder: Path) -> list[Run]:
     ]
 
 
-def refuse_existing(out: Path, name: str) -> None:
-    """Raise RunError if a run called ``name`` is in ``out`` already."""
-    if (out / name).exists():
+def check_name(out: Path, name: str, *, force: bool = False) -> None:
+    """Whether a run called ``name`` may be written to ``out``.
+
+    Raises:
+        UsageError: ``name`` is no single visible path component.
+        RunError: the run is there already and ``force`` is not given.
+    """
+    if not name or name != Path(name).name or name.startswith("."):
+        raise UsageError(f"'{name}' is no name for a run", "give one without / and not hidden")
+    if not force and (out / name).exists():
         raise RunError(
             f"{out / name}: is there already",
             "give --force to replace it, or another --out or --name",
@@ -150,10 +157,10 @@ def new_run(out: Path, name: str, *, force: bool = False) -> Iterator[Path]:
     """A directory to write the run ``name`` into; renamed to its place at the end, else removed.
 
     Raises:
+        UsageError: ``name`` is no single visible path component.
         RunError: the run is there already and ``force`` is not given, or ``out`` cannot be written.
     """
-    if not force:
-        refuse_existing(out, name)
+    check_name(out, name, force=force)
     with staging(out) as partial:
         content = partial / name
         content.mkdir()

@@ -78,6 +78,9 @@ def test_every_verb_has_help_with_an_example(verb: str) -> None:
         (["capture", "--impl", "torch-cudnn", "--iteration", "3"], 2, "--iterations"),
         (["capture", "--impl", "torch-cudnn", "--hidden", "0"], 2, "at least 1"),
         (["capture"], 2, "--impl"),
+        (["capture", "--impl", "torch-cudnn", "--python", "no-such"], 2, "no such interpreter"),
+        (["capture", "--impl", "theano-*"], 2, "theano-*"),
+        (["capture", "--impl", "torch-cudnn", "--xla"], 2, "does not support xla"),
         (["brakdown", "x"], 2, "did you mean 'breakdown'?"),
         (["breakdown", "no-such-place"], 1, "no-such-place"),
         (["breakdown", "."], 1, "holds no run"),
@@ -174,7 +177,20 @@ def test_list_shows_what_capture_takes() -> None:
         "4x320-ce-long",
         "4x320-ctc-long",
     ]
-    assert "1x320-ce-short" in lstmprof("list").stdout
+    shown = lstmprof("list").stdout
+    assert "1x320-ce-short" in shown
+    assert "TensorFlow captures no CUDA graphs" in shown
+    assert all(i["here"] for i in everything["implementations"])
+
+
+def test_a_label_and_an_interpreter_are_part_of_a_capture(tmp_path: Path) -> None:
+    given = ["--python", sys.executable, "--label", "again"]
+    made = lstmprof("capture", "--impl", "torch-cudnn", *TINY, *given, "--out", tmp_path)
+    assert made.returncode == 0, made.stderr
+    assert new_run(made)[0].endswith("--fp32--again")
+    refused = lstmprof("capture", "--impl", "torch-cudnn", "--label", "../x", "--out", tmp_path)
+    assert (refused.returncode, len(refused.stderr.splitlines())) == (2, 1)
+    assert [p.name for p in tmp_path.iterdir()] == new_run(made)
 
 
 def test_captures_of_two_frameworks_are_compared(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lstmprof import store
-from lstmprof.errors import RunError
+from lstmprof.errors import RunError, UsageError
 from lstmprof.events import SCHEMA, VERSION_KEY, events_table
 
 EVENTS = events_table({"kind": ["op"], "name": ["a"], "start_ns": [0], "dur_ns": [1]})
@@ -119,3 +119,10 @@ def test_the_events_of_many_runs_are_one_data_set(tmp_path: Path) -> None:
     write(tmp_path, "b")
     both = pa.concat_tables([r.events() for r in store.runs_in(tmp_path)])
     assert both.num_rows == 2
+
+
+@pytest.mark.parametrize("name", ["../a", "a/b", ".hidden", "", "/etc"])
+def test_a_name_that_leaves_the_folder_is_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no name for a run"):
+        write(tmp_path / "out", name)
+    assert not (tmp_path / "out").exists()

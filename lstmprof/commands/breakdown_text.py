@@ -78,7 +78,8 @@ def _median(account: Breakdown) -> float:
 
 def _labels(accounts: list[Breakdown]) -> list[str]:
     """What tells comparable runs apart: the implementation where that is enough, else the run."""
-    names = [str(a.run.metadata.get("implementation") or a.run.name) for a in accounts]
+    facts = [a.run.metadata for a in accounts]
+    names = [f"{f.get('implementation', '')} {f.get('label') or ''}".strip() for f in facts]
     return names if len(set(names)) == len(names) else [a.run.name for a in accounts]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,14 @@ _RUN_OPTIONS = (
     ),
     click.option("--cuda-graph", is_flag=True, help="Replay the step as a CUDA graph (torch)."),
     click.option("--xla", is_flag=True, help="Compile the step with XLA (TensorFlow)."),
+    click.option("--python", help="Interpreter of the workers; it needs NumPy and the framework."),
+    click.option(
+        "--with",
+        "packages",
+        multiple=True,
+        metavar="SPEC",
+        help="Run in an environment made with this package, like torch==2.4.1; repeat for more.",
+    ),
     click.option("--label", default="", help="A word for the run's name: what you changed."),
     click.option("--seed", type=int, default=0, show_default=True, help="Of weights and data."),
     click.option(
@@ -158,11 +167,22 @@ def command(
 
     names = sweep.implementation_names(impls)
     exact = sweep.matching(precisions, PRECISIONS, "precision")
+    options |= _interpreter(options.pop("python"), options.pop("packages"), options["label"])
     common = CaptureRequest(names[0], found[0], **options)
     planned = sweep.plan(names, found, exact, common, out)
     if len(planned) > 1 or many:
         return capture_sweep.command(planned, out, **sweeping)
     return capture_sweep.single(planned[0], out, **sweeping)
+
+
+def _interpreter(python: str | None, packages: tuple[str, ...], label: str) -> dict[str, str]:
+    """The workers' interpreter and the label of its runs, where one of them is given."""
+    if not python and not packages:
+        return {}
+    from lstmprof.api import worker_python
+
+    path = worker_python(packages, python, progress=lambda line: click.echo(line, err=True))
+    return {"python": str(path), "label": label or re.sub(r"[^\w.=+-]+", "-", "+".join(packages))}
 
 
 def _networks(names: tuple[str, ...], overrides: dict[str, Any]) -> list[workloads.Workload]:

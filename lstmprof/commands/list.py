@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
+from typing import Any
 
 import click
 
 from lstmprof import terminal
+from lstmprof.capture.worker_host import cuda_devices
 from lstmprof.errors import UsageError
-from lstmprof.implementations import TABLE
+from lstmprof.implementations import FRAMEWORKS, TABLE, Implementation
 from lstmprof.workloads import NAMED, Workload
 
 WHAT = ("implementations", "workloads")
@@ -26,7 +29,7 @@ def command(what: str | None, format_: str) -> None:
       lstmprof list workloads --format json
     """
     rows = {
-        "implementations": [dataclasses.asdict(i) for i in TABLE],
+        "implementations": [_row(i) for i in TABLE],
         "workloads": [dataclasses.asdict(w) for w in NAMED],
     }
     if format_ == "json":
@@ -39,19 +42,45 @@ def command(what: str | None, format_: str) -> None:
         _show(what)
 
 
+def _row(row: Implementation) -> dict[str, Any]:
+    return {
+        "name": row.name,
+        "aliases": list(row.aliases),
+        "framework": row.framework,
+        "summary": row.summary,
+        "here": here(row),
+        "refuses": row.refusals(),
+    }
+
+
+def here(row: Implementation) -> str:
+    """``yes`` where this interpreter and machine can run ``row``, else why not."""
+    if importlib.util.find_spec(row.framework) is None:
+        return f"{row.framework} is not installed"
+    return "needs a GPU" if "cpu" in row.refusals() and not cuda_devices() else "yes"
+
+
 def _show(what: str | None) -> None:
     if what != "workloads":
         terminal.write_table(
             "Implementations",
-            ["name", "framework", "what it is"],
-            [[i.name, i.framework, i.summary] for i in TABLE],
+            ["name", "framework", "here", "what it is"],
+            [[i.name, i.framework, here(i), i.summary] for i in TABLE],
+            crop="what it is",
         )
+        terminal.write_table("What they refuse", ["who", "what", "why"], _refusals(), crop="why")
     if what != "implementations":
         terminal.write_table(
             "Workloads (any field can be overridden: see lstmprof capture --help)",
             ["name", "network", ">batch", ">time steps", ">features", ">classes", "loss"],
             [_workload_cells(w) for w in NAMED],
         )
+
+
+def _refusals() -> list[list[str]]:
+    of_all = [(f"all of {f}", refuses) for f, refuses in FRAMEWORKS.items()]
+    of_rows = [(row.name, row.refuses) for row in TABLE]
+    return [[who, what, why] for who, refuses in of_all + of_rows for what, why in refuses.items()]
 
 
 def _workload_cells(w: Workload) -> list[str]:
