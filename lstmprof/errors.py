@@ -17,6 +17,9 @@ from __future__ import annotations
 import difflib
 from typing import Iterable
 
+#: A longer list of known names is left to ``lstmprof list``.
+MOST_LISTED = 24
+
 
 class LstmprofError(Exception):
     """Something the user can mend; ``str()`` of it is one line."""
@@ -59,5 +62,6 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> UsageError:
     """The error for a name that is not in a table, with the nearest one that is."""
     names = list(known)
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    hint = "did you mean '{}'?".format(near[0]) if near else "known: " + ", ".join(names)
+    listed = ", ".join(names) if len(names) <= MOST_LISTED else "see lstmprof list"
+    hint = "did you mean '{}'?".format(near[0]) if near else "known: " + listed
     return UsageError("unknown {} '{}'".format(kind, name), hint)

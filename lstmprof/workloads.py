@@ -1,13 +1,13 @@
-"""The networks: those of the ASR benchmark study by name, and any other that the user describes.
+"""The networks: those of the seed studies by name, and any other that the user describes.
 
 A workload is network + data shape + loss + optimizer; everything an implementation needs to know.
 Its weights and its data come from here too, from NumPy and one seed, so that every implementation
-starts from the same numbers.
+starts from the same numbers. The names are in ``named_workloads``.
 
-Source of the four names: S. Braun, "LSTM Benchmarks for Deep Learning Frameworks"
-(arXiv:1806.01818), tables 1 and 2: the output layer has no bias, cross-entropy looks at the last
-time step, CTC at every one. The data are N(0, 1), as the paper says. Sequences of unequal length
-are zero-padded and run over their full padded length; only the CTC loss knows the lengths.
+The output layer (``head``) has no bias. Cross-entropy and mean squared error look at the last time
+step unless ``each_step`` says otherwise, CTC and ``mean`` (the mean of all outputs: a gradient for
+every one of them, and nothing else to compute) at every one. Sequences of unequal length are
+zero-padded and run over their full padded length; only the CTC loss knows the lengths.
 
 Keeps to the standard library, NumPy and Python 3.7: capture workers import it.
 """
@@ -19,7 +19,9 @@ from typing import Dict, Optional, Tuple
 
 from lstmprof.errors import UsageError, unknown_name
 
-LOSSES = ("ce", "ctc", "mse")
+LOSSES = ("ce", "ctc", "mse", "mean")
+#: Gates of each cell, in PyTorch's order: i f g o; r z n; one
+GATES = {"lstm": 4, "gru": 3, "rnn": 1}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,21 +39,23 @@ class Workload:
     loss: str
     labels: Optional[int] = None  # target length of one sequence; CTC only
     shortest: Optional[int] = None  # least sequence length, the longest being time_steps; CTC only
-    optimizer: str = "adam"
+    optimizer: str = "adam"  # or sgd, without momentum
     learning_rate: float = 1e-3
+    cell: str = "lstm"  # a key of GATES; gru multiplies by the reset gate after the product
+    head: bool = True  # without one the outputs are the last layer's, and classes their number
+    each_step: bool = False  # ce and mse at every time step
+    vocabulary: Optional[int] = None  # inputs are tokens, embedded in ``features`` numbers
 
     @property
     def directions(self) -> int:
         """2 for a bidirectional network, else 1."""
         return 2 if self.bidirectional else 1
 
+    @property
+    def every_step(self) -> bool:
+        """Whether the outputs are those of every time step."""
+        return self.each_step or self.loss in ("ctc", "mean")
 
-NAMED: Tuple[Workload, ...] = (
-    Workload("1x320-ce-short", 1, 320, False, 64, 100, 123, 10, "ce"),
-    Workload("1x320-ce-long", 1, 320, False, 32, 1000, 123, 10, "ce"),
-    Workload("4x320-ce-long", 4, 320, True, 32, 1000, 123, 10, "ce"),
-    Workload("4x320-ctc-long", 4, 320, True, 32, 1000, 123, 59, "ctc", labels=100, shortest=500),
-)
 
 #: fields an option may override, with the suffix each adds to the name
 _SUFFIXES = (
@@ -64,6 +68,7 @@ _SUFFIXES = (
     ("classes", "c"),
     ("loss", ""),
     ("labels", "y"),
+    ("cell", ""),
 )
 
 
@@ -73,6 +78,8 @@ def named(name: str) -> Workload:
     Raises:
         UsageError: no such workload; says which name is nearest.
     """
+    from lstmprof.named_workloads import NAMED
+
     for workload in NAMED:
         if workload.name == name:
             return workload
@@ -94,6 +101,8 @@ def with_overrides(workload: Workload, **fields: object) -> Workload:
         "-" + _suffix(field, letter, given[field]) for field, letter in _SUFFIXES if field in given
     )
     changed = dataclasses.replace(workload, name=workload.name + suffix, **given)  # type: ignore[arg-type]
+    if not changed.head:
+        changed = dataclasses.replace(changed, classes=changed.directions * changed.hidden)
     return _checked(_ctc_lengths(changed, workload, fields.get("labels") is not None))
 
 
@@ -122,8 +131,11 @@ def _checked(w: Workload) -> Workload:
     for field in ("layers", "hidden", "batch", "time_steps", "features", "classes"):
         if getattr(w, field) < 1:
             raise UsageError("{} must be at least 1, not {}".format(field, getattr(w, field)))
-    if w.loss not in LOSSES:
-        raise unknown_name("loss", w.loss, LOSSES)
+    for kind, name, known in (("loss", w.loss, LOSSES), ("cell", w.cell, tuple(GATES))):
+        if name not in known:
+            raise unknown_name(kind, name, known)
+    if w.loss == "ctc" and not w.head:
+        raise UsageError("CTC needs an output layer, and this workload has none")
     if w.loss == "ctc":
         assert w.labels is not None
         assert w.shortest is not None
@@ -147,21 +159,25 @@ Weights = Dict[str, "object"]  # name -> float32 array; NumPy is imported on use
 
 
 def parameter_shapes(w: Workload) -> Dict[str, Tuple[int, ...]]:
-    """Name -> shape of every weight, in PyTorch's names and layout, gates in the order i f g o.
+    """Name -> shape of every weight, in PyTorch's names, layout and order of gates.
 
-    ``weight_ih_l{k}[_reverse]`` (4·hidden, inputs), ``weight_hh_l{k}[_reverse]`` (4·hidden, hidden)
-    and
-    ``bias_l{k}[_reverse]`` (4·hidden), ``head`` (classes, directions·hidden). One bias a layer: an
-    API with two holds zeros in the second.
+    ``weight_ih_l{k}[_reverse]`` (gates·hidden, inputs), ``weight_hh_l{k}[_reverse]`` (gates·hidden,
+    hidden), ``bias_l{k}[_reverse]`` (gates·hidden), ``head`` (classes, directions·hidden) and
+    ``embedding`` (vocabulary, features) where there are these. One bias a layer: an API with two
+    holds zeros in the second.
     """
     shapes: Dict[str, Tuple[int, ...]] = {}
+    gates = GATES[w.cell] * w.hidden
     for layer in range(w.layers):
         inputs = w.features if layer == 0 else w.directions * w.hidden
         for suffix in ("", "_reverse")[: w.directions]:
-            shapes["weight_ih_l{}{}".format(layer, suffix)] = (4 * w.hidden, inputs)
-            shapes["weight_hh_l{}{}".format(layer, suffix)] = (4 * w.hidden, w.hidden)
-            shapes["bias_l{}{}".format(layer, suffix)] = (4 * w.hidden,)
-    shapes["head"] = (w.classes, w.directions * w.hidden)
+            shapes["weight_ih_l{}{}".format(layer, suffix)] = (gates, inputs)
+            shapes["weight_hh_l{}{}".format(layer, suffix)] = (gates, w.hidden)
+            shapes["bias_l{}{}".format(layer, suffix)] = (gates,)
+    if w.head:
+        shapes["head"] = (w.classes, w.directions * w.hidden)
+    if w.vocabulary:
+        shapes["embedding"] = (w.vocabulary, w.features)
     return shapes
 
 
@@ -181,10 +197,11 @@ def weights(w: Workload, seed: int) -> Weights:
 class Batch:
     """One batch of data, NumPy, time-major.
 
-    ``inputs`` (time, batch, features) float32. ``targets``: ce (batch,) int64 classes; mse (batch,
-    classes) float32; ctc (batch, labels) int64 in 1…classes−1, 0 being the blank. ``lengths``
-    (batch,) int64: time steps of each sequence, all of them ``time_steps`` but for ctc; inputs
-    beyond are zero.
+    ``inputs`` (time, batch, features) float32, or (time, batch) int64 tokens. ``targets``: ce
+    (batch,) int64 classes; mse (batch, classes) float32; both with time in front for ``each_step``;
+    ctc (batch, labels) int64 in 1…classes−1, 0 being the blank; mean (0,) float32, as it has none.
+    ``lengths`` (batch,) int64: time steps of each sequence, all of them ``time_steps`` but for ctc;
+    inputs beyond are zero.
     """
 
     inputs: object
@@ -193,19 +210,26 @@ class Batch:
 
 
 def batch(w: Workload, seed: int) -> Batch:
-    """The shared batch of ``w``; inputs N(0, 1), targets uniform."""
+    """The shared batch of ``w``; inputs N(0, 1) or uniform tokens, targets uniform."""
     import numpy as np
 
     rng = np.random.RandomState(seed + 1)
-    inputs = rng.standard_normal((w.time_steps, w.batch, w.features)).astype(np.float32)
+    place: Tuple[int, ...] = (w.time_steps, w.batch)
+    if w.vocabulary:
+        inputs = rng.randint(0, w.vocabulary, place).astype(np.int64)
+    else:
+        inputs = rng.standard_normal((*place, w.features)).astype(np.float32)
     lengths = np.full(w.batch, w.time_steps, dtype=np.int64)
+    place = place if w.each_step else place[1:]
+    if w.loss == "mean":
+        return Batch(inputs, np.zeros(0, np.float32), lengths)
     if w.loss == "mse":
-        return Batch(inputs, rng.standard_normal((w.batch, w.classes)).astype(np.float32), lengths)
+        return Batch(inputs, rng.standard_normal((*place, w.classes)).astype(np.float32), lengths)
     if w.loss == "ce":
-        return Batch(inputs, rng.randint(0, w.classes, w.batch).astype(np.int64), lengths)
+        return Batch(inputs, rng.randint(0, w.classes, place).astype(np.int64), lengths)
     assert w.shortest is not None
     assert w.labels is not None
     lengths = rng.randint(w.shortest, w.time_steps + 1, w.batch).astype(np.int64)
     lengths[0] = w.time_steps
-    inputs[np.arange(w.time_steps)[:, None] >= lengths[None, :]] = 0.0
+    inputs[np.arange(w.time_steps)[:, None] >= lengths[None, :]] = 0
     return Batch(inputs, rng.randint(1, w.classes, (w.batch, w.labels)).astype(np.int64), lengths)

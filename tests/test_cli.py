@@ -171,7 +171,7 @@ def test_ingest_writes_a_run_and_one_bad_file_does_not_stop_the_others(profile: 
 def test_list_shows_what_capture_takes() -> None:
     everything = json.loads(lstmprof("list", "--format", "json").stdout)
     assert [i["name"] for i in everything["implementations"]][:1] == ["torch-lstmcell-basic"]
-    assert [w["name"] for w in everything["workloads"]] == [
+    assert [w["name"] for w in everything["workloads"]][:4] == [
         "1x320-ce-short",
         "1x320-ce-long",
         "4x320-ce-long",

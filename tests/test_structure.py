@@ -13,7 +13,7 @@ from lstmprof.commands import VERBS
 PACKAGE = Path(lstmprof.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.py"))
 #: What any folder may import of the package, besides itself.
-SHARED = {"errors", "events", "store", "workloads", "implementations"}
+SHARED = {"errors", "events", "store", "workloads", "named_workloads", "implementations"}
 #: The files and the folder that join the stages.
 JOINING = {"api", "sweep", "cli", "commands", "__main__"}
 

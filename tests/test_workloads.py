@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from lstmprof.errors import UsageError
-from lstmprof.workloads import NAMED, batch, named, weights, with_overrides
+from lstmprof.named_workloads import NAMED
+from lstmprof.workloads import batch, named, parameter_shapes, weights, with_overrides
 
 
 def test_the_parameter_count_is_the_studys() -> None:
@@ -49,3 +50,36 @@ def test_one_seed_gives_the_same_numbers_and_another_gives_others() -> None:
     first, again, other = (weights(tiny, seed) for seed in (1, 1, 2))
     assert all(np.array_equal(first[k], again[k]) for k in first)
     assert not any(np.array_equal(first[k], other[k]) for k in first)
+
+
+def test_deepbenchs_lists_are_whole() -> None:
+    # rnn_problems.h, training + inference: lstm 22 + 15, vanilla 12 + 2, gru 18 + 54
+    names = [w.name for w in NAMED if w.name.startswith("deepbench-")]
+    assert len(names) == len(set(names))
+    counts = {c: sum(n.startswith(f"deepbench-{c}-") for n in names) for c in ("lstm", "vanilla")}
+    assert counts == {"lstm": 22 + 15, "vanilla": 12 + 2}
+    assert len(names) - sum(counts.values()) == 18 + 54
+    assert named("deepbench-lstm-h512-b16-t25").features == 512
+    assert "head" not in parameter_shapes(named("deepbench-gru-h512-b32-t1"))
+
+
+def test_a_language_model_predicts_at_every_step() -> None:
+    tiny = with_overrides(named("ptb-large"), hidden=3, batch=2, time_steps=4, features=3)
+    data = batch(tiny, seed=0)
+    assert np.shape(data.inputs) == np.shape(data.targets) == (4, 2)
+    assert parameter_shapes(tiny)["embedding"] == (10_000, 3)
+
+
+def test_another_hidden_size_changes_the_outputs_of_a_workload_without_a_head() -> None:
+    tiny = with_overrides(named("glample-h128-b32"), hidden=5)
+    assert (tiny.classes, np.shape(batch(tiny, 0).targets)) == (5, (32, 5))
+
+
+def test_a_gru_has_three_gates_and_an_rnn_one() -> None:
+    short = named("1x320-ce-short")
+    rows = [
+        parameter_shapes(with_overrides(short, cell=cell))["bias_l0"][0] // 320
+        for cell in ("lstm", "gru", "rnn")
+    ]
+    assert rows == [4, 3, 1]
+    assert with_overrides(short, cell="gru").name == "1x320-ce-short-gru"

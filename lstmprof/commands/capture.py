@@ -13,6 +13,7 @@ import click
 from lstmprof import workloads
 from lstmprof.capture.worker_request import PRECISIONS
 from lstmprof.commands import capture_sweep
+from lstmprof.named_workloads import NAMED
 
 _WORKLOAD_OPTIONS = (
     click.option("--layers", type=int, help="Recurrent layers."),
@@ -22,6 +23,7 @@ _WORKLOAD_OPTIONS = (
     click.option("--time-steps", type=int, help="Steps of the longest sequence."),
     click.option("--features", type=int, help="Inputs at a time step."),
     click.option("--classes", type=int, help="Outputs, the CTC blank among them."),
+    click.option("--cell", type=click.Choice(list(workloads.GATES)), help="Recurrent cell."),
     click.option("--loss", type=click.Choice(workloads.LOSSES), help="Loss function."),
     click.option("--labels", type=int, help="Target labels of a sequence (ctc only)."),
 )
@@ -157,7 +159,7 @@ def command(
       lstmprof capture --impl 'torch-*' --impl keras-lstm --rounds 4
     """
     fields = ("layers", "hidden", "bidirectional", "batch", "time_steps", "features", "classes")
-    overrides = {field: options.pop(field) for field in (*fields, "loss", "labels")}
+    overrides = {field: options.pop(field) for field in (*fields, "loss", "labels", "cell")}
     found = _networks(workload_names, overrides)
     sweeping = {key: options.pop(key) for key in ("rounds", "only_plan", "name", "force")}
     many = any("*" in p or "?" in p or "[" in p for p in (*impls, *workload_names, *precisions))
@@ -186,7 +188,7 @@ def _interpreter(python: str | None, packages: tuple[str, ...], label: str) -> d
 
 
 def _networks(names: tuple[str, ...], overrides: dict[str, Any]) -> list[workloads.Workload]:
-    known = [w.name for w in workloads.NAMED]
+    known = [w.name for w in NAMED]
     meant = {name for pattern in names for name in fnmatch.filter(known, pattern) or [pattern]}
     chosen = [name for name in known if name in meant] + sorted(meant - set(known))
     return [workloads.with_overrides(workloads.named(name), **overrides) for name in chosen]

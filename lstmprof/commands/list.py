@@ -12,7 +12,8 @@ from lstmprof import terminal
 from lstmprof.capture.worker_host import cuda_devices
 from lstmprof.errors import UsageError
 from lstmprof.implementations import FRAMEWORKS, TABLE, Implementation
-from lstmprof.workloads import NAMED, Workload
+from lstmprof.named_workloads import NAMED
+from lstmprof.workloads import Workload
 
 WHAT = ("implementations", "workloads")
 

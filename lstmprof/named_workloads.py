@@ -1,0 +1,100 @@
+"""The workloads of the seed studies, by name.
+
+- ``1x320-ce-short`` … : S. Braun, "LSTM Benchmarks for Deep Learning Frameworks"
+  (arXiv:1806.01818), tables 1 and 2; inputs N(0, 1), as the paper says.
+- ``deepbench-…``: Baidu's DeepBench, recurrent layers for training and inference (its code's
+  rnn_problems.h). Inputs as wide as the layer, no output layer. DeepBench skips the product with
+  the inputs (cuDNN's SKIP_INPUT), which frameworks cannot: theirs is more work.
+- ``glample-…``: G. Lample's rnn-benchmarks: 30 steps, input = hidden, the last output against a
+  target by mean squared error, SGD 0.01.
+- ``ptb-…``: W. Zaremba et al. (arXiv:1409.2329), the large language model: embedding, two layers,
+  softmax over the vocabulary at every step, SGD 1.0; without its dropout.
+- ``imdb-gru``: sentiment of 150 tokens by a GRU of 100.
+
+Keeps to the standard library and Python 3.7.
+"""
+
+from __future__ import annotations
+
+from typing import Iterator, Tuple
+
+from lstmprof.workloads import Workload
+
+_ASR = (
+    Workload("1x320-ce-short", 1, 320, False, 64, 100, 123, 10, "ce"),
+    Workload("1x320-ce-long", 1, 320, False, 32, 1000, 123, 10, "ce"),
+    Workload("4x320-ce-long", 4, 320, True, 32, 1000, 123, 10, "ce"),
+    Workload("4x320-ctc-long", 4, 320, True, 32, 1000, 123, 59, "ctc", labels=100, shortest=500),
+)
+
+#: DeepBench: cell -> (hidden, time steps) -> batches, training first and then inference
+_DEEPBENCH = {
+    "vanilla": {
+        **{(h, 50): (16, 32, 64, 128) for h in (1760, 2048, 2560)},
+        (32, 672): (1,),
+        (64, 96): (1,),
+    },
+    "lstm": {
+        (512, 25): (16, 32, 64, 128, 1, 2, 4),
+        (1024, 25): (16, 32, 64, 128, 1, 2, 4),
+        (2048, 25): (16, 32, 64, 128, 1, 2, 4),
+        (4096, 25): (16, 32, 64, 128),
+        (1536, 50): (8, 16, 32, 1, 2, 4),
+        (256, 150): (16, 32, 64, 1, 2, 4),
+    },
+    "gru": {
+        (2816, 1500): (1, 2, 4),
+        **{(2816, t): (32, 1, 2, 4) for t in (750, 375, 187)},
+        **{(h, t): (32, 1, 2, 4) for h in (2048, 1536, 2560) for t in (1500, 750, 375, 187)},
+        (512, 1): (32, 1, 2, 4),
+        (1024, 1500): (32, 64, 1, 2, 4),
+    },
+}
+
+
+def _deepbench() -> Iterator[Workload]:
+    for cell, problems in _DEEPBENCH.items():
+        for (hidden, time_steps), batches in problems.items():
+            for batch in batches:
+                yield Workload(
+                    "deepbench-{}-h{}-b{}-t{}".format(cell, hidden, batch, time_steps),
+                    *(1, hidden, False, batch, time_steps, hidden, hidden, "mean"),
+                    cell="rnn" if cell == "vanilla" else cell,
+                    head=False,
+                    optimizer="sgd",
+                )
+
+
+def _glample() -> Iterator[Workload]:
+    for cell, prefix in (("lstm", "glample"), ("rnn", "glample-rnn")):
+        for hidden in (128, 512, 1024):
+            for batch in (32, 128):
+                yield Workload(
+                    "{}-h{}-b{}".format(prefix, hidden, batch),
+                    *(1, hidden, False, batch, 30, hidden, hidden, "mse"),
+                    cell=cell,
+                    head=False,
+                    optimizer="sgd",
+                    learning_rate=0.01,
+                )
+
+
+def _ptb(name: str, vocabulary: int) -> Workload:
+    return Workload(
+        name,
+        *(2, 1500, False, 20, 35, 1500, vocabulary, "ce"),
+        each_step=True,
+        vocabulary=vocabulary,
+        optimizer="sgd",
+        learning_rate=1.0,
+    )
+
+
+NAMED: Tuple[Workload, ...] = (
+    *_ASR,
+    *_glample(),
+    _ptb("ptb-large", 10_000),
+    _ptb("ptb-35k", 35_000),
+    Workload("imdb-gru", 1, 100, False, 64, 150, 125, 2, "ce", cell="gru", vocabulary=30_000),
+    *_deepbench(),
+)
