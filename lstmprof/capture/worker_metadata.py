@@ -31,7 +31,8 @@ def request_facts(request: CaptureRequest) -> Dict[str, Any]:
     names = ["implementation", "workload", "precision", "mode", "seed", "warmup", "iterations"]
     names += ["cuda_graph", "xla", "label"]
     framework = implementations.find(request.implementation).framework
-    return dict({name: asked[name] for name in names}, framework=framework, tf32=False)
+    facts = {name: asked[name] for name in names}
+    return dict(facts, framework=framework, tf32=request.precision == "tf32")
 
 
 def worker_facts(trainer: Any, cpus: Optional[List[int]]) -> Dict[str, Any]:

@@ -56,7 +56,8 @@ class CaptureRequest:
 def wanted(request: CaptureRequest) -> List[str]:
     """What ``request`` needs of an implementation, in the words of ``Implementation.refuses``.
 
-    A worker asks again once ``auto`` is a device: ``cpu`` and ``tf32 on cpu`` are needs too.
+    A worker asks again once ``auto`` is a device: ``cpu`` and ``tf32 on cpu`` are needs too, and
+    so are ``cuda-graph on cpu`` and ``cuda-graph of ctc``.
     """
     workload, device = request.workload, request.device.partition(":")[0]
     both = "{} on {}".format(request.precision, device)
@@ -65,6 +66,8 @@ def wanted(request: CaptureRequest) -> List[str]:
         ("layers", workload.layers > 1),
         ("bidirectional", workload.bidirectional),
         ("cuda-graph", request.cuda_graph),
+        ("cuda-graph on " + device, request.cuda_graph),
+        ("cuda-graph of " + workload.loss, request.cuda_graph),
         ("xla", request.xla),
     )
     return needs + [name for name, is_asked in asked if is_asked]

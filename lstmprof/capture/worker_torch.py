@@ -1,11 +1,13 @@
 """The one step loop for PyTorch, and torch.profiler around it.
 
 The phases of a step are consecutive host ranges; on a GPU ``step`` ends with a synchronisation of
-the device and CUDA events stand at both its ends.
+the device and CUDA events stand at both its ends. A step replayed as a CUDA graph has the phase
+``input`` alone: a single launch does the others (with a gradient scaler, all but ``optimizer``).
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
 import time
@@ -15,29 +17,17 @@ import numpy as np
 import torch
 
 from lstmprof import implementations, workloads
-from lstmprof.capture import worker_profile, worker_ranges
+from lstmprof.capture import (
+    worker_profile,
+    worker_ranges,
+    worker_torch_graph,
+    worker_torch_loss,
+    worker_torch_precision,
+)
 from lstmprof.capture.worker_ranges import Ranges
 from lstmprof.capture.worker_request import CaptureRequest
 from lstmprof.errors import CaptureError
 from lstmprof.workloads import Workload
-
-
-def loss_of(
-    workload: Workload, outputs: torch.Tensor, targets: torch.Tensor, lengths: torch.Tensor
-) -> torch.Tensor:
-    """The mean loss over the batch; outputs (batch, classes), for CTC (time, batch, classes).
-
-    CTC: blank 0, mean over sequences of the negative log-likelihood, not divided by target lengths
-    (torch's own ``reduction="mean"`` does). ``lengths`` stay on the host, or torch synchronises.
-    """
-    if workload.loss == "ce":
-        return torch.nn.functional.cross_entropy(outputs, targets)
-    if workload.loss == "mse":
-        return torch.nn.functional.mse_loss(outputs, targets)
-    spelled = torch.full((len(lengths),), targets.shape[1], dtype=torch.int64)
-    scores = outputs.log_softmax(2)
-    each = torch.nn.functional.ctc_loss(scores, targets, lengths, spelled, reduction="none")
-    return each.mean()
 
 
 def device_of(requested: str) -> str:
@@ -75,26 +65,37 @@ class Trainer:
         self.implementation: Any = importlib.import_module(
             implementations.find(request.implementation).module
         )
-        self._prepare_device()
+        self._prepare_device(request.precision)
         module = self.implementation.build(self.workload)
         self.implementation.load(module, workloads.weights(self.workload, request.seed))
         self.module = module.to(self.device).train(not self.forward_only)
-        self.optimizer = optimizer_of(self.workload, self.module)
+        self.optimizer = optimizer_of(self.workload, self.module, request.cuda_graph)
+        self._set_precision(request.precision)
+        self.cuda_graph = request.cuda_graph
+        self.graphed: Optional[worker_torch_graph.GraphedWork] = None
         batch: Any = workloads.batch(self.workload, request.seed)
         inputs = batch.inputs if self.implementation.TIME_MAJOR else batch.inputs.swapaxes(0, 1)
         self.inputs, self.targets = np.ascontiguousarray(inputs), batch.targets
         self.lengths = torch.from_numpy(batch.lengths)
+        self.loss_of = functools.partial(
+            worker_torch_loss.loss_of, self.workload, time_major=self.implementation.TIME_MAJOR
+        )
         self.events: Optional[Tuple[Any, Any]] = None
         if self.device.type == "cuda":
             start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             self.events = (start, end)
 
-    def _prepare_device(self) -> None:
+    def _prepare_device(self, precision: str) -> None:
         torch.set_flush_denormal(True)
-        torch.backends.cuda.matmul.allow_tf32 = False
-        torch.backends.cudnn.allow_tf32 = False
+        worker_torch_precision.set_tf32(precision)
         if self.device.type == "cuda":
             torch.cuda.set_device(self.device)
+
+    def _set_precision(self, precision: str) -> None:
+        self.autocast = worker_torch_precision.autocast(precision, self.device.type)
+        self.scaler: Any = None
+        if not self.forward_only:
+            self.scaler = worker_torch_precision.scaler(precision, self.device.type)
 
     def step(self, ranges: Ranges) -> torch.Tensor:
         """One step, synchronised at its end; the loss."""
@@ -110,24 +111,68 @@ class Trainer:
 
     def _phases(self, ranges: Ranges) -> torch.Tensor:
         with ranges("input"):
-            inputs = torch.from_numpy(self.inputs).to(self.device)
-            targets = torch.from_numpy(self.targets).to(self.device)
+            inputs, targets = self._on_device()
+        if self.cuda_graph:
+            return self._replayed(ranges, inputs, targets)
+        return self._computed(ranges, inputs, targets)
+
+    def _on_device(self) -> Tuple[torch.Tensor, torch.Tensor]:
+        """Inputs and targets; for a captured graph in the buffers that it reads."""
+        inputs, targets = torch.from_numpy(self.inputs), torch.from_numpy(self.targets)
+        if self.graphed is None:
+            return inputs.to(self.device), targets.to(self.device)
+        return self.buffers[0].copy_(inputs), self.buffers[1].copy_(targets)
+
+    def _replayed(
+        self, ranges: Ranges, inputs: torch.Tensor, targets: torch.Tensor
+    ) -> torch.Tensor:
+        """The step as a CUDA graph, captured at the first call with these very buffers."""
+        if self.graphed is None:
+            self.buffers = inputs, targets
+            work = self._computed if self.scaler is None else self._gradients
+            captured = functools.partial(work, worker_ranges.no_ranges, inputs, targets)
+            self.graphed = worker_torch_graph.GraphedWork(captured, self.module, self.optimizer)
+        loss = self.graphed.replay()
+        if self.scaler is not None:
+            self._update(ranges)
+        return loss
+
+    def _computed(
+        self, ranges: Ranges, inputs: torch.Tensor, targets: torch.Tensor
+    ) -> torch.Tensor:
+        """Everything after ``input``; the loss."""
+        loss = self._gradients(ranges, inputs, targets)
+        if not self.forward_only:
+            self._update(ranges)
+        return loss
+
+    def _gradients(
+        self, ranges: Ranges, inputs: torch.Tensor, targets: torch.Tensor
+    ) -> torch.Tensor:
         if self.forward_only:
             with torch.no_grad():
                 return self._loss(ranges, inputs, targets)
         loss = self._loss(ranges, inputs, targets)
         with ranges("backward"):
-            loss.backward()
-        with ranges("optimizer"):
-            self.optimizer.step()
-            self.optimizer.zero_grad()
+            (loss if self.scaler is None else self.scaler.scale(loss)).backward()
         return loss
 
+    def _update(self, ranges: Ranges) -> None:
+        with ranges("optimizer"):
+            if self.scaler is None:
+                self.optimizer.step()
+            else:
+                self.scaler.step(self.optimizer)
+                self.scaler.update()
+            if self.graphed is None:  # else the graph writes the gradients where they are
+                self.optimizer.zero_grad()
+
     def _loss(self, ranges: Ranges, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        with ranges("forward"):
-            outputs = self.module(inputs)
-        with ranges("loss"):
-            return loss_of(self.workload, outputs, targets, self.lengths)
+        with self.autocast():
+            with ranges("forward"):
+                outputs = self.module(inputs)
+            with ranges("loss"):
+                return self.loss_of(outputs, targets, self.lengths)
 
     def loss(self, outcome: torch.Tensor) -> float:
         """The number in a step's outcome."""
@@ -164,7 +209,7 @@ class Trainer:
                 start_ns = time.perf_counter_ns()
                 loss = self.step(seen)
                 walls_ns.append(time.perf_counter_ns() - start_ns)
-                losses.append(loss)
+                losses.append(loss.detach().clone() if self.cuda_graph else loss)
         return session, walls_ns, [self.loss(loss) for loss in losses]
 
     def facts(self) -> Dict[str, Any]:
@@ -185,15 +230,20 @@ class Trainer:
         }
 
 
-def optimizer_of(workload: Workload, module: torch.nn.Module) -> torch.optim.Optimizer:
+def optimizer_of(
+    workload: Workload, module: torch.nn.Module, capturable: bool = False
+) -> torch.optim.Optimizer:
     """The workload's optimizer over every parameter of ``module``.
+
+    ``capturable`` keeps its step count on the device, as a CUDA graph needs it.
 
     Raises:
         CaptureError: the optimizer is not Adam.
     """
     if workload.optimizer != "adam":
         raise CaptureError("unknown optimizer '{}'".format(workload.optimizer), "use adam")
-    return torch.optim.Adam(module.parameters(), lr=workload.learning_rate)
+    options = {"capturable": True} if capturable else {}
+    return torch.optim.Adam(module.parameters(), lr=workload.learning_rate, **options)
 
 
 def out_of_memory(error: BaseException) -> bool:

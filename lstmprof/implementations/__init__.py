@@ -39,7 +39,8 @@ class Implementation:
 
     ``refuses`` maps what this row cannot do to the reason, in the words that a user is shown:
     ``cpu``, ``cuda``, ``forward``, ``bidirectional``, ``layers``, ``ctc``, ``cuda-graph``, ``xla``,
-    a precision, or both (``tf32 on cpu``). What its framework cannot do is in ``FRAMEWORKS``.
+    a precision, or two at once (``tf32 on cpu``, ``cuda-graph on cpu``, ``cuda-graph of ctc``).
+    What its framework cannot do is in ``FRAMEWORKS``.
     """
 
     name: str
@@ -64,8 +65,9 @@ _LATER = "not built yet"
 FRAMEWORKS: Mapping[str, Mapping[str, str]] = {
     "torch": {
         "xla": "XLA is TensorFlow's and JAX's compiler",
-        "cuda-graph": _LATER,
-        **dict.fromkeys(("tf32", "amp-fp16", "amp-bf16"), _LATER),
+        "tf32 on cpu": "TF32 is a mode of NVIDIA GPUs",
+        "cuda-graph on cpu": "CUDA graphs are a feature of NVIDIA GPUs",
+        "cuda-graph of ctc": "torch's CTC loss copies lengths from the host and waits for them",
     },
     "tensorflow": {
         "cuda-graph": "TensorFlow captures no CUDA graphs",
@@ -91,7 +93,10 @@ TABLE: Tuple[Implementation, ...] = (
         "torch-lstmcell-fused", "torch", "torch.nn.LSTMCell, Python loop over time steps"
     ),
     Implementation(
-        "torch-cudnn", "torch", "torch.nn.LSTM: cuDNN on a GPU; oneDNN or ATen kernels on a CPU"
+        "torch-cudnn",
+        "torch",
+        "torch.nn.LSTM: cuDNN on a GPU; oneDNN or ATen kernels on a CPU",
+        {"amp-fp16 on cpu": "oneDNN, which runs nn.LSTM there, has no float16 LSTM to train"},
     ),
     Implementation("tf-lstmcell", "tensorflow", "cell written by hand under tf.while_loop"),
     Implementation("tf-basiclstmcell", "tensorflow", "BasicLSTMCell under dynamic_rnn"),

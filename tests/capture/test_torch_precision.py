@@ -1,0 +1,138 @@
+"""The precisions of the PyTorch loop: what is refused where, and how far autocast is from float64.
+
+Autocast computes matrix products, and what follows from them, in the short type. Measured on a CPU
+(torch 2.13) over every torch row and the networks below, the largest error of loss, outputs or a
+gradient, relative to the largest value: 0.020 with bfloat16, whose unit roundoff is 2^-9, and
+0.0025 with float16 (2^-11). The tolerances are 2.5 and 2 times that.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import reference
+
+from lstmprof import implementations, workloads
+from lstmprof.capture.supervisor import capture
+from lstmprof.capture.worker_request import CaptureRequest, refusal
+from lstmprof.errors import CaptureError, UsageError
+from lstmprof.implementations import Implementation
+from lstmprof.workloads import Workload
+
+TOLERANCE = {"amp-bf16": 0.05, "amp-fp16": 0.005}
+SEED = 5
+WORKLOADS = (
+    Workload("one-layer-ce", 1, 5, False, 3, 7, 4, 3, "ce"),
+    Workload("one-layer-mse", 1, 5, False, 3, 7, 4, 3, "mse"),
+    Workload("three-layers-bidirectional-ce", 3, 4, True, 3, 6, 5, 3, "ce"),
+    Workload("bidirectional-ctc", 2, 4, True, 4, 9, 5, 4, "ctc", labels=2, shortest=5),
+)
+EAGER = ("torch-lstmcell-basic", "torch-lstmcell-fused", "torch-cudnn")
+ROWS = [row for row in implementations.TABLE if row.name in EAGER]
+
+
+def request(row: Implementation, workload: Workload, **fields: Any) -> CaptureRequest:
+    return CaptureRequest(row.name, workload, **{"device": "cpu", "seed": SEED, **fields})
+
+
+def trained(row: Implementation, workload: Workload, precision: str) -> Any:
+    """The trainer with the gradients of its first step, unscaled, and that step's loss."""
+    from lstmprof.capture import worker_ranges, worker_torch
+
+    trainer = worker_torch.Trainer(request(row, workload, precision=precision), "cpu")
+    inputs, targets = trainer._on_device()
+    loss = trainer._gradients(worker_ranges.no_ranges, inputs, targets)
+    if trainer.scaler is not None:
+        trainer.scaler.unscale_(trainer.optimizer)
+    return trainer, trainer.loss(loss)
+
+
+@pytest.mark.parametrize("workload", WORKLOADS, ids=lambda w: w.name)
+@pytest.mark.parametrize("precision", TOLERANCE)
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_autocast_agrees_with_the_reference(
+    row: Implementation, precision: str, workload: Workload
+) -> None:
+    pytest.importorskip("torch")
+    if refusal(request(row, workload, precision=precision)):
+        pytest.skip("refused")
+    trainer, loss = trained(row, workload, precision)
+    weights, batch = workloads.weights(workload, SEED), workloads.batch(workload, SEED)
+    right = reference.outcome(workload, weights, batch)
+    parameters = trainer.implementation.parameters(trainer.module)
+    found = trainer.implementation.canonical(
+        trainer.module, {name: p.grad.numpy() for name, p in parameters.items()}
+    )
+    assert all(
+        p.dtype == p.grad.dtype == trainer.module.head.weight.dtype for p in parameters.values()
+    )
+    assert loss == pytest.approx(right.loss, rel=TOLERANCE[precision])
+    for name, expected in right.gradients.items():
+        allowed = TOLERANCE[precision] * (np.abs(expected).max() or 1)
+        assert np.abs(found[name] - expected).max() <= allowed, name
+
+
+@pytest.mark.parametrize("precision", TOLERANCE)
+def test_autocast_trains(precision: str, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    asked = request(ROWS[1], WORKLOADS[0], precision=precision, iterations=8, profile_steps=1)
+    facts = capture(asked, tmp_path, lambda line: None).metadata
+    assert facts["loss_fell"]
+    assert (facts["precision"], facts["tf32"]) == (precision, False)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"precision": "tf32"}, "tf32 on cpu: TF32 is a mode of NVIDIA GPUs"),
+        ({"precision": "amp-fp16"}, "amp-fp16 on cpu: oneDNN"),
+        ({"cuda_graph": True}, "cuda-graph on cpu: CUDA graphs are a feature of NVIDIA GPUs"),
+    ],
+)
+def test_what_a_cpu_cannot_do_is_refused(
+    fields: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    torch = pytest.importorskip("torch")
+    row = implementations.find("torch-cudnn")
+    with pytest.raises(UsageError, match=message):
+        capture(request(row, WORKLOADS[0], **fields), tmp_path, pytest.fail)
+    if torch.cuda.is_available():
+        return
+    with pytest.raises(CaptureError, match=message):
+        capture(request(row, WORKLOADS[0], device="auto", **fields), tmp_path, lambda line: None)
+
+
+def test_a_graph_of_ctc_is_refused_on_a_gpu_too() -> None:
+    said = refusal(request(ROWS[0], WORKLOADS[-1], device="cuda:0", cuda_graph=True))
+    assert said is not None
+    assert "cuda-graph of ctc: torch's CTC loss copies" in said
+    assert refusal(request(ROWS[0], WORKLOADS[0], device="cuda:0", cuda_graph=True)) is None
+
+
+def test_a_torch_that_does_not_cast_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    from lstmprof.capture import worker_torch_precision
+
+    class Idle(torch.autocast):  # type: ignore[misc, unused-ignore]
+        def __init__(self, device: str, dtype: Any) -> None:
+            super().__init__(device, dtype=dtype, enabled=False)
+
+    monkeypatch.setattr(torch, "autocast", Idle)
+    with pytest.raises(CaptureError, match=r"torch .* has no amp-fp16 on cpu; give another"):
+        worker_torch_precision.autocast("amp-fp16", "cpu")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision", ["fp32", "tf32"])
+def test_tf32_is_allowed_only_where_it_is_asked_for(precision: str) -> None:
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+    from lstmprof.capture import worker_torch_precision
+
+    worker_torch_precision.set_tf32(precision)
+    values = torch.randn(512, 512, device="cuda")
+    error = (values @ values - (values.double() @ values.double())).abs().max().item()
+    worker_torch_precision.set_tf32("fp32")
+    assert (error > 1e-3) == (precision == "tf32")
