@@ -1,12 +1,9 @@
 """The networks in float64 NumPy, forward and backward through time, for tests to compare with.
 
-::
-
-    i, f, g, o = W x_t + U h_{t−1} + b;  c_t = σ(f) c_{t−1} + σ(i) tanh(g);  h_t = σ(o) tanh(c_t)
-
-The head looks at the last time step of every direction (ce, mse) or at every time step (ctc). CTC
-by forward and backward sums over the extended targets, in log space: A. Graves et al.,
-"Connectionist temporal classification" (2006), equations 6–16; blank 0, mean over sequences.
+Cells are in ``reference_cells``. The head looks at the last time step of every direction, or at
+every time step; without one the outputs are the last layer's. CTC by forward and backward sums over
+the extended targets, in log space: A. Graves et al., "Connectionist temporal classification"
+(2006), equations 6–16; blank 0, mean over sequences.
 """
 
 from __future__ import annotations
@@ -15,7 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import reference_cells
 from numpy.typing import NDArray
+from reference_cells import Trace
 
 from lstmprof.workloads import Batch, Workload
 
@@ -31,29 +30,24 @@ class Outcome:
     gradients: dict[str, Array]
 
 
-@dataclass(frozen=True)
-class Trace:
-    """One direction of one layer, kept for the way back; leading axis time, in running order."""
-
-    inputs: Array
-    gates: tuple[Array, Array, Array, Array]
-    cells: Array  # c_{-1} first
-    hiddens: Array  # h_{-1} first
-
-
 def outcome(workload: Workload, weights: dict[str, Any], batch: Batch) -> Outcome:
     """The reference for one step of ``workload``."""
     w = {name: np.asarray(value, np.float64) for name, value in weights.items()}
-    layers, hidden = _forward(workload, w, np.asarray(batch.inputs, np.float64))
-    every_step = workload.loss == "ctc"
-    outputs = (hidden if every_step else hidden[-1]) @ w["head"].T
+    inputs = np.asarray(batch.inputs)
+    embedded = w["embedding"][inputs] if workload.vocabulary else inputs.astype(np.float64)
+    layers, hidden = _forward(workload, w, embedded)
+    seen = hidden if workload.every_step else hidden[-1]
+    outputs = seen @ w["head"].T if workload.head else seen
     loss, d_outputs = _LOSSES[workload.loss](outputs, batch)
+    gradients = {"head": _rows(d_outputs).T @ _rows(seen)} if workload.head else {}
     d_hidden = np.zeros_like(hidden)
-    d_hidden[slice(None) if every_step else -1] = d_outputs @ w["head"]
-    seen = hidden if every_step else hidden[-1]
-    gradients = {"head": _rows(d_outputs).T @ _rows(seen)}
+    d_seen = d_outputs @ w["head"] if workload.head else d_outputs
+    d_hidden[slice(None) if workload.every_step else -1] = d_seen
     for layer in reversed(range(workload.layers)):
-        d_hidden = _layer_back(w, layer, layers[layer], d_hidden, gradients)
+        d_hidden = _layer_back(workload.cell, w, layer, layers[layer], d_hidden, gradients)
+    if workload.vocabulary:
+        gradients["embedding"] = np.zeros_like(w["embedding"])
+        np.add.at(gradients["embedding"], inputs, d_hidden)
     return Outcome(loss, outputs, gradients)
 
 
@@ -63,7 +57,7 @@ def _forward(
     layers = []
     for layer in range(workload.layers):
         traces = {
-            s: _direction(w, f"l{layer}{s}", inputs[:: -1 if s else 1])
+            s: reference_cells.forward(workload.cell, w, f"l{layer}{s}", inputs[:: -1 if s else 1])
             for s in ("", "_reverse")[: workload.directions]
         }
         layers.append(traces)
@@ -78,28 +72,8 @@ def _rows(x: Array) -> Array:
     return x.reshape(-1, x.shape[-1])
 
 
-def _sigmoid(x: Array) -> Array:
-    return np.asarray(0.5 * (1 + np.tanh(0.5 * x)))
-
-
-def _direction(w: dict[str, Array], slot: str, inputs: Array) -> Trace:
-    hidden = w[f"weight_hh_{slot}"].shape[1]
-    h = c = np.zeros((inputs.shape[1], hidden))
-    hiddens, cells, gates = [h], [c], []
-    for x in inputs:
-        raw = x @ w[f"weight_ih_{slot}"].T + h @ w[f"weight_hh_{slot}"].T + w[f"bias_{slot}"]
-        i, f, g, o = np.split(raw, 4, axis=1)
-        i, f, g, o = _sigmoid(i), _sigmoid(f), np.tanh(g), _sigmoid(o)
-        c = f * c + i * g
-        h = o * np.tanh(c)
-        gates.append((i, f, g, o))
-        cells.append(c)
-        hiddens.append(h)
-    i, f, g, o = (np.stack(gate) for gate in zip(*gates, strict=True))
-    return Trace(inputs, (i, f, g, o), np.stack(cells), np.stack(hiddens))
-
-
 def _layer_back(
+    cell: str,
     w: dict[str, Array],
     layer: int,
     traces: dict[str, Trace],
@@ -108,39 +82,11 @@ def _layer_back(
 ) -> Array:
     """Adds the layer's gradients; returns the gradient of its inputs, in the order of time."""
     parts = np.split(d_outputs, len(traces), axis=2)
-    return sum(
-        _direction_back(w, f"l{layer}{s}", trace, part[:: -1 if s else 1], gradients)[
-            :: -1 if s else 1
-        ]
+    d_inputs = [
+        reference_cells.backward(cell, w, f"l{layer}{s}", trace, part[:: -1 if s else 1], gradients)
         for (s, trace), part in zip(traces.items(), parts, strict=True)
-    )
-
-
-def _direction_back(
-    w: dict[str, Array], slot: str, trace: Trace, d_hiddens: Array, gradients: dict[str, Array]
-) -> Array:
-    d_raw = np.empty((*d_hiddens.shape[:2], w[f"bias_{slot}"].size))
-    d_h = d_c = np.zeros_like(trace.cells[0])
-    for t in reversed(range(len(d_hiddens))):
-        i, f, g, o = (gate[t] for gate in trace.gates)
-        squashed = np.tanh(trace.cells[t + 1])
-        d_h = d_h + d_hiddens[t]
-        d_c = d_c + d_h * o * (1 - squashed**2)
-        d_raw[t] = np.concatenate(
-            [
-                d_c * g * i * (1 - i),
-                d_c * trace.cells[t] * f * (1 - f),
-                d_c * i * (1 - g**2),
-                d_h * squashed * o * (1 - o),
-            ],
-            axis=1,
-        )
-        d_c = d_c * f
-        d_h = d_raw[t] @ w[f"weight_hh_{slot}"]
-    gradients[f"weight_ih_{slot}"] = np.einsum("tbg,tbx->gx", d_raw, trace.inputs)
-    gradients[f"weight_hh_{slot}"] = np.einsum("tbg,tbh->gh", d_raw, trace.hiddens[:-1])
-    gradients[f"bias_{slot}"] = d_raw.sum((0, 1))
-    return d_raw @ w[f"weight_ih_{slot}"]
+    ]
+    return sum(d[:: -1 if s else 1] for s, d in zip(traces, d_inputs, strict=True))
 
 
 def _log_softmax(x: Array) -> Array:
@@ -149,15 +95,21 @@ def _log_softmax(x: Array) -> Array:
 
 
 def _ce(outputs: Array, batch: Batch) -> tuple[float, Array]:
-    scores, rows = _log_softmax(outputs), np.arange(len(outputs))
+    scores, targets = _rows(_log_softmax(outputs)), np.asarray(batch.targets).reshape(-1)
+    rows = np.arange(len(targets))
     d_outputs = np.exp(scores)
-    d_outputs[rows, batch.targets] -= 1
-    return -float(scores[rows, batch.targets].mean()), d_outputs / len(outputs)
+    d_outputs[rows, targets] -= 1
+    loss = -float(scores[rows, targets].mean())
+    return loss, d_outputs.reshape(outputs.shape) / len(targets)
 
 
 def _mse(outputs: Array, batch: Batch) -> tuple[float, Array]:
     difference = outputs - np.asarray(batch.targets, np.float64)
     return float((difference**2).mean()), 2 * difference / difference.size
+
+
+def _mean(outputs: Array, batch: Batch) -> tuple[float, Array]:
+    return float(outputs.mean()), np.full_like(outputs, 1 / outputs.size)
 
 
 def _ctc(outputs: Array, batch: Batch) -> tuple[float, Array]:
@@ -198,4 +150,4 @@ def _path_sums(scores: Array, spelled: NDArray[np.int64]) -> Array:
     return sums
 
 
-_LOSSES = {"ce": _ce, "mse": _mse, "ctc": _ctc}
+_LOSSES = {"ce": _ce, "mse": _mse, "ctc": _ctc, "mean": _mean}

@@ -15,6 +15,10 @@ STEP = 1e-6
         Workload("ce", 2, 3, True, 2, 4, 2, 3, "ce"),
         Workload("mse", 1, 3, False, 2, 4, 2, 3, "mse"),
         Workload("ctc", 1, 3, True, 3, 6, 2, 3, "ctc", labels=2, shortest=4),
+        Workload("gru", 2, 3, True, 2, 4, 2, 3, "ce", cell="gru"),
+        Workload("rnn", 2, 3, False, 2, 4, 2, 3, "mse", cell="rnn", each_step=True),
+        Workload("headless", 1, 3, True, 2, 4, 2, 6, "mean", head=False, cell="gru"),
+        Workload("tokens", 1, 3, False, 2, 4, 2, 5, "ce", each_step=True, vocabulary=5),
     ],
     ids=lambda w: w.name,
 )
