@@ -57,7 +57,7 @@ def wanted(request: CaptureRequest) -> List[str]:
     """What ``request`` needs of an implementation, in the words of ``Implementation.refuses``.
 
     A worker asks again once ``auto`` is a device: ``cpu`` and ``tf32 on cpu`` are needs too, and
-    so are ``cuda-graph on cpu`` and ``cuda-graph of ctc``.
+    so are ``cuda-graph on cpu``, ``cuda-graph of ctc``, ``xla of amp-bf16`` and their like.
     """
     workload, device = request.workload, request.device.partition(":")[0]
     both = "{} on {}".format(request.precision, device)
@@ -69,6 +69,9 @@ def wanted(request: CaptureRequest) -> List[str]:
         ("cuda-graph on " + device, request.cuda_graph),
         ("cuda-graph of " + workload.loss, request.cuda_graph),
         ("xla", request.xla),
+        ("xla on " + device, request.xla),
+        ("xla of " + workload.loss, request.xla),
+        ("xla of " + request.precision, request.xla),
     )
     return needs + [name for name, is_asked in asked if is_asked]
 

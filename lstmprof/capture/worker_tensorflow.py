@@ -22,7 +22,7 @@ import numpy as np
 import tensorflow as tf
 
 from lstmprof import implementations, workloads
-from lstmprof.capture import worker_profile, worker_ranges
+from lstmprof.capture import worker_profile, worker_ranges, worker_tensorflow_precision
 from lstmprof.capture.worker_ranges import Ranges
 from lstmprof.capture.worker_request import CaptureRequest
 from lstmprof.errors import CaptureError
@@ -37,8 +37,10 @@ def loss_of(
     """The mean loss over the batch; outputs (batch, classes), for CTC one a time step.
 
     ``targets``: classes or values; for CTC labels (batch, labels) and lengths (batch,). CTC: blank
-    0, sparse labels (with dense ones tf.nn.ctc_loss on a CPU takes a slow path).
+    0, sparse labels (with dense ones tf.nn.ctc_loss on a CPU takes a slow path). In float32
+    whatever the outputs are, as PyTorch's autocast has it.
     """
+    outputs = tf.cast(outputs, tf.float32)
     if workload.loss == "ce":
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(targets[0], outputs)
     elif workload.loss == "mse":
@@ -91,17 +93,20 @@ class Trainer:
     profiler = "tf.profiler"
 
     def __init__(self, request: CaptureRequest, device: str) -> None:
-        tf.config.experimental.enable_tensor_float_32_execution(False)
+        tf.config.experimental.enable_tensor_float_32_execution(request.precision == "tf32")
         self.workload, self.device = request.workload, device
         self.implementation: Any = importlib.import_module(
             implementations.find(request.implementation).module
         )
+        if request.precision.startswith("amp-"):
+            self.implementation.mixed_precision(request.precision)
         self.module = self.implementation.build(self.workload)
         self.implementation.load(self.module, workloads.weights(self.workload, request.seed))
         self.optimizer = optimizer_of(self.workload)
+        self.scaling = worker_tensorflow_precision.loss_scaling(request.precision)
         self.inputs, self.targets = self._data(request.seed)
         body = self._forward if request.mode == "forward" else self._train
-        self.function = tf.function(body, autograph=False)
+        self.function = tf.function(body, autograph=False, jit_compile=request.xla or None)
 
     def _data(self, seed: int) -> Tuple[Any, Targets]:
         """Inputs in the implementation's layout, and what the loss compares with; NumPy."""
@@ -122,9 +127,10 @@ class Trainer:
         variables = list(self.implementation.parameters(self.module).values())
         with tf.GradientTape() as tape:
             loss = self._forward(inputs, *targets)
-        gradients = tape.gradient(loss, variables)
+            scaled = self.scaling.scaled(loss)
+        gradients = tape.gradient(scaled, variables)
         with tf.name_scope("optimizer"):
-            self.optimizer.apply_gradients(list(zip(gradients, variables)))
+            self.scaling.apply(self.optimizer, gradients, variables)
         return loss
 
     def step(self, ranges: Ranges) -> float:

@@ -15,6 +15,8 @@ A file of the table has
     the outputs as a pure function of ``arrays``, one a parameter by own name
 ``TIME_MAJOR``
     whether inputs (and CTC's outputs) are (time, batch, …) or (batch, time, …)
+``mixed_precision(precision)``
+    TensorFlow's rows alone: to be called before ``build`` for ``amp-fp16`` and ``amp-bf16``
 ``KERNELS``
     (operator, words): the first operator found in a profile says which kernels really ran
 
@@ -39,7 +41,7 @@ class Implementation:
 
     ``refuses`` maps what this row cannot do to the reason, in the words that a user is shown:
     ``cpu``, ``cuda``, ``forward``, ``bidirectional``, ``layers``, ``ctc``, ``cuda-graph``, ``xla``,
-    a precision, or two at once (``tf32 on cpu``, ``cuda-graph on cpu``, ``cuda-graph of ctc``).
+    a precision, or two at once (``tf32 on cpu``, ``cuda-graph on cpu``, ``xla of ctc``).
     What its framework cannot do is in ``FRAMEWORKS``.
     """
 
@@ -71,8 +73,8 @@ FRAMEWORKS: Mapping[str, Mapping[str, str]] = {
     },
     "tensorflow": {
         "cuda-graph": "TensorFlow captures no CUDA graphs",
-        "xla": _LATER,
-        **dict.fromkeys(("tf32", "amp-fp16", "amp-bf16"), _LATER),
+        "tf32 on cpu": "TF32 is a mode of NVIDIA GPUs",
+        "xla of ctc": "XLA does not compile TensorFlow's CTCLoss",
     },
     "jax": {
         "cuda-graph": "XLA decides by itself what it captures as CUDA graphs",
@@ -83,6 +85,14 @@ FRAMEWORKS: Mapping[str, Mapping[str, str]] = {
             "JAX has no automatic mixed precision: a network casts by itself, and these do not",
         ),
     },
+}
+
+#: Rows of TensorFlow operators: no autocast, but a rewrite of the graph (Keras has its policy).
+_GRAPH_REWRITE = {
+    "amp-fp16 on cpu": "TensorFlow rewrites graphs to float16 for NVIDIA GPUs alone",
+    "amp-bf16 on cuda": "TensorFlow rewrites graphs to bfloat16 for CPUs alone",
+    "xla of amp-fp16": "TensorFlow's rewrite to float16 leaves what XLA compiles as it is",
+    "xla of amp-bf16": "TensorFlow's rewrite to bfloat16 leaves what XLA compiles as it is",
 }
 
 TABLE: Tuple[Implementation, ...] = (
@@ -98,18 +108,39 @@ TABLE: Tuple[Implementation, ...] = (
         "torch.nn.LSTM: cuDNN on a GPU; oneDNN or ATen kernels on a CPU",
         {"amp-fp16 on cpu": "oneDNN, which runs nn.LSTM there, has no float16 LSTM to train"},
     ),
-    Implementation("tf-lstmcell", "tensorflow", "cell written by hand under tf.while_loop"),
-    Implementation("tf-basiclstmcell", "tensorflow", "BasicLSTMCell under dynamic_rnn"),
     Implementation(
-        "tf-lstmblockcell", "tensorflow", "LSTMBlockCell, one operator a time step, tf.while_loop"
+        "tf-lstmcell", "tensorflow", "cell written by hand under tf.while_loop", _GRAPH_REWRITE
     ),
     Implementation(
-        "tf-lstmblockfusedcell", "tensorflow", "BlockLSTM, one operator a layer and direction"
+        "tf-basiclstmcell", "tensorflow", "BasicLSTMCell under dynamic_rnn", _GRAPH_REWRITE
+    ),
+    Implementation(
+        "tf-lstmblockcell",
+        "tensorflow",
+        "LSTMBlockCell, one operator a time step, tf.while_loop",
+        dict(_GRAPH_REWRITE, xla="XLA does not compile LSTMBlockCell"),
+    ),
+    Implementation(
+        "tf-lstmblockfusedcell",
+        "tensorflow",
+        "BlockLSTM, one operator a layer and direction",
+        dict(_GRAPH_REWRITE, xla="XLA does not compile BlockLSTM"),
+    ),
+    Implementation(
+        "tf-cudnnlstm",
+        "tensorflow",
+        "cuDNN's LSTM, one operator for all layers",
+        dict(
+            _GRAPH_REWRITE,
+            cpu="CudnnRNNV3 has no CPU kernel",
+            xla="XLA does not compile CudnnRNNV3",
+        ),
     ),
     Implementation(
         "keras-lstm",
         "tensorflow",
         "keras.layers.LSTM as it comes: cuDNN on a GPU",
+        {"xla on cuda": "there it is cuDNN's, which XLA does not compile: use keras-lstm-mode2"},
         aliases=("keras-lstm-mode0",),
     ),
     Implementation(

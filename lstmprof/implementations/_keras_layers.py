@@ -33,6 +33,13 @@ class Network(keras.Model):  # type: ignore[misc]
         return self.head(inputs if self.every_step else inputs[:, -1])
 
 
+def mixed_precision(precision: str) -> None:
+    """Set Keras's policy for every layer made from now on: computes in 16 bits, weights float32."""
+    keras.mixed_precision.set_global_policy(
+        {"amp-fp16": "mixed_float16", "amp-bf16": "mixed_bfloat16"}[precision]
+    )
+
+
 def built(workload: Workload, lstm: Callable[[int], Any]) -> Network:
     """The network of layers ``lstm(hidden)``, every parameter made, weights not yet set."""
     module = Network(workload, lstm)

@@ -19,10 +19,25 @@ from typing import Any
 import keras
 
 from lstmprof.implementations import _keras_layers
-from lstmprof.implementations._keras_layers import Network, canonical, load, parameters
+from lstmprof.implementations._keras_layers import (
+    Network,
+    canonical,
+    load,
+    mixed_precision,
+    parameters,
+)
 from lstmprof.workloads import Workload
 
-__all__ = ["KERNELS", "TIME_MAJOR", "Network", "build", "canonical", "load", "parameters"]
+__all__ = [
+    "KERNELS",
+    "TIME_MAJOR",
+    "Network",
+    "build",
+    "canonical",
+    "load",
+    "mixed_precision",
+    "parameters",
+]
 
 TIME_MAJOR = False
 KERNELS = (

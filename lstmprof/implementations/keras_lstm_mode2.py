@@ -21,10 +21,10 @@ from typing import Any
 import keras
 
 from lstmprof.implementations import _keras_layers
-from lstmprof.implementations._keras_layers import canonical, load, parameters
+from lstmprof.implementations._keras_layers import canonical, load, mixed_precision, parameters
 from lstmprof.workloads import Workload
 
-__all__ = ["KERNELS", "TIME_MAJOR", "build", "canonical", "load", "parameters"]
+__all__ = ["KERNELS", "TIME_MAJOR", "build", "canonical", "load", "mixed_precision", "parameters"]
 
 TIME_MAJOR = False
 KERNELS = (("while", "one product for all gates in Keras's while loop"),)

@@ -22,10 +22,10 @@ from typing import Any, Tuple
 import tensorflow as tf
 
 from lstmprof.implementations import _tf_layers
-from lstmprof.implementations._tf_layers import canonical, load, parameters
+from lstmprof.implementations._tf_layers import canonical, load, mixed_precision, parameters
 from lstmprof.workloads import Workload
 
-__all__ = ["KERNELS", "TIME_MAJOR", "build", "canonical", "load", "parameters"]
+__all__ = ["KERNELS", "TIME_MAJOR", "build", "canonical", "load", "mixed_precision", "parameters"]
 
 TIME_MAJOR = True
 KERNELS = (("rnn/while", "separate TensorFlow operators under dynamic_rnn"),)

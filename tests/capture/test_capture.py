@@ -22,7 +22,10 @@ PHASES = ("step", "input", "forward", "loss", "backward", "optimizer")
 
 
 def captured(scratch: Path, name: str, workload: Workload, **fields: Any) -> CaptureResult:
-    pytest.importorskip(implementations.find(name).framework)
+    row = implementations.find(name)
+    pytest.importorskip(row.framework)
+    if "cpu" in row.refuses and not fields:
+        pytest.skip(row.refuses["cpu"])
     asked: dict[str, Any] = {"device": "cpu", "iterations": 3, "warmup": 1, "profile_steps": 2}
     return capture(
         CaptureRequest(name, workload, **asked | fields), scratch / "capture", lambda line: None

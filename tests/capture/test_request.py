@@ -11,7 +11,7 @@ def test_a_request_needs_what_it_says() -> None:
     request = CaptureRequest("torch-cudnn", named("4x320-ctc-long"), device="cuda:1", xla=True)
     assert wanted(request) == [
         *("cuda", "fp32", "fp32 on cuda", "train", "ctc"),
-        *("layers", "bidirectional", "xla"),
+        *("layers", "bidirectional", "xla", "xla on cuda", "xla of ctc", "xla of fp32"),
     ]
 
 

@@ -125,6 +125,21 @@ STEPS = {"torch": torch_step, "tensorflow": tensorflow_step, "jax": jax_step}
 @pytest.mark.parametrize("workload", WORKLOADS, ids=lambda w: w.name)
 @pytest.mark.parametrize("row", implementations.TABLE, ids=lambda row: row.name)
 def test_loss_outputs_and_gradients(row: Implementation, workload: Workload) -> None:
+    if "cpu" in row.refuses:
+        pytest.skip(row.refuses["cpu"])
+    agrees(row, workload)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("workload", WORKLOADS, ids=lambda w: w.name)
+def test_what_needs_a_gpu_agrees_on_one(workload: Workload) -> None:
+    tf = pytest.importorskip("tensorflow")
+    if not tf.config.list_physical_devices("GPU"):
+        pytest.skip("TensorFlow sees no GPU")
+    agrees(implementations.find("tf-cudnnlstm"), workload)
+
+
+def agrees(row: Implementation, workload: Workload) -> None:
     loss, outputs, gradients = STEPS[row.framework](row, workload)
     right = expected(workload)
     assert loss == pytest.approx(right.loss, rel=TOLERANCE)

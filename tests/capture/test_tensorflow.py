@@ -1,0 +1,48 @@
+"""Real TensorFlow workers: mixed precision, XLA, and what only a GPU runs."""
+
+import gzip
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lstmprof import formats
+from lstmprof.capture.supervisor import CaptureRequest, CaptureResult, capture
+from lstmprof.errors import CaptureError
+from lstmprof.workloads import Workload
+
+CE = Workload("tiny-ce", 1, 4, False, 2, 5, 3, 3, "ce")
+
+
+def captured(scratch: Path, name: str, **fields: Any) -> CaptureResult:
+    pytest.importorskip("tensorflow")
+    asked: dict[str, Any] = {"device": "cpu", "iterations": 3, "warmup": 1, "profile_steps": 1}
+    request = CaptureRequest(name, CE, **asked | fields)
+    return capture(request, scratch / "capture", lambda line: None)
+
+
+@pytest.mark.parametrize(
+    ("name", "precision"), [("keras-lstm", "amp-fp16"), ("tf-lstmcell", "amp-bf16")]
+)
+def test_mixed_precision_trains_and_its_casts_are_seen(
+    name: str, precision: str, tmp_path: Path
+) -> None:
+    result = captured(tmp_path, name, precision=precision)
+    assert result.metadata["loss_fell"] is True
+    assert b":Cast" in gzip.decompress(result.profiles[0].read_bytes())
+
+
+def test_xla_compiles_the_step_whose_phases_are_still_seen(tmp_path: Path) -> None:
+    result = captured(tmp_path, "tf-lstmcell", xla=True)
+    assert result.metadata["loss_fell"] is True
+    names = set(formats.read(result.profiles[0]).events.column("name").to_pylist())
+    assert any("fusion" in name for name in names)
+    assert not any(name.endswith("MatMul") for name in names)
+
+
+def test_auto_that_turns_out_to_be_a_cpu_is_refused_in_the_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
+    with pytest.raises(CaptureError, match="does not support cpu: CudnnRNNV3 has no CPU kernel"):
+        captured(tmp_path, "tf-cudnnlstm", device="auto")
