@@ -3,7 +3,9 @@
 A training step is one call of a tf.function: its phases are name scopes of the graph (``forward``,
 ``loss``, ``optimizer``; the backward pass is what TensorFlow names ``gradient_tape/…``). On the
 host only ``step`` and ``input`` are ranges. A step ends when its loss is on the host, which is
-after everything the device was given before it. TensorFlow's own threads flush denormals by
+after everything the device was given before it. Compiled by XLA a step shows XLA's instructions,
+fused ones as one event, in place of TensorFlow's operators; its phases are those of the operators
+that they were made from. TensorFlow's own threads flush denormals by
 themselves; the main one, which runs small operators too, since ``worker_host.flush_denormals``.
 """
 
@@ -27,6 +29,9 @@ from lstmprof.capture.worker_ranges import Ranges
 from lstmprof.capture.worker_request import CaptureRequest
 from lstmprof.errors import CaptureError
 from lstmprof.workloads import Workload
+
+#: of a compiled step; the profile names the operators that it was made from all the same
+XLA = "XLA's fused operators"
 
 Targets = Tuple[Any, ...]
 
@@ -94,7 +99,7 @@ class Trainer:
 
     def __init__(self, request: CaptureRequest, device: str) -> None:
         tf.config.experimental.enable_tensor_float_32_execution(request.precision == "tf32")
-        self.workload, self.device = request.workload, device
+        self.workload, self.device, self.xla = request.workload, device, request.xla
         self.implementation: Any = importlib.import_module(
             implementations.find(request.implementation).module
         )
@@ -165,7 +170,8 @@ class Trainer:
         logs = os.path.join(folder, "logs")
         walls_ns, losses = self._session(ranges, range(steps), logs)
         (raw,) = glob.glob(os.path.join(logs, "plugins", "profile", "*", "*.xplane.pb"))
-        kernels = worker_profile.first_found(raw, self.implementation.KERNELS)
+        found = worker_profile.first_found(raw, self.implementation.KERNELS)
+        kernels = XLA if self.xla else found
         place = os.path.join(folder, os.path.basename(raw) + ".gz")
         packed = worker_profile.compressed(raw, place)
         shutil.rmtree(logs)

@@ -35,6 +35,7 @@ def test_mixed_precision_trains_and_its_casts_are_seen(
 def test_xla_compiles_the_step_whose_phases_are_still_seen(tmp_path: Path) -> None:
     result = captured(tmp_path, "tf-lstmcell", xla=True)
     assert result.metadata["loss_fell"] is True
+    assert result.metadata["kernels_used"] == "XLA's fused operators"
     names = set(formats.read(result.profiles[0]).events.column("name").to_pylist())
     assert any("fusion" in name for name in names)
     assert not any(name.endswith("MatMul") for name in names)
