@@ -25,6 +25,9 @@ _GRADIENT_SCOPE = re.compile(r"(^|/)gradient_tape/|^gradients/|transpose\(jvp\("
 _PHASE_SCOPE = re.compile(r"(?:^|/|jvp\()(" + "|".join(PHASES) + r")(?:_\d+)?(?=[/:)]|$)")
 #: PyTorch's autograd engine wraps every backward node in an op of this prefix.
 _AUTOGRAD = "autograd::engine::"
+#: PyTensor names the Scan of a gradient after the other one.
+_SCAN_GRADIENT = "pytensor::Scan{grad_of_"
+_SCAN = "pytensor::Scan{"
 
 
 def linked(events: pa.Table) -> pa.Table:
@@ -175,11 +178,16 @@ def _named_phases(events: pa.Table) -> Ints:
     kinds, kind_names = texts(events, "kind")
     names, name_texts = texts(events, "name")
     of_range = np.array([_range_phase(n) for n in name_texts] or [NONE], dtype=np.int64)
-    backward = PHASES.index("backward")
-    of_op = np.array([backward if n.startswith(_AUTOGRAD) else NONE for n in name_texts] or [NONE])
+    of_op = np.array([_op_phase(n) for n in name_texts] or [NONE])
     is_range = np.isin(kinds, _codes(kind_names, ("range",)))
     is_op = np.isin(kinds, _codes(kind_names, ("op",)))
     return np.where(is_range, of_range[names], np.where(is_op, of_op[names], NONE))
+
+
+def _op_phase(name: str) -> int:
+    if name.startswith((_AUTOGRAD, _SCAN_GRADIENT)):
+        return PHASES.index("backward")
+    return PHASES.index("forward") if name.startswith(_SCAN) else NONE
 
 
 def _range_phase(name: str) -> int:

@@ -66,6 +66,11 @@ def _xla(category: str | None, names: str, reason: str) -> Rule:
     return Rule(category, "XLA", re.compile(rf"(?:wrapped_)?(?:{names})(?:\.\d+|\.clone)*"), reason)
 
 
+def _pytensor(category: str | None, ops: str, reason: str) -> Rule:
+    """A rule for PyTensor's operators, whose properties stand in braces: ``Gemm{inplace}``."""
+    return Rule(category, "PyTensor", re.compile(rf"pytensor::(?:{ops})(?:\{{.*)?", re.S), reason)
+
+
 _MOVES = (
     r"(?:bitcast|copy(?:-start|-done)?|transpose|reshape|slice|dynamic-slice|dynamic-update-slice"
     r"|concatenate|broadcast|pad|reverse|gather|scatter|iota)"
@@ -178,6 +183,25 @@ OP_RULES: tuple[Rule, ...] = (
         r"|Reciprocal\w*|AccumulateNV2|ClipByValue|Erf|Round|\w*XlaFusion\w*",
         "element by element",
     ),
+    # PyTensor: one op a node; lstmprof's own worker names them.
+    _pytensor(None, r"Scan|IfElse|OpFromGraph", "holds other operators"),
+    _pytensor(
+        None,
+        r"Subtensor|Reshape|\w*Dim[Ss]\w*|Shape\w*|SpecifyShape|\w*FromTensor|TensorFrom\w+|Assert"
+        r"|CheckAndRaise|MakeVector|AllocEmpty|ViewOp|Transpose|Unbroadcast|ScalarFrom\w+|ARange",
+        "a view, a shape or a check",
+    ),
+    _pytensor("gemm", r"Dot\w*|Gem[mv]\w*|CGem[mv]\w*|Ger|CGer|BatchedDot|MatMul", "GEMM"),
+    _pytensor("softmax_loss", r"\w*Softmax\w*", "softmax"),
+    _pytensor("reduction", r"Sum|Prod|Max|Min|Mean|All|Any|Arg\w+|CAReduce\w*|MaxAndArgmax", ""),
+    _pytensor("cast", r"Cast", "the element type changes"),
+    _pytensor("rng", r"\w*_rv|Random\w*", "RNG"),
+    _pytensor(
+        "layout",
+        r"\w*IncSubtensor\d?|AdvancedSubtensor\d?|Alloc|Join|Split|DeepCopyOp|Flatten|Tile",
+        "elements move and do not change",
+    ),
+    _pytensor("pointwise", r"[A-Z]\w*", "an Elemwise, under its scalar operator's name"),
     # XLA on a CPU: one op an instruction of the compiled module.
     _xla(
         None,

@@ -13,6 +13,7 @@ PROVIDED_BY = {
     "keras": "lstmprof[tensorflow]",
     "jax": "lstmprof[jax]",
     "flax": "lstmprof[jax]",
+    "pytensor": "lstmprof[pytensor]",
 }
 
 

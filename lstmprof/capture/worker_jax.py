@@ -31,6 +31,7 @@ from lstmprof.capture import (
     worker_jax_loss,
     worker_profile,
     worker_ranges,
+    worker_workload,
 )
 from lstmprof.capture.worker_ranges import Ranges
 from lstmprof.capture.worker_request import CaptureRequest
@@ -78,6 +79,7 @@ class Trainer:
     profiler = "jax.profiler"
 
     def __init__(self, request: CaptureRequest, device: str) -> None:
+        worker_workload.refuse_unless_classifier(request.workload, "JAX")
         jax.config.update("jax_default_matmul_precision", "highest")
         self.workload, self.device_name = request.workload, device
         number = 0 if device == "cpu" else int(device.partition(":")[2])
@@ -89,9 +91,7 @@ class Trainer:
         self.module = self.implementation.build(self.workload)
         self.implementation.load(self.module, workloads.weights(self.workload, request.seed))
         parameters = self.implementation.parameters(self.module)
-        self.state = jax.device_put(
-            worker_jax_adam.initial_state(self.workload, parameters), self.device
-        )
+        self.state = jax.device_put(worker_jax_adam.initial_state(parameters), self.device)
         self.inputs, self.targets = self._data(request.seed)
         body = self._forward_step if request.mode == "forward" else self._train_step
         self.function = jax.jit(body, donate_argnums=0)

@@ -11,23 +11,14 @@ from typing import Any, Dict, Mapping
 import jax.numpy as jnp
 import numpy as np
 
-from lstmprof.errors import CaptureError
-from lstmprof.workloads import Workload
-
 #: Adam's decay of the mean and of the square, and its epsilon: the defaults of torch.optim.Adam
 MEAN_DECAY, SQUARE_DECAY, EPSILON = 0.9, 0.999, 1e-8
 
 Parameters = Mapping[str, Any]
 
 
-def initial_state(workload: Workload, parameters: Parameters) -> Dict[str, Any]:
-    """Copies of the parameters, and Adam's state before the first step.
-
-    Raises:
-        CaptureError: the optimizer is not Adam.
-    """
-    if workload.optimizer != "adam":
-        raise CaptureError("unknown optimizer '{}'".format(workload.optimizer), "use adam")
+def initial_state(parameters: Parameters) -> Dict[str, Any]:
+    """Copies of the parameters, and Adam's state before the first step."""
     copies = {name: np.array(array) for name, array in parameters.items()}
     zeros = {name: np.zeros_like(array) for name, array in copies.items()}
     return {"parameters": copies, "means": zeros, "squares": zeros, "count": np.float32(0)}

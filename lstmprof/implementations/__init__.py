@@ -11,8 +11,10 @@ A file of the table has
     own name -> trainable variable, in the module's order
 ``canonical(module, arrays)``
     the way back: NumPy arrays by own name, one a parameter, in the shared names and layout
-``apply(module, arrays, inputs)``, of JAX alone, where modules are not called
+``apply(module, arrays, inputs)``, of JAX, where modules are not called
     the outputs as a pure function of ``arrays``, one a parameter by own name
+``apply(module, inputs, mode)``, of PyTensor, where modules are not called either
+    the symbolic outputs
 ``TIME_MAJOR``
     whether inputs (and CTC's outputs) are (time, batch, …) or (batch, time, …)
 ``mixed_precision(precision)``
@@ -85,6 +87,14 @@ FRAMEWORKS: Mapping[str, Mapping[str, str]] = {
             "JAX has no automatic mixed precision: a network casts by itself, and these do not",
         ),
     },
+    "pytensor": {
+        "cuda": "PyTensor's compiled operators run on CPUs",
+        "ctc": "PyTensor has no CTC loss",
+        "cuda-graph": "PyTensor's compiled operators run on CPUs",
+        "xla": "XLA is TensorFlow's and JAX's compiler",
+        "tf32": "TF32 is a mode of NVIDIA GPUs",
+        **dict.fromkeys(("amp-fp16", "amp-bf16"), "PyTensor has no automatic mixed precision"),
+    },
 }
 
 #: Rows of TensorFlow operators: no autocast, but a rewrite of the graph (Keras has its policy).
@@ -152,6 +162,7 @@ TABLE: Tuple[Implementation, ...] = (
     Implementation("jax-scan", "jax", "cell written by hand under jax.lax.scan"),
     Implementation("flax-lstm", "jax", "flax.linen.OptimizedLSTMCell under flax.linen.RNN"),
     Implementation("keras-jax-lstm", "jax", "keras.layers.LSTM as it comes, on JAX"),
+    Implementation("pytensor-scan", "pytensor", "cell written by hand under pytensor.scan"),
 )
 
 

@@ -96,6 +96,13 @@ def test_copies_go_by_their_kind_and_direction() -> None:
         ("convert_bitcast_fusion", "cast"),
         ("wrapped_reduce", "reduction"),
         ("fusion.7", "other"),
+        ("pytensor::Scan{grad_of_l0, while_loop=False, inplace=all}", None),
+        ("pytensor::Subtensor{:, start:stop}", None),
+        ("pytensor::Gemm{inplace}", "gemm"),
+        ("pytensor::Dot22", "gemm"),
+        ("pytensor::Composite{...}", "pointwise"),
+        ("pytensor::Sum{axis=0, acc=float64}", "reduction"),
+        ("pytensor::IncSubtensor{start:}", "layout"),
     ],
 )
 def test_an_op_has_a_category_where_it_computes(name: str, expected: str | None) -> None:

@@ -1,5 +1,6 @@
 """The JAX loop's own parts, and what its profile on a CPU shows."""
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,9 @@ import pytest
 from lstmprof import breakdown, formats
 from lstmprof.breakdown.ledger import ledger
 from lstmprof.breakdown.windows import windows
+from lstmprof.capture import worker_workload
 from lstmprof.capture.supervisor import CaptureRequest, capture
+from lstmprof.errors import CaptureError
 from lstmprof.workloads import Workload
 
 CE = Workload("tiny-ce", 1, 4, False, 2, 5, 3, 3, "ce")
@@ -24,7 +27,7 @@ def test_five_steps_of_adam_are_torchs() -> None:
     start = {"w": random.randn(4, 3).astype(np.float32), "b": random.randn(3).astype(np.float32)}
     theirs = {name: torch.tensor(array, requires_grad=True) for name, array in start.items()}
     optimizer = torch.optim.Adam(theirs.values(), lr=CE.learning_rate)
-    state: Any = worker_jax_adam.initial_state(CE, start)
+    state: Any = worker_jax_adam.initial_state(start)
     for _ in range(5):
         gradients = {n: random.randn(*a.shape).astype(np.float32) for n, a in start.items()}
         state = worker_jax_adam.updated(state, gradients, CE.learning_rate)
@@ -60,3 +63,19 @@ def test_a_profile_has_steps_phases_and_a_ledger_of_products_and_elements(tmp_pa
     computing = [r for r in events.to_pylist() if r["kind"] == "op" and r["category"] == "gemm"]
     assert {row["phase"] for row in computing} == {"forward", "backward"}
     assert {"input", "optimizer"} <= set(events.column("phase").to_pylist())
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("cell", "gru", "the cell 'gru'"),
+        ("optimizer", "sgd", "the optimizer 'sgd'"),
+        ("each_step", True, "every time step"),
+    ],
+)
+def test_a_workload_that_the_loop_does_not_know_is_refused(
+    field: str, value: object, said: str
+) -> None:
+    workload = dataclasses.replace(CE, **{field: value})
+    with pytest.raises(CaptureError, match=f"on JAX do not know .*{said}; use"):
+        worker_workload.refuse_unless_classifier(workload, "JAX")

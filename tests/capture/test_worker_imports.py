@@ -20,7 +20,7 @@ FILES = [
     PACKAGE / "capture" / "__init__.py",
     *sorted((PACKAGE / "capture").glob("worker*.py")),
 ]
-FRAMEWORKS = {"torch", "tensorflow", "keras", "jax", "jaxlib", "flax"}
+FRAMEWORKS = {"torch", "tensorflow", "keras", "jax", "jaxlib", "flax", "pytensor"}
 ALLOWED = sys.stdlib_module_names | FRAMEWORKS | {"numpy", "nvtx", "lstmprof"}
 FORBIDDEN = ("pyarrow", "pandas", "click", "rich", "google.protobuf", "lstmprof.store")
 
