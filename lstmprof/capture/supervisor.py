@@ -93,7 +93,8 @@ def _environment(request: CaptureRequest, scratch: Path) -> dict[str, str]:
     """This process's, less what would keep the worker from importing what is its own.
 
     Another interpreter is not sent to look for its packages where this one does. Keras runs on the
-    framework of the implementation's row.
+    framework of the implementation's row. What compilers keep is kept in ``scratch``: every capture
+    compiles anew, and leaves nothing behind.
     """
     dropped = {"PYTHONSAFEPATH"}
     if request.python != sys.executable:
@@ -103,6 +104,8 @@ def _environment(request: CaptureRequest, scratch: Path) -> dict[str, str]:
         "KERAS_BACKEND": implementations.find(request.implementation).framework,
         "KERAS_HOME": str(scratch / "keras"),
         "PYTHONUNBUFFERED": "1",
+        "TMPDIR": str(scratch / "worker"),
+        "TORCHINDUCTOR_CACHE_DIR": str(scratch / "inductor"),
     }
 
 

@@ -24,6 +24,8 @@ def explained(error: Exception) -> List[str]:
             "{} is not installed in {}".format(error.name, sys.executable),
             "install {} there".format(PROVIDED_BY[error.name]),
         ]
+    if "No working C++ compiler" in str(error):  # Inductor's InvalidCxxCompiler, wrapped or not
+        return ["torch.compile found no C++ compiler", "install g++, or name another in CXX"]
     if _out_of_memory(error):
         return ["out of memory: " + _first_line(error), "try a smaller --batch"]
     return ["{}: {}".format(type(error).__name__, _first_line(error)), ""]

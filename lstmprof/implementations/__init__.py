@@ -116,7 +116,13 @@ TABLE: Tuple[Implementation, ...] = (
         "torch-cudnn",
         "torch",
         "torch.nn.LSTM: cuDNN on a GPU; oneDNN or ATen kernels on a CPU",
-        {"amp-fp16 on cpu": "oneDNN, which runs nn.LSTM there, has no float16 LSTM to train"},
+        {"amp-fp16 on cpu": "oneDNN, which runs nn.LSTM there, has no float16 LSTM for most CPUs"},
+    ),
+    Implementation(
+        "torch-script", "torch", "cell and loop written by hand, compiled by torch.jit.script"
+    ),
+    Implementation(
+        "torch-compile", "torch", "cell written by hand under torch.compile, loop in Python"
     ),
     Implementation(
         "tf-lstmcell", "tensorflow", "cell written by hand under tf.while_loop", _GRAPH_REWRITE
@@ -161,6 +167,7 @@ TABLE: Tuple[Implementation, ...] = (
     ),
     Implementation("jax-scan", "jax", "cell written by hand under jax.lax.scan"),
     Implementation("flax-lstm", "jax", "flax.linen.OptimizedLSTMCell under flax.linen.RNN"),
+    Implementation("keras-torch-lstm", "torch", "keras.layers.LSTM as it comes, on PyTorch"),
     Implementation("keras-jax-lstm", "jax", "keras.layers.LSTM as it comes, on JAX"),
     Implementation("pytensor-scan", "pytensor", "cell written by hand under pytensor.scan"),
 )

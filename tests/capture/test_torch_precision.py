@@ -74,10 +74,15 @@ def test_autocast_agrees_with_the_reference(
 
 
 @pytest.mark.parametrize("precision", TOLERANCE)
-def test_autocast_trains(precision: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["torch-lstmcell-fused", "torch-script"])
+def test_autocast_trains(name: str, precision: str, tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    asked = request(ROWS[1], WORKLOADS[0], precision=precision, iterations=8, profile_steps=1)
+    row, workload = implementations.find(name), WORKLOADS[0]
+    asked = request(row, workload, precision=precision, iterations=8, profile_steps=1)
     facts = capture(asked, tmp_path, lambda line: None).metadata
+    weights, batch = workloads.weights(workload, SEED), workloads.batch(workload, SEED)
+    right = reference.outcome(workload, weights, batch).loss
+    assert facts["loss_first"] == pytest.approx(right, rel=TOLERANCE[precision])
     assert facts["loss_fell"]
     assert (facts["precision"], facts["tf32"]) == (precision, False)
 
