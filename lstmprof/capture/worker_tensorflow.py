@@ -111,7 +111,8 @@ class Trainer:
         self.scaling = worker_tensorflow_precision.loss_scaling(request.precision)
         self.inputs, self.targets = self._data(request.seed)
         body = self._forward if request.mode == "forward" else self._train
-        self.function = tf.function(body, autograph=False, jit_compile=request.xla or None)
+        compiled = {"jit_compile": True} if request.xla else {}  # an argument since 2.5
+        self.function = tf.function(body, autograph=False, **compiled)
 
     def _data(self, seed: int) -> Tuple[Any, Targets]:
         """Inputs in the implementation's layout, and what the loss compares with; NumPy."""
