@@ -209,7 +209,7 @@ OP_RULES: tuple[Rule, ...] = (
         r"|opt-barrier|async-\w+|partition-id|replica-id",
         "holds other instructions, or none",
     ),
-    _xla("gemm", r"(?:[\w-]+_)?dot(?:_[\w-]+)?|gemm_fusion\w*|cublas-\w+", "GEMM"),
+    _xla("gemm", r"MatMul(?:_\d+)?|(?:[\w-]+_)?dot(?:_[\w-]+)?|gemm_fusion\w*|cublas-\w+", "GEMM"),
     _xla("conv", r"(?:[\w-]+_)?convolution(?:_[\w-]+)?", "convolution"),
     _xla("collective", r"(?:all|collective)-\w+(?:-\w+)*|reduce-scatter", "collective"),
     _xla("rng", r"rng(?:-[\w-]+)?|(?:\w+_)?threefry\w*", "RNG"),

@@ -72,6 +72,11 @@ def wanted(request: CaptureRequest) -> List[str]:
         ("xla on " + device, request.xla),
         ("xla of " + workload.loss, request.xla),
         ("xla of " + request.precision, request.xla),
+        (workload.cell, workload.cell != "lstm"),
+        ("no head", not workload.head),
+        ("each step", workload.each_step),
+        ("tokens", bool(workload.vocabulary)),
+        ("sgd", workload.optimizer == "sgd"),
     )
     return needs + [name for name, is_asked in asked if is_asked]
 

@@ -238,10 +238,12 @@ def optimizer_of(
     ``capturable`` keeps its step count on the device, as a CUDA graph needs it.
 
     Raises:
-        CaptureError: the optimizer is not Adam.
+        CaptureError: the optimizer is neither Adam nor SGD.
     """
+    if workload.optimizer == "sgd":
+        return torch.optim.SGD(module.parameters(), lr=workload.learning_rate)
     if workload.optimizer != "adam":
-        raise CaptureError("unknown optimizer '{}'".format(workload.optimizer), "use adam")
+        raise CaptureError("unknown optimizer '{}'".format(workload.optimizer), "use adam or sgd")
     options = {"capturable": True} if capturable else {}
     return torch.optim.Adam(module.parameters(), lr=workload.learning_rate, **options)
 

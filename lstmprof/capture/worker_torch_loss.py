@@ -14,13 +14,15 @@ def loss_of(
     lengths: torch.Tensor,
     time_major: bool,
 ) -> torch.Tensor:
-    """The mean loss over the batch; outputs (batch, classes), for CTC of every time step.
+    """The mean loss over the batch; outputs (batch, classes), or (time, batch, classes).
 
     CTC: blank 0, mean over sequences of the negative log-likelihood, not divided by target lengths
     (torch's own ``reduction="mean"`` does). ``lengths`` stay on the host, or torch synchronises.
     """
     if workload.loss == "ce":
-        return torch.nn.functional.cross_entropy(outputs, targets)
+        return torch.nn.functional.cross_entropy(outputs.flatten(0, -2), targets.flatten())
+    if workload.loss == "mean":
+        return outputs.mean()
     if workload.loss == "mse":
         return torch.nn.functional.mse_loss(outputs, targets)
     spelled = torch.full((len(lengths),), targets.shape[1], dtype=torch.int64)

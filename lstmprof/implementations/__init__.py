@@ -52,6 +52,7 @@ class Implementation:
     summary: str
     refuses: Mapping[str, str] = dataclasses.field(default_factory=dict)
     aliases: Tuple[str, ...] = ()
+    knows: Tuple[str, ...] = ()  # of UNUSUAL
 
     @property
     def module(self) -> str:
@@ -60,10 +61,19 @@ class Implementation:
 
     def refusals(self) -> Dict[str, str]:
         """What it cannot do -> the reason, its framework's included."""
-        return dict(FRAMEWORKS[self.framework], **self.refuses)
+        unknown = {need: why for need, why in UNUSUAL.items() if need not in self.knows}
+        return dict(unknown, **FRAMEWORKS[self.framework], **self.refuses)
 
 
 _LATER = "not built yet"
+
+#: What a workload may ask for beyond an LSTM of features under a head trained by Adam; refused with
+#: this reason by every row that does not say that it ``knows`` it.
+UNUSUAL: Mapping[str, str] = {
+    "gru": "written for LSTM cells",
+    "rnn": "written for LSTM cells",
+    **dict.fromkeys(("mean", "no head", "each step", "tokens", "sgd"), _LATER),
+}
 
 #: What no implementation of a framework can do, and why.
 FRAMEWORKS: Mapping[str, Mapping[str, str]] = {
@@ -97,6 +107,8 @@ FRAMEWORKS: Mapping[str, Mapping[str, str]] = {
     },
 }
 
+_TORCH_KNOWS = ("mean", "no head", "each step", "tokens", "sgd")
+
 #: Rows of TensorFlow operators: no autocast, but a rewrite of the graph (Keras has its policy).
 _GRAPH_REWRITE = {
     "amp-fp16 on cpu": "TensorFlow rewrites graphs to float16 for NVIDIA GPUs alone",
@@ -107,22 +119,35 @@ _GRAPH_REWRITE = {
 
 TABLE: Tuple[Implementation, ...] = (
     Implementation(
-        "torch-lstmcell-basic", "torch", "cell written by hand, Python loop over time steps"
+        "torch-lstmcell-basic",
+        "torch",
+        "cell written by hand, Python loop over time steps",
+        knows=_TORCH_KNOWS,
     ),
     Implementation(
-        "torch-lstmcell-fused", "torch", "torch.nn.LSTMCell, Python loop over time steps"
+        "torch-lstmcell-fused",
+        "torch",
+        "torch.nn.LSTMCell, Python loop over time steps",
+        knows=_TORCH_KNOWS,
     ),
     Implementation(
         "torch-cudnn",
         "torch",
         "torch.nn.LSTM: cuDNN on a GPU; oneDNN or ATen kernels on a CPU",
         {"amp-fp16 on cpu": "oneDNN, which runs nn.LSTM there, has no float16 LSTM for most CPUs"},
+        knows=("gru", "rnn", *_TORCH_KNOWS),
     ),
     Implementation(
-        "torch-script", "torch", "cell and loop written by hand, compiled by torch.jit.script"
+        "torch-script",
+        "torch",
+        "cell and loop written by hand, compiled by torch.jit.script",
+        knows=_TORCH_KNOWS,
     ),
     Implementation(
-        "torch-compile", "torch", "cell written by hand under torch.compile, loop in Python"
+        "torch-compile",
+        "torch",
+        "cell written by hand under torch.compile, loop in Python",
+        knows=_TORCH_KNOWS,
     ),
     Implementation(
         "tf-lstmcell", "tensorflow", "cell written by hand under tf.while_loop", _GRAPH_REWRITE

@@ -14,6 +14,7 @@ from typing import Any, Callable, Dict, List
 
 import torch
 
+from lstmprof.implementations import _torch_parameters
 from lstmprof.workloads import Workload
 
 
@@ -25,7 +26,8 @@ class Layers(torch.nn.Module):  # type: ignore[misc]
         self.hidden = workload.hidden
         self.layers = workload.layers
         self.suffixes = ("", "_reverse")[: workload.directions]
-        self.every_step = workload.loss == "ctc"
+        self.every_step = workload.every_step
+        self.embedding = _torch_parameters.embedding(workload)
         width = workload.directions * workload.hidden
         self.cells = torch.nn.ModuleDict(
             {
@@ -36,11 +38,11 @@ class Layers(torch.nn.Module):  # type: ignore[misc]
                 for suffix in self.suffixes
             }
         )
-        self.head = torch.nn.Linear(width, workload.classes, bias=False)
+        self.head = _torch_parameters.head(workload)
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        """Inputs (time, batch, features); outputs (batch, classes), for CTC one a time step."""
-        steps = list(inputs.unbind(0))
+        """Inputs (time, batch, features) or tokens; outputs (batch, classes), or one a step."""
+        steps = list(self.embedding(inputs).unbind(0))
         for layer in range(self.layers):
             directions = [self._run("l{}{}".format(layer, s), steps) for s in self.suffixes]
             steps = directions[0]
@@ -61,7 +63,7 @@ class Layers(torch.nn.Module):  # type: ignore[misc]
 
 def shared_names(module: Layers) -> Dict[str, Any]:
     """Own name -> shared name: ``cells.l0.weight_ih`` is ``weight_ih_l0``; ``bias_hh`` has none."""
-    names: Dict[str, Any] = {"head.weight": "head"}
+    names: Dict[str, Any] = _torch_parameters.end_names(module)
     for own, _ in module.cells.named_parameters():
         slot, kind = own.split(".")
         names["cells." + own] = (

@@ -11,12 +11,35 @@ from typing import Any, Dict, Mapping, Optional
 
 import torch
 
+from lstmprof.workloads import Workload
+
 Names = Mapping[str, Optional[str]]
 
 
 def parameters(module: torch.nn.Module) -> Dict[str, Any]:
     """Own name -> parameter, in the module's order."""
     return dict(module.named_parameters())
+
+
+def embedding(workload: Workload) -> torch.nn.Module:
+    """Tokens to features; for features themselves nothing."""
+    if not workload.vocabulary:
+        return torch.nn.Identity()
+    return torch.nn.Embedding(workload.vocabulary, workload.features)
+
+
+def head(workload: Workload) -> torch.nn.Module:
+    """The output layer, without bias; for a workload without one nothing."""
+    if not workload.head:
+        return torch.nn.Identity()
+    width = workload.directions * workload.hidden
+    return torch.nn.Linear(width, workload.classes, bias=False)
+
+
+def end_names(module: torch.nn.Module) -> Dict[str, Optional[str]]:
+    """Own name -> shared name of ``embedding`` and ``head``, where the module has them."""
+    names = {"embedding.weight": "embedding", "head.weight": "head"}
+    return {own: names[own] for own, _ in module.named_parameters() if own in names}
 
 
 def load(module: torch.nn.Module, weights: Mapping[str, Any], names: Names) -> None:

@@ -10,7 +10,10 @@ cuDNN runs it on a GPU. On a CPU oneDNN does where torch was built with it and f
 (torch before 2.0: without gradients only), else ATen's own loop: ``KERNELS`` tells from the
 operators of a profile which it was. ``weight_ih_l{k}[_reverse]`` is (4·hidden, inputs); the shared
 bias goes into ``bias_ih``, ``bias_hh`` holds zeros and is trained as torch has it.
-Source: the documentation of torch.nn.LSTM; the ASR study (arXiv:1806.01818).
+
+GRU (gates r z n, the reset gate after the product: ``bias_hh`` of n is no copy of ``bias_ih``) and
+RNN (tanh) are torch.nn.GRU and torch.nn.RNN, in the same layout.
+Source: the documentation of torch.nn.LSTM, GRU and RNN; the ASR study (arXiv:1806.01818).
 """
 
 from __future__ import annotations
@@ -31,33 +34,35 @@ KERNELS = (
     ("aten::miopen_rnn", "MIOpen"),
     ("aten::mkldnn_rnn_layer", "oneDNN"),
     ("aten::lstm", "ATen"),
+    ("aten::gru", "ATen"),
+    ("aten::rnn_tanh", "ATen"),
 )
+LAYERS = {"lstm": torch.nn.LSTM, "gru": torch.nn.GRU, "rnn": torch.nn.RNN}
 
 
 class Network(torch.nn.Module):  # type: ignore[misc]
-    """``lstm`` and ``head``."""
+    """``lstm`` (for another cell it holds that), ``head`` and, for tokens, ``embedding``."""
 
     def __init__(self, workload: Workload) -> None:
         super().__init__()
-        self.every_step = workload.loss == "ctc"
-        self.lstm = torch.nn.LSTM(
+        self.every_step = workload.every_step
+        self.embedding = _torch_parameters.embedding(workload)
+        self.lstm = LAYERS[workload.cell](
             workload.features,
             workload.hidden,
             workload.layers,
             bidirectional=workload.bidirectional,
         )
-        self.head = torch.nn.Linear(
-            workload.directions * workload.hidden, workload.classes, bias=False
-        )
+        self.head = _torch_parameters.head(workload)
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        """Inputs (time, batch, features); outputs (batch, classes), for CTC one a time step."""
-        outputs, _ = self.lstm(inputs)
+        """Inputs (time, batch, features) or tokens; outputs (batch, classes), or one a step."""
+        outputs, _ = self.lstm(self.embedding(inputs))
         return self.head(outputs if self.every_step else outputs[-1])
 
 
 def _shared_names(module: Network) -> Dict[str, Any]:
-    names: Dict[str, Any] = {"head.weight": "head"}
+    names: Dict[str, Any] = _torch_parameters.end_names(module)
     for own, _ in module.lstm.named_parameters():
         names["lstm." + own] = None if own.startswith("bias_hh") else own.replace("bias_ih", "bias")
     return names
