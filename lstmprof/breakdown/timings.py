@@ -25,7 +25,8 @@ class Timings:
     method, B. Efron 1979), None for fewer than LEAST_FOR_INTERVAL. ``std_ns`` is the sample
     standard deviation (n − 1). ``p95_ns`` is the nearest rank. ``compile_ns`` is the first step of
     the process. ``inflation_share`` is the median profiled step over the median undisturbed one,
-    less 1. Energies are joules a step, over the first round, its warm-up included.
+    less 1. ``words_per_s`` is of workloads that read tokens. Energies are joules a step, over the
+    first round, its warm-up included.
     """
 
     iterations: int
@@ -36,6 +37,7 @@ class Timings:
     std_ns: float | None
     p95_ns: int
     samples_per_s: float | None
+    words_per_s: float | None
     compile_ns: int | None
     inflation_share: float | None
     cpu_energy_j: float | None
@@ -51,7 +53,9 @@ def timings(table: pa.Table, metadata: Mapping[str, Any]) -> Timings | None:
     if not walls:
         return None
     median = statistics.median(walls)
-    batch = (metadata.get("workload") or {}).get("batch")
+    workload = metadata.get("workload") or {}
+    batch = workload.get("batch")
+    words = batch * workload["time_steps"] if workload.get("vocabulary") else None
     profiled = metadata.get("profiled_wall_ns")
     low, high = median_interval(walls)
     return Timings(
@@ -63,6 +67,7 @@ def timings(table: pa.Table, metadata: Mapping[str, Any]) -> Timings | None:
         std_ns=statistics.stdev(walls) if len(walls) > 1 else None,
         p95_ns=sorted(walls)[max(-(-95 * len(walls) // 100), 1) - 1],
         samples_per_s=batch / median * 1e9 if batch and median else None,
+        words_per_s=words / median * 1e9 if words and median else None,
         compile_ns=metadata.get("compile_ns"),
         inflation_share=statistics.median(profiled) / median - 1 if profiled and median else None,
         cpu_energy_j=_per_step(table, metadata.get("timing_cpu_energy_j")),

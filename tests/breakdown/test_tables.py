@@ -100,11 +100,19 @@ def test_timings_leave_the_warm_up_out() -> None:
     assert found.inflation_share == pytest.approx(0.2)
 
 
+def test_a_language_model_is_measured_in_words() -> None:
+    facts = {"workload": {"batch": 20, "time_steps": 35, "vocabulary": 10_000}}
+    found = timings(measured([1000, 1000], warmup=0), facts)
+    assert found is not None
+    assert found.words_per_s == pytest.approx(20 * 35 / 1e-6)
+
+
 def test_what_is_unknown_stays_unknown() -> None:
     assert timings(measured([5], warmup=1), {}) is None
     found = timings(measured([5], warmup=0), {})
     assert found is not None
-    assert (found.std_ns, found.samples_per_s, found.inflation_share) == (None, None, None)
+    assert (found.std_ns, found.samples_per_s, found.words_per_s) == (None, None, None)
+    assert (found.inflation_share, found.cpu_energy_j) == (None, None)
 
 
 def test_slowdown_is_against_the_fastest() -> None:
