@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from typing import Iterator, Tuple
 
+from lstmprof.errors import unknown_name
 from lstmprof.workloads import Workload
 
 _ASR = (
@@ -98,3 +99,15 @@ NAMED: Tuple[Workload, ...] = (
     Workload("imdb-gru", 1, 100, False, 64, 150, 125, 2, "ce", cell="gru", vocabulary=30_000),
     *_deepbench(),
 )
+
+
+def named(name: str) -> Workload:
+    """The workload called ``name``.
+
+    Raises:
+        UsageError: no such workload; says which name is nearest.
+    """
+    for workload in NAMED:
+        if workload.name == name:
+            return workload
+    raise unknown_name("workload", name, [w.name for w in NAMED])

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from lstmprof import api, implementations
 from lstmprof.capture.supervisor import CaptureRequest
+from lstmprof.capture.worker_host import cuda_devices
 from lstmprof.capture.worker_request import refusal
 from lstmprof.errors import LstmprofError, unknown_name
 from lstmprof.store import Run, is_run
@@ -93,8 +94,15 @@ def plan(
 
 def _planned(request: CaptureRequest, out: Path) -> Planned:
     name = api.run_name(request)
-    skip = refusal(request) or (THERE if is_run(out / name) else None)
+    skip = refusal(_on_its_device(request)) or (THERE if is_run(out / name) else None)
     return Planned(name, request, skip)
+
+
+def _on_its_device(request: CaptureRequest) -> CaptureRequest:
+    """``request`` with ``auto`` made ``cpu`` where the driver shows no GPU at all."""
+    if request.device == "auto" and not cuda_devices():
+        return dataclasses.replace(request, device="cpu")
+    return request
 
 
 def run(

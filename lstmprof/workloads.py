@@ -72,20 +72,6 @@ _SUFFIXES = (
 )
 
 
-def named(name: str) -> Workload:
-    """The workload called ``name``.
-
-    Raises:
-        UsageError: no such workload; says which name is nearest.
-    """
-    from lstmprof.named_workloads import NAMED
-
-    for workload in NAMED:
-        if workload.name == name:
-            return workload
-    raise unknown_name("workload", name, [w.name for w in NAMED])
-
-
 def with_overrides(workload: Workload, **fields: object) -> Workload:
     """``workload`` with every field that is not None replaced, and a name that says so.
 

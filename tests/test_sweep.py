@@ -12,9 +12,11 @@ import pytest
 
 from lstmprof import sweep
 from lstmprof.api import CaptureRequest
+from lstmprof.capture.worker_host import cuda_devices
 from lstmprof.errors import LstmprofError, UsageError
+from lstmprof.named_workloads import named
 from lstmprof.store import runs_in
-from lstmprof.workloads import Workload, named, with_overrides
+from lstmprof.workloads import Workload, with_overrides
 
 TINY = with_overrides(named("1x320-ce-short"), hidden=4, batch=2, time_steps=5)
 COMMON = CaptureRequest("torch-cudnn", TINY, device="cpu", iterations=4, profile_steps=1)
@@ -104,3 +106,10 @@ def test_a_killed_sweep_started_again_ends_with_the_same_runs(tmp_path: Path) ->
     )
     assert names == {line.strip() for line in planned.stderr.splitlines()[1:]}
     assert {p.name for p in (tmp_path / "killed").iterdir()} == names
+
+
+@pytest.mark.skipif(cuda_devices() > 0, reason="a GPU is here")
+def test_what_needs_a_gpu_is_listed_and_not_run_where_there_is_none(tmp_path: Path) -> None:
+    anywhere = CaptureRequest("torch-cudnn", TINY)
+    (planned,) = sweep.plan(["tf-cudnnlstm"], [TINY], ["fp32"], anywhere, tmp_path)
+    assert "no CPU kernel" in str(planned.skip)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from lstmprof.errors import UsageError
-from lstmprof.named_workloads import NAMED
-from lstmprof.workloads import batch, named, parameter_shapes, weights, with_overrides
+from lstmprof.named_workloads import NAMED, named
+from lstmprof.workloads import batch, parameter_shapes, weights, with_overrides
 
 
 def test_the_parameter_count_is_the_studys() -> None:

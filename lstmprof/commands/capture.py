@@ -13,7 +13,7 @@ import click
 from lstmprof import workloads
 from lstmprof.capture.worker_request import PRECISIONS
 from lstmprof.commands import capture_sweep
-from lstmprof.named_workloads import NAMED
+from lstmprof.named_workloads import NAMED, named
 
 _WORKLOAD_OPTIONS = (
     click.option("--layers", type=int, help="Recurrent layers."),
@@ -191,4 +191,4 @@ def _networks(names: tuple[str, ...], overrides: dict[str, Any]) -> list[workloa
     known = [w.name for w in NAMED]
     meant = {name for pattern in names for name in fnmatch.filter(known, pattern) or [pattern]}
     chosen = [name for name in known if name in meant] + sorted(meant - set(known))
-    return [workloads.with_overrides(workloads.named(name), **overrides) for name in chosen]
+    return [workloads.with_overrides(named(name), **overrides) for name in chosen]

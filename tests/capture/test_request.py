@@ -4,7 +4,7 @@ import pytest
 
 from lstmprof.capture.worker_request import CaptureRequest, check, refusal, wanted
 from lstmprof.errors import UsageError
-from lstmprof.workloads import named
+from lstmprof.named_workloads import named
 
 
 def test_a_request_needs_what_it_says() -> None:
