@@ -96,7 +96,8 @@ def _of_machine(series: Ints, facts: Mapping[str, Any]) -> Iterator[Warning]:
     hardware = facts.get("hardware") or {}
     load, cores = facts.get("load_average_before"), hardware.get("cores")
     threads = facts.get("threads") or 1
-    if load and cores and load[0] > max(cores - threads, 0.5):
+    # the load of the last minute may be that of the capture before this one
+    if load and cores and load[0] > max(cores - threads, 0) + 0.5:
         yield Warning(
             f"the machine was busy before: load {load[0]:.1f} on {cores} CPUs",
             "close other programs, or capture again with --force",
