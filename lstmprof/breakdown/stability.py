@@ -24,6 +24,8 @@ DRIFT_Z, DRIFT_SHARE = 3.29, 0.03
 MODES_D, MODE_SHARE, MODES_APART_SHARE = 4.0, 0.15, 0.05
 SPREAD_SHARE = 0.10
 CPU_SHARE = 0.95
+#: Above this the profiled steps are other steps than the undisturbed ones.
+INFLATION_SHARE = 0.25
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,14 @@ def warnings(walls_ns: Sequence[int], facts: Mapping[str, Any]) -> list[Warning]
         found += [w for w in (_drift(series), _modes(series)) if w]
         found += [] if found else [w for w in (_spread(series),) if w]
     return found
+
+
+def profile_warnings(inflation_share: float | None) -> list[Warning]:
+    """Whether the account of the profiled steps can stand for the undisturbed ones."""
+    if inflation_share is None or abs(inflation_share) <= INFLATION_SHARE:
+        return []
+    fault = f"the profiled steps took {inflation_share:+.0%} against the undisturbed ones"
+    return [Warning(fault, "read their account with care; more --profile-steps may help")]
 
 
 def _drift(series: Ints) -> Warning | None:

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lstmprof.breakdown.stability import warnings
+from lstmprof.breakdown.stability import profile_warnings, warnings
 
 LEAST_FOR_INTERVAL = 6
 RESAMPLES = 2000
@@ -26,7 +26,7 @@ class Timings:
     standard deviation (n − 1). ``p95_ns`` is the nearest rank. ``compile_ns`` is the first step of
     the process. ``inflation_share`` is the median profiled step over the median undisturbed one,
     less 1. ``words_per_s`` is of workloads that read tokens. Energies are joules a step, over the
-    first round, its warm-up included.
+    counted iterations of the first round.
     """
 
     iterations: int
@@ -58,6 +58,8 @@ def timings(table: pa.Table, metadata: Mapping[str, Any]) -> Timings | None:
     words = batch * workload["time_steps"] if workload.get("vocabulary") else None
     profiled = metadata.get("profiled_wall_ns")
     low, high = median_interval(walls)
+    inflation = statistics.median(profiled) / median - 1 if profiled and median else None
+    doubts = [*warnings(walls, metadata), *profile_warnings(inflation)]
     return Timings(
         iterations=len(walls),
         median_ns=float(median),
@@ -69,16 +71,17 @@ def timings(table: pa.Table, metadata: Mapping[str, Any]) -> Timings | None:
         samples_per_s=batch / median * 1e9 if batch and median else None,
         words_per_s=words / median * 1e9 if words and median else None,
         compile_ns=metadata.get("compile_ns"),
-        inflation_share=statistics.median(profiled) / median - 1 if profiled and median else None,
+        inflation_share=inflation,
         cpu_energy_j=_per_step(table, metadata.get("timing_cpu_energy_j")),
         gpu_energy_j=_per_step(table, metadata.get("timing_gpu_energy_j")),
         rounds=len(counted.column("round").unique()),
-        warnings=tuple(f"{w.fault}; {w.remedy}" for w in warnings(walls, metadata)),
+        warnings=tuple(f"{w.fault}; {w.remedy}" for w in doubts),
     )
 
 
 def _per_step(table: pa.Table, energy_j: float | None) -> float | None:
-    steps = pc.sum(pc.equal(table.column("round"), 0)).as_py()
+    first = table.filter(pc.equal(table.column("round"), 0))
+    steps = pc.sum(pc.invert(first.column("warmup"))).as_py()
     return None if energy_j is None or not steps else energy_j / steps
 
 

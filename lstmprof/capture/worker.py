@@ -123,11 +123,11 @@ def run_passes(
     )
     with worker_timing.collector_frozen():
         report("timing")
+        rows = worker_timing.timed(loop, request.warmup, 0, report, time.perf_counter_ns)
         meters = worker_meters.Meters(device)
-        rows = worker_timing.timed(
-            loop, request.warmup, request.iterations, report, time.perf_counter_ns
-        )
+        counted = worker_timing.timed(loop, 0, request.iterations, report, time.perf_counter_ns)
         cost = meters.facts()
+        rows += worker_timing.numbered_on(counted, len(rows))
         profiled = worker_profile.Profiled([], [], [], None)
         if request.profile_steps:
             report("profiling")

@@ -28,7 +28,7 @@ NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_TEMPERATURE_GPU = 1, 2, 0
 
 
 class Meters:
-    """Counters read at both ends of the timing pass."""
+    """Counters read before and after the counted iterations."""
 
     def __init__(self, device: str, powercap: str = POWERCAP) -> None:
         self.powercap = powercap
@@ -44,7 +44,7 @@ class Meters:
         }
 
     def facts(self) -> Dict[str, Any]:
-        """What run.json says of the timing pass, warm-up included; energy in joules."""
+        """What run.json says of the counted iterations; energy in joules."""
         ended, began = self._counters(), self.began
         packages = _difference(ended["packages_uj"], began["packages_uj"])
         gpu = _difference(ended["gpu_mj"], began["gpu_mj"])

@@ -65,6 +65,11 @@ def timed(
     return rows
 
 
+def numbered_on(rows: List[Iteration], first: int) -> List[Iteration]:
+    """``rows`` with their numbers going on from ``first``."""
+    return [dataclasses.replace(row, iteration=first + row.iteration) for row in rows]
+
+
 def refuse_unless_finite(loss: float, number: int) -> None:
     """Raise CaptureError if ``loss`` is NaN or infinite."""
     if not math.isfinite(loss):

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lstmprof.breakdown.stability import warnings
+from lstmprof.breakdown.stability import profile_warnings, warnings
 from lstmprof.breakdown.timings import median_interval
 
 GENERATOR = np.random.default_rng(7)
@@ -84,3 +84,9 @@ def test_the_interval_covers_the_true_median_nineteen_times_in_twenty() -> None:
         assert high is not None
         hits += low <= 1e6 <= high
     assert 0.90 <= hits / 300 <= 0.99
+
+
+def test_a_profile_of_much_slower_steps_is_named() -> None:
+    assert profile_warnings(None) == profile_warnings(0.1) == []
+    (warning,) = profile_warnings(10.9)
+    assert "+1090%" in warning.fault

@@ -11,6 +11,7 @@ from lstmprof.capture.worker_timing import (
     Loop,
     collector_frozen,
     columns,
+    numbered_on,
     timed,
 )
 from lstmprof.errors import CaptureError
@@ -89,3 +90,11 @@ def test_the_session_thrown_away_lasts_long_enough_and_not_too_long() -> None:
     assert numbers(3, half_a_second // 10) == 3 + 9
     assert numbers(3, half_a_second) == 3
     assert numbers(3, 1) == 3 + worker_profile.THROWAWAY_STEPS
+
+
+def test_counted_iterations_are_numbered_on_from_the_warm_up() -> None:
+    clock = Clock()
+    warm = timed(loop_of(clock, 1, 0, [3.0, 2.0]), 2, 0, pytest.fail, clock)
+    counted = numbered_on(timed(loop_of(clock, 1, 0, [1.0]), 0, 1, pytest.fail, clock), len(warm))
+    found = [(row.iteration, row.warmup) for row in warm + counted]
+    assert found == [(0, True), (1, True), (2, False)]
