@@ -6,8 +6,12 @@ starts from the same numbers. The names are in ``named_workloads``.
 
 The output layer (``head``) has no bias. Cross-entropy and mean squared error look at the last time
 step unless ``each_step`` says otherwise, CTC and ``mean`` (the mean of all outputs: a gradient for
-every one of them, and nothing else to compute) at every one. Sequences of unequal length are
-zero-padded and run over their full padded length; only the CTC loss knows the lengths.
+every one of them, and nothing else to compute) at every one.
+
+Sequences of unequal length are zero-padded. With ``variable_length`` the layers know the lengths: a
+sequence ends with its own last time step, where the reverse direction begins and which the loss
+looks at, and outputs beyond are zero. Without it they run over their full padded length, and only
+the CTC loss knows the lengths.
 
 Keeps to the standard library, NumPy and Python 3.7: capture workers import it.
 """
@@ -38,13 +42,14 @@ class Workload:
     classes: int
     loss: str
     labels: Optional[int] = None  # target length of one sequence; CTC only
-    shortest: Optional[int] = None  # least sequence length, the longest being time_steps; CTC only
+    shortest: Optional[int] = None  # least sequence length, the longest being time_steps
     optimizer: str = "adam"  # or sgd, without momentum
     learning_rate: float = 1e-3
     cell: str = "lstm"  # a key of GATES; gru multiplies by the reset gate after the product
     head: bool = True  # without one the outputs are the last layer's, and classes their number
     each_step: bool = False  # ce and mse at every time step
     vocabulary: Optional[int] = None  # inputs are tokens, embedded in ``features`` numbers
+    variable_length: bool = False  # sequences differ in length, and the layers know it
 
     @property
     def directions(self) -> int:
@@ -69,18 +74,20 @@ _SUFFIXES = (
     ("loss", ""),
     ("labels", "y"),
     ("cell", ""),
+    ("variable_length", ""),
 )
 
 
 def with_overrides(workload: Workload, **fields: object) -> Workload:
     """``workload`` with every field that is not None replaced, and a name that says so.
 
-    CTC's lengths and labels keep their proportion to ``time_steps`` unless they are given. A field
-    equal to the named workload's own is no override.
+    CTC's lengths and labels keep their proportion to ``time_steps`` unless they are given; the
+    shortest sequence has half the time steps. A field equal to the named workload's own is no
+    override.
 
     Raises:
         UsageError: the result is no network (a size below 1, CTC targets longer than the sequences
-        can spell).
+        can spell, a loss at every time step of sequences that differ in length).
     """
     given = {k: v for k, v in fields.items() if v is not None and v != getattr(workload, k)}
     suffix = "".join(
@@ -89,23 +96,27 @@ def with_overrides(workload: Workload, **fields: object) -> Workload:
     changed = dataclasses.replace(workload, name=workload.name + suffix, **given)  # type: ignore[arg-type]
     if not changed.head:
         changed = dataclasses.replace(changed, classes=changed.directions * changed.hidden)
-    return _checked(_ctc_lengths(changed, workload, fields.get("labels") is not None))
+    return _checked(_lengths(changed, workload, fields.get("labels") is not None))
 
 
 def _suffix(field: str, letter: str, value: object) -> str:
     if field == "bidirectional":
         return "bi" if value else "uni"
+    if field == "variable_length":
+        return "varlen" if value else "padded"
     return "{}{}".format(letter, value)
 
 
-def _ctc_lengths(changed: Workload, base: Workload, labels_given: bool) -> Workload:
+def _lengths(changed: Workload, base: Workload, labels_given: bool) -> Workload:
+    shortest = max(1, changed.time_steps // 2)
     if changed.loss != "ctc":
         if labels_given:
             raise UsageError(
                 "--labels is the length of CTC targets", "add --loss ctc or leave it out"
             )
-        return dataclasses.replace(changed, labels=None, shortest=None)
-    shortest = max(1, changed.time_steps // 2)
+        return dataclasses.replace(
+            changed, labels=None, shortest=shortest if changed.variable_length else None
+        )
     labels = changed.labels
     if not labels_given:
         per_step = (base.labels or 0) / base.time_steps if base.loss == "ctc" else 0.1
@@ -122,6 +133,10 @@ def _checked(w: Workload) -> Workload:
             raise unknown_name(kind, name, known)
     if w.loss == "ctc" and not w.head:
         raise UsageError("CTC needs an output layer, and this workload has none")
+    if w.variable_length and w.each_step:
+        raise UsageError(
+            "a loss at every time step needs sequences of one length", "leave --variable-length out"
+        )
     if w.loss == "ctc":
         assert w.labels is not None
         assert w.shortest is not None
@@ -186,8 +201,8 @@ class Batch:
     ``inputs`` (time, batch, features) float32, or (time, batch) int64 tokens. ``targets``: ce
     (batch,) int64 classes; mse (batch, classes) float32; both with time in front for ``each_step``;
     ctc (batch, labels) int64 in 1…classes−1, 0 being the blank; mean (0,) float32, as it has none.
-    ``lengths`` (batch,) int64: time steps of each sequence, all of them ``time_steps`` but for ctc;
-    inputs beyond are zero.
+    ``lengths`` (batch,) int64: time steps of each sequence, ``shortest`` to ``time_steps``, the
+    first one's and without a ``shortest`` all of them ``time_steps``; inputs beyond are zero.
     """
 
     inputs: object
@@ -206,6 +221,9 @@ def batch(w: Workload, seed: int) -> Batch:
     else:
         inputs = rng.standard_normal((*place, w.features)).astype(np.float32)
     lengths = np.full(w.batch, w.time_steps, dtype=np.int64)
+    if w.shortest is not None:
+        lengths[1:] = rng.randint(w.shortest, w.time_steps + 1, w.batch)[1:]
+        inputs[np.arange(w.time_steps)[:, None] >= lengths[None, :]] = 0
     place = place if w.each_step else place[1:]
     if w.loss == "mean":
         return Batch(inputs, np.zeros(0, np.float32), lengths)
@@ -213,9 +231,5 @@ def batch(w: Workload, seed: int) -> Batch:
         return Batch(inputs, rng.standard_normal((*place, w.classes)).astype(np.float32), lengths)
     if w.loss == "ce":
         return Batch(inputs, rng.randint(0, w.classes, place).astype(np.int64), lengths)
-    assert w.shortest is not None
     assert w.labels is not None
-    lengths = rng.randint(w.shortest, w.time_steps + 1, w.batch).astype(np.int64)
-    lengths[0] = w.time_steps
-    inputs[np.arange(w.time_steps)[:, None] >= lengths[None, :]] = 0
     return Batch(inputs, rng.randint(1, w.classes, (w.batch, w.labels)).astype(np.int64), lengths)

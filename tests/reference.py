@@ -1,9 +1,10 @@
 """The networks in float64 NumPy, forward and backward through time, for tests to compare with.
 
 Cells are in ``reference_cells``. The head looks at the last time step of every direction, or at
-every time step; without one the outputs are the last layer's. CTC by forward and backward sums over
-the extended targets, in log space: A. Graves et al., "Connectionist temporal classification"
-(2006), equations 6–16; blank 0, mean over sequences.
+every time step; without one the outputs are the last layer's. Sequences of variable length are
+computed one at a time, cut to their length: there is no mask to be wrong. CTC by forward and
+backward sums over the extended targets, in log space: A. Graves et al., "Connectionist temporal
+classification" (2006), equations 6–16; blank 0, mean over sequences.
 """
 
 from __future__ import annotations
@@ -35,20 +36,51 @@ def outcome(workload: Workload, weights: dict[str, Any], batch: Batch) -> Outcom
     w = {name: np.asarray(value, np.float64) for name, value in weights.items()}
     inputs = np.asarray(batch.inputs)
     embedded = w["embedding"][inputs] if workload.vocabulary else inputs.astype(np.float64)
-    layers, hidden = _forward(workload, w, embedded)
-    seen = hidden if workload.every_step else hidden[-1]
+    parts = [(p, _forward(workload, w, embedded[p])) for p in _parts(workload, batch)]
+    hidden = np.zeros((*inputs.shape[:2], workload.directions * workload.hidden))
+    for part, (_, found) in parts:
+        hidden[part] = found
+    last = (np.asarray(batch.lengths) - 1, np.arange(workload.batch))
+    if not workload.variable_length:
+        last = (np.full(workload.batch, workload.time_steps - 1), last[1])
+    seen = hidden if workload.every_step else hidden[last]
     outputs = seen @ w["head"].T if workload.head else seen
     loss, d_outputs = _LOSSES[workload.loss](outputs, batch)
     gradients = {"head": _rows(d_outputs).T @ _rows(seen)} if workload.head else {}
     d_hidden = np.zeros_like(hidden)
     d_seen = d_outputs @ w["head"] if workload.head else d_outputs
-    d_hidden[slice(None) if workload.every_step else -1] = d_seen
-    for layer in reversed(range(workload.layers)):
-        d_hidden = _layer_back(workload.cell, w, layer, layers[layer], d_hidden, gradients)
+    d_hidden[slice(None) if workload.every_step else last] = d_seen
+    d_embedded = np.zeros_like(embedded)
+    for part, (layers, _) in parts:
+        d_embedded[part] = _back(workload, w, layers, d_hidden[part], gradients)
     if workload.vocabulary:
         gradients["embedding"] = np.zeros_like(w["embedding"])
-        np.add.at(gradients["embedding"], inputs, d_hidden)
+        np.add.at(gradients["embedding"], inputs, d_embedded)
     return Outcome(loss, outputs, gradients)
+
+
+def _parts(workload: Workload, batch: Batch) -> list[tuple[slice, slice]]:
+    """The (time, batch) slices that are computed together."""
+    if not workload.variable_length:
+        return [(slice(None), slice(None))]
+    lengths = np.asarray(batch.lengths).tolist()
+    return [(slice(length), slice(n, n + 1)) for n, length in enumerate(lengths)]
+
+
+def _back(
+    workload: Workload,
+    w: dict[str, Array],
+    layers: list[dict[str, Trace]],
+    d_hidden: Array,
+    gradients: dict[str, Array],
+) -> Array:
+    """Adds the gradients of every layer; returns that of the inputs."""
+    for layer in reversed(range(workload.layers)):
+        found: dict[str, Array] = {}
+        d_hidden = _layer_back(workload.cell, w, layer, layers[layer], d_hidden, found)
+        for name, gradient in found.items():
+            gradients[name] = gradients.get(name, 0) + gradient
+    return d_hidden
 
 
 def _forward(
@@ -80,7 +112,7 @@ def _layer_back(
     d_outputs: Array,
     gradients: dict[str, Array],
 ) -> Array:
-    """Adds the layer's gradients; returns the gradient of its inputs, in the order of time."""
+    """Sets the layer's gradients; returns the gradient of its inputs, in the order of time."""
     parts = np.split(d_outputs, len(traces), axis=2)
     d_inputs = [
         reference_cells.backward(cell, w, f"l{layer}{s}", trace, part[:: -1 if s else 1], gradients)

@@ -115,7 +115,7 @@ def backward(
     d_hiddens: Array,
     gradients: dict[str, Array],
 ) -> Array:
-    """Adds the gradients of the direction's weights; returns that of its inputs."""
+    """Sets the gradients of the direction's weights; returns that of its inputs."""
     d_x = np.empty((*d_hiddens.shape[:2], w[f"bias_{slot}"].size))
     d_u = np.empty_like(d_x)
     d_h = d_c = np.zeros_like(trace.hiddens[0])

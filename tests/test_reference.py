@@ -18,6 +18,13 @@ STEP = 1e-6
         Workload("gru", 2, 3, True, 2, 4, 2, 3, "ce", cell="gru"),
         Workload("rnn", 2, 3, False, 2, 4, 2, 3, "mse", cell="rnn", each_step=True),
         Workload("headless", 1, 3, True, 2, 4, 2, 6, "mean", head=False, cell="gru"),
+        Workload(*("lengths", 2, 3, True, 3, 5, 2, 3, "ce"), shortest=2, variable_length=True),
+        Workload(
+            *("ctc-lengths", 1, 3, True, 3, 6, 2, 3, "ctc"),
+            labels=2,
+            shortest=4,
+            variable_length=True,
+        ),
         Workload("tokens", 1, 3, False, 2, 4, 2, 5, "ce", each_step=True, vocabulary=5),
     ],
     ids=lambda w: w.name,

@@ -31,6 +31,16 @@ def test_ctc_keeps_its_proportions_when_shortened() -> None:
     assert all((inputs[n:, i] == 0).all() for i, n in enumerate(lengths))
 
 
+def test_variable_length_changes_the_lengths_and_the_name_and_padding_is_zero() -> None:
+    short = with_overrides(named("1x320-ce-short"), time_steps=20, variable_length=True)
+    assert short.name == "1x320-ce-short-t20-varlen"
+    data = batch(short, seed=0)
+    lengths, inputs = np.asarray(data.lengths), np.asarray(data.inputs)
+    assert (lengths[0], lengths.max(), lengths.min() >= 10) == (20, 20, True)
+    assert len(set(lengths.tolist())) > 1
+    assert all((inputs[n:, i] == 0).all() for i, n in enumerate(lengths))
+
+
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
@@ -38,6 +48,7 @@ def test_ctc_keeps_its_proportions_when_shortened() -> None:
         ({"loss": "ctcc"}, "did you mean 'ctc'"),
         ({"labels": 3}, "--labels is the length of CTC targets"),
         ({"loss": "ctc", "time_steps": 20, "labels": 9}, "may need 17 time steps"),
+        ({"variable_length": True, "each_step": True}, "needs sequences of one length"),
     ],
 )
 def test_impossible_networks_are_refused(fields: dict[str, object], message: str) -> None:

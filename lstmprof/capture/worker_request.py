@@ -77,6 +77,8 @@ def wanted(request: CaptureRequest) -> List[str]:
         ("each step", workload.each_step),
         ("tokens", bool(workload.vocabulary)),
         ("sgd", workload.optimizer == "sgd"),
+        ("variable length", workload.variable_length),
+        ("cuda-graph of variable length", request.cuda_graph and workload.variable_length),
     )
     return needs + [name for name, is_asked in asked if is_asked]
 

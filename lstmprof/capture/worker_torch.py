@@ -77,6 +77,7 @@ class Trainer:
         inputs = batch.inputs if self.implementation.TIME_MAJOR else batch.inputs.swapaxes(0, 1)
         self.inputs, self.targets = np.ascontiguousarray(inputs), batch.targets
         self.lengths = torch.from_numpy(batch.lengths)
+        self.known_lengths = (self.lengths,) if self.workload.variable_length else ()
         self.loss_of = functools.partial(
             worker_torch_loss.loss_of, self.workload, time_major=self.implementation.TIME_MAJOR
         )
@@ -170,7 +171,7 @@ class Trainer:
     def _loss(self, ranges: Ranges, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         with self.autocast():
             with ranges("forward"):
-                outputs = self.module(inputs)
+                outputs = self.module(inputs, *self.known_lengths)
             with ranges("loss"):
                 return self.loss_of(outputs, targets, self.lengths)
 

@@ -26,6 +26,11 @@ _WORKLOAD_OPTIONS = (
     click.option("--cell", type=click.Choice(list(workloads.GATES)), help="Recurrent cell."),
     click.option("--loss", type=click.Choice(workloads.LOSSES), help="Loss function."),
     click.option("--labels", type=int, help="Target labels of a sequence (ctc only)."),
+    click.option(
+        "--variable-length/--padded",
+        default=None,
+        help="Layers know that sequences differ in length, or run over the padding.",
+    ),
 )
 _RUN_OPTIONS = (
     click.option(
@@ -158,8 +163,10 @@ def command(
       lstmprof capture --impl torch-cudnn --workload 1x320-ce-short --time-steps 20
       lstmprof capture --impl 'torch-*' --impl keras-lstm --rounds 4
     """
+    fields: tuple[str, ...]
     fields = ("layers", "hidden", "bidirectional", "batch", "time_steps", "features", "classes")
-    overrides = {field: options.pop(field) for field in (*fields, "loss", "labels", "cell")}
+    fields += ("loss", "labels", "cell", "variable_length")
+    overrides = {field: options.pop(field) for field in fields}
     found = _networks(workload_names, overrides)
     sweeping = {key: options.pop(key) for key in ("rounds", "only_plan", "name", "force")}
     many = any("*" in p or "?" in p or "[" in p for p in (*impls, *workload_names, *precisions))

@@ -4,7 +4,8 @@ A file of the table has
 
 ``build(workload)``
     the framework's own module with every parameter made; called with inputs in the framework's
-    native layout it returns the head's outputs: of the last time step, for CTC of every one
+    native layout, and for a workload of variable length with the lengths (batch,), it returns the
+    head's outputs: of the last time step, or of every one (``Workload.every_step``)
 ``load(module, weights)``
     sets the shared NumPy weights (names and layout of ``workloads.parameter_shapes``)
 ``parameters(module)``
@@ -12,11 +13,11 @@ A file of the table has
 ``canonical(module, arrays)``
     the way back: NumPy arrays by own name, one a parameter, in the shared names and layout
 ``apply(module, arrays, inputs)``, of JAX, where modules are not called
-    the outputs as a pure function of ``arrays``, one a parameter by own name
+    the outputs as a pure function of ``arrays``, one a parameter by own name; lengths as above
 ``apply(module, inputs, mode)``, of PyTensor, where modules are not called either
     the symbolic outputs
 ``TIME_MAJOR``
-    whether inputs (and CTC's outputs) are (time, batch, …) or (batch, time, …)
+    whether inputs (and outputs of every step) are (time, batch, …) or (batch, time, …)
 ``mixed_precision(precision)``
     TensorFlow's rows alone: to be called before ``build`` for ``amp-fp16`` and ``amp-bf16``
 ``KERNELS``
@@ -73,6 +74,7 @@ UNUSUAL: Mapping[str, str] = {
     "gru": "written for LSTM cells",
     "rnn": "written for LSTM cells",
     **dict.fromkeys(("mean", "no head", "each step", "tokens", "sgd"), _LATER),
+    "variable length": "it runs over the padded length of every sequence",
 }
 
 #: What no implementation of a framework can do, and why.
@@ -82,6 +84,7 @@ FRAMEWORKS: Mapping[str, Mapping[str, str]] = {
         "tf32 on cpu": "TF32 is a mode of NVIDIA GPUs",
         "cuda-graph on cpu": "CUDA graphs are a feature of NVIDIA GPUs",
         "cuda-graph of ctc": "torch's CTC loss copies lengths from the host and waits for them",
+        "cuda-graph of variable length": "lengths are copied from the host in every step",
     },
     "tensorflow": {
         "cuda-graph": "TensorFlow captures no CUDA graphs",
@@ -108,6 +111,7 @@ FRAMEWORKS: Mapping[str, Mapping[str, str]] = {
 }
 
 _TORCH_KNOWS = ("mean", "no head", "each step", "tokens", "sgd")
+_TORCH_LENGTHS = (*_TORCH_KNOWS, "variable length")
 
 #: Rows of TensorFlow operators: no autocast, but a rewrite of the graph (Keras has its policy).
 _GRAPH_REWRITE = {
@@ -122,20 +126,20 @@ TABLE: Tuple[Implementation, ...] = (
         "torch-lstmcell-basic",
         "torch",
         "cell written by hand, Python loop over time steps",
-        knows=_TORCH_KNOWS,
+        knows=_TORCH_LENGTHS,
     ),
     Implementation(
         "torch-lstmcell-fused",
         "torch",
         "torch.nn.LSTMCell, Python loop over time steps",
-        knows=_TORCH_KNOWS,
+        knows=_TORCH_LENGTHS,
     ),
     Implementation(
         "torch-cudnn",
         "torch",
         "torch.nn.LSTM: cuDNN on a GPU; oneDNN or ATen kernels on a CPU",
         {"amp-fp16 on cpu": "oneDNN, which runs nn.LSTM there, has no float16 LSTM for most CPUs"},
-        knows=("gru", "rnn", *_TORCH_KNOWS),
+        knows=("gru", "rnn", *_TORCH_LENGTHS),
     ),
     Implementation(
         "torch-script",
@@ -147,7 +151,7 @@ TABLE: Tuple[Implementation, ...] = (
         "torch-compile",
         "torch",
         "cell written by hand under torch.compile, loop in Python",
-        knows=_TORCH_KNOWS,
+        knows=_TORCH_LENGTHS,
     ),
     Implementation(
         "tf-lstmcell", "tensorflow", "cell written by hand under tf.while_loop", _GRAPH_REWRITE

@@ -36,6 +36,13 @@ def head(workload: Workload) -> torch.nn.Module:
     return torch.nn.Linear(width, workload.classes, bias=False)
 
 
+def last(outputs: torch.Tensor, lengths: Optional[torch.Tensor]) -> torch.Tensor:
+    """Each sequence's last of ``outputs`` (time, batch, width)."""
+    if lengths is None:
+        return outputs[-1]
+    return outputs[lengths.to(outputs.device) - 1, torch.arange(outputs.shape[1])]
+
+
 def end_names(module: torch.nn.Module) -> Dict[str, Optional[str]]:
     """Own name -> shared name of ``embedding`` and ``head``, where the module has them."""
     names = {"embedding.weight": "embedding", "head.weight": "head"}

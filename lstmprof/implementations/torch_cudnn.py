@@ -11,6 +11,9 @@ cuDNN runs it on a GPU. On a CPU oneDNN does where torch was built with it and f
 operators of a profile which it was. ``weight_ih_l{k}[_reverse]`` is (4·hidden, inputs); the shared
 bias goes into ``bias_ih``, ``bias_hh`` holds zeros and is trained as torch has it.
 
+Sequences of variable length are a PackedSequence, sorted and unsorted in every step, as users have
+it; cuDNN then always takes its standard kernels, and on a CPU ATen its own loop.
+
 GRU (gates r z n, the reset gate after the product: ``bias_hh`` of n is no copy of ``bias_ih``) and
 RNN (tanh) are torch.nn.GRU and torch.nn.RNN, in the same layout.
 Source: the documentation of torch.nn.LSTM, GRU and RNN; the ASR study (arXiv:1806.01818).
@@ -18,9 +21,10 @@ Source: the documentation of torch.nn.LSTM, GRU and RNN; the ASR study (arXiv:18
 
 from __future__ import annotations
 
-from typing import Any, Dict, Mapping
+from typing import Any, Dict, Mapping, Optional
 
 import torch
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from lstmprof.implementations import _torch_parameters
 from lstmprof.implementations._torch_parameters import parameters
@@ -55,10 +59,18 @@ class Network(torch.nn.Module):  # type: ignore[misc]
         )
         self.head = _torch_parameters.head(workload)
 
-    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        """Inputs (time, batch, features) or tokens; outputs (batch, classes), or one a step."""
-        outputs, _ = self.lstm(self.embedding(inputs))
-        return self.head(outputs if self.every_step else outputs[-1])
+    def forward(self, inputs: torch.Tensor, lengths: Optional[torch.Tensor] = None) -> torch.Tensor:
+        """Inputs (time, batch, features) or tokens; outputs (batch, classes), or one a step.
+
+        ``lengths`` (batch,) on the host.
+        """
+        inputs = self.embedding(inputs)
+        if lengths is None:
+            outputs, _ = self.lstm(inputs)
+        else:
+            packed = pack_padded_sequence(inputs, lengths, enforce_sorted=False)
+            outputs, _ = pad_packed_sequence(self.lstm(packed)[0], total_length=len(inputs))
+        return self.head(outputs if self.every_step else _torch_parameters.last(outputs, lengths))
 
 
 def _shared_names(module: Network) -> Dict[str, Any]:

@@ -15,7 +15,7 @@ of ``torch_lstmcell_basic``; PyTorch's benchmarks/fastrnns/custom_lstms.py.
 
 from __future__ import annotations
 
-from typing import Any, List, Mapping
+from typing import Any, List, Mapping, Optional
 
 import torch
 import torch.nn.functional as F
@@ -59,7 +59,9 @@ class Loop(torch.nn.Module):  # type: ignore[misc]
 class Network(_torch_layers.Layers):
     """Layers whose cells run over the time steps by themselves."""
 
-    def _run(self, slot: str, steps: List[torch.Tensor]) -> List[torch.Tensor]:
+    def _run(
+        self, slot: str, steps: List[torch.Tensor], masks: Optional[List[torch.Tensor]]
+    ) -> List[torch.Tensor]:
         outputs: List[torch.Tensor] = self.cells[slot](steps, slot.endswith("_reverse"))
         return outputs
 
