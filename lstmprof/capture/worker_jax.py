@@ -27,8 +27,8 @@ import numpy as np
 from lstmprof import implementations, workloads
 from lstmprof.capture import (
     worker_cpus,
-    worker_jax_adam,
     worker_jax_loss,
+    worker_jax_optimizer,
     worker_profile,
     worker_ranges,
 )
@@ -37,6 +37,7 @@ from lstmprof.capture.worker_request import CaptureRequest
 from lstmprof.errors import CaptureError
 
 Parameters = Dict[str, Any]
+Arrays = Tuple[Any, ...]
 
 
 def device_of(requested: str) -> str:
@@ -89,32 +90,36 @@ class Trainer:
         self.module = self.implementation.build(self.workload)
         self.implementation.load(self.module, workloads.weights(self.workload, request.seed))
         parameters = self.implementation.parameters(self.module)
-        self.state = jax.device_put(worker_jax_adam.initial_state(parameters), self.device)
+        state = worker_jax_optimizer.initial_state(self.workload, parameters)
+        self.state = jax.device_put(state, self.device)
         self.inputs, self.targets = self._data(request.seed)
         body = self._forward_step if request.mode == "forward" else self._train_step
         self.function = jax.jit(body, donate_argnums=0)
 
-    def _data(self, seed: int) -> Tuple[Any, Tuple[Any, ...]]:
-        """Inputs in the implementation's layout, and what the loss compares with; NumPy."""
+    def _data(self, seed: int) -> Tuple[Arrays, Arrays]:
+        """What ``apply`` takes, in its layout, and what the loss compares with; NumPy, 32 bits."""
         batch: Any = workloads.batch(self.workload, seed)
-        inputs = batch.inputs if self.implementation.TIME_MAJOR else batch.inputs.swapaxes(0, 1)
-        return np.ascontiguousarray(inputs), worker_jax_loss.targets_of(self.workload, batch)
+        time_major = self.implementation.TIME_MAJOR
+        inputs = batch.inputs if time_major else batch.inputs.swapaxes(0, 1)
+        inputs = np.ascontiguousarray(inputs, np.int32 if self.workload.vocabulary else np.float32)
+        known = (batch.lengths.astype(np.int32),) if self.workload.variable_length else ()
+        return (inputs, *known), worker_jax_loss.targets_of(self.workload, batch, time_major)
 
-    def _loss(self, parameters: Parameters, inputs: Any, targets: Tuple[Any, ...]) -> Any:
+    def _loss(self, parameters: Parameters, inputs: Arrays, targets: Arrays) -> Any:
         with jax.named_scope("forward"):
-            outputs = self.implementation.apply(self.module, parameters, inputs)
+            outputs = self.implementation.apply(self.module, parameters, *inputs)
         with jax.named_scope("loss"):
             return worker_jax_loss.loss_of(
                 self.workload, outputs, targets, self.implementation.TIME_MAJOR
             )
 
-    def _forward_step(self, state: Any, inputs: Any, targets: Tuple[Any, ...]) -> Any:
+    def _forward_step(self, state: Any, inputs: Arrays, targets: Arrays) -> Any:
         return state, self._loss(state["parameters"], inputs, targets)
 
-    def _train_step(self, state: Any, inputs: Any, targets: Tuple[Any, ...]) -> Any:
+    def _train_step(self, state: Any, inputs: Arrays, targets: Arrays) -> Any:
         loss, gradients = jax.value_and_grad(self._loss)(state["parameters"], inputs, targets)
         with jax.named_scope("optimizer"):
-            return worker_jax_adam.updated(state, gradients, self.workload.learning_rate), loss
+            return worker_jax_optimizer.updated(self.workload, state, gradients), loss
 
     def step(self, ranges: Ranges) -> Any:
         """One step, synchronised at its end; the loss."""

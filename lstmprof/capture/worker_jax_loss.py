@@ -1,4 +1,4 @@
-"""The losses in JAX, on outputs (batch, classes), for CTC one a time step.
+"""The losses in JAX, on outputs (batch, classes), or one a time step.
 
 CTC is the sum over all alignments, in log space, as a scan over time; its gradient is the scan's.
 Source: A. Graves et al., "Connectionist temporal classification" (2006), equations 6–8. JAX has no
@@ -22,14 +22,16 @@ LOG_ZERO = -1e30
 def loss_of(workload: Workload, outputs: Any, targets: Tuple[Any, ...], time_major: bool) -> Any:
     """The mean loss over the batch.
 
-    ``targets``: classes or values; for CTC labels (batch, labels) and lengths (batch,). CTC: blank
-    0, mean over sequences of the negative log-likelihood.
+    ``targets`` from ``targets_of``. CTC: blank 0, mean over sequences of the negative
+    log-likelihood.
     """
+    if workload.loss == "mean":
+        return jnp.mean(outputs)
     if workload.loss == "mse":
         return jnp.mean(jnp.square(outputs - targets[0]))
     scores = jax.nn.log_softmax(outputs)
     if workload.loss == "ce":
-        return -jnp.mean(jnp.take_along_axis(scores, targets[0][:, None], axis=1))
+        return -jnp.mean(jnp.take_along_axis(scores, targets[0][..., None], axis=-1))
     return -jnp.mean(_log_likelihoods(scores if time_major else scores.swapaxes(0, 1), *targets))
 
 
@@ -58,10 +60,16 @@ def _shifted(sums: Any, places: int) -> Any:
     return jnp.pad(sums[:, :-places], ((0, 0), (places, 0)), constant_values=LOG_ZERO)
 
 
-def targets_of(workload: Workload, batch: Any) -> Tuple[Any, ...]:
-    """What the loss compares with, in 32 bits."""
-    if workload.loss == "mse":
-        return (batch.targets,)
-    if workload.loss == "ce":
-        return (batch.targets.astype(np.int32),)
-    return batch.targets.astype(np.int32), batch.lengths.astype(np.int32)
+def targets_of(workload: Workload, batch: Any, time_major: bool) -> Tuple[Any, ...]:
+    """What the loss compares with: NumPy, in 32 bits, time where the outputs have it.
+
+    Classes or values; for CTC labels (batch, labels) and lengths (batch,); for ``mean`` nothing.
+    """
+    if workload.loss == "mean":
+        return ()
+    if workload.loss == "ctc":
+        return batch.targets.astype(np.int32), batch.lengths.astype(np.int32)
+    targets = batch.targets.astype(np.float32 if workload.loss == "mse" else np.int32)
+    if workload.each_step and not time_major:
+        targets = np.ascontiguousarray(targets.swapaxes(0, 1))
+    return (targets,)

@@ -194,8 +194,15 @@ TABLE: Tuple[Implementation, ...] = (
     Implementation(
         "keras-lstm-mode2", "tensorflow", "keras.layers.LSTM, one product for all gates, no cuDNN"
     ),
-    Implementation("jax-scan", "jax", "cell written by hand under jax.lax.scan"),
-    Implementation("flax-lstm", "jax", "flax.linen.OptimizedLSTMCell under flax.linen.RNN"),
+    Implementation(
+        "jax-scan", "jax", "cell written by hand under jax.lax.scan", knows=_TORCH_LENGTHS
+    ),
+    Implementation(
+        "flax-lstm",
+        "jax",
+        "flax.linen.OptimizedLSTMCell under flax.linen.RNN",
+        knows=("gru", "rnn", *_TORCH_LENGTHS),
+    ),
     Implementation("keras-torch-lstm", "torch", "keras.layers.LSTM as it comes, on PyTorch"),
     Implementation("keras-jax-lstm", "jax", "keras.layers.LSTM as it comes, on JAX"),
     Implementation("pytensor-scan", "pytensor", "cell written by hand under pytensor.scan"),

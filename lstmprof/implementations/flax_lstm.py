@@ -8,15 +8,24 @@
 
 ``l{k}[_reverse]/i{gate}/kernel`` is (inputs, hidden), ``…/h{gate}/kernel`` (hidden, hidden) and
 ``…/h{gate}/bias`` (hidden); batch-major. The cell concatenates its matrices at every time step and
-takes two products (``LSTMCell`` takes eight, with the same parameters). Source: the documentation
-of flax.linen.OptimizedLSTMCell.
+takes two products (``LSTMCell`` takes eight, with the same parameters).
+
+GRU is ``GRUCell`` (gates r z n, the reset gate after the product: six products a time step; biases
+with x, and a second one of n with h, ``…/hn/bias``, which holds zeros and is trained as Flax has
+it), RNN (tanh) is ``SimpleCell``, whose one gate has no letter and whose bias is with x.
+
+Of sequences of variable length the reverse direction is turned by the lengths. Flax computes every
+time step of the padding too and leaves what it found there, which no step within a sequence sees:
+outputs of every step are set to zero there after the last layer. Source: the documentation of
+flax.linen's cells, of flax.linen.RNN and of flax.linen.Bidirectional.
 """
 
 from __future__ import annotations
 
-from typing import Any, Dict, Mapping
+from typing import Any, Dict, Mapping, NamedTuple, Optional
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from flax import linen, traverse_util
 
@@ -25,29 +34,50 @@ from lstmprof.workloads import Workload
 TIME_MAJOR = False
 KERNELS = (("while", "XLA's fused operators in a while loop"),)
 
-GATES = "ifgo"
+CELLS = {"lstm": linen.OptimizedLSTMCell, "gru": linen.GRUCell, "rnn": linen.SimpleCell}
+#: The letters of a cell's gates, in the shared order
+LETTERS = {"lstm": ("i", "f", "g", "o"), "gru": ("r", "z", "n"), "rnn": ("",)}
 
 
 class Layers(linen.Module):  # type: ignore[misc]
-    """The layers and the head."""
+    """The embedding, where inputs are tokens; the layers; the head, where there is one."""
 
     workload: Workload
 
     @linen.compact  # type: ignore[untyped-decorator, unused-ignore]
-    def __call__(self, inputs: Any) -> Any:
-        """Inputs (batch, time, features); outputs (batch, classes), for CTC one a time step."""
-        for layer in range(self.workload.layers):
+    def __call__(self, inputs: Any, lengths: Any = None) -> Any:
+        """Inputs (batch, time, features) or tokens; outputs (batch, classes), or one a step."""
+        workload, steps = self.workload, inputs
+        if workload.vocabulary:
+            steps = linen.Embed(workload.vocabulary, workload.features, name="embedding")(inputs)
+        for layer in range(workload.layers):
             name = "l{}".format(layer)
-            lstm = self._direction(name)
-            if self.workload.bidirectional:
-                lstm = linen.Bidirectional(lstm, self._direction(name + "_reverse"))
-            inputs = lstm(inputs)
-        inputs = inputs if self.workload.loss == "ctc" else inputs[:, -1]
-        return linen.Dense(self.workload.classes, use_bias=False, name="head")(inputs)
+            rnn = self._direction(name)
+            if workload.bidirectional:
+                rnn = linen.Bidirectional(rnn, self._direction(name + "_reverse"))
+            steps = rnn(steps, seq_lengths=lengths)
+        seen = _every_one(steps, lengths) if workload.every_step else _last(steps, lengths)
+        if not workload.head:
+            return seen
+        return linen.Dense(workload.classes, use_bias=False, name="head")(seen)
 
     def _direction(self, name: str) -> Any:
         """One direction of a layer; Bidirectional reverses the second by itself."""
-        return linen.RNN(linen.OptimizedLSTMCell(self.workload.hidden, name=name))
+        return linen.RNN(CELLS[self.workload.cell](self.workload.hidden, name=name))
+
+
+def _every_one(steps: Any, lengths: Any) -> Any:
+    """``steps`` (batch, time, width), zero beyond the end of each sequence."""
+    if lengths is None:
+        return steps
+    return jnp.where(jnp.arange(steps.shape[1])[:, None] < lengths[:, None, None], steps, 0)
+
+
+def _last(steps: Any, lengths: Any) -> Any:
+    """Each sequence's last of ``steps`` (batch, time, width)."""
+    if lengths is None:
+        return steps[:, -1]
+    return steps[jnp.arange(steps.shape[0]), lengths - 1]
 
 
 class Network:
@@ -55,7 +85,10 @@ class Network:
 
     def __init__(self, workload: Workload) -> None:
         self.layers = Layers(workload)
-        inputs = np.zeros((workload.batch, workload.time_steps, workload.features), np.float32)
+        place = (workload.batch, workload.time_steps)
+        inputs = np.zeros((*place, workload.features), np.float32)
+        if workload.vocabulary:
+            inputs = np.zeros(place, np.int32)
         made = jax.eval_shape(self.layers.init, jax.random.key(0), inputs)["params"]
         paths = traverse_util.flatten_dict(made, sep="/").items()
         self.arrays = {path: np.zeros(array.shape, np.float32) for path, array in paths}
@@ -66,9 +99,13 @@ def build(workload: Workload) -> Network:
     return Network(workload)
 
 
-def apply(module: Network, arrays: Mapping[str, Any], inputs: Any) -> Any:
-    """Inputs (batch, time, features); outputs (batch, classes), for CTC one a time step."""
-    return module.layers.apply({"params": traverse_util.unflatten_dict(arrays, sep="/")}, inputs)
+def apply(module: Network, arrays: Mapping[str, Any], inputs: Any, lengths: Any = None) -> Any:
+    """Inputs (batch, time, features) or tokens; outputs (batch, classes), or one a step.
+
+    ``lengths`` (batch,).
+    """
+    tree = {"params": traverse_util.unflatten_dict(arrays, sep="/")}
+    return module.layers.apply(tree, inputs, lengths)
 
 
 def parameters(module: Network) -> Dict[str, Any]:
@@ -76,28 +113,55 @@ def parameters(module: Network) -> Dict[str, Any]:
     return dict(module.arrays)
 
 
+class Place(NamedTuple):
+    """Where a parameter stands among the shared weights: the rows of one gate."""
+
+    shared: str
+    gate: int = 0
+    gates: int = 1
+
+
+#: What is not of a cell: path -> shared name
+_ENDS = {"embedding/embedding": "embedding", "head/kernel": "head"}
+
+
+def _place(cell: str, path: str) -> Optional[Place]:
+    """The place of the parameter at ``path``; None of GRU's second bias, which is not shared."""
+    if path in _ENDS:
+        return Place(_ENDS[path])
+    slot, dense, kind = path.split("/")
+    if cell == "gru" and (dense, kind) == ("hn", "bias"):
+        return None
+    name = "bias" if kind == "bias" else "weight_{}h".format(dense[0])
+    letters = LETTERS[cell]
+    return Place("{}_{}".format(name, slot), letters.index(dense[1:]), len(letters))
+
+
+def _turned(path: str, array: Any) -> Any:
+    """From the shared layout to the own one, or back."""
+    return array if path == "embedding/embedding" else array.T
+
+
 def load(module: Network, weights: Mapping[str, Any]) -> None:
-    """Set the shared weights: a gate's rows, transposed."""
-    for path in module.arrays:
-        slot, gate, kind = [*path.split("/"), "", ""][:3]
-        if slot == "head":
-            module.arrays[path] = weights["head"].T
-            continue
-        name = "bias" if kind == "bias" else "weight_{}h".format(gate[0])
-        rows = np.split(weights["{}_{}".format(name, slot)], 4)[GATES.index(gate[1])]
-        module.arrays[path] = rows.T
+    """Set the shared weights, and GRU's second bias to zero."""
+    for path, before in module.arrays.items():
+        place = _place(module.layers.workload.cell, path)
+        if place is None:
+            module.arrays[path] = np.zeros_like(before)
+        else:
+            rows = np.split(weights[place.shared], place.gates)[place.gate]
+            module.arrays[path] = _turned(path, rows)
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
     """``arrays``, one a parameter by its own path, in the shared names and layout."""
-    shared = {"head": np.asarray(arrays["head/kernel"]).T}
-    for slot in {path.partition("/")[0] for path in module.arrays} - {"head"}:
-        for name, part in (
-            ("weight_ih", "i{}/kernel"),
-            ("weight_hh", "h{}/kernel"),
-            ("bias", "h{}/bias"),
-        ):
-            paths = [slot + "/" + part.format(gate) for gate in GATES]
-            rows = [np.asarray(arrays[path]).T for path in paths]
-            shared["{}_{}".format(name, slot)] = np.concatenate(rows)
-    return shared
+    rows: Dict[str, Dict[int, Any]] = {}
+    for path in module.arrays:
+        place = _place(module.layers.workload.cell, path)
+        if place is not None:
+            of_gates = rows.setdefault(place.shared, {})
+            of_gates[place.gate] = _turned(path, np.asarray(arrays[path]))
+    return {
+        shared: np.concatenate([of_gates[gate] for gate in sorted(of_gates)])
+        for shared, of_gates in rows.items()
+    }

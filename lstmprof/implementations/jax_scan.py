@@ -8,8 +8,9 @@
 
 ``weight_ih`` W is (inputs, 4·hidden), ``weight_hh`` U (hidden, 4·hidden), ``bias`` b (4·hidden);
 time-major. Both products stand inside the scan, which XLA makes a while loop. No peepholes, no
-forget bias beyond b. Source: F. Gers et al., "Learning to forget" (2000), without peepholes; the
-documentation of jax.lax.scan.
+forget bias beyond b. Of a sequence that has ended h_t and c_t are 0: a mask multiplies them.
+Source: F. Gers et al., "Learning to forget" (2000), without peepholes; the documentation of
+jax.lax.scan.
 """
 
 from __future__ import annotations
@@ -29,14 +30,19 @@ Arrays = Mapping[str, Any]
 
 
 class Network:
-    """``arrays``: the weights by their shared names, matrices transposed."""
+    """``arrays``: the weights by their shared names, matrices but ``embedding`` transposed."""
 
     def __init__(self, workload: Workload) -> None:
         self.layers, self.hidden = workload.layers, workload.hidden
         self.suffixes = ("", "_reverse")[: workload.directions]
-        self.every_step = workload.loss == "ctc"
+        self.every_step = workload.every_step
         shapes = parameter_shapes(workload).items()
-        self.arrays = {name: np.zeros(shape[::-1], np.float32) for name, shape in shapes}
+        self.arrays = {name: _turned(name, np.zeros(shape, np.float32)) for name, shape in shapes}
+
+
+def _turned(name: str, array: Any) -> Any:
+    """From the shared layout to the own one, or back."""
+    return array if name == "embedding" else array.T
 
 
 def build(workload: Workload) -> Network:
@@ -44,30 +50,47 @@ def build(workload: Workload) -> Network:
     return Network(workload)
 
 
-def apply(module: Network, arrays: Arrays, inputs: Any) -> Any:
-    """Inputs (time, batch, features); outputs (batch, classes), for CTC one a time step."""
+def apply(module: Network, arrays: Arrays, inputs: Any, lengths: Any = None) -> Any:
+    """Inputs (time, batch, features) or tokens; outputs (batch, classes), or one a step.
+
+    ``lengths`` (batch,).
+    """
+    steps = arrays["embedding"][inputs] if "embedding" in arrays else inputs
+    masks = None if lengths is None else _masks(steps, lengths)
     for layer in range(module.layers):
         outputs = [
-            _direction(module, arrays, "_l{}{}".format(layer, suffix), inputs)
+            _direction(module, arrays, "_l{}{}".format(layer, suffix), steps, masks)
             for suffix in module.suffixes
         ]
-        inputs = outputs[0] if len(outputs) == 1 else jnp.concatenate(outputs, 2)
-    return (inputs if module.every_step else inputs[-1]) @ arrays["head"]
+        steps = outputs[0] if len(outputs) == 1 else jnp.concatenate(outputs, 2)
+    if not module.every_step:
+        last = (-1,) if lengths is None else (lengths - 1, jnp.arange(steps.shape[1]))
+        steps = steps[last]
+    return steps @ arrays["head"] if "head" in arrays else steps
 
 
-def _direction(module: Network, arrays: Arrays, slot: str, inputs: Any) -> Any:
+def _masks(steps: Any, lengths: Any) -> Any:
+    """(time, batch, 1): 1 where a sequence has not ended, else 0."""
+    alive = jnp.arange(steps.shape[0])[:, None, None] < lengths[None, :, None]
+    return alive.astype(steps.dtype)
+
+
+def _direction(module: Network, arrays: Arrays, slot: str, steps: Any, masks: Any) -> Any:
     """Outputs (time, batch, hidden), in the order of time."""
     weights = [arrays[name + slot] for name in ("weight_ih", "weight_hh", "bias")]
 
-    def cell(state: Tuple[Any, Any], x: Any) -> Tuple[Tuple[Any, Any], Any]:
-        (h, c), (w, u, b) = state, weights
+    def cell(state: Tuple[Any, Any], step: Tuple[Any, Any]) -> Tuple[Tuple[Any, Any], Any]:
+        (h, c), (x, mask), (w, u, b) = state, step, weights
         i, f, g, o = jnp.split(x @ w + h @ u + b, 4, axis=1)
         c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
         h = jax.nn.sigmoid(o) * jnp.tanh(c)
+        if mask is not None:
+            h, c = h * mask, c * mask
         return (h, c), h
 
-    zeros = jnp.zeros((inputs.shape[1], module.hidden), inputs.dtype)
-    return jax.lax.scan(cell, (zeros, zeros), inputs, reverse=slot.endswith("_reverse"))[1]
+    zeros = jnp.zeros((steps.shape[1], module.hidden), steps.dtype)
+    reverse = slot.endswith("_reverse")
+    return jax.lax.scan(cell, (zeros, zeros), (steps, masks), reverse=reverse)[1]
 
 
 def parameters(module: Network) -> Dict[str, Any]:
@@ -77,9 +100,9 @@ def parameters(module: Network) -> Dict[str, Any]:
 
 def load(module: Network, weights: Arrays) -> None:
     """Set the shared weights."""
-    module.arrays = {name: jnp.asarray(weights[name].T) for name in module.arrays}
+    module.arrays = {name: jnp.asarray(_turned(name, weights[name])) for name in module.arrays}
 
 
 def canonical(module: Network, arrays: Arrays) -> Dict[str, Any]:
     """``arrays``, one a parameter by its own name, in the shared names and layout."""
-    return {name: np.asarray(arrays[name]).T for name in module.arrays}
+    return {name: _turned(name, np.asarray(arrays[name])) for name in module.arrays}

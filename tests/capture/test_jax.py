@@ -1,5 +1,6 @@
 """The JAX loop's own parts, and what its profile on a CPU shows."""
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +16,21 @@ from lstmprof.workloads import Workload
 CE = Workload("tiny-ce", 1, 4, False, 2, 5, 3, 3, "ce")
 
 
-def test_five_steps_of_adam_are_torchs() -> None:
+@pytest.mark.parametrize("torchs", ["Adam", "SGD"])
+def test_five_steps_of_an_optimizer_are_torchs(torchs: str) -> None:
     torch = pytest.importorskip("torch")
     pytest.importorskip("jax")
-    from lstmprof.capture import worker_jax_adam
+    from lstmprof.capture import worker_jax_optimizer
 
+    workload = dataclasses.replace(CE, optimizer=torchs.lower())
     random = np.random.RandomState(3)
     start = {"w": random.randn(4, 3).astype(np.float32), "b": random.randn(3).astype(np.float32)}
     theirs = {name: torch.tensor(array, requires_grad=True) for name, array in start.items()}
-    optimizer = torch.optim.Adam(theirs.values(), lr=CE.learning_rate)
-    state: Any = worker_jax_adam.initial_state(start)
+    optimizer = getattr(torch.optim, torchs)(theirs.values(), lr=CE.learning_rate)
+    state: Any = worker_jax_optimizer.initial_state(workload, start)
     for _ in range(5):
         gradients = {n: random.randn(*a.shape).astype(np.float32) for n, a in start.items()}
-        state = worker_jax_adam.updated(state, gradients, CE.learning_rate)
+        state = worker_jax_optimizer.updated(workload, state, gradients)
         for name, tensor in theirs.items():
             tensor.grad = torch.from_numpy(gradients[name])
         optimizer.step()

@@ -145,7 +145,7 @@ def jax_step(row: Implementation, workload: Workload) -> Found:
     from lstmprof.capture import worker_jax_loss
 
     file, module, batch = built(row, workload)
-    targets = worker_jax_loss.targets_of(workload, batch)
+    targets = worker_jax_loss.targets_of(workload, batch, file.TIME_MAJOR)
 
     def loss_and_outputs(arrays: Any) -> Any:
         outputs = file.apply(module, arrays, batch.inputs, *known_lengths(workload, batch))
