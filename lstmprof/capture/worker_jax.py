@@ -36,6 +36,9 @@ from lstmprof.capture.worker_ranges import Ranges
 from lstmprof.capture.worker_request import CaptureRequest
 from lstmprof.errors import CaptureError
 
+#: Precision -> JAX's for matrix products: TF32 where the GPU has it (jax.lax.Precision.HIGH)
+PRODUCTS = {"fp32": "highest", "tf32": "tensorfloat32"}
+
 Parameters = Dict[str, Any]
 Arrays = Tuple[Any, ...]
 
@@ -79,7 +82,7 @@ class Trainer:
     profiler = "jax.profiler"
 
     def __init__(self, request: CaptureRequest, device: str) -> None:
-        jax.config.update("jax_default_matmul_precision", "highest")
+        jax.config.update("jax_default_matmul_precision", PRODUCTS[request.precision])
         self.workload, self.device_name = request.workload, device
         number = 0 if device == "cpu" else int(device.partition(":")[2])
         self.device = (jax.devices("cpu") if device == "cpu" else _gpus())[number]

@@ -94,7 +94,7 @@ FRAMEWORKS: Mapping[str, Mapping[str, str]] = {
     "jax": {
         "cuda-graph": "XLA decides by itself what it captures as CUDA graphs",
         "xla": "JAX compiles every step with XLA: leave the option out",
-        "tf32": _LATER,
+        "tf32 on cpu": "TF32 is a mode of NVIDIA GPUs",
         **dict.fromkeys(
             ("amp-fp16", "amp-bf16"),
             "JAX has no automatic mixed precision: a network casts by itself, and these do not",

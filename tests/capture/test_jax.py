@@ -1,6 +1,7 @@
 """The JAX loop's own parts, and what its profile on a CPU shows."""
 
 import dataclasses
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from lstmprof import breakdown, formats
 from lstmprof.breakdown.ledger import ledger
 from lstmprof.breakdown.windows import windows
 from lstmprof.capture.supervisor import CaptureRequest, capture
+from lstmprof.capture.worker_request import refusal
 from lstmprof.workloads import Workload
 
 CE = Workload("tiny-ce", 1, 4, False, 2, 5, 3, 3, "ce")
@@ -38,6 +40,35 @@ def test_five_steps_of_an_optimizer_are_torchs(torchs: str) -> None:
         expected = tensor.detach().numpy()
         assert np.abs(np.asarray(state["parameters"][name]) - expected).max() < 1e-6
         assert np.abs(expected - start[name]).max() > 1e-4
+
+
+@pytest.fixture
+def _settings_as_before() -> Iterator[None]:
+    jax = pytest.importorskip("jax")
+    names = ("jax_default_matmul_precision", "jax_default_device")
+    before = {name: getattr(jax.config, name) for name in names}
+    yield
+    for name, value in before.items():
+        jax.config.update(name, value)
+
+
+@pytest.mark.usefixtures("_settings_as_before")
+@pytest.mark.parametrize(("precision", "asked"), [("fp32", "HIGHEST"), ("tf32", "HIGH")])
+@pytest.mark.parametrize("name", ["jax-scan", "flax-lstm"])
+def test_a_precision_is_asked_of_every_product(name: str, precision: str, asked: str) -> None:
+    from lstmprof.capture import worker_jax
+
+    trainer = worker_jax.Trainer(CaptureRequest(name, CE, precision=precision), "cpu")
+    lowered = trainer.function.lower(trainer.state, trainer.inputs, trainer.targets)
+    products = [line for line in lowered.as_text().splitlines() if "dot_general" in line]
+    assert len(products) > 5  # of both passes
+    assert all(f"precision = [{asked}, {asked}]" in line for line in products)
+
+
+def test_tf32_is_refused_on_a_cpu_alone() -> None:
+    request = CaptureRequest("jax-scan", CE, "cuda:0", precision="tf32")
+    assert refusal(request) is None
+    assert refusal(dataclasses.replace(request, device="cpu")) is not None
 
 
 def test_a_profile_has_steps_phases_and_a_ledger_of_products_and_elements(tmp_path: Path) -> None:
