@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import reference
 
-from lstmprof import breakdown, formats
+from lstmprof import breakdown, formats, workloads
 from lstmprof.breakdown.ledger import ledger
 from lstmprof.breakdown.windows import windows
 from lstmprof.capture.supervisor import CaptureRequest, capture
@@ -16,6 +17,15 @@ from lstmprof.capture.worker_request import refusal
 from lstmprof.workloads import Workload
 
 CE = Workload("tiny-ce", 1, 4, False, 2, 5, 3, 3, "ce")
+UNUSUAL = (
+    Workload("glample", 1, 4, False, 3, 6, 4, 4, "mse", head=False, optimizer="sgd"),
+    Workload("imdb", 1, 4, False, 3, 6, 5, 2, "ce", cell="gru", vocabulary=7),
+    Workload(
+        *("ptb", 2, 4, False, 3, 6, 4, 7, "ce"),
+        **{"each_step": True, "vocabulary": 7, "optimizer": "sgd"},
+    ),
+    Workload("lengths", 2, 4, True, 5, 6, 5, 3, "ce", shortest=2, variable_length=True),
+)
 
 
 @pytest.mark.parametrize("torchs", ["Adam", "SGD"])
@@ -63,6 +73,24 @@ def test_a_precision_is_asked_of_every_product(name: str, precision: str, asked:
     products = [line for line in lowered.as_text().splitlines() if "dot_general" in line]
     assert len(products) > 5  # of both passes
     assert all(f"precision = [{asked}, {asked}]" in line for line in products)
+
+
+@pytest.mark.usefixtures("_settings_as_before")
+@pytest.mark.parametrize("workload", UNUSUAL, ids=lambda w: w.name)
+@pytest.mark.parametrize("name", ["jax-scan", "flax-lstm"])
+def test_the_loop_feeds_an_unusual_network_as_the_reference(name: str, workload: Workload) -> None:
+    from lstmprof.capture import worker_jax, worker_ranges
+
+    request = CaptureRequest(name, workload, "cpu")
+    reason = refusal(request)
+    if reason:
+        pytest.skip(reason)
+    trainer = worker_jax.Trainer(request, "cpu")
+    losses = [trainer.loss(trainer.step(worker_ranges.no_ranges)) for _ in range(3)]
+    shared = workloads.weights(workload, request.seed)
+    right = reference.outcome(workload, shared, workloads.batch(workload, request.seed))
+    assert losses[0] == pytest.approx(right.loss, rel=1e-5)
+    assert losses[2] < losses[1] < losses[0]
 
 
 def test_tf32_is_refused_on_a_cpu_alone() -> None:
