@@ -10,44 +10,44 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime
-import hashlib
-import os
-import shlex
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
-from lstmprof import __version__, formats, store
+from lstmprof import formats, store
 from lstmprof.breakdown import CAPTURED, Breakdown, annotated, break_down
 from lstmprof.capture.environments import environment
 from lstmprof.capture.supervisor import CaptureRequest, CaptureResult, capture
 from lstmprof.capture.worker_request import check
-from lstmprof.errors import LstmprofError, RunError, UsageError
-from lstmprof.events import SCHEMA_VERSION, Profile
+from lstmprof.errors import LstmprofError, UsageError
+from lstmprof.ingest import (
+    Ingested,
+    cache_folder,
+    described,
+    ingest_profile,
+    ingest_profiles,
+    open_runs,
+)
 from lstmprof.store import Run
 
 __all__ = [
     "Breakdown",
     "CaptureRequest",
+    "Ingested",
     "Run",
     "break_down",
     "capture_rounds",
     "capture_run",
     "ingest_profile",
+    "ingest_profiles",
     "open_runs",
     "worker_python",
 ]
 
 Progress = Callable[[str], None]
-
-INGESTED = "ingest"
-#: Endings that profilers give their files; a run made of one is named without them.
-_ENDINGS = (".gz", ".json", ".trace", ".pt", ".pb", ".xplane")
 
 
 def run_name(request: CaptureRequest) -> str:
@@ -184,7 +184,7 @@ def _written(name: str, rounds: list[CaptureResult], out: Path, force: bool) -> 
     first = rounds[0]
     profile = formats.read(first.profiles[0])
     events = annotated(profile.events, captured=True)
-    metadata = {"source": CAPTURED, **first.metadata, **_described(name, profile)}
+    metadata = {"source": CAPTURED, **first.metadata, **described(name, profile)}
     metadata["rounds"] = [r.metadata["started_at"] for r in rounds]
     with store.new_run(out, name, force=force) as folder:
         (folder / "profile").mkdir()
@@ -204,86 +204,3 @@ def _timings(rounds: list[CaptureResult]) -> pa.Table:
     iteration = pa.array(range(whole.num_rows), pa.int64())
     place = store.TIMINGS_SCHEMA.get_field_index("iteration")
     return whole.set_column(place, store.TIMINGS_SCHEMA.field("iteration"), iteration)
-
-
-def ingest_profile(path: Path, out: Path, *, name: str | None = None, force: bool = False) -> Run:
-    """Read a raw profile of any supported format into a run in ``out``; the file is left as it is.
-
-    Raises:
-        ProfileError: the profile cannot be read.
-        RunError: the run is there already and ``force`` is not given.
-    """
-    name = name or profile_name(path)
-    store.check_name(out, name, force=force)
-    profile = formats.read(path)
-    metadata = {"source": INGESTED, "source_path": str(path.resolve()), **_described(name, profile)}
-    with store.new_run(out, name, force=force) as folder:
-        store.write_tables(folder, metadata, annotated(profile.events, captured=False))
-    return store.open_run(out / name)
-
-
-def profile_name(path: Path) -> str:
-    """The file's name without the endings that profilers give."""
-    name = path.name
-    while any(name.endswith(ending) for ending in _ENDINGS):
-        name = name[: name.rindex(".")]
-    return name.lstrip(".") or "profile"
-
-
-def _described(name: str, profile: Profile) -> Mapping[str, Any]:
-    return {
-        "name": name,
-        "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "command": shlex.join(sys.argv),
-        "lstmprof_version": __version__,
-        "base_ns": profile.base_ns,
-        "profile_format": profile.format,
-        "profile_metadata": dict(profile.metadata),
-        "device_names": {str(k): v for k, v in profile.device_names.items()},
-        "notes": list(profile.notes),
-    }
-
-
-def open_runs(paths: Iterable[Path], cache: Path | None = None) -> list[Run]:
-    """The runs that ``paths`` mean: a run, every run in a folder, or a raw profile.
-
-    A raw profile is ingested into ``cache`` (default ``cache_folder()``), never beside the file,
-    and only when the file has changed since.
-
-    Raises:
-        ProfileError: a file cannot be read as a profile.
-        RunError: a folder holds no run.
-    """
-    runs: list[Run] = []
-    for path in paths:
-        if not path.is_dir():
-            runs.append(_cached(path, cache or cache_folder()))
-        elif store.is_run(path):
-            runs.append(store.open_run(path))
-        else:
-            found = store.runs_in(path)
-            if not found:
-                raise RunError(f"{path}: holds no run", "give a run, a folder of runs or a profile")
-            runs += found
-    return runs
-
-
-def cache_folder() -> Path:
-    """Where raw profiles are ingested on the fly: $LSTMPROF_CACHE, else the user's cache folder."""
-    given = os.environ.get("LSTMPROF_CACHE")
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(given) if given else Path(base) / "lstmprof"
-
-
-def _cached(path: Path, cache: Path) -> Run:
-    try:
-        at = path.resolve(strict=True)
-        facts = at.stat()
-    except OSError as fault:
-        raise RunError(f"{path}: {fault.strerror}", "give a run, a folder or a profile") from fault
-    key = f"{at}|{facts.st_size}|{facts.st_mtime_ns}|{__version__}|{SCHEMA_VERSION}"
-    folder = cache / hashlib.sha256(key.encode()).hexdigest()[:20]
-    name = profile_name(path)
-    if store.is_run(folder / name):
-        return store.open_run(folder / name)
-    return ingest_profile(path, folder, name=name, force=True)

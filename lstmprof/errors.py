@@ -4,6 +4,7 @@
 
     LstmprofError            exit 1   the work could not be done
     ├── ProfileError                  a profile cannot be read
+    │   └── ForeignFileError          the file is of no format that is read
     ├── CaptureError                  a worker died, hung or refused
     ├── RunError                      a run on disk is missing, damaged or in the way
     └── UsageError           exit 2   a name or an option that cannot be meant
@@ -37,6 +38,10 @@ class ProfileError(LstmprofError):
 
     def __init__(self, path: object, fault: str, next_step: str = "") -> None:
         super().__init__("{}: {}".format(path, fault), next_step)
+
+
+class ForeignFileError(ProfileError):
+    """A file of no format that is read: beside profiles in a folder it is no fault."""
 
 
 class CaptureError(LstmprofError):

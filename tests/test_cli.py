@@ -83,7 +83,7 @@ def test_every_verb_has_help_with_an_example(verb: str) -> None:
         (["capture", "--impl", "torch-cudnn", "--xla"], 2, "does not support xla"),
         (["brakdown", "x"], 2, "did you mean 'breakdown'?"),
         (["breakdown", "no-such-place"], 1, "no-such-place"),
-        (["breakdown", "."], 1, "holds no run"),
+        (["breakdown", "."], 1, "without a run or a profile"),
         (["breakdown", ".", "--format", "csv"], 2, "--table"),
         (["ingest", "no-such.json"], 1, "no-such.json"),
         (["list", "--format", "csv"], 2, "implementations"),

@@ -1,14 +1,15 @@
 """The windows that the ledger accounts for: one a step and rank.
 
 lstmprof's own captures synchronise at the end of a step, so their window is the step's own range.
-In a foreign profile a window goes from one marker to the next, and the last one closes at the
-later of its own end and the last activity's end. Without markers the whole profile is one window.
-Source: docs/ledger.md.
+In a foreign profile the markers are its own steps, or the ranges that a user names; a window goes
+from one marker to the next, and the last one closes at the later of its own end and the last
+activity's end. Without markers the whole profile is one window. Source: docs/ledger.md.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,8 +17,10 @@ import pyarrow as pa
 
 from lstmprof.breakdown.intervals import Flags, Ints
 from lstmprof.breakdown.threads import UNKNOWN, thread_ids
+from lstmprof.errors import UsageError
 from lstmprof.events import ACTIVITY_KINDS, ints, texts, with_columns
 
+_MOST_NAMED = 8
 _NUMBER = re.compile(r"#(\d+)$")
 
 
@@ -51,6 +54,31 @@ def is_kind(events: pa.Table, *wanted: str) -> Flags:
     """A boolean a row: whether its kind is one of ``wanted``."""
     kinds, kind_names = texts(events, "kind")
     return np.isin(kinds, [i for i, k in enumerate(kind_names) if k in wanted])
+
+
+def with_markers(events: pa.Table, pattern: str) -> pa.Table:
+    """``events`` with the host ranges whose name ``pattern`` finds as the only steps.
+
+    Raises:
+        UsageError: ``pattern`` is no regular expression, or finds no range.
+    """
+    try:
+        expression = re.compile(pattern)
+    except re.error as fault:
+        raise UsageError(f"--step-range '{pattern}' is no regular expression ({fault})") from fault
+    codes, names = texts(events, "name")
+    found = np.array([bool(expression.search(name)) for name in names] + [False])[codes]
+    on_host = is_kind(events, "range", "step") & (thread_ids(events) >= 0)
+    if not (found & on_host).any():
+        there = Counter(codes[on_host].tolist()).most_common(_MOST_NAMED)
+        known = ", ".join(f"'{names[code]}'" for code, _ in there) or "none"
+        raise UsageError(
+            f"--step-range '{pattern}' finds no host range", f"the most frequent are {known}"
+        )
+    kinds = np.array(events.column("kind").to_pylist(), dtype=object)
+    kinds[kinds == "step"] = "range"
+    kinds[found & on_host] = "step"
+    return with_columns(events, {"kind": pa.array(kinds, pa.string())})
 
 
 def windows(events: pa.Table, *, captured: bool) -> list[Window]:

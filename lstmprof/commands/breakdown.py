@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,7 +16,7 @@ TABLES = ("timings", "ledger", "kernels")
 
 
 @click.command(name="breakdown")
-@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="PATH…")
+@click.argument("paths", nargs=-1, required=True, metavar="PATH…")
 @click.option(
     "--table",
     "table",
@@ -28,10 +27,18 @@ TABLES = ("timings", "ledger", "kernels")
 @click.option(
     "--top", type=click.IntRange(0), default=8, show_default=True, help="Kernels to show."
 )
-def command(paths: tuple[Path, ...], table: str | None, format_: str, top: int) -> None:
+@click.option(
+    "--step-range",
+    metavar="REGEX",
+    help="Host ranges (NVTX, record_function) whose name this finds are the steps.",
+)
+def command(
+    paths: tuple[str, ...], table: str | None, format_: str, top: int, step_range: str | None
+) -> None:
     """Account for every nanosecond of a step: busy by category, idle by cause.
 
-    PATH is a run, a folder of runs, or a raw profile (read into a cache, never beside the file).
+    PATH is a run, a folder of runs, or raw profiles: a file, a folder, a tar archive, a URL (read
+    into a cache, never beside the file).
 
     \b
     Example:
@@ -44,7 +51,8 @@ def command(paths: tuple[Path, ...], table: str | None, format_: str, top: int) 
     from lstmprof.api import break_down, open_runs
     from lstmprof.commands import breakdown_rows, breakdown_text
 
-    accounts = [break_down(run) for run in open_runs(paths)]
+    runs = open_runs(paths, warn=lambda line: click.echo(f"left out: {line}", err=True))
+    accounts = [break_down(run, step_range) for run in runs]
     if format_ == "table":
         _tell_notes(accounts)
         breakdown_text.show(accounts, (table,) if table else TABLES, top)

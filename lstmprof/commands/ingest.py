@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from lstmprof.errors import LstmprofError, UsageError
 
+if TYPE_CHECKING:
+    from lstmprof.api import Ingested
+
 
 @click.command(name="ingest")
-@click.argument("profiles", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("profiles", nargs=-1, required=True)
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
@@ -19,31 +23,48 @@ from lstmprof.errors import LstmprofError, UsageError
     help="Folder of runs to write to.",
 )
 @click.option("--name", help="Name of the run; by default the file's.")
+@click.option(
+    "--step-range",
+    metavar="REGEX",
+    help="Host ranges (NVTX, record_function) whose name this finds are the steps.",
+)
 @click.option("--force", is_flag=True, help="Replace a run of that name.")
-def command(profiles: tuple[Path, ...], out: Path, name: str | None, force: bool) -> int:
-    """Read raw profiles (Kineto JSON, XPlane; gzip or not) into Parquet runs.
+def command(profiles: tuple[str, ...], out: Path, name: str | None, **options: Any) -> int:
+    """Read raw profiles into Parquet runs: files, folders, tar archives, URLs.
 
-    The files are left as they are. One that cannot be read does not stop the others.
+    Formats are known by content, gzip or not. Ranks of one job in a folder or an archive become one
+    run. The files are left as they are; one that cannot be read does not stop the others.
 
     \b
     Example:
       lstmprof ingest worker0.pt.trace.json.gz --out traces
+      lstmprof ingest logdir/ ranks.tar.gz s3://bucket/profiles
     """
-    from lstmprof.api import ingest_profile
+    from lstmprof.api import Ingested, ingest_profiles
 
     if name and len(profiles) > 1:
         raise UsageError("--name is for one profile", "leave it out, or give one")
-    refused = 0
-    for path in profiles:
+    done = Ingested([], [], [])
+    for word in profiles:
         try:
-            run = ingest_profile(path, out, name=name, force=force)
+            made = ingest_profiles(word, out, name=name, **options)
         except LstmprofError as error:
-            refused += 1
-            click.echo(f"lstmprof: error: {error}", err=True)
-            continue
-        for note in run.metadata.get("notes", []):
-            click.echo(f"{path}: note: {note}", err=True)
-        click.echo(f"wrote {run.path} ({run.events().num_rows} events)")
-    if refused < len(profiles):
+            made = Ingested([], [error], [])
+        _tell(made)
+        done += made
+    if done.runs:
         click.echo(f"next: lstmprof breakdown {out}", err=True)
-    return 1 if refused else 0
+    return 0 if done.runs and not done.errors else 1
+
+
+def _tell(made: Ingested) -> None:
+    """What was written, what the user must know of it, what was not read and why."""
+    for run in made.runs:
+        for note in run.metadata.get("notes", []):
+            click.echo(f"{run.name}: note: {note}", err=True)
+        click.echo(f"wrote {run.path} ({run.events().num_rows} events)")
+    for error in made.errors:
+        click.echo(f"lstmprof: error: {error}", err=True)
+    for other in made.foreign:
+        said = "note: left out:" if made.runs else "lstmprof: error:"
+        click.echo(f"{said} {other}", err=True)

@@ -8,12 +8,15 @@ the bytes, the outcome is a ``Profile`` or one ``ProfileError``.
 
 from __future__ import annotations
 
+import functools
 import importlib
+from collections.abc import Callable
 from pathlib import Path
 
 from lstmprof.errors import ProfileError
 from lstmprof.events import Profile
 from lstmprof.formats import foreign, raw_file
+from lstmprof.formats.raw_file import RawFile
 
 #: The formats that are read, in the order in which a file is tried: a module of this folder each.
 FORMATS = ("kineto", "xplane")
@@ -25,9 +28,17 @@ def read(path: Path) -> Profile:
     Raises:
         ProfileError: there is no such file, or it is damaged, empty or of no format that is read.
     """
-    path = Path(path)
+    return read_raw(Path(path), functools.partial(raw_file.load, Path(path)))
+
+
+def read_raw(label: Path | str, load: Callable[[], RawFile]) -> Profile:
+    """The profile in what ``load`` returns; ``label`` says where it lies.
+
+    Raises:
+        ProfileError: it cannot be loaded, or it is damaged, empty or of no format that is read.
+    """
     try:
-        raw = raw_file.load(path)
+        raw = load()
         foreign.refuse_by_content(raw)
         for name in FORMATS:
             reader = importlib.import_module(f"lstmprof.formats.{name}")
@@ -37,5 +48,5 @@ def read(path: Path) -> Profile:
         raise foreign.refusal(raw)
     except MemoryError as error:
         raise ProfileError(
-            path, "is too large for this machine's memory", "profile fewer steps"
+            label, "is too large for this machine's memory", "profile fewer steps"
         ) from error

@@ -9,8 +9,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from lstmprof.errors import ProfileError
-from lstmprof.formats.raw_file import RawFile
+from lstmprof.errors import ForeignFileError, ProfileError
+from lstmprof.formats.raw_file import RawFile, is_tar
 
 _NOT_YET = "this version reads torch.profiler JSON and XPlane protobufs"
 _RECORD = "give a torch.profiler JSON or an .xplane.pb"
@@ -42,10 +42,8 @@ def refuse_by_content(raw: RawFile) -> None:
             raise ProfileError(raw.path, what, next_step)
     if content.startswith(b"SQLite format 3\x00"):
         raise _sqlite(raw)
-    if content[257:262] == b"ustar":
-        raise ProfileError(
-            raw.path, "is a tar archive", "unpack it (tar xf) and give one profile at a time"
-        )
+    if is_tar(content):
+        raise ProfileError(raw.path, "is a tar archive inside another file", "unpack it (tar xf)")
     if content[:1] == b"\x80" and content[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"):
         raise ProfileError(
             raw.path,
@@ -56,29 +54,29 @@ def refuse_by_content(raw: RawFile) -> None:
         raise ProfileError(raw.path, "is a web page, not a profile", _RECORD)
 
 
-def refusal(raw: RawFile) -> ProfileError:
+def refusal(raw: RawFile) -> ForeignFileError:
     """The error for a file that no reader takes."""
     if raw.looks_like_json:
         what, next_step = _json(raw.json)
-        return ProfileError(raw.path, what, next_step)
-    name = raw.path.name.removesuffix(".gz")
+        return ForeignFileError(raw.path, what, next_step)
+    name = str(raw.path).removesuffix(".gz")
     if name.endswith(_NAMED[0]):
-        return ProfileError(raw.path, "is an Nsight Systems report", _NSYS_EXPORT)
+        return ForeignFileError(raw.path, "is an Nsight Systems report", _NSYS_EXPORT)
     if name.endswith(_NAMED[1]):
-        return ProfileError(
+        return ForeignFileError(
             raw.path, "is an unfinished Nsight Systems stream", "import it with QdstrmImporter"
         )
     if name.endswith(_NAMED[2]):
-        return ProfileError(raw.path, "is an Nsight Compute report, which has no timeline", _RECORD)
+        return ForeignFileError(raw.path, "is an Nsight Compute report, which has no timeline", _RECORD)
     head = raw.content[:256].decode("utf-8", errors="replace").rstrip("\ufffd")
     start = head.strip()[:24]
     if "\ufffd" not in head and all(c.isprintable() or c.isspace() for c in head):
-        return ProfileError(
+        return ForeignFileError(
             raw.path,
             f"is neither a JSON trace nor another profile (it begins '{start}')",
             _RECORD,
         )
-    return ProfileError(raw.path, "is of no format that lstmprof knows", _NOT_YET)
+    return ForeignFileError(raw.path, "is of no format that lstmprof knows", _NOT_YET)
 
 
 def _sqlite(raw: RawFile) -> ProfileError:

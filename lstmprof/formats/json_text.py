@@ -23,7 +23,7 @@ _BAD_ESCAPE = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|\\')
 _CUT_TOKEN = re.compile(r"[-+.\w]{0,9}\s*\Z")
 
 
-def document(path: Path, content: bytes) -> Any:
+def document(path: Path | str, content: bytes) -> Any:
     """The JSON in ``content``: a float is its own text (``str``), NaN and infinities are None.
 
     Bytes of no encoding become lone surrogates, which ``rows.clean`` turns into U+FFFD.
@@ -61,7 +61,9 @@ def _mended(token: re.Match[str]) -> str:
     return _BAD_ESCAPE.sub(lambda escape: "/" if escape[0] == "\\" else escape[0], text)
 
 
-def _fault(path: Path, content: bytes, text: str, error: json.JSONDecodeError) -> ProfileError:
+def _fault(
+    path: Path | str, content: bytes, text: str, error: json.JSONDecodeError
+) -> ProfileError:
     is_extra = error.msg.startswith("Extra data")
     is_string = error.msg.startswith("Unterminated string")
     if is_string or (not is_extra and _CUT_TOKEN.match(text, error.pos)):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import itertools
 import zlib
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,15 +22,12 @@ MAX_RATIO = 200
 FREE_BYTES = 64 * 2**20
 _CHUNK_BYTES = 2**20
 
-#: What profiles are called, for naming those in a directory; nothing is recognised by these.
-_PROFILE_NAMES = (".json", ".json.gz", ".xplane.pb", ".xplane.pb.gz", ".sqlite", ".nsys-rep")
-
 
 @dataclass(frozen=True)
 class RawFile:
     """A raw profile in memory; ``content`` is decompressed."""
 
-    path: Path
+    path: Path | str  # where the user finds it: a file, an archive's member, a URL
     content: bytes
 
     @cached_property
@@ -55,7 +51,7 @@ def load(path: Path) -> RawFile:
     """
     try:
         if path.is_dir():
-            raise _directory(path)
+            raise ProfileError(path, "is a directory", "give a profile's file")
         if path.exists() and not path.is_file():
             raise ProfileError(path, "is no plain file", "give the profile's file")
         if path.stat().st_size > MAX_BYTES:
@@ -68,6 +64,15 @@ def load(path: Path) -> RawFile:
     except (OSError, ValueError) as error:  # ValueError: a null character in the path
         reason = getattr(error, "strerror", None) or str(error)
         raise ProfileError(path, f"cannot be read ({reason})", "check the path") from error
+    return of_bytes(path, content)
+
+
+def of_bytes(path: Path | str, content: bytes) -> RawFile:
+    """The raw profile whose file holds ``content``, unpacked if it is gzipped.
+
+    Raises:
+        ProfileError: empty, a damaged gzip or too large.
+    """
     if content.startswith(GZIP_MAGIC):
         content = _unpacked(path, content)
     if not content.strip():
@@ -75,7 +80,22 @@ def load(path: Path) -> RawFile:
     return RawFile(path, content)
 
 
-def _unpacked(path: Path, packed: bytes) -> bytes:
+def is_tar(content: bytes) -> bool:
+    """Whether ``content`` begins as a tar archive does."""
+    return content[257:262] == b"ustar"
+
+
+def unpacked_head(head: bytes) -> bytes:
+    """The first bytes of a file, unpacked if it is gzipped; fewer where the gzip is damaged."""
+    if not head.startswith(GZIP_MAGIC):
+        return head
+    try:
+        return zlib.decompressobj(wbits=31).decompress(head, 512)
+    except zlib.error:
+        return b""
+
+
+def _unpacked(path: Path | str, packed: bytes) -> bytes:
     limit = min(MAX_BYTES, max(FREE_BYTES, MAX_RATIO * len(packed)))
     unpacked = bytearray()
     with gzip.GzipFile(fileobj=io.BytesIO(packed)) as stream:
@@ -104,12 +124,3 @@ def _unpacked(path: Path, packed: bytes) -> bytes:
                     f"its {len(packed)} gzipped bytes unpack to more than {limit}: a gzip bomb",
                     "unpack it yourself if you trust it, and give the unpacked file",
                 )
-
-
-def _directory(path: Path) -> ProfileError:
-    found = itertools.islice(path.rglob("*"), 10_000)
-    profiles = sorted(str(f) for f in found if f.name.endswith(_PROFILE_NAMES))
-    if not profiles:
-        return ProfileError(path, "is a directory without profiles", "give a profile's file")
-    more = f" (or one of {len(profiles) - 1} others)" if len(profiles) > 1 else ""
-    return ProfileError(path, "is a directory", f"give the file, such as {profiles[0]}{more}")

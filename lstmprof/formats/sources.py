@@ -1,0 +1,195 @@
+"""The files that a user's word for profiles means, and which of them are ranks of one job.
+
+::
+
+    a file ───────────────────────────▶ one file
+    a folder, a tar archive ──────────▶ its files, in groups
+    a URL (fsspec: s3, gs, http …) ───▶ as what it points to
+
+Files of one folder are ranks of one job where their names differ in digits alone
+(``worker0.1694128201545.pt.trace.json``), or where TensorFlow's profiler wrote one a host
+(``plugins/profile/<session>/<host>.xplane.pb``); ``ranks.of_one_job`` has the last word.
+In a folder names say what is tried, and only the content what it is.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import itertools
+import re
+import tarfile
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from lstmprof.errors import ProfileError
+from lstmprof.formats import raw_file
+from lstmprof.formats.raw_file import RawFile
+
+#: What profiles are called; a file given by itself may have any name.
+_PROFILE_NAMES = (
+    *(".json", ".json.gz", ".xplane.pb", ".xplane.pb.gz", ".tar", ".tar.gz", ".tgz"),
+    *(".sqlite", ".sqlite.gz", ".sql", ".db", ".nsys-rep", ".qdrep"),
+)
+_GIVE = "give a run, a folder of runs or a profile"
+_MOST_FILES = 10_000
+_HEAD_BYTES = 2**16
+_SESSION = re.compile(r"(^|/)plugins/profile/[^/]+$")
+_VIEWER, _XPLANE = ".trace.json.gz", ".xplane.pb"
+
+
+@dataclass(frozen=True)
+class Source:
+    """One raw profile: ``label`` is where the user finds it, ``folder`` what it lies in."""
+
+    label: Path | str
+    load: Callable[[], RawFile]
+    stamp: str  # changes with the content
+    folder: str = ""
+
+    @property
+    def name(self) -> str:
+        """The file's own name."""
+        return str(self.label).rpartition("/")[2]
+
+
+def groups(word: Path | str) -> list[list[Source]]:
+    """The files that ``word`` means, those that may be ranks of one job together, by name.
+
+    Raises:
+        ProfileError: there is nothing there, or nothing that could be a profile.
+    """
+    if "://" in str(word):
+        return _at_url(str(word))
+    path = Path(word)
+    if not path.is_dir():
+        return _of_file(_local(path), _head(path))
+    listed = itertools.islice(sorted(path.rglob("*")), _MOST_FILES)
+    files = [f for f in listed if _may_be_profile(f.relative_to(path).as_posix()) and f.is_file()]
+    if not files:
+        raise ProfileError(path, "is a directory without a run or a profile", _GIVE)
+    archives = [f for f in files if _is_archive(_head(f))]
+    found = _grouped(_local(f) for f in files if f not in archives)
+    return [*found, *(group for f in archives for group in _grouped(_members(_local(f))))]
+
+
+def _local(path: Path) -> Source:
+    return Source(path, functools.partial(raw_file.load, path), _stamp(path), str(path.parent))
+
+
+def _head(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(_HEAD_BYTES)
+    except (OSError, ValueError):
+        return b""  # loading it will say why
+
+
+def _stamp(path: Path) -> str:
+    try:
+        facts = path.stat()
+    except (OSError, ValueError):
+        return ""
+    return f"{path.resolve()}|{facts.st_size}|{facts.st_mtime_ns}"
+
+
+def _may_be_profile(name: str) -> bool:
+    return name.endswith(_PROFILE_NAMES) and not any(p.startswith(".") for p in name.split("/"))
+
+
+def _of_file(source: Source, head: bytes) -> list[list[Source]]:
+    """A file given by itself: an archive's members in groups, else the file."""
+    return _grouped(_members(source)) if _is_archive(head) else [[source]]
+
+
+def _is_archive(head: bytes) -> bool:
+    return raw_file.is_tar(raw_file.unpacked_head(head))
+
+
+def _members(archive: Source) -> Iterator[Source]:
+    """The files of a tar archive that may be profiles; links and devices are none.
+
+    Raises:
+        ProfileError: the archive is damaged, or nothing in it could be a profile.
+    """
+    raw = archive.load()
+    try:
+        with tarfile.open(fileobj=io.BytesIO(raw.content)) as tar:
+            members = [m for m in tar.getmembers()[:_MOST_FILES] if m.isfile()]
+    except (tarfile.TarError, OSError, ValueError) as error:
+        raise ProfileError(
+            raw.path, f"the tar archive is damaged ({error})", "copy or pack it again"
+        ) from error
+    members = [m for m in members if _may_be_profile(m.name.removeprefix("./"))]
+    if not members:
+        raise ProfileError(raw.path, "is a tar archive without profiles", _GIVE)
+    for member in sorted(members, key=lambda m: m.name):
+        label = f"{archive.label}/{member.name.removeprefix('./')}"
+        content = raw.content[member.offset_data : member.offset_data + member.size]
+        load = functools.partial(raw_file.of_bytes, label, content)
+        folder = PurePosixPath(label).parent.as_posix()
+        yield Source(label, load, f"{archive.stamp}|{member.name}", folder)
+
+
+def _grouped(sources: Iterable[Source]) -> list[list[Source]]:
+    """Files of one folder whose names differ in digits alone, or of one session, together."""
+    found: dict[tuple[str, str], list[Source]] = {}
+    for source in _without_viewer_copies(list(sources)):
+        name = re.sub(r"\d+", "#", source.name)
+        if _SESSION.search(source.folder) and source.name.endswith(_XPLANE):
+            name = _XPLANE
+        found.setdefault((source.folder, name), []).append(source)
+    return list(found.values())
+
+
+def _without_viewer_copies(sources: list[Source]) -> list[Source]:
+    """Without the trace viewer's copy of a profile whose XPlane, which says more, is there too."""
+    planes = {str(s.label).removesuffix(_XPLANE) for s in sources if s.name.endswith(_XPLANE)}
+    return [
+        s
+        for s in sources
+        if not (s.name.endswith(_VIEWER) and str(s.label).removesuffix(_VIEWER) in planes)
+    ]
+
+
+def _at_url(url: str) -> list[list[Source]]:
+    import fsspec
+
+    try:
+        system, path = fsspec.core.url_to_fs(url)
+        if not system.isdir(path):
+            with system.open(path, "rb") as file:
+                head = file.read(_HEAD_BYTES)
+            return _of_file(_remote(system, path, url), head)
+        names = sorted(n for n in system.find(path) if _may_be_profile(n.removeprefix(path)))
+    except Exception as error:  # whatever a protocol's library raises
+        raise _unreachable(url, error) from error
+    if not names:
+        raise ProfileError(url, "is a folder without profiles", _GIVE)
+    return _grouped(_remote(system, n, system.unstrip_protocol(n)) for n in names[:_MOST_FILES])
+
+
+def _remote(system: Any, path: str, url: str) -> Source:
+    folder = PurePosixPath(path).parent.as_posix()
+    load = functools.partial(_downloaded, system, path, url)
+    return Source(url, load, f"{url}|{system.ukey(path)}", folder)
+
+
+def _downloaded(system: Any, path: str, url: str) -> RawFile:
+    try:
+        with system.open(path, "rb") as file:
+            content = file.read(raw_file.MAX_BYTES + 1)
+    except Exception as error:  # whatever a protocol's library raises
+        raise _unreachable(url, error) from error
+    if len(content) > raw_file.MAX_BYTES:
+        raise ProfileError(url, f"is larger than {raw_file.MAX_BYTES} bytes", "profile fewer steps")
+    return raw_file.of_bytes(url, content)
+
+
+def _unreachable(url: str, error: Exception) -> ProfileError:
+    if isinstance(error, ProfileError):
+        return error
+    reason = str(error) or type(error).__name__
+    return ProfileError(url, f"cannot be read ({reason})", "check the URL and its credentials")

@@ -1,0 +1,256 @@
+"""From raw profiles to runs: what a word means, read, its ranks joined, annotated, written.
+
+A word is a file, a folder, a tar archive or a URL of one (``formats.sources``).
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import itertools
+import os
+import re
+import shlex
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lstmprof import __version__, formats, store
+from lstmprof.breakdown import annotated
+from lstmprof.errors import ForeignFileError, LstmprofError, ProfileError, RunError, UsageError
+from lstmprof.events import SCHEMA_VERSION, Profile
+from lstmprof.formats import ranks, sources
+from lstmprof.formats.sources import Source
+from lstmprof.store import Run
+
+Warn = Callable[[str], None]
+
+INGESTED = "ingest"
+#: Endings that profilers give their files; a run made of one is named without them.
+_ENDINGS = (".gz", ".json", ".trace", ".pt", ".pb", ".xplane", ".sqlite", ".tar", ".tgz")
+
+
+@dataclass(frozen=True)
+class Ingested:
+    """What became of a word: runs, files that could not be read, files of other kinds."""
+
+    runs: list[Run]
+    errors: list[LstmprofError]
+    foreign: list[ForeignFileError]
+
+    def __add__(self, other: Ingested) -> Ingested:
+        """Both."""
+        return Ingested(
+            self.runs + other.runs, self.errors + other.errors, self.foreign + other.foreign
+        )
+
+
+NOTHING = Ingested([], [], [])
+
+
+def ingest_profiles(
+    word: Path | str,
+    out: Path,
+    *,
+    name: str | None = None,
+    force: bool = False,
+    step_range: str | None = None,
+) -> Ingested:
+    """Read the raw profiles that ``word`` means into runs in ``out``; they are left as they are.
+
+    Ranks of one job become one run. ``step_range`` is a regular expression: host ranges whose name
+    it finds are the steps. A file that cannot be read does not stop the others.
+
+    Raises:
+        ProfileError: there is nothing at ``word`` that could be a profile.
+        UsageError: ``name`` is given and ``word`` means several runs.
+    """
+    groups = sources.groups(word)
+    if name and len(groups) > 1:
+        raise UsageError(
+            f"{word} holds {len(groups)} profiles: --name is for one",
+            "leave it out, or give one file",
+        )
+    names = [name] if name else _names(word, groups)
+    done = NOTHING
+    for own, group in zip(names, groups, strict=True):
+        done += _ingest_group(group, own, out, force=force, step_range=step_range)
+    return done
+
+
+def ingest_profile(path: Path, out: Path, *, name: str | None = None, force: bool = False) -> Run:
+    """Read one raw profile of any supported format into a run in ``out``.
+
+    Raises:
+        ProfileError: the profile cannot be read.
+        RunError: the run is there already and ``force`` is not given.
+    """
+    done = ingest_profiles(path, out, name=name, force=force)
+    for error in (*done.errors, *done.foreign):
+        raise error
+    return done.runs[0]
+
+
+def profile_name(path: Path | str) -> str:
+    """The file's name without the endings that profilers give."""
+    name = str(path).rstrip("/").rpartition("/")[2]
+    while any(name.endswith(ending) for ending in _ENDINGS):
+        name = name[: name.rindex(".")]
+    return name.lstrip(".") or "profile"
+
+
+def _names(word: Path | str, groups: Sequence[Sequence[Source]]) -> list[str]:
+    """A name for the run of each group: the file's, of several what theirs begin with."""
+    if len(groups) == 1 and len(groups[0]) > 1:
+        return [profile_name(word)]
+    names = [_common_name(group) for group in groups]
+    taken = Counter(names)
+    return [
+        f"{_folder_name(group)}--{name}" if taken[name] > 1 else name
+        for name, group in zip(names, groups, strict=True)
+    ]
+
+
+def _folder_name(group: Sequence[Source]) -> str:
+    return group[0].folder.rpartition("/")[2]
+
+
+def _common_name(group: Sequence[Source]) -> str:
+    names = [profile_name(source.name) for source in group]
+    if len(names) == 1:
+        return names[0]
+    alike = itertools.takewhile(lambda letters: len(set(letters)) == 1, zip(*names, strict=False))
+    prefix = re.sub(r"[-_.]?(rank|worker|host|node)?[-_.\d]*$", "", "".join(a for a, *_ in alike))
+    return prefix or _folder_name(group) or "profile"
+
+
+def _ingest_group(
+    group: Sequence[Source], name: str, out: Path, *, force: bool, step_range: str | None
+) -> Ingested:
+    """One run of all ``group``, where its files are ranks of one job, else one of each."""
+    read: list[tuple[Source, Profile]] = []
+    done = NOTHING
+    for source in group:
+        try:
+            read.append((source, formats.read_raw(source.label, source.load)))
+        except ForeignFileError as error:
+            done += Ingested([], [], [error])
+        except ProfileError as error:
+            done += Ingested([], [error], [])
+    for own, of_run, profile in _runs(name, read):
+        try:
+            run = _written(own, of_run, profile, out, force=force, step_range=step_range)
+        except LstmprofError as error:
+            done += Ingested([], [error], [])
+        else:
+            done += Ingested([run], [], [])
+    return done
+
+
+def _runs(
+    name: str, read: Sequence[tuple[Source, Profile]]
+) -> Iterable[tuple[str, list[Source], Profile]]:
+    """(name, files, profile) of each run that the files of a group make."""
+    if len(read) == 1:
+        source, profile = read[0]
+        yield name, [source], profile
+        return
+    profiles = [profile for _, profile in read]
+    found = ranks.ranks_of([source.name for source, _ in read], profiles) if read else None
+    if found:
+        yield name, [source for source, _ in read], ranks.of_one_job(found, profiles)
+        return
+    for source, profile in read:
+        yield profile_name(source.name), [source], profile
+
+
+def _written(
+    name: str,
+    group: Sequence[Source],
+    profile: Profile,
+    out: Path,
+    *,
+    force: bool,
+    step_range: str | None,
+) -> Run:
+    paths = [str(Path(s.label).resolve()) if isinstance(s.label, Path) else s.label for s in group]
+    events = annotated(profile.events, captured=False, step_range=step_range)
+    metadata = {"source": INGESTED, "source_paths": paths, **described(name, profile)}
+    metadata |= {"step_range": step_range} if step_range else {}
+    with store.new_run(out, name, force=force) as folder:
+        store.write_tables(folder, metadata, events)
+    return store.open_run(out / name)
+
+
+def described(name: str, profile: Profile) -> Mapping[str, Any]:
+    """What run.json says of a run's making and of its profile."""
+    return {
+        "name": name,
+        "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "command": shlex.join(sys.argv),
+        "lstmprof_version": __version__,
+        "base_ns": profile.base_ns,
+        "profile_format": profile.format,
+        "profile_metadata": dict(profile.metadata),
+        "device_names": {str(k): v for k, v in profile.device_names.items()},
+        "notes": list(profile.notes),
+    }
+
+
+def open_runs(
+    words: Iterable[Path | str], cache: Path | None = None, warn: Warn = lambda line: None
+) -> list[Run]:
+    """The runs that ``words`` mean: a run, every run in a folder, or raw profiles.
+
+    Raw profiles are ingested into ``cache`` (default ``cache_folder()``), never beside the file,
+    and only when the file has changed since. Of several, one that cannot be read is told to
+    ``warn``.
+
+    Raises:
+        ProfileError: nothing of a word can be read as a profile.
+        RunError: a run is damaged.
+    """
+    runs: list[Run] = []
+    for word in words:
+        path = Path(word)
+        if "://" not in str(word) and store.is_run(path):
+            runs.append(store.open_run(path))
+            continue
+        found = store.runs_in(path) if "://" not in str(word) and path.is_dir() else []
+        runs += found or _cached(word, cache or cache_folder(), warn)
+    return runs
+
+
+def cache_folder() -> Path:
+    """Where raw profiles are ingested on the fly: $LSTMPROF_CACHE, else the user's cache folder."""
+    given = os.environ.get("LSTMPROF_CACHE")
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(given) if given else Path(base) / "lstmprof"
+
+
+def _cached(word: Path | str, cache: Path, warn: Warn) -> list[Run]:
+    """The runs of the profiles at ``word``, read now or before."""
+    runs: list[Run] = []
+    refused: list[LstmprofError] = []
+    groups = sources.groups(word)
+    for name, group in zip(_names(word, groups), groups, strict=True):
+        key = "|".join([*(source.stamp for source in group), __version__, str(SCHEMA_VERSION)])
+        folder = cache / hashlib.sha256(key.encode()).hexdigest()[:20]
+        before = store.runs_in(folder) if folder.is_dir() else []
+        if before:
+            runs += before
+            continue
+        done = _ingest_group(group, name, folder, force=True, step_range=None)
+        runs += done.runs
+        refused += [*done.errors, *done.foreign]
+    if not runs:
+        first = refused[0]
+        if len(refused) == 1:
+            raise first
+        raise RunError(f"{word}: holds no run and no profile that can be read", str(first))
+    for error in refused:
+        warn(str(error))
+    return runs

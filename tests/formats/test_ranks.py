@@ -1,0 +1,61 @@
+"""Several ranks as one profile.
+
+::
+
+    rank 0   since 100   ▆▆ mm 5…15
+    rank 1   since 130     ▆▆ mm 5…15     which is 35…45 since 100
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lstmprof.events import Profile, events_table
+from lstmprof.formats import ranks
+
+
+def profile(base_ns: int | None = 100, rank: int | None = None, **fields: Any) -> Profile:
+    events = events_table({"kind": ["op"], "name": ["mm"], "start_ns": [5], "dur_ns": [10]})
+    metadata = {} if rank is None else {"rank": rank}
+    return Profile(
+        **{"format": "kineto", "base_ns": base_ns, "events": events, "metadata": metadata, **fields}
+    )
+
+
+@pytest.mark.parametrize(
+    ("names", "said", "expected"),
+    [
+        (["a.json", "b.json"], [1, 0], [1, 0]),  # what the profile says counts
+        (["rank-3.json", "rank-1.json"], [None, None], [3, 1]),
+        (["worker0.12.json", "worker1.13.json"], [None, None], [0, 1]),
+        (["rank1.12.json", "rank1.13.json"], [None, None], None),  # two sessions of one rank
+        (["a1.json", "a2.json"], [None, None], None),
+        (["rank0.json", "rank1.json"], [0, 0], None),
+        (["rank0.json", "rank1.json"], [0, None], None),
+    ],
+)
+def test_ranks_are_said_by_the_profiles_or_their_names(
+    names: list[str], said: list[int | None], expected: list[int] | None
+) -> None:
+    assert ranks.ranks_of(names, [profile(rank=rank) for rank in said]) == expected
+
+
+def test_tensorflows_hosts_are_counted() -> None:
+    hosts = [profile(format="xplane"), profile(format="xplane")]
+    assert ranks.ranks_of(["anna.xplane.pb", "bert.xplane.pb"], hosts) == [0, 1]
+
+
+def test_times_count_from_the_earliest_profile() -> None:
+    one = ranks.of_one_job([1, 0], [profile(130), profile(100)])
+    rows = one.events.select(["event_id", "rank", "start_ns", "dur_ns"]).to_pylist()
+    assert [tuple(row.values()) for row in rows] == [(0, 0, 5, 10), (1, 1, 35, 10)]
+    assert (one.base_ns, one.notes) == (100, ())
+
+
+def test_clocks_that_cannot_be_compared_are_told() -> None:
+    one = ranks.of_one_job([0, 1], [profile(100), profile(None)])
+    assert one.base_ns is None
+    assert one.events.column("start_ns").to_pylist() == [5, 5]
+    assert "clocks of their own" in one.notes[0]

@@ -1,0 +1,126 @@
+"""Which files a word means, and which of them are tried as ranks of one job."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+import uuid
+from pathlib import Path
+
+import fsspec
+import pytest
+
+from lstmprof.errors import ProfileError
+from lstmprof.formats import sources
+
+
+def touched(folder: Path, *names: str) -> Path:
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("{}")
+    return folder
+
+
+def names(word: Path | str) -> list[list[str]]:
+    return [[source.name for source in group] for group in sources.groups(word)]
+
+
+def test_a_file_is_itself_whatever_its_name(tmp_path: Path) -> None:
+    touched(tmp_path, "odd.name")
+    assert names(tmp_path / "odd.name") == [["odd.name"]]
+
+
+def test_names_that_differ_in_digits_alone_may_be_ranks(tmp_path: Path) -> None:
+    touched(
+        tmp_path,
+        "worker0.1694128201545.pt.trace.json",
+        "worker1.1694128201556.pt.trace.json",
+        "other.json",
+    )
+    found = names(tmp_path)
+    assert [len(group) for group in found] == [1, 2]
+    assert found[1][0].startswith("worker0")
+
+
+def test_folders_are_jobs_of_their_own(tmp_path: Path) -> None:
+    touched(tmp_path, "a/rank0.json", "a/rank1.json", "b/rank0.json")
+    assert names(tmp_path) == [["rank0.json", "rank1.json"], ["rank0.json"]]
+
+
+def test_the_hosts_of_a_tensorboard_session_are_together_without_the_viewers_copies(
+    tmp_path: Path,
+) -> None:
+    session = "logs/plugins/profile/2026_11_21/"
+    touched(
+        tmp_path,
+        session + "anna.xplane.pb",
+        session + "bert.xplane.pb",
+        session + "anna.trace.json.gz",
+        "logs/events.out.tfevents.1",
+    )
+    assert names(tmp_path) == [["anna.xplane.pb", "bert.xplane.pb"]]
+
+
+def test_hidden_files_and_files_of_other_names_are_not_tried(tmp_path: Path) -> None:
+    touched(tmp_path, ".cache/a.json", "b.txt")
+    with pytest.raises(ProfileError, match="is a directory without a run"):
+        sources.groups(tmp_path)
+
+
+def packed(path: Path, mode: str, **members: bytes) -> Path:
+    with tarfile.open(path, mode) as tar:  # type: ignore[call-overload]
+        for name, content in members.items():
+            facts = tarfile.TarInfo(f"./job/{name}.json")
+            facts.size = len(content)
+            tar.addfile(facts, io.BytesIO(content))
+        link = tarfile.TarInfo("./job/link.json")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        tar.addfile(link)
+    return path
+
+
+@pytest.mark.parametrize("mode", ["w", "w:gz"])
+def test_an_archive_is_its_files_whatever_its_name(tmp_path: Path, mode: str) -> None:
+    archive = packed(tmp_path / "odd.json", mode, rank0=b"zero", rank1=b"one")
+    (group,) = sources.groups(archive)
+    assert [str(source.label) for source in group] == [
+        f"{archive}/job/rank0.json",
+        f"{archive}/job/rank1.json",
+    ]
+    assert [source.load().content for source in group] == [b"zero", b"one"]
+
+
+def test_an_archive_in_a_folder_is_opened_too(tmp_path: Path) -> None:
+    packed(touched(tmp_path, "one.json") / "more.tar.gz", "w:gz", rank0=b"0")
+    assert names(tmp_path) == [["one.json"], ["rank0.json"]]
+
+
+def test_a_cut_archive_is_refused(tmp_path: Path) -> None:
+    archive = packed(tmp_path / "a.tar", "w", rank0=b"x" * 5000)
+    archive.write_bytes(archive.read_bytes()[:300])
+    with pytest.raises(ProfileError, match="tar archive is damaged"):
+        sources.groups(archive)
+
+
+def test_a_url_means_what_it_points_to(tmp_path: Path) -> None:
+    memory, place = fsspec.filesystem("memory"), f"/{uuid.uuid4()}"
+    memory.pipe({f"{place}/rank0.json": b"zero", f"{place}/rank1.json": b"one"})
+    (group,) = sources.groups(f"memory:/{place}")
+    assert [source.load().content for source in group] == [b"zero", b"one"]
+    assert str(group[0].load().path).startswith("memory://")
+    ((one,),) = sources.groups(f"memory:/{place}/rank1.json")
+    assert (one.name, one.load().content) == ("rank1.json", b"one")
+
+
+@pytest.mark.parametrize("url", ["memory:///nothing/there.json", "nosuch://x/y.json"])
+def test_a_url_with_nothing_behind_it_is_refused_in_one_line(url: str) -> None:
+    with pytest.raises(ProfileError, match="check the URL"):
+        [group[0].load() for group in sources.groups(url)]
+
+
+def test_a_files_stamp_changes_with_its_content(tmp_path: Path) -> None:
+    touched(tmp_path, "a.json")
+    ((before,),) = sources.groups(tmp_path / "a.json")
+    (tmp_path / "a.json").write_text("{ }")
+    ((after,),) = sources.groups(tmp_path / "a.json")
+    assert before.stamp != after.stamp

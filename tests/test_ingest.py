@@ -1,0 +1,123 @@
+"""From a word to runs: ranks joined, steps by a range, what is not read told."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lstmprof import breakdown
+from lstmprof.cli import run as lstmprof
+from lstmprof.errors import UsageError
+from lstmprof.ingest import ingest_profile, ingest_profiles, open_runs
+
+
+def trace(rank: int | None, name: str = "aten::mm") -> str:
+    def event(cat: str, name: str, ts: int, dur: int, **args: Any) -> dict[str, Any]:
+        return {"ph": "X", "cat": cat, "name": name, "pid": 1, "tid": 1, "ts": ts, "dur": dur,
+                "args": args}  # fmt: skip
+
+    return json.dumps(
+        {
+            "schemaVersion": 1,
+            "baseTimeNanoseconds": 1_700_000_000_000_000_000,
+            **({} if rank is None else {"distributedInfo": {"rank": rank}}),
+            "traceEvents": [
+                event("user_annotation", "batch 7", 0, 10),
+                event("cpu_op", name, 1, 5),
+                event("user_annotation", "batch 8", 12, 10),
+                event("cpu_op", name, 13, 5),
+            ],
+        }
+    )
+
+
+def test_a_folder_of_ranks_is_one_run_and_other_files_are_noted(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    job = tmp_path / "job"
+    job.mkdir()
+    for rank in (0, 1):
+        (job / f"rank{rank}.json").write_text(trace(rank))
+    (job / "config.json").write_text('{"lr": 1}')
+    (job / "rank2.json").write_text(trace(2)[:-20])
+    assert lstmprof(["ingest", str(job), "--out", str(tmp_path / "out")]) == 1
+    said = capfd.readouterr()
+    assert "rank2.json: is cut short" in said.err
+    assert f"left out: {job}/config.json: is JSON but no profile" in said.err
+    (run,) = open_runs([tmp_path / "out"])
+    assert run.name == "job"
+    assert run.events().column("rank").to_pylist() == [0, 1] * 4
+    assert len(run.metadata["source_paths"]) == 2
+
+
+def test_two_sessions_of_one_rank_are_two_runs(tmp_path: Path) -> None:
+    (tmp_path / "worker0.11.json").write_text(trace(0))
+    (tmp_path / "worker0.12.json").write_text(trace(0))
+    done = ingest_profiles(tmp_path, tmp_path / "out")
+    assert [run.name for run in done.runs] == ["worker0.11", "worker0.12"]
+
+
+def test_files_of_one_name_in_two_folders_get_two_names(tmp_path: Path) -> None:
+    for session in ("monday", "tuesday"):
+        (tmp_path / "logs" / session).mkdir(parents=True)
+        (tmp_path / "logs" / session / "host.json").write_text(trace(None))
+    done = ingest_profiles(tmp_path / "logs", tmp_path / "out")
+    assert [run.name for run in done.runs] == ["monday--host", "tuesday--host"]
+    with pytest.raises(UsageError, match="holds 2 profiles: --name is for one"):
+        ingest_profiles(tmp_path / "logs", tmp_path / "other", name="mine")
+
+
+def test_a_range_that_the_user_names_is_the_step(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(trace(None))
+    done = ingest_profiles(tmp_path / "a.json", tmp_path / "out", step_range=r"^batch \d+$")
+    events = done.runs[0].events()
+    assert events.column("kind").to_pylist() == ["step", "op", "step", "op"]
+    assert events.column("step").to_pylist() == [0, 0, 1, 1]
+    found = breakdown.break_down(done.runs[0]).windows
+    assert [(w.start_ns, w.end_ns) for w in found] == [(0, 12_000), (12_000, 22_000)]
+
+
+def test_steps_are_named_after_ingest_too(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(trace(None))
+    run = ingest_profile(tmp_path / "a.json", tmp_path / "out")
+    assert [w.step for w in breakdown.break_down(run).windows] == [None]
+    assert [w.step for w in breakdown.break_down(run, "batch").windows] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "words"),
+    [("epoch", "finds no host range; the most frequent are 'batch 7', 'batch 8'"), ("(", "no reg")],
+)
+def test_a_step_range_that_finds_nothing_says_what_there_is(
+    tmp_path: Path, pattern: str, words: str
+) -> None:
+    (tmp_path / "a.json").write_text(trace(None))
+    done = ingest_profiles(tmp_path / "a.json", tmp_path / "out", step_range=pattern)
+    assert words in str(done.errors[0])
+    assert not list((tmp_path / "out").glob("*"))
+
+
+def test_a_folder_of_profiles_is_read_into_the_cache_once(tmp_path: Path) -> None:
+    job, cache = tmp_path / "job", tmp_path / "cache"
+    job.mkdir()
+    (job / "rank0.json").write_text(trace(0))
+    (job / "rank1.json").write_text(trace(1))
+    (first,) = open_runs([job], cache)
+    (again,) = open_runs([job], cache)
+    assert first.path == again.path
+    (job / "rank1.json").write_text(trace(1, "aten::addmm"))
+    (changed,) = open_runs([job], cache)
+    assert changed.path != first.path
+    assert not [path for path in job.iterdir() if path.is_dir()]
+
+
+def test_what_cannot_be_read_beside_what_can_is_told(tmp_path: Path) -> None:
+    (tmp_path / "good.json").write_text(trace(None))
+    (tmp_path / "cut.json").write_text(trace(None)[:-9])
+    told: list[str] = []
+    (run,) = open_runs([tmp_path], tmp_path / ".cache", told.append)
+    assert run.name == "good"
+    assert "cut.json" in told[0]
