@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 VERSION_KEY = b"lstmprof.events_schema"
 
 #: What an event is. ``step`` … ``overhead`` run on a host thread, the others on a device. A
@@ -87,6 +87,22 @@ COLUMNS = (
     Column("dtypes", _TEXT, "", True, False, "element types of the op's inputs, JSON"),
     Column("bytes", pa.int64(), "bytes", True, False, "size of a copy"),
     Column(
+        "sequence_number",
+        pa.int64(),
+        "",
+        True,
+        False,
+        "autograd's number of the node that an op made (forward) or runs (backward)",
+    ),
+    Column(
+        "forward_thread",
+        pa.int64(),
+        "",
+        True,
+        False,
+        "of a backward op: the profiler's number of the thread of its forward op",
+    ),
+    Column(
         "parent_id",
         pa.int64(),
         "",
@@ -109,6 +125,14 @@ COLUMNS = (
         True,
         True,
         "of an activity or runtime call: event_id of the op that issued it",
+    ),
+    Column(
+        "forward_id",
+        pa.int64(),
+        "",
+        True,
+        True,
+        "of a backward op: event_id of the op whose gradient it computes",
     ),
     Column("step", pa.int64(), "", True, True, "number of the profiled step"),
     Column("phase", _TEXT, "", True, True, "one of " + ", ".join(PHASES)),

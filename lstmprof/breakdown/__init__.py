@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from lstmprof.breakdown.categories import categorised
+from lstmprof.breakdown.forwards import with_forwards
 from lstmprof.breakdown.kernels import kernels
 from lstmprof.breakdown.ledger import ledger
 from lstmprof.breakdown.links import linked
@@ -41,7 +42,7 @@ def annotated(events: pa.Table, *, captured: bool, step_range: str | None = None
         UsageError: ``step_range`` is no regular expression, or finds no host range.
     """
     events = with_markers(events, step_range) if step_range else events
-    derived = categorised(linked(events))
+    derived = categorised(with_forwards(linked(events)))
     return with_steps(derived, windows(derived, captured=captured))
 
 

@@ -131,6 +131,8 @@ def row(event: dict[str, Any], start_ns: int, dur_ns: int) -> Row:
         tid=tid,
         shapes=_json_list(args.get("Input Dims", args.get("Input dims"))),
         dtypes=_json_list(args.get("Input type", args.get("Input Type"))),
+        sequence_number=rows.natural(args.get("Sequence number")),
+        forward_thread=rows.positive(args.get("Fwd thread id")),
     )
 
 

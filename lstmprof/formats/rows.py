@@ -35,6 +35,8 @@ class Row(NamedTuple):
     shapes: str | None = None
     dtypes: str | None = None
     bytes: int | None = None
+    sequence_number: int | None = None
+    forward_thread: int | None = None
 
 
 def table(rows: Sequence[Row], origin_ns: int, rank: int | None = None) -> pa.Table:
