@@ -1,11 +1,11 @@
 """The one step loop for PyTensor, and a clock around its operators.
 
-A training step is one compiled function whose updates are Adam's. It runs on PyTensor's C backend
-(``CVM``, Theano's own), which calls NumPy's BLAS where PyTensor finds no other; the Numba backend,
-since 3.0 the default, is one machine-code function that no profiler sees into, and was as fast. The
-first step compiles what PyTensor's own cache (``base_compiledir``) does not have. The host's only
-range is ``step``: arrays of NumPy need no transfer, and the phases of the merged graph are those of
-its Scans.
+A training step is one compiled function whose updates are the optimizer's. It runs on PyTensor's C
+backend (``CVM``, Theano's own), which calls NumPy's BLAS where PyTensor finds no other; the Numba
+backend, since 3.0 the default, is one machine-code function that no profiler sees into, and was as
+fast. The first step compiles what PyTensor's own cache (``base_compiledir``) does not have. The
+host's only range is ``step``: arrays of NumPy need no transfer, and the phases of the merged graph
+are those of its Scans.
 """
 
 from __future__ import annotations
@@ -15,35 +15,45 @@ import os
 import time
 from typing import Any, Dict, Iterable, List, Optional, Tuple
 
-import numpy as np
 import pytensor
 import pytensor.tensor as pt
 import pytensor.tensor.special
 from pytensor.compile.mode import Mode, get_mode
 
 from lstmprof import implementations, workloads
-from lstmprof.capture import worker_cpus, worker_profile, worker_ranges
+from lstmprof.capture import (
+    worker_cpus,
+    worker_profile,
+    worker_pytensor_optimizer,
+    worker_ranges,
+)
 from lstmprof.capture.worker_pytensor_thunks import ClockedLinker, Readings
 from lstmprof.capture.worker_ranges import Ranges
 from lstmprof.capture.worker_request import CaptureRequest
 from lstmprof.workloads import Workload
 
 BACKEND = "CVM"
-#: Adam's decay of the mean and of the square, and its epsilon: the defaults of torch.optim.Adam
-MEAN_DECAY, SQUARE_DECAY, EPSILON = np.float32(0.9), np.float32(0.999), np.float32(1e-8)
 
 
 def loss_of(workload: Workload, outputs: Any, targets: Any) -> Any:
-    """The mean loss over the batch; outputs (batch, classes)."""
+    """The mean loss over the batch; outputs (batch, classes), or (time, batch, classes)."""
+    if workload.loss == "mean":
+        return pt.mean(outputs)
     if workload.loss == "mse":
         return pt.mean(pt.sqr(outputs - targets))
+    if workload.each_step:
+        outputs, targets = outputs.reshape((-1, workload.classes)), targets.flatten()
     scores = pytensor.tensor.special.log_softmax(outputs, axis=1)
     return -pt.mean(scores[pt.arange(targets.shape[0]), targets])
 
 
-def symbols(workload: Workload) -> Tuple[Any, Any]:
-    """The symbolic inputs and targets."""
-    return pt.ftensor3("inputs"), pt.fmatrix("targets") if workload.loss == "mse" else pt.lvector()
+def symbols(workload: Workload) -> Tuple[Any, Any, Any]:
+    """The symbolic inputs, targets and lengths, as ``workloads.Batch`` has them."""
+    inputs = pt.lmatrix("inputs") if workload.vocabulary else pt.ftensor3("inputs")
+    dtype = "int64" if workload.loss == "ce" else "float32"
+    dimensions = {"ce": 1, "mse": 2, "mean": 1}[workload.loss] + int(workload.each_step)
+    targets = pt.tensor("targets", dtype=dtype, shape=(None,) * dimensions)
+    return inputs, targets, pt.lvector("lengths")
 
 
 def device_of(requested: str) -> str:
@@ -68,17 +78,20 @@ class Trainer:
         )
         self.module = self.implementation.build(self.workload)
         self.implementation.load(self.module, workloads.weights(self.workload, request.seed))
-        self.adam = Adam(self.workload, self.implementation.parameters(self.module))
+        parameters = self.implementation.parameters(self.module)
+        self.optimizer = worker_pytensor_optimizer.optimizer_of(self.workload, parameters)
         batch: Any = workloads.batch(self.workload, request.seed)
-        self.data = (batch.inputs, batch.targets)
+        self.data = (batch.inputs, batch.targets, batch.lengths)
         self.function: Any = None  # the first step compiles it, as elsewhere
 
     def _compiled(self, mode: Any) -> Any:
-        inputs, targets = symbols(self.workload)
-        outputs = self.implementation.apply(self.module, inputs, mode)
+        inputs, targets, lengths = symbols(self.workload)
+        known = (lengths,) if self.workload.variable_length else ()
+        outputs = self.implementation.apply(self.module, inputs, mode, *known)
         loss = loss_of(self.workload, outputs, targets)
-        updates = [] if self.forward_only else self.adam.updates(loss)
-        return pytensor.function([inputs, targets], loss, updates=updates, mode=mode)
+        updates = [] if self.forward_only else self.optimizer.updates(loss)
+        taken = [inputs, targets, lengths]
+        return pytensor.function(taken, loss, updates=updates, mode=mode, on_unused_input="ignore")
 
     def step(self, ranges: Ranges) -> Any:
         """One step; the loss."""
@@ -130,31 +143,6 @@ class Trainer:
             "versions": {"pytensor": pytensor.__version__, "cuda": None},
             "backend": BACKEND,
         }
-
-
-class Adam:
-    """Adam's state, and its step as updates: D. Kingma, J. Ba, "Adam" (2014), algorithm 1."""
-
-    def __init__(self, workload: Workload, parameters: Dict[str, Any]) -> None:
-        self.rate, self.parameters = np.float32(workload.learning_rate), parameters
-        self.count = pytensor.shared(np.float32(0))
-        zeros = {name: np.zeros_like(p.get_value()) for name, p in parameters.items()}
-        self.means = {name: pytensor.shared(array) for name, array in zeros.items()}
-        self.squares = {name: pytensor.shared(array) for name, array in zeros.items()}
-
-    def updates(self, loss: Any) -> List[Tuple[Any, Any]]:
-        """(shared variable, its next value), as torch.optim.Adam computes it."""
-        count = self.count + np.float32(1)
-        updates = [(self.count, count)]
-        gradients = pytensor.grad(loss, list(self.parameters.values()))
-        for (name, parameter), gradient in zip(self.parameters.items(), gradients):
-            mean = MEAN_DECAY * self.means[name] + (1 - MEAN_DECAY) * gradient
-            square = SQUARE_DECAY * self.squares[name] + (1 - SQUARE_DECAY) * pt.sqr(gradient)
-            root = pt.sqrt(square / (1 - SQUARE_DECAY**count))
-            change = self.rate * mean / (1 - MEAN_DECAY**count) / (root + EPSILON)
-            updates += [(self.means[name], mean), (self.squares[name], square)]
-            updates.append((parameter, parameter - change))
-        return updates
 
 
 def out_of_memory(error: BaseException) -> bool:

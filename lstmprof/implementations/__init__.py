@@ -205,7 +205,12 @@ TABLE: Tuple[Implementation, ...] = (
     ),
     Implementation("keras-torch-lstm", "torch", "keras.layers.LSTM as it comes, on PyTorch"),
     Implementation("keras-jax-lstm", "jax", "keras.layers.LSTM as it comes, on JAX"),
-    Implementation("pytensor-scan", "pytensor", "cell written by hand under pytensor.scan"),
+    Implementation(
+        "pytensor-scan",
+        "pytensor",
+        "cell written by hand under pytensor.scan",
+        knows=_TORCH_LENGTHS,
+    ),
 )
 
 

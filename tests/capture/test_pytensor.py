@@ -1,37 +1,67 @@
 """What the clock around PyTensor's operators records."""
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
 import pytest
+import reference
 
-from lstmprof import breakdown, formats
+from lstmprof import breakdown, formats, workloads
 from lstmprof.capture.worker_request import CaptureRequest
 from lstmprof.workloads import Workload
 
 pytest.importorskip("pytensor")
 
 CE = Workload("tiny-ce", 1, 4, False, 2, 5, 3, 3, "ce")
+UNUSUAL = (
+    Workload("glample", 1, 4, False, 3, 6, 4, 4, "mse", head=False, optimizer="sgd"),
+    Workload(
+        *("ptb", 2, 4, False, 3, 6, 4, 7, "ce"),
+        **{"each_step": True, "vocabulary": 7, "optimizer": "sgd"},
+    ),
+    Workload("lengths", 2, 4, True, 5, 6, 5, 3, "ce", shortest=2, variable_length=True),
+)
 
 
-def test_five_steps_of_adam_are_torchs() -> None:
+@pytest.mark.parametrize("torchs", ["Adam", "SGD"])
+def test_five_steps_of_an_optimizer_are_torchs(torchs: str) -> None:
     import pytensor
 
-    from lstmprof.capture import worker_pytensor
+    from lstmprof.capture import worker_pytensor_optimizer
 
+    workload = dataclasses.replace(CE, optimizer=torchs.lower())
     torch = pytest.importorskip("torch")
     start = np.random.RandomState(3).randn(4, 3).astype(np.float32)
     theirs = torch.tensor(start, requires_grad=True)
     ours = pytensor.shared(start)
-    optimizer = torch.optim.Adam([theirs], lr=CE.learning_rate)
-    adam = worker_pytensor.Adam(CE, {"w": ours})
-    step = pytensor.function([], updates=adam.updates((ours**4).sum()), mode="FAST_COMPILE")
+    optimizer = getattr(torch.optim, torchs)([theirs], lr=CE.learning_rate)
+    updates = worker_pytensor_optimizer.optimizer_of(workload, {"w": ours}).updates((ours**4).sum())
+    step = pytensor.function([], updates=updates, mode="FAST_COMPILE")
     for _ in range(5):
         step()
         optimizer.zero_grad()
         (theirs**4).sum().backward()
         optimizer.step()
-    assert np.abs(ours.get_value() - theirs.detach().numpy()).max() < 1e-6
+    expected = theirs.detach().numpy()
+    assert np.abs(ours.get_value() - expected).max() < 1e-6
+    assert np.abs(expected - start).max() > 1e-4
+
+
+@pytest.mark.parametrize("workload", UNUSUAL, ids=lambda w: w.name)
+def test_the_loop_feeds_an_unusual_network_as_the_reference(
+    workload: Workload, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lstmprof.capture import worker_pytensor, worker_ranges
+
+    monkeypatch.setattr(worker_pytensor, "BACKEND", "FAST_COMPILE")
+    request = CaptureRequest("pytensor-scan", workload)
+    trainer = worker_pytensor.Trainer(request, "cpu")
+    losses = [trainer.loss(trainer.step(worker_ranges.no_ranges)) for _ in range(3)]
+    shared = workloads.weights(workload, request.seed)
+    right = reference.outcome(workload, shared, workloads.batch(workload, request.seed))
+    assert losses[0] == pytest.approx(right.loss, rel=1e-5)
+    assert losses[2] < losses[1] < losses[0]
 
 
 def test_a_profile_has_steps_and_operators_within_scans(

@@ -165,13 +165,16 @@ def pytensor_step(row: Implementation, workload: Workload) -> Found:
     from lstmprof.capture import worker_pytensor
 
     file, module, batch = built(row, workload)
-    own, (inputs, targets) = file.parameters(module), worker_pytensor.symbols(workload)
+    own, (inputs, targets, lengths) = file.parameters(module), worker_pytensor.symbols(workload)
+    known = (lengths,) if workload.variable_length else ()
     with pytensor.config.change_flags(floatX="float32"):
-        outputs = file.apply(module, inputs, "FAST_COMPILE")
+        outputs = file.apply(module, inputs, "FAST_COMPILE", *known)
         loss = worker_pytensor.loss_of(workload, outputs, targets)
         wanted = [loss, outputs, *pytensor.grad(loss, list(own.values()))]
-        step = pytensor.function([inputs, targets], wanted, mode="FAST_COMPILE")
-    number, found, *gradients = step(batch.inputs, batch.targets)
+        step = pytensor.function(
+            [inputs, targets, lengths], wanted, mode="FAST_COMPILE", on_unused_input="ignore"
+        )
+    number, found, *gradients = step(batch.inputs, batch.targets, batch.lengths)
     return float(number), found, file.canonical(module, dict(zip(own, gradients, strict=True)))
 
 
