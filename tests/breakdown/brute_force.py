@@ -1,11 +1,13 @@
-"""The ledger by its definition, one nanosecond at a time: what ``lstmprof.breakdown`` is held to.
+"""The ledger by its definition, one instant at a time: what ``lstmprof.breakdown`` is held to.
 
 Written from the definition alone, over plain dictionaries, with no code of the package. Slow on
-purpose: windows of tens of nanoseconds.
+purpose. Nothing changes between two neighbouring ends of events, so an instant of each such stretch
+stands for all of it.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 from typing import Any
@@ -18,6 +20,13 @@ INFINITE = float("inf")
 
 def end(row: Row) -> int:
     return int(row["start_ns"] + row["dur_ns"])
+
+
+def stretches(rows: list[Row], t0: int, t1: int) -> list[tuple[int, int]]:
+    """(first instant, length) of the stretches of [t0, t1) in which no event starts or ends."""
+    borders = {border for r in rows for border in (r["start_ns"], end(r)) if t0 < border < t1}
+    edges = sorted({t0, t1} | borders)
+    return [(a, b - a) for a, b in itertools.pairwise(edges)]
 
 
 def runs_at(row: Row, t: int) -> bool:
@@ -93,16 +102,16 @@ def device_ledger(
     account: Counter[tuple[str, str]] = Counter()
     mine = [r for r in rows if r["kind"] in ACTIVITIES and r["device"] == device]
     mine = [r for r in mine if r["dur_ns"] > 0]
-    for t in range(t0, t1):
+    for t, length in stretches(rows, t0, t1):
         running = [r for r in mine if runs_at(r, t)]
         if running:
             first = min(
                 running,
                 key=lambda r: (activity_class(r), r["start_ns"], correlation(r), end(r)),
             )
-            account["busy", first["category"] or "other"] += 1
+            account["busy", first["category"] or "other"] += length
         else:
-            account["idle", idle_cause(rows, mine, t, t1, step_thread)] += 1
+            account["idle", idle_cause(rows, mine, t, t1, step_thread)] += length
     return dict(account)
 
 
@@ -132,9 +141,10 @@ def host_ledger(rows: list[Row], t0: int, t1: int) -> dict[tuple[str, str], int]
     """(state, part) -> ns of a run without a device: the lanes are the host threads."""
     merge = ("dispatch", "runtime", "alloc", "sync", "profiler", "python", "host")
     account: Counter[tuple[str, str]] = Counter()
-    for t in range(t0, t1):
-        lanes = [innermost(rows, on, t) for on in {thread(r) for r in rows}]
-        account[min((lane(r, merge) for r in lanes), default=(99, 0, 0, "idle", "host"))[-2:]] += 1
+    threads = {thread(r) for r in rows}
+    for t, length in stretches(rows, t0, t1):
+        lanes = [lane(innermost(rows, on, t), merge) for on in threads]
+        account[min(lanes, default=(99, 0, 0, "idle", "host"))[-2:]] += length
     return dict(account)
 
 
