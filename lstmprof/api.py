@@ -184,7 +184,7 @@ def _written(name: str, rounds: list[CaptureResult], out: Path, force: bool) -> 
     first = rounds[0]
     profile = formats.read(first.profiles[0])
     events = annotated(profile.events, captured=True)
-    metadata = {"source": CAPTURED, **first.metadata, **described(name, profile)}
+    metadata = {"source": CAPTURED, **first.metadata, **described(name, profile, events)}
     metadata["rounds"] = [r.metadata["started_at"] for r in rounds]
     with store.new_run(out, name, force=force) as folder:
         (folder / "profile").mkdir()

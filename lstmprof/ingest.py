@@ -5,6 +5,7 @@ A word is a file, a folder, a tar archive or a URL of one (``formats.sources``).
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import hashlib
 import itertools
@@ -18,8 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from lstmprof import __version__, formats, store
 from lstmprof.breakdown import annotated
+from lstmprof.breakdown.coverage import coverage
 from lstmprof.errors import ForeignFileError, LstmprofError, ProfileError, RunError, UsageError
 from lstmprof.events import SCHEMA_VERSION, Profile
 from lstmprof.formats import ranks, sources
@@ -178,15 +182,15 @@ def _written(
 ) -> Run:
     paths = [str(Path(s.label).resolve()) if isinstance(s.label, Path) else s.label for s in group]
     events = annotated(profile.events, captured=False, step_range=step_range)
-    metadata = {"source": INGESTED, "source_paths": paths, **described(name, profile)}
+    metadata = {"source": INGESTED, "source_paths": paths, **described(name, profile, events)}
     metadata |= {"step_range": step_range} if step_range else {}
     with store.new_run(out, name, force=force) as folder:
         store.write_tables(folder, metadata, events)
     return store.open_run(out / name)
 
 
-def described(name: str, profile: Profile) -> Mapping[str, Any]:
-    """What run.json says of a run's making and of its profile."""
+def described(name: str, profile: Profile, events: pa.Table) -> Mapping[str, Any]:
+    """What run.json says of a run's making, of its profile and of its ``events``, annotated."""
     return {
         "name": name,
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -197,6 +201,7 @@ def described(name: str, profile: Profile) -> Mapping[str, Any]:
         "profile_metadata": dict(profile.metadata),
         "device_names": {str(k): v for k, v in profile.device_names.items()},
         "notes": list(profile.notes),
+        "links": dataclasses.asdict(coverage(events)),
     }
 
 
