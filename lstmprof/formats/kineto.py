@@ -35,6 +35,10 @@ _METADATA_KEYS = (
 )
 _LOGGED = ("ERROR", "WARNING")
 _MAX_LOGGED = 3
+_RECORD_GPU = (
+    "record with ProfilerActivity.CUDA, no other profiler attached (nsys, DCGM), and synchronise"
+    " before the profiler stops"
+)
 
 
 def recognises(raw: RawFile) -> bool:
@@ -132,10 +136,13 @@ def _missing(found: Sequence[Row], has_devices: bool) -> list[str]:
     launches = sum(row.kind == "runtime" and "Launch" in row.name for row in found)
     if not any(kinds[kind] for kind in ACTIVITY_KINDS):
         if launches:
-            return [f"{launches} launches were recorded but no GPU activity"]
-        return ["GPUs were visible but no GPU activity was recorded"] if has_devices else []
+            return [f"{launches} kernel launches but no GPU activity were recorded: {_RECORD_GPU}"]
+        return [f"no GPU activity was recorded: {_RECORD_GPU}"] if has_devices else []
     if not (kinds["op"] or kinds["range"] or kinds["step"] or kinds["python"]):
-        return ["GPU activities were recorded but no operators: nothing says what they are for"]
+        return [
+            "GPU activities were recorded but no operators: nothing says what they are for or what"
+            " the device waited for; record with ProfilerActivity.CPU too"
+        ]
     return []
 
 
