@@ -81,27 +81,40 @@ def parents(events: pa.Table) -> Ints:
 
 
 def launches(events: pa.Table) -> Ints:
-    """For each activity the row of the earliest runtime call with its rank and correlation id."""
+    """For each activity the row of the earliest runtime call with its rank and correlation id.
+
+    Where the profile names the process of an activity, the call is one of that process: correlation
+    ids are unique within a process only.
+    """
     kinds, kind_names = texts(events, "kind")
     correlation = ints(events, "correlation_id", UNKNOWN)
-    rank = ints(events, "rank", UNKNOWN)
+    rank, pid = (ints(events, name, UNKNOWN) for name in ("rank", "pid"))
     known = correlation > 0  # profilers write 0 and −1 for "none"
     calls = np.flatnonzero(known & np.isin(kinds, _codes(kind_names, ("runtime",))))
-    activities = np.flatnonzero(known & np.isin(kinds, _codes(kind_names, ACTIVITY_KINDS)))
+    activities = known & np.isin(kinds, _codes(kind_names, ACTIVITY_KINDS))
     launch = np.full(len(events), NONE, dtype=np.int64)
-    if not len(calls) or not len(activities):
-        return launch
-    both = np.concatenate([calls, activities])
-    pairs = np.stack([rank[both], correlation[both]])
-    key = np.unique(pairs, axis=1, return_inverse=True)[1].reshape(-1)
-    call_key, activity_key = key[: len(calls)], key[len(calls) :]
-    start = ints(events, "start_ns", 0)[calls]
-    order = np.lexsort((-ints(events, "dur_ns", 0)[calls], start, call_key))
-    found = np.searchsorted(call_key[order], activity_key)
-    found = np.minimum(found, len(order) - 1)
-    hit = call_key[order][found] == activity_key
-    launch[activities[hit]] = calls[order][found[hit]]
+    start, dur = (ints(events, name, 0)[calls] for name in ("start_ns", "dur_ns"))
+    calls = calls[np.lexsort((-dur, start))]
+    for rows, columns in (
+        (np.flatnonzero(activities & (pid == UNKNOWN)), (rank, correlation)),
+        (np.flatnonzero(activities & (pid != UNKNOWN)), (rank, pid, correlation)),
+    ):
+        launch[rows] = _first_match(columns, calls, rows)
     return launch
+
+
+def _first_match(columns: tuple[Ints, ...], among: Ints, rows: Ints) -> Ints:
+    """For each of ``rows`` the first of ``among`` that agrees in all columns, or ``NONE``."""
+    if not len(among) or not len(rows):
+        return np.full(len(rows), NONE, dtype=np.int64)
+    both = np.concatenate([among, rows])
+    order = np.lexsort([column[both] for column in columns])
+    changes = [column[both][order][1:] != column[both][order][:-1] for column in columns]
+    key = np.empty(len(both), dtype=np.int64)
+    key[order] = np.append(0, np.cumsum(np.any(changes, axis=0)))
+    first = np.full(len(both), NONE, dtype=np.int64)
+    first[key[: len(among)][::-1]] = among[::-1]  # the last write is the first of its key
+    return first[key[len(among) :]]
 
 
 def _codes(kind_names: list[str], wanted: tuple[str, ...]) -> list[int]:

@@ -70,6 +70,24 @@ def test_equal_correlations_of_two_ranks_are_two_launches() -> None:
     assert (launches["k 0"], launches["k 1"]) == ("launch 0", "launch 1")
 
 
+def test_a_correlation_is_of_a_process_where_the_activity_names_one() -> None:
+    # process 1  |-L1->|          process 2 launches k2 with the same correlation, and earlier;
+    # process 2  |-L2->|          k3 is of process 3, whose launch is lost; k0 names no process
+    rows = [
+        row("runtime", "L1", 4, 6, pid=1, tid=1, correlation_id=4),
+        row("runtime", "L1 again", 6, 7, pid=1, tid=1, correlation_id=4),
+        row("runtime", "L2", 2, 3, pid=2, tid=2, correlation_id=4),
+        *(
+            row("kernel", f"k{p}", 10 + p, 11 + p, device=p, pid=p, correlation_id=4)
+            for p in (1, 2)
+        ),
+        row("kernel", "k3", 20, 21, device=0, pid=3, correlation_id=4),
+        row("kernel", "k0", 22, 23, device=0, correlation_id=4),
+    ]
+    launches = by_name(rows, "launch_id")
+    assert [launches[f"k{i}"] for i in range(4)] == ["L2", "L1", "L2", None]
+
+
 def test_an_external_id_links_an_activity_without_a_launch_unless_it_repeats_the_correlation() -> (
     None
 ):
