@@ -12,8 +12,8 @@ from typing import Any
 from lstmprof.errors import ForeignFileError, ProfileError
 from lstmprof.formats.raw_file import RawFile, is_tar
 
-_NOT_YET = "this version reads torch.profiler JSON and XPlane protobufs"
-_RECORD = "give a torch.profiler JSON or an .xplane.pb"
+_NOT_YET = "this version reads torch.profiler JSON, XPlane, and SQLite of Nsight Systems or nvprof"
+_RECORD = "give a torch.profiler JSON, an .xplane.pb or an Nsight Systems SQLite export"
 _NSYS_EXPORT = "export it first: nsys export --type sqlite"
 
 #: (what the file begins with, what it is, the next step)
@@ -40,8 +40,6 @@ def refuse_by_content(raw: RawFile) -> None:
     for magic, what, next_step in _MAGIC:
         if content.startswith(magic):
             raise ProfileError(raw.path, what, next_step)
-    if content.startswith(b"SQLite format 3\x00"):
-        raise _sqlite(raw)
     if is_tar(content):
         raise ProfileError(raw.path, "is a tar archive inside another file", "unpack it (tar xf)")
     if content[:1] == b"\x80" and content[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"):
@@ -67,7 +65,13 @@ def refusal(raw: RawFile) -> ForeignFileError:
             raw.path, "is an unfinished Nsight Systems stream", "import it with QdstrmImporter"
         )
     if name.endswith(_NAMED[2]):
-        return ForeignFileError(raw.path, "is an Nsight Compute report, which has no timeline", _RECORD)
+        return ForeignFileError(
+            raw.path, "is an Nsight Compute report, which has no timeline", _RECORD
+        )
+    if raw.content.startswith(b"SQLite format 3\x00"):
+        return ForeignFileError(
+            raw.path, "is an SQLite database without profiler tables that can be read", _RECORD
+        )
     head = raw.content[:256].decode("utf-8", errors="replace").rstrip("\ufffd")
     start = head.strip()[:24]
     if "\ufffd" not in head and all(c.isprintable() or c.isspace() for c in head):
@@ -77,17 +81,6 @@ def refusal(raw: RawFile) -> ForeignFileError:
             _RECORD,
         )
     return ForeignFileError(raw.path, "is of no format that lstmprof knows", _NOT_YET)
-
-
-def _sqlite(raw: RawFile) -> ProfileError:
-    # Table names stand as plain text in the file's schema; nvprof's look like those of nsys.
-    if b"StringTable" in raw.content and b"CUPTI_ACTIVITY_KIND_" in raw.content:
-        return ProfileError(raw.path, "is an nvprof database, which is not read yet", _NOT_YET)
-    if b"StringIds" in raw.content or b"META_DATA_EXPORT" in raw.content:
-        return ProfileError(
-            raw.path, "is an Nsight Systems SQLite export, which is not read yet", _NOT_YET
-        )
-    return ProfileError(raw.path, "is an SQLite database without profiler tables", _RECORD)
 
 
 def _json(document: Any) -> tuple[str, str]:

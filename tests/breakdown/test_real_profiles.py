@@ -56,3 +56,15 @@ def test_one_step_of_bert_small_on_an_h100() -> None:
     assert [w.step for w in found] == [6]
     assert sum(int(str(r["ns"])) for r in rows) == 4_426_114
     assert sum(int(str(r["ns"])) for r in rows if r["state"] == "busy") == 309_437
+
+
+def test_two_processes_have_their_own_launches_and_equal_windows() -> None:
+    events, _, rows = account(shared_traces.FOLDER / "nsys" / "h100-2gpu-1s.sqlite")
+    by_id = {e["event_id"]: e for e in events.to_pylist()}
+    launched = [e for e in by_id.values() if e["launch_id"] is not None]
+    assert len(launched) == 2092
+    assert all(e["pid"] == by_id[e["launch_id"]]["pid"] for e in launched)
+    sums = Counter[object]()
+    for row in rows:
+        sums[row["device"]] += int(str(row["ns"]))
+    assert sums == {0: 969_447_605, 1: 969_447_605}

@@ -139,16 +139,11 @@ def test_archives_and_databases(tmp_path: Path) -> None:
     with tarfile.open(archive, "w:gz") as tar:
         tar.add(trace, "trace.json")
     assert "tar xf" in refusal(archive)
-    for table, words in (
-        ("StringIds", "Nsight Systems SQLite"),
-        ("CUPTI_ACTIVITY_KIND_X (a); create table StringTable", "nvprof"),
-        ("other", "without profiler tables"),
-    ):
-        file = tmp_path / f"{words}.db"
-        connection = sqlite3.connect(file)
-        connection.executescript(f"create table {table} (a);")
-        connection.close()
-        assert words in refusal(file)
+    database = tmp_path / "other.db"
+    connection = sqlite3.connect(database)
+    connection.execute("create table other (a)")
+    connection.close()
+    assert "is an SQLite database without profiler tables" in refusal(database)
 
 
 def test_an_nsys_report_is_told_how_to_be_exported(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 
 import pytest
 from shared_traces import FOLDER, needed
@@ -17,13 +18,13 @@ pytestmark = needed
 REFUSED = {
     "kineto/param-dlrm-8ranks.tar.gz": "is a tar archive",
     "tf/tpu-inference-utf8-corrupted.xplane.pb": "the XPlane protobuf is cut short or damaged",
+    "nsys/empty-capture.sqlite": "the capture holds no CUDA call and no NVTX range",
+    "nvprof/empty-session.sql": "the session holds no CUDA call and no NVTX range",
     "tf1/horovod_timeline_small.json": "is a begin/end timeline",
     "tf1/sagemaker-tf.trace.json.gz": "is a TensorFlow trace-viewer export",
 }
 REFUSED_FOLDERS = {
     "tf1": "is a TensorFlow 1 timeline",
-    "nsys": "is an Nsight Systems SQLite export",
-    "nvprof": "is an nvprof database",
 }
 
 
@@ -50,7 +51,7 @@ def test_refused(name: str) -> None:
 def test_read_with_all_kernels(entry: dict) -> None:
     profile = read(FOLDER / entry["file"])
     kinds = profile.events["kind"].to_pylist()
-    assert kinds.count("kernel") == entry["kernels"]
+    assert kinds.count("kernel") == entry.get("kernels", 0)
     starts = profile.events["start_ns"].to_pylist()
     assert min(starts) == 0
     profile.events.validate(full=True)
@@ -72,3 +73,23 @@ def test_the_step_of_an_h100_trace_to_the_nanosecond() -> None:
             first, last = e["start_ns"], e["start_ns"] + e["dur_ns"]
             busy_ns.update(range(max(first, step["start_ns"]), min(last, end_ns)))
     assert len(busy_ns) == 309_437
+
+
+def test_two_processes_on_two_gpus_of_an_export_that_lost_half_its_launches() -> None:
+    profile = read(FOLDER / "nsys/h100-2gpu-1s.sqlite")
+    kernels = [e for e in profile.events.to_pylist() if e["kind"] == "kernel"]
+    assert Counter((e["pid"], e["device"]) for e in kernels) == {(111, 0): 1721, (112, 1): 1721}
+    waits = [e for e in profile.events.to_pylist() if e["kind"] == "device_sync"]
+    assert {(e["pid"], e["device"]) for e in waits} == {(111, 0), (112, 1)}
+    assert profile.notes[0].startswith("2276 of 4368 GPU activities have no launch in this file")
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("nsys/titanrtx-nvtx-only.sqlite", "no CUDA activity was recorded: profile with nsys"),
+        ("nsys/rtx3080-2kernels.sqlite", "no NVTX range was recorded"),
+    ],
+)
+def test_an_export_without_one_half_says_so(name: str, words: str) -> None:
+    assert read(FOLDER / name).notes[0].startswith(words)

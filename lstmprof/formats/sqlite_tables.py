@@ -1,0 +1,176 @@
+"""The tables of an SQLite profile, read as columns from a database that nobody vouches for.
+
+Only ordinary tables are read, by full scans: never a view, a trigger, a virtual or generated column
+or an index, so that no expression of the file's own runs (https://sqlite.org/security.html). A
+value of another type than asked for is unknown; text that is no UTF-8 is mended; a scan that yields
+more rows than the file has room for is damage.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lstmprof.errors import ProfileError
+from lstmprof.formats.raw_file import RawFile
+
+Ints = NDArray[np.int64]
+
+MAGIC = b"SQLite format 3\x00"
+#: Stands for null in arrays of this folder's SQLite readers, never in the events table.
+UNKNOWN = int(np.iinfo(np.int64).min)
+#: The longest value that is read; names are shorter (a template's may have 100,000 characters).
+MAX_VALUE_BYTES = 2**24
+#: A row takes four bytes at least: its place, length, number and header.
+_MIN_ROW_BYTES = 4
+_CHUNK_ROWS = 65_536
+#: https://sqlite.org/fileformat2.html, section 1.3: page size, journal's version, count of pages.
+_PAGE_SIZE, _WAL_VERSIONS, _PAGES = slice(16, 18), slice(18, 20), slice(28, 32)
+
+
+@dataclass(frozen=True)
+class Database:
+    """An open database; ``columns`` names those of each table that can be read."""
+
+    connection: sqlite3.Connection
+    columns: Mapping[str, frozenset[str]]
+    most_rows: int
+
+    def ints(self, table: str, *names: str) -> dict[str, Ints]:
+        """These columns; ``UNKNOWN`` where a value, or the whole column, is no integer."""
+        known = [name for name in names if name in self.columns[table]]
+        asked = known or sorted(self.columns[table])[:1]
+        exact = ", ".join(
+            f"CASE WHEN typeof({quoted(n)}) = 'integer' THEN {quoted(n)} ELSE ?1 END" for n in asked
+        )
+        chunks = [np.array(rows, np.int64) for rows in self._chunks(table, exact, (UNKNOWN,))]
+        read = np.concatenate([np.empty((0, len(asked)), np.int64), *chunks])
+        absent = np.full(len(read), UNKNOWN)
+        place = {name: i for i, name in enumerate(known)}
+        return {n: read[:, place[n]].copy() if n in place else absent for n in names}
+
+    def texts(self, table: str, name: str) -> list[str | None]:
+        """One column, None where it holds no text; empty where there is no such column."""
+        return self._values(table, name, "text")
+
+    def blobs(self, table: str, name: str) -> list[bytes | None]:
+        """One column, None where it holds no bytes; empty where there is no such column."""
+        return self._values(table, name, "blob")
+
+    def strings(self, table: str, key: str, value: str) -> dict[int, str]:
+        """The texts of a table of strings by their numbers; empty where there is no such table."""
+        if not {key, value} <= self.columns.get(table, frozenset()):
+            return {}
+        keys = self.ints(table, key)[key].tolist()
+        found = zip(keys, self.texts(table, value), strict=True)
+        return {number: text for number, text in found if text is not None}
+
+    def _values(self, table: str, name: str, type_: str) -> list[Any]:
+        if name not in self.columns.get(table, frozenset()):
+            return []
+        exact = f"CASE WHEN typeof({quoted(name)}) = ?1 THEN {quoted(name)} END"
+        return [row[0] for rows in self._chunks(table, exact, (type_,)) for row in rows]
+
+    def _chunks(self, table: str, exact: str, values: tuple[Any, ...]) -> Iterator[list[Any]]:
+        cursor = self.connection.execute(f"SELECT {exact} FROM {quoted(table)} NOT INDEXED", values)
+        left = self.most_rows
+        while rows := cursor.fetchmany(_CHUNK_ROWS):
+            left -= len(rows)
+            if left < 0:
+                raise sqlite3.DatabaseError(f"table {table} has more rows than the file has room")
+            yield rows
+
+
+def quoted(name: str) -> str:
+    """``name`` as an SQL identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def is_sqlite(raw: RawFile) -> bool:
+    """Whether ``raw`` begins like an SQLite database."""
+    return raw.content.startswith(MAGIC)
+
+
+def names(raw: RawFile, known: tuple[str, ...]) -> set[str]:
+    """The tables of an SQLite database; of a damaged one those of ``known`` that stand in it."""
+    if not is_sqlite(raw):
+        return set()
+    try:
+        with contextlib.closing(_connected(raw)) as connection:
+            return set(_columns(connection))
+    except (sqlite3.Error, UnicodeError):
+        return {name for name in known if name.encode() in raw.content}
+
+
+@contextlib.contextmanager
+def opened(raw: RawFile) -> Iterator[Database]:
+    """The database in ``raw``.
+
+    Raises:
+        ProfileError: it is cut short, or damaged where it is read.
+    """
+    _check_length(raw)
+    try:
+        with contextlib.closing(_connected(raw)) as connection:
+            most_rows = len(raw.content) // _MIN_ROW_BYTES
+            yield Database(connection, _columns(connection), most_rows)
+    except (sqlite3.Error, UnicodeError) as error:
+        raise ProfileError(
+            raw.path, f"the SQLite database is damaged ({error})", "copy or export it again"
+        ) from error
+
+
+def _check_length(raw: RawFile) -> None:
+    page_bytes = int.from_bytes(raw.content[_PAGE_SIZE], "big")
+    page_bytes = 65_536 if page_bytes == 1 else page_bytes
+    expected = page_bytes * int.from_bytes(raw.content[_PAGES], "big")
+    if len(raw.content) < expected:
+        raise ProfileError(
+            raw.path,
+            f"the SQLite database is cut short: {len(raw.content)} of {expected} bytes are there",
+            "copy or export it again",
+        )
+
+
+def _connected(raw: RawFile) -> sqlite3.Connection:
+    """A connection that cannot write: to the file itself, or to what a gzipped one holds."""
+    if isinstance(raw.path, Path) and _is_plain(raw.path, len(raw.content)):
+        uri = f"file:{quote(str(raw.path.absolute()))}?mode=ro&immutable=1"
+        connection = sqlite3.connect(uri, uri=True)
+    else:
+        connection = sqlite3.connect(":memory:")
+        # A database in memory has no journal beside it: version 1 of the format, not 2.
+        head = raw.content[: _WAL_VERSIONS.start] + b"\x01\x01"
+        connection.deserialize(head + raw.content[_WAL_VERSIONS.stop :])
+    connection.text_factory = lambda value: value.decode("utf-8", errors="replace")
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
+    connection.execute("PRAGMA trusted_schema = OFF")
+    connection.execute("PRAGMA query_only = ON")
+    return connection
+
+
+def _is_plain(path: Path, length: int) -> bool:
+    """Whether the file at ``path`` is the database of this length itself, not one packed."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(MAGIC)) == MAGIC and path.stat().st_size == length
+    except OSError:
+        return False
+
+
+def _columns(connection: sqlite3.Connection) -> dict[str, frozenset[str]]:
+    """The plain columns of each ordinary table; a view and a virtual table have no root page."""
+    listed = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage")
+    found = {}
+    for (table,) in listed.fetchall():
+        described = connection.execute(f"PRAGMA table_info({quoted(str(table))})").fetchall()
+        found[str(table)] = frozenset(str(row[1]) for row in described)
+    return found
