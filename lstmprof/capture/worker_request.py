@@ -73,10 +73,11 @@ def wanted(request: CaptureRequest) -> List[str]:
         ("xla of " + workload.loss, request.xla),
         ("xla of " + request.precision, request.xla),
         (workload.cell, workload.cell != "lstm"),
+        ("head", workload.head),
         ("no head", not workload.head),
         ("each step", workload.each_step),
         ("tokens", bool(workload.vocabulary)),
-        ("sgd", workload.optimizer == "sgd"),
+        (workload.optimizer, True),
         ("variable length", workload.variable_length),
         ("cuda-graph of variable length", request.cuda_graph and workload.variable_length),
     )

@@ -12,6 +12,7 @@ def test_a_request_needs_what_it_says() -> None:
     assert wanted(request) == [
         *("cuda", "fp32", "fp32 on cuda", "train", "ctc"),
         *("layers", "bidirectional", "xla", "xla on cuda", "xla of ctc", "xla of fp32"),
+        *("head", "adam"),
     ]
 
 
