@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib.util
 from typing import Any
@@ -10,8 +11,8 @@ import click
 
 from lstmprof import terminal
 from lstmprof.capture.worker_host import cuda_devices
-from lstmprof.errors import UsageError
-from lstmprof.implementations import FRAMEWORKS, TABLE, Implementation
+from lstmprof.errors import CaptureError, UsageError
+from lstmprof.implementations import FRAMEWORKS, TABLE, Implementation, _cuda_libraries
 from lstmprof.named_workloads import NAMED
 from lstmprof.workloads import Workload
 
@@ -56,9 +57,17 @@ def _row(row: Implementation) -> dict[str, Any]:
 
 def here(row: Implementation) -> str:
     """``yes`` where this interpreter and machine can run ``row``, else why not."""
-    if importlib.util.find_spec(row.framework) is None:
-        return f"{row.framework} is not installed"
-    return "needs a GPU" if "cpu" in row.refusals() and not cuda_devices() else "yes"
+    if "cpu" in row.refusals() and not cuda_devices():
+        return "needs a GPU"
+    return "yes" if _installed(row.framework) else f"{row.framework} is not installed"
+
+
+def _installed(framework: str) -> bool:
+    if framework != "cudnn":
+        return importlib.util.find_spec(framework) is not None
+    with contextlib.suppress(CaptureError):
+        return bool(_cuda_libraries.load(*_cuda_libraries.CUDNN))
+    return False
 
 
 def _show(what: str | None) -> None:

@@ -16,6 +16,8 @@ A file of the table has
     the outputs as a pure function of ``arrays``, one a parameter by own name; lengths as above
 ``apply(module, inputs, mode)``, of PyTensor, where modules are not called either
     the symbolic outputs
+``build(workload, training, tf32)``, of cuDNN, whose modules are called neither
+    ``forward()`` and ``backward()`` between the module's buffers on the device
 ``TIME_MAJOR``
     whether inputs (and outputs of every step) are (time, batch, …) or (batch, time, …)
 ``mixed_precision(precision)``
@@ -107,6 +109,17 @@ FRAMEWORKS: Mapping[str, Mapping[str, str]] = {
         "xla": "XLA is TensorFlow's and JAX's compiler",
         "tf32": "TF32 is a mode of NVIDIA GPUs",
         **dict.fromkeys(("amp-fp16", "amp-bf16"), "PyTensor has no automatic mixed precision"),
+    },
+    "cudnn": {
+        "head": "cuDNN's recurrent layers have no output layer",
+        **dict.fromkeys(("ce", "ctc"), "it needs an output layer, and cuDNN's layers have none"),
+        "tokens": "cuDNN has no embedding",
+        "adam": "cuDNN has no optimizer: SGD is a scaled addition, Adam divides",
+        "cuda-graph": _LATER,
+        "xla": "XLA is TensorFlow's and JAX's compiler",
+        **dict.fromkeys(
+            ("amp-fp16", "amp-bf16"), "cuDNN has no automatic mixed precision: its caller casts"
+        ),
     },
 }
 
@@ -210,6 +223,13 @@ TABLE: Tuple[Implementation, ...] = (
         "pytensor",
         "cell written by hand under pytensor.scan",
         knows=_TORCH_LENGTHS,
+    ),
+    Implementation(
+        "cudnn-direct",
+        "cudnn",
+        "cuDNN's own functions without a framework, as DeepBench calls them",
+        {"cpu": "cuDNN computes on NVIDIA GPUs alone"},
+        knows=("gru", "rnn", "mean", "no head", "each step", "sgd"),
     ),
 )
 
