@@ -14,68 +14,102 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 
+from lstmprof.breakdown.copies import direction
+from lstmprof.breakdown.forest import referenced
 from lstmprof.breakdown.intervals import Flags, Ints
 from lstmprof.breakdown.links import NONE, inherited
-from lstmprof.breakdown.rules import CATEGORIES, kernel_rule, op_rule, rnn_family
+from lstmprof.breakdown.rules import (
+    CATEGORIES,
+    COPY_ON_DEVICE,
+    COPY_THAT_CASTS,
+    LIBRARY_OP,
+    MEMSET,
+    OPTIMIZER_WORK,
+    RNN_FAMILIES,
+    RULES,
+    TRANSFER,
+    UNNAMED,
+    kernel_rule,
+    op_rule,
+    rnn_family,
+)
 from lstmprof.breakdown.windows import is_kind
-from lstmprof.events import ints, texts, with_columns
+from lstmprof.events import texts, with_columns
 
 _COPY_OP = "aten::copy_"
 _CONVERTING = ("aten::_to_copy", "aten::to")
 #: Small work of the optimizer's phase is the optimizer; a GEMM or a collective in it is not.
 _OPTIMIZER_WORK = ("pointwise", "reduction", "other", "layout")
-_COPIES_ON_DEVICE = ("DtoD", "D2D", "Device -> Device", "PtoP", "P2P")
+_COPIES_ON_DEVICE = ("DtoD", "PtoP")
+
+_NUMBER = {rule: number for number, rule in enumerate(RULES)}
+#: The category of each rule by its number, as a place in CATEGORIES; last for ``NONE``.
+_CATEGORY = np.array(
+    [NONE if r.category is None else CATEGORIES.index(r.category) for r in RULES] + [NONE]
+)
+_FAMILIES = tuple(family for family, _ in RNN_FAMILIES)
 
 
 def categorised(events: pa.Table) -> pa.Table:
     """``events`` with ``category`` and ``family`` filled in."""
-    by_row = _Links(events)
-    category = np.full(len(events), NONE, dtype=np.int64)
-    ops = np.flatnonzero(is_kind(events, "op"))
-    category[ops] = _op_categories(events, by_row)[ops]
-    for kind in ("kernel", "memcpy", "memset"):
-        rows = np.flatnonzero(is_kind(events, kind))
-        category[rows] = _activity_categories(events, by_row, kind, rows)
-    category = _with_optimizer(events, category)
-    names = pa.array(CATEGORIES)
+    category = _CATEGORY[deciding_rules(events)]
     return with_columns(
         events,
-        {
-            "category": pa.DictionaryArray.from_arrays(
-                pa.array(category, mask=category < 0), names
-            ),
-            "family": _families(events, by_row, category),
-        },
+        {"category": _dictionary(CATEGORIES, category), "family": _families(events, category)},
     )
 
 
+def _dictionary(values: tuple[str, ...], codes: Ints) -> pa.Array:
+    return pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes < 0), pa.array(values))
+
+
+def deciding_rules(events: pa.Table) -> Ints:
+    """For each row the number of the rule that decides its category, ``NONE`` where it has none."""
+    by_row = _Links(events)
+    op_rules = _op_rules(events, by_row)
+    by_name = np.array([_kernel_rule(n) for n in by_row.name_texts] or [NONE], dtype=np.int64)
+    within = [_kernel_rule(n.rpartition("::")[2]) for n in by_row.name_texts] or [NONE]
+    of_library = op_rules == _NUMBER[LIBRARY_OP]
+    rule = np.where(of_library, np.array(within, dtype=np.int64)[by_row.names], op_rules)
+    kernels = np.flatnonzero(is_kind(events, "kernel"))
+    rule[kernels] = _kernel_rules(events, by_row, op_rules, by_name, kernels)
+    copies = np.flatnonzero(is_kind(events, "memcpy"))
+    ways = np.array([direction(n) in _COPIES_ON_DEVICE for n in by_row.name_texts] or [False])
+    on_device = ways[by_row.names[copies]]
+    rule[copies] = np.where(on_device, _NUMBER[COPY_ON_DEVICE], _NUMBER[TRANSFER])
+    rule[is_kind(events, "memset")] = _NUMBER[MEMSET]
+    rule[_small_optimizer_work(events, rule)] = _NUMBER[OPTIMIZER_WORK]
+    return rule
+
+
 class _Links:
-    """Row numbers instead of ids, and the rule of every op name."""
+    """Row numbers instead of ids, and the distinct names."""
 
     def __init__(self, events: pa.Table) -> None:
-        event_id = ints(events, "event_id", NONE)
-        row_of = np.full(int(event_id.max(initial=0)) + 2, NONE, dtype=np.int64)
-        row_of[event_id] = np.arange(len(events))
-        self.parent = row_of[ints(events, "parent_id", NONE)]
-        self.op = row_of[ints(events, "op_id", NONE)]
+        self.parent = referenced(events, "parent_id")
+        self.op = referenced(events, "op_id")
         self.names, self.name_texts = texts(events, "name")
         self.is_op = is_kind(events, "op")
 
 
-def _op_categories(events: pa.Table, links: _Links) -> Ints:
-    """An index into CATEGORIES for each op by its own name, ``NONE`` where it only arranges."""
-    by_name = np.array([_op_category(n) for n in links.name_texts] or [NONE], dtype=np.int64)
-    category = np.where(links.is_op, by_name[links.names], NONE).astype(np.int64)
-    named = np.where(category == CATEGORIES.index("other"), _named_op_categories(events), NONE)
-    category = np.where(named != NONE, named, category)
+def _op_rules(events: pa.Table, links: _Links) -> Ints:
+    """For each op the rule of its own name, ``NONE`` where it only arranges work."""
+    by_name = np.array([_op_rule(n) for n in links.name_texts] or [NONE], dtype=np.int64)
+    rule = np.where(links.is_op, by_name[links.names], NONE).astype(np.int64)
+    named = np.where(_is(rule, "other"), _named_rules(events), NONE)
+    rule = np.where(named != NONE, named, rule)
     copies = links.is_op & (links.names == _code(links.name_texts, _COPY_OP))
-    category[copies & _converts(events, links)] = CATEGORIES.index("cast")
-    return category
+    rule[copies & _converts(events, links)] = _NUMBER[COPY_THAT_CASTS]
+    return rule
 
 
-def _op_category(name: str) -> int:
+def _is(rule: Ints, *categories: str) -> Flags:
+    return np.isin(_CATEGORY[rule], [CATEGORIES.index(c) for c in categories])
+
+
+def _op_rule(name: str) -> int:
     rule = op_rule(name)
-    return NONE if rule is None or rule.category is None else CATEGORIES.index(rule.category)
+    return NONE if rule is None or rule.category is None else _NUMBER[rule]
 
 
 def _code(values: list[str], value: str) -> int:
@@ -106,66 +140,48 @@ def _types_differ(dtypes: str) -> int:
     return int(first != second) if first and second else -1
 
 
-def _activity_categories(events: pa.Table, links: _Links, kind: str, rows: Ints) -> Ints:
-    if kind == "memset":
-        return np.full(len(rows), CATEGORIES.index("memset"))
-    if kind == "memcpy":
-        on_device = [any(c in n for c in _COPIES_ON_DEVICE) for n in links.name_texts] or [False]
-        layout, transfer = CATEGORIES.index("layout"), CATEGORIES.index("transfer")
-        return np.where(np.array(on_device)[links.names[rows]], layout, transfer)
-    own_op = _op_categories(events, links)
-    own_op[own_op == CATEGORIES.index("other")] = NONE
-    around = inherited(events, links.parent, own_op)
-    by_op = np.where(links.op[rows] != NONE, around[links.op[rows]], NONE)
-    by_op = np.where(_beneath_rnn(events, links)[rows], CATEGORIES.index("rnn"), by_op)
-    named = _named_op_categories(events)[rows]
-    by_kernel = np.array([_kernel_category(n) for n in links.name_texts] or [NONE])
-    found = np.where(by_op != NONE, by_op, np.where(named != NONE, named, NONE))
-    decided: Ints = np.where(found != NONE, found, by_kernel[links.names[rows]])
-    return decided
+def _kernel_rules(
+    events: pa.Table, links: _Links, op_rules: Ints, by_name: Ints, rows: Ints
+) -> Ints:
+    """For each of these kernels: a recurrent op around, any op around, the op named, its name."""
+    known = np.where(_is(op_rules, "other"), NONE, op_rules)
+    recurrent = np.where(_is(op_rules, "rnn"), op_rules, NONE)
+    found = np.full(len(rows), NONE, dtype=np.int64)
+    for own in (recurrent, known):
+        around = inherited(events, links.parent, own)
+        by_op = np.where(links.op[rows] != NONE, around[links.op[rows]], NONE)
+        found = np.where(found != NONE, found, by_op)
+    named = _named_rules(events)[rows]
+    found = np.where(found != NONE, found, named)
+    return np.where(found != NONE, found, by_name[links.names[rows]])
 
 
-def _beneath_rnn(events: pa.Table, links: _Links) -> Flags:
-    """A boolean a row: its op is, or is inside, a recurrent op."""
-    rnn = CATEGORIES.index("rnn")
-    own = np.where(_op_categories(events, links) == rnn, rnn, NONE)
-    around = inherited(events, links.parent, own)
-    return np.asarray(np.where(links.op != NONE, around[links.op], around) == rnn)
-
-
-def _named_op_categories(events: pa.Table) -> Ints:
+def _named_rules(events: pa.Table) -> Ints:
     """By ``op_name``, the op that an event itself names (XPlane); of JAX's path its last part."""
     codes, values = texts(events, "op_name")
     found = []
     for value in values:
-        category = _op_category(value)
+        number = _op_rule(value)
         part = value[value.rfind("/") :] if value.startswith("jit(") else value
-        rule = kernel_rule(part) if category == NONE and "/" in value else None
-        found.append(category if rule is None else CATEGORIES.index(str(rule.category)))
+        rule = kernel_rule(part) if number == NONE and "/" in value else None
+        found.append(number if rule is None else _NUMBER[rule])
     decided: Ints = np.array([*found, NONE], dtype=np.int64)[codes]
     return decided
 
 
-def _kernel_category(name: str) -> int:
-    rule = kernel_rule(name)
-    return CATEGORIES.index("other" if rule is None else str(rule.category))
+def _kernel_rule(name: str) -> int:
+    return _NUMBER[kernel_rule(name) or UNNAMED]
 
 
-def _with_optimizer(events: pa.Table, category: Ints) -> Ints:
+def _small_optimizer_work(events: pa.Table, rule: Ints) -> Flags:
     phases, names = texts(events, "phase")
-    in_phase = phases == _code(names, "optimizer")
-    small = np.isin(category, [CATEGORIES.index(c) for c in _OPTIMIZER_WORK])
-    return np.where(in_phase & small, CATEGORIES.index("optimizer"), category)
+    in_phase: Flags = phases == _code(names, "optimizer")
+    return in_phase & _is(rule, *_OPTIMIZER_WORK)
 
 
-def _families(events: pa.Table, links: _Links, category: Ints) -> pa.Array:
-    rnn = category == CATEGORIES.index("rnn")
-    kernels = rnn & is_kind(events, "kernel")
-    by_name = [rnn_family(n) for n in links.name_texts]
-    return pa.array(
-        [
-            by_name[n] if k else None
-            for n, k in zip(links.names.tolist(), kernels.tolist(), strict=True)
-        ],
-        pa.string(),
-    )
+def _families(events: pa.Table, category: Ints) -> pa.Array:
+    rnn = is_kind(events, "kernel") & (category == CATEGORIES.index("rnn"))
+    names, name_texts = texts(events, "name")
+    found = [rnn_family(n) for n in name_texts]
+    codes = np.array([NONE if f is None else _FAMILIES.index(f) for f in found] or [NONE])
+    return _dictionary(_FAMILIES, np.where(rnn, codes[names], NONE))

@@ -45,8 +45,8 @@ class Rule:
 
 
 def _torch(category: str | None, names: str, reason: str) -> Rule:
-    """A rule for aten ops of these names, their in-place and out variants."""
-    return Rule(category, "torch", re.compile(rf"aten::(?:{names})_?(?:\.\w+)?"), reason)
+    """A rule for aten ops of these names, their in-place and out variants, and their prims."""
+    return Rule(category, "torch", re.compile(rf"(?:aten|prims)::(?:{names})_?(?:\.\w+)?"), reason)
 
 
 def _tf(category: str | None, types: str, reason: str) -> Rule:
@@ -77,6 +77,11 @@ _MOVES = (
 )
 
 
+#: On the host the kernel rules then look at its name; its kernels go by their own.
+LIBRARY_OP = _any(
+    "other", "torch", r"[a-z_]\w*::\w+(?:\.\w+)?", "an op of a library's own namespace"
+)
+
 OP_RULES: tuple[Rule, ...] = (
     # One op that holds a whole recurrent layer, or a whole cell.
     _torch("rnn", r"_cudnn_rnn\w*|miopen_rnn\w*|mkldnn_rnn_layer\w*", "vendor's recurrent layer"),
@@ -95,7 +100,7 @@ OP_RULES: tuple[Rule, ...] = (
         None,
         r"t|T|view|view_as\w*|_unsafe_view|_reshape_alias|transpose|permute|expand|expand_as|slice"
         r"|select|narrow|as_strided|unbind|chunk|split\w*|squeeze|unsqueeze|detach|alias|unflatten"
-        r"|movedim|swapaxes|diagonal|unfold|resolve_\w+|lift_fresh|real|imag",
+        r"|movedim|swapaxes|diagonal|unfold|resolve_\w+|lift_fresh|real|imag|broadcast_t\w+",
         "a view: no element moves",
     ),
     _torch(None, r"empty\w*|new_empty\w*|resize|set|result_type|record_stream", "memory, no work"),
@@ -104,11 +109,16 @@ OP_RULES: tuple[Rule, ...] = (
     _any(None, "torch", r"autograd::.*|torch::.*|\w+Backward\d*", "autograd node"),
     _any(None, "torch", r"Torch-Compiled.*|TorchDynamo.*|## .*|Pregraph.*|CompiledF.*", "wrapper"),
     # Work, by what it is.
-    _any("collective", "torch", r"(?:c10d|_c10d_functional|nccl|gloo)\b.*|record_param_comms", ""),
+    _any(
+        "collective",
+        "torch",
+        r"(?:c10d|_c10d_functional|nccl|gloo)\b.*|record_param_comms",
+        "between ranks",
+    ),
     _torch("gemm", r"(?:add)?mm|(?:b?add)?bmm|_addmm_\w+|addmv|mv|dot|_scaled_mm|_int_mm", "GEMM"),
     _torch("gemm", r"mkldnn_linear\w*|_mkl_linear|mkldnn__?\w*linear\w*", "GEMM of oneDNN or MKL"),
     _torch("conv", r"\w*conv\w*", "convolution"),
-    _torch("attention", r"\w*attention\w*|\w*scaled_dot_product\w*", "fused attention"),
+    _torch("attention", r"\w*attention\w*|\w*scaled_dot_product\w*|\w*_qkv", "fused attention"),
     _torch("embedding", r"embedding\w*|index_select", "table look-up"),
     _torch("normalization", r"\w*_norm(?:_backward\w*)?|\w*batch_norm\w*", "normalisation layer"),
     _torch(
@@ -119,7 +129,7 @@ OP_RULES: tuple[Rule, ...] = (
     _torch(
         "reduction",
         r"sum|mean|prod|a?max|a?min|all|any|norm|linalg_\w*norm|std|var|var_mean|cum\w+|argm\w+"
-        r"|topk|sort|logsumexp|count_nonzero|_?aminmax|\w*pool\w*",
+        r"|topk|sort|logsumexp|count_nonzero|_?aminmax|\w*pool\w*|equal|dist|unique\w*|median",
         "many elements to one",
     ),
     _torch(
@@ -137,9 +147,10 @@ OP_RULES: tuple[Rule, ...] = (
         r"|__\w+__|isnan|isfinite|isinf|nan_to_num|sign|floor|ceil|round|remainder|erf|logit"
         r"|(?:tanh|sigmoid|threshold|gelu|silu|elu|logit|hardsigmoid|hardtanh)_backward"
         r"|_thnn_(?:differentiable_)?(?:fused_)?(?:lstm|gru)_cell\w*|_foreach_\w+|fill|zero|arange"
-        r"|_amp_\w+|_fused_\w+",
+        r"|_amp_\w+|_fused_\w+|_masked_scale|bucketize|searchsorted",
         "element by element",
     ),
+    _torch("pointwise", r"_?upsample\w*|grid_sampler\w*|affine_grid\w*", "interpolation"),
     _any("pointwise", "torch.compile", r"triton_poi_.*", "Inductor's pointwise kernel"),
     _any("reduction", "torch.compile", r"triton_(?:red|per)_.*", "Inductor's reduction kernel"),
     _any("gemm", "torch.compile", r"triton_(?:tem|mm)_.*", "Inductor's GEMM template"),
@@ -153,8 +164,9 @@ OP_RULES: tuple[Rule, ...] = (
         r"|TensorListReserve|TensorListLength|TensorListElementShape|EmptyTensorList|TensorList"
         r"|TensorListPopBack|TensorListPushBack|TensorListGetItem|TensorListSetItem|ControlTrigger"
         r"|AssignAddVariableOp|AssignVariableOp|Assert|Range|BroadcastArgs|Unknown"
-        r"|BroadcastGradientArgs|ZerosLike|OnesLike|_ParallelConcatStart|AnonymousIterator\w*|Stack"
-        r"|StackV2|StackPushV2|StackPopV2|TensorArray\w*V3|ConcatOffset|InvertPermutation",
+        r"|BroadcastGradientArgs|ZerosLike|OnesLike|_ParallelConcatStart|\w*Iterator\w*|Stack"
+        r"|StackV2|StackPushV2|StackPopV2|TensorArray\w*V3|ConcatOffset|InvertPermutation"
+        r"|RemoteCall|Optional\w+",
         "routes tensors, keeps books",
     ),
     _tf("gemm", r"\w*MatMul\w*|Einsum|_Mkl\w*MatMul\w*", "GEMM"),
@@ -174,7 +186,11 @@ OP_RULES: tuple[Rule, ...] = (
         r"|BroadcastTo|Empty|TensorListGather|TensorListScatter\w*|SparseReorder",
         "elements move and do not change",
     ),
-    _tf("reduction", r"Sum|Mean|Max|Min|Prod|All|Any|Arg(?:Max|Min)|BiasAddGrad|Cumsum", ""),
+    _tf(
+        "reduction",
+        r"Sum|Mean|Max|Min|Prod|All|Any|Arg(?:Max|Min)|BiasAddGrad|Cumsum",
+        "many to one",
+    ),
     _tf(
         "pointwise",
         r"Add(?:V2|N)?|Sub|Mul(?:NoNan)?|(?:Real)?Div\w*|Neg|Abs|Exp|Log|Sqrt|Rsqrt|Pow|Square"
@@ -193,7 +209,11 @@ OP_RULES: tuple[Rule, ...] = (
     ),
     _pytensor("gemm", r"Dot\w*|Gem[mv]\w*|CGem[mv]\w*|Ger|CGer|BatchedDot|MatMul", "GEMM"),
     _pytensor("softmax_loss", r"\w*Softmax\w*", "softmax"),
-    _pytensor("reduction", r"Sum|Prod|Max|Min|Mean|All|Any|Arg\w+|CAReduce\w*|MaxAndArgmax", ""),
+    _pytensor(
+        "reduction",
+        r"Sum|Prod|Max|Min|Mean|All|Any|Arg\w+|CAReduce\w*|MaxAndArgmax",
+        "many elements to one",
+    ),
     _pytensor("cast", r"Cast", "the element type changes"),
     _pytensor("rng", r"\w*_rv|Random\w*", "RNG"),
     _pytensor(
@@ -229,52 +249,131 @@ OP_RULES: tuple[Rule, ...] = (
         "element by element",
     ),
     _any("other", "tensorflow", r"[^:]*:[A-Za-z]\w*", "an op of no rule above"),
-    _any("other", "torch", r"[a-z_]\w*::\w+(?:\.\w+)?", "an op of a library's own namespace"),
+    LIBRARY_OP,
 )
 
 #: What XLA's op names say (JAX, TensorFlow with XLA); searched in ``op_name`` and kernel names.
 KERNEL_RULES: tuple[Rule, ...] = (
-    _any("collective", "NCCL, RCCL", r"(?i)nccl|rccl|all_?reduce|all_?gather|reduce_?scatter", ""),
-    _any("rnn", "cuDNN", r"(?i)rnncell|lstm_?elementwise|_rnn_|^rnn|persist.*rnn|lstm|gru_", ""),
-    _any("ctc", "cuDNN, torch", r"(?i)ctc_?loss|_ctc_", ""),
-    _any("attention", "any", r"(?i)fmha|flash|attention|attn", ""),
+    _any(
+        "collective",
+        "NCCL, RCCL",
+        r"(?i)nccl|rccl|all_?reduce|all_?gather|reduce_?scatter",
+        "collective library or operation",
+    ),
+    _any(
+        "rnn",
+        "cuDNN",
+        r"(?i)rnncell|lstm_?elementwise|_rnn_|^rnn|persist.*rnn|lstm|gru_",
+        "recurrent kernel",
+    ),
+    _any("ctc", "cuDNN, torch", r"(?i)ctc_?loss|_ctc_", "CTC kernel"),
+    _any("attention", "any", r"(?i)fmha|flash|attention|attn", "fused attention"),
     _any(
         "conv",
         "cuDNN, MIOpen",
-        r"(?i)scudnn|conv(?!ert)|dgrad|wgrad|winograd|fprop|igemm_(?:fwd|bwd|wrw)|im(?:3d)?2col|implicit_"
+        r"(?i)scudnn|conv(?!er[ts])|dgrad|wgrad|winograd|fprop|igemm_(?:fwd|bwd|wrw)|im(?:3d)?2col|implicit_"
         r"|cask_cudnn",
-        "",
+        "convolution kernel",
     ),
     _any(
         "gemm",
         "cuBLAS, rocBLAS, Triton",
         r"(?i)gemm|gemv|cutlass|cublas|cijk_|matmul|splitkreduce|nvjet|wmma|dot_general|\bdot_kernel"
-        r"|::dot|/dot",
-        "",
+        r"|::dot|/dot|triton_(?:tem|mm)_",
+        "GEMM kernel of a library",
     ),
-    _any("normalization", "any", r"(?i)bn_(?:fw|bw)|batch_?norm|layer_?norm|rms_?norm", ""),
-    _any("normalization", "torch", r"RowwiseMoments|GammaBeta|ComputeInternalGradients", ""),
-    _any("softmax_loss", "any", r"(?i)softmax|nll_?loss|cross_?entropy|mse_?loss|sparsexent", ""),
-    _any("embedding", "any", r"(?i)embedding|indexselect|embs", "table look-up"),
-    _any("rng", "any", r"(?i)philox|curand|dropout|distribution_|random|threefry", ""),
-    _any("optimizer", "any", r"(?i)multi_tensor_apply|apply_?adam|applygradient|adagrad|sgd_", ""),
     _any(
-        "cast", "any", r"(?i)float16_copy|convert_element_type|castkernel|convertkernel|to_copy", ""
+        "normalization",
+        "any",
+        r"(?i)bn_(?:fw|bw)|batch_?norm|layer_?norm|rms_?norm",
+        "normalisation by name",
+    ),
+    _any(
+        "normalization",
+        "torch",
+        r"RowwiseMoments|GammaBeta|ComputeInternalGradients",
+        "normalisation's moments",
+    ),
+    _any(
+        "softmax_loss",
+        "any",
+        r"(?i)softmax|nll_?(?:loss|crit)|cross_?entropy|(?:mse|l1)_?(?:loss|crit)|sparsexent",
+        "softmax or its loss",
+    ),
+    _any("embedding", "any", r"(?i)embedding|indexselect|embs", "table look-up"),
+    _any(
+        "rng", "any", r"(?i)philox|curand|dropout|distribution_|random|threefry", "random numbers"
+    ),
+    _any(
+        "optimizer",
+        "any",
+        r"(?i)multi_tensor_apply|apply_?adam|applygradient|adagrad|sgd_",
+        "fused update",
+    ),
+    _any(
+        "cast",
+        "any",
+        r"(?i)float16_copy|convert_element_type|castkernel|convertkernel|to_copy",
+        "copy to another type",
     ),
     _any("cast", "any", r"(?i)quantize|to_float|float_to", "the element type changes"),
     _any(
         "layout",
         "any",
-        r"(?i)transpose|copybuffer|catarray|concat|copy_kernel|copykernel|permute|gather|scatter|index|roll_|pad_"
+        r"(?i)transpose|copybuffer|catarray|concat|copy_kernel|copykernel|permute|gather|scatter|index|roll_|flip|pad_"
         r"|nchwtonhwc|nhwctonchw|swapdim|stridedslice|splitv?_?(?:op|kernel)|subtensor|copy_fusion"
         r"|wrapped_slice|dynamic_(?:update_)?slice|broadcast_in_dim|memcpy",
-        "",
+        "elements move",
     ),
-    _any("reduction", "any", r"(?i)reduce|scan|radixsort|sort|topk|pool|cumsum|argmax", ""),
-    _any("pointwise", "any", r"(?i)elementwise|element_wise|functor|pointwise|triton_poi", ""),
-    _any("pointwise", "Eigen", r"Eigen|BiasNHWC|BiasNCHW|BiasGrad|Relu|Sigmoid|Tanh", ""),
-    _any("pointwise", "XLA", r"(?i)fusion|fused|/(?:add|mul|sub|div|tanh|logistic|max|select)", ""),
-    _any("pointwise", "any", r"(?i)fill|memset|set_|zero_|iota|where|scale|rotary|activation", ""),
+    _any(
+        "reduction",
+        "any",
+        r"(?i)reduc(?:e|tion)|scan|radixsort|sort|topk|pool|cumsum|argmax|triton_(?:red|per)_",
+        "many elements to one",
+    ),
+    _any("reduction", "nvFuser", r"nvfuser_\w*persistent", "reduction kept in registers"),
+    _any(
+        "pointwise", "any", r"(?i)upsample|interpolat|bilinear|bicubic|grid_sampl", "interpolation"
+    ),
+    _any(
+        "pointwise",
+        "any",
+        r"(?i)elementwise|element_wise|functor|pointwise|triton_poi",
+        "element by element",
+    ),
+    _any(
+        "pointwise",
+        "Eigen",
+        r"Eigen|BiasNHWC|BiasNCHW|BiasGrad|Relu|Sigmoid|Tanh",
+        "Eigen's functor",
+    ),
+    _any(
+        "pointwise",
+        "XLA",
+        r"(?i)fusion|fused|/(?:add|mul|sub|div|tanh|logistic|max|select)",
+        "fused element by element",
+    ),
+    _any(
+        "pointwise",
+        "any",
+        r"(?i)fill|memset|set_|zero_|iota|where|scale|rotary|activation",
+        "sets or scales",
+    ),
+)
+
+#: What decides where no name does.
+COPY_THAT_CASTS = _any("cast", "torch", r"aten::copy_", "a copy to another element type")
+COPY_ON_DEVICE = _any("layout", "any", r"(?i)memcpy", "a copy on or between devices")
+TRANSFER = _any("transfer", "any", r"(?i)memcpy", "a copy between host and device")
+MEMSET = _any("memset", "any", r"(?i)memset", "memory is set")
+OPTIMIZER_WORK = _any("optimizer", "any", r"", "small work of the optimizer's phase")
+UNNAMED = _any("other", "any", r"", "no rule knows op or kernel")
+
+#: Every rule; its place here is its number.
+RULES: tuple[Rule, ...] = (
+    *OP_RULES,
+    *KERNEL_RULES,
+    *(COPY_THAT_CASTS, COPY_ON_DEVICE, TRANSFER, MEMSET, OPTIMIZER_WORK, UNNAMED),
 )
 
 #: Within ``rnn``: what a kernel launched beneath a recurrent op does. The first match decides.
@@ -300,3 +399,11 @@ def kernel_rule(name: str) -> Rule | None:
 def rnn_family(name: str) -> str | None:
     """gemm, pointwise or persistent, for a kernel beneath a recurrent op."""
     return next((family for family, pattern in RNN_FAMILIES if pattern.search(name)), None)
+
+
+def rule_text(number: int) -> str:
+    """What a table says of the rule of this number, different for each: its kind and reason."""
+    rule = RULES[number]
+    of = "op" if number < len(OP_RULES) else "kernel name"
+    of = of if number < len(OP_RULES) + len(KERNEL_RULES) else "activity"
+    return f"{of}: {rule.reason} ({rule.framework})"

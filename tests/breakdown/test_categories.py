@@ -7,7 +7,14 @@ from breakdown.rows import Row, row, table
 
 from lstmprof.breakdown.categories import categorised
 from lstmprof.breakdown.links import linked
-from lstmprof.breakdown.rules import CATEGORIES, KERNEL_RULES, OP_RULES, op_rule
+from lstmprof.breakdown.rules import (
+    CATEGORIES,
+    KERNEL_RULES,
+    OP_RULES,
+    RULES,
+    op_rule,
+    rule_text,
+)
 
 HOST = {"pid": 1, "tid": 1}
 GPU = {"device": 0, "stream": 7}
@@ -38,6 +45,16 @@ def beneath(op: str, kernel: str, *around: str, **columns: object) -> list[Row]:
         ("aten::sigmoid_", "anything", ("pointwise", None)),
         ("aten::_foo_bar", "nobody_knows", ("other", None)),
         ("c10d::allreduce_", "ncclDevKernel_AllReduce_Sum_f32", ("collective", None)),
+        ("mylib::fused_attention_gemm", "elementwise_k", ("pointwise", None)),
+        ("mylib::run", "nvfuser_inner_persistent_f0_c1_r0_g2", ("reduction", None)),
+        ("mylib::run", "nvfuser_reduction_f0_c1_r0_g3", ("reduction", None)),
+        ("mylib::run", "nvfuser_pointwise_f0_c1_r0_g3", ("pointwise", None)),
+        ("mylib::run", "triton_red_fused_add_mean_1", ("reduction", None)),
+        ("mylib::run", "triton_poi_fused_add_1", ("pointwise", None)),
+        ("mylib::run", "triton_tem_fused_2", ("gemm", None)),
+        ("mylib::run", "void upsample_bilinear2d_out_frame<float>()", ("pointwise", None)),
+        ("mylib::run", "void flip_filter<float, float>()", ("layout", None)),
+        ("mylib::run", "cunn_ClassNLLCriterion_updateOutput_kernel", ("softmax_loss", None)),
     ],
 )
 def test_the_op_decides_before_the_kernel(
@@ -65,9 +82,11 @@ def test_copies_go_by_their_kind_and_direction() -> None:
     rows = [
         row("memcpy", "Memcpy HtoD (Pageable -> Device)", 0, 1, **GPU),
         row("memcpy", "Memcpy DtoD (Device -> Device)", 1, 2, **GPU),
-        row("memset", "Memset (Device)", 2, 3, **GPU),
+        row("memcpy", "CopyDeviceToDevice", 2, 3, **GPU),
+        row("memset", "Memset (Device)", 3, 4, **GPU),
     ]
-    assert [category(rows, r["name"])[0] for r in rows] == ["transfer", "layout", "memset"]
+    found = [category(rows, r["name"])[0] for r in rows]
+    assert found == ["transfer", "layout", "layout", "memset"]
 
 
 @pytest.mark.parametrize(
@@ -84,6 +103,12 @@ def test_copies_go_by_their_kind_and_direction() -> None:
         ("aten::mm", "gemm"),
         ("aten::mkldnn_rnn_layer", "rnn"),
         ("mylib::secret_op", "other"),
+        ("mylib::paged_attention", "attention"),
+        ("fbgemm::permute_2D_sparse_data", "layout"),
+        ("mylib::layout_conversion_fused", "pointwise"),
+        ("prims::mul", "pointwise"),
+        ("aten::upsample_nearest2d", "pointwise"),
+        ("IteratorGetNext_1:IteratorGetNext", None),
         ("AddmmBackward0", None),
         ("while.3", None),
         ("ThunkExecutor::Execute", None),
@@ -131,6 +156,12 @@ def test_every_rule_names_a_known_category_and_every_category_has_a_rule() -> No
     named = {rule.category for rule in (*OP_RULES, *KERNEL_RULES)} - {None}
     assert named <= set(CATEGORIES)
     assert named >= set(CATEGORIES) - {"transfer", "memset"}
+
+
+def test_every_rule_has_a_reason_that_tells_it_apart() -> None:
+    said = [rule_text(number) for number in range(len(RULES))]
+    assert len(set(said)) == len(said)
+    assert all(rule.reason for rule in RULES)
 
 
 def test_rules_match_whole_op_names() -> None:

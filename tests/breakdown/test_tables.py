@@ -12,6 +12,7 @@ from lstmprof.breakdown.ledger import ledger
 from lstmprof.breakdown.steps import mean_steps
 from lstmprof.breakdown.timings import slowdowns, timings
 from lstmprof.breakdown.windows import windows
+from lstmprof.events import with_columns
 from lstmprof.store import TIMINGS_SCHEMA
 
 HOST = {"pid": 1, "tid": 1}
@@ -52,6 +53,28 @@ def test_on_a_cpu_the_table_holds_the_self_time_of_computing_ops() -> None:
         ("aten::addmm", 8, None),
         ("aten::copy_", 5, None),
     ]
+
+
+def test_the_kernel_table_says_which_rule_decided_most_of_a_category() -> None:
+    # gemm launched twice beneath aten::mm, once beneath nothing; relu by its own name
+    rows = [row("op", "aten::mm", 0, 9, **HOST)]
+    for at, correlation in ((1, 1), (3, 2), (20, 3)):
+        rows += [row("runtime", "cudaLaunchKernel", at, at + 1, **HOST, correlation_id=correlation)]
+        rows += [row("kernel", "sgemm", at + 30, at + 31, **GPU, correlation_id=correlation)]
+    rows += [row("kernel", "elementwise_relu", 60, 61, **GPU), row("kernel", "k", 61, 62, **GPU)]
+    events = annotated(table(rows), captured=False)
+    found = {r["name"]: r["rule"] for r in kernels(events, []).to_pylist()}
+    assert found == {
+        "sgemm": "op: GEMM (torch)",
+        "elementwise_relu": "kernel name: element by element (any)",
+        "k": "activity: no rule knows op or kernel (any)",
+    }
+
+
+def test_a_category_of_other_rules_than_todays_has_no_rule() -> None:
+    events = annotated(table([row("op", "aten::mm", 0, 9, **HOST)]), captured=False)
+    other = with_columns(events, {"category": pa.array(["gemm of old"])})
+    assert kernels(other, []).to_pylist()[0]["rule"] is None
 
 
 def test_an_empty_profile_has_empty_tables() -> None:
