@@ -110,9 +110,10 @@ def _rows(
                 untimed.append(name)
                 continue
             if gpu and stream:
-                row = _activity(name, stats, timed, (int(gpu[1]), int(stream[1])))
+                place = (int(gpu[1]), int(stream[1]))
+                row = xplane_events.activity_row(name, stats, timed, place)
             else:
-                row = _host_event(name, stats, timed, line.id)
+                row = xplane_events.host_row(name, stats, timed, line.id)
             if row is not None:
                 yield row
 
@@ -127,44 +128,6 @@ def _interval(line_ns: int, event: Any) -> tuple[int, int] | None:
     if max(abs(start_ns), abs(end_ns)) > rows.MAX_NS:
         return None
     return start_ns, end_ns - start_ns
-
-
-def _activity(
-    name: str, stats: dict[str, Any], timed: tuple[int, int], place: tuple[int, int]
-) -> Row | None:
-    kind = xplane_events.activity_kind(name, stats)
-    if kind is None:
-        return None
-    return Row(
-        kind,
-        name,
-        *timed,
-        device=place[0],
-        stream=place[1],
-        correlation_id=rows.positive(stats.get("correlation_id")),
-        graph_node_id=rows.positive(stats.get("cuda_graph_node_id")),
-        op_name=xplane_events.op_name(stats),
-        bytes=xplane_events.moved_bytes(stats),
-    )
-
-
-def _host_event(name: str, stats: dict[str, Any], timed: tuple[int, int], tid: int) -> Row | None:
-    name, encoded = xplane_events.decoded(name)
-    stats = {**encoded, **stats}
-    kind = xplane_events.host_kind(name, stats)
-    if kind is None:
-        return None
-    shapes, dtypes = xplane_events.inputs(stats) if kind == "op" else (None, None)
-    return Row(
-        kind,
-        name,
-        *timed,
-        tid=tid,
-        correlation_id=rows.positive(stats.get("correlation_id")),
-        op_name=xplane_events.op_name(stats) if kind in ("op", "runtime") else None,
-        shapes=shapes,
-        dtypes=dtypes,
-    )
 
 
 def _plane_stats(planes: list[tuple[str, Any]], name: str) -> dict[str, Any]:

@@ -16,6 +16,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from lstmprof.events import PHASES
+from lstmprof.formats import rows
+from lstmprof.formats.rows import Row
 
 Stats = Mapping[str, Any]
 
@@ -43,6 +45,46 @@ STATS = _MEMORY_DETAILS.union(
     ("tf_op", "name", "hlo_op", "hlo_module", "annotation"),
     LEVELS,
 )
+
+
+def activity_row(
+    name: str, stats: Stats, timed: tuple[int, int], place: tuple[int, int | None]
+) -> Row | None:
+    """An event on stream ``place[1]`` of GPU ``place[0]``; None for what does not occupy it."""
+    kind = activity_kind(name, stats)
+    if kind is None:
+        return None
+    return Row(
+        kind,
+        name,
+        *timed,
+        device=place[0],
+        stream=place[1],
+        correlation_id=rows.positive(stats.get("correlation_id")),
+        graph_node_id=rows.positive(stats.get("cuda_graph_node_id")),
+        op_name=op_name(stats),
+        bytes=moved_bytes(stats),
+    )
+
+
+def host_row(name: str, stats: Stats, timed: tuple[int, int], tid: int | None) -> Row | None:
+    """An event on the host thread ``tid``; None for bookkeeping."""
+    name, encoded = decoded(name)
+    stats = {**encoded, **stats}
+    kind = host_kind(name, stats)
+    if kind is None:
+        return None
+    shapes, dtypes = inputs(stats) if kind == "op" else (None, None)
+    return Row(
+        kind,
+        name,
+        *timed,
+        tid=tid,
+        correlation_id=rows.positive(stats.get("correlation_id")),
+        op_name=op_name(stats) if kind in ("op", "runtime") else None,
+        shapes=shapes,
+        dtypes=dtypes,
+    )
 
 
 def activity_kind(name: str, stats: Stats) -> str | None:
