@@ -20,47 +20,23 @@ import sys
 import time
 from typing import Any, ContextManager, Dict, Iterable, List, Optional, Tuple
 
-import numpy as np
 import tensorflow as tf
 
 from lstmprof import implementations, workloads
-from lstmprof.capture import worker_profile, worker_ranges, worker_tensorflow_precision
+from lstmprof.capture import (
+    worker_profile,
+    worker_ranges,
+    worker_tensorflow_loss,
+    worker_tensorflow_precision,
+)
 from lstmprof.capture.worker_ranges import Ranges
 from lstmprof.capture.worker_request import CaptureRequest
+from lstmprof.capture.worker_tensorflow_loss import Tensors
 from lstmprof.errors import CaptureError
 from lstmprof.workloads import Workload
 
 #: of a compiled step; the profile names the operators that it was made from all the same
 XLA = "XLA's fused operators"
-
-Targets = Tuple[Any, ...]
-
-
-def loss_of(
-    workload: Workload, outputs: tf.Tensor, targets: Tuple[Any, ...], time_major: bool
-) -> Any:
-    """The mean loss over the batch; outputs (batch, classes), for CTC one a time step.
-
-    ``targets``: classes or values; for CTC labels (batch, labels) and lengths (batch,). CTC: blank
-    0, sparse labels (with dense ones tf.nn.ctc_loss on a CPU takes a slow path). In float32
-    whatever the outputs are, as PyTorch's autocast has it.
-    """
-    outputs = tf.cast(outputs, tf.float32)
-    if workload.loss == "ce":
-        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(targets[0], outputs)
-    elif workload.loss == "mse":
-        losses = tf.square(outputs - targets[0])
-    else:
-        losses = tf.nn.ctc_loss(
-            _sparse(targets[0]), outputs, None, targets[1], time_major, blank_index=0
-        )
-    return tf.reduce_mean(losses)
-
-
-def _sparse(labels: tf.Tensor) -> tf.SparseTensor:
-    """Labels without padding as CTC takes them; the places are constants of the graph."""
-    places = np.argwhere(np.ones(labels.shape, bool))
-    return tf.SparseTensor(places, tf.reshape(labels, [-1]), list(labels.shape))
 
 
 def device_of(requested: str) -> str:
@@ -109,30 +85,25 @@ class Trainer:
         self.implementation.load(self.module, workloads.weights(self.workload, request.seed))
         self.optimizer = optimizer_of(self.workload)
         self.scaling = worker_tensorflow_precision.loss_scaling(request.precision)
-        self.inputs, self.targets = self._data(request.seed)
+        self.batch = worker_tensorflow_loss.batch_of(
+            self.workload, request.seed, self.implementation.TIME_MAJOR
+        )
         body = self._forward if request.mode == "forward" else self._train
         compiled = {"jit_compile": True} if request.xla else {}  # an argument since 2.5
         self.function = tf.function(body, autograph=False, **compiled)
 
-    def _data(self, seed: int) -> Tuple[Any, Targets]:
-        """Inputs in the implementation's layout, and what the loss compares with; NumPy."""
-        batch: Any = workloads.batch(self.workload, seed)
-        inputs = batch.inputs if self.implementation.TIME_MAJOR else batch.inputs.swapaxes(0, 1)
-        targets: Targets = (batch.targets,)
-        if self.workload.loss == "ctc":
-            targets = (batch.targets.astype(np.int32), batch.lengths.astype(np.int32))
-        return np.ascontiguousarray(inputs), targets
-
-    def _forward(self, inputs: tf.Tensor, *targets: tf.Tensor) -> tf.Tensor:
+    def _forward(self, inputs: tf.Tensor, lengths: Tensors, targets: Tensors) -> tf.Tensor:
         with tf.name_scope("forward"):
-            outputs = self.module(inputs)
+            outputs = self.module(inputs, *lengths)
         with tf.name_scope("loss"):
-            return loss_of(self.workload, outputs, targets, self.implementation.TIME_MAJOR)
+            return worker_tensorflow_loss.loss_of(
+                self.workload, outputs, targets, self.implementation.TIME_MAJOR
+            )
 
-    def _train(self, inputs: tf.Tensor, *targets: tf.Tensor) -> tf.Tensor:
+    def _train(self, inputs: tf.Tensor, lengths: Tensors, targets: Tensors) -> tf.Tensor:
         variables = list(self.implementation.parameters(self.module).values())
         with tf.GradientTape() as tape:
-            loss = self._forward(inputs, *targets)
+            loss = self._forward(inputs, lengths, targets)
             scaled = self.scaling.scaled(loss)
         gradients = tape.gradient(scaled, variables)
         with tf.name_scope("optimizer"):
@@ -143,9 +114,8 @@ class Trainer:
         """One step, synchronised at its end; the loss."""
         with ranges("step"):
             with ranges("input"):
-                inputs = tf.constant(self.inputs)
-                targets = [tf.constant(part) for part in self.targets]
-            loss = self.function(inputs, *targets)
+                batch = tf.nest.map_structure(tf.constant, self.batch)
+            loss = self.function(*batch)
             if self.device != "cpu":
                 _synchronize()
             number: float = loss.numpy()
@@ -226,13 +196,15 @@ def _trace(step: int, name: str) -> ContextManager[Any]:
 
 
 def optimizer_of(workload: Workload) -> Any:
-    """The workload's optimizer; this Adam is one fused kernel a variable (ResourceApplyAdam).
+    """The workload's optimizer: one fused kernel a variable, where its gradient is dense.
 
     Raises:
-        CaptureError: the optimizer is not Adam.
+        CaptureError: the optimizer is neither Adam nor SGD.
     """
+    if workload.optimizer == "sgd":
+        return tf.compat.v1.train.GradientDescentOptimizer(workload.learning_rate)
     if workload.optimizer != "adam":
-        raise CaptureError("unknown optimizer '{}'".format(workload.optimizer), "use adam")
+        raise CaptureError("unknown optimizer '{}'".format(workload.optimizer), "use adam or sgd")
     return tf.compat.v1.train.AdamOptimizer(workload.learning_rate)
 
 

@@ -36,13 +36,25 @@ class DynamicallyScaled(Unscaled):
 
     def apply(self, optimizer: Any, gradients: List[tf.Tensor], variables: List[Any]) -> None:
         """One step of the optimizer where every gradient is finite; the next scale."""
-        unscaled = [gradient / self.scale() for gradient in gradients]
-        _, finite = self.scale.update(unscaled)
+        unscaled = [_divided(gradient, self.scale()) for gradient in gradients]
+        _, finite = self.scale.update([_values(gradient) for gradient in unscaled])
 
         def step() -> tf.Operation:
             return optimizer.apply_gradients(list(zip(unscaled, variables)))
 
         tf.cond(finite, step, tf.no_op)
+
+
+def _values(gradient: Any) -> tf.Tensor:
+    """The numbers in a gradient: those of an embedding's are rows with their places beside."""
+    return gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
+
+
+def _divided(gradient: Any, scale: tf.Tensor) -> Any:
+    values = _values(gradient) / scale
+    if not isinstance(gradient, tf.IndexedSlices):
+        return values
+    return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
 
 
 def loss_scaling(precision: str) -> Unscaled:

@@ -167,22 +167,32 @@ TABLE: Tuple[Implementation, ...] = (
         knows=_TORCH_LENGTHS,
     ),
     Implementation(
-        "tf-lstmcell", "tensorflow", "cell written by hand under tf.while_loop", _GRAPH_REWRITE
+        "tf-lstmcell",
+        "tensorflow",
+        "cell written by hand under tf.while_loop",
+        _GRAPH_REWRITE,
+        knows=_TORCH_LENGTHS,
     ),
     Implementation(
-        "tf-basiclstmcell", "tensorflow", "BasicLSTMCell under dynamic_rnn", _GRAPH_REWRITE
+        "tf-basiclstmcell",
+        "tensorflow",
+        "BasicLSTMCell under dynamic_rnn",
+        _GRAPH_REWRITE,
+        knows=_TORCH_LENGTHS,
     ),
     Implementation(
         "tf-lstmblockcell",
         "tensorflow",
         "LSTMBlockCell, one operator a time step, tf.while_loop",
         dict(_GRAPH_REWRITE, xla="XLA does not compile LSTMBlockCell"),
+        knows=_TORCH_LENGTHS,
     ),
     Implementation(
         "tf-lstmblockfusedcell",
         "tensorflow",
         "BlockLSTM, one operator a layer and direction",
         dict(_GRAPH_REWRITE, xla="XLA does not compile BlockLSTM"),
+        knows=_TORCH_LENGTHS,
     ),
     Implementation(
         "tf-cudnnlstm",
@@ -193,6 +203,7 @@ TABLE: Tuple[Implementation, ...] = (
             cpu="CudnnRNNV3 has no CPU kernel",
             xla="XLA does not compile CudnnRNNV3",
         ),
+        knows=_TORCH_LENGTHS,
     ),
     Implementation(
         "keras-lstm",

@@ -1,22 +1,37 @@
-"""Layers and directions of a TensorFlow cell with one kernel and one bias, and the head.
+"""Layers and directions of a TensorFlow cell with one kernel and one bias.
 
 ::
 
     h_t, c_t = cell(x_t, h_{t−1}, c_{t−1}),   h_0 = c_0 = 0
 
 The reverse direction runs from the last time step to the first; both outputs at a time step, the
-forward one first, are the next layer's input. The head has no bias. The loop is tf.while_loop,
-which reads and writes TensorArrays, unless a ``Direction`` brings its own ``run``.
+forward one first, are the next layer's input. The loop is tf.while_loop, which reads and writes
+TensorArrays, unless a ``Direction`` brings its own ``run``. Of a sequence that has ended h_t and
+c_t are 0: a mask selects them. The ends of the network are those of ``_tf_ends``.
 """
 
 from __future__ import annotations
 
-from typing import Any, Dict, Mapping, Tuple, Type
+from typing import Any, Dict, Mapping, Optional, Tuple, Type
 
 import numpy as np
 import tensorflow as tf
 
+from lstmprof.implementations import _tf_ends
+from lstmprof.implementations._gates import reordered
+from lstmprof.implementations._tf_ends import parameters
 from lstmprof.workloads import Workload
+
+__all__ = [
+    "Direction",
+    "Network",
+    "canonical",
+    "load",
+    "mask",
+    "mixed_precision",
+    "parameters",
+    "reversed_in_time",
+]
 
 
 class Direction(tf.Module):  # type: ignore[misc]
@@ -35,16 +50,22 @@ class Direction(tf.Module):  # type: ignore[misc]
         """The next h and c, each (batch, hidden)."""
         raise NotImplementedError
 
-    def run(self, inputs: tf.Tensor, reverse: bool) -> tf.Tensor:
+    def run(self, inputs: tf.Tensor, reverse: bool, lengths: Optional[tf.Tensor]) -> tf.Tensor:
         """Inputs (time, batch, inputs); outputs (time, batch, hidden), in the order of time."""
         steps, batch = inputs.shape[0], inputs.shape[1]
         read = tf.TensorArray(tf.float32, steps).unstack(inputs)
+        alive = None
+        if lengths is not None:
+            alive = tf.TensorArray(tf.bool, steps).unstack(mask(lengths, steps))
         zeros = tf.zeros([batch, self.hidden])
 
         def body(k: tf.Tensor, h: tf.Tensor, c: tf.Tensor, written: tf.TensorArray) -> Any:
             t = steps - 1 - k if reverse else k
             with tf.name_scope(type(self).__name__):
                 h, c = self(read.read(t), h, c)
+                if alive is not None:
+                    here = alive.read(t)
+                    h, c = tf.where(here, h, 0.0), tf.where(here, c, 0.0)
             return k + 1, h, c, written.write(t, h)
 
         start = (tf.constant(0), zeros, zeros, tf.TensorArray(tf.float32, steps))
@@ -52,12 +73,23 @@ class Direction(tf.Module):  # type: ignore[misc]
         return tf.ensure_shape(end[3].stack(), [steps, batch, self.hidden])
 
 
-class Network(tf.Module):  # type: ignore[misc]
-    """``l{k}[_reverse]/kernel`` and ``/bias``, and ``head`` (directions·hidden, classes)."""
+def mask(lengths: tf.Tensor, steps: int) -> tf.Tensor:
+    """Whether a sequence has not ended (time, batch, 1)."""
+    return tf.transpose(tf.sequence_mask(lengths, steps))[:, :, None]
+
+
+def reversed_in_time(outputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> tf.Tensor:
+    """``outputs`` (time, batch, width) from each sequence's end to its beginning."""
+    if lengths is None:
+        return tf.reverse(outputs, [0])
+    return tf.reverse_sequence(outputs, lengths, seq_axis=0, batch_axis=1)
+
+
+class Network(_tf_ends.Network):
+    """``l{k}[_reverse]/kernel`` and ``/bias`` between the ends."""
 
     def __init__(self, workload: Workload, direction: Type[Direction]) -> None:
-        super().__init__()
-        self.every_step = workload.loss == "ctc"
+        super().__init__(workload)
         width = workload.directions * workload.hidden
         suffixes = ("", "_reverse")[: workload.directions]
         self.layers = [
@@ -71,14 +103,13 @@ class Network(tf.Module):  # type: ignore[misc]
             ]
             for layer in range(workload.layers)
         ]
-        self.head = tf.Variable(tf.zeros([width, workload.classes]), name="head")
 
-    def __call__(self, inputs: tf.Tensor) -> tf.Tensor:
-        """Inputs (time, batch, features); outputs (batch, classes), for CTC one a time step."""
+    def run(self, inputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> tf.Tensor:
+        """Inputs (time, batch, features); the last layer's outputs (time, batch, width)."""
         for directions in self.layers:
-            outputs = [each.run(inputs, bool(n)) for n, each in enumerate(directions)]
+            outputs = [each.run(inputs, bool(n), lengths) for n, each in enumerate(directions)]
             inputs = outputs[0] if len(outputs) == 1 else tf.concat(outputs, 2)
-        return tf.matmul(inputs, self.head) if self.every_step else tf.matmul(inputs[-1], self.head)
+        return inputs
 
 
 def mixed_precision(precision: str) -> None:
@@ -94,34 +125,21 @@ def mixed_precision(precision: str) -> None:
     tf.config.optimizer.set_experimental_options({option: True})
 
 
-def parameters(module: Network) -> Dict[str, tf.Variable]:
-    """Own name -> variable, in the module's order."""
-    return {variable.name.split(":")[0]: variable for variable in module.trainable_variables}
-
-
 def load(module: Network, weights: Mapping[str, Any]) -> None:
     """Set the shared weights."""
-    module.head.assign(weights["head"].T)
+    _tf_ends.load(module, weights)
     for each in (each for directions in module.layers for each in directions):
         both = (weights["weight_ih_" + each.name], weights["weight_hh_" + each.name])
-        each.kernel.assign(_reordered(np.concatenate(both, axis=1), each.GATES).T)
-        each.bias.assign(_reordered(weights["bias_" + each.name], each.GATES))
+        each.kernel.assign(reordered(np.concatenate(both, axis=1), each.GATES).T)
+        each.bias.assign(reordered(weights["bias_" + each.name], each.GATES))
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
     """``arrays``, one a parameter by its own name, in the shared names and layout."""
-    shared = {"head": np.asarray(arrays["head"]).T}
+    shared = _tf_ends.canonical(arrays)
     for each in (each for directions in module.layers for each in directions):
-        kernel = _reordered(np.asarray(arrays[each.name + "/kernel"]).T, each.GATES)
+        kernel = reordered(np.asarray(arrays[each.name + "/kernel"]).T, each.GATES)
         shared["weight_ih_" + each.name] = kernel[:, : -each.hidden]
         shared["weight_hh_" + each.name] = kernel[:, -each.hidden :]
-        shared["bias_" + each.name] = _reordered(
-            np.asarray(arrays[each.name + "/bias"]), each.GATES
-        )
+        shared["bias_" + each.name] = reordered(np.asarray(arrays[each.name + "/bias"]), each.GATES)
     return shared
-
-
-def _reordered(rows: Any, places: Tuple[int, ...]) -> Any:
-    """Rows of the gates i f g o in a cell's own order, or back."""
-    gates = np.split(rows, 4)
-    return np.concatenate([gates[place] for place in places])

@@ -11,13 +11,14 @@
 the operators are BasicLSTMCell's. The loop is TensorFlow's own tf.compat.v1.nn.dynamic_rnn. The
 cell is written out, operator for operator, because TensorFlow 2.16 gave the class away to the
 package tf-keras; where that is installed, a test holds that both make the same loop. The reverse
-direction reverses the inputs and the outputs, as bidirectional_dynamic_rnn does. Source:
+direction reverses the inputs and the outputs, as bidirectional_dynamic_rnn does, up to each
+sequence's end where dynamic_rnn is told of it (``sequence_length``). Source:
 tf_keras/src/layers/rnn/legacy_cells.py 2.21; the ASR study (arXiv:1806.01818).
 """
 
 from __future__ import annotations
 
-from typing import Any, Tuple
+from typing import Any, Optional, Tuple
 
 import tensorflow as tf
 
@@ -63,11 +64,13 @@ class BasicLSTMCell(_tf_layers.Direction):
         h = tf.multiply(tf.tanh(c), tf.sigmoid(o))
         return h, (c, h)
 
-    def run(self, inputs: tf.Tensor, reverse: bool) -> tf.Tensor:
+    def run(self, inputs: tf.Tensor, reverse: bool, lengths: Optional[tf.Tensor]) -> tf.Tensor:
         """Inputs (time, batch, inputs); outputs (time, batch, hidden), in the order of time."""
-        inputs = tf.reverse(inputs, [0]) if reverse else inputs
-        outputs, _ = tf.compat.v1.nn.dynamic_rnn(self, inputs, dtype=tf.float32, time_major=True)
-        return tf.reverse(outputs, [0]) if reverse else outputs
+        inputs = _tf_layers.reversed_in_time(inputs, lengths) if reverse else inputs
+        outputs, _ = tf.compat.v1.nn.dynamic_rnn(
+            self, inputs, sequence_length=lengths, dtype=tf.float32, time_major=True
+        )
+        return _tf_layers.reversed_in_time(outputs, lengths) if reverse else outputs
 
 
 def build(workload: Workload) -> _tf_layers.Network:

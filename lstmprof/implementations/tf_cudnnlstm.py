@@ -9,18 +9,22 @@
 ``params`` is cuDNN's one buffer: for every layer and direction, forward first, W (4·hidden, inputs)
 and R (4·hidden, hidden) by rows; then, in the same order, b_W and b_R. The shared bias goes into
 b_W; b_R holds zeros and is trained as cuDNN has it. Time-major. Nothing is converted in a step.
-Sequence lengths are given, as Keras gives them, all full; is_training is always true, as in Keras.
+Sequence lengths are given, as Keras gives them, all full where the sequences are of one length;
+beyond them cuDNN's outputs are 0, and there its reverse direction begins. is_training is always
+true, as in Keras.
 Source: tf.raw_ops.CudnnRNNV3; for the order of ``params`` keras/src/backend/tensorflow/rnn.py 3.15
 (one layer) and get_parameters in PyTorch's aten/src/ATen/native/cudnn/RNN.cpp (any).
 """
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterator, Mapping, Tuple
+from typing import Any, Dict, Iterator, Mapping, Optional, Tuple
 
 import numpy as np
 import tensorflow as tf
 
+from lstmprof.implementations import _tf_ends
+from lstmprof.implementations._tf_ends import parameters
 from lstmprof.implementations._tf_layers import mixed_precision
 from lstmprof.workloads import Workload
 
@@ -30,16 +34,14 @@ TIME_MAJOR = True
 KERNELS = (("CudnnRNN", "cuDNN"),)
 
 
-class Network(tf.Module):  # type: ignore[misc]
-    """``params``, cuDNN's buffer, and ``head`` (directions·hidden, classes)."""
+class Network(_tf_ends.Network):
+    """``params``, cuDNN's buffer, between the ends."""
 
     def __init__(self, workload: Workload) -> None:
-        super().__init__()
+        super().__init__(workload)
         self.workload = workload
         size = sum(int(np.prod(shape)) for _, shape in self.places())
         self.params = tf.Variable(tf.zeros([size]), name="params")
-        width = workload.directions * workload.hidden
-        self.head = tf.Variable(tf.zeros([width, workload.classes]), name="head")
 
     def places(self) -> Iterator[Tuple[str, Tuple[int, ...]]]:
         """What ``params`` holds, in order: the shared name and the shape; b_R has no name."""
@@ -54,22 +56,21 @@ class Network(tf.Module):  # type: ignore[misc]
             yield "bias" + slot, (4 * asked.hidden,)
             yield "", (4 * asked.hidden,)
 
-    def __call__(self, inputs: tf.Tensor) -> tf.Tensor:
-        """Inputs (time, batch, features); outputs (batch, classes), for CTC one a time step."""
+    def run(self, inputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> tf.Tensor:
+        """Inputs (time, batch, features); the last layer's outputs (time, batch, width)."""
         asked, (steps, batch) = self.workload, inputs.shape[:2]
         zeros = tf.zeros([asked.layers * asked.directions, batch, asked.hidden])
-        outputs = tf.raw_ops.CudnnRNNV3(
+        return tf.raw_ops.CudnnRNNV3(
             input=inputs,
             input_h=zeros,
             input_c=zeros,
             params=tf.convert_to_tensor(self.params),
-            sequence_lengths=tf.fill([batch], steps),
+            sequence_lengths=tf.fill([batch], steps) if lengths is None else lengths,
             rnn_mode="lstm",
             direction="bidirectional" if asked.bidirectional else "unidirectional",
             is_training=True,
             time_major=True,
         ).output
-        return tf.matmul(outputs if asked.loss == "ctc" else outputs[-1], self.head)
 
 
 def build(workload: Workload) -> Network:
@@ -77,14 +78,9 @@ def build(workload: Workload) -> Network:
     return Network(workload)
 
 
-def parameters(module: Network) -> Dict[str, tf.Variable]:
-    """Own name -> variable, in the module's order."""
-    return {"params": module.params, "head": module.head}
-
-
 def load(module: Network, weights: Mapping[str, Any]) -> None:
     """Set the shared weights: the same order of gates, one after the other."""
-    module.head.assign(weights["head"].T)
+    _tf_ends.load(module, weights)
     parts = [
         np.ravel(weights[name] if name else np.zeros(shape, np.float32))
         for name, shape in module.places()
@@ -94,7 +90,7 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
     """``arrays``, one a parameter by its own name, in the shared names and layout."""
-    shared, start = {"head": np.asarray(arrays["head"]).T}, 0
+    shared, start = _tf_ends.canonical(arrays), 0
     for name, shape in module.places():
         end = start + int(np.prod(shape))
         if name:

@@ -11,11 +11,15 @@
 default; here −1, which is not at all). This is what TensorFlow 1's LSTMBlockFusedCell called, and
 its registered gradient, BlockLSTMGrad, is right. Its successor BlockLSTMV2 (gates i f c̃ o) is not
 used: TensorFlow 2.21 registers the first one's gradient for it, which takes the gates in the
-other order: the loss is right, the gradients are not. Source: TensorFlow 1's
-tensorflow/contrib/rnn/python/ops/lstm_ops.py; the ASR study (arXiv:1806.01818).
+other order: the loss is right, the gradients are not. The operator knows no lengths but the
+longest: it runs over the padding, and what comes out there is set to 0, as LSTMBlockFusedCell did.
+Source: TensorFlow 1's tensorflow/contrib/rnn/python/ops/lstm_ops.py; the ASR study
+(arXiv:1806.01818).
 """
 
 from __future__ import annotations
+
+from typing import Optional
 
 import tensorflow as tf
 
@@ -37,11 +41,11 @@ class BlockLayer(_tf_layers.Direction):
 
     GATES = (0, 2, 1, 3)  # i c̃ f o
 
-    def run(self, inputs: tf.Tensor, reverse: bool) -> tf.Tensor:
+    def run(self, inputs: tf.Tensor, reverse: bool, lengths: Optional[tf.Tensor]) -> tf.Tensor:
         """Inputs (time, batch, inputs); outputs (time, batch, hidden), in the order of time."""
-        inputs = tf.reverse(inputs, [0]) if reverse else inputs
+        inputs = _tf_layers.reversed_in_time(inputs, lengths) if reverse else inputs
         zeros = tf.zeros([inputs.shape[1], self.hidden])
-        made = tf.raw_ops.BlockLSTM(
+        outputs = tf.raw_ops.BlockLSTM(
             seq_len_max=tf.constant(inputs.shape[0], tf.int64),
             x=inputs,
             cs_prev=zeros,
@@ -52,8 +56,10 @@ class BlockLayer(_tf_layers.Direction):
             cell_clip=NO_CLIP,
             use_peephole=False,
             **dict.fromkeys(("wci", "wcf", "wco"), tf.zeros([self.hidden])),
-        )
-        return tf.reverse(made.h, [0]) if reverse else made.h
+        ).h
+        if lengths is not None:
+            outputs = tf.where(_tf_layers.mask(lengths, inputs.shape[0]), outputs, 0.0)
+        return _tf_layers.reversed_in_time(outputs, lengths) if reverse else outputs
 
 
 def build(workload: Workload) -> _tf_layers.Network:

@@ -117,22 +117,22 @@ def torch_step(row: Implementation, workload: Workload) -> Found:
 
 def tensorflow_step(row: Implementation, workload: Workload) -> Found:
     tf = pytest.importorskip("tensorflow")
-    from lstmprof.capture import worker_tensorflow
+    from lstmprof.capture import worker_tensorflow_loss
 
     file, module, batch = built(row, workload)
-    targets: tuple[Any, ...] = (batch.targets,)
-    if workload.loss == "ctc":
-        targets = (batch.targets.astype(np.int32), batch.lengths.astype(np.int32))
+    targets = worker_tensorflow_loss.targets_of(workload, batch, file.TIME_MAJOR)
     own = file.parameters(module)
 
     @tf.function(autograph=False)  # type: ignore[untyped-decorator, unused-ignore]
-    def step(inputs: Any, *targets: Any) -> Any:
+    def step(inputs: Any, lengths: Any, targets: Any) -> Any:
         with tf.GradientTape() as tape:
-            outputs = module(inputs, *known_lengths(workload, batch))
-            loss = worker_tensorflow.loss_of(workload, outputs, targets, file.TIME_MAJOR)
-        return loss, outputs, tape.gradient(loss, list(own.values()))
+            outputs = module(inputs, *lengths)
+            loss = worker_tensorflow_loss.loss_of(workload, outputs, targets, file.TIME_MAJOR)
+        gradients = tape.gradient(loss, list(own.values()))
+        return loss, outputs, [tf.convert_to_tensor(gradient) for gradient in gradients]
 
-    loss, outputs, tensors = step(tf.constant(batch.inputs), *map(tf.constant, targets))
+    given = (batch.inputs, known_lengths(workload, batch), targets)
+    loss, outputs, tensors = step(*tf.nest.map_structure(tf.constant, given))
     gradients = {name: tensor.numpy() for name, tensor in zip(own, tensors, strict=True)}
     outputs = outputs.numpy()
     if workload.every_step and not file.TIME_MAJOR:
@@ -197,7 +197,11 @@ def test_loss_outputs_and_gradients(row: Implementation, workload: Workload) -> 
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("workload", WORKLOADS, ids=lambda w: w.name)
+@pytest.mark.parametrize(
+    "workload",
+    [w for w in WORKLOADS + UNUSUAL_WORKLOADS if w.cell == "lstm"],
+    ids=lambda w: w.name,
+)
 def test_what_needs_a_gpu_agrees_on_one(workload: Workload) -> None:
     tf = pytest.importorskip("tensorflow")
     if not tf.config.list_physical_devices("GPU"):
