@@ -12,7 +12,10 @@ from typing import Any
 from lstmprof.errors import ForeignFileError, ProfileError
 from lstmprof.formats.raw_file import RawFile, is_tar
 
-_NOT_YET = "this version reads torch.profiler JSON, XPlane, and SQLite of Nsight Systems or nvprof"
+_NOT_YET = (
+    "this version reads JSON of torch.profiler and TensorFlow, XPlane,"
+    " and SQLite of Nsight Systems or nvprof"
+)
 _RECORD = "give a torch.profiler JSON, an .xplane.pb or an Nsight Systems SQLite export"
 _NSYS_EXPORT = "export it first: nsys export --type sqlite"
 
@@ -103,21 +106,12 @@ def _dicts(document: Any) -> list[dict[str, Any]]:
     return [event for event in trace_events(document) or () if isinstance(event, dict)]
 
 
-def _process_names(document: Any) -> list[str]:
-    named = [e for e in _dicts(document) if e.get("name") == "process_name"]
-    return [str(e["args"].get("name")) for e in named if isinstance(e.get("args"), dict)]
-
-
 def _has_keys(*keys: str) -> Callable[[Any], bool]:
     return lambda document: isinstance(document, dict) and all(key in document for key in keys)
 
 
 def _is_tf1(document: Any) -> bool:
     return any(e.get("cat") == "Op" for e in _dicts(document))
-
-
-def _is_tf_trace(document: Any) -> bool:
-    return any(name.startswith(("/device:", "/host:")) for name in _process_names(document))
 
 
 def _is_rocprof(document: Any) -> bool:
@@ -135,11 +129,6 @@ def _is_horovod(document: Any) -> bool:
 _JSON: tuple[tuple[Callable[[Any], bool], str, str], ...] = (
     (_is_rocprof, "is a rocprof JSON, which is not read", _RECORD),
     (_is_tf1, "is a TensorFlow 1 timeline, which is not read yet", _NOT_YET),
-    (
-        _is_tf_trace,
-        "is a TensorFlow trace-viewer export, which is not read yet",
-        "give the .xplane.pb of the same run",
-    ),
     (_is_horovod, "is a begin/end timeline (Horovod?), which is not read", _RECORD),
     (_has_keys("device_traces"), "is a memory snapshot, which has no timeline", _RECORD),
     (
@@ -149,7 +138,7 @@ _JSON: tuple[tuple[Callable[[Any], bool], str, str], ...] = (
     ),
     (
         lambda document: bool(_dicts(document)),
-        "is a Chrome trace, but not one of torch.profiler",
+        "is a Chrome trace, but not one of torch.profiler or TensorFlow",
         _RECORD,
     ),
     (

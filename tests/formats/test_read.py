@@ -35,6 +35,21 @@ TRACE = json.dumps(
     }
 ).encode()  # fmt: skip
 
+VIEWER = json.dumps(
+    {
+        "displayTimeUnit": "ns",
+        "traceEvents": [
+            {"ph": "M", "pid": 1, "name": "process_name", "args": {"name": "/device:GPU:0"}},
+            {"ph": "M", "pid": 1, "tid": 7, "name": "thread_name", "args": {"name": "Stream #7"}},
+            {"ph": "M", "pid": 2, "name": "process_name", "args": {"name": "/host:CPU"}},
+            {"ph": "X", "pid": 2, "tid": 5, "ts": 1.5, "dur": 2.25, "name": "train"},
+            {"ph": "X", "pid": 1, "tid": 7, "ts": 2, "dur": 1, "name": "gemm",
+             "args": {"correlation_id": "4", "memcpy_details": "size:12"}},
+            {},
+        ],
+    }
+).encode()  # fmt: skip
+
 
 def xspace() -> bytes:
     space = xplane_schema.xspace()(errors=[b"no libcupti"])
@@ -89,10 +104,6 @@ def test_the_table_names_the_folders_formats() -> None:
         (b'{"rocprofiler-sdk-tool": [{}]}', "is a rocprof JSON"),
         (b'{"traceEvents": [{"ph": "X", "args": {"BeginNs": "1", "EndNs": "2"}}]}', "rocprof"),
         (b'[{"ph": "X", "cat": "Op", "name": "MatMul"}]', "is a TensorFlow 1 timeline"),
-        (
-            b'{"traceEvents": [{"name": "process_name", "args": {"name": "/device:GPU:0"}}, {}]}',
-            "give the .xplane.pb",
-        ),
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 3\n", "git lfs pull"),
         (pickle.dumps({"segments": []}), "never loaded"),
         (b"<!DOCTYPE html><html>", "web page"),
@@ -182,7 +193,7 @@ def test_a_permission_error_is_refused(tmp_path: Path, monkeypatch: pytest.Monke
     assert "check its permissions" in refusal(file)
 
 
-SEEDS = {"kineto": TRACE, "xplane": xspace()}
+SEEDS = {"kineto": TRACE, "xplane": xspace(), "trace_viewer": VIEWER}
 SEEDS |= {f"{name}.gz": gzip.compress(content, mtime=0) for name, content in SEEDS.items()}
 
 
@@ -223,6 +234,8 @@ ANY_JSON = st.recursive(
     max_leaves=6,
 )
 EVENT_KEYS = ("ph", "cat", "name", "pid", "tid", "ts", "dur", "args")
+TF_ARGS_KEYS = ("op", "name", "kernel", "long_name", "step_name", "tf_op", "correlation_id")
+PROCESS_NAMES = ("/host:CPU", "/device:GPU:0", "/gpu:0/stream:7", "/gpu:0/memcpy", "/job:a/gpu:0")
 ARGS_KEYS = ("device", "stream", "correlation", "External id", "Input Dims", "bytes")
 
 
@@ -238,6 +251,24 @@ def test_any_event_is_read_or_refused(
     base = {"ph": "X", "cat": category, "name": "n", "ts": 1, "dur": 1, "args": args}
     content = json.dumps({"schemaVersion": 1, "traceEvents": [{**base, **event}]})
     assert_read_or_refused(write(tmp_path_factory.getbasetemp(), content.encode()))
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.dictionaries(st.sampled_from(EVENT_KEYS), ANY_JSON),
+    st.dictionaries(st.sampled_from(TF_ARGS_KEYS), ANY_JSON),
+    st.sampled_from(PROCESS_NAMES) | st.text(),
+    st.sampled_from((None, "Op")),
+)
+def test_any_event_of_tensorflow_is_read_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, event: dict, args: dict, process: str, cat: str | None
+) -> None:
+    base = {"ph": "X", "pid": 1, "tid": 2, "cat": cat, "name": "n", "ts": 1, "dur": 1, "args": args}
+    named = {"ph": "M", "pid": 1, "name": "process_name", "args": {"name": process}}
+    compute = {**named, "args": {"name": f"{process} Compute"}}
+    for events in ([named, {**base, **event}], [compute, {**base, **event}, base]):
+        content = json.dumps({"traceEvents": events})
+        assert_read_or_refused(write(tmp_path_factory.getbasetemp(), content.encode()))
 
 
 @settings(max_examples=300, deadline=None)
