@@ -145,9 +145,16 @@ def _whole(events: pa.Table, rank: int | None, rows: Ints, thread: Ints) -> list
         return []
     start = ints(events, "start_ns", 0)[rows]
     end = start + ints(events, "dur_ns", 0)[rows]
-    on_thread = thread[rows[is_kind(events, "op")[rows] & (thread[rows] >= 0)]]
-    busiest = int(np.bincount(on_thread).argmax()) if len(on_thread) else None
-    return [Window(rank, None, int(start.min()), int(end.max()), busiest)]
+    return [Window(rank, None, int(start.min()), int(end.max()), _busiest(events, rows, thread))]
+
+
+def _busiest(events: pa.Table, rows: Ints, thread: Ints) -> int | None:
+    """The thread with the most ops; in a profile without ops, with the most runtime calls."""
+    for kind in ("op", "runtime"):
+        on_thread = thread[rows[is_kind(events, kind)[rows] & (thread[rows] >= 0)]]
+        if len(on_thread):
+            return int(np.bincount(on_thread).argmax())
+    return None
 
 
 def with_steps(events: pa.Table, found: list[Window]) -> pa.Table:

@@ -159,3 +159,16 @@ def test_ops_that_launched_unseen_work_did_not_compute_on_the_host() -> None:
         row("runtime", "cudaLaunchKernel", 4, 6, **HOST, correlation_id=1),
     ]
     assert parts(rows) == {"idle:dispatch": 8, "idle:runtime": 2}
+
+
+def test_without_ops_the_tail_goes_to_the_thread_with_most_runtime_calls() -> None:
+    # thread 1  [cudaLaunchKernel)  [cudaStreamSynchronize-----)
+    # thread 2     [a range-----------------------------------------)
+    # device                          [k------)
+    rows = [
+        row("runtime", "cudaLaunchKernel", 0, 4, pid=1, tid=1, correlation_id=1),
+        row("runtime", "cudaStreamSynchronize", 6, 20, pid=1, tid=1),
+        row("range", "a range", 1, 20, pid=1, tid=2),
+        row("kernel", "k", 8, 14, device=0, stream=7, correlation_id=1),
+    ]
+    assert parts(rows)["idle:tail:sync"] == 6
