@@ -19,7 +19,7 @@ from lstmprof.formats import foreign, raw_file
 from lstmprof.formats.raw_file import RawFile
 
 #: The formats that are read, in the order in which a file is tried: a module of this folder each.
-FORMATS = ("kineto", "trace_viewer", "xplane", "nvprof", "nsys")
+FORMATS = ("kineto", "tf1_timeline", "trace_viewer", "xplane", "nvprof", "nsys")
 
 
 def read(path: Path) -> Profile:

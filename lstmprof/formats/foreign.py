@@ -110,10 +110,6 @@ def _has_keys(*keys: str) -> Callable[[Any], bool]:
     return lambda document: isinstance(document, dict) and all(key in document for key in keys)
 
 
-def _is_tf1(document: Any) -> bool:
-    return any(e.get("cat") == "Op" for e in _dicts(document))
-
-
 def _is_rocprof(document: Any) -> bool:
     if isinstance(document, dict) and any("rocprof" in str(key) for key in document):
         return True
@@ -128,7 +124,6 @@ def _is_horovod(document: Any) -> bool:
 #: (whether a JSON document is it, what it is, the next step)
 _JSON: tuple[tuple[Callable[[Any], bool], str, str], ...] = (
     (_is_rocprof, "is a rocprof JSON, which is not read", _RECORD),
-    (_is_tf1, "is a TensorFlow 1 timeline, which is not read yet", _NOT_YET),
     (_is_horovod, "is a begin/end timeline (Horovod?), which is not read", _RECORD),
     (_has_keys("device_traces"), "is a memory snapshot, which has no timeline", _RECORD),
     (

@@ -49,6 +49,20 @@ VIEWER = json.dumps(
         ],
     }
 ).encode()  # fmt: skip
+TIMELINE = json.dumps(
+    {
+        "traceEvents": [
+            {"ph": "M", "pid": 1, "name": "process_name",
+             "args": {"name": "/job:localhost/replica:0/task:0/gpu:0 Compute"}},
+            {"ph": "M", "pid": 2, "name": "process_name",
+             "args": {"name": "/gpu:0/stream:7 Compute"}},
+            {"ph": "X", "cat": "Op", "pid": 1, "tid": 0, "ts": 5, "dur": 2, "name": "MatMul",
+             "args": {"name": "dense/MatMul", "op": "MatMul"}},
+            {"ph": "X", "cat": "Op", "pid": 2, "tid": 0, "ts": 6, "dur": 2, "name": "MatMul",
+             "args": {"name": "dense/MatMul", "op": "MatMul"}},
+        ]
+    }
+).encode()  # fmt: skip
 
 
 def xspace() -> bytes:
@@ -103,7 +117,7 @@ def test_the_table_names_the_folders_formats() -> None:
         (b'{"schema": "1.1.1", "nodes": []}', "is an execution trace"),
         (b'{"rocprofiler-sdk-tool": [{}]}', "is a rocprof JSON"),
         (b'{"traceEvents": [{"ph": "X", "args": {"BeginNs": "1", "EndNs": "2"}}]}', "rocprof"),
-        (b'[{"ph": "X", "cat": "Op", "name": "MatMul"}]', "is a TensorFlow 1 timeline"),
+        (b'[{"ph": "X", "cat": "Op", "name": "MatMul"}]', "a Chrome trace, but not one of torch"),
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 3\n", "git lfs pull"),
         (pickle.dumps({"segments": []}), "never loaded"),
         (b"<!DOCTYPE html><html>", "web page"),
@@ -193,7 +207,7 @@ def test_a_permission_error_is_refused(tmp_path: Path, monkeypatch: pytest.Monke
     assert "check its permissions" in refusal(file)
 
 
-SEEDS = {"kineto": TRACE, "xplane": xspace(), "trace_viewer": VIEWER}
+SEEDS = {"kineto": TRACE, "xplane": xspace(), "trace_viewer": VIEWER, "tf1_timeline": TIMELINE}
 SEEDS |= {f"{name}.gz": gzip.compress(content, mtime=0) for name, content in SEEDS.items()}
 
 
