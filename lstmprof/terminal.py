@@ -33,19 +33,23 @@ def write_csv(rows: Rows, columns: Sequence[str], out: TextIO | None = None) -> 
 
 
 def write_table(
-    title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, crop: str = ""
+    title: str,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    crop: str | Sequence[str] = (),
 ) -> None:
     """A table of texts; columns whose name starts with ``>`` are aligned to the right.
 
-    The column called ``crop`` is shortened to what the others leave of the line; no other ever is.
+    The columns called ``crop`` are shortened to what the others leave of the line; no other is.
     """
     from rich.table import Table
     from rich.text import Text
 
     screen = console()
     cells = [[one_line(cell) for cell in row] for row in rows]
-    if crop:
-        _crop(cells, columns, list(columns).index(crop), screen.width)
+    cropped_columns = [crop] if isinstance(crop, str) else crop
+    _crop(cells, columns, [list(columns).index(name) for name in cropped_columns], screen.width)
     table = Table(title=None, box=None, pad_edge=False, header_style="bold")
     for column in columns:
         right = column.startswith(">")
@@ -60,14 +64,20 @@ def write_table(
     screen.print()
 
 
-def _crop(cells: list[list[str]], columns: Sequence[str], at: int, width: int) -> None:
+def _crop(cells: list[list[str]], columns: Sequence[str], long: list[int], width: int) -> None:
+    """Shorten the columns ``long``, which share what the others leave."""
     widths = [
         max(len(name.removeprefix(">")), *(len(row[i]) for row in cells), 0)
         for i, name in enumerate(columns)
     ]
-    room = max(width - sum(w + 2 for i, w in enumerate(widths) if i != at), 16)
-    for row in cells:
-        row[at] = cropped(row[at], room)
+    room = width + 2 - sum(w + 2 for i, w in enumerate(widths) if i not in long) - 2 * len(long)
+    for left, at in zip(
+        range(len(long), 0, -1), sorted(long, key=lambda i: widths[i]), strict=True
+    ):
+        mine = max(min(widths[at], room // left), 16)
+        room -= mine
+        for row in cells:
+            row[at] = cropped(row[at], mine)
 
 
 def cropped(name: str, room: int) -> str:

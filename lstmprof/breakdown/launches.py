@@ -75,7 +75,7 @@ COLUMNS = (
     Column("latency_p50_ns", pa.int64(), "ns", "median launch latency", _UNLINKED),
     Column("latency_p95_ns", pa.int64(), "ns", "95th percentile of the launch latency", _UNLINKED),
     Column(
-        "started_before_return",
+        "latency_negative",
         pa.int64(),
         "",
         "calls with a negative latency: the device began before the call returned",
@@ -86,8 +86,8 @@ COLUMNS = (
         "",
         "of these, calls whose activity began before the call did: the two clocks disagree",
     ),
-    Column("queue_depth_mean", pa.float64(), "", "mean queue depth", _UNLINKED),
-    Column("queue_depth_max", pa.int64(), "", "largest queue depth", _UNLINKED),
+    Column("queue_mean", pa.float64(), "", "mean queue depth when a call returned", _UNLINKED),
+    Column("queue_max", pa.int64(), "", "largest queue depth when a call returned", _UNLINKED),
 )
 SCHEMA = schema(COLUMNS)
 

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from lstmprof.breakdown import host_lanes
+from lstmprof.breakdown.columns import DEVICE, RANK, STEP, Column, schema
 from lstmprof.breakdown.intervals import (
     Ints,
     Segments,
@@ -34,16 +35,15 @@ from lstmprof.breakdown.threads import (
 from lstmprof.breakdown.windows import Window, is_kind, of_rank
 from lstmprof.events import ACTIVITY_KINDS, ints, texts
 
-SCHEMA = pa.schema(
-    [
-        pa.field("rank", pa.int64()),
-        pa.field("step", pa.int64()),
-        pa.field("device", pa.int64()),
-        pa.field("state", pa.string(), False),
-        pa.field("part", pa.string(), False),
-        pa.field("ns", pa.int64(), False),
-    ]
+COLUMNS = (
+    RANK,
+    STEP,
+    DEVICE,
+    Column("state", pa.string(), "", "busy or idle"),
+    Column("part", pa.string(), "", "of busy time its category, of idle time its cause"),
+    Column("ns", pa.int64(), "ns", "time of the step's window that is this part's"),
 )
+SCHEMA = schema(COLUMNS)
 
 LATENCY = "launch latency"
 CALL = "launch call"

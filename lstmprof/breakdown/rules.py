@@ -258,7 +258,7 @@ KERNEL_RULES: tuple[Rule, ...] = (
         "collective",
         "NCCL, RCCL",
         r"(?i)nccl|rccl|all_?reduce|all_?gather|reduce_?scatter",
-        "collective library or operation",
+        "collective",
     ),
     _any(
         "rnn",
@@ -273,14 +273,14 @@ KERNEL_RULES: tuple[Rule, ...] = (
         "cuDNN, MIOpen",
         r"(?i)scudnn|conv(?!er[ts])|dgrad|wgrad|winograd|fprop|igemm_(?:fwd|bwd|wrw)|im(?:3d)?2col|implicit_"
         r"|cask_cudnn",
-        "convolution kernel",
+        "convolution",
     ),
     _any(
         "gemm",
         "cuBLAS, rocBLAS, Triton",
         r"(?i)gemm|gemv|cutlass|cublas|cijk_|matmul|splitkreduce|nvjet|wmma|dot_general|\bdot_kernel"
         r"|::dot|/dot|triton_(?:tem|mm)_",
-        "GEMM kernel of a library",
+        "GEMM",
     ),
     _any(
         "normalization",

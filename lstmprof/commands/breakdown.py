@@ -12,7 +12,14 @@ from lstmprof.errors import UsageError
 if TYPE_CHECKING:
     from lstmprof.breakdown import Breakdown
 
-TABLES = ("timings", "ledger", "kernels")
+#: Those of ``breakdown.tables``, named here because help imports no dataframe library.
+TABLES = (
+    *("timings", "ledger", "steps", "kernels", "ops", "launches"),
+    *("casts", "copies", "streams", "ranges"),
+)
+#: What is shown where no table is asked for.
+USUAL = ("timings", "ledger", "kernels")
+_TOP, _TOP_OF_ONE = 8, 20
 
 
 @click.command(name="breakdown")
@@ -21,11 +28,15 @@ TABLES = ("timings", "ledger", "kernels")
     "--table",
     "table",
     type=click.Choice(TABLES),
-    help="Only this one: times, the account of each step, or kernels (ops on a CPU).",
+    metavar="NAME",
+    help=f"Only this one: {', '.join(TABLES)}. What they hold: docs/tables.md.",
 )
 @click.option("--format", "format_", type=click.Choice(terminal.FORMATS), default="table")
 @click.option(
-    "--top", type=click.IntRange(0), default=8, show_default=True, help="Kernels to show."
+    "--top",
+    type=click.IntRange(0),
+    help=f"Rows to show of a run's table; of the account of a step always all.  [default: "
+    f"{_TOP} kernels, {_TOP_OF_ONE} with --table, all in JSON and CSV]",
 )
 @click.option(
     "--step-range",
@@ -33,7 +44,7 @@ TABLES = ("timings", "ledger", "kernels")
     help="Host ranges (NVTX, record_function) whose name this finds are the steps.",
 )
 def command(
-    paths: tuple[str, ...], table: str | None, format_: str, top: int, step_range: str | None
+    paths: tuple[str, ...], table: str | None, format_: str, top: int | None, step_range: str | None
 ) -> None:
     """Account for every nanosecond of a step: busy by category, idle by cause.
 
@@ -44,6 +55,7 @@ def command(
     Example:
       lstmprof breakdown traces/
       lstmprof breakdown profile.pt.trace.json.gz --table ledger --format json
+      lstmprof breakdown profile.pt.trace.json.gz --table ops --top 30
     """
     if format_ == "csv" and table is None:
         raise UsageError("CSV holds one table", "add --table " + "|".join(TABLES))
@@ -51,13 +63,16 @@ def command(
     from lstmprof.api import break_down, open_runs
     from lstmprof.commands import breakdown_rows, breakdown_text
 
+    wanted = (table,) if table else USUAL
+    made = [name for name in wanted if name != "timings"]
     runs = open_runs(paths, warn=lambda line: click.echo(f"left out: {line}", err=True))
-    accounts = [break_down(run, step_range) for run in runs]
+    accounts = [break_down(run, step_range, made) for run in runs]
     if format_ == "table":
         _tell_notes(accounts)
-        breakdown_text.show(accounts, (table,) if table else TABLES, top)
+        most = _TOP_OF_ONE if table else _TOP
+        breakdown_text.show(accounts, wanted, most if top is None else top)
         return
-    rows: dict[str, Any] = {name: breakdown_rows.rows(accounts, name) for name in TABLES}
+    rows: dict[str, Any] = {name: breakdown_rows.rows(accounts, name, top) for name in wanted}
     if format_ == "json":
         terminal.write_json(rows[table] if table else rows)
     elif table:

@@ -6,8 +6,7 @@ import dataclasses
 from typing import Any
 
 from lstmprof.breakdown import Breakdown
-from lstmprof.breakdown.kernels import SCHEMA as KERNELS
-from lstmprof.breakdown.ledger import SCHEMA as LEDGER
+from lstmprof.breakdown.tables import TABLES
 from lstmprof.breakdown.timings import Timings, slowdowns
 
 #: What must agree for two runs to be compared.
@@ -21,17 +20,21 @@ def columns(table: str) -> list[str]:
     if table == "timings":
         measured = [field.name for field in dataclasses.fields(Timings)]
         return ["run", *_FACTS[:1], "workload", *_FACTS[1:], *measured, "slowdown"]
-    return ["run", *(LEDGER if table == "ledger" else KERNELS).names]
+    return ["run", *(column.name for column in TABLES[table].columns)]
 
 
-def rows(accounts: list[Breakdown], table: str) -> list[dict[str, Any]]:
-    """The rows of one table over all runs; unknown is None."""
+def rows(accounts: list[Breakdown], table: str, top: int | None = None) -> list[dict[str, Any]]:
+    """The rows of one table over all runs, the first ``top`` of each; unknown is None.
+
+    Times and the account of a step are given whole.
+    """
     if table == "timings":
         return _timing_rows(accounts)
+    most = None if table == "ledger" else top
     return [
         {"run": account.run.name, **row}
         for account in accounts
-        for row in (account.ledger if table == "ledger" else account.kernels).to_pylist()
+        for row in account.table(table).slice(0, most).to_pylist()
     ]
 
 

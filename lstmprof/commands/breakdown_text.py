@@ -5,20 +5,23 @@ from __future__ import annotations
 from lstmprof import terminal
 from lstmprof.breakdown import Breakdown
 from lstmprof.breakdown.steps import MeanStep, mean_steps
+from lstmprof.commands import breakdown_table
 from lstmprof.commands.breakdown_rows import comparable, compared
-
-UNKNOWN = "–"
+from lstmprof.commands.breakdown_table import UNKNOWN
 
 
 def show(accounts: list[Breakdown], tables: tuple[str, ...], top: int) -> None:
-    """Print the tables of every account, the fastest first."""
+    """Print the tables of every account, the fastest first; of one alone all its columns."""
+    alone = tables[0] if len(tables) == 1 else None
     if "timings" in tables:
         _show_timings(accounts)
     for account in sorted(accounts, key=_median):
         if "ledger" in tables:
             for step in mean_steps(account.ledger):
                 _show_step(account, step)
-        if "kernels" in tables and top:
+        if alone not in (None, "timings", "ledger"):
+            breakdown_table.show(account, alone, top)
+        elif "kernels" in tables and top:
             _show_kernels(account, top)
 
 

@@ -42,10 +42,10 @@ def test_calls_latencies_and_queue_depth() -> None:
     assert (found["call_p50_ns"], found["call_p95_ns"]) == (2, 10)
     # latencies 6−3, 26−8, 33−12, 36−40
     assert (found["latency_mean_ns"], found["latency_p50_ns"]) == (9.5, 3)
-    assert (found["latency_p95_ns"], found["started_before_return"]) == (21, 1)
+    assert (found["latency_p95_ns"], found["latency_negative"]) == (21, 1)
     assert found["started_before_call"] == 0
     # when they return 1, 2 and 3 of them are queued or running; the fourth has ended
-    assert (found["queue_depth_mean"], found["queue_depth_max"]) == (1.5, 3)
+    assert (found["queue_mean"], found["queue_max"]) == (1.5, 3)
 
 
 def test_a_call_without_an_activity_has_no_latency_and_counts() -> None:
@@ -56,7 +56,7 @@ def test_a_call_without_an_activity_has_no_latency_and_counts() -> None:
         *("cudaLaunchKernel", 1, 0),
         None,
     )
-    unknown = ("latency_mean_ns", "latency_p50_ns", "queue_depth_mean", "per_time_step", "per_step")
+    unknown = ("latency_mean_ns", "latency_p50_ns", "queue_mean", "per_time_step", "per_step")
     assert [found[name] for name in unknown] == [None] * 5
     assert found["per_second"] == pytest.approx(1 / 4e-9)
 
@@ -74,7 +74,7 @@ def test_a_graph_launch_enqueues_many_and_a_driver_call_inside_is_part_of_it() -
     assert (found["count"], found["activities"]) == (1, 2)
     # the first one ran before the call began: the clocks disagree, and that is said
     assert (found["latency_p50_ns"], found["started_before_call"]) == (-15, 1)
-    assert found["queue_depth_max"] == 1
+    assert found["queue_max"] == 1
 
 
 def test_an_empty_profile_has_no_launches() -> None:

@@ -1,0 +1,168 @@
+"""The tables of a breakdown, in the order in which a reader needs them.
+
+Each is made by one function of the events and their windows; none is made before it is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from lstmprof.breakdown import (
+    casts,
+    copies,
+    kernels,
+    launches,
+    ledger,
+    ops,
+    ranges,
+    step_lanes,
+    streams,
+)
+from lstmprof.breakdown.columns import Column
+from lstmprof.breakdown.windows import Window
+from lstmprof.errors import unknown_name
+
+#: events, their windows, run.json → the table
+Make = Callable[[pa.Table, list[Window], Mapping[str, Any]], pa.Table]
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table: what it is, its columns, how it is made, sorted and shown.
+
+    ``order`` names columns, the largest first where one begins with ``-``; empty: as made.
+    ``shown`` are the columns that a terminal has room for, the others are in JSON and CSV.
+    """
+
+    name: str
+    meaning: str
+    columns: tuple[Column, ...]
+    make: Make
+    order: tuple[str, ...]
+    shown: tuple[str, ...]
+
+    def of(self, events: pa.Table, windows: list[Window], facts: Mapping[str, Any]) -> pa.Table:
+        """This table of annotated ``events``, sorted; ``facts`` is run.json."""
+        made = self.make(events, windows, facts)
+        keys = [
+            (name.removeprefix("-"), "descending" if name.startswith("-") else "ascending")
+            for name in self.order
+        ]
+        return made.sort_by(keys) if keys else made
+
+
+def _plain(make: Callable[[pa.Table, list[Window]], pa.Table]) -> Make:
+    return lambda events, windows, facts: make(events, windows)
+
+
+def _launches(events: pa.Table, windows: list[Window], facts: Mapping[str, Any]) -> pa.Table:
+    return launches.launches(events, windows, (facts.get("workload") or {}).get("time_steps"))
+
+
+_ALL = (
+    Table(
+        "ledger",
+        "every nanosecond of each step and device once: busy by category, idle by cause",
+        ledger.COLUMNS,
+        _plain(ledger.ledger),
+        (),
+        ("rank", "step", "device", "state", "part", "ns"),
+    ),
+    Table(
+        "steps",
+        "each step on each device: how busy, what overlapped, what ran on after its end",
+        step_lanes.COLUMNS,
+        _plain(step_lanes.steps),
+        ("rank", "step", "device"),
+        (
+            *("rank", "step", "device", "dur_ns", "busy_ns", "idle_ns", "overlapped_ns"),
+            *("spilled_ns", "activities", "launches", "host_ops"),
+        ),
+    ),
+    Table(
+        "kernels",
+        "what each kernel took; on a CPU each computing op, its self time",
+        kernels.COLUMNS,
+        _plain(kernels.kernels),
+        ("-total_ns", "name"),
+        ("rank", "device", "total_ns", "share", "count", "p50_ns", "category", "rule", "name"),
+    ),
+    Table(
+        "ops",
+        "what each framework op took on the host and made a device do",
+        ops.COLUMNS,
+        _plain(ops.ops),
+        ("-device_total_ns", "-host_total_ns", "name"),
+        (
+            *("rank", "device_total_ns", "device_self_ns", "host_total_ns", "host_self_ns"),
+            *("kernels_total", "count", "per_step", "name"),
+        ),
+    ),
+    Table(
+        "launches",
+        "what it costs to enqueue work, and how far the host is ahead of the device",
+        launches.COLUMNS,
+        _launches,
+        ("-call_total_ns", "name"),
+        (
+            *("rank", "call_total_ns", "latency_p50_ns", "latency_negative", "queue_mean"),
+            *("count", "per_step", "per_time_step", "kind", "name"),
+        ),
+    ),
+    Table(
+        "casts",
+        "who changed the element type of what: the price of mixed precision",
+        casts.COLUMNS,
+        _plain(casts.casts),
+        ("-total_ns", "op", "within"),
+        (
+            *("rank", "device", "total_ns", "count", "per_step", "bytes", "from_dtype"),
+            *("to_dtype", "op", "within"),
+        ),
+    ),
+    Table(
+        "copies",
+        "what was copied between and within host and devices, and what was set",
+        copies.COLUMNS,
+        _plain(copies.copies),
+        ("-total_ns", "kind", "direction"),
+        tuple(c.name for c in copies.COLUMNS),
+    ),
+    Table(
+        "streams",
+        "what ran on each stream of a device, and for how much of the time",
+        streams.COLUMNS,
+        _plain(streams.streams),
+        ("rank", "device", "stream"),
+        tuple(c.name for c in streams.COLUMNS[:-2]),
+    ),
+    Table(
+        "ranges",
+        "the host's ranges, phases and steps, and the device time launched in them",
+        ranges.COLUMNS,
+        _plain(ranges.ranges),
+        ("-total_ns", "name"),
+        (
+            *("rank", "total_ns", "self_ns", "device_total_ns", "device_self_ns", "count"),
+            *("mean_ns", "kind", "name"),
+        ),
+    ),
+)
+
+#: Name → table, in the order in which a reader needs them.
+TABLES: Mapping[str, Table] = {table.name: table for table in _ALL}
+
+
+def table_of(name: str) -> Table:
+    """The table of this name.
+
+    Raises:
+        UsageError: there is none; says which is nearest.
+    """
+    if name not in TABLES:
+        raise unknown_name("table", name, TABLES)
+    return TABLES[name]
