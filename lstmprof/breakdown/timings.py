@@ -59,7 +59,7 @@ def timings(table: pa.Table, metadata: Mapping[str, Any]) -> Timings | None:
     profiled = metadata.get("profiled_wall_ns")
     low, high = median_interval(walls)
     inflation = statistics.median(profiled) / median - 1 if profiled and median else None
-    doubts = [*warnings(walls, metadata), *profile_warnings(inflation)]
+    doubts = [*warnings(walls, metadata), *profile_warnings(inflation, metadata)]
     return Timings(
         iterations=len(walls),
         median_ns=float(median),

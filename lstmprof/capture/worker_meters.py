@@ -39,6 +39,7 @@ class Meters:
         return {
             "cpu_ns": time.process_time_ns(),
             "wall_ns": time.perf_counter_ns(),
+            "page_faults": page_faults(),
             "packages_uj": packages_uj(self.powercap),
             "gpu_mj": self.gpu.energy_mj() if self.gpu else None,
         }
@@ -51,10 +52,28 @@ class Meters:
         facts: Dict[str, Any] = {
             "timing_cpu_ns": ended["cpu_ns"] - began["cpu_ns"],
             "timing_wall_ns": ended["wall_ns"] - began["wall_ns"],
+            "timing_page_faults": _difference(ended["page_faults"], began["page_faults"]),
             "timing_cpu_energy_j": None if packages is None else packages / 1e6,
             "timing_gpu_energy_j": None if gpu is None else gpu / 1e3,
         }
         return dict(facts, **(self.gpu.state() if self.gpu else {}))
+
+    def profile_facts(self) -> Dict[str, Any]:
+        """What run.json says of the profile pass, its session to throw away included."""
+        ended, began = self._counters(), self.began
+        return {
+            "profile_wall_ns": ended["wall_ns"] - began["wall_ns"],
+            "profile_page_faults": _difference(ended["page_faults"], began["page_faults"]),
+        }
+
+
+def page_faults() -> Optional[int]:
+    """Pages of this process that the kernel had to provide so far, without reading a disk."""
+    try:
+        import resource
+    except ImportError:  # no Unix
+        return None
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
 
 def _difference(end: Optional[int], begin: Optional[int]) -> Optional[int]:

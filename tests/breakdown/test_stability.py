@@ -87,6 +87,19 @@ def test_the_interval_covers_the_true_median_nineteen_times_in_twenty() -> None:
 
 
 def test_a_profile_of_much_slower_steps_is_named() -> None:
-    assert profile_warnings(None) == profile_warnings(0.1) == []
-    (warning,) = profile_warnings(10.9)
+    assert profile_warnings(None, {}) == profile_warnings(0.1, {}) == []
+    (warning,) = profile_warnings(10.9, {})
     assert "+1090%" in warning.fault
+
+
+def test_an_allocator_that_the_profiler_disturbs_is_named() -> None:
+    second = {"timing_wall_ns": 10**9, "profile_wall_ns": 2 * 10**9}
+    (warning,) = profile_warnings(
+        10.9, {**second, "timing_page_faults": 50, "profile_page_faults": 180_000}
+    )
+    assert "90,000 page faults a second where those met 50" in warning.fault
+    assert "LD_PRELOAD" in warning.remedy
+    (other,) = profile_warnings(
+        10.9, {**second, "timing_page_faults": 25_000, "profile_page_faults": 140_000}
+    )
+    assert "page faults" not in other.fault
