@@ -36,6 +36,8 @@ _RUNTIME = re.compile(r"(?:cu|cuda|hip)[A-Z]|hsa_")
 _ENCODED = re.compile(r"(.+?)#([^#]*=[^#]*)#", re.DOTALL)
 _SIZE = re.compile(r"\bsize:(\d{1,18})\b")
 _INPUT = re.compile(r"(\w*)\[([\d,]*)\]")
+#: What XLA on AMD writes as ``tf_op`` of every kernel.
+_NO_OP = "XlaModule:"
 
 #: The stats that are read; all others are skipped.
 LEVELS = tuple(f"level {depth}" for depth in range(7, -1, -1))
@@ -126,7 +128,9 @@ def decoded(name: str) -> tuple[str, dict[str, str]]:
 def with_path(stats: dict[str, Any], paths: Mapping[tuple[str, str], str]) -> dict[str, Any]:
     """``stats`` with the path of the XLA instruction, where it is known, as its ``tf_op``."""
     path = paths.get((str(stats.get("hlo_module")), str(stats.get("hlo_op"))))
-    return stats if path is None else {"tf_op": path, **stats}
+    if path is None or stats.get("tf_op") not in (None, _NO_OP):
+        return stats
+    return {**stats, "tf_op": path}
 
 
 def op_name(stats: Stats) -> str | None:
@@ -138,7 +142,7 @@ def op_name(stats: Stats) -> str | None:
     """
     for key in ("tf_op", "name", *LEVELS, "annotation", "hlo_op"):
         value = stats.get(key)
-        if isinstance(value, str) and value and value != "XlaModule:":
+        if isinstance(value, str) and value and value != _NO_OP:
             return value.partition("#")[0] if key == "annotation" else value
     return None
 

@@ -167,24 +167,40 @@ def with_module(space: Space, content: bytes) -> None:
     stat.bytes_value = content
 
 
-def xla_event(name: str, start_ps: int) -> Event:
-    return (name, start_ps, 2000, {"hlo_op": name.encode(), "hlo_module": b"jit_f"})
+def xla_event(instruction: str, start_ps: int, **stats: object) -> Event:
+    of_xla = {"hlo_op": instruction.encode(), "hlo_module": b"jit_f"}
+    return (instruction, start_ps, 2000, of_xla | stats)
 
 
-def test_xla_instructions_have_the_path_that_the_module_tells(tmp_path: Path) -> None:
+def module_of_dot() -> bytes:
     hlo = xplane_hlo.message()()
     hlo.module.name = b"jit_f"
     instructions = hlo.module.computations.add().instructions
     for name, path in ((b"dot.3", b"jit(f)/jvp(forward)/dot_general"), (b"p", b"weights['W']")):
         instructions.add(name=name, metadata={"op_name": path})
+    content: bytes = hlo.SerializeToString()
+    return content
+
+
+def test_xla_instructions_have_the_path_that_the_module_tells(tmp_path: Path) -> None:
     space = Space()
-    with_module(space, hlo.SerializeToString())
+    with_module(space, module_of_dot())
     end: Event = ("end: dot.3", 2000, 10, {})
     line = (xla_event("dot.3", 0), end, xla_event("copy.1", 3000))
     space.line(space.plane("/host:CPU"), "tf_XLAEigen/1", 0, *line)
     profile = space.read(tmp_path)
     assert column(profile, "name") == ["dot.3", "copy.1"]
     assert column(profile, "op_name") == ["jit(f)/jvp(forward)/dot_general", "copy.1"]
+
+
+def test_the_module_tells_the_path_of_a_kernel_that_names_no_op(tmp_path: Path) -> None:
+    space = Space()
+    with_module(space, module_of_dot())
+    nameless = xla_event("dot.3", 0, tf_op="XlaModule:", name="jit(f)", kernel_details="regs:1")
+    named = xla_event("dot.3", 3000, tf_op="jit(f)/cos", kernel_details="regs:1")
+    space.line(space.plane("/device:GPU:0"), "Stream #1", 0, nameless, named)
+    found = column(space.read(tmp_path), "op_name")
+    assert found == ["jit(f)/jvp(forward)/dot_general", "jit(f)/cos"]
 
 
 def test_a_module_that_cannot_be_read_tells_no_paths(tmp_path: Path) -> None:
