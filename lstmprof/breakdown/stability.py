@@ -27,8 +27,8 @@ CPU_SHARE = 0.95
 #: Above this the profiled steps are other steps than the undisturbed ones.
 INFLATION_SHARE = 0.25
 #: glibc's posix_memalign leaves freed blocks unused between a profiler's records (torch 2.13, glibc
-#: 2.36, Keras's quadratic backward pass): 100,000 faults a second there, 20,000 without a profiler.
-MANY_FAULTS_PER_S, MORE_FAULTS = 50_000, 3
+#: 2.36, Keras's quadratic backward pass): 280,000 faults a step there, without a profiler 19,000.
+MANY_FAULTS, MORE_FAULTS = 10_000, 3
 
 
 @dataclass(frozen=True)
@@ -54,21 +54,22 @@ def profile_warnings(inflation_share: float | None, facts: Mapping[str, Any]) ->
     if inflation_share is None or abs(inflation_share) <= INFLATION_SHARE:
         return []
     fault = f"the profiled steps took {inflation_share:+.0%} against the undisturbed ones"
-    timed, profiled = (_page_faults_per_s(facts, p) for p in ("timing", "profile"))
-    if profiled and profiled > MANY_FAULTS_PER_S and profiled > MORE_FAULTS * (timed or 0):
+    faults, before = facts.get("profiled_page_faults"), _timed_page_faults(facts)
+    if faults and float(np.median(faults)) > max(MANY_FAULTS, MORE_FAULTS * (before or 0)):
         return [
             Warning(
-                f"{fault}, and met {profiled:,.0f} page faults a second where those met"
-                f" {timed or 0:,.0f}: beside a profiler the allocator leaves freed blocks unused",
+                f"{fault}, with {np.median(faults):,.0f} page faults each where those have"
+                f" {before or 0:,.0f}: beside a profiler the allocator leaves freed blocks unused",
                 "preload another allocator (LD_PRELOAD=libjemalloc.so.2)",
             )
         ]
     return [Warning(fault, "read their account with care; more --profile-steps may help")]
 
 
-def _page_faults_per_s(facts: Mapping[str, Any], which: str) -> float | None:
-    faults, wall_ns = facts.get(f"{which}_page_faults"), facts.get(f"{which}_wall_ns")
-    return None if faults is None or not wall_ns else float(faults / wall_ns * 1e9)
+def _timed_page_faults(facts: Mapping[str, Any]) -> float | None:
+    """Of a counted iteration of the first round; None unknown."""
+    faults, iterations = facts.get("timing_page_faults"), facts.get("iterations")
+    return None if faults is None or not iterations else float(faults / iterations)
 
 
 def _drift(series: Ints) -> Warning | None:

@@ -131,9 +131,9 @@ def run_passes(
         profiled = worker_profile.Profiled([], [], [], None)
         if request.profile_steps:
             report("profiling")
-            meters = worker_meters.Meters(device)
-            profiled = trainer.profile(ranges, request.profile_steps, folder)
-            cost.update(meters.profile_facts())
+            faults = worker_meters.StepFaults(ranges)
+            profiled = trainer.profile(faults, request.profile_steps, folder)
+            cost["profiled_page_faults"] = faults.counts
     for number, loss in enumerate(profiled.losses, len(rows)):
         worker_timing.refuse_unless_finite(loss, number)
     return worker_metadata.Passes(rows, cost, profiled)

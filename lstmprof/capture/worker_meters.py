@@ -7,11 +7,14 @@ cannot be read is None, never 0. NVML is called through ctypes: the worker has n
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import glob
 import os
 import time
-from typing import Any, Dict, List, Optional
+from typing import Any, ContextManager, Dict, Iterator, List, Optional
+
+from lstmprof.capture.worker_ranges import Ranges
 
 POWERCAP = "/sys/class/powercap"
 NVML, CUDA = "libnvidia-ml.so.1", "libcuda.so.1"
@@ -58,13 +61,26 @@ class Meters:
         }
         return dict(facts, **(self.gpu.state() if self.gpu else {}))
 
-    def profile_facts(self) -> Dict[str, Any]:
-        """What run.json says of the profile pass, its session to throw away included."""
-        ended, began = self._counters(), self.began
-        return {
-            "profile_wall_ns": ended["wall_ns"] - began["wall_ns"],
-            "profile_page_faults": _difference(ended["page_faults"], began["page_faults"]),
-        }
+
+class StepFaults:
+    """Ranges that count the page faults of each ``step``; ``counts`` of those that are known."""
+
+    def __init__(self, ranges: Ranges) -> None:
+        self.ranges = ranges
+        self.counts: List[int] = []
+
+    def __call__(self, name: str) -> ContextManager[Any]:
+        """The range ``name``."""
+        return self._counted() if name == "step" else self.ranges(name)
+
+    @contextlib.contextmanager
+    def _counted(self) -> Iterator[None]:
+        began = page_faults()
+        with self.ranges("step"):
+            yield
+        ended = page_faults()
+        if began is not None and ended is not None:
+            self.counts.append(ended - began)
 
 
 def page_faults() -> Optional[int]:

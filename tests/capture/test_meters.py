@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import mmap
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from lstmprof.capture.worker_meters import Gpu, Meters, packages_uj
+from lstmprof.capture.worker_meters import Gpu, Meters, StepFaults, packages_uj
+from lstmprof.capture.worker_ranges import no_ranges
 
 LIBRARY = r"""
 #include <string.h>
@@ -90,3 +92,15 @@ def test_a_gpu_is_found_by_its_bus_and_read(library: str) -> None:
 def test_what_is_not_there_is_none(library: str) -> None:
     assert Gpu.of("cuda:7", library, library) is None
     assert Gpu.of("cuda:0", "libno-such.so", library) is None
+
+
+def test_page_faults_are_counted_step_by_step() -> None:
+    pages, page = 500, mmap.PAGESIZE
+    faults = StepFaults(no_ranges)
+    with faults("step"), faults("input"), mmap.mmap(-1, pages * page) as fresh:
+        for place in range(0, pages * page, page):
+            fresh[place] = 1
+    with faults("step"):
+        pass
+    assert faults.counts[0] > pages / 20  # fewer than pages where the kernel gives huge ones
+    assert faults.counts[1] < faults.counts[0]
