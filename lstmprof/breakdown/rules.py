@@ -87,7 +87,7 @@ OP_RULES: tuple[Rule, ...] = (
     _torch("rnn", r"_cudnn_rnn\w*|miopen_rnn\w*|mkldnn_rnn_layer\w*", "vendor's recurrent layer"),
     _tf("rnn", r"CudnnRNN\w*|BlockLSTM\w*|LSTMBlockCell\w*|GRUBlockCell\w*", "fused recurrent op"),
     _torch("ctc", r"\w*ctc_loss\w*", "connectionist temporal classification"),
-    _tf("ctc", r"CTCLoss\w*", "connectionist temporal classification"),
+    _tf("ctc", r"CTC\w+", "connectionist temporal classification"),
     # Wrappers: the op inside does the work.
     _torch(None, r"linear|matmul|einsum|tensordot|conv[123]d|_?convolution", "calls the real op"),
     _torch(None, r"lstm(?:_cell)?|gru(?:_cell)?|rnn_\w+", "calls the cell's ops"),
@@ -166,14 +166,22 @@ OP_RULES: tuple[Rule, ...] = (
         r"|AssignAddVariableOp|AssignVariableOp|Assert|Range|BroadcastArgs|Unknown"
         r"|BroadcastGradientArgs|ZerosLike|OnesLike|_ParallelConcatStart|\w*Iterator\w*|Stack"
         r"|StackV2|StackPushV2|StackPopV2|TensorArray\w*V3|ConcatOffset|InvertPermutation"
-        r"|RemoteCall|Optional\w+",
+        r"|RemoteCall|Optional\w+|Ref(?:Enter|Exit|Merge|Switch|Identity|Select)|RecvTensor"
+        r"|(?:Temporary)?Variable(?:V2)?|VarIsInitializedOp|IsVariableInitialized|\w*Queue\w*"
+        r"|\w*HashTable\w*|LookupTable\w*|\w*Summary\w*|Print(?:V2)?",
         "routes tensors, keeps books",
+    ),
+    _any(
+        None,
+        "tensorflow",
+        r"[A-Z_]+:\d+ .*",
+        "on the executor of a device other than the CPU, which enqueues the work",
     ),
     _tf("gemm", r"\w*MatMul\w*|Einsum|_Mkl\w*MatMul\w*", "GEMM"),
     _tf("conv", r"\w*Conv[123]D\w*|\w*Convolution\w*|DepthwiseConv\w*", "convolution"),
     _tf("softmax_loss", r"\w*Softmax\w*|SquaredDifference|L2Loss", "softmax or its loss"),
     _tf("embedding", r"Gather\w*|ResourceGather\w*", "table look-up"),
-    _tf("normalization", r"FusedBatchNorm\w*|\w*LayerNorm\w*", "normalisation layer"),
+    _tf("normalization", r"FusedBatchNorm\w*|\w*LayerNorm\w*|LRN(?:Grad)?", "normalisation layer"),
     _tf("rng", r"\w*Random\w*|\w*TruncatedNormal\w*|Multinomial", "RNG"),
     _tf("cast", r"Cast|Bitcast|Dequantize|QuantizeV2", "the element type changes"),
     _tf("optimizer", r"(?:Resource|Sparse)*Apply\w+", "optimizer's fused update"),
@@ -183,12 +191,14 @@ OP_RULES: tuple[Rule, ...] = (
         r"\w*Transpose|Concat(?:V2)?|Split(?:V)?|Slice|StridedSlice\w*|Pack|Unpack|Pad(?:V2)?|Tile"
         r"|Reverse\w*|TensorListStack|TensorListFromTensor|TensorListConcat\w*|Dynamic\w+"
         r"|Scatter\w*|TensorScatter\w*|MirrorPad|Roll|Copy|_FusedConcat|SparseToDense|Where|Fill"
-        r"|BroadcastTo|Empty|TensorListGather|TensorListScatter\w*|SparseReorder",
+        r"|BroadcastTo|Empty|TensorListGather|TensorListScatter\w*|SparseReorder|Assign|OneHot"
+        r"|MatrixBandPart|SpaceToBatch\w*|BatchToSpace\w*|_MklToTf|_MklInputConversion",
         "elements move and do not change",
     ),
     _tf(
         "reduction",
-        r"Sum|Mean|Max|Min|Prod|All|Any|Arg(?:Max|Min)|BiasAddGrad|Cumsum",
+        r"Sum|Mean|Max|Min|Prod|All|Any|Arg(?:Max|Min)|BiasAddGrad|Cum(?:sum|prod)|TopK(?:V2)?"
+        r"|InTopK(?:V2)?|Unique\w*|\w*Segment(?:Sum|Mean|Max|Min|Prod)\w*|\w*(?:Max|Avg)Pool\w*",
         "many to one",
     ),
     _tf(
@@ -196,7 +206,9 @@ OP_RULES: tuple[Rule, ...] = (
         r"Add(?:V2|N)?|Sub|Mul(?:NoNan)?|(?:Real)?Div\w*|Neg|Abs|Exp|Log|Sqrt|Rsqrt|Pow|Square"
         r"|Sigmoid(?:Grad)?|Tanh(?:Grad)?|Relu\w*|Elu\w*|BiasAdd|Maximum|Minimum|Select(?:V2)?|Sign"
         r"|Equal|NotEqual|Less\w+|Greater\w*|Logical\w+|IsFinite|Floor\w*|_Fused\w+|Inv\w*"
-        r"|Reciprocal\w*|AccumulateNV2|ClipByValue|Erf|Round|\w*XlaFusion\w*",
+        r"|Reciprocal\w*|AccumulateNV2|ClipByValue|Erf|Round|\w*XlaFusion\w*|Ceil|Sin|Cos|Mod"
+        r"|Log1p|Expm1|Soft(?:plus|sign)(?:Grad)?|LeakyRelu\w*|Selu\w*|RsqrtGrad|SqrtGrad"
+        r"|Is(?:Nan|Inf)|Assign(?:Add|Sub)|AssignSubVariableOp|ResourceScatter(?:Add|Sub)",
         "element by element",
     ),
     # PyTensor: one op a node; lstmprof's own worker names them.
