@@ -223,4 +223,7 @@ def _notes(
     if any(row.kind == "op" and row.op_name == row.name for row in found):
         yield f"XLA's instructions have no paths here, and so no phases; {_GIVE_XPLANE}"
     if not activities and any(device.is_gpu for device in lines.devices.values()):
-        yield "GPUs were visible but no GPU activity was recorded"
+        yield (
+            "GPUs were visible but no GPU activity was recorded: the program's log says why (no"
+            " libcupti, or no privilege to use it)"
+        )
