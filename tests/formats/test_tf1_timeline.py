@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -221,3 +223,43 @@ def test_hostile_names_and_args_are_cleaned(tmp_path: Path) -> None:
 def test_a_timeline_without_a_time_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ProfileError, match="holds no op with a time"):
         read_ops(tmp_path, op(CPU, "a", "Add", None))
+
+
+#: Runs a loop of a graph, then writes its timeline and, as TensorFlow recorded them, its ops.
+TIMELINE = """
+import json, pathlib, sys
+import tensorflow.compat.v1 as tf
+from tensorflow.python.client import timeline
+tf.disable_eager_execution()
+step = lambda t, h: (t + 1, tf.tanh(tf.matmul(h, tf.ones([4, 4]))))
+_, h = tf.while_loop(lambda t, h: t < 5, step, [0, tf.placeholder(tf.float32, [2, 4])])
+with tf.Session() as session:
+    metadata = tf.RunMetadata()
+    full = tf.RunOptions(trace_level=tf.RunOptions.FULL_TRACE)
+    feed = {"Placeholder:0": [[1.0] * 4] * 2}
+    session.run(tf.reduce_sum(h), feed, options=full, run_metadata=metadata)
+written = timeline.Timeline(metadata.step_stats).generate_chrome_trace_format(show_memory=True)
+nodes = [node for device in metadata.step_stats.dev_stats for node in device.node_stats]
+recorded = [[n.node_name, n.all_start_micros, n.all_end_rel_micros] for n in nodes]
+out = pathlib.Path(sys.argv[1])
+(out / "timeline.json").write_text(written)
+(out / "recorded.json").write_text(json.dumps(recorded))
+"""
+
+
+def test_a_timeline_of_todays_tensorflow_holds_each_op_that_it_recorded(tmp_path: Path) -> None:
+    pytest.importorskip("tensorflow")
+    script = [sys.executable, "-c", TIMELINE, str(tmp_path)]
+    subprocess.run(script, check=True, capture_output=True)
+    recorded = json.loads((tmp_path / "recorded.json").read_text("utf-8"))
+    profile = read(tmp_path / "timeline.json")
+    assert profile.format == "tf1_timeline"
+    assert set(column(profile, "kind")) == {"op"}
+    origin_us = min(start for _, start, _ in recorded)
+    assert profile.base_ns == origin_us * 1000
+    read_ops = zip(*(column(profile, c) for c in ("name", "start_ns", "dur_ns")), strict=True)
+    assert sorted((n.rpartition(":")[0], start, dur) for n, start, dur in read_ops) == sorted(
+        (node, (start - origin_us) * 1000, dur * 1000) for node, start, dur in recorded
+    )
+    categories = annotated(profile.events, captured=False)["category"].to_pylist()
+    assert (categories.count("gemm"), categories.count("other")) == (5, 0)
