@@ -68,3 +68,32 @@ def test_two_processes_have_their_own_launches_and_equal_windows() -> None:
     for row in rows:
         sums[row["device"]] += int(str(row["ns"]))
     assert sums == {0: 969_447_605, 1: 969_447_605}
+
+
+@pytest.mark.parametrize(
+    ("name", "busy_ns", "length_ns"),
+    [
+        # By hand from the file: the union of stream:N, and first start to last end of any op.
+        ("gpu-matmul.json", 6_820_000, 226_976_000),
+        ("gpu-mnist-step1.json.gz", 757_000, 1_167_000),
+    ],
+)
+def test_idle_time_of_a_tensorflow_1_timeline_is_unattributed(
+    name: str, busy_ns: int, length_ns: int
+) -> None:
+    _, found, rows = account(shared_traces.FOLDER / "tf1" / name)
+    assert [w.end_ns - w.start_ns for w in found] == [length_ns]
+    idle = {str(r["part"]): int(str(r["ns"])) for r in rows if r["state"] == "idle"}
+    assert idle == {"unattributed": length_ns - busy_ns}
+
+
+@pytest.mark.parametrize(
+    "path", sorted((shared_traces.FOLDER / "tf1").glob("[cg]pu-*")), ids=shared_traces.name
+)
+def test_little_of_a_tensorflow_1_timeline_is_other(path: Path) -> None:
+    _, _, rows = account(path)
+    busy = Counter[str]()
+    for row in rows:
+        busy[str(row["part"])] += int(str(row["ns"])) * (row["state"] == "busy")
+    assert 0 < busy.total()
+    assert busy["other"] < 0.01 * busy.total()
