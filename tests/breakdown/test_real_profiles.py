@@ -95,5 +95,4 @@ def test_little_of_a_tensorflow_1_timeline_is_other(path: Path) -> None:
     busy = Counter[str]()
     for row in rows:
         busy[str(row["part"])] += int(str(row["ns"])) * (row["state"] == "busy")
-    assert 0 < busy.total()
     assert busy["other"] < 0.01 * busy.total()
