@@ -1,0 +1,215 @@
+"""What one step of a workload cannot do without: operations and bytes, part by part.
+
+Of a layer with D inputs, H units, G = gates·H and d directions, over N time steps of all sequences,
+of which B are the first of one, and of a head with C outputs at R of them:
+
+==========  ==================  ====================  ==================================
+part        work                flops                 elements read and written
+==========  ==================  ====================  ==================================
+input       forward             2·N·D·G·d             W, inputs
+            backward_data       2·N·D·G·d             W, gradient of the inputs
+            backward_weights    2·N·D·G·d             inputs, gradient of W
+recurrent   forward             2·N·H·G·d             U
+            backward_data       2·(N − B)·H·G·d       U
+            backward_weights    2·N·H·G·d             outputs, gradient of U
+cell        forward             ``CELLS``·N·H·d       biases, outputs, what is saved
+            backward_data       ``CELLS``·N·H·d       what was saved, gradients of both
+head        all three           2·R·d·H·C             both operands and the result
+embedding   forward             0                     tokens, rows of the table, inputs
+            backward_weights    N·D                   tokens, gradients of both
+loss        forward             not counted           outputs, in training their gradient
+cast        forward             0                     of weights and inputs, amp alone
+optimizer   optimizer           ``OPTIMIZERS``        parameters, gradients, state
+==========  ==================  ====================  ==================================
+
+A product of an m×k and a k×n matrix is 2·m·k·n flops. What no gradient of a weight depends on is
+not counted: the gradients of the features that come in and of the initial states (hence N − B).
+Layers run over every time step that they know of, in both directions, as the layers of every
+framework do: N is the sum of the lengths where they know these, else batch·time, and no time step
+is left out because the loss looks at the last one alone.
+
+Bytes are the least that memory has to move: a weight is read once a pass, whatever the number of
+time steps; gates and their gradients stay on the chip; outputs that a later part reads are written
+once. An element of a product's operands, and what is saved for the way back, has 4 bytes, in amp-*
+2; biases, gradients of weights, parameters and the optimizer's state have 4, tokens 8. A cast reads
+4 bytes and writes 2. Copies between host and device are not counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from lstmprof import workloads
+from lstmprof.workloads import GATES, Workload, parameter_shapes
+
+FORWARD, DATA, WEIGHTS, UPDATE = "forward", "backward_data", "backward_weights", "optimizer"
+MASTER_BYTES, TOKEN_BYTES, CAST_BYTES = 4, 8, 6
+
+
+@dataclass(frozen=True)
+class Pointwise:
+    """Operations of one unit in one time step, σ, tanh and √ counting 1; elements saved of it."""
+
+    forward: int
+    backward: int
+    saved: int
+
+
+#: As the equations are written: the sums with the recurrent product and the bias are counted
+#: forward, the sums of the bias's gradient and of both gradients of h backward, where tanh(c) is
+#: computed again. Saved are an LSTM's gates and c, a GRU's gates and U h; h itself is an output.
+CELLS = {"lstm": Pointwise(17, 28, 5), "gru": Pointwise(14, 21, 4), "rnn": Pointwise(3, 5, 0)}
+
+#: Operations of one parameter, and numbers of its own that are read and written beside its
+#: gradient. Adam in the order at the end of section 2 of D. Kingma and J. Ba, arXiv:1412.6980.
+OPTIMIZERS = {"adam": (12, 6), "sgd": (2, 2)}
+
+#: The ledger's category of a loss.
+_LOSS = {"ce": "softmax_loss", "mse": "softmax_loss", "ctc": "ctc", "mean": "reduction"}
+
+
+@dataclass(frozen=True)
+class Cost:
+    """One part's work in one pass, both directions together; None is not counted.
+
+    ``category`` is the ledger's. ``layer`` is None outside of the recurrent layers.
+    """
+
+    part: str
+    work: str
+    category: str
+    layer: int | None
+    flops: int | None
+    moved_bytes: int
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    """The counts that depend on the data, the mode and the precision."""
+
+    rows: int  # time steps of all sequences that layers run over: N
+    outputs: int  # of which the loss looks at: R
+    tokens: int  # different ones in the batch
+    element_bytes: int
+    training: bool
+
+
+def costs(
+    workload: Workload, mode: str = "train", precision: str = "fp32", seed: int = 0
+) -> tuple[Cost, ...]:
+    """The work of one step, in the order of a step; ``seed`` decides lengths and tokens."""
+    w, s = workload, _sizes(workload, mode, precision, seed)
+    rows = [*_embedding(w, s), *_casts(w, s)]
+    for layer in range(w.layers):
+        rows += _layer(w, s, layer)
+    rows += [*_head(w, s), _loss(w, s)]
+    if s.training:
+        rows.append(_optimizer(w, s))
+    return tuple(sorted(rows, key=lambda cost: (FORWARD, DATA, WEIGHTS, UPDATE).index(cost.work)))
+
+
+def flops(rows: Iterable[Cost], category: str | None = None) -> int:
+    """The operations counted in ``rows``, or in those of a ``category``."""
+    return sum(row.flops or 0 for row in rows if category in (None, row.category))
+
+
+def _sizes(w: Workload, mode: str, precision: str, seed: int) -> _Sizes:
+    rows, tokens = w.batch * w.time_steps, 0
+    if w.variable_length or w.vocabulary:  # the data are drawn only where they matter
+        batch: Any = workloads.batch(w, seed)
+        lengths = batch.lengths if w.variable_length else np.full(w.batch, w.time_steps)
+        rows = int(lengths.sum())
+        known = np.arange(w.time_steps)[:, None] < lengths[None, :]
+        tokens = len(np.unique(batch.inputs[known])) if w.vocabulary else 0
+    outputs = rows if w.every_step else w.batch
+    element_bytes = 2 if precision.startswith("amp-") else MASTER_BYTES
+    return _Sizes(rows, outputs, tokens, element_bytes, mode == "train")
+
+
+def _layer(w: Workload, s: _Sizes, layer: int) -> Iterator[Cost]:
+    width, element = w.directions * w.hidden, s.element_bytes
+    inputs = width if layer else w.features
+    came, made = s.rows * inputs, s.rows * width
+    into, back = GATES[w.cell] * width * inputs, GATES[w.cell] * width * w.hidden
+    yield from _cell(w, s, layer)
+    yield _gemm("input", FORWARD, layer, s.rows * into, element * (into + came))
+    yield _gemm("recurrent", FORWARD, layer, s.rows * back, element * back)
+    if not s.training:
+        return
+    if layer or w.vocabulary:
+        yield _gemm("input", DATA, layer, s.rows * into, element * (into + came))
+    if s.rows > w.batch:
+        yield _gemm("recurrent", DATA, layer, (s.rows - w.batch) * back, element * back)
+    for part, read, matrix in (("input", came, into), ("recurrent", made, back)):
+        moved_bytes = element * read + MASTER_BYTES * matrix
+        yield _gemm(part, WEIGHTS, layer, s.rows * matrix, moved_bytes)
+
+
+def _gemm(part: str, work: str, layer: int | None, sums: int, moved_bytes: int) -> Cost:
+    """A product of ``sums`` multiplications, each with its addition."""
+    return Cost(part, work, "gemm", layer, 2 * sums, moved_bytes)
+
+
+def _cell(w: Workload, s: _Sizes, layer: int) -> Iterator[Cost]:
+    width = w.directions * w.hidden
+    units, seen = s.rows * width, (s.outputs if layer == w.layers - 1 else s.rows) * width
+    written = units * (1 + CELLS[w.cell].saved) if s.training else seen
+    biases = MASTER_BYTES * GATES[w.cell] * width
+    moved_bytes = s.element_bytes * written + biases
+    forward, backward = CELLS[w.cell].forward * units, CELLS[w.cell].backward * units
+    yield Cost("cell", FORWARD, "pointwise", layer, forward, moved_bytes)
+    if s.training:
+        moved_bytes = s.element_bytes * (units * CELLS[w.cell].saved + seen) + biases
+        yield Cost("cell", DATA, "pointwise", layer, backward, moved_bytes)
+
+
+def _head(w: Workload, s: _Sizes) -> Iterator[Cost]:
+    if not w.head:
+        return
+    width, element = w.directions * w.hidden, s.element_bytes
+    matrix, both = w.classes * width, s.outputs * (width + w.classes)
+    sums = s.outputs * matrix
+    yield _gemm("head", FORWARD, None, sums, element * (matrix + both))
+    if s.training:
+        yield _gemm("head", DATA, None, sums, element * (matrix + both))
+        yield _gemm("head", WEIGHTS, None, sums, element * both + MASTER_BYTES * matrix)
+
+
+def _loss(w: Workload, s: _Sizes) -> Cost:
+    moved_bytes = s.element_bytes * s.outputs * w.classes * (2 if s.training else 1)
+    return Cost("loss", FORWARD, _LOSS[w.loss], None, None, moved_bytes)
+
+
+def _embedding(w: Workload, s: _Sizes) -> Iterator[Cost]:
+    if not w.vocabulary:
+        return
+    made, used = s.rows * w.features, s.tokens * w.features
+    moved_bytes = TOKEN_BYTES * s.rows + MASTER_BYTES * used + s.element_bytes * made
+    yield Cost("embedding", FORWARD, "embedding", None, 0, moved_bytes)
+    if s.training:
+        yield Cost("embedding", WEIGHTS, "embedding", None, made, moved_bytes)
+
+
+def _casts(w: Workload, s: _Sizes) -> Iterator[Cost]:
+    if s.element_bytes == MASTER_BYTES:
+        return
+    shapes = parameter_shapes(w).items()
+    cast = sum(prod(shape) for name, shape in shapes if name.startswith(("weight", "head")))
+    cast += 0 if w.vocabulary else s.rows * w.features
+    yield Cost("cast", FORWARD, "cast", None, 0, CAST_BYTES * cast)
+
+
+def _optimizer(w: Workload, s: _Sizes) -> Cost:
+    """Rows of the embedding that no token used have no gradient; only Adam changes them too."""
+    operations, own = OPTIMIZERS[w.optimizer]
+    parameters = sum(prod(shape) for shape in parameter_shapes(w).values())
+    unused = ((w.vocabulary or 0) - s.tokens) * w.features if w.vocabulary else 0
+    used = parameters - unused
+    changed = parameters if w.optimizer == "adam" else used
+    moved_bytes = MASTER_BYTES * (own * changed + used)
+    return Cost("optimizer", UPDATE, "optimizer", None, operations * changed, moved_bytes)
