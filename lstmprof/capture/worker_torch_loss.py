@@ -14,11 +14,14 @@ def loss_of(
     lengths: torch.Tensor,
     time_major: bool,
 ) -> torch.Tensor:
-    """The mean loss over the batch; outputs (batch, classes), or (time, batch, classes).
+    """The mean loss over the batch; outputs (batch, classes), or one a time step.
 
+    ``targets`` of every time step have time in front whatever the layout of the outputs.
     CTC: blank 0, mean over sequences of the negative log-likelihood, not divided by target lengths
     (torch's own ``reduction="mean"`` does). ``lengths`` stay on the host, or torch synchronises.
     """
+    if workload.each_step and not time_major:
+        targets = targets.transpose(0, 1)
     if workload.loss == "ce":
         return torch.nn.functional.cross_entropy(outputs.flatten(0, -2), targets.flatten())
     if workload.loss == "mean":

@@ -211,12 +211,19 @@ TABLE: Tuple[Implementation, ...] = (
         "keras.layers.LSTM as it comes: cuDNN on a GPU",
         {"xla on cuda": "there it is cuDNN's, which XLA does not compile: use keras-lstm-mode2"},
         aliases=("keras-lstm-mode0",),
+        knows=("gru", "rnn", *_TORCH_LENGTHS),
     ),
     Implementation(
-        "keras-lstm-mode1", "tensorflow", "keras.layers.LSTM, a product for each gate, no cuDNN"
+        "keras-lstm-mode1",
+        "tensorflow",
+        "keras.layers.LSTM, a product for each gate, no cuDNN",
+        knows=("gru", "rnn", *_TORCH_LENGTHS),
     ),
     Implementation(
-        "keras-lstm-mode2", "tensorflow", "keras.layers.LSTM, one product for all gates, no cuDNN"
+        "keras-lstm-mode2",
+        "tensorflow",
+        "keras.layers.LSTM, one product for all gates, no cuDNN",
+        knows=("gru", "rnn", *_TORCH_LENGTHS),
     ),
     Implementation(
         "jax-scan", "jax", "cell written by hand under jax.lax.scan", knows=_TORCH_LENGTHS
@@ -227,8 +234,18 @@ TABLE: Tuple[Implementation, ...] = (
         "flax.linen.OptimizedLSTMCell under flax.linen.RNN",
         knows=("gru", "rnn", *_TORCH_LENGTHS),
     ),
-    Implementation("keras-torch-lstm", "torch", "keras.layers.LSTM as it comes, on PyTorch"),
-    Implementation("keras-jax-lstm", "jax", "keras.layers.LSTM as it comes, on JAX"),
+    Implementation(
+        "keras-torch-lstm",
+        "torch",
+        "keras.layers.LSTM as it comes, on PyTorch",
+        knows=("gru", "rnn", *_TORCH_LENGTHS),
+    ),
+    Implementation(
+        "keras-jax-lstm",
+        "jax",
+        "keras.layers.LSTM as it comes, on JAX",
+        knows=("gru", "rnn", *_TORCH_LENGTHS),
+    ),
     Implementation(
         "pytensor-scan",
         "pytensor",

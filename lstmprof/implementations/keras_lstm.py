@@ -8,15 +8,20 @@
 
 ``kernel`` K is (inputs, 4·hidden), ``recurrent_kernel`` R (hidden, 4·hidden), ``bias`` (4·hidden);
 batch-major. With ``use_cudnn="auto"``, the default, Keras calls cuDNN on a GPU, elsewhere its own
-loop with ``implementation=2``: ``KERNELS`` tells from the operators of a profile. Source: the
-documentation of keras.layers.LSTM; keras/src/layers/rnn/lstm.py 3.15.
+loop with ``implementation=2``: ``KERNELS`` tells from the operators of a profile.
+
+GRU (``cell="gru"``) is keras.layers.GRU with the reset gate after the product, gates z r h::
+
+    z, r = σ(x_t K + b + h_{t−1} R + b_R)
+    h̃ = tanh(x_t K + b + r ⊙ (h_{t−1} R + b_R))
+    h_t = z ⊙ h_{t−1} + (1 − z) ⊙ h̃
+
+and ``cell="rnn"`` keras.layers.SimpleRNN, h_t = tanh(x_t K + h_{t−1} R + b), which has no cuDNN.
+Source: the documentation of keras.layers.LSTM, GRU and SimpleRNN; keras/src/layers/rnn/lstm.py and
+gru.py 3.15.
 """
 
 from __future__ import annotations
-
-from typing import Any
-
-import keras
 
 from lstmprof.implementations import _keras_layers
 from lstmprof.implementations._keras_layers import (
@@ -48,8 +53,4 @@ KERNELS = (
 
 def build(workload: Workload) -> Network:
     """The network of ``workload``, weights not yet set."""
-    return _keras_layers.built(workload, _lstm)
-
-
-def _lstm(hidden: int) -> Any:
-    return keras.layers.LSTM(hidden, return_sequences=True)
+    return _keras_layers.built(workload)

@@ -10,15 +10,12 @@
 ``kernel`` K is (inputs, 4·hidden), ``recurrent_kernel`` R (hidden, 4·hidden), ``bias`` (4·hidden);
 batch-major. ``implementation=1``: a product for each gate, eight a time step forward (four on x_t,
 four on h_{t−1}), on slices of the weights. That this is "mode 1" of the kernel study is our reading
-of it. Keras 3's LSTM minds ``implementation`` in its own loop alone, hence use_cudnn=False. Source:
-keras/src/layers/rnn/lstm.py 3.15, LSTMCell.call.
+of it. Keras 3's LSTM minds ``implementation`` in its own loop alone, hence use_cudnn=False. GRU
+(equations in ``keras_lstm``) has six such products; SimpleRNN has one gate and no modes. Source:
+keras/src/layers/rnn/lstm.py 3.15, LSTMCell.call; gru.py.
 """
 
 from __future__ import annotations
-
-from typing import Any
-
-import keras
 
 from lstmprof.implementations import _keras_layers
 from lstmprof.implementations._keras_layers import canonical, load, mixed_precision, parameters
@@ -32,8 +29,4 @@ KERNELS = (("while", "separate products for each gate in Keras's while loop"),)
 
 def build(workload: Workload) -> _keras_layers.Network:
     """The network of ``workload``, weights not yet set."""
-    return _keras_layers.built(workload, _lstm)
-
-
-def _lstm(hidden: int) -> Any:
-    return keras.layers.LSTM(hidden, return_sequences=True, implementation=1, use_cudnn=False)
+    return _keras_layers.built(workload, implementation=1, use_cudnn=False)

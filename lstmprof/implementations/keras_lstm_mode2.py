@@ -10,15 +10,11 @@
 batch-major. ``implementation=2``: the gates together, two products a time step forward (one on x_t,
 one on h_{t−1}). That this is "mode 2" of the kernel study is our reading of it. Keras 3's LSTM
 minds ``implementation`` in its own loop alone, hence use_cudnn=False: on a CPU this is what
-keras-lstm does. Source:
-keras/src/layers/rnn/lstm.py 3.15, LSTMCell.call.
+keras-lstm does. GRU (equations in ``keras_lstm``) likewise; SimpleRNN has one gate and no modes.
+Source: keras/src/layers/rnn/lstm.py 3.15, LSTMCell.call; gru.py.
 """
 
 from __future__ import annotations
-
-from typing import Any
-
-import keras
 
 from lstmprof.implementations import _keras_layers
 from lstmprof.implementations._keras_layers import canonical, load, mixed_precision, parameters
@@ -32,8 +28,4 @@ KERNELS = (("while", "one product for all gates in Keras's while loop"),)
 
 def build(workload: Workload) -> _keras_layers.Network:
     """The network of ``workload``, weights not yet set."""
-    return _keras_layers.built(workload, _lstm)
-
-
-def _lstm(hidden: int) -> Any:
-    return keras.layers.LSTM(hidden, return_sequences=True, implementation=2, use_cudnn=False)
+    return _keras_layers.built(workload, implementation=2, use_cudnn=False)

@@ -1,4 +1,4 @@
-"""Real TensorFlow workers: mixed precision, XLA, and what only a GPU runs."""
+"""Real TensorFlow workers: mixed precision, XLA, other networks, and what only a GPU runs."""
 
 import gzip
 from pathlib import Path
@@ -12,12 +12,16 @@ from lstmprof.errors import CaptureError
 from lstmprof.workloads import Workload
 
 CE = Workload("tiny-ce", 1, 4, False, 2, 5, 3, 3, "ce")
+GRU_OF_TOKENS = Workload(
+    *("tiny-gru", 1, 4, True, 3, 6, 5, 2, "ce"),
+    **{"cell": "gru", "vocabulary": 7, "shortest": 3, "variable_length": True},
+)
 
 
-def captured(scratch: Path, name: str, **fields: Any) -> CaptureResult:
+def captured(scratch: Path, name: str, workload: Workload = CE, **fields: Any) -> CaptureResult:
     pytest.importorskip("tensorflow")
     asked: dict[str, Any] = {"device": "cpu", "iterations": 3, "warmup": 1, "profile_steps": 1}
-    request = CaptureRequest(name, CE, **asked | fields)
+    request = CaptureRequest(name, workload, **asked | fields)
     return capture(request, scratch / "capture", lambda line: None)
 
 
@@ -39,6 +43,15 @@ def test_xla_compiles_the_step_whose_phases_are_still_seen(tmp_path: Path) -> No
     names = set(formats.read(result.profiles[0]).events.column("name").to_pylist())
     assert any("fusion" in name for name in names)
     assert not any(name.endswith("MatMul") for name in names)
+
+
+def test_a_gru_of_tokens_of_unequal_length_trains_its_embedding(tmp_path: Path) -> None:
+    result = captured(tmp_path, "keras-lstm", GRU_OF_TOKENS)
+    assert result.metadata["loss_fell"] is True
+    assert "Keras's while loop" in result.metadata["kernels_used"]
+    names = formats.read(result.profiles[0]).events.column("name").to_pylist()
+    assert any("embedding" in name and name.endswith(":GatherV2") for name in names)
+    assert any("optimizer" in name and name.endswith(":ResourceScatterAdd") for name in names)
 
 
 def test_auto_that_turns_out_to_be_a_cpu_is_refused_in_the_worker(
