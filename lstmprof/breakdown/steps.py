@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from lstmprof.breakdown.ledger import CALL, LATENCY, TAIL
+from lstmprof.breakdown.ledger import CALL, LATENCY, TAIL, UNATTRIBUTED
 
 #: Idle that the device would not have had, had the host been infinitely fast.
 LAUNCH_BOUND = (LATENCY, CALL, "runtime", "dispatch", "python", "host")
@@ -36,12 +36,15 @@ class MeanStep:
         return self.total_ns / self.steps
 
     @property
-    def launch_bound_share(self) -> float:
+    def launch_bound_share(self) -> float | None:
         """Share of the time that an infinitely fast host would have saved the device, 0–1.
 
-        Idle by launch latency, launch call, runtime, dispatch, python and host, tails included.
+        Idle by launch latency, launch call, runtime, dispatch, python and host, tails included; None
+        where there is idle time and nothing says what for.
         """
-        idle = ((part.removeprefix(TAIL), ns) for state, part, ns in self.parts if state == "idle")
+        idle = [(part.removeprefix(TAIL), ns) for state, part, ns in self.parts if state == "idle"]
+        if idle and all(part == UNATTRIBUTED for part, _ in idle):
+            return None
         return sum(ns for part, ns in idle if part in LAUNCH_BOUND) / self.total_ns
 
     @property

@@ -141,7 +141,8 @@ def _heading(account: Breakdown, step: MeanStep) -> str:
     kernels = account.run.metadata.get("kernels_used")
     facts = [where + of_rank, what]
     facts += [f"kernels: {kernels}"] if kernels else []
-    facts += [f"launch-bound {step.launch_bound_share:.0%}"] if step.device is not None else []
+    bound = step.launch_bound_share if step.device is not None else None
+    facts += [f"launch-bound {bound:.0%}"] if bound is not None else []
     return f"{account.run.name}: where the step goes, " + ", ".join(facts)
 
 

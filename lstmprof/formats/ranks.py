@@ -10,6 +10,7 @@ import pyarrow as pa
 from lstmprof.events import COLUMNS, Profile, events_table
 
 _RANK = re.compile(r"(?:rank|worker|node|host|proc(?:ess)?)[-_]?(\d+)", re.IGNORECASE)
+_OF_HOSTS = ("xplane", "trace_viewer")  # TensorFlow's profiler writes a file a host
 _KEPT = tuple(c.name for c in COLUMNS if not c.derived and c.name not in ("event_id", "rank"))
 
 
@@ -25,7 +26,7 @@ def ranks_of(names: Sequence[str], profiles: Sequence[Profile]) -> list[int] | N
     if all(rank is None for rank in said):
         found = [_RANK.search(name) for name in names]
         said = [int(match.group(1)) if match else None for match in found]
-    if all(rank is None for rank in said) and profiles[0].format == "xplane":
+    if all(rank is None for rank in said) and profiles[0].format in _OF_HOSTS:
         return list(range(len(profiles)))
     whole = [rank for rank in said if isinstance(rank, int)]
     return whole if len(set(whole)) == len(profiles) else None

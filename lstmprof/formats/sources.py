@@ -138,8 +138,8 @@ def _grouped(sources: Iterable[Source]) -> list[list[Source]]:
     found: dict[tuple[str, str], list[Source]] = {}
     for source in _without_viewer_copies(list(sources)):
         name = re.sub(r"\d+", "#", source.name)
-        if _SESSION.search(source.folder) and source.name.endswith(_XPLANE):
-            name = _XPLANE
+        if _SESSION.search(source.folder):
+            name = next((e for e in (_XPLANE, _VIEWER) if source.name.endswith(e)), name)
         found.setdefault((source.folder, name), []).append(source)
     return list(found.values())
 

@@ -34,6 +34,10 @@ _NOT_THREADS = (xplane_hlo.PLANE, "/host:tfstreamz")
 #: Nanoseconds since 1970 on 2001-09-09: some TensorFlow 2 versions date their lines.
 _EPOCH_FLOOR_NS = 10**18
 _PS_PER_NS = 1000
+_LET_CUPTI_RUN = (
+    "let the framework find libcupti (LD_LIBRARY_PATH), allow users to profile"
+    " (NVreg_RestrictProfilingToAdminUsers=0), and record again"
+)
 _MAX_NOTES = 3
 
 
@@ -163,10 +167,10 @@ def _notes(
         yield "TPU planes are not read: these are the host's events only"
     has_activities = any(row.kind in ACTIVITY_KINDS for row in found)
     has_gpus = any(_GPU.match(name) for name, _ in planes)
-    for complaint in complaints[:_MAX_NOTES]:
-        is_why = "" if has_activities else "no GPU activity was recorded: "
-        yield f"{is_why}{complaint}"
-    if has_gpus and not has_activities and not complaints:
-        yield "GPUs were visible but no GPU activity was recorded"
+    if has_gpus and not has_activities:
+        why = complaints[0] if complaints else "the profile does not say why"
+        yield f"no GPU activity was recorded: {why}; {_LET_CUPTI_RUN}"
+        complaints = complaints[1:]
+    yield from complaints[:_MAX_NOTES]
     if not any(row.device is None for row in found):
         yield "GPU activities were recorded but no host event"

@@ -42,8 +42,9 @@ def test_ranks_are_said_by_the_profiles_or_their_names(
     assert ranks.ranks_of(names, [profile(rank=rank) for rank in said]) == expected
 
 
-def test_tensorflows_hosts_are_counted() -> None:
-    hosts = [profile(format="xplane"), profile(format="xplane")]
+@pytest.mark.parametrize("format_", ["xplane", "trace_viewer"])
+def test_tensorflows_hosts_are_counted(format_: str) -> None:
+    hosts = [profile(format=format_), profile(format=format_)]
     assert ranks.ranks_of(["anna.xplane.pb", "bert.xplane.pb"], hosts) == [0, 1]
 
 

@@ -61,6 +61,12 @@ def test_the_hosts_of_a_tensorboard_session_are_together_without_the_viewers_cop
     assert names(tmp_path) == [["anna.xplane.pb", "bert.xplane.pb"]]
 
 
+def test_hosts_of_which_only_the_viewers_copies_are_left_are_together_too(tmp_path: Path) -> None:
+    session = "plugins/profile/2026_11_21/"
+    touched(tmp_path, session + "anna.trace.json.gz", session + "bert.trace.json.gz")
+    assert [len(group) for group in names(tmp_path)] == [2]
+
+
 def test_hidden_files_and_files_of_other_names_are_not_tried(tmp_path: Path) -> None:
     touched(tmp_path, ".cache/a.json", "b.txt")
     with pytest.raises(ProfileError, match="is a directory without a run"):
