@@ -70,19 +70,31 @@ class Run:
 
 
 def _table(path: Path, schema: pa.Schema) -> pa.Table:
+    check_file(path, schema)
     try:
-        table = pq.read_table(path)
+        return pq.read_table(path).cast(schema)
     except (OSError, pa.ArrowException) as fault:
         raise RunError(f"{path}: {fault}", "capture or ingest the run again") from fault
-    version = (table.schema.metadata or {}).get(VERSION_KEY, b"none").decode()
+
+
+def check_file(path: Path, schema: pa.Schema) -> None:
+    """Whether the Parquet file ``path`` is one that this version wrote with ``schema``.
+
+    Raises:
+        RunError: it is missing, damaged, or of another schema version or other columns.
+    """
+    try:
+        found = pq.read_schema(path)
+    except (OSError, pa.ArrowException) as fault:
+        raise RunError(f"{path}: {fault}", "capture or ingest the run again") from fault
+    version = (found.metadata or {}).get(VERSION_KEY, b"none").decode()
     if version != str(SCHEMA_VERSION):
         raise RunError(
             f"{path}: schema version {version}, this lstmprof reads {SCHEMA_VERSION}",
             "capture or ingest the run again",
         )
-    if table.schema.names != schema.names:
+    if found.names != schema.names:
         raise RunError(f"{path}: columns differ from the schema", "capture or ingest the run again")
-    return table.cast(schema)
 
 
 def is_run(path: Path) -> bool:

@@ -5,4 +5,5 @@ VERBS = {
     "capture": "lstmprof.commands.capture",
     "ingest": "lstmprof.commands.ingest",
     "breakdown": "lstmprof.commands.breakdown",
+    "query": "lstmprof.commands.query",
 }

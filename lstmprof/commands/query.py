@@ -1,0 +1,39 @@
+"""``lstmprof query``: SQL over the tables of many runs."""
+
+from __future__ import annotations
+
+import click
+
+from lstmprof import terminal
+
+
+@click.command(name="query")
+@click.argument("sql", metavar="SQL")
+@click.argument("paths", nargs=-1, metavar="[PATH…]")
+@click.option("--format", "format_", type=click.Choice(terminal.FORMATS), default="table")
+def command(sql: str, paths: tuple[str, ...], format_: str) -> None:
+    """Answer one SELECT (DuckDB's SQL) over the tables of all runs, column run in front.
+
+    PATH is what breakdown takes; traces, if none is given. Tables: runs (run.json), timings (one
+    row an iteration), events, and ledger, steps, kernels, ops, launches, casts, copies, streams and
+    ranges as breakdown makes them: column by column in docs/tables.md. The query can read nothing
+    else, and write nothing.
+
+    \b
+    Example:
+      lstmprof query "SELECT run, name, total_ns FROM kernels ORDER BY total_ns DESC LIMIT 5"
+      lstmprof query "SELECT run, median(wall_ns) FROM timings WHERE NOT warmup GROUP BY run" a b
+    """
+    from lstmprof.api import open_runs
+    from lstmprof.commands import query_database
+
+    runs = open_runs(
+        paths or ("traces",), warn=lambda line: click.echo(f"left out: {line}", err=True)
+    )
+    found = query_database.answer(sql, runs)
+    if format_ == "json":
+        terminal.write_json(found.records())
+    elif format_ == "csv":
+        terminal.write_csv(found.records(), found.columns)
+    else:
+        terminal.write_table("", found.headings(), found.texts(), crop=found.long())

@@ -1,0 +1,147 @@
+"""A DuckDB connection that knows the tables of some runs, and nothing else.
+
+``events`` and ``timings`` are views over the runs' Parquet files, so that they may be larger than
+memory; a table of ``breakdown.tables`` is made where the query names it. Then the connection is
+locked: it reads those files alone, loads no extension, reaches no network. Only a SELECT is run,
+which cannot write. Source: DuckDB, "Securing DuckDB".
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lstmprof import store
+from lstmprof.breakdown import break_down
+from lstmprof.breakdown.columns import schema
+from lstmprof.breakdown.run_columns import FACTS_SCHEMA, ITERATIONS, facts_row
+from lstmprof.breakdown.tables import TABLES
+from lstmprof.commands.query_answer import Answer
+from lstmprof.errors import LstmprofError, UsageError
+from lstmprof.events import SCHEMA
+from lstmprof.store import Run
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+_RUN = pa.field("run", pa.string(), False)
+_FILES = {"events": SCHEMA, "timings": schema(ITERATIONS)}
+NAMES = ("runs", *reversed(_FILES), *TABLES)
+
+#: What may be read is settled before; the last one keeps the query from changing the others.
+_LOCKED = (
+    "python_enable_replacements=false",
+    "autoinstall_known_extensions=false",
+    "autoload_known_extensions=false",
+    "allow_community_extensions=false",
+    "enable_external_access=false",
+    "lock_configuration=true",
+)
+
+
+def answer(sql: str, runs: Sequence[Run]) -> Answer:
+    """The rows of the SELECT ``sql`` over the tables of ``runs``.
+
+    Raises:
+        UsageError: it is no single SELECT, or DuckDB refuses it; names the tables.
+        RunError: a table that it names cannot be made.
+        LstmprofError: DuckDB is not installed.
+    """
+    try:
+        import duckdb
+    except ImportError as fault:
+        raise LstmprofError("DuckDB is not installed", "pip install duckdb") from fault
+
+    with tempfile.TemporaryDirectory(prefix="lstmprof-") as spill, duckdb.connect() as database:
+        try:
+            _add_tables(database, runs, _words(database, sql))
+            _lock(database, runs, spill)
+            found = database.execute(sql)
+            return Answer(
+                [name for name, *_ in found.description],
+                [str(type_) for _, type_, *_ in found.description],
+                found.fetchall(),
+            )
+        except duckdb.Error as fault:
+            said = str(fault).split("\n\nLINE ")[0].split("\n")[0]
+            raise UsageError(said, "tables: " + ", ".join(NAMES)) from fault
+
+
+def _words(database: DuckDBPyConnection, sql: str) -> set[str]:
+    """The words of one SELECT in small letters: no table that it reads is not among them.
+
+    DuckDB's own ``get_table_names`` binds the query, which may already reach for the network.
+
+    Raises:
+        UsageError: ``sql`` is something else.
+    """
+    statements = database.extract_statements(sql)
+    if [statement.type.name for statement in statements] != ["SELECT"]:
+        raise UsageError("a query is one SELECT", "tables: " + ", ".join(NAMES))
+    return set(re.findall(r"\w+", sql.lower()))
+
+
+def _add_tables(database: DuckDBPyConnection, runs: Sequence[Run], wanted: set[str]) -> None:
+    rows = [{**facts_row(run.metadata), "run": run.name} for run in runs]
+    database.register("runs", pa.Table.from_pylist(rows, schema=FACTS_SCHEMA))
+    for name, columns in _FILES.items():
+        _add_files(database, runs if name in wanted else (), name, columns)
+    asked = [name for name in TABLES if name in wanted]
+    accounts = [(run.name, break_down(run, tables=asked)) for run in runs if asked]
+    for name, table in TABLES.items():
+        empty = pa.schema([_RUN, *schema(table.columns)]).empty_table()
+        made = [_with_run(run, a.table(name)) for run, a in accounts if name in asked]
+        database.register(name, pa.concat_tables([empty, *made]))
+
+
+def _with_run(run: str, table: pa.Table) -> pa.Table:
+    return table.add_column(0, _RUN, pa.array([run] * table.num_rows, pa.string()))
+
+
+def _add_files(
+    database: DuckDBPyConnection, runs: Sequence[Run], name: str, columns: pa.Schema
+) -> None:
+    """A view over the Parquet files ``name`` of the runs that have one.
+
+    Raises:
+        RunError: one is damaged or of another schema version.
+    """
+    files = [(run.name, path) for run in runs if (path := _path(run, name))]
+    for _, path in files:
+        store.check_file(path, columns)
+    if not files:
+        database.register(name, pa.schema([_RUN, *columns]).empty_table())
+        return
+    selects = (
+        f"SELECT {_quoted(run)} AS run, * FROM read_parquet({_quoted(_literally(path))})"
+        for run, path in files
+    )
+    database.execute(f"CREATE VIEW {name} AS " + " UNION ALL ".join(selects))
+
+
+def _path(run: Run, name: str) -> Path | None:
+    path = (run.path / f"{name}.parquet").resolve()
+    return path if path.exists() else None
+
+
+def _literally(path: Path) -> str:
+    """``path`` where DuckDB takes patterns: each of their signs stands for itself."""
+    return re.sub(r"[*?\[]", r"[\g<0>]", str(path))
+
+
+def _lock(database: DuckDBPyConnection, runs: Sequence[Run], spill: str) -> None:
+    files = [path for run in runs for name in _FILES if (path := _path(run, name))]
+    paths = [name for path in files for name in (path, _literally(path))]
+    database.execute(f"SET temp_directory={_quoted(spill)}")
+    database.execute(f"SET allowed_paths=[{', '.join(map(_quoted, paths))}]")
+    for setting in _LOCKED:
+        database.execute(f"SET {setting}")
+
+
+def _quoted(text: object) -> str:
+    return "'" + str(text).replace("'", "''") + "'"

@@ -1,0 +1,182 @@
+"""``lstmprof query``: SQL over the tables of runs, and over nothing else."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from breakdown.rows import row, table
+
+from lstmprof.breakdown import TABLES, annotated, break_down
+from lstmprof.cli import run as lstmprof
+from lstmprof.store import TIMINGS_SCHEMA, open_run, write_tables
+
+HOST = {"pid": 1, "tid": 1}
+STRANGE = "it's a [1] *?"
+
+
+def write(folder: Path, name: str, dur_ns: int) -> Path:
+    rows = [
+        row("step", "ProfilerStep#1", 0, 50, **HOST),
+        row("op", "aten::mm", 1, 9, **HOST),
+        row("runtime", "cudaLaunchKernel", 2, 3, **HOST, correlation_id=1),
+        row("kernel", "sgemm", 20, 20 + dur_ns, device=0, stream=7, correlation_id=1),
+    ]
+    timings = [
+        {"round": 0, "iteration": i, "warmup": i == 0, "wall_ns": w, "device_ns": None, "loss": 0.5}
+        for i, w in enumerate((900, 10 * dur_ns, 12 * dur_ns))
+    ]
+    facts = {"name": name, "source": "ingest", "workload": {"name": "net", "hidden": 320}}
+    (folder / name).mkdir(parents=True)
+    measured = pa.Table.from_pylist(timings, schema=TIMINGS_SCHEMA)
+    write_tables(folder / name, facts, annotated(table(rows), captured=False), measured)
+    return folder / name
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    write(tmp_path / "runs", "a", 5)
+    write(tmp_path / "runs", STRANGE, 7)
+    return tmp_path / "runs"
+
+
+@pytest.fixture
+def ask(runs: Path, capsys: pytest.CaptureFixture[str]) -> Any:
+    def asked(sql: str) -> list[dict[str, Any]]:
+        assert lstmprof(["query", sql, str(runs), "--format", "json"]) == 0
+        found: list[dict[str, Any]] = json.loads(capsys.readouterr().out)
+        return found
+
+    return asked
+
+
+def test_events_timings_and_facts_of_all_runs_are_tables(ask: Any) -> None:
+    assert ask(
+        "SELECT run, sum(dur_ns) AS ns FROM Events WHERE kind = 'kernel' GROUP BY run ORDER BY 2"
+    ) == [
+        {"run": "a", "ns": 5},
+        {"run": STRANGE, "ns": 7},
+    ]
+    sql = """SELECT workload, hidden, median(wall_ns) AS ns
+             FROM timings JOIN runs USING (run)
+             WHERE NOT warmup GROUP BY run, workload, hidden ORDER BY ns"""
+    assert ask(sql) == [
+        {"workload": "net", "hidden": 320, "ns": 55.0},
+        {"workload": "net", "hidden": 320, "ns": 77.0},
+    ]
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_table_of_a_breakdown_has_the_run_in_front(name: str, runs: Path, ask: Any) -> None:
+    made = break_down(open_run(runs / "a")).table(name)
+    found = ask(f"FROM {name} WHERE run = 'a'")
+    assert found == [{"run": "a", **row_} for row_ in made.to_pylist()]
+    described = ask(f"DESCRIBE {name}")
+    assert [r["column_name"] for r in described] == ["run", *made.schema.names]
+
+
+def test_every_table_is_listed(ask: Any) -> None:
+    assert {r["name"] for r in ask("SHOW TABLES")} == {"runs", "timings", "events", *TABLES}
+
+
+def test_text_and_csv_say_what_json_says(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sql = "SELECT run, name, total_ns, NULL AS gone, 'nan'::DOUBLE AS n FROM kernels ORDER BY 3"
+    assert lstmprof(["query", sql, str(runs)]) == 0
+    assert [line.split() for line in capsys.readouterr().out.splitlines()][:2] == [
+        ["run", "name", "total_ns", "gone", "n"],
+        ["a", "sgemm", "5", "–", "nan"],
+    ]
+    assert lstmprof(["query", sql, str(runs), "--format", "csv"]) == 0
+    read = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert read[1] == {"run": STRANGE, "name": "sgemm", "total_ns": "7", "gone": "", "n": ""}
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ("SELECT 1::DECIMAL(4,2) AS a, 1.5::DECIMAL(4,2) AS b", {"a": 1, "b": 1.5}),
+        ("SELECT 1 AS a, 2 AS a", {"a": 1, "a_2": 2}),
+        ("SELECT [1, NULL] AS a, {'b': 'c'} AS d", {"a": [1, None], "d": {"b": "c"}}),
+        ("SELECT DATE '2026-01-02' AS a, true AS b", {"a": "2026-01-02", "b": True}),
+    ],
+)
+def test_every_value_is_json(sql: str, expected: dict[str, Any], ask: Any) -> None:
+    assert ask(sql) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("sql", "said"),
+    [
+        ("SELECT nosuch FROM ops", "nosuch"),
+        ("SELECT * FROM nosuch", "nosuch"),
+        ("SELEC 1", "syntax error"),
+        ("", "one SELECT"),
+        ("SELECT 1; SELECT 2", "one SELECT"),
+        ("CREATE TABLE x AS SELECT 1", "one SELECT"),
+        ("COPY ops TO '{folder}/x.csv'", "one SELECT"),
+        ("COPY ops TO '{folder}/runs/a/events.parquet'", "one SELECT"),
+        ("EXPLAIN ANALYZE COPY ops TO '{folder}/x.csv'", "one SELECT"),
+        ("EXPORT DATABASE '{folder}/x'", "one SELECT"),
+        ("ATTACH '{folder}/x.db'", "one SELECT"),
+        ("INSTALL httpfs", "one SELECT"),
+        ("LOAD httpfs", "one SELECT"),
+        ("SET enable_external_access=true", "one SELECT"),
+        ("SELECT * FROM read_text('{folder}/secret')", "disabled"),
+        ("SELECT * FROM read_csv('{folder}/secret')", "disabled"),
+        ("SELECT * FROM read_json('{folder}/runs/a/run.json')", "disabled"),
+        ("SELECT * FROM glob('{folder}/*')", "disabled"),
+        ("SELECT * FROM '{folder}/secret'", "not exist"),
+        ("SELECT * FROM read_parquet('https://example.com/x.parquet')", "disabled"),
+        ("SELECT * FROM runs_of_python", "not exist"),
+    ],
+)
+def test_what_is_no_query_of_the_tables_is_one_line_that_names_them(
+    sql: str, said: str, runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (runs.parent / "secret").write_text("secret,secret\n")
+    before = {p: p.stat().st_mtime_ns for p in runs.parent.rglob("*")}
+    assert lstmprof(["query", sql.format(folder=runs.parent), str(runs)]) == 2
+    shown = capsys.readouterr()
+    assert (shown.out, len(shown.err.splitlines())) == ("", 1)
+    assert said in shown.err
+    assert "tables: runs, timings, events, ledger" in shown.err
+    assert {p: p.stat().st_mtime_ns for p in runs.parent.rglob("*")} == before
+
+
+def test_a_file_of_another_schema_is_refused(
+    runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    damaged = runs / "a" / "events.parquet"
+    damaged.write_bytes(damaged.read_bytes()[:-9])
+    assert lstmprof(["query", "SELECT 1 FROM events", str(runs)]) == 1
+    assert "events.parquet" in capsys.readouterr().err
+    assert lstmprof(["query", "SELECT count(*) FROM runs", str(runs)]) == 0
+
+
+def test_the_runs_are_those_in_traces_where_none_are_given(tmp_path: Path) -> None:
+    write(tmp_path / "traces", "a", 5)
+    command = [sys.executable, "-m", "lstmprof", "query", "SELECT run FROM runs", "--format", "csv"]
+    found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert found.stdout.splitlines() == ["run", "a"]
+
+
+def test_without_duckdb_it_is_said(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    assert lstmprof(["query", "SELECT 1", str(runs)]) == 1
+
+
+def test_help_imports_neither_duckdb_nor_pyarrow() -> None:
+    code = (
+        "import sys\nfrom lstmprof import cli\ncli.run(['query', '--help'])\n"
+        "cli.run(['breakdown', '--help'])\n"
+        "print([m for m in ('duckdb', 'pyarrow', 'numpy') if m in sys.modules], file=sys.stderr)"
+    )
+    command = [sys.executable, "-c", code]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stderr == "[]\n"
