@@ -4,12 +4,13 @@ BIN := .venv/bin
 INSTALLED := .venv/.installed
 DEMO := --workload 1x320-ce-short --time-steps 20 --out traces/demo --force
 
-.PHONY: help demo test bench clean
+.PHONY: help demo test bench docs clean
 
 help:
 	@echo "make demo   install, capture three LSTMs on a small workload, say where each step goes"
 	@echo "make test   install, then ruff, mypy and pytest"
 	@echo "make bench  what the harness itself costs"
+	@echo "make docs   write docs/tables.md from the code"
 	@echo "make clean  remove .venv and the demo's runs"
 
 demo: $(INSTALLED)
@@ -26,6 +27,10 @@ test: $(INSTALLED)
 
 bench: $(INSTALLED)
 	$(BIN)/python benchmarks/harness.py
+
+docs: $(INSTALLED)
+	$(BIN)/python -m lstmprof.breakdown.reference > docs/tables.md.partial
+	mv docs/tables.md.partial docs/tables.md
 
 # The stamp is written last: an install that was cut short is done again.
 $(INSTALLED): pyproject.toml requirements.lock

@@ -11,23 +11,56 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lstmprof.breakdown.columns import Column
 from lstmprof.breakdown.stability import profile_warnings, warnings
 
 LEAST_FOR_INTERVAL = 6
 RESAMPLES = 2000
 
 
+_FEW = f"fewer than {LEAST_FOR_INTERVAL} iterations count"
+_ENERGY = "by %s, a step, over the counted iterations of the first round"
+
+COLUMNS = (
+    Column("iterations", pa.int64(), "", "iterations that count: those after warm-up"),
+    Column("median_ns", pa.float64(), "ns", "median wall time"),
+    Column(
+        "median_low_ns",
+        pa.float64(),
+        "ns",
+        "low end of the median's bootstrap 95 % interval (percentile method, B. Efron 1979)",
+        _FEW,
+    ),
+    Column("median_high_ns", pa.float64(), "ns", "high end of it", _FEW),
+    Column("mean_ns", pa.float64(), "ns", "mean wall time"),
+    Column("std_ns", pa.float64(), "ns", "sample standard deviation (n − 1)", "one iteration"),
+    Column("p95_ns", pa.int64(), "ns", "95th percentile of the wall times, nearest rank"),
+    Column("samples_per_s", pa.float64(), "1/s", "batch divided by median_ns", "no workload"),
+    Column(
+        "words_per_s",
+        pa.float64(),
+        "1/s",
+        "batch × time steps divided by median_ns",
+        "the workload reads no tokens",
+    ),
+    Column("compile_ns", pa.int64(), "ns", "first step of the process", "it was not captured"),
+    Column(
+        "inflation_share",
+        pa.float64(),
+        "share",
+        "median profiled step over the median undisturbed one, less 1",
+        "no step was profiled",
+    ),
+    Column("cpu_energy_j", pa.float64(), "J", _ENERGY % "RAPL", "RAPL cannot be read"),
+    Column("gpu_energy_j", pa.float64(), "J", _ENERGY % "NVML", "NVML cannot be read"),
+    Column("rounds", pa.int64(), "", "worker processes that ran them"),
+    Column("warnings", pa.list_(pa.string()), "", "reasons not to trust them, with the remedy"),
+)
+
+
 @dataclass(frozen=True)
 class Timings:
-    """Of the iterations after warm-up; None is unknown.
-
-    ``median_low_ns`` … ``median_high_ns`` is the bootstrap 95 % interval of the median (percentile
-    method, B. Efron 1979), None for fewer than LEAST_FOR_INTERVAL. ``std_ns`` is the sample
-    standard deviation (n − 1). ``p95_ns`` is the nearest rank. ``compile_ns`` is the first step of
-    the process. ``inflation_share`` is the median profiled step over the median undisturbed one,
-    less 1. ``words_per_s`` is of workloads that read tokens. Energies are joules a step, over the
-    counted iterations of the first round.
-    """
+    """Of the iterations after warm-up: the fields are ``COLUMNS``; None is unknown."""
 
     iterations: int
     median_ns: float
