@@ -39,8 +39,8 @@ class MeanStep:
     def launch_bound_share(self) -> float | None:
         """Share of the time that an infinitely fast host would have saved the device, 0–1.
 
-        Idle by launch latency, launch call, runtime, dispatch, python and host, tails included; None
-        where there is idle time and nothing says what for.
+        Idle by launch latency, launch call, runtime, dispatch, python and host, tails included.
+        None where there is idle time and nothing says what for.
         """
         idle = [(part.removeprefix(TAIL), ns) for state, part, ns in self.parts if state == "idle"]
         if idle and all(part == UNATTRIBUTED for part, _ in idle):

@@ -237,7 +237,7 @@ def test_no_gpu_activity_is_told_with_the_profilers_reason(tmp_path: Path) -> No
     space.line(space.plane("/host:CPU"), "python", 0, ("step", 0, 5000, {}))
     (note,) = space.read(tmp_path).notes
     assert note.startswith("no GPU activity was recorded: the profile does not say why; let the")
-    space.message.errors += [b"Failed to load libcupti", b"and more"]
+    space.message.errors.extend([b"Failed to load libcupti", b"and more"])
     first, second = space.read(tmp_path).notes
     assert first.startswith("no GPU activity was recorded: Failed to load libcupti; let the")
     assert second == "and more"
