@@ -28,7 +28,7 @@ def parts(
     """For each window its (state, part, ns), which sum to its length."""
     state = state_codes(events)
     computes = computing(events)
-    merged = _merged_lanes(events, rank, computes, state)
+    merged = merged_lanes(events, rank, computes, state)
     codes, names = texts(events, "category")
     label = np.where(computes, codes, len(names) + state)
     labels = [("busy", name) for name in names] + [("idle", cause) for cause in STATES]
@@ -61,7 +61,11 @@ def _launches_unseen_work(events: pa.Table) -> Flags:
     return unseen
 
 
-def _merged_lanes(events: pa.Table, rank: int | None, computes: Flags, state: Ints) -> Segments:
+def merged_lanes(events: pa.Table, rank: int | None, computes: Flags, state: Ints) -> Segments:
+    """Which row has each instant of ``rank``'s host; instants without an event are left out.
+
+    ``computes`` and ``state`` have one entry a row: ``computing``, ``threads.state_codes``.
+    """
     thread = thread_ids(events)
     rows = of_rank(events, rank)
     lanes = [

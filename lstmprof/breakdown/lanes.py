@@ -20,6 +20,11 @@ class Covered:
         self._before = np.append(0, np.cumsum(self._end - self._start))
         self.whole_ns = int(self._before[-1])
 
+    @property
+    def bounds(self) -> tuple[Ints, Ints]:
+        """(starts, ends) of the disjoint intervals that make up the union, by time."""
+        return self._start, self._end
+
     def within(self, start_ns: Ints, end_ns: Ints) -> Ints:
         """Covered nanoseconds of each [start, end)."""
         return self._until(end_ns) - self._until(start_ns)

@@ -72,7 +72,7 @@ def ledger(events: pa.Table, windows: list[Window]) -> pa.Table:
     rows: list[tuple[int | None, int | None, int | None, str, str, int]] = []
     hosts = _Hosts(events)
     for rank in dict.fromkeys(w.rank for w in windows):
-        lanes = list(_lanes(events, rank))
+        lanes = list(device_lanes(events, rank))
         mine = [w for w in windows if w.rank == rank]
         for lane in lanes:
             for window in mine:
@@ -87,7 +87,8 @@ def ledger(events: pa.Table, windows: list[Window]) -> pa.Table:
     )
 
 
-def _lanes(events: pa.Table, rank: int | None) -> Iterator[Lane]:
+def device_lanes(events: pa.Table, rank: int | None) -> Iterator[Lane]:
+    """The devices of ``rank`` that have activities, by number."""
     rows = of_rank(events, rank)
     rows = rows[is_kind(events, *ACTIVITY_KINDS)[rows]]
     device = ints(events, "device", UNKNOWN)
