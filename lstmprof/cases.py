@@ -1,0 +1,82 @@
+"""From the account of a run to a case for diagnosis: its busiest lane, item by item."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lstmprof.breakdown import TABLES, Breakdown
+from lstmprof.breakdown.groups import in_windows
+from lstmprof.breakdown.items import items
+from lstmprof.breakdown.steps import MeanStep, mean_steps
+from lstmprof.breakdown.windows import Window, of_rank
+from lstmprof.diagnose.case import Case, Item, mean_of
+from lstmprof.errors import RunError
+
+#: The tables of a breakdown from which findings take their evidence.
+_EVIDENCE = ("kernels", "ops", "launches", "casts", "copies", "ranges")
+
+
+def case_of(account: Breakdown) -> Case:
+    """The case of ``account``: the busiest device of its first rank, or that rank's host.
+
+    Raises:
+        RunError: the run's profile has no events; one of its files is missing or damaged.
+    """
+    if not account.windows:
+        raise RunError(f"{account.run.name}: no event of its profile has a length")
+    lanes = mean_steps(account.ledger)
+    rank = account.windows[0].rank
+    lane = max((one for one in lanes if one.rank == rank), key=lambda one: one.busy_share)
+    windows = [window for window in account.windows if window.rank == rank]
+    events = account.run.events()
+    timed = account.timings
+    bounds = None if timed is None else (timed.median_low_ns, timed.median_high_ns)
+    return Case(
+        name=account.run.name,
+        facts=account.run.metadata,
+        median_ns=None if timed is None else round(timed.median_ns),
+        interval_ns=None if bounds is None or None in bounds else bounds,  # type: ignore[arg-type]
+        steps=len(windows),
+        marked=windows[0].step is not None,
+        rank=rank,
+        device=lane.device,
+        items=_mean_items(items(events, windows, rank, lane.device), len(windows)),
+        tables=_tables(_of_lane(events, windows, lane), windows, account),
+        warnings=() if timed is None else timed.warnings,
+        notes=_notes(lane, lanes),
+    )
+
+
+def _mean_items(table: pa.Table, steps: int) -> tuple[Item, ...]:
+    rows = table.to_pylist()
+    means = mean_of([row["ns"] for row in rows], steps)
+    return tuple(
+        Item(**{**row, "ns": ns, "count": row["count"] / steps})
+        for row, ns in zip(rows, means, strict=True)
+    )
+
+
+def _of_lane(events: pa.Table, windows: list[Window], lane: MeanStep) -> pa.Table:
+    """The rows of the lane's rank in its windows, without those of other devices."""
+    mine = events.take(pa.array(of_rank(events, lane.rank)))
+    mine = mine.filter(pa.array(in_windows(mine, windows)))
+    if lane.device is None:
+        return mine
+    device = mine.column("device")
+    return mine.filter(pc.or_kleene(pc.is_null(device), pc.equal(device, lane.device)))
+
+
+def _tables(events: pa.Table, windows: list[Window], account: Breakdown) -> dict[str, pa.Table]:
+    facts = account.run.metadata
+    return {name: TABLES[name].of(events, windows, facts) for name in _EVIDENCE}
+
+
+def _notes(lane: MeanStep, lanes: list[MeanStep]) -> tuple[str, ...]:
+    """Which lanes of several this is about."""
+    others = len(lanes) - 1
+    if not others:
+        return ()
+    of = f"device {lane.device}" if lane.device is not None else "the host"
+    rank = "" if lane.rank is None else f" of rank {lane.rank}"
+    return (f"this is about {of}{rank}, the busiest; there are {others} others",)
