@@ -5,6 +5,8 @@
     capture_run ─┐
                  ├─▶ a run on disk ─▶ open_runs ─▶ break_down
     ingest_profile
+
+``break_down(run).table("ops")`` is an Arrow table: that of the ops, or any other of docs/tables.md.
 """
 
 from __future__ import annotations

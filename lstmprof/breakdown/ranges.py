@@ -18,7 +18,7 @@ from lstmprof.breakdown.forest import Forest, own_time, referenced
 from lstmprof.breakdown.groups import Groups, heads, ratio, where_known
 from lstmprof.breakdown.intervals import Flags, Ints, foremost
 from lstmprof.breakdown.links import NONE, inherited
-from lstmprof.breakdown.threads import UNKNOWN, thread_ids
+from lstmprof.breakdown.threads import UNKNOWN
 from lstmprof.breakdown.windows import Window, is_kind
 from lstmprof.events import ACTIVITY_KINDS, PHASES, ints, texts
 
@@ -54,7 +54,8 @@ SCHEMA = schema(COLUMNS)
 
 def ranges(events: pa.Table, windows: list[Window]) -> pa.Table:
     """One row a (rank, name, kind); ``SCHEMA``."""
-    named = is_kind(events, "step", "range") & (thread_ids(events) >= 0)
+    on_host = events.column("device").is_null().to_numpy()
+    named = is_kind(events, "step", "range") & on_host
     rows = np.flatnonzero(named)
     rank = ints(events, "rank", UNKNOWN)
     name, kind = _names_and_kinds(events)

@@ -98,6 +98,7 @@ FACTS: tuple[Fact, ...] = (
     _fact("device", _TEXT, "", "cpu or cuda:N", _MADE_ELSEWHERE, "ran_on"),
     _fact("device_name", _TEXT, "", "model of GPU or CPU", _UNREAD),
     _fact("kernels_used", _TEXT, "", "whose kernels ran the recurrence", _UNREAD),
+    _fact("peaks", _TEXT, "", "what the device did at best, JSON", "it was not measured"),
     _fact("backend", _TEXT, "", "PyTensor's compiler", "another framework ran"),
     _fact("threads", _INT, "", "threads of the framework", _MADE_ELSEWHERE),
     _fact("affinity", _TEXT, "", "CPUs it was pinned to, JSON", _UNREAD),
