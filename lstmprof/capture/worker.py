@@ -23,6 +23,7 @@ from lstmprof.capture import (
     worker_host,
     worker_metadata,
     worker_meters,
+    worker_peaks,
     worker_profile,
     worker_ranges,
     worker_timing,
@@ -97,6 +98,7 @@ def captured(request: CaptureRequest, folder: str, report: Report) -> Dict[str, 
     host = worker_metadata.worker_facts(trainer, cpus)
     asked = worker_metadata.request_facts(request)
     found = worker_metadata.pass_facts(passes, request)
+    found["peaks"] = worker_peaks.facts(request, framework, device, report)
     return {
         "metadata": dict(asked, **before, **host, **found, ended_at=now()),
         "timings": worker_timing.columns(passes.rows),
@@ -123,7 +125,7 @@ def run_passes(
     )
     with worker_timing.collector_frozen():
         report("timing")
-        rows = worker_timing.timed(loop, request.warmup, 0, report, time.perf_counter_ns)
+        rows = worker_timing.timed(loop, request.warmup_iterations, 0, report, time.perf_counter_ns)
         meters = worker_meters.Meters(device)
         counted = worker_timing.timed(loop, 0, request.iterations, report, time.perf_counter_ns)
         cost = meters.facts()

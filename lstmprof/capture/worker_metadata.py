@@ -28,10 +28,11 @@ class Passes:
 def request_facts(request: CaptureRequest) -> Dict[str, Any]:
     """What run.json says of what was asked for."""
     asked = json.loads(request.to_json())
-    names = ["implementation", "workload", "precision", "mode", "seed", "warmup", "iterations"]
+    names = ["implementation", "workload", "precision", "mode", "seed", "iterations"]
     names += ["cuda_graph", "xla", "label"]
     framework = implementations.find(request.implementation).framework
     facts = {name: asked[name] for name in names}
+    facts["warmup"] = request.warmup_iterations
     return dict(facts, framework=framework, tf32=request.precision == "tf32")
 
 

@@ -32,7 +32,7 @@ class CaptureRequest:
     precision: str = "fp32"  # one of PRECISIONS
     mode: str = "train"  # forward: no gradients, no optimizer; the loss is computed
     iterations: int = 20
-    warmup: int = 3
+    warmup: Optional[int] = None  # None: what the implementation needs (``warmup_iterations``)
     profile_steps: int = 3  # 0: no profile pass
     seed: int = 0
     threads: Optional[int] = None  # None: 1 on the CPU, every allowed CPU on a GPU
@@ -40,7 +40,15 @@ class CaptureRequest:
     python: str = sys.executable
     cuda_graph: bool = False  # replay the step as a CUDA graph
     xla: bool = False  # compile the step with XLA
+    peaks: bool = True  # measure what the device does at best, after the passes
     label: str = ""  # what the user calls it: part of the run's name
+
+    @property
+    def warmup_iterations(self) -> int:
+        """Iterations before those that count: as asked for, else until the row has settled."""
+        if self.warmup is not None:
+            return self.warmup
+        return implementations.find(self.implementation).settles_after
 
     def to_json(self) -> str:
         """The request as the worker reads it."""

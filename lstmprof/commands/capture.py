@@ -43,9 +43,7 @@ _RUN_OPTIONS = (
     click.option(
         "--warmup",
         type=click.IntRange(1),
-        default=3,
-        show_default=True,
-        help="Iterations before them, kept but not counted.",
+        help="Iterations before them, kept but not counted; by default 3, or what a row needs.",
     ),
     click.option(
         "--profile-steps",
@@ -76,6 +74,12 @@ _RUN_OPTIONS = (
         multiple=True,
         metavar="SPEC",
         help="Run in an environment made with this package, like torch==2.4.1; repeat for more.",
+    ),
+    click.option(
+        "--peaks/--no-peaks",
+        default=True,
+        show_default=True,
+        help="Measure the device's fastest product and copy, which takes about a second.",
     ),
     click.option("--label", default="", help="A word for the run's name: what you changed."),
     click.option("--seed", type=int, default=0, show_default=True, help="Of weights and data."),

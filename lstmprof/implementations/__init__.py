@@ -56,6 +56,7 @@ class Implementation:
     refuses: Mapping[str, str] = dataclasses.field(default_factory=dict)
     aliases: Tuple[str, ...] = ()
     knows: Tuple[str, ...] = ()  # of UNUSUAL
+    settles_after: int = 3  # iterations until it takes as long as ever after
 
     @property
     def module(self) -> str:
@@ -159,6 +160,7 @@ TABLE: Tuple[Implementation, ...] = (
         "torch",
         "cell and loop written by hand, compiled by torch.jit.script",
         knows=_TORCH_KNOWS,
+        settles_after=5,  # its executor profiles and optimises the first calls
     ),
     Implementation(
         "torch-compile",

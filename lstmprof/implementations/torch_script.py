@@ -9,8 +9,8 @@
 ``weight_ih`` W is (4·hidden, inputs), ``weight_hh`` U is (4·hidden, hidden), ``bias`` b is
 (4·hidden). torch.jit.script compiles the loop of one direction of one layer; layers and directions
 are joined in Python. The executor profiles its first calls and optimises then: on a CPU (torch
-2.13) the times settled with the fifth iteration, so warm up for more than three. Source: the cell
-of ``torch_lstmcell_basic``; PyTorch's benchmarks/fastrnns/custom_lstms.py.
+2.13) the times settled with the fifth iteration. Source: the cell of ``torch_lstmcell_basic``;
+PyTorch's benchmarks/fastrnns/custom_lstms.py.
 """
 
 from __future__ import annotations

@@ -24,3 +24,9 @@ def test_what_an_implementation_cannot_do_is_refused_with_the_reason() -> None:
     with pytest.raises(UsageError, match="does not support xla"):
         check(request)
     assert refusal(CaptureRequest("torch-cudnn", named("1x320-ce-short"))) is None
+
+
+def test_warm_up_lasts_until_the_row_has_settled_unless_it_is_given() -> None:
+    assert CaptureRequest("torch-cudnn", named("1x320-ce-short")).warmup_iterations == 3
+    assert CaptureRequest("torch-script", named("1x320-ce-short")).warmup_iterations == 5
+    assert CaptureRequest("torch-script", named("1x320-ce-short"), warmup=1).warmup_iterations == 1
