@@ -16,6 +16,10 @@ from lstmprof.workloads import Workload
 tf = pytest.importorskip("tensorflow")
 
 CE = Workload("tiny", 1, 5, False, 3, 6, 4, 3, "ce")
+TOKENS = Workload(
+    *("tokens", 1, 5, True, 3, 6, 4, 3, "ce"),
+    **{"vocabulary": 7, "shortest": 2, "variable_length": True},
+)
 #: relative to the largest element; 8 and 11 bits of mantissa over six time steps
 TOLERANCE = {"amp-bf16": 5e-2, "amp-fp16": 5e-3}
 FLOAT32 = 1e-5
@@ -32,21 +36,25 @@ def _restored() -> Iterator[None]:
     tf.config.optimizer.set_experimental_options(dict.fromkeys(names, False))
 
 
-def gradients(file: Any, xla: bool | None = None) -> dict[str, NDArray[Any]]:
+def gradients(
+    file: Any, workload: Workload = CE, xla: bool | None = None
+) -> dict[str, NDArray[Any]]:
     """The gradients of the summed outputs of a loaded network."""
-    module = file.build(CE)
-    file.load(module, workloads.weights(CE, 1))
-    inputs: Any = workloads.batch(CE, 1).inputs
-    inputs = inputs if file.TIME_MAJOR else np.ascontiguousarray(inputs.swapaxes(0, 1))
+    from lstmprof.capture import worker_tensorflow_loss
+
+    module = file.build(workload)
+    file.load(module, workloads.weights(workload, 1))
+    inputs, lengths, _ = worker_tensorflow_loss.batch_of(workload, 1, file.TIME_MAJOR)
     own = file.parameters(module)
 
     @tf.function(autograph=False, jit_compile=xla)  # type: ignore[untyped-decorator, unused-ignore]
-    def step(inputs: Any) -> Any:
+    def step(inputs: Any, lengths: Any) -> Any:
         with tf.GradientTape() as tape:
-            total = tf.reduce_sum(tf.cast(module(inputs), tf.float32))
-        return tape.gradient(total, list(own.values()))
+            total = tf.reduce_sum(tf.cast(module(inputs, *lengths), tf.float32))
+        found = tape.gradient(total, list(own.values()))
+        return [tf.convert_to_tensor(gradient) for gradient in found]
 
-    tensors = step(tf.constant(inputs))
+    tensors = step(*tf.nest.map_structure(tf.constant, (inputs, lengths)))
     arrays = {name: tensor.numpy() for name, tensor in zip(own, tensors, strict=True)}
     shared: dict[str, NDArray[Any]] = file.canonical(module, arrays)
     return shared
@@ -75,10 +83,11 @@ def test_mixed_precision_is_near_float32_and_another(row: Implementation, precis
     assert FLOAT32 < error(gradients(file), right) < TOLERANCE[precision]
 
 
+@pytest.mark.parametrize("workload", [CE, TOKENS], ids=lambda w: w.name)
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
-def test_xla_computes_the_same(row: Implementation) -> None:
+def test_xla_computes_the_same(row: Implementation, workload: Workload) -> None:
     file = file_of(row, xla=True)
-    assert error(gradients(file, xla=True), gradients(file)) < FLOAT32
+    assert error(gradients(file, workload, xla=True), gradients(file, workload)) < FLOAT32
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
