@@ -19,7 +19,9 @@ from lstmprof.store import runs_in
 from lstmprof.workloads import Workload, with_overrides
 
 TINY = with_overrides(named("1x320-ce-short"), hidden=4, batch=2, time_steps=5)
-COMMON = CaptureRequest("torch-cudnn", TINY, device="cpu", iterations=4, profile_steps=1)
+COMMON = CaptureRequest(
+    "torch-cudnn", TINY, device="cpu", iterations=4, profile_steps=1, peaks=False
+)
 BOTH = ["torch-lstmcell-fused", "torch-cudnn"]
 
 
@@ -83,6 +85,7 @@ def command(out: Path) -> list[str]:
     impls = [f"--impl={name}" for name in BOTH]
     workloads = ["--workload=1x320-ce-short", "--workload=4x320-ce-long"]
     base = [sys.executable, "-m", "lstmprof", "capture", "--device=cpu", f"--out={out}"]
+    base += ["--no-peaks"]
     return [*base, *impls, *workloads, *network]
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import glob
 import os
 import platform
+import re
 import signal
 import sys
 from typing import Any, Dict, List, Optional
@@ -94,6 +96,12 @@ def _field(path: str, name: str) -> Optional[str]:
 def _memory_bytes() -> Optional[int]:
     total = _field("/proc/meminfo", "MemTotal")
     return int(total.split()[0]) * 1024 if total else None
+
+
+def last_level_cache_bytes(place: str = "/sys/devices/system/cpu/cpu0/cache") -> Optional[int]:
+    """Size of the largest cache that the first CPU has or shares; None where none is told."""
+    sizes = [_first_line(path) or "" for path in glob.glob(os.path.join(place, "index*", "size"))]
+    return max([int(s[:-1]) * 1024 for s in sizes if re.match(r"\d+K\Z", s)], default=None)
 
 
 def load_average() -> Optional[List[float]]:

@@ -27,6 +27,7 @@ def captured(scratch: Path, name: str, workload: Workload, **fields: Any) -> Cap
     if "cpu" in row.refuses and not fields:
         pytest.skip(row.refuses["cpu"])
     asked: dict[str, Any] = {"device": "cpu", "iterations": 3, "warmup": 1, "profile_steps": 2}
+    asked["peaks"] = False
     return capture(
         CaptureRequest(name, workload, **asked | fields), scratch / "capture", lambda line: None
     )

@@ -21,6 +21,7 @@ GRU_OF_TOKENS = Workload(
 def captured(scratch: Path, name: str, workload: Workload = CE, **fields: Any) -> CaptureResult:
     pytest.importorskip("tensorflow")
     asked: dict[str, Any] = {"device": "cpu", "iterations": 3, "warmup": 1, "profile_steps": 1}
+    asked["peaks"] = False
     request = CaptureRequest(name, workload, **asked | fields)
     return capture(request, scratch / "capture", lambda line: None)
 
