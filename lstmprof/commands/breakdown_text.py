@@ -19,6 +19,7 @@ def show(accounts: list[Breakdown], tables: tuple[str, ...], top: int) -> None:
         if "ledger" in tables:
             for step in mean_steps(account.ledger):
                 _show_step(account, step)
+            _show_links(account)
         if alone not in (None, "timings", "ledger"):
             breakdown_table.show(account, alone, top)
         elif "kernels" in tables and top:
@@ -127,6 +128,22 @@ def _show_step(account: Breakdown, step: MeanStep) -> None:
     ]
     rows.append(["", "sum", f"{step.mean_ns / 1e6:.3f}", "100.0 %"])
     terminal.write_table(_heading(account, step), ["", "part", ">ms", ">share"], rows)
+
+
+def _show_links(account: Breakdown) -> None:
+    """How much of what ran on the devices is linked to what caused it; nothing without devices."""
+    found = account.run.metadata.get("links") or {}
+    if not found.get("activities"):
+        return
+    shares = [f"{found[name] / found['activities']:.1%}" for name in ("launched", "issued")]
+    line = (
+        f"linked: of {found['activities']:,} device activities {shares[0]} to a launch,"
+        f" {shares[1]} to an op"
+    )
+    if found["unanswered"]:
+        line += f"; {found['unanswered']:,} kernel launches have no activity"
+    terminal.write_line(line)
+    terminal.write_line()
 
 
 def _heading(account: Breakdown, step: MeanStep) -> str:

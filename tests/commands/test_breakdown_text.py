@@ -1,0 +1,40 @@
+"""What the text of ``lstmprof breakdown`` says besides its tables."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+from breakdown.rows import row, table
+
+from lstmprof.breakdown import annotated
+from lstmprof.breakdown.coverage import coverage
+from lstmprof.cli import run as lstmprof
+from lstmprof.store import write_tables
+
+HOST = {"pid": 1, "tid": 1}
+GPU = {"device": 0, "stream": 7}
+
+
+def test_the_share_of_linked_activities_is_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # host    [aten::mm---------------)
+    #           [L1-)  [L2-)
+    # device          [k1-)      [lost-)
+    rows = [
+        row("op", "aten::mm", 0, 9000, **HOST),
+        row("runtime", "cudaLaunchKernel", 10, 20, **HOST, correlation_id=1),
+        row("runtime", "cudaLaunchKernel", 30, 40, **HOST, correlation_id=2),
+        row("kernel", "k1", 50, 60, **GPU, correlation_id=1),
+        row("kernel", "lost", 70, 80, **GPU, correlation_id=9),
+    ]
+    events = annotated(table(rows), captured=False)
+    (tmp_path / "mine").mkdir()
+    links = dataclasses.asdict(coverage(events))
+    write_tables(tmp_path / "mine", {"name": "mine", "source": "ingest", "links": links}, events)
+    assert lstmprof(["breakdown", str(tmp_path / "mine")]) == 0
+    said = capsys.readouterr().out
+    assert "linked: of 2 device activities 50.0% to a launch, 50.0% to an op" in said
+    assert "1 kernel launches have no activity" in said
