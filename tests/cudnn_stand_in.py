@@ -18,8 +18,9 @@ def built(folder: Path) -> Path:
     if shutil.which("gcc") is None:
         pytest.skip("no gcc to compile the stand-in of cuDNN")
     library = folder / "stand_in.so"
-    command = ["gcc", "-O1", "-shared", "-fPIC", "-o", os.fspath(library), os.fspath(SOURCE), "-lm"]
-    subprocess.run(command, check=True)
+    # -Bsymbolic: TensorFlow exports functions of the same names to the whole process
+    options = ["-O1", "-shared", "-fPIC", "-Wl,-Bsymbolic", "-o", os.fspath(library)]
+    subprocess.run(["gcc", *options, os.fspath(SOURCE), "-lm"], check=True)
     for name in NAMES:
         (folder / name).symlink_to(library)
     return folder
