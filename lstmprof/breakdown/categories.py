@@ -40,6 +40,8 @@ _COPY_OP = "aten::copy_"
 _CONVERTING = ("aten::_to_copy", "aten::to")
 #: Small work of the optimizer's phase is the optimizer; a GEMM or a collective in it is not.
 _OPTIMIZER_WORK = ("pointwise", "reduction", "other", "layout")
+#: Kernels whose own name is believed before a path that ends in an op of layout.
+_SAYS_MORE = ("gemm", "conv", "attention", "reduction")
 _COPIES_ON_DEVICE = ("DtoD", "PtoP")
 
 _NUMBER = {rule: number for number, rule in enumerate(RULES)}
@@ -143,7 +145,11 @@ def _types_differ(dtypes: str) -> int:
 def _kernel_rules(
     events: pa.Table, links: _Links, op_rules: Ints, by_name: Ints, rows: Ints
 ) -> Ints:
-    """For each of these kernels: a recurrent op around, any op around, the op named, its name."""
+    """For each of these kernels: a recurrent op around, any op around, the op named, its name.
+
+    A path of JAX ends in the last op of a fusion: where that only moves elements, a kernel whose
+    name says that it computes is believed.
+    """
     known = np.where(_is(op_rules, "other"), NONE, op_rules)
     recurrent = np.where(_is(op_rules, "rnn"), op_rules, NONE)
     found = np.full(len(rows), NONE, dtype=np.int64)
@@ -152,8 +158,10 @@ def _kernel_rules(
         by_op = np.where(links.op[rows] != NONE, around[links.op[rows]], NONE)
         found = np.where(found != NONE, found, by_op)
     named = _named_rules(events)[rows]
-    found = np.where(found != NONE, found, named)
-    return np.where(found != NONE, found, by_name[links.names[rows]])
+    by_kernel = by_name[links.names[rows]]
+    says_more = _is(by_kernel, *_SAYS_MORE) & (named != NONE) & _is(named, "layout")
+    found = np.where((found != NONE) | says_more, found, named)
+    return np.where(found != NONE, found, by_kernel)
 
 
 def _named_rules(events: pa.Table) -> Ints:

@@ -174,6 +174,21 @@ def test_every_rule_has_a_reason_that_tells_it_apart() -> None:
     assert all(rule.reason for rule in RULES)
 
 
+@pytest.mark.parametrize(
+    ("kernel", "expected"),
+    [
+        ("gemm_fusion_dot_7", "gemm"),
+        ("loop_reduce_fusion_3", "reduction"),
+        ("loop_transpose_fusion", "layout"),
+        ("fusion_3", "layout"),
+    ],
+)
+def test_a_product_that_is_then_transposed_is_a_product(kernel: str, expected: str) -> None:
+    path = "jit(train)/jit(main)/transpose(jvp(attention))/dot_general/transpose"
+    rows = [row("kernel", kernel, 0, 1, **GPU, op_name=path)]
+    assert category(rows, kernel) == (expected, None)
+
+
 def test_rules_match_whole_op_names() -> None:
     rule = op_rule("aten::mm_but_longer")
     assert rule is None or rule.category == "other"
