@@ -1,9 +1,10 @@
 """What the device does at best: a large product of matrices and a large copy, by this process.
 
 Both come after the passes, which they cannot disturb, on the same threads and at the run's
-precision. The product is the framework's own, of the size that takes LEAST_NS on a CPU, of 8192 on
-a GPU. The copy is wider than the last-level cache; what it reads and what it writes both count, as
-in J. McCalpin's STREAM. On a CPU NumPy copies for every framework, a part a thread.
+precision. The product is the framework's own, by the faster of its libraries, of the size that
+takes LEAST_NS on a CPU, of 8192 on a GPU. The copy is wider than the last-level cache; what it
+reads and what it writes both count, as in J. McCalpin's STREAM. On a CPU NumPy copies for every
+framework, a part a thread.
 """
 
 from __future__ import annotations

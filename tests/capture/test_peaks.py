@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 from lstmprof.capture import worker_host, worker_peaks
 from lstmprof.capture.supervisor import capture
-from lstmprof.capture.worker_peaks_rigs import RIGS
+from lstmprof.capture.worker_peaks_rigs import RIGS, faster
 from lstmprof.capture.worker_request import CaptureRequest
 from lstmprof.workloads import Workload
 
@@ -62,6 +63,17 @@ def test_the_best_of_several_counts_and_a_slow_machine_is_given_up_early() -> No
     worker_peaks.best_product(slow.product, (512, 4096), lambda: slow.now_ns)
     assert slow.sizes == [512]
     assert slow.now_ns == 3 * round(2 * 512**3 / 0.5)
+
+
+def test_of_two_libraries_the_faster_is_measured() -> None:
+    def slow(times: int) -> None:
+        time.sleep(0.02 * times)
+
+    def fast(times: int) -> None:
+        time.sleep(0.001 * times)
+
+    assert faster(slow, fast) is fast
+    assert faster(fast, slow) is fast
 
 
 @pytest.fixture
