@@ -9,7 +9,8 @@ from lstmprof.breakdown import TABLES, Breakdown
 from lstmprof.breakdown.groups import in_windows
 from lstmprof.breakdown.items import items
 from lstmprof.breakdown.steps import MeanStep, mean_steps
-from lstmprof.breakdown.windows import Window, of_rank
+from lstmprof.breakdown.threads import STATES, state_codes
+from lstmprof.breakdown.windows import Window, is_kind, of_rank
 from lstmprof.diagnose.case import Case, Item, mean_of
 from lstmprof.errors import RunError
 
@@ -30,7 +31,7 @@ def case_of(account: Breakdown) -> Case:
     lane = max((one for one in lanes if one.rank == rank), key=lambda one: one.busy_share)
     windows = [window for window in account.windows if window.rank == rank]
     events = account.run.events()
-    timed = account.timings
+    timed, mine = account.timings, _of_lane(events, windows, lane)
     bounds = None if timed is None else (timed.median_low_ns, timed.median_high_ns)
     return Case(
         name=account.run.name,
@@ -42,7 +43,8 @@ def case_of(account: Breakdown) -> Case:
         rank=rank,
         device=lane.device,
         items=_mean_items(items(events, windows, rank, lane.device), len(windows)),
-        tables=_tables(_of_lane(events, windows, lane), windows, account),
+        sync_calls=_sync_calls(mine, len(windows)),
+        tables=_tables(mine, windows, account),
         warnings=() if timed is None else timed.warnings,
         notes=_notes(lane, lanes),
     )
@@ -65,6 +67,13 @@ def _of_lane(events: pa.Table, windows: list[Window], lane: MeanStep) -> pa.Tabl
         return mine
     device = mine.column("device")
     return mine.filter(pc.or_kleene(pc.is_null(device), pc.equal(device, lane.device)))
+
+
+def _sync_calls(events: pa.Table, steps: int) -> float | None:
+    """Blocking runtime calls a step; None where the profile has no runtime calls."""
+    calls = is_kind(events, "runtime")
+    blocking = calls & (state_codes(events) == STATES.index("sync"))
+    return int(blocking.sum()) / steps if calls.any() else None
 
 
 def _tables(events: pa.Table, windows: list[Window], account: Breakdown) -> dict[str, pa.Table]:

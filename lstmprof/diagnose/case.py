@@ -39,7 +39,8 @@ class Case:
     ``facts`` is run.json. ``median_ns`` is that of the undisturbed steps with its 95 % interval,
     None where it was not timed. ``steps`` were profiled; ``marked`` is False where the profile has
     no step markers and its whole is taken as one. ``items`` sum to the length of the mean profiled
-    step. ``tables`` are those of a breakdown, of this lane's rank, windows and device alone.
+    step. ``sync_calls`` are the blocking runtime calls of a step, None where no runtime call was
+    recorded. ``tables`` are those of a breakdown, of this lane's rank, windows and device alone.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Case:
     rank: int | None
     device: int | None
     items: tuple[Item, ...]
+    sync_calls: float | None = None
     tables: Mapping[str, pa.Table] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()

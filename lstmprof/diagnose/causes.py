@@ -1,0 +1,162 @@
+"""What bounds a step: the kinds of bottleneck, and which of them an item's time belongs to.
+
+One ordered table; the first rule that holds decides, so that every nanosecond has one kind and the
+kinds' differences sum to that of the steps.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from lstmprof.diagnose.case import Case, Item
+
+LAUNCH, DISPATCH, PYTHON = "launch-bound", "dispatch-bound", "Python-bound"
+SYNC, CAST, COPY, GEMM, MEMORY = (
+    "sync-bound",
+    "cast-bound",
+    "copy-bound",
+    "GEMM-bound",
+    "memory-bound",
+)
+INPUT, COMPILE, ALLOCATION, HOST = "input-bound", "compile-bound", "allocation-bound", "host-bound"
+COLLECTIVE, CTC = "collective-bound", "CTC-bound"
+PROFILER, UNKNOWN = "profiler", "unknown"
+
+#: What the time of each kind is, in a sentence.
+KINDS = {
+    LAUNCH: "launching kernels",
+    DISPATCH: "framework dispatch",
+    PYTHON: "Python between the ops",
+    SYNC: "waiting for synchronisations",
+    CAST: "casts between element types",
+    COPY: "copies that compute nothing",
+    GEMM: "matrix products",
+    MEMORY: "element-by-element work and reductions",
+    INPUT: "preparing the input",
+    COMPILE: "compiling inside the step",
+    ALLOCATION: "allocating memory",
+    HOST: "waiting for a host of which nothing was recorded",
+    COLLECTIVE: "communication between ranks",
+    CTC: "the CTC loss",
+    PROFILER: "what profiling changed",
+    UNKNOWN: "work and waiting of unknown cause",
+}
+#: The kinds in which a device waits for its host: an infinitely fast host would have none.
+WAITS = (LAUNCH, DISPATCH, PYTHON, HOST, ALLOCATION)
+
+#: Ops by which a host asks for a value, and waits for it.
+ASKS = ("aten::item", "aten::_local_scalar_dense", "aten::is_nonzero", "aten::equal")
+_COMPILES = re.compile(
+    r"(?i)xlacompile|\bcompile_?fx|convert_frame|backend_?compile|::compile\b|compileandrun"
+    r"|pjrtclient::compile|jit_compile|triton.*\bcompile\b|nvrtc"
+)
+_PRODUCTS = ("gemm", "conv", "attention")
+_MOVES = ("layout", "transfer", "memset")
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What an item is judged by besides itself.
+
+    ``many_short_kernels``: there are so many more kernels too short to hide the next launch than in
+    the run compared with, that their time is that of launching.
+    """
+
+    on_device: bool
+    many_short_kernels: bool = False
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Time of an item for which ``holds`` is of this ``kind``."""
+
+    kind: str
+    holds: Callable[[Item, Scene], bool]
+    reason: str
+
+
+def _part(*parts: str) -> Callable[[Item, Scene], bool]:
+    return lambda item, scene: item.part in parts
+
+
+RULES = (
+    Rule(INPUT, lambda i, s: i.state == "input", "whatever is done then, it is done for the input"),
+    Rule(PROFILER, _part("profiler"), "the profiler recorded its own overhead"),
+    Rule(
+        COMPILE,
+        lambda i, s: bool(i.name and _COMPILES.search(i.name)),
+        "an op of a compiler: in a warm step it compiles again",
+    ),
+    Rule(SYNC, _part("sync"), "a blocking runtime call"),
+    Rule(SYNC, lambda i, s: i.name in ASKS, "the host asks for a value and waits for it"),
+    Rule(CAST, lambda i, s: "cast" in (i.part, i.serves), "only the element type changes"),
+    Rule(ALLOCATION, _part("alloc"), "a runtime call that allocates or frees"),
+    Rule(
+        LAUNCH, _part("launch call", "launch latency", "runtime"), "the device waits for launches"
+    ),
+    Rule(
+        COPY,
+        lambda i, s: i.serves in _MOVES and not i.short and not s.on_device,
+        "elements move; the call that arranges it is part of its price",
+    ),
+    Rule(DISPATCH, _part("dispatch"), "an op that arranges work and computes nothing"),
+    Rule(DISPATCH, lambda i, s: i.before, "the way from Python into an op"),
+    Rule(
+        DISPATCH,
+        lambda i, s: i.state == "busy" and i.short and not s.on_device,
+        "an op this short computes next to nothing: its time is that of calling it",
+    ),
+    Rule(PYTHON, _part("python"), "a long stretch of a step or range without an op"),
+    Rule(HOST, _part("host"), "the host did something that was not recorded"),
+    Rule(GEMM, _part(*_PRODUCTS), "matrix products, convolutions, attention"),
+    Rule(
+        LAUNCH,
+        lambda i, s: i.state == "busy" and i.short and s.many_short_kernels,
+        "many kernels, each over before the host can launch the next",
+    ),
+    Rule(
+        MEMORY,
+        lambda i, s: i.part == "rnn" and i.family == "pointwise",
+        "the recurrent layer's work between its products",
+    ),
+    Rule(GEMM, _part("rnn"), "a recurrent layer in one op is mostly its products"),
+    Rule(COPY, _part(*_MOVES), "elements move and do not change"),
+    Rule(COLLECTIVE, _part("collective"), "between ranks"),
+    Rule(CTC, _part("ctc"), "connectionist temporal classification"),
+    Rule(
+        MEMORY,
+        lambda i, s: i.state == "busy" and i.part != "other",
+        "few operations an element: the memory sets the pace",
+    ),
+    Rule(UNKNOWN, lambda i, s: True, "no category or no launch is known"),
+)
+
+
+def kind_of(item: Item, scene: Scene) -> str:
+    """The kind to which the time of ``item`` belongs."""
+    return next(rule.kind for rule in RULES if rule.holds(item, scene))
+
+
+def by_kind(case: Case, scene: Scene) -> dict[str, list[Item]]:
+    """The items of ``case`` by kind, in the order of ``KINDS``."""
+    found: dict[str, list[Item]] = {kind: [] for kind in KINDS}
+    for item in case.items:
+        found[kind_of(item, scene)].append(item)
+    return found
+
+
+def scene_of(slow: Case, fast: Case | None) -> Scene:
+    """How the items of both are judged: by one scene, so that like is compared with like.
+
+    Twice as many short kernels are many.
+    """
+    if slow.device is None:
+        return Scene(on_device=False)
+    grown = fast is not None and _short_kernels(slow) >= 2 * _short_kernels(fast)
+    return Scene(on_device=True, many_short_kernels=grown)
+
+
+def _short_kernels(case: Case) -> float:
+    return sum(item.count for item in case.items if item.state == "busy" and item.short)

@@ -1,0 +1,188 @@
+"""How often a step does what: the counts behind the parts of its time.
+
+Reads the tables of a case; every count is of the mean profiled step, None where it is unknown or
+does not apply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from lstmprof.diagnose.case import Case
+from lstmprof.diagnose.causes import ASKS, KINDS
+
+Rows = Iterable[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """One count: what it is in a sentence, its unit (empty for a plain number), how it is made."""
+
+    name: str
+    text: str
+    unit: str
+    of: Callable[[Case], float | None]
+
+
+def _sum(rows: Rows, column: str) -> int:
+    return sum(row[column] for row in rows)
+
+
+def _per_step(case: Case, rows: Rows, column: str = "count") -> float:
+    return _sum(rows, column) / case.steps
+
+
+def _ratio(amount: float | None, of: float | None) -> float | None:
+    return amount / of if amount is not None and of else None
+
+
+def _ops(case: Case) -> float | None:
+    rows = case.rows("ops")
+    return _per_step(case, rows) if rows else None
+
+
+def _work(case: Case, *categories: str) -> list[dict[str, Any]]:
+    """Rows of the kernels, on a host of the computing ops, of these categories; of all by none."""
+    rows = case.rows("kernels")
+    return [row for row in rows if not categories or row["category"] in categories]
+
+
+def _kernels(case: Case) -> float | None:
+    return None if case.device is None else _per_step(case, _work(case))
+
+
+def _computing_ops(case: Case) -> float | None:
+    return _per_step(case, _work(case)) if case.device is None else None
+
+
+def _launch_rows(case: Case) -> list[dict[str, Any]]:
+    rows = case.rows("launches")
+    return [row for row in rows if row["kind"] == "kernel" or "Launch" in row["name"]]
+
+
+def _launches(case: Case) -> float | None:
+    rows = _launch_rows(case)
+    return _per_step(case, rows) if rows else None
+
+
+def _mean(rows: list[dict[str, Any]], total: str = "total_ns") -> float | None:
+    return _ratio(_sum(rows, total), _sum(rows, "count"))
+
+
+def _gap(case: Case) -> float | None:
+    return _ratio(case.profiled_ns - case.busy_ns, _kernels(case))
+
+
+def _products(case: Case) -> list[dict[str, Any]]:
+    """Products; of a recurrent layer's kernels those that are one."""
+    inside = [r for r in _work(case, "rnn") if r["family"] in ("gemm", "persistent")]
+    return [*_work(case, "gemm", "conv", "attention"), *inside]
+
+
+def _layer_ops(case: Case) -> float | None:
+    """Ops that hold a whole recurrent layer; on a device unknown, as its kernels are counted."""
+    return _per_step(case, _work(case, "rnn")) if case.device is None else None
+
+
+_POINTWISE = ("pointwise", "reduction", "softmax_loss", "normalization", "embedding", "rng")
+
+
+def _pointwise(case: Case) -> list[dict[str, Any]]:
+    return _work(case, *_POINTWISE, "optimizer")
+
+
+def _copies(case: Case) -> float | None:
+    return _per_step(case, [*_work(case, "layout", "transfer"), *_work(case, "memset")])
+
+
+def _copied_bytes(case: Case) -> float | None:
+    rows = case.rows("copies")
+    known = rows and all(row["bytes"] is not None for row in rows)
+    return _per_step(case, rows, "bytes") if known else None
+
+
+def _cast_bytes(case: Case) -> float | None:
+    rows = case.rows("casts")
+    known = rows and all(row["bytes"] is not None for row in rows)
+    return _per_step(case, rows, "bytes") if known else None
+
+
+def _asked(case: Case) -> float:
+    """Values asked for: ``aten::item`` is the same question as what is inside it."""
+    outer = [row for row in case.rows("ops") if row["name"] in ASKS]
+    inner = [row for row in outer if row["name"] == "aten::_local_scalar_dense"]
+    return _per_step(case, inner or outer)
+
+
+def _syncs(case: Case) -> float | None:
+    return _asked(case) if case.sync_calls is None else case.sync_calls
+
+
+def _each_time_step(of: Callable[[Case], float | None]) -> Callable[[Case], float | None]:
+    return lambda case: _ratio(of(case), case.time_steps)
+
+
+_ALL = (
+    Quantity("ops", "ops", "", _ops),
+    Quantity("ops_per_time_step", "ops a time step", "", _each_time_step(_ops)),
+    Quantity("computing_ops", "computing ops", "", _computing_ops),
+    Quantity("kernels", "kernels", "", _kernels),
+    Quantity("kernels_per_time_step", "kernels a time step", "", _each_time_step(_kernels)),
+    Quantity(
+        "mean_kernel_ns",
+        "mean kernel",
+        "ns",
+        lambda c: _mean(_work(c)) if c.device is not None else None,
+    ),
+    Quantity("mean_gap_ns", "mean gap between kernels", "ns", _gap),
+    Quantity("launches", "kernel launches", "", _launches),
+    Quantity("launches_per_time_step", "launches a time step", "", _each_time_step(_launches)),
+    Quantity(
+        "launches_per_s",
+        "launches a second",
+        "1/s",
+        lambda c: _ratio(_launches(c), c.profiled_ns / 1e9),
+    ),
+    Quantity(
+        "mean_launch_ns",
+        "mean launch call",
+        "ns",
+        lambda c: _mean(_launch_rows(c), "call_total_ns"),
+    ),
+    Quantity("products", "matrix products", "", lambda c: _per_step(c, _products(c))),
+    Quantity("mean_product_ns", "mean product", "ns", lambda c: _mean(_products(c))),
+    Quantity("layer_ops", "recurrent-layer ops", "", _layer_ops),
+    Quantity("pointwise", "element-by-element ops", "", lambda c: _per_step(c, _pointwise(c))),
+    Quantity("mean_pointwise_ns", "mean of these", "ns", lambda c: _mean(_pointwise(c))),
+    Quantity("casts", "casts", "", lambda c: _per_step(c, c.rows("casts"))),
+    Quantity("cast_bytes", "bytes cast", "bytes", _cast_bytes),
+    Quantity("copies", "copies", "", _copies),
+    Quantity("copied_bytes", "bytes copied between memories", "bytes", _copied_bytes),
+    Quantity("syncs", "waits for a value or the device", "", _syncs),
+)
+
+#: Name → quantity.
+QUANTITIES = {quantity.name: quantity for quantity in _ALL}
+
+_HOST = ("ops", "ops_per_time_step", "computing_ops", "kernels", "mean_kernel_ns", "mean_gap_ns")
+_LAUNCHES = (
+    *("launches", "launches_per_time_step", "launches_per_s", "mean_launch_ns"),
+    *("kernels", "mean_kernel_ns", "mean_gap_ns"),
+)
+
+#: Kind → the counts that are its evidence; the first that is known is said in its sentence.
+EVIDENCE: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(KINDS, ()),
+    "launch-bound": _LAUNCHES,
+    "dispatch-bound": _HOST,
+    "Python-bound": _HOST,
+    "host-bound": _LAUNCHES,
+    "sync-bound": ("syncs",),
+    "cast-bound": ("casts", "cast_bytes"),
+    "copy-bound": ("copies", "copied_bytes"),
+    "GEMM-bound": ("products", "mean_product_ns", "layer_ops"),
+    "memory-bound": ("pointwise", "mean_pointwise_ns", "kernels", "mean_kernel_ns"),
+    "input-bound": ("copies", "copied_bytes"),
+}

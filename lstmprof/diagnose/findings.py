@@ -1,0 +1,156 @@
+"""The findings: what each kind of bottleneck adds to a step, with its evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lstmprof.diagnose import causes
+from lstmprof.diagnose.case import Case, Item, total_ns
+from lstmprof.diagnose.counts import EVIDENCE, QUANTITIES
+from lstmprof.diagnose.waterfall import lengths, timed
+
+#: Kernels or ops that stand as evidence of a finding.
+LARGEST = 3
+
+
+@dataclass(frozen=True)
+class Change:
+    """One count in both steps; None is unknown, ``fast`` also where a run is diagnosed alone."""
+
+    quantity: str
+    fast: float | None
+    slow: float | None
+
+
+@dataclass(frozen=True)
+class Culprit:
+    """One op, kernel or range of a finding: its time and calls in both mean steps."""
+
+    name: str
+    fast_ns: int
+    slow_ns: int
+    fast_count: float
+    slow_count: float
+
+    @property
+    def delta_ns(self) -> int:
+        """What it adds to the slow step."""
+        return self.slow_ns - self.fast_ns
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one kind adds to the slow step; of a run alone what it takes of the step.
+
+    ``share`` of the difference, or of the step; None where that is 0.
+    """
+
+    kind: str
+    fast_ns: int
+    slow_ns: int
+    share: float | None
+    changes: tuple[Change, ...]
+    largest: tuple[Culprit, ...]
+
+    @property
+    def delta_ns(self) -> int:
+        """What the kind adds to the slow step."""
+        return self.slow_ns - self.fast_ns
+
+    def change(self, quantity: str) -> Change | None:
+        """The change of this quantity, None where it is no evidence here."""
+        return next((c for c in self.changes if c.quantity == quantity), None)
+
+
+def findings(fast: Case | None, slow: Case) -> list[Finding]:
+    """One finding a kind that has time in either step, the one that adds most first.
+
+    They sum to the difference of the steps' ``waterfall.lengths``, what the profiler did to them
+    being of kind ``profiler``; of a run alone (``fast`` None) to its profiled step.
+    """
+    scene = causes.scene_of(slow, fast)
+    of_slow = causes.by_kind(slow, scene)
+    of_fast = causes.by_kind(fast, scene) if fast else {kind: [] for kind in causes.KINDS}
+    whole = _difference(fast, slow)
+    found = []
+    for kind in causes.KINDS:
+        fast_ns, slow_ns = total_ns(of_fast[kind]), total_ns(of_slow[kind])
+        if kind == causes.PROFILER and fast and timed(fast, slow):
+            fast_ns += fast.length_ns - fast.profiled_ns
+            slow_ns += slow.length_ns - slow.profiled_ns
+        if of_fast[kind] or of_slow[kind] or fast_ns or slow_ns:
+            found.append(
+                Finding(
+                    kind,
+                    fast_ns,
+                    slow_ns,
+                    share=(slow_ns - fast_ns) / whole if whole else None,
+                    changes=_changes(kind, fast, slow),
+                    largest=_largest(kind, (of_fast[kind], of_slow[kind]), fast, slow),
+                )
+            )
+    return sorted(found, key=lambda f: (-f.delta_ns, f.kind))
+
+
+def _difference(fast: Case | None, slow: Case) -> int:
+    if fast is None:
+        return slow.profiled_ns
+    ends = lengths(fast, slow)
+    return ends[1] - ends[0]
+
+
+def _changes(kind: str, fast: Case | None, slow: Case) -> tuple[Change, ...]:
+    made = (
+        Change(name, QUANTITIES[name].of(fast) if fast else None, QUANTITIES[name].of(slow))
+        for name in EVIDENCE[kind]
+    )
+    return tuple(change for change in made if change.slow is not None)
+
+
+Spent = dict[str, tuple[int, float]]
+
+
+def _largest(
+    kind: str, items: tuple[list[Item], list[Item]], fast: Case | None, slow: Case
+) -> tuple[Culprit, ...]:
+    """What adds most; where a device waited and no item has a name, what its host did then."""
+    both = [_by_name(some) for some in items]
+    if not any(both) and kind in causes.WAITS:
+        both = [_host_work(kind, case) if case else {} for case in (fast, slow)]
+    return _culprits(*both)
+
+
+def _by_name(items: Sequence[Item]) -> Spent:
+    found: Spent = {}
+    for item in items:
+        if item.name is not None:
+            ns, count = found.get(item.name, (0, 0.0))
+            found[item.name] = (ns + item.ns, count + item.count)
+    return found
+
+
+def _host_work(kind: str, case: Case) -> Spent:
+    """Name → what the host spent a step in launch calls, in ops or in ranges."""
+    table, column = {
+        causes.LAUNCH: ("launches", "call_total_ns"),
+        causes.PYTHON: ("ranges", "self_ns"),
+    }.get(kind, ("ops", "host_self_ns"))
+    found: Spent = {}
+    for row in case.rows(table):
+        ns, count = found.get(row["name"], (0, 0.0))
+        found[row["name"]] = (
+            ns + round(row[column] / case.steps),
+            count + row["count"] / case.steps,
+        )
+    return found
+
+
+def _culprits(fast: Spent, slow: Spent) -> tuple[Culprit, ...]:
+    none = (0, 0.0)
+    made = []
+    for name in dict.fromkeys([*slow, *fast]):
+        (fast_ns, fast_count), (slow_ns, slow_count) = fast.get(name, none), slow.get(name, none)
+        made.append(Culprit(name, fast_ns, slow_ns, fast_count, slow_count))
+    by_delta = sorted(made, key=lambda c: (-abs(c.delta_ns), c.name))
+    return tuple(c for c in by_delta[:LARGEST] if c.delta_ns)

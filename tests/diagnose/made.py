@@ -1,0 +1,34 @@
+"""Cases built in code: what a test does not name is unknown or empty."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from lstmprof.diagnose.case import Case, Item
+
+
+def item(state: str, part: str, ns: int, name: str | None = None, **fields: Any) -> Item:
+    """One item; a busy one serves its own part, as an op that computes does."""
+    given = {"serves": part if state == "busy" else None, "count": 1.0, **fields}
+    return Item(state, part, ns, name=name, **given)
+
+
+def case(*items: Item, name: str = "run", **fields: Any) -> Case:
+    """A case of these items on a host, of one marked step, not timed."""
+    given: dict[str, Any] = {
+        "facts": {},
+        "median_ns": None,
+        "interval_ns": None,
+        "steps": 1,
+        "marked": True,
+        "rank": None,
+        "device": None,
+    }
+    return Case(name=name, items=items, **{**given, **fields})
+
+
+def table(*rows: dict[str, Any]) -> pa.Table:
+    """A table of these rows."""
+    return pa.Table.from_pylist(list(rows))
