@@ -1,0 +1,61 @@
+"""``lstmprof diagnose``: why one run is slower than another, or what a run alone is bound by."""
+
+from __future__ import annotations
+
+import click
+
+from lstmprof import terminal
+
+FORMATS = ("text", "json", "markdown")
+#: Those of ``diagnose.comparability``, named here because help imports no dataframe library.
+CONDITIONS = ("workload", "precision", "mode", "device", "threads", "seed")
+
+
+@click.command(name="diagnose")
+@click.argument("paths", nargs=-1, required=True, metavar="PATH…")
+@click.option("--format", "format_", type=click.Choice(FORMATS), default="text", show_default=True)
+@click.option(
+    "--across",
+    multiple=True,
+    type=click.Choice(CONDITIONS),
+    metavar="NAME",
+    help=f"Compare runs that differ in this; repeat for more: {', '.join(CONDITIONS)}.",
+)
+@click.option(
+    "--step-range",
+    metavar="REGEX",
+    help="Host ranges (NVTX, record_function) whose name this finds are the steps.",
+)
+def command(
+    paths: tuple[str, ...], format_: str, across: tuple[str, ...], step_range: str | None
+) -> None:
+    """Say why one run is slower than another: part by part, with the cause and what to do.
+
+    PATH is a run, a folder of runs, or raw profiles, as for breakdown. Of several runs each is held
+    against the fastest that can be compared with it; a run alone against its own step.
+
+    \b
+    Example:
+      lstmprof diagnose traces/torch-cudnn--… traces/torch-lstmcell-basic--…
+      lstmprof diagnose traces/
+      lstmprof diagnose profile.pt.trace.json.gz
+      lstmprof diagnose fp32-run amp-run --across precision --format markdown
+    """
+    from lstmprof.api import break_down, diagnose_all, open_runs
+    from lstmprof.commands import diagnose_markdown, diagnose_rows, diagnose_text
+
+    def left_out(line: str) -> None:
+        click.echo(f"left out: {line}", err=True)
+
+    opened = [open_runs([path], warn=left_out) for path in paths]
+    # Runs that were named one by one are meant to be compared; of a folder those that can be.
+    named = len(opened) > 1 and all(len(runs) == 1 for runs in opened)
+    accounts = [break_down(run, step_range, ("ledger",)) for runs in opened for run in runs]
+    made = diagnose_all(accounts, across, must_compare=named)
+    if format_ == "json":
+        terminal.write_json([diagnose_rows.document(one) for one in made])
+    elif format_ == "markdown":
+        click.echo("\n\n".join(diagnose_markdown.page(one) for one in made))
+    else:
+        for one in made:
+            diagnose_text.show(one)
