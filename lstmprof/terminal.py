@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
@@ -104,12 +105,12 @@ def console() -> Any:
 
 
 def parts_that_add_up(values: Sequence[float], whole: float, digits: int) -> list[str]:
-    """``values``, which sum to ``whole``, rounded so that what is printed adds up as well.
+    """``values``, of either sign, which sum to ``whole``, rounded so that the printed add up too.
 
     Method of the largest remainder (Hamilton).
     """
     scale = 10**digits
-    floors = [int(v * scale) for v in values]
+    floors = [math.floor(v * scale) for v in values]
     missing = round(whole * scale) - sum(floors)
     by_remainder = sorted(range(len(values)), key=lambda i: floors[i] - values[i] * scale)
     for i in by_remainder[: max(missing, 0)]:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from lstmprof import terminal
 
 
-@given(st.lists(st.integers(0, 10**12), min_size=1, max_size=20), st.integers(0, 3))
+@given(st.lists(st.integers(-(10**12), 10**12), min_size=1, max_size=20), st.integers(0, 3))
 def test_rounded_parts_sum_to_the_rounded_whole(parts: list[int], digits: int) -> None:
     whole = sum(parts) / 1e6
     printed = terminal.parts_that_add_up([p / 1e6 for p in parts], whole, digits)
