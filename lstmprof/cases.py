@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import statistics
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -16,6 +18,8 @@ from lstmprof.errors import RunError
 
 #: The tables of a breakdown from which findings take their evidence.
 _EVIDENCE = ("kernels", "ops", "launches", "casts", "copies", "ranges")
+#: A step longer than so many median ones was disturbed.
+LONG = 1.5
 
 
 def case_of(account: Breakdown) -> Case:
@@ -29,7 +33,8 @@ def case_of(account: Breakdown) -> Case:
     lanes = mean_steps(account.ledger)
     rank = account.windows[0].rank
     lane = max((one for one in lanes if one.rank == rank), key=lambda one: one.busy_share)
-    windows = [window for window in account.windows if window.rank == rank]
+    found = [window for window in account.windows if window.rank == rank]
+    windows = typical(found)
     events = account.run.events()
     timed, mine = account.timings, _of_lane(events, windows, lane)
     bounds = None if timed is None else (timed.median_low_ns, timed.median_high_ns)
@@ -46,7 +51,7 @@ def case_of(account: Breakdown) -> Case:
         sync_calls=_sync_calls(mine, len(windows)),
         tables=_tables(mine, windows, account),
         warnings=() if timed is None else timed.warnings,
-        notes=_notes(lane, lanes),
+        notes=(*_other_lanes(lane, lanes), *_left_out(found, windows)),
     )
 
 
@@ -81,11 +86,31 @@ def _tables(events: pa.Table, windows: list[Window], account: Breakdown) -> dict
     return {name: TABLES[name].of(events, windows, facts) for name in _EVIDENCE}
 
 
-def _notes(lane: MeanStep, lanes: list[MeanStep]) -> tuple[str, ...]:
+def _other_lanes(lane: MeanStep, lanes: list[MeanStep]) -> tuple[str, ...]:
     """Which lanes of several this is about."""
-    others = len(lanes) - 1
-    if not others:
+    if len(lanes) == 1:
         return ()
     of = f"device {lane.device}" if lane.device is not None else "the host"
     rank = "" if lane.rank is None else f" of rank {lane.rank}"
-    return (f"this is about {of}{rank}, the busiest; there are {others} others",)
+    return (f"this is about {of}{rank}, the busiest of {len(lanes)}",)
+
+
+def typical(windows: list[Window]) -> list[Window]:
+    """``windows`` without the few steps that something disturbed.
+
+    Left out are those longer than ``LONG`` times the median one, where they are at most a third.
+    """
+    lengths = [window.end_ns - window.start_ns for window in windows]
+    longest = LONG * statistics.median(lengths)
+    kept = [w for w, length in zip(windows, lengths, strict=True) if length <= longest]
+    return kept if 3 * (len(windows) - len(kept)) <= len(windows) else windows
+
+
+def _left_out(found: list[Window], kept: list[Window]) -> tuple[str, ...]:
+    out = [window for window in found if window not in kept]
+    if not out:
+        return ()
+    numbers = ", ".join(str(window.step) for window in out)
+    took = max(window.end_ns - window.start_ns for window in out) / 1e6
+    usual = statistics.median(window.end_ns - window.start_ns for window in kept) / 1e6
+    return (f"step {numbers} was disturbed ({took:,.1f} against {usual:,.1f} ms) and is left out",)

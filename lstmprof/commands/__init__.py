@@ -5,5 +5,6 @@ VERBS = {
     "capture": "lstmprof.commands.capture",
     "ingest": "lstmprof.commands.ingest",
     "breakdown": "lstmprof.commands.breakdown",
+    "diagnose": "lstmprof.commands.diagnose",
     "query": "lstmprof.commands.query",
 }

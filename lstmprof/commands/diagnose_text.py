@@ -1,0 +1,42 @@
+"""The text of ``lstmprof diagnose``: the sentence, the waterfall, the causes and what to do."""
+
+from __future__ import annotations
+
+from lstmprof import terminal
+from lstmprof.commands import diagnose_cells
+from lstmprof.diagnose.diagnosis import Diagnosis, Explained
+
+#: Causes whose evidence is shown; all are in JSON.
+_WITH_EVIDENCE = 3
+
+
+def show(diagnosis: Diagnosis) -> None:
+    """Print a diagnosis."""
+    terminal.write_line(diagnosis.sentence)
+    for warning in diagnosis.warnings:
+        terminal.write_line(f"warning: {warning}")
+    for note in diagnosis.notes:
+        terminal.write_line(f"note: {note}")
+    terminal.write_line()
+    if diagnosis.waterfall:
+        terminal.write_table(
+            "From the fast step to the slow one",
+            diagnose_cells.waterfall_heads(diagnosis),
+            diagnose_cells.waterfall_cells(diagnosis),
+        )
+    findings = [diagnosis.findings[place] for place in diagnose_cells.shown(diagnosis)]
+    for place, explained in enumerate(findings):
+        _show_finding(diagnosis, explained, evidence=place < _WITH_EVIDENCE)
+
+
+def _show_finding(diagnosis: Diagnosis, explained: Explained, *, evidence: bool) -> None:
+    finding = explained.finding
+    terminal.write_line(f"{finding.kind}: {explained.sentence}")
+    for advice in explained.remedies:
+        terminal.write_line(f"  → {advice.sentence}  [{advice.source}]")
+    adds = finding.delta_ns > 0
+    cells = diagnose_cells.evidence_cells(finding, alone=diagnosis.fast is None)
+    if evidence and adds and cells:
+        terminal.write_table("", diagnose_cells.evidence_heads(diagnosis), cells)
+    else:
+        terminal.write_line()

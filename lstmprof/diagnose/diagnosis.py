@@ -1,0 +1,131 @@
+"""The diagnosis: of one run against a faster one, or of a run alone against its own step."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from lstmprof.diagnose import causes, sentences
+from lstmprof.diagnose.case import Case
+from lstmprof.diagnose.comparability import disagreements, refuse_unless_comparable
+from lstmprof.diagnose.findings import Finding, findings
+from lstmprof.diagnose.remedies import Advice, remedies
+from lstmprof.diagnose.shows import Situation
+from lstmprof.diagnose.waterfall import Difference, lengths, timed, waterfall
+from lstmprof.diagnose.words import labels, milliseconds
+
+#: Less of the difference is not worth a remedy.
+ADVISED_SHARE = 0.05
+#: A first step that takes so many steps longer than the other run's has compiled something.
+LONG_FIRST_STEP = 10
+
+
+@dataclass(frozen=True)
+class Explained:
+    """A finding with its sentence and what to do about it."""
+
+    finding: Finding
+    sentence: str
+    remedies: tuple[Advice, ...]
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """Why ``slow`` takes as long as it does; ``fast`` is None where it is diagnosed alone.
+
+    The differences of ``waterfall`` sum to that of the steps, those of ``findings`` too; of a run
+    alone there is no waterfall, and the findings sum to its profiled step. ``warnings`` are reasons
+    to doubt the times, ``notes`` what else must be known.
+    """
+
+    fast: Case | None
+    slow: Case
+    sentence: str
+    waterfall: tuple[Difference, ...]
+    findings: tuple[Explained, ...]
+    warnings: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def dominant(self) -> Explained | None:
+        """The cause that adds most, or takes most; None where there is no difference, or none."""
+        if self.fast is not None and sentences.no_difference(self.fast, self.slow):
+            return None
+        cause = sentences.dominant([e.finding for e in self.findings])
+        return next((e for e in self.findings if e.finding is cause), None)
+
+
+def compare(one: Case, other: Case, across: Collection[str] = ()) -> Diagnosis:
+    """Why the slower of two runs is slower.
+
+    Raises:
+        UsageError: they differ in a condition that ``across`` does not name.
+    """
+    refuse_unless_comparable(one, other, across)
+    ends = lengths(one, other)
+    fast, slow = (one, other) if ends[0] <= ends[1] else (other, one)
+    found = findings(fast, slow)
+    return Diagnosis(
+        fast=fast,
+        slow=slow,
+        sentence=sentences.of_difference(fast, slow, found),
+        waterfall=tuple(waterfall(fast, slow)),
+        findings=_explained(found, fast, slow),
+        warnings=tuple(
+            f"{label}: {text}"
+            for label, case in zip(labels(fast, slow), (fast, slow), strict=True)
+            for text in case.warnings
+        ),
+        notes=tuple(_notes(fast, slow)),
+    )
+
+
+def alone(case: Case) -> Diagnosis:
+    """What a run's step is bound by."""
+    found = findings(None, case)
+    return Diagnosis(
+        fast=None,
+        slow=case,
+        sentence=sentences.of_run(case, found),
+        waterfall=(),
+        findings=_explained(found, None, case),
+        warnings=case.warnings,
+        notes=case.notes,
+    )
+
+
+def _explained(found: list[Finding], fast: Case | None, slow: Case) -> tuple[Explained, ...]:
+    items = causes.by_kind(slow, causes.scene_of(slow, fast))
+    made, told = [], set[str]()
+    for finding in found:
+        advice: tuple[Advice, ...] = ()
+        if (finding.share or 0) >= ADVISED_SHARE and finding.delta_ns > 0:
+            known = remedies(Situation(finding, tuple(items[finding.kind]), slow, fast))
+            advice = tuple(a for a in known if a.sentence not in told)
+            told |= {a.sentence for a in advice}
+        made.append(Explained(finding, sentences.of_finding(finding, fast, slow), advice))
+    return tuple(made)
+
+
+def _notes(fast: Case, slow: Case) -> list[str]:
+    found = [f"they differ in {d}" for d in disagreements(fast, slow)]
+    if not timed(fast, slow):
+        found.append("not both were timed undisturbed: this explains the profiled steps")
+    if (fast.device is None) != (slow.device is None):
+        found.append("one ran on a GPU and the other on a CPU: their parts are of different kinds")
+    found += [f"{case.name}: {note}" for case in (fast, slow) for note in case.notes]
+    first_steps = _first_steps(fast, slow)
+    return [*found, first_steps] if first_steps else found
+
+
+def _first_steps(fast: Case, slow: Case) -> str | None:
+    """When the faster run has made good for its longer first step."""
+    first, other = (case.facts.get("compile_ns") for case in (fast, slow))
+    gain = slow.length_ns - fast.length_ns
+    if first is None or other is None or gain <= 0 or not timed(fast, slow):
+        return None
+    price = first - other
+    if price < LONG_FIRST_STEP * slow.length_ns:
+        return None
+    name, took = labels(fast, slow)[0], milliseconds(first)
+    return f"{name} has made good for its first step ({took} ms) after {-(-price // gain):,} steps"

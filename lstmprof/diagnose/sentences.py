@@ -1,0 +1,201 @@
+"""What is said of a finding, and of the whole: sentences, made of its numbers."""
+
+from __future__ import annotations
+
+from lstmprof.diagnose import causes
+from lstmprof.diagnose.case import Case
+from lstmprof.diagnose.causes import KINDS
+from lstmprof.diagnose.counts import QUANTITIES
+from lstmprof.diagnose.findings import Change, Culprit, Finding
+from lstmprof.diagnose.waterfall import lengths, timed
+from lstmprof.diagnose.words import count, labels, listed, milliseconds, percent, quantity
+
+#: A cause with a smaller share of the difference is not named beside the dominant one.
+NAMED_SHARE = 0.15
+#: A smaller difference between the medians of a step is none.
+EQUAL_SHARE = 0.02
+
+
+def of_difference(fast: Case, slow: Case, found: list[Finding]) -> str:
+    """The first sentence: how much slower, and what most of the difference is."""
+    fast_name, slow_name = labels(fast, slow)
+    ends = lengths(fast, slow)
+    what = "a step" if timed(fast, slow) else _profiled(slow)
+    times = f"{milliseconds(ends[1])} against {milliseconds(ends[0])} ms {what}"
+    if no_difference(fast, slow):
+        return (
+            f"{slow_name} is as fast as {fast_name} ({times}): there is no difference to explain."
+        )
+    cause = dominant(found)
+    head = f"{slow_name} is {ends[1] / ends[0]:.2f}× slower than {fast_name} ({times})"
+    if cause is None:
+        return f"{head}, and no recorded cause adds to it: the profiled steps do not differ so."
+    why = because(cause, fast, slow)
+    why = f": {why}" if why else ""
+    then = _others(cause, found)
+    return f"{head}: {cause.kind}; {_portion(cause, ends[1] - ends[0])}{why}{then}."
+
+
+def _others(cause: Finding, found: list[Finding]) -> str:
+    """The causes beside the dominant one that add a good share."""
+    named = [f for f in found if f is not cause and f.kind in _CAUSES]
+    named = [f for f in named if f.delta_ns > 0 and (f.share or 0) >= NAMED_SHARE]
+    texts = [f"{f.kind} (+{milliseconds(f.delta_ns)} ms)" for f in named]
+    return "; then " + listed(texts) if texts else ""
+
+
+#: Kinds that are causes; the others say that a cause is not known.
+_CAUSES = tuple(kind for kind in KINDS if kind not in (causes.PROFILER, causes.UNKNOWN))
+
+
+def dominant(found: list[Finding]) -> Finding | None:
+    """The cause that adds most; None where none adds anything."""
+    return next((f for f in found if f.kind in _CAUSES and f.delta_ns > 0), None)
+
+
+def no_difference(fast: Case, slow: Case) -> bool:
+    """Whether the two steps take the same time, as far as was measured.
+
+    Their medians' 95 % intervals overlap, or they differ by less than ``EQUAL_SHARE``.
+    """
+    ends = lengths(fast, slow)
+    if ends[1] <= ends[0] * (1 + EQUAL_SHARE):
+        return True
+    if not timed(fast, slow) or fast.interval_ns is None or slow.interval_ns is None:
+        return False
+    return fast.interval_ns[1] >= slow.interval_ns[0]
+
+
+def _profiled(case: Case) -> str:
+    return "a profiled step" if case.marked else "in the whole profile"
+
+
+def _portion(cause: Finding, whole_ns: int) -> str:
+    """``18.1 of the 26.5 ms are framework dispatch``."""
+    what = KINDS[cause.kind]
+    delta = milliseconds(cause.delta_ns)
+    if cause.delta_ns > whole_ns:
+        won_back = milliseconds(cause.delta_ns - whole_ns)
+        return f"{delta} ms more are {what}, of which {won_back} are won back elsewhere"
+    return f"{delta} of the {milliseconds(whole_ns)} ms are {what}"
+
+
+def because(finding: Finding, fast: Case | None, slow: Case) -> str:
+    """The counts behind a finding, of the slow run against the fast one; may be empty."""
+    fast_name = labels(fast, slow)[0] if fast else ""
+    if finding.kind == causes.GEMM:
+        return _products(finding, fast_name)
+    known = [c for c in finding.changes if QUANTITIES[c.quantity].unit == ""]
+    if known and _tells(known[0]):
+        each = _each_time_step(finding, known[0])
+        return _counted(known[0], fast_name, each)
+    return _by_largest(finding, fast_name)
+
+
+def _tells(change: Change) -> bool:
+    """Whether the count differs enough to be a reason, or stands alone."""
+    return change.fast is None or (change.slow or 0) >= 1.1 * change.fast
+
+
+def _each_time_step(finding: Finding, change: Change) -> str:
+    each = finding.change(change.quantity + "_per_time_step")
+    return f" ({count(each.slow)} a time step)" if each and each.slow is not None else ""
+
+
+def _counted(change: Change, fast_name: str, each: str = "") -> str:
+    assert change.slow is not None
+    said = f"it has {count(change.slow)} {QUANTITIES[change.quantity].text} a step{each}"
+    if change.fast is None:
+        return said
+    return said + f" where {fast_name} has {count(change.fast)}"
+
+
+def _products(finding: Finding, fast_name: str) -> str:
+    """Products are few and long or many and short: both say how many and how long."""
+    said = _products_of(finding, "slow")
+    if not fast_name:
+        return f"it has {said}"
+    return f"it has {said}, where {fast_name} has {_products_of(finding, 'fast')}"
+
+
+def _products_of(finding: Finding, whose: str) -> str:
+    values = {c.quantity: getattr(c, whose) for c in finding.changes}
+    number, mean = values.get("products"), values.get("mean_product_ns")
+    said = f"{count(number or 0)} matrix products a step"
+    said += f" of {quantity(mean, 'ns')}" if mean is not None else ""
+    layers = values.get("layer_ops")
+    return said + (f" and {count(layers)} ops for whole recurrent layers" if layers else "")
+
+
+def _by_largest(finding: Finding, fast_name: str) -> str:
+    """The largest culprit, with its time."""
+    if not finding.largest:
+        return ""
+    first = finding.largest[0]
+    said = f"{short(first)} takes {milliseconds(first.slow_ns)} ms of it"
+    return (
+        said if not fast_name else said + f" against {milliseconds(first.fast_ns)} in {fast_name}"
+    )
+
+
+def short(culprit: Culprit, most: int = 60) -> str:
+    """A name in few characters: a graph node's end, a C++ name's start."""
+    name = culprit.name
+    if len(name) <= most:
+        return name
+    return "…" + name[1 - most :] if "/" in name and "<" not in name else name[: most - 1] + "…"
+
+
+def of_finding(finding: Finding, fast: Case | None, slow: Case) -> str:
+    """One sentence of one finding."""
+    what = KINDS[finding.kind]
+    share = "" if finding.share is None else f" ({percent(finding.share)})"
+    sign = "" if fast is None else "+" if finding.delta_ns >= 0 else ""
+    said = f"{sign}{milliseconds(finding.delta_ns)} ms{share}: {what}"
+    why = because(finding, fast, slow)
+    return f"{said}; {why}." if why and finding.delta_ns > 0 else f"{said}."
+
+
+def of_run(case: Case, found: list[Finding]) -> str:
+    """The first sentence on a run alone: what takes most of its step."""
+    name = str(case.facts.get("implementation") or case.name)
+    if case.device is not None and _waiting_ns(found) > case.busy_ns:
+        return f"{name} is host-bound: {_waits(case, found)}."
+    causes_found = [f for f in found if f.kind in _CAUSES and f.slow_ns > 0]
+    if not causes_found:
+        return f"{name}: the profile says nothing of what its time was spent on."
+    cause = causes_found[0]
+    why = because(cause, None, case)
+    of = f"{milliseconds(cause.slow_ns)} of {milliseconds(case.profiled_ns)} ms"
+    share = percent(cause.slow_ns / case.profiled_ns)
+    said = f"{name} is {cause.kind}: {share} of {_whole(case)} ({of}) are {KINDS[cause.kind]}"
+    return f"{said}; {why}." if why else f"{said}."
+
+
+def _waiting_ns(found: list[Finding]) -> int:
+    return sum(f.slow_ns for f in found if f.kind in causes.WAITS)
+
+
+def _whole(case: Case) -> str:
+    return "the step" if case.marked else "the profile"
+
+
+def _waits(case: Case, found: list[Finding]) -> str:
+    """How little the device is busy, what it waits for, and at which rate it is given work."""
+    waits = [f for f in found if f.kind in causes.WAITS and (f.share or 0) >= 0.01]
+    shares = [f"{KINDS[f.kind]} {percent(f.share or 0)}" for f in waits]
+    busy = percent(case.busy_ns / case.profiled_ns)
+    of = f"{milliseconds(case.busy_ns)} of {milliseconds(case.profiled_ns)} ms"
+    said = f"the GPU is busy {busy} of {_whole(case)} ({of}) and waits for its host: "
+    said += ", ".join(shares)
+    values = {name: QUANTITIES[name].of(case) for name in _RATES}
+    launches, rate, kernel, gap = values.values()
+    if launches is None or rate is None or kernel is None or gap is None:
+        return said
+    return (
+        f"{said}; it gets {count(launches)} kernel launches a step, {count(rate)} a second, and a "
+        f"kernel takes {quantity(kernel, 'ns')} against a gap of {quantity(gap, 'ns')}"
+    )
+
+
+_RATES = ("launches", "launches_per_s", "mean_kernel_ns", "mean_gap_ns")

@@ -1,0 +1,54 @@
+"""Numbers in sentences: a length, a share, a count, as a reader wants them."""
+
+from __future__ import annotations
+
+from lstmprof.diagnose.case import Case
+
+UNKNOWN = "–"
+
+
+def milliseconds(ns: float, digits: int = 1) -> str:
+    """``18.1``; more digits where the number is small."""
+    ms = abs(ns) / 1e6
+    digits = digits if ms >= 1 else 3
+    return f"{ns / 1e6:,.{digits}f}"
+
+
+def percent(share: float) -> str:
+    """``68 %``; under one in a hundred with a digit more."""
+    return (
+        f"{share:.0%}".replace("%", " %")
+        if abs(share) >= 0.01
+        else f"{share:.1%}".replace("%", " %")
+    )
+
+
+def count(number: float) -> str:
+    """``2,412``, ``0.5``: whole where it is large."""
+    return f"{number:,.0f}" if number >= 100 or number == int(number) else f"{number:,.1f}"
+
+
+def quantity(number: float | None, unit: str) -> str:
+    """A number with its unit: ``5.0 µs``, ``1.2 MB``, ``14,000 /s``."""
+    if number is None:
+        return UNKNOWN
+    if unit == "ns":
+        return f"{number / 1e3:,.1f} µs" if number < 1e6 else f"{number / 1e6:,.3f} ms"
+    if unit == "bytes":
+        return f"{number / 1e6:,.2f} MB" if number >= 1e4 else f"{number:,.0f} B"
+    return f"{count(number)} {unit.replace('1/', '/')}".strip()
+
+
+def labels(fast: Case, slow: Case) -> tuple[str, str]:
+    """What tells the two apart: the implementation where that is enough, else the run's name."""
+    one, other = (_label(case) for case in (fast, slow))
+    return (one, other) if one != other else (fast.name, slow.name)
+
+
+def _label(case: Case) -> str:
+    return str(case.facts.get("implementation") or case.name)
+
+
+def listed(words: list[str]) -> str:
+    """``a, b and c``."""
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)

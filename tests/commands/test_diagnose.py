@@ -1,0 +1,189 @@
+"""``lstmprof diagnose`` as a user and a program see it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import shared_traces
+from breakdown.rows import Row, row, table
+
+from lstmprof.breakdown import annotated
+from lstmprof.cli import run as lstmprof
+from lstmprof.store import TIMINGS_SCHEMA, write_tables
+
+HOST = {"pid": 1, "tid": 1}
+MS = 1_000_000
+HOSTILE = "aten::<script>|*x*"
+FACTS = {"source": "capture", "framework": "torch", "precision": "fp32", "mode": "train"}
+
+
+def write_run(folder: Path, name: str, rows: list[Row], median_ms: int, **facts: Any) -> Path:
+    import pyarrow as pa
+
+    (folder / name).mkdir(parents=True)
+    columns = {
+        "round": [0],
+        "iteration": [0],
+        "warmup": [False],
+        "wall_ns": [median_ms * MS],
+        "device_ns": [None],
+        "loss": [None],
+    }
+    timings = pa.table(columns).cast(TIMINGS_SCHEMA)
+    given = {**FACTS, "name": name, "implementation": name, **facts}
+    write_tables(folder / name, given, annotated(table(rows), captured=True), timings)
+    return folder / name
+
+
+def step(*ops: tuple[str, int]) -> list[Row]:
+    """One step of ops that last so many ms each, with 1 ms of Python at its end."""
+    rows, at = [], 0
+    for name, ms in ops:
+        rows.append(row("op", name, at * MS, (at + ms) * MS, **HOST))
+        at += ms
+    return [row("step", "step", 0, (at + 1) * MS, **HOST), *rows]
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    write_run(tmp_path, "fast", step(("aten::mm", 9)), 10)
+    write_run(tmp_path, "slow", step(("aten::mm", 9), ("aten::tanh", 7), (HOSTILE, 4)), 22)
+    write_run(tmp_path, "half", step(("aten::mm", 30)), 30, precision="amp-bf16")
+    return tmp_path
+
+
+def shown(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    assert lstmprof(["diagnose", *map(str, arguments)]) == 0
+    return capsys.readouterr().out
+
+
+def document(capsys: pytest.CaptureFixture[str], *arguments: object) -> Any:
+    return json.loads(shown(capsys, *arguments, "--format", "json"))
+
+
+def test_json_holds_the_waterfall_and_the_findings_exactly(
+    runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (found,) = document(capsys, runs / "slow", runs / "fast")
+    assert {**found, "waterfall": 0, "findings": 0, "sentence": 0} == {
+        "slow": "slow",
+        "fast": "fast",
+        "slow_ns": 22 * MS,
+        "fast_ns": 10 * MS,
+        "difference_ns": 12 * MS,
+        "steps": "undisturbed",
+        "cause": "memory-bound",
+        "busy_share": None,
+        "warnings": [],
+        "notes": [],
+        "waterfall": 0,
+        "findings": 0,
+        "sentence": 0,
+    }
+    assert found["waterfall"][0] == {
+        "state": "busy",
+        "part": "pointwise",
+        "fast_ns": 0,
+        "slow_ns": 7 * MS,
+        "delta_ns": 7 * MS,
+    }
+    for rows in ("waterfall", "findings"):
+        assert sum(one["delta_ns"] for one in found[rows]) == found["difference_ns"]
+    first = found["findings"][0]
+    assert set(first) == {
+        *("kind", "fast_ns", "slow_ns", "delta_ns", "share", "sentence"),
+        *("counts", "largest", "remedies"),
+    }
+    assert first["largest"] == [
+        {
+            "name": "aten::tanh",
+            "fast_ns": 0,
+            "slow_ns": 7 * MS,
+            "fast_count": 0.0,
+            "slow_count": 1.0,
+            "delta_ns": 7 * MS,
+        }
+    ]
+    assert first["counts"][0] == {"quantity": "pointwise", "unit": "", "fast": 0.0, "slow": 1.0}
+
+
+def test_the_text_says_the_sentence_and_columns_that_add_up(
+    runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = shown(capsys, runs / "slow", runs / "fast").splitlines()
+    assert lines[0].startswith("slow is 2.20× slower than fast (22.0 against 10.0 ms a step): mem")
+    (total,) = (line.split() for line in lines if line.split()[:1] == ["sum"])
+    assert total == ["sum", "10.000", "22.000", "+12.000", "100.0", "%"]
+    assert max(map(len, lines[1:])) <= 160
+
+
+def test_a_folder_is_diagnosed_group_by_group(
+    runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = document(capsys, runs)
+    assert [(one["slow"], one["fast"]) for one in found] == [("slow", "fast"), ("half", None)]
+    across = document(capsys, runs, "--across", "precision")
+    assert [(one["slow"], one["fast"]) for one in across] == [("slow", "fast"), ("half", "fast")]
+    assert across[1]["notes"] == ["they differ in precision (fp32 against amp-bf16)"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["fast", "half"], "differ in precision (fp32 against amp-bf16); compare them all the sam"),
+        (["fast", "slow", "--across", "weather"], "--across"),
+        (["nowhere"], "nowhere"),
+    ],
+)
+def test_a_mistake_is_one_line_with_the_next_step(
+    arguments: list[str], said: str, runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    named = [str(runs / a) if a.isalpha() and a != "weather" else a for a in arguments]
+    assert lstmprof(["diagnose", *named]) in (1, 2)
+    printed = capsys.readouterr()
+    assert (printed.out, len(printed.err.splitlines())) == ("", 1)
+    assert said in printed.err
+
+
+def test_markdown_is_a_table_in_which_no_name_is_markup(
+    runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = shown(capsys, runs / "slow", runs / "fast", "--format", "markdown")
+    assert page.startswith("**slow is 2.20× slower than fast")
+    assert "| busy | pointwise | 0.000 | 7.000 | +7.000 | 58.4 % |" in page
+    assert "<script>" not in page
+    widths = {line.replace("\\|", "").count("|") for line in page.splitlines() if line[:1] == "|"}
+    assert widths == {4, 7}
+
+
+@shared_traces.needed
+def test_one_profile_of_an_h100_is_host_bound(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LSTMPROF_CACHE", str(tmp_path))
+    path = shared_traces.FOLDER / "kineto" / "tl-h100-bert-small.json.gz"
+    (found,) = document(capsys, path)
+    assert "is host-bound: the GPU is busy 7 % of the step (0.309 of 4.4 ms)" in found["sentence"]
+    assert "60 kernel launches a step" in found["sentence"]
+    assert sum(one["slow_ns"] for one in found["findings"]) == found["slow_ns"] == 4_426_114
+    shares = {one["kind"]: one["share"] for one in found["findings"]}
+    waits = shares["Python-bound"] + shares["dispatch-bound"] + shares["launch-bound"]
+    assert 0.90 < waits < 0.95
+
+
+def test_two_real_captures_are_explained_to_the_nanosecond(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tiny = ["--hidden=4", "--batch=2", "--time-steps=10", "--iterations=3", "--profile-steps=2"]
+    names = ["torch-cudnn", "torch-lstmcell-basic"]
+    chosen = [word for name in names for word in ("--impl", name)]
+    assert lstmprof(["capture", *chosen, *tiny, "--out", str(tmp_path)]) == 0
+    capsys.readouterr()
+    (found,) = document(capsys, tmp_path)
+    assert found["slow"].startswith("torch-lstmcell-basic")
+    assert sum(d["delta_ns"] for d in found["waterfall"]) == found["difference_ns"] > 0
+    assert sum(f["delta_ns"] for f in found["findings"]) == found["difference_ns"]
+    assert found["cause"] == "dispatch-bound"

@@ -1,0 +1,132 @@
+"""Findings: their evidence, the sentence of the dominant cause, and what is said of a run alone."""
+
+from __future__ import annotations
+
+import pytest
+from diagnose.made import case, item, table
+
+from lstmprof.diagnose.diagnosis import alone, compare
+from lstmprof.diagnose.findings import RECORDING_NS, Change, Culprit, findings
+
+MS = 1_000_000
+
+
+def ops(*rows: tuple[str, int]) -> dict[str, object]:
+    return {"ops": table(*({"name": n, "count": c, "host_self_ns": 9} for n, c in rows))}
+
+
+def test_the_first_sentence_names_the_cause_its_size_and_its_counts() -> None:
+    fast = case(
+        item("busy", "rnn", 20 * MS, "aten::lstm_layer"),
+        item("idle", "dispatch", 2 * MS, "aten::view"),
+        name="a",
+        facts={"implementation": "torch-cudnn", "workload": {"time_steps": 20}},
+        median_ns=22_500_000,
+        tables=ops(("aten::view", 61)),
+    )
+    slow = case(
+        item("busy", "gemm", 28 * MS, "aten::mm"),
+        item("idle", "dispatch", 20 * MS, "aten::view"),
+        name="b",
+        facts={"implementation": "torch-lstmcell-basic", "workload": {"time_steps": 20}},
+        median_ns=49_000_000,
+        tables=ops(("aten::view", 2400), ("aten::mm", 12)),
+    )
+    found = compare(slow, fast)
+    assert found.slow is slow
+    assert found.sentence == (
+        "torch-lstmcell-basic is 2.18× slower than torch-cudnn (49.0 against 22.5 ms a step): "
+        "dispatch-bound; 18.0 of the 26.5 ms are framework dispatch: it has 2,412 ops a step "
+        "(121 a time step) where torch-cudnn has 61; then GEMM-bound (+8.0 ms)."
+    )
+    assert found.dominant is not None
+    assert found.dominant.finding.largest == (Culprit("aten::view", 2 * MS, 20 * MS, 1.0, 1.0),)
+    assert found.dominant.finding.changes[0] == Change("ops", 61.0, 2412.0)
+
+
+def test_steps_as_long_as_each_other_have_no_cause() -> None:
+    fast = case(item("busy", "gemm", 100), median_ns=100, interval_ns=(95.0, 112.0), name="a")
+    slow = case(item("busy", "gemm", 120), median_ns=115, interval_ns=(110.0, 120.0), name="b")
+    found = compare(fast, slow)
+    assert "b is as fast as a" in found.sentence
+    assert found.dominant is None
+    apart = case(item("busy", "gemm", 120), median_ns=115, interval_ns=(113.0, 120.0), name="b")
+    assert "b is 1.15× slower than a" in compare(fast, apart).sentence
+
+
+def test_time_won_back_elsewhere_is_said() -> None:
+    fast = case(item("busy", "gemm", 50 * MS, "aten::mm"), name="a")
+    slow = case(
+        item("busy", "gemm", 40 * MS, "aten::mm"), item("idle", "python", 30 * MS), name="b"
+    )
+    assert compare(fast, slow).sentence.startswith(
+        "b is 1.40× slower than a (70.0 against 50.0 ms a profiled step): Python-bound; 30.0 ms "
+        "more are Python between the ops, of which 10.0 are won back elsewhere"
+    )
+
+
+def test_recording_ops_is_the_profilers_and_not_theirs() -> None:
+    fast = case(item("busy", "gemm", MS, "aten::mm"), median_ns=MS)
+    slow = case(
+        item("busy", "gemm", MS, "aten::mm"),
+        item("idle", "dispatch", 4 * MS, "aten::item", count=8000),
+        median_ns=5 * MS,
+    )
+    by_kind = {f.kind: f.delta_ns for f in findings(fast, slow)}
+    recorded = 8000 * RECORDING_NS
+    assert by_kind == {"sync-bound": 4 * MS - recorded, "GEMM-bound": 0, "profiler": recorded}
+    untimed = {f.kind: f.slow_ns for f in findings(None, slow)}
+    assert untimed == {"sync-bound": 4 * MS, "GEMM-bound": MS}
+
+
+def test_a_device_that_waits_most_of_the_time_is_host_bound() -> None:
+    kernels = {"device": 0, "name": "k", "category": "gemm", "family": None}
+    run = case(
+        item("busy", "gemm", 7 * MS, "k", count=2),
+        item("idle", "python", 60 * MS),
+        item("idle", "launch call", 33 * MS),
+        device=0,
+        name="bert",
+        tables={
+            "kernels": table({**kernels, "count": 2, "total_ns": 7 * MS}),
+            "launches": table(
+                {
+                    "kind": "kernel",
+                    "name": "cudaLaunchKernel",
+                    "count": 2,
+                    "call_total_ns": 33 * MS,
+                }
+            ),
+        },
+    )
+    found = alone(run)
+    assert found.sentence == (
+        "bert is host-bound: the GPU is busy 7 % of the step (7.0 of 100.0 ms) and waits for its "
+        "host: Python between the ops 60 %, launching kernels 33 %; it gets 2 kernel launches a "
+        "step, 20 a second, and a kernel takes 3.500 ms against a gap of 46.500 ms."
+    )
+    launching = next(e for e in found.findings if e.finding.kind == "launch-bound")
+    assert launching.finding.largest[0].name == "cudaLaunchKernel"
+
+
+def test_a_host_alone_is_bound_by_what_takes_most() -> None:
+    found = alone(case(item("busy", "gemm", 80, "aten::mm"), item("idle", "python", 20)))
+    assert found.sentence.startswith("run is GEMM-bound: 80 % of the step")
+    assert [e.finding.kind for e in found.findings] == ["GEMM-bound", "Python-bound"]
+    assert found.waterfall == ()
+
+
+@pytest.mark.parametrize("one_device", [None, 0])
+def test_a_gpu_against_a_cpu_is_said(one_device: int | None) -> None:
+    other = 0 if one_device is None else None
+    runs = [case(item("busy", "gemm", n, "x"), device=d) for n, d in ((1, one_device), (9, other))]
+    assert any("GPU and the other on a CPU" in note for note in compare(*runs).notes)
+
+
+def test_a_long_first_step_is_held_against_what_it_wins() -> None:
+    first = [{"compile_ns": 84_000 * MS}, {"compile_ns": 100 * MS}]
+    fast = case(item("busy", "gemm", MS), median_ns=20 * MS, facts=first[0], name="a")
+    slow = case(item("busy", "gemm", MS), median_ns=30 * MS, facts=first[1], name="b")
+    assert "a has made good for its first step (84,000.0 ms) after 8,390 steps" in (
+        compare(fast, slow).notes
+    )

@@ -1,0 +1,214 @@
+"""Remedies are told where the facts of a run show their condition, and nowhere else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from diagnose.made import case, item, table
+
+from lstmprof.diagnose import causes, cudnn_path
+from lstmprof.diagnose.case import Case, Item
+from lstmprof.diagnose.diagnosis import alone, compare
+from lstmprof.diagnose.findings import findings
+from lstmprof.diagnose.remedies import TABLE, remedies
+from lstmprof.diagnose.shows import Situation
+
+WORKLOAD = {
+    "layers": 1,
+    "hidden": 320,
+    "features": 123,
+    "bidirectional": False,
+    "time_steps": 20,
+    "loss": "ce",
+}
+TORCH = {"framework": "torch", "precision": "fp32", "mode": "train", "workload": WORKLOAD}
+TENSORFLOW = {**TORCH, "framework": "tensorflow"}
+MM = item("busy", "gemm", 900, "aten::mm", count=100)
+TANH = item("busy", "pointwise", 900, "aten::tanh", count=200)
+WAIT = item("idle", "dispatch", 900)
+
+
+def told(kind: str, slow: Case, fast: Case | None = None) -> str:
+    """All remedies for the finding of this kind, joined."""
+    (finding,) = (f for f in findings(fast, slow) if f.kind == kind)
+    items = causes.by_kind(slow, causes.scene_of(slow, fast))
+    found = remedies(Situation(finding, tuple(items[kind]), slow, fast))
+    return " | ".join(advice.sentence for advice in found)
+
+
+def run(*items: Item, facts: dict[str, Any], device: int | None = None, **tables: Any) -> Case:
+    made = {name: table(*rows) for name, rows in tables.items()}
+    return case(*items, facts=facts, device=device, tables=made)
+
+
+def kernels(category: str, count: int) -> list[dict[str, Any]]:
+    row = {"category": category, "family": None, "count": count, "total_ns": 9, "name": "k"}
+    return [row]
+
+
+HAND_WRITTEN = {**TORCH, "implementation": "torch-lstmcell-basic"}
+
+
+def test_a_hand_written_cell_is_told_of_the_layer_in_one_op_and_of_hoisting() -> None:
+    slow = run(MM, facts=HAND_WRITTEN, kernels=kernels("gemm", 102))
+    fused = item("busy", "rnn", 100, "aten::mkldnn_rnn_layer")
+    fast = run(fused, facts={**TORCH, "implementation": "torch-cudnn"})
+    said = told("GEMM-bound", slow, fast)
+    assert "torch-cudnn (torch.nn.LSTM); of torch-cudnn aten::mkldnn_rnn_layer take" in said
+    assert "5.1 products a time step where 2 depend on the step before" in said
+
+
+@pytest.mark.parametrize(("products", "fits"), [(42, False), (102, True)])
+def test_hoisting_needs_more_products_than_the_recurrence(products: int, fits: bool) -> None:
+    slow = run(MM, facts=HAND_WRITTEN, kernels=kernels("gemm", products))
+    assert ("inputs' product" in told("GEMM-bound", slow)) == fits
+
+
+@pytest.mark.parametrize(
+    ("change", "fits"),
+    [
+        ({}, True),
+        ({"cuda_graph": True}, False),
+        ({"framework": "tensorflow"}, False),
+        ({"workload": {**WORKLOAD, "loss": "ctc"}}, False),
+        ({"workload": {**WORKLOAD, "variable_length": True}}, False),
+    ],
+)
+def test_a_cuda_graph_is_offered_where_one_can_be_captured(
+    change: dict[str, Any], fits: bool
+) -> None:
+    waiting = item("idle", "launch call", 900)
+    slow = run(waiting, facts={**TORCH, "implementation": "torch-cudnn", **change}, device=0)
+    assert ("--cuda-graph" in told("launch-bound", slow)) == fits
+
+
+def test_no_cuda_graph_on_a_cpu() -> None:
+    assert "--cuda-graph" not in told("dispatch-bound", run(WAIT, facts=HAND_WRITTEN))
+
+
+@pytest.mark.parametrize(
+    ("implementation", "xla", "fits"),
+    [
+        ("tf-lstmcell", False, True),
+        ("tf-lstmcell", True, False),
+        ("tf-lstmblockcell", False, False),
+    ],
+)
+def test_xla_is_offered_to_rows_that_it_compiles(
+    implementation: str, xla: bool, fits: bool
+) -> None:
+    slow = run(WAIT, facts={**TENSORFLOW, "implementation": implementation, "xla": xla})
+    assert ("--xla" in told("dispatch-bound", slow)) == fits
+
+
+@pytest.mark.parametrize(
+    ("names", "unmet"),
+    [
+        (["lstm/while/lstm_cell/MatMul:MatMul"], []),
+        (["lstm/while/lstm_cell/hard_sigmoid/Relu6:Relu6"], ["recurrent_activation='sigmoid'"]),
+        (["lstm/while/lstm_cell/Relu:Relu"], ["activation='tanh'"]),
+        (["gru/while/gru_cell/dropout/random_uniform:R"], ["recurrent_dropout=0"]),
+        (["model/lstm_cell_7/MatMul:MatMul"], ["unroll=False"]),
+    ],
+)
+def test_the_condition_of_kerass_cudnn_path_that_fails_is_named(
+    names: list[str], unmet: list[str]
+) -> None:
+    rows = [{"name": n, "count": 1, "host_self_ns": 1} for n in names]
+    slow = run(WAIT, facts={**TENSORFLOW, "implementation": None}, device=0, ops=rows)
+    assert cudnn_path.unmet_by_keras(slow) == unmet
+    assert ("Keras runs this layer on cuDNN only with" in told("dispatch-bound", slow)) == bool(
+        unmet
+    )
+    on_host = run(WAIT, facts=TENSORFLOW, ops=rows)
+    assert cudnn_path.unmet_by_keras(on_host) == []
+
+
+def test_what_cudnns_persistent_kernels_would_need() -> None:
+    facts = {**TORCH, "kernels_used": "cuDNN", "implementation": "torch-cudnn"}
+    kernel = item("busy", "rnn", 900, "sgemm", family="gemm")
+    assert told("GEMM-bound", run(kernel, facts=facts, device=0)).endswith(
+        "cuDNN's persistent kernels would need float16 (this is fp32), hidden a multiple of 128 "
+        "(it is 320) and features a multiple of 128 (it is 123)"
+    )
+    persistent = item("busy", "rnn", 900, "persist", family="persistent")
+    assert "persistent" not in told("GEMM-bound", run(persistent, facts=facts, device=0))
+
+
+def test_tf32_is_offered_to_float32_on_a_gpu_that_has_it() -> None:
+    facts = {**TORCH, "device_name": "NVIDIA A100-SXM4-80GB"}
+    assert "--precision tf32" in told("GEMM-bound", run(MM, facts=facts, device=0))
+    for other in ({"device_name": "Tesla V100"}, {"precision": "amp-bf16"}):
+        assert "tf32" not in told("GEMM-bound", run(MM, facts={**facts, **other}, device=0))
+
+
+def test_what_asks_for_values_is_named() -> None:
+    rows = [{"name": "aten::item", "count": 40, "host_self_ns": 1}]
+    slow = run(item("idle", "dispatch", 9, "aten::item"), facts=TORCH, ops=rows)
+    assert told("sync-bound", slow).startswith("aten::item asks for a value 40 times a step")
+
+
+def test_pageable_memory_is_named_and_pinned_memory_is_not() -> None:
+    slow_copy = item("busy", "transfer", 9, "Memcpy HtoD (Pageable -> Device)")
+    for memory, fits in (("pageable", True), ("pinned", False)):
+        rows = [{"host_memory": memory, "total_ns": 2_000_000, "count": 1, "bytes": None}]
+        slow = run(slow_copy, facts=TORCH, device=0, copies=rows)
+        assert ("2.0 ms a step are copies of pageable memory" in told("copy-bound", slow)) == fits
+
+
+def test_casts_of_autocast_are_counted_by_time_step() -> None:
+    row = {
+        "op": "aten::to",
+        "within": "aten::linear",
+        "from_dtype": "float",
+        "to_dtype": "c10::BFloat16",
+        "count": 60,
+        "total_ns": 9,
+        "bytes": None,
+    }
+    cast = item("busy", "cast", 9, "aten::copy_")
+    amp = run(cast, facts={**TORCH, "precision": "amp-bf16"}, casts=[row])
+    assert told("cast-bound", amp).startswith("autocast casts 3 times a time step")
+    assert told("cast-bound", run(cast, facts=TORCH, casts=[row])) == (
+        "aten::to in aten::linear casts from float to c10::BFloat16 60 times a step: keep one "
+        "element type there"
+    )
+
+
+def test_what_the_same_implementation_does_more_often_is_named() -> None:
+    facts = {**TORCH, "implementation": "torch-cudnn"}
+    fast = run(item("busy", "gemm", 100, "aten::mm", count=3), facts=facts)
+    slow = run(item("busy", "gemm", 200, "aten::mm", count=6), facts=facts)
+    assert "aten::mm runs 6 times a step against 3" in told("GEMM-bound", slow, fast)
+    other = run(item("busy", "gemm", 200, "aten::mm", count=6), facts=HAND_WRITTEN)
+    assert "aten::mm runs" not in told("GEMM-bound", other, fast)
+
+
+def test_indexing_a_sequence_in_a_loop_is_found_by_its_backward_pass() -> None:
+    rows = [{"name": "aten::select_backward", "count": 20, "host_self_ns": 1}]
+    assert "x.unbind(0)" in told("memory-bound", run(TANH, facts=TORCH, ops=rows))
+    few = [{**rows[0], "count": 1}]
+    assert "x.unbind(0)" not in told("memory-bound", run(TANH, facts=TORCH, ops=few))
+
+
+def test_denormals_are_spoken_of_where_they_were_not_flushed() -> None:
+    for flushed, fits in ((False, True), (True, False), (None, False)):
+        slow = run(MM, facts={**TORCH, "denormals_flushed": flushed})
+        assert ("set_flush_denormal" in told("GEMM-bound", slow)) == fits
+
+
+def test_nothing_is_told_of_a_run_of_which_nothing_is_known() -> None:
+    for one in (MM, TANH, WAIT, item("idle", "python", 9), item("busy", "cast", 9, "x")):
+        assert all(e.remedies == () for e in alone(case(one)).findings)
+
+
+def test_a_remedy_is_told_once() -> None:
+    slow = run(MM, TANH, WAIT, facts=HAND_WRITTEN)
+    fast = run(item("busy", "rnn", 100, "aten::lstm"), facts={**TORCH, "implementation": "x"})
+    said = [a.sentence for e in compare(slow, fast).findings for a in e.remedies]
+    assert len(said) == len(set(said)) > 0
+
+
+def test_every_remedy_is_for_kinds_that_exist_and_has_a_source() -> None:
+    assert all(set(remedy.kinds) <= set(causes.KINDS) and remedy.source for remedy in TABLE)
