@@ -57,7 +57,8 @@ kernels = st.builds(
 )
 copies = st.builds(lambda one, ns: Work("memcpy", *one, ns), st.sampled_from(COPIES), some)
 memsets = st.builds(lambda ns: Work("memset", "Memset (Device)", "memset", ns), some)
-works = st.one_of(kernels, kernels, kernels, copies, memsets)
+gemms = st.builds(lambda ns: Work("kernel", *KERNELS[0], ns), st.integers(1, 40))
+works = st.one_of(gemms, kernels, kernels, kernels, copies, memsets)
 machines = st.builds(Machine, short, short, st.integers(0, 2), st.integers(0, 3))
 throttled = st.builds(
     Machine, short, short, st.integers(0, 2), st.integers(0, 3), st.integers(1, 3), st.booleans()
