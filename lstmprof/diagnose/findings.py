@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from lstmprof.diagnose import causes
+from lstmprof.diagnose import causes, undisturbed
 from lstmprof.diagnose.case import Case, Item, total_ns
 from lstmprof.diagnose.counts import EVIDENCE, QUANTITIES
 from lstmprof.diagnose.waterfall import timed
 
 #: Kernels or ops that stand as evidence of a finding.
 LARGEST = 3
-#: Of recording one op. Measured on an EPYC (torch 2.13): 4,000 calls of ``.item()``, two ops each,
-#: take 0.50 ms undisturbed and 1.9 ms under torch.profiler; 3,000 additions of 8 elements 2.8 and
-#: 3.6 ms. The lower of the two is taken: 0.18 and 0.28 µs.
-RECORDING_NS = 180
 
 
 @dataclass(frozen=True)
@@ -71,49 +68,34 @@ def findings(fast: Case | None, slow: Case) -> list[Finding]:
     """One finding a kind that has time in either step, the one that adds most first.
 
     They sum to the difference of the steps' ``waterfall.lengths``; of a run alone (``fast`` None)
-    to its profiled step. What profiling changed is of kind ``profiler``: of each op what recording
-    it took (``recording``), and whatever else the profiled steps have over the undisturbed ones.
+    to its profiled step. Where both were timed they are of the undisturbed steps, and what
+    profiling changed is of kind ``profiler`` (``undisturbed.spent``).
     """
     scene = causes.scene_of(slow, fast)
-    compared = fast is not None and timed(fast, slow)
-    of_slow, of_fast = causes.by_kind(slow, scene), causes.by_kind(fast, scene) if fast else {}
-    slow_ns = spent(slow, of_slow, undisturbed=compared)
-    fast_ns = spent(fast, of_fast, undisturbed=compared) if fast else {}
-    whole = sum(slow_ns.values()) - sum(fast_ns.values())
+    of_slow = causes.by_kind(slow, scene)
+    of_fast = causes.by_kind(fast, scene) if fast else {kind: [] for kind in causes.KINDS}
+    if fast is not None and timed(fast, slow):
+        fast_ns, slow_ns = undisturbed.spent(fast, slow, of_fast, of_slow)
+    else:
+        fast_ns, slow_ns = _spent(of_fast), _spent(of_slow)
+    whole = slow_ns.total() - fast_ns.total()
     found = [
         Finding(
             kind,
-            fast_ns.get(kind, 0),
+            fast_ns[kind],
             slow_ns[kind],
-            share=(slow_ns[kind] - fast_ns.get(kind, 0)) / whole if whole else None,
+            share=(slow_ns[kind] - fast_ns[kind]) / whole if whole else None,
             changes=_changes(kind, fast, slow),
-            largest=_largest(kind, (of_fast.get(kind, []), of_slow[kind]), fast, slow),
+            largest=_largest(kind, (of_fast[kind], of_slow[kind]), fast, slow),
         )
         for kind in causes.KINDS
-        if of_fast.get(kind) or of_slow[kind] or fast_ns.get(kind) or slow_ns[kind]
+        if of_fast[kind] or of_slow[kind] or fast_ns[kind] or slow_ns[kind]
     ]
     return sorted(found, key=lambda f: (-f.delta_ns, f.kind))
 
 
-def spent(case: Case, items: Mapping[str, list[Item]], *, undisturbed: bool) -> dict[str, int]:
-    """Kind → nanoseconds of a step; of an undisturbed one without what profiling added."""
-    found = {kind: total_ns(some) for kind, some in items.items()}
-    if not undisturbed:
-        return found
-    recorded = {kind: sum(recording(i, case) for i in some) for kind, some in items.items()}
-    kept = {kind: ns - recorded[kind] for kind, ns in found.items()}
-    kept[causes.PROFILER] += sum(recorded.values()) + case.length_ns - case.profiled_ns
-    return kept
-
-
-def recording(item: Item, case: Case) -> int:
-    """Nanoseconds of ``item`` in which the profiler recorded its ops: ``RECORDING_NS`` each."""
-    return min(int(item.count * RECORDING_NS), item.ns) if _recorded(item, case) else 0
-
-
-def _recorded(item: Item, case: Case) -> bool:
-    """Whether the time of ``item`` holds that of recording it: an op on a host's own lane."""
-    return case.device is None and item.name is not None and item.part != "python"
+def _spent(items: Mapping[str, list[Item]]) -> Counter[str]:
+    return Counter({kind: total_ns(some) for kind, some in items.items()})
 
 
 def _changes(kind: str, fast: Case | None, slow: Case) -> tuple[Change, ...]:

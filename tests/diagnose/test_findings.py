@@ -6,7 +6,8 @@ import pytest
 from diagnose.made import case, item, table
 
 from lstmprof.diagnose.diagnosis import alone, compare
-from lstmprof.diagnose.findings import RECORDING_NS, Change, Culprit, findings
+from lstmprof.diagnose.findings import Change, Culprit, findings
+from lstmprof.diagnose.undisturbed import RECORDING_NS
 
 MS = 1_000_000
 
@@ -77,6 +78,20 @@ def test_recording_ops_is_the_profilers_and_not_theirs() -> None:
     assert by_kind == {"sync-bound": 4 * MS - recorded, "GEMM-bound": 0, "profiler": recorded}
     untimed = {f.kind: f.slow_ns for f in findings(None, slow)}
     assert untimed == {"sync-bound": 4 * MS, "GEMM-bound": MS}
+
+
+def test_work_done_as_often_is_doubted_where_profiling_made_the_difference() -> None:
+    fast = case(item("busy", "gemm", 20 * MS, "aten::mm", count=9), median_ns=20 * MS)
+    slow = case(
+        item("busy", "gemm", 26 * MS, "aten::mm", count=9),
+        item("idle", "python", 5 * MS),
+        median_ns=26 * MS,
+    )
+    by_kind = {f.kind: f.delta_ns for f in findings(fast, slow)}
+    assert by_kind == {"Python-bound": 5 * MS, "GEMM-bound": MS, "profiler": 0}
+    twice = case(item("busy", "gemm", 26 * MS, "aten::mm", count=18), median_ns=21 * MS)
+    by_kind = {f.kind: f.delta_ns for f in findings(fast, twice)}
+    assert by_kind["GEMM-bound"] > 5.9 * MS
 
 
 def test_a_device_that_waits_most_of_the_time_is_host_bound() -> None:
