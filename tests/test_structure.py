@@ -15,7 +15,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 #: What any folder may import of the package, besides itself.
 SHARED = {"errors", "events", "store", "workloads", "named_workloads", "implementations"}
 #: The files and the folder that join the stages.
-JOINING = {"api", "cases", "ingest", "sweep", "cli", "commands", "__main__"}
+JOINING = {"api", "cases", "diagnoses", "limits", "ingest", "sweep", "cli", "commands", "__main__"}
 #: The one file that joins two stages inside a folder: it has the ledger account for a prediction.
 BRIDGES = {"diagnose/what_if.py": {"breakdown"}}
 

@@ -8,6 +8,7 @@ stands after the thread's last launch before it. Nothing waits for what ended af
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 
 import numpy as np
@@ -68,6 +69,22 @@ SYNCS = schema(
 _NO_STREAM = 2**32 - 1  # what CUPTI writes as the stream of a context's synchronisation
 
 
+class _Ordered:
+    """Numbers that each have an instant, by that instant."""
+
+    def __init__(self, at_ns: Ints, numbers: Ints) -> None:
+        self._at_ns: list[int] = at_ns.tolist()
+        self._numbers: list[int] = numbers.tolist()
+
+    def last_before(self, at_ns: int) -> int | None:
+        count = bisect_left(self._at_ns, at_ns)
+        return self._numbers[count - 1] if count else None
+
+    def first_from(self, at_ns: int) -> int | None:
+        count = bisect_left(self._at_ns, at_ns)
+        return self._numbers[count] if count < len(self._numbers) else None
+
+
 class Streams:
     """The activities of a step by start, and who waited for which."""
 
@@ -86,7 +103,26 @@ class Streams:
         before = np.where(call != NONE, np.iinfo(np.int64).min, self.start_ns)
         self.called_ns = np.where(linked, step.start_ns[self.call], before)
         self.reported = self._reported()
-        self._records = step.calls("EventRecord")
+        linked = np.flatnonzero(linked)
+        by_call = linked[np.lexsort((self.end_ns[linked], self.called_ns[linked]))]
+        self._launched = {
+            thread: _Ordered(self.called_ns[places], places)
+            for (thread,), places in _split(by_call, step.thread[self.call[by_call]])
+        }
+        self._told = {
+            place: _Ordered(self.called_ns[places], places)
+            for place, places in _split(by_call, self.device[by_call], self.stream[by_call])
+        }
+        self._queued = {
+            place: _Ordered(np.maximum.accumulate(self.called_ns[places]), places)
+            for place, places in _split(np.arange(len(rows)), self.device, self.stream)
+        }
+        records = step.calls("EventRecord")
+        self._recorded = {
+            thread: _Ordered(step.start_ns[calls], step.start_ns[calls])
+            for (thread,), calls in _split(records, step.thread[records])
+        }
+        self._of_call = {call: places for (call,), places in _split(linked, self.call[linked])}
 
     def _reported(self) -> dict[int, tuple[int, int]]:
         """(device, stream) that the profile names for a waiting call, by its correlation id."""
@@ -131,7 +167,7 @@ class Streams:
         after, told = np.full((2, len(self.rows)), NONE, dtype=np.int64)
         for call in step.calls("StreamWaitEvent").tolist():
             awaited = self.recorded(int(step.thread[call]), int(step.start_ns[call]))
-            one = self._told(call)
+            one = self._held(call)
             if awaited is None or one is None or awaited >= one:
                 continue
             known = after[one] != NONE and self.end_ns[after[one]] >= self.end_ns[awaited]
@@ -139,45 +175,49 @@ class Streams:
                 after[one], told[one] = awaited, call
         return after, told
 
-    def _told(self, call: int) -> int | None:
+    def _held(self, call: int) -> int | None:
         """Place of the first activity launched after ``call`` on the stream that it holds."""
         step = self.step
-        device, stream = self.reported.get(int(step.correlation[call]), (UNKNOWN, UNKNOWN))
-        later = (self.call != NONE) & (self.called_ns >= step.end_ns[call])
-        if stream != UNKNOWN:
-            later &= (self.device == device) & (self.stream == stream)
-        else:
-            later &= step.thread[self.call] == step.thread[call]
-        held = np.flatnonzero(later)
-        return int(held[np.argmin(self.called_ns[held])]) if len(held) else None
+        place = self.reported.get(int(step.correlation[call]))
+        by_thread = self._launched.get(int(step.thread[call]))
+        later = self._told.get(place) if place is not None else by_thread
+        return None if later is None else later.first_from(int(step.end_ns[call]))
 
     def recorded(self, thread: int, at_ns: int) -> int | None:
         """Place of the activity after which the event stands that ``thread`` recorded last."""
-        step = self.step
-        mine = self._records[step.thread[self._records] == thread]
-        mine = mine[step.start_ns[mine] < at_ns]
-        return self.launched_last(thread, int(step.start_ns[mine[-1]])) if len(mine) else None
+        records = self._recorded.get(thread)
+        last = None if records is None else records.last_before(at_ns)
+        return None if last is None else self.launched_last(thread, last)
 
     def launched_last(self, thread: int, at_ns: int) -> int | None:
         """Place of the last activity that ``thread`` had launched at ``at_ns``."""
-        linked = np.flatnonzero(self.call != NONE)
-        mine = linked[self.step.thread[self.call[linked]] == thread]
-        mine = mine[self.called_ns[mine] < at_ns]
-        if not len(mine):
-            return None
-        return int(mine[np.lexsort((self.end_ns[mine], self.called_ns[mine]))][-1])
+        launched = self._launched.get(thread)
+        return None if launched is None else launched.last_before(at_ns)
+
+    def launched_by(self, call: int) -> list[int]:
+        """Places of the activities of one call."""
+        found: list[int] = self._of_call.get(call, np.empty(0, dtype=np.int64)).tolist()
+        return found
 
     def enqueued_last(self, device: int, stream: int | None, at_ns: int) -> list[int]:
         """Places of the last activity of each stream, or of one, enqueued before ``at_ns``."""
-        mine = np.flatnonzero(self.device == device)
-        wanted = np.unique(self.stream[mine]).tolist() if stream is None else [stream]
-        found = []
-        for one in wanted:
-            places = mine[self.stream[mine] == one]
-            called = np.maximum.accumulate(self.called_ns[places])
-            count = int(np.searchsorted(called, at_ns))
-            found += [int(places[count - 1])] if count else []
-        return found
+        queues = [
+            queue
+            for (on, number), queue in self._queued.items()
+            if on == device and stream in (None, number)
+        ]
+        found = [queue.last_before(at_ns) for queue in queues]
+        return [place for place in found if place is not None]
+
+
+def _split(numbers: Ints, *keys: Ints) -> Iterator[tuple[tuple[int, ...], Ints]]:
+    """(key, its numbers in their order) for each key."""
+    if not len(numbers):
+        return
+    order = np.lexsort(keys[::-1])
+    changes = np.any([np.diff(key[order]) != 0 for key in keys], axis=0)
+    for group in np.split(order, np.flatnonzero(changes) + 1):
+        yield tuple(int(key[group[0]]) for key in keys), numbers[group]
 
 
 def syncs(step: StepRows, streams: Streams) -> pa.Table:
@@ -201,7 +241,7 @@ def _awaited(step: StepRows, streams: Streams, row: int) -> tuple[str, list[int]
     """(scope, places of the activities) of one waiting call."""
     began, ended = int(step.start_ns[row]), min(int(step.end_ns[row]), step.window.end_ns)
     if step.blocks[row]:
-        return "copy", list(_ended(streams, np.flatnonzero(streams.call == row).tolist(), ended))
+        return "copy", list(_ended(streams, streams.launched_by(row), ended))
     name, thread = step.name_texts[step.names[row]], int(step.thread[row])
     if "Event" in name:
         event = streams.recorded(thread, began)

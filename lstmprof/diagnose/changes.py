@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from math import isfinite
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lstmprof.diagnose.programs import Flags, Ints, Program
+from lstmprof.errors import UsageError
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,13 @@ def without_python(program: Program) -> Costs:
 
 
 def faster_gemms(factor: float) -> Change:
-    """Each GEMM, on a device or in an op on the host, takes 1/``factor`` of its time."""
+    """Each GEMM, on a device or in an op on the host, takes 1/``factor`` of its time.
+
+    Raises:
+        UsageError: ``factor`` is no positive number.
+    """
+    if not (isfinite(factor) and factor > 0):
+        raise UsageError(f"GEMMs cannot be {factor} times as fast", "give a factor above 0")
 
     def change(program: Program) -> Costs:
         costs = nothing(program)
@@ -131,8 +139,15 @@ def _divided(ns: Ints, factor: float) -> Ints:
 def with_times(times_ns: Mapping[int, int]) -> Change:
     """Each event of ``times_ns`` (event_id: ns), an activity or an op on the host, takes so long.
 
-    What of it lies in the window is scaled; an op's own segments share its new time.
+    An op's own segments share its new time; an activity's is for what of it lies in the window.
+
+    Raises:
+        UsageError: a time is negative.
     """
+    negative = [(event, ns) for event, ns in times_ns.items() if ns < 0]
+    if negative:
+        event, ns = negative[0]
+        raise UsageError(f"event {event} cannot take {ns} ns", "give times of 0 ns or more")
 
     def change(program: Program) -> Costs:
         costs = nothing(program)

@@ -214,12 +214,9 @@ def _syncs(program: Program, segments: _Columns) -> dict[int, Sync]:
     rows, activities = program.syncs, _Columns(program.activities)
     last = _last_segments(segments, _Columns(rows)["event_id"])
     start, end = (_at(segments[name], last, 0) for name in ("start_ns", "end_ns"))
-    awaited = [
-        _ended_before(activities, np.array(ids, dtype=np.int64), int(until))
-        for ids, until in zip(rows.column("awaited_ids").to_pylist(), end, strict=True)
-    ]
+    awaited = _ended_in_time(activities, rows.column("awaited_ids"), end)
     ends = activities["end_ns"]
-    met = np.array([ends[a].max(initial=ALWAYS) for a in awaited], dtype=np.int64)
+    met = np.array([max(map(ends.__getitem__, a), default=ALWAYS) for a in awaited], np.int64)
     scope = np.unique(rows.column("scope").to_pylist(), return_inverse=True)[1].reshape(-1)
     copies = np.array([s == "copy" for s in rows.column("scope").to_pylist()], dtype=np.bool_)
     there = last != NONE
@@ -234,7 +231,7 @@ def _syncs(program: Program, segments: _Columns) -> dict[int, Sync]:
     cost = np.where(by_device, cost, end - start)
     returning = np.where(by_device, rest, returning)
     return {
-        int(last[n]): Sync(int(n), awaited[n].tolist(), int(cost[n]), int(returning[n]))
+        int(last[n]): Sync(int(n), awaited[n], int(cost[n]), int(returning[n]))
         for n in np.flatnonzero(there)
     }
 
@@ -249,8 +246,11 @@ def _last_segments(segments: _Columns, event_id: Ints) -> Ints:
     return last
 
 
-def _ended_before(activities: _Columns, event_ids: Ints, until_ns: int) -> Ints:
-    places = _places(activities["event_id"], event_ids)
-    places = places[places != NONE]
-    in_time = activities["end_ns"][places] <= until_ns
-    return np.asarray(places[in_time & (activities["start_ns"][places] < until_ns)], np.int64)
+def _ended_in_time(activities: _Columns, ids: pa.ChunkedArray, until_ns: Ints) -> list[list[int]]:
+    """For each sync the places of the activities that it awaited."""
+    place = {event: number for number, event in enumerate(activities["event_id"].tolist())}
+    start, end = activities["start_ns"].tolist(), activities["end_ns"].tolist()
+    return [
+        [n for n in (place[i] for i in some if i in place) if start[n] < until and end[n] <= until]
+        for some, until in zip(ids.to_pylist(), until_ns.tolist(), strict=True)
+    ]

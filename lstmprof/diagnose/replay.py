@@ -47,9 +47,11 @@ class Replay:
     gone: Flags  # activities that do not run
 
 
-def replayed(program: Program, change: Change = nothing) -> Replay:
-    """``program`` as it would run with ``change``."""
-    costs, causes = change(program), dependencies(program)
+def replayed(
+    program: Program, change: Change = nothing, causes: Dependencies | None = None
+) -> Replay:
+    """``program`` as it would run with ``change``; ``causes``: its dependencies, if known."""
+    costs, causes = change(program), causes or dependencies(program)
     hosts = _Hosts(program, costs, causes)
     streams = _Streams(program, costs, causes.activities)
     for one in causes.order:

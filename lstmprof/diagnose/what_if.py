@@ -15,7 +15,8 @@ from lstmprof.breakdown.ledger import ledger
 from lstmprof.breakdown.program import Program, program
 from lstmprof.breakdown.threads import thread_ids
 from lstmprof.breakdown.windows import Window
-from lstmprof.diagnose.changes import Change
+from lstmprof.diagnose.changes import Change, nothing
+from lstmprof.diagnose.dependencies import dependencies
 from lstmprof.diagnose.programs import Flags, Ints
 from lstmprof.diagnose.replay import Replay, replayed
 from lstmprof.events import ints, with_columns
@@ -56,10 +57,11 @@ def what_if(events: pa.Table, window: Window, change: Change) -> Prediction:
 def what_ifs(events: pa.Table, window: Window, changes: list[Change]) -> list[Prediction]:
     """As ``what_if``, for several changes of one step, each by itself."""
     step = program(events, window)
-    unchanged = replayed(step).length_ns
+    causes = dependencies(step)
+    unchanged = replayed(step, nothing, causes).length_ns
     found = []
     for change in changes:
-        replay = replayed(step, change)
+        replay = replayed(step, change, causes)
         parts = ledger(*retimed(events, step, replay))
         observed = window.end_ns - window.start_ns
         found.append(Prediction(observed, unchanged, replay.length_ns, parts))

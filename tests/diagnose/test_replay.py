@@ -10,6 +10,7 @@ from lstmprof.breakdown import annotated
 from lstmprof.breakdown.windows import Window, windows
 from lstmprof.diagnose.changes import CHANGES, Change, faster_gemms, nothing, with_times
 from lstmprof.diagnose.what_if import Prediction, what_if
+from lstmprof.errors import UsageError
 
 HOST = {"pid": 1, "tid": 1}
 GPU = {"device": 0, "stream": 7}
@@ -73,6 +74,17 @@ def test_given_times_replace_those_of_the_events_they_name() -> None:
     kernels = [r["event_id"] for r in events.to_pylist() if r["kind"] == "kernel"]
     # 6 … 9, then behind its launch: 11 … 21, the sync until 22, 2 more
     assert what_if(events, window, with_times({kernels[0]: 3, kernels[1]: 10})).predicted_ns == 24
+
+
+@pytest.mark.parametrize("factor", [0, -1, float("nan"), float("inf")])
+def test_a_factor_that_is_no_speed_is_refused(factor: float) -> None:
+    with pytest.raises(UsageError, match="times as fast; give a factor above 0"):
+        faster_gemms(factor)
+
+
+def test_a_negative_time_is_refused() -> None:
+    with pytest.raises(UsageError, match="event 4 cannot take -1 ns"):
+        with_times({3: 5, 4: -1})
 
 
 def test_a_cast_vanishes_with_the_ops_that_issued_it() -> None:
