@@ -2,20 +2,22 @@
 
 ``read`` recognises a format by what is in the file, never by its name: profiles are renamed,
 gzipped and copied about. A format is a module of this folder with ``recognises(raw)`` and
-``read(raw)``; the other modules here are what formats share. A profile is untrusted input: whatever
-the bytes, the outcome is a ``Profile`` or one ``ProfileError``.
+``read(raw)``; the other modules here are what formats share. Kineto's files, the largest, are tried
+in pieces first (``kineto_stream``). A profile is untrusted input: whatever the bytes, the outcome
+is a ``Profile`` or one ``ProfileError``.
 """
 
 from __future__ import annotations
 
 import functools
 import importlib
+import io
 from collections.abc import Callable
 from pathlib import Path
 
 from lstmprof.errors import ProfileError
 from lstmprof.events import Profile
-from lstmprof.formats import foreign, raw_file
+from lstmprof.formats import foreign, kineto_stream, raw_file
 from lstmprof.formats.raw_file import RawFile
 
 #: The formats that are read, in the order in which a file is tried: a module of this folder each.
@@ -38,7 +40,14 @@ def read_raw(label: Path | str, load: Callable[[], RawFile]) -> Profile:
         ProfileError: it cannot be loaded, or it is damaged, empty or of no format that is read.
     """
     try:
+        streamed = kineto_stream.of_file(label) if isinstance(label, Path) else None
+        if streamed:
+            return streamed
         raw = load()
+        if not isinstance(label, Path):
+            streamed = kineto_stream.profile(label, io.BytesIO(raw.content))
+            if streamed:
+                return streamed
         foreign.refuse_by_content(raw)
         for name in FORMATS:
             reader = importlib.import_module(f"lstmprof.formats.{name}")

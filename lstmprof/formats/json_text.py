@@ -45,6 +45,16 @@ def document(path: Path | str, content: bytes) -> Any:
         raise ProfileError(path, "it holds an integer of thousands of digits") from error
 
 
+def value(raw: bytes) -> Any:
+    """The one JSON value in ``raw``, as in ``document``, but nothing is mended.
+
+    Raises:
+        ValueError: it is not JSON.
+        RecursionError: it is nested without end.
+    """
+    return _loads(raw.decode("utf-8", errors="surrogateescape"))
+
+
 def _loads(text: str) -> Any:
     return json.loads(text, strict=False, parse_float=str, parse_constant=lambda _: None)
 

@@ -14,11 +14,16 @@ Traps and their sources are in the tests. What a reader of the events must know:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from lstmprof.errors import ProfileError, one_line
-from lstmprof.events import ACTIVITY_KINDS, Profile
+from lstmprof.events import ACTIVITY_KINDS, Profile, texts
 from lstmprof.formats import kineto_events, rows
 from lstmprof.formats.foreign import trace_events
 from lstmprof.formats.raw_file import RawFile
@@ -48,10 +53,18 @@ def recognises(raw: RawFile) -> bool:
     events = trace_events(raw.json)
     if events is None:
         return False
-    if isinstance(raw.json, dict) and _HEADER_KEYS & raw.json.keys():
-        return True
     categories = {str(e.get("cat")).lower() for e in events if isinstance(e, dict)}
-    return not categories.isdisjoint(kineto_events.KINDS)
+    return is_kineto(raw.json if isinstance(raw.json, dict) else {}, categories)
+
+
+def is_kineto(header: Mapping[str, Any], categories: Set[str]) -> bool:
+    """Whether a trace with this header or events of these categories (lower case) is Kineto's."""
+    return bool(_HEADER_KEYS & header.keys()) or not categories.isdisjoint(kineto_events.KINDS)
+
+
+def may_be_header(text: bytes) -> bool:
+    """Whether a key of Kineto's header is written in ``text``."""
+    return any(key.encode() in text for key in _HEADER_KEYS)
 
 
 def read(raw: RawFile) -> Profile:
@@ -61,65 +74,87 @@ def read(raw: RawFile) -> Profile:
         ProfileError: the trace holds no event with a duration.
     """
     header = raw.json if isinstance(raw.json, dict) else {}
-    rows_, spans, notes = _rows(trace_events(raw.json) or ())
-    if not rows_:
+    found, left_out = found_rows(trace_events(raw.json) or ())
+    if not found:
         raise ProfileError(
             raw.path,
             "the trace holds no event with a duration: nothing was recorded",
             "run the profiled steps inside the profiler, then export",
         )
-    origin_ns = min(row.start_ns for row in rows_)
+    return profile(header, rows.columns(found), left_out)
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """What of a trace becomes no event, or one of unknown kind."""
+
+    spans: list[tuple[int, int]] = field(default_factory=list)  # the profiler's: (start, length)
+    dropped: Counter[str] = field(default_factory=Counter)  # events, by the reason
+    unknown: Counter[str] = field(default_factory=Counter)  # events, by their category
+
+    def add(self, other: LeftOut) -> None:
+        """Count what comes later in the same trace."""
+        self.spans.extend(other.spans)
+        self.dropped.update(other.dropped)
+        self.unknown.update(other.unknown)
+
+
+def profile(header: Mapping[str, Any], columns: pa.Table, left_out: LeftOut) -> Profile:
+    """The profile of these columns of the events table, one row or more, ``start_ns`` absolute."""
+    origin_ns = pc.min(columns.column("start_ns")).as_py()
     devices = _device_names(header)
     distributed = header.get("distributedInfo")
     distributed = distributed if isinstance(distributed, dict) else {}
+    events = rows.moved(columns, origin_ns, rows.natural(distributed.get("rank")))
     metadata = {key: header[key] for key in _METADATA_KEYS if key in header}
     metadata |= {k: distributed[k] for k in ("rank", "world_size", "backend") if k in distributed}
-    metadata["profiler_spans_ns"] = [[s - origin_ns, s - origin_ns + d] for s, d in spans]
+    metadata["profiler_spans_ns"] = [[s - origin_ns, s - origin_ns + d] for s, d in left_out.spans]
     return Profile(
         format="kineto",
         base_ns=_base_ns(header, origin_ns),
-        events=rows.table(rows_, origin_ns, rows.natural(distributed.get("rank"))),
+        events=events,
         device_names={number: name for number, name in devices.items() if name},
-        notes=(*notes, *_missing(rows_, bool(devices)), *_logged(header)),
+        notes=(*_left_out(left_out), *_missing(events, bool(devices)), *_logged(header)),
         metadata=metadata,
     )
 
 
-def _rows(events: Iterable[Any]) -> tuple[list[Row], list[tuple[int, int]], list[str]]:
-    """The rows, the profiler's own spans as (start, length), and notes on what was left out."""
+def found_rows(events: Iterable[Any]) -> tuple[list[Row], LeftOut]:
+    """The rows of ``events``, and what was left out."""
     found: list[Row] = []
-    spans: list[tuple[int, int]] = []
-    dropped: Counter[str] = Counter()
-    unknown: Counter[str] = Counter()
+    left_out = LeftOut()
     for event in events:
         if not isinstance(event, dict) or event.get("ph") != "X":
             continue
         interval = kineto_events.interval(event)
         category = str(event.get("cat")).lower()
         if isinstance(interval, str):
-            dropped[interval] += 1
+            left_out.dropped[interval] += 1
         elif category == kineto_events.PROFILER_SPAN:
-            spans.append(interval)
+            left_out.spans.append(interval)
         else:
             found.append(kineto_events.row(event, *interval))
             if kineto_events.kind(category, "") is None:
-                unknown[category] += 1
-    notes = [f"{n} events were left out because {why}" for why, n in dropped.items()]
-    notes += [
+                left_out.unknown[category] += 1
+    return found, left_out
+
+
+def _left_out(left_out: LeftOut) -> list[str]:
+    notes = [f"{n} events were left out because {why}" for why, n in left_out.dropped.items()]
+    return notes + [
         f"{n} events of the unknown category '{one_line(c)[:40]}' are kept as ranges"
-        for c, n in unknown.most_common(_MAX_LOGGED)
+        for c, n in left_out.unknown.most_common(_MAX_LOGGED)
     ]
-    return found, spans, notes
 
 
-def _base_ns(header: dict[str, Any], origin_ns: int) -> int | None:
+def _base_ns(header: Mapping[str, Any], origin_ns: int) -> int | None:
     if origin_ns >= _EPOCH_FLOOR_NS:
         return origin_ns
     base_ns = rows.positive(header.get("baseTimeNanoseconds"))
     return None if base_ns is None else rows.positive(base_ns + origin_ns)
 
 
-def _device_names(header: dict[str, Any]) -> dict[int, str]:
+def _device_names(header: Mapping[str, Any]) -> dict[int, str]:
     """Device number to name; the name is empty where the driver gave none."""
     listed = header.get("deviceProperties")
     names = {}
@@ -130,11 +165,12 @@ def _device_names(header: dict[str, Any]) -> dict[int, str]:
     return names
 
 
-def _missing(found: Sequence[Row], has_devices: bool) -> list[str]:
+def _missing(events: pa.Table, has_devices: bool) -> list[str]:
     """What the user must be told is not there."""
-    kinds = Counter(row.kind for row in found)
-    launches = sum(row.kind == "runtime" and "Launch" in row.name for row in found)
+    counts = pc.value_counts(events.column("kind").combine_chunks()).to_pylist()
+    kinds = Counter({count["values"]: count["counts"] for count in counts})
     if not any(kinds[kind] for kind in ACTIVITY_KINDS):
+        launches = _launches(events)
         if launches:
             return [f"{launches} kernel launches but no GPU activity were recorded: {_RECORD_GPU}"]
         return [f"no GPU activity was recorded: {_RECORD_GPU}"] if has_devices else []
@@ -146,7 +182,16 @@ def _missing(found: Sequence[Row], has_devices: bool) -> list[str]:
     return []
 
 
-def _logged(header: dict[str, Any]) -> list[str]:
+def _launches(events: pa.Table) -> int:
+    kinds, kind_names = texts(events, "kind")
+    names, name_texts = texts(events, "name")
+    launches = np.array(["Launch" in name for name in name_texts])[names]
+    return (
+        int(launches[kinds == kind_names.index("runtime")].sum()) if "runtime" in kind_names else 0
+    )
+
+
+def _logged(header: Mapping[str, Any]) -> list[str]:
     """The profiler's own complaints, which Kineto keeps in the header."""
     lists = [(level, header.get(level)) for level in _LOGGED]
     lines = [(level, line) for level, lines in lists if isinstance(lines, list) for line in lines]

@@ -15,7 +15,7 @@ from typing import Any
 from lstmprof.formats import rows
 from lstmprof.formats.rows import Row
 
-#: Category, in lower case, to kind; what runs on a device is in ``_ON_DEVICE`` too.
+#: Category, in lower case, to kind; what runs on a device is in ``ON_DEVICE`` too.
 #: ``cuda_profiler_range`` holds hardware counters (its times are made up: the session divided
 #: evenly) and ``cuda_event`` a point of a stream: ranges, no activities.
 KINDS = {
@@ -37,7 +37,7 @@ KINDS = {
     "cuda_sync": "device_sync",
     "overhead": "overhead",
 }
-_ON_DEVICE = frozenset(
+ON_DEVICE = frozenset(
     (
         *("kernel", "memcpy", "gpu_memcpy", "memset", "gpu_memset", "cuda_sync"),
         *("gpu_user_annotation", "cuda_profiler_range", "cuda_event"),
@@ -60,7 +60,7 @@ def kind(category: str, name: str) -> str | None:
     known = KINDS.get(category)
     if known is None and category.endswith(("_runtime", "_driver")):  # xpu, mtia, privateuse1
         return "runtime"
-    if known in ("op", "range") and category not in _ON_DEVICE:
+    if known in ("op", "range") and category not in ON_DEVICE:
         if name.startswith("ProfilerStep#") or known == "range":
             return "step" if _STEP.fullmatch(name) else "range"
         if category == "operator" and _TORCH_RANGE.match(name):
@@ -118,10 +118,10 @@ def row(event: dict[str, Any], start_ns: int, dur_ns: int) -> Row:
         correlation_id=rows.positive(args.get("correlation")),
         external_id=rows.positive(args.get("External id", args.get("external id"))),
     )
-    if category in _ON_DEVICE or (known is None and "device" in args and "stream" in args):
+    if category in ON_DEVICE or (known is None and "device" in args and "stream" in args):
         return plain._replace(
             device=rows.natural(args.get("device", event.get("pid"))),
-            stream=_stream(args.get("stream", event.get("tid"))),
+            stream=stream(args.get("stream", event.get("tid"))),
             graph_node_id=rows.positive(args.get("graph node id")),
             bytes=rows.natural(args.get("bytes", args.get("Bytes"))),
         )
@@ -129,8 +129,8 @@ def row(event: dict[str, Any], start_ns: int, dur_ns: int) -> Row:
     return plain._replace(
         pid=pid,
         tid=tid,
-        shapes=_json_list(args.get("Input Dims", args.get("Input dims"))),
-        dtypes=_json_list(args.get("Input type", args.get("Input Type"))),
+        shapes=json_list(args.get("Input Dims", args.get("Input dims"))),
+        dtypes=json_list(args.get("Input type", args.get("Input Type"))),
         sequence_number=rows.natural(args.get("Sequence number")),
         forward_thread=rows.positive(args.get("Fwd thread id")),
     )
@@ -142,12 +142,12 @@ def _thread(event: dict[str, Any]) -> tuple[int | None, int | None]:
     return pid, tid if pid or tid else None
 
 
-def _stream(value: object) -> int | None:
+def stream(value: object) -> int | None:
     named = _STREAM.fullmatch(value) if isinstance(value, str) else None
     return int(named[1]) if named else rows.natural(value)
 
 
-def _json_list(value: object) -> str | None:
+def json_list(value: object) -> str | None:
     if not isinstance(value, list):
         return None
     try:

@@ -6,9 +6,11 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from lstmprof.events import events_table
+from lstmprof.events import SCHEMA, events_table
 
 #: Times further than this from zero (36 years in ns, from 1970: 2043 and 36 years of uptime) are
 #: damage; within it, no difference of two times leaves int64.
@@ -41,10 +43,28 @@ class Row(NamedTuple):
 
 def table(rows: Sequence[Row], origin_ns: int, rank: int | None = None) -> pa.Table:
     """The events table of one or more ``rows``, their times counted from ``origin_ns``."""
-    columns: dict[str, Any] = dict(zip(Row._fields, zip(*rows, strict=True), strict=True))
-    columns["start_ns"] = [start - origin_ns for start in columns["start_ns"]]
-    columns["rank"] = [rank] * len(rows)
-    return events_table(columns)
+    return moved(columns(rows), origin_ns, rank)
+
+
+def columns(rows: Sequence[Row]) -> pa.Table:
+    """A column of the events table for each field of one or more ``rows``, times as they are."""
+    values = zip(Row._fields, zip(*rows, strict=True), strict=True)
+    return pa.table({name: _array(column, SCHEMA.field(name).type) for name, column in values})
+
+
+def _array(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
+    if pa.types.is_dictionary(type_):
+        return pa.array(values, type_.value_type).dictionary_encode()
+    return pa.array(values, type_)
+
+
+def moved(columns: pa.Table, origin_ns: int, rank: int | None = None) -> pa.Table:
+    """The events table of these columns, their times counted from ``origin_ns``."""
+    found = {name: columns.column(name) for name in columns.column_names}
+    found["start_ns"] = pc.subtract(found["start_ns"], origin_ns)
+    if rank is not None:
+        found["rank"] = pa.array(np.full(len(columns), rank))
+    return events_table(found)
 
 
 def clean(text: str) -> str:

@@ -10,6 +10,7 @@ import random
 import sqlite3
 import tarfile
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from hypothesis import given, settings
@@ -199,11 +200,11 @@ def test_a_file_without_permission(tmp_path: Path) -> None:
 
 
 def test_a_permission_error_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def denied(_: Path) -> bytes:
+    def denied(*_: object, **__: object) -> NoReturn:
         raise PermissionError(13, "Permission denied")
 
     file = write(tmp_path, TRACE)
-    monkeypatch.setattr(Path, "read_bytes", denied)
+    monkeypatch.setattr(Path, "open", denied)
     assert "check its permissions" in refusal(file)
 
 

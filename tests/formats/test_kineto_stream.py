@@ -1,0 +1,241 @@
+"""Kineto in pieces says what Kineto as a whole says, event by event, or leaves the file to it."""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from shared_traces import FOLDER, needed
+
+from lstmprof.errors import ProfileError
+from lstmprof.events import Profile
+from lstmprof.formats import kineto, kineto_columns, kineto_stream, raw_file
+
+SMALL_BYTES = 300
+
+
+def as_a_whole(content: bytes) -> dict[str, Any] | None:
+    """What the plain reader says; None where it refuses the file or does not know it."""
+    try:
+        raw = raw_file.of_bytes("trace.json", content)
+        return facts(kineto.read(raw)) if kineto.recognises(raw) else None
+    except ProfileError:
+        return None
+
+
+def in_pieces(content: bytes, piece_bytes: int = SMALL_BYTES) -> dict[str, Any] | None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kineto_stream, "PIECE_BYTES", piece_bytes)
+        found = kineto_stream.profile("trace.json", io.BytesIO(content))
+    return found and facts(found)
+
+
+def facts(profile: Profile) -> dict[str, Any]:
+    profile.events.validate(full=True)
+    fields = {f.name: getattr(profile, f.name) for f in dataclasses.fields(profile)}
+    return {**fields, "events": profile.events.to_pylist()}
+
+
+def document(*events: Any, **header: Any) -> bytes:
+    return json.dumps({"schemaVersion": 1, "traceEvents": events, **header}, indent=2).encode()
+
+
+def op(number: int, **more: Any) -> dict[str, Any]:
+    ends = {"ts": 10.5 * number, "dur": 3.125, "pid": 1, "tid": 2}
+    return {"ph": "X", "cat": "cpu_op", "name": f"aten::op{number % 3}", **ends, **more}
+
+
+@needed
+@pytest.mark.parametrize("piece_bytes", [2**16, kineto_stream.PIECE_BYTES])
+@pytest.mark.parametrize(
+    "path", sorted(FOLDER.glob("kineto/*.json*")), ids=lambda path: str(path.name)
+)
+def test_a_real_profile(path: Path, piece_bytes: int) -> None:
+    content = path.read_bytes()
+    found = in_pieces(content, piece_bytes)
+    assert found is not None
+    assert found == as_a_whole(content)
+
+
+@needed
+def test_most_of_a_real_profile_is_read_by_columns() -> None:
+    content = gzip.decompress((FOLDER / "kineto/hm-amp-a100-bs128.json.gz").read_bytes())
+    opening = content.index(b'"traceEvents": [') + len(b'"traceEvents": [')
+    read = kineto_columns.chunk(content[opening : content.rindex(b"]")].rstrip())
+    assert len(read.columns) == 4082
+    assert len(read.spans) == 1
+
+
+def test_an_odd_event_takes_its_piece_alone_through_the_plain_reader(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    by_rows = []
+    plain = kineto_stream._read_rows
+    monkeypatch.setattr(
+        kineto_stream,
+        "_read_rows",
+        lambda label, text: by_rows.append(text) or plain(label, text),
+    )
+    events = [op(n) for n in range(30)]
+    events[15] |= {"ts": -1.5, "name": "odd"}
+    content = document(*events)
+    assert in_pieces(content) == as_a_whole(content)
+    assert [b'"odd"' in text for text in by_rows] == [True]
+    assert len(by_rows[0]) < len(content) / 3
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "a},{b",
+        'a"},{"ph',
+        "]}",
+        "}, \n {",
+        '\\"}],"x":[{',
+        "nul\x00",
+        "é\ud800",
+        '"traceEvents": [',
+    ],
+)
+def test_borders_inside_a_name_are_none(name: str) -> None:
+    content = document(*(op(n, name=name) for n in range(9)))
+    assert in_pieces(content, 64) == as_a_whole(content)
+
+
+def test_lists_of_objects_after_the_events(tmp_path: Path) -> None:
+    content = document(op(1), op(2), deviceProperties=[{"id": 0, "name": "A"}, {"id": 1}])
+    assert in_pieces(content, 64) == as_a_whole(content)
+    assert in_pieces(content, 10_000) == as_a_whole(content) is not None
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'{"schemaVersion": 1, "x": {"traceEvents": [%s]}}',
+        b'{"schemaVersion": 1, "traceEvents": [%s], "traceEvents": []}',
+        b'{"schemaVersion": 1, "traceEvents": [%s], "x": {"traceEvents": []}}',
+        b'{"schemaVersion": 1, "traceEvents": [%s]',
+        b'{"schemaVersion": 1, "traceEvents": [%s,',
+        b'{"schemaVersion": 1, "traceEvents": [%s] x}',
+        b"[%s]",
+        b'{"schemaVersion": 1, "traceEvents": []}',
+    ],
+)
+def test_unusual_documents_are_left_to_the_plain_reader(content: bytes) -> None:
+    events = ",".join(json.dumps(op(n)) for n in range(5)).encode()
+    assert in_pieces(content.replace(b"%s", events)) is None
+
+
+@pytest.mark.parametrize("damage", [b"", b"\x00" * 9, b"\xff\xff"])
+def test_a_gzip_cut_short_or_damaged_is_left_to_the_plain_reader(damage: bytes) -> None:
+    packed = gzip.compress(document(*(op(n) for n in range(200))))
+    assert in_pieces(packed) == as_a_whole(packed) is not None
+    assert in_pieces(packed[: len(packed) // 2] + damage) is None
+
+
+def test_a_gzip_bomb_is_left_to_the_plain_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kineto_stream, "FREE_BYTES", 1000)
+    monkeypatch.setattr(kineto_stream, "MAX_RATIO", 5)
+    assert in_pieces(gzip.compress(document(*(op(0) for _ in range(200))))) is None
+
+
+_TIMES = st.one_of(
+    st.integers(-2, 3 * 10**18),
+    st.floats(0, 1e13),
+    st.sampled_from(["1.5", "x", None, True, [], 1e300, 1e-300, -0.0, 5656330066032.4045]),
+    st.decimals(0, 10**10, places=3).map(float),
+)
+_IDS = st.one_of(
+    st.integers(-2, 9),
+    st.sampled_from([2**31, 2**63, -(2**63), "7", "stream 7", "x", 1.5, None, True, {}, []]),
+)
+_NAMES = st.one_of(
+    st.sampled_from(["aten::mm", "ProfilerStep#3", "step", "Optimizer.step#Adam.step", 7, None]),
+    st.text(max_size=8),
+)
+_CATS = st.sampled_from(
+    [
+        *("cpu_op", "kernel", "Kernel", "gpu_memcpy", "cuda_runtime", "user_annotation", "Trace"),
+        *("Operator", "gpu_user_annotation", "python_function", "overhead", "new", "xpu_driver"),
+        *(3, None),
+    ]
+)
+_LISTS = st.sampled_from([[[2, 3], []], [[1.5]], [], ["é", '"\\'], "no", None, [None, {"a": 1}]])
+_ARGS = st.one_of(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            **dict.fromkeys(("correlation", "External id", "external id", "device"), _IDS),
+            **dict.fromkeys(("stream", "graph node id", "bytes", "Bytes"), _IDS),
+            **dict.fromkeys(("Sequence number", "Fwd thread id"), _IDS),
+            **dict.fromkeys(("Input Dims", "Input dims", "Input type", "Input Type"), _LISTS),
+            "other": st.one_of(_LISTS, st.just(float("nan"))),
+        },
+    ),
+    st.sampled_from([None, [], "args", 3]),
+)
+_EVENTS = st.one_of(
+    st.fixed_dictionaries(
+        {"ph": st.sampled_from(["X", "X", "X", "i", "M", 1])},
+        optional={
+            **{"cat": _CATS, "name": _NAMES, "ts": _TIMES, "dur": _TIMES},
+            **{"pid": _IDS, "tid": _IDS, "args": _ARGS},
+        },
+    ),
+    st.builds(op, st.integers(0, 9), args=_ARGS),
+    st.builds(op, st.integers(0, 9), cat=_CATS, pid=_IDS, tid=_IDS),
+    st.sampled_from([None, 3, "x", []]),
+)
+_HEADERS = st.sampled_from(
+    [{}, {"schemaVersion": 1}, {"distributedInfo": {"rank": 3}}, {"baseTimeNanoseconds": 10**18}]
+)
+_SEPARATORS = st.sampled_from([(",", ":"), (", ", ": "), (" ,\n", " : ")])
+
+
+@given(
+    events=st.lists(_EVENTS, max_size=8),
+    header=_HEADERS,
+    after=_HEADERS,
+    separators=_SEPARATORS,
+    indent=st.sampled_from([None, 1]),
+    ascii_only=st.booleans(),
+    piece_bytes=st.sampled_from([1, 50, 200, 10**6]),
+)
+def test_whatever_the_events_and_their_formatting(
+    events: list[Any],
+    header: dict[str, Any],
+    after: dict[str, Any],
+    separators: tuple[str, str],
+    indent: int | None,
+    ascii_only: bool,
+    piece_bytes: int,
+) -> None:
+    written = json.dumps(
+        {**header, "traceEvents": events, **after},
+        separators=separators,
+        indent=indent,
+        ensure_ascii=ascii_only,
+    )
+    content = written.encode("utf-8", errors="surrogatepass")
+    found = in_pieces(content, piece_bytes)
+    if found is not None:
+        assert found == as_a_whole(content)
+
+
+@given(
+    ts=st.lists(st.from_regex(r"\A[0-9]{1,16}(\.[0-9]{1,10})?\Z"), min_size=1, max_size=5),
+    dur=st.from_regex(r"\A[0-9]{1,9}(\.[0-9]{1,10})?\Z"),
+)
+def test_times_of_any_number_of_decimals(ts: list[str], dur: str) -> None:
+    events = ",".join(
+        f'{{"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,"ts":{at},"dur":{dur}}}' for at in ts
+    )
+    content = f'{{"schemaVersion":1,"traceEvents":[{events}]}}'.encode()
+    assert in_pieces(content) == as_a_whole(content)
