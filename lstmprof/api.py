@@ -14,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 import shutil
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -24,10 +24,8 @@ from lstmprof.breakdown import CAPTURED, Breakdown, annotated, break_down
 from lstmprof.capture.environments import environment
 from lstmprof.capture.supervisor import CaptureRequest, CaptureResult, capture
 from lstmprof.capture.worker_request import check
-from lstmprof.cases import case_of
-from lstmprof.diagnose import diagnosis
-from lstmprof.diagnose.comparability import comparable_groups
 from lstmprof.diagnose.diagnosis import Diagnosis
+from lstmprof.diagnoses import diagnose, diagnose_all
 from lstmprof.errors import LstmprofError, UsageError
 from lstmprof.ingest import (
     Ingested,
@@ -37,9 +35,11 @@ from lstmprof.ingest import (
     ingest_profiles,
     open_runs,
 )
+from lstmprof.limits import Asked
 from lstmprof.store import Run
 
 __all__ = [
+    "Asked",
     "Breakdown",
     "CaptureRequest",
     "Diagnosis",
@@ -213,39 +213,3 @@ def _timings(rounds: list[CaptureResult]) -> pa.Table:
     iteration = pa.array(range(whole.num_rows), pa.int64())
     place = store.TIMINGS_SCHEMA.get_field_index("iteration")
     return whole.set_column(place, store.TIMINGS_SCHEMA.field("iteration"), iteration)
-
-
-def diagnose(
-    account: Breakdown, other: Breakdown | None = None, across: Collection[str] = ()
-) -> Diagnosis:
-    """Why the slower of two runs is slower; what ``account`` is bound by where there is no other.
-
-    Raises:
-        UsageError: the runs differ in a condition that ``across`` does not name.
-        RunError: a profile has no events, or a file of a run is missing or damaged.
-    """
-    if other is None:
-        return diagnosis.alone(case_of(account))
-    return diagnosis.compare(case_of(account), case_of(other), across)
-
-
-def diagnose_all(
-    accounts: Sequence[Breakdown], across: Collection[str] = (), *, must_compare: bool = False
-) -> list[Diagnosis]:
-    """Each of ``accounts`` against the fastest that can be compared with it, by slowdown.
-
-    One that has none to compare with is diagnosed alone; with ``must_compare`` all are held
-    against the fastest of all.
-
-    Raises:
-        UsageError: ``must_compare``, and the runs differ in what ``across`` does not name.
-        RunError: a profile has no events, or a file of a run is missing or damaged.
-    """
-    cases = [case_of(account) for account in accounts]
-    groups = [cases] if must_compare else comparable_groups(cases, across)
-    made = []
-    for group in groups:
-        fast, *slower = sorted(group, key=lambda case: case.length_ns)
-        made += [diagnosis.compare(fast, slow, across) for slow in slower]
-        made += [] if slower else [diagnosis.alone(fast)]
-    return made

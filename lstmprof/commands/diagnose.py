@@ -9,6 +9,8 @@ from lstmprof import terminal
 FORMATS = ("text", "json", "markdown")
 #: Those of ``diagnose.comparability``, named here because help imports no dataframe library.
 CONDITIONS = ("workload", "precision", "mode", "device", "threads", "seed")
+#: Those of ``diagnose.changes``.
+CAUSES = ("launch", "casts", "syncs", "copies", "python")
 
 
 @click.command(name="diagnose")
@@ -26,8 +28,29 @@ CONDITIONS = ("workload", "precision", "mode", "device", "threads", "seed")
     metavar="REGEX",
     help="Host ranges (NVTX, record_function) whose name this finds are the steps.",
 )
+@click.option(
+    "--without",
+    multiple=True,
+    type=click.Choice(CAUSES),
+    metavar="NAME",
+    help=f"Replay the slow step without this; repeat for more: {', '.join(CAUSES)}.",
+)
+@click.option(
+    "--gemm-at-roofline", is_flag=True, help="Replay it with matrix products at their least time."
+)
+@click.option(
+    "--peaks",
+    metavar="PRODUCTS,COPIES",
+    help="Peaks of the device, like 67TFLOP/s,3.35TB/s.  [default: as measured with the runs]",
+)
 def command(
-    paths: tuple[str, ...], format_: str, across: tuple[str, ...], step_range: str | None
+    paths: tuple[str, ...],
+    format_: str,
+    across: tuple[str, ...],
+    step_range: str | None,
+    without: tuple[str, ...],
+    gemm_at_roofline: bool,
+    peaks: str | None,
 ) -> None:
     """Say why one run is slower than another: part by part, with the cause and what to do.
 
@@ -39,10 +62,16 @@ def command(
       lstmprof diagnose traces/torch-cudnn--… traces/torch-lstmcell-basic--…
       lstmprof diagnose traces/
       lstmprof diagnose profile.pt.trace.json.gz
+      lstmprof diagnose profile.pt.trace.json.gz --without launch --without syncs
       lstmprof diagnose fp32-run amp-run --across precision --format markdown
     """
-    from lstmprof.api import break_down, diagnose_all, open_runs
+    from lstmprof.api import Asked, break_down, diagnose_all, open_runs
     from lstmprof.commands import diagnose_markdown, diagnose_rows, diagnose_text
+    from lstmprof.diagnose.peaks import parsed
+
+    asked = Asked(
+        tuple(dict.fromkeys(without)), gemm_at_roofline, None if peaks is None else parsed(peaks)
+    )
 
     def left_out(line: str) -> None:
         click.echo(f"left out: {line}", err=True)
@@ -51,7 +80,7 @@ def command(
     # Runs that were named one by one are meant to be compared; of a folder those that can be.
     named = len(opened) > 1 and all(len(runs) == 1 for runs in opened)
     accounts = [break_down(run, step_range, ("ledger",)) for runs in opened for run in runs]
-    made = diagnose_all(accounts, across, must_compare=named)
+    made = diagnose_all(accounts, across, asked, must_compare=named)
     if format_ == "json":
         terminal.write_json([diagnose_rows.document(one) for one in made])
     elif format_ == "markdown":

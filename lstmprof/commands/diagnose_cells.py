@@ -6,9 +6,11 @@ from lstmprof import terminal
 from lstmprof.diagnose.counts import QUANTITIES
 from lstmprof.diagnose.diagnosis import Diagnosis
 from lstmprof.diagnose.findings import Change, Finding
+from lstmprof.diagnose.limit_sentences import of_roofline, of_what_if
+from lstmprof.diagnose.roofline import Roofline
 from lstmprof.diagnose.sentences import short
 from lstmprof.diagnose.waterfall import Difference
-from lstmprof.diagnose.words import labels, quantity
+from lstmprof.diagnose.words import labels, percent, quantity
 
 #: Findings and parts with a smaller share of the whole are left to JSON.
 LEAST_SHARE = 0.01
@@ -103,4 +105,27 @@ def shown(diagnosis: Diagnosis) -> list[int]:
         place
         for place, e in enumerate(diagnosis.findings)
         if abs(e.finding.share or 0) >= LEAST_SHARE
+    ]
+
+
+def limit_lines(diagnosis: Diagnosis) -> list[str]:
+    """What is said of the slow run's roofline and of each change that was asked for."""
+    limit = diagnosis.roofline
+    lines = [] if limit is None else [f"roofline: {of_roofline(limit)}"]
+    return lines + [of_what_if(w.name, w.prediction) for w in diagnosis.what_ifs]
+
+
+REACH_HEADS = ["busy with", ">ms", ">least ms", ">reached"]
+
+
+def reach_cells(limit: Roofline) -> list[list[str]]:
+    """One line a category: its busy time, the least it could be, the share reached."""
+    return [
+        [
+            " + ".join(reach.categories),
+            f"{reach.busy_ns / 1e6:,.3f}",
+            "–" if reach.bound_ns is None else f"{reach.bound_ns / 1e6:,.3f}",
+            "–" if reach.share is None else percent(reach.share),
+        ]
+        for reach in limit.reaches
     ]

@@ -33,7 +33,8 @@ def page(diagnosis: Diagnosis) -> str:
     if dominant is not None:
         cells = diagnose_cells.evidence_cells(dominant.finding, alone=diagnosis.fast is None)
         lines += ["", *_table(diagnose_cells.evidence_heads(diagnosis), cells)] if cells else []
-    return "\n".join(lines)
+    limits = [f"- {escaped(line)}" for line in diagnose_cells.limit_lines(diagnosis)]
+    return "\n".join([*lines, "", *limits] if limits else lines)
 
 
 def escaped(text: str) -> str:

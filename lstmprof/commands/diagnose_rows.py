@@ -7,8 +7,10 @@ from typing import Any
 
 from lstmprof.diagnose.case import Case
 from lstmprof.diagnose.counts import QUANTITIES
-from lstmprof.diagnose.diagnosis import Diagnosis, Explained
+from lstmprof.diagnose.diagnosis import Diagnosis, Explained, WhatIf
 from lstmprof.diagnose.findings import Change
+from lstmprof.diagnose.limit_sentences import of_what_if
+from lstmprof.diagnose.roofline import Roofline
 from lstmprof.diagnose.waterfall import lengths, timed
 
 
@@ -33,6 +35,8 @@ def document(diagnosis: Diagnosis) -> dict[str, Any]:
         "busy_share": _busy_share(slow),
         "waterfall": [{**asdict(d), "delta_ns": d.delta_ns} for d in diagnosis.waterfall],
         "findings": [_finding(explained) for explained in diagnosis.findings],
+        "roofline": None if diagnosis.roofline is None else _roofline(diagnosis.roofline),
+        "what_if": [_what_if(one) for one in diagnosis.what_ifs],
         "warnings": list(diagnosis.warnings),
         "notes": list(diagnosis.notes),
     }
@@ -61,3 +65,28 @@ def _finding(explained: Explained) -> dict[str, Any]:
 def _count(change: Change) -> dict[str, Any]:
     unit = QUANTITIES[change.quantity].unit
     return {"quantity": change.quantity, "unit": unit, "fast": change.fast, "slow": change.slow}
+
+
+def _roofline(limit: Roofline) -> dict[str, Any]:
+    return {
+        "peaks": asdict(limit.peaks),
+        "step_ns": limit.step_ns,
+        "share": limit.share,
+        "memory_share": limit.memory_share,
+        "gemm_flops_per_s": limit.gemm_flops_per_s,
+        "reaches": [{**asdict(reach), "share": reach.share} for reach in limit.reaches],
+    }
+
+
+def _what_if(one: WhatIf) -> dict[str, Any]:
+    found = one.prediction
+    state, part, ns = found.bottleneck or (None, None, None)
+    return {
+        "change": one.name,
+        "observed_ns": found.observed_ns,
+        "replayed_ns": found.replayed_ns,
+        "predicted_ns": found.predicted_ns,
+        "saved_ns": found.saved_ns,
+        "bottleneck": {"state": state, "part": part, "ns": ns},
+        "sentence": of_what_if(one.name, found),
+    }

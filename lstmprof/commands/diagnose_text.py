@@ -27,6 +27,19 @@ def show(diagnosis: Diagnosis) -> None:
     findings = [diagnosis.findings[place] for place in diagnose_cells.shown(diagnosis)]
     for place, explained in enumerate(findings):
         _show_finding(diagnosis, explained, evidence=place < _WITH_EVIDENCE)
+    _show_limits(diagnosis)
+
+
+def _show_limits(diagnosis: Diagnosis) -> None:
+    """How near the step came to its roofline, and what the changes that were asked for buy."""
+    for line in diagnose_cells.limit_lines(diagnosis):
+        terminal.write_line(line)
+    if diagnosis.roofline is not None:
+        terminal.write_table(
+            "", diagnose_cells.REACH_HEADS, diagnose_cells.reach_cells(diagnosis.roofline)
+        )
+    elif diagnosis.what_ifs:
+        terminal.write_line()
 
 
 def _show_finding(diagnosis: Diagnosis, explained: Explained, *, evidence: bool) -> None:

@@ -10,8 +10,10 @@ from lstmprof.diagnose.case import Case
 from lstmprof.diagnose.comparability import disagreements, refuse_unless_comparable
 from lstmprof.diagnose.findings import Finding, findings
 from lstmprof.diagnose.remedies import Advice, remedies
+from lstmprof.diagnose.roofline import Roofline
 from lstmprof.diagnose.shows import Situation
 from lstmprof.diagnose.waterfall import Difference, lengths, timed, waterfall
+from lstmprof.diagnose.what_if import Prediction
 from lstmprof.diagnose.words import labels, milliseconds
 
 #: Less of the difference is not worth a remedy.
@@ -30,12 +32,21 @@ class Explained:
 
 
 @dataclass(frozen=True)
+class WhatIf:
+    """The slow step without one cause, or with one change, by its name."""
+
+    name: str
+    prediction: Prediction
+
+
+@dataclass(frozen=True)
 class Diagnosis:
     """Why ``slow`` takes as long as it does; ``fast`` is None where it is diagnosed alone.
 
     The differences of ``waterfall`` sum to that of the steps, those of ``findings`` too; of a run
     alone there is no waterfall, and the findings sum to its profiled step. ``warnings`` are reasons
-    to doubt the times, ``notes`` what else must be known.
+    to doubt the times, ``notes`` what else must be known. ``roofline`` is of ``slow``, None where
+    its work or its device's peaks are not known; ``what_ifs`` are what was asked for.
     """
 
     fast: Case | None
@@ -45,6 +56,8 @@ class Diagnosis:
     findings: tuple[Explained, ...]
     warnings: tuple[str, ...]
     notes: tuple[str, ...]
+    roofline: Roofline | None = None
+    what_ifs: tuple[WhatIf, ...] = ()
 
     @property
     def dominant(self) -> Explained | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,9 @@ from breakdown.rows import Row, row, table
 
 from lstmprof.breakdown import annotated
 from lstmprof.cli import run as lstmprof
+from lstmprof.named_workloads import NAMED
 from lstmprof.store import TIMINGS_SCHEMA, write_tables
+from lstmprof.workloads import with_overrides
 
 HOST = {"pid": 1, "tid": 1}
 MS = 1_000_000
@@ -77,6 +80,8 @@ def test_json_holds_the_waterfall_and_the_findings_exactly(
         "steps": "undisturbed",
         "cause": "memory-bound",
         "busy_share": None,
+        "roofline": None,
+        "what_if": [],
         "warnings": [],
         "notes": [],
         "waterfall": 0,
@@ -136,16 +141,38 @@ def test_a_folder_is_diagnosed_group_by_group(
         (["fast", "half"], "differ in precision (fp32 against amp-bf16); compare them all the sam"),
         (["fast", "slow", "--across", "weather"], "--across"),
         (["nowhere"], "nowhere"),
+        (["fast", "--gemm-at-roofline"], "fast: the roofline of its products is not known; give"),
+        (["fast", "--peaks", "67"], "peaks '67' are not a rate of products and one of copies"),
     ],
 )
 def test_a_mistake_is_one_line_with_the_next_step(
     arguments: list[str], said: str, runs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    named = [str(runs / a) if a.isalpha() and a != "weather" else a for a in arguments]
+    named = [str(runs / a) if (runs / a).is_dir() else a for a in arguments]
     assert lstmprof(["diagnose", *named]) in (1, 2)
     printed = capsys.readouterr()
     assert (printed.out, len(printed.err.splitlines())) == ("", 1)
     assert said in printed.err
+
+
+def test_a_step_without_a_cause_is_replayed_and_the_roofline_told(
+    runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    workload = asdict(with_overrides(NAMED[0], hidden=8, batch=2, time_steps=3))
+    known = {"workload": workload, "seed": 0, "device_name": "d"}
+    write_run(runs, "mine", step(("aten::mm", 9), ("aten::view", 4)), 14, **known)
+    given = ["--without", "python", "--gemm-at-roofline", "--peaks", "1GFLOP/s,1GB/s"]
+    (found,) = document(capsys, runs / "mine", *given)
+    dispatch, gemm = found["what_if"]
+    assert (dispatch["change"], dispatch["predicted_ns"]) == ("without python", 9 * MS)
+    assert dispatch["bottleneck"] == {"state": "busy", "part": "gemm", "ns": 9 * MS}
+    assert gemm["change"] == "gemm at roofline"
+    assert 5 * MS < gemm["predicted_ns"] < 6 * MS
+    assert found["roofline"]["peaks"] == {"gemm_flops_per_s": 1e9, "copy_bytes_per_s": 1e9}
+    assert found["roofline"]["share"] == found["roofline"]["step_ns"] / (14 * MS)
+    text = shown(capsys, runs / "mine", *given)
+    assert "without python: 9.0 instead of 14.0 ms (-36 %); then busy gemm is the most" in text
+    assert "roofline: the device could do this step's work in" in text
 
 
 def test_markdown_is_a_table_in_which_no_name_is_markup(

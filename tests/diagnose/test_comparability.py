@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 from diagnose.made import case, item
 
+from lstmprof.commands.diagnose import CAUSES
 from lstmprof.commands.diagnose import CONDITIONS as NAMED
 from lstmprof.diagnose.case import Case
+from lstmprof.diagnose.changes import CHANGES as REMOVABLE
 from lstmprof.diagnose.comparability import (
     CONDITIONS,
     comparable_groups,
@@ -70,3 +72,4 @@ def test_an_unknown_condition_is_refused_and_the_command_knows_all() -> None:
     with pytest.raises(UsageError, match="'batch' is nothing that must agree"):
         comparable_groups([run("a")], ["batch"])
     assert tuple(CONDITIONS) == NAMED
+    assert tuple(REMOVABLE) == CAUSES
