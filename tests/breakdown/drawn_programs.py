@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from breakdown.gpu_simulator import (
+from breakdown.gpu_programs import (
     BlockingCopy,
     Call,
     Gap,

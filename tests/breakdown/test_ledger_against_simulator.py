@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from breakdown import drawn_programs as drawn
-from breakdown.gpu_simulator import Account, Gap, Launch, Machine, Simulation, Within, Work
+from breakdown.gpu_programs import Gap, Launch, Machine, Within, Work
+from breakdown.gpu_simulator import Account, Simulation
 from breakdown.gpu_simulator import simulated as run
 from breakdown.rows import table
 from hypothesis import given, settings

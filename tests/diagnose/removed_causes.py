@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from breakdown.drawn_programs import Body
-from breakdown.gpu_simulator import (
+from breakdown.gpu_programs import (
     BlockingCopy,
     Call,
     Gap,

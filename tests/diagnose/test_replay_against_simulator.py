@@ -5,17 +5,17 @@ from __future__ import annotations
 import pytest
 from breakdown import drawn_programs as drawn
 from breakdown.drawn_programs import Body
-from breakdown.gpu_simulator import (
+from breakdown.gpu_programs import (
     BlockingCopy,
     Instruction,
     Launch,
     Machine,
     Record,
-    Simulation,
     Sync,
     Within,
     Work,
 )
+from breakdown.gpu_simulator import Simulation
 from breakdown.gpu_simulator import simulated as run
 from breakdown.rows import table
 from diagnose import removed_causes as truly
