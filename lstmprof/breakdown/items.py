@@ -7,6 +7,8 @@ beneath them where that is of one category, else what the op around them serves:
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pyarrow as pa
 
@@ -17,7 +19,7 @@ from lstmprof.breakdown.holdings import Holdings, holdings
 from lstmprof.breakdown.host_lanes import computing
 from lstmprof.breakdown.input_windows import pieces
 from lstmprof.breakdown.intervals import Flags, Ints
-from lstmprof.breakdown.ledger import TAIL
+from lstmprof.breakdown.ledger import LATENCY, TAIL
 from lstmprof.breakdown.links import NONE, inherited
 from lstmprof.breakdown.threads import thread_ids
 from lstmprof.breakdown.windows import Window, is_kind
@@ -32,6 +34,8 @@ SHORT_OP_NS = 3_000
 SHORT_KERNEL_NS = 5_000
 
 INPUT = "input"
+#: The number of PyTorch's step markers, which all are one item.
+_STEP = re.compile(r"(?<=ProfilerStep)#\d+$")
 
 COLUMNS = (
     Column("state", pa.string(), "", "busy or idle, as in the ledger; input in its phase"),
@@ -57,6 +61,7 @@ def items(
     states = np.where(_is_input(events, held, cut, device), INPUT, states)
     serves, short = _purposes(events)
     name_codes, names = texts(events, "name")
+    names = [_STEP.sub("", name) for name in names]
     categories, families = (texts(events, c)[1] for c in ("category", "family"))
     label_codes = np.unique(np.stack([states, parts]), axis=1, return_inverse=True)[1].reshape(-1)
     columns = [
@@ -131,11 +136,19 @@ def _purposes(events: pa.Table) -> tuple[Ints, Flags]:
 
 
 def _calls(groups: Groups, held: Holdings) -> Ints:
-    """Distinct rows that hold some of each group's time; none for the time before a call."""
+    """Distinct rows that hold some of each group's time, each counted once.
+
+    The time before a call has none, and launch latency neither: its launches have the launch call.
+    """
     pairs = np.unique(np.stack([groups.of, held.row]), axis=1)
     counted = pairs[0][pairs[1] != NONE]
     calls = np.bincount(counted, minlength=groups.count).astype(np.int64)
-    return np.where(held.before[groups.first], 0, calls)
+    again = held.before | np.isin(held.label, _places(held, ("idle", LATENCY)))
+    return np.where(again[groups.first], 0, calls)
+
+
+def _places(held: Holdings, *labels: tuple[str, str]) -> list[int]:
+    return [place for place, label in enumerate(held.labels) if label in labels]
 
 
 def _texts(values: list[str], codes: Ints) -> pa.Array:

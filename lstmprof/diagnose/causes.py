@@ -91,7 +91,12 @@ RULES = (
     ),
     Rule(SYNC, _part("sync"), "a blocking runtime call"),
     Rule(SYNC, lambda i, s: i.name in ASKS, "the host asks for a value and waits for it"),
-    Rule(CAST, lambda i, s: "cast" in (i.part, i.serves), "only the element type changes"),
+    Rule(CAST, _part("cast"), "only the element type changes"),
+    Rule(
+        CAST,
+        lambda i, s: i.serves == "cast" and not s.on_device,
+        "the call that arranges a cast is part of its price",
+    ),
     Rule(ALLOCATION, _part("alloc"), "a runtime call that allocates or frees"),
     Rule(
         LAUNCH, _part("launch call", "launch latency", "runtime"), "the device waits for launches"

@@ -86,7 +86,7 @@ def findings(fast: Case | None, slow: Case) -> list[Finding]:
             slow_ns[kind],
             share=(slow_ns[kind] - fast_ns[kind]) / whole if whole else None,
             changes=_changes(kind, fast, slow),
-            largest=_largest(kind, (of_fast[kind], of_slow[kind]), fast, slow),
+            largest=_largest(of_fast[kind], of_slow[kind]),
         )
         for kind in causes.KINDS
         if of_fast[kind] or of_slow[kind] or fast_ns[kind] or slow_ns[kind]
@@ -109,14 +109,21 @@ def _changes(kind: str, fast: Case | None, slow: Case) -> tuple[Change, ...]:
 Spent = dict[str, tuple[int, float]]
 
 
-def _largest(
-    kind: str, items: tuple[list[Item], list[Item]], fast: Case | None, slow: Case
-) -> tuple[Culprit, ...]:
-    """What adds most; where a device waited and no item has a name, what its host did then."""
-    both = [_by_name(some) for some in items]
-    if not any(both) and kind in causes.WAITS:
-        both = [_host_work(kind, case) if case else {} for case in (fast, slow)]
-    return _culprits(*both)
+def _largest(fast: list[Item], slow: list[Item]) -> tuple[Culprit, ...]:
+    """What adds most, by name."""
+    of_fast, of_slow = _by_name(fast), _by_name(slow)
+    made = [
+        Culprit(name, *_both(of_fast, of_slow, name))
+        for name in dict.fromkeys([*of_slow, *of_fast])
+    ]
+    by_delta = sorted(made, key=lambda c: (-abs(c.delta_ns), c.name))
+    return tuple(c for c in by_delta[:LARGEST] if c.delta_ns)
+
+
+def _both(fast: Spent, slow: Spent, name: str) -> tuple[int, int, float, float]:
+    """(fast ns, slow ns, fast calls, slow calls)."""
+    (fast_ns, fast_count), (slow_ns, slow_count) = (s.get(name, (0, 0.0)) for s in (fast, slow))
+    return fast_ns, slow_ns, fast_count, slow_count
 
 
 def _by_name(items: Sequence[Item]) -> Spent:
@@ -126,29 +133,3 @@ def _by_name(items: Sequence[Item]) -> Spent:
             ns, count = found.get(item.name, (0, 0.0))
             found[item.name] = (ns + item.ns, count + item.count)
     return found
-
-
-def _host_work(kind: str, case: Case) -> Spent:
-    """Name → what the host spent a step in launch calls, in ops or in ranges."""
-    table, column = {
-        causes.LAUNCH: ("launches", "call_total_ns"),
-        causes.PYTHON: ("ranges", "self_ns"),
-    }.get(kind, ("ops", "host_self_ns"))
-    found: Spent = {}
-    for row in case.rows(table):
-        ns, count = found.get(row["name"], (0, 0.0))
-        found[row["name"]] = (
-            ns + round(row[column] / case.steps),
-            count + row["count"] / case.steps,
-        )
-    return found
-
-
-def _culprits(fast: Spent, slow: Spent) -> tuple[Culprit, ...]:
-    none = (0, 0.0)
-    made = []
-    for name in dict.fromkeys([*slow, *fast]):
-        (fast_ns, fast_count), (slow_ns, slow_count) = fast.get(name, none), slow.get(name, none)
-        made.append(Culprit(name, fast_ns, slow_ns, fast_count, slow_count))
-    by_delta = sorted(made, key=lambda c: (-abs(c.delta_ns), c.name))
-    return tuple(c for c in by_delta[:LARGEST] if c.delta_ns)

@@ -101,6 +101,32 @@ def test_calls_are_counted_once_and_the_time_before_them_not_at_all() -> None:
     assert counts == {("aten::add", False): 3, ("aten::add", True): 0, ("step", False): 1}
 
 
+#              0        10        20        30 ns
+# ProfilerStep |====================================|
+# aten::mm       |2 ------ 11|
+# launch            |5-- 9|
+# kernel                          |20 -- 28|
+def test_a_device_waits_for_what_its_host_was_doing() -> None:
+    rows = [
+        row("step", "ProfilerStep#3", 0, 30, **HOST),
+        row("op", "aten::mm", 2, 11, **HOST),
+        row("runtime", "cudaLaunchKernel", 5, 9, **HOST, correlation_id=1),
+        row("kernel", "sgemm", 20, 28, device=0, stream=7, correlation_id=1),
+    ]
+    events = annotated(table(rows), captured=True)
+    found = {
+        (r["part"], r["name"]): (r["ns"], r["count"])
+        for r in items(events, windows(events, captured=True), None, 0).to_pylist()
+    }
+    assert found == {
+        ("python", "ProfilerStep"): (2 + 2, 1),
+        ("dispatch", "aten::mm"): (3, 1),
+        ("launch call", "cudaLaunchKernel"): (4, 1),
+        ("launch latency", "cudaLaunchKernel"): (11, 0),
+        ("gemm", "sgemm"): (8, 1),
+    }
+
+
 @shared_traces.needed
 @pytest.mark.parametrize(
     "name", ["kineto/tl-h100-bert-small.json.gz", "tf/cpu-macos-mit.xplane.pb"]

@@ -57,6 +57,7 @@ def test_on_a_host(one: Item, kind: str) -> None:
         (item("idle", "launch latency", 1), "launch-bound"),
         (item("idle", "runtime", 1), "launch-bound"),
         (item("idle", "dispatch", 1), "dispatch-bound"),
+        (item("idle", "dispatch", 1, "aten::to", serves="cast"), "dispatch-bound"),
         (item("idle", "python", 1), "Python-bound"),
         (item("idle", "sync", 1), "sync-bound"),
         (item("idle", "alloc", 1), "allocation-bound"),

@@ -99,7 +99,7 @@ def test_a_device_that_waits_most_of_the_time_is_host_bound() -> None:
     run = case(
         item("busy", "gemm", 7 * MS, "k", count=2),
         item("idle", "python", 60 * MS),
-        item("idle", "launch call", 33 * MS),
+        item("idle", "launch call", 33 * MS, "cudaLaunchKernel"),
         device=0,
         name="bert",
         tables={
