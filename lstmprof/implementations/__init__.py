@@ -124,8 +124,8 @@ FRAMEWORKS: Mapping[str, Mapping[str, str]] = {
     },
 }
 
-_TORCH_KNOWS = ("mean", "no head", "each step", "tokens", "sgd")
-_TORCH_LENGTHS = (*_TORCH_KNOWS, "variable length")
+_OTHER_NETWORKS = ("mean", "no head", "each step", "tokens", "sgd")
+_OTHER_NETWORKS_AND_LENGTHS = (*_OTHER_NETWORKS, "variable length")
 
 #: Rows of TensorFlow operators: no autocast, but a rewrite of the graph (Keras has its policy).
 _GRAPH_REWRITE = {
@@ -140,61 +140,61 @@ TABLE: Tuple[Implementation, ...] = (
         "torch-lstmcell-basic",
         "torch",
         "cell written by hand, Python loop over time steps",
-        knows=_TORCH_LENGTHS,
+        knows=_OTHER_NETWORKS_AND_LENGTHS,
     ),
     Implementation(
         "torch-lstmcell-fused",
         "torch",
         "torch.nn.LSTMCell, Python loop over time steps",
-        knows=_TORCH_LENGTHS,
+        knows=_OTHER_NETWORKS_AND_LENGTHS,
     ),
     Implementation(
         "torch-cudnn",
         "torch",
         "torch.nn.LSTM: cuDNN on a GPU; oneDNN or ATen kernels on a CPU",
         {"amp-fp16 on cpu": "oneDNN, which runs nn.LSTM there, has no float16 LSTM for most CPUs"},
-        knows=("gru", "rnn", *_TORCH_LENGTHS),
+        knows=("gru", "rnn", *_OTHER_NETWORKS_AND_LENGTHS),
     ),
     Implementation(
         "torch-script",
         "torch",
         "cell and loop written by hand, compiled by torch.jit.script",
-        knows=_TORCH_KNOWS,
+        knows=_OTHER_NETWORKS,
         settles_after=5,  # its executor profiles and optimises the first calls
     ),
     Implementation(
         "torch-compile",
         "torch",
         "cell written by hand under torch.compile, loop in Python",
-        knows=_TORCH_LENGTHS,
+        knows=_OTHER_NETWORKS_AND_LENGTHS,
     ),
     Implementation(
         "tf-lstmcell",
         "tensorflow",
         "cell written by hand under tf.while_loop",
         _GRAPH_REWRITE,
-        knows=_TORCH_LENGTHS,
+        knows=_OTHER_NETWORKS_AND_LENGTHS,
     ),
     Implementation(
         "tf-basiclstmcell",
         "tensorflow",
         "BasicLSTMCell under dynamic_rnn",
         _GRAPH_REWRITE,
-        knows=_TORCH_LENGTHS,
+        knows=_OTHER_NETWORKS_AND_LENGTHS,
     ),
     Implementation(
         "tf-lstmblockcell",
         "tensorflow",
         "LSTMBlockCell, one operator a time step, tf.while_loop",
         dict(_GRAPH_REWRITE, xla="XLA does not compile LSTMBlockCell"),
-        knows=_TORCH_LENGTHS,
+        knows=_OTHER_NETWORKS_AND_LENGTHS,
     ),
     Implementation(
         "tf-lstmblockfusedcell",
         "tensorflow",
         "BlockLSTM, one operator a layer and direction",
         dict(_GRAPH_REWRITE, xla="XLA does not compile BlockLSTM"),
-        knows=_TORCH_LENGTHS,
+        knows=_OTHER_NETWORKS_AND_LENGTHS,
     ),
     Implementation(
         "tf-cudnnlstm",
@@ -205,7 +205,7 @@ TABLE: Tuple[Implementation, ...] = (
             cpu="CudnnRNNV3 has no CPU kernel",
             xla="XLA does not compile CudnnRNNV3",
         ),
-        knows=_TORCH_LENGTHS,
+        knows=_OTHER_NETWORKS_AND_LENGTHS,
     ),
     Implementation(
         "keras-lstm",
@@ -213,46 +213,49 @@ TABLE: Tuple[Implementation, ...] = (
         "keras.layers.LSTM as it comes: cuDNN on a GPU",
         {"xla on cuda": "there it is cuDNN's, which XLA does not compile: use keras-lstm-mode2"},
         aliases=("keras-lstm-mode0",),
-        knows=("gru", "rnn", *_TORCH_LENGTHS),
+        knows=("gru", "rnn", *_OTHER_NETWORKS_AND_LENGTHS),
     ),
     Implementation(
         "keras-lstm-mode1",
         "tensorflow",
         "keras.layers.LSTM, a product for each gate, no cuDNN",
-        knows=("gru", "rnn", *_TORCH_LENGTHS),
+        knows=("gru", "rnn", *_OTHER_NETWORKS_AND_LENGTHS),
     ),
     Implementation(
         "keras-lstm-mode2",
         "tensorflow",
         "keras.layers.LSTM, one product for all gates, no cuDNN",
-        knows=("gru", "rnn", *_TORCH_LENGTHS),
+        knows=("gru", "rnn", *_OTHER_NETWORKS_AND_LENGTHS),
     ),
     Implementation(
-        "jax-scan", "jax", "cell written by hand under jax.lax.scan", knows=_TORCH_LENGTHS
+        "jax-scan",
+        "jax",
+        "cell written by hand under jax.lax.scan",
+        knows=_OTHER_NETWORKS_AND_LENGTHS,
     ),
     Implementation(
         "flax-lstm",
         "jax",
         "flax.linen.OptimizedLSTMCell under flax.linen.RNN",
-        knows=("gru", "rnn", *_TORCH_LENGTHS),
+        knows=("gru", "rnn", *_OTHER_NETWORKS_AND_LENGTHS),
     ),
     Implementation(
         "keras-torch-lstm",
         "torch",
         "keras.layers.LSTM as it comes, on PyTorch",
-        knows=("gru", "rnn", *_TORCH_LENGTHS),
+        knows=("gru", "rnn", *_OTHER_NETWORKS_AND_LENGTHS),
     ),
     Implementation(
         "keras-jax-lstm",
         "jax",
         "keras.layers.LSTM as it comes, on JAX",
-        knows=("gru", "rnn", *_TORCH_LENGTHS),
+        knows=("gru", "rnn", *_OTHER_NETWORKS_AND_LENGTHS),
     ),
     Implementation(
         "pytensor-scan",
         "pytensor",
         "cell written by hand under pytensor.scan",
-        knows=_TORCH_LENGTHS,
+        knows=_OTHER_NETWORKS_AND_LENGTHS,
     ),
     Implementation(
         "cudnn-direct",
