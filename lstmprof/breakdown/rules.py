@@ -86,6 +86,9 @@ OP_RULES: tuple[Rule, ...] = (
     # One op that holds a whole recurrent layer, or a whole cell.
     _torch("rnn", r"_cudnn_rnn\w*|miopen_rnn\w*|mkldnn_rnn_layer\w*", "vendor's recurrent layer"),
     _tf("rnn", r"CudnnRNN\w*|BlockLSTM\w*|LSTMBlockCell\w*|GRUBlockCell\w*", "fused recurrent op"),
+    _any("rnn", "cuDNN", r"cudnn::RNN\w+", "cuDNN's recurrent layers without a framework"),
+    _any("reduction", "cuDNN", r"cudnn::ReduceTensor", "many elements to one"),
+    _any("pointwise", "cuDNN", r"cudnn::(?:Op|Add|Scale)Tensor", "element by element"),
     _torch("ctc", r"\w*ctc_loss\w*", "connectionist temporal classification"),
     _tf("ctc", r"CTC\w+", "connectionist temporal classification"),
     # Wrappers: the op inside does the work.

@@ -38,6 +38,8 @@ def beneath(op: str, kernel: str, *around: str, **columns: object) -> list[Row]:
     ("op", "kernel", "expected"),
     [
         ("aten::addmm", "splitKreduce_kernel", ("gemm", None)),
+        ("cudnn::RNNForward", "ampere_sgemm_32x32_sliced1x4_tn", ("rnn", "gemm")),
+        ("cudnn::AddTensor", "some_kernel", ("pointwise", None)),
         ("aten::_cudnn_rnn", "ampere_sgemm_32x128_tn", ("rnn", "gemm")),
         ("aten::_cudnn_rnn_backward", "elemWiseRNNcell", ("rnn", "pointwise")),
         ("aten::_cudnn_rnn", "RNN_blockPersist_fp_LSTM", ("rnn", "persistent")),
