@@ -13,26 +13,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lstmprof.breakdown.intervals import Flags, Ints
+from lstmprof.breakdown.numbering import numbered
 from lstmprof.breakdown.threads import UNKNOWN
 from lstmprof.breakdown.windows import Window
 from lstmprof.events import ints
-
-#: Codes spread over at most this many times their number are counted, others are sorted.
-_SPARSE = 4
 
 
 class Groups:
     """Positions with equal ``keys``; ``of`` is the number of each one's group, by order of keys."""
 
     def __init__(self, *keys: Ints) -> None:
-        code = _numbered(keys[0])
-        for key in keys[1:]:
-            number = _numbered(key)
-            code = _numbered(code * (int(number.max(initial=0)) + 1) + number)
-        self.of: Ints = code
-        self.count = int(code.max(initial=-1)) + 1
-        self.first = np.full(self.count, len(code), dtype=np.int64)
-        np.minimum.at(self.first, code, np.arange(len(code)))
+        self.of: Ints = numbered(*keys)
+        self.count = int(self.of.max(initial=-1)) + 1
+        self.first = np.full(self.count, len(self.of), dtype=np.int64)
+        np.minimum.at(self.first, self.of, np.arange(len(self.of)))
 
     def members(self) -> list[Ints]:
         """The positions of each group, in their order."""
@@ -74,20 +68,6 @@ class Groups:
     def mean(self, values: Ints, where: Flags | None = None) -> pa.Array:
         """Mean of ``values`` in each group; null where it has none."""
         return ratio(self.sums(values, where), self.sizes(where))
-
-
-def _numbered(key: Ints) -> Ints:
-    """Each value's place among the distinct ones; UNKNOWN comes first."""
-    known = key[key != UNKNOWN]
-    if not len(known):
-        return np.zeros(len(key), dtype=np.int64)
-    low, high = int(known.min()) - 1, int(known.max())
-    if high - low > _SPARSE * len(key) + 64:
-        return np.unique(key, return_inverse=True)[1].reshape(-1).astype(np.int64)
-    shifted = np.where(key == UNKNOWN, low, key) - low
-    present = np.zeros(high - low + 1, dtype=np.int64)
-    present[shifted] = 1
-    return np.asarray((np.cumsum(present) - 1)[shifted], dtype=np.int64)
 
 
 def _taken(values: Ints, place: Ints) -> pa.Array:

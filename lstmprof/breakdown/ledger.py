@@ -101,7 +101,7 @@ def _lane(events: pa.Table, device: int, rows: Ints) -> Lane:
     start = ints(events, "start_ns", 0)[rows]
     end = start + ints(events, "dur_ns", 0)[rows]
     correlation = ints(events, "correlation_id", np.iinfo(np.int64).max)[rows]
-    tie = content_order(events)[rows]
+    tie = content_order(events, rows)
     first = np.lexsort((tie, end, correlation, start, _classes(events)[rows]))
     busy = foremost(start, end, first)
     runs = np.flatnonzero(end > start)

@@ -58,25 +58,25 @@ def _ids(events: pa.Table, rows: Ints) -> pa.Array:
 
 
 def parents(events: pa.Table) -> Ints:
-    """Row of the innermost enclosing event of the same thread, ``NONE`` where there is none."""
-    parent = np.full(len(events), NONE, dtype=np.int64)
+    """Row of the innermost enclosing event of the same thread, ``NONE`` where there is none.
+
+    In nesting order that is the nearest row before that does not end sooner. It is looked for in
+    all rows at once: what ends sooner is left behind together with all that it had left behind, so
+    that the loop is over the depth of nesting and the logarithm of the rows.
+    """
     thread = thread_ids(events)
-    start = ints(events, "start_ns", 0)
-    end = start + ints(events, "dur_ns", 0)
+    end = ints(events, "start_ns", 0) + ints(events, "dur_ns", 0)
     rows = nesting_order(events, np.flatnonzero(thread >= 0))
     rows = rows[np.argsort(thread[rows], kind="stable")]
-    stack: list[int] = []
-    ends = end.tolist()
-    previous = NONE
-    for row, on_thread in zip(rows.tolist(), thread[rows].tolist(), strict=True):
-        if on_thread != previous:
-            stack, previous = [], on_thread
-        # What ends before this row cannot enclose it, nor anything later that this row does not.
-        while stack and ends[stack[-1]] < ends[row]:
-            stack.pop()
-        if stack:
-            parent[row] = stack[-1]
-        stack.append(row)
+    ends = np.append(np.iinfo(np.int64).max, end[rows])  # place 0 encloses all
+    first = np.append(True, thread[rows][1:] != thread[rows][:-1])[: len(rows)]
+    before = np.append(0, np.where(first, 0, np.arange(len(rows))))
+    behind = np.flatnonzero(ends[before] < ends)
+    while len(behind):
+        before[behind] = before[before[behind]]
+        behind = behind[ends[before[behind]] < ends[behind]]
+    parent = np.full(len(events), NONE, dtype=np.int64)
+    parent[rows] = np.append(NONE, rows)[before[1:]]
     return parent
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from lstmprof.breakdown.intervals import Ints, Segments, foremost
+from lstmprof.breakdown.numbering import numbered
 from lstmprof.events import ints, texts
 
 UNKNOWN = np.iinfo(np.int64).min
@@ -60,30 +61,44 @@ def thread_ids(events: pa.Table) -> Ints:
     host_kind = np.array([k in _DEPTH for k in kind_names] or [False])
     rows = np.flatnonzero(on_host & host_kind[kinds])
     ids = np.full(len(events), -1, dtype=np.int64)
-    key = np.stack([ints(events, c, UNKNOWN)[rows] for c in ("rank", "pid", "tid")])
     if len(rows):
-        ids[rows] = np.unique(key, axis=1, return_inverse=True)[1].reshape(-1)
+        ids[rows] = numbered(*(ints(events, c, UNKNOWN)[rows] for c in ("rank", "pid", "tid")))
     return ids
 
 
 def nesting_order(events: pa.Table, rows: Ints) -> Ints:
-    """``rows`` sorted so that an enclosing event comes before what it encloses."""
+    """``rows`` sorted so that an enclosing event comes before what it encloses.
+
+    Rows of an events table are sorted but for those that begin and end together.
+    """
     start = ints(events, "start_ns", 0)[rows]
     dur = ints(events, "dur_ns", 0)[rows]
+    later = (start[1:] > start[:-1]) | ((start[1:] == start[:-1]) & (dur[1:] < dur[:-1]))
+    alike = (start[1:] == start[:-1]) & (dur[1:] == dur[:-1])
+    if not (later | alike).all():
+        return rows[_nested(events, rows, start, dur)]
+    tied = np.flatnonzero(np.append(alike, False) | np.append(False, alike)[: len(rows)])
+    order = rows.copy()
+    order[tied] = rows[tied[_nested(events, rows[tied], start[tied], dur[tied])]]
+    return order
+
+
+def _nested(events: pa.Table, rows: Ints, start: Ints, dur: Ints) -> Ints:
     kinds, kind_names = texts(events, "kind")
     depth = np.array([_DEPTH.get(k, 9) for k in kind_names] or [9])[kinds[rows]]
-    return rows[np.lexsort((content_order(events)[rows], depth, -dur, start))]
+    return np.lexsort((content_order(events, rows), depth, -dur, start))
 
 
-def content_order(events: pa.Table) -> Ints:
-    """A last tie-break by what a row says (name, category, stream), not by where it stands."""
+def content_order(events: pa.Table, rows: Ints) -> Ints:
+    """A last tie-break of ``rows`` by what one says (name, category, stream), not its place."""
     keys = []
     for column in ("name", "category"):
         codes, values = texts(events, column)
-        place = np.argsort(np.argsort(np.array([*values, ""])))
-        keys.append(place[codes])
-    keys.append(ints(events, "stream", UNKNOWN))
-    return np.unique(np.stack(keys), axis=1, return_inverse=True)[1].reshape(-1)
+        place = np.empty(len(values) + 1, dtype=np.int64)
+        known = [*values, ""]
+        place[sorted(range(len(known)), key=known.__getitem__)] = np.arange(len(known))
+        keys.append(place[codes[rows]])
+    return numbered(*keys, ints(events, "stream", UNKNOWN)[rows])
 
 
 def innermost(events: pa.Table, rows: Ints) -> Segments:

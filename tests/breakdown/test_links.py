@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 from breakdown.rows import Row, row, table
+from hypothesis import given
+from hypothesis import strategies as st
 
-from lstmprof.breakdown.links import linked
+from lstmprof.breakdown.links import NONE, linked, parents
+from lstmprof.breakdown.threads import nesting_order, thread_ids
 
 HOST = {"pid": 1, "tid": 1}
 GPU = {"device": 0, "stream": 7}
@@ -41,6 +46,47 @@ def test_a_parent_is_the_innermost_event_around_on_the_same_thread() -> None:
         "overhangs": None,
         "x": None,
     }
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 12),
+            st.integers(0, 9),
+            st.sampled_from(["op", "range", "runtime", "python"]),
+            st.sampled_from([1, 1, 1, 2, None]),
+        ),
+        max_size=30,
+    )
+)
+def test_parents_are_those_that_a_stack_of_open_events_gives(
+    drawn: list[tuple[int, int, str, int | None]],
+) -> None:
+    events = table([row(k, "e", at, at + ns, pid=1, tid=tid) for at, ns, k, tid in drawn])
+    assert parents(events).tolist() == by_a_stack(events)
+
+
+def by_a_stack(events: pa.Table) -> list[int]:
+    thread = thread_ids(events)
+    start, dur = (events[c].to_numpy() for c in ("start_ns", "dur_ns"))
+    found = [NONE] * len(events)
+    for one in sorted(set(thread.tolist()) - {-1}):
+        stack: list[int] = []
+        for i in nesting_order(events, np.flatnonzero(thread == one)).tolist():
+            while stack and start[stack[-1]] + dur[stack[-1]] < start[i] + dur[i]:
+                stack.pop()
+            found[i] = stack[-1] if stack else NONE
+            stack.append(i)
+    return found
+
+
+def test_a_deep_stack_beside_a_long_row_of_events() -> None:
+    # [0----------------------) [1--------------------) ... [deepest)  then 300 side by side
+    deep = [row("python", str(n), n, 1000 - n, **HOST) for n in range(300)]
+    flat = [row("op", f"f{n}", 1001 + n, 1002 + n, **HOST) for n in range(300)]
+    links = by_name([*deep, *flat, row("range", "last", 2000, 2001, **HOST)], "parent_id")
+    assert [links[str(n)] for n in range(300)] == [None, *map(str, range(299))]
+    assert {links[f"f{n}"] for n in range(300)} == {links["last"]} == {None}
 
 
 def test_a_launch_is_the_earliest_runtime_call_of_its_correlation_and_rank() -> None:
