@@ -92,7 +92,7 @@ def _other_lanes(lane: MeanStep, lanes: list[MeanStep]) -> tuple[str, ...]:
         return ()
     of = f"device {lane.device}" if lane.device is not None else "the host"
     rank = "" if lane.rank is None else f" of rank {lane.rank}"
-    return (f"this is about {of}{rank}, the busiest of {len(lanes)}",)
+    return (f"this is about {of}{rank}; of devices and ranks the profile has {len(lanes)}",)
 
 
 def typical(windows: list[Window]) -> list[Window]:

@@ -7,8 +7,8 @@ from lstmprof.diagnose.counts import QUANTITIES
 from lstmprof.diagnose.diagnosis import Diagnosis
 from lstmprof.diagnose.findings import Change, Finding
 from lstmprof.diagnose.limit_sentences import of_roofline, of_what_if
+from lstmprof.diagnose.reasons import short
 from lstmprof.diagnose.roofline import Roofline
-from lstmprof.diagnose.sentences import short
 from lstmprof.diagnose.waterfall import Difference
 from lstmprof.diagnose.words import labels, percent, quantity
 
@@ -100,7 +100,9 @@ def _count_cells(change: Change) -> list[str]:
 
 
 def shown(diagnosis: Diagnosis) -> list[int]:
-    """Places of the findings that are worth a line: those that add, in their order."""
+    """Places of the findings that are worth a line: none where there is no difference."""
+    if diagnosis.fast is not None and diagnosis.dominant is None:
+        return []
     return [
         place
         for place, e in enumerate(diagnosis.findings)

@@ -184,5 +184,5 @@ EVIDENCE: dict[str, tuple[str, ...]] = {
     "copy-bound": ("copies", "copied_bytes"),
     "GEMM-bound": ("products", "mean_product_ns", "layer_ops"),
     "memory-bound": ("pointwise", "mean_pointwise_ns", "kernels", "mean_kernel_ns"),
-    "input-bound": ("copies", "copied_bytes"),
+    "input-bound": ("copied_bytes",),
 }

@@ -103,16 +103,17 @@ def alone(case: Case) -> Diagnosis:
         waterfall=(),
         findings=_explained(found, None, case),
         warnings=case.warnings,
-        notes=case.notes,
+        notes=(*case.notes, *_unmarked(case)),
     )
 
 
 def _explained(found: list[Finding], fast: Case | None, slow: Case) -> tuple[Explained, ...]:
     items = causes.by_kind(slow, causes.scene_of(slow, fast))
     made, told = [], set[str]()
+    same = fast is not None and sentences.no_difference(fast, slow)
     for finding in found:
         advice: tuple[Advice, ...] = ()
-        if (finding.share or 0) >= ADVISED_SHARE and finding.delta_ns > 0:
+        if not same and (finding.share or 0) >= ADVISED_SHARE and finding.delta_ns > 0:
             known = remedies(Situation(finding, tuple(items[finding.kind]), slow, fast))
             advice = tuple(a for a in known if a.sentence not in told)
             told |= {a.sentence for a in advice}
@@ -126,9 +127,17 @@ def _notes(fast: Case, slow: Case) -> list[str]:
         found.append("not both were timed undisturbed: this explains the profiled steps")
     if (fast.device is None) != (slow.device is None):
         found.append("one ran on a GPU and the other on a CPU: their parts are of different kinds")
-    found += [f"{case.name}: {note}" for case in (fast, slow) for note in case.notes]
+    for case in (fast, slow):
+        found += [f"{case.name}: {note}" for note in (*case.notes, *_unmarked(case))]
     first_steps = _first_steps(fast, slow)
     return [*found, first_steps] if first_steps else found
+
+
+def _unmarked(case: Case) -> list[str]:
+    """What to do about a profile in which no step is marked."""
+    if case.marked:
+        return []
+    return ["no step is marked, so the whole profile is taken as one: --step-range names them"]
 
 
 def _first_steps(fast: Case, slow: Case) -> str | None:

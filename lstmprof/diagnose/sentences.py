@@ -6,7 +6,8 @@ from lstmprof.diagnose import causes
 from lstmprof.diagnose.case import Case
 from lstmprof.diagnose.causes import KINDS
 from lstmprof.diagnose.counts import QUANTITIES
-from lstmprof.diagnose.findings import Change, Culprit, Finding
+from lstmprof.diagnose.findings import Finding
+from lstmprof.diagnose.reasons import because, each_step
 from lstmprof.diagnose.waterfall import lengths, timed
 from lstmprof.diagnose.words import count, labels, listed, milliseconds, percent, quantity
 
@@ -23,9 +24,7 @@ def of_difference(fast: Case, slow: Case, found: list[Finding]) -> str:
     what = "a step" if timed(fast, slow) else _profiled(slow)
     times = f"{milliseconds(ends[1])} against {milliseconds(ends[0])} ms {what}"
     if no_difference(fast, slow):
-        return (
-            f"{slow_name} is as fast as {fast_name} ({times}): there is no difference to explain."
-        )
+        return f"{slow_name} and {fast_name} take the same time ({times}): {_sameness(fast, slow)}."
     cause = dominant(found)
     head = f"{slow_name} is {ends[1] / ends[0]:.2f}× slower than {fast_name} ({times})"
     if cause is None:
@@ -66,6 +65,14 @@ def no_difference(fast: Case, slow: Case) -> bool:
     return fast.interval_ns[1] >= slow.interval_ns[0]
 
 
+def _sameness(fast: Case, slow: Case) -> str:
+    """Why a difference is none."""
+    ends = lengths(fast, slow)
+    if ends[1] <= ends[0] * (1 + EQUAL_SHARE):
+        return f"they are less than {percent(EQUAL_SHARE)} apart"
+    return "the 95 % intervals of their medians overlap"
+
+
 def _profiled(case: Case) -> str:
     return "a profiled step" if case.marked else "in the whole profile"
 
@@ -78,72 +85,6 @@ def _portion(cause: Finding, whole_ns: int) -> str:
         won_back = milliseconds(cause.delta_ns - whole_ns)
         return f"{delta} ms more are {what}, of which {won_back} are won back elsewhere"
     return f"{delta} of the {milliseconds(whole_ns)} ms are {what}"
-
-
-def because(finding: Finding, fast: Case | None, slow: Case) -> str:
-    """The counts behind a finding, of the slow run against the fast one; may be empty."""
-    fast_name = labels(fast, slow)[0] if fast else ""
-    if finding.kind == causes.GEMM:
-        return _products(finding, fast_name)
-    known = [c for c in finding.changes if QUANTITIES[c.quantity].unit == ""]
-    if known and _tells(known[0]):
-        each = _each_time_step(finding, known[0])
-        return _counted(known[0], fast_name, each)
-    return _by_largest(finding, fast_name)
-
-
-def _tells(change: Change) -> bool:
-    """Whether the count differs enough to be a reason, or stands alone."""
-    return change.fast is None or (change.slow or 0) >= 1.1 * change.fast
-
-
-def _each_time_step(finding: Finding, change: Change) -> str:
-    each = finding.change(change.quantity + "_per_time_step")
-    return f" ({count(each.slow)} a time step)" if each and each.slow is not None else ""
-
-
-def _counted(change: Change, fast_name: str, each: str = "") -> str:
-    assert change.slow is not None
-    said = f"it has {count(change.slow)} {QUANTITIES[change.quantity].text} a step{each}"
-    if change.fast is None:
-        return said
-    return said + f" where {fast_name} has {count(change.fast)}"
-
-
-def _products(finding: Finding, fast_name: str) -> str:
-    """Products are few and long or many and short: both say how many and how long."""
-    said = _products_of(finding, "slow")
-    if not fast_name:
-        return f"it has {said}"
-    return f"it has {said}, where {fast_name} has {_products_of(finding, 'fast')}"
-
-
-def _products_of(finding: Finding, whose: str) -> str:
-    values = {c.quantity: getattr(c, whose) for c in finding.changes}
-    number, mean = values.get("products"), values.get("mean_product_ns")
-    said = f"{count(number or 0)} matrix products a step"
-    said += f" of {quantity(mean, 'ns')}" if mean is not None else ""
-    layers = values.get("layer_ops")
-    return said + (f" and {count(layers)} ops for whole recurrent layers" if layers else "")
-
-
-def _by_largest(finding: Finding, fast_name: str) -> str:
-    """The largest culprit, with its time."""
-    if not finding.largest:
-        return ""
-    first = finding.largest[0]
-    said = f"{short(first)} takes {milliseconds(first.slow_ns)} ms of it"
-    return (
-        said if not fast_name else said + f" against {milliseconds(first.fast_ns)} in {fast_name}"
-    )
-
-
-def short(culprit: Culprit, most: int = 60) -> str:
-    """A name in few characters: a graph node's end, a C++ name's start."""
-    name = culprit.name
-    if len(name) <= most:
-        return name
-    return "…" + name[1 - most :] if "/" in name and "<" not in name else name[: most - 1] + "…"
 
 
 def of_finding(finding: Finding, fast: Case | None, slow: Case) -> str:
@@ -165,6 +106,13 @@ def of_run(case: Case, found: list[Finding]) -> str:
     if not causes_found:
         return f"{name}: the profile says nothing of what its time was spent on."
     cause = causes_found[0]
+    unknown = sum(f.slow_ns for f in found if f.kind not in _CAUSES)
+    if unknown > cause.slow_ns:
+        share, most = percent(unknown / case.profiled_ns), milliseconds(cause.slow_ns)
+        return (
+            f"{name}: the cause of {share} of {_whole(case)} is not known; of what is known most "
+            f"are {KINDS[cause.kind]}, {most} ms."
+        )
     why = because(cause, None, case)
     of = f"{milliseconds(cause.slow_ns)} of {milliseconds(case.profiled_ns)} ms"
     share = percent(cause.slow_ns / case.profiled_ns)
@@ -193,8 +141,8 @@ def _waits(case: Case, found: list[Finding]) -> str:
     if launches is None or rate is None or kernel is None or gap is None:
         return said
     return (
-        f"{said}; it gets {count(launches)} kernel launches a step, {count(rate)} a second, and a "
-        f"kernel takes {quantity(kernel, 'ns')} against a gap of {quantity(gap, 'ns')}"
+        f"{said}; it gets {count(launches)} kernel launches{each_step(case)}, {count(rate)} a "
+        f"second, and a kernel takes {quantity(kernel, 'ns')} against a gap of {quantity(gap, 'ns')}"
     )
 
 

@@ -49,7 +49,10 @@ def test_steps_as_long_as_each_other_have_no_cause() -> None:
     fast = case(item("busy", "gemm", 100), median_ns=100, interval_ns=(95.0, 112.0), name="a")
     slow = case(item("busy", "gemm", 120), median_ns=115, interval_ns=(110.0, 120.0), name="b")
     found = compare(fast, slow)
-    assert "b is as fast as a" in found.sentence
+    assert found.sentence == (
+        "b and a take the same time (0.000 against 0.000 ms a step): the 95 % intervals of their "
+        "medians overlap."
+    )
     assert found.dominant is None
     apart = case(item("busy", "gemm", 120), median_ns=115, interval_ns=(113.0, 120.0), name="b")
     assert "b is 1.15× slower than a" in compare(fast, apart).sentence
@@ -122,6 +125,22 @@ def test_a_device_that_waits_most_of_the_time_is_host_bound() -> None:
     )
     launching = next(e for e in found.findings if e.finding.kind == "launch-bound")
     assert launching.finding.largest[0].name == "cudaLaunchKernel"
+
+
+def test_time_of_unknown_cause_is_said_first() -> None:
+    run = case(item("busy", "gemm", 2 * MS, "k"), item("idle", "unattributed", 8 * MS), device=0)
+    assert alone(run).sentence == (
+        "run: the cause of 80 % of the step is not known; of what is known most are matrix "
+        "products, 2.0 ms."
+    )
+
+
+def test_a_profile_without_markers_is_no_step() -> None:
+    run = case(item("busy", "pointwise", 9, "k"), marked=False)
+    found = alone(run)
+    assert "of the profile" in found.sentence
+    assert "a step" not in found.sentence
+    assert "--step-range" in found.notes[0]
 
 
 def test_a_host_alone_is_bound_by_what_takes_most() -> None:
