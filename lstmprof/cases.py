@@ -8,7 +8,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lstmprof.breakdown import TABLES, Breakdown
-from lstmprof.breakdown.groups import in_windows
 from lstmprof.breakdown.items import items
 from lstmprof.breakdown.steps import MeanStep, mean_steps
 from lstmprof.breakdown.threads import STATES, state_codes
@@ -67,7 +66,9 @@ def _mean_items(table: pa.Table, steps: int) -> tuple[Item, ...]:
 def _of_lane(events: pa.Table, windows: list[Window], lane: MeanStep) -> pa.Table:
     """The rows of the lane's rank in its windows, without those of other devices."""
     mine = events.take(pa.array(of_rank(events, lane.rank)))
-    mine = mine.filter(pa.array(in_windows(mine, windows)))
+    if windows[0].step is not None:
+        steps = pa.array([window.step for window in windows], pa.int64())
+        mine = mine.filter(pc.is_in(mine.column("step"), steps, skip_nulls=True))
     if lane.device is None:
         return mine
     device = mine.column("device")

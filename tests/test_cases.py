@@ -77,9 +77,11 @@ def test_what_the_input_phase_took_is_kept_apart(tmp_path: Path) -> None:
 
 
 def test_a_disturbed_step_is_left_out_and_said(tmp_path: Path) -> None:
-    rows = [*step(0, 10), *step(20, 31), *step(40, 100)]
+    slow = row("op", "aten::mm", 50, 90, **HOST)
+    rows = [*step(0, 10, row("op", "aten::mm", 2, 8, **HOST)), *step(20, 31), *step(40, 100, slow)]
     found = case(tmp_path / "r", rows)
     assert (found.steps, found.profiled_ns) == (2, 10)
+    assert [(r["count"], r["total_ns"]) for r in found.rows("kernels")] == [(1, 6)]
     (note,) = found.notes
     assert note.startswith("step 2 was disturbed")
 

@@ -84,11 +84,7 @@ def compare(one: Case, other: Case, across: Collection[str] = ()) -> Diagnosis:
         sentence=sentences.of_difference(fast, slow, found),
         waterfall=tuple(waterfall(fast, slow)),
         findings=_explained(found, fast, slow),
-        warnings=tuple(
-            f"{label}: {text}"
-            for label, case in zip(labels(fast, slow), (fast, slow), strict=True)
-            for text in case.warnings
-        ),
+        warnings=(*_doubts(found), *_warnings(fast, slow)),
         notes=tuple(_notes(fast, slow)),
     )
 
@@ -119,6 +115,26 @@ def _explained(found: list[Finding], fast: Case | None, slow: Case) -> tuple[Exp
             told |= {a.sentence for a in advice}
         made.append(Explained(finding, sentences.of_finding(finding, fast, slow), advice))
     return tuple(made)
+
+
+def _warnings(fast: Case, slow: Case) -> list[str]:
+    return [
+        f"{label}: {text}"
+        for label, case in zip(labels(fast, slow), (fast, slow), strict=True)
+        for text in case.warnings
+    ]
+
+
+def _doubts(found: list[Finding]) -> list[str]:
+    """Whether the profiled steps can explain the undisturbed ones at all."""
+    cause = sentences.dominant(found)
+    changed = sum(f.delta_ns for f in found if f.kind == causes.PROFILER)
+    if cause is None or abs(changed) <= cause.delta_ns:
+        return []
+    return [
+        f"what profiling changed ({milliseconds(changed)} ms) is more than the largest cause; "
+        "capture again with more --profile-steps on a quieter machine"
+    ]
 
 
 def _notes(fast: Case, slow: Case) -> list[str]:

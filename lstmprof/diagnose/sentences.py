@@ -140,9 +140,10 @@ def _waits(case: Case, found: list[Finding]) -> str:
     launches, rate, kernel, gap = values.values()
     if launches is None or rate is None or kernel is None or gap is None:
         return said
+    took, waited = quantity(kernel, "ns"), quantity(gap, "ns")
     return (
         f"{said}; it gets {count(launches)} kernel launches{each_step(case)}, {count(rate)} a "
-        f"second, and a kernel takes {quantity(kernel, 'ns')} against a gap of {quantity(gap, 'ns')}"
+        f"second, and a kernel takes {took} against a gap of {waited}"
     )
 
 

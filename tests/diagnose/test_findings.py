@@ -97,6 +97,14 @@ def test_work_done_as_often_is_doubted_where_profiling_made_the_difference() -> 
     assert by_kind["GEMM-bound"] > 5.9 * MS
 
 
+def test_profiled_steps_that_explain_little_are_doubted() -> None:
+    fast = case(item("busy", "gemm", 10 * MS, "aten::mm"), median_ns=10 * MS)
+    parts = item("busy", "gemm", 10 * MS, "aten::mm"), item("idle", "python", 4 * MS)
+    assert compare(fast, case(*parts, median_ns=14 * MS)).warnings == ()
+    (doubt,) = compare(fast, case(*parts, median_ns=24 * MS)).warnings
+    assert doubt.startswith("what profiling changed (10.0 ms) is more than the largest cause")
+
+
 def test_a_device_that_waits_most_of_the_time_is_host_bound() -> None:
     kernels = {"device": 0, "name": "k", "category": "gemm", "family": None}
     run = case(
