@@ -9,13 +9,17 @@ import pytest
 
 import lstmprof
 from lstmprof.commands import VERBS
+from lstmprof.report import CHARTS
 
 PACKAGE = Path(lstmprof.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.py"))
 #: What any folder may import of the package, besides itself.
 SHARED = {"errors", "events", "store", "workloads", "named_workloads", "implementations"}
 #: The files and the folder that join the stages.
-JOINING = {"api", "cases", "diagnoses", "limits", "ingest", "sweep", "cli", "commands", "__main__"}
+JOINING = {
+    *("api", "cases", "diagnoses", "limits", "reporting", "ingest", "sweep"),
+    *("cli", "commands", "__main__"),
+}
 #: The one file that joins two stages inside a folder: it has the ledger account for a prediction.
 BRIDGES = {"diagnose/what_if.py": {"breakdown"}}
 
@@ -48,3 +52,8 @@ def test_every_command_file_is_a_verb_or_serves_one() -> None:
     files = {p.stem for p in (PACKAGE / "commands").glob("*.py")} - {"__init__"}
     assert verbs <= files
     assert all(any(f.startswith(verb + "_") for verb in verbs) for f in files - verbs)
+
+
+def test_every_chart_is_in_the_table_and_in_a_file() -> None:
+    files = {p.stem for p in (PACKAGE / "report" / "charts").glob("*.py")} - {"__init__"}
+    assert files == set(CHARTS)

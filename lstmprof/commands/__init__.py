@@ -6,5 +6,6 @@ VERBS = {
     "ingest": "lstmprof.commands.ingest",
     "breakdown": "lstmprof.commands.breakdown",
     "diagnose": "lstmprof.commands.diagnose",
+    "report": "lstmprof.commands.report",
     "query": "lstmprof.commands.query",
 }

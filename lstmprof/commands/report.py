@@ -1,0 +1,90 @@
+"""``lstmprof report``: one HTML page about any number of runs."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import click
+
+from lstmprof.errors import LstmprofError
+
+#: What the page and its charts are made with, and what ``pip`` calls it.
+NEEDED = {"altair": "altair", "jinja2": "jinja2", "vl_convert": "vl-convert-python"}
+
+
+@click.command(name="report")
+@click.argument("paths", nargs=-1, required=True, metavar="PATH…")
+@click.option(
+    "-o",
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="File to write.  [default: report.html, or none where only single charts are asked for]",
+)
+@click.option(
+    "--png", type=click.Path(file_okay=False, path_type=Path), help="Folder for charts as PNG."
+)
+@click.option(
+    "--svg", type=click.Path(file_okay=False, path_type=Path), help="Folder for charts as SVG."
+)
+@click.option(
+    "--json",
+    "json_",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder for charts as Vega-Lite, to be restyled.",
+)
+@click.option("--title", help="Heading of the page.  [default: the runs and their workload]")
+@click.option(
+    "--step-range",
+    metavar="REGEX",
+    help="Host ranges (NVTX, record_function) whose name this finds are the steps.",
+)
+@click.option("--force", is_flag=True, help="Replace files that are there.")
+def command(
+    paths: tuple[str, ...],
+    out: Path | None,
+    png: Path | None,
+    svg: Path | None,
+    json_: Path | None,
+    title: str | None,
+    step_range: str | None,
+    force: bool,
+) -> None:
+    """Draw runs as one page that opens anywhere and needs no network: verdict, charts, tables.
+
+    PATH is a run, a folder of runs, or raw profiles, as for breakdown.
+
+    \b
+    Example:
+      lstmprof report traces/ -o report.html
+      lstmprof report traces/torch-cudnn--… traces/torch-lstmcell-basic--…
+      lstmprof report traces/ --svg charts/
+    """
+    _refuse_without_libraries()
+    from lstmprof.api import break_down, open_runs
+    from lstmprof.report import figures, page
+    from lstmprof.reporting import TABLES, report_of
+
+    charts = {"png": png, "svg": svg, "json": json_}
+    if out is None and not any(charts.values()):
+        out = Path("report.html")
+    if out is not None:
+        page.refuse(out, force=force)
+    runs = open_runs(paths, warn=lambda line: click.echo(f"left out: {line}", err=True))
+    made = report_of([break_down(run, step_range, TABLES) for run in runs], title)
+    for format_, folder in charts.items():
+        if folder is not None:
+            written = figures.write(figures.figures(made), folder, format_, force=force)
+            click.echo(f"wrote {len(written)} charts to {folder}")
+    if out is not None:
+        size = page.write(made, out, force=force)
+        count = f"{len(made.runs)} run" + "s" * (len(made.runs) != 1)
+        click.echo(f"wrote {out} ({count}, {size / 1e6:.1f} MB); open it in any browser")
+
+
+def _refuse_without_libraries() -> None:
+    missing = [name for module, name in NEEDED.items() if not importlib.util.find_spec(module)]
+    if missing:
+        raise LstmprofError(
+            f"the report needs {', '.join(missing)}", "install it: pip install 'lstmprof[report]'"
+        )

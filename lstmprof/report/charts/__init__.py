@@ -1,0 +1,1 @@
+"""One chart a file: ``figures(report)`` gives what it shows of a report, ``chart(rows)`` draws."""

@@ -1,0 +1,105 @@
+"""Whether the timing series can be trusted: every iteration against its run's median.
+
+A drift is a row that changes from left to right, two modes are a row of two colours, a disturbed
+iteration is one cell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import altair as alt
+
+from lstmprof.report import drawing
+from lstmprof.report.rows import Figure, Report, SeriesRow
+
+TITLE = "Stability of the timings"
+#: Deviations beyond this have the colour of this.
+MOST_PERCENT = 20
+#: Slow orange, fast blue, which red-green blindness leaves apart.
+COLOURS = ("#1f6fc4", "#9db7d1", "#b9bcc2", "#e0b07a", "#d9730d")
+
+
+def figures(report: Report) -> list[Figure]:
+    """One a group that has timed runs."""
+    found = []
+    for group in report.groups:
+        rows = [r for r in report.series if r.group == group.number]
+        if rows:
+            runs = [r for r in report.runs if r.group == group.number]
+            n = drawing.span((r.iterations for r in runs), "iterations")
+            found.append(
+                Figure(
+                    key=f"stability-{group.number}",
+                    title=f"{TITLE}: {group.conditions}",
+                    sentence=sentence(rows),
+                    alt=f"Every iteration coloured by its deviation. {sentence(rows)}",
+                    caption=drawing.caption(
+                        f"% off the run's median, colours end at ±{MOST_PERCENT} %",
+                        f"{n} after warm-up",
+                        report,
+                        group,
+                    ),
+                    spec=drawing.specification(chart(rows)),
+                )
+            )
+    return found
+
+
+def sentence(rows: Sequence[SeriesRow]) -> str:
+    """Which run spreads most: the width that holds the middle half of its iterations."""
+    spreads = {label: _middle_half(rows, label) for label in {r.label for r in rows}}
+    label = max(sorted(spreads), key=lambda one: spreads[one])
+    return (
+        f"{label} spreads most: the middle half of its iterations lies within "
+        f"{drawing.percent(spreads[label])} of its median."
+    )
+
+
+def _middle_half(rows: Sequence[SeriesRow], label: str) -> float:
+    off = sorted(r.off_share for r in rows if r.label == label)
+    return off[(3 * (len(off) - 1)) // 4] - off[(len(off) - 1) // 4]
+
+
+def chart(rows: Sequence[SeriesRow]) -> drawing.Drawn:
+    """A row of cells a run, in the order of time."""
+    labels = sorted({r.label for r in rows})
+    values = [
+        {
+            "run": r.run,
+            "label": r.label,
+            "iteration": r.iteration,
+            "wall_ns": r.wall_ns,
+            "off_share": round(r.off_share, 5),
+        }
+        for r in rows
+    ]
+    colour = alt.Color(
+        "percent:Q",
+        scale=alt.Scale(
+            domain=[-MOST_PERCENT, -5, 0, 5, MOST_PERCENT], range=list(COLOURS), clamp=True
+        ),
+        legend=alt.Legend(
+            title="% off the median", orient="bottom", direction="horizontal", gradientLength=200
+        ),
+    )
+    whole: drawing.Drawn = (
+        alt.Chart(drawing.inline(values))
+        .transform_calculate(percent="100 * datum.off_share", ms="datum.wall_ns / 1e6")
+        .transform_calculate(next="datum.iteration + 1")
+        .mark_rect(height={"band": 0.7})
+        .encode(
+            x=alt.X("iteration:Q", title="iteration", scale=alt.Scale(zero=False, nice=False)),
+            x2="next:Q",
+            y=drawing.label_axis(labels),
+            color=colour,
+            tooltip=[
+                alt.Tooltip("run:N"),
+                alt.Tooltip("iteration:Q"),
+                alt.Tooltip("ms:Q", format=",.4f"),
+                alt.Tooltip("percent:Q", format="+.1f", title="% off the median"),
+            ],
+        )
+        .properties(width="container", height=drawing.height(len(labels)))
+    )
+    return whole

@@ -1,0 +1,100 @@
+"""How the time of each implementation grows with units, batch and time steps: a heat map."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import altair as alt
+
+from lstmprof.report import drawing
+from lstmprof.report.rows import Figure, Report, SweepRow
+
+TITLE = "The sweep"
+
+
+def figures(report: Report) -> list[Figure]:
+    """One, where the runs vary in size."""
+    if not report.sweep:
+        return []
+    n = drawing.span((r.iterations for r in report.runs), "iterations")
+    return [
+        Figure(
+            key="sweep",
+            title=f"{TITLE}: units × batch × time steps",
+            sentence=sentence(report.sweep),
+            alt=f"Heat map of the time per batch. {sentence(report.sweep)}",
+            caption=drawing.caption("ms a batch", f"median of {n}", report),
+            spec=drawing.specification(chart(report.sweep)),
+        )
+    ]
+
+
+def sentence(rows: Sequence[SweepRow]) -> str:
+    """By how much the least affected and the most affected implementation grow."""
+    spans = {}
+    for row in rows:
+        own = [r.median_ns for r in rows if _who(r) == _who(row)]
+        spans[_who(row)] = max(own) / min(own)
+    least, most = min(spans, key=lambda w: spans[w]), max(spans, key=lambda w: spans[w])
+    if least == most:
+        return f"From its cheapest to its dearest size {most} takes {spans[most]:.1f}× as long."
+    return (
+        f"From its cheapest to its dearest size {most} takes {spans[most]:.1f}× as long, {least} "
+        f"{spans[least]:.1f}×: the flatter, the more of a step does not depend on its size."
+    )
+
+
+def _who(row: SweepRow) -> str:
+    return f"{row.implementation} ({row.conditions})" if row.conditions else row.implementation
+
+
+def chart(rows: Sequence[SweepRow]) -> drawing.Drawn:
+    """A cell a run: rows by implementation and units, columns by batch and time steps."""
+    by_row = sorted({(_who(r), r.hidden) for r in rows})
+    by_column = sorted({(r.time_steps, r.batch) for r in rows})
+    values = [
+        {
+            "run": r.run,
+            "row": f"{_who(r)}, {r.hidden} units",
+            "column": f"{r.batch} × {r.time_steps}",
+            "median_ns": r.median_ns,
+        }
+        for r in rows
+    ]
+    base = (
+        alt.Chart(drawing.inline(values))
+        .transform_aggregate(median_ns="mean(median_ns)", runs="count()", groupby=["row", "column"])
+        .transform_calculate(ms="datum.median_ns / 1e6")
+        .encode(
+            x=alt.X(
+                "column:N",
+                sort=[f"{batch} × {time}" for time, batch in by_column],
+                title="batch × time steps",
+                axis=alt.Axis(labelAngle=0),
+            ),
+            y=alt.Y(
+                "row:N",
+                sort=[f"{who}, {hidden} units" for who, hidden in by_row],
+                title=None,
+                axis=alt.Axis(labelLimit=280),
+            ),
+        )
+    )
+    colour = alt.Color(
+        "ms:Q", scale=alt.Scale(type="log", scheme="blues"), legend=None, title="ms a batch"
+    )
+    middle = (min(r.median_ns for r in rows) * max(r.median_ns for r in rows)) ** 0.5 / 1e6
+    cells = base.mark_rect().encode(
+        color=colour,
+        tooltip=[
+            alt.Tooltip("row:N", title="implementation"),
+            alt.Tooltip("column:N", title="batch × time steps"),
+            alt.Tooltip("ms:Q", format=",.4f", title="median ms"),
+            alt.Tooltip("runs:Q"),
+        ],
+    )
+    text = base.mark_text().encode(
+        text=alt.Text("ms:Q", format=",.3~r"),
+        color=alt.condition(f"datum.ms > {middle}", alt.value("white"), alt.value("#10243c")),
+    )
+    return alt.layer(cells, text).properties(width="container", height=drawing.height(len(by_row)))

@@ -1,0 +1,61 @@
+"""Every chart of a report in reading order, and each as a file of its own."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+
+from lstmprof.errors import RunError
+from lstmprof.report import CHARTS
+from lstmprof.report.rows import Figure, Report, Spec
+
+#: Pixels of a chart outside the page, and how much finer its PNG is.
+WIDTH, SCALE = 860, 2
+FILE_FORMATS = ("png", "svg", "json")
+
+
+def figures(report: Report) -> list[Figure]:
+    """The figures of ``report``; a chart that has no rows has none."""
+    found: list[Figure] = []
+    for name in CHARTS:
+        found += importlib.import_module(f"lstmprof.report.charts.{name}").figures(report)
+    return found
+
+
+def write(made: list[Figure], folder: Path, format_: str, *, force: bool = False) -> list[Path]:
+    """Write each figure into ``folder`` as ``format_``, one of ``FILE_FORMATS``.
+
+    Raises:
+        RunError: a file is there already and ``force`` is not given, or cannot be written.
+    """
+    paths = [folder / f"{figure.key}.{format_}" for figure in made]
+    there = next((path for path in paths if path.exists()), None)
+    if there and not force:
+        raise RunError(f"{there}: is there already", "give --force to replace it")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for path, figure in zip(paths, made, strict=True):
+            path.write_bytes(_content(alone(figure), format_))
+    except OSError as fault:
+        raise RunError(
+            f"{folder}: {fault.strerror}", "give a folder that can be written"
+        ) from fault
+    return paths
+
+
+def alone(figure: Figure) -> Spec:
+    """The specification outside the page: of fixed width, with its title, sentence and caption."""
+    title = {"text": figure.title, "subtitle": [figure.sentence, figure.caption], "anchor": "start"}
+    config = {"view": {"stroke": None}, "axis": {"grid": False}, "background": "white"}
+    return {**figure.spec, "width": WIDTH, "title": title, "config": config}
+
+
+def _content(spec: Spec, format_: str) -> bytes:
+    import vl_convert
+
+    if format_ == "png":
+        return bytes(vl_convert.vegalite_to_png(spec, scale=SCALE))
+    if format_ == "svg":
+        return str(vl_convert.vegalite_to_svg(spec)).encode()
+    return json.dumps(spec, indent=1, ensure_ascii=False, allow_nan=False).encode()

@@ -1,0 +1,187 @@
+// The page's own script: draws the figures in the theme of the moment, and serves its controls.
+// Names come from profiles: they reach the page as textContent only.
+"use strict";
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const root = document.documentElement;
+  const byId = (id) => document.getElementById(id);
+  const views = new Map();
+  const media = window.matchMedia("(prefers-color-scheme: dark)");
+  const NARROW = 600;
+
+  const dark = () => (root.dataset.theme ? root.dataset.theme === "dark" : media.matches);
+  const colour = (name) => getComputedStyle(root).getPropertyValue(name).trim();
+
+  function config(key) {
+    const narrow = window.innerWidth < NARROW;
+    const ink = colour("--ink"), soft = colour("--soft"), line = colour("--line");
+    return {
+      background: "transparent",
+      font: "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif",
+      view: { stroke: null },
+      axis: {
+        labelColor: ink, titleColor: soft, domainColor: line, gridColor: line, tickColor: line, gridOpacity: 0.6,
+        labelFontSize: 12, titleFontSize: 12, titleFontWeight: "normal",
+      },
+      axisY: { grid: key.startsWith("launch-gaps"), labelLimit: narrow ? 118 : 250 },
+      axisX: { tickCount: narrow ? 4 : 8, labelOverlap: true },
+      bar: { stroke: colour("--ground"), strokeWidth: 0.6 },
+      rule: { color: ink },
+      line: { color: soft },
+      text: { color: ink, fontSize: 12 },
+      legend: { labelColor: ink, titleColor: soft, labelFontSize: 12 },
+    };
+  }
+
+  async function draw(element) {
+    const key = element.dataset.figure;
+    const spec = structuredClone(data.figures[key]);
+    if (window.innerWidth < NARROW) without(spec, "labelLimit", undefined);
+    if (document.querySelector(`#f-${key} .legend`)) without(spec, "legend", null);
+    const old = views.get(key);
+    const { view } = await vegaEmbed(element, spec, {
+      mode: "vega-lite", renderer: "svg", config: config(key), tooltip: { theme: dark() ? "dark" : "light" },
+      actions: false, ast: false,
+    });
+    if (old) old.finalize();
+    views.set(key, view);
+    element.setAttribute("data-drawn", "");
+    if (key === "waterfall" && chosen) show(chosen);
+  }
+
+  // What a chart says for itself where it stands alone, and the page says in its place.
+  function without(spec, field, value) {
+    if (!spec || typeof spec !== "object") return;
+    if (field in spec && !Array.isArray(spec)) spec[field] = value;
+    for (const inner of Object.values(spec)) without(inner, field, value);
+  }
+
+  async function drawAll() {
+    for (const element of document.querySelectorAll(".chart")) await draw(element);
+    timeline?.redraw();
+    root.setAttribute("data-ready", "");
+  }
+
+  // Theme
+  const button = byId("theme");
+  function labelTheme() {
+    button.textContent = dark() ? "Light" : "Dark";
+    button.setAttribute("aria-pressed", String(dark()));
+  }
+  function setTheme(theme) {
+    root.dataset.theme = theme;
+    labelTheme();
+    return drawAll();
+  }
+  button.addEventListener("click", () => setTheme(dark() ? "light" : "dark"));
+  media.addEventListener("change", () => { if (!root.dataset.theme) { labelTheme(); drawAll(); } });
+  labelTheme();
+
+  function option(select, value, text) {
+    const one = document.createElement("option");
+    one.value = String(value);
+    one.textContent = text;
+    select.append(one);
+  }
+
+  // The waterfall between two runs
+  let chosen = null;
+  const [one, other] = [byId("pair-one"), byId("pair-other")];
+  const FIELDS = ["order", "label", "base", "start_ns", "end_ns"];
+
+  function partners(run) {
+    return data.pairs.flatMap((p) => (p.fast === run ? [p.slow] : p.slow === run ? [p.fast] : []));
+  }
+  function fillOthers() {
+    const before = other.value;
+    other.replaceChildren();
+    for (const run of partners(one.value)) option(other, run, run);
+    if ([...other.options].some((o) => o.value === before)) other.value = before;
+  }
+  function choose() {
+    const pair = data.pairs.find(
+      (p) => (p.fast === one.value && p.slow === other.value) || (p.slow === one.value && p.fast === other.value));
+    if (pair) show(pair);
+  }
+  function show(pair) {
+    chosen = pair;
+    const said = document.createElement("bdi");
+    said.textContent = pair.said;
+    byId("pair-said").replaceChildren(said);
+    document.querySelector("[data-figure=waterfall]").setAttribute("aria-label", "Waterfall chart. " + pair.said);
+    const view = views.get("waterfall");
+    if (!view) return;
+    const rows = pair.bars.map((bar) => Object.fromEntries(FIELDS.map((field, i) => [field, bar[i]])));
+    view.data("rows", rows).runAsync();
+  }
+  if (one && data.pairs.length) {
+    const runs = [...new Set(data.pairs.flatMap((p) => [p.fast, p.slow]))];
+    for (const run of runs) option(one, run, run);
+    one.value = data.pairs[0].fast;
+    fillOthers();
+    other.value = data.pairs[0].slow;
+    one.addEventListener("change", () => { fillOthers(); choose(); });
+    other.addEventListener("change", choose);
+  }
+
+  // The kernel table
+  const body = document.querySelector("#kernels-table tbody");
+  const number = (value, digits) =>
+    value === null ? "–" : value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+  function kernels() {
+    const run = byId("kernels-run").value;
+    const wanted = byId("kernels-search").value.toLowerCase();
+    const rows = data.kernels.filter(
+      (k) => k[0] === run && (k[2].toLowerCase().includes(wanted) || (k[3] || "").toLowerCase().includes(wanted)));
+    byId("kernels-count").textContent = `${rows.length} of ${data.kernels.filter((k) => k[0] === run).length}`;
+    body.replaceChildren(...rows.map(kernelRow));
+  }
+  function kernelRow([, , name, category, count, total, median, share]) {
+    const row = document.createElement("tr");
+    const cells = [
+      [number(total / 1e6, 3), "n"], [share === null ? "–" : number(100 * share, 1) + " %", "n"],
+      [number(count, 0), "n"], [number(median / 1e3, 1), "n"], [category || "–", "category"], [name, "name"],
+    ];
+    for (const [text, kind] of cells) {
+      const cell = document.createElement("td");
+      cell.className = kind;
+      const inner = document.createElement("bdi");
+      if (kind === "category") {
+        const square = document.createElement("i");
+        square.style.background = (data.parts.find(([part]) => part === text) || ["", "#7d838c"])[1];
+        cell.append(square);
+      }
+      inner.textContent = text;
+      cell.append(inner);
+      row.append(cell);
+    }
+    return row;
+  }
+  if (body) {
+    for (const run of new Set(data.kernels.map((k) => k[0]))) option(byId("kernels-run"), run, run);
+    byId("kernels-run").addEventListener("change", kernels);
+    byId("kernels-search").addEventListener("input", kernels);
+    kernels();
+  }
+
+  // The timeline
+  const timeline = window.lstmprofTimeline?.(data.parts, colour, option);
+
+  let width = window.innerWidth, waiting = 0;
+  window.addEventListener("resize", () => {
+    if (window.innerWidth === width) return;
+    width = window.innerWidth;
+    clearTimeout(waiting);
+    waiting = setTimeout(drawAll, 150);
+  });
+  let before;
+  window.addEventListener("beforeprint", () => {
+    before = root.dataset.theme;
+    if (dark()) setTheme("light");
+  });
+  window.addEventListener("afterprint", () => {
+    if (before) setTheme(before);
+    else if (root.dataset.theme) { delete root.dataset.theme; labelTheme(); drawAll(); }
+  });
+  drawAll();
+})();

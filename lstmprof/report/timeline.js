@@ -1,0 +1,229 @@
+// The timeline of one step on a canvas. Of the events of a track that share a pixel one is drawn, so that
+// a picture of any number of events costs no more than one of as many events as there are pixels.
+"use strict";
+window.lstmprofTimeline = (parts, colour, option) => {
+  const canvas = document.getElementById("timeline-canvas");
+  if (!canvas) return null;
+  const stored = [...document.querySelectorAll(".timeline-data")];
+  const select = document.getElementById("timeline-run");
+  const find = document.getElementById("timeline-find");
+  const tip = document.getElementById("tip");
+  const picked = document.getElementById("timeline-picked");
+  const HEIGHT = { account: 26, stream: 18, host: 13 }, GAP = 4, LABEL = 15, AXIS = 22, LEAST_NS = 50;
+  let step = null, from = 0, to = 1, tops = [], firsts = [], drawn = 0;
+
+  stored.forEach((element, i) => option(select, i, element.dataset.run));
+
+  async function load() {
+    const element = stored[Number(select.value)];
+    const bytes = Uint8Array.from(atob(element.textContent), (c) => c.charCodeAt(0));
+    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+    step = await new Response(stream).json();
+    let at = 0;
+    step.start_ns = step.start_ns.map((difference) => (at += difference));
+    layOut();
+    [from, to] = [0, step.dur_ns];
+    const events = step.track.length.toLocaleString("en");
+    const left = step.left_out ? `; ${step.left_out.toLocaleString("en")} of the shortest or deepest are left out` : "";
+    const which = step.step === null ? "The whole profile" : `Step ${step.step}`;
+    document.getElementById("timeline-said").textContent =
+      `${which} of ${step.run}: ${time(step.dur_ns, step.dur_ns)}, ${events} events${left}.`;
+    canvas.setAttribute("aria-label", document.getElementById("timeline-said").textContent);
+    redraw();
+  }
+
+  // Where each track begins, from the top and in the columns.
+  function layOut() {
+    let y = AXIS;
+    tops = step.tracks.map(([label, kind]) => {
+      y += label ? GAP + LABEL : 0;
+      const top = y;
+      y += HEIGHT[kind];
+      return top;
+    });
+    canvas.style.height = `${y + GAP}px`;
+    firsts = [];
+    let event = 0;
+    for (let track = 0; track <= step.tracks.length; track++) {
+      firsts.push(event);
+      while (event < step.track.length && step.track[event] === track) event++;
+    }
+  }
+
+  function time(ns, whole) {
+    const [unit, per, digits] = whole >= 1e7 ? ["ms", 1e6, 2] : whole >= 1e4 ? ["µs", 1e3, 1] : ["ns", 1, 0];
+    return `${(ns / per).toLocaleString("en", { maximumFractionDigits: digits })} ${unit}`;
+  }
+
+  function redraw() {
+    if (!step) return;
+    const ratio = window.devicePixelRatio || 1, width = canvas.clientWidth, height = canvas.clientHeight;
+    canvas.width = Math.round(width * ratio);
+    canvas.height = Math.round(height * ratio);
+    const pen = canvas.getContext("2d");
+    pen.scale(ratio, ratio);
+    pen.clearRect(0, 0, width, height);
+    pen.font = "11px system-ui, 'DejaVu Sans', sans-serif";
+    pen.textBaseline = "middle";
+    const theme = { ink: colour("--ink"), soft: colour("--soft"), line: colour("--line"), raised: colour("--raised") };
+    axis(pen, width, height, theme);
+    const wanted = find.value.toLowerCase();
+    const match = wanted ? step.names.map((name) => name.toLowerCase().includes(wanted)) : null;
+    drawn = 0;
+    step.tracks.forEach(([label, kind], track) => {
+      rows(pen, track, kind, width, theme, match);
+      if (!label) return;
+      pen.fillStyle = theme.soft;
+      pen.fillText(label, 4, tops[track] - LABEL / 2);
+    });
+    canvas.dataset.from = String(from);
+    canvas.dataset.to = String(to);
+    canvas.dataset.drawn = String(drawn);
+  }
+
+  function axis(pen, width, height, theme) {
+    const ideal = (to - from) / Math.max(width / 110, 1), power = 10 ** Math.floor(Math.log10(ideal));
+    const tick = [1, 2, 5, 10].map((n) => n * power).find((n) => n >= ideal);
+    pen.strokeStyle = theme.line;
+    pen.fillStyle = theme.soft;
+    pen.lineWidth = 1;
+    for (let at = Math.ceil(from / tick) * tick; at <= to; at += tick) {
+      const x = Math.round(((at - from) / (to - from)) * width) + 0.5;
+      pen.beginPath();
+      pen.moveTo(x, AXIS - 6);
+      pen.lineTo(x, height);
+      pen.stroke();
+      const text = time(at, to - from + tick);
+      if (x + 4 + pen.measureText(text).width < width) pen.fillText(text, x + 4, AXIS / 2);
+    }
+  }
+
+  // Events of a track are in the order of their starts.
+  function rows(pen, track, kind, width, theme, match) {
+    const scale = width / (to - from), top = tops[track], high = HEIGHT[kind] - 1;
+    let painted = -1;
+    for (let event = firsts[track]; event < firsts[track + 1]; event++) {
+      const start = step.start_ns[event], end = start + step.dur_ns_of[event];
+      if (start > to) break;
+      if (end < from) continue;
+      const left = Math.max((start - from) * scale, 0), right = Math.min((end - from) * scale, width);
+      if (right - left < 1 && Math.floor(right) <= painted) continue;
+      const wide = Math.max(right - left - (right - left > 3 ? 0.6 : 0), 1);
+      painted = Math.floor(left + wide - 1);
+      const part = step.part[event];
+      pen.globalAlpha = match && !match[step.name[event]] ? 0.15 : 1;
+      pen.fillStyle = part < 0 ? theme.line : parts[part][1];
+      pen.fillRect(left, top, wide, high);
+      drawn++;
+      if (wide > 34 && high > 10) label(pen, step.names[step.name[event]], left, wide, top + high / 2, part, theme);
+      pen.globalAlpha = 1;
+    }
+  }
+
+  function label(pen, text, left, wide, y, part, theme) {
+    const room = Math.floor((wide - 8) / 6.2);
+    if (room < 4) return;
+    pen.fillStyle = part < 0 ? theme.ink : light(parts[part][1]) ? "#10131a" : "#ffffff";
+    pen.fillText(text.length > room ? text.slice(0, room - 1) + "…" : text, left + 4, y);
+  }
+
+  function light(hex) {
+    const [r, g, b] = [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
+    return 0.299 * r + 0.587 * g + 0.114 * b > 140;
+  }
+
+  function at(x, y) {
+    const track = tops.findIndex((top, i) => y >= top && y < top + HEIGHT[step.tracks[i][1]]);
+    if (track < 0) return -1;
+    const ns = from + (x / canvas.clientWidth) * (to - from), near = (to - from) / canvas.clientWidth;
+    let best = -1;
+    for (let event = firsts[track]; event < firsts[track + 1] && step.start_ns[event] <= ns + near; event++) {
+      if (step.start_ns[event] + step.dur_ns_of[event] >= ns - near) best = event;
+    }
+    return best;
+  }
+
+  function said(event) {
+    const part = step.part[event] < 0 ? "" : `\n${parts[step.part[event]][0]}`;
+    const long = step.dur_ns_of[event], start = step.start_ns[event];
+    return `${step.names[step.name[event]]}${part}\n${time(long, long)}, from ${time(start, step.dur_ns)} on`;
+  }
+
+  function zoom(factor, middle = 0.5) {
+    const centre = from + middle * (to - from);
+    const span = Math.min(Math.max((to - from) * factor, LEAST_NS), step.dur_ns);
+    move(centre - middle * span, span);
+  }
+  function move(start, span = to - from) {
+    from = Math.min(Math.max(start, 0), step.dur_ns - span);
+    to = from + span;
+    requestAnimationFrame(redraw);
+  }
+
+  const place = (event) => (event.clientX - canvas.getBoundingClientRect().left) / canvas.clientWidth;
+  canvas.addEventListener("wheel", (event) => {
+    if (!event.ctrlKey && !event.metaKey) return;
+    event.preventDefault();
+    zoom(event.deltaY > 0 ? 1.25 : 0.8, place(event));
+  }, { passive: false });
+
+  const held = new Map();
+  canvas.addEventListener("pointerdown", (event) => {
+    canvas.setPointerCapture(event.pointerId);
+    held.set(event.pointerId, { x: place(event), first: place(event) });
+  });
+  canvas.addEventListener("pointermove", (event) => {
+    if (!step) return;
+    const mine = held.get(event.pointerId);
+    if (!mine) return hover(event);
+    const before = [...held.values()].map((p) => p.x);
+    const moved = place(event) - mine.x;
+    mine.x = place(event);
+    if (held.size === 2) {
+      const after = [...held.values()].map((p) => p.x);
+      const spread = Math.abs(after[0] - after[1]);
+      if (spread > 0.02) zoom(Math.abs(before[0] - before[1]) / spread, (after[0] + after[1]) / 2);
+    } else move(from - moved * (to - from));
+  });
+  for (const name of ["pointerup", "pointercancel"]) canvas.addEventListener(name, (event) => {
+    const mine = held.get(event.pointerId);
+    held.delete(event.pointerId);
+    if (name === "pointerup" && mine && Math.abs(mine.x - mine.first) < 0.005) pick(event);
+  });
+  canvas.addEventListener("pointerleave", () => { tip.hidden = true; });
+
+  function eventAt(event) {
+    const box = canvas.getBoundingClientRect();
+    return at(event.clientX - box.left, event.clientY - box.top);
+  }
+  function hover(event) {
+    const found = eventAt(event);
+    tip.hidden = found < 0;
+    if (found < 0) return;
+    tip.textContent = said(found);
+    tip.style.left = `${Math.min(event.clientX + 14, window.innerWidth - tip.offsetWidth - 8)}px`;
+    tip.style.top = `${Math.min(event.clientY + 14, window.innerHeight - tip.offsetHeight - 8)}px`;
+  }
+  function pick(event) {
+    const found = eventAt(event);
+    if (found >= 0) picked.textContent = said(found).replaceAll("\n", " · ");
+  }
+
+  const KEYS = {
+    ArrowLeft: () => move(from - 0.1 * (to - from)), ArrowRight: () => move(from + 0.1 * (to - from)),
+    "+": () => zoom(0.5), "=": () => zoom(0.5), "-": () => zoom(2), Home: () => move(0, step.dur_ns),
+  };
+  canvas.addEventListener("keydown", (event) => {
+    if (!step || !KEYS[event.key] || event.ctrlKey || event.metaKey) return;
+    event.preventDefault();
+    KEYS[event.key]();
+  });
+  const BUTTONS = { in: () => zoom(0.5), out: () => zoom(2), all: () => move(0, step.dur_ns) };
+  for (const button of document.querySelectorAll("[data-zoom]")) {
+    button.addEventListener("click", () => step && BUTTONS[button.dataset.zoom]());
+  }
+  find.addEventListener("input", redraw);
+  select.addEventListener("change", load);
+  load();
+  return { redraw };
+};

@@ -1,0 +1,55 @@
+"""From accounts to a report: every stage's numbers gathered as the rows that ``report`` draws."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+
+from lstmprof import __version__
+from lstmprof.breakdown import Breakdown
+from lstmprof.report.rows import Report
+from lstmprof.reporting import comparisons, runs, tables, timelines
+
+#: Tables to make while the events of a run are in memory.
+TABLES = ("ledger", "kernels", "casts")
+
+
+def report_of(accounts: Sequence[Breakdown], title: str | None = None) -> Report:
+    """The report on ``accounts``, each run with all that it can be asked.
+
+    Raises:
+        RunError: a file of a run is missing or damaged.
+    """
+    known = runs.cases(accounts)
+    groups = runs.groups(known)
+    facts = runs.facts(known, groups)
+    drawn = timelines.timelines(known)
+    found = Report(
+        title=title or _title(known),
+        created=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        version=__version__,
+        runs=facts,
+        groups=groups,
+        verdicts=comparisons.verdicts(known, groups),
+        times=tables.times(known, facts),
+        ledger=tables.ledger(known, facts),
+        pairs=comparisons.pairs(known, groups),
+        timelines=drawn,
+        kernels=tables.kernels(known),
+        gaps=tables.gaps(known),
+        casts=tables.casts(known, facts),
+        sweep=tables.sweep(known),
+        roofline=tables.roofline(known, facts),
+        series=tables.series(known, facts),
+        missing=(),
+    )
+    return runs.with_missing(found, known)
+
+
+def _title(known: Sequence[runs.Known]) -> str:
+    workloads = dict.fromkeys(
+        (one.account.run.metadata.get("workload") or {}).get("name") for one in known
+    )
+    named = [str(name) for name in workloads if name]
+    what = f"{len(known)} runs" if len(known) > 1 else known[0].run
+    return f"{what}: {named[0]}" if len(named) == 1 else what

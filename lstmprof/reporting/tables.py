@@ -1,0 +1,161 @@
+"""The tables of a report: the rows of ``breakdown``, run by run, as the charts need them."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow.compute as pc
+
+from lstmprof.breakdown import launch_gaps
+from lstmprof.breakdown.steps import MeanStep, mean_steps
+from lstmprof.commands import breakdown_rows
+from lstmprof.limits import roofline_of
+from lstmprof.report import rows
+from lstmprof.report.rows import RunFacts
+from lstmprof.reporting.runs import Known
+
+#: Rows of a run's table that the page holds; the others are in JSON and CSV.
+MOST_KERNELS, MOST_GAPS, MOST_CASTS = 40, 60, 20
+
+
+def _with_facts(
+    known: Sequence[Known], facts: Sequence[RunFacts]
+) -> Iterator[tuple[Known, RunFacts]]:
+    by_run = {one.run: one for one in facts}
+    yield from ((one, by_run[one.run]) for one in known if one.run in by_run)
+
+
+def times(known: Sequence[Known], facts: Sequence[RunFacts]) -> tuple[rows.TimeRow, ...]:
+    """The statistics of the timed runs."""
+    found = iter(breakdown_rows.rows([one.account for one in known], "timings"))
+    made = {one.run: next(found) for one in known if one.account.timings is not None}
+    fields = ("median_ns", "median_low_ns", "median_high_ns", "p95_ns", "compile_ns", "slowdown")
+    return tuple(
+        rows.TimeRow(
+            run=one.run,
+            label=fact.label,
+            group=fact.group,
+            iterations=made[one.run]["iterations"],
+            **{name: made[one.run][name] for name in fields},
+        )
+        for one, fact in _with_facts(known, facts)
+        if one.run in made
+    )
+
+
+def ledger(known: Sequence[Known], facts: Sequence[RunFacts]) -> tuple[rows.LedgerRow, ...]:
+    """Every part of every lane, summed over the steps."""
+    return tuple(
+        rows.LedgerRow(
+            one.run, fact.label, fact.group, _lane(lane), state, part, total_ns, lane.steps
+        )
+        for one, fact in _with_facts(known, facts)
+        for lane in mean_steps(one.account.ledger)
+        for state, part, total_ns in lane.parts
+    )
+
+
+def _lane(lane: MeanStep) -> str:
+    where = "CPU" if lane.device is None else f"device {lane.device}"
+    return where if lane.rank is None else f"{where} of rank {lane.rank}"
+
+
+def kernels(known: Sequence[Known]) -> tuple[rows.KernelRow, ...]:
+    """The kernels of each run that took most."""
+    fields = ("device", "name", "category", "count", "total_ns", "p50_ns", "share", "per_step")
+    return tuple(
+        rows.KernelRow(run=one.run, **{name: row[name] for name in fields})
+        for one in known
+        for row in one.account.kernels.slice(0, MOST_KERNELS).to_pylist()
+    )
+
+
+def gaps(known: Sequence[Known]) -> tuple[rows.GapRow, ...]:
+    """The kernels of each run on a device, beside the gaps before them."""
+    found = []
+    for one in known:
+        if one.case is None or one.case.device is None:
+            continue
+        table = launch_gaps.launch_gaps(one.account.run.events(), one.account.windows)
+        found += [
+            rows.GapRow(
+                *(one.run, row["name"], row["category"], row["count"]),
+                *(row["dur_p50_ns"], row["gap_p50_ns"]),
+            )
+            for row in table.slice(0, MOST_GAPS).to_pylist()
+        ]
+    return tuple(found)
+
+
+def casts(known: Sequence[Known], facts: Sequence[RunFacts]) -> tuple[rows.CastRow, ...]:
+    """Who changed the element type of what, the costliest of each run."""
+    fields = ("op", "within", "from_dtype", "to_dtype", "count", "per_step", "total_ns")
+    found = []
+    for one, fact in _with_facts(known, facts):
+        whole = sum(w.end_ns - w.start_ns for w in one.account.windows)
+        for row in one.account.table("casts").slice(0, MOST_CASTS).to_pylist():
+            told: dict[str, Any] = {name: row[name] for name in fields}
+            share = row["total_ns"] / whole if whole else None
+            found.append(rows.CastRow(run=one.run, label=fact.label, share=share, **told))
+    return tuple(found)
+
+
+def sweep(known: Sequence[Known]) -> tuple[rows.SweepRow, ...]:
+    """The medians by size; none where all runs have one size."""
+    found = []
+    for one in known:
+        w, timed = one.facts.get("workload") or {}, one.account.timings
+        if timed is None or not w:
+            continue
+        sizes: dict[str, Any] = {name: w.get(name) for name in ("hidden", "batch", "time_steps")}
+        if None in sizes.values():
+            continue
+        conditions = [one.facts.get(name) for name in ("precision", "mode", "label")]
+        found.append(
+            rows.SweepRow(
+                run=one.run,
+                implementation=str(one.facts.get("implementation")),
+                conditions=", ".join(str(c) for c in conditions if c),
+                median_ns=timed.median_ns,
+                **sizes,
+            )
+        )
+    varies = len({(r.hidden, r.batch, r.time_steps) for r in found}) > 1
+    return tuple(found) if varies else ()
+
+
+def roofline(known: Sequence[Known], facts: Sequence[RunFacts]) -> tuple[rows.RooflineRow, ...]:
+    """How near each timed run came to the least time of its step."""
+    cases = [one.case for one in known if one.case]
+    found = []
+    for one, fact in _with_facts(known, facts):
+        if one.case is None or one.account.timings is None:
+            continue
+        made = roofline_of(one.case, cases, None)
+        if made is not None and made.share is not None:
+            found.append(
+                rows.RooflineRow(
+                    *(one.run, fact.label, fact.group, made.step_ns, made.median_ns),
+                    *(made.share, made.gemm_flops_per_s),
+                )
+            )
+    return tuple(found)
+
+
+def series(known: Sequence[Known], facts: Sequence[RunFacts]) -> tuple[rows.SeriesRow, ...]:
+    """Every counted iteration against its run's median."""
+    found = []
+    for one, fact in _with_facts(known, facts):
+        table = one.account.run.timings()
+        if table is None:
+            continue
+        counted = table.filter(pc.invert(table.column("warmup")))
+        walls = counted.column("wall_ns").to_pylist()
+        median = statistics.median(walls) if walls else 0
+        for number, wall in zip(counted.column("iteration").to_pylist(), walls, strict=True):
+            if median:
+                off = wall / median - 1
+                found.append(rows.SeriesRow(one.run, fact.label, fact.group, number, wall, off))
+    return tuple(found)

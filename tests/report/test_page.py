@@ -1,0 +1,136 @@
+"""The page is one file: its numbers are the report's, and no name in it is more than text."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from report import runs
+
+from lstmprof import reporting
+from lstmprof.breakdown import break_down
+from lstmprof.errors import RunError
+from lstmprof.report import page
+from lstmprof.report.names import script_json, shown_name
+
+
+class Tags(HTMLParser):
+    """The elements of a page: (name, attributes), and the text of each script."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.scripts: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+        if tag == "script":
+            self.scripts.append("")
+
+    def handle_data(self, data: str) -> None:
+        if self.found and self.found[-1][0] == "script":
+            self.scripts[-1] += data
+
+
+@pytest.fixture(scope="module")
+def html(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("runs")
+    accounts = [break_down(run, None, reporting.TABLES) for run in runs.three(folder)]
+    return page.page(reporting.report_of(accounts))
+
+
+def tags(html: str) -> Tags:
+    parser = Tags()
+    parser.feed(html)
+    return parser
+
+
+def data(html: str) -> dict[str, Any]:
+    parser = tags(html)
+    scripts = [attributes for tag, attributes in parser.found if tag == "script"]
+    place = [one.get("id") for one in scripts].index("data")
+    found: dict[str, Any] = json.loads(parser.scripts[place])
+    return found
+
+
+def test_the_numbers_in_the_page_are_those_of_the_runs(html: str, tmp_path: Path) -> None:
+    accounts = [break_down(run, None, reporting.TABLES) for run in runs.three(tmp_path)]
+    rows = data(html)["figures"]["times-0"]["data"]["values"]
+    assert {row["run"]: row["median_ns"] for row in rows} == {
+        account.run.name: account.timings.median_ns for account in accounts if account.timings
+    }
+    ledger = data(html)["figures"]["ledger-0"]["data"]["values"]
+    for account in accounts:
+        drawn = sum(row["total_ns"] for row in ledger if row["run"] == account.run.name)
+        assert drawn == sum(account.ledger.column("ns").to_pylist())
+
+
+def test_hostile_names_are_text(html: str) -> None:
+    parser = tags(html)
+    assert [tag for tag, _ in parser.found if tag in ("img", "link", "iframe", "object")] == []
+    own = {"data", None}
+    assert {attributes.get("id") for tag, attributes in parser.found if tag == "script"} == own
+    assert not any(name.startswith("on") for _, a in parser.found for name in a)
+    assert "\x00" not in html
+    assert "\u202e" not in html
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in html
+    names = {row[2] for row in data(html)["kernels"]}
+    assert "<script>alert(1)</script>" in names
+    assert all(len(name) <= 400 for name in names)
+
+
+def test_nothing_is_loaded_from_elsewhere(html: str) -> None:
+    for tag, attributes in tags(html).found:
+        for name in ("src", "href", "action", "srcset", "data"):
+            value = attributes.get(name) or "#"
+            assert value.startswith("#"), (tag, name, value)
+    outside_vega = re.sub(r"<script>.*?</script>", "", html, flags=re.DOTALL)
+    assert "http://" not in outside_vega
+    assert "https://" not in outside_vega
+    assert "url(" not in outside_vega
+    assert "default-src 'none'" in html
+
+
+def test_every_figure_states_its_number_unit_device_versions_and_date(html: str) -> None:
+    captions = re.findall(r"<figcaption><bdi>(.*?)</bdi>", html)
+    assert len(captions) >= 6
+    for caption in captions:
+        for word in ("Test GPU", "torch 2.13.0", "2026-11-21"):
+            assert word in caption
+    labels = [a["aria-label"] for tag, a in tags(html).found if a.get("data-figure")]
+    assert all(re.search(r"\d", label or "") for label in labels)
+
+
+def test_every_part_has_its_definition(html: str) -> None:
+    for name in ("launch latency", "dispatch", "unattributed", "gemm", "cast", "launch-bound"):
+        assert f"{name}</dt><dd>" in html
+
+
+@pytest.mark.parametrize("text", ["</script>", "<!--", "a & b", "\u2028", "\x00", "é \u05d0"])
+def test_json_in_a_script_reads_back_and_cannot_end_it(text: str) -> None:
+    written = script_json({"name": text})
+    assert json.loads(written) == {"name": text}
+    assert "<" not in written
+    assert "\x00" not in written
+
+
+def test_a_name_keeps_its_two_ends() -> None:
+    name = shown_name("begin" + "x" * 5000 + "end", 50)
+    assert len(name) <= 50
+    assert name.startswith("beginx")
+    assert name.endswith("xend")
+
+
+def test_a_page_is_not_written_over_another(tmp_path: Path) -> None:
+    run = runs.run(tmp_path, "one", implementation="torch-cudnn")
+    report = reporting.report_of([break_down(run)])
+    path = tmp_path / "deep" / "report.html"
+    page.write(report, path)
+    with pytest.raises(RunError, match="--force"):
+        page.write(report, path)
+    assert page.write(report, path, force=True) == path.stat().st_size
+    assert [p.name for p in path.parent.iterdir()] == ["report.html"]

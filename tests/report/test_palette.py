@@ -1,0 +1,72 @@
+"""One colour, one meaning: every part has one, and those that touch can be told apart by all."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from lstmprof.breakdown.ledger import CALL, LATENCY, UNATTRIBUTED
+from lstmprof.breakdown.rules import RULES
+from lstmprof.breakdown.threads import HOST, STATES
+from lstmprof.diagnose.waterfall import PROFILER
+from lstmprof.report.palette import BUSY, IDLE, PARTS, label_of, part_of
+
+#: Of linear RGB, severity 1 (G. Machado et al., IEEE TVCG 15, 2009).
+SEEN = {
+    "normal": np.eye(3),
+    "protanopia": np.array(
+        [
+            [0.152286, 1.052583, -0.204868],
+            [0.114503, 0.786281, 0.099216],
+            [-0.003882, -0.048116, 1.051998],
+        ]
+    ),
+    "deuteranopia": np.array(
+        [
+            [0.367322, 0.860646, -0.227968],
+            [0.280085, 0.672501, 0.047413],
+            [-0.011820, 0.042940, 0.968881],
+        ]
+    ),
+}
+#: CIE76; 2.3 is just noticeable.
+LEAST_DIFFERENCE = 10
+
+
+def lab(colour: str, seen: NDArray[np.float64]) -> NDArray[np.float64]:
+    """CIELAB (D65) of ``#rrggbb`` as seen."""
+    rgb = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) / 255
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    to_xyz = np.array(
+        [[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]
+    )
+    xyz = to_xyz @ np.clip(seen @ linear, 0, 1) / np.array([0.9505, 1.0, 1.089])
+    f = np.where(xyz > 0.008856, np.cbrt(xyz), 7.787 * xyz + 16 / 116)
+    return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
+
+
+def test_every_part_of_a_ledger_has_a_colour_and_a_meaning() -> None:
+    for category in {rule.category for rule in RULES if rule.category}:
+        assert part_of("busy", category).name == category
+    for cause in (*STATES, HOST, CALL, LATENCY, UNATTRIBUTED):
+        assert part_of("idle", cause).name == cause
+        assert part_of("idle", f"tail:{cause}") is part_of("idle", cause)
+    assert part_of("", PROFILER).name == PROFILER
+    assert part_of("input", "gemm").name == "input"
+    assert part_of("busy", "no such category").name == "other"
+    assert label_of("idle", "tail:python") == "idle: python, at the end"
+
+
+def test_no_two_parts_have_one_colour() -> None:
+    assert len({part.colour for part in PARTS.values()}) == len(PARTS)
+
+
+@pytest.mark.parametrize("sight", SEEN)
+@pytest.mark.parametrize("parts", [BUSY, IDLE], ids=["busy", "idle"])
+def test_neighbours_in_a_bar_differ_for_every_sight(parts: tuple, sight: str) -> None:
+    for one, other in itertools.pairwise(parts):
+        difference = np.linalg.norm(lab(one.colour, SEEN[sight]) - lab(other.colour, SEEN[sight]))
+        assert difference > LEAST_DIFFERENCE, (one.name, other.name, difference)

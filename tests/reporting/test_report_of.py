@@ -1,0 +1,105 @@
+"""The rows of a report are the rows of the other verbs, run by run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from report import runs
+
+from lstmprof import reporting
+from lstmprof.breakdown import Breakdown, break_down
+from lstmprof.commands import breakdown_rows
+from lstmprof.report.palette import label_of
+from lstmprof.report.rows import Report
+
+
+def report_on(folder: Path) -> tuple[list[Breakdown], Report]:
+    accounts = [break_down(run, None, reporting.TABLES) for run in runs.three(folder)]
+    return accounts, reporting.report_of(accounts)
+
+
+def test_times_and_ledger_are_those_of_breakdown(tmp_path: Path) -> None:
+    accounts, report = report_on(tmp_path)
+    timed = {row["run"]: row for row in breakdown_rows.rows(accounts, "timings")}
+    assert {row.run for row in report.times} == set(timed) == {"fast", "slow", "hostile"}
+    for row in report.times:
+        for field in ("median_ns", "median_low_ns", "median_high_ns", "slowdown", "iterations"):
+            assert getattr(row, field) == timed[row.run][field]
+    expected: Counter[tuple[str, str, str]] = Counter()
+    for row in breakdown_rows.rows(accounts, "ledger"):
+        expected[row["run"], row["state"], row["part"]] += row["ns"]
+    assert {(r.run, r.state, r.part): r.total_ns for r in report.ledger} == dict(expected)
+    assert {r.steps for r in report.ledger} == {2}
+
+
+def test_a_pair_leads_from_the_fast_step_to_the_slow_one(tmp_path: Path) -> None:
+    _, report = report_on(tmp_path)
+    assert [(p.fast, p.slow) for p in report.pairs] == [
+        ("fast", "hostile"),
+        ("fast", "slow"),
+        ("slow", "hostile"),
+    ]
+    for pair in report.pairs:
+        assert sum(slow - fast for _, _, fast, slow in pair.rows) == pair.slow_ns - pair.fast_ns
+
+
+def test_the_account_of_a_timeline_is_the_ledger_of_its_step(tmp_path: Path) -> None:
+    accounts, report = report_on(tmp_path)
+    for account, timeline in zip(accounts, report.timelines, strict=True):
+        ledger = account.ledger.to_pylist()
+        expected: Counter[str] = Counter()
+        for row in ledger:
+            if row["step"] == timeline.step:
+                expected[label_of(row["state"], row["part"])] += row["ns"]
+        found: Counter[str] = Counter()
+        columns = timeline.columns
+        for track, dur_ns, name in zip(
+            columns["track"], columns["dur_ns"], columns["name"], strict=True
+        ):
+            if timeline.tracks[track].kind == "account":
+                found[timeline.names[name]] += dur_ns
+        assert found == expected
+        assert sum(found.values()) == timeline.dur_ns
+
+
+def test_the_longest_events_are_drawn_and_the_others_counted(tmp_path: Path) -> None:
+    from lstmprof.reporting.timelines import timeline
+
+    run = runs.run(tmp_path, "one", implementation="torch-cudnn", kernels=5)
+    (window, _) = break_down(run).windows
+    whole = timeline("one", run.events(), window, 10**6)
+    part = timeline("one", run.events(), window, 7)
+    assert whole.left_out == 0
+    assert len(part.columns["dur_ns"]) == 7
+    assert part.left_out == len(whole.columns["dur_ns"]) - 7
+    assert min(part.columns["dur_ns"]) >= sorted(whole.columns["dur_ns"])[-7]
+
+
+def test_only_comparable_runs_are_paired_and_names_are_made_unique(tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in ("a", "b")]
+    made = [runs.run(folder, "same", implementation="torch-cudnn") for folder in folders]
+    other = runs.run(tmp_path, "x", implementation="torch-cudnn", facts={"precision": "amp-fp16"})
+    report = reporting.report_of([break_down(run) for run in [*made, other]])
+    assert [facts.run for facts in report.runs] == ["same", "same (2)", "x"]
+    assert [group.runs for group in report.groups] == [("same", "same (2)"), ("x",)]
+    assert len(report.pairs) == 1
+
+
+def test_what_was_not_measured_is_said(tmp_path: Path) -> None:
+    run = runs.run(tmp_path, "untimed", implementation="torch-cudnn", facts={"peaks": None})
+    said = " ".join(reporting.report_of([break_down(run)]).missing)
+    for words in ("undisturbed by a profiler: unknown for untimed", "roofline", "Casts", "sweep"):
+        assert words in said
+    assert "activity of a GPU" not in said
+
+
+@pytest.mark.parametrize("hidden", [(32, 64), (32, 32)])
+def test_a_sweep_is_one_where_sizes_vary(tmp_path: Path, hidden: tuple[int, int]) -> None:
+    made = [
+        runs.run(tmp_path, f"run{i}", implementation="x", hidden=h, walls_ns=runs.walls(50_000))
+        for i, h in enumerate(hidden)
+    ]
+    report = reporting.report_of([break_down(run) for run in made])
+    assert [row.hidden for row in report.sweep] == ([32, 64] if len(set(hidden)) == 2 else [])
