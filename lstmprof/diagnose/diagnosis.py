@@ -11,7 +11,7 @@ from lstmprof.diagnose.comparability import disagreements, refuse_unless_compara
 from lstmprof.diagnose.findings import Finding, findings
 from lstmprof.diagnose.remedies import Advice, remedies
 from lstmprof.diagnose.roofline import Roofline
-from lstmprof.diagnose.shows import Situation
+from lstmprof.diagnose.situation import Situation
 from lstmprof.diagnose.waterfall import Difference, lengths, timed, waterfall
 from lstmprof.diagnose.what_if import Prediction
 from lstmprof.diagnose.words import labels, milliseconds

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from lstmprof.diagnose import causes, shows
+from lstmprof.diagnose import causes, shows_waiting, shows_work
 from lstmprof.diagnose.causes import CAST, COPY, DISPATCH, GEMM, LAUNCH, MEMORY, PYTHON, SYNC
-from lstmprof.diagnose.shows import Situation
+from lstmprof.diagnose.situation import Situation
 
 #: Remedies told of one finding.
 MOST = 3
@@ -29,43 +29,67 @@ class Remedy:
 
 
 TABLE = (
-    Remedy((causes.COMPILE,), shows.recompiles, "docs.pytorch.org, torch.compile: recompilation"),
+    Remedy(
+        (causes.COMPILE,),
+        shows_waiting.recompiles,
+        "docs.pytorch.org, torch.compile: recompilation",
+    ),
     Remedy(
         (*_HOST, *_WORK),
-        shows.keras_without_cudnn,
+        shows_work.keras_without_cudnn,
         "documentation of keras.layers.LSTM: requirements of the cuDNN implementation",
     ),
     Remedy(
         (*_HOST, *_WORK),
-        shows.layer_in_one_op,
+        shows_work.layer_in_one_op,
         "Appleyard et al., Optimizing Performance of RNNs on GPUs, arXiv:1604.01946",
     ),
     Remedy(
         (GEMM, LAUNCH, DISPATCH),
-        shows.products_to_hoist,
-        "Appleyard et al., arXiv:1604.01946, section 3.1.2 (combining the inputs' products)",
+        shows_work.products_to_hoist,
+        "Appleyard et al., arXiv:1604.01946 (combining the inputs' products)",
     ),
-    Remedy((GEMM,), shows.repeated_products, "the counts of both runs"),
-    Remedy((MEMORY, COPY, DISPATCH), shows.indexed_time_steps, "torch: derivatives.yaml, select"),
-    Remedy((LAUNCH, PYTHON, DISPATCH), shows.cuda_graph, "docs.pytorch.org, CUDA graphs"),
-    Remedy((*_HOST, MEMORY), shows.xla, "tensorflow.org/xla: jit_compile"),
-    Remedy((LAUNCH, MEMORY, DISPATCH), shows.unfused_cell, "torch.nn.LSTMCell; torch.compile"),
-    Remedy((MEMORY, DISPATCH, LAUNCH), shows.optimizer, "documentation of torch.optim.Adam: fused"),
-    Remedy((SYNC,), shows.values_asked_for, "PyTorch's performance tuning guide: synchronisation"),
-    Remedy((SYNC, COPY, causes.INPUT), shows.pageable_copies, "CUDA C++ guide: page-locked memory"),
-    Remedy((CAST,), shows.casts_each_time_step, "documentation of torch.autocast"),
-    Remedy((CAST,), shows.casts, "the cast table of both runs"),
-    Remedy((COPY,), shows.contiguous, "documentation of torch.Tensor.contiguous"),
-    Remedy((causes.INPUT,), shows.input_in_line, "PyTorch's and TensorFlow's guides to input"),
-    Remedy((PYTHON,), shows.python_stretches, "the ranges of the profile"),
-    Remedy((DISPATCH,), shows.repeated_ops, "the counts of both runs"),
-    Remedy((GEMM,), shows.tf32, "docs.pytorch.org, CUDA semantics: TF32"),
-    Remedy((GEMM,), shows.persistent_kernels, "aten/src/ATen/native/cudnn/RNN.cpp"),
-    Remedy((causes.CTC,), shows.native_ctc, "documentation of torch.nn.CTCLoss: cuDNN"),
-    Remedy((causes.ALLOCATION,), shows.allocations, "docs.pytorch.org, CUDA memory management"),
-    Remedy((causes.COLLECTIVE,), shows.collectives, "documentation of DistributedDataParallel"),
-    Remedy((LAUNCH, DISPATCH, PYTHON), shows.small_batch, "the mean kernel and the mean gap"),
-    Remedy((*_WORK,), shows.denormals, "documentation of torch.set_flush_denormal"),
+    Remedy((GEMM,), shows_work.repeated_products, "the counts of both runs"),
+    Remedy(
+        (MEMORY, COPY, DISPATCH), shows_work.indexed_time_steps, "torch: derivatives.yaml, select"
+    ),
+    Remedy((LAUNCH, PYTHON, DISPATCH), shows_waiting.cuda_graph, "docs.pytorch.org, CUDA graphs"),
+    Remedy((*_HOST, MEMORY), shows_waiting.xla, "tensorflow.org/xla: jit_compile"),
+    Remedy((LAUNCH, MEMORY, DISPATCH), shows_work.unfused_cell, "torch.nn.LSTMCell; torch.compile"),
+    Remedy(
+        (MEMORY, DISPATCH, LAUNCH), shows_work.optimizer, "documentation of torch.optim.Adam: fused"
+    ),
+    Remedy(
+        (SYNC,),
+        shows_waiting.values_asked_for,
+        "PyTorch's performance tuning guide: synchronisation",
+    ),
+    Remedy(
+        (SYNC, COPY, causes.INPUT),
+        shows_waiting.pageable_copies,
+        "CUDA C++ guide: page-locked memory",
+    ),
+    Remedy((CAST,), shows_work.casts_each_time_step, "documentation of torch.autocast"),
+    Remedy((CAST,), shows_work.casts, "the cast table of both runs"),
+    Remedy((COPY,), shows_work.contiguous, "documentation of torch.Tensor.contiguous"),
+    Remedy(
+        (causes.INPUT,), shows_waiting.input_in_line, "PyTorch's and TensorFlow's guides to input"
+    ),
+    Remedy((PYTHON,), shows_waiting.python_stretches, "the ranges of the profile"),
+    Remedy((DISPATCH,), shows_waiting.repeated_ops, "the counts of both runs"),
+    Remedy((GEMM,), shows_work.tf32, "docs.pytorch.org, CUDA semantics: TF32"),
+    Remedy((GEMM,), shows_work.persistent_kernels, "aten/src/ATen/native/cudnn/RNN.cpp"),
+    Remedy((causes.CTC,), shows_work.native_ctc, "documentation of torch.nn.CTCLoss: cuDNN"),
+    Remedy(
+        (causes.ALLOCATION,), shows_waiting.allocations, "docs.pytorch.org, CUDA memory management"
+    ),
+    Remedy(
+        (causes.COLLECTIVE,), shows_waiting.collectives, "documentation of DistributedDataParallel"
+    ),
+    Remedy(
+        (LAUNCH, DISPATCH, PYTHON), shows_waiting.small_batch, "the mean kernel and the mean gap"
+    ),
+    Remedy((*_WORK,), shows_work.denormals, "documentation of torch.set_flush_denormal"),
 )
 
 

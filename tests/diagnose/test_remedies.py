@@ -12,7 +12,7 @@ from lstmprof.diagnose.case import Case, Item
 from lstmprof.diagnose.diagnosis import alone, compare
 from lstmprof.diagnose.findings import findings
 from lstmprof.diagnose.remedies import TABLE, remedies
-from lstmprof.diagnose.shows import Situation
+from lstmprof.diagnose.situation import Situation
 
 WORKLOAD = {
     "layers": 1,

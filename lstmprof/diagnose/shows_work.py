@@ -1,4 +1,4 @@
-"""What a run shows that a remedy answers: one function a remedy, a sentence where it fits.
+"""What a run shows of its work that a remedy answers: one function a remedy.
 
 Each reads the facts of the run, the counts and the largest items of the finding; it says nothing
 where these do not show its condition.
@@ -7,16 +7,11 @@ where these do not show its condition.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
 
-from lstmprof import implementations
-from lstmprof.diagnose import causes, cudnn_path
-from lstmprof.diagnose.case import Case, Item, total_ns
-from lstmprof.diagnose.counts import QUANTITIES
-from lstmprof.diagnose.findings import Culprit, Finding
-from lstmprof.diagnose.words import count, labels, listed, milliseconds, quantity
-from lstmprof.errors import UsageError
+from lstmprof.diagnose import cudnn_path
+from lstmprof.diagnose.case import total_ns
+from lstmprof.diagnose.situation import Situation
+from lstmprof.diagnose.words import count, labels, listed, milliseconds
 
 #: GPUs with TF32: compute capability 8.0 and later.
 _AMPERE = re.compile(r"\b(?:A100|A10|A30|A40|H100|H200|B200|L4|L40|RTX (?:A\d|[3-5]0\d\d))")
@@ -30,52 +25,6 @@ _ONE_OP = {
         "tf-lstmblockfusedcell (BlockLSTM)",
     ),
 }
-
-
-@dataclass(frozen=True)
-class Situation:
-    """A finding with the runs it is about; ``items`` are those of the slow run of its kind."""
-
-    finding: Finding
-    items: tuple[Item, ...]
-    slow: Case
-    fast: Case | None
-
-    def fact(self, name: str) -> object:
-        """A fact of the slow run; None unknown."""
-        return self.slow.facts.get(name)
-
-    @property
-    def on_gpu(self) -> bool:
-        """Whether the slow run's lane is a device."""
-        return self.slow.device is not None
-
-    def can(self, need: str) -> bool:
-        """Whether the slow run's implementation does not refuse ``need``; False unknown."""
-        try:
-            row = implementations.find(str(self.fact("implementation")))
-        except UsageError:
-            return False
-        refused = row.refusals()
-        return (
-            need not in refused and f"{need} on {'cuda' if self.on_gpu else 'cpu'}" not in refused
-        )
-
-    def counted(self, quantity_: str) -> float:
-        """A count of the slow run, 0 where it is unknown."""
-        return QUANTITIES[quantity_].of(self.slow) or 0.0
-
-    def cells(self) -> int:
-        """Cells of a step: time steps × layers × directions; 0 unknown."""
-        w = self.slow.facts.get("workload") or {}
-        steps = (w.get("time_steps") or 0) * (w.get("layers") or 0)
-        return int(steps) * (2 if w.get("bidirectional") else 1)
-
-
-def recompiles(s: Situation) -> str | None:
-    """An op of a compiler ran in a step."""
-    names = listed([c.name for c in s.finding.largest])
-    return f"a warm step should not compile ({names}): give every step the same shapes and types"
 
 
 def keras_without_cudnn(s: Situation) -> str | None:
@@ -125,8 +74,8 @@ def products_to_hoist(s: Situation) -> str | None:
 
 def repeated_products(s: Situation) -> str | None:
     """The same implementation does the same product more often than in the other run."""
-    grown = _grown(s)
-    if grown is None or s.fast is None or not _same_implementation(s):
+    grown = s.done_more_often()
+    if grown is None:
         return None
     calls = f"{count(grown.slow_count)} times a step against {count(grown.fast_count)}"
     return f"{grown.name} runs {calls}: look for a product that is computed again"
@@ -143,23 +92,6 @@ def indexed_time_steps(s: Situation) -> str | None:
         "x[t] in the loop has a backward pass that fills and adds a whole sequence in every time "
         "step: take x.unbind(0) once before the loop"
     )
-
-
-def cuda_graph(s: Situation) -> str | None:
-    """A step of PyTorch on a GPU that is launched kernel by kernel."""
-    workload = s.slow.facts.get("workload") or {}
-    refused = workload.get("loss") == "ctc" or workload.get("variable_length")
-    if not s.on_gpu or s.fact("framework") != "torch" or s.fact("cuda_graph") or refused:
-        return None
-    launches = count(s.counted("launches"))
-    return f"replay the step as a CUDA graph, one launch for {launches} (capture --cuda-graph)"
-
-
-def xla(s: Situation) -> str | None:
-    """A step of TensorFlow that is not compiled, of a row that can be."""
-    if s.fact("framework") != "tensorflow" or s.fact("xla") or not s.can("xla"):
-        return None
-    return "compile the step with XLA: jit_compile=True (capture --xla)"
 
 
 def unfused_cell(s: Situation) -> str | None:
@@ -180,28 +112,6 @@ def optimizer(s: Situation) -> str | None:
     if s.fact("framework") != "torch" or 2 * total_ns(own) < total_ns(s.items):
         return None
     return "most of it is the optimizer: torch.optim's fused=True updates all parameters in one go"
-
-
-def values_asked_for(s: Situation) -> str | None:
-    """The host asks for values in the step."""
-    rows = {r["name"]: r["count"] / s.slow.steps for r in s.slow.rows("ops")}
-    asked = [(rows[name], name) for name in causes.ASKS if name in rows]
-    if not asked:
-        return None
-    times, name = max(asked)
-    return (
-        f"{name} asks for a value {count(times)} times a step and waits for it: keep it where it "
-        "is computed, and read it once in many steps"
-    )
-
-
-def pageable_copies(s: Situation) -> str | None:
-    """Copies from or to memory that the driver first has to copy itself."""
-    slow = [r for r in s.slow.rows("copies") if r.get("host_memory") == "pageable"]
-    if not slow:
-        return None
-    took = milliseconds(sum(r["total_ns"] for r in slow) / s.slow.steps)
-    return f"{took} ms a step are copies of pageable memory: pin it and copy with non_blocking=True"
 
 
 def casts_each_time_step(s: Situation) -> str | None:
@@ -239,46 +149,6 @@ def contiguous(s: Situation) -> str | None:
     )
 
 
-def input_in_line(s: Situation) -> str | None:
-    """The step prepares its own input."""
-    how = {
-        "torch": "a DataLoader with num_workers prepares it meanwhile",
-        "tensorflow": "tf.data's prefetch prepares it meanwhile",
-    }.get(str(s.fact("framework")), "prepare it in another thread or process")
-    return f"the next batch can be prepared while this one computes: {how}"
-
-
-def python_stretches(s: Situation) -> str | None:
-    """In which ranges the long stretches of Python are."""
-    places = [c for c in s.finding.largest if 2 * c.delta_ns > s.finding.delta_ns]
-    if not places:
-        return None
-    first = places[0]
-    return (
-        f"{milliseconds(first.delta_ns)} ms of it are in '{first.name}' and in no op: look there "
-        "for waiting, or for work on the host"
-    )
-
-
-def repeated_ops(s: Situation) -> str | None:
-    """An op that is called more often than in the other run of the same implementation."""
-    grown = _grown(s)
-    if grown is None or s.fast is None or not _same_implementation(s):
-        return None
-    calls = f"{count(grown.slow_count)} times a step against {count(grown.fast_count)}"
-    return f"{grown.name} is called {calls}: do it once on a larger tensor, or not at all"
-
-
-def _grown(s: Situation) -> Culprit | None:
-    """The largest op or kernel that is called half as often again as in the fast run."""
-    largest: Iterable[Culprit] = s.finding.largest
-    return next((c for c in largest if c.slow_count > 1.5 * c.fast_count and c.delta_ns > 0), None)
-
-
-def _same_implementation(s: Situation) -> bool:
-    return s.fast is not None and s.fast.facts.get("implementation") == s.fact("implementation")
-
-
 def tf32(s: Situation) -> str | None:
     """Float32 products on a GPU that has TF32, which is off."""
     named = f"{s.fact('device_name')} {' '.join((s.slow.facts.get('device_names') or {}).values())}"
@@ -299,27 +169,6 @@ def native_ctc(s: Situation) -> str | None:
         return None
     return (
         "cuDNN's CTC needs int32 targets on the CPU, concatenated, full-length inputs and blank 0"
-    )
-
-
-def allocations(s: Situation) -> str | None:
-    """Runtime calls that allocate, in a warm step."""
-    return "memory is allocated in a warm step: keep the shapes constant, call no empty_cache()"
-
-
-def collectives(s: Situation) -> str | None:
-    """Communication that the device waits for."""
-    return "overlap it with the backward pass: larger or fewer buckets, no synchronisation between"
-
-
-def small_batch(s: Situation) -> str | None:
-    """Kernels on a GPU that take less time than the host needs to bring the next one."""
-    kernel, gap = (QUANTITIES[name].of(s.slow) for name in ("mean_kernel_ns", "mean_gap_ns"))
-    if kernel is None or gap is None or kernel >= gap:
-        return None
-    return (
-        f"a kernel takes {quantity(kernel, 'ns')} and the next one comes {quantity(gap, 'ns')} "
-        "later: a larger batch gives every launch more to do at the same price"
     )
 
 

@@ -1,0 +1,108 @@
+"""What a run shows of waiting that a remedy answers: one function a remedy.
+
+Each reads the facts of the run, the counts and the largest items of the finding; it says nothing
+where these do not show its condition.
+"""
+
+from __future__ import annotations
+
+from lstmprof.diagnose import causes
+from lstmprof.diagnose.counts import QUANTITIES
+from lstmprof.diagnose.situation import Situation
+from lstmprof.diagnose.words import count, listed, milliseconds, quantity
+
+
+def recompiles(s: Situation) -> str | None:
+    """An op of a compiler ran in a step."""
+    names = listed([c.name for c in s.finding.largest])
+    return f"a warm step should not compile ({names}): give every step the same shapes and types"
+
+
+def cuda_graph(s: Situation) -> str | None:
+    """A step of PyTorch on a GPU that is launched kernel by kernel."""
+    workload = s.slow.facts.get("workload") or {}
+    refused = workload.get("loss") == "ctc" or workload.get("variable_length")
+    if not s.on_gpu or s.fact("framework") != "torch" or s.fact("cuda_graph") or refused:
+        return None
+    launches = count(s.counted("launches"))
+    return f"replay the step as a CUDA graph, one launch for {launches} (capture --cuda-graph)"
+
+
+def xla(s: Situation) -> str | None:
+    """A step of TensorFlow that is not compiled, of a row that can be."""
+    if s.fact("framework") != "tensorflow" or s.fact("xla") or not s.can("xla"):
+        return None
+    return "compile the step with XLA: jit_compile=True (capture --xla)"
+
+
+def values_asked_for(s: Situation) -> str | None:
+    """The host asks for values in the step."""
+    rows = {r["name"]: r["count"] / s.slow.steps for r in s.slow.rows("ops")}
+    asked = [(rows[name], name) for name in causes.ASKS if name in rows]
+    if not asked:
+        return None
+    times, name = max(asked)
+    return (
+        f"{name} asks for a value {count(times)} times a step and waits for it: keep it where it "
+        "is computed, and read it once in many steps"
+    )
+
+
+def pageable_copies(s: Situation) -> str | None:
+    """Copies from or to memory that the driver first has to copy itself."""
+    slow = [r for r in s.slow.rows("copies") if r.get("host_memory") == "pageable"]
+    if not slow:
+        return None
+    took = milliseconds(sum(r["total_ns"] for r in slow) / s.slow.steps)
+    return f"{took} ms a step are copies of pageable memory: pin it and copy with non_blocking=True"
+
+
+def input_in_line(s: Situation) -> str | None:
+    """The step prepares its own input."""
+    how = {
+        "torch": "a DataLoader with num_workers prepares it meanwhile",
+        "tensorflow": "tf.data's prefetch prepares it meanwhile",
+    }.get(str(s.fact("framework")), "prepare it in another thread or process")
+    return f"the next batch can be prepared while this one computes: {how}"
+
+
+def python_stretches(s: Situation) -> str | None:
+    """In which ranges the long stretches of Python are."""
+    places = [c for c in s.finding.largest if 2 * c.delta_ns > s.finding.delta_ns]
+    if not places:
+        return None
+    first = places[0]
+    return (
+        f"{milliseconds(first.delta_ns)} ms of it are in '{first.name}' and in no op: look there "
+        "for waiting, or for work on the host"
+    )
+
+
+def repeated_ops(s: Situation) -> str | None:
+    """An op that is called more often than in the other run of the same implementation."""
+    grown = s.done_more_often()
+    if grown is None:
+        return None
+    calls = f"{count(grown.slow_count)} times a step against {count(grown.fast_count)}"
+    return f"{grown.name} is called {calls}: do it once on a larger tensor, or not at all"
+
+
+def allocations(s: Situation) -> str | None:
+    """Runtime calls that allocate, in a warm step."""
+    return "memory is allocated in a warm step: keep the shapes constant, call no empty_cache()"
+
+
+def collectives(s: Situation) -> str | None:
+    """Communication that the device waits for."""
+    return "overlap it with the backward pass: larger or fewer buckets, no synchronisation between"
+
+
+def small_batch(s: Situation) -> str | None:
+    """Kernels on a GPU that take less time than the host needs to bring the next one."""
+    kernel, gap = (QUANTITIES[name].of(s.slow) for name in ("mean_kernel_ns", "mean_gap_ns"))
+    if kernel is None or gap is None or kernel >= gap:
+        return None
+    return (
+        f"a kernel takes {quantity(kernel, 'ns')} and the next one comes {quantity(gap, 'ns')} "
+        "later: a larger batch gives every launch more to do at the same price"
+    )
