@@ -11,7 +11,7 @@ import re
 import numpy as np
 import pyarrow as pa
 
-from lstmprof.breakdown.intervals import Ints, Segments, foremost
+from lstmprof.breakdown.intervals import Flags, Ints, Segments, foremost
 from lstmprof.breakdown.numbering import numbered
 from lstmprof.events import ints, texts
 
@@ -51,19 +51,23 @@ def state_codes(events: pa.Table) -> Ints:
     by_name = np.array([STATES.index(runtime_state(n)) for n in name_texts] or [-1])
     runtime = kinds == (kind_names.index("runtime") if "runtime" in kind_names else -2)
     codes = np.where(runtime, by_name[names], by_kind[kinds])
-    return np.where(thread_ids(events) >= 0, codes, -1)
+    return np.where(_on_thread(events), codes, -1)
 
 
 def thread_ids(events: pa.Table) -> Ints:
     """For each row the number of its host thread, −1 for what ran on a device."""
-    on_host = events.column("device").is_null().to_numpy()
-    kinds, kind_names = texts(events, "kind")
-    host_kind = np.array([k in _DEPTH for k in kind_names] or [False])
-    rows = np.flatnonzero(on_host & host_kind[kinds])
+    rows = np.flatnonzero(_on_thread(events))
     ids = np.full(len(events), -1, dtype=np.int64)
     if len(rows):
         ids[rows] = numbered(*(ints(events, c, UNKNOWN)[rows] for c in ("rank", "pid", "tid")))
     return ids
+
+
+def _on_thread(events: pa.Table) -> Flags:
+    """A boolean a row: it ran on a host thread."""
+    kinds, kind_names = texts(events, "kind")
+    host_kind = np.array([k in _DEPTH for k in kind_names] or [False])
+    return np.asarray(events.column("device").is_null().to_numpy() & host_kind[kinds], np.bool_)
 
 
 def nesting_order(events: pa.Table, rows: Ints) -> Ints:
