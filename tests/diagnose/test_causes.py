@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from diagnose.made import case, item
 
+from lstmprof.breakdown.holdings import CALL_GAP_NS
+from lstmprof.breakdown.items import SHORT_KERNEL_NS, SHORT_OP_NS
 from lstmprof.diagnose import causes
 from lstmprof.diagnose.case import Item
 from lstmprof.diagnose.causes import KINDS, RULES, Scene, kind_of, scene_of
+from lstmprof.diagnose.undisturbed import RECORDING_NS
 
 HOST, DEVICE = Scene(on_device=False), Scene(on_device=True)
 
@@ -88,3 +93,12 @@ def test_every_kind_can_be_reached_and_says_what_its_time_is() -> None:
     assert {rule.kind for rule in RULES} == set(KINDS)
     assert all(rule.reason for rule in RULES)
     assert set(causes.WAITS) <= set(KINDS)
+
+
+def test_the_documentation_names_every_kind_and_every_threshold() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "diagnosis.md").read_text(encoding="utf-8")
+    assert [kind for kind in KINDS if kind not in text] == []
+    assert f"{RECORDING_NS} ns for each op" in text
+    assert f"{SHORT_OP_NS // 1000} µs or less" in text
+    assert f"kernels under {SHORT_KERNEL_NS // 1000} µs" in text
+    assert f"up to {CALL_GAP_NS // 1000} µs of Python" in text
