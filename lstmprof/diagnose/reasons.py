@@ -8,6 +8,9 @@ from lstmprof.diagnose.counts import QUANTITIES
 from lstmprof.diagnose.findings import Change, Culprit, Finding
 from lstmprof.diagnose.words import count, labels, milliseconds, quantity
 
+#: An op or range with less of a finding is no reason for it.
+TELLING_SHARE = 0.25
+
 
 def because(finding: Finding, fast: Case | None, slow: Case) -> str:
     """What a finding comes from, of the slow run against the fast one; may be empty."""
@@ -62,10 +65,10 @@ def _products_of(finding: Finding, whose: str, each: str) -> str:
 
 
 def _by_largest(finding: Finding, fast_name: str) -> str:
-    """The largest culprit, with its time."""
-    if not finding.largest:
+    """The largest culprit that adds ``TELLING_SHARE`` of the finding; may be empty."""
+    first = next((c for c in finding.largest if c.delta_ns > 0), None)
+    if first is None or first.delta_ns < TELLING_SHARE * finding.delta_ns:
         return ""
-    first = finding.largest[0]
     said = f"{short(first)} takes {milliseconds(first.slow_ns)} ms of it"
     return f"{said} against {milliseconds(first.fast_ns)} in {fast_name}" if fast_name else said
 

@@ -52,8 +52,8 @@ class Situation:
 
     def done_more_often(self) -> Culprit | None:
         """The largest that the same implementation calls half as often again as in the fast run."""
-        fast = self.fast
-        if fast is None or fast.facts.get("implementation") != self.fact("implementation"):
+        fast, name = self.fast, self.fact("implementation")
+        if fast is None or name is None or fast.facts.get("implementation") != name:
             return None
         grown = (c for c in self.finding.largest if c.slow_count > 1.5 * c.fast_count)
         return next((c for c in grown if c.delta_ns > 0), None)

@@ -58,6 +58,17 @@ def test_steps_as_long_as_each_other_have_no_cause() -> None:
     assert "b is 1.15× slower than a" in compare(fast, apart).sentence
 
 
+def test_a_reason_is_what_adds_a_good_part_of_the_finding() -> None:
+    fast = case(item("idle", "python", 9 * MS, "forward"), name="a")
+    frames = [item("idle", "python", MS, f"frame {n}") for n in range(20)]
+    many = compare(fast, case(item("idle", "python", 9 * MS, "forward"), *frames, name="b"))
+    assert many.sentence.endswith("20.0 of the 20.0 ms are Python between the ops.")
+    one = compare(fast, case(item("idle", "python", 29 * MS, "forward"), name="b"))
+    assert one.sentence.endswith(
+        "Python between the ops: forward takes 29.0 ms of it against 9.0 in a."
+    )
+
+
 def test_time_won_back_elsewhere_is_said() -> None:
     fast = case(item("busy", "gemm", 50 * MS, "aten::mm"), name="a")
     slow = case(

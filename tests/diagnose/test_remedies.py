@@ -183,6 +183,8 @@ def test_what_the_same_implementation_does_more_often_is_named() -> None:
     assert "aten::mm runs 6 times a step against 3" in told("GEMM-bound", slow, fast)
     other = run(item("busy", "gemm", 200, "aten::mm", count=6), facts=HAND_WRITTEN)
     assert "aten::mm runs" not in told("GEMM-bound", other, fast)
+    unknown = [case(*one.items, facts={}) for one in (slow, fast)]
+    assert "aten::mm runs" not in told("GEMM-bound", *unknown)
 
 
 def test_indexing_a_sequence_in_a_loop_is_found_by_its_backward_pass() -> None:
