@@ -16,8 +16,10 @@ Drawn = alt.Chart | alt.LayerChart | alt.FacetChart
 
 #: The one colour of bars that stand for no part; 3:1 and more on light and dark ground.
 ACCENT = "#3b7dd8"
-#: Pixels of one row of bars, and of what stands around the rows (axis and its title).
-ROW, AROUND = 26, 56
+#: Pixels of one row of bars.
+ROW = 26
+#: Characters of each end of a long label.
+_END = 18
 
 
 def inline(rows: Iterable[Any]) -> alt.InlineData:
@@ -41,7 +43,17 @@ def specification(chart: Drawn) -> Spec:
 def label_axis(labels: Sequence[str]) -> alt.Y:
     """One row a label, in this order."""
     order = [shown_name(label) for label in labels]
-    return alt.Y("label:N", sort=order, title=None, axis=alt.Axis(labelLimit=240, ticks=False))
+    return alt.Y("label:N", sort=order, title=None, axis=label_marks())
+
+
+def label_marks() -> alt.Axis:
+    """An axis of names: a long one keeps both ends, as what tells runs apart may be at either."""
+    cut = f"slice(datum.label, 0, {_END}) + '…' + slice(datum.label, -{_END})"
+    return alt.Axis(
+        labelExpr=f"length(datum.label) > {2 * _END + 1} ? {cut} : datum.label",
+        labelLimit=260,
+        ticks=False,
+    )
 
 
 def part_colour(parts: Iterable[str], field: str = "base:N") -> alt.Color:
@@ -59,7 +71,7 @@ def height(rows: int) -> int:
 
 def caption(unit: str, n: str, report: Report, group: Group | None = None) -> str:
     """``ms; median of 20 iterations; AMD EPYC; torch 2.13.0; 2026-11-21``."""
-    runs = [r for r in report.runs if group is None or r.group == group.number]
+    runs = [r for r in report.runs if group is None or r.run in group.runs]
     said = [unit, n, _joined(runs, "device"), _joined(runs, "versions"), _dates(runs)]
     return " · ".join(shown_name(text) for text in said if text)
 

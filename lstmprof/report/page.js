@@ -36,7 +36,7 @@
   async function draw(element) {
     const key = element.dataset.figure;
     const spec = structuredClone(data.figures[key]);
-    if (window.innerWidth < NARROW) without(spec, "labelLimit", undefined);
+    if (window.innerWidth < NARROW) narrow(element, spec);
     if (document.querySelector(`#f-${key} .legend`)) without(spec, "legend", null);
     const old = views.get(key);
     const { view } = await vegaEmbed(element, spec, {
@@ -49,6 +49,18 @@
     if (key === "waterfall" && chosen) show(chosen);
   }
 
+  // On a phone the names of bars stand above them, and bars are thinner in higher rows.
+  function narrow(element, spec) {
+    without(spec, "labelLimit", undefined);
+    if (!JSON.stringify(spec).includes('"height":{"band"')) return;
+    without(spec, "band", 0.4);
+    spec.height *= 1.5;
+    element.classList.add("tall");
+    without(spec, "ticks", false);
+    const above = { labelAlign: "left", labelPadding: -2, labelOffset: -14, labelLimit: 330, zindex: 1, domain: false };
+    for (const layer of spec.layer || [spec]) Object.assign(layer.encoding.y.axis ||= {}, above);
+  }
+
   // What a chart says for itself where it stands alone, and the page says in its place.
   function without(spec, field, value) {
     if (!spec || typeof spec !== "object") return;
@@ -57,9 +69,19 @@
   }
 
   async function drawAll() {
-    for (const element of document.querySelectorAll(".chart")) await draw(element);
+    for (const element of document.querySelectorAll("figure:not([hidden]) .chart")) await draw(element);
     timeline?.redraw();
     root.setAttribute("data-ready", "");
+  }
+
+  // One of many figures of a section
+  for (const select of document.querySelectorAll("select.figures")) {
+    const keys = [...select.options].map((o) => o.value).filter(Boolean);
+    const pick = () => {
+      for (const key of keys) byId(`f-${key}`).hidden = select.value !== "" && select.value !== key;
+    };
+    select.addEventListener("change", () => { pick(); drawAll(); });
+    pick();
   }
 
   // Theme
@@ -152,6 +174,10 @@
         cell.append(square);
       }
       inner.textContent = text;
+      if (kind === "name") {
+        cell.title = text;
+        cell.tabIndex = 0;
+      }
       cell.append(inner);
       row.append(cell);
     }

@@ -35,6 +35,8 @@ SECTIONS = (
     ("stability", "Stability of the timings"),
     ("kernels", "What takes the time"),
 )
+#: With more of them only those of the largest group are unfolded.
+MOST_VERDICTS = 8
 _HERE = Path(__file__).parent
 
 
@@ -50,6 +52,8 @@ def page(report: Report) -> str:
         sections=list(_sections(report, made)),
         verdicts=_verdicts(report),
         parts=PARTS,
+        folded=len(report.verdicts) > MOST_VERDICTS,
+        timeline_height=_timeline_height(report),
         glossary=(("Busy", BUSY), ("Idle", IDLE), ("Elsewhere", COMPARED)),
         data=script_json(_data(report, made)),
         timelines=[_packed(timeline) for timeline in report.timelines],
@@ -161,6 +165,13 @@ def _packed(timeline: Timeline) -> dict[str, Any]:
     }
     packed = base64.b64encode(zlib.compress(script_json(content).encode(), 9)).decode()
     return {"run": timeline.run, "packed": packed}
+
+
+def _timeline_height(report: Report) -> int:
+    """Pixels of the first timeline, as timeline.js lays it out, so that the page does not jump."""
+    tracks = report.timelines[0].tracks if report.timelines else ()
+    heights = {"account": 26, "stream": 18, "host": 13}
+    return 26 + sum(heights[t.kind] + (19 if t.label else 0) for t in tracks)
 
 
 def _differences(values: list[int]) -> list[int]:

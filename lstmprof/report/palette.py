@@ -40,7 +40,7 @@ BUSY = (
     Part("layout", "#a779d9", "elements moved: transpose, concat, split, contiguous copy"),
     Part("transfer", "#8a4f9e", "copies between host and device"),
     Part("memset", "#cdb2ea", "memory set to a value"),
-    Part("optimizer", "#574238", "the optimizer's update"),
+    Part("optimizer", "#86685a", "the optimizer's update"),
     Part("collective", "#b08f6a", "communication between ranks"),
     Part("other", "#7d838c", "work that no rule knows"),
 )
@@ -60,7 +60,7 @@ IDLE = (
 COMPARED = (
     Part("input", "#5b6b86", "preparing the input, whatever was done then"),
     Part("the profiler's effect", "#94a0b4", "profiled steps less undisturbed ones"),
-    Part("step", "#3a4250", "the whole step"),
+    Part("step", "#6b7689", "the whole step"),
 )
 PARTS = {part.name: part for part in (*BUSY, *IDLE, *COMPARED)}
 UNKNOWN = PARTS["other"]

@@ -144,9 +144,9 @@ window.lstmprofTimeline = (parts, colour, option) => {
   }
 
   function said(event) {
-    const part = step.part[event] < 0 ? "" : `\n${parts[step.part[event]][0]}`;
+    const name = step.names[step.name[event]], part = step.part[event] < 0 ? "" : parts[step.part[event]][0];
     const long = step.dur_ns_of[event], start = step.start_ns[event];
-    return `${step.names[step.name[event]]}${part}\n${time(long, long)}, from ${time(start, step.dur_ns)} on`;
+    return `${name}${name.includes(part) ? "" : "\n" + part}\n${time(long, long)}, from ${time(start, step.dur_ns)} on`;
   }
 
   function zoom(factor, middle = 0.5) {

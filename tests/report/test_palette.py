@@ -70,3 +70,18 @@ def test_neighbours_in_a_bar_differ_for_every_sight(parts: tuple, sight: str) ->
     for one, other in itertools.pairwise(parts):
         difference = np.linalg.norm(lab(one.colour, SEEN[sight]) - lab(other.colour, SEEN[sight]))
         assert difference > LEAST_DIFFERENCE, (one.name, other.name, difference)
+
+
+@pytest.mark.parametrize("ground", ["#ffffff", "#14171c"])
+def test_no_part_vanishes_into_its_ground(ground: str) -> None:
+    of_ground = luminance(ground)
+    for part in PARTS.values():
+        lighter, darker = sorted((luminance(part.colour), of_ground), reverse=True)
+        assert (lighter + 0.05) / (darker + 0.05) > 1.35, part.name
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance (WCAG 2.2)."""
+    rgb = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) / 255
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    return float(linear @ [0.2126, 0.7152, 0.0722])

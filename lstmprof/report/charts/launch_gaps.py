@@ -72,7 +72,11 @@ def chart(rows: Sequence[GapRow]) -> drawing.Drawn:
     shortest = max(min(v["dur_us"] for v in values), 0.1)
     longest = max(*(v["dur_us"] for v in values), *(v["gap_us"] for v in values), 1.0)
     x = alt.X("dur_us:Q", title="duration, µs", scale=alt.Scale(type="log"))
-    y = alt.Y("gap_us:Q", title="gap before it, µs", scale=alt.Scale(type="symlog", constant=1))
+    y = alt.Y(
+        "gap_us:Q",
+        title="gap before it, µs",
+        scale=alt.Scale(type="symlog", constant=1, domain=[0, 1.6 * longest], nice=False),
+    )
     ends = [{"dur_us": one, "gap_us": one} for one in _between(shortest, longest)]
     line = alt.Chart(alt.InlineData(values=ends)).mark_line(strokeDash=[6, 4]).encode(x=x, y=y)
     points = (

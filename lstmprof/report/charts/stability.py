@@ -50,8 +50,9 @@ def sentence(rows: Sequence[SeriesRow]) -> str:
     """Which run spreads most: the width that holds the middle half of its iterations."""
     spreads = {label: _middle_half(rows, label) for label in {r.label for r in rows}}
     label = max(sorted(spreads), key=lambda one: spreads[one])
+    most = " spreads most:" if len(spreads) > 1 else ":"
     return (
-        f"{label} spreads most: the middle half of its iterations lies within "
+        f"{label}{most} the middle half of its iterations spans "
         f"{drawing.percent(spreads[label])} of its median."
     )
 
@@ -77,7 +78,10 @@ def chart(rows: Sequence[SeriesRow]) -> drawing.Drawn:
     colour = alt.Color(
         "percent:Q",
         scale=alt.Scale(
-            domain=[-MOST_PERCENT, -5, 0, 5, MOST_PERCENT], range=list(COLOURS), clamp=True
+            domain=[-MOST_PERCENT, -5, 0, 5, MOST_PERCENT],
+            range=list(COLOURS),
+            clamp=True,
+            interpolate="rgb",
         ),
         legend=alt.Legend(
             title="% off the median", orient="bottom", direction="horizontal", gradientLength=200

@@ -76,7 +76,7 @@ def chart(rows: Sequence[SweepRow]) -> drawing.Drawn:
                 "row:N",
                 sort=[f"{who}, {hidden} units" for who, hidden in by_row],
                 title=None,
-                axis=alt.Axis(labelLimit=280),
+                axis=drawing.label_marks(),
             ),
         )
     )

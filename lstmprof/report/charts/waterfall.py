@@ -14,7 +14,7 @@ from lstmprof.report.rows import Figure, Pair, Report
 TITLE = "From the fast step to the slow one"
 #: Parts that add less of the longer step are drawn as one.
 LEAST_SHARE = 0.005
-STEP = "step"
+STEP, PROFILER = "step", "the profiler's effect"
 
 Bar = dict[str, Any]
 
@@ -53,10 +53,14 @@ def sentence(pair: Pair) -> str:
 
 
 def bars(pair: Pair) -> list[Bar]:
-    """Where each bar begins and ends, ns: the fast step, what each part adds, the slow step."""
+    """Where each bar begins and ends, ns: the fast step, what each part adds, the slow step.
+
+    What adds most comes first, what takes away last, the profiler's effect after all.
+    """
     least = LEAST_SHARE * max(pair.slow_ns, pair.fast_ns)
     large = [row for row in pair.rows if abs(row[3] - row[2]) >= least]
     small = [row for row in pair.rows if abs(row[3] - row[2]) < least]
+    large.sort(key=lambda row: (row[1] == PROFILER, row[2] - row[3]))
     changes = [(label_of(s, p), part_of(s, p).name, slow - fast) for s, p, fast, slow in large]
     rest = sum(slow - fast for _, _, fast, slow in small)
     if rest:
@@ -89,7 +93,7 @@ def chart(rows: Sequence[Bar], most: int | None = None) -> drawing.Drawn:
                 "label:N",
                 sort=alt.SortField("order"),
                 title=None,
-                axis=alt.Axis(labelLimit=240, ticks=False),
+                axis=drawing.label_marks(),
             )
         )
     )
@@ -108,5 +112,7 @@ def chart(rows: Sequence[Bar], most: int | None = None) -> drawing.Drawn:
     )
     labels = base.mark_text(align="left", dx=6).encode(x=alt.X("right:Q"), text="said:N")
     return alt.layer(boxes, labels).properties(
-        width="container", height=drawing.height(most or len(rows)), padding={"right": 60}
+        width="container",
+        height=drawing.height(most or len(rows)),
+        padding={"left": 5, "top": 5, "right": 60, "bottom": 8},
     )

@@ -1,0 +1,262 @@
+"""The page in a real browser: what it shows, what its controls do, what it asks of the network."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from report import runs
+
+from lstmprof import reporting
+from lstmprof.breakdown import break_down
+from lstmprof.report import page
+from lstmprof.report.rows import Report, Timeline
+
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine")
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
+    folder = tmp_path_factory.mktemp("runs")
+    made = runs.three(folder)
+    made.append(
+        runs.run(folder, "wide", implementation="x", hidden=64, walls_ns=runs.walls(30_000))
+    )
+    return reporting.report_of([break_down(run, None, reporting.TABLES) for run in made])
+
+
+@pytest.fixture(scope="module")
+def path(report: Report, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("page") / "report.html"
+    page.write(report, out)
+    return out
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with playwright.sync_playwright() as started:
+        launched = started.chromium.launch(
+            executable_path=CHROMIUM, args=["--headless", "--no-sandbox"]
+        )
+        yield launched
+        launched.close()
+
+
+class Opened:
+    """A page that is drawn, with what it complained of and asked for."""
+
+    def __init__(self, browser: Any, path: Path, width: int, scheme: str) -> None:
+        self.context = browser.new_context(
+            viewport={"width": width, "height": 900}, color_scheme=scheme
+        )
+        self.tab = self.context.new_page()
+        self.complaints: list[str] = []
+        self.requests: list[str] = []
+        self.tab.on("console", lambda said: self.complaints.append(f"{said.type}: {said.text}"))
+        self.tab.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.tab.on("dialog", lambda dialog: self.complaints.append(f"dialog: {dialog.message}"))
+        self.tab.on("request", lambda request: self.requests.append(request.url))
+        self.tab.goto(path.as_uri())
+        self.drawn()
+
+    def drawn(self) -> None:
+        """Waits until every figure is drawn."""
+        self.tab.wait_for_selector("html[data-ready]")
+        self.tab.wait_for_selector("#timeline-canvas[data-drawn]")
+
+    def texts(self, selector: str) -> list[str]:
+        """The text of every element that ``selector`` finds."""
+        found: list[str] = self.tab.eval_on_selector_all(
+            selector, "all => all.map(one => one.textContent)"
+        )
+        return found
+
+
+@pytest.fixture
+def opened(browser: Any, path: Path) -> Iterator[Opened]:
+    made = Opened(browser, path, 1280, "light")
+    yield made
+    made.context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_it_opens_without_complaint_or_request_and_fits(
+    browser: Any, path: Path, width: int, scheme: str
+) -> None:
+    made = Opened(browser, path, width, scheme)
+    assert made.complaints == []
+    assert [url for url in made.requests if not url.startswith("data:")] == [path.as_uri()]
+    figures = made.tab.query_selector_all("figure:not([hidden]) .chart")
+    assert len(figures) >= 8
+    assert all(figure.query_selector("svg") for figure in figures)
+    assert made.tab.evaluate("document.documentElement.scrollWidth") == width
+    assert made.tab.evaluate("document.querySelectorAll('main img, main iframe').length") == 0
+    made.context.close()
+
+
+def test_hostile_names_are_shown_as_text(opened: Opened) -> None:
+    opened.tab.select_option("#kernels-run", label="hostile")
+    names = opened.texts("#kernels-table td.name")
+    assert "<script>alert(1)</script>" in names
+    assert "</script><img src=x onerror=alert(1)>" in names
+    assert any("</script><img" in text for text in opened.texts("#runs td"))
+    assert opened.complaints == []
+
+
+def test_the_pair_chooser_changes_the_waterfall(opened: Opened) -> None:
+    drawn = "[data-figure=waterfall] .mark-text text"
+    before, said = opened.texts(drawn), opened.texts("#pair-said")
+    opened.tab.select_option("#pair-other", label="slow")
+    opened.tab.wait_for_function(
+        "before => [...document.querySelectorAll('" + drawn + "')]"
+        ".map(one => one.textContent).join() !== before",
+        arg=",".join(before),
+    )
+    assert opened.texts("#pair-said") != said
+    assert "slow takes" in opened.texts("#pair-said")[0]
+    after = opened.texts(drawn)
+    opened.tab.click("#theme")
+    opened.drawn()
+    opened.tab.wait_for_function(
+        "wanted => [...document.querySelectorAll('" + drawn + "')]"
+        ".map(one => one.textContent).join() === wanted",
+        arg=",".join(after),
+    )
+
+
+def test_only_comparable_runs_are_offered(opened: Opened) -> None:
+    assert "wide" not in opened.texts("#pair-one option")
+    opened.tab.select_option("#pair-one", label="slow")
+    assert set(opened.texts("#pair-other option")) == {"fast", "hostile"}
+
+
+def test_of_many_figures_of_a_section_one_or_all_are_shown(opened: Opened) -> None:
+    visible = "#launch-gaps figure:not([hidden]) .chart svg"
+    assert len(opened.texts(visible)) == 1
+    opened.tab.select_option("#launch-gaps select", label="all 4")
+    opened.tab.wait_for_function(f"document.querySelectorAll('{visible}').length === 4")
+
+
+def test_search_filters_the_kernels(opened: Opened) -> None:
+    opened.tab.select_option("#kernels-run", label="slow")
+    assert len(opened.texts("#kernels-table tbody tr")) == 2
+    opened.tab.fill("#kernels-search", "SGEMM")
+    assert opened.texts("#kernels-table td.name") == ["ampere_sgemm_128x64_nn"]
+    assert opened.texts("#kernels-count") == ["1 of 2"]
+
+
+def test_dark_mode_follows_the_button(opened: Opened) -> None:
+    ground = "getComputedStyle(document.body).backgroundColor"
+    light = opened.tab.evaluate(ground)
+    opened.tab.click("#theme")
+    assert opened.tab.evaluate(ground) != light
+    assert opened.tab.get_attribute("#theme", "aria-pressed") == "true"
+    opened.tab.click("#theme")
+    assert opened.tab.evaluate(ground) == light
+
+
+def view_of(opened: Opened) -> tuple[float, float]:
+    canvas = opened.tab.query_selector("#timeline-canvas")
+    return float(canvas.get_attribute("data-from")), float(canvas.get_attribute("data-to"))
+
+
+def seen_after(opened: Opened, before: tuple[float, float]) -> tuple[float, float]:
+    """What the timeline shows once it shows something else than ``before``."""
+    opened.tab.wait_for_function(
+        "([from, to]) => { const at = document.querySelector('#timeline-canvas').dataset;"
+        " return Number(at.from) !== from || Number(at.to) !== to; }",
+        arg=list(before),
+    )
+    return view_of(opened)
+
+
+def test_the_timeline_zooms_and_moves_by_button_key_wheel_and_drag(opened: Opened) -> None:
+    whole = view_of(opened)
+    assert whole[0] == 0
+    opened.tab.click("[data-zoom=in]")
+    half = seen_after(opened, whole)
+    assert half[1] - half[0] == pytest.approx(whole[1] / 2)
+    opened.tab.focus("#timeline-canvas")
+    opened.tab.keyboard.press("ArrowRight")
+    moved = seen_after(opened, half)
+    assert moved[0] > half[0]
+    assert moved[1] - moved[0] == pytest.approx(half[1] - half[0])
+    opened.tab.locator("#timeline-canvas").scroll_into_view_if_needed()
+    box = opened.tab.locator("#timeline-canvas").bounding_box()
+    opened.tab.mouse.move(box["x"] + box["width"] / 2, box["y"] + 50)
+    opened.tab.keyboard.down("Control")
+    opened.tab.mouse.wheel(0, -100)
+    opened.tab.keyboard.up("Control")
+    closer = seen_after(opened, moved)
+    assert closer[1] - closer[0] < moved[1] - moved[0]
+    opened.tab.mouse.down()
+    opened.tab.mouse.move(box["x"] + box["width"] / 4, box["y"] + 50)
+    opened.tab.mouse.up()
+    dragged = seen_after(opened, closer)
+    assert dragged[0] > closer[0]
+    opened.tab.keyboard.press("Home")
+    assert seen_after(opened, dragged) == whole
+
+
+def test_the_timeline_names_what_is_under_the_mouse(opened: Opened) -> None:
+    opened.tab.locator("#timeline-canvas").scroll_into_view_if_needed()
+    box = opened.tab.locator("#timeline-canvas").bounding_box()
+    opened.tab.mouse.move(box["x"] + 2, box["y"] + 22 + 19 + 10)
+    opened.tab.wait_for_selector("#tip:not([hidden])")
+    assert opened.texts("#tip")[0].startswith("idle: python\n500 ns, from 0")
+    opened.tab.mouse.click(box["x"] + 2, box["y"] + 22 + 19 + 10)
+    assert opened.texts("#timeline-picked")[0].startswith("idle: python · 500 ns")
+
+
+def test_fifty_thousand_events_are_drawn_within_a_frame_or_two(
+    report: Report, browser: Any, tmp_path: Path
+) -> None:
+    count = 50_000
+    first = report.timelines[0]
+    many = dataclasses.replace(
+        first,
+        dur_ns=count * 100,
+        columns={
+            "track": [0] * count,
+            "start_ns": [i * 100 for i in range(count)],
+            "dur_ns": [70] * count,
+            "name": [0] * count,
+            "part": [i % 9 for i in range(count)],
+        },
+    )
+    out = tmp_path / "many.html"
+    page.write(dataclasses.replace(report, timelines=(many,)), out)
+    made = Opened(browser, out, 1280, "light")
+    assert count_drawn(made) <= 2 * 1280
+    milliseconds = made.tab.evaluate(
+        "async () => { const canvas = document.querySelector('#timeline-canvas'); const all = [];"
+        " for (let i = 0; i < 9; i++) { const began = performance.now();"
+        " document.querySelector('[data-zoom=in]').click();"
+        " await new Promise(requestAnimationFrame); await new Promise(requestAnimationFrame);"
+        " all.push(performance.now() - began); } return all.sort((a, b) => a - b)[4]; }"
+    )
+    assert milliseconds < 100
+    made.context.close()
+
+
+def count_drawn(opened: Opened) -> int:
+    return int(opened.tab.get_attribute("#timeline-canvas", "data-drawn"))
+
+
+def test_a_timeline_arrives_as_it_was_sent(report: Report, opened: Opened) -> None:
+    unpacked = opened.tab.evaluate(
+        "async () => { const text = document.querySelector('.timeline-data').textContent;"
+        " const bytes = Uint8Array.from(atob(text), c => c.charCodeAt(0));"
+        " const plain = new Blob([bytes]).stream().pipeThrough(new DecompressionStream('deflate'));"
+        " return await new Response(plain).json(); }"
+    )
+    sent: Timeline = report.timelines[0]
+    assert unpacked["dur_ns_of"] == sent.columns["dur_ns"]
+    assert unpacked["names"] == list(sent.names)
