@@ -14,8 +14,8 @@ from lstmprof.diagnose.comparability import CONDITIONS
 from lstmprof.diagnose.diagnosis import WhatIf
 from lstmprof.diagnose.peaks import Peaks, highest, recorded
 from lstmprof.diagnose.roofline import Roofline, costs_of, roofline
-from lstmprof.diagnose.what_if import what_ifs
 from lstmprof.errors import UsageError
+from lstmprof.what_ifs import what_ifs
 
 #: What is asked by this name beside the causes of ``CHANGES``.
 GEMM_AT_ROOFLINE = "gemm at roofline"

@@ -17,11 +17,9 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 SHARED = {"errors", "events", "store", "workloads", "named_workloads", "implementations"}
 #: The files and the folder that join the stages.
 JOINING = {
-    *("api", "cases", "diagnoses", "limits", "reporting", "ingest", "sweep"),
+    *("api", "cases", "diagnoses", "limits", "reporting", "what_ifs", "ingest", "sweep"),
     *("cli", "commands", "__main__"),
 }
-#: The one file that joins two stages inside a folder: it has the ledger account for a prediction.
-BRIDGES = {"diagnose/what_if.py": {"breakdown"}}
 
 
 def imported(path: Path) -> set[str]:
@@ -43,8 +41,7 @@ def test_no_folder_imports_its_sibling(path: Path) -> None:
     if own in JOINING:
         return
     allowed = SHARED if own not in SHARED else SHARED - {"implementations"}
-    bridged = BRIDGES.get(path.relative_to(PACKAGE).as_posix(), set())
-    assert imported(path) <= allowed | bridged | {own, "__version__"}
+    assert imported(path) <= allowed | {own, "__version__"}
 
 
 def test_every_command_file_is_a_verb_or_serves_one() -> None:

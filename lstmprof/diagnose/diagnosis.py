@@ -9,11 +9,11 @@ from lstmprof.diagnose import causes, sentences
 from lstmprof.diagnose.case import Case
 from lstmprof.diagnose.comparability import disagreements, refuse_unless_comparable
 from lstmprof.diagnose.findings import Finding, findings
+from lstmprof.diagnose.prediction import Prediction
 from lstmprof.diagnose.remedies import Advice, remedies
 from lstmprof.diagnose.roofline import Roofline
 from lstmprof.diagnose.situation import Situation
 from lstmprof.diagnose.waterfall import Difference, lengths, timed, waterfall
-from lstmprof.diagnose.what_if import Prediction
 from lstmprof.diagnose.words import labels, milliseconds
 
 #: Less of the difference is not worth a remedy.

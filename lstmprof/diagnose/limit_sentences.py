@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from lstmprof.diagnose.prediction import Prediction
 from lstmprof.diagnose.roofline import Roofline
-from lstmprof.diagnose.what_if import Prediction
 from lstmprof.diagnose.words import milliseconds, percent
 
 #: A replay that misses the observed step by more is told of.

@@ -17,8 +17,8 @@ from lstmprof.breakdown.ledger import ledger
 from lstmprof.breakdown.threads import thread_ids
 from lstmprof.breakdown.windows import Window, windows
 from lstmprof.diagnose.changes import CHANGES, faster_gemms, nothing
-from lstmprof.diagnose.what_if import what_ifs
 from lstmprof.errors import ProfileError
+from lstmprof.what_ifs import what_ifs
 
 pytestmark = shared_traces.needed
 STEPS = 3  # of each profile

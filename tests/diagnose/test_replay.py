@@ -9,8 +9,9 @@ from breakdown.rows import Row, row, table
 from lstmprof.breakdown import annotated
 from lstmprof.breakdown.windows import Window, windows
 from lstmprof.diagnose.changes import CHANGES, Change, faster_gemms, nothing, with_times
-from lstmprof.diagnose.what_if import Prediction, what_if
+from lstmprof.diagnose.prediction import Prediction
 from lstmprof.errors import UsageError
+from lstmprof.what_ifs import what_if
 
 HOST = {"pid": 1, "tid": 1}
 GPU = {"device": 0, "stream": 7}

@@ -28,7 +28,7 @@ from lstmprof.breakdown.program import program
 from lstmprof.breakdown.windows import windows
 from lstmprof.diagnose import changes
 from lstmprof.diagnose.replay import replayed
-from lstmprof.diagnose.what_if import what_if
+from lstmprof.what_ifs import what_if
 
 MAIN, WORKER, LOADER = 1, 2, 3
 DEVICES = sorted({device for device, _ in drawn.STREAMS})
