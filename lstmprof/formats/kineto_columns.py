@@ -21,9 +21,13 @@ from numpy.typing import NDArray
 from lstmprof.formats import json_text, kineto_events, rows
 
 Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 
 #: The value of an integer field that is not there; a chunk in which it is written is ``OddError``.
 _ABSENT = -(2**63)
+#: A value that means nothing.
+_NULL = _ABSENT + 1
+_UNUSED = str(_ABSENT)[:-2].encode()  # how both are written
 _NUMBER_BYTES = b"0123456789.\0"
 _FS_PER_US, _FS_PER_NS, _NS_PER_US = 10**9, 10**6, 10**3
 _RAW = msgspec.Raw(b"")
@@ -37,8 +41,8 @@ class _Args(msgspec.Struct, gc=False, frozen=True):
     correlation: int = _ABSENT
     external: int = msgspec.field(name="External id", default=_ABSENT)
     external_2021: int = msgspec.field(name="external id", default=_ABSENT)
-    device: msgspec.Raw = _RAW
-    stream: msgspec.Raw = _RAW
+    device: int | str = _ABSENT
+    stream: int | str = _ABSENT
     graph_node: int = msgspec.field(name="graph node id", default=_ABSENT)
     bytes: int = _ABSENT
     bytes_2021: int = msgspec.field(name="Bytes", default=_ABSENT)
@@ -55,16 +59,41 @@ _NO_ARGS = _Args()
 
 class _Event(msgspec.Struct, gc=False, frozen=True):
     ph: str = ""
-    cat: msgspec.Raw = _RAW
-    name: msgspec.Raw = _RAW
+    cat: str = "none"
+    name: str = ""
     ts: msgspec.Raw = _RAW
     dur: msgspec.Raw = _RAW
-    pid: msgspec.Raw = _RAW
-    tid: msgspec.Raw = _RAW
+    pid: int | str = _ABSENT
+    tid: int | str = _ABSENT
     args: _Args = _NO_ARGS
 
 
 _DECODER = msgspec.json.Decoder(list[_Event])
+
+
+class _Records:
+    """The events of a chunk and their arguments, a field of all of them at a time."""
+
+    def __init__(self, events: Sequence[_Event]) -> None:
+        self.events = events
+        self._args = list(map(attrgetter("args"), events))
+
+    def of_events(self, field: str) -> list[Any]:
+        """``field`` of each event."""
+        return list(map(attrgetter(field), self.events))
+
+    def of_args(self, field: str) -> list[Any]:
+        """``field`` of each event's arguments."""
+        return list(map(attrgetter(field), self._args))
+
+    def ints(self, field: str) -> Ints:
+        """An integer argument of each event, ``_ABSENT`` where it is not there."""
+        return np.array(self.of_args(field), dtype=np.int64)
+
+    def either(self, field: str, older: str) -> Ints:
+        """The argument ``field``, where it is not there ``older``."""
+        found = self.ints(field)
+        return np.where(found == _ABSENT, self.ints(older), found)
 
 
 @dataclass(frozen=True)
@@ -82,7 +111,7 @@ def chunk(text: bytes) -> Chunk:
     Raises:
         OddError: ``text`` is no such elements, or one is written in an unusual way.
     """
-    if str(_ABSENT).encode() in text:
+    if _UNUSED in text:
         raise OddError
     try:
         events = [e for e in _DECODER.decode(b"[" + text + b"]") if e.ph == "X"]
@@ -94,21 +123,23 @@ def chunk(text: bytes) -> Chunk:
 
 
 def _chunk(events: Sequence[_Event]) -> Chunk:
-    cats, categories = _distinct(events, "cat", _category)
-    start_ns, dur_ns = _times(events)
+    records = _Records(events)
+    cats, written = _encoded(records.of_events("cat"))
+    categories = [category.lower() for category in written]
+    start_ns, dur_ns = _times(records)
     is_span = _flags(categories, frozenset((kineto_events.PROFILER_SPAN,)))[cats]
     spans = list(zip(start_ns[is_span].tolist(), dur_ns[is_span].tolist(), strict=True))
     if spans:
         kept = np.flatnonzero(~is_span)
-        events = [events[i] for i in kept.tolist()]
+        records = _Records([events[i] for i in kept.tolist()])
         cats, start_ns, dur_ns = cats[kept], start_ns[kept], dur_ns[kept]
     columns = {"start_ns": pa.array(start_ns), "dur_ns": pa.array(dur_ns)}
-    columns |= _what(events, cats, categories)
+    columns |= _what(records, cats, categories)
     return Chunk(pa.table(columns), spans, frozenset(categories))
 
 
-def _what(events: Sequence[_Event], cats: Ints, categories: list[str]) -> dict[str, pa.Array]:
-    names, name_texts = _distinct(events, "name", _name)
+def _what(records: _Records, cats: Ints, categories: list[str]) -> dict[str, pa.Array]:
+    names, name_texts = _encoded(records.of_events("name"))
     pairs = pa.array(cats * len(name_texts) + names).dictionary_encode()
     kinds = [
         kineto_events.kind(categories[p // len(name_texts)], name_texts[p % len(name_texts)])
@@ -117,52 +148,47 @@ def _what(events: Sequence[_Event], cats: Ints, categories: list[str]) -> dict[s
     if None in kinds:
         raise OddError  # of an unknown category, which the plain reader counts
     on_device = _flags(categories, kineto_events.ON_DEVICE)[cats]
-    args = list(map(attrgetter("args"), events))
-    external = _ints(args, "external")
-    external = np.where(external == _ABSENT, _ints(args, "external_2021"), external)
+    pid, tid = records.of_events("pid"), records.of_events("tid")
     return {
         "kind": _texts(pairs.indices.to_numpy(), kinds),
         "name": _texts(names, name_texts),
-        "correlation_id": _positive(_ints(args, "correlation")),
-        "external_id": _positive(external),
-        **_on_device(events, args, on_device),
-        **_on_host(events, args, ~on_device),
+        "correlation_id": _positive(records.ints("correlation")),
+        "external_id": _positive(records.either("external", "external_2021")),
+        **_on_device(records, pid, tid, on_device),
+        **_on_host(records, pid, tid, ~on_device),
     }
 
 
 def _on_device(
-    events: Sequence[_Event], args: Sequence[_Args], where: NDArray[np.bool_]
+    records: _Records, pid: list[Any], tid: list[Any], where: Flags
 ) -> dict[str, pa.Array]:
-    moved = _ints(args, "bytes")
-    moved = np.where(moved == _ABSENT, _ints(args, "bytes_2021"), moved)
-    device = _either(_numbers(args, "device", rows.natural), _numbers(events, "pid", rows.natural))
-    stream = kineto_events.stream
-    stream_of = _either(_numbers(args, "stream", stream), _numbers(events, "tid", stream))
+    device = _numbers(records.of_args("device"), rows.natural)
+    device = np.where(device == _ABSENT, _numbers(pid, rows.natural), device)
+    stream = _numbers(records.of_args("stream"), kineto_events.stream)
+    stream = np.where(stream == _ABSENT, _numbers(tid, kineto_events.stream), stream)
+    node, moved = records.ints("graph_node"), records.either("bytes", "bytes_2021")
     return {
-        "device": pa.array(device.value, mask=device.null | ~where),
-        "stream": pa.array(stream_of.value, mask=stream_of.null | ~where),
-        "graph_node_id": _positive(np.where(where, _ints(args, "graph_node"), _ABSENT)),
-        "bytes": _natural(np.where(where, moved, _ABSENT)),
+        "device": _natural(np.where(where, device, _NULL)),
+        "stream": _natural(np.where(where, stream, _NULL)),
+        "graph_node_id": _positive(np.where(where, node, _NULL)),
+        "bytes": _natural(np.where(where, moved, _NULL)),
     }
 
 
 def _on_host(
-    events: Sequence[_Event], args: Sequence[_Args], where: NDArray[np.bool_]
+    records: _Records, pid: list[Any], tid: list[Any], where: Flags
 ) -> dict[str, pa.Array]:
-    pid, tid = _numbers(events, "pid", rows.positive), _numbers(events, "tid", rows.int64)
-    nowhere = pid.null & (tid.null | (tid.value == 0))
+    process, thread = _numbers(pid, rows.positive), _numbers(tid, rows.int64)
+    is_null = (thread <= _NULL) | ((process <= 0) & (thread == 0))
+    sequence, forward = records.ints("sequence"), records.ints("forward_thread")
     return {
-        "pid": pa.array(pid.value, mask=pid.null | ~where),
-        "tid": pa.array(tid.value, mask=tid.null | nowhere | ~where),
-        "shapes": _lists(args, "shapes", "shapes_2021", where),
-        "dtypes": _lists(args, "dtypes", "dtypes_2021", where),
-        "sequence_number": _natural(np.where(where, _ints(args, "sequence"), _ABSENT)),
-        "forward_thread": _positive(np.where(where, _ints(args, "forward_thread"), _ABSENT)),
+        "pid": _positive(np.where(where, process, _NULL)),
+        "tid": pa.array(thread, mask=is_null | ~where),
+        "shapes": _lists(records, "shapes", "shapes_2021", where),
+        "dtypes": _lists(records, "dtypes", "dtypes_2021", where),
+        "sequence_number": _natural(np.where(where, sequence, _NULL)),
+        "forward_thread": _positive(np.where(where, forward, _NULL)),
     }
-
-
-def _ints(records: Sequence[Any], field: str) -> Ints:
-    return np.array(list(map(attrgetter(field), records)), dtype=np.int64)
 
 
 def _positive(values: Ints) -> pa.Array:
@@ -173,7 +199,7 @@ def _natural(values: Ints) -> pa.Array:
     return pa.array(values, mask=values < 0)
 
 
-def _texts(codes: Ints, values: list[str | None]) -> pa.DictionaryArray:
+def _texts(codes: Ints, values: Sequence[str | None]) -> pa.DictionaryArray:
     """The texts of ``codes``; a value may be there twice, or be None."""
     distinct = pa.array(values, pa.string()).dictionary_encode()
     places = distinct.indices.fill_null(-1).to_numpy()
@@ -183,14 +209,35 @@ def _texts(codes: Ints, values: list[str | None]) -> pa.DictionaryArray:
     )
 
 
-def _distinct(
-    records: Sequence[Any], field: str, meaning: Callable[[Any], Any]
-) -> tuple[Ints, list[Any]]:
-    """(codes, values): ``meaning`` of the JSON in ``field``, None where it is not there."""
-    raws = list(map(attrgetter(field), records))
+def _encoded(values: list[str]) -> tuple[Ints, list[str]]:
+    """(codes, distinct texts) of ``values``."""
+    encoded = pa.array(values, pa.string()).dictionary_encode()
+    return encoded.indices.to_numpy().astype(np.int64), encoded.dictionary.to_pylist()
+
+
+def _flags(values: list[str], wanted: frozenset[str]) -> Flags:
+    return np.array([v in wanted for v in values] or [False], dtype=np.bool_)
+
+
+def _numbers(values: list[Any], meaning: Callable[[object], int | None]) -> Ints:
+    """What each of ``values`` means: ``_NULL`` for None, ``_ABSENT`` where there is no value."""
+    means = {value: meaning(value) for value in set(values)}
+    codes = {value: _NULL if number is None else number for value, number in means.items()}
+    if _ABSENT in codes:
+        codes[_ABSENT] = _ABSENT
+    return np.array(list(map(codes.__getitem__, values)), dtype=np.int64)
+
+
+def _lists(records: _Records, field: str, older: str, where: Flags) -> pa.DictionaryArray:
+    raws, older_raws = records.of_args(field), records.of_args(older)
+    if older_raws.count(_RAW) < len(older_raws):
+        raws = [old if new is _RAW else new for new, old in zip(raws, older_raws, strict=True)]
     encoded = _binary(raws).dictionary_encode()
-    values = [meaning(raw) for raw in encoded.dictionary.to_pylist()]
-    return encoded.indices.to_numpy().astype(np.int64), values
+    texts = [
+        kineto_events.json_list(json_text.value(raw)) if raw else None
+        for raw in encoded.dictionary.to_pylist()
+    ]
+    return _texts(np.where(where, encoded.indices.to_numpy(), len(texts)), [*texts, None])
 
 
 def _binary(raws: Sequence[msgspec.Raw]) -> pa.BinaryArray:
@@ -204,61 +251,10 @@ def _binary(raws: Sequence[msgspec.Raw]) -> pa.BinaryArray:
     return pa.BinaryArray.from_buffers(pa.binary(), len(raws), [None, pa.py_buffer(bounds), whole])
 
 
-def _category(raw: bytes) -> str:
-    return str(json_text.value(raw) if raw else None).lower()
-
-
-def _name(raw: bytes) -> str:
-    return rows.clean(str(json_text.value(raw))) if raw else ""
-
-
-def _flags(values: list[str], wanted: frozenset[str]) -> NDArray[np.bool_]:
-    return np.array([v in wanted for v in values] or [False], dtype=np.bool_)
-
-
-@dataclass(frozen=True)
-class _Numbers:
-    value: Ints
-    null: NDArray[np.bool_]
-    absent: NDArray[np.bool_]  # not written at all
-
-
-def _numbers(
-    records: Sequence[Any], field: str, meaning: Callable[[object], int | None]
-) -> _Numbers:
-    codes, values = _distinct(records, field, lambda raw: raw)
-    found = [meaning(json_text.value(raw)) if raw else None for raw in values] or [None]
-    value = np.array([0 if n is None else n for n in found], dtype=np.int64)
-    null = np.array([n is None for n in found])
-    absent = np.array([raw == b"" for raw in values] or [True])
-    return _Numbers(value[codes], null[codes], absent[codes])
-
-
-def _either(first: _Numbers, second: _Numbers) -> _Numbers:
-    """``first`` where it is written, else ``second``."""
-    return _Numbers(
-        np.where(first.absent, second.value, first.value),
-        np.where(first.absent, second.null, first.null),
-        first.absent & second.absent,
-    )
-
-
-def _lists(
-    args: Sequence[_Args], field: str, field_2021: str, where: NDArray[np.bool_]
-) -> pa.DictionaryArray:
-    codes, values = _distinct(args, field, lambda raw: raw)
-    if b"" in values:
-        older, older_values = _distinct(args, field_2021, lambda raw: raw)
-        absent = codes == values.index(b"")
-        codes, values = np.where(absent, older + len(values), codes), [*values, *older_values]
-    texts = [kineto_events.json_list(json_text.value(raw)) if raw else None for raw in values]
-    return _texts(np.where(where, codes, len(texts)), [*texts, None])
-
-
-def _times(events: Sequence[_Event]) -> tuple[Ints, Ints]:
+def _times(records: _Records) -> tuple[Ints, Ints]:
     """(start, length) in whole ns, each end rounded from the exact time."""
-    start_us, start_fs = _microseconds(list(map(attrgetter("ts"), events)))
-    dur_us, dur_fs = _microseconds(list(map(attrgetter("dur"), events)))
+    start_us, start_fs = _microseconds(records.of_events("ts"))
+    dur_us, dur_fs = _microseconds(records.of_events("dur"))
     most_us = rows.MAX_NS // _NS_PER_US - 1
     if max(start_us.max(initial=0), dur_us.max(initial=0)) > most_us:
         raise OddError
