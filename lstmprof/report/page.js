@@ -23,7 +23,7 @@
         labelColor: ink, titleColor: soft, domainColor: line, gridColor: line, tickColor: line, gridOpacity: 0.6,
         labelFontSize: 12, titleFontSize: 12, titleFontWeight: "normal",
       },
-      axisY: { grid: key.startsWith("launch-gaps"), labelLimit: narrow ? 118 : 250 },
+      axisY: { grid: key.startsWith("launch-gaps"), labelLimit: narrow ? 150 : 260 },
       axisX: { tickCount: narrow ? 4 : 8, labelOverlap: true },
       bar: { stroke: colour("--ground"), strokeWidth: 0.6 },
       rule: { color: ink },

@@ -177,13 +177,17 @@ class RooflineRow:
 
 @dataclass(frozen=True)
 class SeriesRow:
-    """One counted iteration; ``off_share`` is its time over the median, less 1."""
+    """``iterations`` counted ones from ``iteration`` on, of a long series more than one.
+
+    ``wall_ns`` is the median of their times, ``off_share`` that over the run's median, less 1.
+    """
 
     run: str
     label: str
     group: int
     iteration: int
-    wall_ns: int
+    iterations: int
+    wall_ns: float
     off_share: float
 
 

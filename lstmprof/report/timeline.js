@@ -1,5 +1,5 @@
-// The timeline of one step on a canvas. Of the events of a track that share a pixel one is drawn, so that
-// a picture of any number of events costs no more than one of as many events as there are pixels.
+// The timeline of one step on a canvas. A pixel that many events share has the colour of the part that has
+// most of their time, or of the one looked for: a picture costs no more boxes than there are pixels.
 "use strict";
 window.lstmprofTimeline = (parts, colour, option) => {
   const canvas = document.getElementById("timeline-canvas");
@@ -101,23 +101,40 @@ window.lstmprofTimeline = (parts, colour, option) => {
   // Events of a track are in the order of their starts.
   function rows(pen, track, kind, width, theme, match) {
     const scale = width / (to - from), top = tops[track], high = HEIGHT[kind] - 1;
-    let painted = -1;
+    let pixel = -1, inPixel = new Map();
+    const flush = () => {
+      if (!inPixel.size) return;
+      const [most] = [...inPixel.values()].sort((a, b) => b.ns - a.ns);
+      box(pen, most.event, pixel, 1, top, high, theme, match);
+      inPixel = new Map();
+    };
     for (let event = firsts[track]; event < firsts[track + 1]; event++) {
       const start = step.start_ns[event], end = start + step.dur_ns_of[event];
       if (start > to) break;
       if (end < from) continue;
       const left = Math.max((start - from) * scale, 0), right = Math.min((end - from) * scale, width);
-      if (right - left < 1 && Math.floor(right) <= painted) continue;
-      const wide = Math.max(right - left - (right - left > 3 ? 0.6 : 0), 1);
-      painted = Math.floor(left + wide - 1);
-      const part = step.part[event];
-      pen.globalAlpha = match && !match[step.name[event]] ? 0.15 : 1;
-      pen.fillStyle = part < 0 ? theme.line : parts[part][1];
-      pen.fillRect(left, top, wide, high);
-      drawn++;
-      if (wide > 34 && high > 10) label(pen, step.names[step.name[event]], left, wide, top + high / 2, part, theme);
-      pen.globalAlpha = 1;
+      if (right - left >= 1) {
+        box(pen, event, left, right - left - (right - left > 3 ? 0.6 : 0), top, high, theme, match);
+        continue;
+      }
+      if (Math.floor(left) !== pixel) flush();
+      pixel = Math.floor(left);
+      const key = match && match[step.name[event]] ? "found" : step.part[event];
+      const held = inPixel.get(key) || { ns: 0, event };
+      held.ns += key === "found" ? Infinity : step.dur_ns_of[event];
+      inPixel.set(key, held);
     }
+    flush();
+  }
+
+  function box(pen, event, left, wide, top, high, theme, match) {
+    const part = step.part[event];
+    pen.globalAlpha = match && !match[step.name[event]] ? 0.15 : 1;
+    pen.fillStyle = part < 0 ? theme.line : parts[part][1];
+    pen.fillRect(left, top, wide, high);
+    drawn++;
+    if (wide > 34 && high > 10) label(pen, step.names[step.name[event]], left, wide, top + high / 2, part, theme);
+    pen.globalAlpha = 1;
   }
 
   function label(pen, text, left, wide, y, part, theme) {

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 
 from lstmprof.diagnose import diagnosis
 from lstmprof.diagnose.case import Case
@@ -14,6 +15,8 @@ from lstmprof.reporting.runs import Known
 
 #: Findings with a smaller share are left to ``lstmprof diagnose --format json``.
 LEAST_SHARE = 0.01
+#: Of a group with more pairs only those with its fastest run are drawn.
+MOST_PAIRS = 800
 
 
 def verdicts(known: Sequence[Known], groups: Sequence[Group]) -> tuple[Verdict, ...]:
@@ -48,16 +51,23 @@ def _verdict(group: Group, made: Diagnosis) -> Verdict:
 
 
 def pairs(known: Sequence[Known], groups: Sequence[Group]) -> tuple[Pair, ...]:
-    """Every two runs of a group, the largest difference of the first group first."""
+    """Every two runs of a group, ``MOST_PAIRS`` allowing, the largest difference first."""
     found = []
     for group in groups:
         of_group = []
-        for one, other in itertools.combinations(_by_length(known, group), 2):
+        cases = _by_length(known, group)
+        every = math.comb(len(cases), 2) <= MOST_PAIRS
+        for one, other in itertools.combinations(cases, 2) if every else _with(cases):
             ends = lengths(one, other)
             fast, slow = (one, other) if ends[0] <= ends[1] else (other, one)
             of_group.append(_pair(group, fast, slow))
         found += sorted(of_group, key=lambda pair: pair.fast_ns - pair.slow_ns)
     return tuple(found)
+
+
+def _with(cases: Sequence[Case]) -> Iterator[tuple[Case, Case]]:
+    """The first of ``cases`` with each of the others."""
+    yield from ((cases[0], other) for other in cases[1:])
 
 
 def _pair(group: Group, fast: Case, slow: Case) -> Pair:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -161,6 +162,8 @@ def _missing(report: Report, known: Sequence[Known]) -> Iterator[str]:
     undrawn = len([one for one in known if one.case]) - len(report.timelines)
     if undrawn:
         yield f"The timelines of {undrawn} runs are left out, to keep the page small."
+    if len(report.pairs) < sum(math.comb(len(group.runs), 2) for group in report.groups):
+        yield "Of the groups with very many runs only the way from the fastest one is drawn."
     cut = [t.run for t in report.timelines if t.left_out]
     if cut:
         yield f"Timelines without their shortest events: {', '.join(cut)}."

@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from lstmprof.breakdown import launch_gaps
@@ -18,6 +19,8 @@ from lstmprof.reporting.runs import Known
 
 #: Rows of a run's table that the page holds; the others are in JSON and CSV.
 MOST_KERNELS, MOST_GAPS, MOST_CASTS = 40, 60, 20
+#: Cells of timing series on a page of all runs, and at least of one run.
+ALL_CELLS, LEAST_CELLS = 6_000, 50
 
 
 def _with_facts(
@@ -145,17 +148,29 @@ def roofline(known: Sequence[Known], facts: Sequence[RunFacts]) -> tuple[rows.Ro
 
 
 def series(known: Sequence[Known], facts: Sequence[RunFacts]) -> tuple[rows.SeriesRow, ...]:
-    """Every counted iteration against its run's median."""
-    found = []
+    """The counted iterations against their run's median, several in a cell where there are many."""
+    most = max(ALL_CELLS // max(len(known), 1), LEAST_CELLS)
+    found: list[rows.SeriesRow] = []
     for one, fact in _with_facts(known, facts):
         table = one.account.run.timings()
-        if table is None:
-            continue
-        counted = table.filter(pc.invert(table.column("warmup")))
-        walls = counted.column("wall_ns").to_pylist()
-        median = statistics.median(walls) if walls else 0
-        for number, wall in zip(counted.column("iteration").to_pylist(), walls, strict=True):
-            if median:
-                off = wall / median - 1
-                found.append(rows.SeriesRow(one.run, fact.label, fact.group, number, wall, off))
+        counted = [] if table is None else _counted(table)
+        median = statistics.median(wall for _, wall in counted) if counted else 0
+        size = -(-len(counted) // most)
+        for first in range(0, len(counted) if median else 0, size or 1):
+            cell = counted[first : first + size]
+            wall = statistics.median(wall for _, wall in cell)
+            found.append(
+                rows.SeriesRow(
+                    *(one.run, fact.label, fact.group, cell[0][0], len(cell)),
+                    wall_ns=wall,
+                    off_share=wall / median - 1,
+                )
+            )
     return tuple(found)
+
+
+def _counted(table: pa.Table) -> list[tuple[int, int]]:
+    """(number, ns) of the iterations after warm-up."""
+    kept = table.filter(pc.invert(table.column("warmup")))
+    numbers, walls = (kept.column(name).to_pylist() for name in ("iteration", "wall_ns"))
+    return list(zip(numbers, walls, strict=True))

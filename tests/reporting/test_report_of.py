@@ -13,6 +13,8 @@ from lstmprof.breakdown import Breakdown, break_down
 from lstmprof.commands import breakdown_rows
 from lstmprof.report.palette import label_of
 from lstmprof.report.rows import Report
+from lstmprof.reporting import comparisons
+from lstmprof.reporting.timelines import timeline
 
 
 def report_on(folder: Path) -> tuple[list[Breakdown], Report]:
@@ -47,26 +49,24 @@ def test_a_pair_leads_from_the_fast_step_to_the_slow_one(tmp_path: Path) -> None
 
 def test_the_account_of_a_timeline_is_the_ledger_of_its_step(tmp_path: Path) -> None:
     accounts, report = report_on(tmp_path)
-    for account, timeline in zip(accounts, report.timelines, strict=True):
+    for account, drawn in zip(accounts, report.timelines, strict=True):
         ledger = account.ledger.to_pylist()
         expected: Counter[str] = Counter()
         for row in ledger:
-            if row["step"] == timeline.step:
+            if row["step"] == drawn.step:
                 expected[label_of(row["state"], row["part"])] += row["ns"]
         found: Counter[str] = Counter()
-        columns = timeline.columns
+        columns = drawn.columns
         for track, dur_ns, name in zip(
             columns["track"], columns["dur_ns"], columns["name"], strict=True
         ):
-            if timeline.tracks[track].kind == "account":
-                found[timeline.names[name]] += dur_ns
+            if drawn.tracks[track].kind == "account":
+                found[drawn.names[name]] += dur_ns
         assert found == expected
-        assert sum(found.values()) == timeline.dur_ns
+        assert sum(found.values()) == drawn.dur_ns
 
 
 def test_the_longest_events_are_drawn_and_the_others_counted(tmp_path: Path) -> None:
-    from lstmprof.reporting.timelines import timeline
-
     run = runs.run(tmp_path, "one", implementation="torch-cudnn", kernels=5)
     (window, _) = break_down(run).windows
     whole = timeline("one", run.events(), window, 10**6)
@@ -103,3 +103,22 @@ def test_a_sweep_is_one_where_sizes_vary(tmp_path: Path, hidden: tuple[int, int]
     ]
     report = reporting.report_of([break_down(run) for run in made])
     assert [row.hidden for row in report.sweep] == ([32, 64] if len(set(hidden)) == 2 else [])
+
+
+def test_a_long_series_is_drawn_in_cells_that_hold_every_iteration(tmp_path: Path) -> None:
+    walls = tuple(range(1_000_000, 1_020_002))
+    run = runs.run(tmp_path, "long", implementation="x", walls_ns=walls)
+    cells = reporting.report_of([break_down(run)]).series
+    assert len(cells) <= 6_000
+    assert sum(cell.iterations for cell in cells) == 20_000
+    assert [c.iteration + c.iterations for c in cells[:-1]] == [c.iteration for c in cells[1:]]
+    assert cells[0].off_share < 0 < cells[-1].off_share
+
+
+def test_of_very_many_runs_each_is_led_to_from_the_fastest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(comparisons, "MOST_PAIRS", 2)
+    _, report = report_on(tmp_path)
+    assert {(p.fast, p.slow) for p in report.pairs} == {("fast", "slow"), ("fast", "hostile")}
+    assert any("from the fastest" in sentence for sentence in report.missing)

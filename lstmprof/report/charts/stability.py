@@ -1,7 +1,7 @@
-"""Whether the timing series can be trusted: every iteration against its run's median.
+"""Whether the timing series can be trusted: its iterations against the run's median.
 
 A drift is a row that changes from left to right, two modes are a row of two colours, a disturbed
-iteration is one cell.
+iteration is one cell. Of a long series a cell is the median of several iterations in a row.
 """
 
 from __future__ import annotations
@@ -70,6 +70,7 @@ def chart(rows: Sequence[SeriesRow]) -> drawing.Drawn:
             "run": r.run,
             "label": r.label,
             "iteration": r.iteration,
+            "iterations": r.iterations,
             "wall_ns": r.wall_ns,
             "off_share": round(r.off_share, 5),
         }
@@ -90,7 +91,7 @@ def chart(rows: Sequence[SeriesRow]) -> drawing.Drawn:
     whole: drawing.Drawn = (
         alt.Chart(drawing.inline(values))
         .transform_calculate(percent="100 * datum.off_share", ms="datum.wall_ns / 1e6")
-        .transform_calculate(next="datum.iteration + 1")
+        .transform_calculate(next="datum.iteration + datum.iterations")
         .mark_rect(height={"band": 0.7})
         .encode(
             x=alt.X("iteration:Q", title="iteration", scale=alt.Scale(zero=False, nice=False)),
@@ -100,7 +101,8 @@ def chart(rows: Sequence[SeriesRow]) -> drawing.Drawn:
             tooltip=[
                 alt.Tooltip("run:N"),
                 alt.Tooltip("iteration:Q"),
-                alt.Tooltip("ms:Q", format=",.4f"),
+                alt.Tooltip("iterations:Q", title="of them in this cell"),
+                alt.Tooltip("ms:Q", format=",.4f", title="median ms"),
                 alt.Tooltip("percent:Q", format="+.1f", title="% off the median"),
             ],
         )

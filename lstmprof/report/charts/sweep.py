@@ -31,10 +31,14 @@ def figures(report: Report) -> list[Figure]:
 
 def sentence(rows: Sequence[SweepRow]) -> str:
     """By how much the least affected and the most affected implementation grow."""
+    who = names(rows)
     spans = {}
-    for row in rows:
-        own = [r.median_ns for r in rows if _who(r) == _who(row)]
-        spans[_who(row)] = max(own) / min(own)
+    for name in dict.fromkeys(who.values()):
+        own = [r.median_ns for r in rows if who[r.run] == name]
+        if len(own) > 1:
+            spans[name] = max(own) / min(own)
+    if not spans:
+        return f"{len(rows)} runs of different sizes, each of another implementation."
     least, most = min(spans, key=lambda w: spans[w]), max(spans, key=lambda w: spans[w])
     if least == most:
         return f"From its cheapest to its dearest size {most} takes {spans[most]:.1f}× as long."
@@ -44,18 +48,23 @@ def sentence(rows: Sequence[SweepRow]) -> str:
     )
 
 
-def _who(row: SweepRow) -> str:
-    return f"{row.implementation} ({row.conditions})" if row.conditions else row.implementation
+def names(rows: Sequence[SweepRow]) -> dict[str, str]:
+    """Run → its implementation, with its conditions where they differ between the rows."""
+    told = len({r.conditions for r in rows}) > 1
+    return {
+        r.run: f"{r.implementation} ({r.conditions})" if told else r.implementation for r in rows
+    }
 
 
 def chart(rows: Sequence[SweepRow]) -> drawing.Drawn:
     """A cell a run: rows by implementation and units, columns by batch and time steps."""
-    by_row = sorted({(_who(r), r.hidden) for r in rows})
+    who = names(rows)
+    by_row = sorted({(who[r.run], r.hidden) for r in rows})
     by_column = sorted({(r.time_steps, r.batch) for r in rows})
     values = [
         {
             "run": r.run,
-            "row": f"{_who(r)}, {r.hidden} units",
+            "row": f"{r.hidden} units, {who[r.run]}",
             "column": f"{r.batch} × {r.time_steps}",
             "median_ns": r.median_ns,
         }
@@ -74,7 +83,7 @@ def chart(rows: Sequence[SweepRow]) -> drawing.Drawn:
             ),
             y=alt.Y(
                 "row:N",
-                sort=[f"{who}, {hidden} units" for who, hidden in by_row],
+                sort=[f"{hidden} units, {name}" for name, hidden in by_row],
                 title=None,
                 axis=drawing.label_marks(),
             ),
