@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from lstmprof.commands.diagnose import CONDITIONS
 from lstmprof.errors import LstmprofError
 
 #: What the page and its charts are made with, and what ``pip`` calls it.
@@ -39,6 +40,13 @@ NEEDED = {"altair": "altair", "jinja2": "jinja2", "vl_convert": "vl-convert-pyth
     metavar="REGEX",
     help="Host ranges (NVTX, record_function) whose name this finds are the steps.",
 )
+@click.option(
+    "--across",
+    multiple=True,
+    type=click.Choice(CONDITIONS),
+    metavar="NAME",
+    help=f"Compare runs that differ in this; repeat for more: {', '.join(CONDITIONS)}.",
+)
 @click.option("--force", is_flag=True, help="Replace files that are there.")
 def command(
     paths: tuple[str, ...],
@@ -48,6 +56,7 @@ def command(
     json_: Path | None,
     title: str | None,
     step_range: str | None,
+    across: tuple[str, ...],
     force: bool,
 ) -> None:
     """Draw runs as one page that opens anywhere and needs no network: verdict, charts, tables.
@@ -58,6 +67,7 @@ def command(
     Example:
       lstmprof report traces/ -o report.html
       lstmprof report traces/torch-cudnn--… traces/torch-lstmcell-basic--…
+      lstmprof report fp32-run amp-run --across precision
       lstmprof report traces/ --svg charts/
     """
     _refuse_without_libraries()
@@ -71,7 +81,7 @@ def command(
     if out is not None:
         page.refuse(out, force=force)
     runs = open_runs(paths, warn=lambda line: click.echo(f"left out: {line}", err=True))
-    made = report_of([break_down(run, step_range, TABLES) for run in runs], title)
+    made = report_of([break_down(run, step_range, TABLES) for run in runs], title, across)
     for format_, folder in charts.items():
         if folder is not None:
             written = figures.write(figures.figures(made), folder, format_, force=force)

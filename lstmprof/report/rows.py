@@ -151,7 +151,10 @@ class CastRow:
 
 @dataclass(frozen=True)
 class SweepRow:
-    """The median time of one implementation at one point of a sweep."""
+    """The median time of one implementation at one point of a sweep.
+
+    ``conditions`` are those that differ between the runs, besides the sizes; may be empty.
+    """
 
     run: str
     implementation: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from lstmprof import __version__
 from lstmprof.breakdown import Breakdown
@@ -14,14 +14,19 @@ from lstmprof.reporting import comparisons, runs, tables, timelines
 TABLES = ("ledger", "kernels", "casts")
 
 
-def report_of(accounts: Sequence[Breakdown], title: str | None = None) -> Report:
+def report_of(
+    accounts: Sequence[Breakdown], title: str | None = None, across: Collection[str] = ()
+) -> Report:
     """The report on ``accounts``, each run with all that it can be asked.
 
+    Runs are compared that agree in all conditions but those that ``across`` names.
+
     Raises:
+        UsageError: ``across`` names no condition.
         RunError: a file of a run is missing or damaged.
     """
     known = runs.cases(accounts)
-    groups = runs.groups(known)
+    groups = runs.groups(known, across)
     facts = runs.facts(known, groups)
     drawn = timelines.timelines(known)
     found = Report(
@@ -30,7 +35,7 @@ def report_of(accounts: Sequence[Breakdown], title: str | None = None) -> Report
         version=__version__,
         runs=facts,
         groups=groups,
-        verdicts=comparisons.verdicts(known, groups),
+        verdicts=comparisons.verdicts(known, groups, across),
         times=tables.times(known, facts),
         ledger=tables.ledger(known, facts),
         pairs=comparisons.pairs(known, groups),

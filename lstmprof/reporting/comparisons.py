@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from lstmprof.diagnose import diagnosis
 from lstmprof.diagnose.case import Case
@@ -19,12 +19,14 @@ LEAST_SHARE = 0.01
 MOST_PAIRS = 800
 
 
-def verdicts(known: Sequence[Known], groups: Sequence[Group]) -> tuple[Verdict, ...]:
+def verdicts(
+    known: Sequence[Known], groups: Sequence[Group], across: Collection[str] = ()
+) -> tuple[Verdict, ...]:
     """Each run against the fastest of its group, one that has no other alone."""
     found = []
     for group in groups:
         fast, *slower = _by_length(known, group)
-        made = [diagnosis.compare(fast, slow) for slow in slower] or [diagnosis.alone(fast)]
+        made = [diagnosis.compare(fast, slow, across) for slow in slower] or [diagnosis.alone(fast)]
         found += [_verdict(group, one) for one in made]
     return tuple(found)
 

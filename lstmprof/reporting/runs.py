@@ -6,7 +6,7 @@ import dataclasses
 import datetime
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,14 +52,16 @@ def cases(accounts: Sequence[Breakdown]) -> list[Known]:
     return found
 
 
-def groups(known: Sequence[Known]) -> tuple[Group, ...]:
+def groups(known: Sequence[Known], across: Collection[str] = ()) -> tuple[Group, ...]:
     """The runs that have a case, in groups that can be compared, the largest group first."""
-    found = comparable_groups([one.case for one in known if one.case])
+    found = comparable_groups([one.case for one in known if one.case], across)
     found.sort(key=len, reverse=True)
     return tuple(
         Group(
             number=number,
-            conditions=_conditions(group[0].facts, group[0].name if len(group) == 1 else None),
+            conditions=_conditions(
+                group[0].facts, group[0].name if len(group) == 1 else None, across
+            ),
             device=_device(group[0].facts),
             runs=tuple(case.name for case in group),
         )
@@ -67,16 +69,19 @@ def groups(known: Sequence[Known]) -> tuple[Group, ...]:
     )
 
 
-def _conditions(facts: Mapping[str, Any], alone: str | None) -> str:
+def _conditions(facts: Mapping[str, Any], alone: str | None, across: Collection[str]) -> str:
     """What all runs of a group share; of a profile that does not say, its name."""
-    w = facts.get("workload") or {}
-    if not w:
-        return ", ".join(str(t) for t in (alone or "profiles made elsewhere", _device(facts)) if t)
+    w, threads = facts.get("workload") or {}, facts.get("threads")
     shape = f"{w.get('batch')}×{w.get('time_steps')}×{w.get('features')}"
-    said = [f"{w.get('name')} ({shape})", facts.get("mode"), facts.get("precision"), _device(facts)]
-    threads = facts.get("threads")
-    said += [f"{threads} thread" + "s" * (threads != 1)] if threads else []
-    return ", ".join(str(text) for text in said if text)
+    unnamed = alone or "profiles made elsewhere"
+    said = {
+        "workload": f"{w.get('name')} ({shape})" if w else unnamed,
+        "mode": facts.get("mode"),
+        "precision": facts.get("precision"),
+        "device": _device(facts),
+        "threads": f"{threads} thread" + "s" * (threads != 1) if threads else None,
+    }
+    return ", ".join(str(text) for name, text in said.items() if text and name not in across)
 
 
 def _device(facts: Mapping[str, Any]) -> str | None:

@@ -19,6 +19,8 @@ from lstmprof.reporting.runs import Known
 
 #: Rows of a run's table that the page holds; the others are in JSON and CSV.
 MOST_KERNELS, MOST_GAPS, MOST_CASTS = 40, 60, 20
+#: What else may differ between the runs of a sweep, and is told where it does.
+_CONDITIONS = ("precision", "mode", "device_name", "threads", "label")
 #: Cells of timing series on a page of all runs, and at least of one run.
 ALL_CELLS, LEAST_CELLS = 6_000, 50
 
@@ -108,6 +110,7 @@ def casts(known: Sequence[Known], facts: Sequence[RunFacts]) -> tuple[rows.CastR
 def sweep(known: Sequence[Known]) -> tuple[rows.SweepRow, ...]:
     """The medians by size; none where all runs have one size."""
     found = []
+    told = [name for name in _CONDITIONS if len({str(one.facts.get(name)) for one in known}) > 1]
     for one in known:
         w, timed = one.facts.get("workload") or {}, one.account.timings
         if timed is None or not w:
@@ -115,7 +118,7 @@ def sweep(known: Sequence[Known]) -> tuple[rows.SweepRow, ...]:
         sizes: dict[str, Any] = {name: w.get(name) for name in ("hidden", "batch", "time_steps")}
         if None in sizes.values():
             continue
-        conditions = [one.facts.get(name) for name in ("precision", "mode", "label")]
+        conditions = [one.facts.get(name) for name in told]
         found.append(
             rows.SweepRow(
                 run=one.run,

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import shared_traces
 from report import runs
 
 from lstmprof import reporting
 from lstmprof.breakdown import break_down
+from lstmprof.ingest import ingest_profile
 from lstmprof.report import page
 from lstmprof.report.rows import Report, Timeline
 
@@ -260,3 +262,27 @@ def test_a_timeline_arrives_as_it_was_sent(report: Report, opened: Opened) -> No
     sent: Timeline = report.timelines[0]
     assert unpacked["dur_ns_of"] == sent.columns["dur_ns"]
     assert unpacked["names"] == list(sent.names)
+
+
+@shared_traces.needed
+def test_real_profiles_of_gpus_open(browser: Any, tmp_path: Path) -> None:
+    names = ("qa-transformer-h100-a.pt.trace", "hm-amp-a100-bs128", "tl-h100-bert-small")
+    made = [
+        ingest_profile(shared_traces.FOLDER / "kineto" / f"{name}.json.gz", tmp_path)
+        for name in names
+    ]
+    out = tmp_path / "report.html"
+    report = reporting.report_of([break_down(run, None, reporting.TABLES) for run in made])
+    page.write(report, out)
+    opened = Opened(browser, out, 1280, "light")
+    assert opened.complaints == []
+    assert len(opened.texts(".verdict .headline")) == len(report.verdicts) == 2
+    assert len(opened.texts("#timeline-run option")) == 3
+    for place in range(3):
+        opened.tab.select_option("#timeline-run", index=place)
+        opened.tab.wait_for_function(
+            "run => document.querySelector('#timeline-said').textContent.includes(run)",
+            arg=report.timelines[place].run,
+        )
+        assert count_drawn(opened) > 20
+    opened.context.close()

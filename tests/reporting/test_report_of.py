@@ -87,6 +87,18 @@ def test_only_comparable_runs_are_paired_and_names_are_made_unique(tmp_path: Pat
     assert len(report.pairs) == 1
 
 
+def test_across_a_condition_runs_are_compared_and_it_is_not_told_as_shared(tmp_path: Path) -> None:
+    made = [
+        runs.run(tmp_path, name, implementation="x", kernels=n, facts={"precision": name})
+        for name, n in (("fp32", 9), ("amp-fp16", 4))
+    ]
+    report = reporting.report_of([break_down(run) for run in made], across=("precision",))
+    (group,), (pair,), (verdict,) = report.groups, report.pairs, report.verdicts
+    assert (pair.fast, pair.slow, verdict.slow) == ("amp-fp16", "fp32", "fp32")
+    assert "1x320-ce-short" in group.conditions
+    assert "fp" not in group.conditions
+
+
 def test_what_was_not_measured_is_said(tmp_path: Path) -> None:
     run = runs.run(tmp_path, "untimed", implementation="torch-cudnn", facts={"peaks": None})
     said = " ".join(reporting.report_of([break_down(run)]).missing)

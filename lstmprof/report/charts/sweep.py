@@ -49,10 +49,10 @@ def sentence(rows: Sequence[SweepRow]) -> str:
 
 
 def names(rows: Sequence[SweepRow]) -> dict[str, str]:
-    """Run → its implementation, with its conditions where they differ between the rows."""
-    told = len({r.conditions for r in rows}) > 1
+    """Run → its implementation, with its conditions if any."""
     return {
-        r.run: f"{r.implementation} ({r.conditions})" if told else r.implementation for r in rows
+        r.run: f"{r.implementation} ({r.conditions})" if r.conditions else r.implementation
+        for r in rows
     }
 
 
