@@ -35,6 +35,7 @@ from lstmprof.ingest import (
     ingest_profiles,
     open_runs,
 )
+from lstmprof.ingest_jobs import ingest_all
 from lstmprof.limits import Asked
 from lstmprof.store import Run
 
@@ -50,6 +51,7 @@ __all__ = [
     "capture_run",
     "diagnose",
     "diagnose_all",
+    "ingest_all",
     "ingest_profile",
     "ingest_profiles",
     "open_runs",

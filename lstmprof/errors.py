@@ -16,7 +16,7 @@ the standard library and to Python 3.7, because capture workers import it.
 from __future__ import annotations
 
 import difflib
-from typing import Iterable
+from typing import Any, Iterable, Tuple, Type
 
 #: A longer list of known names is left to ``lstmprof list``.
 MOST_LISTED = 24
@@ -31,6 +31,16 @@ class LstmprofError(Exception):
         self.fault = one_line(fault)
         self.next_step = one_line(next_step)
         super().__init__("; ".join(part for part in (self.fault, self.next_step) if part))
+
+    def __reduce__(self) -> Tuple[Any, ...]:
+        """How it is sent from one process to another."""
+        return _made_again, (type(self), self.fault, self.next_step)
+
+
+def _made_again(kind: Type[LstmprofError], fault: str, next_step: str) -> LstmprofError:
+    error = kind.__new__(kind)
+    LstmprofError.__init__(error, fault, next_step)
+    return error
 
 
 class ProfileError(LstmprofError):

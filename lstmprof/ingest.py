@@ -15,7 +15,7 @@ import shlex
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -39,16 +39,23 @@ _ENDINGS = (".gz", ".json", ".trace", ".pt", ".pb", ".xplane", ".sqlite", ".tar"
 
 @dataclass(frozen=True)
 class Ingested:
-    """What became of a word: runs, files that could not be read, files of other kinds."""
+    """What became of a word: runs, files that could not be read, files of other kinds.
+
+    ``kept`` are runs that had been made of the same files before.
+    """
 
     runs: list[Run]
     errors: list[LstmprofError]
     foreign: list[ForeignFileError]
+    kept: list[Run] = field(default_factory=list)
 
     def __add__(self, other: Ingested) -> Ingested:
         """Both."""
         return Ingested(
-            self.runs + other.runs, self.errors + other.errors, self.foreign + other.foreign
+            self.runs + other.runs,
+            self.errors + other.errors,
+            self.foreign + other.foreign,
+            self.kept + other.kept,
         )
 
 
@@ -72,6 +79,54 @@ def ingest_profiles(
         ProfileError: there is nothing at ``word`` that could be a profile.
         UsageError: ``name`` is given and ``word`` means several runs.
     """
+    done = NOTHING
+    for task in tasks(word, out, name=name, force=force, step_range=step_range):
+        done += task.done()
+    return done
+
+
+@dataclass(frozen=True)
+class Task:
+    """Files that may become one run, called ``name`` in ``out``."""
+
+    group: Sequence[Source]
+    name: str
+    out: Path
+    force: bool
+    step_range: str | None
+
+    @property
+    def label(self) -> Path | str:
+        """Where the user finds the first of them."""
+        return self.group[0].label
+
+    @property
+    def file_bytes(self) -> int:
+        """Size of those that are files here."""
+        files = [s.label for s in self.group if isinstance(s.label, Path) and s.label.is_file()]
+        return sum(file.stat().st_size for file in files)
+
+    def done(self) -> Ingested:
+        """What becomes of them."""
+        return _ingest_group(
+            self.group, self.name, self.out, force=self.force, step_range=self.step_range
+        )
+
+    def kept(self) -> Ingested | None:
+        """The run that had been made of them before, None where there is none or they changed."""
+        place = self.out / self.name
+        if self.force or not store.is_run(place):
+            return None
+        run = store.open_run(place)
+        made_of = [run.metadata.get(key) for key in ("source_stamps", "step_range")]
+        same = made_of == [[source.stamp for source in self.group], self.step_range]
+        return Ingested([], [], [], [run]) if same else None
+
+
+def tasks(
+    word: Path | str, out: Path, *, name: str | None, force: bool, step_range: str | None
+) -> list[Task]:
+    """What there is to do for ``word``; the errors are those of ``ingest_profiles``."""
     groups = sources.groups(word)
     if name and len(groups) > 1:
         raise UsageError(
@@ -79,10 +134,9 @@ def ingest_profiles(
             "leave it out, or give one file",
         )
     names = [name] if name else _names(word, groups)
-    done = NOTHING
-    for own, group in zip(names, groups, strict=True):
-        done += _ingest_group(group, own, out, force=force, step_range=step_range)
-    return done
+    return [
+        Task(group, own, out, force, step_range) for own, group in zip(names, groups, strict=True)
+    ]
 
 
 def ingest_profile(path: Path, out: Path, *, name: str | None = None, force: bool = False) -> Run:
@@ -184,6 +238,7 @@ def _written(
     events = annotated(profile.events, captured=False, step_range=step_range)
     metadata = {"source": INGESTED, "source_paths": paths, **described(name, profile, events)}
     metadata |= {"step_range": step_range} if step_range else {}
+    metadata["source_stamps"] = [source.stamp for source in group]
     with store.new_run(out, name, force=force) as folder:
         store.write_tables(folder, metadata, events)
     return store.open_run(out / name)

@@ -17,7 +17,17 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 SHARED = {"errors", "events", "store", "workloads", "named_workloads", "implementations"}
 #: The files and the folder that join the stages.
 JOINING = {
-    *("api", "cases", "diagnoses", "limits", "reporting", "what_ifs", "ingest", "sweep"),
+    *(
+        "api",
+        "cases",
+        "diagnoses",
+        "limits",
+        "reporting",
+        "what_ifs",
+        "ingest",
+        "ingest_jobs",
+        "sweep",
+    ),
     *("cli", "commands", "__main__"),
 }
 
