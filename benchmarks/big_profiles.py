@@ -1,0 +1,66 @@
+"""A big Kineto profile grown from a real one: the same steps again and again, later each time.
+
+Every event is written as it stands in the real file; only times, correlation ids, flow ids and ids
+of ops change, so that each copy of the steps is linked in itself and no id is met twice.
+
+Example: ``python benchmarks/big_profiles.py real.pt.trace.json.gz 1000000000 big.json``
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+_ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[')
+_TIME = rb'(?P<time>"ts": )(?P<whole>\d+)'
+_ID = rb'(?P<id>"(?:correlation|External id|external id|id)": )(?P<number>\d+)'
+_CHANGING = re.compile(_TIME + rb"|" + _ID)
+_PAUSE_US = 100
+
+
+def grown(profile: bytes, least_bytes: int) -> Iterator[bytes]:
+    """Pieces of a profile of ``least_bytes`` or a little more."""
+    opening = _ARRAY.search(profile)
+    if opening is None:
+        raise SystemExit("the profile has no traceEvents")
+    closing = profile.rindex(b"]", 0, profile.rindex(b"}"))
+    head, tail = profile[: opening.end()], profile[closing:]
+    template = profile[opening.end() : closing].rstrip()
+    found = list(_CHANGING.finditer(template))
+    times = [int(one["whole"]) for one in found if one["time"]]
+    numbers = [int(one["number"]) for one in found if one["id"]]
+    period_us = max(times) - min(times) + _PAUSE_US
+    parts = re.sub(rb"%", rb"%%", template)
+    parts = _CHANGING.sub(lambda one: (one["time"] or one["id"]) + b"%d", parts)
+    is_time = [bool(one["time"]) for one in found]
+    first = [int(one["whole"] or one["number"]) for one in found]
+    yield head
+    written = len(head)
+    copy = 0
+    while written < least_bytes:
+        moved = (copy * period_us, copy * (max(numbers) + 1))
+        values = [
+            v + moved[0] if t else v + moved[1] * (v > 0)
+            for v, t in zip(first, is_time, strict=True)
+        ]
+        piece = (b"," if copy else b"") + parts % tuple(values)
+        yield piece
+        written += len(piece)
+        copy += 1
+    yield tail
+
+
+def write(profile: Path, least_bytes: int, path: Path) -> None:
+    """Grow ``profile`` to ``least_bytes`` in ``path``; gzipped where it ends in .gz."""
+    content = profile.read_bytes()
+    content = gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content
+    with gzip.open(path, "wb", 6) if path.suffix == ".gz" else path.open("wb") as file:
+        for piece in grown(content, least_bytes):
+            file.write(piece)
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]), int(float(sys.argv[2])), Path(sys.argv[3]))

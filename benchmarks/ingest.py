@@ -1,0 +1,111 @@
+"""How long a big Kineto profile takes, and how much memory, beside HTA and TraceLens.
+
+A profile is grown from a real one (``big_profiles``); each tool reads it in a process of its own,
+interleaved, whole process, and the medians are compared. HTA and TraceLens run in the interpreter
+that ``--peers`` names (docs/peers.md says how to install them).
+
+Example: ``python benchmarks/ingest.py real.pt.trace.json.gz --bytes 1e8 --peers /venv/bin/python``
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import big_profiles
+
+_INGEST = (
+    "import sys; from pathlib import Path; from lstmprof.api import ingest_profiles;"
+    "done = ingest_profiles(Path(sys.argv[1]), Path(sys.argv[2]), force=True);"
+    "sys.exit(not done.runs)"
+)
+_BREAKDOWN = (
+    "import sys; from pathlib import Path; from lstmprof import store;"
+    "from lstmprof.breakdown import break_down;"
+    "[break_down(run) for run in store.runs_in(Path(sys.argv[2]))]"
+)
+_JSON = "import json, sys; json.load(open(sys.argv[1]))"
+_HTA = (
+    "import logging, sys; logging.disable(); from hta.trace_analysis import TraceAnalysis;"
+    "TraceAnalysis({0: sys.argv[1]}, include_last_profiler_step=True)"
+)
+_TRACELENS = (
+    "import sys; from TraceLens.TreePerf.tree_perf import TreePerfAnalyzer;"
+    "TreePerfAnalyzer.from_file(sys.argv[1]).get_df_gpu_timeline()"
+)
+_OWN = {"lstmprof ingest": _INGEST, "lstmprof breakdown": _BREAKDOWN, "json.load": _JSON}
+_PEERS = {"HTA parse": _HTA, "TraceLens timeline": _TRACELENS}
+
+
+@dataclass(frozen=True)
+class Cost:
+    """One process: wall time and the most memory it held; ``ok`` where it ended well."""
+
+    seconds: float
+    memory_mb: float
+    ok: bool
+
+
+def cost(python: str, code: str, *words: str) -> Cost:
+    """What ``code`` costs in a fresh interpreter."""
+    start = time.perf_counter()
+    child = subprocess.Popen(
+        [python, "-c", code, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    _, status, usage = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    return Cost(time.perf_counter() - start, _memory_mb(usage), child.returncode == 0)
+
+
+def _memory_mb(usage: resource.struct_rusage) -> float:
+    return usage.ru_maxrss / 1024
+
+
+def main() -> None:
+    """Print a row a tool: median seconds, most memory, and how many times lstmprof's ingest."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("profile", type=Path, help="a real Kineto profile to grow")
+    parser.add_argument("--bytes", type=float, default=1e8, help="size to grow it to")
+    parser.add_argument("--gzip", action="store_true", help="write it gzipped")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--peers", help="the Python that has HTA and TraceLens")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        big = Path(folder) / ("big.json.gz" if given.gzip else "big.json")
+        big_profiles.write(given.profile, int(given.bytes), big)
+        tools = [(name, sys.executable, code) for name, code in _OWN.items()]
+        tools = [tool for tool in tools if not (given.gzip and tool[2] == _JSON)]
+        if given.peers:
+            tools += [(name, given.peers, code) for name, code in _PEERS.items()]
+        costs: dict[str, list[Cost]] = {name: [] for name, *_ in tools}
+        for _ in range(given.rounds):
+            for name, python, code in tools:
+                costs[name].append(cost(python, code, str(big), str(Path(folder) / "runs")))
+        print(f"{big.name}, {big.stat().st_size / 1e6:.0f} MB, {given.rounds} rounds")
+    report(costs)
+
+
+def report(costs: dict[str, list[Cost]]) -> None:
+    """Print the table."""
+    own = [one.seconds for one in costs["lstmprof ingest"]]
+    print(f"{'':20}{'median s':>10}{'MB':>8}{'times ingest':>14}")
+    for name, found in costs.items():
+        if not all(one.ok for one in found):
+            print(f"{name:20}    failed")
+            continue
+        seconds = statistics.median(one.seconds for one in found)
+        ratio = statistics.median(one.seconds / mine for one, mine in zip(found, own, strict=True))
+        memory_mb = max(one.memory_mb for one in found)
+        print(f"{name:20}{seconds:10.2f}{memory_mb:8.0f}{ratio:14.2f}")
+
+
+if __name__ == "__main__":
+    main()
