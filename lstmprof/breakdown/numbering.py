@@ -19,14 +19,16 @@ def numbered(*keys: Ints) -> Ints:
     code = _numbered(keys[0])
     for key in keys[1:]:
         number = _numbered(key)
-        code = _numbered(code * (int(number.max(initial=0)) + 1) + number)
+        count = int(number.max(initial=0)) + 1
+        if count > 1:
+            code = _numbered(code * count + number)
     return code
 
 
 def _numbered(key: Ints) -> Ints:
-    known = key != _NULL
-    if not known.any():
+    if not len(key) or key.min() == key.max():
         return np.zeros(len(key), dtype=np.int64)
+    known = key != _NULL
     low = int(key.min(where=known, initial=np.iinfo(np.int64).max)) - 1
     high = int(key.max())
     if high - low > _SPARSE * len(key) + 64:
