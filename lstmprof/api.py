@@ -6,6 +6,7 @@
                  ├─▶ a run on disk ─▶ open_runs ─▶ break_down ─▶ diagnose
     ingest_profile
 
+``report_of`` gathers the rows of a page that ``lstmprof.report.page`` draws.
 ``break_down(run).table("ops")`` is an Arrow table: that of the ops, or any other of docs/tables.md.
 """
 
@@ -37,6 +38,7 @@ from lstmprof.ingest import (
 )
 from lstmprof.ingest_jobs import ingest_all
 from lstmprof.limits import Asked
+from lstmprof.reporting import report_of
 from lstmprof.store import Run
 
 __all__ = [
@@ -55,6 +57,7 @@ __all__ = [
     "ingest_profile",
     "ingest_profiles",
     "open_runs",
+    "report_of",
     "worker_python",
 ]
 
