@@ -18,6 +18,7 @@ demo: $(INSTALLED)
 	$(BIN)/lstmprof capture --impl torch-lstmcell-basic $(DEMO)
 	$(BIN)/lstmprof capture --impl tf-lstmcell $(DEMO)
 	$(BIN)/lstmprof breakdown traces/demo --top 3
+	$(BIN)/lstmprof diagnose traces/demo
 
 test: $(INSTALLED)
 	$(BIN)/ruff format --check .
