@@ -1,0 +1,128 @@
+"""The worker of ``planted.py``: one process an implementation, both variants of a case in turn.
+
+Reads ``cases.json`` in the folder given: ``[{"name", "causes": [[cause, share], …]}, …]``, where a
+share is of the clean step. Writes beside it, for each case, ``<case>.json``: the wall times of
+every variant (clean, each cause alone, all of them), one raw profile (the steps of clean and of all
+in turn) with the preemptions of each of its steps, and the count planted of each cause. Steps
+alternate because the machine is shared: what disturbs it, disturbs all variants.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from lstmprof.capture import (
+    worker_cpus,
+    worker_host,
+    worker_metadata,
+    worker_ranges,
+    worker_timing,
+)
+from lstmprof.capture.worker_profile import Profiled
+from lstmprof.capture.worker_request import CaptureRequest
+from lstmprof.workloads import Workload
+
+WORKLOAD = Workload("planted", 1, 64, False, 32, 20, 64, 10, "ce")
+#: Steps of each variant.
+WARMUP, TIMED, PROFILED = 30, 120, 14
+#: Of the profiled steps of a variant so many must have kept their CPU; else all are taken again.
+LEAST_KEPT, TAKES = 5, 3
+#: A unit is timed over so many calls, and the fastest of so many times counts.
+CALLS, TIMES = 20, 5
+
+RANGES = worker_ranges.nvtx_ranges() or worker_ranges.no_ranges
+Variants = Mapping[str, Sequence[Any]]
+
+
+def main(implementation: str, folder: Path) -> None:
+    """Capture every case of ``folder`` with one trainer."""
+    allowed = worker_cpus.allowed_cpus()
+    cpus = worker_cpus.take_cpus(1)
+    worker_host.flush_denormals()
+    request = CaptureRequest(implementation, WORKLOAD, "cpu", iterations=TIMED, threads=1)
+    from plants import PlantedTrainer, worker_torch
+
+    worker_torch.set_threads(1)
+    trainer = PlantedTrainer(request, "cpu")
+    for _ in range(WARMUP):
+        trainer.step(RANGES)
+    trainer.calls = trainer.call
+    for case in json.loads((folder / "cases.json").read_text()):
+        cpus = worker_cpus.idlest(allowed, 1)
+        os.sched_setaffinity(0, cpus)
+        made = captured(trainer, request, case, folder)
+        made["metadata"] |= worker_metadata.worker_facts(trainer, cpus)
+        (folder / f"{case['name']}.json").write_text(json.dumps(made))
+
+
+def captured(
+    trainer: Any, request: CaptureRequest, case: Mapping[str, Any], folder: Path
+) -> dict[str, Any]:
+    """Timings of all variants, and one profile of two of them."""
+    clean_ns = statistics.median(row.wall_ns for row in timed(trainer, {"clean": ()})["clean"])
+    planted = [planted_of(trainer, name, share * clean_ns) for name, share in case["causes"]]
+    both: Variants = {"clean": (), "all": planted}
+    alone: Variants = {plant.name: [plant] for plant in planted} if len(planted) > 1 else {}
+    rows = timed(trainer, {**both, **alone})
+    profiled, preempted = profiled_in_turn(trainer, both, folder / case["name"])
+    return {
+        "counts": {plant.name: plant.count for plant in planted},
+        "timings": {name: worker_timing.columns(found) for name, found in rows.items()},
+        "profile": profiled.files[0],
+        "preempted": preempted,
+        "profiled_wall_ns": profiled.walls_ns,
+        "metadata": worker_metadata.request_facts(request),
+    }
+
+
+def planted_of(trainer: Any, name: str, target_ns: float) -> Any:
+    """As many units of the cause as take ``target_ns``, and at least one."""
+    from plants import BY_NAME, Plant
+
+    cause = BY_NAME[name]
+    unit = cause.unit(trainer.site)
+    unit()
+    times_ns = []
+    for _ in range(TIMES):
+        start_ns = time.perf_counter_ns()
+        for _ in range(CALLS):
+            unit()
+        times_ns.append((time.perf_counter_ns() - start_ns) / CALLS)
+    return Plant(name, unit, max(1, round(target_ns / min(times_ns))), cause.in_input)
+
+
+def timed(trainer: Any, variants: Variants) -> dict[str, list[worker_timing.Iteration]]:
+    """Rows of each variant, one step of each in turn."""
+    trainer.take_turns(list(variants.values()))
+    step = functools.partial(trainer.step, RANGES)
+    loop = worker_timing.Loop(step, trainer.loss, trainer.device_ns)
+    with worker_timing.collector_frozen():
+        rows = worker_timing.timed(loop, 0, TIMED * len(variants), print, time.perf_counter_ns)
+    return {name: rows[i :: len(variants)] for i, name in enumerate(variants)}
+
+
+def profiled_in_turn(trainer: Any, variants: Variants, folder: Path) -> tuple[Profiled, list[int]]:
+    """One profile of all ``variants``, one step of each in turn; preemptions of each step."""
+    for number in range(TAKES):
+        place = folder / str(number)
+        place.mkdir(parents=True)
+        trainer.take_turns(list(variants.values()))
+        with worker_timing.collector_frozen():
+            profiled: Profiled = trainer.profile(RANGES, PROFILED * len(variants), str(place))
+        preempted = trainer.preempted
+        kept = [preempted[i :: len(variants)].count(0) for i in range(len(variants))]
+        if min(kept) >= LEAST_KEPT:
+            break
+    return profiled, preempted
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]))

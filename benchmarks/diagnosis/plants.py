@@ -1,0 +1,180 @@
+"""Causes of known kind that can be planted in a step, and the torch trainer in which they grow.
+
+A cause is planted as so many units. Those of a recurrent module are spread evenly over its calls
+in a step (every time step where a Python loop calls a cell), those of the input are done in its
+phase. Nothing depends on what they compute, and no gradient flows through them.
+"""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from lstmprof.capture import worker_torch
+from lstmprof.capture.worker_ranges import Ranges
+from lstmprof.capture.worker_request import CaptureRequest
+from lstmprof.diagnose import causes
+
+Unit = Callable[[], Any]
+SPIN_NS = 20_000
+SLEEP_S = 0.0002
+
+
+@dataclass(frozen=True)
+class Site:
+    """What a recurrent module works on: inputs (…, features) and one weight (outputs, features)."""
+
+    inputs: torch.Tensor
+    weight: torch.Tensor
+
+
+@dataclass(frozen=True)
+class Cause:
+    """``kind`` is what a diagnosis must say; ``unit`` makes one unit of it for a site."""
+
+    name: str
+    kind: str
+    unit: Callable[[Site], Unit]
+    in_input: bool = False
+
+
+@dataclass(frozen=True)
+class Plant:
+    """``count`` units a step of the cause ``name``."""
+
+    name: str
+    unit: Unit
+    count: int
+    in_input: bool
+
+
+def _spin() -> None:
+    end_ns = time.perf_counter_ns() + SPIN_NS
+    while time.perf_counter_ns() < end_ns:
+        pass
+
+
+def _casts(site: Site) -> Unit:
+    x = site.inputs
+    return lambda: x.to(torch.float64).to(torch.float32)
+
+
+def _tiny_ops(site: Site) -> Unit:
+    one, other = torch.ones(1), torch.ones(1)  # not the number 1: that would be cast in every call
+    return lambda: one.mul_(other)
+
+
+def _thread_wait(site: Site) -> Unit:
+    pool = ThreadPoolExecutor(1)
+    return lambda: pool.submit(time.sleep, SLEEP_S).result()
+
+
+def _asks(site: Site) -> Unit:
+    one = torch.zeros(1)
+    return lambda: one.item()
+
+
+def _layout_copies(site: Site) -> Unit:
+    weight = site.weight
+    return lambda: weight.transpose(0, 1).contiguous()
+
+
+def _products(site: Site) -> Unit:
+    x, weight = site.inputs, site.weight
+    return lambda: torch.nn.functional.linear(x, weight)
+
+
+def _pointwise(site: Site) -> Unit:
+    weight = site.weight
+    return lambda: torch.exp(weight)
+
+
+def _input_work(site: Site) -> Unit:
+    raw = np.random.default_rng(0).standard_normal((64, 256)).astype(np.float32)
+    return lambda: np.sort(raw, axis=0)
+
+
+CAUSES = (
+    Cause("casts", causes.CAST, _casts),
+    Cause("tiny ops", causes.DISPATCH, _tiny_ops),
+    Cause("busy wait", causes.PYTHON, lambda site: _spin),
+    Cause("sleep", causes.PYTHON, lambda site: lambda: time.sleep(SLEEP_S)),
+    Cause("thread wait", causes.PYTHON, _thread_wait),
+    Cause("item()", causes.SYNC, _asks),
+    Cause("layout copies", causes.COPY, _layout_copies),
+    Cause("doubled GEMM", causes.GEMM, _products),
+    Cause("pointwise", causes.MEMORY, _pointwise),
+    Cause("input work", causes.INPUT, _input_work, in_input=True),
+    Cause("input wait", causes.INPUT, lambda site: _spin, in_input=True),
+)
+BY_NAME = {cause.name: cause for cause in CAUSES}
+
+
+def preemptions() -> int:
+    """How often this thread has lost its CPU against its will (getrusage(2), ru_nivcsw)."""
+    return resource.getrusage(resource.RUSAGE_THREAD).ru_nivcsw
+
+
+class PlantedTrainer(worker_torch.Trainer):
+    """The worker's own trainer, whose steps do what is planted besides.
+
+    ``turns`` are the plants of one step after the other, again and again; a profile begins with
+    the first. A step has ``calls`` of recurrent modules. ``preempted`` is how often the CPU was
+    taken away in each step since.
+    """
+
+    def __init__(self, request: CaptureRequest, device: str) -> None:
+        super().__init__(request, device)
+        self.turns: Sequence[Sequence[Plant]] = [()]
+        self.turn = 0
+        self.preempted: list[int] = []
+        self.plants: Sequence[Plant] = ()
+        self.call, self.calls = 0, 1
+        self.site: Site | None = None
+        module: Any = self.module
+        for recurrent in module.cells.values() if hasattr(module, "cells") else [module.lstm]:
+            recurrent.register_forward_pre_hook(self._before_call)
+
+    def take_turns(self, turns: Sequence[Sequence[Plant]]) -> None:
+        """Begin with the first of ``turns``."""
+        self.turns, self.turn, self.preempted = turns, 0, []
+
+    def step(self, ranges: Ranges) -> torch.Tensor:
+        self.plants = self.turns[self.turn % len(self.turns)]
+        self.turn += 1
+        before = preemptions()
+        loss = super().step(ranges)
+        self.preempted.append(preemptions() - before)
+        return loss
+
+    def _session(self, ranges: Ranges, steps: Iterable[int]) -> tuple[Any, list[int], list[float]]:
+        self.take_turns(self.turns)
+        return super()._session(ranges, steps)
+
+    def _on_device(self) -> tuple[torch.Tensor, torch.Tensor]:
+        self.call = 0
+        for plant in self.plants:
+            if plant.in_input:
+                for _ in range(plant.count):
+                    plant.unit()
+        return super()._on_device()
+
+    def _before_call(self, module: Any, arguments: tuple[Any, ...]) -> None:
+        """This call's share of the units."""
+        before, self.call = self.call, self.call + 1
+        if self.site is None:
+            weight = getattr(module, "weight_ih", None)
+            weight = module.weight_ih_l0 if weight is None else weight
+            self.site = Site(arguments[0].detach(), weight.detach())
+        for plant in self.plants:
+            if not plant.in_input:
+                share = plant.count * self.call // self.calls - plant.count * before // self.calls
+                for _ in range(share):
+                    plant.unit()
