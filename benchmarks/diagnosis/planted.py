@@ -110,8 +110,8 @@ def cases() -> Iterator[Case]:
             yield Case(implementation, tuple(zip(pair, SHARES_OF_PAIR, strict=True)))
 
 
-def outcomes(chosen: Sequence[Case], folder: Path) -> Iterator[Outcome]:
-    """Each case captured and diagnosed; those of one implementation in one process."""
+def captured(chosen: Sequence[Case], folder: Path) -> Iterator[tuple[Case, dict[str, Any], Path]]:
+    """Each case, what ``planting.py`` wrote of it, and where; one process an implementation."""
     for implementation in IMPLEMENTATIONS:
         mine = [case for case in chosen if case.implementation == implementation]
         if not mine:
@@ -125,7 +125,7 @@ def outcomes(chosen: Sequence[Case], folder: Path) -> Iterator[Outcome]:
             command = [sys.executable, str(worker), implementation, str(place)]
             subprocess.run(command, check=True, stdout=log, stderr=log)
         for case in mine:
-            yield outcome(case, json.loads((place / f"{case.name}.json").read_text()), place)
+            yield case, json.loads((place / f"{case.name}.json").read_text()), place
 
 
 def outcome(case: Case, made: dict[str, Any], place: Path) -> Outcome:
@@ -238,9 +238,9 @@ def main() -> int:
     print(HEAD)
     found = []
     with tempfile.TemporaryDirectory() as scratch:
-        for each in outcomes(chosen, asked.keep or Path(scratch)):
-            found.append(each)
-            print(row(each), flush=True)
+        for case, made, place in captured(chosen, asked.keep or Path(scratch)):
+            found.append(outcome(case, made, place))
+            print(row(found[-1]), flush=True)
     print("\n" + summary(found))
     return 0 if holds(found) else 1
 

@@ -1,0 +1,123 @@
+"""Whether a step without one of its causes is as long as predicted: predicted against measured.
+
+Two kinds of pairs. A cause is planted (``planted.py``): its profile without the cause is held
+against the clean step. And the hand-written loop without the Python between its ops is held against
+the same equations as TorchScript and under torch.compile, though those change more than that.
+
+A prediction is of the profiled step; the undisturbed step is predicted to shrink as it does.
+
+Example: ``python benchmarks/diagnosis/what_if.py``
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from planted import IMPLEMENTATIONS, Case, captured, written
+from planting import WORKLOAD
+
+from lstmprof import api
+from lstmprof.errors import LstmprofError
+
+#: Planted cause → what is removed.
+CHANGES = {"casts": "casts", "layout copies": "copies", "item()": "syncs"}
+SHARE = 0.5
+LOOP, REWRITTEN = "torch-lstmcell-basic", ("torch-script", "torch-compile")
+ROUNDS, ITERATIONS, PROFILED = 4, 120, 12
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Medians of undisturbed steps in ns; ``predicted_ns`` of the slow one without ``change``."""
+
+    slow: str
+    fast: str
+    change: str
+    slow_ns: float
+    predicted_ns: float
+    measured_ns: float
+
+    @property
+    def error(self) -> float:
+        """Of the predicted length."""
+        return self.predicted_ns / self.measured_ns - 1
+
+
+def shrinks(run: api.Run, change: str) -> float:
+    """Length of the profiled step without ``change``, as a share of its length with it."""
+    asked = api.Asked(without=(change,))
+    (found,) = api.diagnose(api.break_down(run), asked=asked).what_ifs
+    return found.prediction.predicted_ns / found.prediction.replayed_ns
+
+
+def planted_pairs(folder: Path) -> Iterator[Pair]:
+    """Every cause planted in every implementation, and removed again."""
+    chosen = [Case(name, ((cause, SHARE),)) for name in IMPLEMENTATIONS for cause in CHANGES]
+    for case, made, place in captured(chosen, folder):
+        cause, change = case.causes[0][0], CHANGES[case.causes[0][0]]
+        medians = {name: statistics.median(t["wall_ns"]) for name, t in made["timings"].items()}
+        left = shrinks(written(case.name, made, place)[1], change)
+        slow = f"{case.implementation} + {cause}"
+        ends = medians["all"], medians["all"] * left, medians["clean"]
+        yield Pair(slow, case.implementation, change, *ends)
+
+
+def rewritten_pairs(folder: Path) -> Iterator[Pair]:
+    """The hand-written loop and its rewritings, captured in turn."""
+    requests = {
+        name: api.CaptureRequest(
+            name, WORKLOAD, "cpu", iterations=ITERATIONS, profile_steps=PROFILED, peaks=False
+        )
+        for name in (LOOP, *REWRITTEN)
+    }
+    runs = api.capture_rounds(requests, folder, rounds=ROUNDS)
+    medians: dict[str, float] = {}
+    for name, run in runs.items():
+        if isinstance(run, LstmprofError):
+            print(f"{name} was not captured: {run}")
+            continue
+        timings = api.break_down(run).timings
+        assert timings is not None
+        medians[name] = timings.median_ns
+    loop = runs[LOOP]
+    if isinstance(loop, LstmprofError):
+        return
+    predicted_ns = medians[LOOP] * shrinks(loop, "python")
+    for name in REWRITTEN:
+        if name in medians:
+            yield Pair(LOOP, name, "python", medians[LOOP], predicted_ns, medians[name])
+
+
+HEAD = (
+    "| slow | fast | without | slow, ms | predicted, ms | measured, ms | error |\n"
+    "|---|---|---|---:|---:|---:|---:|"
+)
+
+
+def row(pair: Pair) -> str:
+    """One line of the table."""
+    lengths = (pair.slow_ns, pair.predicted_ns, pair.measured_ns)
+    cells = " | ".join(f"{ns / 1e6:.2f}" for ns in lengths)
+    return f"| {pair.slow} | {pair.fast} | {pair.change} | {cells} | {pair.error:+.1%} |"
+
+
+def main() -> None:
+    """Print the table row by row, then the median error."""
+    print(HEAD)
+    errors = []
+    with tempfile.TemporaryDirectory() as scratch:
+        for make, place in ((planted_pairs, "planted"), (rewritten_pairs, "rewritten")):
+            folder = Path(scratch, place)
+            folder.mkdir()
+            for pair in make(folder):
+                errors.append(abs(pair.error))
+                print(row(pair), flush=True)
+    print(f"\nmedian error {statistics.median(errors):.1%} of {len(errors)} pairs")
+
+
+if __name__ == "__main__":
+    main()
