@@ -135,6 +135,7 @@ FACTS: tuple[Fact, ...] = (
     _fact("profiler", _TEXT, "", "that took the profile", _MADE_ELSEWHERE),
     _fact("nvtx", _FLAG, "", "whether phases were NVTX ranges too", _UNREAD),
     _fact("source_paths", _TEXT, "", "the files it was read from, JSON", _CAPTURED),
+    _fact("source_stamps", _TEXT, "", "path, size and time of each of them, JSON", _CAPTURED),
     _fact("step_range", _TEXT, "", "what --step-range gave", "it was not given"),
     _fact("profile_format", _TEXT, "", "kineto, xplane …", _FOREIGN),
     _fact("profile_metadata", _TEXT, "", "what the profile says of itself, JSON", _FOREIGN),
