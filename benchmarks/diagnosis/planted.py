@@ -117,7 +117,7 @@ def captured(chosen: Sequence[Case], folder: Path) -> Iterator[tuple[Case, dict[
         if not mine:
             continue
         place = folder / implementation
-        place.mkdir()
+        place.mkdir(parents=True, exist_ok=True)
         asked = [{"name": case.name, "causes": case.causes} for case in mine]
         (place / "cases.json").write_text(json.dumps(asked))
         worker = Path(__file__).with_name("planting.py")
@@ -162,7 +162,7 @@ def written(case: str, made: dict[str, Any], place: Path) -> list[store.Run]:
             **described(name, profile, mine),
             "profiled_wall_ns": [made["profiled_wall_ns"][step] for step in steps],
         }
-        with store.new_run(place / "runs", name) as folder:
+        with store.new_run(place / "runs", name, force=True) as folder:
             store.write_tables(folder, facts, mine, timings_of(made["timings"][variant]))
         runs.append(store.open_run(place / "runs" / name))
     return runs

@@ -113,7 +113,7 @@ def profiled_in_turn(trainer: Any, variants: Variants, folder: Path) -> tuple[Pr
     """One profile of all ``variants``, one step of each in turn; preemptions of each step."""
     for number in range(TAKES):
         place = folder / str(number)
-        place.mkdir(parents=True)
+        place.mkdir(parents=True, exist_ok=True)
         trainer.take_turns(list(variants.values()))
         with worker_timing.collector_frozen():
             profiled: Profiled = trainer.profile(RANGES, PROFILED * len(variants), str(place))
