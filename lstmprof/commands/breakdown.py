@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lstmprof import terminal
+from lstmprof import options, terminal
 from lstmprof.errors import UsageError
 
 if TYPE_CHECKING:
@@ -38,11 +38,7 @@ _TOP, _TOP_OF_ONE = 8, 20
     help=f"Rows to show of a run's table; of the account of a step always all.  [default: "
     f"{_TOP} kernels, {_TOP_OF_ONE} with --table, all in JSON and CSV]",
 )
-@click.option(
-    "--step-range",
-    metavar="REGEX",
-    help="Host ranges (NVTX, record_function) whose name this finds are the steps.",
-)
+@options.step_range
 def command(
     paths: tuple[str, ...], table: str | None, format_: str, top: int | None, step_range: str | None
 ) -> None:

@@ -4,30 +4,18 @@ from __future__ import annotations
 
 import click
 
-from lstmprof import terminal
+from lstmprof import options, terminal
 
 FORMATS = ("text", "json", "markdown")
-#: Those of ``diagnose.comparability``, named here because help imports no dataframe library.
-CONDITIONS = ("workload", "precision", "mode", "device", "threads", "seed")
-#: Those of ``diagnose.changes``.
+#: Those of ``diagnose.changes``, named here because help imports no dataframe library.
 CAUSES = ("launch", "casts", "syncs", "copies", "python")
 
 
 @click.command(name="diagnose")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH…")
 @click.option("--format", "format_", type=click.Choice(FORMATS), default="text", show_default=True)
-@click.option(
-    "--across",
-    multiple=True,
-    type=click.Choice(CONDITIONS),
-    metavar="NAME",
-    help=f"Compare runs that differ in this; repeat for more: {', '.join(CONDITIONS)}.",
-)
-@click.option(
-    "--step-range",
-    metavar="REGEX",
-    help="Host ranges (NVTX, record_function) whose name this finds are the steps.",
-)
+@options.across
+@options.step_range
 @click.option(
     "--without",
     multiple=True,

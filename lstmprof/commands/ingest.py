@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lstmprof import options
 from lstmprof.errors import UsageError
 
 if TYPE_CHECKING:
@@ -23,18 +24,14 @@ if TYPE_CHECKING:
     help="Folder of runs to write to.",
 )
 @click.option("--name", help="Name of the run; by default the file's.")
-@click.option(
-    "--step-range",
-    metavar="REGEX",
-    help="Host ranges (NVTX, record_function) whose name this finds are the steps.",
-)
+@options.step_range
 @click.option(
     "--jobs",
     type=click.IntRange(min=1),
     help="Processes that read profiles at once; by default one a CPU where that is worth it.",
 )
 @click.option("--force", is_flag=True, help="Replace a run of that name.")
-def command(profiles: tuple[str, ...], out: Path, name: str | None, **options: Any) -> int:
+def command(profiles: tuple[str, ...], out: Path, name: str | None, **asked: Any) -> int:
     """Read raw profiles into Parquet runs: files, folders, tar archives, URLs.
 
     Formats are known by content, gzip or not. Ranks of one job in a folder or an archive become one
@@ -51,7 +48,7 @@ def command(profiles: tuple[str, ...], out: Path, name: str | None, **options: A
     if name and len(profiles) > 1:
         raise UsageError("--name is for one profile", "leave it out, or give one")
     done = Ingested([], [], [])
-    for made in ingest_all(profiles, out, name=name, progress=_progress, **options):
+    for made in ingest_all(profiles, out, name=name, progress=_progress, **asked):
         _tell(made)
         done += made
     for other in done.foreign:

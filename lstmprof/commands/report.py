@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from lstmprof.commands.diagnose import CONDITIONS
+from lstmprof import options
 from lstmprof.errors import LstmprofError
 
 #: What the page and its charts are made with, and what ``pip`` calls it.
@@ -35,18 +35,8 @@ NEEDED = {"altair": "altair", "jinja2": "jinja2", "vl_convert": "vl-convert-pyth
     help="Folder for charts as Vega-Lite, to be restyled.",
 )
 @click.option("--title", help="Heading of the page.  [default: the runs and their workload]")
-@click.option(
-    "--step-range",
-    metavar="REGEX",
-    help="Host ranges (NVTX, record_function) whose name this finds are the steps.",
-)
-@click.option(
-    "--across",
-    multiple=True,
-    type=click.Choice(CONDITIONS),
-    metavar="NAME",
-    help=f"Compare runs that differ in this; repeat for more: {', '.join(CONDITIONS)}.",
-)
+@options.step_range
+@options.across
 @click.option("--force", is_flag=True, help="Replace files that are there.")
 def command(
     paths: tuple[str, ...],

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from diagnose.made import case, item
 
+from lstmprof import options
 from lstmprof.commands.diagnose import CAUSES
-from lstmprof.commands.diagnose import CONDITIONS as NAMED
 from lstmprof.diagnose.case import Case
 from lstmprof.diagnose.changes import CHANGES as REMOVABLE
 from lstmprof.diagnose.comparability import (
@@ -71,5 +71,5 @@ def test_profiles_made_elsewhere_are_told_apart_by_their_device() -> None:
 def test_an_unknown_condition_is_refused_and_the_command_knows_all() -> None:
     with pytest.raises(UsageError, match="'batch' is nothing that must agree"):
         comparable_groups([run("a")], ["batch"])
-    assert tuple(CONDITIONS) == NAMED
+    assert tuple(CONDITIONS) == options.CONDITIONS
     assert tuple(REMOVABLE) == CAUSES

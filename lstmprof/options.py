@@ -1,0 +1,22 @@
+"""Options that several commands have: stated once, so that their words cannot drift apart."""
+
+from __future__ import annotations
+
+import click
+
+#: What must agree for two runs to be compared: the keys of ``diagnose.comparability.CONDITIONS``,
+#: which help must not import.
+CONDITIONS = ("workload", "precision", "mode", "device", "threads", "seed")
+
+step_range = click.option(
+    "--step-range",
+    metavar="REGEX",
+    help="Host ranges (NVTX, record_function) whose name this finds are the steps.",
+)
+across = click.option(
+    "--across",
+    multiple=True,
+    type=click.Choice(CONDITIONS),
+    metavar="NAME",
+    help=f"Compare runs that differ in this; repeat for more: {', '.join(CONDITIONS)}.",
+)
