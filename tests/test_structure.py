@@ -18,6 +18,7 @@ SHARED = {"errors", "events", "store", "workloads", "named_workloads", "implemen
 #: The files and the folder that join the stages.
 JOINING = {
     *(
+        "account_rows",
         "api",
         "cases",
         "diagnoses",

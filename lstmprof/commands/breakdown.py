@@ -56,8 +56,9 @@ def command(
     if format_ == "csv" and table is None:
         raise UsageError("CSV holds one table", "add --table " + "|".join(TABLES))
 
+    from lstmprof import account_rows
     from lstmprof.api import break_down, open_runs
-    from lstmprof.commands import breakdown_rows, breakdown_text
+    from lstmprof.commands import breakdown_text
 
     wanted = (table,) if table else USUAL
     made = [name for name in wanted if name != "timings"]
@@ -68,11 +69,11 @@ def command(
         most = _TOP_OF_ONE if table else _TOP
         breakdown_text.show(accounts, wanted, most if top is None else top)
         return
-    rows: dict[str, Any] = {name: breakdown_rows.rows(accounts, name, top) for name in wanted}
+    rows: dict[str, Any] = {name: account_rows.rows(accounts, name, top) for name in wanted}
     if format_ == "json":
         terminal.write_json(rows[table] if table else rows)
     elif table:
-        terminal.write_csv(rows[table], breakdown_rows.columns(table))
+        terminal.write_csv(rows[table], account_rows.columns(table))
 
 
 def _tell_notes(accounts: list[Breakdown]) -> None:

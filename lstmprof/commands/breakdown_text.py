@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from lstmprof import terminal
+from lstmprof.account_rows import comparable, compared
 from lstmprof.breakdown import Breakdown
 from lstmprof.breakdown.steps import MeanStep, mean_steps
 from lstmprof.commands import breakdown_table
-from lstmprof.commands.breakdown_rows import comparable, compared
 from lstmprof.commands.breakdown_table import UNKNOWN
 
 

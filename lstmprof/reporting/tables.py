@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lstmprof import account_rows
 from lstmprof.breakdown import launch_gaps
 from lstmprof.breakdown.steps import MeanStep, mean_steps
-from lstmprof.commands import breakdown_rows
 from lstmprof.limits import roofline_of
 from lstmprof.report import rows
 from lstmprof.report.rows import RunFacts
@@ -34,7 +34,7 @@ def _with_facts(
 
 def times(known: Sequence[Known], facts: Sequence[RunFacts]) -> tuple[rows.TimeRow, ...]:
     """The statistics of the timed runs."""
-    found = iter(breakdown_rows.rows([one.account for one in known], "timings"))
+    found = iter(account_rows.rows([one.account for one in known], "timings"))
     made = {one.run: next(found) for one in known if one.account.timings is not None}
     fields = ("median_ns", "median_low_ns", "median_high_ns", "p95_ns", "compile_ns", "slowdown")
     return tuple(

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 from report import runs
 
-from lstmprof import reporting
+from lstmprof import account_rows, reporting
 from lstmprof.breakdown import Breakdown, break_down
-from lstmprof.commands import breakdown_rows
 from lstmprof.report.palette import label_of
 from lstmprof.report.rows import Report
 from lstmprof.reporting import comparisons
@@ -24,13 +23,13 @@ def report_on(folder: Path) -> tuple[list[Breakdown], Report]:
 
 def test_times_and_ledger_are_those_of_breakdown(tmp_path: Path) -> None:
     accounts, report = report_on(tmp_path)
-    timed = {row["run"]: row for row in breakdown_rows.rows(accounts, "timings")}
+    timed = {row["run"]: row for row in account_rows.rows(accounts, "timings")}
     assert {row.run for row in report.times} == set(timed) == {"fast", "slow", "hostile"}
     for row in report.times:
         for field in ("median_ns", "median_low_ns", "median_high_ns", "slowdown", "iterations"):
             assert getattr(row, field) == timed[row.run][field]
     expected: Counter[tuple[str, str, str]] = Counter()
-    for row in breakdown_rows.rows(accounts, "ledger"):
+    for row in account_rows.rows(accounts, "ledger"):
         expected[row["run"], row["state"], row["part"]] += row["ns"]
     assert {(r.run, r.state, r.part): r.total_ns for r in report.ledger} == dict(expected)
     assert {r.steps for r in report.ledger} == {2}

@@ -1,4 +1,4 @@
-"""The rows of ``lstmprof breakdown`` for programs: every run's tables, ``run`` in front."""
+"""The rows of many accounts, for programs and pages: every run's tables, ``run`` in front."""
 
 from __future__ import annotations
 
