@@ -31,12 +31,12 @@ from lstmprof.errors import LstmprofError, UsageError
 from lstmprof.ingest import (
     Ingested,
     cache_folder,
-    described,
     ingest_profile,
     ingest_profiles,
     open_runs,
 )
 from lstmprof.ingest_jobs import ingest_all
+from lstmprof.ingested_run import described
 from lstmprof.limits import Asked
 from lstmprof.reporting import report_of
 from lstmprof.store import Run

@@ -5,34 +5,25 @@ A word is a file, a folder, a tar archive or a URL of one (``formats.sources``).
 
 from __future__ import annotations
 
-import dataclasses
-import datetime
 import hashlib
 import itertools
 import os
 import re
-import shlex
-import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-
-import pyarrow as pa
 
 from lstmprof import __version__, formats, store
-from lstmprof.breakdown import annotated
-from lstmprof.breakdown.coverage import coverage
 from lstmprof.errors import ForeignFileError, LstmprofError, ProfileError, RunError, UsageError
 from lstmprof.events import SCHEMA_VERSION, Profile
 from lstmprof.formats import ranks, sources
 from lstmprof.formats.sources import Source
+from lstmprof.ingested_run import written
 from lstmprof.store import Run
 
 Warn = Callable[[str], None]
 
-INGESTED = "ingest"
 #: Endings that profilers give their files; a run made of one is named without them.
 _ENDINGS = (".gz", ".json", ".trace", ".pt", ".pb", ".xplane", ".sqlite", ".tar", ".tgz")
 
@@ -200,7 +191,7 @@ def _ingest_group(
             done += Ingested([], [error], [])
     for own, of_run, profile in _runs(name, read):
         try:
-            run = _written(own, of_run, profile, out, force=force, step_range=step_range)
+            run = written(own, of_run, profile, out, force=force, step_range=step_range)
         except LstmprofError as error:
             done += Ingested([], [error], [])
         else:
@@ -223,41 +214,6 @@ def _runs(
         return
     for source, profile in read:
         yield profile_name(source.name), [source], profile
-
-
-def _written(
-    name: str,
-    group: Sequence[Source],
-    profile: Profile,
-    out: Path,
-    *,
-    force: bool,
-    step_range: str | None,
-) -> Run:
-    paths = [str(Path(s.label).resolve()) if isinstance(s.label, Path) else s.label for s in group]
-    events = annotated(profile.events, captured=False, step_range=step_range)
-    metadata = {"source": INGESTED, "source_paths": paths, **described(name, profile, events)}
-    metadata |= {"step_range": step_range} if step_range else {}
-    metadata["source_stamps"] = [source.stamp for source in group]
-    with store.new_run(out, name, force=force) as folder:
-        store.write_tables(folder, metadata, events)
-    return store.open_run(out / name)
-
-
-def described(name: str, profile: Profile, events: pa.Table) -> Mapping[str, Any]:
-    """What run.json says of a run's making, of its profile and of its ``events``, annotated."""
-    return {
-        "name": name,
-        "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "command": shlex.join(sys.argv),
-        "lstmprof_version": __version__,
-        "base_ns": profile.base_ns,
-        "profile_format": profile.format,
-        "profile_metadata": dict(profile.metadata),
-        "device_names": {str(k): v for k, v in profile.device_names.items()},
-        "notes": list(profile.notes),
-        "links": dataclasses.asdict(coverage(events)),
-    }
 
 
 def open_runs(

@@ -28,7 +28,7 @@ from lstmprof import api, formats, store
 from lstmprof.breakdown import CAPTURED, annotated
 from lstmprof.breakdown.windows import windows, with_steps
 from lstmprof.diagnose import causes
-from lstmprof.ingest import described
+from lstmprof.ingested_run import described
 
 IMPLEMENTATIONS = ("torch-lstmcell-basic", "torch-lstmcell-fused", "torch-cudnn")
 #: Cause → the kind that a diagnosis must give.

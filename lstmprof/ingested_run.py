@@ -1,0 +1,63 @@
+"""A profile that was read, written as a run: its events annotated, and what run.json says of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from lstmprof import __version__, store
+from lstmprof.breakdown import annotated
+from lstmprof.breakdown.coverage import coverage
+from lstmprof.events import Profile
+from lstmprof.formats.sources import Source
+from lstmprof.store import Run
+
+INGESTED = "ingest"
+
+
+def written(
+    name: str,
+    group: Sequence[Source],
+    profile: Profile,
+    out: Path,
+    *,
+    force: bool,
+    step_range: str | None,
+) -> Run:
+    """The run ``name`` in ``out``, made of ``profile``, which was read from the files of ``group``.
+
+    Raises:
+        RunError: it is there already and ``force`` is not given.
+        UsageError: ``step_range`` is no regular expression, or finds no host range.
+    """
+    paths = [str(Path(s.label).resolve()) if isinstance(s.label, Path) else s.label for s in group]
+    events = annotated(profile.events, captured=False, step_range=step_range)
+    metadata = {"source": INGESTED, "source_paths": paths, **described(name, profile, events)}
+    metadata |= {"step_range": step_range} if step_range else {}
+    metadata["source_stamps"] = [source.stamp for source in group]
+    with store.new_run(out, name, force=force) as folder:
+        store.write_tables(folder, metadata, events)
+    return store.open_run(out / name)
+
+
+def described(name: str, profile: Profile, events: pa.Table) -> Mapping[str, Any]:
+    """What run.json says of a run's making, of its profile and of its ``events``, annotated."""
+    return {
+        "name": name,
+        "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "command": shlex.join(sys.argv),
+        "lstmprof_version": __version__,
+        "base_ns": profile.base_ns,
+        "profile_format": profile.format,
+        "profile_metadata": dict(profile.metadata),
+        "device_names": {str(k): v for k, v in profile.device_names.items()},
+        "notes": list(profile.notes),
+        "links": dataclasses.asdict(coverage(events)),
+    }
