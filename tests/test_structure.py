@@ -27,6 +27,7 @@ JOINING = {
         "what_ifs",
         "ingest",
         "ingest_jobs",
+        "ingested_run",
         "sweep",
     ),
     *("cli", "commands", "__main__"),
