@@ -133,9 +133,10 @@ def run_passes(
         profiled = worker_profile.Profiled([], [], [], None)
         if request.profile_steps:
             report("profiling")
-            faults = worker_meters.StepFaults(ranges)
-            profiled = trainer.profile(faults, request.profile_steps, folder)
-            cost["profiled_page_faults"] = faults.counts
+            counts = worker_meters.StepCounts(ranges)
+            profiled = trainer.profile(counts, request.profile_steps, folder)
+            cost["profiled_page_faults"] = counts.page_faults
+            cost["profiled_preemptions"] = counts.preemptions
     for number, loss in enumerate(profiled.losses, len(rows)):
         worker_timing.refuse_unless_finite(loss, number)
     return worker_metadata.Passes(rows, cost, profiled)

@@ -12,7 +12,7 @@ import ctypes
 import glob
 import os
 import time
-from typing import Any, ContextManager, Dict, Iterator, List, Optional
+from typing import Any, ContextManager, Dict, Iterator, List, NamedTuple, Optional
 
 from lstmprof.capture.worker_ranges import Ranges
 
@@ -27,6 +27,11 @@ THROTTLE_REASONS = (
     (0x40, "hardware thermal slowdown"),
     (0x80, "hardware power brake"),
 )
+#: its name since driver 535, and the one before, which a later NVML may drop
+CLOCKS_REASONS = (
+    "nvmlDeviceGetCurrentClocksEventReasons",
+    "nvmlDeviceGetCurrentClocksThrottleReasons",
+)
 NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_TEMPERATURE_GPU = 1, 2, 0
 
 
@@ -39,10 +44,12 @@ class Meters:
         self.began = self._counters()
 
     def _counters(self) -> Dict[str, Any]:
+        counts = kernel_counts()
         return {
             "cpu_ns": time.process_time_ns(),
             "wall_ns": time.perf_counter_ns(),
-            "page_faults": page_faults(),
+            "page_faults": counts and counts.page_faults,
+            "preemptions": counts and counts.preemptions,
             "packages_uj": packages_uj(self.powercap),
             "gpu_mj": self.gpu.energy_mj() if self.gpu else None,
         }
@@ -56,18 +63,20 @@ class Meters:
             "timing_cpu_ns": ended["cpu_ns"] - began["cpu_ns"],
             "timing_wall_ns": ended["wall_ns"] - began["wall_ns"],
             "timing_page_faults": _difference(ended["page_faults"], began["page_faults"]),
+            "timing_preemptions": _difference(ended["preemptions"], began["preemptions"]),
             "timing_cpu_energy_j": None if packages is None else packages / 1e6,
             "timing_gpu_energy_j": None if gpu is None else gpu / 1e3,
         }
         return dict(facts, **(self.gpu.state() if self.gpu else {}))
 
 
-class StepFaults:
-    """Ranges that count the page faults of each ``step``; ``counts`` of those that are known."""
+class StepCounts:
+    """Ranges that count what the kernel did in each ``step``; counts of those that are known."""
 
     def __init__(self, ranges: Ranges) -> None:
         self.ranges = ranges
-        self.counts: List[int] = []
+        self.page_faults: List[int] = []
+        self.preemptions: List[int] = []
 
     def __call__(self, name: str) -> ContextManager[Any]:
         """The range ``name``."""
@@ -75,21 +84,30 @@ class StepFaults:
 
     @contextlib.contextmanager
     def _counted(self) -> Iterator[None]:
-        began = page_faults()
+        began = kernel_counts()
         with self.ranges("step"):
             yield
-        ended = page_faults()
+        ended = kernel_counts()
         if began is not None and ended is not None:
-            self.counts.append(ended - began)
+            self.page_faults.append(ended.page_faults - began.page_faults)
+            self.preemptions.append(ended.preemptions - began.preemptions)
 
 
-def page_faults() -> Optional[int]:
-    """Pages of this process that the kernel had to provide so far, without reading a disk."""
+class KernelCounts(NamedTuple):
+    """What the kernel did with this process so far."""
+
+    page_faults: int  # pages that it had to provide, without reading a disk
+    preemptions: int  # involuntary context switches: a CPU was taken from one of its threads
+
+
+def kernel_counts() -> Optional[KernelCounts]:
+    """The counts of getrusage(2), of all threads; None where there is no Unix."""
     try:
         import resource
-    except ImportError:  # no Unix
+    except ImportError:
         return None
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return KernelCounts(usage.ru_minflt, usage.ru_nivcsw)
 
 
 def _difference(end: Optional[int], begin: Optional[int]) -> Optional[int]:
@@ -144,7 +162,9 @@ class Gpu:
 
     def state(self) -> Dict[str, Any]:
         """Clocks, temperature and what holds the clocks down, now."""
-        reasons = self._read("nvmlDeviceGetCurrentClocksThrottleReasons", ctypes.c_ulonglong)
+        reasons = self._read(CLOCKS_REASONS[0], ctypes.c_ulonglong)
+        if reasons is None:
+            reasons = self._read(CLOCKS_REASONS[1], ctypes.c_ulonglong)
         return {
             "gpu_sm_clock_mhz": self._read("nvmlDeviceGetClockInfo", ctypes.c_uint, NVML_CLOCK_SM),
             "gpu_memory_clock_mhz": self._read(

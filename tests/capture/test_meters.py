@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import mmap
+import os
 import shutil
 import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 
-from lstmprof.capture.worker_meters import Gpu, Meters, StepFaults, packages_uj
+from lstmprof.capture import worker_cpus
+from lstmprof.capture.worker_meters import Gpu, Meters, StepCounts, packages_uj
 from lstmprof.capture.worker_ranges import no_ranges
 
 LIBRARY = r"""
@@ -35,6 +39,9 @@ int nvmlDeviceGetClockInfo(Device d, int clock, unsigned *mhz) {
     *mhz = clock == 1 ? 1980 : 3201; return clock == 2 ? 999 : 0;
 }
 """
+
+
+ALWAYS_BUSY = "import os; os.sched_setaffinity(0, [{}]); [0 for _ in iter(int, 1)]"
 
 
 def counter(folder: Path, name: str, microjoules: int) -> None:
@@ -96,11 +103,33 @@ def test_what_is_not_there_is_none(library: str) -> None:
 
 def test_page_faults_are_counted_step_by_step() -> None:
     pages, page = 500, mmap.PAGESIZE
-    faults = StepFaults(no_ranges)
-    with faults("step"), faults("input"), mmap.mmap(-1, pages * page) as fresh:
+    counts = StepCounts(no_ranges)
+    with counts("step"), counts("input"), mmap.mmap(-1, pages * page) as fresh:
         for place in range(0, pages * page, page):
             fresh[place] = 1
-    with faults("step"):
+    with counts("step"):
         pass
-    assert faults.counts[0] > pages / 20  # fewer than pages where the kernel gives huge ones
-    assert faults.counts[1] < faults.counts[0]
+    assert counts.page_faults[0] > pages / 20  # fewer than pages where the kernel gives huge ones
+    assert counts.page_faults[1] < counts.page_faults[0]
+
+
+def test_preemptions_are_counted_step_by_step() -> None:
+    cpu = worker_cpus.allowed_cpus()[0]
+    rival = subprocess.Popen([sys.executable, "-c", ALWAYS_BUSY.format(cpu)])
+    allowed = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, [cpu])
+        counts = StepCounts(no_ranges)
+        with counts("step"):
+            until = time.monotonic() + 0.5
+            while time.monotonic() < until:
+                pass
+        with counts("step"):
+            pass
+    finally:
+        os.sched_setaffinity(0, allowed)
+        rival.kill()
+        rival.wait()
+    assert counts.preemptions[0] > 5  # both want the one CPU, a slice is a few ms
+    assert counts.preemptions[1] < counts.preemptions[0]
+    assert len(counts.page_faults) == 2
