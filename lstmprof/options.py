@@ -20,3 +20,9 @@ across = click.option(
     metavar="NAME",
     help=f"Compare runs that differ in this; repeat for more: {', '.join(CONDITIONS)}.",
 )
+open_ = click.option(
+    "--open",
+    "open_",
+    is_flag=True,
+    help="Draw the report of these runs into the cache too, and open it in a browser ($BROWSER).",
+)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lstmprof import options, terminal
+from lstmprof.commands import report_opening
 from lstmprof.errors import UsageError
 
 if TYPE_CHECKING:
@@ -39,8 +40,14 @@ _TOP, _TOP_OF_ONE = 8, 20
     f"{_TOP} kernels, {_TOP_OF_ONE} with --table, all in JSON and CSV]",
 )
 @options.step_range
+@options.open_
 def command(
-    paths: tuple[str, ...], table: str | None, format_: str, top: int | None, step_range: str | None
+    paths: tuple[str, ...],
+    table: str | None,
+    format_: str,
+    top: int | None,
+    step_range: str | None,
+    open_: bool,
 ) -> None:
     """Account for every nanosecond of a step: busy by category, idle by cause.
 
@@ -52,28 +59,45 @@ def command(
       lstmprof breakdown traces/
       lstmprof breakdown profile.pt.trace.json.gz --table ledger --format json
       lstmprof breakdown profile.pt.trace.json.gz --table ops --top 30
+      lstmprof breakdown traces/ --open
     """
     if format_ == "csv" and table is None:
         raise UsageError("CSV holds one table", "add --table " + "|".join(TABLES))
 
-    from lstmprof import account_rows
+    if open_:
+        report_opening.refuse_without_libraries()
+
     from lstmprof.api import break_down, open_runs
-    from lstmprof.commands import breakdown_text
+    from lstmprof.reporting import TABLES as DRAWN
 
     wanted = (table,) if table else USUAL
-    made = [name for name in wanted if name != "timings"]
+    needed = dict.fromkeys((*wanted, *(DRAWN if open_ else ())))
+    made = [name for name in needed if name != "timings"]
     runs = open_runs(paths, warn=lambda line: click.echo(f"left out: {line}", err=True))
     accounts = [break_down(run, step_range, made) for run in runs]
+    _show(accounts, wanted, format_, top)
+    if open_:
+        report_opening.open_report(accounts)
+
+
+def _show(
+    accounts: list[Breakdown], wanted: tuple[str, ...], format_: str, top: int | None
+) -> None:
+    """The tables ``wanted`` of all accounts, in a format of ``terminal.FORMATS``."""
+    from lstmprof import account_rows
+    from lstmprof.commands import breakdown_text
+
+    alone = wanted[0] if len(wanted) == 1 else None
     if format_ == "table":
         _tell_notes(accounts)
-        most = _TOP_OF_ONE if table else _TOP
+        most = _TOP_OF_ONE if alone else _TOP
         breakdown_text.show(accounts, wanted, most if top is None else top)
         return
     rows: dict[str, Any] = {name: account_rows.rows(accounts, name, top) for name in wanted}
     if format_ == "json":
-        terminal.write_json(rows[table] if table else rows)
-    elif table:
-        terminal.write_csv(rows[table], account_rows.columns(table))
+        terminal.write_json(rows[alone] if alone else rows)
+    elif alone:
+        terminal.write_csv(rows[alone], account_rows.columns(alone))
 
 
 def _tell_notes(accounts: list[Breakdown]) -> None:

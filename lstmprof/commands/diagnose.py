@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from lstmprof import options, terminal
+from lstmprof.commands import report_opening
 
 FORMATS = ("text", "json", "markdown")
 #: Those of ``diagnose.changes``, named here because help imports no dataframe library.
@@ -31,6 +32,7 @@ CAUSES = ("launch", "casts", "syncs", "copies", "python")
     metavar="PRODUCTS,COPIES",
     help="Peaks of the device, like 67TFLOP/s,3.35TB/s.  [default: as measured with the runs]",
 )
+@options.open_
 def command(
     paths: tuple[str, ...],
     format_: str,
@@ -39,6 +41,7 @@ def command(
     without: tuple[str, ...],
     gemm_at_roofline: bool,
     peaks: str | None,
+    open_: bool,
 ) -> None:
     """Say why one run is slower than another: part by part, with the cause and what to do.
 
@@ -52,7 +55,11 @@ def command(
       lstmprof diagnose profile.pt.trace.json.gz
       lstmprof diagnose profile.pt.trace.json.gz --without launch --without syncs
       lstmprof diagnose fp32-run amp-run --across precision --format markdown
+      lstmprof diagnose traces/ --open
     """
+    if open_:
+        report_opening.refuse_without_libraries()
+
     from lstmprof.api import Asked, break_down, diagnose_all, open_runs
     from lstmprof.commands import diagnose_markdown, diagnose_rows, diagnose_text
     from lstmprof.diagnose.peaks import parsed
@@ -76,3 +83,5 @@ def command(
     else:
         for one in made:
             diagnose_text.show(one)
+    if open_:
+        report_opening.open_report(accounts, across)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 
 import click
 
 from lstmprof import options
-from lstmprof.errors import LstmprofError
-
-#: What the page and its charts are made with, and what ``pip`` calls it.
-NEEDED = {"altair": "altair", "jinja2": "jinja2", "vl_convert": "vl-convert-python"}
+from lstmprof.commands import report_opening
+from lstmprof.errors import UsageError
 
 
 @click.command(name="report")
@@ -38,6 +35,7 @@ NEEDED = {"altair": "altair", "jinja2": "jinja2", "vl_convert": "vl-convert-pyth
 @options.step_range
 @options.across
 @click.option("--force", is_flag=True, help="Replace files that are there.")
+@click.option("--open", "open_", is_flag=True, help="Open the page in a browser ($BROWSER).")
 def command(
     paths: tuple[str, ...],
     out: Path | None,
@@ -48,6 +46,7 @@ def command(
     step_range: str | None,
     across: tuple[str, ...],
     force: bool,
+    open_: bool,
 ) -> None:
     """Draw runs as one page that opens anywhere and needs no network: verdict, charts, tables.
 
@@ -59,8 +58,9 @@ def command(
       lstmprof report traces/torch-cudnn--… traces/torch-lstmcell-basic--…
       lstmprof report fp32-run amp-run --across precision
       lstmprof report traces/ --svg charts/
+      lstmprof report traces/ --open
     """
-    _refuse_without_libraries()
+    report_opening.refuse_without_libraries()
     from lstmprof.api import break_down, open_runs
     from lstmprof.report import figures, page
     from lstmprof.reporting import TABLES, report_of
@@ -68,6 +68,8 @@ def command(
     charts = {"png": png, "svg": svg, "json": json_}
     if out is None and not any(charts.values()):
         out = Path("report.html")
+    if open_ and out is None:
+        raise UsageError("--open has no page to open", "give -o for one beside the single charts")
     if out is not None:
         page.refuse(out, force=force)
     runs = open_runs(paths, warn=lambda line: click.echo(f"left out: {line}", err=True))
@@ -80,11 +82,5 @@ def command(
         size = page.write(made, out, force=force)
         count = f"{len(made.runs)} run" + "s" * (len(made.runs) != 1)
         click.echo(f"wrote {out} ({count}, {size / 1e6:.1f} MB); open it in any browser")
-
-
-def _refuse_without_libraries() -> None:
-    missing = [name for module, name in NEEDED.items() if not importlib.util.find_spec(module)]
-    if missing:
-        raise LstmprofError(
-            f"the report needs {', '.join(missing)}", "install it: pip install 'lstmprof[report]'"
-        )
+        if open_:
+            report_opening.show(out)
