@@ -127,7 +127,10 @@ def run_passes(
         report("timing")
         rows = worker_timing.timed(loop, request.warmup_iterations, 0, report, time.perf_counter_ns)
         meters = worker_meters.Meters(device)
-        counted = worker_timing.timed(loop, 0, request.iterations, report, time.perf_counter_ns)
+        most_ns = None if request.timing_s is None else round(request.timing_s * 1e9)
+        counted = worker_timing.timed(
+            loop, 0, request.iterations, report, time.perf_counter_ns, most_ns=most_ns
+        )
         cost = meters.facts()
         rows += worker_timing.numbered_on(counted, len(rows))
         profiled = worker_profile.Profiled([], [], [], None)

@@ -28,7 +28,7 @@ class Passes:
 def request_facts(request: CaptureRequest) -> Dict[str, Any]:
     """What run.json says of what was asked for."""
     asked = json.loads(request.to_json())
-    names = ["implementation", "workload", "precision", "mode", "seed", "iterations"]
+    names = ["implementation", "workload", "precision", "mode", "seed"]
     names += ["cuda_graph", "xla", "label"]
     framework = implementations.find(request.implementation).framework
     facts = {name: asked[name] for name in names}
@@ -66,6 +66,7 @@ def pass_facts(passes: Passes, request: CaptureRequest) -> Dict[str, Any]:
     first, last = passes.rows[0], passes.rows[-1]
     return {
         **passes.cost,
+        "iterations": sum(not row.warmup for row in passes.rows),
         "kernels_used": passes.profiled.kernels,
         "compile_ns": first.wall_ns,
         "profiled_wall_ns": passes.profiled.walls_ns,

@@ -32,6 +32,7 @@ class CaptureRequest:
     precision: str = "fp32"  # one of PRECISIONS
     mode: str = "train"  # forward: no gradients, no optimizer; the loss is computed
     iterations: int = 20
+    timing_s: Optional[float] = None  # after so long no further iteration is timed
     warmup: Optional[int] = None  # None: what the implementation needs (``warmup_iterations``)
     profile_steps: int = 3  # 0: no profile pass
     seed: int = 0
@@ -117,6 +118,10 @@ def check(request: CaptureRequest) -> None:
         value = getattr(request, field)
         if value is not None and value < least:
             raise UsageError("{} must be at least {}, not {}".format(field, least, value))
+    if request.timing_s is not None and not 0 < request.timing_s <= LONGEST_S:
+        raise UsageError(
+            "timing must be above 0 s and at most 30 days, not {} s".format(request.timing_s)
+        )
     if not 0 < request.timeout_s <= LONGEST_S:
         raise UsageError(
             "timeout must be above 0 s and at most 30 days, not {} s".format(request.timeout_s)

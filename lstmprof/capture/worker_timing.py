@@ -18,6 +18,9 @@ Clock = Callable[[], int]
 #: a progress line at most this often: the parent that shows it shares the machine
 REPORT_EVERY_NS = 1_000_000_000
 
+#: counted whatever the time that they take: a median needs them
+LEAST_ITERATIONS = 3
+
 
 @dataclasses.dataclass(frozen=True)
 class Iteration:
@@ -40,15 +43,23 @@ class Loop:
 
 
 def timed(
-    loop: Loop, warmup: int, iterations: int, report: Callable[[str], None], clock: Clock
+    loop: Loop,
+    warmup: int,
+    iterations: int,
+    report: Callable[[str], None],
+    clock: Clock,
+    *,
+    most_ns: Optional[int] = None,
 ) -> List[Iteration]:
     """One row for each of ``warmup + iterations`` steps, in order.
+
+    After ``most_ns`` none is begun, but LEAST_ITERATIONS are counted before.
 
     Raises:
         CaptureError: a loss is not finite.
     """
     rows: List[Iteration] = []
-    reported_ns = clock()
+    began_ns = reported_ns = clock()
     step = loop.step
     for number in range(warmup + iterations):
         start_ns = clock()
@@ -62,6 +73,9 @@ def timed(
         if end_ns - reported_ns >= REPORT_EVERY_NS:
             reported_ns = end_ns
             report("timed {} of {} iterations".format(number + 1, warmup + iterations))
+        enough = number + 1 >= warmup + LEAST_ITERATIONS
+        if most_ns is not None and enough and end_ns - began_ns >= most_ns:
+            break
     return rows
 
 

@@ -41,6 +41,12 @@ _RUN_OPTIONS = (
         help="Timed iterations.",
     ),
     click.option(
+        "--timing-seconds",
+        "timing_s",
+        type=click.FloatRange(0, min_open=True),
+        help="Time no further iteration of a round after so long, but three at least.",
+    ),
+    click.option(
         "--warmup",
         type=click.IntRange(1),
         help="Iterations before them, kept but not counted; by default 3, or what a row needs.",

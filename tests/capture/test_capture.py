@@ -67,6 +67,13 @@ def test_a_capture_is_complete(row: Implementation, tmp_path: Path) -> None:
     assert sorted(p.name for p in profile.parent.iterdir()) == [profile.name]
 
 
+def test_a_run_says_how_many_iterations_there_was_time_for(tmp_path: Path) -> None:
+    result = captured(tmp_path, "torch-cudnn", CE, iterations=100_000, timing_s=0.02)
+    counted = len(result.timings["iteration"]) - 1
+    assert 3 <= counted < 100_000
+    assert result.metadata["iterations"] == counted
+
+
 def annotations(result: CaptureResult) -> list[dict[str, Any]]:
     trace = json.loads(gzip.decompress(result.profiles[0].read_bytes()))
     marked = [e for e in trace["traceEvents"] if e.get("cat") == "user_annotation"]

@@ -30,3 +30,9 @@ def test_warm_up_lasts_until_the_row_has_settled_unless_it_is_given() -> None:
     assert CaptureRequest("torch-cudnn", named("1x320-ce-short")).warmup_iterations == 3
     assert CaptureRequest("torch-script", named("1x320-ce-short")).warmup_iterations == 5
     assert CaptureRequest("torch-script", named("1x320-ce-short"), warmup=1).warmup_iterations == 1
+
+
+def test_time_for_timing_is_above_zero() -> None:
+    check(CaptureRequest("torch-cudnn", named("1x320-ce-short"), timing_s=0.5))
+    with pytest.raises(UsageError, match="timing must be above 0 s"):
+        check(CaptureRequest("torch-cudnn", named("1x320-ce-short"), timing_s=0.0))

@@ -6,6 +6,7 @@ import pytest
 
 from lstmprof.capture import worker_profile
 from lstmprof.capture.worker_timing import (
+    LEAST_ITERATIONS,
     REPORT_EVERY_NS,
     Iteration,
     Loop,
@@ -64,6 +65,15 @@ def test_progress_comes_once_a_second_and_not_once_a_step() -> None:
     clock, lines = Clock(), list[str]()
     timed(loop_of(clock, REPORT_EVERY_NS // 4, 0, [1.0] * 9), 1, 8, lines.append, clock)
     assert lines == ["timed 4 of 9 iterations", "timed 8 of 9 iterations"]
+
+
+@pytest.mark.parametrize(
+    ("most_ns", "counted"), [(None, 9), (10_000, 9), (70, 7), (71, 8), (1, LEAST_ITERATIONS)]
+)
+def test_when_time_is_up_no_further_iteration_is_begun(most_ns: int | None, counted: int) -> None:
+    clock = Clock()
+    loop = loop_of(clock, 10, 0, [1.0] * 9)
+    assert len(timed(loop, 0, 9, pytest.fail, clock, most_ns=most_ns)) == counted
 
 
 @pytest.mark.parametrize("loss", [float("nan"), float("inf")])
