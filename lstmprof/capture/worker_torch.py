@@ -29,6 +29,9 @@ from lstmprof.capture.worker_request import CaptureRequest
 from lstmprof.errors import CaptureError
 from lstmprof.workloads import Workload
 
+#: PyTorch's documentation warms up for three iterations before it captures a graph
+GRAPH_WARMUP = 3
+
 
 def device_of(requested: str) -> str:
     """The device to run on: ``cpu`` or ``cuda:N``.
@@ -71,7 +74,7 @@ class Trainer:
         self.module = module.to(self.device).train(not self.forward_only)
         self.optimizer = optimizer_of(self.workload, self.module, request.cuda_graph)
         self._set_precision(request.precision)
-        self.cuda_graph = request.cuda_graph
+        self.cuda_graph, self.warmup = request.cuda_graph, request.warmup_iterations
         self.graphed: Optional[worker_torch_graph.GraphedWork] = None
         batch: Any = workloads.batch(self.workload, request.seed)
         inputs = batch.inputs if self.implementation.TIME_MAJOR else batch.inputs.swapaxes(0, 1)
@@ -132,7 +135,9 @@ class Trainer:
             self.buffers = inputs, targets
             work = self._computed if self.scaler is None else self._gradients
             captured = functools.partial(work, worker_ranges.no_ranges, inputs, targets)
-            self.graphed = worker_torch_graph.GraphedWork(captured, self.module, self.optimizer)
+            self.graphed = worker_torch_graph.GraphedWork(
+                captured, self.module, self.optimizer, max(self.warmup, GRAPH_WARMUP)
+            )
         loss = self.graphed.replay()
         if self.scaler is not None:
             self._update(ranges)

@@ -14,9 +14,6 @@ from typing import Any, Callable, Iterator
 
 import torch
 
-#: PyTorch's documentation warms up for three iterations before it captures
-WARMUP_STEPS = 3
-
 
 @contextlib.contextmanager
 def weights_kept(module: torch.nn.Module, optimizer: Any) -> Iterator[None]:
@@ -34,18 +31,23 @@ def weights_kept(module: torch.nn.Module, optimizer: Any) -> Iterator[None]:
 class GraphedWork:
     """``work``, captured when made; ``replay`` runs it again on the same memory.
 
-    ``work`` returns the loss. ``module`` and ``optimizer`` are, after the capture, as before it.
+    ``work`` returns the loss; ``warmup`` steps of it come first, until nothing is compiled any
+    more. ``module`` and ``optimizer`` are, after the capture, as before it.
     """
 
     def __init__(
-        self, work: Callable[[], torch.Tensor], module: torch.nn.Module, optimizer: Any
+        self,
+        work: Callable[[], torch.Tensor],
+        module: torch.nn.Module,
+        optimizer: Any,
+        warmup: int,
     ) -> None:
         keep_profiler_attached()
         with weights_kept(module, optimizer):
             side = torch.cuda.Stream()
             side.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(side):
-                for _ in range(WARMUP_STEPS):
+                for _ in range(warmup):
                     optimizer.zero_grad(set_to_none=True)
                     work()
             torch.cuda.current_stream().wait_stream(side)
