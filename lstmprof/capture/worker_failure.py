@@ -26,6 +26,8 @@ def explained(error: Exception) -> List[str]:
         ]
     if "No working C++ compiler" in str(error):  # Inductor's InvalidCxxCompiler, wrapped or not
         return ["torch.compile found no C++ compiler", "install g++, or name another in CXX"]
+    if "Failed to find C compiler" in str(error):  # triton/runtime/build.py
+        return ["Triton, which torch.compile uses on a GPU, found no C compiler", "install gcc"]
     if _out_of_memory(error):
         return ["out of memory: " + _first_line(error), "try a smaller --batch"]
     return ["{}: {}".format(type(error).__name__, _first_line(error)), ""]

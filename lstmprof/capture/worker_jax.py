@@ -15,6 +15,7 @@ import functools
 import glob
 import importlib
 import os
+import re
 import shutil
 import sys
 import time
@@ -35,6 +36,7 @@ from lstmprof.capture import (
 from lstmprof.capture.worker_ranges import Ranges
 from lstmprof.capture.worker_request import CaptureRequest
 from lstmprof.errors import CaptureError
+from lstmprof.implementations import _cuda_runtime
 
 #: Precision -> JAX's for matrix products: TF32 where the GPU has it (jax.lax.Precision.HIGH)
 PRODUCTS = {"fp32": "highest", "tf32": "tensorfloat32"}
@@ -84,8 +86,8 @@ class Trainer:
     def __init__(self, request: CaptureRequest, device: str) -> None:
         jax.config.update("jax_default_matmul_precision", PRODUCTS[request.precision])
         self.workload, self.device_name = request.workload, device
-        number = 0 if device == "cpu" else int(device.partition(":")[2])
-        self.device = (jax.devices("cpu") if device == "cpu" else _gpus())[number]
+        self.number = 0 if device == "cpu" else int(device.partition(":")[2])
+        self.device = (jax.devices("cpu") if device == "cpu" else _gpus())[self.number]
         jax.config.update("jax_default_device", self.device)
         self.implementation: Any = importlib.import_module(
             implementations.find(request.implementation).module
@@ -176,15 +178,22 @@ class Trainer:
         return {
             "device": self.device_name,
             "device_name": self.device.device_kind if gpu else None,
-            "device_memory_bytes": None,
+            "device_memory_bytes": _cuda_runtime.device_memory_bytes(self.number) if gpu else None,
             "threads": worker_cpus.thread_count(),
             "versions": {
                 "jax": jax.__version__,
                 "jaxlib": jaxlib.__version__,
                 **{name: getattr(module, "__version__", None) for name, module in loaded.items()},
-                "cuda": self.device.client.platform_version if gpu else None,
+                "cuda": cuda_version(self.device.client.platform_version) if gpu else None,
             },
         }
+
+
+def cuda_version(platform: str) -> Optional[str]:
+    """``12.9`` of a client's platform that ends in ``cuda 12090``; None where none is told."""
+    told = re.search(r"cuda (\d+)", platform)
+    number = int(told.group(1)) if told else 0
+    return "{}.{}".format(number // 1000, number % 1000 // 10) if number else None
 
 
 def _without_python_calls() -> Dict[str, Any]:

@@ -158,14 +158,28 @@ class Stopwatch:
 
 def device_name(number: int) -> Optional[str]:
     """The driver's name of device ``number``; None where there is no driver."""
+    found = _driver_and_device(number)
+    name = ctypes.create_string_buffer(256)
+    if found is None or found[0].cuDeviceGetName(name, len(name), found[1]) != SUCCESS:
+        return None
+    return name.value.decode("utf-8", "replace")
+
+
+def device_memory_bytes(number: int) -> Optional[int]:
+    """Memory of device ``number`` in all, by the driver; None where there is none."""
+    found = _driver_and_device(number)
+    total = ctypes.c_size_t()
+    if found is None or found[0].cuDeviceTotalMem_v2(ctypes.byref(total), found[1]) != SUCCESS:
+        return None
+    return total.value
+
+
+def _driver_and_device(number: int) -> Optional[Tuple[Any, ctypes.c_int]]:
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
         return None
-    device, name = ctypes.c_int(), ctypes.create_string_buffer(256)
-    found = (
-        driver.cuInit(0) == SUCCESS
-        and driver.cuDeviceGet(ctypes.byref(device), number) == SUCCESS
-        and driver.cuDeviceGetName(name, len(name), device) == SUCCESS
-    )
-    return name.value.decode("utf-8", "replace") if found else None
+    device = ctypes.c_int()
+    if driver.cuInit(0) != SUCCESS or driver.cuDeviceGet(ctypes.byref(device), number) != SUCCESS:
+        return None
+    return driver, device

@@ -12,6 +12,7 @@ from typing import Any
 
 import cudnn_stand_in
 import numpy as np
+import nvml_stand_in
 import pytest
 import reference
 
@@ -127,6 +128,20 @@ def test_a_capture_without_a_profile_is_complete(
     assert libraries == {"cudnn": 92800, "cuda": "12.9", "cuda_driver": "13.0", "torch": None}
     assert result.profiles == ()
     json.dumps(dict(facts))
+
+
+def test_a_capture_says_what_nvml_told_of_its_iterations(
+    stand_in: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nvml = nvml_stand_in.built(tmp_path)
+    monkeypatch.setenv("LD_LIBRARY_PATH", f"{stand_in}:{nvml.parent}")
+    request = CaptureRequest("cudnn-direct", MEAN, **ASKED)
+    facts = capture(request, tmp_path / "capture", lambda line: None).metadata
+    assert facts["timing_gpu_energy_j"] == 1.0  # read twice
+    assert facts["gpu_sm_clock_mhz"] == 1980
+    assert facts["gpu_memory_clock_mhz"] is None
+    assert facts["gpu_temperature_c"] == 61
+    assert facts["gpu_throttle_reasons"] == ["software power cap", "hardware thermal slowdown"]
 
 
 def test_a_torch_without_cuda_cannot_profile_and_says_so(

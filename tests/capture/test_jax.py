@@ -122,3 +122,16 @@ def test_a_profile_has_steps_phases_and_a_ledger_of_products_and_elements(tmp_pa
     computing = [r for r in events.to_pylist() if r["kind"] == "op" and r["category"] == "gemm"]
     assert {row["phase"] for row in computing} == {"forward", "backward"}
     assert {"input", "optimizer"} <= set(events.column("phase").to_pylist())
+
+
+@pytest.mark.parametrize(
+    ("platform", "version"),
+    [("PJRT C API\ncuda 13000", "13.0"), ("cuda 12090", "12.9"), ("PJRT C API\nrocm", None)],
+)
+def test_the_version_of_cuda_is_read_from_the_platform_s(
+    platform: str, version: str | None
+) -> None:
+    pytest.importorskip("jax")
+    from lstmprof.capture import worker_jax
+
+    assert worker_jax.cuda_version(platform) == version

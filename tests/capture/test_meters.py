@@ -4,42 +4,17 @@ from __future__ import annotations
 
 import mmap
 import os
-import shutil
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import nvml_stand_in
 import pytest
 
 from lstmprof.capture import worker_cpus
 from lstmprof.capture.worker_meters import Gpu, Meters, StepCounts, packages_uj
 from lstmprof.capture.worker_ranges import no_ranges
-
-LIBRARY = r"""
-#include <string.h>
-typedef void *Device;
-int cuInit(unsigned flags) { return 0; }
-int cuDeviceGet(int *device, int ordinal) { *device = ordinal; return ordinal > 1; }
-int cuDeviceGetPCIBusId(char *id, int len, int device) {
-    strncpy(id, device ? "0000:82:00.0" : "0000:02:00.0", len); return 0;
-}
-int nvmlInit_v2(void) { return 0; }
-int nvmlDeviceGetHandleByPciBusId_v2(const char *id, Device *d) {
-    *d = (Device)(id[5] == '8' ? 2L : 1L); return 0;
-}
-int nvmlDeviceGetTotalEnergyConsumption(Device d, unsigned long long *mj) {
-    static unsigned long long now = 5000; *mj = now += 1000 * (long)d; return 0;
-}
-int nvmlDeviceGetCurrentClocksThrottleReasons(Device d, unsigned long long *bits) {
-    *bits = 0x1 | 0x4 | 0x40; return 0;
-}
-int nvmlDeviceGetTemperature(Device d, int sensor, unsigned *celsius) { *celsius = 61; return 0; }
-int nvmlDeviceGetClockInfo(Device d, int clock, unsigned *mhz) {
-    *mhz = clock == 1 ? 1980 : 3201; return clock == 2 ? 999 : 0;
-}
-"""
-
 
 ALWAYS_BUSY = "import os; os.sched_setaffinity(0, [{}]); [0 for _ in iter(int, 1)]"
 
@@ -73,13 +48,23 @@ def test_energy_is_the_difference_and_a_wrapped_counter_is_unknown(tmp_path: Pat
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> str:
-    if shutil.which("gcc") is None:
-        pytest.skip("no gcc to compile a library with NVML's functions")
-    place = tmp_path_factory.mktemp("nvml")
-    (place / "nvml.c").write_text(LIBRARY)
-    built = place / "libnvml.so"
-    subprocess.run(["gcc", "-shared", "-fPIC", "-o", built, place / "nvml.c"], check=True)
-    return str(built)
+    return str(nvml_stand_in.built(tmp_path_factory.mktemp("nvml")))
+
+
+@pytest.mark.parametrize(
+    ("since_535", "reasons"),
+    [
+        (False, ["software power cap", "hardware thermal slowdown"]),
+        (True, ["hardware power brake"]),
+    ],
+)
+def test_what_holds_the_clocks_down_is_asked_for_by_the_newer_name_first(
+    since_535: bool, reasons: list[str], tmp_path: Path
+) -> None:
+    library = str(nvml_stand_in.built(tmp_path, since_535=since_535))
+    gpu = Gpu.of("cuda:0", library, library)
+    assert gpu is not None
+    assert gpu.state()["gpu_throttle_reasons"] == reasons
 
 
 def test_a_gpu_is_found_by_its_bus_and_read(library: str) -> None:

@@ -9,7 +9,9 @@ from __future__ import annotations
 import ctypes
 import functools
 import gc
+import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -340,6 +342,15 @@ def test_the_real_library_takes_our_descriptors_without_a_gpu() -> None:
     if not worker_host.cuda_devices():
         with pytest.raises(CaptureError, match=r"cudnnCreate failed: CUDNN_STATUS_NOT_INITIAL"):
             cudnn_direct.build(workload)
+
+
+def test_the_driver_tells_a_device_s_name_and_memory(stand_in: Path) -> None:
+    script = "from lstmprof.implementations import _cuda_runtime as c;"
+    script += "print([(c.device_name(n), c.device_memory_bytes(n)) for n in (0, 1)])"
+    environment = {**os.environ, "LD_LIBRARY_PATH": os.fspath(stand_in)}
+    command = [sys.executable, "-c", script]
+    said = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert said.stdout == f"[('Stand-in', {1 << 32}), (None, None)]\n"
 
 
 # ---- on a GPU

@@ -1,0 +1,54 @@
+"""A library with what a worker's meters call of NVML and of the driver, compiled here.
+
+Two devices: 0 on bus 02, whose energy grows by 1 J from one reading to the next, and 1 on bus 82,
+by 2 J. The clocks are an H200's at work; that of the memory is answered with an error. Names, order
+and types are those of nvml.h and cuda.h.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+LIBRARY = r"""
+#include <string.h>
+typedef void *Device;
+int cuInit(unsigned flags) { return 0; }
+int cuDeviceGet(int *device, int ordinal) { *device = ordinal; return ordinal > 1; }
+int cuDeviceGetPCIBusId(char *id, int len, int device) {
+    strncpy(id, device ? "0000:82:00.0" : "0000:02:00.0", len); return 0;
+}
+int nvmlInit_v2(void) { return 0; }
+int nvmlDeviceGetHandleByPciBusId_v2(const char *id, Device *d) {
+    *d = (Device)(id[5] == '8' ? 2L : 1L); return 0;
+}
+int nvmlDeviceGetTotalEnergyConsumption(Device d, unsigned long long *mj) {
+    static unsigned long long now = 5000; *mj = now += 1000 * (long)d; return 0;
+}
+int nvmlDeviceGetCurrentClocksThrottleReasons(Device d, unsigned long long *bits) {
+    *bits = 0x1 | 0x4 | 0x40; return 0;
+}
+#ifdef SINCE_535
+int nvmlDeviceGetCurrentClocksEventReasons(Device d, unsigned long long *bits) {
+    *bits = 0x1 | 0x80; return 0;
+}
+#endif
+int nvmlDeviceGetTemperature(Device d, int sensor, unsigned *celsius) { *celsius = 61; return 0; }
+int nvmlDeviceGetClockInfo(Device d, int clock, unsigned *mhz) {
+    *mhz = clock == 1 ? 1980 : 3201; return clock == 2 ? 999 : 0;
+}
+"""
+
+
+def built(folder: Path, *, since_535: bool = False) -> Path:
+    """The library in ``folder``, called as NVML is; with the names that came with driver 535."""
+    if shutil.which("gcc") is None:
+        pytest.skip("no gcc to compile a library with NVML's functions")
+    source, library = folder / "nvml.c", folder / "libnvidia-ml.so.1"
+    source.write_text(LIBRARY)
+    options = ["-shared", "-fPIC", "-Wl,-Bsymbolic", *(["-DSINCE_535"] if since_535 else [])]
+    subprocess.run(["gcc", *options, "-o", library, source], check=True)
+    return library
