@@ -40,7 +40,7 @@ def open_report(accounts: Sequence[Breakdown], across: Collection[str] = ()) -> 
         RunError: the page cannot be written.
         LstmprofError: no browser opened it.
     """
-    from lstmprof.api import cache_folder
+    from lstmprof.ingest import cache_folder
     from lstmprof.report import page
     from lstmprof.reporting import report_of
 
