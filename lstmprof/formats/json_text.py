@@ -14,6 +14,7 @@ from typing import Any
 
 from lstmprof.errors import ProfileError
 
+_MOST_TRIES = 16
 _BOM = b"\xef\xbb\xbf"
 # Possessive (++, *+), so that hostile text cannot make the matching backtrack.
 _TO_MEND = re.compile(
@@ -53,6 +54,17 @@ def value(raw: bytes) -> Any:
         RecursionError: it is nested without end.
     """
     return _loads(raw.decode("utf-8", errors="surrogateescape"))
+
+
+def last_border(text: bytes) -> int:
+    """Position of a comma that seems to stand between two objects, the last such, or 0."""
+    brace = len(text)
+    for _ in range(_MOST_TRIES):
+        brace = text.rfind(b"{", 0, brace)
+        before = text[max(0, brace - 64) : max(0, brace)].rstrip()
+        if before.endswith(b",") and before[:-1].rstrip().endswith(b"}"):
+            return text.rindex(b",", 0, brace)
+    return 0
 
 
 def _loads(text: str) -> Any:

@@ -130,7 +130,7 @@ def _read_events(label: Path | str, head: bytes, rest: bytes, file: Any, found: 
     """Add all events to ``found``; what follows them, from the bracket on."""
     while more := file.read(PIECE_BYTES):
         rest += more
-        border = _last_border(rest)
+        border = json_text.last_border(rest)
         if border and _is_read(label, rest[:border], found):
             rest = rest[border + 1 :]
             if not (found.categories & KINDS.keys() or kineto.may_be_header(head)):
@@ -147,17 +147,6 @@ def _is_read(label: Path | str, piece: bytes, found: _Found) -> bool:
     except _UnusualError:
         return False
     return True
-
-
-def _last_border(text: bytes) -> int:
-    """Position of a comma between two events, as far back as the last of them is, or 0."""
-    brace = len(text)
-    for _ in range(_MOST_TRIES):
-        brace = text.rfind(b"{", 0, brace)
-        before = text[max(0, brace - 64) : max(0, brace)].rstrip()
-        if before.endswith(b",") and before[:-1].rstrip().endswith(b"}"):
-            return text.rindex(b",", 0, brace)
-    return 0
 
 
 def _last(label: Path | str, piece: bytes, found: _Found) -> bytes:
