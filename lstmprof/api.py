@@ -24,7 +24,7 @@ from lstmprof import formats, store
 from lstmprof.breakdown import CAPTURED, Breakdown, annotated, break_down
 from lstmprof.capture.environments import environment
 from lstmprof.capture.supervisor import CaptureRequest, CaptureResult, capture
-from lstmprof.capture.worker_request import check
+from lstmprof.capture.worker_request import check, run_name
 from lstmprof.diagnose.diagnosis import Diagnosis
 from lstmprof.diagnoses import diagnose, diagnose_all
 from lstmprof.errors import LstmprofError, UsageError
@@ -62,17 +62,6 @@ __all__ = [
 ]
 
 Progress = Callable[[str], None]
-
-
-def run_name(request: CaptureRequest) -> str:
-    """The name of the run that ``request`` makes: what differs between runs, defaults left out."""
-    parts = [request.implementation, request.workload.name, request.precision]
-    parts += [request.mode] if request.mode != "train" else []
-    parts += [request.device.replace(":", "")] if request.device != "auto" else []
-    parts += ["cuda-graph"] if request.cuda_graph else []
-    parts += ["xla"] if request.xla else []
-    parts += [request.label] if request.label else []
-    return "--".join(parts)
 
 
 def capture_run(
@@ -188,13 +177,22 @@ def _outcome(
     if isinstance(made, LstmprofError):
         return made
     try:
-        return _written(name, made, out, force)
+        return write_captured(name, made, out, force=force)
     except LstmprofError as error:
         return error
 
 
-def _written(name: str, rounds: list[CaptureResult], out: Path, force: bool) -> Run:
-    """The run of these rounds: profile and metadata of the first, timings of all."""
+def write_captured(
+    name: str, rounds: Sequence[CaptureResult], out: Path, *, force: bool = False
+) -> Run:
+    """The run of these rounds: profile and metadata of the first, timings of all.
+
+    The profile is moved into the run.
+
+    Raises:
+        ProfileError: the profile cannot be read.
+        RunError: the run is there already and ``force`` is not given.
+    """
     first = rounds[0]
     profile = formats.read(first.profiles[0])
     events = annotated(profile.events, captured=True)
@@ -208,7 +206,7 @@ def _written(name: str, rounds: list[CaptureResult], out: Path, force: bool) -> 
     return store.open_run(out / name)
 
 
-def _timings(rounds: list[CaptureResult]) -> pa.Table:
+def _timings(rounds: Sequence[CaptureResult]) -> pa.Table:
     """The rows of all rounds, numbered on."""
     tables = []
     for number, made in enumerate(rounds):

@@ -16,7 +16,7 @@ from pathlib import Path
 from lstmprof import api, implementations
 from lstmprof.capture.supervisor import CaptureRequest
 from lstmprof.capture.worker_host import cuda_devices
-from lstmprof.capture.worker_request import refusal
+from lstmprof.capture.worker_request import refusal, run_name
 from lstmprof.errors import LstmprofError, unknown_name
 from lstmprof.store import Run, is_run
 from lstmprof.workloads import Workload
@@ -93,7 +93,7 @@ def plan(
 
 
 def _planned(request: CaptureRequest, out: Path) -> Planned:
-    name = api.run_name(request)
+    name = run_name(request)
     skip = refusal(_on_its_device(request)) or (THERE if is_run(out / name) else None)
     return Planned(name, request, skip)
 

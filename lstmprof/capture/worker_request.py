@@ -62,6 +62,17 @@ class CaptureRequest:
         return cls(**dict(fields, workload=Workload(**fields["workload"])))
 
 
+def run_name(request: CaptureRequest) -> str:
+    """The name of the run that ``request`` makes: what differs between runs, defaults left out."""
+    parts = [request.implementation, request.workload.name, request.precision]
+    parts += [request.mode] if request.mode != "train" else []
+    parts += [request.device.replace(":", "")] if request.device != "auto" else []
+    parts += ["cuda-graph"] if request.cuda_graph else []
+    parts += ["xla"] if request.xla else []
+    parts += [request.label] if request.label else []
+    return "--".join(parts)
+
+
 def wanted(request: CaptureRequest) -> List[str]:
     """What ``request`` needs of an implementation, in the words of ``Implementation.refuses``.
 
