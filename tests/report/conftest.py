@@ -1,0 +1,9 @@
+"""Charts and the page are tested where the library that draws them is installed."""
+
+from __future__ import annotations
+
+import importlib.util
+
+collect_ignore = (
+    [] if importlib.util.find_spec("altair") else ["test_in_browser.py", "test_page.py"]
+)
