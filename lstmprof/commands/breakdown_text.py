@@ -48,6 +48,8 @@ def _show_timings(accounts: list[Breakdown]) -> None:
                 for i, label in zip(order, _labels([accounts[i] for i in order]), strict=True)
             ],
             crop="run",
+            spare=(">first step", ">profiler", ">samples/s", ">p95 ms", ">mean ± std ms"),
+            bars=terminal.Bars([_median(accounts[i]) for i in order], [terminal.BLUE] * len(order)),
         )
         _show_warnings([accounts[i] for i in order])
 
@@ -127,7 +129,16 @@ def _show_step(account: Breakdown, step: MeanStep) -> None:
         for (state, part, _), ms, percent in zip(step.parts, milli, share, strict=True)
     ]
     rows.append(["", "sum", f"{step.mean_ns / 1e6:.3f}", "100.0 %"])
-    terminal.write_table(_heading(account, step), ["", "part", ">ms", ">share"], rows)
+    terminal.write_table(
+        _heading(account, step), ["", "part", ">ms", ">share"], rows, bars=_ledger_bars(step)
+    )
+
+
+def _ledger_bars(step: MeanStep) -> terminal.Bars:
+    """The parts of the step, and none for their sum."""
+    states = [state for state, _, _ in step.parts]
+    colours = [terminal.ORANGE if state == "idle" else terminal.BLUE for state in states]
+    return terminal.Bars([*(ns for _, _, ns in step.parts), None], [*colours, ""])
 
 
 def _show_links(account: Breakdown) -> None:
@@ -151,9 +162,7 @@ def _heading(account: Breakdown, step: MeanStep) -> str:
     named = account.run.metadata.get("device_names", {}).get(str(step.device))
     of_rank = "" if step.rank is None else f", rank {step.rank}"
     marked = any(w.step is not None for w in account.windows)
-    what = (
-        f"mean of {step.steps} profiled steps" if marked else "the whole profile, no step markers"
-    )
+    what = _steps(step.steps) if marked else "the whole profile, no step markers"
     where += f" ({named})" if named else ""
     kernels = account.run.metadata.get("kernels_used")
     facts = [where + of_rank, what]
@@ -161,6 +170,10 @@ def _heading(account: Breakdown, step: MeanStep) -> str:
     bound = step.launch_bound_share if step.device is not None else None
     facts += [f"launch-bound {bound:.0%}"] if bound is not None else []
     return f"{account.run.name}: where the step goes, " + ", ".join(facts)
+
+
+def _steps(count: int) -> str:
+    return f"mean of {count} profiled steps" if count != 1 else "1 profiled step"
 
 
 def _show_kernels(account: Breakdown, top: int) -> None:
@@ -186,4 +199,5 @@ def _show_kernels(account: Breakdown, top: int) -> None:
         [">total ms", ">share", ">count", ">per step", ">mean µs", ">p95 µs", "category", "name"],
         rows,
         crop="name",
+        spare=(">p95 µs", ">per step"),
     )

@@ -18,19 +18,21 @@ LEAST_SHARE = 0.01
 _WIDTH = 28
 
 
-def names(diagnosis: Diagnosis) -> tuple[str, str]:
+def names(diagnosis: Diagnosis, narrow: bool = False) -> tuple[str, str]:
     """What the fast and the slow run are called; of a run alone the fast one is empty."""
     if diagnosis.fast is None:
         return "", terminal.cropped(diagnosis.slow.name, _WIDTH)
+    if narrow:
+        return "fast", "slow"
     fast, slow = (
         terminal.cropped(label, _WIDTH) for label in labels(diagnosis.fast, diagnosis.slow)
     )
     return fast, slow
 
 
-def waterfall_heads(diagnosis: Diagnosis) -> list[str]:
+def waterfall_heads(diagnosis: Diagnosis, narrow: bool = False) -> list[str]:
     """The headings; numbers begin with ``>``."""
-    fast, slow = names(diagnosis)
+    fast, slow = names(diagnosis, narrow)
     return ["", "part", f">{fast} ms", f">{slow} ms", ">difference ms", ">share"]
 
 
@@ -49,6 +51,13 @@ def waterfall_cells(diagnosis: Diagnosis) -> list[list[str]]:
     ]
     sums = [f"{sum(column) / 1e6:,.3f}" for column in columns]
     return [*cells, ["", "sum", *sums[:2], _signed(sums[2]), "100.0 %" if whole else "–"]]
+
+
+def waterfall_bars(diagnosis: Diagnosis) -> terminal.Bars:
+    """The differences of the rows of ``waterfall_cells``, and none for their sum."""
+    deltas = [d.delta_ns for d in _with_small_ones_joined(diagnosis.waterfall)]
+    colours = [terminal.ORANGE if delta > 0 else terminal.BLUE for delta in deltas]
+    return terminal.Bars([*deltas, None], [*colours, ""])
 
 
 def _with_small_ones_joined(rows: tuple[Difference, ...]) -> list[Difference]:
@@ -71,9 +80,9 @@ def _signed(number: str) -> str:
     return number if number.startswith("-") or not float(number.replace(",", "")) else f"+{number}"
 
 
-def evidence_heads(diagnosis: Diagnosis) -> list[str]:
+def evidence_heads(diagnosis: Diagnosis, narrow: bool = False) -> list[str]:
     """The headings of a finding's evidence."""
-    fast, slow = names(diagnosis)
+    fast, slow = names(diagnosis, narrow)
     return ["evidence", f">{fast}", f">{slow}"] if fast else ["evidence", f">{slow}"]
 
 

@@ -12,7 +12,7 @@ _WITH_EVIDENCE = 3
 
 def show(diagnosis: Diagnosis) -> None:
     """Print a diagnosis."""
-    terminal.write_line(diagnosis.sentence)
+    terminal.write_line(diagnosis.sentence, style="bold")
     for warning in diagnosis.warnings:
         terminal.write_line(f"warning: {warning}")
     for note in diagnosis.notes:
@@ -21,8 +21,10 @@ def show(diagnosis: Diagnosis) -> None:
     if diagnosis.waterfall:
         terminal.write_table(
             "From the fast step to the slow one",
-            diagnose_cells.waterfall_heads(diagnosis),
+            diagnose_cells.waterfall_heads(diagnosis, terminal.narrow()),
             diagnose_cells.waterfall_cells(diagnosis),
+            spare=(">share",),
+            bars=diagnose_cells.waterfall_bars(diagnosis),
         )
     findings = [diagnosis.findings[place] for place in diagnose_cells.shown(diagnosis)]
     for place, explained in enumerate(findings):
@@ -44,12 +46,13 @@ def _show_limits(diagnosis: Diagnosis) -> None:
 
 def _show_finding(diagnosis: Diagnosis, explained: Explained, *, evidence: bool) -> None:
     finding = explained.finding
-    terminal.write_line(f"{finding.kind}: {explained.sentence}")
+    terminal.write_line(f"{finding.kind}: {explained.sentence}", head=finding.kind)
     for advice in explained.remedies:
         terminal.write_line(f"  → {advice.sentence}  [{advice.source}]")
     adds = finding.delta_ns > 0
     cells = diagnose_cells.evidence_cells(finding, alone=diagnosis.fast is None)
     if evidence and adds and cells:
-        terminal.write_table("", diagnose_cells.evidence_heads(diagnosis), cells)
+        heads = diagnose_cells.evidence_heads(diagnosis, terminal.narrow())
+        terminal.write_table("", heads, cells, crop="evidence")
     else:
         terminal.write_line()
