@@ -48,7 +48,7 @@ def read_raw(label: Path | str, load: Callable[[], RawFile]) -> Profile:
             streamed = kineto_stream.profile(label, io.BytesIO(raw.content))
             if streamed:
                 return streamed
-        foreign.refuse_by_content(raw)
+        foreign.refuse_by_content(raw.head)
         for name in FORMATS:
             reader = importlib.import_module(f"lstmprof.formats.{name}")
             if reader.recognises(raw):

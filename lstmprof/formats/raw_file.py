@@ -1,14 +1,24 @@
-"""The bytes of a raw profile: found, unpacked within bounds, and parsed as JSON at most once."""
+"""A raw profile: found, unpacked within bounds, and read in parts or whole, as its reader needs.
+
+A plain file stays where it is; a gzipped one of some size is unpacked into a temporary file. So
+memory does not grow with the profile unless a reader asks for all of it.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
+import os
+import shutil
+import tempfile
+import weakref
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from lstmprof.errors import ProfileError
 from lstmprof.formats import json_text
@@ -21,19 +31,67 @@ MAX_BYTES = 4 * 2**30
 MAX_RATIO = 200
 FREE_BYTES = 64 * 2**20
 _CHUNK_BYTES = 2**20
+_HEAD_BYTES = 4096
+
+
+class OpenFile:
+    """A file that is open for reading, for as long as anybody holds this."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file = path.open("rb", buffering=0)
+        weakref.finalize(self, self._file.close)
+        self.length = os.fstat(self._file.fileno()).st_size
+
+    def part(self, start: int, stop: int) -> bytes:
+        """The bytes from ``start`` up to ``stop``, fewer where the file ends before."""
+        self._file.seek(start)
+        parts = []
+        while start < stop and (read := self._file.read(stop - start)):
+            parts.append(read)
+            start += len(read)
+        return b"".join(parts)
 
 
 @dataclass(frozen=True)
 class RawFile:
-    """A raw profile in memory; ``content`` is decompressed."""
+    """A raw profile, decompressed: ``given`` are its bytes, or the file that holds them."""
 
     path: Path | str  # where the user finds it: a file, an archive's member, a URL
-    content: bytes
+    given: bytes | OpenFile
+
+    @property
+    def length(self) -> int:
+        """How many bytes it has."""
+        return self.given.length if isinstance(self.given, OpenFile) else len(self.given)
+
+    def part(self, start: int, stop: int) -> bytes:
+        """The bytes from ``start`` up to ``stop``, fewer where it ends before.
+
+        Raises:
+            ProfileError: the file cannot be read any more.
+        """
+        if not isinstance(self.given, OpenFile):
+            return self.given[start:stop]
+        try:
+            return self.given.part(start, min(stop, self.length))
+        except OSError as error:
+            raise _unreadable(self.path, error) from error
+
+    @cached_property
+    def content(self) -> bytes:
+        """All of it, in memory."""
+        return self.given if isinstance(self.given, bytes) else self.part(0, self.length)
+
+    @property
+    def head(self) -> RawFile:
+        """Its beginning, for what looks no further."""
+        return RawFile(self.path, self.part(0, _HEAD_BYTES))
 
     @cached_property
     def looks_like_json(self) -> bool:
         """Whether the first two characters open JSON; a protobuf may begin with a line break."""
-        head = self.content[:4096].removeprefix(b"\xef\xbb\xbf").lstrip()
+        head = self.part(0, _HEAD_BYTES).removeprefix(b"\xef\xbb\xbf").lstrip()
         inside = head[1:].lstrip()[:1]
         return head[:1] in (b"{", b"[") and inside in (b"", b'"', b"{", b"[", b"}", b"]")
 
@@ -41,6 +99,17 @@ class RawFile:
     def json(self) -> Any:
         """The file as JSON, floats as the text they were written in; ProfileError if it is none."""
         return json_text.document(self.path, self.content)
+
+    @contextlib.contextmanager
+    def on_disk(self) -> Iterator[Path]:
+        """A file that holds it, decompressed: its own, else a temporary one for as long as this."""
+        if isinstance(self.given, OpenFile):
+            yield self.given.path
+            return
+        with tempfile.TemporaryDirectory(prefix="lstmprof-") as folder:
+            path = Path(folder) / "profile"
+            path.write_bytes(self.given)
+            yield path
 
 
 def load(path: Path) -> RawFile:
@@ -54,17 +123,21 @@ def load(path: Path) -> RawFile:
             raise ProfileError(path, "is a directory", "give a profile's file")
         if path.exists() and not path.is_file():
             raise ProfileError(path, "is no plain file", "give the profile's file")
-        if path.stat().st_size > MAX_BYTES:
+        file = OpenFile(path)
+        if file.length > MAX_BYTES:
             raise ProfileError(path, f"is larger than {MAX_BYTES} bytes", "profile fewer steps")
-        content = path.read_bytes()
+        return _unpacked_and_filled(RawFile(path, file))
     except FileNotFoundError as error:
         raise ProfileError(path, "there is no such file", "check the path") from error
     except PermissionError as error:
         raise ProfileError(path, "may not be read", "check its permissions") from error
     except (OSError, ValueError) as error:  # ValueError: a null character in the path
-        reason = getattr(error, "strerror", None) or str(error)
-        raise ProfileError(path, f"cannot be read ({reason})", "check the path") from error
-    return of_bytes(path, content)
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path | str, error: OSError | ValueError) -> ProfileError:
+    reason = getattr(error, "strerror", None) or str(error)
+    return ProfileError(path, f"cannot be read ({reason})", "check the path")
 
 
 def of_bytes(path: Path | str, content: bytes) -> RawFile:
@@ -73,11 +146,17 @@ def of_bytes(path: Path | str, content: bytes) -> RawFile:
     Raises:
         ProfileError: empty, a damaged gzip or too large.
     """
-    if content.startswith(GZIP_MAGIC):
-        content = _unpacked(path, content)
-    if not content.strip():
-        raise ProfileError(path, "is empty", "record the profile again")
-    return RawFile(path, content)
+    return _unpacked_and_filled(RawFile(path, content))
+
+
+def _unpacked_and_filled(raw: RawFile) -> RawFile:
+    if raw.part(0, len(GZIP_MAGIC)) == GZIP_MAGIC:
+        raw = _unpacked(raw)
+    if not any(
+        raw.part(at, at + _CHUNK_BYTES).strip() for at in range(0, raw.length, _CHUNK_BYTES)
+    ):
+        raise ProfileError(raw.path, "is empty", "record the profile again")
+    return raw
 
 
 def is_tar(content: bytes) -> bool:
@@ -95,32 +174,54 @@ def unpacked_head(head: bytes) -> bytes:
         return b""
 
 
-def _unpacked(path: Path | str, packed: bytes) -> bytes:
-    limit = min(MAX_BYTES, max(FREE_BYTES, MAX_RATIO * len(packed)))
-    unpacked = bytearray()
-    with gzip.GzipFile(fileobj=io.BytesIO(packed)) as stream:
-        while True:
-            try:
-                chunk = stream.read(_CHUNK_BYTES)
-            except EOFError as error:
+def _unpacked(raw: RawFile) -> RawFile:
+    """``raw`` without its gzip: in memory where it is small, else in a temporary file."""
+    if raw.length <= _CHUNK_BYTES:
+        return RawFile(raw.path, b"".join(_unpacked_chunks(raw)))
+    folder = tempfile.mkdtemp(prefix="lstmprof-")
+    try:
+        path = Path(folder) / "profile"
+        with path.open("wb") as file:
+            file.writelines(_unpacked_chunks(raw))
+        unpacked = OpenFile(path)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    weakref.finalize(unpacked, shutil.rmtree, folder, ignore_errors=True)
+    return RawFile(raw.path, unpacked)
+
+
+def _unpacked_chunks(raw: RawFile) -> Iterator[bytes]:
+    limit = min(MAX_BYTES, max(FREE_BYTES, MAX_RATIO * raw.length))
+    length = 0
+    with _stream(raw) as packed, gzip.GzipFile(fileobj=packed) as stream:
+        while chunk := _next_chunk(raw, stream, length):
+            length += len(chunk)
+            if length > limit:
                 raise ProfileError(
-                    path,
-                    f"the gzip stream is cut short at byte {len(packed)}"
-                    f" (after {len(unpacked)} unpacked bytes)",
-                    "copy or record the file again",
-                ) from error
-            except (OSError, zlib.error) as error:
-                raise ProfileError(
-                    path,
-                    f"the gzip stream is damaged after {len(unpacked)} unpacked bytes ({error})",
-                    "copy or record the file again",
-                ) from error
-            if not chunk:
-                return bytes(unpacked)
-            unpacked += chunk
-            if len(unpacked) > limit:
-                raise ProfileError(
-                    path,
-                    f"its {len(packed)} gzipped bytes unpack to more than {limit}: a gzip bomb",
+                    raw.path,
+                    f"its {raw.length} gzipped bytes unpack to more than {limit}: a gzip bomb",
                     "unpack it yourself if you trust it, and give the unpacked file",
                 )
+            yield chunk
+
+
+def _stream(raw: RawFile) -> IO[bytes]:
+    return raw.given.path.open("rb") if isinstance(raw.given, OpenFile) else io.BytesIO(raw.given)
+
+
+def _next_chunk(raw: RawFile, stream: gzip.GzipFile, length: int) -> bytes:
+    try:
+        return stream.read(_CHUNK_BYTES)
+    except EOFError as error:
+        raise ProfileError(
+            raw.path,
+            f"the gzip stream is cut short at byte {raw.length} (after {length} unpacked bytes)",
+            "copy or record the file again",
+        ) from error
+    except (OSError, zlib.error) as error:
+        raise ProfileError(
+            raw.path,
+            f"the gzip stream is damaged after {length} unpacked bytes ({error})",
+            "copy or record the file again",
+        ) from error

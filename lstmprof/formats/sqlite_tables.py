@@ -32,8 +32,8 @@ MAX_VALUE_BYTES = 2**24
 #: A row takes four bytes at least: its place, length, number and header.
 _MIN_ROW_BYTES = 4
 _CHUNK_ROWS = 65_536
-#: https://sqlite.org/fileformat2.html, section 1.3: page size, journal's version, count of pages.
-_PAGE_SIZE, _WAL_VERSIONS, _PAGES = slice(16, 18), slice(18, 20), slice(28, 32)
+#: https://sqlite.org/fileformat2.html, section 1.3: where the page size and count of pages stand.
+_PAGE_SIZE, _PAGES = (16, 18), (28, 32)
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def quoted(name: str) -> str:
 
 def is_sqlite(raw: RawFile) -> bool:
     """Whether ``raw`` begins like an SQLite database."""
-    return raw.content.startswith(MAGIC)
+    return raw.part(0, len(MAGIC)) == MAGIC
 
 
 def names(raw: RawFile, known: tuple[str, ...]) -> set[str]:
@@ -104,7 +104,7 @@ def names(raw: RawFile, known: tuple[str, ...]) -> set[str]:
     if not is_sqlite(raw):
         return set()
     try:
-        with contextlib.closing(_connected(raw)) as connection:
+        with raw.on_disk() as path, contextlib.closing(_connected(path)) as connection:
             return set(_columns(connection))
     except (sqlite3.Error, UnicodeError):
         return {name for name in known if name.encode() in raw.content}
@@ -119,8 +119,8 @@ def opened(raw: RawFile) -> Iterator[Database]:
     """
     _check_length(raw)
     try:
-        with contextlib.closing(_connected(raw)) as connection:
-            most_rows = len(raw.content) // _MIN_ROW_BYTES
+        with raw.on_disk() as path, contextlib.closing(_connected(path)) as connection:
+            most_rows = raw.length // _MIN_ROW_BYTES
             yield Database(connection, _columns(connection), most_rows)
     except (sqlite3.Error, UnicodeError) as error:
         raise ProfileError(
@@ -129,41 +129,26 @@ def opened(raw: RawFile) -> Iterator[Database]:
 
 
 def _check_length(raw: RawFile) -> None:
-    page_bytes = int.from_bytes(raw.content[_PAGE_SIZE], "big")
+    page_bytes = int.from_bytes(raw.part(*_PAGE_SIZE), "big")
     page_bytes = 65_536 if page_bytes == 1 else page_bytes
-    expected = page_bytes * int.from_bytes(raw.content[_PAGES], "big")
-    if len(raw.content) < expected:
+    expected = page_bytes * int.from_bytes(raw.part(*_PAGES), "big")
+    if raw.length < expected:
         raise ProfileError(
             raw.path,
-            f"the SQLite database is cut short: {len(raw.content)} of {expected} bytes are there",
+            f"the SQLite database is cut short: {raw.length} of {expected} bytes are there",
             "copy or export it again",
         )
 
 
-def _connected(raw: RawFile) -> sqlite3.Connection:
-    """A connection that cannot write: to the file itself, or to what a gzipped one holds."""
-    if isinstance(raw.path, Path) and _is_plain(raw.path, len(raw.content)):
-        uri = f"file:{quote(str(raw.path.absolute()))}?mode=ro&immutable=1"
-        connection = sqlite3.connect(uri, uri=True)
-    else:
-        connection = sqlite3.connect(":memory:")
-        # A database in memory has no journal beside it: version 1 of the format, not 2.
-        head = raw.content[: _WAL_VERSIONS.start] + b"\x01\x01"
-        connection.deserialize(head + raw.content[_WAL_VERSIONS.stop :])
+def _connected(path: Path) -> sqlite3.Connection:
+    """A connection that cannot write, and looks for no journal beside the file."""
+    uri = f"file:{quote(str(path.absolute()))}?mode=ro&immutable=1"
+    connection = sqlite3.connect(uri, uri=True)
     connection.text_factory = lambda value: value.decode("utf-8", errors="replace")
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
     connection.execute("PRAGMA trusted_schema = OFF")
     connection.execute("PRAGMA query_only = ON")
     return connection
-
-
-def _is_plain(path: Path, length: int) -> bool:
-    """Whether the file at ``path`` is the database of this length itself, not one packed."""
-    try:
-        with path.open("rb") as file:
-            return file.read(len(MAGIC)) == MAGIC and path.stat().st_size == length
-    except OSError:
-        return False
 
 
 def _columns(connection: sqlite3.Connection) -> dict[str, frozenset[str]]:
