@@ -43,7 +43,7 @@ _MAX_NOTES = 3
 
 def recognises(raw: RawFile) -> bool:
     """Whether ``raw`` is protobuf with planes, or was: a damaged one is recognised by its names."""
-    if raw.looks_like_json or raw.content[:1] not in xplane_schema.FIRST_BYTES:
+    if raw.looks_like_json or raw.part(0, 1) not in xplane_schema.FIRST_BYTES:
         return False
     space = xplane_schema.parsed(raw.content)
     if space is None:
