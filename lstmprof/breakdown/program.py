@@ -3,7 +3,7 @@
 Reads linked and categorised events; the input of ``diagnose.replay``. Three tables:
 
 - ``segments``: each host thread's innermost event by time, whom it waited for (``host_pieces``),
-  and what the work is for that the op around it issued;
+  and what the work is for that the op around it issued, or the op that it was the way into;
 - ``activities``: what ran on each stream, when it was enqueued, and the activity of another
   stream that it waited for;
 - ``syncs``: the calls that wait for a device, and for which activities (``program_streams``).
@@ -18,8 +18,9 @@ import pyarrow as pa
 
 from lstmprof.breakdown.columns import Column, schema
 from lstmprof.breakdown.forest import Forest, referenced
+from lstmprof.breakdown.holdings import CALL_GAP_NS
 from lstmprof.breakdown.host_pieces import Pieces, host_pieces
-from lstmprof.breakdown.intervals import Flags
+from lstmprof.breakdown.intervals import Flags, Ints
 from lstmprof.breakdown.launches import launch_calls
 from lstmprof.breakdown.links import NONE, inherited
 from lstmprof.breakdown.program_rows import END, PHASE, START, THREAD, StepRows, texts_at, values_at
@@ -34,6 +35,8 @@ SEGMENTS = schema(
         START,
         END,
         Column("event_id", pa.int64(), "", "the innermost event", "nothing was recorded"),
+        Column("name", pa.string(), "", "of it, or of the op after it", "nothing was recorded"),
+        Column("before", pa.bool_(), "", "Python that is the price of calling the op after it"),
         Column("state", pa.string(), "", "the ledger's idle cause of a thread in it"),
         Column("category", pa.string(), "", "of an op that computes here", "it does not compute"),
         Column("launches", pa.bool_(), "", "a call that enqueues work and returns"),
@@ -41,8 +44,9 @@ SEGMENTS = schema(
             "serves",
             pa.string(),
             "",
-            "categories, joined by +, of all work that the nearest op or call around it issued",
-            "no op or call around it issued any",
+            "categories, joined by +, of all work that the nearest op or call around it (or the op "
+            "after it, where it is before one) issued",
+            "none issued any",
         ),
         PHASE,
         Column("waits_for", pa.int64(), "", "thread for which it waits", "it does not wait"),
@@ -77,15 +81,19 @@ def _segments(step: StepRows) -> pa.Table:
     codes = np.where(known, values_at(step.state, row), len(STATES))
     category = texts_at(events, "category", row, known & values_at(step.computes, row))
     launching = _launching(step)
+    before = _called(step, pieces, known & (codes == STATES.index("python")))
+    of = np.where(before != NONE, before, pieces.row)
     columns = [
         pa.array(pieces.thread),
         pa.array(pieces.start_ns),
         pa.array(pieces.end_ns),
         pa.array(values_at(step.event_id, row), mask=~known),
+        texts_at(events, "name", np.maximum(of, 0), known),
+        pa.array(before != NONE),
         states.take(pa.array(codes)),
         category,
         pa.array(known & values_at(launching, row)),
-        _served(step, pieces),
+        _served(step, of),
         texts_at(events, "phase", row, known),
         pa.array(pieces.waits_for, mask=pieces.waits_for == NONE),
     ]
@@ -103,8 +111,22 @@ def _launching(step: StepRows) -> Flags:
     return np.asarray(runtime & (around != NONE) & ~blocks[around], dtype=np.bool_)
 
 
-def _served(step: StepRows, pieces: Pieces) -> pa.Array:
-    """What the work is for that the nearest op or call around each piece issued."""
+def _called(step: StepRows, pieces: Pieces, python: Flags) -> Ints:
+    """The row of the op that each short piece of Python is the way into, ``NONE`` for no op."""
+    short = python & (pieces.waits_for == NONE)
+    short &= pieces.end_ns - pieces.start_ns <= CALL_GAP_NS
+    ops = step.host[is_kind(step.events, "op")[step.host]]
+    ops = ops[np.argsort(step.end_ns[ops] - step.start_ns[ops], kind="stable")]
+    places = zip(step.thread[ops].tolist(), step.start_ns[ops].tolist(), strict=True)
+    began = dict(zip(places, ops.tolist(), strict=True))  # the outermost of several stays
+    ends = zip(pieces.thread[short].tolist(), pieces.end_ns[short].tolist(), strict=True)
+    called = np.full(len(short), NONE, dtype=np.int64)
+    called[short] = [began.get(end, NONE) for end in ends]
+    return called
+
+
+def _served(step: StepRows, row: Ints) -> pa.Array:
+    """What the work is for that the nearest op or call around each ``row`` issued."""
     codes, names = texts(step.events, "category")
     issuer = np.where(step.launch != NONE, step.launch, referenced(step.events, "op_id"))
     issuer[~is_kind(step.events, *ACTIVITY_KINDS)] = NONE
@@ -117,7 +139,7 @@ def _served(step: StepRows, pieces: Pieces) -> pa.Array:
             mask |= (forest.beneath(issued) > 0).astype(np.int64) << number
     own = np.where((mask > 0) & is_kind(step.events, "op", "runtime"), mask, NONE)
     mask = inherited(step.events, step.parent, own)
-    served = np.where(pieces.row == NONE, NONE, values_at(mask, pieces.row))
+    served = np.where(row == NONE, NONE, values_at(mask, row))
     values, place = np.unique(served, return_inverse=True)
     said = [None if v == NONE else _joined(int(v), names) for v in values]
     return pa.array(said, pa.string()).take(pa.array(place.reshape(-1)))

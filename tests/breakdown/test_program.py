@@ -92,10 +92,10 @@ def test_a_launch_serves_what_its_op_issues_and_is_told_from_a_blocking_copy() -
     ]
     step = of(rows)
     found = {r["start_ns"]: r for r in step.segments.to_pylist()}
-    assert {at: found[at]["serves"] for at in (0, 1, 3, 10)} == {
-        0: None,
+    assert {at: found[at]["serves"] for at in (1, 3, 8, 10)} == {
         1: "cast",
         3: "cast",
+        8: None,
         10: "transfer",
     }
     assert [at for at, r in found.items() if r["launches"]] == [3]
@@ -156,10 +156,33 @@ def test_a_program_without_devices_has_its_computing_ops() -> None:
     step = of(rows)
     found = [(r["start_ns"], r["category"], r["serves"]) for r in step.segments.to_pylist()]
     assert found == [
-        (0, None, None),
+        (0, None, "gemm"),  # the way into aten::linear
         (1, None, "gemm"),
         (2, "gemm", "gemm"),
         (8, None, "gemm"),
         (9, None, None),
     ]
     assert len(step.activities) == len(step.syncs) == 0
+
+
+def test_a_short_stretch_of_python_is_the_way_into_the_op_after_it() -> None:
+    # µs      0     1       3    4    5     7        25
+    # host    [step-[to[copy_)---)----[item-)--------[item)--)
+    rows = [
+        row("step", "step", 0, 30_000, **MAIN),
+        row("op", "aten::to", 1_000, 4_000, **MAIN),
+        row("op", "aten::copy_", 1_000, 3_000, **MAIN),
+        row("op", "aten::item", 5_000, 7_000, **MAIN),
+        row("op", "aten::item", 25_000, 26_000, **MAIN),
+    ]
+    found = of(rows).segments.to_pylist()
+    assert [(r["start_ns"], r["name"], r["before"]) for r in found] == [
+        (0, "aten::to", True),
+        (1_000, "aten::copy_", False),
+        (3_000, "aten::to", False),
+        (4_000, "aten::item", True),
+        (5_000, "aten::item", False),
+        (7_000, "step", False),  # too long
+        (25_000, "aten::item", False),
+        (26_000, "step", False),
+    ]
