@@ -9,7 +9,7 @@ from lstmprof.commands import report_opening
 
 FORMATS = ("text", "json", "markdown")
 #: Those of ``diagnose.changes``, named here because help imports no dataframe library.
-CAUSES = ("launch", "casts", "syncs", "copies", "python")
+CAUSES = ("launch", "casts", "syncs", "copies", "python", "dispatch")
 
 
 @click.command(name="diagnose")

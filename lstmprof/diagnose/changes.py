@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lstmprof.diagnose.causes import ASKS
 from lstmprof.diagnose.programs import Flags, Ints, Program
 from lstmprof.errors import UsageError
 
@@ -62,13 +63,13 @@ def without_launch(program: Program) -> Costs:
 def without_casts(program: Program) -> Costs:
     """No element type is changed: casts, and the ops and calls that issued nothing else, vanish.
 
-    What called those ops stays, though it would have had less to do: a lower bound of the saving.
+    The way from Python into those ops goes with them; a loop around them stays.
     """
     return _without_work(program, frozenset({"cast"}))
 
 
 def without_copies(program: Program) -> Costs:
-    """Nothing is copied between host and device nor moved on the device; as ``without_casts``."""
+    """Nothing is copied between host and device, nor moved on either; as ``without_casts``."""
     return _without_work(program, frozenset({"transfer", "layout"}))
 
 
@@ -91,7 +92,9 @@ def _without_work(program: Program, categories: frozenset[str]) -> Costs:
 def without_syncs(program: Program) -> Costs:
     """Calls that wait for the device return at once, but for those at the step's end.
 
-    Those are the ones that no launch follows. Copies that block the host become asynchronous.
+    Those are the ones that no launch follows. Copies that block the host become asynchronous. Ops
+    by which the host asks for a value (``ASKS``) take no time, nor does the way into them; on a
+    host that launches nothing these are all there is to wait for.
     """
     costs, segments, syncs = nothing(program), program.segments, program.syncs
     copies = syncs.filter(pc.equal(syncs.column("scope"), "copy")).column("event_id")
@@ -100,15 +103,26 @@ def without_syncs(program: Program) -> Costs:
     start = segments.column("start_ns").to_numpy()
     last = int(start[launches].max(initial=program.window.start_ns))
     waiting |= _one_of(segments, "state", frozenset({"sync"}))
-    spent = np.where(waiting & (start < last), 0, costs.segment_ns)
+    asking = _one_of(segments, "name", frozenset(ASKS))
+    free = (waiting | asking) & (start < last) | asking & (not launches.any())
+    spent = np.where(free, 0, costs.segment_ns)
     return replace(costs, segment_ns=spent, waits=syncs.column("start_ns").to_numpy() >= last)
 
 
 def without_python(program: Program) -> Costs:
-    """Python and the framework take no host time; calls, and ops that compute on the host, do."""
+    """Python takes no time: steps, ranges, frames and the way into ops; the framework does."""
+    return _without_state(program, "python")
+
+
+def without_dispatch(program: Program) -> Costs:
+    """The framework takes no time to arrange work: calls, and ops that compute on the host, do."""
+    return _without_state(program, "dispatch")
+
+
+def _without_state(program: Program, state: str) -> Costs:
     costs, segments = nothing(program), program.segments
     idle = segments.column("category").is_null().to_numpy()
-    free = idle & _one_of(segments, "state", frozenset({"python", "dispatch"}))
+    free = idle & _one_of(segments, "state", frozenset({state}))
     return replace(costs, segment_ns=np.where(free, 0, costs.segment_ns))
 
 
@@ -182,6 +196,7 @@ CHANGES: Mapping[str, Change] = {
     "syncs": without_syncs,
     "copies": without_copies,
     "python": without_python,
+    "dispatch": without_dispatch,
 }
 
 

@@ -161,10 +161,10 @@ def test_a_step_without_a_cause_is_replayed_and_the_roofline_told(
     workload = asdict(with_overrides(NAMED[0], hidden=8, batch=2, time_steps=3))
     known = {"workload": workload, "seed": 0, "device_name": "d"}
     write_run(runs, "mine", step(("aten::mm", 9), ("aten::view", 4)), 14, **known)
-    given = ["--without", "python", "--gemm-at-roofline", "--peaks", "1GFLOP/s,1GB/s"]
+    given = ["--without", "dispatch", "--gemm-at-roofline", "--peaks", "1GFLOP/s,1GB/s"]
     (found,) = document(capsys, runs / "mine", *given)
     dispatch, gemm = found["what_if"]
-    assert (dispatch["change"], dispatch["predicted_ns"]) == ("without python", 9 * MS)
+    assert (dispatch["change"], dispatch["predicted_ns"]) == ("without dispatch", 10 * MS)
     assert dispatch["bottleneck"] == {"state": "busy", "part": "gemm", "ns": 9 * MS}
     assert gemm["change"] == "gemm at roofline"
     assert 5 * MS < gemm["predicted_ns"] < 6 * MS

@@ -22,7 +22,11 @@ from breakdown.gpu_programs import (
     Work,
 )
 
+from lstmprof.diagnose.causes import ASKS
+
 Rewritten = tuple[Body, Machine]
+#: Scopes that are Python's; an op is the framework's.
+PYTHON = ("step", "range", "python")
 
 
 def mapped(body: Body, change: Callable[[Instruction], Body]) -> Body:
@@ -43,34 +47,111 @@ def without_launch(body: Body, machine: Machine) -> Rewritten:
 
 
 def without_python(body: Body, machine: Machine) -> Rewritten:
-    def change(one: Instruction) -> Body:
-        if isinstance(one, Gap):
-            return ()
-        return (replace(one, enter_ns=0, exit_ns=0),) if isinstance(one, Within) else (one,)
+    return without_scopes(opened(body), PYTHON, None), machine
 
-    return mapped(body, change), machine
+
+def without_dispatch(body: Body, machine: Machine) -> Rewritten:
+    return without_scopes(opened(body), ("op",), None), machine
+
+
+def opened(body: Body) -> Body:
+    """The same program: what entering and leaving a scope takes is said as gaps in it."""
+
+    def change(one: Instruction) -> Body:
+        if not isinstance(one, Within):
+            return (one,)
+        inner = (Gap(one.enter_ns), *one.body, Gap(one.exit_ns))
+        some = tuple(i for i in inner if not (isinstance(i, Gap) and i.ns == 0))
+        return (replace(one, enter_ns=0, body=some, exit_ns=0),)
+
+    return mapped(body, change)
+
+
+def without_scopes(body: Body, kinds: tuple[str, ...], scope: str | None) -> Body:
+    """The ``opened`` body without what threads spend in scopes of ``kinds`` themselves."""
+    found: list[Instruction] = []
+    for one in body:
+        if isinstance(one, Gap) and scope in kinds:
+            continue
+        if isinstance(one, (Within, HandOver)):
+            inner = one.kind if isinstance(one, Within) else None
+            one = replace(one, body=without_scopes(one.body, kinds, inner))
+        found.append(one)
+    return tuple(found)
+
+
+def without_ways_in(body: Body, vanishes: Callable[[Within, str | None, int], bool]) -> Body:
+    """The ``opened`` body without the Python that ends where an op begins that ``vanishes``.
+
+    That is told the op, the category around it, and how much work was sent before it.
+    """
+    sent = 0
+
+    def walk(body: Body, scope: str | None, around: str | None) -> Body:
+        nonlocal sent
+        found: Body = ()
+        for one in body:
+            if isinstance(one, Within):
+                if one.kind == "op" and vanishes(one, around, sent):
+                    found = without_last_python(found, scope)
+                one = replace(one, body=walk(one.body, one.kind, one.category or around))
+            elif isinstance(one, HandOver):
+                one = replace(one, body=walk(one.body, None, None))
+            elif isinstance(one, (Launch, BlockingCopy)):
+                sent += 1
+            found = (*found, one)
+        return found
+
+    return walk(body, None, None)
+
+
+def without_last_python(body: Body, scope: str | None) -> Body:
+    """The body of a scope of this kind without the stretch of Python that ends it."""
+    if not body:
+        return body
+    *most, last = body
+    if isinstance(last, Gap) and scope in PYTHON:
+        while most and isinstance(most[-1], Gap):
+            most.pop()
+        return tuple(most)
+    if isinstance(last, Within) and last.kind in PYTHON:
+        return (*most, replace(last, body=without_last_python(last.body, last.kind)))
+    return body
 
 
 def without_syncs(body: Body, machine: Machine) -> Rewritten:
-    """All but the syncs that no launch follows, counted in the order in which they run."""
-    sent = [n for n, one in enumerate(flat(body)) if isinstance(one, (Launch, BlockingCopy))]
-    last, count = max(sent, default=-1), iter(range(1_000_000))
+    """All that wait before the last work is sent, and what asking for values takes until then."""
+    body = opened(body)
+    whole = sum(isinstance(one, (Launch, BlockingCopy)) for one in flat(body))
+    body = without_ways_in(body, lambda one, around, sent: one.name in ASKS and sent < whole)
+    sent = 0
 
-    def change(one: Instruction) -> Body:
-        early = next(count) < last
-        if isinstance(one, Sync) and early:
-            return (replace(one, call_ns=0, waits=False),)
-        if isinstance(one, BlockingCopy) and early:
-            return (replace(one, waits=False),)
-        if isinstance(one, Call) and one.state == "sync" and early:
-            return (replace(one, ns=0),)
-        return (one,)
+    def walk(body: Body, asks: bool) -> Body:
+        nonlocal sent
+        found: list[Instruction] = []
+        for one in body:
+            sent += isinstance(one, (Launch, BlockingCopy))
+            early = sent < whole
+            if isinstance(one, Within):
+                one = replace(one, body=walk(one.body, one.name in ASKS))
+            elif isinstance(one, HandOver):
+                one = replace(one, body=walk(one.body, False))
+            elif early and isinstance(one, Gap) and asks:
+                continue
+            elif early and isinstance(one, Sync):
+                one = replace(one, call_ns=0, waits=False)
+            elif early and isinstance(one, BlockingCopy):
+                one = replace(one, waits=False)
+            elif early and isinstance(one, Call) and one.state == "sync":
+                one = replace(one, ns=0)
+            found.append(one)
+        return tuple(found)
 
-    return mapped(body, change), machine
+    return walk(body, False), machine
 
 
 def flat(body: Body) -> Iterator[Instruction]:
-    """Every instruction in the order of ``mapped``."""
+    """Every instruction."""
     for one in body:
         if isinstance(one, (Within, HandOver)):
             yield from flat(one.body)
@@ -78,20 +159,24 @@ def flat(body: Body) -> Iterator[Instruction]:
 
 
 def without_casts(body: Body, machine: Machine) -> Rewritten:
-    return without_work(body, frozenset({"cast"}), None), machine
+    return without_issuers(body, frozenset({"cast"})), machine
 
 
 def without_copies(body: Body, machine: Machine) -> Rewritten:
-    return without_work(body, frozenset({"transfer", "layout"}), None), machine
+    return without_issuers(body, frozenset({"transfer", "layout"})), machine
+
+
+def without_issuers(body: Body, removed: frozenset[str]) -> Body:
+    """``body`` without this work, the ops that have it and nothing else, and the way into these."""
+    body = without_ways_in(opened(body), lambda one, around, sent: only(one, removed, around))
+    return without_work(body, removed, None)
 
 
 def without_work(body: Body, removed: frozenset[str], around: str | None) -> Body:
-    """``body`` without this work, and without the ops that have it and nothing else."""
     found: list[Instruction] = []
     for one in body:
         if isinstance(one, Within):
-            issued = categories(one.body, one.category or around)
-            if one.kind == "op" and issued and issued <= removed:
+            if one.kind == "op" and only(one, removed, around):
                 continue
             one = replace(one, body=without_work(one.body, removed, one.category or around))
         elif isinstance(one, HandOver):
@@ -100,6 +185,12 @@ def without_work(body: Body, removed: frozenset[str], around: str | None) -> Bod
             continue
         found.append(one)
     return tuple(found)
+
+
+def only(op: Within, removed: frozenset[str], around: str | None) -> bool:
+    """Whether ``op`` issues work of the ``removed`` categories and of no other."""
+    issued = categories(op.body, op.category or around)
+    return bool(issued) and issued <= removed
 
 
 def categories(body: Body, around: str | None) -> frozenset[str]:

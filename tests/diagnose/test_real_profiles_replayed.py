@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +10,10 @@ import pyarrow as pa
 import pytest
 import shared_traces
 
-from lstmprof import formats
-from lstmprof.breakdown import annotated
 from lstmprof.breakdown.ledger import ledger
 from lstmprof.breakdown.threads import thread_ids
 from lstmprof.breakdown.windows import Window, windows
 from lstmprof.diagnose.changes import CHANGES, faster_gemms, nothing
-from lstmprof.errors import ProfileError
 from lstmprof.what_ifs import what_ifs
 
 pytestmark = shared_traces.needed
@@ -27,12 +23,8 @@ MOST_THREADS = 64  # the account of one with more takes a second
 MOST_ERROR = 0.01
 
 
-@functools.lru_cache(maxsize=2)
 def profile(path: Path) -> tuple[pa.Table, list[Window]]:
-    try:
-        events = annotated(formats.read(path).events, captured=False)
-    except ProfileError as refusal:
-        pytest.skip(f"refused: {refusal}")
+    events = shared_traces.annotated_events(path)
     return events, windows(events, captured=False)[:STEPS]
 
 

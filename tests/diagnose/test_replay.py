@@ -47,8 +47,10 @@ TWO_GEMMS = [
         (nothing, 25),
         # L1 takes 0 and its kernel starts at once: 3 … 11, 11 … 19, sync until 20, 2 more
         (CHANGES["launch"], 22),
-        # launches one after another from 0 … 5 on; the device takes its time: 3, 11, 19, 20
-        (CHANGES["python"], 20),
+        # the op begins at 0, its first kernel at 4: 12, 20, the sync until 21, nothing after it
+        (CHANGES["python"], 21),
+        # the ops' calls follow each other: from 2 on, the first kernel at 5: 13, 21, 22, 2 more
+        (CHANGES["dispatch"], 24),
         # 6 … 8, then L2 + latency: 11 … 13; the sync still begins at 12 and ends at 14
         (faster_gemms(4), 16),
         # no cast, no copy, and the only sync is the one at the step's end
@@ -88,7 +90,7 @@ def test_a_negative_time_is_refused() -> None:
         with_times({3: 5, 4: -1})
 
 
-def test_a_cast_vanishes_with_the_ops_that_issued_it() -> None:
+def test_a_cast_vanishes_with_the_ops_that_issued_it_and_the_way_into_them() -> None:
     # host    [step[aten::to[_to_copy[empty)[copy_[L1))))[mm[L2)-)--[sync--)-)
     # device                                       [cast)    [gemm------)
     rows = [
@@ -103,7 +105,7 @@ def test_a_cast_vanishes_with_the_ops_that_issued_it() -> None:
         row("kernel", "ampere_sgemm", 17, 27, **GPU, correlation_id=2),
         row("runtime", "cudaDeviceSynchronize", 19, 28, **HOST, correlation_id=3),
     ]
-    assert predicted(rows, CHANGES["casts"]).predicted_ns == 20
+    assert predicted(rows, CHANGES["casts"]).predicted_ns == 18
 
 
 def test_a_sync_in_the_middle_goes_and_the_one_at_the_end_stays() -> None:
@@ -137,8 +139,10 @@ def test_the_backward_thread_takes_the_waiting_one_along() -> None:
         row("kernel", "vectorized_elementwise_kernel", 23, 24, **GPU, correlation_id=2),
     ]
     assert predicted(rows, CHANGES["launch"]).predicted_ns == 30 - 8
-    # what is left of each node is its launch; the last kernel ends 2 after it
-    assert predicted(rows, CHANGES["python"]).predicted_ns == 8 + 2
+    # what is left of each node is its launch; the last one ends 2 before the step's 6 of Python
+    assert predicted(rows, CHANGES["dispatch"]).predicted_ns == 4 + 8 + 6
+    # the step and the range vanish but for the wait; the last kernel ends with the second node
+    assert predicted(rows, CHANGES["python"]).predicted_ns == 20
 
 
 def test_a_run_without_a_device_is_replayed_on_its_threads() -> None:
@@ -150,8 +154,24 @@ def test_a_run_without_a_device_is_replayed_on_its_threads() -> None:
         row("op", "aten::add", 20, 26, **HOST),
     ]
     assert predicted(rows, faster_gemms(3)).predicted_ns == 30 - 8
-    assert predicted(rows, CHANGES["python"]).predicted_ns == 18
-    assert predicted(rows, CHANGES["python"]).bottleneck == ("busy", "gemm", 12)
+    assert predicted(rows, CHANGES["python"]).predicted_ns == 16 + 6
+    assert predicted(rows, CHANGES["dispatch"]).predicted_ns == 30 - 4
+    assert predicted(rows, CHANGES["dispatch"]).bottleneck == ("busy", "gemm", 12)
+
+
+def test_asking_for_a_value_takes_no_time_on_a_host_either() -> None:
+    # host    [step-[item[local)-)--[add---)--[to-[copy_--))-)
+    rows = [
+        row("step", "step", 0, 30, **HOST),
+        row("op", "aten::item", 2, 8, **HOST),
+        row("op", "aten::_local_scalar_dense", 4, 7, **HOST),
+        row("op", "aten::add", 10, 16, **HOST),
+        row("op", "aten::to", 18, 28, **HOST),
+        row("op", "aten::copy_", 20, 27, **HOST, category="cast"),
+    ]
+    assert predicted(rows, CHANGES["syncs"]).predicted_ns == 30 - 8
+    # the way into an op goes with it
+    assert predicted(rows, CHANGES["casts"]).predicted_ns == 30 - 12
 
 
 def test_an_activity_of_unknown_launch_keeps_its_distance() -> None:

@@ -11,6 +11,7 @@ from breakdown.gpu_programs import (
     Launch,
     Machine,
     Record,
+    Stream,
     Sync,
     Within,
     Work,
@@ -38,6 +39,7 @@ REMOVALS = {
     "syncs": (changes.without_syncs, truly.without_syncs),
     "copies": (changes.without_copies, truly.without_copies),
     "python": (changes.without_python, truly.without_python),
+    "dispatch": (changes.without_dispatch, truly.without_dispatch),
     "gemms": (changes.faster_gemms(3), truly.faster_gemms(3)),
 }
 
@@ -58,12 +60,23 @@ def shown(device: int) -> Body:
     return (*found, BlockingCopy(stream, copy))
 
 
+def asked(before: int, stream: Stream, enter: int, leave: int) -> Body:
+    """A value as PyTorch asks for it: ops around a copy that blocks, after some Python."""
+    copy = BlockingCopy(stream, Work("memcpy", "Memcpy DtoH (Device -> Pinned)", "transfer", 3))
+    inner = Within("op", "aten::_local_scalar_dense", enter, (copy,), leave)
+    item = Within("op", "aten::item", enter, (inner,), leave)
+    return (Within("range", "loss", before, (item,), leave),)
+
+
 body = drawn.bodies(drawn.STREAMS)
+values = st.builds(asked, drawn.some, st.sampled_from(drawn.STREAMS), drawn.some, drawn.short)
 parts = st.lists(
-    st.one_of(body, drawn.casts(drawn.STREAMS), drawn.handed_over(body, WORKER)),
+    st.one_of(body, values, drawn.casts(drawn.STREAMS), drawn.handed_over(body, WORKER)),
     min_size=2,
     max_size=5,
 )
+#: An op of the host alone, in which the devices finish: what the host does then is not hidden.
+BREATH = Within("op", "aten::view", 1_000, (), 0)
 #: A step whose machine shows itself and that ends with its devices synchronised.
 steps = st.builds(
     lambda inner, leave: (
@@ -73,6 +86,7 @@ steps = st.builds(
             1,
             (
                 *sum((shown(device) for device in DEVICES), ()),
+                BREATH,
                 *sum(inner, ()),
                 *(Sync("device", device, 3) for device in DEVICES),
             ),
