@@ -4,12 +4,20 @@ BIN := .venv/bin
 INSTALLED := .venv/.installed
 DEMO := --workload 1x320-ce-short --time-steps 20 --out traces/demo --force
 
-.PHONY: help demo test bench docs clean
+# On the machine with the GPU: its own Python, with torch or JAX for CUDA; nothing is installed.
+GPU_PYTHON ?= $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON))
+BUDGET ?= 480s
+OUT ?= traces/gpu
+WHEELS ?= $(wildcard build/wheels)
+
+.PHONY: help demo test bench gpu gpu-wheels docs clean
 
 help:
 	@echo "make demo   install, capture three LSTMs on a small workload, say where each step goes"
 	@echo "make test   install, then ruff, mypy and pytest"
 	@echo "make bench  what the harness itself costs"
+	@echo "make gpu    on a machine with a GPU: its tests, then captures for BUDGET=480s into OUT=traces/gpu"
+	@echo "make gpu-wheels  what such a machine lacks without a network, into build/wheels"
 	@echo "make docs   write docs/tables.md from the code"
 	@echo "make clean  remove .venv and the demo's runs"
 
@@ -28,6 +36,13 @@ test: $(INSTALLED)
 
 bench: $(INSTALLED)
 	$(BIN)/python benchmarks/harness.py
+
+# What else: make gpu GPU_FLAGS=--dry-run, or --help.
+gpu:
+	$(GPU_PYTHON) -m benchmarks.gpu --budget $(BUDGET) --out $(OUT) $(if $(WHEELS),--wheels $(WHEELS)) $(GPU_FLAGS)
+
+gpu-wheels: $(INSTALLED)
+	$(BIN)/python -m benchmarks.gpu.wheels build/wheels
 
 docs: $(INSTALLED)
 	$(BIN)/python -m lstmprof.breakdown.reference > docs/tables.md.partial

@@ -1,0 +1,293 @@
+"""``python -m benchmarks.gpu``: the plan, the tests that need a GPU, the captures, a summary."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import itertools
+import re
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from benchmarks.gpu import packing, processes, raw_captures, session, summary, wheels, wishes
+from benchmarks.gpu.estimates import Estimates
+from lstmprof.capture.worker_host import cuda_devices
+
+#: Of the budget: the tests may have so much, and reading profiles so much at the end.
+TESTS_SHARE, READING_SHARE = 0.3, 0.1
+#: A profile that is read at once, gzipped: in a second or two, while nothing else runs.
+READ_AT_ONCE_BYTES = 2_000_000
+#: Everything was captured; something failed; the time was up before the plan was done.
+WELL, FAILED, TIME_UP = 0, 1, 3
+_UNITS = {"s": 1, "m": 60, "h": 3600}
+
+
+class Seconds(click.ParamType):  # type: ignore[type-arg, unused-ignore]
+    """A length of time, like ``480s``, ``8m`` or ``480``."""
+
+    name = "time"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """In seconds; a usage error where it is none."""
+        if isinstance(value, float):
+            return value
+        told = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", str(value))
+        if not told or not float(told[1]):
+            self.fail(f"'{value}' is no length of time: give one like 480s, 8m or 1h", param, ctx)
+        return float(told[1]) * _UNITS[told[2] or "s"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Asked:
+    """The options of the command; times in seconds."""
+
+    budget: float
+    out: Path
+    device: str
+    tiny: bool
+    limit: float
+    most: int | None
+    only: str | None
+    tests: bool
+    carried: Path | None
+    pack: Path | None
+    pack_mb: float
+    dry_run: bool
+
+
+def _say(line: str = "") -> None:
+    print(line, flush=True)
+
+
+@click.command()
+@click.option("--budget", type=Seconds(), default="480s", show_default=True, help="In all.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    default=Path("traces/gpu"),
+    show_default=True,
+    help="Folder of runs; what is there already is not captured again.",
+)
+@click.option("--device", default="cuda:0", show_default=True, help="cuda:N, or cpu with --tiny.")
+@click.option("--tiny", is_flag=True, help="Networks of 8 units: tries the script on a CPU.")
+@click.option("--limit", type=Seconds(), default="180s", show_default=True, help="Of one capture.")
+@click.option("--most", type=click.IntRange(1), help="Only the first so many of the plan.")
+@click.option("--only", metavar="TEXT", help="Only captures with TEXT in their name.")
+@click.option("--tests/--no-tests", default=True, help="Run the gpu-marked tests first.")
+@click.option(
+    "--wheels",
+    "carried",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Folder of wheels that `make gpu-wheels` made; what is missing here is taken from it.",
+)
+@click.option("--pack", type=click.Path(path_type=Path), help="Folder to write archives to.")
+@click.option("--pack-mb", type=float, default=15.0, show_default=True, help="Most MB of each.")
+@click.option("--dry-run", is_flag=True, help="Print the plan and do nothing.")
+def command(**options: Any) -> int:
+    """Test and capture on a GPU, the most important first, for as long as --budget says.
+
+    Each capture is a process of its own with a time limit; one that hangs or dies costs only its
+    time. Started again, it goes on where it stopped.
+
+    Exit code: 0 all was captured, 1 something failed, 3 the time was up before, 2 usage.
+
+    \b
+    Example:
+      python -m benchmarks.gpu --dry-run
+      python -m benchmarks.gpu --budget 480s --wheels build/wheels --pack back
+    """
+    return _session(Asked(**options))
+
+
+def _session(asked: Asked) -> int:
+    until_s = time.monotonic() + asked.budget
+    planned = session.plan(wishes.requests(asked.device, tiny=asked.tiny), asked.out)
+    chosen = [p for p in planned if asked.only is None or asked.only in p.name][: asked.most]
+    _show_plan(chosen, asked.budget, whole=asked.dry_run)
+    if asked.dry_run:
+        return WELL
+    if asked.device != "cpu" and not cuda_devices():
+        raise click.UsageError("the driver shows no CUDA device; --device cpu --tiny needs none")
+    place = processes.Place(asked.out.resolve(), (asked.out / ".site").resolve())
+    place.out.mkdir(parents=True, exist_ok=True)
+    raw_captures.sweep(place.out)
+    readable = _prepared(place, asked.carried)
+    tested = _tested(place, asked.budget, until_s) if asked.tests else True
+    captures_until_s = until_s - READING_SHARE * asked.budget
+    captures = _Captures(place, captures_until_s, asked.limit, readable)
+    captures.run(chosen)
+    _read_the_rest(place, until_s, readable)
+    _close(place, chosen, asked.pack, asked.pack_mb)
+    if captures.failed or not tested:
+        return FAILED
+    return TIME_UP if captures.not_begun else WELL
+
+
+def _show_plan(planned: Sequence[session.Planned], budget: float, *, whole: bool) -> None:
+    """The plan with estimates: the whole of it, or what is likely to fit."""
+    estimates = Estimates()
+    todo = [one for one in planned if one.skip is None]
+    ends_s = list(itertools.accumulate(estimates.seconds(one.request) for one in todo))
+    _say(
+        f"plan: {len(todo)} captures of about {ends_s[-1] if ends_s else 0:.0f} s in all,"
+        f" {budget:.0f} s to spend; {len(planned) - len(todo)} left out"
+    )
+    for number, (one, end_s) in enumerate(zip(todo, ends_s, strict=True), 1):
+        if whole or end_s < budget:
+            _say(f"{number:4}  ~{estimates.seconds(one.request):4.0f} s  {one.name}")
+    reasons = Counter(one.skip.partition(": ")[2] or one.skip for one in planned if one.skip)
+    for reason, count in reasons.items():
+        _say(f"left out, {count}: {reason}")
+
+
+def _prepared(place: processes.Place, carried: Path | None) -> bool:
+    """Put what was carried along on the path; whether profiles can be read here."""
+    if carried is not None:
+        names = wheels.unpacked(carried, place.site)
+        _say(f"from {carried}: {', '.join(names) or 'nothing, all of it is installed'}")
+    sys.path.insert(0, str(place.site))
+    importlib.invalidate_caches()
+    absent = [name for name in (*raw_captures.READERS, "pytest", "flax") if not _is_there(name)]
+    if absent:
+        _say(
+            f"done without: {', '.join(absent)} (profiles are read only with"
+            f" {', '.join(raw_captures.READERS)}; make gpu-wheels carries them)"
+        )
+    return not set(absent) & set(raw_captures.READERS)
+
+
+def _is_there(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:  # its parent is not
+        return False
+
+
+def _tested(place: processes.Place, budget: float, until_s: float) -> bool:
+    """Run the tests marked ``gpu``; whether they passed, or there is nothing to run them."""
+    if not _is_there("pytest"):
+        _say("tests: done without, pytest is not installed")
+        return True
+    files = gpu_tests()
+    log = place.out / "tests.log"
+    limit_s = min(TESTS_SHARE * budget, until_s - time.monotonic())
+    ended = processes.tested(place, files, limit_s, log)
+    told = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    for line in told:
+        if line.startswith(("FAILED", "ERROR")):
+            _say(f"tests: {line}")
+    last = next((line for line in reversed(told) if line.strip()), "")
+    _say(f"tests: {ended.fault if ended.hung else last} ({ended.took_s:.0f} s; all of it: {log})")
+    return ended.fault is None
+
+
+def gpu_tests() -> list[str]:
+    """The test files that have a test marked ``gpu``, by path from the checkout's root."""
+    tests = sorted((processes.ROOT / "tests").rglob("test_*.py"))
+    marked = [path for path in tests if "mark.gpu" in path.read_text(encoding="utf-8")]
+    return [str(path.relative_to(processes.ROOT)) for path in marked]
+
+
+class _Captures:
+    """The captures of a plan, a line each."""
+
+    def __init__(
+        self, place: processes.Place, until_s: float, limit_s: float, readable: bool
+    ) -> None:
+        self.place, self.readable = place, readable
+        self.session = session.Session(
+            lambda request, most_s: processes.captured(place, request, most_s), until_s, limit_s
+        )
+        self.failed = self.not_begun = 0
+
+    def run(self, planned: Sequence[session.Planned]) -> None:
+        """Run what is not skipped."""
+        for outcome in self.session.outcomes(planned):
+            self._tell(outcome)
+
+    def _tell(self, outcome: session.Outcome) -> None:
+        name, ended = outcome.planned.name, outcome.ended
+        left = f"{max(self.session.left_s(), 0):5.0f} s left"
+        if ended is None:
+            self.not_begun += 1
+            _say(f"{left}  not begun: {name}: {outcome.why}")
+        elif ended.fault:
+            self.failed += 1
+            _say(f"{left}  failed: {name} after {ended.took_s:.1f} s: {ended.fault}")
+        else:
+            _say(f"{left}  {name}: {ended.took_s:.1f} s{self._read(name)}")
+
+    def _read(self, name: str) -> str:
+        """Make it a run at once where that takes no time; what there is to say of it."""
+        profile = raw_captures.place(self.place.out, name) / raw_captures.PROFILE
+        size = packing.size_bytes(profile)
+        if not self.readable or size > READ_AT_ONCE_BYTES:
+            return f", profile of {size / 1e6:.1f} MB not read yet"
+        ended = processes.made_run(self.place, name, max(self.session.left_s(), 1))
+        return f", but its profile cannot be read: {ended.fault}" if ended.fault else ""
+
+
+def _read_the_rest(place: processes.Place, until_s: float, readable: bool) -> None:
+    """Make runs of what was too large to be read at once, while there is time."""
+    for name in raw_captures.waiting(place.out) if readable else []:
+        left_s = until_s - time.monotonic()
+        if left_s < 1:
+            break
+        ended = processes.made_run(place, name, left_s)
+        _say(f"{left_s:5.0f} s left  read {name}: {ended.fault or f'{ended.took_s:.1f} s'}")
+
+
+def _close(
+    place: processes.Place, planned: Sequence[session.Planned], pack: Path | None, pack_mb: float
+) -> None:
+    """Say what was found, and how to bring it back."""
+    names = [one.name for one in planned]
+    _say()
+    _say(summary.hardware(place.out, names))
+    for line in summary.text(summary.lines(place.out, names)):
+        _say(line)
+    unread = raw_captures.waiting(place.out)
+    _say("* below 2 MB: small enough to be committed as a sample")
+    if unread:
+        _say(
+            f"{len(unread)} captures are no runs yet; where profiles can be read:"
+            f" python -m benchmarks.gpu.capture_one --read {place.out}"
+        )
+    if pack is None:
+        _say(f"to bring it back: --pack FOLDER writes archives; the runs are in {place.out}")
+        return
+    archives = packing.packed(place.out, names, pack, round(pack_mb * 1e6))
+    for archive in archives:
+        size = archive.path.stat().st_size / 1e6
+        _say(f"{archive.path}: {size:.1f} MB, {len(archive.names)} of them")
+    held = {name for archive in archives for name in archive.names}
+    for name in names:
+        if name not in held and packing.folder_of(place.out, name):
+            _say(f"in no archive, too large: {name}")
+    _say("next, at home: tar xzf each of them in traces/gpu, then lstmprof breakdown traces/gpu")
+
+
+def main() -> int:
+    """The exit code; a usage error is one line."""
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    try:
+        code: int = command.main(prog_name="benchmarks.gpu", standalone_mode=False)
+    except click.ClickException as error:
+        print(f"benchmarks.gpu: error: {error.format_message()}", file=sys.stderr)
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        return 128 + signal.SIGINT
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,106 @@
+"""The session's processes, each with a time limit, each ended with all that it started."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
+
+from benchmarks.gpu import raw_captures
+from benchmarks.gpu.session import Ended
+from lstmprof.capture.worker_request import CaptureRequest, run_name
+
+ROOT = Path(__file__).resolve().parents[2]
+#: A capture's own limit comes first, because then its worker's log is kept.
+GRACE_S = 5.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """Where captures go, and where packages that were carried along lie."""
+
+    out: Path
+    site: Path
+
+    def environment(self) -> dict[str, str]:
+        """This process's, with lstmprof and what was unpacked on Python's path."""
+        before = os.environ.get("PYTHONPATH", "")
+        paths = [str(self.site), str(ROOT), *([before] if before else [])]
+        return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"}
+
+
+def captured(place: Place, request: CaptureRequest, limit_s: float) -> Ended:
+    """Capture ``request`` for at most ``limit_s``; see ``raw_captures``."""
+    own_s = max(limit_s - GRACE_S, 1.0)
+    asked = dataclasses.replace(request, timeout_s=own_s)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "request.json")
+        file.write_text(asked.to_json(), encoding="utf-8")
+        ended = _module(place, "benchmarks.gpu.capture_one", [str(file), str(place.out)], limit_s)
+    raw_captures.sweep(place.out)
+    there = raw_captures.is_there(place.out, run_name(request))
+    if there and ended.fault is None:
+        return ended
+    fault = ended.fault or "it ended without a capture"
+    return dataclasses.replace(ended, fault=fault, hung=ended.hung or ended.took_s >= own_s)
+
+
+def made_run(place: Place, name: str, limit_s: float) -> Ended:
+    """Make the capture ``name`` a run."""
+    return _module(place, "benchmarks.gpu.capture_one", ["--read", str(place.out), name], limit_s)
+
+
+def tested(place: Place, files: Sequence[str], limit_s: float, log: Path) -> Ended:
+    """Run the tests of ``files`` that are marked ``gpu``; their output is in ``log``."""
+    arguments = ["-m", "gpu", "-W", "default", "-ra", "-p", "no:cacheprovider", *files]
+    return _module(place, "pytest", arguments, limit_s, log)
+
+
+def _module(
+    place: Place, module: str, arguments: Sequence[str], limit_s: float, log: Path | None = None
+) -> Ended:
+    """How ``python -m module`` ended; its fault is its last line, or that it hung."""
+    began_s = time.monotonic()
+    with tempfile.TemporaryFile() if log is None else log.open("w+b") as said:
+        process = subprocess.Popen(
+            [sys.executable, "-m", module, *arguments],
+            cwd=ROOT,
+            env=place.environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        code = _code(process, limit_s)
+        took_s = time.monotonic() - began_s
+        if code == 0:
+            return Ended(took_s)
+        if code is None:
+            return Ended(took_s, f"was not done after {limit_s:.0f} s and was stopped", hung=True)
+        return Ended(took_s, _last_line(said) or f"ended with {code}")
+
+
+def _code(process: subprocess.Popen[bytes], limit_s: float) -> int | None:
+    """The exit code; None where it was stopped, with every process of its session."""
+    try:
+        return process.wait(max(limit_s, 0.1))
+    except subprocess.TimeoutExpired:
+        return None
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _last_line(said: IO[bytes]) -> str:
+    said.seek(0)
+    lines = said.read()[-8192:].decode("utf-8", "replace").splitlines()
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")

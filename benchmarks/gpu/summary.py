@@ -1,0 +1,115 @@
+"""What the session found, a line a capture: from its run, or from itself where there is none."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.gpu import packing, raw_captures
+
+UNKNOWN = "–"
+HEADS = ("step ms", "device ms", "busy", "waits for host", "kernels/step", "n", "MB", "capture")
+
+
+@dataclasses.dataclass(frozen=True)
+class Line:
+    """One capture; None is unknown: the profile is unread, or the step ran on the CPU."""
+
+    name: str
+    step_ms: float
+    device_ms: float | None
+    busy_share: float | None
+    launch_bound_share: float | None
+    activities: float | None  # a profiled step's
+    iterations: int
+    size_bytes: int
+
+    def cells(self) -> tuple[str, ...]:
+        """The texts under ``HEADS``; a run small enough to be a sample has a star."""
+        sample = "*" if self.size_bytes < packing.SAMPLE_BYTES else ""
+        return (
+            f"{self.step_ms:.3f}",
+            UNKNOWN if self.device_ms is None else f"{self.device_ms:.3f}",
+            UNKNOWN if self.busy_share is None else f"{self.busy_share:.0%}",
+            UNKNOWN if self.launch_bound_share is None else f"{self.launch_bound_share:.0%}",
+            UNKNOWN if self.activities is None else f"{self.activities:.0f}",
+            str(self.iterations),
+            f"{self.size_bytes / 1e6:.2f}{sample}",
+            self.name,
+        )
+
+
+def lines(out: Path, names: Sequence[str]) -> list[Line]:
+    """One of every capture of ``names`` that is there."""
+    return [
+        _line(out, name, folder)
+        for name in names
+        for folder in [packing.folder_of(out, name)]
+        if folder is not None
+    ]
+
+
+def text(rows: Sequence[Line]) -> list[str]:
+    """The lines of a table."""
+    cells = [HEADS, *(row.cells() for row in rows)]
+    widths = [max(len(row[n]) for row in cells) for n in range(len(HEADS) - 1)]
+    return [
+        "  ".join([*(c.rjust(w) for c, w in zip(row[:-1], widths, strict=True)), row[-1]])
+        for row in cells
+    ]
+
+
+def _line(out: Path, name: str, folder: Path) -> Line:
+    made = (out / name / "run.json").is_file()
+    timings = _timings_of_run(folder) if made else raw_captures.read(out, name)["timings"]
+    counted = [n for n, warmup in enumerate(timings["warmup"]) if not warmup]
+    device = [timings["device_ns"][n] for n in counted]
+    return Line(
+        name,
+        statistics.median(timings["wall_ns"][n] for n in counted) / 1e6,
+        None if None in device else statistics.median(device) / 1e6,
+        *(_account(folder) if made else (None, None, None)),
+        iterations=len(counted),
+        size_bytes=packing.size_bytes(folder),
+    )
+
+
+def _timings_of_run(folder: Path) -> dict[str, list[Any]]:
+    from lstmprof.store import open_run
+
+    timings = open_run(folder).timings()
+    assert timings is not None  # lstmprof captured it
+    found: dict[str, list[Any]] = timings.to_pydict()
+    return found
+
+
+def _account(folder: Path) -> tuple[float | None, float | None, float | None]:
+    """(busy share, launch-bound share, activities of a step); None each without a device."""
+    from lstmprof.api import break_down
+    from lstmprof.breakdown.steps import mean_steps
+    from lstmprof.store import open_run
+
+    account = break_down(open_run(folder), None, ["ledger", "steps"])
+    launched = [step["activities"] for step in account.table("steps").to_pylist()]
+    found = [step for step in mean_steps(account.ledger) if step.device is not None]
+    if not found:
+        return None, None, None
+    return found[0].busy_share, found[0].launch_bound_share, statistics.mean(launched)
+
+
+def hardware(out: Path, names: Sequence[str]) -> str:
+    """What the captures ran on, in one line."""
+    for name in names:
+        folder = packing.folder_of(out, name)
+        if folder is not None:
+            file = "run.json" if (folder / "run.json").is_file() else raw_captures.FILE
+            found = json.loads((folder / file).read_text(encoding="utf-8"))
+            facts = found.get("metadata", found)
+            versions = {k: v for k, v in facts["versions"].items() if v}
+            told = ", ".join(f"{name} {version}" for name, version in versions.items())
+            return f"{facts['device_name']}; {told}"
+    return "nothing was captured"

@@ -1,0 +1,108 @@
+"""What is worth capturing on a GPU, the most important first.
+
+A block is a cross product; a capture that an earlier block asked for is not asked for again. First
+the comparison of the seed study on its smallest network, then what a CPU can never show (casts,
+CUDA graphs, cuDNN without a framework), then the larger networks, then all the rest.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+from lstmprof.capture.worker_request import CaptureRequest, run_name
+from lstmprof.named_workloads import named
+from lstmprof.workloads import Workload, with_overrides
+
+TORCH = (
+    "torch-cudnn",
+    "torch-lstmcell-fused",
+    "torch-lstmcell-basic",
+    "torch-compile",
+    "torch-script",
+)
+ALL = (*TORCH[:3], "jax-scan", *TORCH[3:], "flax-lstm", "cudnn-direct")
+LAYERS = ("torch-cudnn", "cudnn-direct")  # no Python loop over time steps
+SHORT, LONG, DEEP, CTC = "1x320-ce-short", "1x320-ce-long", "4x320-ce-long", "4x320-ctc-long"
+DEEPBENCH = (
+    "deepbench-lstm-h512-b16-t25",
+    "deepbench-lstm-h1024-b64-t25",
+    "deepbench-lstm-h256-b16-t150",
+    "deepbench-lstm-h2048-b128-t25",
+)
+EVERY = (SHORT, DEEPBENCH[0], LONG, CTC, DEEP, *DEEPBENCH[1:])
+PRECISIONS = ("fp32", "amp-fp16", "tf32", "amp-bf16")
+
+PROFILE_STEPS = 3
+#: Cells of a network, unrolled in Python, whose step has a million events: one is profiled.
+MANY_CELLS = 4000
+#: Counted iterations: as many as fit in so long.
+TIMING_S, MOST_ITERATIONS = 2.0, 1000
+_TINY = {"hidden": 8, "batch": 2, "time_steps": 12}
+
+
+@dataclasses.dataclass(frozen=True)
+class Block:
+    """A cross product, implementations innermost."""
+
+    workloads: tuple[str, ...]
+    precisions: tuple[str, ...]
+    implementations: tuple[str, ...] = ALL
+    cuda_graph: bool = False
+
+
+BLOCKS = (
+    Block((SHORT,), ("fp32",)),
+    Block((SHORT,), ("amp-fp16",), TORCH[:3]),
+    Block((SHORT,), ("fp32",), TORCH[:3], cuda_graph=True),
+    Block(DEEPBENCH[:1], ("fp32",)),
+    Block((CTC, LONG, DEEP), ("fp32",), LAYERS),
+    Block((SHORT,), ("tf32", "amp-bf16", "amp-fp16")),
+    Block((LONG,), ("fp32", "amp-fp16"), ALL[:4]),
+    Block(DEEPBENCH, ("fp32", "tf32"), (*LAYERS, "jax-scan")),
+    Block((SHORT, DEEPBENCH[0]), PRECISIONS, TORCH, cuda_graph=True),
+    Block((CTC, LONG, DEEP), PRECISIONS, (*LAYERS, "jax-scan")),
+    Block((SHORT, *DEEPBENCH, LONG), PRECISIONS),
+    Block((SHORT, *DEEPBENCH, LONG), PRECISIONS, TORCH, cuda_graph=True),
+    Block(EVERY, PRECISIONS),
+    Block(EVERY, PRECISIONS, TORCH, cuda_graph=True),
+)
+
+
+def requests(device: str, *, tiny: bool = False) -> list[CaptureRequest]:
+    """Every capture that is wished for on ``device``, the most important first.
+
+    ``tiny`` makes every network small enough for a CPU.
+    """
+    found: dict[str, CaptureRequest] = {}
+    for request in (r for block in BLOCKS for r in _of(block, device, tiny)):
+        found.setdefault(run_name(request), request)
+    return list(found.values())
+
+
+def _of(block: Block, device: str, tiny: bool) -> Iterator[CaptureRequest]:
+    for name in block.workloads:
+        workload = with_overrides(named(name), **_TINY) if tiny else named(name)
+        for precision in block.precisions:
+            for implementation in block.implementations:
+                yield CaptureRequest(
+                    implementation,
+                    workload,
+                    device,
+                    precision,
+                    iterations=MOST_ITERATIONS,
+                    timing_s=0.1 if tiny else TIMING_S,
+                    profile_steps=profile_steps(implementation, workload),
+                    cuda_graph=block.cuda_graph,
+                )
+
+
+def profile_steps(implementation: str, workload: Workload) -> int:
+    """Three, but one of a long network unrolled in Python."""
+    unrolled = implementation in TORCH and implementation not in LAYERS
+    return 1 if unrolled and cells(workload) > MANY_CELLS else PROFILE_STEPS
+
+
+def cells(workload: Workload) -> int:
+    """LSTM cells of a step: one a layer, direction and time step."""
+    return workload.layers * workload.directions * workload.time_steps

@@ -1,0 +1,270 @@
+"""A session on a GPU: what it plans, what it begins, how it survives, what it leaves."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.gpu import packing, processes, raw_captures, session, wishes
+from benchmarks.gpu.estimates import CAUTION, Estimates, guess_s
+from lstmprof.capture.worker_request import CaptureRequest, run_name
+from lstmprof.named_workloads import named
+from lstmprof.store import runs_in
+from lstmprof.workloads import Workload
+
+ROOT = Path(__file__).resolve().parents[1]
+SHORT = named("1x320-ce-short")
+TINY = Workload("tiny-ce", 1, 4, False, 2, 5, 3, 3, "ce")
+
+
+def request(name: str = "torch-cudnn", **fields: Any) -> CaptureRequest:
+    return CaptureRequest(name, SHORT, **{"device": "cuda:0", "timing_s": 1.0, **fields})
+
+
+# ---- the plan
+
+
+def test_every_combination_is_wished_for_once() -> None:
+    found = wishes.requests("cuda:0")
+    names = [run_name(one) for one in found]
+    assert len(set(names)) == len(names)
+    asked = {(r.implementation, r.workload.name, r.precision) for r in found if not r.cuda_graph}
+    assert asked == {(i, w, p) for i in wishes.ALL for w in wishes.EVERY for p in wishes.PRECISIONS}
+    graphs = {(r.implementation, r.workload.name, r.precision) for r in found if r.cuda_graph}
+    assert graphs == {one for one in asked if one[0] in wishes.TORCH}
+
+
+def test_the_seed_study_comes_first_and_then_casts_graphs_and_cudnn() -> None:
+    first = [run_name(r).replace("--cuda0", "") for r in wishes.requests("cuda:0")[:15]]
+    assert first[:8] == [f"{name}--1x320-ce-short--fp32" for name in wishes.ALL]
+    assert first[8] == "torch-cudnn--1x320-ce-short--amp-fp16"
+    assert first[11] == "torch-cudnn--1x320-ce-short--fp32--cuda-graph"
+    assert first[14] == "torch-cudnn--deepbench-lstm-h512-b16-t25--fp32"
+
+
+def test_what_is_refused_is_left_out_with_the_reason(tmp_path: Path) -> None:
+    planned = session.plan(
+        [request(), request("cudnn-direct"), request("jax-scan", precision="amp-fp16")], tmp_path
+    )
+    assert planned[0].skip is None
+    assert "cuDNN's layers have none" in str(planned[1].skip)
+    assert "no automatic mixed precision" in str(planned[2].skip)
+
+
+def test_three_steps_are_profiled_but_of_a_long_unrolled_network_one() -> None:
+    steps = {(r.implementation, r.workload.name): r.profile_steps for r in wishes.requests("cpu")}
+    assert steps["torch-cudnn", wishes.CTC] == steps["torch-lstmcell-basic", wishes.LONG] == 3
+    assert steps["torch-lstmcell-basic", wishes.CTC] == 1
+
+
+# ---- the time
+
+
+class Machine:
+    """Runs requests on a clock of its own, ``slower`` times as long as guessed."""
+
+    def __init__(self, slower: float, faults: dict[str, session.Ended] | None = None) -> None:
+        self.slower, self.faults = slower, faults or {}
+        self.now_s = 0.0
+        self.limits: list[float] = []
+
+    def run(self, one: CaptureRequest, limit_s: float) -> session.Ended:
+        self.limits.append(limit_s)
+        fault = self.faults.get(one.implementation)
+        took_s = min(fault.took_s if fault else guess_s(one) * self.slower, limit_s)
+        self.now_s += took_s
+        return dataclasses.replace(fault, took_s=took_s) if fault else session.Ended(took_s)
+
+    def outcomes(
+        self, requests: list[CaptureRequest], budget_s: float, out: Path
+    ) -> list[session.Outcome]:
+        planned = session.plan(requests, out)
+        going = session.Session(self.run, budget_s, 180.0, lambda: self.now_s)
+        return list(going.outcomes(planned))
+
+
+@pytest.mark.parametrize("budget_s", [1.0, 60.0, 480.0, 3000.0])
+@pytest.mark.parametrize("slower", [0.3, 1.0, 1.2])
+def test_the_budget_is_kept_and_used(slower: float, budget_s: float, tmp_path: Path) -> None:
+    machine = Machine(slower)
+    outcomes = machine.outcomes(wishes.requests("cuda:0"), budget_s, tmp_path)
+    assert machine.now_s <= budget_s
+    least_s = min(guess_s(r) for r in wishes.requests("cuda:0"))
+    assert machine.now_s >= min(budget_s - 2 * CAUTION * slower * least_s - 20, 2500)
+    assert all(o.ended is not None or "are left" in o.why for o in outcomes)
+
+
+def test_what_would_not_fit_is_not_begun_and_a_shorter_one_is(tmp_path: Path) -> None:
+    machine = Machine(1.0)
+    long, short = request("torch-compile"), request("torch-cudnn")
+    first, second = machine.outcomes([long, short], 30.0, tmp_path)
+    assert first.ended is None
+    assert first.why == "needs about 49 s, 30 s are left"
+    assert second.ended is not None
+
+
+def test_an_estimate_is_corrected_by_what_was_measured() -> None:
+    estimates = Estimates()
+    estimates.learn(request("torch-cudnn"), 2 * guess_s(request("torch-cudnn")))
+    assert estimates.seconds(request("jax-scan")) == 2 * guess_s(request("jax-scan"))
+    estimates.learn(request("jax-scan"), 0.5 * guess_s(request("jax-scan")))
+    assert estimates.seconds(request("jax-scan")) == 0.5 * guess_s(request("jax-scan"))
+    longer = dataclasses.replace(request("torch-cudnn"), workload=named("4x320-ce-long"))
+    assert estimates.seconds(longer) == 2 * guess_s(longer)
+
+
+def test_who_hangs_once_or_fails_twice_costs_no_more_time(tmp_path: Path) -> None:
+    faults = {
+        "torch-cudnn": session.Ended(1e9, "was stopped", hung=True),
+        "jax-scan": session.Ended(3.0, "died"),
+    }
+    machine = Machine(1.0, faults)
+    asked = [
+        request(name, precision=precision)
+        for precision in ("fp32", "tf32", "amp-fp16")
+        for name in ("torch-cudnn", "jax-scan", "torch-script")
+    ][:-2]
+    outcomes = machine.outcomes(asked, 3000.0, tmp_path)
+    begun = [o.planned.request.implementation for o in outcomes if o.ended is not None]
+    assert begun == ["torch-cudnn", "jax-scan", "torch-script", "jax-scan", "torch-script"]
+    assert {o.why for o in outcomes if o.ended is None} == {"torch-cudnn hung or failed before"}
+    assert machine.limits[0] == 60.0  # four times its estimate, or a minute
+
+
+# ---- processes
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> processes.Place:
+    return processes.Place(tmp_path / "out", tmp_path / "site")
+
+
+def small(name: str = "torch-cudnn", **fields: Any) -> CaptureRequest:
+    asked = {"device": "cpu", "iterations": 3, "warmup": 1, "profile_steps": 1, "peaks": False}
+    return CaptureRequest(name, TINY, **{**asked, **fields})
+
+
+def test_a_capture_is_kept_raw_and_made_a_run_later(place: processes.Place) -> None:
+    pytest.importorskip("torch")
+    asked = small()
+    name = run_name(asked)
+    assert processes.captured(place, asked, 60.0).fault is None
+    assert raw_captures.waiting(place.out) == [name]
+    assert raw_captures.is_there(place.out, name)
+    assert len(raw_captures.read(place.out, name)["timings"]["loss"]) == 4
+    assert processes.made_run(place, name, 60.0).fault is None
+    assert raw_captures.waiting(place.out) == []
+    (run,) = runs_in(place.out)
+    assert (run.name, run.metadata["implementation"]) == (name, "torch-cudnn")
+    assert run.events().num_rows > 20
+    (profile,) = (run.path / "profile").iterdir()
+    assert profile.name.endswith(".pt.trace.json.gz")
+    assert session.plan([asked], place.out)[0].skip == session.THERE
+
+
+def test_a_capture_that_fails_leaves_the_reason_and_its_log(place: processes.Place) -> None:
+    pytest.importorskip("torch")
+    ended = processes.captured(place, small(device="cuda:77"), 60.0)
+    assert str(ended.fault).startswith("device cuda:77 is not available")
+    assert not ended.hung
+    assert [path.name for path in (place.out / "logs").iterdir()]
+    assert list((place.out / raw_captures.FOLDER).iterdir()) == []
+
+
+def test_a_capture_that_hangs_is_stopped_with_its_worker(place: processes.Place) -> None:
+    pytest.importorskip("torch")
+    began_s = time.monotonic()
+    ended = processes.captured(place, small(iterations=10**9), processes.GRACE_S + 4.0)
+    assert time.monotonic() - began_s < processes.GRACE_S + 10
+    assert ended.hung
+    assert "was not done after 4 s and was stopped" in str(ended.fault)
+    assert raw_captures.waiting(place.out) == []
+    assert list((place.out / raw_captures.FOLDER).iterdir()) == []
+
+
+# ---- bringing back
+
+
+def test_archives_hold_what_fits_profiles_dropped_first(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    for name, kilobytes in (("a", 10), ("b", 10), ("c", 100), ("d", 10)):
+        (out / name / "profile").mkdir(parents=True)
+        (out / name / "run.json").write_text("{}")
+        (out / name / "events.parquet").write_bytes(os.urandom(1000))
+        (out / name / "profile" / "raw.gz").write_bytes(os.urandom(kilobytes * 1000))
+    (out / "d" / "events.parquet").write_bytes(os.urandom(90_000))
+    archives = packing.packed(out, ["a", "b", "c", "d", "none"], tmp_path / "back", 30_000)
+    assert [archive.names for archive in archives] == [("a", "b", "c")]
+    assert all(archive.path.stat().st_size <= 30_000 for archive in archives)
+    with tarfile.open(archives[0].path) as archive:
+        names = set(archive.getnames())
+    assert {"a/run.json", "a/profile/raw.gz", "c/events.parquet"} <= names
+    assert "c/profile/raw.gz" not in names
+
+
+# ---- the command
+
+
+def gpu(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "benchmarks.gpu", *arguments],
+        **{"cwd": ROOT, "env": {**os.environ, **environment}},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_a_dry_run_prints_the_plan_and_does_nothing(tmp_path: Path) -> None:
+    shown = gpu("--dry-run", "--out", str(tmp_path / "out"))
+    assert shown.returncode == 0, shown.stderr
+    assert "torch-cudnn--1x320-ce-short--fp32--cuda0" in shown.stdout
+    assert "left out, 16: cudnn-direct does not support" not in shown.stdout  # the reason alone
+    assert "cuDNN has no automatic mixed precision: its caller casts" in shown.stdout
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_session_on_a_cpu_captures_packs_and_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    where = ("--out", str(tmp_path / "out"), "--pack", str(tmp_path / "back"))
+    asked = ("--device", "cpu", "--tiny", "--no-tests", "--budget", "3m", *where)
+    first = gpu(*asked, "--only", "torch-cudnn--1x320-ce-short", "--most", "1")
+    assert first.returncode == 0, first.stdout + first.stderr
+    (run,) = runs_in(tmp_path / "out")
+    assert run.name == "torch-cudnn--1x320-ce-short-h8-b2-t12--fp32--cpu"
+    assert run.metadata["iterations"] >= 3
+    assert f"*  {run.name}" in first.stdout
+    assert (tmp_path / "back" / "runs-1.tar.gz").is_file()
+    again = gpu(*asked, "--only", "torch-cudnn--1x320-ce-short", "--most", "1")
+    assert again.returncode == 0
+    assert "left out, 1: is there already" in again.stdout
+    assert json.loads((run.path / "run.json").read_text()) == dict(run.metadata)
+
+
+def test_when_nothing_fits_the_exit_code_says_so(tmp_path: Path) -> None:
+    ended = gpu(
+        *("--device", "cpu", "--tiny", "--no-tests", "--budget", "2s", "--most", "1"),
+        *("--out", str(tmp_path)),
+    )
+    assert ended.returncode == 3
+    assert "not begun: torch-cudnn" in ended.stdout
+
+
+@pytest.mark.parametrize("arguments", [("--budget", "soon"), ("--device", "cuda:0")])
+def test_what_cannot_be_meant_is_one_line(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    from lstmprof.capture.worker_host import cuda_devices
+
+    if cuda_devices() and "cuda:0" in arguments:
+        pytest.skip("a GPU is here")
+    ended = gpu(*arguments, "--out", str(tmp_path))
+    assert ended.returncode == 2
+    assert len(ended.stderr.splitlines()) == 1
