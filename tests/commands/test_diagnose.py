@@ -171,7 +171,7 @@ def test_a_step_without_a_cause_is_replayed_and_the_roofline_told(
     assert found["roofline"]["peaks"] == {"gemm_flops_per_s": 1e9, "copy_bytes_per_s": 1e9}
     assert found["roofline"]["share"] == found["roofline"]["step_ns"] / (14 * MS)
     text = shown(capsys, runs / "mine", *given)
-    assert "without python: 9.0 instead of 14.0 ms (-36 %); then busy gemm is the most" in text
+    assert "without dispatch: 10.0 instead of 14.0 ms (-29 %); then busy gemm is the most" in text
     assert "roofline: the device could do this step's work in" in text
 
 
