@@ -14,6 +14,8 @@ from lstmprof.breakdown.tables import TABLES, Table
 UNKNOWN = "–"
 #: Texts that may be cut where a line is too long.
 _LONG = ("name", "rule", "op", "within")
+#: What a narrow terminal leaves out.
+_SPARE = "rule"
 #: Unit → (from this largest value on, shown in, factor, digits), the largest first.
 _SCALES = {
     "ns": ((1e6, "ms", 1e-6, 3), (0, "µs", 1e-3, 1)),
@@ -38,6 +40,7 @@ def show(account: Breakdown, name: str, top: int) -> None:
         [head for head, _ in cells] if rows else ["nothing of that is in the profile"],
         [list(row) for row in zip(*(texts for _, texts in cells), strict=True)],
         crop=tuple(column.name for column in shown if column.name in _LONG),
+        spare=tuple(column.name for column in shown if column.name == _SPARE),
     )
 
 

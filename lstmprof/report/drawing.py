@@ -94,7 +94,19 @@ def span(numbers: Iterable[int | None], noun: str) -> str:
     known = sorted({n for n in numbers if n is not None})
     if not known:
         return f"number of {noun} unknown"
+    if known == [1]:
+        return f"1 {noun.removesuffix('s')}"
     return f"{known[0]} {noun}" if len(known) == 1 else f"{known[0]}–{known[-1]} {noun}"
+
+
+def profiled(runs: Sequence[RunFacts]) -> str:
+    """``mean of 3 profiled steps``; of a profile without step markers its whole."""
+    marked, whole = [r for r in runs if r.marked], [r.label for r in runs if not r.marked]
+    said = [f"mean of {span((r.steps for r in marked), 'profiled steps')}"] if marked else []
+    if whole:
+        of = f" of {', '.join(whole)}" if marked else ""
+        said.append(f"the whole profile{of}, which has no step markers")
+    return "; ".join(said)
 
 
 def milliseconds(ns: float) -> str:

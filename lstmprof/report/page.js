@@ -26,6 +26,7 @@
       axisY: { grid: key.startsWith("launch-gaps"), labelLimit: narrow ? 150 : 260 },
       axisX: { tickCount: narrow ? 4 : 8, labelOverlap: true },
       bar: { stroke: colour("--ground"), strokeWidth: 0.6 },
+      circle: { stroke: colour("--ground"), strokeWidth: 1 },
       rule: { color: ink },
       line: { color: soft },
       text: { color: ink, fontSize: 12 },
@@ -38,6 +39,7 @@
     const spec = structuredClone(data.figures[key]);
     if (window.innerWidth < NARROW) narrow(element, spec);
     if (document.querySelector(`#f-${key} .legend`)) without(spec, "legend", null);
+    if (dark()) shades(spec);
     const old = views.get(key);
     const { view } = await vegaEmbed(element, spec, {
       mode: "vega-lite", renderer: "svg", config: config(key), tooltip: { theme: dark() ? "dark" : "light" },
@@ -49,9 +51,19 @@
     if (key === "waterfall" && chosen) show(chosen);
   }
 
+  // The specifications have the colours of a light ground.
+  const SHADES = new Map(data.parts.map(([, light, shade]) => [light, shade]));
+  function shades(spec) {
+    for (const [field, inner] of Object.entries(spec)) {
+      if (SHADES.has(inner)) spec[field] = SHADES.get(inner);
+      else if (inner && typeof inner === "object" && field !== "values") shades(inner);
+    }
+  }
+
   // On a phone the names of bars stand above them, and bars are thinner in higher rows.
   function narrow(element, spec) {
     without(spec, "labelLimit", undefined);
+    if (element.dataset.figure === "sweep") twoLines(element, spec);
     if (!JSON.stringify(spec).includes('"height":{"band"')) return;
     without(spec, "band", 0.4);
     spec.height *= 1.5;
@@ -59,6 +71,18 @@
     without(spec, "ticks", false);
     const above = { labelAlign: "left", labelPadding: -2, labelOffset: -14, labelLimit: 330, zindex: 1, domain: false };
     for (const layer of spec.layer || [spec]) Object.assign(layer.encoding.y.axis ||= {}, above);
+  }
+
+  // The rows of the sweep: the implementation, and beneath it what differs.
+  function twoLines(element, spec) {
+    const cut = (text) => `(length(${text}) > 25 ? slice(${text}, 0, 12) + '…' + slice(${text}, -12) : ${text})`;
+    const [first, rest] = ["split(datum.label, ', ')[0]", "join(slice(split(datum.label, ', '), 1), ', ')"];
+    for (const layer of spec.layer) {
+      const axis = layer.encoding.y.axis;
+      Object.assign(axis, { labelExpr: `[${cut(first)}, ${cut(rest)}]`, labelLimit: 170, labelFontSize: 11 });
+    }
+    spec.height *= 1.3;
+    element.classList.add("taller");
   }
 
   // What a chart says for itself where it stands alone, and the page says in its place.
@@ -130,6 +154,7 @@
     const said = document.createElement("bdi");
     said.textContent = pair.said;
     byId("pair-said").replaceChildren(said);
+    byId("pair-caption").textContent = pair.caption;
     document.querySelector("[data-figure=waterfall]").setAttribute("aria-label", "Waterfall chart. " + pair.said);
     const view = views.get("waterfall");
     if (!view) return;
@@ -170,7 +195,9 @@
       const inner = document.createElement("bdi");
       if (kind === "category") {
         const square = document.createElement("i");
-        square.style.background = (data.parts.find(([part]) => part === text) || ["", "#7d838c"])[1];
+        const [, light, shade] = data.parts.find(([part]) => part === text) || data.parts.find(([part]) => part === "other");
+        square.style.setProperty("--light", light);
+        square.style.setProperty("--dark", shade);
         cell.append(square);
       }
       inner.textContent = text;
@@ -191,7 +218,7 @@
   }
 
   // The timeline
-  const timeline = window.lstmprofTimeline?.(data.parts, colour, option);
+  const timeline = window.lstmprofTimeline?.(data.parts, colour, option, dark);
 
   let width = window.innerWidth, waiting = 0;
   window.addEventListener("resize", () => {

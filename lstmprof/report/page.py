@@ -130,12 +130,13 @@ def _data(report: Report, made: list[Figure]) -> dict[str, Any]:
     """What the scripts draw from."""
     return {
         "figures": {figure.key: figure.spec for figure in made},
-        "parts": [[part.name, part.colour] for part in PARTS.values()],
+        "parts": [[part.name, part.colour, part.dark] for part in PARTS.values()],
         "pairs": [
             {
                 "fast": shown_name(pair.fast),
                 "slow": shown_name(pair.slow),
                 "said": shown_name(waterfall.sentence(pair), 2000),
+                "caption": waterfall.caption(pair, report),
                 "bars": [list(bar.values()) for bar in waterfall.bars(pair)],
             }
             for pair in report.pairs

@@ -2,7 +2,8 @@
 
 Hues stand for families that people with red-green blindness tell apart (blue: products, green:
 element by element, violet: moving, yellow to red: a device that waits); inside a family parts
-differ in lightness, and every mark is named on hover and in a table. Meanings: docs/ledger.md.
+differ in lightness, and every mark is named on hover and in a table. A part has one hue and two
+lightnesses: on either ground it is at 3:1 (WCAG 2.2, 1.4.11). Meanings: docs/ledger.md.
 """
 
 from __future__ import annotations
@@ -17,50 +18,70 @@ TAIL = "tail:"
 
 @dataclass(frozen=True)
 class Part:
-    """One part: its colour, on light and dark ground, and what it is."""
+    """One part: its colours on light and on dark ground, 3:1 and more there, and what it is."""
 
     name: str
     colour: str
+    dark: str
     meaning: str
 
 
 BUSY = (
-    Part("rnn", "#0b4a86", "a recurrent layer in one op, and all that was launched beneath it"),
-    Part("gemm", "#3d8ed0", "matrix products"),
-    Part("conv", "#12718f", "convolutions"),
-    Part("attention", "#74b3e8", "attention"),
-    Part("pointwise", "#1a7f5a", "element by element: gates, additions, activations"),
-    Part("reduction", "#5fc29a", "sums, means, norms over elements"),
-    Part("normalization", "#2f9e83", "batch and layer normalisation"),
-    Part("softmax_loss", "#8fd0b5", "softmax and the loss"),
-    Part("ctc", "#3f6b1f", "the CTC loss"),
-    Part("embedding", "#8fae3a", "looking up rows of a table"),
-    Part("rng", "#c0d27a", "random numbers, dropout"),
-    Part("cast", "#6d3aa8", "an element type changed: the price of mixed precision"),
-    Part("layout", "#a779d9", "elements moved: transpose, concat, split, contiguous copy"),
-    Part("transfer", "#8a4f9e", "copies between host and device"),
-    Part("memset", "#cdb2ea", "memory set to a value"),
-    Part("optimizer", "#86685a", "the optimizer's update"),
-    Part("collective", "#b08f6a", "communication between ranks"),
-    Part("other", "#7d838c", "work that no rule knows"),
+    Part(
+        "rnn",
+        "#0b4a86",
+        "#3a66a6",
+        "a recurrent layer in one op, and all that was launched beneath it",
+    ),
+    Part("gemm", "#2d7ec2", "#3d8ed0", "matrix products"),
+    Part("conv", "#12718f", "#12718f", "convolutions"),
+    Part("attention", "#5798cc", "#74b3e8", "attention"),
+    Part("pointwise", "#0f6b4a", "#1a7f5a", "element by element: gates, additions, activations"),
+    Part("reduction", "#3ea27c", "#5fc29a", "sums, means, norms over elements"),
+    Part("normalization", "#136f78", "#2f9e83", "batch and layer normalisation"),
+    Part("softmax_loss", "#6d9b86", "#8fd0b5", "softmax and the loss"),
+    Part("ctc", "#3f6b1f", "#457125", "the CTC loss"),
+    Part("embedding", "#7d9d28", "#8fae3a", "looking up rows of a table"),
+    Part("rng", "#889a46", "#c0d27a", "random numbers, dropout"),
+    Part("cast", "#6d3aa8", "#804bbb", "an element type changed: the price of mixed precision"),
+    Part(
+        "layout", "#a779d9", "#a779d9", "elements moved: transpose, concat, split, contiguous copy"
+    ),
+    Part("transfer", "#8a4f9e", "#8a4f9e", "copies between host and device"),
+    Part("memset", "#a187bd", "#cdb2ea", "memory set to a value"),
+    Part("optimizer", "#86685a", "#86685a", "the optimizer's update"),
+    Part("collective", "#ad8c68", "#b08f6a", "communication between ranks"),
+    Part("other", "#7d838c", "#7d838c", "work that no rule knows"),
 )
 IDLE = (
-    Part("launch latency", "#f6d869", "the launch had returned and the kernel had not started"),
-    Part("launch call", "#e58a00", "the host was inside the call that launches the kernel"),
-    Part("runtime", "#9a5a00", "the host was in another runtime or driver call"),
-    Part("dispatch", "#f0643c", "the host was in a framework op that computes nothing itself"),
-    Part("python", "#a3261f", "the host was in a step, a range or Python, and in no op"),
-    Part("host", "#f0938a", "the host did something that was not recorded"),
-    Part("sync", "#d6337c", "the host was in a blocking call: it waited for the device"),
-    Part("alloc", "#f5a6c8", "the host was allocating or freeing memory"),
-    Part("profiler", "#c8b98f", "the profiler's own overhead"),
-    Part("unattributed", "#a9aeb7", "unknown: no launch in the profile leads there"),
+    Part(
+        "launch latency",
+        "#857300",
+        "#f6d869",
+        "the launch had returned and the kernel had not started",
+    ),
+    Part(
+        "launch call", "#d57d00", "#e58a00", "the host was inside the call that launches the kernel"
+    ),
+    Part("runtime", "#7d4700", "#9a5a00", "the host was in another runtime or driver call"),
+    Part(
+        "dispatch",
+        "#f0643c",
+        "#f0643c",
+        "the host was in a framework op that computes nothing itself",
+    ),
+    Part("python", "#a3261f", "#b7392d", "the host was in a step, a range or Python, and in no op"),
+    Part("host", "#d27971", "#f0938a", "the host did something that was not recorded"),
+    Part("sync", "#d6337c", "#d6337c", "the host was in a blocking call: it waited for the device"),
+    Part("alloc", "#c77b9d", "#f5a6c8", "the host was allocating or freeing memory"),
+    Part("profiler", "#9f9169", "#c8b98f", "the profiler's own overhead"),
+    Part("unattributed", "#8d929b", "#a9aeb7", "unknown: no launch in the profile leads there"),
 )
 #: Parts of a comparison that the ledger of a step does not have.
 COMPARED = (
-    Part("input", "#5b6b86", "preparing the input, whatever was done then"),
-    Part("the profiler's effect", "#94a0b4", "profiled steps less undisturbed ones"),
-    Part("step", "#6b7689", "the whole step"),
+    Part("input", "#4a5a76", "#7f93b8", "preparing the input, whatever was done then"),
+    Part("the profiler's effect", "#8793a7", "#94a0b4", "profiled steps less undisturbed ones"),
+    Part("step", "#6b7689", "#6b7689", "the whole step"),
 )
 PARTS = {part.name: part for part in (*BUSY, *IDLE, *COMPARED)}
 UNKNOWN = PARTS["other"]

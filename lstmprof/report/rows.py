@@ -14,7 +14,10 @@ from typing import Any
 
 @dataclass(frozen=True)
 class RunFacts:
-    """What ran. ``label`` tells it apart from the others of its group."""
+    """What ran. ``label`` tells it apart from the others of its group.
+
+    ``steps`` are all profiled ones; without step markers (``marked``) one, the whole profile.
+    """
 
     run: str
     label: str
@@ -29,6 +32,7 @@ class RunFacts:
     profiler: str | None
     steps: int | None
     iterations: int | None
+    marked: bool = True
 
 
 @dataclass(frozen=True)
@@ -95,7 +99,10 @@ class LedgerRow:
 
 @dataclass(frozen=True)
 class Pair:
-    """The way from the fast step to the slow one; ``rows`` are (state, part, fast ns, slow ns)."""
+    """The way from the fast step to the slow one; ``rows`` are (state, part, fast ns, slow ns).
+
+    The parts are means of so many ``_steps``: of all profiled ones but those that were disturbed.
+    """
 
     group: int
     fast: str
@@ -104,6 +111,8 @@ class Pair:
     slow_ns: int
     profiled: bool
     rows: tuple[tuple[str, str, int, int], ...]
+    fast_steps: int
+    slow_steps: int
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 // The timeline of one step on a canvas. A pixel that many events share has the colour of the part that has
 // most of their time, or of the one looked for: a picture costs no more boxes than there are pixels.
 "use strict";
-window.lstmprofTimeline = (parts, colour, option) => {
+window.lstmprofTimeline = (parts, colour, option, dark) => {
   const canvas = document.getElementById("timeline-canvas");
   if (!canvas) return null;
   const stored = [...document.querySelectorAll(".timeline-data")];
@@ -65,7 +65,7 @@ window.lstmprofTimeline = (parts, colour, option) => {
     pen.clearRect(0, 0, width, height);
     pen.font = "11px system-ui, 'DejaVu Sans', sans-serif";
     pen.textBaseline = "middle";
-    const theme = { ink: colour("--ink"), soft: colour("--soft"), line: colour("--line"), raised: colour("--raised") };
+    const theme = { ink: colour("--ink"), soft: colour("--soft"), line: colour("--line"), range: colour("--range") };
     axis(pen, width, height, theme);
     const wanted = find.value.toLowerCase();
     const match = wanted ? step.names.map((name) => name.toLowerCase().includes(wanted)) : null;
@@ -130,7 +130,7 @@ window.lstmprofTimeline = (parts, colour, option) => {
   function box(pen, event, left, wide, top, high, theme, match) {
     const part = step.part[event];
     pen.globalAlpha = match && !match[step.name[event]] ? 0.15 : 1;
-    pen.fillStyle = part < 0 ? theme.line : parts[part][1];
+    pen.fillStyle = shade(part, theme);
     pen.fillRect(left, top, wide, high);
     drawn++;
     if (wide > 34 && high > 10) label(pen, step.names[step.name[event]], left, wide, top + high / 2, part, theme);
@@ -140,13 +140,17 @@ window.lstmprofTimeline = (parts, colour, option) => {
   function label(pen, text, left, wide, y, part, theme) {
     const room = Math.floor((wide - 8) / 6.2);
     if (room < 4) return;
-    pen.fillStyle = part < 0 ? theme.ink : light(parts[part][1]) ? "#10131a" : "#ffffff";
+    pen.fillStyle = luminance(shade(part, theme)) > 0.179 ? "#000000" : "#ffffff";
     pen.fillText(text.length > room ? text.slice(0, room - 1) + "…" : text, left + 4, y);
   }
 
-  function light(hex) {
-    const [r, g, b] = [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
-    return 0.299 * r + 0.587 * g + 0.114 * b > 140;
+  const shade = (part, theme) => (part < 0 ? theme.range : parts[part][dark() ? 2 : 1]);
+
+  // Of WCAG 2.2; at 0.179 black and white contrast alike.
+  function luminance(hex) {
+    const [r, g, b] = [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16) / 255)
+      .map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
   }
 
   function at(x, y) {

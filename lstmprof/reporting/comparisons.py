@@ -82,4 +82,6 @@ def _pair(group: Group, fast: Case, slow: Case) -> Pair:
         slow_ns=ends[1],
         profiled=not timed(fast, slow),
         rows=tuple((d.state, d.part, d.fast_ns, d.slow_ns) for d in waterfall(fast, slow)),
+        fast_steps=fast.steps,
+        slow_steps=slow.steps,
     )

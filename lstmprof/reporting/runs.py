@@ -118,8 +118,9 @@ def facts(known: Sequence[Known], found: Sequence[Group]) -> tuple[RunFacts, ...
             versions=_versions(one.facts),
             date=one.facts.get("started_at") or _day(one.facts),
             profiler=one.facts.get("profiler") or one.facts.get("profile_format"),
-            steps=one.case.steps if one.case else None,
+            steps=sum(w.rank == one.case.rank for w in one.account.windows),
             iterations=one.account.timings.iterations if one.account.timings else None,
+            marked=one.case.marked,
         )
         for one in known
         if one.case

@@ -44,13 +44,19 @@ def run(
     names: tuple[str, ...] = ("ampere_sgemm_128x64_nn", "vectorized_elementwise_kernel"),
     walls_ns: tuple[int, ...] = (),
     hidden: int = 32,
+    last_step_ns: int | None = None,
     facts: dict[str, Any] | None = None,
 ) -> Run:
-    """The run ``name`` in ``out``: ``steps`` of ``kernels`` kernels under ``names`` in turn."""
+    """The run ``name`` in ``out``: ``steps`` of ``kernels`` kernels under ``names`` in turn.
+
+    The last step lasts ``last_step_ns`` if that is given, the others as long as their kernels.
+    """
     rows: list[Row] = []
     length = kernels * PERIOD
     for step in range(steps):
-        rows.append(row("step", f"step#{step}", step * length, (step + 1) * length, pid=1, tid=1))
+        last = last_step_ns if step == steps - 1 else None
+        end = step * length + (last or length)
+        rows.append(row("step", f"step#{step}", step * length, end, pid=1, tid=1))
         for i in range(kernels):
             rows += _launched(step * length + i * PERIOD, step * kernels + i + 1, names)
     events = annotated(table(rows), captured=True)

@@ -16,6 +16,7 @@ from lstmprof import reporting
 from lstmprof.breakdown import break_down
 from lstmprof.ingest import ingest_profile
 from lstmprof.report import page
+from lstmprof.report.palette import PARTS
 from lstmprof.report.rows import Report, Timeline
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -123,6 +124,7 @@ def test_the_pair_chooser_changes_the_waterfall(opened: Opened) -> None:
     )
     assert opened.texts("#pair-said") != said
     assert "slow takes" in opened.texts("#pair-said")[0]
+    assert "medians of 12 iterations" in opened.texts("#pair-caption")[0]
     after = opened.texts(drawn)
     opened.tab.click("#theme")
     opened.drawn()
@@ -152,6 +154,42 @@ def test_search_filters_the_kernels(opened: Opened) -> None:
     opened.tab.fill("#kernels-search", "SGEMM")
     assert opened.texts("#kernels-table td.name") == ["ampere_sgemm_128x64_nn"]
     assert opened.texts("#kernels-count") == ["1 of 2"]
+
+
+def test_parts_have_their_shade_of_the_theme(opened: Opened) -> None:
+    drawn = (
+        "[...document.querySelectorAll('[data-figure=ledger-0] .mark-rect path')]"
+        ".map(one => one.getAttribute('fill'))"
+    )
+    square = (
+        "getComputedStyle(document.querySelector('.legend [data-part=gemm] i')).backgroundColor"
+    )
+    light, of_legend = opened.tab.evaluate(drawn), opened.tab.evaluate(square)
+    assert set(light) <= {part.colour for part in PARTS.values()}
+    opened.tab.click("#theme")
+    opened.tab.wait_for_function(f"before => {drawn}.join() !== before", arg=",".join(light))
+    assert set(opened.tab.evaluate(drawn)) <= {part.dark for part in PARTS.values()}
+    assert of_legend == rgb(PARTS["gemm"].colour)
+    assert opened.tab.evaluate(square) == rgb(PARTS["gemm"].dark)
+
+
+def rgb(colour: str) -> str:
+    """``#rrggbb`` as a browser says it."""
+    return f"rgb({', '.join(str(int(colour[i : i + 2], 16)) for i in (1, 3, 5))})"
+
+
+def test_on_a_phone_the_rows_of_the_sweep_are_told_in_full(browser: Any, path: Path) -> None:
+    made = Opened(browser, path, 390, "light")
+    labels = "[data-figure=sweep] .role-axis-label text"
+    said = [text for text in made.texts(labels) if "units" in text]
+    assert any("32 units" in text for text in said)
+    assert all("…" not in text for text in said if "torch-c" in text)
+    left = (
+        f"Math.min(...[...document.querySelectorAll('{labels}')]"
+        ".map(one => one.getBoundingClientRect().left))"
+    )
+    assert made.tab.evaluate(left) >= 0
+    made.context.close()
 
 
 def test_dark_mode_follows_the_button(opened: Opened) -> None:

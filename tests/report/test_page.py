@@ -96,13 +96,37 @@ def test_nothing_is_loaded_from_elsewhere(html: str) -> None:
 
 
 def test_every_figure_states_its_number_unit_device_versions_and_date(html: str) -> None:
-    captions = re.findall(r"<figcaption><bdi>(.*?)</bdi>", html)
+    captions = re.findall(r"<figcaption[^>]*><bdi>(.*?)</bdi>", html)
     assert len(captions) >= 6
     for caption in captions:
         for word in ("Test GPU", "torch ", "2026-11-21"):
             assert word in caption
     labels = [a["aria-label"] for tag, a in tags(html).found if a.get("data-figure")]
     assert all(re.search(r"\d", label or "") for label in labels)
+
+
+def test_a_way_between_two_runs_says_which_steps_it_counts(tmp_path: Path) -> None:
+    made = [
+        runs.run(tmp_path, "even", implementation="a", steps=4, walls_ns=runs.walls(40_000)),
+        runs.run(
+            tmp_path,
+            "disturbed",
+            implementation="b",
+            kernels=9,
+            steps=4,
+            walls_ns=runs.walls(90_000),
+            last_step_ns=900_000,
+        ),
+    ]
+    html = page.page(reporting.report_of([break_down(run, None, reporting.TABLES) for run in made]))
+    (pair,) = data(html)["pairs"]
+    assert (
+        "medians of 12 iterations; parts: means of 4 and 3 of 4 profiled steps" in pair["caption"]
+    )
+    assert "without those disturbed, which the ledger counts" in pair["caption"]
+    captions = re.findall(r"<figcaption[^>]*><bdi>(.*?)</bdi>", html)
+    assert pair["caption"] in captions
+    assert any("mean of 4 profiled steps, each nanosecond" in caption for caption in captions)
 
 
 def test_every_part_has_its_definition(html: str) -> None:

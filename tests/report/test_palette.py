@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +14,9 @@ from lstmprof.breakdown.ledger import CALL, LATENCY, UNATTRIBUTED
 from lstmprof.breakdown.rules import RULES
 from lstmprof.breakdown.threads import HOST, STATES
 from lstmprof.diagnose.waterfall import PROFILER
-from lstmprof.report.palette import BUSY, IDLE, PARTS, label_of, part_of
+from lstmprof.report import drawing, page
+from lstmprof.report.charts import stability, sweep
+from lstmprof.report.palette import BUSY, IDLE, PARTS, Part, label_of, part_of
 
 #: Of linear RGB, severity 1 (G. Machado et al., IEEE TVCG 15, 2009).
 SEEN = {
@@ -32,6 +36,9 @@ SEEN = {
         ]
     ),
 }
+THEMES = ("light", "dark")
+#: Of graphical objects against what is behind them, and of text (WCAG 2.2, 1.4.11 and 1.4.3).
+LEAST_CONTRAST, LEAST_OF_TEXT = 3.0, 4.5
 #: CIE76; 2.3 is just noticeable.
 LEAST_DIFFERENCE = 10
 
@@ -61,23 +68,56 @@ def test_every_part_of_a_ledger_has_a_colour_and_a_meaning() -> None:
 
 
 def test_no_two_parts_have_one_colour() -> None:
-    assert len({part.colour for part in PARTS.values()}) == len(PARTS)
+    for theme in THEMES:
+        assert len({shade(part, theme) for part in PARTS.values()}) == len(PARTS)
 
 
+@pytest.mark.parametrize("theme", THEMES)
 @pytest.mark.parametrize("sight", SEEN)
 @pytest.mark.parametrize("parts", [BUSY, IDLE], ids=["busy", "idle"])
-def test_neighbours_in_a_bar_differ_for_every_sight(parts: tuple, sight: str) -> None:
+def test_neighbours_in_a_bar_differ_for_every_sight(
+    parts: tuple[Part, ...], sight: str, theme: str
+) -> None:
     for one, other in itertools.pairwise(parts):
-        difference = np.linalg.norm(lab(one.colour, SEEN[sight]) - lab(other.colour, SEEN[sight]))
+        seen = [lab(shade(part, theme), SEEN[sight]) for part in (one, other)]
+        difference = np.linalg.norm(seen[0] - seen[1])
         assert difference > LEAST_DIFFERENCE, (one.name, other.name, difference)
 
 
-@pytest.mark.parametrize("ground", ["#ffffff", "#14171c"])
-def test_no_part_vanishes_into_its_ground(ground: str) -> None:
-    of_ground = luminance(ground)
-    for part in PARTS.values():
-        lighter, darker = sorted((luminance(part.colour), of_ground), reverse=True)
-        assert (lighter + 0.05) / (darker + 0.05) > 1.35, part.name
+def variables(theme: str) -> dict[str, str]:
+    """The colours that page.css gives a theme, by name."""
+    css = (Path(page.__file__).parent / "page.css").read_text(encoding="utf-8")
+    rule = {"light": r":root \{(.*?)\}", "dark": r':root\[data-theme="dark"\] \{(.*?)\}'}[theme]
+    found = re.search(rule, css, re.DOTALL)
+    assert found
+    return dict(re.findall(r"--(\w+): (#[0-9a-f]{6})", found[1]))
+
+
+def shade(part: Part, theme: str) -> str:
+    return part.dark if theme == "dark" else part.colour
+
+
+def contrast(one: str, other: str) -> float:
+    """Contrast ratio (WCAG 2.2)."""
+    darker, lighter = sorted((luminance(one), luminance(other)))
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize("part", PARTS.values(), ids=lambda part: part.name)
+def test_every_part_stands_out_from_its_ground(part: Part, theme: str) -> None:
+    assert contrast(shade(part, theme), variables(theme)["ground"]) >= LEAST_CONTRAST
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_what_stands_for_no_part_stands_out_too(theme: str) -> None:
+    known = variables(theme)
+    drawn = [drawing.ACCENT, *stability.COLOURS, sweep.EDGE, known["range"], known["edge"]]
+    assert min(contrast(colour, known["ground"]) for colour in drawn) >= LEAST_CONTRAST
+    assert contrast(known["edge"], known["raised"]) >= LEAST_CONTRAST
+    for ground in (known["ground"], known["raised"]):
+        texts = [known[name] for name in ("ink", "soft", "accent", "doubt")]
+        assert min(contrast(text, ground) for text in texts) >= LEAST_OF_TEXT
 
 
 def luminance(colour: str) -> float:

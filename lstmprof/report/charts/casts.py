@@ -17,7 +17,8 @@ def figures(report: Report) -> list[Figure]:
     """One, where any run casts."""
     if not report.casts:
         return []
-    steps = drawing.span((r.steps for r in report.runs), "profiled steps")
+    casting = {r.run for r in report.casts}
+    steps = drawing.profiled([r for r in report.runs if r.run in casting])
     return [
         Figure(
             key="casts",

@@ -5,6 +5,7 @@ Above the line the gap is the longer of both: a faster kernel would change nothi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -67,22 +68,29 @@ def chart(rows: Sequence[GapRow]) -> drawing.Drawn:
             "dur_us": r.dur_p50_ns / 1e3,
             "gap_us": r.gap_p50_ns / 1e3,
         }
-        for r in rows
+        for r in sorted(rows, key=lambda r: -r.count)  # small points over large ones
     ]
     shortest = max(min(v["dur_us"] for v in values), 0.1)
     longest = max(*(v["dur_us"] for v in values), *(v["gap_us"] for v in values), 1.0)
-    x = alt.X("dur_us:Q", title="duration, µs", scale=alt.Scale(type="log"))
+    ticks = _ticks(longest)
+    x = alt.X(
+        "dur_us:Q",
+        title="duration, µs",
+        scale=alt.Scale(type="log"),
+        axis=alt.Axis(values=ticks, format=",~r"),
+    )
     y = alt.Y(
         "gap_us:Q",
         title="gap before it, µs",
         scale=alt.Scale(type="symlog", constant=1, domain=[0, 1.6 * longest], nice=False),
+        axis=alt.Axis(values=[0, *(t for t in ticks if t >= 1)], format=",~r"),
     )
     ends = [{"dur_us": one, "gap_us": one} for one in _between(shortest, longest)]
     line = alt.Chart(alt.InlineData(values=ends)).mark_line(strokeDash=[6, 4]).encode(x=x, y=y)
     points = (
         alt.Chart(drawing.inline(values))
         .transform_filter("datum.dur_us > 0")
-        .mark_circle(opacity=0.85)
+        .mark_circle(opacity=1)
         .encode(
             x=x,
             y=y,
@@ -97,7 +105,17 @@ def chart(rows: Sequence[GapRow]) -> drawing.Drawn:
             ],
         )
     )
-    return alt.layer(line, points).properties(width="container", height=HEIGHT)
+    end = alt.Chart(alt.InlineData(values=ends[-1:]))
+    name = end.mark_text(
+        text="gap = duration: launch-bound above", align="right", dx=-6, dy=-14
+    ).encode(x=x, y=y)
+    return alt.layer(line, points, name).properties(width="container", height=HEIGHT)
+
+
+def _ticks(longest: float) -> list[float]:
+    """1, 2, 5, 10, … µs up to ``longest``, which both scales would leave bare."""
+    powers = range(-1, math.ceil(math.log10(max(longest, 1))) + 1)
+    return [step * 10.0**power for power in powers for step in (1, 2, 5)]
 
 
 def _between(low: float, high: float, points: int = 24) -> list[float]:

@@ -24,8 +24,8 @@ def figures(report: Report) -> list[Figure]:
 
 
 def _figure(report: Report, group: Group, rows: Sequence[LedgerRow]) -> Figure:
-    steps = drawing.span((r.steps for r in rows), "profiled steps")
-    said = f"mean of {steps}, each nanosecond counted once"
+    runs = [r for r in report.runs if r.run in group.runs]
+    said = f"{drawing.profiled(runs)}, each nanosecond counted once"
     return Figure(
         key=f"ledger-{group.number}",
         title=f"{TITLE}: {group.conditions}",
@@ -80,18 +80,19 @@ def chart(rows: Sequence[LedgerRow]) -> drawing.Drawn:
     unit = alt.param(
         name="unit", value="ms", bind=alt.binding_radio(options=["ms", "%"], name="in ")
     )
-    whole: drawing.Drawn = (
+    base = (
         alt.Chart(drawing.inline(values))
-        .add_params(unit)
         .transform_calculate(ms="datum.total_ns / datum.steps / 1e6")
-        .transform_joinaggregate(whole_ms="sum(ms)", groupby=["label"])
+        .encode(y=drawing.label_axis(sorted(lengths, key=lambda label: lengths[label])))
+    )
+    bars = (
+        base.transform_joinaggregate(whole_ms="sum(ms)", groupby=["label"])
         .transform_calculate(
             share="datum.ms / datum.whole_ms",
             value="unit === 'ms' ? datum.ms : 100 * datum.share",
         )
         .mark_bar(height={"band": 0.7})
         .encode(
-            y=drawing.label_axis(sorted(lengths, key=lambda label: lengths[label])),
             x=alt.X("value:Q", title="ms (or %) of the mean step", stack="zero"),
             color=drawing.part_colour(v["base"] for v in values),
             order=alt.Order("order:Q"),
@@ -103,6 +104,22 @@ def chart(rows: Sequence[LedgerRow]) -> drawing.Drawn:
                 alt.Tooltip("steps:Q", title="profiled steps"),
             ],
         )
-        .properties(width="container", height=drawing.height(len(lengths)))
     )
-    return whole
+    sums = (
+        base.transform_aggregate(whole_ms="sum(ms)", groupby=["label"])
+        .transform_calculate(
+            end="unit === 'ms' ? datum.whole_ms : 100",
+            said="format(datum.whole_ms, ',.3r') + ' ms'",
+        )
+        .mark_text(align="left", dx=6)
+        .encode(x="end:Q", text="said:N")
+    )
+    return (
+        alt.layer(bars, sums)
+        .add_params(unit)
+        .properties(
+            width="container",
+            height=drawing.height(len(lengths)),
+            padding={"left": 5, "top": 5, "right": 60, "bottom": 5},
+        )
+    )

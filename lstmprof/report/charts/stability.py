@@ -16,8 +16,8 @@ from lstmprof.report.rows import Figure, Report, SeriesRow
 TITLE = "Stability of the timings"
 #: Deviations beyond this have the colour of this.
 MOST_PERCENT = 20
-#: Slow orange, fast blue, which red-green blindness leaves apart.
-COLOURS = ("#1f6fc4", "#9db7d1", "#b9bcc2", "#e0b07a", "#d9730d")
+#: Slow orange, fast blue, which red-green blindness leaves apart; 3:1 on light and dark ground.
+COLOURS = ("#1f6fc4", "#5f8fc0", "#8f949c", "#c0813c", "#d9730d")
 
 
 def figures(report: Report) -> list[Figure]:

@@ -10,6 +10,10 @@ from lstmprof.report import drawing
 from lstmprof.report.rows import Figure, Report, SweepRow
 
 TITLE = "The sweep"
+#: Place in the scheme of blues from which on white contrasts more than black (WCAG 2.2).
+_BLACK_UNTIL = 0.73
+#: Around cells; 3:1 and more on light and dark ground.
+EDGE = "#868e9c"
 
 
 def figures(report: Report) -> list[Figure]:
@@ -23,10 +27,19 @@ def figures(report: Report) -> list[Figure]:
             title=f"{TITLE}: units × batch × time steps",
             sentence=sentence(report.sweep),
             alt=f"Heat map of the time per batch. {sentence(report.sweep)}",
-            caption=drawing.caption("ms a batch", f"median of {n}", report),
+            caption=drawing.caption("ms a batch", _measured(n, report.sweep), report),
             spec=drawing.specification(chart(report.sweep)),
         )
     ]
+
+
+def _measured(n: str, rows: Sequence[SweepRow]) -> str:
+    """Of how many iterations, and what an empty cell says."""
+    cells = {(r.implementation, r.conditions, r.hidden, r.batch, r.time_steps) for r in rows}
+    across = {(r.batch, r.time_steps) for r in rows}
+    down = {cell[:3] for cell in cells}
+    empty = len(across) * len(down) > len(cells)
+    return f"median of {n}" + (", an empty cell was not measured" if empty else "")
 
 
 def sentence(rows: Sequence[SweepRow]) -> str:
@@ -51,7 +64,7 @@ def sentence(rows: Sequence[SweepRow]) -> str:
 def names(rows: Sequence[SweepRow]) -> dict[str, str]:
     """Run → its implementation, with its conditions if any."""
     return {
-        r.run: f"{r.implementation} ({r.conditions})" if r.conditions else r.implementation
+        r.run: f"{r.implementation}, {r.conditions}" if r.conditions else r.implementation
         for r in rows
     }
 
@@ -64,7 +77,7 @@ def chart(rows: Sequence[SweepRow]) -> drawing.Drawn:
     values = [
         {
             "run": r.run,
-            "row": f"{r.hidden} units, {who[r.run]}",
+            "row": f"{who[r.run]}, {r.hidden} units",
             "column": f"{r.batch} × {r.time_steps}",
             "median_ns": r.median_ns,
         }
@@ -83,7 +96,7 @@ def chart(rows: Sequence[SweepRow]) -> drawing.Drawn:
             ),
             y=alt.Y(
                 "row:N",
-                sort=[f"{hidden} units, {name}" for name, hidden in by_row],
+                sort=[f"{name}, {hidden} units" for name, hidden in by_row],
                 title=None,
                 axis=drawing.label_marks(),
             ),
@@ -92,8 +105,9 @@ def chart(rows: Sequence[SweepRow]) -> drawing.Drawn:
     colour = alt.Color(
         "ms:Q", scale=alt.Scale(type="log", scheme="blues"), legend=None, title="ms a batch"
     )
-    middle = (min(r.median_ns for r in rows) * max(r.median_ns for r in rows)) ** 0.5 / 1e6
-    cells = base.mark_rect().encode(
+    least, most = min(r.median_ns for r in rows), max(r.median_ns for r in rows)
+    black_until = least * (most / least) ** _BLACK_UNTIL / 1e6
+    cells = base.mark_rect(stroke=EDGE, strokeWidth=0.5).encode(
         color=colour,
         tooltip=[
             alt.Tooltip("row:N", title="implementation"),
@@ -103,7 +117,7 @@ def chart(rows: Sequence[SweepRow]) -> drawing.Drawn:
         ],
     )
     text = base.mark_text().encode(
-        text=alt.Text("ms:Q", format=",.3~r"),
-        color=alt.condition(f"datum.ms > {middle}", alt.value("white"), alt.value("#10243c")),
+        text=alt.Text("ms:Q", format=",.3r"),
+        color=alt.condition(f"datum.ms > {black_until}", alt.value("white"), alt.value("black")),
     )
     return alt.layer(cells, text).properties(width="container", height=drawing.height(len(by_row)))

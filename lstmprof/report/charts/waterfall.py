@@ -9,7 +9,7 @@ import altair as alt
 
 from lstmprof.report import drawing
 from lstmprof.report.palette import PARTS, label_of, part_of
-from lstmprof.report.rows import Figure, Pair, Report
+from lstmprof.report.rows import Figure, Group, Pair, Report, RunFacts
 
 TITLE = "From the fast step to the slow one"
 #: Parts that add less of the longer step are drawn as one.
@@ -25,15 +25,13 @@ def figures(report: Report) -> list[Figure]:
         return []
     pair = report.pairs[0]
     rows = max(len(bars(p)) for p in report.pairs)
-    group = next(g for g in report.groups if g.number == pair.group)
-    what = "profiled steps" if pair.profiled else "undisturbed median steps"
     return [
         Figure(
             key="waterfall",
             title=TITLE,
             sentence=sentence(pair),
             alt=f"Waterfall chart. {sentence(pair)}",
-            caption=drawing.caption("ms a step", what, report, group),
+            caption=caption(pair, report),
             spec=drawing.specification(chart(bars(pair), rows)),
         )
     ]
@@ -50,6 +48,33 @@ def sentence(pair: Pair) -> str:
         return said + "."
     state, part, fast_ns, slow_ns = max(pair.rows, key=lambda row: row[3] - row[2])
     return f"{said}; {label_of(state, part)} adds most, {drawing.milliseconds(slow_ns - fast_ns)}."
+
+
+def caption(pair: Pair, report: Report) -> str:
+    """Unit and n: of the two ends, and of the parts between them."""
+    both = [report.facts_of(pair.fast), report.facts_of(pair.slow)]
+    counted = [pair.fast_steps, pair.slow_steps]
+    ends = (
+        ""
+        if pair.profiled
+        else f"ends: medians of {_each([r.iterations for r in both])} iterations; "
+    )
+    means = _each([_of(n, r) for n, r in zip(counted, both, strict=True)])
+    said = f"{ends}parts: means of {means} profiled steps"
+    if counted != [r.steps for r in both]:
+        said += ", without those disturbed, which the ledger counts"
+    alone = Group(pair.group, "", None, (pair.fast, pair.slow))
+    return drawing.caption("ms a step", said, report, alone)
+
+
+def _of(counted: int, facts: RunFacts) -> str:
+    return str(counted) if counted == facts.steps else f"{counted} of {facts.steps}"
+
+
+def _each(numbers: Sequence[int | str | None]) -> str:
+    """``20``, ``12 and 20``: of the fast run and of the slow one."""
+    known = ["?" if n is None else str(n) for n in numbers]
+    return known[0] if known[0] == known[1] else " and ".join(known)
 
 
 def bars(pair: Pair) -> list[Bar]:
