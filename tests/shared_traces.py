@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+
+from lstmprof import formats
+from lstmprof.breakdown import annotated
+from lstmprof.errors import ProfileError
 
 FOLDER = Path(__file__).resolve().parents[2] / "shared" / "traces"
 needed = pytest.mark.skipif(not FOLDER.is_dir(), reason=f"no real profiles at {FOLDER}")
@@ -18,3 +24,18 @@ def profiles() -> list[Path]:
 def name(path: Path) -> str:
     """What a test calls a file."""
     return f"{path.parent.name}/{path.name}"
+
+
+@functools.cache
+def events(path: Path) -> pa.Table:
+    """The events of a profile, read once a process; skips where lstmprof refuses the file."""
+    try:
+        return formats.read(path).events
+    except ProfileError as refusal:
+        pytest.skip(f"refused: {refusal}")
+
+
+@functools.cache
+def annotated_events(path: Path) -> pa.Table:
+    """``events`` with what follows from them."""
+    return annotated(events(path), captured=False)

@@ -9,22 +9,15 @@ import pyarrow as pa
 import pytest
 import shared_traces
 
-from lstmprof import formats
-from lstmprof.breakdown import annotated
 from lstmprof.breakdown.ledger import ledger
 from lstmprof.breakdown.windows import Window, windows
-from lstmprof.errors import ProfileError
 from lstmprof.events import ACTIVITY_KINDS
 
 pytestmark = shared_traces.needed
 
 
 def account(path: Path) -> tuple[pa.Table, list[Window], list[dict[str, object]]]:
-    try:
-        profile = formats.read(path)
-    except ProfileError as refusal:
-        pytest.skip(f"refused: {refusal}")
-    events = annotated(profile.events, captured=False)
+    events = shared_traces.annotated_events(path)
     found = windows(events, captured=False)
     return events, found, ledger(events, found).to_pylist()
 

@@ -6,7 +6,6 @@ by one.
 
 from __future__ import annotations
 
-import functools
 import random
 from collections import Counter
 from pathlib import Path
@@ -18,13 +17,11 @@ import pytest
 import shared_traces
 from breakdown import brute_force
 
-from lstmprof import formats
 from lstmprof.breakdown import annotated
 from lstmprof.breakdown.kernels import kernels
 from lstmprof.breakdown.ledger import ledger
 from lstmprof.breakdown.threads import thread_ids
 from lstmprof.breakdown.windows import Window, windows
-from lstmprof.errors import ProfileError
 from lstmprof.events import ACTIVITY_KINDS, COLUMNS, events_table
 
 pytestmark = shared_traces.needed
@@ -38,17 +35,9 @@ MOST_THREADS = 16
 READ = [c.name for c in COLUMNS if not c.derived and c.name != "event_id"]
 
 
-@functools.lru_cache(maxsize=2)
-def profile(path: Path) -> pa.Table:
-    try:
-        return formats.read(path).events
-    except ProfileError as refusal:
-        pytest.skip(f"refused: {refusal}")
-
-
 @every_profile
 def test_windows_cut_out_of_a_profile_equal_the_definition(path: Path) -> None:
-    events = annotated(profile(path), captured=False)
+    events = shared_traces.annotated_events(path)
     rows = events.to_pylist()
     threads = thread_ids(events)
     chance = random.Random(path.name)
@@ -141,7 +130,7 @@ def rebuilt(events: pa.Table, order: np.ndarray, shift_ns: int) -> pa.Table:
 
 @every_profile
 def test_the_order_of_the_events_and_the_clock_change_nothing(path: Path) -> None:
-    events = profile(path)
+    events = shared_traces.events(path)
     if len(events) > MOST_EVENTS:
         pytest.skip("too many events to permute in a test")
     order = np.random.default_rng(1).permutation(len(events))
@@ -150,7 +139,7 @@ def test_the_order_of_the_events_and_the_clock_change_nothing(path: Path) -> Non
 
 @every_profile
 def test_a_profile_split_at_a_step_border_adds_up_to_the_whole(path: Path) -> None:
-    events = annotated(profile(path), captured=False)
+    events = shared_traces.annotated_events(path)
     found = windows(events, captured=False)
     whole = ledger(events, found).to_pylist()
     middle = len(found) // 2

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from functools import lru_cache
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 import shared_traces
 
-from lstmprof import formats
-from lstmprof.breakdown import annotated
 from lstmprof.breakdown.casts import casts
 from lstmprof.breakdown.copies import copies
 from lstmprof.breakdown.kernels import kernels
@@ -22,7 +19,6 @@ from lstmprof.breakdown.ranges import ranges
 from lstmprof.breakdown.step_lanes import steps
 from lstmprof.breakdown.streams import streams
 from lstmprof.breakdown.windows import Window, is_kind, windows
-from lstmprof.errors import ProfileError
 from lstmprof.events import ACTIVITY_KINDS, ints
 
 pytestmark = [
@@ -31,13 +27,8 @@ pytestmark = [
 ]
 
 
-@lru_cache(maxsize=1)
 def read(path: Path) -> tuple[pa.Table, list[Window]]:
-    try:
-        profile = formats.read(path)
-    except ProfileError as refusal:
-        pytest.skip(f"refused: {refusal}")
-    events = annotated(profile.events, captured=False)
+    events = shared_traces.annotated_events(path)
     return events, windows(events, captured=False)
 
 
