@@ -102,7 +102,9 @@ def test_a_mistake_is_one_line_with_the_next_step(
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"no json", b'{"a": 1}', gzip.compress(b'{"traceEvents": [')[:-9]]
+    "content",
+    [b"", b"no json", b'{"a": 1}', gzip.compress(b'{"traceEvents": [', mtime=0)[:-9]],
+    ids=["empty", "no-json", "another-json", "cut-short"],
 )
 def test_a_file_that_is_no_profile_is_one_line(content: bytes, profile: Path) -> None:
     profile.write_bytes(content)
