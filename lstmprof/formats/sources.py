@@ -21,8 +21,8 @@ import re
 import tarfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from lstmprof.errors import ProfileError
 from lstmprof.formats import raw_file
@@ -55,13 +55,32 @@ class Source:
         return str(self.label).rpartition("/")[2]
 
 
+@dataclass(frozen=True)
+class _Archive:
+    """A tar archive; sent to another process without its content, which is read again there."""
+
+    source: Source
+
+    @cached_property
+    def raw(self) -> RawFile:
+        return self.source.load()
+
+    def __getstate__(self) -> dict[str, Source]:
+        return {"source": self.source}
+
+
+def is_url(word: Path | str) -> bool:
+    """Whether ``word`` is for fsspec to open, and no path."""
+    return "://" in str(word)
+
+
 def groups(word: Path | str) -> list[list[Source]]:
     """The files that ``word`` means, those that may be ranks of one job together, by name.
 
     Raises:
         ProfileError: there is nothing there, or nothing that could be a profile.
     """
-    if "://" in str(word):
+    if is_url(word):
         return _at_url(str(word))
     path = Path(word)
     if not path.is_dir():
@@ -73,6 +92,11 @@ def groups(word: Path | str) -> list[list[Source]]:
     archives = [f for f in files if _is_archive(_head(f))]
     found = _grouped(_local(f) for f in files if f not in archives)
     return [*found, *(group for f in archives for group in _grouped(_members(_local(f))))]
+
+
+def are_hosts(group: Iterable[Source]) -> bool:
+    """Whether these are the files that TensorFlow's profiler wrote, one a host, in one session."""
+    return all(_SESSION.search(source.folder) for source in group)
 
 
 def _local(path: Path) -> Source:
@@ -114,7 +138,8 @@ def _members(archive: Source) -> Iterator[Source]:
     Raises:
         ProfileError: the archive is damaged, or nothing in it could be a profile.
     """
-    raw = archive.load()
+    packed = _Archive(archive)
+    raw = packed.raw
     try:
         with tarfile.open(fileobj=io.BytesIO(raw.content)) as tar:
             members = [m for m in tar.getmembers()[:_MOST_FILES] if m.isfile()]
@@ -127,10 +152,13 @@ def _members(archive: Source) -> Iterator[Source]:
         raise ProfileError(raw.path, "is a tar archive without profiles", _GIVE)
     for member in sorted(members, key=lambda m: m.name):
         label = f"{archive.label}/{member.name.removeprefix('./')}"
-        content = raw.content[member.offset_data : member.offset_data + member.size]
-        load = functools.partial(raw_file.of_bytes, label, content)
+        load = functools.partial(_member, packed, label, member.offset_data, member.size)
         folder = PurePosixPath(label).parent.as_posix()
         yield Source(label, load, f"{archive.stamp}|{member.name}", folder)
+
+
+def _member(archive: _Archive, label: str, begin: int, size: int) -> RawFile:
+    return raw_file.of_bytes(label, archive.raw.content[begin : begin + size])
 
 
 def _grouped(sources: Iterable[Source]) -> list[list[Source]]:
@@ -159,26 +187,33 @@ def _at_url(url: str) -> list[list[Source]]:
 
     try:
         system, path = fsspec.core.url_to_fs(url)
-        if not system.isdir(path):
+        # Not isdir: over HTTP it downloads the file to look for links.
+        if system.info(path)["type"] != "directory" and not url.endswith("/"):
             with system.open(path, "rb") as file:
                 head = file.read(_HEAD_BYTES)
-            return _of_file(_remote(system, path, url), head)
+            return _of_file(_remote(url, path, url, system.ukey(path)), head)
         names = sorted(n for n in system.find(path) if _may_be_profile(n.removeprefix(path)))
     except Exception as error:  # whatever a protocol's library raises
         raise _unreachable(url, error) from error
     if not names:
         raise ProfileError(url, "is a folder without profiles", _GIVE)
-    return _grouped(_remote(system, n, system.unstrip_protocol(n)) for n in names[:_MOST_FILES])
+    return _grouped(
+        _remote(url, name, system.unstrip_protocol(name), system.ukey(name))
+        for name in names[:_MOST_FILES]
+    )
 
 
-def _remote(system: Any, path: str, url: str) -> Source:
+def _remote(word: str, path: str, url: str, stamp: str) -> Source:
+    """The file at ``path`` of the file system that ``word`` names; its own address is ``url``."""
     folder = PurePosixPath(path).parent.as_posix()
-    load = functools.partial(_downloaded, system, path, url)
-    return Source(url, load, f"{url}|{system.ukey(path)}", folder)
+    return Source(url, functools.partial(_downloaded, word, path, url), f"{url}|{stamp}", folder)
 
 
-def _downloaded(system: Any, path: str, url: str) -> RawFile:
+def _downloaded(word: str, path: str, url: str) -> RawFile:
+    import fsspec
+
     try:
+        system, _ = fsspec.core.url_to_fs(word)
         with system.open(path, "rb") as file:
             content = file.read(raw_file.MAX_BYTES + 1)
     except Exception as error:  # whatever a protocol's library raises

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import pickle
 import tarfile
 import uuid
 from pathlib import Path
@@ -94,6 +95,20 @@ def test_an_archive_is_its_files_whatever_its_name(tmp_path: Path, mode: str) ->
         f"{archive}/job/rank1.json",
     ]
     assert [source.load().content for source in group] == [b"zero", b"one"]
+
+
+def test_an_archives_member_is_read_in_another_process_without_being_sent(tmp_path: Path) -> None:
+    archive = packed(tmp_path / "a.tar", "w", rank0=b"zero" * 10_000, rank1=b"one")
+    (group,) = sources.groups(archive)
+    sent = pickle.dumps(group)
+    assert len(sent) < 2_000
+    assert [len(source.load().content) for source in pickle.loads(sent)] == [40_000, 3]
+
+
+def test_a_file_at_a_url_is_read_in_another_process(tmp_path: Path) -> None:
+    touched(tmp_path, "a.json")
+    ((source,),) = sources.groups(f"file://{tmp_path}/a.json")
+    assert pickle.loads(pickle.dumps(source)).load().content == b"{}"
 
 
 def test_an_archive_in_a_folder_is_opened_too(tmp_path: Path) -> None:
