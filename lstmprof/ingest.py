@@ -14,31 +14,35 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lstmprof import __version__, formats, store
+from lstmprof import __version__, formats, remote_runs, store
 from lstmprof.errors import ForeignFileError, LstmprofError, ProfileError, RunError, UsageError
-from lstmprof.events import SCHEMA_VERSION, Profile
+from lstmprof.events import SCHEMA, SCHEMA_VERSION, Profile
 from lstmprof.formats import ranks, sources
 from lstmprof.formats.sources import Source
 from lstmprof.ingested_run import written
+from lstmprof.remote_runs import RemoteRun
 from lstmprof.store import Run
 
 Warn = Callable[[str], None]
 
 #: Endings that profilers give their files; a run made of one is named without them.
 _ENDINGS = (".gz", ".json", ".trace", ".pt", ".pb", ".xplane", ".sqlite", ".tar", ".tgz")
+#: A profile that says nothing: with it only a file's name can name a rank.
+_SILENT = Profile("", None, SCHEMA.empty_table())
 
 
 @dataclass(frozen=True)
 class Ingested:
     """What became of a word: runs, files that could not be read, files of other kinds.
 
-    ``kept`` are runs that had been made of the same files before.
+    ``kept`` are runs that had been made of the same files before; a run that was written to a URL
+    is a ``RemoteRun``.
     """
 
-    runs: list[Run]
+    runs: list[Run | RemoteRun]
     errors: list[LstmprofError]
     foreign: list[ForeignFileError]
-    kept: list[Run] = field(default_factory=list)
+    kept: list[Run | RemoteRun] = field(default_factory=list)
 
     def __add__(self, other: Ingested) -> Ingested:
         """Both."""
@@ -55,7 +59,7 @@ NOTHING = Ingested([], [], [])
 
 def ingest_profiles(
     word: Path | str,
-    out: Path,
+    out: Path | str,
     *,
     name: str | None = None,
     force: bool = False,
@@ -63,26 +67,28 @@ def ingest_profiles(
 ) -> Ingested:
     """Read the raw profiles that ``word`` means into runs in ``out``; they are left as they are.
 
-    Ranks of one job become one run. ``step_range`` is a regular expression: host ranges whose name
-    it finds are the steps. A file that cannot be read does not stop the others.
+    Ranks of one job become one run. ``out`` is a folder or a URL of one. ``step_range`` is a
+    regular expression: host ranges whose name it finds are the steps. A file that cannot be read
+    does not stop the others.
 
     Raises:
         ProfileError: there is nothing at ``word`` that could be a profile.
         UsageError: ``name`` is given and ``word`` means several runs.
     """
     done = NOTHING
-    for task in tasks(word, out, name=name, force=force, step_range=step_range):
+    place = remote_runs.place(out)
+    for task in tasks(word, place, name=name, force=force, step_range=step_range):
         done += task.done()
     return done
 
 
 @dataclass(frozen=True)
 class Task:
-    """Files that may become one run, called ``name`` in ``out``."""
+    """Files that may become one run, called ``name`` in ``out``, a folder or a URL."""
 
     group: Sequence[Source]
     name: str
-    out: Path
+    out: Path | str
     force: bool
     step_range: str | None
 
@@ -94,8 +100,7 @@ class Task:
     @property
     def file_bytes(self) -> int:
         """Size of those that are files here."""
-        files = [s.label for s in self.group if isinstance(s.label, Path) and s.label.is_file()]
-        return sum(file.stat().st_size for file in files)
+        return sum(_file_bytes(source) for source in self.group)
 
     def done(self) -> Ingested:
         """What becomes of them."""
@@ -105,20 +110,31 @@ class Task:
 
     def kept(self) -> Ingested | None:
         """The run that had been made of them before, None where there is none or they changed."""
-        place = self.out / self.name
-        if self.force or not store.is_run(place):
+        run = None if self.force else _run_at(self.out, self.name)
+        if run is None:
             return None
-        run = store.open_run(place)
         made_of = [run.metadata.get(key) for key in ("source_stamps", "step_range")]
         same = made_of == [[source.stamp for source in self.group], self.step_range]
         return Ingested([], [], [], [run]) if same else None
 
 
+def _file_bytes(source: Source) -> int:
+    """Size of a file here, 0 of any other."""
+    here = isinstance(source.label, Path) and source.label.is_file()
+    return Path(source.label).stat().st_size if here else 0
+
+
+def _run_at(out: Path | str, name: str) -> Run | RemoteRun | None:
+    if isinstance(out, str):
+        return remote_runs.run_at(f"{out}/{name}")
+    return store.open_run(out / name) if store.is_run(out / name) else None
+
+
 def tasks(
-    word: Path | str, out: Path, *, name: str | None, force: bool, step_range: str | None
+    word: Path | str, out: Path | str, *, name: str | None, force: bool, step_range: str | None
 ) -> list[Task]:
     """What there is to do for ``word``; the errors are those of ``ingest_profiles``."""
-    groups = sources.groups(word)
+    groups = [part for group in sources.groups(word) for part in _parts(group)]
     if name and len(groups) > 1:
         raise UsageError(
             f"{word} holds {len(groups)} profiles: --name is for one",
@@ -128,6 +144,24 @@ def tasks(
     return [
         Task(group, own, out, force, step_range) for own, group in zip(names, groups, strict=True)
     ]
+
+
+def _parts(group: list[Source]) -> list[list[Source]]:
+    """``group``, or each of its files where one of them names no rank: then they are not one job.
+
+    The smallest that can be read, of those whose names say nothing, tells.
+    """
+    if len(group) < 2 or sources.are_hosts(group):
+        return [group]
+    silent = [s for s in group if ranks.ranks_of([s.name], [_SILENT]) is None]
+    for source in sorted(silent, key=_file_bytes):
+        try:
+            profile = formats.read_raw(source.label, source.load)
+        except ProfileError:
+            continue
+        one_job = ranks.ranks_of([source.name], [profile]) is not None
+        return [group] if one_job else [[source] for source in group]
+    return [group]
 
 
 def ingest_profile(path: Path, out: Path, *, name: str | None = None, force: bool = False) -> Run:
@@ -140,7 +174,7 @@ def ingest_profile(path: Path, out: Path, *, name: str | None = None, force: boo
     done = ingest_profiles(path, out, name=name, force=force)
     for error in (*done.errors, *done.foreign):
         raise error
-    return done.runs[0]
+    return store.open_run(out / done.runs[0].name)
 
 
 def profile_name(path: Path | str) -> str:
@@ -177,7 +211,7 @@ def _common_name(group: Sequence[Source]) -> str:
 
 
 def _ingest_group(
-    group: Sequence[Source], name: str, out: Path, *, force: bool, step_range: str | None
+    group: Sequence[Source], name: str, out: Path | str, *, force: bool, step_range: str | None
 ) -> Ingested:
     """One run of all ``group``, where its files are ranks of one job, else one of each."""
     read: list[tuple[Source, Profile]] = []
@@ -191,12 +225,29 @@ def _ingest_group(
             done += Ingested([], [error], [])
     for own, of_run, profile in _runs(name, read):
         try:
-            run = written(own, of_run, profile, out, force=force, step_range=step_range)
+            run = _written(own, of_run, profile, out, force=force, step_range=step_range)
         except LstmprofError as error:
             done += Ingested([], [error], [])
         else:
             done += Ingested([run], [], [])
     return done
+
+
+def _written(
+    name: str,
+    group: Sequence[Source],
+    profile: Profile,
+    out: Path | str,
+    *,
+    force: bool,
+    step_range: str | None,
+) -> Run | RemoteRun:
+    """The run, written to the folder ``out``, or here and then copied to the URL ``out``."""
+    if isinstance(out, Path):
+        return written(name, group, profile, out, force=force, step_range=step_range)
+    with store.staging(cache_folder() / "uploads") as folder:
+        run = written(name, group, profile, folder, force=force, step_range=step_range)
+        return remote_runs.uploaded(run, f"{out}/{name}", force=force)
 
 
 def _runs(
@@ -219,25 +270,28 @@ def _runs(
 def open_runs(
     words: Iterable[Path | str], cache: Path | None = None, warn: Warn = lambda line: None
 ) -> list[Run]:
-    """The runs that ``words`` mean: a run, every run in a folder, or raw profiles.
+    """The runs that ``words`` mean: a run, every run in a folder, or raw profiles; here or at URLs.
 
     Raw profiles are ingested into ``cache`` (default ``cache_folder()``), never beside the file,
-    and only when the file has changed since. Of several, one that cannot be read is told to
-    ``warn``.
+    and only when the file has changed since; a run at a URL is fetched into it. Of several, one
+    that cannot be read is told to ``warn``.
 
     Raises:
         ProfileError: nothing of a word can be read as a profile.
-        RunError: a run is damaged.
+        RunError: a run is damaged, or cannot be fetched.
     """
-    runs: list[Run] = []
-    for word in words:
-        path = Path(word)
-        if "://" not in str(word) and store.is_run(path):
-            runs.append(store.open_run(path))
-            continue
-        found = store.runs_in(path) if "://" not in str(word) and path.is_dir() else []
-        runs += found or _cached(word, cache or cache_folder(), warn)
-    return runs
+    cache = cache or cache_folder()
+    return [run for word in words for run in _runs_at(word, cache) or _cached(word, cache, warn)]
+
+
+def _runs_at(word: Path | str, cache: Path) -> list[Run]:
+    """The run that ``word`` is, or those directly in it."""
+    if sources.is_url(word):
+        return [run.fetched(cache) for run in remote_runs.runs_at(str(word))]
+    path = Path(word)
+    if store.is_run(path):
+        return [store.open_run(path)]
+    return store.runs_in(path) if path.is_dir() else []
 
 
 def cache_folder() -> Path:
@@ -260,7 +314,7 @@ def _cached(word: Path | str, cache: Path, warn: Warn) -> list[Run]:
             runs += before
             continue
         done = _ingest_group(group, name, folder, force=True, step_range=None)
-        runs += done.runs
+        runs += [run for run in done.runs if isinstance(run, Run)]
         refused += [*done.errors, *done.foreign]
     if not runs:
         first = refused[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from lstmprof import breakdown
 from lstmprof.cli import run as lstmprof
 from lstmprof.errors import UsageError
-from lstmprof.ingest import ingest_profile, ingest_profiles, open_runs
+from lstmprof.ingest import ingest_profile, ingest_profiles, open_runs, tasks
 
 
 def trace(rank: int | None, name: str = "aten::mm") -> str:
@@ -58,6 +59,37 @@ def test_two_sessions_of_one_rank_are_two_runs(tmp_path: Path) -> None:
     (tmp_path / "worker0.12.json").write_text(trace(0))
     done = ingest_profiles(tmp_path, tmp_path / "out")
     assert [run.name for run in done.runs] == ["worker0.11", "worker0.12"]
+
+
+def test_files_that_differ_in_digits_and_name_no_rank_are_runs_of_their_own(tmp_path: Path) -> None:
+    for number in (1, 2, 10):
+        (tmp_path / f"batch{number}.json").write_text(trace(None))
+    (tmp_path / "batch0.json").write_text("{")
+    made = tasks(tmp_path, tmp_path / "out", name=None, force=False, step_range=None)
+    assert [task.name for task in made] == ["batch0", "batch1", "batch10", "batch2"]
+
+
+def test_files_that_say_their_rank_inside_are_one_job_whatever_their_names(tmp_path: Path) -> None:
+    for rank in (0, 1):
+        (tmp_path / f"{rank}.json").write_text(trace(rank))
+    (task,) = tasks(tmp_path, tmp_path / "out", name=None, force=False, step_range=None)
+    assert len(task.group) == 2
+
+
+def test_a_folder_of_runs_at_a_url_is_opened_and_fetched_once(tmp_path: Path) -> None:
+    url = f"memory://{uuid.uuid4()}"
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.json").write_text(trace(None))
+        ingest_profiles(tmp_path / f"{name}.json", url)
+    runs = open_runs([url], tmp_path / "cache")
+    assert [run.name for run in runs] == ["a", "b"]
+    assert runs[0].events().column("kind").to_pylist() == ["range", "op", "range", "op"]
+    (one,) = open_runs([f"{url}/b"], tmp_path / "cache")
+    assert one.path == runs[1].path
+    ingest_profiles(tmp_path / "a.json", f"{url}/", name="b", force=True)
+    (replaced,) = open_runs([f"{url}/b"], tmp_path / "cache")
+    assert replaced.path != one.path
+    assert replaced.metadata["source_paths"] == [str(tmp_path / "a.json")]
 
 
 def test_files_of_one_name_in_two_folders_get_two_names(tmp_path: Path) -> None:
