@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import sys
+import time
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,15 +14,20 @@ from lstmprof.errors import UsageError
 if TYPE_CHECKING:
     from lstmprof.api import Ingested
 
+#: Where progress goes to a file or a pipe, a line of it is written this often.
+_TOLD_EVERY_S = 10.0
+#: More runs that were left as they are are counted, not listed.
+_MOST_KEPT = 8
+
 
 @click.command(name="ingest")
 @click.argument("profiles", nargs=-1, required=True)
 @click.option(
     "--out",
-    type=click.Path(path_type=Path),
-    default=Path("traces"),
+    default="traces",
     show_default=True,
-    help="Folder of runs to write to.",
+    metavar="FOLDER|URL",
+    help="Folder of runs to write to, or a URL of one (s3, gs, hdfs …).",
 )
 @click.option("--name", help="Name of the run; by default the file's.")
 @options.step_range
@@ -30,27 +36,39 @@ if TYPE_CHECKING:
     type=click.IntRange(min=1),
     help="Processes that read profiles at once; by default one a CPU where that is worth it.",
 )
+@click.option(
+    "--scheduler",
+    metavar="ADDRESS",
+    help="Read on the workers of this dask.distributed scheduler, e.g. tcp://host:8786.",
+)
 @click.option("--force", is_flag=True, help="Replace a run of that name.")
-def command(profiles: tuple[str, ...], out: Path, name: str | None, **asked: Any) -> int:
+def command(profiles: tuple[str, ...], out: str, name: str | None, **asked: Any) -> int:
     """Read raw profiles into Parquet runs: files, folders, tar archives, URLs.
 
     Formats are known by content, gzip or not. Ranks of one job in a folder or an archive become one
     run. The files are left as they are; one that cannot be read does not stop the others. Of
-    several, those that were read before and have not changed are not read again.
+    several, those that were read before and have not changed are not read again. On a cluster
+    (docs/cluster.md) all workers must see the files and the folder of runs.
 
     \b
     Example:
       lstmprof ingest worker0.pt.trace.json.gz --out traces
       lstmprof ingest logdir/ ranks.tar.gz s3://bucket/profiles
+      lstmprof ingest s3://bucket/profiles --out s3://bucket/runs --scheduler tcp://host:8786
     """
     from lstmprof.api import Ingested, ingest_all
 
     if name and len(profiles) > 1:
         raise UsageError("--name is for one profile", "leave it out, or give one")
+    if asked["scheduler"] is not None and asked["jobs"]:
+        raise UsageError("--jobs is for this machine", "leave it out: the cluster has its workers")
     done = Ingested([], [], [])
-    for made in ingest_all(profiles, out, name=name, progress=_progress, **asked):
+    line = _ProgressLine()
+    for made in ingest_all(profiles, out, name=name, progress=line.show, **asked):
+        line.clear()
         _tell(made)
         done += made
+    _tell_kept(done)
     for other in done.foreign:
         said = "note: left out:" if done.runs or done.kept else "lstmprof: error:"
         click.echo(f"{said} {other}", err=True)
@@ -59,17 +77,48 @@ def command(profiles: tuple[str, ...], out: Path, name: str | None, **asked: Any
     return 0 if (done.runs or done.kept) and not done.errors else 1
 
 
-def _progress(line: str) -> None:
-    click.echo(line, err=True)
+class _ProgressLine:
+    """How far it is: on a terminal one line that changes, elsewhere a line now and then."""
+
+    def __init__(self) -> None:
+        self._shown_s: float | None = None
+
+    def show(self, text: str) -> None:
+        """Say ``text``."""
+        if sys.stderr.isatty():
+            click.echo(f"\r{text}\x1b[K", nl=False, err=True)
+        elif self._shown_s is None or time.monotonic() - self._shown_s > _TOLD_EVERY_S:
+            self._shown_s = time.monotonic()
+            click.echo(text, err=True)
+
+    def clear(self) -> None:
+        """Make room for another line."""
+        if sys.stderr.isatty():
+            click.echo("\r\x1b[K", nl=False, err=True)
 
 
 def _tell(made: Ingested) -> None:
     """What was written, what the user must know of it, what could not be read and why."""
+    from lstmprof.remote_runs import RemoteRun, event_count
+
     for run in made.runs:
         for note in run.metadata.get("notes", []):
             click.echo(f"{run.name}: note: {note}", err=True)
-        click.echo(f"wrote {run.path} ({run.events().num_rows} events)")
-    for run in made.kept:
-        click.echo(f"{run.path} is there already, of the same files", err=True)
+        if isinstance(run, RemoteRun):
+            click.echo(f"wrote {run.url} ({run.event_count} events)")
+        else:
+            click.echo(f"wrote {run.path} ({event_count(run.path)} events)")
     for error in made.errors:
         click.echo(f"lstmprof: error: {error}", err=True)
+
+
+def _tell_kept(done: Ingested) -> None:
+    """Which runs were left as they are."""
+    from lstmprof.remote_runs import RemoteRun
+
+    if len(done.kept) > _MOST_KEPT:
+        click.echo(f"{len(done.kept)} runs are there already, of the same files", err=True)
+        return
+    for run in done.kept:
+        place = run.url if isinstance(run, RemoteRun) else run.path
+        click.echo(f"{place} is there already, of the same files", err=True)

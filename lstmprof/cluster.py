@@ -1,0 +1,167 @@
+"""A dask.distributed cluster as a ``concurrent.futures.Executor``, and whether it can be used.
+
+The workers must have this version of lstmprof; what is wrong with a cluster is said before anything
+is sent. Source: https://distributed.dask.org/en/stable/api.html (``Client.get_executor``),
+https://distributed.dask.org/en/stable/killed.html (workers that die).
+"""
+
+from __future__ import annotations
+
+import pkgutil
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lstmprof import __version__
+from lstmprof.errors import LstmprofError, UsageError, one_line
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+Progress = Callable[[str], None]
+
+#: How long a scheduler may take to answer, and workers to come, or to come back.
+_ANSWER_S = 5
+_WORKERS_S = 30
+
+
+@dataclass
+class Cluster:
+    """The cluster of a scheduler that answers and has workers."""
+
+    address: str
+    client: Client
+    _seen_s: float
+
+    @contextmanager
+    def executor(self) -> Iterator[Executor]:
+        """An executor; what is not done when it closes is cancelled."""
+        executor = self.client.get_executor(pure=False)
+        try:
+            yield executor
+        finally:
+            with suppress(Exception):  # the scheduler may be gone
+                executor.shutdown(wait=False)
+
+    def check(self) -> None:
+        """Whether results can still come.
+
+        Raises:
+            LstmprofError: the scheduler is gone, or has been without workers for too long.
+        """
+        if _workers(self.client, self.address):
+            self._seen_s = time.monotonic()
+        elif time.monotonic() - self._seen_s > _WORKERS_S:
+            raise LstmprofError(
+                f"{self.address}: the scheduler has had no workers for {_WORKERS_S} s",
+                f"start some (dask worker {self.address}) and run this again:"
+                " what is done is not done again",
+            )
+
+
+def killed_worker() -> type[Exception]:
+    """What a task raises that was running each time a worker died, too often."""
+    from distributed import KilledWorker
+
+    found: type[Exception] = KilledWorker
+    return found
+
+
+@contextmanager
+def cluster(address: str, progress: Progress) -> Iterator[Cluster]:
+    """The cluster whose scheduler is at ``address``.
+
+    Raises:
+        UsageError: that is no address.
+        LstmprofError: distributed is not installed, no scheduler answers, no worker comes, or a
+            worker has another version of lstmprof.
+    """
+    with _client(address, progress) as client:
+        if not _workers(client, address):
+            progress(f"{address}: waiting up to {_WORKERS_S} s for workers")
+            _wait_for_workers(client, address)
+        _check_versions(client)
+        yield Cluster(address, client, time.monotonic())
+
+
+@contextmanager
+def _client(address: str, progress: Progress) -> Iterator[Client]:
+    try:
+        from distributed import Client
+        from distributed.comm import get_address_host_port
+    except ImportError as fault:
+        raise LstmprofError(
+            "--scheduler needs dask.distributed", "pip install 'lstmprof[cluster]'"
+        ) from fault
+    try:
+        get_address_host_port(address)  # where it is wrong, Client hangs when it is deleted
+        with warnings.catch_warnings(record=True) as said:
+            client = Client(address, timeout=_ANSWER_S, set_as_default=False)
+    except ValueError as fault:
+        raise UsageError(
+            f"{address}: no address of a scheduler ({fault})", "give one like tcp://host:8786"
+        ) from fault
+    except (OSError, ImportError) as fault:
+        raise LstmprofError(
+            f"{address}: no dask scheduler answers there",
+            "start one (dask scheduler) and give the address that it prints",
+        ) from fault
+    try:
+        for warning in said:
+            progress(f"{address}: {one_line(str(warning.message))}")
+        yield client
+    finally:
+        with suppress(Exception):  # the scheduler may be gone
+            client.close(timeout=_ANSWER_S)
+
+
+def _workers(client: Client, address: str) -> dict[str, Any]:
+    """Address -> threads of each worker.
+
+    Raises:
+        LstmprofError: the scheduler does not answer.
+    """
+    try:
+        found: dict[str, Any] = client.nthreads()
+    except Exception as fault:  # OSError, TimeoutError, RuntimeError, ValueError: as it went
+        raise gone(address) from fault
+    return found
+
+
+def gone(address: str) -> LstmprofError:
+    """The error where a scheduler that did answer does not any more."""
+    return LstmprofError(
+        f"{address}: the scheduler does not answer any more",
+        "start it and run this again: what is done is not done again",
+    )
+
+
+def _wait_for_workers(client: Client, address: str) -> None:
+    try:
+        client.wait_for_workers(1, timeout=_WORKERS_S)
+    except TimeoutError as fault:
+        raise LstmprofError(
+            f"{address}: the scheduler has no workers",
+            f"start some: dask worker {address} --nworkers 3 --nthreads 1",
+        ) from fault
+
+
+def _check_versions(client: Client) -> None:
+    """Whether all workers have this lstmprof; asked with the standard library alone."""
+    found = client.run(pkgutil.resolve_name, "lstmprof:__version__", on_error="return")
+    for worker, version in found.items():
+        if version != __version__:
+            raise other_version(worker, version, __version__)
+
+
+def other_version(worker: str, version: object, asked: str) -> LstmprofError:
+    """The error where ``worker`` has lstmprof ``version``, an exception where it has none."""
+    has = f"lstmprof {version}" if isinstance(version, str) else f"no lstmprof ({version})"
+    return LstmprofError(
+        f"worker {worker} has {has}, this side has {asked}",
+        f"pip install 'lstmprof[cluster]=={asked}' there and start it again",
+    )
