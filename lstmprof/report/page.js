@@ -79,7 +79,7 @@
     const [first, rest] = ["split(datum.label, ', ')[0]", "join(slice(split(datum.label, ', '), 1), ', ')"];
     for (const layer of spec.layer) {
       const axis = layer.encoding.y.axis;
-      Object.assign(axis, { labelExpr: `[${cut(first)}, ${cut(rest)}]`, labelLimit: 170, labelFontSize: 11 });
+      Object.assign(axis, { labelExpr: `[${cut(first)}, ${cut(rest)}]`, labelLimit: 170, labelFontSize: 11, labelOffset: -6 });
     }
     spec.height *= 1.3;
     element.classList.add("taller");
