@@ -15,7 +15,7 @@ import os
 import shutil
 import socket
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,10 +63,81 @@ class Run:
         """
         return _table(self.path / "events.parquet", SCHEMA)
 
+    def narrow_events(self, columns: Sequence[str]) -> pa.Table:
+        """``columns`` of the events table in a third of its memory, one chunk each.
+
+        Integers, and the indices of texts, have the narrowest types that hold them.
+
+        Raises:
+            RunError: the file is missing, damaged or of another schema version.
+        """
+        path = self.path / "events.parquet"
+        check_file(path, SCHEMA)
+        try:
+            with pq.ParquetFile(path) as file:
+                return _narrow_table(file, list(columns))
+        except (OSError, pa.ArrowException) as fault:
+            raise RunError(f"{path}: {fault}", "capture or ingest the run again") from fault
+
     def timings(self) -> pa.Table | None:
         """One row an iteration of the undisturbed pass; None where it was not captured here."""
         path = self.path / "timings.parquet"
         return _table(path, TIMINGS_SCHEMA) if path.exists() else None
+
+
+def _narrow_table(file: pq.ParquetFile, columns: list[str]) -> pa.Table:
+    """``columns`` of ``file``; each row group is narrowed when it is read, by its statistics."""
+    types = {name: _narrow_type(file.metadata, file.schema_arrow, name) for name in columns}
+    parts: list[list[pa.Array]] = [[] for _ in columns]
+    for group in range(file.num_row_groups):
+        read = file.read_row_group(group, columns)
+        for name, part in zip(columns, parts, strict=True):
+            part += [_narrow(chunk, types[name]) for chunk in read.column(name).chunks]
+    # One by one, so that no more than one column is there twice.
+    whole = [_joined(parts.pop(0), types[name]) for name in columns]
+    return pa.table(whole, names=columns)
+
+
+def _narrow_type(metadata: pq.FileMetaData, found: pa.Schema, name: str) -> pa.DataType:
+    if not pa.types.is_integer(found.field(name).type):
+        return found.field(name).type
+    place = found.get_field_index(name)
+    bounds = [0]
+    for group in range(metadata.num_row_groups):
+        column = metadata.row_group(group).column(place)
+        told = column.statistics
+        if told is not None and told.has_min_max:
+            bounds += [told.min, told.max]
+        elif told is None or told.null_count != column.num_values:
+            return found.field(name).type
+    return narrowest(min(bounds), max(bounds))
+
+
+def _narrow(chunk: pa.Array, type_: pa.DataType) -> pa.Array:
+    if not pa.types.is_dictionary(type_):
+        return chunk.cast(type_)
+    indices = chunk.indices.cast(narrowest(0, len(chunk.dictionary)))
+    return pa.DictionaryArray.from_arrays(indices, chunk.dictionary)
+
+
+def _joined(chunks: list[pa.Array], type_: pa.DataType) -> pa.Array:
+    if not chunks or not pa.types.is_dictionary(type_):
+        return pa.chunked_array(chunks, type_).combine_chunks()
+    indices = narrowest(0, sum(len(chunk.dictionary) for chunk in chunks))
+    alike = [
+        pa.DictionaryArray.from_arrays(chunk.indices.cast(indices), chunk.dictionary)
+        for chunk in chunks
+    ]
+    return pa.concat_arrays(alike)
+
+
+def narrowest(least: int, most: int) -> pa.DataType:
+    """The narrowest signed type of integers that holds ``least``, ``most`` and −1."""
+    for width in (pa.int8(), pa.int16(), pa.int32()):
+        limit: int = 2 ** (width.bit_width - 1)
+        if -limit <= least and most < limit:
+            return width
+    return pa.int64()
 
 
 def _table(path: Path, schema: pa.Schema) -> pa.Table:

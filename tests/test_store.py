@@ -42,6 +42,40 @@ def test_a_run_is_written_and_read_back(tmp_path: Path) -> None:
     assert [r.name for r in store.runs_in(tmp_path)] == ["a"]
 
 
+def test_narrow_events_are_the_events_in_less_room(tmp_path: Path) -> None:
+    columns = {"kind": ["op"] * 3, "start_ns": [0, 1, 2**40], "dur_ns": [1, 127, 128]}
+    columns |= {"name": ["a", "b", "a"], "device": [None, -129, 3], "category": [None] * 3}
+    events = events_table(columns)
+    with store.new_run(tmp_path, "a") as folder:
+        store.write_tables(folder, {}, events)
+        pq.write_table(events.cast(SCHEMA), folder / "events.parquet", row_group_size=2)
+    names = ["dur_ns", *columns, "event_id", "pid"]
+    found = store.open_run(tmp_path / "a").narrow_events(list(dict.fromkeys(names)))
+    for name in dict.fromkeys(names):
+        assert found.column(name).to_pylist() == events.column(name).to_pylist()
+        assert found.column(name).num_chunks == 1
+    widths = {n: found.schema.field(n).type for n in ("dur_ns", "start_ns", "device", "pid")}
+    assert widths == {
+        "dur_ns": pa.int16(),
+        "start_ns": pa.int64(),
+        "device": pa.int16(),
+        "pid": pa.int8(),
+    }
+    assert found.schema.field("name").type.index_type == pa.int8()
+
+
+def test_narrow_texts_of_many_row_groups_are_one_dictionary(tmp_path: Path) -> None:
+    names = [f"name {i}" for i in range(300)]
+    numbers = list(range(300))
+    columns = {"kind": ["op"] * 300, "name": names, "start_ns": numbers, "dur_ns": numbers}
+    events = events_table(columns)
+    with store.new_run(tmp_path, "a") as folder:
+        store.write_tables(folder, {}, events)
+        pq.write_table(events, folder / "events.parquet", row_group_size=100)
+    found = store.open_run(tmp_path / "a").narrow_events(["name"])
+    assert found.column("name").to_pylist() == names
+
+
 def test_a_block_that_raises_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(TypeError):
         write_what_is_no_json(tmp_path)
