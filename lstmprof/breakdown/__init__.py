@@ -7,17 +7,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 
+from lstmprof.breakdown.batches import Batches
 from lstmprof.breakdown.categories import categorised
 from lstmprof.breakdown.forwards import with_forwards
 from lstmprof.breakdown.links import linked
-from lstmprof.breakdown.tables import TABLES, table_of
+from lstmprof.breakdown.packed import Packed, packed
+from lstmprof.breakdown.sorts import READS, windows_of
+from lstmprof.breakdown.tables import TABLES, Table, table_of
 from lstmprof.breakdown.timings import Timings, timings
 from lstmprof.breakdown.windows import Window, windows, with_markers, with_steps
+from lstmprof.events import SCHEMA
 from lstmprof.store import Run
 
 __all__ = ["CAPTURED", "TABLES", "Breakdown", "annotated", "break_down"]
@@ -47,8 +52,8 @@ class Breakdown:
         """
         wanted = table_of(name)
         if name not in self._made:
-            events = _marked(self.run, self.step_range)[0]
-            self._made[name] = wanted.of(events, self.windows, self.run.metadata)
+            events = _marked(self.run, self.step_range, [wanted])[0]
+            self._made.update(_tables([wanted], events, self.windows, self.run.metadata))
         return self._made[name]
 
     @property
@@ -85,21 +90,45 @@ def break_down(run: Run, step_range: str | None = None, tables: Sequence[str] = 
             one of these names.
     """
     wanted = [table_of(name) for name in tables]
-    events, found = _marked(run, step_range)
+    events, found = _marked(run, step_range, wanted)
     measured = run.timings()
     return Breakdown(
         run=run,
         windows=found,
         timings=None if measured is None else timings(measured, run.metadata),
         step_range=step_range,
-        _made={table.name: table.of(events, found, run.metadata) for table in wanted},
+        _made=_tables(wanted, events, found, run.metadata),
     )
 
 
-def _marked(run: Run, step_range: str | None) -> tuple[pa.Table, list[Window]]:
-    """The events of ``run`` with their steps, and the windows."""
-    events, captured = run.events(), run.metadata.get("source") == CAPTURED
+def _marked(
+    run: Run, step_range: str | None, wanted: Sequence[Table]
+) -> tuple[Packed, list[Window]]:
+    """What the ``wanted`` tables read of the events of ``run``, with their steps; the windows."""
+    captured = run.metadata.get("source") == CAPTURED
+    read = {*READS, *(name for table in wanted for name in table.reads)}
+    columns = [name for name in SCHEMA.names if name in read]
     if step_range:
-        events, captured = with_markers(events, step_range), False
-        events = with_steps(events, windows(events, captured=captured))
-    return events, windows(events, captured=captured)
+        events = with_markers(run.events(), step_range)
+        events = with_steps(events, windows(events, captured=False))
+        held, captured = packed(events.select(columns)), False
+    else:
+        held = Packed(run.narrow_events(columns))
+    return held, windows_of(held, captured=captured)
+
+
+def _tables(
+    wanted: Sequence[Table], events: Packed, found: list[Window], facts: Mapping[str, Any]
+) -> dict[str, pa.Table]:
+    """The ``wanted`` tables by name; where events are many, those that can be from batches."""
+    parts = Batches(events)
+    gathered = {t.name: t.gather(events, found) for t in wanted if t.gather and parts.divisible}
+    for batch in parts if gathered else ():
+        for one in gathered.values():
+            one.add(batch)
+    return {
+        table.name: table.ordered(gathered[table.name].table())
+        if table.name in gathered
+        else table.of(events.table(table.reads), found, facts)
+        for table in wanted
+    }

@@ -11,12 +11,14 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from lstmprof.breakdown.batches import BATCH_EVENTS, Batch
 from lstmprof.breakdown.categories import deciding_rules
 from lstmprof.breakdown.columns import DEVICE, PER_STEP, RANK, Column, schema
 from lstmprof.breakdown.forest import own_time
 from lstmprof.breakdown.groups import Groups, heads, per_step, ratio
 from lstmprof.breakdown.host_lanes import computing
 from lstmprof.breakdown.intervals import Ints
+from lstmprof.breakdown.packed import Packed
 from lstmprof.breakdown.rules import RULES, rule_text
 from lstmprof.breakdown.threads import UNKNOWN
 from lstmprof.breakdown.windows import Window, is_kind, of_rank, ranks
@@ -53,20 +55,65 @@ COLUMNS = (
 SCHEMA = schema(COLUMNS)
 
 
+#: What is said of a row of the table by its events.
+_TOLD = ("rank", "device", "name", "category", "family", "step")
+
+
 def kernels(events: pa.Table, windows: list[Window]) -> pa.Table:
     """One row a (rank, device, name, category, family), the largest total first; ``SCHEMA``."""
     rows = work(events)
-    spent = own_time(events)[rows]
-    rank, device = (ints(events, c, UNKNOWN)[rows] for c in ("rank", "device"))
-    groups = Groups(
-        rank, device, *(texts(events, c)[0][rows] for c in ("name", "category", "family"))
-    )
+    told = events.select(list(_TOLD)).take(pa.array(rows))
+    return _by_name(told, own_time(events)[rows], deciding_rules(events)[rows], windows)
+
+
+class GatheredKernels:
+    """The kernel table of ``packed`` events, gathered from their batches."""
+
+    def __init__(self, packed: Packed, windows: list[Window]) -> None:
+        self._packed, self._windows = packed, windows
+        self._rows: list[Ints] = []
+        self._rules: list[Ints] = []
+
+    def add(self, batch: Batch) -> None:
+        """Take in the work that begins in ``batch``."""
+        rows = work(batch.events)
+        rows = rows[(rows >= batch.own.start) & (rows < batch.own.stop)]
+        self._rows.append(batch.rows[rows])
+        self._rules.append(deciding_rules(batch.events)[rows].astype(np.int16))
+
+    def table(self) -> pa.Table:
+        """The table of all batches so far, ``SCHEMA``."""
+        rows, rules = np.concatenate(self._rows), np.concatenate(self._rules).astype(np.int64)
+        told = self._packed.table(_TOLD, rows)
+        return _by_name(told, _own_time(self._packed)[rows], rules, self._windows)
+
+
+def _own_time(packed: Packed) -> Ints:
+    """``forest.own_time`` of packed events, whose ids are their row numbers."""
+    dur, parent = packed.values("dur_ns"), packed.values("parent_id")
+    own = dur.astype(np.int64)
+    for first in range(0, len(own), BATCH_EVENTS):
+        of = parent[first : first + BATCH_EVENTS]
+        inner = np.flatnonzero(of >= 0)
+        np.subtract.at(own, of[inner], dur[first + inner].astype(np.int64))
+    return np.maximum(own, 0, out=own)
+
+
+def _by_name(told: pa.Table, spent: Ints, rules: Ints, windows: list[Window]) -> pa.Table:
+    """The table of the events ``told`` of, which took ``spent``, decided by these rules."""
+    rank, device = (ints(told, c, UNKNOWN) for c in ("rank", "device"))
+    groups = Groups(rank, device, *(texts(told, c)[0] for c in ("name", "category", "family")))
     first = groups.first
     total = groups.sums(spent)
     lane = Groups(rank[first], device[first])
     table = pa.table(
         [
-            *heads(events, rows, groups, ("rank", "device", "name", "category", "family")),
+            *heads(
+                told,
+                np.arange(len(told)),
+                groups,
+                ("rank", "device", "name", "category", "family"),
+            ),
             pa.array(groups.sizes()),
             pa.array(total),
             groups.mean(spent),
@@ -74,19 +121,19 @@ def kernels(events: pa.Table, windows: list[Window]) -> pa.Table:
             groups.percentile(spent, 95),
             groups.largest(spent),
             ratio(total, lane.sums(total)[lane.of]),
-            per_step(groups.sizes(ints(events, "step", -1)[rows] >= 0), rank[first], windows),
-            _rules(events, rows, groups),
+            per_step(groups.sizes(ints(told, "step", -1) >= 0), rank[first], windows),
+            _rules(told, rules, groups),
         ],
         schema=SCHEMA,
     )
     return table.sort_by([("total_ns", "descending"), ("name", "ascending")])
 
 
-def _rules(events: pa.Table, rows: Ints, groups: Groups) -> pa.Array:
+def _rules(told: pa.Table, rules: Ints, groups: Groups) -> pa.Array:
     """The text of the rule that decided for most of each group's rows."""
-    most = groups.most_frequent(deciding_rules(events)[rows])
-    codes, categories = texts(events, "category")
-    stored = [None if c < 0 else categories[c] for c in codes[rows][groups.first].tolist()]
+    most = groups.most_frequent(rules)
+    codes, categories = texts(told, "category")
+    stored = [None if c < 0 else categories[c] for c in codes[groups.first].tolist()]
     decided = zip(most.tolist(), stored, strict=True)
     return pa.array(
         [rule_text(n) if RULES[n].category == c else None for n, c in decided], pa.string()

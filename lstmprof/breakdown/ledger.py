@@ -8,12 +8,13 @@ threads, with ``device`` null. The definition, part by part: docs/ledger.md.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 
 from lstmprof.breakdown import host_lanes
+from lstmprof.breakdown.batches import Batch
 from lstmprof.breakdown.columns import DEVICE, RANK, STEP, Column, schema
 from lstmprof.breakdown.intervals import (
     Ints,
@@ -69,22 +70,97 @@ class Lane:
 
 def ledger(events: pa.Table, windows: list[Window]) -> pa.Table:
     """The account of ``windows``: one row a part that has time in it, ``SCHEMA``."""
-    rows: list[tuple[int | None, int | None, int | None, str, str, int]] = []
-    hosts = _Hosts(events)
-    for rank in dict.fromkeys(w.rank for w in windows):
-        lanes = list(device_lanes(events, rank))
-        mine = [w for w in windows if w.rank == rank]
-        for lane in lanes:
-            for window in mine:
-                parts = _device_parts(events, lane, window, hosts)
-                rows += [(rank, window.step, lane.device, *part) for part in parts]
-        if not lanes:
-            for window, parts in zip(mine, host_lanes.parts(events, rank, mine), strict=True):
-                rows += [(rank, window.step, None, *part) for part in parts]
-    columns = list(zip(*rows, strict=True)) or [()] * len(SCHEMA)
-    return pa.table(
-        [pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)], schema=SCHEMA
-    )
+    gathered = GatheredLedger(windows)
+    start_ns = min((w.start_ns for w in windows), default=0)
+    end_ns = max((w.end_ns for w in windows), default=0)
+    gathered.add_time(events, start_ns, end_ns)
+    return gathered.table()
+
+
+class GatheredLedger:
+    """The account of ``windows``, gathered from batches of events.
+
+    A batch has its part of every window that it overlaps; a part's times sum to the whole.
+    """
+
+    def __init__(self, windows: list[Window]) -> None:
+        self.windows = windows
+        self._start = np.array([w.start_ns for w in windows], dtype=np.int64)
+        self._end = np.array([w.end_ns for w in windows], dtype=np.int64)
+        self._ranks = list(dict.fromkeys(w.rank for w in windows))
+        self._spent: dict[_Place, dict[tuple[str, str], int]] = {}
+        self._categories: dict[str, None] = {}
+
+    def add(self, batch: Batch) -> None:
+        """Account for the time of ``batch``."""
+        self.add_time(batch.events, batch.start_ns, batch.end_ns)
+
+    def add_time(self, events: pa.Table, start_ns: int, end_ns: int) -> None:
+        """Account for [start_ns, end_ns), of which ``events`` has all that bears on it."""
+        overlap = np.flatnonzero((self._start < end_ns) & (self._end > start_ns)).tolist()
+        pieces = [_Piece(n, self.windows[n], start_ns, end_ns) for n in overlap]
+        hosts = _Hosts(events)
+        self._categories |= dict.fromkeys(hosts.categories)
+        for place, rank in enumerate(self._ranks):
+            mine = [piece for piece in pieces if piece.window.rank == rank]
+            if not mine:
+                continue
+            lanes = list(device_lanes(events, rank))
+            for lane in lanes:
+                for piece in mine:
+                    parts = _device_parts(lane, piece, hosts)
+                    self._count((place, lane.device, piece.number), parts)
+            if not lanes:
+                found = host_lanes.parts(events, rank, [piece.clipped for piece in mine])
+                for piece, parts in zip(mine, found, strict=True):
+                    self._count((place, None, piece.number), parts)
+
+    def _count(self, place: _Place, parts: Iterable[tuple[str, str, int]]) -> None:
+        spent = self._spent.setdefault(place, {})
+        for state, part, ns in parts:
+            spent[state, part] = spent.get((state, part), 0) + ns
+
+    def table(self) -> pa.Table:
+        """The account so far, ``SCHEMA``: by rank, device and step, busy before idle."""
+        order = {label: place for place, label in enumerate(_labels([*self._categories]))}
+        rows = []
+        for place in sorted(self._spent, key=lambda p: (p[0], p[1] is not None, p[1] or 0, p[2])):
+            window = self.windows[place[2]]
+            parts = sorted(self._spent[place].items(), key=lambda part: order[part[0]])
+            rows += [(window.rank, window.step, place[1], *label, ns) for label, ns in parts if ns]
+        columns = list(zip(*rows, strict=True)) or [()] * len(SCHEMA)
+        return pa.table(
+            [pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)], schema=SCHEMA
+        )
+
+
+#: (place of the rank, device, number of the window)
+_Place = tuple[int, int | None, int]
+
+
+def _labels(categories: list[str]) -> list[tuple[str, str]]:
+    """Every (state, part) in the order of the table."""
+    waits = (*STATES, HOST, UNATTRIBUTED)
+    tails = [TAIL + cause for cause in waits]
+    idle = [*tails, UNATTRIBUTED, CALL, LATENCY, *STATES, HOST]
+    return [("busy", c) for c in categories] + [("idle", cause) for cause in idle]
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """Window ``number`` of all, and the batch of which a part of it is accounted for."""
+
+    number: int
+    window: Window
+    batch_start_ns: int
+    batch_end_ns: int
+
+    @property
+    def clipped(self) -> Window:
+        """The part of the window that lies in the batch."""
+        start_ns = max(self.window.start_ns, self.batch_start_ns)
+        end_ns = min(self.window.end_ns, self.batch_end_ns)
+        return replace(self.window, start_ns=start_ns, end_ns=end_ns)
 
 
 def device_lanes(events: pa.Table, rank: int | None) -> Iterator[Lane]:
@@ -134,28 +210,27 @@ def launch_rows(events: pa.Table) -> Ints:
     return np.where((launch >= 0) & (event_id[found] == launch), found, -1)
 
 
-def _device_parts(
-    events: pa.Table, lane: Lane, window: Window, hosts: _Hosts
-) -> Iterable[tuple[str, str, int]]:
-    """(state, part, ns) of one device in one window, each part once."""
-    inside = lane.busy.within(window.start_ns, window.end_ns)
+def _device_parts(lane: Lane, piece: _Piece, hosts: _Hosts) -> Iterable[tuple[str, str, int]]:
+    """(state, part, ns) of one device in one piece of a window; a part may come twice."""
+    clipped = piece.clipped
+    inside = lane.busy.within(clipped.start_ns, clipped.end_ns)
     spent = time_per_code(hosts.category[inside.owner], len(hosts.categories), inside)
     yield from (("busy", c, ns) for c, ns in zip(hosts.categories, spent, strict=True) if ns)
-    idle: dict[str, int] = {}
-    starts, ends = gaps(lane.busy, window.start_ns, window.end_ns)
-    for part, ns in _idle(lane, window, hosts, starts, ends):
-        idle[part] = idle.get(part, 0) + ns
-    yield from (("idle", part, ns) for part, ns in idle.items() if ns)
+    starts, ends = gaps(lane.busy, clipped.start_ns, clipped.end_ns)
+    idle = _idle(lane, piece.window, hosts, starts, ends)
+    yield from (("idle", part, ns) for part, ns in idle if ns)
 
 
 def _idle(
     lane: Lane, window: Window, hosts: _Hosts, starts: Ints, ends: Ints
 ) -> Iterator[tuple[str, int]]:
-    tail = ends == window.end_ns
+    following = np.searchsorted(lane.start_ns, ends)
+    begins = np.append(lane.start_ns, window.end_ns)[following]
+    tail = begins >= window.end_ns
     for part, ns in hosts.spent(window.thread, starts[tail], ends[tail]):
         yield TAIL + part, ns
-    starts, ends = starts[~tail], ends[~tail]
-    launch = lane.launch[np.searchsorted(lane.start_ns, ends)]
+    starts, ends, following = starts[~tail], ends[~tail], following[~tail]
+    launch = lane.launch[following]
     known = launch >= 0
     yield UNATTRIBUTED, int((ends - starts)[~known].sum())
     starts, ends, launch = starts[known], ends[known], launch[known]

@@ -49,6 +49,14 @@ def test_a_table_has_the_columns_the_registry_says(name: str) -> None:
     assert all(column.meaning for column in known.columns)
 
 
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_is_made_of_the_columns_that_it_reads(name: str) -> None:
+    known, events = TABLES[name], annotated(table(ROWS), captured=False)
+    found = windows(events, captured=False)
+    made = known.of(events.select(list(known.reads)), found, {})
+    assert made.equals(known.of(events, found, {}))
+
+
 def test_the_command_knows_every_table() -> None:
     assert set(command.TABLES) == {"timings", *TABLES}
     assert len(set(command.TABLES)) == len(command.TABLES)
