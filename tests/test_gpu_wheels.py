@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import zipfile
 from pathlib import Path
 
@@ -11,8 +12,8 @@ import pytest
 from benchmarks.gpu import wheels
 
 
-def wheel(folder: Path, name: str, module: str) -> None:
-    with zipfile.ZipFile(folder / f"{name}-1.0-py3-none-any.whl", "w") as archive:
+def wheel(folder: Path, name: str, module: str, tags: str = "py3-none-any") -> None:
+    with zipfile.ZipFile(folder / f"{name}-1.0-{tags}.whl", "w") as archive:
         archive.writestr(f"{module}.py", "answer = 42\n")
         archive.writestr(f"{name}-1.0.dist-info/METADATA", f"Name: {name}\nVersion: 1.0\n")
 
@@ -30,6 +31,14 @@ def test_only_what_is_missing_is_unpacked(tmp_path: Path) -> None:
     assert wheels.unpacked(tmp_path, place) == ["no_such_project"]
     assert (place / "no_such_module.py").is_file()
     assert not (place / "numpy.py").exists()
+
+
+def test_a_wheel_for_another_python_is_left(tmp_path: Path) -> None:
+    own = "cp{}{}".format(*sys.version_info[:2])
+    wheel(tmp_path, "no_such_other", "other", "cp27-cp27mu-manylinux1_x86_64")
+    wheel(tmp_path, "no_such_own", "own", f"{own}-{own}-manylinux_2_17_x86_64")
+    wheel(tmp_path, "no_such_stable", "stable", "cp310-abi3-manylinux2014_x86_64")
+    assert wheels.unpacked(tmp_path, tmp_path / "site") == ["no_such_own", "no_such_stable"]
 
 
 def test_a_damaged_wheel_is_named(tmp_path: Path) -> None:

@@ -63,8 +63,16 @@ def download(folder: Path, python: str) -> list[Path]:
 
 
 def missing(wheels: Path) -> list[Path]:
-    """The wheels in ``wheels`` whose project this interpreter has not."""
-    return [path for path in sorted(wheels.glob("*.whl")) if not _installed(path)]
+    """The wheels in ``wheels`` for this interpreter whose project it has not."""
+    found = [path for path in sorted(wheels.glob("*.whl")) if _fits(path)]
+    return [path for path in found if not _installed(path)]
+
+
+def _fits(wheel: Path) -> bool:
+    """Whether the wheel's tags (…-python-abi-platform.whl) are for any Python 3 or for this one."""
+    python, abi, _ = wheel.stem.split("-")[-3:]
+    own = "cp{}{}".format(*sys.version_info[:2])
+    return abi == "abi3" or bool({own, "py3", own.replace("cp", "py")} & set(python.split(".")))
 
 
 def _installed(wheel: Path) -> bool:
