@@ -233,6 +233,15 @@ def test_a_dry_run_prints_the_plan_and_does_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+def test_the_tests_marked_gpu_are_found_captures_first() -> None:
+    from benchmarks.gpu.__main__ import gpu_tests
+
+    found = gpu_tests()
+    assert found[0] == "tests/capture/test_on_a_gpu.py"
+    assert "tests/implementations/test_cudnn_direct.py" in found
+    assert "tests/capture/test_meters.py" not in found
+
+
 def test_a_session_on_a_cpu_captures_packs_and_goes_on_where_it_stopped(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     where = ("--out", str(tmp_path / "out"), "--pack", str(tmp_path / "back"))

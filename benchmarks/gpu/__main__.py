@@ -24,6 +24,8 @@ from lstmprof.capture.worker_host import cuda_devices
 TESTS_SHARE, READING_SHARE = 0.3, 0.1
 #: A profile that is read at once, gzipped: in a second or two, while nothing else runs.
 READ_AT_ONCE_BYTES = 2_000_000
+#: The tests that say most, should there be no time for all.
+FIRST_TESTS = "test_on_a_gpu"
 #: Everything was captured; something failed; the time was up before the plan was done.
 WELL, FAILED, TIME_UP = 0, 1, 3
 _UNITS = {"s": 1, "m": 60, "h": 3600}
@@ -183,7 +185,7 @@ def _tested(place: processes.Place, budget: float, until_s: float) -> bool:
     ended = processes.tested(place, files, limit_s, log)
     told = log.read_text(encoding="utf-8", errors="replace").splitlines()
     for line in told:
-        if line.startswith(("FAILED", "ERROR")):
+        if re.match(r"(FAILED|ERROR) |tests/\S+ (FAILED|ERROR) ", line):
             _say(f"tests: {line}")
     last = next((line for line in reversed(told) if line.strip()), "")
     _say(f"tests: {ended.fault if ended.hung else last} ({ended.took_s:.0f} s; all of it: {log})")
@@ -191,8 +193,9 @@ def _tested(place: processes.Place, budget: float, until_s: float) -> bool:
 
 
 def gpu_tests() -> list[str]:
-    """The test files that have a test marked ``gpu``, by path from the checkout's root."""
+    """The test files that have a test marked ``gpu``, from the checkout's root, captures first."""
     tests = sorted((processes.ROOT / "tests").rglob("test_*.py"))
+    tests.sort(key=lambda path: path.stem != FIRST_TESTS)
     marked = [path for path in tests if "mark.gpu" in path.read_text(encoding="utf-8")]
     return [str(path.relative_to(processes.ROOT)) for path in marked]
 

@@ -60,7 +60,7 @@ def made_run(place: Place, name: str, limit_s: float) -> Ended:
 
 def tested(place: Place, files: Sequence[str], limit_s: float, log: Path) -> Ended:
     """Run the tests of ``files`` that are marked ``gpu``; their output is in ``log``."""
-    arguments = ["-m", "gpu", "-W", "default", "-ra", "-p", "no:cacheprovider", *files]
+    arguments = ["-m", "gpu", "-W", "default", "-ra", "-vv", "-p", "no:cacheprovider", *files]
     return _module(place, "pytest", arguments, limit_s, log)
 
 
