@@ -171,6 +171,14 @@ def test_a_capture_is_kept_raw_and_made_a_run_later(place: processes.Place) -> N
     assert session.plan([asked], place.out)[0].skip == session.THERE
 
 
+def test_a_capture_is_a_run_at_once_where_profiles_can_be_read(place: processes.Place) -> None:
+    pytest.importorskip("torch")
+    readable = dataclasses.replace(place, readable=True)
+    assert processes.captured(readable, small(), 60.0).fault is None
+    assert raw_captures.waiting(place.out) == []
+    assert [run.name for run in runs_in(place.out)] == [run_name(small())]
+
+
 def test_a_capture_that_fails_leaves_the_reason_and_its_log(place: processes.Place) -> None:
     pytest.importorskip("torch")
     ended = processes.captured(place, small(device="cuda:77"), 60.0)

@@ -22,8 +22,6 @@ from lstmprof.capture.worker_host import cuda_devices
 
 #: Of the budget: the tests may have so much, and reading profiles so much at the end.
 TESTS_SHARE, READING_SHARE = 0.3, 0.1
-#: A profile that is read at once, gzipped: in a second or two, while nothing else runs.
-READ_AT_ONCE_BYTES = 2_000_000
 #: The tests that say most, should there be no time for all.
 FIRST_TESTS = "test_on_a_gpu"
 #: Everything was captured; something failed; the time was up before the plan was done.
@@ -122,12 +120,12 @@ def _session(asked: Asked) -> int:
     place = processes.Place(asked.out.resolve(), (asked.out / ".site").resolve())
     place.out.mkdir(parents=True, exist_ok=True)
     raw_captures.sweep(place.out)
-    readable = _prepared(place, asked.carried)
+    place = dataclasses.replace(place, readable=_prepared(place, asked.carried))
     tested = _tested(place, asked.budget, until_s) if asked.tests else True
     captures_until_s = until_s - READING_SHARE * asked.budget
-    captures = _Captures(place, captures_until_s, asked.limit, readable)
+    captures = _Captures(place, captures_until_s, asked.limit)
     captures.run(chosen)
-    _read_the_rest(place, until_s, readable)
+    _read_the_rest(place, until_s)
     _close(place, chosen, asked.pack, asked.pack_mb)
     if captures.failed or not tested:
         return FAILED
@@ -203,10 +201,8 @@ def gpu_tests() -> list[str]:
 class _Captures:
     """The captures of a plan, a line each."""
 
-    def __init__(
-        self, place: processes.Place, until_s: float, limit_s: float, readable: bool
-    ) -> None:
-        self.place, self.readable = place, readable
+    def __init__(self, place: processes.Place, until_s: float, limit_s: float) -> None:
+        self.place = place
         self.session = session.Session(
             lambda request, most_s: processes.captured(place, request, most_s), until_s, limit_s
         )
@@ -227,21 +223,14 @@ class _Captures:
             self.failed += 1
             _say(f"{left}  failed: {name} after {ended.took_s:.1f} s: {ended.fault}")
         else:
-            _say(f"{left}  {name}: {ended.took_s:.1f} s{self._read(name)}")
-
-    def _read(self, name: str) -> str:
-        """Make it a run at once where that takes no time; what there is to say of it."""
-        profile = raw_captures.place(self.place.out, name) / raw_captures.PROFILE
-        size = packing.size_bytes(profile)
-        if not self.readable or size > READ_AT_ONCE_BYTES:
-            return f", profile of {size / 1e6:.1f} MB not read yet"
-        ended = processes.made_run(self.place, name, max(self.session.left_s(), 1))
-        return f", but its profile cannot be read: {ended.fault}" if ended.fault else ""
+            unread = name in raw_captures.waiting(self.place.out)
+            later = ", its profile not read yet" if unread else ""
+            _say(f"{left}  {name}: {ended.took_s:.1f} s{later}")
 
 
-def _read_the_rest(place: processes.Place, until_s: float, readable: bool) -> None:
+def _read_the_rest(place: processes.Place, until_s: float) -> None:
     """Make runs of what was too large to be read at once, while there is time."""
-    for name in raw_captures.waiting(place.out) if readable else []:
+    for name in raw_captures.waiting(place.out) if place.readable else []:
         left_s = until_s - time.monotonic()
         if left_s < 1:
             break

@@ -1,19 +1,25 @@
 """One capture in a process of its own: ``python -m benchmarks.gpu.capture_one REQUEST.json OUT``.
 
-``--read OUT [NAME…]`` makes captures of the folder OUT runs instead, all of them if none is named.
-What it says goes to stderr, the last line being the reason where it fails.
+With ``--at-once`` it is made a run too, where its profile is read in a second or two. ``--read OUT
+[NAME…]`` makes captures of the folder OUT runs, all of them if none is named. What it says goes to
+stderr, the last line being the reason where it fails.
 """
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
+import threading
 from pathlib import Path
 
-from benchmarks.gpu import raw_captures
+from benchmarks.gpu import packing, raw_captures
 from lstmprof.capture.worker_host import die_with
 from lstmprof.capture.worker_request import CaptureRequest
 from lstmprof.errors import LstmprofError
+
+#: The largest profile that is read at once, gzipped.
+AT_ONCE_BYTES = 2_000_000
 
 
 def _say(line: str) -> None:
@@ -29,12 +35,23 @@ def main(arguments: list[str]) -> int:
             for name in arguments[2:] or raw_captures.waiting(out):
                 _say(f"made {raw_captures.make_run(out, name)}")
         else:
-            text = Path(arguments[0]).read_text(encoding="utf-8")
-            raw_captures.keep(CaptureRequest.from_json(text), Path(arguments[1]), _say)
+            request = CaptureRequest.from_json(Path(arguments[0]).read_text(encoding="utf-8"))
+            _capture(request, Path(arguments[1]), at_once="--at-once" in arguments)
     except LstmprofError as error:
         _say(str(error))
         return 1
     return 0
+
+
+def _capture(request: CaptureRequest, out: Path, *, at_once: bool) -> None:
+    """What reads profiles is imported meanwhile: the worker's start takes longer."""
+    readers = threading.Thread(target=importlib.import_module, args=("lstmprof.api",))
+    if at_once:
+        readers.start()
+    kept = raw_captures.keep(request, out, _say)
+    if at_once and packing.size_bytes(kept / raw_captures.PROFILE) <= AT_ONCE_BYTES:
+        readers.join()
+        raw_captures.make_run(out, kept.name)
 
 
 if __name__ == "__main__":
