@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from lstmprof.formats import json_text
+from lstmprof.formats import json_text, rows
 
 Ints = NDArray[np.int64]
 
@@ -42,20 +42,20 @@ class OddError(Exception):
 
 
 class _Args(msgspec.Struct, gc=False, frozen=True):
-    correlation: int = ABSENT
-    external: int = msgspec.field(name="External id", default=ABSENT)
-    external_2021: int = msgspec.field(name="external id", default=ABSENT)
+    correlation: int | str = ABSENT
+    external: int | str = msgspec.field(name="External id", default=ABSENT)
+    external_2021: int | str = msgspec.field(name="external id", default=ABSENT)
     device: int | str = ABSENT
     stream: int | str = ABSENT
-    graph_node: int = msgspec.field(name="graph node id", default=ABSENT)
-    bytes: int = ABSENT
-    bytes_2021: int = msgspec.field(name="Bytes", default=ABSENT)
+    graph_node: int | str = msgspec.field(name="graph node id", default=ABSENT)
+    bytes: int | str = ABSENT
+    bytes_2021: int | str = msgspec.field(name="Bytes", default=ABSENT)
     shapes: msgspec.Raw = msgspec.field(name="Input Dims", default=_RAW)
     shapes_2021: msgspec.Raw = msgspec.field(name="Input dims", default=_RAW)
     dtypes: msgspec.Raw = msgspec.field(name="Input type", default=_RAW)
     dtypes_2021: msgspec.Raw = msgspec.field(name="Input Type", default=_RAW)
-    sequence: int = msgspec.field(name="Sequence number", default=ABSENT)
-    forward_thread: int = msgspec.field(name="Fwd thread id", default=ABSENT)
+    sequence: int | str = msgspec.field(name="Sequence number", default=ABSENT)
+    forward_thread: int | str = msgspec.field(name="Fwd thread id", default=ABSENT)
 
 
 _NO_ARGS = _Args()
@@ -78,9 +78,9 @@ def _other(number: int, phase: str) -> Any:
 _OTHERS = [_other(number, phase) for number, phase in enumerate(_OTHER_PHASES)]
 _DECODER = msgspec.json.Decoder(list[reduce(or_, _OTHERS, _Event)])  # type: ignore[misc]
 
-_INTS = (
-    *("correlation", "external", "external_2021", "graph_node", "bytes", "bytes_2021"),
-    *("sequence", "forward_thread"),
+_NUMBERS = (
+    *("correlation", "external", "external_2021", "device", "stream", "graph_node"),
+    *("bytes", "bytes_2021", "sequence", "forward_thread"),
 )
 _LISTS = {"shapes": "shapes_2021", "dtypes": "dtypes_2021"}  # to their name in 2021
 _FIELD = {name: attrgetter(name) for name in (*_Event.__struct_fields__, *_Args.__struct_fields__)}
@@ -98,7 +98,7 @@ class Records:
     """The complete events in ``text``, the elements of a JSON array without its brackets.
 
     Raises:
-        OddError: ``text`` is no such elements, or one has another type than Kineto gives it.
+        msgspec.DecodeError: ``text`` is no such elements, or one has a type of no use here.
     """
 
     def __init__(self, text: bytes) -> None:
@@ -126,10 +126,8 @@ class Records:
             add[name].append(b"\0".join(map(_FIELD[name], events)))
         for name in ("pid", "tid"):
             add[name].append(_packed_if_whole(list(map(_FIELD[name], events))))
-        for name in ("device", "stream"):
+        for name in _NUMBERS:
             add[name].append(_packed_if_whole(list(map(_FIELD[name], args))))
-        for name in _INTS:
-            add[name].append(_packed(list(map(_FIELD[name], args))))
         for name, older in _LISTS.items():
             add[name].append(b"\0".join(_either(args, name, older)))
 
@@ -144,8 +142,11 @@ class Records:
         return _whole(self._fields[field])[self._rows], list(self._codes[field])
 
     def ints(self, field: str) -> Ints:
-        """An integer of each event, ``ABSENT`` where it is not there."""
-        return _whole(self._fields[field])[self._rows]
+        """An integer of each event, or the text of one; ``ABSENT`` where it is not there."""
+        found = self._fields[field]
+        if any(isinstance(part, list) for part in found):
+            return self.numbers(field, rows.int64)
+        return _whole(found)[self._rows]
 
     def either(self, field: str, older: str) -> Ints:
         """The integer ``field``, where it is not there ``older``."""
@@ -178,22 +179,11 @@ def _parts(text: bytes) -> Iterator[bytes]:
     yield text[start:]
 
 
-def _packed(values: Sequence[Any]) -> Ints:
-    """``values``, all of them int64.
-
-    Raises:
-        OddError: one is not.
-    """
+def _packed_if_whole(values: list[Any]) -> Ints | list[Any]:
+    """``values`` as an array, if all are int64."""
     try:
         return np.frombuffer(struct.pack(f"{len(values)}q", *values), dtype=np.int64)
-    except struct.error as error:
-        raise OddError from error
-
-
-def _packed_if_whole(values: list[Any]) -> Ints | list[Any]:
-    try:
-        return _packed(values)
-    except OddError:
+    except struct.error:
         return values
 
 
