@@ -213,6 +213,9 @@ def _cast(values: Any, type_: pa.DataType) -> pa.Array:
 
 def with_columns(events: pa.Table, columns: Mapping[str, Any]) -> pa.Table:
     """``events`` with these columns replaced; values as for ``events_table``, in row order."""
+    if not isinstance(events, pa.Table):  # ``stored_events``
+        arrays = {name: _cast(v, SCHEMA.field(name).type) for name, v in columns.items()}
+        return events.with_columns(arrays)
     for name, values in columns.items():
         position = SCHEMA.get_field_index(name)
         events = events.set_column(

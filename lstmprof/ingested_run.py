@@ -15,9 +15,10 @@ import pyarrow as pa
 from lstmprof import __version__, store
 from lstmprof.breakdown import annotated
 from lstmprof.breakdown.coverage import coverage
-from lstmprof.events import Profile
+from lstmprof.events import SCHEMA, Profile
 from lstmprof.formats.sources import Source
 from lstmprof.store import Run
+from lstmprof.stored_events import StoredEvents
 
 INGESTED = "ingest"
 
@@ -43,8 +44,18 @@ def written(
     metadata |= {"step_range": step_range} if step_range else {}
     metadata["source_stamps"] = [source.stamp for source in group]
     with store.new_run(out, name, force=force) as folder:
-        store.write_tables(folder, metadata, events)
+        _write_tables(folder, metadata, events)
     return store.open_run(out / name)
+
+
+def _write_tables(
+    folder: Path, metadata: Mapping[str, Any], events: pa.Table | StoredEvents
+) -> None:
+    if isinstance(events, StoredEvents):
+        store.write_tables(folder, metadata, SCHEMA.empty_table())
+        events.write_parquet(folder / "events.parquet")
+    else:
+        store.write_tables(folder, metadata, events)
 
 
 def described(name: str, profile: Profile, events: pa.Table) -> Mapping[str, Any]:

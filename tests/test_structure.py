@@ -14,7 +14,10 @@ from lstmprof.report import CHARTS
 PACKAGE = Path(lstmprof.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.py"))
 #: What any folder may import of the package, besides itself.
-SHARED = {"errors", "events", "store", "workloads", "named_workloads", "implementations"}
+SHARED = {
+    *("errors", "events", "store", "stored_events", "workloads", "named_workloads"),
+    "implementations",
+}
 #: The files and the folder that join the stages.
 JOINING = {
     *(

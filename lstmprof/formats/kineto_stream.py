@@ -7,14 +7,20 @@
 
 A piece ends where ``}`` and ``,`` meet a ``{``, which may also be inside a string or a list. That
 it is a border of events is known once the piece has been read as whole elements of an array, given
-that the piece before was: so a wrong guess is always found, and the piece grows. Where the file is
-not as Kineto writes it, the answer is None, and ``kineto.read`` takes the file as a whole.
+that the piece before was: so a wrong guess is always found, and the piece grows by the next. Pieces
+of a big file are read in several processes (``kineto_workers``), their columns spooled. Where the
+file is not as Kineto writes it, the answer is None, and ``kineto.read`` takes the file as a whole.
 """
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import io
+import multiprocessing
+import os
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -23,11 +29,20 @@ from isal import igzip
 
 from lstmprof.errors import ProfileError
 from lstmprof.events import Profile
-from lstmprof.formats import json_text, kineto, kineto_columns, rows
+from lstmprof.formats import json_text, kineto, kineto_pieces
 from lstmprof.formats.kineto_events import KINDS
+from lstmprof.formats.kineto_pieces import Piece
+from lstmprof.formats.kineto_workers import Text, Workers
 from lstmprof.formats.raw_file import FREE_BYTES, GZIP_MAGIC, MAX_RATIO, RawFile, is_tar
+from lstmprof.stored_events import Folder, Spool
 
 PIECE_BYTES = 2**23
+#: The columns of a file of as many bytes, unpacked, are kept on disk.
+SPOOLED_BYTES = 2**26
+#: Fewer bytes, unpacked, are read sooner than other processes start.
+SHARED_BYTES = 2**27
+#: Reading scales no further: one process unpacks and cuts; and each holds 130 MB.
+MOST_WORKERS = 4
 #: Most bytes before the events and after them; Kineto writes a few kB, environments a few MB.
 _MOST_AROUND = 2**26
 _MOST_TRIES = 16
@@ -52,9 +67,14 @@ def of_file(path: Path) -> Profile | None:
 
 
 def profile(label: Path | str, file: BinaryIO) -> Profile | None:
-    """The profile in ``file``, gzipped or not, None where it is no Kineto trace of usual making."""
+    """The profile in ``file``, gzipped or not, None where it is no Kineto trace of usual making.
+
+    Raises:
+        ProfileError: a process that read it was killed, or its columns find no room on disk.
+    """
     try:
-        return _profile(label, _unpacked(file))
+        with contextlib.ExitStack() as stack:
+            return _profile(label, file, _Reader(label, _unpacked_bytes(file), stack))
     except (_UnusualError, OSError, EOFError, igzip.isal_zlib.error):
         return None
 
@@ -75,39 +95,96 @@ class _Bounded:
         return found
 
 
-def _unpacked(file: BinaryIO) -> Any:
+def _is_gzipped(file: BinaryIO) -> bool:
     magic = file.read(len(GZIP_MAGIC))
     file.seek(0)
-    return _Bounded(file) if magic == GZIP_MAGIC else file
+    return magic == GZIP_MAGIC
 
 
-def _profile(label: Path | str, file: Any) -> Profile | None:
-    head, rest = _head(label, file)
-    found = _Found([], kineto.LeftOut(), set())
-    tail = _read_events(label, head, rest, file, found)
-    header = _header(label, head, tail)
-    tables = [table for table in found.tables if len(table)]
-    if not tables or not kineto.is_kineto(header, found.categories):
-        return None
-    return kineto.profile(header, _joined(tables), found.left_out)
+def _unpacked_bytes(file: BinaryIO) -> int:
+    """What ``file`` holds; of a gzipped one what its last bytes say, modulo 4 GB."""
+    size = file.seek(0, io.SEEK_END)
+    file.seek(max(0, size - 4))
+    last = file.read(4)
+    file.seek(0)
+    return max(size, int.from_bytes(last, "little")) if _is_gzipped(file) else size
 
 
-@dataclass(frozen=True)
+class _Reader:
+    """How pieces are read: where their columns go, and by whom, until ``stack`` ends."""
+
+    def __init__(self, label: Path | str, size_bytes: int, stack: contextlib.ExitStack) -> None:
+        self._label = label
+        self._folder = Folder() if size_bytes >= SPOOLED_BYTES else None
+        self._workers: Workers | None = None
+        self._read_here = 0
+        if self._folder:
+            stack.push(functools.partial(_remove_on_error, self._folder))
+        count = _worker_count()
+        if self._folder and size_bytes >= SHARED_BYTES and count > 1:
+            with contextlib.suppress(OSError):  # no more processes to be had
+                self._workers = stack.enter_context(Workers(label, count))
+
+    def in_order(self, texts: Iterable[Text]) -> Iterator[tuple[Text, Piece | None]]:
+        """Each of ``texts`` and what was read of it, None where it is no whole elements."""
+        if self._workers and self._folder:
+            return self._workers.read(texts, self._folder.path)
+        return ((text, self.read(text.content)) for text in texts)
+
+    def read(self, content: bytes) -> Piece | None:
+        """The piece that ``content`` is, read by this process."""
+        self._read_here += 1
+        spooled = self._folder.path / f"here-{self._read_here}" if self._folder else None
+        return kineto_pieces.read(self._label, content, spooled)
+
+    def columns(self, pieces: Iterable[Piece]) -> pa.Table | Spool:
+        """The columns of one piece or more."""
+        if self._folder:
+            return Spool(self._folder, [(p.columns, p.rows) for p in pieces])
+        tables = [piece.columns for piece in pieces]
+        return pa.concat_tables(tables, promote_options="default").unify_dictionaries()
+
+
+def _remove_on_error(folder: Folder, error: type[BaseException] | None, *_: object) -> None:
+    if error:
+        folder.remove()
+
+
+def _worker_count() -> int:
+    """As many as there are cores for this process; none where it is one of several itself."""
+    if multiprocessing.parent_process() is not None:
+        return 0
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return min(MOST_WORKERS, cores or 1)
+
+
 class _Found:
     """What has been read of the events; the categories are those of some events at least."""
 
-    tables: list[pa.Table]
-    left_out: kineto.LeftOut
-    categories: set[str]
+    def __init__(self) -> None:
+        self.pieces: list[Piece] = []
+        self.left_out = kineto.LeftOut()
+        self.categories: set[str] = set()
 
-    def add(self, other: _Found) -> None:
-        self.tables.extend(other.tables)
-        self.left_out.add(other.left_out)
-        self.categories.update(other.categories)
+    def add(self, piece: Piece) -> None:
+        """Add what comes next."""
+        self.pieces += [piece] if piece.rows else []
+        self.left_out.add(piece.left_out)
+        self.categories |= piece.categories
 
 
-def _joined(tables: list[pa.Table]) -> pa.Table:
-    return pa.concat_tables(tables, promote_options="default").unify_dictionaries()
+def _profile(label: Path | str, file: BinaryIO, reader: _Reader) -> Profile | None:
+    is_gzipped = _is_gzipped(file)
+    unpacked = _Bounded(file) if is_gzipped else file
+    head, rest = _head(label, unpacked)
+    plain = label if isinstance(label, Path) and not is_gzipped else None
+    texts = _Texts(unpacked, rest, plain, len(head))
+    found = _Found()
+    tail = _read_events(head, texts, reader, found)
+    header = _header(label, head, tail)
+    if not found.pieces or not kineto.is_kineto(header, found.categories):
+        return None
+    return kineto.profile(header, reader.columns(found.pieces), found.left_out)
 
 
 def _head(label: Path | str, file: Any) -> tuple[bytes, bytes]:
@@ -126,56 +203,61 @@ def _head(label: Path | str, file: Any) -> tuple[bytes, bytes]:
     raise _UnusualError
 
 
-def _read_events(label: Path | str, head: bytes, rest: bytes, file: Any, found: _Found) -> bytes:
+class _Texts:
+    """The texts of pieces, cut from ``rest`` and what ``file`` gives after it.
+
+    ``plain`` is a file that holds ``rest`` from byte ``start`` on. At the end ``rest`` is what
+    follows the last border.
+    """
+
+    def __init__(self, file: Any, rest: bytes, plain: Path | None, start: int) -> None:
+        self._file = file
+        self.rest = rest
+        self._plain = plain
+        self._start = start
+
+    def __iter__(self) -> Iterator[Text]:
+        while more := self._file.read(PIECE_BYTES):
+            self.rest += more
+            border = json_text.last_border(self.rest)
+            if border:
+                yield Text(self.rest[:border], self._plain, self._start)
+                self.rest = self.rest[border + 1 :]
+                self._start += border + 1
+            elif len(self.rest) > _MOST_AROUND:
+                raise _UnusualError
+
+
+def _read_events(head: bytes, texts: _Texts, reader: _Reader, found: _Found) -> bytes:
     """Add all events to ``found``; what follows them, from the bracket on."""
-    while more := file.read(PIECE_BYTES):
-        rest += more
-        border = json_text.last_border(rest)
-        if border and _is_read(label, rest[:border], found):
-            rest = rest[border + 1 :]
-            if not (found.categories & KINDS.keys() or kineto.may_be_header(head)):
-                raise _UnusualError  # of another profiler, most likely
-        elif len(rest) > _MOST_AROUND:
-            raise _UnusualError
-    return _last(label, rest, found)
+    unread = b""
+    for text, read in reader.in_order(texts):
+        if unread:
+            unread += b"," + text.content
+            piece = reader.read(unread)
+        else:
+            piece = read
+        if piece is None:
+            unread = unread or text.content
+            if len(unread) > _MOST_AROUND:
+                raise _UnusualError
+            continue
+        unread = b""
+        found.add(piece)
+        if not (found.categories & KINDS.keys() or kineto.may_be_header(head)):
+            raise _UnusualError  # of another profiler, most likely
+    return _last(unread + b"," + texts.rest if unread else texts.rest, reader, found)
 
 
-def _is_read(label: Path | str, piece: bytes, found: _Found) -> bool:
-    """Whether ``piece`` is whole events; they are added to ``found``."""
-    try:
-        found.add(_read(label, piece))
-    except _UnusualError:
-        return False
-    return True
-
-
-def _last(label: Path | str, piece: bytes, found: _Found) -> bytes:
+def _last(text: bytes, reader: _Reader, found: _Found) -> bytes:
     """Add the events of the last piece to ``found``; what follows them, from the bracket on."""
-    closings = list(_CLOSING.finditer(piece))[-_MOST_TRIES:]
+    closings = list(_CLOSING.finditer(text))[-_MOST_TRIES:]
     for closing in reversed(closings):
-        if _is_read(label, piece[: closing.start() + 1], found):
-            return piece[closing.end() - 1 :]
+        piece = reader.read(text[: closing.start() + 1])
+        if piece:
+            found.add(piece)
+            return text[closing.end() - 1 :]
     raise _UnusualError
-
-
-def _read(label: Path | str, text: bytes) -> _Found:
-    """The events in ``text``: by columns, or row by row where something is written oddly."""
-    try:
-        chunk = kineto_columns.chunk(text)
-    except kineto_columns.OddError:
-        return _read_rows(label, text)
-    left_out = kineto.LeftOut(spans=list(chunk.spans))
-    return _Found([chunk.columns], left_out, set(chunk.categories))
-
-
-def _read_rows(label: Path | str, text: bytes) -> _Found:
-    try:
-        events = json_text.document(label, b"[" + text + b"]")
-    except ProfileError as error:
-        raise _UnusualError from error
-    found, left_out = kineto.found_rows(events)
-    categories = {str(e.get("cat")).lower() for e in events if isinstance(e, dict)}
-    return _Found([rows.columns(found)] if found else [], left_out, categories)
 
 
 def _header(label: Path | str, head: bytes, tail: bytes) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lstmprof.events import SCHEMA, events_table
+from lstmprof.stored_events import Spool
 
 #: Times further than this from zero (36 years in ns, from 1970: 2043 and 36 years of uptime) are
 #: damage; within it, no difference of two times leaves int64.
@@ -58,8 +59,13 @@ def _array(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
     return pa.array(values, type_)
 
 
-def moved(columns: pa.Table, origin_ns: int, rank: int | None = None) -> pa.Table:
-    """The events table of these columns, their times counted from ``origin_ns``."""
+def moved(columns: pa.Table | Spool, origin_ns: int, rank: int | None = None) -> pa.Table:
+    """The events table of these columns, their times counted from ``origin_ns``.
+
+    The columns may be spooled, then the table is stored.
+    """
+    if isinstance(columns, Spool):
+        return columns.events(origin_ns, rank)
     found = {name: columns.column(name) for name in columns.column_names}
     found["start_ns"] = pc.subtract(found["start_ns"], origin_ns)
     if rank is not None:

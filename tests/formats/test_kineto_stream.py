@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import gzip
 import io
 import json
@@ -12,22 +11,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kineto_documents import as_a_whole, document, facts, op
 from shared_traces import FOLDER, needed
 
-from lstmprof.errors import ProfileError
-from lstmprof.events import Profile
-from lstmprof.formats import kineto, kineto_columns, kineto_stream, raw_file
+from lstmprof.formats import kineto_columns, kineto_pieces, kineto_stream
 
 SMALL_BYTES = 300
-
-
-def as_a_whole(content: bytes) -> dict[str, Any] | None:
-    """What the plain reader says; None where it refuses the file or does not know it."""
-    try:
-        raw = raw_file.of_bytes("trace.json", content)
-        return facts(kineto.read(raw)) if kineto.recognises(raw) else None
-    except ProfileError:
-        return None
 
 
 def in_pieces(content: bytes, piece_bytes: int = SMALL_BYTES) -> dict[str, Any] | None:
@@ -35,21 +24,6 @@ def in_pieces(content: bytes, piece_bytes: int = SMALL_BYTES) -> dict[str, Any] 
         patch.setattr(kineto_stream, "PIECE_BYTES", piece_bytes)
         found = kineto_stream.profile("trace.json", io.BytesIO(content))
     return found and facts(found)
-
-
-def facts(profile: Profile) -> dict[str, Any]:
-    profile.events.validate(full=True)
-    fields = {f.name: getattr(profile, f.name) for f in dataclasses.fields(profile)}
-    return {**fields, "events": profile.events.to_pylist()}
-
-
-def document(*events: Any, **header: Any) -> bytes:
-    return json.dumps({"schemaVersion": 1, "traceEvents": events, **header}, indent=2).encode()
-
-
-def op(number: int, **more: Any) -> dict[str, Any]:
-    ends = {"ts": 10.5 * number, "dur": 3.125, "pid": 1, "tid": 2}
-    return {"ph": "X", "cat": "cpu_op", "name": f"aten::op{number % 3}", **ends, **more}
 
 
 @needed
@@ -77,9 +51,9 @@ def test_an_odd_event_takes_its_piece_alone_through_the_plain_reader(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     by_rows = []
-    plain = kineto_stream._read_rows
+    plain = kineto_pieces._read_rows
     monkeypatch.setattr(
-        kineto_stream,
+        kineto_pieces,
         "_read_rows",
         lambda label, text: by_rows.append(text) or plain(label, text),
     )

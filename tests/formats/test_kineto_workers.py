@@ -1,0 +1,142 @@
+"""Pieces read in other processes say what the plain reader says, and leave nothing behind."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kineto_documents import as_a_whole, document, facts, op
+from shared_traces import FOLDER, needed
+
+from lstmprof import formats
+from lstmprof.errors import ProfileError
+from lstmprof.formats import kineto_stream, kineto_workers
+from lstmprof.stored_events import StoredEvents
+
+PIECE_BYTES = 2**16
+
+
+@pytest.fixture(autouse=True)
+def temporary(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Two workers, small pieces, and the folder of temporary files."""
+    for name in ("SPOOLED_BYTES", "SHARED_BYTES"):
+        monkeypatch.setattr(kineto_stream, name, 0)
+    monkeypatch.setattr(kineto_stream, "PIECE_BYTES", PIECE_BYTES)
+    monkeypatch.setattr(kineto_stream, "_worker_count", lambda: 2)
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """The workers that were started."""
+    found: list[subprocess.Popen[bytes]] = []
+    start = kineto_workers.Workers._started
+
+    def kept(self: kineto_workers.Workers) -> subprocess.Popen[bytes]:
+        found.append(start(self))
+        return found[-1]
+
+    monkeypatch.setattr(kineto_workers.Workers, "_started", kept)
+    yield found
+    assert [worker.returncode is None for worker in found] == [False] * len(found)
+
+
+def mixed_events(count: int) -> list[dict[str, Any]]:
+    """Ops; now and then one of odd writing, and one whose name looks like a border."""
+    events = [op(n, args={"External id": n, "Input Dims": [[n % 5]]}) for n in range(count)]
+    for n in range(0, count, 97):
+        events[n] |= {"ts": -1.5 - n, "name": "odd", "pid": "7"}
+    for n in range(13, count, 41):
+        events[n] |= {"name": '}, {"ph": "X"', "args": {"x": [{"a": 1}, {"b": [{}, {}]}]}}
+    return events
+
+
+@needed
+@pytest.mark.parametrize("name", ["hm-amp-a100-bs128.json.gz", "hta-sampled-rank0.json.gz"])
+def test_a_real_profile(name: str, started: list[subprocess.Popen[bytes]]) -> None:
+    path = FOLDER / "kineto" / name
+    found = formats.read(path)
+    assert isinstance(found.events, StoredEvents)
+    assert len(started) == 2
+    assert facts(found) == as_a_whole(path.read_bytes())
+
+
+@pytest.mark.parametrize("piece_bytes", [700, 20_000])
+def test_a_file_of_odd_events_and_false_borders(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, piece_bytes: int
+) -> None:
+    monkeypatch.setattr(kineto_stream, "PIECE_BYTES", piece_bytes)
+    content = document(*mixed_events(500), distributedInfo={"rank": 3})
+    path = tmp_path / "trace.json"
+    path.write_bytes(content)
+    expected = as_a_whole(content)
+    for found in (
+        kineto_stream.of_file(path),
+        kineto_stream.profile("trace.json", io.BytesIO(content)),
+        kineto_stream.profile("trace.json", io.BytesIO(gzip.compress(content))),
+    ):
+        assert found is not None
+        assert facts(found) == expected
+
+
+def test_nothing_is_left_once_the_profile_is_let_go(temporary: Path, tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    path.write_bytes(document(*mixed_events(300)))
+    found = kineto_stream.of_file(path)
+    assert len(list(temporary.iterdir())) == 1
+    del found
+    assert list(temporary.iterdir()) == []
+
+
+@pytest.mark.parametrize("damage", ['{"ph": "X", "cat": "cpu_op"', "] x", '{"ph" "X"},'])
+def test_a_damaged_file_is_left_to_the_plain_reader(
+    temporary: Path, started: list[subprocess.Popen[bytes]], damage: str
+) -> None:
+    text = ",".join(json.dumps(event) for event in mixed_events(900))
+    half = text.index("}},", len(text) // 2) + 3
+    content = f'{{"schemaVersion": 1, "traceEvents": [{text[:half]}{damage}{text[half:]}]}}'
+    assert kineto_stream.profile("trace.json", io.BytesIO(content.encode())) is None
+    assert len(started) == 2
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_killed_worker_is_one_line(
+    monkeypatch: pytest.MonkeyPatch,
+    temporary: Path,
+    tmp_path: Path,
+    started: list[subprocess.Popen[bytes]],
+) -> None:
+    dies = "import os, sys; sys.stdin.buffer.readline(); os.kill(os.getpid(), 9)"
+    monkeypatch.setattr(kineto_workers, "_SERVE", dies)
+    path = tmp_path / "trace.json"
+    path.write_bytes(document(*mixed_events(900)))
+    with pytest.raises(ProfileError, match=r"trace.json: a process that read it was killed") as one:
+        formats.read(path)
+    assert "\n" not in str(one.value)
+    assert len(started) == 2
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_worker_finds_no_room(
+    monkeypatch: pytest.MonkeyPatch, temporary: Path, tmp_path: Path
+) -> None:
+    def removed(*_: object, **__: object) -> int:
+        for folder in temporary.iterdir():
+            folder.rename(folder.with_name("moved"))
+        return 2
+
+    path = tmp_path / "trace.json"
+    path.write_bytes(document(*mixed_events(900)))
+    monkeypatch.setattr(kineto_stream, "_worker_count", removed)
+    with pytest.raises(ProfileError, match=r"cannot hold the events .*TMPDIR"):
+        formats.read(path)
