@@ -7,14 +7,15 @@ https://distributed.dask.org/en/stable/killed.html (workers that die).
 
 from __future__ import annotations
 
+import functools
 import pkgutil
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from lstmprof import __version__
 from lstmprof.errors import LstmprofError, UsageError, one_line
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from distributed import Client
 
 Progress = Callable[[str], None]
+_Made = TypeVar("_Made")
 
 #: How long a scheduler may take to answer, and workers to come, or to come back.
 _ANSWER_S = 5
@@ -40,7 +42,7 @@ class Cluster:
     @contextmanager
     def executor(self) -> Iterator[Executor]:
         """An executor; what is not done when it closes is cancelled."""
-        executor = self.client.get_executor(pure=False)
+        executor = _Releasing(self.client)
         try:
             yield executor
         finally:
@@ -61,6 +63,37 @@ class Cluster:
                 f"start some (dask worker {self.address}) and run this again:"
                 " what is done is not done again",
             )
+
+
+class _Releasing(Executor):
+    """The executor of ``client``, whose futures let go of what they stand for when it is done.
+
+    The cluster keeps what is still held, and makes it again when the worker that had it dies.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._executor = client.get_executor(pure=False)
+
+    def submit(self, fn: Callable[..., _Made], /, *args: Any, **kwargs: Any) -> Future[_Made]:
+        """The outcome of ``fn``, done by a worker."""
+        outcome: Future[_Made] = Future()
+        there = self._executor.submit(fn, *args, **kwargs)
+        there.add_done_callback(functools.partial(_copy, outcome))
+        return outcome
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Wait for what is not done, or cancel it."""
+        self._executor.shutdown(wait=wait and not cancel_futures)
+
+
+def _copy(outcome: Future[_Made], done: Future[_Made]) -> None:
+    if done.cancelled():
+        outcome.cancel()
+        outcome.set_running_or_notify_cancel()
+    elif fault := done.exception():
+        outcome.set_exception(fault)
+    else:
+        outcome.set_result(done.result())
 
 
 def killed_worker() -> type[Exception]:

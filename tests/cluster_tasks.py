@@ -10,7 +10,9 @@ from lstmprof.ingest import Ingested, Task
 
 
 def slowly(task: Task) -> Ingested:
-    """Leave time to be killed before and after the run is written."""
+    """Leave time to be killed before and after the run is written, and say when it began."""
+    with open(f"{task.label}.begun", "a") as told:  # noqa: PTH123
+        told.write("x")
     time.sleep(0.1)
     done = task.done()
     time.sleep(0.1)
