@@ -4,6 +4,4 @@ from __future__ import annotations
 
 import importlib.util
 
-collect_ignore = (
-    [] if importlib.util.find_spec("altair") else ["test_in_browser.py", "test_page.py"]
-)
+collect_ignore_glob = [] if importlib.util.find_spec("altair") else ["test_*.py"]
