@@ -14,8 +14,9 @@ from lstmprof.diagnose.comparability import CONDITIONS
 from lstmprof.diagnose.diagnosis import WhatIf
 from lstmprof.diagnose.peaks import Peaks, highest, recorded
 from lstmprof.diagnose.roofline import Roofline, costs_of, roofline
+from lstmprof.diagnose.undisturbed import recording_ns
 from lstmprof.errors import UsageError
-from lstmprof.what_ifs import what_ifs
+from lstmprof.what_ifs import Timed, what_ifs
 
 #: What is asked by this name beside the causes of ``CHANGES``.
 GEMM_AT_ROOFLINE = "gemm at roofline"
@@ -71,8 +72,14 @@ def what_ifs_of(
     if not changes:
         return ()
     window = _median_step([w for w in account.windows if w.rank == case.rank])
-    found = what_ifs(account.run.events(), window, list(changes.values()))
+    timed = None if case.median_ns is None else Timed(case.median_ns, _recording_ns(case))
+    found = what_ifs(account.run.events(), window, list(changes.values()), timed)
     return tuple(WhatIf(name, one) for name, one in zip(changes, found, strict=True))
+
+
+def _recording_ns(case: Case) -> float:
+    """Of one op; none where a device is seen, as in a diagnosis."""
+    return recording_ns(case) if case.device is None else 0.0
 
 
 def _median_step(windows: Sequence[Window]) -> Window:

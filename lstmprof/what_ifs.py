@@ -6,7 +6,7 @@ for them as it does for a profile; so the next bottleneck is a part like any oth
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -15,20 +15,32 @@ from lstmprof.breakdown.ledger import ledger
 from lstmprof.breakdown.program import Program, program
 from lstmprof.breakdown.threads import thread_ids
 from lstmprof.breakdown.windows import Window
-from lstmprof.diagnose.changes import Change, nothing
-from lstmprof.diagnose.dependencies import dependencies
+from lstmprof.diagnose.changes import Change, nothing, unrecorded
+from lstmprof.diagnose.dependencies import Dependencies, dependencies
 from lstmprof.diagnose.prediction import Prediction
 from lstmprof.diagnose.programs import Flags, Ints
 from lstmprof.diagnose.replay import Replay, replayed
 from lstmprof.events import ints, with_columns
 
 
-def what_if(events: pa.Table, window: Window, change: Change) -> Prediction:
+@dataclass(frozen=True)
+class Timed:
+    """The undisturbed steps of a run: their median, and what recording an op adds to a profile."""
+
+    median_ns: int
+    recording_ns: float
+
+
+def what_if(
+    events: pa.Table, window: Window, change: Change, timed: Timed | None = None
+) -> Prediction:
     """The step in ``window`` of linked and categorised ``events``, with ``change``."""
-    return what_ifs(events, window, [change])[0]
+    return what_ifs(events, window, [change], timed)[0]
 
 
-def what_ifs(events: pa.Table, window: Window, changes: list[Change]) -> list[Prediction]:
+def what_ifs(
+    events: pa.Table, window: Window, changes: list[Change], timed: Timed | None = None
+) -> list[Prediction]:
     """As ``what_if``, for several changes of one step, each by itself."""
     step = program(events, window)
     causes = dependencies(step)
@@ -38,8 +50,20 @@ def what_ifs(events: pa.Table, window: Window, changes: list[Change]) -> list[Pr
         replay = replayed(step, change, causes)
         parts = ledger(*retimed(events, step, replay))
         observed = window.end_ns - window.start_ns
-        found.append(Prediction(observed, unchanged, replay.length_ns, parts))
+        left = None if timed is None else _undisturbed_ns(step, change, causes, timed)
+        found.append(Prediction(observed, unchanged, replay.length_ns, parts, left))
     return found
+
+
+def _undisturbed_ns(
+    step: Program, change: Change, causes: Dependencies, timed: Timed
+) -> int | None:
+    """The median step with ``change``: it shrinks as the step does whose ops were not recorded."""
+    whole, left = (
+        replayed(step, unrecorded(one, timed.recording_ns), causes).length_ns
+        for one in (nothing, change)
+    )
+    return round(timed.median_ns * left / whole) if whole else None
 
 
 def retimed(events: pa.Table, step: Program, replay: Replay) -> tuple[pa.Table, list[Window]]:

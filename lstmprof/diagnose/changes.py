@@ -189,6 +189,38 @@ def _scaled(table: pa.Table, spent_ns: Ints, times_ns: Mapping[int, int]) -> Int
     return scaled
 
 
+def unrecorded(change: Change, each_ns: float) -> Change:
+    """``change`` of a step in which no op was recorded, which took ``each_ns`` of every op.
+
+    An op that took less owes the rest to the ops around it and the ways into these, next in time.
+    """
+
+    def both(program: Program) -> Costs:
+        costs = change(program)
+        left = np.maximum(costs.segment_ns - _recording(program, each_ns), 0)
+        return replace(costs, segment_ns=left)
+
+    return both
+
+
+def _recording(program: Program, each_ns: float) -> Ints:
+    """What of each segment was spent on recording ops."""
+    segments = program.segments
+    ops = segments.column("category").is_valid().to_numpy()
+    ops |= _one_of(segments, "state", frozenset({"dispatch"}))
+    event = segments.column("event_id").fill_null(-1).to_numpy()
+    first = np.zeros(len(event), dtype=np.bool_)
+    rows = np.flatnonzero(ops)
+    first[rows[np.unique(event[rows], return_index=True)[1]]] = True
+    pays = ops | _flags(segments, "before")
+    spent, owed = np.zeros(len(event), dtype=np.int64), 0.0
+    for row, ns in zip(np.flatnonzero(pays), _length(segments)[pays].tolist(), strict=True):
+        owed += each_ns * first[row]
+        spent[row] = min(int(owed), ns)
+        owed -= spent[row]
+    return spent
+
+
 #: The changes that need no further figure, by the name of the cause that they remove.
 CHANGES: Mapping[str, Change] = {
     "launch": without_launch,

@@ -27,7 +27,10 @@ def gflops(flops_per_s: float) -> str:
 
 
 def of_what_if(name: str, found: Prediction) -> str:
-    """The predicted length, what is saved, what is then the most; and the model's own error."""
+    """The profiled step, what is saved, what is then the most; and the undisturbed step.
+
+    Last the model's own error, where it is large.
+    """
     saved = found.saved_ns / found.replayed_ns if found.replayed_ns else 0.0
     said = (
         f"{name}: {milliseconds(found.predicted_ns)} instead of "
@@ -36,6 +39,8 @@ def of_what_if(name: str, found: Prediction) -> str:
     if found.bottleneck is not None:
         state, part, ns = found.bottleneck
         said += f"; then {state} {part} is the most, {milliseconds(ns)} ms"
+    if found.undisturbed_ns is not None:
+        said += f"; undisturbed it would take {milliseconds(found.undisturbed_ns)} ms"
     off = found.replayed_ns / found.observed_ns - 1 if found.observed_ns else 0.0
     if abs(off) > REPLAY_ERROR:
         said += f"; the unchanged step is replayed {percent(off)} off, so take this with care"

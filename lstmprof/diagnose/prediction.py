@@ -13,13 +13,16 @@ class Prediction:
 
     ``replayed_ns`` is what the replay makes of the unchanged step: its difference from
     ``observed_ns`` is the model's own error. ``ledger`` has the parts of the predicted step
-    (``breakdown.ledger.SCHEMA``).
+    (``breakdown.ledger.SCHEMA``). ``undisturbed_ns`` is what the median undisturbed step would take
+    with the change, None where it was not timed: it shrinks as the replayed step does from which
+    the recording of its ops is taken.
     """
 
     observed_ns: int
     replayed_ns: int
     predicted_ns: int
     ledger: pa.Table
+    undisturbed_ns: int | None = None
 
     @property
     def saved_ns(self) -> int:

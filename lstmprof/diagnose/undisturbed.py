@@ -9,13 +9,14 @@ doubted: it is taken off, up to what there is too much.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from lstmprof.diagnose.case import Case, Item, total_ns
 from lstmprof.diagnose.causes import PROFILER
 
-#: Of recording one op. Measured on an EPYC (torch 2.13, torch.profiler): 20,000 calls of
-#: ``.item()``, two ops each, take 2.5 ms undisturbed and 9.7 ms profiled.
+#: Of recording one op, where the runs do not show less. Measured on an EPYC (torch 2.13,
+#: torch.profiler): 20,000 calls of ``.item()``, two ops each, take 2.5 ms undisturbed and 9.7 ms
+#: profiled.
 RECORDING_NS = 180
 #: Calls in one step against the other: closer than this, an op is called as often.
 AS_OFTEN = 0.1
@@ -25,33 +26,56 @@ Kinds = Mapping[str, list[Item]]
 
 def spent(fast: Case, slow: Case, of_fast: Kinds, of_slow: Kinds) -> tuple[Counter[str], ...]:
     """(fast, slow) kind → ns of the undisturbed steps; both were timed."""
-    (fast_ns, fast_rest), (slow_ns, slow_rest) = _settled(fast, of_fast), _settled(slow, of_slow)
+    each_ns = recording_ns(fast, slow)
+    fast_ns, fast_rest = _settled(fast, of_fast, each_ns)
+    slow_ns, slow_rest = _settled(slow, of_slow, each_ns)
     for kind, ns in _doubted(slow_rest - fast_rest, of_fast, of_slow).items():
         slow_ns[kind] -= ns
         slow_ns[PROFILER] += ns
     return fast_ns, slow_ns
 
 
-def _settled(case: Case, items: Kinds) -> tuple[Counter[str], int]:
+def _settled(case: Case, items: Kinds, each_ns: float) -> tuple[Counter[str], int]:
     """Kind → ns without recording; and what the undisturbed step has over these."""
-    recorded = {kind: recording(some, case) for kind, some in items.items()}
+    recorded = {kind: recording(some, case, each_ns) for kind, some in items.items()}
     found = Counter({kind: total_ns(some) - recorded[kind] for kind, some in items.items()})
     rest = case.length_ns - found.total()
     found[PROFILER] += rest
     return found, rest
 
 
-def recording(items: list[Item], case: Case) -> int:
+def recording_ns(*cases: Case) -> float:
+    """Nanoseconds of recording one op: ``RECORDING_NS``, or less where that cannot be.
+
+    What the profiled steps of a run are longer by, shared by their ops, holds the recording and
+    whatever else the profile or another process disturbed: a bound from above. A run whose
+    profiled steps are no longer was disturbed while it was timed, and bounds nothing.
+    """
+    return min([RECORDING_NS, *(each for case in cases if (each := _inflation_ns(case)) > 0)])
+
+
+def _inflation_ns(case: Case) -> float:
+    """What a profiled step is longer by than an undisturbed one, an op; 0 unknown."""
+    ops = sum(item.count for item in _recorded(case.items))
+    if case.device is not None or not ops:
+        return 0.0
+    return (case.profiled_ns - case.length_ns) / ops
+
+
+def recording(items: Iterable[Item], case: Case, each_ns: float) -> int:
     """Nanoseconds of the ops among ``items``, and before them, in which these were recorded.
 
     On a host's own lane; on a device none, where it is not known what recording delayed.
     """
     if case.device is not None:
         return 0
-    ops = [
-        item for item in items if item.name is not None and (item.before or item.part != "python")
-    ]
-    return min(int(sum(item.count for item in ops) * RECORDING_NS), total_ns(ops))
+    ops = _recorded(items)
+    return min(int(sum(item.count for item in ops) * each_ns), total_ns(ops))
+
+
+def _recorded(items: Iterable[Item]) -> list[Item]:
+    """The ops among ``items``, and the way into ops."""
+    return [i for i in items if i.name is not None and (i.before or i.part != "python")]
 
 
 def _doubted(rest_ns: int, of_fast: Kinds, of_slow: Kinds) -> dict[str, int]:

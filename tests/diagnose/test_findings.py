@@ -7,7 +7,7 @@ from diagnose.made import case, item, table
 
 from lstmprof.diagnose.diagnosis import alone, compare
 from lstmprof.diagnose.findings import Change, Culprit, findings
-from lstmprof.diagnose.undisturbed import RECORDING_NS
+from lstmprof.diagnose.undisturbed import RECORDING_NS, recording_ns
 
 MS = 1_000_000
 
@@ -92,6 +92,19 @@ def test_recording_ops_is_the_profilers_and_not_theirs() -> None:
     assert by_kind == {"sync-bound": 4 * MS - recorded, "GEMM-bound": 0, "profiler": recorded}
     untimed = {f.kind: f.slow_ns for f in findings(None, slow)}
     assert untimed == {"sync-bound": 4 * MS, "GEMM-bound": MS}
+
+
+def test_recording_takes_no_more_than_what_profiled_steps_are_longer_by() -> None:
+    op = item("idle", "dispatch", 4 * MS, "aten::item", count=8000)
+    for median_ns, each_ns in (
+        (4 * MS - 8000 * 100, 100),
+        (2 * MS, RECORDING_NS),  # disturbed by more than recording
+        (5 * MS, RECORDING_NS),  # disturbed while it was timed: that bounds nothing
+    ):
+        assert recording_ns(case(op, median_ns=median_ns)) == each_ns
+    cheap, dear = (case(op, median_ns=4 * MS - 8000 * each) for each in (20, 90))
+    assert recording_ns(dear, cheap) == 20
+    assert recording_ns(case(op)) == RECORDING_NS
 
 
 def test_work_done_as_often_is_doubted_where_profiling_made_the_difference() -> None:

@@ -9,9 +9,10 @@ from breakdown.rows import Row, row, table
 from lstmprof.breakdown import annotated
 from lstmprof.breakdown.windows import Window, windows
 from lstmprof.diagnose.changes import CHANGES, Change, faster_gemms, nothing, with_times
+from lstmprof.diagnose.limit_sentences import of_what_if
 from lstmprof.diagnose.prediction import Prediction
 from lstmprof.errors import UsageError
-from lstmprof.what_ifs import what_if
+from lstmprof.what_ifs import Timed, what_if
 
 HOST = {"pid": 1, "tid": 1}
 GPU = {"device": 0, "stream": 7}
@@ -185,3 +186,20 @@ def test_an_activity_of_unknown_launch_keeps_its_distance() -> None:
     kernels = what_if(events, window, faster_gemms(4)).ledger.to_pylist()
     assert {r["part"]: r["ns"] for r in kernels if r["state"] == "busy"} == {"gemm": 4}
     assert {r["part"]: r["ns"] for r in kernels if r["state"] == "idle"}["unattributed"] == 1 + 3
+
+
+def test_the_undisturbed_step_shrinks_as_the_step_whose_ops_were_not_recorded() -> None:
+    # host    [step-[to[copy_---))-[mm------------)--)
+    rows = [
+        row("step", "step", 0, 40, **HOST),
+        row("op", "aten::to", 2, 12, **HOST),
+        row("op", "aten::copy_", 3, 12, **HOST, category="cast"),
+        row("op", "aten::mm", 14, 34, **HOST, category="gemm"),
+    ]
+    events, window = step(rows)
+    # recording took 3 of to (of its 1, the rest of copy_), 3 of copy_ and 3 of mm
+    found = what_if(events, window, CHANGES["casts"], Timed(median_ns=62, recording_ns=3.0))
+    assert (found.replayed_ns, found.predicted_ns) == (40, 28)
+    assert found.undisturbed_ns == 62 * (28 - 3) // (40 - 9)
+    assert "; undisturbed it would take 0.000 ms" in of_what_if("without casts", found)
+    assert what_if(events, window, CHANGES["casts"]).undisturbed_ns is None
