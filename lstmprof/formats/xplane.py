@@ -19,11 +19,15 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from lstmprof.errors import ProfileError, one_line
 from lstmprof.events import ACTIVITY_KINDS, Profile
-from lstmprof.formats import rows, xplane_events, xplane_hlo, xplane_schema
+from lstmprof.formats import rows, xplane_hlo, xplane_lines, xplane_outline, xplane_schema
 from lstmprof.formats.raw_file import RawFile
-from lstmprof.formats.rows import Row
+from lstmprof.formats.xplane_lines import Found, Line
+from lstmprof.formats.xplane_outline import OddError, Outline, Piece
 from lstmprof.formats.xplane_plane import PlaneTables, text
 
 _GPU = re.compile(r"/device:GPU:(\d{1,9})")
@@ -33,7 +37,6 @@ _PLANE_NAMES = ("/host:", "/device:", _ENVIRONMENT)
 _NOT_THREADS = (xplane_hlo.PLANE, "/host:tfstreamz")
 #: Nanoseconds since 1970 on 2001-09-09: some TensorFlow 2 versions date their lines.
 _EPOCH_FLOOR_NS = 10**18
-_PS_PER_NS = 1000
 _LET_CUPTI_RUN = (
     "let the framework find libcupti (LD_LIBRARY_PATH), allow users to profile"
     " (NVreg_RestrictProfilingToAdminUsers=0), and record again"
@@ -45,6 +48,14 @@ def recognises(raw: RawFile) -> bool:
     """Whether ``raw`` is protobuf with planes, or was: a damaged one is recognised by its names."""
     if raw.looks_like_json or raw.part(0, 1) not in xplane_schema.FIRST_BYTES:
         return False
+    try:
+        names = xplane_outline.plane_names(raw)
+    except OddError:
+        names = []
+    return any(text(name).startswith(_PLANE_NAMES) for name in names) or _recognises_whole(raw)
+
+
+def _recognises_whole(raw: RawFile) -> bool:
     space = xplane_schema.parsed(raw.content)
     if space is None:
         return any(name.encode() in raw.content for name in _PLANE_NAMES)
@@ -57,35 +68,47 @@ def read(raw: RawFile) -> Profile:
     Raises:
         ProfileError: it is damaged, or holds no event of a host thread or of a GPU.
     """
+    from google.protobuf.message import DecodeError
+
+    try:
+        return _profile(raw, xplane_outline.outline(raw))
+    except (OddError, DecodeError):
+        pass
     space = xplane_schema.parsed(raw.content)
     if space is None:
         raise ProfileError(
             raw.path, xplane_schema.damage(raw.content), "copy or record the profile again"
         )
+    return _profile(raw, Outline(space, [[[] for _ in plane.lines] for plane in space.planes]))
+
+
+def _profile(raw: RawFile, outline: Outline) -> Profile:
+    space = outline.space
     planes = [(text(plane.name), plane) for plane in space.planes]
-    untimed: list[str] = []
-    paths = xplane_hlo.paths(planes)
-    found = [row for name, plane in planes for row in _rows(name, plane, paths, untimed)]
+    found = list(_found(raw, planes, outline.pieces))
+    tables = [part.columns for part in found if part.columns is not None]
+    untimed = sum(part.untimed for part in found)
     complaints = [one_line(text(line))[:200] for line in (*space.errors, *space.warnings)]
-    if not found:
+    if not tables:
         why = f": {complaints[0]}" if complaints else ""
         raise ProfileError(
             raw.path, f"no host or GPU event was recorded{why}", "record the profile again"
         )
-    origin_ns = min(row.start_ns for row in found)
+    columns = pa.concat_tables(tables, promote_options="default").unify_dictionaries()
+    origin_ns = pc.min(columns["start_ns"]).as_py()
     environment = _plane_stats(planes, _ENVIRONMENT)
     names = {int(m[1]): name for name, _ in planes if (m := _GPU.match(name))}
     gpus = {number: _plane_stats(planes, name) for number, name in names.items()}
     return Profile(
         format="xplane",
         base_ns=_base_ns(environment, origin_ns),
-        events=rows.table(found, origin_ns),
+        events=rows.moved(columns, origin_ns),
         device_names={
             number: rows.clean(stats["device_type_string"])
             for number, stats in gpus.items()
             if isinstance(stats.get("device_type_string"), str)
         },
-        notes=tuple(_notes(planes, found, complaints, len(untimed))),
+        notes=tuple(_notes(planes, columns, complaints, untimed)),
         metadata={
             "hostnames": [text(name) for name in space.hostnames],
             "devices": {str(number): _plain(stats) for number, stats in gpus.items()},
@@ -94,44 +117,24 @@ def read(raw: RawFile) -> Profile:
     )
 
 
-def _rows(
-    plane_name: str, plane: Any, paths: xplane_hlo.Paths, untimed: list[str]
-) -> Iterator[Row]:
-    gpu = _GPU.match(plane_name)
-    is_host = plane_name.startswith("/host:") and plane_name not in _NOT_THREADS
-    if not gpu and not is_host:
-        return
-    tables = PlaneTables(plane)
-    for line in plane.lines:
-        stream = _STREAM.match(text(line.name) or text(line.display_name))
-        if gpu and not stream:
-            continue
-        for event in line.events:
-            timed = _interval(line.timestamp_ns, event)
-            name, stats = tables.described(event)
-            stats = xplane_events.with_path(stats, paths)
-            if timed is None:
-                untimed.append(name)
+def _found(
+    raw: RawFile, planes: list[tuple[str, Any]], pieces: list[list[list[Piece]]]
+) -> Iterator[Found]:
+    """The events of all lines that are read; the others are only checked for damage."""
+    paths = xplane_hlo.paths(planes)
+    for (name, plane), of_lines in zip(planes, pieces, strict=True):
+        gpu = _GPU.match(name)
+        is_host = name.startswith("/host:") and name not in _NOT_THREADS
+        tables = PlaneTables(plane) if gpu or is_host else None
+        for message, of_line in zip(plane.lines, of_lines, strict=True):
+            stream = _STREAM.match(text(message.name) or text(message.display_name))
+            if tables is None or (gpu and not stream):
+                xplane_lines.check(raw, of_line)
                 continue
-            if gpu and stream:
-                place = (int(gpu[1]), int(stream[1]))
-                row = xplane_events.activity_row(name, stats, timed, place)
-            else:
-                row = xplane_events.host_row(name, stats, timed, line.id)
-            if row is not None:
-                yield row
-
-
-def _interval(line_ns: int, event: Any) -> tuple[int, int] | None:
-    """(start, length) in whole ns, each end rounded from exact ps; None if it is no interval."""
-    if event.WhichOneof("value") == "num_occurrences" or event.duration_ps < 0:
-        return None  # a count of events, or damage
-    start_ps = line_ns * _PS_PER_NS + event.offset_ps
-    start_ns = (start_ps + _PS_PER_NS // 2) // _PS_PER_NS
-    end_ns = (start_ps + event.duration_ps + _PS_PER_NS // 2) // _PS_PER_NS
-    if max(abs(start_ns), abs(end_ns)) > rows.MAX_NS:
-        return None
-    return start_ns, end_ns - start_ns
+            place = (int(gpu[1]), int(stream[1])) if gpu and stream else None
+            line = Line(tables, paths, message.timestamp_ns, message.id, place)
+            yield xplane_lines.one_by_one(line, message.events)
+            yield from xplane_lines.found(raw, line, of_line)
 
 
 def _plane_stats(planes: list[tuple[str, Any]], name: str) -> dict[str, Any]:
@@ -159,18 +162,18 @@ def _base_ns(environment: dict[str, Any], origin_ns: int) -> int | None:
 
 
 def _notes(
-    planes: list[tuple[str, Any]], found: list[Row], complaints: list[str], untimed: int
+    planes: list[tuple[str, Any]], events: pa.Table, complaints: list[str], untimed: int
 ) -> Iterator[str]:
     if untimed:
         yield f"{untimed} events were left out because they have no possible time of their own"
     if any(name.startswith("/device:TPU:") for name, _ in planes):
         yield "TPU planes are not read: these are the host's events only"
-    has_activities = any(row.kind in ACTIVITY_KINDS for row in found)
+    has_activities = bool(set(pc.unique(events["kind"]).to_pylist()) & set(ACTIVITY_KINDS))
     has_gpus = any(_GPU.match(name) for name, _ in planes)
     if has_gpus and not has_activities:
         why = complaints[0] if complaints else "the profile does not say why"
         yield f"no GPU activity was recorded: {why}; {_LET_CUPTI_RUN}"
         complaints = complaints[1:]
     yield from complaints[:_MAX_NOTES]
-    if not any(row.device is None for row in found):
+    if not events["device"].null_count:
         yield "GPU activities were recorded but no host event"

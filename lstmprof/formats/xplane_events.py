@@ -47,6 +47,10 @@ STATS = _MEMORY_DETAILS.union(
     ("tf_op", "name", "hlo_op", "hlo_module", "annotation"),
     LEVELS,
 )
+#: Of these, ids that differ from event to event …
+IDS = ("correlation_id", "cuda_graph_node_id")
+#: … and those of which nothing but their being there is read.
+MARKS = _MEMORY_DETAILS.union(("kernel_details", "step_num", "tf_function_call"))
 
 
 def activity_row(

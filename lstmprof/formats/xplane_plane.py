@@ -13,11 +13,11 @@ def text(content: bytes) -> str:
 
 
 class PlaneTables:
-    """Names and stats of one plane's events."""
+    """Names and stats of one plane's events; ``wanted`` names the stats that are read."""
 
     def __init__(self, plane: Any) -> None:
         self._stat_names = {e.key: text(e.value.name) for e in plane.stat_metadata}
-        self._wanted = {k: n for k, n in self._stat_names.items() if n in xplane_events.STATS}
+        self.wanted = {k: n for k, n in self._stat_names.items() if n in xplane_events.STATS}
         self._metadata = {
             e.key: (text(e.value.name), self.stats(e.value.stats)) for e in plane.event_metadata
         }
@@ -29,7 +29,7 @@ class PlaneTables:
 
     def stats(self, stats: Any) -> dict[str, Any]:
         """By name, those of these stats that are read."""
-        found = ((self._wanted.get(stat.metadata_id), stat) for stat in stats)
+        found = ((self.wanted.get(stat.metadata_id), stat) for stat in stats)
         return {name: self.value(stat) for name, stat in found if name is not None}
 
     def all_stats(self, stats: Any) -> dict[str, Any]:

@@ -81,6 +81,15 @@ def xspace() -> Any:
     return message_class("xplane", _MESSAGES, "XSpace")
 
 
+@cache
+def message(name: str) -> Any:
+    """The class of one of its messages."""
+    from google.protobuf import message_factory
+
+    messages = xspace().DESCRIPTOR.file.message_types_by_name
+    return message_factory.GetMessageClass(messages[name])
+
+
 def message_class(name: str, messages: Messages, root: str) -> Any:
     """The class of the message ``root`` among ``messages``, in a pool of its own."""
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
