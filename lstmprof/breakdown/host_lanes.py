@@ -14,12 +14,21 @@ import numpy as np
 import pyarrow as pa
 
 from lstmprof.breakdown.intervals import Flags, Ints, Segments, foremost, time_per_code
-from lstmprof.breakdown.threads import HOST, STATES, innermost, state_codes, thread_ids
+from lstmprof.breakdown.threads import (
+    HOST,
+    STATES,
+    innermost,
+    nesting_order,
+    state_codes,
+    thread_ids,
+)
 from lstmprof.breakdown.windows import Window, is_kind, of_rank
 from lstmprof.events import ints, texts
 
 _CLASS = {"collective": 1, "transfer": 2, "memset": 3}
 _FIRST_IDLE = 4
+#: Times up to this fit int64.
+_MOST_NS = 2**62
 
 
 def parts(
@@ -61,6 +70,30 @@ def _launches_unseen_work(events: pa.Table) -> Flags:
     return unseen
 
 
+def innermost_of_each(events: pa.Table, rows: Ints, thread: Ints) -> Segments:
+    """``threads.innermost`` of each thread of ``rows``, one after the other.
+
+    All threads are looked at at once, each in a time of its own: shifted behind that of the last.
+    """
+    nested = nesting_order(events, rows)
+    nested = nested[np.argsort(thread[nested], kind="stable")]
+    start = ints(events, "start_ns", 0)[nested]
+    end = start + ints(events, "dur_ns", 0)[nested]
+    if not len(nested):
+        return Segments(nested, nested, nested)
+    first_ns = int(start.min())
+    span_ns = int(end.max()) - first_ns + 1
+    if span_ns * (int(thread[nested[-1]]) + 1) >= _MOST_NS:
+        each = np.split(nested, np.flatnonzero(np.diff(thread[nested])) + 1)
+        found = [innermost(events, np.sort(mine)) for mine in each]
+        columns = ([s.start_ns for s in found], [s.end_ns for s in found], [s.owner for s in found])
+        return Segments(*(np.concatenate(column) for column in columns))
+    shift = thread[nested] * span_ns - first_ns
+    lanes = foremost(start + shift, end + shift, np.arange(len(nested))[::-1])
+    shift = shift[lanes.owner]
+    return Segments(lanes.start_ns - shift, lanes.end_ns - shift, nested[lanes.owner])
+
+
 def merged_lanes(events: pa.Table, rank: int | None, computes: Flags, state: Ints) -> Segments:
     """Which row has each instant of ``rank``'s host; instants without an event are left out.
 
@@ -68,15 +101,8 @@ def merged_lanes(events: pa.Table, rank: int | None, computes: Flags, state: Int
     """
     thread = thread_ids(events)
     rows = of_rank(events, rank)
-    lanes = [
-        innermost(events, rows[thread[rows] == one]) for one in np.unique(thread[rows]) if one >= 0
-    ]
-    if not lanes:
-        empty = np.empty(0, dtype=np.int64)
-        return Segments(empty, empty, empty)
-    start = np.concatenate([lane.start_ns for lane in lanes])
-    end = np.concatenate([lane.end_ns for lane in lanes])
-    owner = np.concatenate([lane.owner for lane in lanes])
+    lanes = innermost_of_each(events, rows[thread[rows] >= 0], thread)
+    start, end, owner = lanes.start_ns, lanes.end_ns, lanes.owner
     categories, names = texts(events, "category")
     busy_class = np.array([_CLASS.get(c, 0) for c in names] + [0])[categories]
     priority = np.where(computes, busy_class, _FIRST_IDLE + state)[owner]

@@ -265,7 +265,9 @@ class _Hosts:
             return
         if thread not in self._segments:
             self._segments[thread] = innermost(self.events, np.flatnonzero(self.thread == thread))
-        segments = self._segments[thread]
+        if not len(starts):
+            return
+        segments = self._segments[thread].within(int(starts.min()), int(ends.max()))
         spent = time_per_label(segments, self.state[segments.owner], len(STATES), starts, ends)
         yield from zip(STATES, spent.sum(axis=0).tolist(), strict=True)
         yield HOST, whole - int(spent.sum())

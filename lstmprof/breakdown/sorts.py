@@ -85,9 +85,9 @@ def _numbered_few(keys: list[np.ndarray]) -> Ints:
 def windows_of(packed: Packed, *, captured: bool) -> list[Window]:
     """The windows of the run; ``captured``: lstmprof made the profile.
 
-    Of events sorted by start made of the rows that decide them: all step markers, and of each sort of events the first and
-    the last. The thread with most ops (without ops, most runtime calls), which ran the step where
-    there are no markers, has most here too.
+    Of events sorted by start it takes the rows that decide: all step markers, and of each sort the
+    first and the last. The thread with most ops (without ops, most runtime calls), which ran the
+    step where there are no markers, has most here too.
     """
     start_ns = packed.values("start_ns")
     if not (start_ns[1:] >= start_ns[:-1]).all():
