@@ -217,6 +217,8 @@ def test_archives_hold_what_fits_profiles_dropped_first(tmp_path: Path) -> None:
         names = set(archive.getnames())
     assert {"a/run.json", "a/profile/raw.gz", "c/events.parquet"} <= names
     assert "c/profile/raw.gz" not in names
+    small = packing.packed(out, ["a", "b", "c"], tmp_path / "few", 15_000, most=1)
+    assert [archive.names for archive in small] == [("a", "c")]  # b is too large beside a
 
 
 # ---- the command

@@ -61,6 +61,7 @@ class Asked:
     carried: Path | None
     pack: Path | None
     pack_mb: float
+    pack_most: int | None
     dry_run: bool
 
 
@@ -80,7 +81,7 @@ def _say(line: str = "") -> None:
 @click.option("--device", default="cuda:0", show_default=True, help="cuda:N, or cpu with --tiny.")
 @click.option("--tiny", is_flag=True, help="Networks of 8 units: tries the script on a CPU.")
 @click.option("--limit", type=Seconds(), default="180s", show_default=True, help="Of one capture.")
-@click.option("--most", type=click.IntRange(1), help="Only the first so many of the plan.")
+@click.option("--most", type=click.IntRange(0), help="Only the first so many captures; 0: tests.")
 @click.option("--only", metavar="TEXT", help="Only captures with TEXT in their name.")
 @click.option("--tests/--no-tests", default=True, help="Run the gpu-marked tests first.")
 @click.option(
@@ -91,6 +92,7 @@ def _say(line: str = "") -> None:
 )
 @click.option("--pack", type=click.Path(path_type=Path), help="Folder to write archives to.")
 @click.option("--pack-mb", type=float, default=15.0, show_default=True, help="Most MB of each.")
+@click.option("--pack-most", type=click.IntRange(1), help="Most archives; by default all it takes.")
 @click.option("--dry-run", is_flag=True, help="Print the plan and do nothing.")
 def command(**options: Any) -> int:
     """Test and capture on a GPU, the most important first, for as long as --budget says.
@@ -121,12 +123,13 @@ def _session(asked: Asked) -> int:
     place.out.mkdir(parents=True, exist_ok=True)
     raw_captures.sweep(place.out)
     place = dataclasses.replace(place, readable=_prepared(place, asked.carried))
-    tested = _tested(place, asked.budget, until_s) if asked.tests else True
+    tests_s = asked.budget * (TESTS_SHARE if chosen else 1.0)
+    tested = _tested(place, tests_s) if asked.tests else True
     captures_until_s = until_s - READING_SHARE * asked.budget
     captures = _Captures(place, captures_until_s, asked.limit)
     captures.run(chosen)
     _read_the_rest(place, until_s)
-    _close(place, chosen, asked.pack, asked.pack_mb)
+    _close(place, chosen, asked)
     if captures.failed or not tested:
         return FAILED
     return TIME_UP if captures.not_begun else WELL
@@ -172,14 +175,13 @@ def _is_there(name: str) -> bool:
         return False
 
 
-def _tested(place: processes.Place, budget: float, until_s: float) -> bool:
+def _tested(place: processes.Place, limit_s: float) -> bool:
     """Run the tests marked ``gpu``; whether they passed, or there is nothing to run them."""
     if not _is_there("pytest"):
         _say("tests: done without, pytest is not installed")
         return True
     files = gpu_tests()
     log = place.out / "tests.log"
-    limit_s = min(TESTS_SHARE * budget, until_s - time.monotonic())
     ended = processes.tested(place, files, limit_s, log)
     told = log.read_text(encoding="utf-8", errors="replace").splitlines()
     for line in told:
@@ -238,9 +240,7 @@ def _read_the_rest(place: processes.Place, until_s: float) -> None:
         _say(f"{left_s:5.0f} s left  read {name}: {ended.fault or f'{ended.took_s:.1f} s'}")
 
 
-def _close(
-    place: processes.Place, planned: Sequence[session.Planned], pack: Path | None, pack_mb: float
-) -> None:
+def _close(place: processes.Place, planned: Sequence[session.Planned], asked: Asked) -> None:
     """Say what was found, and how to bring it back."""
     names = [one.name for one in planned]
     _say()
@@ -254,17 +254,19 @@ def _close(
             f"{len(unread)} captures are no runs yet; where profiles can be read:"
             f" python -m benchmarks.gpu.capture_one --read {place.out}"
         )
-    if pack is None:
+    if asked.pack is None:
         _say(f"to bring it back: --pack FOLDER writes archives; the runs are in {place.out}")
         return
-    archives = packing.packed(place.out, names, pack, round(pack_mb * 1e6))
+    archives = packing.packed(
+        place.out, names, asked.pack, round(asked.pack_mb * 1e6), asked.pack_most
+    )
     for archive in archives:
         size = archive.path.stat().st_size / 1e6
         _say(f"{archive.path}: {size:.1f} MB, {len(archive.names)} of them")
     held = {name for archive in archives for name in archive.names}
     for name in names:
         if name not in held and packing.folder_of(place.out, name):
-            _say(f"in no archive, too large: {name}")
+            _say(f"in no archive, for want of room: {name}")
     _say("next, at home: tar xzf each of them in traces/gpu, then lstmprof breakdown traces/gpu")
 
 

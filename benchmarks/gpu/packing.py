@@ -39,10 +39,13 @@ def size_bytes(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
-def packed(out: Path, names: Sequence[str], place: Path, most_bytes: int) -> list[Archive]:
+def packed(
+    out: Path, names: Sequence[str], place: Path, most_bytes: int, most: int | None = None
+) -> list[Archive]:
     """Write the runs ``names`` of ``out`` to ``runs-1.tar.gz`` … in ``place``.
 
-    None is larger than ``most_bytes``; a run that does not fit into one is left out.
+    None is larger than ``most_bytes``, and there are ``most`` of them at most; a run that does not
+    fit is left out, a later one may still fit.
     """
     place.mkdir(parents=True, exist_ok=True)
     groups: list[list[_Packed]] = []
@@ -50,9 +53,12 @@ def packed(out: Path, names: Sequence[str], place: Path, most_bytes: int) -> lis
         one = _smallest_loss(out, name, most_bytes)
         if one is None:
             continue
-        if not groups or sum(p.bytes for p in groups[-1]) + one.bytes > most_bytes:
+        roomy = [g for g in groups if sum(p.bytes for p in g) + one.bytes <= most_bytes]
+        if not roomy and len(groups) == most:
+            continue
+        if not roomy:
             groups.append([])
-        groups[-1].append(one)
+        (roomy or groups[-1:])[0].append(one)
     made = []
     for number, group in enumerate(groups, 1):
         path = place / f"runs-{number}.tar.gz"
