@@ -12,7 +12,7 @@ _WITH_EVIDENCE = 3
 
 def show(diagnosis: Diagnosis) -> None:
     """Print a diagnosis."""
-    terminal.write_line(diagnosis.sentence, style="bold")
+    terminal.write_line(diagnosis.sentence, style="bold", names=_kernels(diagnosis))
     for warning in diagnosis.warnings:
         terminal.write_line(f"warning: {warning}")
     for note in diagnosis.notes:
@@ -46,9 +46,10 @@ def _show_limits(diagnosis: Diagnosis) -> None:
 
 def _show_finding(diagnosis: Diagnosis, explained: Explained, *, evidence: bool) -> None:
     finding = explained.finding
-    terminal.write_line(f"{finding.kind}: {explained.sentence}", head=finding.kind)
+    names = _kernels(diagnosis)
+    terminal.write_line(f"{finding.kind}: {explained.sentence}", head=finding.kind, names=names)
     for advice in explained.remedies:
-        terminal.write_line(f"  → {advice.sentence}  [{advice.source}]")
+        terminal.write_line(f"  → {advice.sentence}  [{advice.source}]", names=names)
     adds = finding.delta_ns > 0
     cells = diagnose_cells.evidence_cells(finding, alone=diagnosis.fast is None)
     if evidence and adds and cells:
@@ -56,3 +57,9 @@ def _show_finding(diagnosis: Diagnosis, explained: Explained, *, evidence: bool)
         terminal.write_table("", heads, cells, crop="evidence")
     else:
         terminal.write_line()
+
+
+def _kernels(diagnosis: Diagnosis) -> list[str]:
+    """The names of the kernels of both runs, which may be in a sentence."""
+    cases = [case for case in (diagnosis.fast, diagnosis.slow) if case is not None]
+    return [row["name"] for case in cases for row in case.rows("kernels")]

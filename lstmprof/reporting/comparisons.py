@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Collection, Iterator, Sequence
 
+from lstmprof import terminal
 from lstmprof.diagnose import diagnosis
 from lstmprof.diagnose.case import Case
 from lstmprof.diagnose.diagnosis import Diagnosis
@@ -38,13 +39,22 @@ def _by_length(known: Sequence[Known], group: Group) -> list[Case]:
 
 def _verdict(group: Group, made: Diagnosis) -> Verdict:
     told = [e for e in made.findings if abs(e.finding.share or 0) >= LEAST_SHARE]
+    names = [row["name"] for case in (made.fast, made.slow) if case for row in case.rows("kernels")]
+
+    def short(text: str) -> str:
+        return terminal.with_short_names(text, names)
+
     return Verdict(
         group=group.number,
         fast=made.fast.name if made.fast else None,
         slow=made.slow.name,
-        sentence=made.sentence,
+        sentence=short(made.sentence),
         causes=tuple(
-            Cause(e.finding.kind, e.sentence, tuple((a.sentence, a.source) for a in e.remedies))
+            Cause(
+                e.finding.kind,
+                short(e.sentence),
+                tuple((short(a.sentence), a.source) for a in e.remedies),
+            )
             for e in told
         ),
         warnings=made.warnings,

@@ -11,12 +11,20 @@ import json
 import math
 import sys
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TextIO
 
 from lstmprof.errors import one_line
 from lstmprof.terminal.bars import BLUE, LEAST, MOST, ORANGE, Bars, drawn
-from lstmprof.terminal.columns import SPACE, bare, cropped, left_out, shorten, widths
+from lstmprof.terminal.columns import (
+    SPACE,
+    bare,
+    cropped,
+    left_out,
+    shorten,
+    widths,
+    with_short_names,
+)
 from lstmprof.terminal.encoding import spoken
 
 __all__ = [
@@ -28,6 +36,7 @@ __all__ = [
     "cropped",
     "narrow",
     "parts_that_add_up",
+    "with_short_names",
     "write_csv",
     "write_json",
     "write_line",
@@ -125,12 +134,19 @@ def _print(heads: Sequence[str], cells: list[list[str]], bars: Sequence[Any]) ->
     console(longest).print(table)
 
 
-def write_line(text: str = "", *, style: str = "", head: str = "") -> None:
-    """One line of text, of which a terminal shows ``head`` in bold and breaks it between words."""
+def write_line(
+    text: str = "", *, style: str = "", head: str = "", names: Iterable[str] = ()
+) -> None:
+    """One line of text.
+
+    A terminal shows its beginning ``head`` in bold, those of ``names`` that are long shortened, and
+    breaks it between words.
+    """
     from rich.text import Text
 
     screen, line = console(), spoken(one_line(text))
     if sys.stdout.isatty():
+        line = spoken(with_short_names(one_line(text), names))
         wrapped = textwrap.wrap(line, screen.width, subsequent_indent="  ", break_on_hyphens=False)
         line = "\n".join(wrapped)
     said = Text(line, style=style)

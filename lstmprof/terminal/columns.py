@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 #: Spaces between columns, and what a shortened name should have before columns give way for it.
 SPACE, _LEAST_NAME = 2, 32
@@ -59,6 +59,13 @@ def cropped(name: str, room: int) -> str:
     if "/" in name and "<" not in name:
         return "…" + name[len(name) - room + 1 :]
     return name[: room - 1] + "…"
+
+
+def with_short_names(sentence: str, names: Iterable[str], most: int = 60) -> str:
+    """``sentence`` with those of ``names`` that are longer than ``most`` shortened to it."""
+    for name in sorted({n for n in names if len(n) > most}, key=len, reverse=True):
+        sentence = sentence.replace(name, cropped(bare(name), most))
+    return sentence
 
 
 def bare(name: str) -> str:

@@ -100,6 +100,8 @@ def test_it_opens_without_complaint_or_request_and_fits(
     assert len(figures) >= 8
     assert all(figure.query_selector("svg") for figure in figures)
     assert made.tab.evaluate("document.documentElement.scrollWidth") == width
+    runs_table = "document.querySelector('#runs .scroll')"
+    assert made.tab.evaluate(f"{runs_table}.scrollWidth - {runs_table}.clientWidth") == 0
     assert made.tab.evaluate("document.querySelectorAll('main img, main iframe').length") == 0
     made.context.close()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from report import runs
 
-from lstmprof import account_rows, reporting
+from lstmprof import account_rows, reporting, terminal
 from lstmprof.breakdown import Breakdown, break_down
 from lstmprof.report.palette import label_of
 from lstmprof.report.rows import Report
@@ -33,6 +33,20 @@ def test_times_and_ledger_are_those_of_breakdown(tmp_path: Path) -> None:
         expected[row["run"], row["state"], row["part"]] += row["ns"]
     assert {(r.run, r.state, r.part): r.total_ns for r in report.ledger} == dict(expected)
     assert {r.steps for r in report.ledger} == {2}
+
+
+def test_a_long_kernel_name_does_not_drown_its_sentence(tmp_path: Path) -> None:
+    name = "void copy<" + "std::tuple<float, " * 30 + ">"
+    made = [
+        runs.run(tmp_path, run, implementation=run, kernels=n, names=(name,))
+        for run, n in (("few", 2), ("many", 9))
+    ]
+    sentence = f"{name} moves elements"
+    assert terminal.with_short_names(sentence, [name]).endswith("… moves elements")
+    for verdict in reporting.report_of([break_down(run) for run in made]).verdicts:
+        said = [verdict.sentence, *(cause.sentence for cause in verdict.causes)]
+        said += [advice for cause in verdict.causes for advice, _ in cause.remedies]
+        assert not any(name in text for text in said)
 
 
 def test_a_pair_leads_from_the_fast_step_to_the_slow_one(tmp_path: Path) -> None:

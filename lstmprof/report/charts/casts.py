@@ -8,7 +8,7 @@ import altair as alt
 
 from lstmprof.report import drawing
 from lstmprof.report.palette import PARTS
-from lstmprof.report.rows import CastRow, Figure, Report
+from lstmprof.report.rows import CastRow, Figure, Group, Report
 
 TITLE = "Casts"
 
@@ -18,14 +18,17 @@ def figures(report: Report) -> list[Figure]:
     if not report.casts:
         return []
     casting = {r.run for r in report.casts}
-    steps = drawing.profiled([r for r in report.runs if r.run in casting])
+    runs = [r for r in report.runs if r.run in casting]
+    alone = Group(0, "", None, tuple(r.run for r in runs))
     return [
         Figure(
             key="casts",
             title=TITLE,
             sentence=sentence(report.casts),
             alt=f"Bar chart of the share of casts. {sentence(report.casts)}",
-            caption=drawing.caption("% of the profiled steps", steps, report),
+            caption=drawing.caption(
+                "% of the profiled steps", drawing.profiled(runs), report, alone
+            ),
             spec=drawing.specification(chart(report.casts)),
         )
     ]
