@@ -6,7 +6,7 @@ from lstmprof.diagnose import causes
 from lstmprof.diagnose.case import Case
 from lstmprof.diagnose.counts import QUANTITIES
 from lstmprof.diagnose.findings import Change, Culprit, Finding
-from lstmprof.diagnose.words import count, labels, milliseconds, quantity
+from lstmprof.diagnose.words import count, labels, milliseconds, quantity, short_name
 
 #: An op or range with less of a finding is no reason for it.
 TELLING_SHARE = 0.25
@@ -73,9 +73,6 @@ def _by_largest(finding: Finding, fast_name: str) -> str:
     return f"{said} against {milliseconds(first.fast_ns)} in {fast_name}" if fast_name else said
 
 
-def short(culprit: Culprit, most: int = 60) -> str:
-    """A name in few characters: a graph node's end, a C++ name's start."""
-    name = culprit.name
-    if len(name) <= most:
-        return name
-    return "…" + name[1 - most :] if "/" in name and "<" not in name else name[: most - 1] + "…"
+def short(culprit: Culprit) -> str:
+    """Its name in few characters."""
+    return short_name(culprit.name)

@@ -88,8 +88,9 @@ def _portion(cause: Finding, whole_ns: int) -> str:
 
 
 def of_finding(finding: Finding, fast: Case | None, slow: Case) -> str:
-    """One sentence of one finding."""
-    what = KINDS[finding.kind]
+    """One sentence of one finding; of one that the slow run has less of, it says so."""
+    less = fast is not None and finding.delta_ns < 0
+    what = f"less time in {KINDS[finding.kind]}" if less else KINDS[finding.kind]
     share = "" if finding.share is None else f" ({percent(finding.share)})"
     sign = "" if fast is None else "+" if finding.delta_ns >= 0 else ""
     said = f"{sign}{milliseconds(finding.delta_ns)} ms{share}: {what}"

@@ -9,12 +9,12 @@ from __future__ import annotations
 from lstmprof.diagnose import causes
 from lstmprof.diagnose.counts import QUANTITIES
 from lstmprof.diagnose.situation import Situation
-from lstmprof.diagnose.words import count, listed, milliseconds, quantity
+from lstmprof.diagnose.words import count, listed, milliseconds, quantity, short_name
 
 
 def recompiles(s: Situation) -> str | None:
     """An op of a compiler ran in a step."""
-    names = listed([c.name for c in s.finding.largest])
+    names = listed([short_name(c.name) for c in s.finding.largest])
     return f"a warm step should not compile ({names}): give every step the same shapes and types"
 
 
@@ -73,8 +73,8 @@ def python_stretches(s: Situation) -> str | None:
         return None
     first = places[0]
     return (
-        f"{milliseconds(first.delta_ns)} ms of it are in '{first.name}' and in no op: look there "
-        "for waiting, or for work on the host"
+        f"{milliseconds(first.delta_ns)} ms of it are in '{short_name(first.name)}' and in no op: "
+        "look there for waiting, or for work on the host"
     )
 
 
@@ -84,7 +84,9 @@ def repeated_ops(s: Situation) -> str | None:
     if grown is None:
         return None
     calls = f"{count(grown.slow_count)} times a step against {count(grown.fast_count)}"
-    return f"{grown.name} is called {calls}: do it once on a larger tensor, or not at all"
+    return (
+        f"{short_name(grown.name)} is called {calls}: do it once on a larger tensor, or not at all"
+    )
 
 
 def allocations(s: Situation) -> str | None:

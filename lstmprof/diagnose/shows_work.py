@@ -11,7 +11,7 @@ import re
 from lstmprof.diagnose import cudnn_path
 from lstmprof.diagnose.case import total_ns
 from lstmprof.diagnose.situation import Situation
-from lstmprof.diagnose.words import count, labels, listed, milliseconds
+from lstmprof.diagnose.words import count, labels, listed, milliseconds, short_name
 
 #: GPUs with TF32: compute capability 8.0 and later.
 _AMPERE = re.compile(r"\b(?:A100|A10|A30|A40|H100|H200|B200|L4|L40|RTX (?:A\d|[3-5]0\d\d))")
@@ -43,7 +43,7 @@ def layer_in_one_op(s: Situation) -> str | None:
     fused = [i for i in s.fast.items if i.part == "rnn"] if s.fast else []
     example = ""
     if s.fast and fused:
-        names = listed(sorted({str(i.name) for i in fused})[:2])
+        names = listed(sorted({short_name(str(i.name)) for i in fused})[:2])
         took = milliseconds(total_ns(fused))
         example = f"; of {labels(s.fast, s.slow)[0]} {names} take {took} ms a step"
     return f"run all time steps of a layer in one op: {one_op}{example}"
@@ -78,7 +78,7 @@ def repeated_products(s: Situation) -> str | None:
     if grown is None:
         return None
     calls = f"{count(grown.slow_count)} times a step against {count(grown.fast_count)}"
-    return f"{grown.name} runs {calls}: look for a product that is computed again"
+    return f"{short_name(grown.name)} runs {calls}: look for a product that is computed again"
 
 
 def indexed_time_steps(s: Situation) -> str | None:
@@ -132,9 +132,9 @@ def casts(s: Situation) -> str | None:
         return None
     row = rows[0]
     types = f" from {row['from_dtype']} to {row['to_dtype']}" if row["to_dtype"] else ""
-    within = f" in {row['within']}" if row["within"] else ""
-    times = count(row["count"] / s.slow.steps)
-    return f"{row['op']}{within} casts{types} {times} times a step: keep one element type there"
+    op, times = short_name(row["op"]), count(row["count"] / s.slow.steps)
+    within = f" in {short_name(row['within'])}" if row["within"] else ""
+    return f"{op}{within} casts{types} {times} times a step: keep one element type there"
 
 
 def contiguous(s: Situation) -> str | None:
@@ -144,8 +144,9 @@ def contiguous(s: Situation) -> str | None:
         return None
     most = max(moved, key=lambda i: i.ns)
     return (
-        f"{most.name} moves elements {count(most.count)} times a step and computes nothing: keep "
-        "the tensor in the layout in which it is read, or move it once before the loop"
+        f"{short_name(str(most.name))} moves elements {count(most.count)} times a step and "
+        "computes nothing: keep the tensor in the layout in which it is read, or move it once "
+        "before the loop"
     )
 
 

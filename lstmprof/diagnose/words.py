@@ -52,3 +52,10 @@ def _label(case: Case) -> str:
 def listed(words: list[str]) -> str:
     """``a, b and c``."""
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+def short_name(name: str, most: int = 60) -> str:
+    """A name in few characters: a graph node's end, a C++ name's start."""
+    if len(name) <= most:
+        return name
+    return "…" + name[1 - most :] if "/" in name and "<" not in name else name[: most - 1] + "…"

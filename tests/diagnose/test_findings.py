@@ -80,6 +80,16 @@ def test_time_won_back_elsewhere_is_said() -> None:
     )
 
 
+def test_what_the_slow_run_has_less_of_is_said_as_that() -> None:
+    fast = case(item("busy", "gemm", 50 * MS, "aten::mm"), name="a")
+    slow = case(
+        item("busy", "gemm", 40 * MS, "aten::mm"), item("idle", "python", 30 * MS), name="b"
+    )
+    more, less = compare(fast, slow).findings
+    assert more.sentence.startswith("+30.0 ms (150 %): Python between the ops")
+    assert less.sentence == "-10.0 ms (-50 %): less time in matrix products."
+
+
 def test_recording_ops_is_the_profilers_and_not_theirs() -> None:
     fast = case(item("busy", "gemm", MS, "aten::mm"), median_ns=MS)
     slow = case(

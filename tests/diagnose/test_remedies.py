@@ -187,6 +187,14 @@ def test_what_the_same_implementation_does_more_often_is_named() -> None:
     assert "aten::mm runs" not in told("GEMM-bound", *unknown)
 
 
+def test_a_remedy_quotes_no_whole_template() -> None:
+    kernel = "void at::native::elementwise_kernel<" + 40 * "at::detail::Array<char*, 2>, " + ">"
+    copy = item("busy", "layout", 900, kernel, count=7)
+    said = told("copy-bound", run(copy, facts=TORCH, device=0))
+    assert said.startswith("void at::native::elementwise_kernel<at::detail")
+    assert "… moves elements 7 times a step" in said
+
+
 def test_indexing_a_sequence_in_a_loop_is_found_by_its_backward_pass() -> None:
     rows = [{"name": "aten::select_backward", "count": 20, "host_self_ns": 1}]
     assert "x.unbind(0)" in told("memory-bound", run(TANH, facts=TORCH, ops=rows))
