@@ -178,11 +178,14 @@ def test_autocast_casts_what_the_code_says_on_a_gpu(captured: Captured) -> None:
 @pytest.mark.gpu
 def test_a_graph_s_kernels_belong_to_its_one_launch(captured: Captured) -> None:
     eager, graph = (captured("torch-lstmcell-basic", "fp32", g) for g in (False, True))
-    kernels = rows_of(graph, "kernel")
-    replayed = [row for row in kernels if row["graph_node_id"] is not None]
+    names = {row["event_id"]: row["name"] for row in graph.events().to_pylist()}
+    replayed = [
+        row for row in rows_of(graph, "kernel") if names.get(row["launch_id"]) == "cudaGraphLaunch"
+    ]
     assert len(replayed) / STEPS > 10 * SMALL.time_steps
-    assert set(launches_of(graph, replayed)) == {"cudaGraphLaunch"}
     assert len({row["launch_id"] for row in replayed}) == STEPS
+    # Kineto writes the node since February 2026 (pytorch/kineto#1276): torch 2.11 does not.
+    assert len({row["graph_node_id"] is None for row in replayed}) == 1
     assert graph.metadata["cuda_graph"] is True
     walls = [statistics.median(_walls(run)) for run in (graph, eager)]
     assert walls[0] < walls[1]
