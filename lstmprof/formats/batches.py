@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lstmprof.events import events_table
 from lstmprof.formats import nvtx_names, rows
@@ -60,19 +61,36 @@ def named(keys: Ints, name_of: Callable[[int], str | None]) -> pa.DictionaryArra
 
 
 def described(ints: Mapping[str, Ints], text: pa.Array) -> Batch:
-    """NVTX ranges by what their texts say, each distinct one read once."""
-    encoded = text.dictionary_encode()
-    codes = encoded.indices.to_numpy().astype(np.int64)
+    """NVTX ranges by what their texts say, each distinct one read once, ids of ops aside."""
+    alike, ids = _without_ids(text)
+    encoded = alike.dictionary_encode()
     said = [nvtx_names.described(one) for one in encoded.dictionary.to_pylist()]
-    ids = np.array([UNKNOWN if d.external_id is None else d.external_id for d in said], np.int64)
+    own = np.array([UNKNOWN if d.external_id is None else d.external_id for d in said], np.int64)
+    codes = encoded.indices.to_numpy()
     columns = {
         name: pa.array([getattr(d, name) for d in said], pa.string()).dictionary_encode()
         for name in ("kind", "name", "shapes")
     }
+    has_id = (ids != UNKNOWN) & (own != UNKNOWN)[codes]
     return Batch(
-        {**ints, "external_id": ids[codes]},
+        {**ints, "external_id": np.where(has_id, positive(ids), own[codes])},
         {name: values.take(encoded.indices) for name, values in columns.items()},
     )
+
+
+def _without_ids(text: pa.Array) -> tuple[pa.Array, Ints]:
+    """Texts, those of emit_nvtx with numbers that all have, and the ids of the ops that had one."""
+    parts = pc.extract_regex(text, nvtx_names.EMITTED)
+    head, seq, op_id, sizes = (parts.field(name) for name in ("head", "seq", "op_id", "sizes"))
+    has_seq, has_id = (pc.not_equal(part, "") for part in (seq, op_id))
+    alike = pc.binary_join_element_wise(
+        *(head, pc.if_else(has_seq, ", seq = 1", ""), pc.if_else(has_id, ", op_id = 1", "")),
+        *(sizes, ""),
+    )
+    is_emitted = pc.and_(parts.is_valid(), pc.or_(has_seq, has_id)).fill_null(False)
+    digits = pc.replace_substring(pc.if_else(has_id, op_id, None), ", op_id = ", "")
+    ids = np.asarray(digits.cast(pa.int64()).fill_null(UNKNOWN).to_numpy(zero_copy_only=False))
+    return pc.if_else(is_emitted, alike, text), ids
 
 
 def natural(values: Ints) -> Ints:

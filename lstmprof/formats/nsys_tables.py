@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lstmprof.formats import cupti
 from lstmprof.formats.batches import Batch, constant, described, named, natural, positive
@@ -140,9 +141,10 @@ def ranges(database: Database, strings: Mapping[int, str]) -> list[Batch]:
     if "NVTX_EVENTS" not in database.columns:
         return []
     read = database.ints("NVTX_EVENTS", "start", "end", "globalTid", "eventType", "textId")
-    inline = database.texts("NVTX_EVENTS", "text") or [None] * len(read["start"])
-    listed = named(read["textId"], strings.get).cast(pa.string())
-    text = pa.array(inline, pa.string()).fill_null(listed).fill_null(_UNNAMED)
+    text = named(read["textId"], strings.get).cast(pa.string())
+    if "text" in database.columns["NVTX_EVENTS"]:
+        text = pc.coalesce(database.text_array("NVTX_EVENTS", "text"), text)
+    text = text.fill_null(_UNNAMED)
     has_end = read["end"] != UNKNOWN
     type_ = read["eventType"]
     wanted = np.where(type_ == UNKNOWN, has_end, np.isin(type_, _range_types(database)))

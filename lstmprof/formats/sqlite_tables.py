@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import quote
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from lstmprof.errors import ProfileError
@@ -52,18 +53,26 @@ class Database:
             f"CASE WHEN typeof({quoted(n)}) = 'integer' THEN {quoted(n)} ELSE ?1 END" for n in asked
         )
         chunks = [np.array(rows, np.int64) for rows in self._chunks(table, exact, (UNKNOWN,))]
-        read = np.concatenate([np.empty((0, len(asked)), np.int64), *chunks])
-        absent = np.full(len(read), UNKNOWN)
-        place = {name: i for i, name in enumerate(known)}
-        return {n: read[:, place[n]].copy() if n in place else absent for n in names}
+        absent = np.full(sum(map(len, chunks)), UNKNOWN)
+        nothing = np.empty(0, np.int64)
+        read = {
+            name: np.concatenate([nothing, *(chunk[:, i] for chunk in chunks)])
+            for i, name in enumerate(known)
+        }
+        return {name: read.get(name, absent) for name in names}
 
     def texts(self, table: str, name: str) -> list[str | None]:
         """One column, None where it holds no text; empty where there is no such column."""
-        return self._values(table, name, "text")
+        return [text for chunk in self._values(table, name, "text") for text in chunk]
+
+    def text_array(self, table: str, name: str) -> pa.Array:
+        """The same in Arrow's memory, a fifth of Python's."""
+        chunks = [pa.array(chunk, pa.string()) for chunk in self._values(table, name, "text")]
+        return pa.chunked_array(chunks, pa.string()).combine_chunks()
 
     def blobs(self, table: str, name: str) -> list[bytes | None]:
         """One column, None where it holds no bytes; empty where there is no such column."""
-        return self._values(table, name, "blob")
+        return [blob for chunk in self._values(table, name, "blob") for blob in chunk]
 
     def strings(self, table: str, key: str, value: str) -> dict[int, str]:
         """The texts of a table of strings by their numbers; empty where there is no such table."""
@@ -73,11 +82,11 @@ class Database:
         found = zip(keys, self.texts(table, value), strict=True)
         return {number: text for number, text in found if text is not None}
 
-    def _values(self, table: str, name: str, type_: str) -> list[Any]:
-        if name not in self.columns.get(table, frozenset()):
-            return []
-        exact = f"CASE WHEN typeof({quoted(name)}) = ?1 THEN {quoted(name)} END"
-        return [row[0] for rows in self._chunks(table, exact, (type_,)) for row in rows]
+    def _values(self, table: str, name: str, type_: str) -> Iterator[list[Any]]:
+        if name in self.columns.get(table, frozenset()):
+            exact = f"CASE WHEN typeof({quoted(name)}) = ?1 THEN {quoted(name)} END"
+            for rows in self._chunks(table, exact, (type_,)):
+                yield [row[0] for row in rows]
 
     def _chunks(self, table: str, exact: str, values: tuple[Any, ...]) -> Iterator[list[Any]]:
         cursor = self.connection.execute(f"SELECT {exact} FROM {quoted(table)} NOT INDEXED", values)

@@ -10,13 +10,15 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from formats.databases import Rows, by_name, column, read_tables, write
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lstmprof.errors import ProfileError
-from lstmprof.formats import nvtx_names, read
+from lstmprof.formats import batches, nvtx_names, read
+from lstmprof.formats.sqlite_tables import UNKNOWN
 
 MACHINE = 1 << 48
 STRINGS = {1: "cudaLaunchKernel_v7000", 2: "gemm", 3: "void gemm<float>(float*)", 4: "step"}
@@ -488,3 +490,19 @@ def test_a_damaged_export_is_read_or_refused(draw: Any) -> None:
             read(file).events.validate(full=True)
         except ProfileError as error:
             assert str(error).isprintable()  # noqa: PT017 — most mutants are still profiles
+
+
+_HEADS = ("aten::mm", "mm", "step", "{'x", "{a", "f (a.b)", "", "a\nb", "MulBackward0", "a, b")
+_SEQS = ("", ", seq = 7", ", seq = x", ", seq = \u0663")
+_IDS = ("", *(f", op_id = {n}" for n in (0, 5, 10**17, 10**18, -3, "\u0663", "5, op_id = 6")))
+_SIZES = ("", ", sizes = [[2, 3], []]", ", sizes = [[2", ", sizes = [a]")
+_INPUTS = ("", ", input_op_ids = [(1,0)]", ", input_op_ids = [\n]", ", other")
+
+
+def test_texts_of_nvtx_read_together_say_what_each_says_alone() -> None:
+    texts = ["".join(t) for t in itertools.product(_HEADS, _SEQS, _IDS, _SIZES, _INPUTS)]
+    batch = batches.described({}, pa.array(texts))
+    ids = pa.array(batch.ints["external_id"], mask=batch.ints["external_id"] == UNKNOWN)
+    kind, name, shapes = (batch.texts[column] for column in ("kind", "name", "shapes"))
+    found = zip(*(column.to_pylist() for column in (kind, name, ids, shapes)), strict=True)
+    assert list(found) == [nvtx_names.described(text) for text in texts]
