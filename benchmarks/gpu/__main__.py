@@ -20,10 +20,12 @@ from benchmarks.gpu import packing, processes, raw_captures, session, summary, w
 from benchmarks.gpu.estimates import Estimates
 from lstmprof.capture.worker_host import cuda_devices
 
-#: Of the budget: the tests may have so much, and reading profiles so much at the end.
-TESTS_SHARE, READING_SHARE = 0.3, 0.1
+#: Of the budget: the tests may have so much; so much is left to read profiles and then to close.
+TESTS_SHARE, READING_SHARE, CLOSING_SHARE = 0.3, 0.08, 0.05
 #: The tests that say most, should there be no time for all.
 FIRST_TESTS = "test_on_a_gpu"
+#: Lines about captures that were not begun; of more there is the number.
+MOST_NOT_BEGUN = 5
 #: Everything was captured; something failed; the time was up before the plan was done.
 WELL, FAILED, TIME_UP = 0, 1, 3
 _UNITS = {"s": 1, "m": 60, "h": 3600}
@@ -125,10 +127,10 @@ def _session(asked: Asked) -> int:
     place = dataclasses.replace(place, readable=_prepared(place, asked.carried))
     tests_s = asked.budget * (TESTS_SHARE if chosen else 1.0)
     tested = _tested(place, tests_s) if asked.tests else True
-    captures_until_s = until_s - READING_SHARE * asked.budget
-    captures = _Captures(place, captures_until_s, asked.limit)
+    reading_until_s = until_s - CLOSING_SHARE * asked.budget
+    captures = _Captures(place, reading_until_s - READING_SHARE * asked.budget, asked.limit)
     captures.run(chosen)
-    _read_the_rest(place, until_s)
+    _read_the_rest(place, reading_until_s)
     _close(place, chosen, asked)
     if captures.failed or not tested:
         return FAILED
@@ -177,8 +179,8 @@ def _is_there(name: str) -> bool:
 
 def _tested(place: processes.Place, limit_s: float) -> bool:
     """Run the tests marked ``gpu``; whether they passed, or there is nothing to run them."""
-    if not _is_there("pytest"):
-        _say("tests: done without, pytest is not installed")
+    if not place.readable or not _is_there("pytest"):
+        _say("tests: done without, what they need is not installed")
         return True
     files = gpu_tests()
     log = place.out / "tests.log"
@@ -214,13 +216,16 @@ class _Captures:
         """Run what is not skipped."""
         for outcome in self.session.outcomes(planned):
             self._tell(outcome)
+        if self.not_begun:
+            _say(f"not begun: {self.not_begun}, for want of time or after failures")
 
     def _tell(self, outcome: session.Outcome) -> None:
         name, ended = outcome.planned.name, outcome.ended
         left = f"{max(self.session.left_s(), 0):5.0f} s left"
         if ended is None:
             self.not_begun += 1
-            _say(f"{left}  not begun: {name}: {outcome.why}")
+            if self.not_begun <= MOST_NOT_BEGUN:
+                _say(f"{left}  not begun: {name}: {outcome.why}")
         elif ended.fault:
             self.failed += 1
             _say(f"{left}  failed: {name} after {ended.took_s:.1f} s: {ended.fault}")
@@ -241,33 +246,38 @@ def _read_the_rest(place: processes.Place, until_s: float) -> None:
 
 
 def _close(place: processes.Place, planned: Sequence[session.Planned], asked: Asked) -> None:
-    """Say what was found, and how to bring it back."""
+    """Pack what there is, say what was found, and how to bring it back."""
     names = [one.name for one in planned]
+    archives = _packed(place.out, names, asked)
     _say()
     _say(summary.hardware(place.out, names))
     for line in summary.text(summary.lines(place.out, names)):
         _say(line)
-    unread = raw_captures.waiting(place.out)
     _say("* below 2 MB: small enough to be committed as a sample")
+    unread = len(raw_captures.waiting(place.out))
     if unread:
         _say(
-            f"{len(unread)} captures are no runs yet; where profiles can be read:"
+            f"{unread} captures are no runs yet; where profiles can be read:"
             f" python -m benchmarks.gpu.capture_one --read {place.out}"
         )
-    if asked.pack is None:
-        _say(f"to bring it back: --pack FOLDER writes archives; the runs are in {place.out}")
-        return
-    archives = packing.packed(
-        place.out, names, asked.pack, round(asked.pack_mb * 1e6), asked.pack_most
-    )
     for archive in archives:
         size = archive.path.stat().st_size / 1e6
         _say(f"{archive.path}: {size:.1f} MB, {len(archive.names)} of them")
     held = {name for archive in archives for name in archive.names}
-    for name in names:
+    for name in names if asked.pack else []:
         if name not in held and packing.folder_of(place.out, name):
             _say(f"in no archive, for want of room: {name}")
-    _say("next, at home: tar xzf each of them in traces/gpu, then lstmprof breakdown traces/gpu")
+    _say(
+        "next, at home: tar xzf each archive in traces/gpu, then lstmprof breakdown traces/gpu"
+        if archives
+        else f"the runs are in {place.out}; --pack FOLDER writes archives to bring back"
+    )
+
+
+def _packed(out: Path, names: Sequence[str], asked: Asked) -> list[packing.Archive]:
+    if asked.pack is None:
+        return []
+    return packing.packed(out, names, asked.pack, round(asked.pack_mb * 1e6), asked.pack_most)
 
 
 def main() -> int:

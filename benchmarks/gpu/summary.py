@@ -12,6 +12,8 @@ from typing import Any
 from benchmarks.gpu import packing, raw_captures
 
 UNKNOWN = "–"
+#: Events of a run whose account is made for the table: it takes seconds a million.
+MOST_EVENTS_BYTES = 20_000_000
 HEADS = ("step ms", "device ms", "busy", "waits for host", "kernels/step", "n", "MB", "capture")
 
 
@@ -72,7 +74,7 @@ def _line(out: Path, name: str, folder: Path) -> Line:
         name,
         statistics.median(timings["wall_ns"][n] for n in counted) / 1e6,
         None if None in device else statistics.median(device) / 1e6,
-        *(_account(folder) if made else (None, None, None)),
+        *(_account(folder) if made and _is_quick(folder) else (None, None, None)),
         iterations=len(counted),
         size_bytes=packing.size_bytes(folder),
     )
@@ -85,6 +87,10 @@ def _timings_of_run(folder: Path) -> dict[str, list[Any]]:
     assert timings is not None  # lstmprof captured it
     found: dict[str, list[Any]] = timings.to_pydict()
     return found
+
+
+def _is_quick(folder: Path) -> bool:
+    return (folder / "events.parquet").stat().st_size <= MOST_EVENTS_BYTES
 
 
 def _account(folder: Path) -> tuple[float | None, float | None, float | None]:
