@@ -67,7 +67,6 @@
     if (!JSON.stringify(spec).includes('"height":{"band"')) return;
     without(spec, "band", 0.4);
     spec.height *= 1.5;
-    element.classList.add("tall");
     without(spec, "ticks", false);
     const above = { labelAlign: "left", labelPadding: -2, labelOffset: -14, labelLimit: 330, zindex: 1, domain: false };
     for (const layer of spec.layer || [spec]) Object.assign(layer.encoding.y.axis ||= {}, above);
@@ -82,7 +81,6 @@
       Object.assign(axis, { labelExpr: `[${cut(first)}, ${cut(rest)}]`, labelLimit: 170, labelFontSize: 11, labelOffset: -6 });
     }
     spec.height *= 1.3;
-    element.classList.add("taller");
   }
 
   // What a chart says for itself where it stands alone, and the page says in its place.
@@ -163,6 +161,7 @@
   }
   if (one && data.pairs.length) {
     const runs = [...new Set(data.pairs.flatMap((p) => [p.fast, p.slow]))];
+    one.replaceChildren();
     for (const run of runs) option(one, run, run);
     one.value = data.pairs[0].fast;
     fillOthers();
@@ -211,14 +210,13 @@
     return row;
   }
   if (body) {
-    for (const run of new Set(data.kernels.map((k) => k[0]))) option(byId("kernels-run"), run, run);
     byId("kernels-run").addEventListener("change", kernels);
     byId("kernels-search").addEventListener("input", kernels);
     kernels();
   }
 
   // The timeline
-  const timeline = window.lstmprofTimeline?.(data.parts, colour, option, dark);
+  const timeline = window.lstmprofTimeline?.(data.parts, colour, dark);
 
   let width = window.innerWidth, waiting = 0;
   window.addEventListener("resize", () => {

@@ -35,6 +35,17 @@ SECTIONS = (
     ("stability", "Stability of the timings"),
     ("kernels", "What takes the time"),
 )
+#: Classes of page.css for the room that a section's charts need besides their height, so that
+#: nothing moves when they are drawn: higher rows on a phone, and what stands beneath a chart.
+_ROOM = {
+    "times": "tall",
+    "ledger": "tall choice",
+    "waterfall": "tall",
+    "casts": "tall",
+    "roofline": "tall",
+    "stability": "tall scale",
+    "sweep": "taller",
+}
 #: With more of them only those of the largest group are unfolded.
 MOST_VERDICTS = 8
 _HERE = Path(__file__).parent
@@ -52,6 +63,7 @@ def page(report: Report) -> str:
         sections=list(_sections(report, made)),
         verdicts=_verdicts(report),
         parts=PARTS,
+        room=_ROOM,
         folded=len(report.verdicts) > MOST_VERDICTS,
         timeline_height=_timeline_height(report),
         glossary=(("Busy", BUSY), ("Idle", IDLE), ("Elsewhere", COMPARED)),

@@ -1,7 +1,7 @@
 // The timeline of one step on a canvas. A pixel that many events share has the colour of the part that has
 // most of their time, or of the one looked for: a picture costs no more boxes than there are pixels.
 "use strict";
-window.lstmprofTimeline = (parts, colour, option, dark) => {
+window.lstmprofTimeline = (parts, colour, dark) => {
   const canvas = document.getElementById("timeline-canvas");
   if (!canvas) return null;
   const stored = [...document.querySelectorAll(".timeline-data")];
@@ -11,8 +11,6 @@ window.lstmprofTimeline = (parts, colour, option, dark) => {
   const picked = document.getElementById("timeline-picked");
   const HEIGHT = { account: 26, stream: 18, host: 13 }, GAP = 4, LABEL = 15, AXIS = 22, LEAST_NS = 50;
   let step = null, from = 0, to = 1, tops = [], firsts = [], drawn = 0;
-
-  stored.forEach((element, i) => option(select, i, element.dataset.run));
 
   async function load() {
     const element = stored[Number(select.value)];

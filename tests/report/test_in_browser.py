@@ -106,6 +106,21 @@ def test_it_opens_without_complaint_or_request_and_fits(
     made.context.close()
 
 
+@pytest.mark.parametrize("width", [1280, 390])
+def test_nothing_moves_when_the_figures_are_drawn(browser: Any, path: Path, width: int) -> None:
+    heights = "[...document.querySelectorAll('main > section')].map(s => [s.id, s.offsetHeight])"
+    viewport = {"width": width, "height": 900}
+    plain = browser.new_context(viewport=viewport, java_script_enabled=False)
+    tab = plain.new_page()
+    tab.goto(path.as_uri())
+    before = tab.evaluate(heights)
+    plain.close()
+    made = Opened(browser, path, width, "light")
+    unlike = list(zip(before, made.tab.evaluate(heights), strict=True))
+    assert [(one, other) for one, other in unlike if one != other and one[0] != "kernels"] == []
+    made.context.close()
+
+
 def test_hostile_names_are_shown_as_text(opened: Opened) -> None:
     opened.tab.select_option("#kernels-run", label="hostile")
     names = opened.texts("#kernels-table td.name")
