@@ -11,7 +11,7 @@ import pytest
 from formats.databases import write
 
 from lstmprof.errors import ProfileError
-from lstmprof.formats import raw_file, read
+from lstmprof.formats import raw_file, read, xplane_schema
 from lstmprof.formats.raw_file import OpenFile, RawFile
 
 TEXT = b"0123456789" * 1000
@@ -79,14 +79,30 @@ def test_blanks_are_an_empty_file_however_many(tmp_path: Path) -> None:
         raw_file.load(file)
 
 
-def test_a_database_is_not_read_into_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def in_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes reading the whole of an open file an error."""
+
     def in_memory(raw: RawFile) -> bytes:
         assert isinstance(raw.given, bytes), "the whole file was read"
         return raw.given
 
+    monkeypatch.setattr(RawFile, "content", property(in_memory))
+
+
+@pytest.mark.usefixtures("in_place")
+def test_a_database_is_not_read_into_memory(tmp_path: Path) -> None:
     nvtx = {"start": 1, "end": 5, "eventType": 59, "text": "step", "globalTid": 7 << 24 | 7}
     file = write(tmp_path / "profile.sqlite", NVTX_EVENTS=[nvtx])
-    monkeypatch.setattr(RawFile, "content", property(in_memory))
     assert read(file).events.column("kind").to_pylist() == ["step"]
+
+
+@pytest.mark.usefixtures("in_place")
+def test_an_xplane_is_not_read_into_memory(tmp_path: Path) -> None:
+    space = xplane_schema.xspace()()
+    plane = space.planes.add(name=b"/host:CPU")
+    plane.event_metadata.add(key=1, value={"name": b"step"})
+    plane.lines.add(name=b"python").events.add(metadata_id=1, duration_ps=5000)
+    file = tmp_path / "x.xplane.pb"
+    file.write_bytes(space.SerializeToString())
+    assert read(file).events.column("name").to_pylist() == ["step"]
