@@ -8,6 +8,7 @@ https://distributed.dask.org/en/stable/killed.html (workers that die).
 from __future__ import annotations
 
 import functools
+import logging
 import pkgutil
 import time
 import warnings
@@ -146,10 +147,22 @@ def _client(address: str, progress: Progress) -> Iterator[Client]:
     try:
         for warning in said:
             progress(f"{address}: {one_line(str(warning.message))}")
-        yield client
+        with _unlogged("distributed.client"):  # that the scheduler is gone is said in one line
+            yield client
     finally:
         with suppress(Exception):  # the scheduler may be gone
             client.close(timeout=_ANSWER_S)
+
+
+@contextmanager
+def _unlogged(logger: str) -> Iterator[None]:
+    found = logging.getLogger(logger)
+    level = found.level
+    found.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        found.setLevel(level)
 
 
 def _workers(client: Client, address: str) -> dict[str, Any]:

@@ -29,8 +29,6 @@ from lstmprof.process_pool import done_here, process_pool
 _WORTH_BYTES = 32 * 2**20
 #: How often it is looked whether results can still come.
 _LOOK_S = 5
-#: For so long no time left is told: what starts processes takes it.
-_BEGINNING_S = 3
 #: How many runs at a URL are looked at at once.
 _LOOKS = 16
 _SHARED = "put it where all workers see it: a shared folder or a URL"
@@ -265,16 +263,18 @@ def _done_there(
 def _told(
     results: Iterator[Ingested], todo: Sequence[Task], progress: Progress
 ) -> Iterator[Ingested]:
-    """The ``results``; after each how long the rest will take, by the size of the files."""
-    began = time.monotonic()
+    """The ``results``; from the second on how long the rest will take, by the size of the files.
+
+    The first has waited for processes that start.
+    """
     sizes = [task.file_bytes for task in todo]
-    left = sum(sizes) if all(sizes) else len(sizes)
-    whole = left
-    for number, (result, size) in enumerate(zip(results, sizes, strict=True), 1):
+    if not all(sizes):
+        sizes = [1] * len(todo)
+    for number, result in enumerate(results, 1):
+        if number == 1:
+            began = time.monotonic()
         yield result
-        left -= size if all(sizes) else 1
-        spent_s = time.monotonic() - began
-        left_s = spent_s * left / (whole - left)
-        if number < len(todo):
-            says = f", about {left_s:.0f} s left" if spent_s > _BEGINNING_S else ""
+        spent_s, done, left = time.monotonic() - began, sum(sizes[1:number]), sum(sizes[number:])
+        says = f", about {spent_s * left / done:.0f} s left" if done else ""
+        if left:
             progress(f"{number} of {len(todo)} profiles done{says}")

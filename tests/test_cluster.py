@@ -170,6 +170,22 @@ def test_a_cluster_without_workers_or_with_another_lstmprof_is_refused(
     assert not list((tmp_path / "out").glob("*"))
 
 
+def test_a_cluster_that_loses_its_last_worker_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ingest_jobs, "_LOOK_S", 0.2)
+    monkeypatch.setattr(ingest_jobs, "_done", cluster_tasks.slowly)
+    words = written(tmp_path, *"abcdefghijkl")
+    with scheduler(tmp_path) as lonely:
+        with started("dask_worker", lonely, "--no-nanny", "--nthreads", 1, "--no-dashboard"):
+            results = ingest_all(words, tmp_path / "out", scheduler=lonely)
+            done = [next(results)]
+        monkeypatch.setattr(cluster, "_WORKERS_S", 1)
+        with pytest.raises(LstmprofError, match="has had no workers for 1 s; start some"):
+            done += results
+    assert not list((tmp_path / "out").glob(".*"))
+
+
 @pytest.mark.parametrize(
     ("wrong", "kind", "words"),
     [

@@ -64,10 +64,13 @@ def command(profiles: tuple[str, ...], out: str, name: str | None, **asked: Any)
         raise UsageError("--jobs is for this machine", "leave it out: the cluster has its workers")
     done = Ingested([], [], [])
     line = _ProgressLine()
-    for made in ingest_all(profiles, out, name=name, progress=line.show, **asked):
+    try:
+        for made in ingest_all(profiles, out, name=name, progress=line.show, **asked):
+            line.clear()
+            _tell(made)
+            done += made
+    finally:
         line.clear()
-        _tell(made)
-        done += made
     _tell_kept(done)
     for other in done.foreign:
         said = "note: left out:" if done.runs or done.kept else "lstmprof: error:"
