@@ -24,7 +24,7 @@ from lstmprof.breakdown.sorts import sorts
 from lstmprof.events import ACTIVITY_KINDS, SCHEMA
 
 #: Events that begin in one batch: of 2**16 to 2**20 about the fastest (docs/performance.md).
-BATCH_EVENTS = 2**18
+BATCH_EVENTS = 2**17
 
 
 @dataclass(frozen=True)

@@ -83,7 +83,7 @@ class GatheredKernels:
 
     def table(self) -> pa.Table:
         """The table of all batches so far, ``SCHEMA``."""
-        rows, rules = np.concatenate(self._rows), np.concatenate(self._rules).astype(np.int64)
+        rows, rules = np.concatenate(self._rows), np.concatenate(self._rules)
         told = self._packed.table(_TOLD, rows)
         return _by_name(told, _own_time(self._packed)[rows], rules, self._windows)
 
@@ -131,7 +131,7 @@ def _by_name(told: pa.Table, spent: Ints, rules: Ints, windows: list[Window]) ->
 
 def _rules(told: pa.Table, rules: Ints, groups: Groups) -> pa.Array:
     """The text of the rule that decided for most of each group's rows."""
-    most = groups.most_frequent(rules)
+    most = groups.most_frequent(rules.astype(np.int64))
     codes, categories = texts(told, "category")
     stored = [None if c < 0 else categories[c] for c in codes[groups.first].tolist()]
     decided = zip(most.tolist(), stored, strict=True)
