@@ -146,18 +146,18 @@ class Spool:
         The chunks are removed.
         """
         start_ns = self.column("start_ns").to_numpy() - origin_ns
-        dur_ns = self.column("dur_ns").to_numpy()
-        order = np.lexsort((np.negative(dur_ns), start_ns))
+        descending = np.negative(self.column("dur_ns").to_numpy())
+        order = np.lexsort((descending, start_ns)).astype(np.int32)  # 2**31 events are 500 GB
         found = StoredEvents(self.folder, len(order), {})
         found = found.with_columns(
             {
-                "event_id": pa.array(np.arange(len(order))),
+                "event_id": pa.array(np.arange(len(order), dtype=np.int32)),
                 "start_ns": pa.array(start_ns[order]),
-                "dur_ns": pa.array(dur_ns[order]),
-                "rank": pa.array([rank], pa.int64()).take(pa.array(np.zeros(len(order), np.int8))),
+                "dur_ns": pa.array(np.negative(descending[order])),
+                "rank": pa.repeat(pa.scalar(rank, pa.int64()), len(order)),
             }
         )
-        del start_ns, dur_ns
+        del start_ns, descending
         places = pa.array(order)
         names = {name for path, _ in self.chunks for name in _names(path)}
         for name in sorted(names - {"start_ns", "dur_ns"}):
@@ -216,6 +216,7 @@ class StoredEvents:
             os.close(number)
             write_columns(Path(path), pa.table({name: values}))
             added[name] = Path(path)
+        pa.default_memory_pool().release_unused()
         return StoredEvents(self._folder, self.num_rows, {**self._columns, **added})
 
     def write_parquet(self, path: Path) -> None:

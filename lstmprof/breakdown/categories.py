@@ -17,7 +17,7 @@ import pyarrow as pa
 from lstmprof.breakdown.copies import direction
 from lstmprof.breakdown.forest import referenced
 from lstmprof.breakdown.intervals import Flags, Ints
-from lstmprof.breakdown.links import NONE, inherited
+from lstmprof.breakdown.links import NONE, Codes, inherited, small
 from lstmprof.breakdown.rules import (
     CATEGORIES,
     COPY_ON_DEVICE,
@@ -44,35 +44,42 @@ _OPTIMIZER_WORK = ("pointwise", "reduction", "other", "layout")
 _SAYS_MORE = ("gemm", "conv", "attention", "reduction")
 _COPIES_ON_DEVICE = ("DtoD", "PtoP")
 
+#: Of numbers of rules, one a row: profiles have millions of rows.
+_RULE = np.int16
 _NUMBER = {rule: number for number, rule in enumerate(RULES)}
 #: The category of each rule by its number, as a place in CATEGORIES; last for ``NONE``.
 _CATEGORY = np.array(
-    [NONE if r.category is None else CATEGORIES.index(r.category) for r in RULES] + [NONE]
+    [NONE if r.category is None else CATEGORIES.index(r.category) for r in RULES] + [NONE],
+    dtype=_RULE,
 )
 _FAMILIES = tuple(family for family, _ in RNN_FAMILIES)
 
 
 def categorised(events: pa.Table) -> pa.Table:
     """``events`` with ``category`` and ``family`` filled in."""
-    category = _CATEGORY[deciding_rules(events)]
+    category = _CATEGORY[_rules(events)]
     return with_columns(
         events,
         {"category": _dictionary(CATEGORIES, category), "family": _families(events, category)},
     )
 
 
-def _dictionary(values: tuple[str, ...], codes: Ints) -> pa.Array:
+def _dictionary(values: tuple[str, ...], codes: Codes) -> pa.Array:
     return pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes < 0), pa.array(values))
 
 
 def deciding_rules(events: pa.Table) -> Ints:
     """For each row the number of the rule that decides its category, ``NONE`` where it has none."""
+    return _rules(events).astype(np.int64)
+
+
+def _rules(events: pa.Table) -> Codes:
     by_row = _Links(events)
     op_rules = _op_rules(events, by_row)
-    by_name = np.array([_kernel_rule(n) for n in by_row.name_texts] or [NONE], dtype=np.int64)
+    by_name = np.array([_kernel_rule(n) for n in by_row.name_texts] or [NONE], dtype=_RULE)
     within = [_kernel_rule(n.rpartition("::")[2]) for n in by_row.name_texts] or [NONE]
     of_library = op_rules == _NUMBER[LIBRARY_OP]
-    rule = np.where(of_library, np.array(within, dtype=np.int64)[by_row.names], op_rules)
+    rule = np.where(of_library, np.array(within, dtype=_RULE)[by_row.names], op_rules)
     kernels = np.flatnonzero(is_kind(events, "kernel"))
     rule[kernels] = _kernel_rules(events, by_row, op_rules, by_name, kernels)
     copies = np.flatnonzero(is_kind(events, "memcpy"))
@@ -88,16 +95,16 @@ class _Links:
     """Row numbers instead of ids, and the distinct names."""
 
     def __init__(self, events: pa.Table) -> None:
-        self.parent = referenced(events, "parent_id")
-        self.op = referenced(events, "op_id")
+        self.parent = small(referenced(events, "parent_id"))
+        self.op = small(referenced(events, "op_id"))
         self.names, self.name_texts = texts(events, "name")
         self.is_op = is_kind(events, "op")
 
 
-def _op_rules(events: pa.Table, links: _Links) -> Ints:
+def _op_rules(events: pa.Table, links: _Links) -> Codes:
     """For each op the rule of its own name, ``NONE`` where it only arranges work."""
-    by_name = np.array([_op_rule(n) for n in links.name_texts] or [NONE], dtype=np.int64)
-    rule = np.where(links.is_op, by_name[links.names], NONE).astype(np.int64)
+    by_name = np.array([_op_rule(n) for n in links.name_texts] or [NONE], dtype=_RULE)
+    rule = np.where(links.is_op, by_name[links.names], NONE).astype(_RULE)
     named = np.where(_is(rule, "other"), _named_rules(events), NONE)
     rule = np.where(named != NONE, named, rule)
     copies = links.is_op & (links.names == _code(links.name_texts, _COPY_OP))
@@ -105,7 +112,7 @@ def _op_rules(events: pa.Table, links: _Links) -> Ints:
     return rule
 
 
-def _is(rule: Ints, *categories: str) -> Flags:
+def _is(rule: Codes, *categories: str) -> Flags:
     return np.isin(_CATEGORY[rule], [CATEGORIES.index(c) for c in categories])
 
 
@@ -125,9 +132,9 @@ def _converts(events: pa.Table, links: _Links) -> Flags:
     autocast calls for a cast.
     """
     codes, values = texts(events, "dtypes")
-    recorded = np.array([_types_differ(v) for v in values] + [-1], dtype=np.int64)[codes]
+    recorded = np.array([_types_differ(v) for v in values] + [-1], dtype=_RULE)[codes]
     wanted = [_code(links.name_texts, name) for name in _CONVERTING]
-    converting = np.where(links.is_op & np.isin(links.names, wanted), 1, NONE)
+    converting = np.where(links.is_op & np.isin(links.names, wanted), _RULE(1), _RULE(NONE))
     beneath = inherited(events, links.parent, converting) == 1
     return np.asarray(np.where(recorded >= 0, recorded == 1, beneath), dtype=np.bool_)
 
@@ -143,8 +150,8 @@ def _types_differ(dtypes: str) -> int:
 
 
 def _kernel_rules(
-    events: pa.Table, links: _Links, op_rules: Ints, by_name: Ints, rows: Ints
-) -> Ints:
+    events: pa.Table, links: _Links, op_rules: Codes, by_name: Codes, rows: Codes
+) -> Codes:
     """For each of these kernels: a recurrent op around, any op around, the op named, its name.
 
     A path of JAX ends in the last op of a fusion: where that only moves elements, a kernel whose
@@ -152,7 +159,7 @@ def _kernel_rules(
     """
     known = np.where(_is(op_rules, "other"), NONE, op_rules)
     recurrent = np.where(_is(op_rules, "rnn"), op_rules, NONE)
-    found = np.full(len(rows), NONE, dtype=np.int64)
+    found = np.full(len(rows), NONE, dtype=_RULE)
     for own in (recurrent, known):
         around = inherited(events, links.parent, own)
         by_op = np.where(links.op[rows] != NONE, around[links.op[rows]], NONE)
@@ -164,7 +171,7 @@ def _kernel_rules(
     return np.where(found != NONE, found, by_kernel)
 
 
-def _named_rules(events: pa.Table) -> Ints:
+def _named_rules(events: pa.Table) -> Codes:
     """By ``op_name``, the op that an event itself names (XPlane); of JAX's path its last part."""
     codes, values = texts(events, "op_name")
     found = []
@@ -173,7 +180,7 @@ def _named_rules(events: pa.Table) -> Ints:
         part = value[value.rfind("/") :] if value.startswith("jit(") else value
         rule = kernel_rule(part) if number == NONE and "/" in value else None
         found.append(number if rule is None else _NUMBER[rule])
-    decided: Ints = np.array([*found, NONE], dtype=np.int64)[codes]
+    decided: Codes = np.array([*found, NONE], dtype=_RULE)[codes]
     return decided
 
 
@@ -181,15 +188,17 @@ def _kernel_rule(name: str) -> int:
     return _NUMBER[kernel_rule(name) or UNNAMED]
 
 
-def _small_optimizer_work(events: pa.Table, rule: Ints) -> Flags:
+def _small_optimizer_work(events: pa.Table, rule: Codes) -> Flags:
     phases, names = texts(events, "phase")
     in_phase: Flags = phases == _code(names, "optimizer")
     return in_phase & _is(rule, *_OPTIMIZER_WORK)
 
 
-def _families(events: pa.Table, category: Ints) -> pa.Array:
+def _families(events: pa.Table, category: Codes) -> pa.Array:
     rnn = is_kind(events, "kernel") & (category == CATEGORIES.index("rnn"))
     names, name_texts = texts(events, "name")
     found = [rnn_family(n) for n in name_texts]
-    codes = np.array([NONE if f is None else _FAMILIES.index(f) for f in found] or [NONE])
+    codes = np.array(
+        [NONE if f is None else _FAMILIES.index(f) for f in found] or [NONE], dtype=_RULE
+    )
     return _dictionary(_FAMILIES, np.where(rnn, codes[names], NONE))

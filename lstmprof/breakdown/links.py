@@ -7,15 +7,20 @@ what cannot be linked stays null. ``step`` is filled by ``windows``.
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from lstmprof.breakdown.intervals import Flags, Ints, Segments, foremost
 from lstmprof.breakdown.threads import UNKNOWN, nesting_order, thread_ids
 from lstmprof.events import ACTIVITY_KINDS, PHASES, ints, texts, with_columns
 
 NONE = -1
+
+#: Integers, in the narrowest type that holds them.
+Codes = NDArray[Any]
 
 #: torch.optim annotates itself; its zero_grad belongs to the same phase.
 _OPTIMIZER_RANGE = re.compile(r"^Optimizer\.(step|zero_grad)#")
@@ -32,22 +37,24 @@ _SCAN = "pytensor::Scan{"
 
 def linked(events: pa.Table) -> pa.Table:
     """``events`` with parents, launches, ops and phases filled in."""
-    parent = parents(events)
-    launch = launches(events)
+    parent = small(parents(events))
+    events = with_columns(events, {"parent_id": _ids(events, parent)})
+    launch = small(launches(events))
+    events = with_columns(events, {"launch_id": _ids(events, launch)})
     op = ops(events, parent, launch)
+    events = with_columns(events, {"op_id": _ids(events, op)})
+    del op
     phase = phases(events, parent, launch)
-    return with_columns(
-        events,
-        {
-            "parent_id": _ids(events, parent),
-            "launch_id": _ids(events, launch),
-            "op_id": _ids(events, op),
-            "phase": pa.DictionaryArray.from_arrays(_nullable(phase), pa.array(PHASES)),
-        },
-    )
+    named = pa.DictionaryArray.from_arrays(_nullable(phase), pa.array(PHASES))
+    return with_columns(events, {"phase": named})
 
 
-def _nullable(rows: Ints) -> pa.Array:
+def small(rows: Ints) -> Codes:
+    """``rows`` in half the memory, where they are few enough: profiles have millions."""
+    return rows.astype(np.int32) if len(rows) < 2**31 else rows
+
+
+def _nullable(rows: Codes) -> pa.Array:
     return pa.array(rows, mask=rows == NONE)
 
 
@@ -64,17 +71,21 @@ def parents(events: pa.Table) -> Ints:
     all rows at once: what ends sooner is left behind together with all that it had left behind, so
     that the loop is over the depth of nesting and the logarithm of the rows.
     """
-    thread = thread_ids(events)
-    end = ints(events, "start_ns", 0) + ints(events, "dur_ns", 0)
-    rows = nesting_order(events, np.flatnonzero(thread >= 0))
+    thread = small(thread_ids(events))
+    rows = small(nesting_order(events, np.flatnonzero(thread >= 0)))
     rows = rows[np.argsort(thread[rows], kind="stable")]
+    first = np.append(True, np.diff(thread[rows]) != 0)[: len(rows)]
+    del thread
+    before = np.append(0, np.where(first, 0, np.arange(len(rows), dtype=rows.dtype)))
+    before = small(before)
+    end = ints(events, "start_ns", 0) + ints(events, "dur_ns", 0)
     ends = np.append(np.iinfo(np.int64).max, end[rows])  # place 0 encloses all
-    first = np.append(True, thread[rows][1:] != thread[rows][:-1])[: len(rows)]
-    before = np.append(0, np.where(first, 0, np.arange(len(rows))))
+    del end
     behind = np.flatnonzero(ends[before] < ends)
     while len(behind):
         before[behind] = before[before[behind]]
         behind = behind[ends[before[behind]] < ends[behind]]
+    del ends, behind
     parent = np.full(len(events), NONE, dtype=np.int64)
     parent[rows] = np.append(NONE, rows)[before[1:]]
     return parent
@@ -129,7 +140,7 @@ def ops(events: pa.Table, parent: Ints, launch: Ints) -> Ints:
     """
     kinds, kind_names = texts(events, "kind")
     is_op = np.isin(kinds, _codes(kind_names, ("op",)))
-    enclosing = inherited(events, parent, np.where(is_op, np.arange(len(events)), NONE))
+    enclosing = inherited(events, parent, small(np.where(is_op, np.arange(len(events)), NONE)))
     runtime = np.isin(kinds, _codes(kind_names, ("runtime",)))
     op = np.where(runtime, enclosing, NONE)
     has_launch = launch != NONE
@@ -154,7 +165,7 @@ def _ops_by_external_id(events: pa.Table, is_op: Flags, launch: Ints) -> Ints:
     return op
 
 
-def inherited(events: pa.Table, parent: Ints, own: Ints) -> Ints:
+def inherited(events: pa.Table, parent: Codes, own: Codes) -> Codes:
     """``own`` where a row has one (not ``NONE``), else that of its nearest ancestor that has."""
     value = own.copy()
     above = parent.copy()
@@ -166,7 +177,7 @@ def inherited(events: pa.Table, parent: Ints, own: Ints) -> Ints:
     return value
 
 
-def phases(events: pa.Table, parent: Ints, launch: Ints) -> Ints:
+def phases(events: pa.Table, parent: Ints, launch: Ints) -> Codes:
     """For each row an index into ``PHASES``, or ``NONE``.
 
     In order of trust: the name scope of the graph node; that of the nearest enclosing node, or the
@@ -187,14 +198,14 @@ def phases(events: pa.Table, parent: Ints, launch: Ints) -> Ints:
     return phase
 
 
-def _named_phases(events: pa.Table) -> Ints:
+def _named_phases(events: pa.Table) -> Codes:
     kinds, kind_names = texts(events, "kind")
     names, name_texts = texts(events, "name")
-    of_range = np.array([_range_phase(n) for n in name_texts] or [NONE], dtype=np.int64)
-    of_op = np.array([_op_phase(n) for n in name_texts] or [NONE])
+    of_range = np.array([_range_phase(n) for n in name_texts] or [NONE], dtype=np.int8)
+    of_op = np.array([_op_phase(n) for n in name_texts] or [NONE], dtype=np.int8)
     is_range = np.isin(kinds, _codes(kind_names, ("range",)))
     is_op = np.isin(kinds, _codes(kind_names, ("op",)))
-    return np.where(is_range, of_range[names], np.where(is_op, of_op[names], NONE))
+    return np.where(is_range, of_range[names], np.where(is_op, of_op[names], np.int8(NONE)))
 
 
 def _op_phase(name: str) -> int:
@@ -209,16 +220,16 @@ def _range_phase(name: str) -> int:
     return PHASES.index("optimizer") if _OPTIMIZER_RANGE.search(name) else NONE
 
 
-def _scope_phases(events: pa.Table) -> Ints:
+def _scope_phases(events: pa.Table) -> Codes:
     """Phase by the name scope of TensorFlow nodes and of XLA's op names."""
-    phase = np.full(len(events), NONE, dtype=np.int64)
+    phase = np.full(len(events), NONE, dtype=np.int8)
     kinds, kind_names = texts(events, "kind")
     for column, rows in (
         ("name", np.isin(kinds, _codes(kind_names, ("op",)))),
         ("op_name", np.ones(len(events), dtype=bool)),
     ):
         codes, values = texts(events, column)
-        by_value = np.array([_scope_phase(v) for v in values] + [NONE], dtype=np.int64)
+        by_value = np.array([_scope_phase(v) for v in values] + [NONE], dtype=np.int8)
         phase = np.where((phase == NONE) & rows, by_value[codes], phase)
     return phase
 
@@ -232,12 +243,12 @@ def _scope_phase(name: str) -> int:
     return PHASES.index(found.group(1)) if found else NONE
 
 
-def _open_phases(events: pa.Table) -> Ints:
+def _open_phases(events: pa.Table) -> Codes:
     """Phase of the innermost phase range open on any thread of the rank when the row started."""
     kinds, kind_names = texts(events, "kind")
     named = _named_phases(events)
     on_host = thread_ids(events) >= 0
-    phase = np.full(len(events), NONE, dtype=np.int64)
+    phase = np.full(len(events), NONE, dtype=np.int8)
     is_range = np.isin(kinds, _codes(kind_names, ("range",))) & (named != NONE) & on_host
     rank = ints(events, "rank", UNKNOWN)
     start = ints(events, "start_ns", 0)

@@ -28,6 +28,7 @@ from lstmprof.formats import kineto_events, rows
 from lstmprof.formats.foreign import trace_events
 from lstmprof.formats.raw_file import RawFile
 from lstmprof.formats.rows import Row
+from lstmprof.stored_events import Spool
 
 #: 2001-09-09: a later ``ts`` is a date, an earlier one an uptime.
 _EPOCH_FLOOR_NS = 10**18
@@ -99,7 +100,7 @@ class LeftOut:
         self.unknown.update(other.unknown)
 
 
-def profile(header: Mapping[str, Any], columns: pa.Table, left_out: LeftOut) -> Profile:
+def profile(header: Mapping[str, Any], columns: pa.Table | Spool, left_out: LeftOut) -> Profile:
     """The profile of these columns of the events table, one row or more, ``start_ns`` absolute."""
     origin_ns = pc.min(columns.column("start_ns")).as_py()
     devices = _device_names(header)

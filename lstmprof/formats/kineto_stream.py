@@ -36,7 +36,7 @@ from lstmprof.formats.kineto_workers import Text, Workers
 from lstmprof.formats.raw_file import FREE_BYTES, GZIP_MAGIC, MAX_RATIO, RawFile, is_tar
 from lstmprof.stored_events import Folder, Spool
 
-PIECE_BYTES = 2**23
+PIECE_BYTES = 2**22
 #: The columns of a file of as many bytes, unpacked, are kept on disk.
 SPOOLED_BYTES = 2**26
 #: Fewer bytes, unpacked, are read sooner than other processes start.
@@ -74,7 +74,8 @@ def profile(label: Path | str, file: BinaryIO) -> Profile | None:
     """
     try:
         with contextlib.ExitStack() as stack:
-            return _profile(label, file, _Reader(label, _unpacked_bytes(file), stack))
+            found = _profile(label, file, _Reader(label, _unpacked_bytes(file), stack))
+        return kineto.profile(*found) if found else None  # the workers have gone
     except (_UnusualError, OSError, EOFError, igzip.isal_zlib.error):
         return None
 
@@ -173,7 +174,10 @@ class _Found:
         self.categories |= piece.categories
 
 
-def _profile(label: Path | str, file: BinaryIO, reader: _Reader) -> Profile | None:
+def _profile(
+    label: Path | str, file: BinaryIO, reader: _Reader
+) -> tuple[dict[str, Any], pa.Table | Spool, kineto.LeftOut] | None:
+    """The header, the columns and what was left out."""
     is_gzipped = _is_gzipped(file)
     unpacked = _Bounded(file) if is_gzipped else file
     head, rest = _head(label, unpacked)
@@ -184,7 +188,7 @@ def _profile(label: Path | str, file: BinaryIO, reader: _Reader) -> Profile | No
     header = _header(label, head, tail)
     if not found.pieces or not kineto.is_kineto(header, found.categories):
         return None
-    return kineto.profile(header, reader.columns(found.pieces), found.left_out)
+    return header, reader.columns(found.pieces), found.left_out
 
 
 def _head(label: Path | str, file: Any) -> tuple[bytes, bytes]:
