@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
-import webbrowser
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -52,6 +50,8 @@ def open_report(accounts: Sequence[Breakdown], across: Collection[str] = ()) -> 
 
 def _name(accounts: Sequence[Breakdown]) -> str:
     """One name for the same runs in the same order, however they are called."""
+    import hashlib
+
     folders = [str(account.run.path.resolve()) for account in accounts]
     return hashlib.sha256("\n".join(folders).encode()).hexdigest()[:16]
 
@@ -62,6 +62,8 @@ def show(path: Path) -> None:
     Raises:
         LstmprofError: no browser could be started.
     """
+    import webbrowser
+
     if not webbrowser.open(path.resolve().as_uri()):
         raise LstmprofError(
             f"{path}: no browser could be started", "set BROWSER, or open the file by hand"
