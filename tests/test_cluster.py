@@ -116,7 +116,7 @@ def test_a_worker_killed_half_way_loses_nothing_and_only_what_it_was_at_is_done_
     words = written(tmp_path, *given)
     results = ingest_all(words, tmp_path / "out", scheduler=address, force=True)
     done = [next(results), next(results)]
-    until(lambda: len(list((tmp_path / "out").glob("*/run.json"))) >= 6)
+    until(lambda: len(list((tmp_path / "out").glob("*/run.json"))) >= 8)
     with distributed.Client(address, set_as_default=False) as client:
         busy = next(worker for worker, keys in client.processing().items() if keys)
         pid = client.run(os.getpid, workers=[busy])[busy]
@@ -126,7 +126,7 @@ def test_a_worker_killed_half_way_loses_nothing_and_only_what_it_was_at_is_done_
     assert [run.name for run in store.runs_in(tmp_path / "out")] == given
     assert not list((tmp_path / "out").glob(".*"))
     begun = [len(Path(f"{word}.begun").read_text()) for word in words]
-    assert 12 <= sum(begun) <= 14  # a worker has one task in hand and one in store
+    assert 12 <= sum(begun) <= 13  # it had one task in hand
 
 
 def test_a_profile_that_kills_its_workers_is_told_and_the_others_are_read(
