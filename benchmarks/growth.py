@@ -1,7 +1,8 @@
-"""How the account of a run grows with its events: seconds a million, and memory.
+"""How the account of a run grows with its events: seconds of CPU a million, and memory.
 
 A run is repeated in time, ids renumbered, and ``break_down`` makes its usual tables, each size in a
-process of its own. The promise is that seconds a million stay the same.
+process of its own; then each table alone. The promise is that seconds a million, those of a run of
+few events taken off, stay the same.
 
 Example: ``python benchmarks/growth.py traces/my-run``
 """
@@ -15,6 +16,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -22,6 +25,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lstmprof import store
+from lstmprof.breakdown import TABLES
 from lstmprof.events import SCHEMA
 
 SIZES, ROUNDS = (100_000, 1_000_000, 10_000_000), 3
@@ -30,7 +34,8 @@ _PAUSE_NS = 1000
 _ROW_GROUP = 2**20  # rows that Parquet files are written by where they are written at once
 _CODE = (
     "import sys; from pathlib import Path; from lstmprof import store;"
-    "from lstmprof.breakdown import break_down; break_down(store.open_run(Path(sys.argv[1])))"
+    "from lstmprof.breakdown import USUAL, break_down;"
+    "break_down(store.open_run(Path(sys.argv[1])), tables=sys.argv[2:] or USUAL)"
 )
 
 
@@ -63,28 +68,68 @@ def _moved(events: pa.Table, moves: dict[str, int]) -> pa.Table:
     return events.cast(SCHEMA)
 
 
-def cost(folder: Path) -> tuple[float, float]:
-    """(seconds, MB) of a process that accounts for the run in ``folder``."""
+@dataclass(frozen=True)
+class Cost:
+    """What a process took."""
+
+    wall_s: float
+    cpu_s: float
+    memory_mb: float
+
+
+def cost(folder: Path, *tables: str) -> Cost:
+    """The median cost of a process that makes ``tables`` of the run in ``folder``, else the usual.
+
+    Of the memory the largest.
+    """
+    costs = [_cost(folder, tables) for _ in range(ROUNDS)]
+    return Cost(
+        statistics.median(one.wall_s for one in costs),
+        statistics.median(one.cpu_s for one in costs),
+        max(one.memory_mb for one in costs),
+    )
+
+
+def _cost(folder: Path, tables: Sequence[str]) -> Cost:
     start = time.perf_counter()
-    child = subprocess.Popen([sys.executable, "-c", _CODE, str(folder)])
+    child = subprocess.Popen([sys.executable, "-c", _CODE, str(folder), *tables])
     _, status, usage = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(status)
     if child.returncode:
         raise SystemExit(f"the breakdown of {folder} failed")
-    return time.perf_counter() - start, usage.ru_maxrss / 1024
+    cpu_s = usage.ru_utime + usage.ru_stime
+    return Cost(time.perf_counter() - start, cpu_s, usage.ru_maxrss / 1024)
 
 
-def main(run: store.Run) -> None:
-    """Print a row a size."""
-    print(f"{'events':>12}{'median s':>10}{'s a million':>13}{'MB':>8}")
+def of_all_sizes(run: store.Run) -> None:
+    """Print a row a size, of the usual tables."""
+    print(f"{'events':>12}{'wall s':>9}{'CPU s':>9}{'CPU s a million':>17}{'MB':>8}")
     for size in SIZES:
         with tempfile.TemporaryDirectory() as folder:
             count = repeat(run, size, Path(folder))
-            costs = [cost(Path(folder)) for _ in range(ROUNDS)]
-        seconds = statistics.median(seconds for seconds, _ in costs)
-        memory_mb = max(mb for _, mb in costs)
-        print(f"{count:12}{seconds:10.2f}{seconds / count * 1e6:13.2f}{memory_mb:8.0f}")
+            one = cost(Path(folder))
+        rate = one.cpu_s / count * 1e6
+        print(f"{count:12}{one.wall_s:9.2f}{one.cpu_s:9.2f}{rate:17.2f}{one.memory_mb:8.0f}")
+
+
+def of_each_table(run: store.Run) -> None:
+    """Print a row a table; ``growth`` is the CPU time of ten times the events, start-up taken off.
+
+    Linear is 10; the time of the smaller run is little, so it is 5 to 15 on a busy machine.
+    """
+    few, many = SIZES[:2]
+    with tempfile.TemporaryDirectory() as place:
+        small, large = Path(place) / "small", Path(place) / "large"
+        for folder, size in ((small, few), (large, many)):
+            folder.mkdir()
+            repeat(run, size, folder)
+        print(f"{'table':>12}{'CPU s':>9}{'growth':>9}{'MB':>8}   of {many:,} events")
+        for name in TABLES:
+            start, less, more = (cost(f, name) for f in (run.path, small, large))
+            growth = (more.cpu_s - start.cpu_s) / max(less.cpu_s - start.cpu_s, 0.01)
+            print(f"{name:>12}{more.cpu_s:9.2f}{growth:9.1f}{more.memory_mb:8.0f}")
 
 
 if __name__ == "__main__":
-    main(store.open_run(Path(sys.argv[1])))
+    of_all_sizes(store.open_run(Path(sys.argv[1])))
+    of_each_table(store.open_run(Path(sys.argv[1])))

@@ -49,6 +49,7 @@ def profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_help_is_quick_and_imports_no_framework_or_dataframe_library() -> None:
     heavy = ["numpy", "pyarrow", "pandas", "torch", "tensorflow", "keras", "jax", "rich"]
+    heavy += ["altair", "dask", "duckdb", "fsspec"]
     code = (
         "import sys\nfrom lstmprof import cli\ntry: cli.cli(['--help'])\nexcept SystemExit: pass\n"
         f"print([m for m in {heavy} if m in sys.modules], file=sys.stderr)"

@@ -1,0 +1,65 @@
+"""What a user waits for before anything is computed: whole processes, by turns.
+
+Each command is run in a process of its own, all of them in each round, after one round that warms
+the disk's cache; medians, beside the time that Python itself takes to do nothing. The promises are
+0.25 s for help and 1.0 s for the breakdown of a small run.
+
+Example: ``python benchmarks/startup.py traces/my-run``
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROUNDS = 15
+_NOTHING = "python -c pass"
+
+
+def commands(run: Path) -> dict[str, list[str]]:
+    """What is measured, by what it is called."""
+    lstmprof = [sys.executable, "-m", "lstmprof"]
+    return {
+        _NOTHING: [sys.executable, "-c", "pass"],
+        "lstmprof --help": [*lstmprof, "--help"],
+        "lstmprof list": [*lstmprof, "list"],
+        "lstmprof breakdown": [*lstmprof, "breakdown", str(run)],
+        "lstmprof breakdown --format json": [*lstmprof, "breakdown", str(run), "--format", "json"],
+    }
+
+
+def cost(command: list[str]) -> tuple[float, float]:
+    """(seconds, seconds of CPU) of a process."""
+    start = time.perf_counter()
+    child = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    if child.returncode:
+        raise SystemExit(f"{' '.join(command)} failed")
+    return time.perf_counter() - start, usage.ru_utime + usage.ru_stime
+
+
+def main(run: Path) -> None:
+    """Print a row a command."""
+    measured = commands(run)
+    costs: dict[str, list[tuple[float, float]]] = {name: [] for name in measured}
+    for number in range(ROUNDS + 1):
+        for name, command in measured.items():
+            found = cost(command)
+            costs[name] += [found] if number else []
+    medians = {
+        name: [statistics.median(column) for column in zip(*found, strict=True)]
+        for name, found in costs.items()
+    }
+    print(f"{'command':34}{'median s':>10}{'CPU s':>8}{'times Python':>14}")
+    for name, (seconds, cpu_s) in medians.items():
+        ratio = seconds / medians[_NOTHING][0]
+        print(f"{name:34}{seconds:10.3f}{cpu_s:8.3f}{ratio:14.1f}")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
