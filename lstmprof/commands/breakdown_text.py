@@ -162,7 +162,9 @@ def _heading(account: Breakdown, step: MeanStep) -> str:
     named = account.run.metadata.get("device_names", {}).get(str(step.device))
     of_rank = "" if step.rank is None else f", rank {step.rank}"
     marked = any(w.step is not None for w in account.windows)
-    what = _steps(step.steps) if marked else "the whole profile, no step markers"
+    what = (
+        f"mean of {step.steps} profiled steps" if marked else "the whole profile, no step markers"
+    )
     where += f" ({named})" if named else ""
     kernels = account.run.metadata.get("kernels_used")
     facts = [where + of_rank, what]
@@ -170,10 +172,6 @@ def _heading(account: Breakdown, step: MeanStep) -> str:
     bound = step.launch_bound_share if step.device is not None else None
     facts += [f"launch-bound {bound:.0%}"] if bound is not None else []
     return f"{account.run.name}: where the step goes, " + ", ".join(facts)
-
-
-def _steps(count: int) -> str:
-    return f"mean of {count} profiled steps" if count != 1 else "1 profiled step"
 
 
 def _show_kernels(account: Breakdown, top: int) -> None:
