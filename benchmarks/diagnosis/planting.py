@@ -4,7 +4,8 @@ Reads ``cases.json`` in the folder given: ``[{"name", "causes": [[cause, share],
 share is of the clean step. Writes beside it, for each case, ``<case>.json``: the wall times of
 every variant (clean, each cause alone, all of them), one raw profile (the steps of clean and of all
 in turn) with the preemptions of each of its steps, and the count planted of each cause. Steps
-alternate because the machine is shared: what disturbs it, disturbs all variants.
+alternate because the machine is shared: what disturbs it, disturbs all variants. Of the timed steps
+those in which the operating system took the CPU away are left out, as of the profile.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ WORKLOAD = Workload("planted", 1, 64, False, 32, 20, 64, 10, "ce")
 WARMUP, TIMED, PROFILED = 30, 120, 14
 #: Of the profiled steps of a variant so many must have kept their CPU; else all are taken again.
 LEAST_KEPT, TAKES = 5, 3
+#: And so many of the timed ones.
+LEAST_TIMED = 20
 #: A unit is timed over so many calls, and the fastest of so many times counts.
 CALLS, TIMES = 20, 5
 
@@ -106,7 +109,17 @@ def timed(trainer: Any, variants: Variants) -> dict[str, list[worker_timing.Iter
     loop = worker_timing.Loop(step, trainer.loss, trainer.device_ns)
     with worker_timing.collector_frozen():
         rows = worker_timing.timed(loop, 0, TIMED * len(variants), print, time.perf_counter_ns)
-    return {name: rows[i :: len(variants)] for i, name in enumerate(variants)}
+    found = list(zip(rows, trainer.preempted, strict=True))
+    return {name: undisturbed(found[i :: len(variants)]) for i, name in enumerate(variants)}
+
+
+def undisturbed(
+    found: Sequence[tuple[worker_timing.Iteration, int]],
+) -> list[worker_timing.Iteration]:
+    """The rows whose step kept its CPU; the ``LEAST_TIMED`` least preempted where they are few."""
+    by_preemptions = sorted(range(len(found)), key=lambda i: found[i][1])
+    whole = sum(not preempted for _, preempted in found)
+    return [found[i][0] for i in sorted(by_preemptions[: max(whole, LEAST_TIMED)])]
 
 
 def profiled_in_turn(trainer: Any, variants: Variants, folder: Path) -> tuple[Profiled, list[int]]:

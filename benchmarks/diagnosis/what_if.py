@@ -4,13 +4,14 @@ Two kinds of pairs. A cause is planted (``planted.py``): its profile without the
 against the clean step. And the hand-written loop without the Python between its ops is held against
 the same equations as TorchScript and under torch.compile, though those change more than that.
 
-A prediction is of the profiled step; the undisturbed step is predicted to shrink as it does.
+Predicted is the median undisturbed step, as ``lstmprof diagnose --without`` says it.
 
 Example: ``python benchmarks/diagnosis/what_if.py``
 """
 
 from __future__ import annotations
 
+import argparse
 import statistics
 import tempfile
 from collections.abc import Iterator
@@ -47,11 +48,13 @@ class Pair:
         return self.predicted_ns / self.measured_ns - 1
 
 
-def shrinks(run: api.Run, change: str) -> float:
-    """Length of the profiled step without ``change``, as a share of its length with it."""
+def undisturbed_ns(run: api.Run, change: str) -> int:
+    """Length of the undisturbed step without ``change``."""
     asked = api.Asked(without=(change,))
     (found,) = api.diagnose(api.break_down(run), asked=asked).what_ifs
-    return found.prediction.predicted_ns / found.prediction.replayed_ns
+    predicted = found.prediction.undisturbed_ns
+    assert predicted is not None
+    return predicted
 
 
 def planted_pairs(folder: Path) -> Iterator[Pair]:
@@ -60,9 +63,9 @@ def planted_pairs(folder: Path) -> Iterator[Pair]:
     for case, made, place in captured(chosen, folder):
         cause, change = case.causes[0][0], CHANGES[case.causes[0][0]]
         medians = {name: statistics.median(t["wall_ns"]) for name, t in made["timings"].items()}
-        left = shrinks(written(case.name, made, place)[1], change)
+        predicted = undisturbed_ns(written(case.name, made, place)[1], change)
         slow = f"{case.implementation} + {cause}"
-        ends = medians["all"], medians["all"] * left, medians["clean"]
+        ends = medians["all"], predicted, medians["clean"]
         yield Pair(slow, case.implementation, change, *ends)
 
 
@@ -86,7 +89,7 @@ def rewritten_pairs(folder: Path) -> Iterator[Pair]:
     loop = runs[LOOP]
     if isinstance(loop, LstmprofError):
         return
-    predicted_ns = medians[LOOP] * shrinks(loop, "python")
+    predicted_ns = undisturbed_ns(loop, "python")
     for name in REWRITTEN:
         if name in medians:
             yield Pair(LOOP, name, "python", medians[LOOP], predicted_ns, medians[name])
@@ -107,12 +110,15 @@ def row(pair: Pair) -> str:
 
 def main() -> None:
     """Print the table row by row, then the median error."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--keep", type=Path, help="folder to leave the runs in")
+    asked = parser.parse_args()
     print(HEAD)
     errors = []
     with tempfile.TemporaryDirectory() as scratch:
         for make, place in ((planted_pairs, "planted"), (rewritten_pairs, "rewritten")):
-            folder = Path(scratch, place)
-            folder.mkdir()
+            folder = (asked.keep or Path(scratch)) / place
+            folder.mkdir(parents=True, exist_ok=True)
             for pair in make(folder):
                 errors.append(abs(pair.error))
                 print(row(pair), flush=True)
