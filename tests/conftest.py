@@ -2,3 +2,9 @@
 
 # TensorFlow's library exports SQLite's functions: imported after it, sqlite3 runs on those.
 import sqlite3  # noqa: F401
+
+from hypothesis import settings
+
+# How long an example takes says how busy the machine is, the more so with a worker on every core.
+settings.register_profile("no deadline", deadline=None)
+settings.load_profile("no deadline")
