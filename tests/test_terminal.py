@@ -140,6 +140,11 @@ def test_an_encoding_without_blocks_gets_the_nearest_signs() -> None:
     assert in_a_pipe(LEDGER, PYTHONIOENCODING="ascii").startswith("a x b\n")
 
 
+def test_csv_is_utf_8_whatever_the_encoding_of_the_output() -> None:
+    program = "from lstmprof import terminal; terminal.write_csv([{'name': 'αβ'}], ['name'])"
+    assert in_a_pipe(program, PYTHONIOENCODING="ascii") == "name\r\nαβ\r\n"
+
+
 def test_a_narrow_terminal_has_no_bars_but_every_number() -> None:
     lines = plain(on_a_terminal(LEDGER, columns=24))
     assert lines[2:4] == ["busy  gemm    6.000", "idle  python  3.000"]

@@ -7,6 +7,7 @@ terminal gets besides (bars, colours, lines broken between words) a pipe does no
 from __future__ import annotations
 
 import csv
+import io
 import json
 import math
 import sys
@@ -57,8 +58,11 @@ def write_json(value: Any, out: TextIO | None = None) -> None:
 
 
 def write_csv(rows: Rows, columns: Sequence[str], out: TextIO | None = None) -> None:
-    """``rows`` as CSV with a header; unknown is an empty field."""
-    writer = csv.DictWriter(out or sys.stdout, columns, extrasaction="ignore")
+    """``rows`` as CSV with a header; unknown is an empty field. A program's text is UTF-8."""
+    out = out or sys.stdout
+    if isinstance(out, io.TextIOWrapper):
+        out.reconfigure(encoding="utf-8")
+    writer = csv.DictWriter(out, columns, extrasaction="ignore")
     writer.writeheader()
     writer.writerows(rows)
 
