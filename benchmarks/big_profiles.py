@@ -9,6 +9,7 @@ Example: ``python benchmarks/big_profiles.py real.pt.trace.json.gz 1000000000 bi
 from __future__ import annotations
 
 import gzip
+import json
 import re
 import sys
 from collections.abc import Iterator
@@ -26,7 +27,7 @@ def grown(profile: bytes, least_bytes: int) -> Iterator[bytes]:
     opening = _ARRAY.search(profile)
     if opening is None:
         raise SystemExit("the profile has no traceEvents")
-    closing = profile.rindex(b"]", 0, profile.rindex(b"}"))
+    closing = _closing(profile, opening.end() - 1)
     head, tail = profile[: opening.end()], profile[closing:]
     template = profile[opening.end() : closing].rstrip()
     found = list(_CHANGING.finditer(template))
@@ -51,6 +52,13 @@ def grown(profile: bytes, least_bytes: int) -> Iterator[bytes]:
         written += len(piece)
         copy += 1
     yield tail
+
+
+def _closing(profile: bytes, opening: int) -> int:
+    """Position of the bracket that closes the one at ``opening``."""
+    array = profile[opening:].decode("utf-8", errors="surrogateescape")
+    _, length = json.JSONDecoder(strict=False).raw_decode(array)
+    return opening + len(array[:length].encode("utf-8", errors="surrogateescape")) - 1
 
 
 def write(profile: Path, least_bytes: int, path: Path) -> None:

@@ -15,6 +15,8 @@ from typing import Any
 from lstmprof.errors import ProfileError
 
 _MOST_TRIES = 16
+#: What Python says where a whole document is followed by something else.
+_BEYOND = "Extra data"
 _BOM = b"\xef\xbb\xbf"
 # Possessive (++, *+), so that hostile text cannot make the matching backtrack.
 _TO_MEND = re.compile(
@@ -36,7 +38,9 @@ def document(path: Path | str, content: bytes) -> Any:
     try:
         try:
             return _loads(text)
-        except json.JSONDecodeError:
+        except json.JSONDecodeError as error:
+            if error.msg.startswith(_BEYOND):
+                raise  # all before is well written: there is nothing to mend
             return _loads(_TO_MEND.sub(_mended, text))
     except json.JSONDecodeError as error:
         raise _fault(path, content, text, error) from error
@@ -86,7 +90,7 @@ def _mended(token: re.Match[str]) -> str:
 def _fault(
     path: Path | str, content: bytes, text: str, error: json.JSONDecodeError
 ) -> ProfileError:
-    is_extra = error.msg.startswith("Extra data")
+    is_extra = error.msg.startswith(_BEYOND)
     is_string = error.msg.startswith("Unterminated string")
     if is_string or (not is_extra and _CUT_TOKEN.match(text, error.pos)):
         return ProfileError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,17 @@ def test_lists_of_objects_after_the_events(tmp_path: Path) -> None:
     content = document(op(1), op(2), deviceProperties=[{"id": 0, "name": "A"}, {"id": 1}])
     assert in_pieces(content, 64) == as_a_whole(content)
     assert in_pieces(content, 10_000) == as_a_whole(content) is not None
+
+
+def test_a_long_list_after_the_events_costs_little_more_than_parsing_it() -> None:
+    after = [{"id": n, "name": "frame"} for n in range(200_000)]
+    content = json.dumps({"schemaVersion": 1, "traceEvents": [op(0)], "stacks": after}).encode()
+    spent = []
+    for read in (json.loads, lambda text: in_pieces(text, 2**20)):
+        began = time.process_time()
+        read(content)
+        spent.append(time.process_time() - began)
+    assert spent[1] < 14 * spent[0]  # 28 times where each guess at the end is mended
 
 
 @pytest.mark.parametrize(
