@@ -13,8 +13,10 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,8 @@ from lstmprof.events import SCHEMA
 
 #: Rows of a batch on disk and of a row group in Parquet.
 BATCH_ROWS = 2**17
+#: Columns that are sorted at once.
+_THREADS = 2
 _NAME = "lstmprof-events-{pid}-"
 _WIDTHS = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
 _TYPES = {field.name: field.type for field in SCHEMA}
@@ -111,15 +115,15 @@ def _width(least: int, most: int) -> pa.DataType:
     return _WIDTHS[fits.index(True)]
 
 
-def _batches(path: Path, name: str) -> Iterator[pa.Array]:
-    """Column ``name`` of the file ``path``, batch by batch, as the events table types it."""
-    type_ = _TYPES[name]
-    with pa.OSFile(str(path)) as opened:
-        schema = pa.ipc.open_file(opened).schema
-        options = pa.ipc.IpcReadOptions(included_fields=[schema.get_field_index(name)])
-        file = pa.ipc.open_file(opened, options=options)
+def _batches(path: Path, name: str, place: int = 0) -> Iterator[pa.Array]:
+    """Column ``name`` of the file ``path``, its number ``place``, batch by batch.
+
+    As the events table types it.
+    """
+    options = pa.ipc.IpcReadOptions(included_fields=[place])
+    with pa.OSFile(str(path)) as opened, pa.ipc.open_file(opened, options=options) as file:
         for number in range(file.num_record_batches):
-            yield _widened(file.get_batch(number).column(0), type_)
+            yield _widened(file.get_batch(number).column(0), _TYPES[name])
 
 
 @dataclass(frozen=True)
@@ -135,9 +139,11 @@ class Spool:
     def column(self, name: str) -> pa.ChunkedArray:
         """The column ``name`` of all chunks."""
         parts: list[pa.Array] = []
-        for path, rows in self.chunks:
-            there = name in _names(path)
-            parts += _batches(path, name) if there else [pa.nulls(rows, _TYPES[name])]
+        for (path, rows), names in zip(self.chunks, self._names, strict=True):
+            if name in names:
+                parts += _batches(path, name, names.index(name))
+            else:
+                parts.append(pa.nulls(rows, _TYPES[name]))
         return pa.chunked_array(parts, _TYPES[name]).unify_dictionaries()
 
     def events(self, origin_ns: int, rank: int | None) -> StoredEvents:
@@ -159,12 +165,21 @@ class Spool:
         )
         del start_ns, descending
         places = pa.array(order)
-        names = {name for path, _ in self.chunks for name in _names(path)}
-        for name in sorted(names - {"start_ns", "dur_ns"}):
-            found = found.with_columns({name: _one(self.column(name)).take(places)})
+
+        def sorted_column(name: str) -> Path:
+            return found.stored(name, _one(self.column(name)).take(places))
+
+        names = sorted({name for names in self._names for name in names} - {"start_ns", "dur_ns"})
+        with ThreadPoolExecutor(_THREADS) as pool:
+            columns = dict(zip(names, pool.map(sorted_column, names), strict=True))
         for path, _ in self.chunks:
             path.unlink()
-        return found
+        return found.joined(columns)
+
+    @cached_property
+    def _names(self) -> list[list[str]]:
+        """The columns of each chunk, in its order."""
+        return [_names(path) for path, _ in self.chunks]
 
 
 def _names(path: Path) -> list[str]:
@@ -210,14 +225,23 @@ class StoredEvents:
         Raises:
             ProfileError: there is no room.
         """
-        added = {}
-        for name, values in columns.items():
-            number, path = tempfile.mkstemp(prefix=f"{name}-", dir=self._folder.path)
-            os.close(number)
-            write_columns(Path(path), pa.table({name: values}))
-            added[name] = Path(path)
+        return self.joined({name: self.stored(name, values) for name, values in columns.items()})
+
+    def stored(self, name: str, values: pa.Array) -> Path:
+        """A file of this table's folder that holds ``values`` as the column ``name``.
+
+        Raises:
+            ProfileError: there is no room.
+        """
+        number, path = tempfile.mkstemp(prefix=f"{name}-", dir=self._folder.path)
+        os.close(number)
+        write_columns(Path(path), pa.table({name: values}))
         pa.default_memory_pool().release_unused()
-        return StoredEvents(self._folder, self.num_rows, {**self._columns, **added})
+        return Path(path)
+
+    def joined(self, columns: Mapping[str, Path]) -> StoredEvents:
+        """This table with these columns replaced by what is ``stored`` in files."""
+        return StoredEvents(self._folder, self.num_rows, {**self._columns, **columns})
 
     def write_parquet(self, path: Path) -> None:
         """Write the table to ``path``, a row group a batch."""

@@ -125,7 +125,7 @@ def _marked(
         activities = rows[is_kind(events, *ACTIVITY_KINDS)[rows]]
         last = np.append(end[activities], ends[-1]).max()
         ends = np.append(start[markers][1:], last)
-    numbers = _numbers([events.column("name")[int(row)].as_py() for row in markers])
+    numbers = _numbers(events.column("name").take(pa.array(markers)).to_pylist())
     return [
         Window(rank, number, int(start[row]), int(close), int(thread[row]))
         for number, row, close in zip(numbers, markers, ends, strict=True)
@@ -167,9 +167,23 @@ def with_steps(events: pa.Table, found: list[Window]) -> pa.Table:
     launch_rows = by_id[np.searchsorted(event_id[by_id], launch[has_launch])]
     at[has_launch] = at[launch_rows]
     step = np.full(len(events), -1, dtype=np.int64)
-    for window in found:
-        if window.step is not None:
-            rows = of_rank(events, window.rank)
-            inside = (at[rows] >= window.start_ns) & (at[rows] < window.end_ns)
-            step[rows[inside]] = window.step
+    for rank in ranks(events):
+        own = [w for w in found if w.rank == rank and w.step is not None]
+        if own:
+            rows = of_rank(events, rank)
+            step[rows] = _steps_at(at[rows], own)
     return with_columns(events, {"step": pa.array(step, mask=step < 0)})
+
+
+def _steps_at(at_ns: Ints, found: list[Window]) -> Ints:
+    """The step at each instant, −1 in none; windows of one rank, of which each ends after the last.
+
+    Of two that overlap it is the later.
+    """
+    starts, ends, steps = (
+        np.array(values, dtype=np.int64)
+        for values in zip(*((w.start_ns, w.end_ns, w.step) for w in found), strict=True)
+    )
+    latest = np.searchsorted(starts, at_ns, side="right") - 1
+    inside = (latest >= 0) & (at_ns < ends[latest])
+    return np.where(inside, steps[latest], -1)
