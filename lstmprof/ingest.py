@@ -9,9 +9,11 @@ import hashlib
 import itertools
 import os
 import re
+import shlex
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from lstmprof import __version__, formats, remote_runs, store
@@ -84,13 +86,17 @@ def ingest_profiles(
 
 @dataclass(frozen=True)
 class Task:
-    """Files that may become one run, called ``name`` in ``out``, a folder or a URL."""
+    """Files that may become one run, called ``name`` in ``out``, a folder or a URL.
+
+    ``command`` is the user's, wherever the task is done.
+    """
 
     group: Sequence[Source]
     name: str
     out: Path | str
     force: bool
     step_range: str | None
+    command: str = field(default_factory=lambda: shlex.join(sys.argv))
 
     @property
     def label(self) -> Path | str:
@@ -104,9 +110,7 @@ class Task:
 
     def done(self) -> Ingested:
         """What becomes of them."""
-        return _ingest_group(
-            self.group, self.name, self.out, force=self.force, step_range=self.step_range
-        )
+        return _ingest_group(self)
 
     def kept(self) -> Ingested | None:
         """The run that had been made of them before, None where there is none or they changed."""
@@ -210,22 +214,20 @@ def _common_name(group: Sequence[Source]) -> str:
     return prefix or _folder_name(group) or "profile"
 
 
-def _ingest_group(
-    group: Sequence[Source], name: str, out: Path | str, *, force: bool, step_range: str | None
-) -> Ingested:
-    """One run of all ``group``, where its files are ranks of one job, else one of each."""
+def _ingest_group(task: Task) -> Ingested:
+    """One run of all its files, where they are ranks of one job, else one of each."""
     read: list[tuple[Source, Profile]] = []
     done = NOTHING
-    for source in group:
+    for source in task.group:
         try:
             read.append((source, formats.read_raw(source.label, source.load)))
         except ForeignFileError as error:
             done += Ingested([], [], [error])
         except ProfileError as error:
             done += Ingested([], [error], [])
-    for own, of_run, profile in _runs(name, read):
+    for own, of_run, profile in _runs(task.name, read):
         try:
-            run = _written(own, of_run, profile, out, force=force, step_range=step_range)
+            run = _written(replace(task, name=own, group=of_run), profile)
         except LstmprofError as error:
             done += Ingested([], [error], [])
         else:
@@ -233,21 +235,25 @@ def _ingest_group(
     return done
 
 
-def _written(
-    name: str,
-    group: Sequence[Source],
-    profile: Profile,
-    out: Path | str,
-    *,
-    force: bool,
-    step_range: str | None,
-) -> Run | RemoteRun:
-    """The run, written to the folder ``out``, or here and then copied to the URL ``out``."""
-    if isinstance(out, Path):
-        return written(name, group, profile, out, force=force, step_range=step_range)
+def _written(task: Task, profile: Profile) -> Run | RemoteRun:
+    """The run, written to the folder ``task.out``, or here and then copied to that URL."""
+    if isinstance(task.out, Path):
+        return _written_to(task.out, task, profile)
     with store.staging(cache_folder() / "uploads") as folder:
-        run = written(name, group, profile, folder, force=force, step_range=step_range)
-        return remote_runs.uploaded(run, f"{out}/{name}", force=force)
+        run = _written_to(folder, task, profile)
+        return remote_runs.uploaded(run, f"{task.out}/{task.name}", force=task.force)
+
+
+def _written_to(out: Path, task: Task, profile: Profile) -> Run:
+    return written(
+        task.name,
+        task.group,
+        profile,
+        out,
+        force=task.force,
+        step_range=task.step_range,
+        command=task.command,
+    )
 
 
 def _runs(
@@ -313,7 +319,7 @@ def _cached(word: Path | str, cache: Path, warn: Warn) -> list[Run]:
         if before:
             runs += before
             continue
-        done = _ingest_group(group, name, folder, force=True, step_range=None)
+        done = Task(group, name, folder, force=True, step_range=None).done()
         runs += [run for run in done.runs if isinstance(run, Run)]
         refused += [*done.errors, *done.foreign]
     if not runs:

@@ -6,7 +6,7 @@ import dataclasses
 import datetime
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import pyarrow as pa
 from lstmprof import __version__, store
 from lstmprof.breakdown import annotated
 from lstmprof.breakdown.coverage import coverage
-from lstmprof.events import SCHEMA, Profile
+from lstmprof.events import Profile
 from lstmprof.formats.sources import Source
 from lstmprof.store import Run
 from lstmprof.stored_events import StoredEvents
@@ -31,8 +31,11 @@ def written(
     *,
     force: bool,
     step_range: str | None,
+    command: str,
 ) -> Run:
     """The run ``name`` in ``out``, made of ``profile``, which was read from the files of ``group``.
+
+    ``command`` is the command line that asked for it, on whatever machine it is made.
 
     Raises:
         RunError: it is there already and ``force`` is not given.
@@ -41,25 +44,23 @@ def written(
     paths = [str(Path(s.label).resolve()) if isinstance(s.label, Path) else s.label for s in group]
     events = annotated(profile.events, captured=False, step_range=step_range)
     metadata = {"source": INGESTED, "source_paths": paths, **described(name, profile, events)}
+    metadata["command"] = command
     metadata |= {"step_range": step_range} if step_range else {}
     metadata["source_stamps"] = [source.stamp for source in group]
     with store.new_run(out, name, force=force) as folder:
-        _write_tables(folder, metadata, events)
+        if isinstance(events, StoredEvents):
+            events.write_parquet(folder / store.EVENTS_FILE)
+        else:
+            store.write_events(folder, events)
+        store.write_metadata(folder, metadata)
     return store.open_run(out / name)
 
 
-def _write_tables(
-    folder: Path, metadata: Mapping[str, Any], events: pa.Table | StoredEvents
-) -> None:
-    if isinstance(events, StoredEvents):
-        store.write_tables(folder, metadata, SCHEMA.empty_table())
-        events.write_parquet(folder / "events.parquet")
-    else:
-        store.write_tables(folder, metadata, events)
+def described(name: str, profile: Profile, events: pa.Table) -> dict[str, Any]:
+    """What run.json says of a run's making, of its profile and of its ``events``, annotated.
 
-
-def described(name: str, profile: Profile, events: pa.Table) -> Mapping[str, Any]:
-    """What run.json says of a run's making, of its profile and of its ``events``, annotated."""
+    The command is that of this process.
+    """
     return {
         "name": name,
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),

@@ -29,6 +29,7 @@ from lstmprof.events import SCHEMA, SCHEMA_VERSION, VERSION_KEY
 
 PARTIAL = ".partial-"
 RUN_FILE = "run.json"
+EVENTS_FILE = "events.parquet"
 
 TIMINGS_SCHEMA = pa.schema(
     [
@@ -61,7 +62,7 @@ class Run:
         Raises:
             RunError: the file is missing, damaged or of another schema version.
         """
-        return _table(self.path / "events.parquet", SCHEMA)
+        return _table(self.path / EVENTS_FILE, SCHEMA)
 
     def narrow_events(self, columns: Sequence[str]) -> pa.Table:
         """``columns`` of the events table in a third of its memory, one chunk each.
@@ -71,7 +72,7 @@ class Run:
         Raises:
             RunError: the file is missing, damaged or of another schema version.
         """
-        path = self.path / "events.parquet"
+        path = self.path / EVENTS_FILE
         check_file(path, SCHEMA)
         try:
             with pq.ParquetFile(path) as file:
@@ -294,9 +295,19 @@ def write_tables(
     folder: Path, metadata: Mapping[str, Any], events: pa.Table, timings: pa.Table | None = None
 ) -> None:
     """Write run.json and the tables of a run into ``folder``, run.json last."""
-    pq.write_table(events.cast(SCHEMA), folder / "events.parquet", compression="zstd")
+    write_events(folder, events)
     if timings is not None:
         pq.write_table(timings.cast(TIMINGS_SCHEMA), folder / "timings.parquet", compression="zstd")
+    write_metadata(folder, metadata)
+
+
+def write_events(folder: Path, events: pa.Table) -> None:
+    """Write the events table of a run into ``folder``."""
+    pq.write_table(events.cast(SCHEMA), folder / EVENTS_FILE, compression="zstd")
+
+
+def write_metadata(folder: Path, metadata: Mapping[str, Any]) -> None:
+    """Write run.json of a run into ``folder``, in which its tables are."""
     text = (
         json.dumps({"schema_version": SCHEMA_VERSION, **metadata}, indent=1, ensure_ascii=False)
         + "\n"
