@@ -87,6 +87,7 @@ def _what_if(one: WhatIf) -> dict[str, Any]:
         "replayed_ns": found.replayed_ns,
         "predicted_ns": found.predicted_ns,
         "saved_ns": found.saved_ns,
+        "undisturbed_ns": found.undisturbed_ns,
         "bottleneck": {"state": state, "part": part, "ns": ns},
         "sentence": of_what_if(one.name, found),
     }

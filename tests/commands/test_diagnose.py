@@ -172,6 +172,7 @@ def test_a_step_without_a_cause_is_replayed_and_the_roofline_told(
     assert found["roofline"]["share"] == found["roofline"]["step_ns"] / (14 * MS)
     text = shown(capsys, runs / "mine", *given)
     assert "without dispatch: 10.0 instead of 14.0 ms (-29 %); then busy gemm is the most" in text
+    assert f"undisturbed it would take {dispatch['undisturbed_ns'] / MS:.1f} ms" in text
     assert "roofline: the device could do this step's work in" in text
 
 
