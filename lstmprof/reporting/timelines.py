@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +26,8 @@ MOST_EVENTS, ALL_EVENTS = 60_000, 240_000
 #: Host threads and rows of nested calls that are drawn.
 MOST_THREADS, MOST_DEPTH = 12, 64
 _NAME = 160
+#: Larger thread numbers are no system's but a profiler's hashes, which tell a reader nothing.
+_MOST_TID = 2**32
 _NEITHER = -1
 
 
@@ -34,7 +37,8 @@ def timelines(known: Sequence[Known]) -> tuple[Timeline, ...]:
     for one in known:
         if one.case is None or room <= 0:
             continue
-        made = timeline(one.run, one.account.run.events(), _middle(one), MOST_EVENTS)
+        events, window = one.account.run.events(), _middle(one)
+        made = timeline(one.run, events, window, MOST_EVENTS, _thread_names(one, window.rank))
         if len(made.columns["track"]) <= room:
             room -= len(made.columns["track"])
             found.append(made)
@@ -49,9 +53,22 @@ def _middle(one: Known) -> Window:
     return by_length[(len(by_length) - 1) // 2]
 
 
-def timeline(run: str, events: pa.Table, window: Window, most: int) -> Timeline:
-    """The ``most`` longest events of ``window``, clipped to it."""
-    drawn = _Drawing(events, window)
+def _thread_names(one: Known, rank: int | None) -> Mapping[str, str]:
+    """The names of host threads by tid, where the profile gives them."""
+    told = one.facts.get("profile_metadata") or {}
+    of_rank_ = (told.get("ranks") or {}).get(str(rank), told)
+    return of_rank_.get("threads") or {}
+
+
+def timeline(
+    run: str,
+    events: pa.Table,
+    window: Window,
+    most: int,
+    thread_names: Mapping[str, str] = MappingProxyType({}),
+) -> Timeline:
+    """The ``most`` longest events of ``window``, clipped to it; ``thread_names`` are by tid."""
+    drawn = _Drawing(events, window, thread_names)
     drawn.add_accounts()
     drawn.add_streams()
     drawn.add_threads()
@@ -80,6 +97,7 @@ class _Drawing:
 
     events: pa.Table
     window: Window
+    thread_names: Mapping[str, str]
 
     def __post_init__(self) -> None:
         self.tracks: list[Track] = []
@@ -141,18 +159,23 @@ class _Drawing:
         order = sorted((n for _, n in busiest), key=lambda n: n != self.window.thread)
         depth = _depth(self.events)
         tids = ints(self.events, "tid", UNKNOWN)
-        for number in order[:MOST_THREADS]:
+        for place, number in enumerate(order[:MOST_THREADS], 1):
             mine = on_host[thread[on_host] == number]
             shallow = mine[depth[mine] < MOST_DEPTH]
             self.left_out += len(mine) - len(shallow)
             least = int(depth[shallow].min())
             deepest = int(depth[shallow].max()) - least
             first = len(self.tracks)
-            tid = int(tids[mine[0]])
-            named = "thread" if tid == UNKNOWN else f"thread {tid}"
+            named = self._thread(int(tids[mine[0]]), place)
             self.tracks += [Track(named if d == 0 else "", "host", d) for d in range(deepest + 1)]
             self._add_rows(shallow, first + depth[shallow] - least)
         self.left_out += sum(-count for count, n in busiest if n in order[MOST_THREADS:])
+
+    def _thread(self, tid: int, place: int) -> str:
+        """What the thread ``tid``, drawn at ``place`` from 1, is called."""
+        name = shown_name(self.thread_names.get(str(tid), "").removesuffix(f"/{tid}"), _NAME)
+        number = tid if 0 <= tid < _MOST_TID else place
+        return f"thread {number}" + (f", {name}" if name else "")
 
 
 def _depth(events: pa.Table) -> Ints:

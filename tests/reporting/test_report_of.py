@@ -6,10 +6,12 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from breakdown import rows
 from report import runs
 
 from lstmprof import account_rows, reporting, terminal
-from lstmprof.breakdown import Breakdown, break_down
+from lstmprof.breakdown import Breakdown, annotated, break_down
+from lstmprof.breakdown.windows import windows
 from lstmprof.report.palette import label_of
 from lstmprof.report.rows import Report
 from lstmprof.reporting import comparisons
@@ -88,6 +90,24 @@ def test_the_longest_events_are_drawn_and_the_others_counted(tmp_path: Path) -> 
     assert len(part.columns["dur_ns"]) == 7
     assert part.left_out == len(whole.columns["dur_ns"]) - 7
     assert min(part.columns["dur_ns"]) >= sorted(whole.columns["dur_ns"])[-7]
+
+
+def test_a_thread_has_the_number_of_the_system_or_its_place_and_its_name() -> None:
+    hashed, mine = -(2**62), {"pid": 1, "tid": 812}
+    made = [
+        rows.row("op", "jit_step", 0, 40, pid=1, tid=hashed),
+        rows.row("op", "jit_step", 50, 90, pid=1, tid=hashed),
+        rows.row("op", "jit_step", 95, 99, pid=1, tid=hashed),
+        rows.row("op", "MatMul", 0, 40, **mine),
+        rows.row("op", "MatMul", 50, 90, **mine),
+        rows.row("op", "Add", 0, 10, pid=1, tid=2**40),
+    ]
+    names = {"812": "tf_Compute/812", str(hashed): f"py_xla_callback/{hashed}"}
+    events = annotated(rows.table(made), captured=False)
+    (window,) = windows(events, captured=False)
+    drawn = timeline("one", events, window, 10**6, names)
+    labels = [track.label for track in drawn.tracks if track.kind == "host"]
+    assert labels == ["thread 1, py_xla_callback", "thread 812, tf_Compute", "thread 3"]
 
 
 def test_only_comparable_runs_are_paired_and_names_are_made_unique(tmp_path: Path) -> None:
