@@ -26,10 +26,13 @@ import pyarrow.parquet as pq
 
 from lstmprof.errors import RunError, UsageError
 from lstmprof.events import SCHEMA, SCHEMA_VERSION, VERSION_KEY
+from lstmprof.narrow_columns import narrow_table
 
 PARTIAL = ".partial-"
 RUN_FILE = "run.json"
 EVENTS_FILE = "events.parquet"
+
+_AGAIN = "capture or ingest the run again"
 
 TIMINGS_SCHEMA = pa.schema(
     [
@@ -76,9 +79,9 @@ class Run:
         check_file(path, SCHEMA)
         try:
             with pq.ParquetFile(path) as file:
-                return _narrow_table(file, list(columns))
+                return narrow_table(file, columns)
         except (OSError, pa.ArrowException) as fault:
-            raise RunError(f"{path}: {fault}", "capture or ingest the run again") from fault
+            raise _unreadable(path, fault) from fault
 
     def timings(self) -> pa.Table | None:
         """One row an iteration of the undisturbed pass; None where it was not captured here."""
@@ -86,59 +89,10 @@ class Run:
         return _table(path, TIMINGS_SCHEMA) if path.exists() else None
 
 
-def _narrow_table(file: pq.ParquetFile, columns: list[str]) -> pa.Table:
-    """``columns`` of ``file``; each row group is narrowed when it is read, by its statistics."""
-    types = {name: _narrow_type(file.metadata, file.schema_arrow, name) for name in columns}
-    parts: list[list[pa.Array]] = [[] for _ in columns]
-    for group in range(file.num_row_groups):
-        read = file.read_row_group(group, columns)
-        for name, part in zip(columns, parts, strict=True):
-            part += [_narrow(chunk, types[name]) for chunk in read.column(name).chunks]
-    # One by one, so that no more than one column is there twice.
-    whole = [_joined(parts.pop(0), types[name]) for name in columns]
-    return pa.table(whole, names=columns)
-
-
-def _narrow_type(metadata: pq.FileMetaData, found: pa.Schema, name: str) -> pa.DataType:
-    if not pa.types.is_integer(found.field(name).type):
-        return found.field(name).type
-    place = found.get_field_index(name)
-    bounds = [0]
-    for group in range(metadata.num_row_groups):
-        column = metadata.row_group(group).column(place)
-        told = column.statistics
-        if told is not None and told.has_min_max:
-            bounds += [told.min, told.max]
-        elif told is None or told.null_count != column.num_values:
-            return found.field(name).type
-    return narrowest(min(bounds), max(bounds))
-
-
-def _narrow(chunk: pa.Array, type_: pa.DataType) -> pa.Array:
-    if not pa.types.is_dictionary(type_):
-        return chunk.cast(type_)
-    indices = chunk.indices.cast(narrowest(0, len(chunk.dictionary)))
-    return pa.DictionaryArray.from_arrays(indices, chunk.dictionary)
-
-
-def _joined(chunks: list[pa.Array], type_: pa.DataType) -> pa.Array:
-    if not chunks or not pa.types.is_dictionary(type_):
-        return pa.chunked_array(chunks, type_).combine_chunks()
-    indices = narrowest(0, sum(len(chunk.dictionary) for chunk in chunks))
-    alike = [
-        pa.DictionaryArray.from_arrays(chunk.indices.cast(indices), chunk.dictionary)
-        for chunk in chunks
-    ]
-    return pa.concat_arrays(alike)
-
-
-def narrowest(least: int, most: int) -> pa.DataType:
-    """The narrowest signed type of integers that holds ``least``, ``most`` and −1."""
-    for width in (pa.int8(), pa.int16(), pa.int32()):
-        limit: int = 2 ** (width.bit_width - 1)
-        if -limit <= least and most < limit:
-            return width
-    return pa.int64()
+def _unreadable(path: Path, fault: Exception) -> RunError:
+    if isinstance(fault, FileNotFoundError):
+        return RunError(f"{path}: is missing", _AGAIN)
+    return RunError(f"{path}: is damaged ({str(fault).rstrip('.')})", _AGAIN)
 
 
 def _table(path: Path, schema: pa.Schema) -> pa.Table:
@@ -148,7 +102,7 @@ def _table(path: Path, schema: pa.Schema) -> pa.Table:
         with pq.ParquetFile(path) as file:
             return file.read().cast(schema)
     except (OSError, pa.ArrowException) as fault:
-        raise RunError(f"{path}: {fault}", "capture or ingest the run again") from fault
+        raise _unreadable(path, fault) from fault
 
 
 def check_file(path: Path, schema: pa.Schema) -> None:
@@ -160,15 +114,15 @@ def check_file(path: Path, schema: pa.Schema) -> None:
     try:
         found = pq.read_schema(path)
     except (OSError, pa.ArrowException) as fault:
-        raise RunError(f"{path}: {fault}", "capture or ingest the run again") from fault
+        raise _unreadable(path, fault) from fault
     version = (found.metadata or {}).get(VERSION_KEY, b"none").decode()
     if version != str(SCHEMA_VERSION):
         raise RunError(
             f"{path}: schema version {version}, this lstmprof reads {SCHEMA_VERSION}",
-            "capture or ingest the run again",
+            _AGAIN,
         )
     if found.names != schema.names:
-        raise RunError(f"{path}: columns differ from the schema", "capture or ingest the run again")
+        raise RunError(f"{path}: columns differ from the schema", _AGAIN)
 
 
 def is_run(path: Path) -> bool:
@@ -189,9 +143,9 @@ def open_run(path: Path) -> Run:
             f"{path}: no run is there (no {RUN_FILE})", "give a run, a folder of runs or a profile"
         ) from fault
     except (OSError, ValueError) as fault:
-        raise RunError(f"{path / RUN_FILE}: {fault}", "capture or ingest the run again") from fault
+        raise _unreadable(path / RUN_FILE, fault) from fault
     if not isinstance(metadata, dict):
-        raise RunError(f"{path / RUN_FILE}: not a JSON object", "capture or ingest the run again")
+        raise RunError(f"{path / RUN_FILE}: not a JSON object", _AGAIN)
     return Run(path, metadata)
 
 

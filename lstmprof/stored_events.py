@@ -22,19 +22,18 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.ipc
 import pyarrow.parquet as pq
 
 from lstmprof.errors import ProfileError
 from lstmprof.events import SCHEMA
+from lstmprof.narrow_columns import narrowed
 
 #: Rows of a batch on disk and of a row group in Parquet.
 BATCH_ROWS = 2**17
 #: Columns that are sorted at once.
 _THREADS = 2
 _NAME = "lstmprof-events-{pid}-"
-_WIDTHS = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
 _TYPES = {field.name: field.type for field in SCHEMA}
 
 
@@ -84,7 +83,7 @@ def write_columns(path: Path, columns: pa.Table) -> None:
     Raises:
         ProfileError: there is no room.
     """
-    narrow = pa.table({n: _narrowed(_one(columns.column(n))) for n in columns.column_names})
+    narrow = pa.table({n: narrowed(_one(columns.column(n))) for n in columns.column_names})
     with _room_for(path.parent), pa.ipc.new_file(str(path), narrow.schema) as file:
         file.write_table(narrow, max_chunksize=BATCH_ROWS)
 
@@ -93,26 +92,11 @@ def _one(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
-def _narrowed(array: pa.Array) -> pa.Array:
-    if pa.types.is_dictionary(array.type):
-        width = _width(0, len(array.dictionary))
-        return pa.DictionaryArray.from_arrays(array.indices.cast(width), array.dictionary)
-    bounds = pc.min_max(array)
-    return array.cast(_width(bounds["min"].as_py() or 0, bounds["max"].as_py() or 0))
-
-
 def _widened(array: pa.Array, type_: pa.DataType) -> pa.Array:
     if pa.types.is_dictionary(type_):
         indices = array.indices.cast(type_.index_type)
         return pa.DictionaryArray.from_arrays(indices, array.dictionary)
     return array.cast(type_)
-
-
-def _width(least: int, most: int) -> pa.DataType:
-    """The narrowest type of integers that holds ``least`` and ``most``."""
-    limits = (2 ** (type_.bit_width - 1) for type_ in _WIDTHS)
-    fits = [-limit <= least and most < limit for limit in limits]
-    return _WIDTHS[fits.index(True)]
 
 
 def _batches(path: Path, name: str, place: int = 0) -> Iterator[pa.Array]:

@@ -122,6 +122,18 @@ def test_a_partial_run_is_no_run(tmp_path: Path) -> None:
         assert store.runs_in(tmp_path) == []
 
 
+def test_what_is_damaged_or_missing_is_told_with_the_next_step(tmp_path: Path) -> None:
+    write(tmp_path, "a")
+    events = tmp_path / "a" / "events.parquet"
+    os.truncate(events, 100)
+    again = r"; capture or ingest the run again$"
+    with pytest.raises(RunError, match=r"events\.parquet: is damaged \(.*[^.]\)" + again):
+        store.open_run(tmp_path / "a").events()
+    events.unlink()
+    with pytest.raises(RunError, match=r"events\.parquet: is missing" + again):
+        store.open_run(tmp_path / "a").narrow_events(["name"])
+
+
 def test_another_schema_version_is_refused_by_name(tmp_path: Path) -> None:
     write(tmp_path, "a")
     newer = EVENTS.replace_schema_metadata({VERSION_KEY: b"99"})

@@ -15,7 +15,8 @@ PACKAGE = Path(lstmprof.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.py"))
 #: What any folder may import of the package, besides itself.
 SHARED = {
-    *("errors", "events", "store", "stored_events", "workloads", "named_workloads"),
+    *("errors", "events", "narrow_columns", "store", "stored_events"),
+    *("workloads", "named_workloads"),
     "implementations",
 }
 #: The files and the folder that join the stages.

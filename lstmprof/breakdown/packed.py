@@ -1,7 +1,7 @@
 """The events of a run held in a third of their memory, and unpacked piece by piece.
 
 ``ints`` and ``texts`` of a whole table of ten million events are arrays of 80 MB, and a computation
-holds many. Packed columns are narrow (``store.narrowed``); a computation gets the rows that it
+holds many. Packed columns are narrow (``narrow_columns``); a computation gets the rows that it
 needs as an events table of its own.
 """
 
@@ -11,12 +11,11 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lstmprof.breakdown.intervals import Flags, Ints
 from lstmprof.breakdown.links import NONE
 from lstmprof.events import SCHEMA
-from lstmprof.store import narrowest
+from lstmprof.narrow_columns import narrowed
 
 #: Columns of texts that are many: unpacked rows hold those which they have.
 _MANY_TEXTS = ("name", "op_name", "shapes", "dtypes")
@@ -86,15 +85,9 @@ class Packed:
 
 def packed(events: pa.Table) -> Packed:
     """An events table packed."""
-    return Packed(pa.table([_narrow(c) for c in events.columns], names=events.schema.names))
-
-
-def _narrow(column: pa.ChunkedArray) -> pa.Array:
-    whole = _whole(column)
-    if pa.types.is_dictionary(whole.type):
-        return whole
-    bounds = pc.min_max(whole)
-    return whole.cast(narrowest(bounds["min"].as_py() or 0, bounds["max"].as_py() or 0))
+    return Packed(
+        pa.table([narrowed(_whole(c)) for c in events.columns], names=events.schema.names)
+    )
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:
