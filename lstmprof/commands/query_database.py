@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -61,15 +62,30 @@ def answer(sql: str, runs: Sequence[Run]) -> Answer:
         try:
             _add_tables(database, runs, _words(database, sql))
             _lock(database, runs, spill)
-            found = database.execute(sql)
-            return Answer(
-                [name for name, *_ in found.description],
-                [str(type_) for _, type_, *_ in found.description],
-                found.fetchall(),
-            )
+            return _answered(database, sql)
         except duckdb.Error as fault:
             said = str(fault).split("\n\nLINE ")[0].split("\n")[0]
             raise UsageError(said, "tables: " + ", ".join(NAMES)) from fault
+
+
+def _answered(database: DuckDBPyConnection, sql: str) -> Answer:
+    """The rows of ``sql``, which Ctrl-C ends at once: DuckDB itself looks for it too seldom."""
+    with ThreadPoolExecutor(1) as thread:
+        asked = thread.submit(_rows, database, sql)
+        try:
+            return asked.result()
+        except BaseException:
+            database.interrupt()
+            raise
+
+
+def _rows(database: DuckDBPyConnection, sql: str) -> Answer:
+    found = database.execute(sql)
+    return Answer(
+        [name for name, *_ in found.description],
+        [str(type_) for _, type_, *_ in found.description],
+        found.fetchall(),
+    )
 
 
 def _words(database: DuckDBPyConnection, sql: str) -> set[str]:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -165,6 +168,32 @@ def test_the_runs_are_those_in_traces_where_none_are_given(tmp_path: Path) -> No
     command = [sys.executable, "-m", "lstmprof", "query", "SELECT run FROM runs", "--format", "csv"]
     found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert found.stdout.splitlines() == ["run", "a"]
+
+
+@pytest.mark.parametrize(("how", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_query_without_end_ends_when_it_is_told_to(
+    how: signal.Signals, code: int, runs: Path, tmp_path: Path
+) -> None:
+    endless = "SELECT count(*) FROM range(1000000) a, range(1000000) b, range(1000000) c"
+    spill = tmp_path / "spill"
+    spill.mkdir()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "lstmprof", "query", endless, str(runs)],
+        env={**os.environ, "TMPDIR": str(spill)},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while not list(spill.iterdir()):  # made just before the query begins
+        assert process.poll() is None
+        time.sleep(0.05)
+    time.sleep(0.5)
+    process.send_signal(how)
+    said = process.communicate(timeout=20)[1].split("\n")
+    assert process.returncode == code
+    assert [line for line in said if line] == [
+        "lstmprof: error: interrupted; nothing half-written was left"
+    ]
+    assert list(spill.iterdir()) == []
 
 
 def test_without_duckdb_it_is_said(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
