@@ -74,9 +74,13 @@ def plain(said: str) -> list[str]:
 def test_rounded_parts_sum_to_the_rounded_whole(parts: list[int], digits: int) -> None:
     whole = sum(parts) / 1e6
     printed = terminal.parts_that_add_up([p / 1e6 for p in parts], whole, digits)
-    total = sum(round(float(p) * 10**digits) for p in printed)
-    assert total == round(whole * 10**digits)
-    assert all(abs(float(p) - q / 1e6) <= 10**-digits for p, q in zip(printed, parts, strict=True))
+    values = [float(text.replace(",", "")) for text in printed]
+    assert sum(round(v * 10**digits) for v in values) == round(whole * 10**digits)
+    assert all(abs(v - p / 1e6) <= 10**-digits for v, p in zip(values, parts, strict=True))
+
+
+def test_parts_have_the_commas_that_their_sum_has() -> None:
+    assert terminal.parts_that_add_up([30668.3794, 1.0], 30669.3794, 3) == ["30,668.379", "1.000"]
 
 
 def test_graph_nodes_keep_their_end_and_kernels_their_start() -> None:

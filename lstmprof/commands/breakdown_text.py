@@ -128,7 +128,7 @@ def _show_step(account: Breakdown, step: MeanStep) -> None:
         [state, part, ms, f"{percent} %"]
         for (state, part, _), ms, percent in zip(step.parts, milli, share, strict=True)
     ]
-    rows.append(["", "sum", f"{step.mean_ns / 1e6:.3f}", "100.0 %"])
+    rows.append(["", "sum", milliseconds(step.mean_ns), "100.0 %"])
     terminal.write_table(
         _heading(account, step), ["", "part", ">ms", ">share"], rows, bars=_ledger_bars(step)
     )

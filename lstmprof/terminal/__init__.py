@@ -186,4 +186,4 @@ def parts_that_add_up(values: Sequence[float], whole: float, digits: int) -> lis
     by_remainder = sorted(range(len(values)), key=lambda i: floors[i] - values[i] * scale)
     for i in by_remainder[: max(missing, 0)]:
         floors[i] += 1
-    return [f"{n / scale:.{digits}f}" for n in floors]
+    return [f"{n / scale:,.{digits}f}" for n in floors]
