@@ -68,6 +68,16 @@ class UsageError(LstmprofError):
     exit_code = 2
 
 
+def of_url(error: Exception) -> Tuple[str, str]:
+    """Why a URL cannot be opened, and the next step, whatever a protocol's library raised."""
+    reason = str(error) or type(error).__name__
+    if isinstance(error, ImportError):
+        return reason, "pip install what it names"
+    if isinstance(error, ValueError) and reason.startswith("Protocol not known"):
+        return reason, "check the URL, or pip install the package of its protocol"
+    return reason, "check the URL and its credentials"
+
+
 def one_line(text: str) -> str:
     """``text`` without line breaks or control characters: hostile names cannot forge output."""
     return "".join(c if c.isprintable() else " " for c in text).strip()

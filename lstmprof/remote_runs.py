@@ -21,8 +21,8 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from lstmprof import store
-from lstmprof.errors import LstmprofError, RunError
-from lstmprof.store import RUN_FILE, Run
+from lstmprof.errors import LstmprofError, RunError, of_url
+from lstmprof.store import EVENTS_FILE, RUN_FILE, Run
 
 _LOCAL = "file://"
 
@@ -130,7 +130,7 @@ def uploaded(run: Run, url: str, *, force: bool) -> RemoteRun:
 
 def event_count(run: Path) -> int:
     """How many events the run in the folder ``run`` has."""
-    count: int = pq.read_metadata(run / "events.parquet").num_rows
+    count: int = pq.read_metadata(run / EVENTS_FILE).num_rows
     return count
 
 
@@ -181,7 +181,5 @@ def _reached(url: str) -> Iterator[None]:
     except LstmprofError:
         raise
     except Exception as error:
-        reason = str(error) or type(error).__name__
-        raise RunError(
-            f"{url}: cannot be reached ({reason})", "check the URL and its credentials"
-        ) from error
+        reason, next_step = of_url(error)
+        raise RunError(f"{url}: cannot be reached ({reason})", next_step) from error

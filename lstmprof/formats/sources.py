@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
-from lstmprof.errors import ProfileError
+from lstmprof.errors import ProfileError, of_url
 from lstmprof.formats import raw_file
 from lstmprof.formats.raw_file import RawFile
 
@@ -226,5 +226,5 @@ def _downloaded(word: str, path: str, url: str) -> RawFile:
 def _unreachable(url: str, error: Exception) -> ProfileError:
     if isinstance(error, ProfileError):
         return error
-    reason = str(error) or type(error).__name__
-    return ProfileError(url, f"cannot be read ({reason})", "check the URL and its credentials")
+    reason, next_step = of_url(error)
+    return ProfileError(url, f"cannot be reached ({reason})", next_step)

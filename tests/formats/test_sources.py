@@ -10,6 +10,7 @@ from pathlib import Path
 
 import fsspec
 import pytest
+from fsspec.registry import known_implementations
 
 from lstmprof.errors import ProfileError
 from lstmprof.formats import sources
@@ -137,6 +138,16 @@ def test_a_url_means_what_it_points_to(tmp_path: Path) -> None:
 def test_a_url_with_nothing_behind_it_is_refused_in_one_line(url: str) -> None:
     with pytest.raises(ProfileError, match="check the URL"):
         [group[0].load() for group in sources.groups(url)]
+
+
+def test_a_protocol_whose_package_is_missing_is_said_to_need_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broken = {"class": "no_such_package.FileSystem", "err": "Install no_such_package"}
+    monkeypatch.setitem(known_implementations, "lacking", broken)
+    said = r"lacking://x/y.json: cannot be reached \(Install no_such_package\); pip install"
+    with pytest.raises(ProfileError, match=said):
+        sources.groups("lacking://x/y.json")
 
 
 def test_a_files_stamp_changes_with_its_content(tmp_path: Path) -> None:
