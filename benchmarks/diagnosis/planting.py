@@ -5,21 +5,26 @@ share is of the clean step. Writes beside it, for each case, ``<case>.json``: th
 every variant (clean, each cause alone, all of them), one raw profile (the steps of clean and of all
 in turn) with the preemptions of each of its steps, and the count planted of each cause. Steps
 alternate because the machine is shared: what disturbs it, disturbs all variants. Of the timed steps
-those in which the operating system took the CPU away are left out, as of the profile.
+those in which the operating system took the CPU away are left out, as of the profile. A case that
+fails has no file; the log says why.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import importlib
 import json
 import os
 import statistics
 import sys
 import time
+import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from lstmprof import implementations
 from lstmprof.capture import (
     worker_cpus,
     worker_host,
@@ -38,8 +43,8 @@ WARMUP, TIMED, PROFILED = 30, 120, 14
 LEAST_KEPT, TAKES = 5, 3
 #: And so many of the timed ones.
 LEAST_TIMED = 20
-#: A unit is timed over so many calls, and the fastest of so many times counts.
-CALLS, TIMES = 20, 5
+#: Framework → the module with its causes and its planted trainer.
+PLANTS = {"torch": "plants", "tensorflow": "plants_tensorflow", "jax": "plants_jax"}
 
 RANGES = worker_ranges.nvtx_ranges() or worker_ranges.no_ranges
 Variants = Mapping[str, Sequence[Any]]
@@ -51,19 +56,29 @@ def main(implementation: str, folder: Path) -> None:
     cpus = worker_cpus.take_cpus(1)
     worker_host.flush_denormals()
     request = CaptureRequest(implementation, WORKLOAD, "cpu", iterations=TIMED, threads=1)
-    from plants import PlantedTrainer, worker_torch
-
-    worker_torch.set_threads(1)
-    trainer = PlantedTrainer(request, "cpu")
+    plants = importlib.import_module(PLANTS[implementations.find(implementation).framework])
+    plants.set_threads(1)
+    trainer = plants.PlantedTrainer(request, "cpu")
     for _ in range(WARMUP):
         trainer.step(RANGES)
-    trainer.calls = trainer.call
+    trainer.warm()
     for case in json.loads((folder / "cases.json").read_text()):
         cpus = worker_cpus.idlest(allowed, 1)
-        os.sched_setaffinity(0, cpus)
-        made = captured(trainer, request, case, folder)
+        move_threads(cpus)
+        try:
+            made = captured(trainer, request, case, folder)
+        except Exception:
+            traceback.print_exc()
+            continue
         made["metadata"] |= worker_metadata.worker_facts(trainer, cpus)
         (folder / f"{case['name']}.json").write_text(json.dumps(made))
+
+
+def move_threads(cpus: Sequence[int]) -> None:
+    """Keep all threads of this process to ``cpus``."""
+    for thread in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(ProcessLookupError):  # it has ended
+            os.sched_setaffinity(int(thread.name), cpus)
 
 
 def captured(
@@ -71,7 +86,7 @@ def captured(
 ) -> dict[str, Any]:
     """Timings of all variants, and one profile of two of them."""
     clean_ns = statistics.median(row.wall_ns for row in timed(trainer, {"clean": ()})["clean"])
-    planted = [planted_of(trainer, name, share * clean_ns) for name, share in case["causes"]]
+    planted = [trainer.planted(name, share * clean_ns) for name, share in case["causes"]]
     both: Variants = {"clean": (), "all": planted}
     alone: Variants = {plant.name: [plant] for plant in planted} if len(planted) > 1 else {}
     rows = timed(trainer, {**both, **alone})
@@ -84,22 +99,6 @@ def captured(
         "profiled_wall_ns": profiled.walls_ns,
         "metadata": worker_metadata.request_facts(request),
     }
-
-
-def planted_of(trainer: Any, name: str, target_ns: float) -> Any:
-    """As many units of the cause as take ``target_ns``, and at least one."""
-    from plants import BY_NAME, Plant
-
-    cause = BY_NAME[name]
-    unit = cause.unit(trainer.site)
-    unit()
-    times_ns = []
-    for _ in range(TIMES):
-        start_ns = time.perf_counter_ns()
-        for _ in range(CALLS):
-            unit()
-        times_ns.append((time.perf_counter_ns() - start_ns) / CALLS)
-    return Plant(name, unit, max(1, round(target_ns / min(times_ns))), cause.in_input)
 
 
 def timed(trainer: Any, variants: Variants) -> dict[str, list[worker_timing.Iteration]]:

@@ -8,23 +8,19 @@ phase. Nothing depends on what they compute, and no gradient flows through them.
 from __future__ import annotations
 
 import resource
-import time
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
+from turns import Plant, Unit, fastest_ns, input_work, preemptions, sleep, spin, thread_wait
 
 from lstmprof.capture import worker_torch
 from lstmprof.capture.worker_ranges import Ranges
 from lstmprof.capture.worker_request import CaptureRequest
 from lstmprof.diagnose import causes
 
-Unit = Callable[[], Any]
-SPIN_NS = 20_000
-SLEEP_S = 0.0002
+set_threads = worker_torch.set_threads
 
 
 @dataclass(frozen=True)
@@ -45,22 +41,6 @@ class Cause:
     in_input: bool = False
 
 
-@dataclass(frozen=True)
-class Plant:
-    """``count`` units a step of the cause ``name``."""
-
-    name: str
-    unit: Unit
-    count: int
-    in_input: bool
-
-
-def _spin() -> None:
-    end_ns = time.perf_counter_ns() + SPIN_NS
-    while time.perf_counter_ns() < end_ns:
-        pass
-
-
 def _casts(site: Site) -> Unit:
     x = site.inputs
     return lambda: x.to(torch.float64).to(torch.float32)
@@ -69,11 +49,6 @@ def _casts(site: Site) -> Unit:
 def _tiny_ops(site: Site) -> Unit:
     one, other = torch.ones(1), torch.ones(1)  # not the number 1: that would be cast in every call
     return lambda: one.mul_(other)
-
-
-def _thread_wait(site: Site) -> Unit:
-    pool = ThreadPoolExecutor(1)
-    return lambda: pool.submit(time.sleep, SLEEP_S).result()
 
 
 def _asks(site: Site) -> Unit:
@@ -96,30 +71,20 @@ def _pointwise(site: Site) -> Unit:
     return lambda: torch.exp(weight)
 
 
-def _input_work(site: Site) -> Unit:
-    raw = np.random.default_rng(0).standard_normal((64, 256)).astype(np.float32)
-    return lambda: np.sort(raw, axis=0)
-
-
 CAUSES = (
     Cause("casts", causes.CAST, _casts),
     Cause("tiny ops", causes.DISPATCH, _tiny_ops),
-    Cause("busy wait", causes.PYTHON, lambda site: _spin),
-    Cause("sleep", causes.PYTHON, lambda site: lambda: time.sleep(SLEEP_S)),
-    Cause("thread wait", causes.PYTHON, _thread_wait),
+    Cause("busy wait", causes.PYTHON, lambda site: spin),
+    Cause("sleep", causes.PYTHON, lambda site: sleep),
+    Cause("thread wait", causes.PYTHON, lambda site: thread_wait()),
     Cause("item()", causes.SYNC, _asks),
     Cause("layout copies", causes.COPY, _layout_copies),
     Cause("doubled GEMM", causes.GEMM, _products),
     Cause("pointwise", causes.MEMORY, _pointwise),
-    Cause("input work", causes.INPUT, _input_work, in_input=True),
-    Cause("input wait", causes.INPUT, lambda site: _spin, in_input=True),
+    Cause("input work", causes.INPUT, lambda site: input_work(), in_input=True),
+    Cause("input wait", causes.INPUT, lambda site: spin, in_input=True),
 )
 BY_NAME = {cause.name: cause for cause in CAUSES}
-
-
-def preemptions() -> int:
-    """How often this thread has lost its CPU against its will (getrusage(2), ru_nivcsw)."""
-    return resource.getrusage(resource.RUSAGE_THREAD).ru_nivcsw
 
 
 class PlantedTrainer(worker_torch.Trainer):
@@ -146,12 +111,23 @@ class PlantedTrainer(worker_torch.Trainer):
         """Begin with the first of ``turns``."""
         self.turns, self.turn, self.preempted = turns, 0, []
 
+    def warm(self) -> None:
+        """What a step has shown of itself is known from here on."""
+        self.calls = self.call
+
+    def planted(self, name: str, target_ns: float) -> Plant:
+        """As many units of the cause as take ``target_ns``, and at least one."""
+        assert self.site is not None
+        cause = BY_NAME[name]
+        unit = cause.unit(self.site)
+        return Plant(name, unit, max(1, round(target_ns / fastest_ns(unit))), cause.in_input)
+
     def step(self, ranges: Ranges) -> torch.Tensor:
         self.plants = self.turns[self.turn % len(self.turns)]
         self.turn += 1
-        before = preemptions()
+        before = preemptions(resource.RUSAGE_THREAD)
         loss = super().step(ranges)
-        self.preempted.append(preemptions() - before)
+        self.preempted.append(preemptions(resource.RUSAGE_THREAD) - before)
         return loss
 
     def _session(self, ranges: Ranges, steps: Iterable[int]) -> tuple[Any, list[int], list[float]]:
