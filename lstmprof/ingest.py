@@ -28,7 +28,10 @@ from lstmprof.store import Run
 Warn = Callable[[str], None]
 
 #: Endings that profilers give their files; a run made of one is named without them.
-_ENDINGS = (".gz", ".json", ".trace", ".pt", ".pb", ".xplane", ".sqlite", ".tar", ".tgz")
+_ENDINGS = (
+    *(".gz", ".json", ".trace", ".pt", ".pb", ".xplane", ".sqlite", ".sql", ".db"),
+    *(".tar", ".tgz"),
+)
 #: A profile that says nothing: with it only a file's name can name a rank.
 _SILENT = Profile("", None, SCHEMA.empty_table())
 

@@ -12,7 +12,7 @@ import pytest
 from lstmprof import breakdown
 from lstmprof.cli import run as lstmprof
 from lstmprof.errors import UsageError
-from lstmprof.ingest import ingest_profile, ingest_profiles, open_runs, tasks
+from lstmprof.ingest import ingest_profile, ingest_profiles, open_runs, profile_name, tasks
 
 
 def trace(rank: int | None, name: str = "aten::mm") -> str:
@@ -52,6 +52,14 @@ def test_a_folder_of_ranks_is_one_run_and_other_files_are_noted(
     assert run.name == "job"
     assert run.events().column("rank").to_pylist() == [0, 1] * 4
     assert len(run.metadata["source_paths"]) == 2
+
+
+@pytest.mark.parametrize(
+    "file",
+    ["mine.pt.trace.json.gz", "mine.xplane.pb", "mine.sqlite", "mine.sql", "mine.db.gz"],
+)
+def test_a_run_is_called_as_its_file_without_the_endings_of_profilers(file: str) -> None:
+    assert profile_name(Path("folder") / file) == "mine"
 
 
 def test_two_sessions_of_one_rank_are_two_runs(tmp_path: Path) -> None:
