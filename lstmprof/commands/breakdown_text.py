@@ -15,6 +15,8 @@ def show(accounts: list[Breakdown], tables: tuple[str, ...], top: int) -> None:
     alone = tables[0] if len(tables) == 1 else None
     if "timings" in tables:
         _show_timings(accounts)
+    if alone == "timings" and not any(account.timings for account in accounts):
+        terminal.write_line("no iteration was timed without a profiler: lstmprof capture does that")
     for account in sorted(accounts, key=_median):
         if "ledger" in tables:
             for step in mean_steps(account.ledger):
@@ -22,7 +24,7 @@ def show(accounts: list[Breakdown], tables: tuple[str, ...], top: int) -> None:
             _show_links(account)
         if alone not in (None, "timings", "ledger"):
             breakdown_table.show(account, alone, top)
-        elif "kernels" in tables and top:
+        elif "kernels" in tables and top and account.kernels.num_rows:
             _show_kernels(account, top)
 
 
@@ -152,7 +154,7 @@ def _show_links(account: Breakdown) -> None:
         f" {shares[1]} to an op"
     )
     if found["unanswered"]:
-        line += f"; {found['unanswered']:,} kernel launches have no activity"
+        line += f"; kernel launches without an activity: {found['unanswered']:,}"
     terminal.write_line(line)
     terminal.write_line()
 

@@ -37,4 +37,18 @@ def test_the_share_of_linked_activities_is_printed(
     assert lstmprof(["breakdown", str(tmp_path / "mine")]) == 0
     said = capsys.readouterr().out
     assert "linked: of 2 device activities 50.0% to a launch, 50.0% to an op" in said
-    assert "1 kernel launches have no activity" in said
+    assert "; kernel launches without an activity: 1" in said
+
+
+def test_a_profile_without_times_or_kernels_has_no_empty_tables(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    events = annotated(table([row("range", "batch", 0, 9000, **HOST)]), captured=False)
+    (tmp_path / "mine").mkdir()
+    write_tables(tmp_path / "mine", {"name": "mine", "source": "ingest"}, events)
+    assert lstmprof(["breakdown", str(tmp_path / "mine")]) == 0
+    said = capsys.readouterr().out
+    assert "where the step goes" in said
+    assert "computing ops" not in said
+    assert lstmprof(["breakdown", str(tmp_path / "mine"), "--table", "timings"]) == 0
+    assert "no iteration was timed without a profiler" in capsys.readouterr().out
