@@ -12,7 +12,7 @@ from lstmprof.breakdown.items import SHORT_KERNEL_NS, SHORT_OP_NS
 from lstmprof.diagnose import causes
 from lstmprof.diagnose.case import Item
 from lstmprof.diagnose.causes import KINDS, RULES, Scene, kind_of, scene_of
-from lstmprof.diagnose.undisturbed import RECORDING_NS
+from lstmprof.diagnose.undisturbed import QUICK_RECORDING_NS, RECORDING_NS
 
 HOST, DEVICE = Scene(on_device=False), Scene(on_device=True)
 
@@ -99,6 +99,7 @@ def test_the_documentation_names_every_kind_and_every_threshold() -> None:
     text = (Path(__file__).parents[2] / "docs" / "diagnosis.md").read_text(encoding="utf-8")
     assert [kind for kind in KINDS if kind not in text] == []
     assert f"{RECORDING_NS} ns for each op" in text
+    assert [name for name, ns in QUICK_RECORDING_NS.items() if f"{ns} by {name}" not in text] == []
     assert f"{SHORT_OP_NS // 1000} µs or less" in text
     assert f"kernels under {SHORT_KERNEL_NS // 1000} µs" in text
     assert f"up to {CALL_GAP_NS // 1000} µs of Python" in text

@@ -117,6 +117,17 @@ def test_recording_takes_no_more_than_what_profiled_steps_are_longer_by() -> Non
     assert recording_ns(case(op)) == RECORDING_NS
 
 
+def test_recording_takes_what_it_takes_this_profiler() -> None:
+    op = item("busy", "gemm", 5 * MS, "op", count=8000)
+    of = {
+        name: case(op, median_ns=2 * MS, facts={"profiler": name})
+        for name in ("torch.profiler", "jax.profiler", "tf.profiler")
+    }
+    assert recording_ns(of["torch.profiler"]) == RECORDING_NS
+    assert recording_ns(of["jax.profiler"], of["torch.profiler"]) == 119
+    assert recording_ns(of["tf.profiler"], of["torch.profiler"]) == 69
+
+
 def test_work_done_as_often_is_doubted_where_profiling_made_the_difference() -> None:
     fast = case(item("busy", "gemm", 20 * MS, "aten::mm", count=9), median_ns=20 * MS)
     slow = case(
