@@ -55,6 +55,31 @@ def test_a_folder_of_ranks_is_one_run_and_other_files_are_noted(
 
 
 @pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (["--name", "a/b"], "'a/b' is no name for a run; give one without / and not hidden"),
+        (["--step-range", "nothing"], "finds no host range; the most frequent are 'batch 7'"),
+        (["--step-range", "("], "is no regular expression (missing ), unterminated subpattern"),
+    ],
+)
+def test_an_option_that_cannot_be_meant_is_a_usage_error(
+    asked: list[str], said: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "one.json").write_text(trace(None))
+    words = [str(tmp_path / "one.json"), "--out", str(tmp_path / "out")]
+    assert lstmprof(["ingest", *words, *asked]) == 2
+    (line,) = capfd.readouterr().err.splitlines()
+    assert said in line
+
+
+def test_a_wrong_pattern_is_told_before_anything_is_read(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert lstmprof(["ingest", str(tmp_path / "missing"), "--step-range", "*"]) == 2
+    assert "--step-range '*' is no regular expression" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
     "file",
     ["mine.pt.trace.json.gz", "mine.xplane.pb", "mine.sqlite", "mine.sql", "mine.db.gz"],
 )

@@ -77,7 +77,9 @@ def command(profiles: tuple[str, ...], out: str, name: str | None, **asked: Any)
         click.echo(f"{said} {other}", err=True)
     if done.runs or done.kept:
         click.echo(f"next: lstmprof breakdown {out}", err=True)
-    return 0 if (done.runs or done.kept) and not done.errors else 1
+    if done.errors:
+        return max(error.exit_code for error in done.errors)
+    return 0 if done.runs or done.kept else 1
 
 
 class _ProgressLine:
