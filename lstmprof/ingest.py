@@ -132,9 +132,17 @@ def _file_bytes(source: Source) -> int:
 
 
 def _run_at(out: Path | str, name: str) -> Run | RemoteRun | None:
+    """The run ``name`` in ``out``; None where there is none, or a damaged one in a folder.
+
+    Raises:
+        RunError: the URL cannot be reached, or the run.json there is damaged.
+    """
     if isinstance(out, str):
         return remote_runs.run_at(f"{out}/{name}")
-    return store.open_run(out / name) if store.is_run(out / name) else None
+    try:
+        return store.open_run(out / name)
+    except RunError:  # where it is damaged, it is in the way of the new one, which says so
+        return None
 
 
 def tasks(

@@ -72,6 +72,21 @@ def test_an_option_that_cannot_be_meant_is_a_usage_error(
     assert said in line
 
 
+def test_a_damaged_run_in_the_way_does_not_stop_the_others(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.json").write_text(trace(None))
+    words = ["ingest", str(tmp_path / "a.json"), str(tmp_path / "b.json")]
+    out = tmp_path / "out"
+    (out / "a").mkdir(parents=True)
+    (out / "a" / "run.json").write_text("{")
+    assert lstmprof([*words, "--out", str(out)]) == 1
+    assert f"{out}/a: is there already; give --force to replace it" in capfd.readouterr().err
+    assert lstmprof([*words, "--out", str(out), "--force"]) == 0
+    assert [run.name for run in open_runs([out])] == ["a", "b"]
+
+
 def test_a_wrong_pattern_is_told_before_anything_is_read(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
