@@ -84,7 +84,11 @@ class Run:
             raise _unreadable(path, fault) from fault
 
     def timings(self) -> pa.Table | None:
-        """One row an iteration of the undisturbed pass; None where it was not captured here."""
+        """One row an iteration of the undisturbed pass; None where it was not captured here.
+
+        Raises:
+            RunError: the file is damaged or of another schema version.
+        """
         path = self.path / "timings.parquet"
         return _table(path, TIMINGS_SCHEMA) if path.exists() else None
 

@@ -18,8 +18,15 @@ from lstmprof.breakdown.windows import Window, windows
 
 #: What these functions and ``batches`` read.
 READS = ("event_id", "kind", "name", "start_ns", "dur_ns", "rank", "pid", "tid", "device")
+#: What a sort is of, beside the kind.
+_PLACE = ("rank", "pid", "tid", "device")
 #: Rows that are looked at at once.
 _PIECE = 2**18
+#: A thread has at most four rows in ``windows_of``: two sorts of runtime calls, first and last.
+_MORE_THAN_OTHERS = 5
+
+#: pid and tid, each (known, value)
+_Thread = tuple[tuple[bool, int], ...]
 
 
 @dataclass(frozen=True)
@@ -60,10 +67,6 @@ def sorts(packed: Packed) -> Sorts:
             known[3] += many
     columns = np.array(list(found.values()), dtype=np.int64).reshape(-1, 4)
     return Sorts(columns[:, 0], columns[:, 1], columns[:, 3])
-
-
-#: What a sort is of, beside the kind.
-_PLACE = ("rank", "pid", "tid", "device")
 
 
 def _numbered_few(keys: list[np.ndarray]) -> Ints:
@@ -114,9 +117,3 @@ def _of_busiest(packed: Packed, found: Sorts) -> Ints:
         lowest_first = sorted(threads)
         rows += [threads[max(lowest_first, key=lambda t: threads[t][0])][1]] * _MORE_THAN_OTHERS
     return np.array(rows, dtype=np.int64)
-
-
-#: pid and tid, each (known, value)
-_Thread = tuple[tuple[bool, int], ...]
-#: A thread has at most four rows in ``windows_of``: two sorts of runtime calls, first and last.
-_MORE_THAN_OTHERS = 5
