@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from lstmprof import terminal
+from lstmprof.errors import UsageError
+
+#: Where capture and ingest write, if they are not told.
+_FOLDER = "traces"
 
 
 @click.command(name="query")
@@ -27,8 +33,13 @@ def command(sql: str, paths: tuple[str, ...], format_: str) -> None:
     from lstmprof.api import open_runs
     from lstmprof.commands import query_database
 
+    if not paths and not Path(_FOLDER).is_dir():
+        raise UsageError(
+            f"no PATH is given, and there is no folder {_FOLDER} here",
+            "give runs, a folder of runs or profiles",
+        )
     runs = open_runs(
-        paths or ("traces",), warn=lambda line: click.echo(f"left out: {line}", err=True)
+        paths or (_FOLDER,), warn=lambda line: click.echo(f"left out: {line}", err=True)
     )
     found = query_database.answer(sql, runs)
     if format_ == "json":

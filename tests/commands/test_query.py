@@ -163,6 +163,14 @@ def test_a_file_of_another_schema_is_refused(
     assert lstmprof(["query", "SELECT count(*) FROM runs", str(runs)]) == 0
 
 
+def test_without_a_path_and_without_traces_it_is_asked_for_a_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert lstmprof(["query", "SELECT 1"]) == 2
+    assert "no PATH is given, and there is no folder traces here" in capsys.readouterr().err
+
+
 def test_the_runs_are_those_in_traces_where_none_are_given(tmp_path: Path) -> None:
     write(tmp_path / "traces", "a", 5)
     command = [sys.executable, "-m", "lstmprof", "query", "SELECT run FROM runs", "--format", "csv"]
