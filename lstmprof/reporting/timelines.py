@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -28,6 +29,8 @@ MOST_THREADS, MOST_DEPTH = 12, 64
 _NAME = 160
 #: Larger thread numbers are no system's but a profiler's hashes, which tell a reader nothing.
 _MOST_TID = 2**32
+#: TensorFlow ends a thread's name with its number, of 32 bits with a sign.
+_NUMBERED = re.compile(r"/-?\d+$")
 _NEITHER = -1
 
 
@@ -173,7 +176,7 @@ class _Drawing:
 
     def _thread(self, tid: int, place: int) -> str:
         """What the thread ``tid``, drawn at ``place`` from 1, is called."""
-        name = shown_name(self.thread_names.get(str(tid), "").removesuffix(f"/{tid}"), _NAME)
+        name = shown_name(_NUMBERED.sub("", self.thread_names.get(str(tid), "")), _NAME)
         number = tid if 0 <= tid < _MOST_TID else place
         return f"thread {number}" + (f", {name}" if name else "")
 

@@ -102,7 +102,7 @@ def test_a_thread_has_the_number_of_the_system_or_its_place_and_its_name() -> No
         rows.row("op", "MatMul", 50, 90, **mine),
         rows.row("op", "Add", 0, 10, pid=1, tid=2**40),
     ]
-    names = {"812": "tf_Compute/812", str(hashed): f"py_xla_callback/{hashed}"}
+    names = {"812": "tf_Compute/-812", str(hashed): f"py_xla_callback/{hashed}"}
     events = annotated(rows.table(made), captured=False)
     (window,) = windows(events, captured=False)
     drawn = timeline("one", events, window, 10**6, names)
