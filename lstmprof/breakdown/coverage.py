@@ -30,16 +30,6 @@ class Coverage:
     kernel_launches: int
     unanswered: int
 
-    @property
-    def launched_share(self) -> float | None:
-        """Share of the activities that have a launch, 0–1; None where there are none."""
-        return self.launched / self.activities if self.activities else None
-
-    @property
-    def issued_share(self) -> float | None:
-        """Share of the activities that have an op, 0–1; None where there are none."""
-        return self.issued / self.activities if self.activities else None
-
 
 def coverage(events: pa.Table) -> Coverage:
     """The counts of ``events``."""

@@ -125,7 +125,6 @@ class KernelRow:
     category: str | None
     count: int
     total_ns: int
-    p50_ns: int
     share: float | None
     per_step: float | None
 
