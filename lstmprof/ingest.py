@@ -305,7 +305,7 @@ def _runs_at(word: Path | str, cache: Path) -> list[Run]:
     """The run that ``word`` is, or those directly in it."""
     if sources.is_url(word):
         return [run.fetched(cache) for run in remote_runs.runs_at(str(word))]
-    path = Path(word)
+    path = sources.path_of(word)
     if store.is_run(path):
         return [store.open_run(path)]
     return store.runs_in(path) if path.is_dir() else []

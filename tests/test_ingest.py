@@ -87,6 +87,16 @@ def test_a_damaged_run_in_the_way_does_not_stop_the_others(
     assert [run.name for run in open_runs([out])] == ["a", "b"]
 
 
+@pytest.mark.parametrize("command", ["ingest", "breakdown"])
+def test_an_empty_word_is_not_the_working_directory(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "one.json").write_text(trace(None))
+    assert lstmprof([command, ""]) == 1
+    assert "'': is no path" in capfd.readouterr().err
+
+
 def test_a_wrong_pattern_is_told_before_anything_is_read(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -74,6 +74,17 @@ def is_url(word: Path | str) -> bool:
     return "://" in str(word)
 
 
+def path_of(word: Path | str) -> Path:
+    """``word`` as a path.
+
+    Raises:
+        ProfileError: it is empty, which as a path would be the working directory.
+    """
+    if not str(word):
+        raise ProfileError("''", "is no path (a shell variable that is not set?)", _GIVE)
+    return Path(word)
+
+
 def groups(word: Path | str) -> list[list[Source]]:
     """The files that ``word`` means, those that may be ranks of one job together, by name.
 
@@ -82,7 +93,7 @@ def groups(word: Path | str) -> list[list[Source]]:
     """
     if is_url(word):
         return _at_url(str(word))
-    path = Path(word)
+    path = path_of(word)
     if not path.is_dir():
         return _of_file(_local(path), _head(path))
     listed = itertools.islice(sorted(path.rglob("*")), _MOST_FILES)
