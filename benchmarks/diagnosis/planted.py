@@ -24,7 +24,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lstmprof import api, formats, store
+from lstmprof import api, formats, implementations, store
 from lstmprof.breakdown import CAPTURED, annotated
 from lstmprof.breakdown.windows import windows, with_steps
 from lstmprof.diagnose import causes
@@ -34,6 +34,7 @@ from lstmprof.ingested_run import described
 TORCH = ("torch-lstmcell-basic", "torch-lstmcell-fused", "torch-cudnn")
 COMPILED = ("tf-lstmcell", "keras-lstm", "jax-scan")
 IMPLEMENTATIONS = (*TORCH, *COMPILED)
+FRAMEWORKS, ALL = ("torch", "tensorflow", "jax"), "**all**"
 #: Cause → the kind that a diagnosis must give.
 KINDS = {
     "casts": causes.CAST,
@@ -62,7 +63,7 @@ PAIRS = (
     ("busy wait", "pointwise"),
     ("casts", "item()"),
 )
-#: No program of a whole step asks for a value.
+#: A step that is one program asks for no value before it ends.
 NOT_IN_COMPILED = ("item()",)
 RIGHT_SHARE, MOST_ERROR = 0.95, 0.10
 LEAST_KEPT = 3  # profiled steps
@@ -106,15 +107,16 @@ class Outcome:
 
 
 def cases() -> Iterator[Case]:
-    """All of them: of each implementation every cause in every size, then torch's pairs."""
+    """All of them: of each implementation every cause in every size, then the pairs."""
     for implementation in IMPLEMENTATIONS:
-        compiled = implementation in COMPILED
+        left_out = NOT_IN_COMPILED if implementation in COMPILED else ()
         for cause in KINDS:
-            if not (compiled and cause in NOT_IN_COMPILED):
+            if cause not in left_out:
                 for share in SHARES:
                     yield Case(implementation, ((cause, share),))
-        for pair in () if compiled else PAIRS:
-            yield Case(implementation, tuple(zip(pair, SHARES_OF_PAIR, strict=True)))
+        for pair in PAIRS:
+            if not set(pair) & set(left_out):
+                yield Case(implementation, tuple(zip(pair, SHARES_OF_PAIR, strict=True)))
 
 
 def captured(
@@ -222,7 +224,7 @@ def row(found: Outcome) -> str:
     return (
         f"| {planted} | {found.case.implementation} | {found.clean_ns / 1e6:.2f} | {found.count} "
         f"| {found.planted_ns / 1e6:.3f} | {found.named}{'' if found.right else ' ✗'} "
-        f"| {found.found_ns / 1e6:.3f} | {found.error:+.1%} |"
+        f"| {found.found_ns / 1e6:.3f} | {100 * found.error:+.1f} % |"
     )
 
 
@@ -233,26 +235,26 @@ HEAD = (
 
 
 def summary(found: Sequence[Outcome]) -> str:
-    """How often the name is right and how far off the size is, by cause and framework."""
-    lines = ["| largest cause | in | cases | named right | median error | largest error |"]
+    """How often the name is right and how far off the size is, by framework and cause."""
+    lines = ["| largest cause | framework | cases | named right | median error | largest error |"]
     lines.append("|---|---|---:|---:|---:|---:|")
-    for where, implementations in (("torch", TORCH), *((name, (name,)) for name in COMPILED)):
-        here = [o for o in found if o.case.implementation in implementations]
-        for cause in KINDS:
-            mine = [o for o in here if o.largest == cause]
-            if mine:
-                lines.append(summary_row(cause, where, mine))
-        if here:
-            lines.append(summary_row("**all**", where, here))
-    return "\n".join([*lines, summary_row("**all**", "all", found)])
+    groups: dict[tuple[str, str], list[Outcome]] = {
+        (framework, cause): [] for framework in FRAMEWORKS for cause in (*KINDS, ALL)
+    }
+    for one in found:
+        framework = implementations.find(one.case.implementation).framework
+        groups[framework, one.largest].append(one)
+        groups[framework, ALL].append(one)
+    lines += [summary_row(cause, name, some) for (name, cause), some in groups.items() if some]
+    return "\n".join([*lines, summary_row(ALL, "all", found)])
 
 
-def summary_row(cause: str, where: str, found: Sequence[Outcome]) -> str:
+def summary_row(cause: str, framework: str, found: Sequence[Outcome]) -> str:
     """One line of the summary; errors without their sign."""
     errors = [abs(o.error) for o in found]
     return (
-        f"| {cause} | {where} | {len(found)} | {sum(o.right for o in found)} "
-        f"| {statistics.median(errors):.1%} | {max(errors):.1%} |"
+        f"| {cause} | {framework} | {len(found)} | {sum(o.right for o in found)} "
+        f"| {100 * statistics.median(errors):.1f} % | {100 * max(errors):.1f} % |"
     )
 
 
