@@ -13,6 +13,10 @@ from lstmprof.diagnose.diagnosis import Diagnosis, alone, compare
 from lstmprof.limits import Asked, roofline_of, what_ifs_of
 
 _NOTHING = Asked()
+_NO_ROOFLINE = (
+    "the peaks are held against nothing: what a step has to compute is known of runs that "
+    "lstmprof captured only"
+)
 
 
 def diagnose(
@@ -68,4 +72,6 @@ def _with_limits(
 ) -> Diagnosis:
     """``one`` with the roofline of its slow run and what was asked for."""
     limit = roofline_of(one.slow, cases, asked.peaks)
-    return replace(one, roofline=limit, what_ifs=what_ifs_of(account, one.slow, limit, asked))
+    what_ifs = what_ifs_of(account, one.slow, limit, asked)
+    notes = one.notes if limit or not asked.peaks else (*one.notes, _NO_ROOFLINE)
+    return replace(one, roofline=limit, what_ifs=what_ifs, notes=notes)

@@ -34,7 +34,7 @@ def of_what_if(name: str, found: Prediction) -> str:
     saved = found.saved_ns / found.replayed_ns if found.replayed_ns else 0.0
     said = (
         f"{name}: {milliseconds(found.predicted_ns)} instead of "
-        f"{milliseconds(found.replayed_ns)} ms ({percent(-saved)})"
+        f"{milliseconds(found.replayed_ns)} ms ({percent(-saved) if saved else 'nothing saved'})"
     )
     if found.bottleneck is not None:
         state, part, ns = found.bottleneck

@@ -30,6 +30,11 @@ class Remedy:
 
 TABLE = (
     Remedy(
+        (LAUNCH, causes.ALLOCATION),
+        shows_waiting.initialises,
+        "CUDA C++ guide: initialisation, lazy loading",
+    ),
+    Remedy(
         (causes.COMPILE,),
         shows_waiting.recompiles,
         "docs.pytorch.org, torch.compile: recompilation",
@@ -70,7 +75,7 @@ TABLE = (
         "CUDA C++ guide: page-locked memory",
     ),
     Remedy((CAST,), shows_work.casts_each_time_step, "documentation of torch.autocast"),
-    Remedy((CAST,), shows_work.casts, "the cast table of both runs"),
+    Remedy((CAST,), shows_work.casts, "the cast table"),
     Remedy((COPY,), shows_work.contiguous, "documentation of torch.Tensor.contiguous"),
     Remedy(
         (causes.INPUT,), shows_waiting.input_in_line, "PyTorch's and TensorFlow's guides to input"

@@ -7,9 +7,27 @@ where these do not show its condition.
 from __future__ import annotations
 
 from lstmprof.diagnose import causes
+from lstmprof.diagnose.case import total_ns
 from lstmprof.diagnose.counts import QUANTITIES
 from lstmprof.diagnose.situation import Situation
-from lstmprof.diagnose.words import count, listed, milliseconds, quantity, short_name
+from lstmprof.diagnose.words import count, listed, milliseconds, quantity, short_name, times_a_step
+
+#: A call of the runtime that takes longer is no launch or allocation alone: it sets CUDA up.
+_SETS_UP_NS = 5_000_000
+
+
+def initialises(s: Situation) -> str | None:
+    """Half of it are calls of the runtime so long that they set CUDA up."""
+    calls = [i for i in s.items if i.part in ("launch call", "runtime", "alloc") and i.name]
+    long = [i for i in calls if i.ns > _SETS_UP_NS * max(i.count, 1.0)]
+    if not long or 2 * total_ns(long) < total_ns(s.items):
+        return None
+    most = max(long, key=lambda i: i.ns)
+    each = quantity(most.ns / max(most.count, 1.0), "ns")
+    return (
+        f"{most.name} takes {each} a call: CUDA was being initialised or loaded modules; run a few "
+        "steps before those that are profiled"
+    )
 
 
 def recompiles(s: Situation) -> str | None:
@@ -43,7 +61,7 @@ def values_asked_for(s: Situation) -> str | None:
         return None
     times, name = max(asked)
     return (
-        f"{name} asks for a value {count(times)} times a step and waits for it: keep it where it "
+        f"{name} asks for a value {times_a_step(times)} and waits for it: keep it where it "
         "is computed, and read it once in many steps"
     )
 
@@ -91,6 +109,8 @@ def repeated_ops(s: Situation) -> str | None:
 
 def allocations(s: Situation) -> str | None:
     """Runtime calls that allocate, in a warm step."""
+    if initialises(s):
+        return None
     return "memory is allocated in a warm step: keep the shapes constant, call no empty_cache()"
 
 
@@ -102,7 +122,7 @@ def collectives(s: Situation) -> str | None:
 def small_batch(s: Situation) -> str | None:
     """Kernels on a GPU that take less time than the host needs to bring the next one."""
     kernel, gap = (QUANTITIES[name].of(s.slow) for name in ("mean_kernel_ns", "mean_gap_ns"))
-    if kernel is None or gap is None or kernel >= gap:
+    if kernel is None or gap is None or kernel >= gap or initialises(s):
         return None
     return (
         f"a kernel takes {quantity(kernel, 'ns')} and the next one comes {quantity(gap, 'ns')} "

@@ -11,7 +11,7 @@ import re
 from lstmprof.diagnose import cudnn_path
 from lstmprof.diagnose.case import total_ns
 from lstmprof.diagnose.situation import Situation
-from lstmprof.diagnose.words import count, labels, listed, milliseconds, short_name
+from lstmprof.diagnose.words import count, labels, listed, milliseconds, short_name, times_a_step
 
 #: GPUs with TF32: compute capability 8.0 and later.
 _AMPERE = re.compile(r"\b(?:A100|A10|A30|A40|H100|H200|B200|L4|L40|RTX (?:A\d|[3-5]0\d\d))")
@@ -132,9 +132,9 @@ def casts(s: Situation) -> str | None:
         return None
     row = rows[0]
     types = f" from {row['from_dtype']} to {row['to_dtype']}" if row["to_dtype"] else ""
-    op, times = short_name(row["op"]), count(row["count"] / s.slow.steps)
+    op, times = short_name(row["op"]), times_a_step(row["count"] / s.slow.steps)
     within = f" in {short_name(row['within'])}" if row["within"] else ""
-    return f"{op}{within} casts{types} {times} times a step: keep one element type there"
+    return f"{op}{within} casts{types} {times}: keep one element type there"
 
 
 def contiguous(s: Situation) -> str | None:
@@ -144,7 +144,7 @@ def contiguous(s: Situation) -> str | None:
         return None
     most = max(moved, key=lambda i: i.ns)
     return (
-        f"{short_name(str(most.name))} moves elements {count(most.count)} times a step and "
+        f"{short_name(str(most.name))} moves elements {times_a_step(most.count)} and "
         "computes nothing: keep the tensor in the layout in which it is read, or move it once "
         "before the loop"
     )

@@ -28,6 +28,11 @@ def count(number: float) -> str:
     return f"{number:,.0f}" if number >= 100 or number == int(number) else f"{number:,.1f}"
 
 
+def times_a_step(number: float) -> str:
+    """``40 times a step``, ``once a step``."""
+    return "once a step" if number == 1 else f"{count(number)} times a step"
+
+
 def quantity(number: float | None, unit: str) -> str:
     """A number with its unit: ``5.0 µs``, ``1.2 MB``, ``14,000 /s``."""
     if number is None:

@@ -176,6 +176,14 @@ def test_a_step_without_a_cause_is_replayed_and_the_roofline_told(
     assert "roofline: the device could do this step's work in" in text
 
 
+def test_peaks_that_nothing_can_be_held_against_are_told_of(
+    runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (found,) = document(capsys, runs / "fast", "--peaks", "1GFLOP/s,1GB/s")
+    assert found["notes"][0].startswith("the peaks are held against nothing")
+    assert found["roofline"] is None
+
+
 def test_markdown_is_a_table_in_which_no_name_is_markup(
     runs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -176,6 +176,29 @@ def test_casts_of_autocast_are_counted_by_time_step() -> None:
     )
 
 
+def test_a_cast_that_is_done_once_is_said_to_be() -> None:
+    row: dict[str, Any] = {"op": "aten::to", "within": None, "to_dtype": None}
+    row |= {"count": 1, "total_ns": 9, "bytes": None}
+    cast = run(item("busy", "cast", 9, "aten::copy_"), facts=TORCH, casts=[row])
+    assert told("cast-bound", cast).startswith("aten::to casts once a step: keep")
+
+
+def test_calls_so_long_that_they_set_cuda_up_are_told_apart_from_launching() -> None:
+    launching = item("idle", "launch call", 40_000, "cudaLaunchKernel", count=10)
+    first = item("idle", "launch call", 7_000_000_000, "cudaStreamCreateWithFlags", count=1)
+    gaps = [{"category": "gemm", "family": None, "count": 9, "total_ns": 9, "name": "k"}]
+    told_of = {
+        long: told("launch-bound", run(launching, *long, facts=TORCH, device=0, kernels=gaps))
+        for long in ((), (first,))
+    }
+    assert "initialised" not in told_of[()]
+    assert told_of[first,].startswith("cudaStreamCreateWithFlags takes 7,000.000 ms a call: CUDA")
+    freed = item("idle", "alloc", 6_000_000_000, "cudaFree", count=15)
+    said = told("allocation-bound", run(freed, facts=TORCH, device=0))
+    assert "cudaFree takes 400.000 ms a call" in said
+    assert "warm step" not in said
+
+
 def test_what_the_same_implementation_does_more_often_is_named() -> None:
     facts = {**TORCH, "implementation": "torch-cudnn"}
     fast = run(item("busy", "gemm", 100, "aten::mm", count=3), facts=facts)

@@ -203,3 +203,5 @@ def test_the_undisturbed_step_shrinks_as_the_step_whose_ops_were_not_recorded() 
     assert found.undisturbed_ns == 62 * (28 - 3) // (40 - 9)
     assert "; undisturbed it would take 0.000 ms" in of_what_if("without casts", found)
     assert what_if(events, window, CHANGES["casts"]).undisturbed_ns is None
+    unchanged = what_if(events, window, CHANGES["syncs"])
+    assert "(nothing saved)" in of_what_if("without syncs", unchanged)
