@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.gpu import packing, processes, raw_captures, session, wishes
+from benchmarks.gpu import capture_one, packing, processes, raw_captures, session, wishes
 from benchmarks.gpu.estimates import CAUTION, Estimates, guess_s
 from lstmprof.capture.worker_request import CaptureRequest, run_name
 from lstmprof.named_workloads import named
@@ -276,6 +276,11 @@ def test_when_nothing_fits_the_exit_code_says_so(tmp_path: Path) -> None:
     )
     assert ended.returncode == 3
     assert "not begun: torch-cudnn" in ended.stdout
+
+
+def test_a_capture_by_hand_asks_for_its_words(capsys: pytest.CaptureFixture[str]) -> None:
+    assert capture_one.main(["--help"]) == 2
+    assert capsys.readouterr().err == "give REQUEST.json OUT, or --read OUT [NAME…]: docs/gpu.md\n"
 
 
 @pytest.mark.parametrize("arguments", [("--budget", "soon"), ("--device", "cuda:0")])

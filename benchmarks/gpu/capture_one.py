@@ -27,7 +27,10 @@ def _say(line: str) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Exit code."""
+    """Exit code: 2 where the words are not as above."""
+    if len(arguments) < 2:
+        _say("give REQUEST.json OUT, or --read OUT [NAME…]: docs/gpu.md")
+        return 2
     die_with(os.getppid())
     try:
         if arguments[0] == "--read":
