@@ -88,28 +88,17 @@ def _launches(events: pa.Table, windows: list[Window], facts: Mapping[str, Any])
     return launches.launches(events, windows, (facts.get("workload") or {}).get("time_steps"))
 
 
+#: Columns of the events that several tables read.
+_TIMED = ("event_id", "kind", "name", "start_ns", "dur_ns", "rank")
+_LANES = (*_TIMED, "pid", "tid", "device", "stream")
+
 _ALL = (
     Table(
         "ledger",
         "every nanosecond of each step and device once: busy by category, idle by cause",
         ledger.COLUMNS,
         _plain(ledger.ledger),
-        (
-            *(
-                "event_id",
-                "kind",
-                "name",
-                "start_ns",
-                "dur_ns",
-                "rank",
-                "pid",
-                "tid",
-                "device",
-                "stream",
-                "correlation_id",
-            ),
-            *("launch_id", "category"),
-        ),
+        (*_LANES, "correlation_id", "launch_id", "category"),
         (),
         ("rank", "step", "device", "state", "part", "ns"),
         lambda packed, windows: ledger.GatheredLedger(windows),
@@ -119,22 +108,7 @@ _ALL = (
         "each step on each device: how busy, what overlapped, what ran on after its end",
         step_lanes.COLUMNS,
         _plain(step_lanes.steps),
-        (
-            *(
-                "event_id",
-                "kind",
-                "name",
-                "start_ns",
-                "dur_ns",
-                "rank",
-                "pid",
-                "tid",
-                "device",
-                "stream",
-                "parent_id",
-            ),
-            *("launch_id", "step", "category"),
-        ),
+        (*_LANES, "parent_id", "launch_id", "step", "category"),
         ("rank", "step", "device"),
         (
             *("rank", "step", "device", "dur_ns", "busy_ns", "idle_ns", "overlapped_ns"),
@@ -183,18 +157,7 @@ _ALL = (
         "what it costs to enqueue work, and how far the host is ahead of the device",
         launches.COLUMNS,
         _launches,
-        (
-            "event_id",
-            "kind",
-            "name",
-            "start_ns",
-            "dur_ns",
-            "rank",
-            "device",
-            "parent_id",
-            "launch_id",
-            "step",
-        ),
+        (*_TIMED, "device", "parent_id", "launch_id", "step"),
         ("-call_total_ns", "name"),
         (
             *("rank", "call_total_ns", "latency_p50_ns", "latency_negative", "queue_mean"),
@@ -251,18 +214,7 @@ _ALL = (
         "the host's ranges, phases and steps, and the device time launched in them",
         ranges.COLUMNS,
         _plain(ranges.ranges),
-        (
-            "event_id",
-            "kind",
-            "name",
-            "start_ns",
-            "dur_ns",
-            "rank",
-            "device",
-            "parent_id",
-            "launch_id",
-            "op_id",
-        ),
+        (*_TIMED, "device", "parent_id", "launch_id", "op_id"),
         ("-total_ns", "name"),
         (
             *("rank", "total_ns", "self_ns", "device_total_ns", "device_self_ns", "count"),
