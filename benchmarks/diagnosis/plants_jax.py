@@ -6,36 +6,28 @@ neither fuses nor drops them; nothing of their result is 0 times added to the lo
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-from turns import Plant, Turns, Unit, fastest_ns, input_work, sleep, spin, thread_wait
+from turns import (
+    PRODUCT_SIZE,
+    SIZE,
+    UNITS,
+    Cause,
+    Plant,
+    Turns,
+    Unit,
+    fastest_ns,
+    input_work,
+    sleep,
+    spin,
+    thread_wait,
+)
 
 from lstmprof.capture import worker_jax
 
 set_threads = worker_jax.set_threads
-#: Units in a program whose time, less that of an empty one, says what a unit takes.
-UNITS = 20
-#: Rows and columns of the tensors; those of a product, which costs more an element, are fewer.
-SIZE, PRODUCT_SIZE = 256, 128
-
-
-@dataclass(frozen=True)
-class Cause:
-    """``unit`` makes a call of Python; in a program it maps (size, size) to the next array."""
-
-    name: str
-    unit: Callable[..., Any]
-    size: int = 0
-    in_input: bool = False
-
-    @property
-    def in_program(self) -> bool:
-        """Whether it is of the program."""
-        return self.size > 0
 
 
 def _cast(x: jax.Array) -> jax.Array:

@@ -7,36 +7,28 @@ and without them. TensorFlow records no operator that it takes for cheap: tensor
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
-from turns import Plant, Turns, Unit, fastest_ns, input_work, sleep, spin, thread_wait
+from turns import (
+    PRODUCT_SIZE,
+    SIZE,
+    UNITS,
+    Cause,
+    Plant,
+    Turns,
+    Unit,
+    fastest_ns,
+    input_work,
+    sleep,
+    spin,
+    thread_wait,
+)
 
 from lstmprof.capture import worker_tensorflow
 from lstmprof.capture.worker_request import CaptureRequest
 
 set_threads = worker_tensorflow.set_threads
-#: Units in the graph whose time, less that of an empty one, says what a unit takes.
-UNITS = 20
-#: Rows and columns of the tensors; those of a product, which costs more an element, are fewer.
-SIZE, PRODUCT_SIZE = 256, 128
-
-
-@dataclass(frozen=True)
-class Cause:
-    """``unit`` makes a call of Python; in a graph it maps a (size, size) tensor to the next."""
-
-    name: str
-    unit: Callable[..., Any]
-    size: int = 0
-    in_input: bool = False
-
-    @property
-    def in_program(self) -> bool:
-        """Whether it is of the graph."""
-        return self.size > 0
 
 
 def _cast(x: tf.Tensor) -> tf.Tensor:

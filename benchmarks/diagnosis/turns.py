@@ -21,6 +21,28 @@ SLEEP_S = 0.0002
 CALLS, TIMES = 20, 5
 #: Steps wait by so much more or less; what the scheduler gives to another process is longer.
 GRACE_NS = 50_000
+#: Units in a program whose time, less that of an empty one, says what a unit takes.
+UNITS = 20
+#: Rows and columns of a program's tensors; of a product's, which costs more an element, fewer.
+SIZE, PRODUCT_SIZE = 256, 128
+
+
+@dataclass(frozen=True)
+class Cause:
+    """What a program or the Python around it can be given of.
+
+    ``unit`` makes a call of Python; in a program it maps a (size, size) tensor to the next.
+    """
+
+    name: str
+    unit: Callable[..., Any]
+    size: int = 0
+    in_input: bool = False
+
+    @property
+    def in_program(self) -> bool:
+        """Whether it is of the program."""
+        return self.size > 0
 
 
 @dataclass(frozen=True)
