@@ -67,11 +67,11 @@ def command(
     if open_:
         report_opening.refuse_without_libraries()
 
-    from lstmprof.api import break_down, open_runs
-    from lstmprof.reporting import TABLES as DRAWN
+    from lstmprof.breakdown import break_down
+    from lstmprof.ingest import open_runs
 
     wanted = (table,) if table else USUAL
-    needed = dict.fromkeys((*wanted, *(DRAWN if open_ else ())))
+    needed = dict.fromkeys((*wanted, *(report_opening.tables() if open_ else ())))
     made = [name for name in needed if name != "timings"]
     runs = open_runs(paths, warn=lambda line: click.echo(f"left out: {line}", err=True))
     accounts = [break_down(run, step_range, made) for run in runs]

@@ -31,6 +31,13 @@ def refuse_without_libraries() -> None:
         )
 
 
+def tables() -> tuple[str, ...]:
+    """The tables of a run that a page draws."""
+    from lstmprof.reporting import TABLES
+
+    return tuple(TABLES)
+
+
 def open_report(accounts: Sequence[Breakdown], across: Collection[str] = ()) -> None:
     """Write the report on ``accounts`` into the cache, over that of the same runs; show it.
 
