@@ -188,7 +188,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--peers", help="the Python that has xprof")
     given = parser.parse_args()
-    print(f"{'':44}{'events':>10}{'MB':>7}{'CPU s':>8}{'wall s':>8}{'peak MB':>9}")
+    print(f"{'':44}{'events':>10}{'MB':>7}{'CPU s':>8}{'wall s':>8}{'peak MiB':>9}")
     for real in given.profiles:
         for events in given.events:
             with tempfile.TemporaryDirectory() as folder:

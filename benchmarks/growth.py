@@ -103,7 +103,7 @@ def _cost(folder: Path, tables: Sequence[str]) -> Cost:
 
 def of_all_sizes(run: store.Run) -> None:
     """Print a row a size, of the usual tables."""
-    print(f"{'events':>12}{'wall s':>9}{'CPU s':>9}{'CPU s a million':>17}{'MB':>8}")
+    print(f"{'events':>12}{'wall s':>9}{'CPU s':>9}{'CPU s a million':>17}{'MiB':>8}")
     for size in SIZES:
         with tempfile.TemporaryDirectory() as folder:
             count = repeat(run, size, Path(folder))
@@ -123,7 +123,7 @@ def of_each_table(run: store.Run) -> None:
         for folder, size in ((small, few), (large, many)):
             folder.mkdir()
             repeat(run, size, folder)
-        print(f"{'table':>12}{'CPU s':>9}{'growth':>9}{'MB':>8}   of {many:,} events")
+        print(f"{'table':>12}{'CPU s':>9}{'growth':>9}{'MiB':>8}   of {many:,} events")
         for name in TABLES:
             start, less, more = (cost(f, name) for f in (run.path, small, large))
             growth = (more.cpu_s - start.cpu_s) / max(less.cpu_s - start.cpu_s, 0.01)
