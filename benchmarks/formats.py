@@ -26,11 +26,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lstmprof import formats, store
-from lstmprof.formats import xplane_schema
+from lstmprof import formats
+from lstmprof.formats.xplane import schema
+from lstmprof.runs import run as store
 
 _INGEST = (
-    "import sys; from pathlib import Path; from lstmprof.api import ingest_profiles;"
+    "import sys; from pathlib import Path; from lstmprof.runs.ingest import ingest_profiles;"
     "done = ingest_profiles(Path(sys.argv[1]), Path(sys.argv[2]), force=True);"
     "sys.exit(not done.runs)"
 )
@@ -104,7 +105,7 @@ def _renumbered(text: object, copy: int) -> object:
 
 def grown_space(real: Path, copies: int, path: Path) -> None:
     """Write the XSpace ``real`` to ``path`` with ``copies`` times its events."""
-    space = xplane_schema.xspace().FromString(real.read_bytes())
+    space = schema.xspace().FromString(real.read_bytes())
     lines = [line for plane in space.planes for line in plane.lines if line.events]
     starts = [line.timestamp_ns + min(e.offset_ps for e in line.events) // 1000 for line in lines]
     ends = [

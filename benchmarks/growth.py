@@ -24,9 +24,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from lstmprof import store
 from lstmprof.breakdown import TABLES
-from lstmprof.events import SCHEMA
+from lstmprof.events.schema import SCHEMA
+from lstmprof.runs import run as store
 
 SIZES, ROUNDS = (100_000, 1_000_000, 10_000_000), 3
 _IDS = ("event_id", "parent_id", "launch_id", "op_id", "forward_id")

@@ -19,8 +19,13 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from lstmprof.capture import worker_cpus, worker_host, worker_ranges, worker_timing
-from lstmprof.capture.worker_request import CaptureRequest
+from lstmprof.capture.request import CaptureRequest
+from lstmprof.capture.worker import (
+    cpus as worker_cpus,
+    host,
+    ranges as worker_ranges,
+    timing,
+)
 from lstmprof.workloads import Workload
 
 ROUNDS, STEPS, WARMUP = 60, 30, 50
@@ -70,25 +75,23 @@ def bare_walls_ns(step: Callable[[], Any]) -> list[int]:
 
 def harness_walls_ns(trainer: Any, ranges: worker_ranges.Ranges) -> list[int]:
     """The same by the timing pass."""
-    loop = worker_timing.Loop(
-        functools.partial(trainer.step, ranges), trainer.loss, trainer.device_ns
-    )
-    rows = worker_timing.timed(loop, 0, STEPS, print, time.perf_counter_ns)
+    loop = timing.Loop(functools.partial(trainer.step, ranges), trainer.loss, trainer.device_ns)
+    rows = timing.timed(loop, 0, STEPS, print, time.perf_counter_ns)
     return [row.wall_ns for row in rows]
 
 
 def measure(framework: str) -> None:
     """Print both medians and their ratio."""
     cpus = worker_cpus.take_cpus(1)
-    worker_host.flush_denormals()
-    module = importlib.import_module(f"lstmprof.capture.worker_{framework}")
+    host.flush_denormals()
+    module = importlib.import_module(f"lstmprof.capture.worker.loops.{framework}")
     module.set_threads(1)
     trainer = module.Trainer(REQUESTS[framework], module.device_of("cpu"))
     bare = {"torch": bare_torch, "tensorflow": bare_tensorflow}[framework](trainer)
     ranges = worker_ranges.nvtx_ranges() or worker_ranges.no_ranges
     bare_ns: list[int] = []
     harness_ns: list[int] = []
-    with worker_timing.collector_frozen():
+    with timing.collector_frozen():
         for _ in range(WARMUP):
             bare()
         for number in range(ROUNDS):

@@ -23,7 +23,7 @@ from pathlib import Path
 import big_profiles
 
 _INGEST = (
-    "import sys; from pathlib import Path; from lstmprof.api import ingest_profiles;"
+    "import sys; from pathlib import Path; from lstmprof.runs.ingest import ingest_profiles;"
     "done = ingest_profiles(Path(sys.argv[1]), Path(sys.argv[2]), force=True);"
     "sys.exit(not done.runs)"
 )

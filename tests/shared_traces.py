@@ -9,8 +9,10 @@ import pyarrow as pa
 import pytest
 
 from lstmprof import formats
-from lstmprof.breakdown import annotated
 from lstmprof.errors import ProfileError
+from lstmprof.events.annotate import (
+    annotated,
+)
 
 FOLDER = Path(__file__).resolve().parents[2] / "shared" / "traces"
 needed = pytest.mark.skipif(not FOLDER.is_dir(), reason=f"no real profiles at {FOLDER}")

@@ -16,10 +16,10 @@ import pytest
 
 from benchmarks.gpu import capture_one, packing, processes, raw_captures, session, wishes
 from benchmarks.gpu.estimates import CAUTION, Estimates, guess_s
-from lstmprof.capture.worker_request import CaptureRequest, run_name
-from lstmprof.named_workloads import named
-from lstmprof.store import runs_in
+from lstmprof.capture.request import CaptureRequest, run_name
+from lstmprof.runs.run import runs_in
 from lstmprof.workloads import Workload
+from lstmprof.workloads.studies import named
 
 ROOT = Path(__file__).resolve().parents[1]
 SHORT = named("1x320-ce-short")
@@ -285,7 +285,7 @@ def test_a_capture_by_hand_asks_for_its_words(capsys: pytest.CaptureFixture[str]
 
 @pytest.mark.parametrize("arguments", [("--budget", "soon"), ("--device", "cuda:0")])
 def test_what_cannot_be_meant_is_one_line(arguments: tuple[str, ...], tmp_path: Path) -> None:
-    from lstmprof.capture.worker_host import cuda_devices
+    from lstmprof.capture.worker.host import cuda_devices
 
     if cuda_devices() and "cuda:0" in arguments:
         pytest.skip("a GPU is here")

@@ -24,12 +24,18 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lstmprof import api, formats, implementations, store
-from lstmprof.breakdown import CAPTURED, annotated
-from lstmprof.breakdown.windows import windows, with_steps
+from lstmprof import formats, implementations
+from lstmprof.breakdown import break_down
 from lstmprof.diagnose import causes
+from lstmprof.diagnose.diagnoses import diagnose
 from lstmprof.errors import LstmprofError
-from lstmprof.ingested_run import described
+from lstmprof.events.annotate import (
+    CAPTURED,
+    annotated,
+)
+from lstmprof.events.annotate.steps import windows, with_steps
+from lstmprof.runs import run
+from lstmprof.runs.tasks import described
 
 TORCH = ("torch-lstmcell-basic", "torch-lstmcell-fused", "torch-cudnn")
 COMPILED = ("tf-lstmcell", "keras-lstm", "jax-scan")
@@ -165,7 +171,7 @@ def last_line(log: Path) -> str:
 
 def outcome(case: Case, made: dict[str, Any], place: Path) -> Outcome:
     """What a diagnosis of the two runs says, beside what was measured."""
-    diagnosis = api.diagnose(*map(api.break_down, written(case.name, made, place)))
+    diagnosis = diagnose(*map(break_down, written(case.name, made, place)))
     medians = {name: statistics.median(t["wall_ns"]) for name, t in made["timings"].items()}
     alone = {name: medians.get(name, medians["all"]) for name, _ in case.causes}
     largest = max(alone, key=alone.__getitem__)
@@ -181,7 +187,7 @@ def outcome(case: Case, made: dict[str, Any], place: Path) -> Outcome:
     )
 
 
-def written(case: str, made: dict[str, Any], place: Path) -> list[store.Run]:
+def written(case: str, made: dict[str, Any], place: Path) -> list[run.Run]:
     """The clean run and the planted one, like those that ``lstmprof capture`` writes."""
     profile = formats.read(Path(made["profile"]))
     events = annotated(profile.events, captured=True)
@@ -197,9 +203,9 @@ def written(case: str, made: dict[str, Any], place: Path) -> list[store.Run]:
             **described(name, profile, mine),
             "profiled_wall_ns": [made["profiled_wall_ns"][step] for step in steps],
         }
-        with store.new_run(place / "runs", name, force=True) as folder:
-            store.write_tables(folder, facts, mine, timings_of(made["timings"][variant]))
-        runs.append(store.open_run(place / "runs" / name))
+        with run.new_run(place / "runs", name, force=True) as folder:
+            run.write_tables(folder, facts, mine, timings_of(made["timings"][variant]))
+        runs.append(run.open_run(place / "runs" / name))
     return runs
 
 
@@ -214,8 +220,8 @@ def kept(preempted: Sequence[int], number: int) -> list[int]:
 def timings_of(columns: dict[str, list[Any]]) -> pa.Table:
     """The timings of a run in one round."""
     whole = {**columns, "round": [0] * len(columns["iteration"])}
-    names = store.TIMINGS_SCHEMA.names
-    return pa.table({name: whole[name] for name in names}).cast(store.TIMINGS_SCHEMA)
+    names = run.TIMINGS_SCHEMA.names
+    return pa.table({name: whole[name] for name in names}).cast(run.TIMINGS_SCHEMA)
 
 
 def row(found: Outcome) -> str:

@@ -25,15 +25,15 @@ from pathlib import Path
 from typing import Any
 
 from lstmprof import implementations
-from lstmprof.capture import (
-    worker_cpus,
-    worker_host,
-    worker_metadata,
-    worker_ranges,
-    worker_timing,
+from lstmprof.capture.request import CaptureRequest
+from lstmprof.capture.worker import (
+    cpus as worker_cpus,
+    host,
+    metadata,
+    ranges,
+    timing,
 )
-from lstmprof.capture.worker_profile import Profiled
-from lstmprof.capture.worker_request import CaptureRequest
+from lstmprof.capture.worker.profiling import Profiled
 from lstmprof.workloads import Workload
 
 WORKLOAD = Workload("planted", 1, 64, False, 32, 20, 64, 10, "ce")
@@ -46,7 +46,7 @@ LEAST_TIMED = 20
 #: Framework → the module with its causes and its planted trainer.
 PLANTS = {"torch": "plants", "tensorflow": "plants_tensorflow", "jax": "plants_jax"}
 
-RANGES = worker_ranges.nvtx_ranges() or worker_ranges.no_ranges
+RANGES = ranges.nvtx_ranges() or ranges.no_ranges
 Variants = Mapping[str, Sequence[Any]]
 
 
@@ -54,7 +54,7 @@ def main(implementation: str, folder: Path) -> None:
     """Capture every case of ``folder`` with one trainer."""
     allowed = worker_cpus.allowed_cpus()
     cpus = worker_cpus.take_cpus(1)
-    worker_host.flush_denormals()
+    host.flush_denormals()
     request = CaptureRequest(implementation, WORKLOAD, "cpu", iterations=TIMED, threads=1)
     plants = importlib.import_module(PLANTS[implementations.find(implementation).framework])
     plants.set_threads(1)
@@ -70,7 +70,7 @@ def main(implementation: str, folder: Path) -> None:
         except Exception:
             traceback.print_exc()
             continue
-        made["metadata"] |= worker_metadata.worker_facts(trainer, cpus)
+        made["metadata"] |= metadata.worker_facts(trainer, cpus)
         (folder / f"{case['name']}.json").write_text(json.dumps(made))
 
 
@@ -93,28 +93,28 @@ def captured(
     profiled, preempted = profiled_in_turn(trainer, both, folder / case["name"])
     return {
         "counts": {plant.name: plant.count for plant in planted},
-        "timings": {name: worker_timing.columns(found) for name, found in rows.items()},
+        "timings": {name: timing.columns(found) for name, found in rows.items()},
         "profile": profiled.files[0],
         "preempted": preempted,
         "profiled_wall_ns": profiled.walls_ns,
-        "metadata": worker_metadata.request_facts(request),
+        "metadata": metadata.request_facts(request),
     }
 
 
-def timed(trainer: Any, variants: Variants) -> dict[str, list[worker_timing.Iteration]]:
+def timed(trainer: Any, variants: Variants) -> dict[str, list[timing.Iteration]]:
     """Rows of each variant, one step of each in turn."""
     trainer.take_turns(list(variants.values()))
     step = functools.partial(trainer.step, RANGES)
-    loop = worker_timing.Loop(step, trainer.loss, trainer.device_ns)
-    with worker_timing.collector_frozen():
-        rows = worker_timing.timed(loop, 0, TIMED * len(variants), print, time.perf_counter_ns)
+    loop = timing.Loop(step, trainer.loss, trainer.device_ns)
+    with timing.collector_frozen():
+        rows = timing.timed(loop, 0, TIMED * len(variants), print, time.perf_counter_ns)
     found = list(zip(rows, trainer.preempted, strict=True))
     return {name: undisturbed(found[i :: len(variants)]) for i, name in enumerate(variants)}
 
 
 def undisturbed(
-    found: Sequence[tuple[worker_timing.Iteration, int]],
-) -> list[worker_timing.Iteration]:
+    found: Sequence[tuple[timing.Iteration, int]],
+) -> list[timing.Iteration]:
     """The rows whose step kept its CPU; the ``LEAST_TIMED`` least preempted where they are few."""
     by_preemptions = sorted(range(len(found)), key=lambda i: found[i][1])
     whole = sum(not preempted for _, preempted in found)
@@ -127,7 +127,7 @@ def profiled_in_turn(trainer: Any, variants: Variants, folder: Path) -> tuple[Pr
         place = folder / str(number)
         place.mkdir(parents=True, exist_ok=True)
         trainer.take_turns(list(variants.values()))
-        with worker_timing.collector_frozen():
+        with timing.collector_frozen():
             profiled: Profiled = trainer.profile(RANGES, PROFILED * len(variants), str(place))
         preempted = trainer.preempted
         kept = [preempted[i :: len(variants)].count(0) for i in range(len(variants))]

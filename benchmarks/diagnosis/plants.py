@@ -15,9 +15,9 @@ from typing import Any
 import torch
 from turns import Plant, Unit, fastest_ns, input_work, preemptions, sleep, spin, thread_wait
 
-from lstmprof.capture import worker_torch
-from lstmprof.capture.worker_ranges import Ranges
-from lstmprof.capture.worker_request import CaptureRequest
+from lstmprof.capture.request import CaptureRequest
+from lstmprof.capture.worker.loops import torch as worker_torch
+from lstmprof.capture.worker.ranges import Ranges
 from lstmprof.diagnose import causes
 
 set_threads = worker_torch.set_threads

@@ -25,7 +25,7 @@ from turns import (
     thread_wait,
 )
 
-from lstmprof.capture import worker_jax
+from lstmprof.capture.worker.loops import jax as worker_jax
 
 set_threads = worker_jax.set_threads
 

@@ -25,10 +25,10 @@ from turns import (
     thread_wait,
 )
 
-from lstmprof.capture import worker_tensorflow
-from lstmprof.capture.worker_request import CaptureRequest
+from lstmprof.capture.request import CaptureRequest
+from lstmprof.capture.worker.loops import tensorflow
 
-set_threads = worker_tensorflow.set_threads
+set_threads = tensorflow.set_threads
 
 
 def _cast(x: tf.Tensor) -> tf.Tensor:
@@ -59,7 +59,7 @@ CAUSES = (
 BY_NAME = {cause.name: cause for cause in CAUSES}
 
 
-class PlantedTrainer(Turns, worker_tensorflow.Trainer):
+class PlantedTrainer(Turns, tensorflow.Trainer):
     """The worker's own trainer, whose steps do what is planted besides."""
 
     def __init__(self, request: CaptureRequest, device: str) -> None:

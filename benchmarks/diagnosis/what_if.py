@@ -21,8 +21,13 @@ from pathlib import Path
 from planted import TORCH, Case, captured, written
 from planting import WORKLOAD
 
-from lstmprof import api
+from lstmprof.breakdown import break_down
+from lstmprof.capture.request import CaptureRequest
+from lstmprof.capture.rounds import capture_rounds
+from lstmprof.diagnose.diagnoses import diagnose
+from lstmprof.diagnose.limits import Asked
 from lstmprof.errors import LstmprofError
+from lstmprof.runs.run import Run
 
 #: Planted cause → what is removed.
 CHANGES = {"casts": "casts", "layout copies": "copies", "item()": "syncs"}
@@ -48,10 +53,10 @@ class Pair:
         return self.predicted_ns / self.measured_ns - 1
 
 
-def undisturbed_ns(run: api.Run, change: str) -> int:
+def undisturbed_ns(run: Run, change: str) -> int:
     """Length of the undisturbed step without ``change``."""
-    asked = api.Asked(without=(change,))
-    (found,) = api.diagnose(api.break_down(run), asked=asked).what_ifs
+    asked = Asked(without=(change,))
+    (found,) = diagnose(break_down(run), asked=asked).what_ifs
     predicted = found.prediction.undisturbed_ns
     assert predicted is not None
     return predicted
@@ -75,18 +80,18 @@ def planted_pairs(folder: Path) -> Iterator[Pair]:
 def rewritten_pairs(folder: Path) -> Iterator[Pair]:
     """The hand-written loop and its rewritings, captured in turn."""
     requests = {
-        name: api.CaptureRequest(
+        name: CaptureRequest(
             name, WORKLOAD, "cpu", iterations=ITERATIONS, profile_steps=PROFILED, peaks=False
         )
         for name in (LOOP, *REWRITTEN)
     }
-    runs = api.capture_rounds(requests, folder, rounds=ROUNDS)
+    runs = capture_rounds(requests, folder, rounds=ROUNDS)
     medians: dict[str, float] = {}
     for name, run in runs.items():
         if isinstance(run, LstmprofError):
             print(f"{name} was not captured: {run}")
             continue
-        timings = api.break_down(run).timings
+        timings = break_down(run).timings
         assert timings is not None
         medians[name] = timings.median_ns
     loop = runs[LOOP]

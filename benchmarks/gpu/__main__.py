@@ -18,7 +18,7 @@ import click
 
 from benchmarks.gpu import packing, processes, raw_captures, session, summary, wheels, wishes
 from benchmarks.gpu.estimates import Estimates
-from lstmprof.capture.worker_host import cuda_devices
+from lstmprof.capture.worker.host import cuda_devices
 
 #: Of the budget: the tests may have so much; so much is left to read profiles and then to close.
 TESTS_SHARE, READING_SHARE, CLOSING_SHARE = 0.3, 0.08, 0.05

@@ -14,8 +14,8 @@ import threading
 from pathlib import Path
 
 from benchmarks.gpu import packing, raw_captures
-from lstmprof.capture.worker_host import die_with
-from lstmprof.capture.worker_request import CaptureRequest
+from lstmprof.capture.request import CaptureRequest
+from lstmprof.capture.worker.host import die_with
 from lstmprof.errors import LstmprofError
 
 #: The largest profile that is read at once, gzipped.
@@ -48,7 +48,7 @@ def main(arguments: list[str]) -> int:
 
 def _capture(request: CaptureRequest, out: Path, *, at_once: bool) -> None:
     """What reads profiles is imported meanwhile: the worker's start takes longer."""
-    readers = threading.Thread(target=importlib.import_module, args=("lstmprof.api",))
+    readers = threading.Thread(target=importlib.import_module, args=("lstmprof.capture.rounds",))
     if at_once:
         readers.start()
     kept = raw_captures.keep(request, out, _say)

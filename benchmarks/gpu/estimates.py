@@ -10,7 +10,7 @@ from __future__ import annotations
 import statistics
 
 from benchmarks.gpu.wishes import cells
-from lstmprof.capture.worker_request import CaptureRequest
+from lstmprof.capture.request import CaptureRequest
 
 #: Framework -> seconds until the first step: import, device, libraries; at the end the peaks
 START_S = {"torch": 12.0, "flax": 14.0, "jax": 14.0, "cudnn": 10.0}

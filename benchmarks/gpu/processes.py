@@ -16,7 +16,7 @@ from typing import IO
 
 from benchmarks.gpu import raw_captures
 from benchmarks.gpu.session import Ended
-from lstmprof.capture.worker_request import CaptureRequest, run_name
+from lstmprof.capture.request import CaptureRequest, run_name
 
 ROOT = Path(__file__).resolve().parents[2]
 #: A capture's own limit comes first, because then its worker's log is kept.

@@ -19,8 +19,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from lstmprof.capture.request import CaptureRequest, run_name
 from lstmprof.capture.supervisor import LOG, CaptureResult, capture
-from lstmprof.capture.worker_request import CaptureRequest, run_name
 from lstmprof.errors import CaptureError
 
 FOLDER, FILE, PROFILE = ".captured", "captured.json", "profile"
@@ -91,7 +91,9 @@ def make_run(out: Path, name: str) -> Path:
     Raises:
         LstmprofError: its profile cannot be read; the capture stays.
     """
-    from lstmprof.api import write_captured
+    from lstmprof.capture.write import (
+        write_captured,
+    )
 
     found, kept = read(out, name), place(out, name)
     profiles = tuple(kept / PROFILE / profile for profile in found["profiles"])

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from benchmarks.gpu import raw_captures
 from benchmarks.gpu.estimates import CAUTION, Estimates
-from lstmprof.capture.worker_request import CaptureRequest, refusal, run_name
+from lstmprof.capture.request import CaptureRequest, refusal, run_name
 
 THERE = "is there already"
 MOST_FAILURES = 2

@@ -81,7 +81,7 @@ def _line(out: Path, name: str, folder: Path) -> Line:
 
 
 def _timings_of_run(folder: Path) -> dict[str, list[Any]]:
-    from lstmprof.store import open_run
+    from lstmprof.runs.run import open_run
 
     timings = open_run(folder).timings()
     assert timings is not None  # lstmprof captured it
@@ -95,9 +95,11 @@ def _is_quick(folder: Path) -> bool:
 
 def _account(folder: Path) -> tuple[float | None, float | None, float | None]:
     """(busy share, launch-bound share, activities of a step); None each without a device."""
-    from lstmprof.api import break_down
-    from lstmprof.breakdown.steps import mean_steps
-    from lstmprof.store import open_run
+    from lstmprof.breakdown import (
+        break_down,
+    )
+    from lstmprof.breakdown.mean_step import mean_steps
+    from lstmprof.runs.run import open_run
 
     account = break_down(open_run(folder), None, ["ledger", "steps"])
     launched = [step["activities"] for step in account.table("steps").to_pylist()]

@@ -10,9 +10,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
-from lstmprof.capture.worker_request import CaptureRequest, run_name
-from lstmprof.named_workloads import named
+from lstmprof.capture.request import CaptureRequest, run_name
 from lstmprof.workloads import Workload, with_overrides
+from lstmprof.workloads.studies import named
 
 TORCH = (
     "torch-cudnn",

@@ -13,22 +13,18 @@ from typing import Any
 
 import pyarrow as pa
 
-from lstmprof.breakdown.batches import Batches
-from lstmprof.breakdown.categories import categorised
-from lstmprof.breakdown.forwards import with_forwards
-from lstmprof.breakdown.links import linked
-from lstmprof.breakdown.packed import Packed, packed
-from lstmprof.breakdown.sorts import READS, windows_of
 from lstmprof.breakdown.tables import TABLES, Table, table_of
 from lstmprof.breakdown.timings import Timings, timings
-from lstmprof.breakdown.windows import Window, windows, with_markers, with_steps
-from lstmprof.events import SCHEMA
-from lstmprof.store import Run
+from lstmprof.events.annotate import CAPTURED
+from lstmprof.events.annotate.steps import Window, windows, with_markers, with_steps
+from lstmprof.events.batches import Batches
+from lstmprof.events.packed import Packed, packed
+from lstmprof.events.schema import SCHEMA
+from lstmprof.events.tracks import READS, windows_of
+from lstmprof.runs.run import Run
 
-__all__ = ["CAPTURED", "TABLES", "Breakdown", "annotated", "break_down"]
+__all__ = ["TABLES", "Breakdown", "break_down"]
 
-#: run.json's ``source`` of a run that lstmprof captured itself: its steps end synchronised.
-CAPTURED = "capture"
 #: What ``lstmprof breakdown`` shows where no table is asked for.
 USUAL = ("ledger", "kernels")
 
@@ -65,17 +61,6 @@ class Breakdown:
     def kernels(self) -> pa.Table:
         """What each kernel took, the longest first."""
         return self.table("kernels")
-
-
-def annotated(events: pa.Table, *, captured: bool, step_range: str | None = None) -> pa.Table:
-    """A reader's ``events`` with every derived column filled.
-
-    Raises:
-        UsageError: ``step_range`` is no regular expression, or finds no host range.
-    """
-    events = with_markers(events, step_range) if step_range else events
-    derived = categorised(with_forwards(linked(events)))
-    return with_steps(derived, windows(derived, captured=captured))
 
 
 def break_down(run: Run, step_range: str | None = None, tables: Sequence[str] = USUAL) -> Breakdown:

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from lstmprof.breakdown import host_lanes
-from lstmprof.breakdown.intervals import Ints, Segments, gaps
+from lstmprof.breakdown import host
 from lstmprof.breakdown.ledger import CALL, LATENCY, OTHER, TAIL, UNATTRIBUTED, Lane, device_lanes
-from lstmprof.breakdown.threads import HOST, STATES, innermost, state_codes, thread_ids
-from lstmprof.breakdown.windows import Window
-from lstmprof.events import ints, texts
+from lstmprof.events.annotate.steps import Window
+from lstmprof.events.intervals import Ints, Segments, gaps
+from lstmprof.events.schema import ints, texts
+from lstmprof.events.threads import HOST, STATES, innermost, state_codes, thread_ids
 
 
 @dataclass(frozen=True)
@@ -127,9 +127,9 @@ def _filled(
 
 
 def _of_host(events: pa.Table, window: Window) -> Iterator[Stretch]:
-    state, computes = state_codes(events), host_lanes.computing(events)
+    state, computes = state_codes(events), host.computing(events)
     codes, names = texts(events, "category")
-    merged = host_lanes.merged_lanes(events, window.rank, computes, state)
+    merged = host.merged_lanes(events, window.rank, computes, state)
     labels = [("busy", name) for name in names] + [("idle", cause) for cause in STATES]
     label = np.where(computes, codes, len(names) + state)
     at = window.start_ns

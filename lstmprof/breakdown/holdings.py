@@ -16,8 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from lstmprof.breakdown.host_lanes import computing, merged_lanes
-from lstmprof.breakdown.intervals import Flags, Ints, Segments, gaps
+from lstmprof.breakdown.host import computing, merged_lanes
 from lstmprof.breakdown.ledger import (
     CALL,
     LATENCY,
@@ -26,10 +25,11 @@ from lstmprof.breakdown.ledger import (
     Lane,
     device_lanes,
 )
-from lstmprof.breakdown.links import NONE
-from lstmprof.breakdown.threads import HOST, STATES, innermost, state_codes, thread_ids
-from lstmprof.breakdown.windows import Window, is_kind
-from lstmprof.events import ints, texts
+from lstmprof.events.annotate.links import NONE
+from lstmprof.events.annotate.steps import Window, is_kind
+from lstmprof.events.intervals import Flags, Ints, Segments, gaps
+from lstmprof.events.schema import ints, texts
+from lstmprof.events.threads import HOST, STATES, innermost, state_codes, thread_ids
 
 #: Longest stretch of Python that is called the price of the op after it. Measured by profiling
 #: torch-lstmcell-basic with 4 units under torch.profiler on an EPYC: 95 % of the stretches between

@@ -13,18 +13,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from lstmprof.breakdown import host_lanes
-from lstmprof.breakdown.batches import Batch
-from lstmprof.breakdown.columns import DEVICE, RANK, STEP, Column, schema
-from lstmprof.breakdown.intervals import (
-    Ints,
-    Segments,
-    foremost,
-    gaps,
-    time_per_code,
-    time_per_label,
-)
-from lstmprof.breakdown.threads import (
+from lstmprof.breakdown import host
+from lstmprof.events.annotate.steps import Window, is_kind, of_rank
+from lstmprof.events.batches import Batch
+from lstmprof.events.columns import DEVICE, RANK, STEP, Column, schema
+from lstmprof.events.intervals import Ints, Segments, foremost, gaps, time_per_code, time_per_label
+from lstmprof.events.schema import ACTIVITY_KINDS, ints, texts
+from lstmprof.events.threads import (
     HOST,
     STATES,
     UNKNOWN,
@@ -33,8 +28,6 @@ from lstmprof.breakdown.threads import (
     state_codes,
     thread_ids,
 )
-from lstmprof.breakdown.windows import Window, is_kind, of_rank
-from lstmprof.events import ACTIVITY_KINDS, ints, texts
 
 COLUMNS = (
     RANK,
@@ -111,7 +104,7 @@ class GatheredLedger:
                     parts = _device_parts(lane, piece, hosts)
                     self._count((place, lane.device, piece.number), parts)
             if not lanes:
-                found = host_lanes.parts(events, rank, [piece.clipped for piece in mine])
+                found = host.parts(events, rank, [piece.clipped for piece in mine])
                 for piece, parts in zip(mine, found, strict=True):
                     self._count((place, None, piece.number), parts)
 

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
-from lstmprof import events
-from lstmprof.breakdown.columns import Column
-from lstmprof.breakdown.run_columns import FACTS, ITERATIONS
 from lstmprof.breakdown.tables import TABLES, Table
 from lstmprof.breakdown.timings import COLUMNS as TIMINGS
+from lstmprof.events import schema
+from lstmprof.events.columns import Column
+from lstmprof.runs.metadata import FACTS, ITERATIONS
 
 _HEAD = """\
 # Tables
@@ -54,7 +54,7 @@ def _lines() -> Iterator[str]:
         yield from _of_table(table)
     yield from _section("Statistics of the timings", _STATISTICS, TIMINGS)
     yield from ("## timings.parquet\n", _ITERATIONS, "", *_rows(ITERATIONS), "")
-    yield from ("## events.parquet\n", _EVENTS, "", *_rows(map(_of_event, events.COLUMNS)), "")
+    yield from ("## schema.parquet\n", _EVENTS, "", *_rows(map(_of_event, schema.COLUMNS)), "")
     yield from ("## run.json\n", _FACTS, "", *_facts())
 
 
@@ -91,7 +91,7 @@ def _row(first: str, column: Column) -> str:
     return f"| {first} | " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
-def _of_event(column: events.Column) -> Column:
+def _of_event(column: schema.Column) -> Column:
     derived = "; derived" if column.derived else ""
     absent = "it does not apply, or the profile does not say" if column.nullable else ""
     return Column(column.name, column.type, column.unit, column.meaning + derived, absent)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from lstmprof.breakdown.intervals import Ints
+from lstmprof.events.intervals import Ints
 
 #: Fewer iterations say too little for any of the tests.
 LEAST = 10

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lstmprof.breakdown.columns import Column
 from lstmprof.breakdown.stability import profile_warnings, warnings
+from lstmprof.events.columns import Column
 
 LEAST_FOR_INTERVAL = 6
 RESAMPLES = 2000

@@ -17,17 +17,36 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from lstmprof.errors import CaptureError
+from lstmprof.errors import CaptureError, UsageError
+from lstmprof.runs.ingest import cache_folder
+
+Progress = Callable[[str], None]
 
 STAMP = "lstmprof.json"
 #: What a worker needs besides its framework.
 ALWAYS = ("numpy",)
 
 
+def worker_python(
+    packages: Sequence[str], python: str | None = None, progress: Progress = lambda line: None
+) -> Path:
+    """The interpreter for workers: ``python``, or an environment made of it with ``packages``.
+
+    Raises:
+        CaptureError: the packages cannot be installed.
+    """
+    base = shutil.which(python) if python else sys.executable
+    if base is None:
+        raise UsageError(f"{python}: no such interpreter", "give the path of a Python")
+    if not packages:
+        return Path(base)
+    return environment(packages, cache_folder() / "environments", progress, base)
+
+
 def environment(
     packages: Sequence[str],
     cache: Path,
-    progress: Callable[[str], None] = lambda line: None,
+    progress: Progress = lambda line: None,
     python: str = sys.executable,
 ) -> Path:
     """The interpreter of an environment with ``packages`` (pip's requirement specifiers).

@@ -21,7 +21,7 @@ from typing import IO, Any
 
 import lstmprof
 from lstmprof import implementations
-from lstmprof.capture.worker_request import RESULT, CaptureRequest, check
+from lstmprof.capture.request import RESULT, CaptureRequest, check
 from lstmprof.errors import CaptureError
 
 __all__ = ["CaptureRequest", "CaptureResult", "capture"]
@@ -72,7 +72,13 @@ def _worker(request: CaptureRequest, scratch: Path) -> Iterator[subprocess.Popen
 
 def _started(request: CaptureRequest, scratch: Path, log: IO[bytes]) -> subprocess.Popen[bytes]:
     python = request.python
-    command = [python, "-m", "lstmprof.capture.worker", str(scratch / REQUEST), str(os.getpid())]
+    command = [
+        python,
+        "-m",
+        "lstmprof.capture.worker",
+        str(scratch / REQUEST),
+        str(os.getpid()),
+    ]
     try:
         return subprocess.Popen(
             command,

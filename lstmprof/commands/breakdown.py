@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lstmprof import options, terminal
-from lstmprof.commands import report_opening
+from lstmprof.commands import open_report, options, terminal
 from lstmprof.errors import UsageError
 
 if TYPE_CHECKING:
@@ -65,33 +64,33 @@ def command(
         raise UsageError("CSV holds one table", "add --table " + "|".join(TABLES))
 
     if open_:
-        report_opening.refuse_without_libraries()
+        open_report.refuse_without_libraries()
 
     from lstmprof.breakdown import break_down
-    from lstmprof.ingest import open_runs
+    from lstmprof.runs.ingest import open_runs
 
     wanted = (table,) if table else USUAL
-    needed = dict.fromkeys((*wanted, *(report_opening.tables() if open_ else ())))
+    needed = dict.fromkeys((*wanted, *(open_report.tables() if open_ else ())))
     made = [name for name in needed if name != "timings"]
     runs = open_runs(paths, warn=lambda line: click.echo(f"left out: {line}", err=True))
     accounts = [break_down(run, step_range, made) for run in runs]
     _show(accounts, wanted, format_, top)
     if open_:
-        report_opening.open_report(accounts)
+        open_report.open_report(accounts)
 
 
 def _show(
     accounts: list[Breakdown], wanted: tuple[str, ...], format_: str, top: int | None
 ) -> None:
     """The tables ``wanted`` of all accounts, in a format of ``terminal.FORMATS``."""
-    from lstmprof import account_rows
-    from lstmprof.commands import breakdown_text
+    from lstmprof.breakdown import account_rows
+    from lstmprof.commands.terminal import breakdown
 
     alone = wanted[0] if len(wanted) == 1 else None
     if format_ == "table":
         _tell_notes(accounts)
         most = _TOP_OF_ONE if alone else _TOP
-        breakdown_text.show(accounts, wanted, most if top is None else top)
+        breakdown.show(accounts, wanted, most if top is None else top)
         return
     rows: dict[str, Any] = {name: account_rows.rows(accounts, name, top) for name in wanted}
     if format_ == "json":

@@ -11,9 +11,9 @@ from typing import Any
 import click
 
 from lstmprof import workloads
-from lstmprof.capture.worker_request import PRECISIONS
+from lstmprof.capture.request import PRECISIONS
 from lstmprof.commands import capture_sweep
-from lstmprof.named_workloads import NAMED, named
+from lstmprof.workloads.studies import NAMED, named
 
 _WORKLOAD_OPTIONS = (
     click.option("--layers", type=int, help="Recurrent layers."),
@@ -181,14 +181,16 @@ def command(
     sweeping = {key: options.pop(key) for key in ("rounds", "only_plan", "name", "force")}
     many = any("*" in p or "?" in p or "[" in p for p in (*impls, *workload_names, *precisions))
 
-    from lstmprof import sweep
-    from lstmprof.api import CaptureRequest
+    from lstmprof.capture import plan
+    from lstmprof.capture.request import (
+        CaptureRequest,
+    )
 
-    names = sweep.implementation_names(impls)
-    exact = sweep.matching(precisions, PRECISIONS, "precision")
+    names = plan.implementation_names(impls)
+    exact = plan.matching(precisions, PRECISIONS, "precision")
     options |= _interpreter(options.pop("python"), options.pop("packages"), options["label"])
     common = CaptureRequest(names[0], found[0], **options)
-    planned = sweep.plan(names, found, exact, common, out)
+    planned = plan.plan(names, found, exact, common, out)
     if len(planned) > 1 or many:
         return capture_sweep.command(planned, out, **sweeping)
     return capture_sweep.single(planned[0], out, **sweeping)
@@ -198,7 +200,9 @@ def _interpreter(python: str | None, packages: tuple[str, ...], label: str) -> d
     """The workers' interpreter and the label of its runs, where one of them is given."""
     if not python and not packages:
         return {}
-    from lstmprof.api import worker_python
+    from lstmprof.capture.environments import (
+        worker_python,
+    )
 
     path = worker_python(packages, python, progress=lambda line: click.echo(line, err=True))
     return {"python": str(path), "label": label or re.sub(r"[^\w.=+-]+", "-", "+".join(packages))}

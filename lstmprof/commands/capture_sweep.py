@@ -11,7 +11,7 @@ import click
 from lstmprof.errors import LstmprofError, UsageError
 
 if TYPE_CHECKING:
-    from lstmprof.sweep import Planned
+    from lstmprof.capture.plan import Planned
 
 
 def _say(line: str) -> None:
@@ -22,7 +22,9 @@ def single(
     planned: Planned, out: Path, *, rounds: int, only_plan: bool, name: str | None, force: bool
 ) -> int:
     """One capture: its failure is the command's."""
-    from lstmprof.api import capture_run
+    from lstmprof.capture.rounds import (
+        capture_run,
+    )
 
     if only_plan:
         _show_plan([planned], force)
@@ -45,7 +47,7 @@ def command(
     force: bool,
 ) -> int:
     """Many captures: the plan first, then each run as it appears; one failure stops no other."""
-    from lstmprof import sweep
+    from lstmprof.capture import plan
 
     if name:
         raise UsageError("--name is for one capture", "use --label, or ask for one capture")
@@ -53,13 +55,13 @@ def command(
     if only_plan:
         return 0
     outcomes = []
-    for outcome in sweep.run(planned, out, rounds=rounds, force=force, progress=_say):
+    for outcome in plan.run(planned, out, rounds=rounds, force=force, progress=_say):
         outcomes.append(outcome)
         if isinstance(outcome.result, LstmprofError):
             _say(f"lstmprof: error: {outcome.planned.name}: {outcome.result}")
         else:
             click.echo(f"wrote {outcome.result.path}")
-    count = sweep.counted(outcomes)
+    count = plan.counted(outcomes)
     skipped = len(planned) - len(outcomes)
     _say(f"{count['captured']} captured, {count['failed']} failed, {skipped} skipped")
     _say(f"next: lstmprof breakdown {out}")
@@ -67,7 +69,7 @@ def command(
 
 
 def _show_plan(planned: Sequence[Planned], force: bool) -> None:
-    from lstmprof.sweep import THERE
+    from lstmprof.capture.plan import THERE
 
     skips = [p for p in planned if p.skip and not (force and p.skip == THERE)]
     _say(f"plan: {len(planned) - len(skips)} captures, {len(skips)} skipped")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import click
 
-from lstmprof import options, terminal
-from lstmprof.commands import report_opening
+from lstmprof.commands import open_report, options, terminal
 
 FORMATS = ("text", "json", "markdown")
 #: Those of ``diagnose.changes``, named here because help imports no dataframe library.
@@ -58,11 +57,26 @@ def command(
       lstmprof diagnose traces/ --open
     """
     if open_:
-        report_opening.refuse_without_libraries()
+        open_report.refuse_without_libraries()
 
-    from lstmprof.api import Asked, break_down, diagnose_all, open_runs
-    from lstmprof.commands import diagnose_markdown, diagnose_rows, diagnose_text
-    from lstmprof.diagnose.peaks import parsed
+    from lstmprof.breakdown import (
+        break_down,
+    )
+    from lstmprof.commands.terminal import (
+        diagnosis,
+        diagnosis_markdown,
+        diagnosis_rows,
+    )
+    from lstmprof.diagnose.diagnoses import (
+        diagnose_all,
+    )
+    from lstmprof.diagnose.limits import (
+        Asked,
+    )
+    from lstmprof.diagnose.roofline.peaks import parsed
+    from lstmprof.runs.ingest import (
+        open_runs,
+    )
 
     asked = Asked(
         tuple(dict.fromkeys(without)), gemm_at_roofline, None if peaks is None else parsed(peaks)
@@ -77,11 +91,11 @@ def command(
     accounts = [break_down(run, step_range, ("ledger",)) for runs in opened for run in runs]
     made = diagnose_all(accounts, across, asked, must_compare=named)
     if format_ == "json":
-        terminal.write_json([diagnose_rows.document(one) for one in made])
+        terminal.write_json([diagnosis_rows.document(one) for one in made])
     elif format_ == "markdown":
-        click.echo("\n\n".join(diagnose_markdown.page(one) for one in made))
+        click.echo("\n\n".join(diagnosis_markdown.page(one) for one in made))
     else:
         for one in made:
-            diagnose_text.show(one)
+            diagnosis.show(one)
     if open_:
-        report_opening.open_report(accounts, across)
+        open_report.open_report(accounts, across)

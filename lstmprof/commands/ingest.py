@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lstmprof import options
+from lstmprof.commands import options
 from lstmprof.errors import UsageError
 
 if TYPE_CHECKING:
-    from lstmprof.api import Ingested
+    from lstmprof.runs.ingest import (
+        Ingested,
+    )
 
 #: Where progress goes to a file or a pipe, a line of it is written this often.
 _TOLD_EVERY_S = 10.0
@@ -56,7 +58,12 @@ def command(profiles: tuple[str, ...], out: str, name: str | None, **asked: Any)
       lstmprof ingest logdir/ ranks.tar.gz s3://bucket/profiles
       lstmprof ingest s3://bucket/profiles --out s3://bucket/runs --scheduler tcp://host:8786
     """
-    from lstmprof.api import Ingested, ingest_all
+    from lstmprof.runs.ingest import (
+        Ingested,
+    )
+    from lstmprof.runs.jobs import (
+        ingest_all,
+    )
 
     if name and len(profiles) > 1:
         raise UsageError("--name is for one profile", "leave it out, or give one")
@@ -104,7 +111,7 @@ class _ProgressLine:
 
 def _tell(made: Ingested) -> None:
     """What was written, what the user must know of it, what could not be read and why."""
-    from lstmprof.remote_runs import RemoteRun, event_count
+    from lstmprof.runs.remote import RemoteRun, event_count
 
     for run in made.runs:
         for note in run.metadata.get("notes", []):
@@ -119,7 +126,7 @@ def _tell(made: Ingested) -> None:
 
 def _tell_kept(done: Ingested) -> None:
     """Which runs were left as they are."""
-    from lstmprof.remote_runs import RemoteRun
+    from lstmprof.runs.remote import RemoteRun
 
     if len(done.kept) > _MOST_KEPT:
         click.echo(f"{len(done.kept)} runs are there already, of the same files", err=True)

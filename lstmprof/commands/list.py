@@ -9,12 +9,13 @@ from typing import Any
 
 import click
 
-from lstmprof import terminal
-from lstmprof.capture.worker_host import cuda_devices
+from lstmprof.capture.worker.host import cuda_devices
+from lstmprof.commands import terminal
 from lstmprof.errors import CaptureError, UsageError
-from lstmprof.implementations import FRAMEWORKS, TABLE, Implementation, _cuda_libraries
-from lstmprof.named_workloads import NAMED
+from lstmprof.implementations import FRAMEWORKS, TABLE, Implementation
+from lstmprof.implementations.cudnn import _libraries
 from lstmprof.workloads import Workload
+from lstmprof.workloads.studies import NAMED
 
 WHAT = ("implementations", "workloads")
 
@@ -66,7 +67,7 @@ def _installed(framework: str) -> bool:
     if framework != "cudnn":
         return importlib.util.find_spec(framework) is not None
     with contextlib.suppress(CaptureError):
-        return bool(_cuda_libraries.load(*_cuda_libraries.CUDNN))
+        return bool(_libraries.load(*_libraries.CUDNN))
     return False
 
 

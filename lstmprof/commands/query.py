@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from lstmprof import terminal
+from lstmprof.commands import terminal
 from lstmprof.errors import UsageError
 
 #: Where capture and ingest write, if they are not told.
@@ -30,8 +30,8 @@ def command(sql: str, paths: tuple[str, ...], format_: str) -> None:
       lstmprof query "SELECT run, name, total_ns FROM kernels ORDER BY total_ns DESC LIMIT 5"
       lstmprof query "SELECT run, median(wall_ns) FROM timings WHERE NOT warmup GROUP BY run" a b
     """
-    from lstmprof.commands import query_database
-    from lstmprof.ingest import open_runs
+    from lstmprof.breakdown import sql as query_database
+    from lstmprof.runs.ingest import open_runs
 
     if not paths and not Path(_FOLDER).is_dir():
         raise UsageError(

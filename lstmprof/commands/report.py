@@ -6,8 +6,7 @@ from pathlib import Path
 
 import click
 
-from lstmprof import options
-from lstmprof.commands import report_opening
+from lstmprof.commands import open_report, options
 from lstmprof.errors import UsageError
 
 
@@ -60,10 +59,16 @@ def command(
       lstmprof report traces/ --svg charts/
       lstmprof report traces/ --open
     """
-    report_opening.refuse_without_libraries()
-    from lstmprof.api import break_down, open_runs
-    from lstmprof.report import figures, page
-    from lstmprof.reporting import TABLES, report_of
+    open_report.refuse_without_libraries()
+    from lstmprof.breakdown import (
+        break_down,
+    )
+    from lstmprof.report import figures
+    from lstmprof.report.gathering import TABLES, report_of
+    from lstmprof.report.page import page
+    from lstmprof.runs.ingest import (
+        open_runs,
+    )
 
     charts = {"png": png, "svg": svg, "json": json_}
     if out is None and not any(charts.values()):
@@ -83,4 +88,4 @@ def command(
         count = f"{len(made.runs)} run" + "s" * (len(made.runs) != 1)
         click.echo(f"wrote {out} ({count}, {size / 1e6:.1f} MB); open it in any browser")
         if open_:
-            report_opening.show(out)
+            open_report.show(out)

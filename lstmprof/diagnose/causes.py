@@ -10,7 +10,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from lstmprof.diagnose.case import Case, Item
+from lstmprof.diagnose.step_profile import Case, Item
+from lstmprof.events.threads import ASKS
 
 LAUNCH, DISPATCH, PYTHON = "launch-bound", "dispatch-bound", "Python-bound"
 SYNC, CAST, COPY, GEMM, MEMORY = (
@@ -46,8 +47,6 @@ KINDS = {
 #: The kinds in which a device waits for its host: an infinitely fast host would have none.
 WAITS = (LAUNCH, DISPATCH, PYTHON, HOST, ALLOCATION)
 
-#: Ops by which a host asks for a value, and waits for it.
-ASKS = ("aten::item", "aten::_local_scalar_dense", "aten::is_nonzero", "aten::equal")
 _COMPILES = re.compile(
     r"(?i)xlacompile|\bcompile_?fx|convert_frame|backend_?compile|::compile\b|compileandrun"
     r"|pjrtclient::compile|jit_compile|triton.*\bcompile\b|nvrtc"

@@ -10,8 +10,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from lstmprof.diagnose.case import Case
-from lstmprof.diagnose.causes import ASKS, KINDS
+from lstmprof.diagnose.causes import (
+    KINDS,
+)
+from lstmprof.diagnose.step_profile import Case
+from lstmprof.events.threads import (
+    ASKS,
+)
 
 Rows = Iterable[dict[str, Any]]
 

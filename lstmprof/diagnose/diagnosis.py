@@ -6,15 +6,15 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from lstmprof.diagnose import causes, sentences
-from lstmprof.diagnose.case import Case
-from lstmprof.diagnose.comparability import disagreements, refuse_unless_comparable
+from lstmprof.diagnose.comparable import disagreements, refuse_unless_comparable
 from lstmprof.diagnose.findings import Finding, findings
-from lstmprof.diagnose.prediction import Prediction
 from lstmprof.diagnose.remedies import Advice, remedies
+from lstmprof.diagnose.remedies.situation import Situation
 from lstmprof.diagnose.roofline import Roofline
-from lstmprof.diagnose.situation import Situation
+from lstmprof.diagnose.step_profile import Case, labels
 from lstmprof.diagnose.waterfall import Difference, lengths, timed, waterfall
-from lstmprof.diagnose.words import labels, milliseconds
+from lstmprof.numbers import milliseconds
+from lstmprof.replay.prediction import Prediction
 
 #: Less of the difference is not worth a remedy.
 ADVISED_SHARE = 0.05

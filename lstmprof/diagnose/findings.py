@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from lstmprof.diagnose import causes, undisturbed
-from lstmprof.diagnose.case import Case, Item, total_ns
+from lstmprof.diagnose import causes, profiler_overhead
 from lstmprof.diagnose.counts import EVIDENCE, QUANTITIES
+from lstmprof.diagnose.step_profile import Case, Item, total_ns
 from lstmprof.diagnose.waterfall import timed
 
 #: Kernels or ops that stand as evidence of a finding.
@@ -69,13 +69,13 @@ def findings(fast: Case | None, slow: Case) -> list[Finding]:
 
     They sum to the difference of the steps' ``waterfall.lengths``; of a run alone (``fast`` None)
     to its profiled step. Where both were timed they are of the undisturbed steps, and what
-    profiling changed is of kind ``profiler`` (``undisturbed.spent``).
+    profiling changed is of kind ``profiler`` (``profiler_overhead.spent``).
     """
     scene = causes.scene_of(slow, fast)
     of_slow = causes.by_kind(slow, scene)
     of_fast = causes.by_kind(fast, scene) if fast else {kind: [] for kind in causes.KINDS}
     if fast is not None and timed(fast, slow):
-        fast_ns, slow_ns = undisturbed.spent(fast, slow, of_fast, of_slow)
+        fast_ns, slow_ns = profiler_overhead.spent(fast, slow, of_fast, of_slow)
     else:
         fast_ns, slow_ns = _spent(of_fast), _spent(of_slow)
     whole = slow_ns.total() - fast_ns.total()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from lstmprof.diagnose.prediction import Prediction
 from lstmprof.diagnose.roofline import Roofline
-from lstmprof.diagnose.words import milliseconds, percent
+from lstmprof.numbers import milliseconds, percent
+from lstmprof.replay.prediction import Prediction
 
 #: A replay that misses the observed step by more is told of.
 REPLAY_ERROR = 0.05

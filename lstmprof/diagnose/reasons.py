@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from lstmprof.diagnose import causes
-from lstmprof.diagnose.case import Case
 from lstmprof.diagnose.counts import QUANTITIES
 from lstmprof.diagnose.findings import Change, Culprit, Finding
-from lstmprof.diagnose.words import count, labels, milliseconds, quantity, short_name
+from lstmprof.diagnose.step_profile import Case, labels
+from lstmprof.numbers import count, milliseconds, quantity, short_name
 
 #: An op or range with less of a finding is no reason for it.
 TELLING_SHARE = 0.25

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from lstmprof.diagnose import causes
-from lstmprof.diagnose.case import Case
 from lstmprof.diagnose.causes import KINDS
 from lstmprof.diagnose.counts import QUANTITIES
 from lstmprof.diagnose.findings import Finding
 from lstmprof.diagnose.reasons import because, each_step
+from lstmprof.diagnose.step_profile import Case, labels
 from lstmprof.diagnose.waterfall import lengths, timed
-from lstmprof.diagnose.words import count, labels, listed, milliseconds, percent, quantity
+from lstmprof.numbers import count, listed, milliseconds, percent, quantity
 
 #: A cause with a smaller share of the difference is not named beside the dominant one.
 NAMED_SHARE = 0.15

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lstmprof.diagnose.case import Case
+from lstmprof.diagnose.step_profile import Case
 
 #: The part in which profiled steps differ from the undisturbed ones.
 PROFILER = "the profiler's effect"

@@ -16,12 +16,20 @@ from collections.abc import Callable
 from pathlib import Path
 
 from lstmprof.errors import ProfileError
-from lstmprof.events import Profile
-from lstmprof.formats import foreign, kineto_stream, raw_file
+from lstmprof.events.schema import Profile
+from lstmprof.formats import foreign, raw_file
+from lstmprof.formats.kineto import stream
 from lstmprof.formats.raw_file import RawFile
 
 #: The formats that are read, in the order in which a file is tried: a module of this folder each.
-FORMATS = ("kineto", "tf1_timeline", "trace_viewer", "xplane", "nvprof", "nsys")
+FORMATS = (
+    "kineto",
+    "chrome.tf1_timeline",
+    "chrome.trace_viewer",
+    "xplane",
+    "cuda.nvprof",
+    "cuda.nsys",
+)
 
 
 def read(path: Path) -> Profile:
@@ -40,12 +48,12 @@ def read_raw(label: Path | str, load: Callable[[], RawFile]) -> Profile:
         ProfileError: it cannot be loaded, or it is damaged, empty or of no format that is read.
     """
     try:
-        streamed = kineto_stream.of_file(label) if isinstance(label, Path) else None
+        streamed = stream.of_file(label) if isinstance(label, Path) else None
         if streamed:
             return streamed
         raw = load()
         if not isinstance(label, Path):
-            streamed = kineto_stream.profile(label, io.BytesIO(raw.content))
+            streamed = stream.profile(label, io.BytesIO(raw.content))
             if streamed:
                 return streamed
         foreign.refuse_by_content(raw.head)

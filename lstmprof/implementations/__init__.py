@@ -51,6 +51,7 @@ class Implementation:
     """
 
     name: str
+    file: str  # dotted, beneath this folder
     framework: str  # a key of FRAMEWORKS: which loop in capture/ runs it
     summary: str
     refuses: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -61,7 +62,7 @@ class Implementation:
     @property
     def module(self) -> str:
         """The importable name of its file."""
-        return "lstmprof.implementations." + self.name.replace("-", "_")
+        return "lstmprof.implementations." + self.file
 
     def refusals(self) -> Dict[str, str]:
         """What it cannot do -> the reason, its framework's included."""
@@ -138,18 +139,21 @@ _GRAPH_REWRITE = {
 TABLE: Tuple[Implementation, ...] = (
     Implementation(
         "torch-lstmcell-basic",
+        "torch.lstmcell_basic",
         "torch",
         "cell written by hand, Python loop over time steps",
         knows=_OTHER_NETWORKS_AND_LENGTHS,
     ),
     Implementation(
         "torch-lstmcell-fused",
+        "torch.lstmcell_fused",
         "torch",
         "torch.nn.LSTMCell, Python loop over time steps",
         knows=_OTHER_NETWORKS_AND_LENGTHS,
     ),
     Implementation(
         "torch-cudnn",
+        "torch.cudnn",
         "torch",
         "torch.nn.LSTM: cuDNN on a GPU; oneDNN or ATen kernels on a CPU",
         {"amp-fp16 on cpu": "oneDNN, which runs nn.LSTM there, has no float16 LSTM for most CPUs"},
@@ -157,6 +161,7 @@ TABLE: Tuple[Implementation, ...] = (
     ),
     Implementation(
         "torch-script",
+        "torch.script",
         "torch",
         "cell and loop written by hand, compiled by torch.jit.script",
         knows=_OTHER_NETWORKS,
@@ -164,12 +169,14 @@ TABLE: Tuple[Implementation, ...] = (
     ),
     Implementation(
         "torch-compile",
+        "torch.compile",
         "torch",
         "cell written by hand under torch.compile, loop in Python",
         knows=_OTHER_NETWORKS_AND_LENGTHS,
     ),
     Implementation(
         "tf-lstmcell",
+        "tensorflow.lstmcell",
         "tensorflow",
         "cell written by hand under tf.while_loop",
         _GRAPH_REWRITE,
@@ -177,6 +184,7 @@ TABLE: Tuple[Implementation, ...] = (
     ),
     Implementation(
         "tf-basiclstmcell",
+        "tensorflow.basiclstmcell",
         "tensorflow",
         "BasicLSTMCell under dynamic_rnn",
         _GRAPH_REWRITE,
@@ -184,6 +192,7 @@ TABLE: Tuple[Implementation, ...] = (
     ),
     Implementation(
         "tf-lstmblockcell",
+        "tensorflow.lstmblockcell",
         "tensorflow",
         "LSTMBlockCell, one operator a time step, tf.while_loop",
         dict(_GRAPH_REWRITE, xla="XLA does not compile LSTMBlockCell"),
@@ -191,6 +200,7 @@ TABLE: Tuple[Implementation, ...] = (
     ),
     Implementation(
         "tf-lstmblockfusedcell",
+        "tensorflow.lstmblockfusedcell",
         "tensorflow",
         "BlockLSTM, one operator a layer and direction",
         dict(_GRAPH_REWRITE, xla="XLA does not compile BlockLSTM"),
@@ -198,6 +208,7 @@ TABLE: Tuple[Implementation, ...] = (
     ),
     Implementation(
         "tf-cudnnlstm",
+        "tensorflow.cudnnlstm",
         "tensorflow",
         "cuDNN's LSTM, one operator for all layers",
         dict(
@@ -209,6 +220,7 @@ TABLE: Tuple[Implementation, ...] = (
     ),
     Implementation(
         "keras-lstm",
+        "keras.lstm",
         "tensorflow",
         "keras.layers.LSTM as it comes: cuDNN on a GPU",
         {"xla on cuda": "there it is cuDNN's, which XLA does not compile: use keras-lstm-mode2"},
@@ -217,48 +229,56 @@ TABLE: Tuple[Implementation, ...] = (
     ),
     Implementation(
         "keras-lstm-mode1",
+        "keras.lstm_mode1",
         "tensorflow",
         "keras.layers.LSTM, a product for each gate, no cuDNN",
         knows=("gru", "rnn", *_OTHER_NETWORKS_AND_LENGTHS),
     ),
     Implementation(
         "keras-lstm-mode2",
+        "keras.lstm_mode2",
         "tensorflow",
         "keras.layers.LSTM, one product for all gates, no cuDNN",
         knows=("gru", "rnn", *_OTHER_NETWORKS_AND_LENGTHS),
     ),
     Implementation(
         "jax-scan",
+        "jax.scan",
         "jax",
         "cell written by hand under jax.lax.scan",
         knows=_OTHER_NETWORKS_AND_LENGTHS,
     ),
     Implementation(
         "flax-lstm",
+        "jax.flax_lstm",
         "jax",
         "flax.linen.OptimizedLSTMCell under flax.linen.RNN",
         knows=("gru", "rnn", *_OTHER_NETWORKS_AND_LENGTHS),
     ),
     Implementation(
         "keras-torch-lstm",
+        "keras.torch_lstm",
         "torch",
         "keras.layers.LSTM as it comes, on PyTorch",
         knows=("gru", "rnn", *_OTHER_NETWORKS_AND_LENGTHS),
     ),
     Implementation(
         "keras-jax-lstm",
+        "keras.jax_lstm",
         "jax",
         "keras.layers.LSTM as it comes, on JAX",
         knows=("gru", "rnn", *_OTHER_NETWORKS_AND_LENGTHS),
     ),
     Implementation(
         "pytensor-scan",
+        "pytensor.scan",
         "pytensor",
         "cell written by hand under pytensor.scan",
         knows=_OTHER_NETWORKS_AND_LENGTHS,
     ),
     Implementation(
         "cudnn-direct",
+        "cudnn.direct",
         "cudnn",
         "cuDNN's own functions without a framework, as DeepBench calls them",
         {"cpu": "cuDNN computes on NVIDIA GPUs alone"},

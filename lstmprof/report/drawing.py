@@ -8,9 +8,9 @@ from typing import Any
 
 import altair as alt
 
+from lstmprof.report.model import Group, Report, RunFacts, Spec
 from lstmprof.report.names import shown_name
 from lstmprof.report.palette import PARTS, order_of
-from lstmprof.report.rows import Group, Report, RunFacts, Spec
 
 Drawn = alt.Chart | alt.LayerChart | alt.FacetChart
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from lstmprof.errors import RunError
 from lstmprof.report import CHARTS
-from lstmprof.report.rows import Figure, Report, Spec
+from lstmprof.report.model import Figure, Report, Spec
 
 #: Pixels of a chart outside the page, and how much finer its PNG is.
 WIDTH, SCALE = 860, 2

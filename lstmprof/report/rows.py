@@ -1,276 +1,179 @@
-"""What a report is drawn from: plain rows, whose numbers were computed elsewhere.
-
-Times are nanoseconds as they were measured; units for reading are the charts' affair. A run is
-named by ``run``, unique in the report; ``group`` is the number of the group of runs that can be
-compared. Unknown is None.
-"""
+"""The tables of a report: the rows of ``breakdown``, run by run, as the charts need them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import statistics
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 
-@dataclass(frozen=True)
-class RunFacts:
-    """What ran. ``label`` tells it apart from the others of its group.
+from lstmprof.breakdown import account_rows
+from lstmprof.breakdown.mean_step import MeanStep, mean_steps
+from lstmprof.breakdown.tables import launch_gaps
+from lstmprof.diagnose.limits import roofline_of
+from lstmprof.report import model
+from lstmprof.report.model import RunFacts
+from lstmprof.report.runs import Known
 
-    ``steps`` are all profiled ones; without step markers (``marked``) one, the whole profile.
-    """
-
-    run: str
-    label: str
-    group: int
-    implementation: str | None
-    workload: str | None
-    precision: str | None
-    mode: str | None
-    device: str | None
-    versions: str | None
-    date: str | None
-    profiler: str | None
-    steps: int | None
-    iterations: int | None
-    marked: bool = True
+#: Rows of a run's table that the page holds; the others are in JSON and CSV.
+MOST_KERNELS, MOST_GAPS, MOST_CASTS = 40, 60, 20
+#: What else may differ between the runs of a sweep, and is told where it does.
+_CONDITIONS = ("precision", "mode", "device_name", "threads", "label")
+#: Cells of timing series on a page of all runs, and at least of one run.
+ALL_CELLS, LEAST_CELLS = 6_000, 50
 
 
-@dataclass(frozen=True)
-class Group:
-    """Runs that can be compared, and the conditions that they share."""
-
-    number: int
-    conditions: str
-    device: str | None
-    runs: tuple[str, ...]
+def _with_facts(
+    known: Sequence[Known], facts: Sequence[RunFacts]
+) -> Iterator[tuple[Known, RunFacts]]:
+    by_run = {one.run: one for one in facts}
+    yield from ((one, by_run[one.run]) for one in known if one.run in by_run)
 
 
-@dataclass(frozen=True)
-class Cause:
-    """One finding of a verdict: its kind, its sentence, (remedy, source) of what to do."""
-
-    kind: str
-    sentence: str
-    remedies: tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """A diagnosis in sentences; ``fast`` is None where a run is diagnosed alone."""
-
-    group: int
-    fast: str | None
-    slow: str
-    sentence: str
-    causes: tuple[Cause, ...]
-    warnings: tuple[str, ...]
-    notes: tuple[str, ...]
+def times(known: Sequence[Known], facts: Sequence[RunFacts]) -> tuple[model.TimeRow, ...]:
+    """The statistics of the timed runs."""
+    found = iter(account_rows.rows([one.account for one in known], "timings"))
+    made = {one.run: next(found) for one in known if one.account.timings is not None}
+    fields = ("median_ns", "median_low_ns", "median_high_ns", "p95_ns", "compile_ns", "slowdown")
+    return tuple(
+        model.TimeRow(
+            run=one.run,
+            label=fact.label,
+            group=fact.group,
+            iterations=made[one.run]["iterations"],
+            **{name: made[one.run][name] for name in fields},
+        )
+        for one, fact in _with_facts(known, facts)
+        if one.run in made
+    )
 
 
-@dataclass(frozen=True)
-class TimeRow:
-    """Statistics of a run's undisturbed steps, as of ``breakdown --table timings``."""
-
-    run: str
-    label: str
-    group: int
-    median_ns: float
-    median_low_ns: float | None
-    median_high_ns: float | None
-    p95_ns: int
-    compile_ns: int | None
-    slowdown: float | None
-    iterations: int
+def ledger(known: Sequence[Known], facts: Sequence[RunFacts]) -> tuple[model.LedgerRow, ...]:
+    """Every part of every lane, summed over the steps."""
+    return tuple(
+        model.LedgerRow(
+            one.run, fact.label, fact.group, _lane(lane), state, part, total_ns, lane.steps
+        )
+        for one, fact in _with_facts(known, facts)
+        for lane in mean_steps(one.account.ledger)
+        for state, part, total_ns in lane.parts
+    )
 
 
-@dataclass(frozen=True)
-class LedgerRow:
-    """One part of a run's steps on one lane; ``total_ns`` is the sum over ``steps`` of them."""
-
-    run: str
-    label: str
-    group: int
-    lane: str
-    state: str
-    part: str
-    total_ns: int
-    steps: int
+def _lane(lane: MeanStep) -> str:
+    where = "CPU" if lane.device is None else f"device {lane.device}"
+    return where if lane.rank is None else f"{where} of rank {lane.rank}"
 
 
-@dataclass(frozen=True)
-class Pair:
-    """The way from the fast step to the slow one; ``rows`` are (state, part, fast ns, slow ns).
-
-    The parts are means of so many ``_steps``: of all profiled ones but those that were disturbed.
-    """
-
-    group: int
-    fast: str
-    slow: str
-    fast_ns: int
-    slow_ns: int
-    profiled: bool
-    rows: tuple[tuple[str, str, int, int], ...]
-    fast_steps: int
-    slow_steps: int
+def kernels(known: Sequence[Known]) -> tuple[model.KernelRow, ...]:
+    """The kernels of each run that took most."""
+    fields = ("device", "name", "category", "count", "total_ns", "share", "per_step")
+    return tuple(
+        model.KernelRow(run=one.run, **{name: row[name] for name in fields})
+        for one in known
+        for row in one.account.kernels.slice(0, MOST_KERNELS).to_pylist()
+    )
 
 
-@dataclass(frozen=True)
-class KernelRow:
-    """One row of ``breakdown --table kernels``."""
-
-    run: str
-    device: int | None
-    name: str
-    category: str | None
-    count: int
-    total_ns: int
-    share: float | None
-    per_step: float | None
-
-
-@dataclass(frozen=True)
-class GapRow:
-    """One kernel of a run: its median duration beside the median gap before it."""
-
-    run: str
-    name: str
-    category: str | None
-    count: int
-    dur_p50_ns: int
-    gap_p50_ns: int
+def gaps(known: Sequence[Known]) -> tuple[model.GapRow, ...]:
+    """The kernels of each run on a device, beside the gaps before them."""
+    found = []
+    for one in known:
+        if one.case is None or one.case.device is None:
+            continue
+        table = launch_gaps.launch_gaps(one.account.run.events(), one.account.windows)
+        found += [
+            model.GapRow(
+                *(one.run, row["name"], row["category"], row["count"]),
+                *(row["dur_p50_ns"], row["gap_p50_ns"]),
+            )
+            for row in table.slice(0, MOST_GAPS).to_pylist()
+        ]
+    return tuple(found)
 
 
-@dataclass(frozen=True)
-class CastRow:
-    """One row of ``breakdown --table casts``; ``share`` of the run's profiled steps."""
-
-    run: str
-    label: str
-    op: str | None
-    within: str | None
-    from_dtype: str | None
-    to_dtype: str | None
-    count: int
-    per_step: float | None
-    total_ns: int
-    share: float | None
+def casts(known: Sequence[Known], facts: Sequence[RunFacts]) -> tuple[model.CastRow, ...]:
+    """Who changed the element type of what, the costliest of each run."""
+    fields = ("op", "within", "from_dtype", "to_dtype", "count", "per_step", "total_ns")
+    found = []
+    for one, fact in _with_facts(known, facts):
+        whole = sum(w.end_ns - w.start_ns for w in one.account.windows)
+        for row in one.account.table("casts").slice(0, MOST_CASTS).to_pylist():
+            told: dict[str, Any] = {name: row[name] for name in fields}
+            share = row["total_ns"] / whole if whole else None
+            found.append(model.CastRow(run=one.run, label=fact.label, share=share, **told))
+    return tuple(found)
 
 
-@dataclass(frozen=True)
-class SweepRow:
-    """The median time of one implementation at one point of a sweep.
-
-    ``conditions`` are those that differ between the runs, besides the sizes; may be empty.
-    """
-
-    run: str
-    implementation: str
-    conditions: str
-    hidden: int
-    batch: int
-    time_steps: int
-    median_ns: float
-
-
-@dataclass(frozen=True)
-class RooflineRow:
-    """The least time of a step by its device's peaks, and the median one."""
-
-    run: str
-    label: str
-    group: int
-    least_ns: float
-    median_ns: float
-    share: float
-    gemm_flops_per_s: float | None
+def sweep(known: Sequence[Known]) -> tuple[model.SweepRow, ...]:
+    """The medians by size; none where all runs have one size."""
+    found = []
+    told = [name for name in _CONDITIONS if len({str(one.facts.get(name)) for one in known}) > 1]
+    for one in known:
+        w, timed = one.facts.get("workload") or {}, one.account.timings
+        if timed is None or not w:
+            continue
+        sizes: dict[str, Any] = {name: w.get(name) for name in ("hidden", "batch", "time_steps")}
+        if None in sizes.values():
+            continue
+        conditions = [one.facts.get(name) for name in told]
+        found.append(
+            model.SweepRow(
+                run=one.run,
+                implementation=str(one.facts.get("implementation")),
+                conditions=", ".join(str(c) for c in conditions if c),
+                median_ns=timed.median_ns,
+                **sizes,
+            )
+        )
+    varies = len({(r.hidden, r.batch, r.time_steps) for r in found}) > 1
+    return tuple(found) if varies else ()
 
 
-@dataclass(frozen=True)
-class SeriesRow:
-    """``iterations`` counted ones from ``iteration`` on, of a long series more than one.
-
-    ``wall_ns`` is the median of their times, ``off_share`` that over the run's median, less 1.
-    """
-
-    run: str
-    label: str
-    group: int
-    iteration: int
-    iterations: int
-    wall_ns: float
-    off_share: float
-
-
-@dataclass(frozen=True)
-class Track:
-    """A row of a timeline: who ran in it. ``kind`` is account, stream, host."""
-
-    label: str
-    kind: str
-    depth: int
+def roofline(known: Sequence[Known], facts: Sequence[RunFacts]) -> tuple[model.RooflineRow, ...]:
+    """How near each timed run came to the least time of its step."""
+    cases = [one.case for one in known if one.case]
+    found = []
+    for one, fact in _with_facts(known, facts):
+        if one.case is None or one.account.timings is None:
+            continue
+        made = roofline_of(one.case, cases, None)
+        if made is not None and made.share is not None:
+            found.append(
+                model.RooflineRow(
+                    *(one.run, fact.label, fact.group, made.step_ns, made.median_ns),
+                    *(made.share, made.gemm_flops_per_s),
+                )
+            )
+    return tuple(found)
 
 
-@dataclass(frozen=True)
-class Timeline:
-    """One step of a run: events as columns, of equal length, by track and start.
-
-    ``start_ns`` counts from the step's begin. ``name`` and ``part`` are places in ``names`` and
-    ``parts``, a part −1 where it has none. ``left_out`` events, the shortest, are not drawn.
-    """
-
-    run: str
-    step: int | None
-    dur_ns: int
-    tracks: tuple[Track, ...]
-    names: tuple[str, ...]
-    parts: tuple[str, ...]
-    columns: Mapping[str, list[int]]
-    left_out: int
-
-
-@dataclass(frozen=True)
-class Report:
-    """All of a report. ``missing`` says what was not measured, a sentence each."""
-
-    title: str
-    created: str
-    version: str
-    runs: tuple[RunFacts, ...]
-    groups: tuple[Group, ...]
-    verdicts: tuple[Verdict, ...] = ()
-    times: tuple[TimeRow, ...] = ()
-    ledger: tuple[LedgerRow, ...] = ()
-    pairs: tuple[Pair, ...] = ()
-    timelines: tuple[Timeline, ...] = ()
-    kernels: tuple[KernelRow, ...] = ()
-    gaps: tuple[GapRow, ...] = ()
-    casts: tuple[CastRow, ...] = ()
-    sweep: tuple[SweepRow, ...] = ()
-    roofline: tuple[RooflineRow, ...] = ()
-    series: tuple[SeriesRow, ...] = ()
-    missing: tuple[str, ...] = ()
-
-    def facts_of(self, run: str) -> RunFacts:
-        """The facts of the run of this name."""
-        return next(facts for facts in self.runs if facts.run == run)
+def series(known: Sequence[Known], facts: Sequence[RunFacts]) -> tuple[model.SeriesRow, ...]:
+    """The counted iterations against their run's median, several in a cell where there are many."""
+    most = max(ALL_CELLS // max(len(known), 1), LEAST_CELLS)
+    found: list[model.SeriesRow] = []
+    for one, fact in _with_facts(known, facts):
+        table = one.account.run.timings()
+        counted = [] if table is None else _counted(table)
+        median = statistics.median(wall for _, wall in counted) if counted else 0
+        size = -(-len(counted) // most)
+        for first in range(0, len(counted) if median else 0, size or 1):
+            cell = counted[first : first + size]
+            wall = statistics.median(wall for _, wall in cell)
+            found.append(
+                model.SeriesRow(
+                    *(one.run, fact.label, fact.group, cell[0][0], len(cell)),
+                    wall_ns=wall,
+                    off_share=wall / median - 1,
+                )
+            )
+    return tuple(found)
 
 
-Spec = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Figure:
-    """One chart of the page: what it shows in a sentence, and its Vega-Lite specification.
-
-    ``alt`` carries the main number for those who do not see it; ``caption`` unit, n, device,
-    versions and date; ``legend`` the parts whose colours it uses.
-    """
-
-    key: str
-    title: str
-    sentence: str
-    alt: str
-    caption: str
-    spec: Spec
-    legend: tuple[str, ...] = ()
+def _counted(table: pa.Table) -> list[tuple[int, int]]:
+    """(number, ns) of the iterations after warm-up."""
+    kept = table.filter(pc.invert(table.column("warmup")))
+    numbers, walls = (kept.column(name).to_pylist() for name in ("iteration", "wall_ns"))
+    return list(zip(numbers, walls, strict=True))

@@ -7,17 +7,18 @@ from collections import Counter
 import pyarrow as pa
 import pytest
 import shared_traces
-from breakdown.rows import Row, table
 from breakdown.test_ledger_properties import cpu_programs, gpu_programs, one_window
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from events.rows import Row, table
+from hypothesis import given, settings, strategies as st
 
 from lstmprof import formats
-from lstmprof.breakdown import annotated
 from lstmprof.breakdown.account import Stretch, accounts
 from lstmprof.breakdown.ledger import ledger
-from lstmprof.breakdown.links import linked
-from lstmprof.breakdown.windows import Window, windows
+from lstmprof.events.annotate import (
+    annotated,
+)
+from lstmprof.events.annotate.links import linked
+from lstmprof.events.annotate.steps import Window, windows
 
 
 def assert_is_the_ledger_in_time(events: pa.Table, window: Window) -> None:

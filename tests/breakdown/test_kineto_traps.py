@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from lstmprof import formats
-from lstmprof.breakdown import annotated
-from lstmprof.breakdown.coverage import coverage
+from lstmprof.events.annotate import (
+    annotated,
+)
+from lstmprof.events.annotate.coverage import coverage
 
 Row = dict[str, Any]
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from breakdown.rows import Row, row, table
+from events.rows import Row, row, table
 
 from lstmprof.breakdown.ledger import ledger
-from lstmprof.breakdown.links import linked
-from lstmprof.breakdown.windows import windows
+from lstmprof.events.annotate.links import linked
+from lstmprof.events.annotate.steps import windows
 
 HOST = {"pid": 1, "tid": 1}
 GPU = {"device": 0, "stream": 7}

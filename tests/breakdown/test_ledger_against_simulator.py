@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from breakdown import drawn_programs as drawn
-from breakdown.gpu_programs import Gap, Launch, Machine, Within, Work
-from breakdown.gpu_simulator import Account, Simulation
-from breakdown.gpu_simulator import simulated as run
-from breakdown.rows import table
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from events.rows import table
+from hypothesis import given, settings, strategies as st
+from simulator import drawn_programs as drawn
+from simulator.gpu_programs import Gap, Launch, Machine, Within, Work
+from simulator.gpu_simulator import Account, Simulation, simulated as run
 
-from lstmprof.breakdown import annotated
 from lstmprof.breakdown.ledger import ledger
-from lstmprof.breakdown.windows import windows
+from lstmprof.events.annotate import (
+    annotated,
+)
+from lstmprof.events.annotate.steps import windows
 
 MAIN, WORKER, LOADER = 1, 2, 3
 body = drawn.bodies(drawn.STREAMS)

@@ -7,14 +7,13 @@ from typing import Any
 
 import pyarrow as pa
 from breakdown import brute_force
-from breakdown.rows import Row, row, table
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from events.rows import Row, row, table
+from hypothesis import given, settings, strategies as st
 
 from lstmprof.breakdown.ledger import ledger
-from lstmprof.breakdown.links import linked
-from lstmprof.breakdown.threads import thread_ids
-from lstmprof.breakdown.windows import Window, windows
+from lstmprof.events.annotate.links import linked
+from lstmprof.events.annotate.steps import Window, windows
+from lstmprof.events.threads import thread_ids
 
 NAMES = {
     "kernel": ("gemm", "add"),

@@ -10,8 +10,8 @@ import pytest
 import shared_traces
 
 from lstmprof.breakdown.ledger import ledger
-from lstmprof.breakdown.windows import Window, windows
-from lstmprof.events import ACTIVITY_KINDS
+from lstmprof.events.annotate.steps import Window, windows
+from lstmprof.events.schema import ACTIVITY_KINDS
 
 pytestmark = shared_traces.needed
 

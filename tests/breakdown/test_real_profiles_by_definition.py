@@ -17,12 +17,14 @@ import pytest
 import shared_traces
 from breakdown import brute_force
 
-from lstmprof.breakdown import annotated
-from lstmprof.breakdown.kernels import kernels
 from lstmprof.breakdown.ledger import ledger
-from lstmprof.breakdown.threads import thread_ids
-from lstmprof.breakdown.windows import Window, windows
-from lstmprof.events import ACTIVITY_KINDS, COLUMNS, events_table
+from lstmprof.breakdown.tables.kernels import kernels
+from lstmprof.events.annotate import (
+    annotated,
+)
+from lstmprof.events.annotate.steps import Window, windows
+from lstmprof.events.schema import ACTIVITY_KINDS, COLUMNS, events_table
+from lstmprof.events.threads import thread_ids
 
 pytestmark = shared_traces.needed
 every_profile = pytest.mark.parametrize("path", shared_traces.profiles(), ids=shared_traces.name)

@@ -16,12 +16,15 @@ import nvml_stand_in
 import pytest
 import reference
 
-from lstmprof import breakdown, formats, sweep, workloads
-from lstmprof.capture import worker_cudnn, worker_ranges
+from lstmprof import formats, workloads
+from lstmprof.capture import plan
+from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.supervisor import capture
-from lstmprof.capture.worker_host import cuda_devices
-from lstmprof.capture.worker_request import CaptureRequest
+from lstmprof.capture.worker import ranges as worker_ranges
+from lstmprof.capture.worker.host import cuda_devices
+from lstmprof.capture.worker.loops import cudnn
 from lstmprof.errors import CaptureError
+from lstmprof.events.annotate import annotated
 from lstmprof.workloads import Workload
 
 MEAN = Workload(
@@ -49,7 +52,7 @@ def _on_the_host(stand_in: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def trainer_of(workload: Workload, **fields: Any) -> Any:
     request = CaptureRequest("cudnn-direct", workload, **ASKED | fields)
-    return worker_cudnn.Trainer(request, request.device)
+    return cudnn.Trainer(request, request.device)
 
 
 def losses_of(trainer: Any, steps: int) -> list[float]:
@@ -169,20 +172,18 @@ def test_without_torch_a_profile_is_refused_before_anything_runs(
 @pytest.mark.usefixtures("_on_the_host")
 def test_in_a_profile_every_call_of_cudnn_is_an_operator_of_its_phase(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
-    from lstmprof.capture import worker_cudnn_profile
+    from lstmprof.capture.worker.loops.cudnn import profile
 
     trainer = trainer_of(MSE)
     cpu = (torch.profiler.ProfilerActivity.CPU,)  # there is no CUDA to record here
-    session, walls_ns, losses = worker_cudnn_profile.session_of(
-        trainer, worker_ranges.no_ranges, range(2), cpu
-    )
+    session, walls_ns, losses = profile.session_of(trainer, worker_ranges.no_ranges, range(2), cpu)
     assert (len(walls_ns), losses) == (2, sorted(losses, reverse=True))
     assert trainer.cudnn.observer is None
     raw = tmp_path / "trace.json"
     session.export_chrome_trace(str(raw))
     packed = tmp_path / "cudnn-direct.pt.trace.json.gz"
     packed.write_bytes(gzip.compress(raw.read_bytes()))
-    events = breakdown.annotated(formats.read(packed).events, captured=True).to_pylist()
+    events = annotated(formats.read(packed).events, captured=True).to_pylist()
     seen = [(e["step"], e["phase"], e["name"]) for e in events if e["kind"] == "op"]
     one_step = [
         ("forward", "cudnn::RNNForward"),
@@ -198,9 +199,9 @@ def test_in_a_profile_every_call_of_cudnn_is_an_operator_of_its_phase(tmp_path: 
 
 @no_gpu
 def test_a_device_that_is_not_there_is_refused() -> None:
-    assert worker_cudnn.device_of("auto") == "cpu"
+    assert cudnn.device_of("auto") == "cpu"
     with pytest.raises(CaptureError, match=r"cuda:0 is not available: the driver shows 0 CUDA"):
-        worker_cudnn.device_of("cuda:0")
+        cudnn.device_of("cuda:0")
 
 
 def lstmprof(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -226,7 +227,7 @@ def test_without_a_gpu_a_capture_is_refused_in_one_line(
 @no_gpu
 def test_a_plan_and_the_list_say_that_it_needs_a_gpu(tmp_path: Path) -> None:
     anywhere = CaptureRequest("cudnn-direct", MEAN)
-    (planned,) = sweep.plan(["cudnn-direct"], [MEAN], ["fp32"], anywhere, tmp_path)
+    (planned,) = plan.plan(["cudnn-direct"], [MEAN], ["fp32"], anywhere, tmp_path)
     assert planned.skip == "cudnn-direct does not support cpu: cuDNN computes on NVIDIA GPUs alone"
     shown = json.loads(lstmprof("list", "implementations", "--format", "json").stdout)
     (row,) = [row for row in shown if row["name"] == "cudnn-direct"]
@@ -254,7 +255,7 @@ def test_a_capture_on_a_gpu_has_kernels_under_its_operators(
     assert result.metadata["kernels_used"] == "cuDNN, standard algorithm"
     assert result.metadata["versions"]["cudnn"] == torch.backends.cudnn.version()
     read = formats.read(result.profiles[0]).events
-    events = breakdown.annotated(read, captured=True).to_pylist()
+    events = annotated(read, captured=True).to_pylist()
     names = {e["event_id"]: e["name"] for e in events}
     issuers = {
         names[e["op_id"]] for e in events if e["kind"] == "kernel" and e["op_id"] is not None

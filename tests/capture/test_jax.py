@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 import reference
 
-from lstmprof import breakdown, formats, workloads
+from lstmprof import formats, workloads
 from lstmprof.breakdown.ledger import ledger
-from lstmprof.breakdown.windows import windows
+from lstmprof.capture.request import refusal
 from lstmprof.capture.supervisor import CaptureRequest, capture
-from lstmprof.capture.worker_request import refusal
+from lstmprof.events.annotate import annotated
+from lstmprof.events.annotate.steps import windows
 from lstmprof.workloads import Workload
 
 CE = Workload("tiny-ce", 1, 4, False, 2, 5, 3, 3, "ce")
@@ -32,7 +33,7 @@ UNUSUAL = (
 def test_five_steps_of_an_optimizer_are_torchs(torchs: str) -> None:
     torch = pytest.importorskip("torch")
     pytest.importorskip("jax")
-    from lstmprof.capture import worker_jax_optimizer
+    from lstmprof.capture.worker.loops.jax import optimizer as worker_jax_optimizer
 
     workload = dataclasses.replace(CE, optimizer=torchs.lower())
     random = np.random.RandomState(3)
@@ -66,7 +67,7 @@ def _settings_as_before() -> Iterator[None]:
 @pytest.mark.parametrize(("precision", "asked"), [("fp32", "HIGHEST"), ("tf32", "HIGH")])
 @pytest.mark.parametrize("name", ["jax-scan", "flax-lstm"])
 def test_a_precision_is_asked_of_every_product(name: str, precision: str, asked: str) -> None:
-    from lstmprof.capture import worker_jax
+    from lstmprof.capture.worker.loops import jax as worker_jax
 
     trainer = worker_jax.Trainer(CaptureRequest(name, CE, precision=precision), "cpu")
     lowered = trainer.function.lower(trainer.state, trainer.inputs, trainer.targets)
@@ -79,14 +80,15 @@ def test_a_precision_is_asked_of_every_product(name: str, precision: str, asked:
 @pytest.mark.parametrize("workload", UNUSUAL, ids=lambda w: w.name)
 @pytest.mark.parametrize("name", ["jax-scan", "flax-lstm"])
 def test_the_loop_feeds_an_unusual_network_as_the_reference(name: str, workload: Workload) -> None:
-    from lstmprof.capture import worker_jax, worker_ranges
+    from lstmprof.capture.worker import ranges
+    from lstmprof.capture.worker.loops import jax as worker_jax
 
     request = CaptureRequest(name, workload, "cpu")
     reason = refusal(request)
     if reason:
         pytest.skip(reason)
     trainer = worker_jax.Trainer(request, "cpu")
-    losses = [trainer.loss(trainer.step(worker_ranges.no_ranges)) for _ in range(3)]
+    losses = [trainer.loss(trainer.step(ranges.no_ranges)) for _ in range(3)]
     shared = workloads.weights(workload, request.seed)
     right = reference.outcome(workload, shared, workloads.batch(workload, request.seed))
     assert losses[0] == pytest.approx(right.loss, rel=1e-5)
@@ -104,7 +106,7 @@ def test_a_profile_has_steps_phases_and_a_ledger_of_products_and_elements(tmp_pa
     workload = Workload("small-ce", 1, 64, False, 16, 20, 32, 3, "ce")
     asked = CaptureRequest("jax-scan", workload, "cpu", iterations=2, warmup=1, profile_steps=2)
     (profile,) = capture(asked, tmp_path / "capture", lambda line: None).profiles
-    events = breakdown.annotated(formats.read(profile).events, captured=True)
+    events = annotated(formats.read(profile).events, captured=True)
     assert not [n for n in events.column("name").to_pylist() if n.startswith("$")]
 
     found = windows(events, captured=True)
@@ -132,6 +134,6 @@ def test_the_version_of_cuda_is_read_from_the_platform_s(
     platform: str, version: str | None
 ) -> None:
     pytest.importorskip("jax")
-    from lstmprof.capture import worker_jax
+    from lstmprof.capture.worker.loops import jax as worker_jax
 
     assert worker_jax.cuda_version(platform) == version

@@ -14,8 +14,20 @@ from typing import Any
 
 import pytest
 
-from lstmprof.api import Breakdown, CaptureRequest, Run, break_down, capture_run
-from lstmprof.capture.worker_host import cuda_devices
+from lstmprof.breakdown import (
+    Breakdown,
+    break_down,
+)
+from lstmprof.capture.request import (
+    CaptureRequest,
+)
+from lstmprof.capture.rounds import (
+    capture_run,
+)
+from lstmprof.capture.worker.host import cuda_devices
+from lstmprof.runs.run import (
+    Run,
+)
 from lstmprof.workloads import Workload
 
 SMALL = Workload("small-ce", 1, 64, False, 16, 20, 32, 5, "ce")

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from lstmprof.capture import worker_host, worker_peaks
+from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.supervisor import capture
-from lstmprof.capture.worker_peaks_rigs import RIGS, faster
-from lstmprof.capture.worker_request import CaptureRequest
+from lstmprof.capture.worker import host, peaks as worker_peaks
+from lstmprof.capture.worker.peaks_rigs import RIGS, faster
 from lstmprof.workloads import Workload
 
 CE = Workload("tiny-ce", 1, 4, False, 2, 5, 3, 3, "ce")
@@ -162,8 +162,8 @@ def test_the_last_level_cache_is_the_largest_told(tmp_path: Path) -> None:
     for number, size in enumerate(("48K", "1024K", "32768K", "unknown")):
         (tmp_path / f"index{number}").mkdir()
         (tmp_path / f"index{number}" / "size").write_text(size + "\n")
-    assert worker_host.last_level_cache_bytes(str(tmp_path)) == 32 << 20
-    assert worker_host.last_level_cache_bytes(str(tmp_path / "none")) is None
+    assert host.last_level_cache_bytes(str(tmp_path)) == 32 << 20
+    assert host.last_level_cache_bytes(str(tmp_path / "none")) is None
 
 
 @pytest.mark.gpu

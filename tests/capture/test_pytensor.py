@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 import reference
 
-from lstmprof import breakdown, formats, workloads
-from lstmprof.capture.worker_request import CaptureRequest
+from lstmprof import formats, workloads
+from lstmprof.capture.request import CaptureRequest
+from lstmprof.events.annotate import annotated
 from lstmprof.workloads import Workload
 
 pytest.importorskip("pytensor")
@@ -28,7 +29,7 @@ UNUSUAL = (
 def test_five_steps_of_an_optimizer_are_torchs(torchs: str) -> None:
     import pytensor
 
-    from lstmprof.capture import worker_pytensor_optimizer
+    from lstmprof.capture.worker.loops.pytensor import optimizer as worker_pytensor_optimizer
 
     workload = dataclasses.replace(CE, optimizer=torchs.lower())
     torch = pytest.importorskip("torch")
@@ -52,12 +53,13 @@ def test_five_steps_of_an_optimizer_are_torchs(torchs: str) -> None:
 def test_the_loop_feeds_an_unusual_network_as_the_reference(
     workload: Workload, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lstmprof.capture import worker_pytensor, worker_ranges
+    from lstmprof.capture.worker import ranges
+    from lstmprof.capture.worker.loops import pytensor as worker_pytensor
 
     monkeypatch.setattr(worker_pytensor, "BACKEND", "FAST_COMPILE")
     request = CaptureRequest("pytensor-scan", workload)
     trainer = worker_pytensor.Trainer(request, "cpu")
-    losses = [trainer.loss(trainer.step(worker_ranges.no_ranges)) for _ in range(3)]
+    losses = [trainer.loss(trainer.step(ranges.no_ranges)) for _ in range(3)]
     shared = workloads.weights(workload, request.seed)
     right = reference.outcome(workload, shared, workloads.batch(workload, request.seed))
     assert losses[0] == pytest.approx(right.loss, rel=1e-5)
@@ -67,16 +69,17 @@ def test_the_loop_feeds_an_unusual_network_as_the_reference(
 def test_a_profile_has_steps_and_operators_within_scans(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lstmprof.capture import worker_profile, worker_pytensor, worker_ranges
+    from lstmprof.capture.worker import profiling, ranges
+    from lstmprof.capture.worker.loops import pytensor as worker_pytensor
 
-    monkeypatch.setattr(worker_profile, "THROWAWAY_NS", 0)
+    monkeypatch.setattr(profiling, "THROWAWAY_NS", 0)
     trainer = worker_pytensor.Trainer(CaptureRequest("pytensor-scan", CE), "cpu")
-    before = trainer.loss(trainer.step(worker_ranges.no_ranges))
-    profiled = trainer.profile(worker_ranges.no_ranges, 2, str(tmp_path))
+    before = trainer.loss(trainer.step(ranges.no_ranges))
+    profiled = trainer.profile(ranges.no_ranges, 2, str(tmp_path))
     assert all(loss < before for loss in profiled.losses)
     assert profiled.kernels == "separate PyTensor operators in a Scan"
 
-    events = breakdown.annotated(formats.read(Path(profiled.files[0])).events, captured=True)
+    events = annotated(formats.read(Path(profiled.files[0])).events, captured=True)
     rows = events.to_pylist()
     assert [row["kind"] for row in rows].count("step") == 2
     products = [row for row in rows if row["category"] == "gemm"]

@@ -2,9 +2,9 @@
 
 import pytest
 
-from lstmprof.capture.worker_request import CaptureRequest, check, refusal, wanted
+from lstmprof.capture.request import CaptureRequest, check, refusal, wanted
 from lstmprof.errors import UsageError
-from lstmprof.named_workloads import named
+from lstmprof.workloads.studies import named
 
 
 def test_a_request_needs_what_it_says() -> None:

@@ -17,9 +17,10 @@ ROWS = ([1, 3, 1], [3, 0, 0])  # of two steps; some twice, some never
 
 def trained(workload: Workload, precision: str, *, dense: bool) -> NDArray[Any]:
     """The embedding after two steps with the gradients 1, 2, 3 of ``ROWS``."""
-    from lstmprof.capture import worker_tensorflow, worker_tensorflow_precision
+    from lstmprof.capture.worker.loops import tensorflow
+    from lstmprof.capture.worker.loops.tensorflow import precision as worker_tensorflow_precision
 
-    optimizer = worker_tensorflow.optimizer_of(workload)
+    optimizer = tensorflow.optimizer_of(workload)
     scaling = worker_tensorflow_precision.loss_scaling(precision)
     variable = tf.Variable(tf.zeros([5, 2]))
 

@@ -4,8 +4,8 @@ import gc
 
 import pytest
 
-from lstmprof.capture import worker_profile
-from lstmprof.capture.worker_timing import (
+from lstmprof.capture.worker import profiling
+from lstmprof.capture.worker.timing import (
     LEAST_ITERATIONS,
     REPORT_EVERY_NS,
     Iteration,
@@ -94,12 +94,12 @@ def test_the_collector_is_off_within_and_on_after() -> None:
 def test_the_session_thrown_away_lasts_long_enough_and_not_too_long() -> None:
     def numbers(steps: int, step_ns: int) -> int:
         clock = iter(range(0, 10**12, step_ns))
-        return len(list(worker_profile.throwaway_steps(steps, lambda: next(clock))))
+        return len(list(profiling.throwaway_steps(steps, lambda: next(clock))))
 
-    half_a_second = worker_profile.THROWAWAY_NS
+    half_a_second = profiling.THROWAWAY_NS
     assert numbers(3, half_a_second // 10) == 3 + 9
     assert numbers(3, half_a_second) == 3
-    assert numbers(3, 1) == 3 + worker_profile.THROWAWAY_STEPS
+    assert numbers(3, 1) == 3 + profiling.THROWAWAY_STEPS
 
 
 def test_counted_iterations_are_numbered_on_from_the_warm_up() -> None:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.supervisor import capture
-from lstmprof.capture.worker_request import CaptureRequest
 from lstmprof.errors import CaptureError
 from lstmprof.workloads import Workload
 

@@ -6,28 +6,31 @@ from typing import Any
 
 import pytest
 
-from lstmprof.capture.worker_request import CaptureRequest
+from lstmprof.capture.request import CaptureRequest
 from lstmprof.workloads import Workload
 
 CE = Workload("tiny-ce", 2, 8, True, 4, 6, 5, 3, "ce")
 
 
 def losses(steps: int, workload: Workload = CE, **fields: Any) -> list[float]:
-    from lstmprof.capture import worker_ranges, worker_torch
+    from lstmprof.capture.worker import ranges
+    from lstmprof.capture.worker.loops import torch as worker_torch
 
     request = CaptureRequest("torch-lstmcell-fused", workload, **fields)
     trainer = worker_torch.Trainer(request, request.device)
-    return [trainer.loss(trainer.step(worker_ranges.no_ranges)) for _ in range(steps)]
+    return [trainer.loss(trainer.step(ranges.no_ranges)) for _ in range(steps)]
 
 
 def test_the_warm_up_leaves_no_trace() -> None:
     pytest.importorskip("torch")
-    from lstmprof.capture import worker_ranges, worker_torch, worker_torch_graph
+    from lstmprof.capture.worker import ranges
+    from lstmprof.capture.worker.loops import torch as worker_torch
+    from lstmprof.capture.worker.loops.torch import cuda_graph
 
     trainer = worker_torch.Trainer(CaptureRequest("torch-cudnn", CE, device="cpu"), "cpu")
-    with worker_torch_graph.weights_kept(trainer.module, trainer.optimizer):
-        first = [trainer.loss(trainer.step(worker_ranges.no_ranges)) for _ in range(3)]
-    again = [trainer.loss(trainer.step(worker_ranges.no_ranges)) for _ in range(3)]
+    with cuda_graph.weights_kept(trainer.module, trainer.optimizer):
+        first = [trainer.loss(trainer.step(ranges.no_ranges)) for _ in range(3)]
+    again = [trainer.loss(trainer.step(ranges.no_ranges)) for _ in range(3)]
     assert again == first
     assert len(set(first)) == 3
 
@@ -39,16 +42,16 @@ def _graphs_on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
     A replay overwrites the gradients, as on a GPU, where they lie in the graph's memory.
     """
     torch = pytest.importorskip("torch")
-    from lstmprof.capture import worker_torch_graph
+    from lstmprof.capture.worker.loops.torch import cuda_graph
 
     class Stream:
         def wait_stream(self, other: Any) -> None:
             assert isinstance(other, Stream)
 
-    class OnTheHost(worker_torch_graph.GraphedWork):
+    class OnTheHost(cuda_graph.GraphedWork):
         def __init__(self, work: Any, module: Any, optimizer: Any, warmup: int) -> None:
             self.work, self.module = work, module
-            with worker_torch_graph.weights_kept(module, optimizer):
+            with cuda_graph.weights_kept(module, optimizer):
                 super().__init__(work, module, optimizer, warmup)
 
         def replay(self) -> Any:
@@ -62,7 +65,7 @@ def _graphs_on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
     for context in ("stream", "graph"):
         monkeypatch.setattr(torch.cuda, context, lambda _: contextlib.nullcontext())
     monkeypatch.setattr(torch.cuda, "CUDAGraph", object)
-    monkeypatch.setattr(worker_torch_graph, "GraphedWork", OnTheHost)
+    monkeypatch.setattr(cuda_graph, "GraphedWork", OnTheHost)
     for name in ("DISABLE_CUPTI_LAZY_REINIT", "TEARDOWN_CUPTI"):
         monkeypatch.setenv(name, "")
 

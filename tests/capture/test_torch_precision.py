@@ -14,8 +14,8 @@ import pytest
 import reference
 
 from lstmprof import implementations, workloads
+from lstmprof.capture.request import CaptureRequest, refusal
 from lstmprof.capture.supervisor import capture
-from lstmprof.capture.worker_request import CaptureRequest, refusal
 from lstmprof.errors import CaptureError, UsageError
 from lstmprof.implementations import Implementation
 from lstmprof.workloads import Workload
@@ -38,11 +38,12 @@ def request(row: Implementation, workload: Workload, **fields: Any) -> CaptureRe
 
 def trained(row: Implementation, workload: Workload, precision: str) -> Any:
     """The trainer with the gradients of its first step, unscaled, and that step's loss."""
-    from lstmprof.capture import worker_ranges, worker_torch
+    from lstmprof.capture.worker import ranges
+    from lstmprof.capture.worker.loops import torch as worker_torch
 
     trainer = worker_torch.Trainer(request(row, workload, precision=precision), "cpu")
     inputs, targets = trainer._on_device()
-    loss = trainer._gradients(worker_ranges.no_ranges, inputs, targets)
+    loss = trainer._gradients(ranges.no_ranges, inputs, targets)
     if trainer.scaler is not None:
         trainer.scaler.unscale_(trainer.optimizer)
     return trainer, trainer.loss(loss)
@@ -117,7 +118,7 @@ def test_a_graph_of_ctc_is_refused_on_a_gpu_too() -> None:
 
 def test_a_torch_that_does_not_cast_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     torch = pytest.importorskip("torch")
-    from lstmprof.capture import worker_torch_precision
+    from lstmprof.capture.worker.loops.torch import precision as worker_torch_precision
 
     class Idle(torch.autocast):  # type: ignore[misc, unused-ignore]
         def __init__(self, device: str, dtype: Any) -> None:
@@ -134,7 +135,7 @@ def test_tf32_is_allowed_only_where_it_is_asked_for(precision: str) -> None:
     torch = pytest.importorskip("torch")
     if not torch.cuda.is_available():
         pytest.skip("no CUDA device")
-    from lstmprof.capture import worker_torch_precision
+    from lstmprof.capture.worker.loops.torch import precision as worker_torch_precision
 
     worker_torch_precision.set_tf32(precision)
     values = torch.randn(512, 512, device="cuda")

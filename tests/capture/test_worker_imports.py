@@ -8,21 +8,22 @@ from pathlib import Path
 import pytest
 
 import lstmprof
-from lstmprof.capture.worker_request import CaptureRequest
+from lstmprof.capture.request import CaptureRequest
 from lstmprof.workloads import Workload
 
 PACKAGE = Path(lstmprof.__file__).parent
 FILES = [
     PACKAGE / "__init__.py",
     PACKAGE / "errors.py",
-    PACKAGE / "workloads.py",
-    *sorted((PACKAGE / "implementations").glob("*.py")),
+    *sorted((PACKAGE / "workloads").rglob("*.py")),
+    *sorted((PACKAGE / "implementations").rglob("*.py")),
     PACKAGE / "capture" / "__init__.py",
-    *sorted((PACKAGE / "capture").glob("worker*.py")),
+    PACKAGE / "capture" / "request.py",
+    *sorted((PACKAGE / "capture" / "worker").rglob("*.py")),
 ]
 FRAMEWORKS = {"torch", "tensorflow", "keras", "jax", "jaxlib", "flax", "pytensor"}
 ALLOWED = sys.stdlib_module_names | FRAMEWORKS | {"numpy", "nvtx", "lstmprof"}
-FORBIDDEN = ("pyarrow", "pandas", "click", "rich", "google.protobuf", "lstmprof.store")
+FORBIDDEN = ("pyarrow", "pandas", "click", "rich", "google.protobuf", "lstmprof.runs.run")
 
 
 def name_of(path: Path) -> str:
@@ -49,7 +50,7 @@ def test_a_worker_loads_no_table_or_terminal_library(tmp_path: Path) -> None:
     (tmp_path / "request.json").write_text(request.to_json(), encoding="utf-8")
     (tmp_path / "lstmprof").symlink_to(PACKAGE)
     program = (
-        "import os, sys; from lstmprof.capture import worker;"
+        "import os, sys; from lstmprof.capture.worker import __main__ as worker;"
         "assert worker.main(['request.json', str(os.getppid())]) == 0;"
         "sys.stderr.write('MODULES ' + ' '.join(sys.modules))"
     )
@@ -57,5 +58,5 @@ def test_a_worker_loads_no_table_or_terminal_library(tmp_path: Path) -> None:
         [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True
     )
     loaded = ended.stderr.partition("MODULES ")[2].split()
-    assert "lstmprof.capture.worker_torch" in loaded
+    assert "lstmprof.capture.worker.loops.torch" in loaded
     assert not set(FORBIDDEN) & set(loaded)

@@ -9,11 +9,16 @@ import re
 from pathlib import Path
 
 import pytest
-from breakdown.rows import row, table
+from events.rows import row, table
 
-from lstmprof.breakdown import TABLES, annotated
+from lstmprof.breakdown import (
+    TABLES,
+)
 from lstmprof.cli import run as lstmprof
-from lstmprof.store import write_tables
+from lstmprof.events.annotate import (
+    annotated,
+)
+from lstmprof.runs.run import write_tables
 
 HOST = {"pid": 1, "tid": 1}
 LONG = "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>>(int)"

@@ -6,12 +6,14 @@ import dataclasses
 from pathlib import Path
 
 import pytest
-from breakdown.rows import row, table
+from events.rows import row, table
 
-from lstmprof.breakdown import annotated
-from lstmprof.breakdown.coverage import coverage
 from lstmprof.cli import run as lstmprof
-from lstmprof.store import write_tables
+from lstmprof.events.annotate import (
+    annotated,
+)
+from lstmprof.events.annotate.coverage import coverage
+from lstmprof.runs.run import write_tables
 
 HOST = {"pid": 1, "tid": 1}
 GPU = {"device": 0, "stream": 7}

@@ -9,13 +9,15 @@ from typing import Any
 
 import pytest
 import shared_traces
-from breakdown.rows import Row, row, table
+from events.rows import Row, row, table
 
-from lstmprof.breakdown import annotated
 from lstmprof.cli import run as lstmprof
-from lstmprof.named_workloads import NAMED
-from lstmprof.store import TIMINGS_SCHEMA, write_tables
+from lstmprof.events.annotate import (
+    annotated,
+)
+from lstmprof.runs.run import TIMINGS_SCHEMA, write_tables
 from lstmprof.workloads import with_overrides
+from lstmprof.workloads.studies import NAMED
 
 HOST = {"pid": 1, "tid": 1}
 MS = 1_000_000

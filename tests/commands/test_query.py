@@ -15,11 +15,17 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from breakdown.rows import row, table
+from events.rows import row, table
 
-from lstmprof.breakdown import TABLES, annotated, break_down
+from lstmprof.breakdown import (
+    TABLES,
+    break_down,
+)
 from lstmprof.cli import run as lstmprof
-from lstmprof.store import TIMINGS_SCHEMA, open_run, write_tables
+from lstmprof.events.annotate import (
+    annotated,
+)
+from lstmprof.runs.run import TIMINGS_SCHEMA, open_run, write_tables
 
 HOST = {"pid": 1, "tid": 1}
 STRANGE = "it's a [1] *?"

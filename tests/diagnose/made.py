@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lstmprof.diagnose.case import Case, Item
+from lstmprof.diagnose.step_profile import Case, Item
 
 
 def item(state: str, part: str, ns: int, name: str | None = None, **fields: Any) -> Item:

@@ -8,11 +8,11 @@ import pytest
 from diagnose.made import case, item
 
 from lstmprof.breakdown.holdings import CALL_GAP_NS
-from lstmprof.breakdown.items import SHORT_KERNEL_NS, SHORT_OP_NS
 from lstmprof.diagnose import causes
-from lstmprof.diagnose.case import Item
 from lstmprof.diagnose.causes import KINDS, RULES, Scene, kind_of, scene_of
-from lstmprof.diagnose.undisturbed import QUICK_RECORDING_NS, RECORDING_NS
+from lstmprof.diagnose.contributors import SHORT_KERNEL_NS, SHORT_OP_NS
+from lstmprof.diagnose.profiler_overhead import QUICK_RECORDING_NS, RECORDING_NS
+from lstmprof.diagnose.step_profile import Item
 
 HOST, DEVICE = Scene(on_device=False), Scene(on_device=True)
 

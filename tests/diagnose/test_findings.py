@@ -7,7 +7,7 @@ from diagnose.made import case, item, table
 
 from lstmprof.diagnose.diagnosis import alone, compare
 from lstmprof.diagnose.findings import Change, Culprit, findings
-from lstmprof.diagnose.undisturbed import RECORDING_NS, recording_ns
+from lstmprof.diagnose.profiler_overhead import RECORDING_NS, recording_ns
 
 MS = 1_000_000
 

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from diagnose.made import case, item, table
 
-from lstmprof.diagnose import causes, cudnn_path
-from lstmprof.diagnose.case import Case, Item
+from lstmprof.diagnose import causes
 from lstmprof.diagnose.diagnosis import alone, compare
 from lstmprof.diagnose.findings import findings
-from lstmprof.diagnose.remedies import TABLE, remedies
-from lstmprof.diagnose.situation import Situation
+from lstmprof.diagnose.remedies import TABLE, cudnn, remedies
+from lstmprof.diagnose.remedies.situation import Situation
+from lstmprof.diagnose.step_profile import Case, Item
 
 WORKLOAD = {
     "layers": 1,
@@ -117,12 +117,12 @@ def test_the_condition_of_kerass_cudnn_path_that_fails_is_named(
 ) -> None:
     rows = [{"name": n, "count": 1, "host_self_ns": 1} for n in names]
     slow = run(WAIT, facts={**TENSORFLOW, "implementation": None}, device=0, ops=rows)
-    assert cudnn_path.unmet_by_keras(slow) == unmet
+    assert cudnn.unmet_by_keras(slow) == unmet
     assert ("Keras runs this layer on cuDNN only with" in told("dispatch-bound", slow)) == bool(
         unmet
     )
     on_host = run(WAIT, facts=TENSORFLOW, ops=rows)
-    assert cudnn_path.unmet_by_keras(on_host) == []
+    assert cudnn.unmet_by_keras(on_host) == []
 
 
 def test_what_cudnns_persistent_kernels_would_need() -> None:

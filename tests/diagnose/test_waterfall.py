@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from diagnose.made import case, item
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from lstmprof.diagnose.case import Case, mean_of
 from lstmprof.diagnose.findings import findings
+from lstmprof.diagnose.step_profile import Case, mean_of
 from lstmprof.diagnose.waterfall import PROFILER, Difference, lengths, waterfall
 
 

@@ -7,9 +7,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from lstmprof.events import Profile
+from lstmprof.events.schema import Profile
 from lstmprof.formats import read
-from lstmprof.formats.sqlite_tables import quoted
+from lstmprof.formats.cuda.sqlite import quoted
 
 Rows = list[dict[str, Any]]
 

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from lstmprof.errors import ProfileError
-from lstmprof.events import Profile
-from lstmprof.formats import kineto_events, read
+from lstmprof.events.schema import Profile
+from lstmprof.formats import read
+from lstmprof.formats.kineto import events as kineto_events
 
 HOST = {"pid": 10, "tid": 11}
 

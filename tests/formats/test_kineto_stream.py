@@ -10,25 +10,28 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from kineto_documents import as_a_whole, document, facts, op
 from shared_traces import FOLDER, needed
 
-from lstmprof.formats import kineto_columns, kineto_pieces, kineto_stream
+from lstmprof.formats.kineto import (
+    columns,
+    pieces,
+    stream,
+)
 
 SMALL_BYTES = 300
 
 
 def in_pieces(content: bytes, piece_bytes: int = SMALL_BYTES) -> dict[str, Any] | None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kineto_stream, "PIECE_BYTES", piece_bytes)
-        found = kineto_stream.profile("trace.json", io.BytesIO(content))
+        patch.setattr(stream, "PIECE_BYTES", piece_bytes)
+        found = stream.profile("trace.json", io.BytesIO(content))
     return found and facts(found)
 
 
 @needed
-@pytest.mark.parametrize("piece_bytes", [2**16, kineto_stream.PIECE_BYTES])
+@pytest.mark.parametrize("piece_bytes", [2**16, stream.PIECE_BYTES])
 @pytest.mark.parametrize(
     "path", sorted(FOLDER.glob("kineto/*.json*")), ids=lambda path: str(path.name)
 )
@@ -43,7 +46,7 @@ def test_a_real_profile(path: Path, piece_bytes: int) -> None:
 def test_most_of_a_real_profile_is_read_by_columns() -> None:
     content = gzip.decompress((FOLDER / "kineto/hm-amp-a100-bs128.json.gz").read_bytes())
     opening = content.index(b'"traceEvents": [') + len(b'"traceEvents": [')
-    read = kineto_columns.chunk(content[opening : content.rindex(b"]")].rstrip())
+    read = columns.chunk(content[opening : content.rindex(b"]")].rstrip())
     assert len(read.columns) == 4082
     assert len(read.spans) == 1
 
@@ -52,9 +55,9 @@ def test_an_odd_event_takes_its_piece_alone_through_the_plain_reader(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     by_rows = []
-    plain = kineto_pieces._read_rows
+    plain = pieces._read_rows
     monkeypatch.setattr(
-        kineto_pieces,
+        pieces,
         "_read_rows",
         lambda label, text: by_rows.append(text) or plain(label, text),
     )
@@ -127,8 +130,8 @@ def test_a_gzip_cut_short_or_damaged_is_left_to_the_plain_reader(damage: bytes) 
 
 
 def test_a_gzip_bomb_is_left_to_the_plain_reader(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kineto_stream, "FREE_BYTES", 1000)
-    monkeypatch.setattr(kineto_stream, "MAX_RATIO", 5)
+    monkeypatch.setattr(stream, "FREE_BYTES", 1000)
+    monkeypatch.setattr(stream, "MAX_RATIO", 5)
     assert in_pieces(gzip.compress(document(*(op(0) for _ in range(200))))) is None
 
 

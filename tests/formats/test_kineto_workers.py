@@ -17,8 +17,8 @@ from shared_traces import FOLDER, needed
 
 from lstmprof import formats
 from lstmprof.errors import ProfileError
-from lstmprof.formats import kineto_stream, kineto_workers
-from lstmprof.stored_events import StoredEvents
+from lstmprof.events.spool import StoredEvents
+from lstmprof.formats.kineto import stream, workers
 
 PIECE_BYTES = 2**16
 
@@ -27,9 +27,9 @@ PIECE_BYTES = 2**16
 def temporary(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Two workers, small pieces, and the folder of temporary files."""
     for name in ("SPOOLED_BYTES", "SHARED_BYTES"):
-        monkeypatch.setattr(kineto_stream, name, 0)
-    monkeypatch.setattr(kineto_stream, "PIECE_BYTES", PIECE_BYTES)
-    monkeypatch.setattr(kineto_stream, "_worker_count", lambda: 2)
+        monkeypatch.setattr(stream, name, 0)
+    monkeypatch.setattr(stream, "PIECE_BYTES", PIECE_BYTES)
+    monkeypatch.setattr(stream, "_worker_count", lambda: 2)
     folder = tmp_path / "temporary"
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
@@ -40,13 +40,13 @@ def temporary(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[subprocess.Popen[bytes]]]:
     """The workers that were started."""
     found: list[subprocess.Popen[bytes]] = []
-    start = kineto_workers.Workers._started
+    start = workers.Workers._started
 
-    def kept(self: kineto_workers.Workers) -> subprocess.Popen[bytes]:
+    def kept(self: workers.Workers) -> subprocess.Popen[bytes]:
         found.append(start(self))
         return found[-1]
 
-    monkeypatch.setattr(kineto_workers.Workers, "_started", kept)
+    monkeypatch.setattr(workers.Workers, "_started", kept)
     yield found
     assert [worker.returncode is None for worker in found] == [False] * len(found)
 
@@ -75,15 +75,15 @@ def test_a_real_profile(name: str, started: list[subprocess.Popen[bytes]]) -> No
 def test_a_file_of_odd_events_and_false_borders(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, piece_bytes: int
 ) -> None:
-    monkeypatch.setattr(kineto_stream, "PIECE_BYTES", piece_bytes)
+    monkeypatch.setattr(stream, "PIECE_BYTES", piece_bytes)
     content = document(*mixed_events(500), distributedInfo={"rank": 3})
     path = tmp_path / "trace.json"
     path.write_bytes(content)
     expected = as_a_whole(content)
     for found in (
-        kineto_stream.of_file(path),
-        kineto_stream.profile("trace.json", io.BytesIO(content)),
-        kineto_stream.profile("trace.json", io.BytesIO(gzip.compress(content))),
+        stream.of_file(path),
+        stream.profile("trace.json", io.BytesIO(content)),
+        stream.profile("trace.json", io.BytesIO(gzip.compress(content))),
     ):
         assert found is not None
         assert facts(found) == expected
@@ -92,7 +92,7 @@ def test_a_file_of_odd_events_and_false_borders(
 def test_nothing_is_left_once_the_profile_is_let_go(temporary: Path, tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
     path.write_bytes(document(*mixed_events(300)))
-    found = kineto_stream.of_file(path)
+    found = stream.of_file(path)
     assert len(list(temporary.iterdir())) == 1
     del found
     assert list(temporary.iterdir()) == []
@@ -105,7 +105,7 @@ def test_a_damaged_file_is_left_to_the_plain_reader(
     text = ",".join(json.dumps(event) for event in mixed_events(900))
     half = text.index("}},", len(text) // 2) + 3
     content = f'{{"schemaVersion": 1, "traceEvents": [{text[:half]}{damage}{text[half:]}]}}'
-    assert kineto_stream.profile("trace.json", io.BytesIO(content.encode())) is None
+    assert stream.profile("trace.json", io.BytesIO(content.encode())) is None
     assert len(started) == 2
     assert list(temporary.iterdir()) == []
 
@@ -117,7 +117,7 @@ def test_a_killed_worker_is_one_line(
     started: list[subprocess.Popen[bytes]],
 ) -> None:
     dies = "import os, sys; sys.stdin.buffer.readline(); os.kill(os.getpid(), 9)"
-    monkeypatch.setattr(kineto_workers, "_SERVE", dies)
+    monkeypatch.setattr(workers, "_SERVE", dies)
     path = tmp_path / "trace.json"
     path.write_bytes(document(*mixed_events(900)))
     with pytest.raises(ProfileError, match=r"trace.json: a process that read it was killed") as one:
@@ -137,6 +137,6 @@ def test_a_worker_finds_no_room(
 
     path = tmp_path / "trace.json"
     path.write_bytes(document(*mixed_events(900)))
-    monkeypatch.setattr(kineto_stream, "_worker_count", removed)
+    monkeypatch.setattr(stream, "_worker_count", removed)
     with pytest.raises(ProfileError, match=r"cannot hold the events .*TMPDIR"):
         formats.read(path)

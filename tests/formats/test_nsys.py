@@ -13,12 +13,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from formats.databases import Rows, by_name, column, read_tables, write
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from lstmprof.errors import ProfileError
-from lstmprof.formats import batches, nvtx_names, read
-from lstmprof.formats.sqlite_tables import UNKNOWN
+from lstmprof.formats import read
+from lstmprof.formats.cuda import columns, nvtx as nvtx_names
+from lstmprof.formats.cuda.sqlite import UNKNOWN
 
 MACHINE = 1 << 48
 STRINGS = {1: "cudaLaunchKernel_v7000", 2: "gemm", 3: "void gemm<float>(float*)", 4: "step"}
@@ -501,7 +501,7 @@ _INPUTS = ("", ", input_op_ids = [(1,0)]", ", input_op_ids = [\n]", ", other")
 
 def test_texts_of_nvtx_read_together_say_what_each_says_alone() -> None:
     texts = ["".join(t) for t in itertools.product(_HEADS, _SEQS, _IDS, _SIZES, _INPUTS)]
-    batch = batches.described({}, pa.array(texts))
+    batch = columns.described({}, pa.array(texts))
     ids = pa.array(batch.ints["external_id"], mask=batch.ints["external_id"] == UNKNOWN)
     kind, name, shapes = (batch.texts[column] for column in ("kind", "name", "shapes"))
     found = zip(*(column.to_pylist() for column in (kind, name, ids, shapes)), strict=True)

@@ -10,7 +10,8 @@ import pytest
 from formats.databases import Rows, by_name, column, read_tables
 
 from lstmprof.errors import ProfileError
-from lstmprof.formats import nsys, nvprof, raw_file
+from lstmprof.formats import raw_file
+from lstmprof.formats.cuda import nsys, nvprof
 
 KIND = "CUPTI_ACTIVITY_KIND_"
 KERNELS, CALLS, MARKERS = KIND + "CONCURRENT_KERNEL", KIND + "RUNTIME", KIND + "MARKER"

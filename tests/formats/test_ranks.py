@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from lstmprof.events import Profile, events_table
+from lstmprof.events.schema import Profile, events_table
 from lstmprof.formats import ranks
 
 

@@ -11,8 +11,9 @@ import pytest
 from formats.databases import write
 
 from lstmprof.errors import ProfileError
-from lstmprof.formats import raw_file, read, xplane_schema
+from lstmprof.formats import raw_file, read
 from lstmprof.formats.raw_file import OpenFile, RawFile
+from lstmprof.formats.xplane import schema
 
 TEXT = b"0123456789" * 1000
 
@@ -99,7 +100,7 @@ def test_a_database_is_not_read_into_memory(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("in_place")
 def test_an_xplane_is_not_read_into_memory(tmp_path: Path) -> None:
-    space = xplane_schema.xspace()()
+    space = schema.xspace()()
     plane = space.planes.add(name=b"/host:CPU")
     plane.event_metadata.add(key=1, value={"name": b"step"})
     plane.lines.add(name=b"python").events.add(metadata_id=1, duration_ps=5000)

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import lstmprof.formats
 from lstmprof.errors import ProfileError
-from lstmprof.formats import FORMATS, raw_file, read, xplane_schema
+from lstmprof.formats import FORMATS, raw_file, read
+from lstmprof.formats.xplane import schema
 
 TRACE = json.dumps(
     {
@@ -67,7 +67,7 @@ TIMELINE = json.dumps(
 
 
 def xspace() -> bytes:
-    space = xplane_schema.xspace()(errors=[b"no libcupti"])
+    space = schema.xspace()(errors=[b"no libcupti"])
     for name, line in (("/host:CPU", "python"), ("/device:GPU:0", "Stream #1(Compute)")):
         plane = space.planes.add(name=name.encode())
         plane.event_metadata.add(key=1, value={"id": 1, "name": b"gemm"})

@@ -9,7 +9,7 @@ import pytest
 from shared_traces import FOLDER, needed
 
 from lstmprof.errors import ProfileError
-from lstmprof.events import ACTIVITY_KINDS
+from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.formats import read
 
 pytestmark = needed

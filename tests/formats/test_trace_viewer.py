@@ -14,8 +14,9 @@ import pytest
 from shared_traces import FOLDER
 
 from lstmprof.errors import ProfileError
-from lstmprof.events import Profile
-from lstmprof.formats import read, trace_viewer
+from lstmprof.events.schema import Profile
+from lstmprof.formats import read
+from lstmprof.formats.chrome import trace_viewer
 
 HOST, GPU = 701, 1
 

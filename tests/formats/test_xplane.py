@@ -9,8 +9,13 @@ from typing import Any
 import pytest
 
 from lstmprof.errors import ProfileError
-from lstmprof.events import Profile
-from lstmprof.formats import read, xplane_events, xplane_hlo, xplane_schema
+from lstmprof.events.schema import Profile
+from lstmprof.formats import read
+from lstmprof.formats.xplane import (
+    events as xplane_events,
+    hlo as xplane_hlo,
+    schema,
+)
 
 #: (name, start in ps, length in ps, stats)
 Event = tuple[str, int, int, Mapping[str, object]]
@@ -20,7 +25,7 @@ class Space:
     """An XSpace under construction; names and stats get their ids on first use."""
 
     def __init__(self) -> None:
-        self.message = xplane_schema.xspace()()
+        self.message = schema.xspace()()
 
     def plane(self, name: str, stats: Mapping[str, object] | None = None) -> Any:
         plane = self.message.planes.add(name=name.encode())
@@ -295,7 +300,7 @@ def test_damage_is_refused_with_the_byte(tmp_path: Path) -> None:
 def test_the_schema_is_tensorflows() -> None:
     xplane_pb2 = pytest.importorskip("tensorflow.tsl.profiler.protobuf.xplane_pb2")
     entries = {"EventEntry": "EventMetadataEntry", "StatEntry": "StatMetadataEntry"}
-    for name, ours in xplane_schema.xspace().DESCRIPTOR.file.message_types_by_name.items():
+    for name, ours in schema.xspace().DESCRIPTOR.file.message_types_by_name.items():
         if name in entries:
             theirs = xplane_pb2.XPlane.DESCRIPTOR.nested_types_by_name[entries[name]]
         else:

@@ -9,16 +9,20 @@ from unittest import mock
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from lstmprof.errors import ProfileError
-from lstmprof.events import Profile
-from lstmprof.formats import raw_file, xplane, xplane_lines, xplane_outline, xplane_schema
+from lstmprof.events.schema import Profile
+from lstmprof.formats import raw_file, xplane
 from lstmprof.formats.raw_file import RawFile
-from lstmprof.formats.xplane_lines import Found, Line
-from lstmprof.formats.xplane_outline import OddError, Outline
-from lstmprof.formats.xplane_plane import PlaneTables
+from lstmprof.formats.xplane import (
+    lines as xplane_lines,
+    outline as xplane_outline,
+    schema,
+)
+from lstmprof.formats.xplane.lines import Found, Line
+from lstmprof.formats.xplane.outline import OddError, Outline
+from lstmprof.formats.xplane.plane import PlaneTables
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 NEAR = st.integers(-(10**12), 10**12)
@@ -48,7 +52,7 @@ EVENT = st.fixed_dictionaries(
 
 
 def plane() -> Any:
-    message = xplane_schema.message("XPlane")(name=b"/host:CPU")
+    message = schema.message("XPlane")(name=b"/host:CPU")
     for number, stat in enumerate(STATS, 1):
         message.stat_metadata.add(key=number, value={"name": stat.encode()})
     for number, name in enumerate(NAMES, 1):
@@ -57,7 +61,7 @@ def plane() -> Any:
 
 
 def outlined(tmp: Path, message: Any) -> tuple[RawFile, Outline]:
-    space = xplane_schema.message("XSpace")(planes=[message])
+    space = schema.message("XSpace")(planes=[message])
     file = tmp / "x.xplane.pb"
     file.write_bytes(space.SerializeToString())
     raw = raw_file.load(file)
@@ -89,7 +93,7 @@ def test_columns_are_those_of_the_messages(
     for parts in events:  # two of one event: the later field counts, stats are added
         event = line.events.add()
         for part in parts:
-            event.MergeFrom(xplane_schema.message("XEvent")(**part))
+            event.MergeFrom(schema.message("XEvent")(**part))
     raw, outline = outlined(tmp_path_factory.getbasetemp(), message)
     read = Line(PlaneTables(message), {("dot", "x"): "jit/f"}, start_ns, 7, place)
     plain = xplane_lines.one_by_one(read, line.events)
@@ -123,7 +127,7 @@ def test_far_times_are_for_the_messages(tmp_path: Path, far: int) -> None:
 def a_space(seed: int) -> bytes:
     """A host thread, a stream and a derived line, a hundred events each."""
     chance = random.Random(seed)
-    space = xplane_schema.message("XSpace")(errors=[b"no libcupti"])
+    space = schema.message("XSpace")(errors=[b"no libcupti"])
     lines = (("/host:CPU", "python"), ("/device:GPU:0", "Stream #7"), ("/device:GPU:0", "Steps"))
     for name, of in lines:
         message = plane()
@@ -179,7 +183,7 @@ def test_damage_is_told_or_read_as_by_the_protobuf_library(seed: int) -> None:
 
 
 def test_a_field_of_another_version_is_for_the_protobuf_library() -> None:
-    space = xplane_schema.xspace().FromString(a_space(1))
+    space = schema.xspace().FromString(a_space(1))
     event = space.planes[0].lines[0].events[50]
     event.MergeFromString(b"\x78\x05")  # field 15
     found, plain = both(space.SerializeToString())

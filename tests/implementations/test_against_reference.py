@@ -14,7 +14,7 @@ import pytest
 import reference
 
 from lstmprof import implementations, workloads
-from lstmprof.capture.worker_request import CaptureRequest, refusal
+from lstmprof.capture.request import CaptureRequest, refusal
 from lstmprof.implementations import Implementation
 from lstmprof.workloads import Workload
 
@@ -97,7 +97,7 @@ def known_lengths(workload: Workload, batch: Any) -> tuple[Any, ...]:
 
 def torch_step(row: Implementation, workload: Workload) -> Found:
     torch = pytest.importorskip("torch")
-    from lstmprof.capture import worker_torch_loss
+    from lstmprof.capture.worker.loops.torch import loss as worker_torch_loss
 
     file, module, batch = built(row, workload)
     if row.name == "torch-compile":
@@ -119,7 +119,7 @@ def torch_step(row: Implementation, workload: Workload) -> Found:
 
 def tensorflow_step(row: Implementation, workload: Workload) -> Found:
     tf = pytest.importorskip("tensorflow")
-    from lstmprof.capture import worker_tensorflow_loss
+    from lstmprof.capture.worker.loops.tensorflow import loss as worker_tensorflow_loss
 
     file, module, batch = built(row, workload)
     targets = worker_tensorflow_loss.targets_of(workload, batch, file.TIME_MAJOR)
@@ -144,7 +144,7 @@ def tensorflow_step(row: Implementation, workload: Workload) -> Found:
 
 def jax_step(row: Implementation, workload: Workload) -> Found:
     jax = pytest.importorskip("jax")
-    from lstmprof.capture import worker_jax_loss
+    from lstmprof.capture.worker.loops.jax import loss as worker_jax_loss
 
     file, module, batch = built(row, workload)
     targets = worker_jax_loss.targets_of(workload, batch, file.TIME_MAJOR)
@@ -164,7 +164,7 @@ def jax_step(row: Implementation, workload: Workload) -> Found:
 
 def pytensor_step(row: Implementation, workload: Workload) -> Found:
     pytensor = pytest.importorskip("pytensor")
-    from lstmprof.capture import worker_pytensor
+    from lstmprof.capture.worker.loops import pytensor as worker_pytensor
 
     file, module, batch = built(row, workload)
     own, (inputs, targets, lengths) = file.parameters(module), worker_pytensor.symbols(workload)

@@ -22,11 +22,11 @@ def operators(tf: Any, cell: Any) -> Counter[str]:
 def test_the_cell_is_tensorflows_own_operator_for_operator() -> None:
     tf = pytest.importorskip("tensorflow")
     legacy = pytest.importorskip("tf_keras.src.layers.rnn.legacy_cells", reason="no tf-keras")
-    from lstmprof.implementations import tf_basiclstmcell
+    from lstmprof.implementations.tensorflow import basiclstmcell
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # deprecated: that is why it is written out
         theirs = operators(tf, legacy.BasicLSTMCell(5, forget_bias=0.0))
-    ours = operators(tf, tf_basiclstmcell.BasicLSTMCell(4, 5, "l0"))
+    ours = operators(tf, basiclstmcell.BasicLSTMCell(4, 5, "l0"))
     assert ours == theirs
     assert ours["MatMul"] == 1

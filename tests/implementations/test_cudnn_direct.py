@@ -22,14 +22,19 @@ import pytest
 import reference
 
 from lstmprof import implementations, workloads
-from lstmprof.capture import worker_cudnn_loss, worker_host
-from lstmprof.capture.worker_request import CaptureRequest, refusal
+from lstmprof.capture.request import CaptureRequest, refusal
+from lstmprof.capture.worker import host
+from lstmprof.capture.worker.loops.cudnn import loss as worker_cudnn_loss
 from lstmprof.errors import CaptureError
-from lstmprof.implementations import _cuda_libraries, _cudnn_api, cudnn_direct
-from lstmprof.implementations._cuda_runtime import Runtime
-from lstmprof.implementations._cudnn_api import Cudnn
-from lstmprof.named_workloads import named
+from lstmprof.implementations.cudnn import (
+    _api,
+    _libraries,
+    direct,
+)
+from lstmprof.implementations.cudnn._api import Cudnn
+from lstmprof.implementations.cudnn._runtime import Runtime
 from lstmprof.workloads import Workload
+from lstmprof.workloads.studies import named
 
 SEED = 5
 TOLERANCE = 1e-4  # max |a − b| / max |b|, float32
@@ -77,8 +82,8 @@ def expected(workload: Workload) -> reference.Outcome:
 
 def loaded(workload: Workload, training: bool = True, tf32: bool = False) -> tuple[Any, Any]:
     """The network with its weights and inputs, and its loss with its targets."""
-    module = cudnn_direct.build(workload, training, tf32)
-    cudnn_direct.load(module, workloads.weights(workload, SEED))
+    module = direct.build(workload, training, tf32)
+    direct.load(module, workloads.weights(workload, SEED))
     batch: Any = workloads.batch(workload, SEED)
     module.inputs.set(batch.inputs)
     loss = worker_cudnn_loss.loss_of(module, training, batch.targets)
@@ -93,7 +98,7 @@ def stepped(workload: Workload, tf32: bool = False) -> tuple[float, Any, dict[st
     loss.enqueue()
     loss.backward()
     module.backward()
-    gradients = cudnn_direct.canonical(module, {"weights": module.gradients.array()})
+    gradients = direct.canonical(module, {"weights": module.gradients.array()})
     outputs = module.outputs.array()
     return loss.value(), outputs if workload.every_step else outputs[-1], gradients
 
@@ -148,8 +153,8 @@ def test_inference_computes_the_same_loss(workload: Workload) -> None:
 def test_the_way_back_returns_the_weights_that_were_loaded(workload: Workload) -> None:
     module, _ = loaded(workload)
     shared = workloads.weights(workload, SEED)
-    own = {name: buffer.array() for name, buffer in cudnn_direct.parameters(module).items()}
-    back = cudnn_direct.canonical(module, own)
+    own = {name: buffer.array() for name, buffer in direct.parameters(module).items()}
+    back = direct.canonical(module, own)
     assert set(back) == set(shared)
     assert all(np.array_equal(back[name], shared[name]) for name in shared)
 
@@ -171,7 +176,7 @@ def test_a_step_of_sgd_goes_down_the_gradient() -> None:
 @pytest.mark.usefixtures("on_the_host")
 @pytest.mark.parametrize(("tf32", "math"), [(False, 3), (True, 0)])
 def test_tf32_is_cudnns_default_math_and_fp32_is_fma(tf32: bool, math: int) -> None:
-    module = cudnn_direct.build(WORKLOADS[0], True, tf32)
+    module = direct.build(WORKLOADS[0], True, tf32)
     assert module.cudnn.library.standInMath(ctypes.c_void_p(module.rnn)) == math
 
 
@@ -192,7 +197,7 @@ def test_device_memory_is_given_back_with_the_network() -> None:
 
 @pytest.mark.usefixtures("on_the_host")
 def test_a_failure_names_the_function_and_says_what_cudnn_says() -> None:
-    module = cudnn_direct.build(WORKLOADS[0])
+    module = direct.build(WORKLOADS[0])
     with pytest.raises(CaptureError) as failed:  # no forward before it
         module.backward()
     assert failed.value.fault == (
@@ -211,12 +216,12 @@ def test_a_library_that_is_nowhere_is_named(
 ) -> None:
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
     with pytest.raises(CaptureError) as missing:
-        _cuda_libraries.load("libno-such.so.9", "nvidia-no-such")
+        _libraries.load("libno-such.so.9", "nvidia-no-such")
     assert missing.value.fault.startswith("libno-such.so.9 cannot be loaded: ")
     assert missing.value.next_step.startswith(f"install nvidia-no-such in {sys.executable}, or")
     (tmp_path / "libbroken.so").write_text("no library")
     with pytest.raises(CaptureError, match=r"libbroken\.so cannot be loaded: .*libbroken\.so"):
-        _cuda_libraries.load("libbroken.so", "nvidia-no-such")
+        _libraries.load("libbroken.so", "nvidia-no-such")
 
 
 def test_a_library_is_looked_for_in_the_environment_then_in_wheels(
@@ -229,9 +234,9 @@ def test_a_library_is_looked_for_in_the_environment_then_in_wheels(
         (folder / "libx.so.9").touch()
     monkeypatch.syspath_prepend(tmp_path / "site")
     monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
-    assert list(_cuda_libraries.places("libx.so.9")) == [str(wheel / "libx.so.9"), "libx.so.9"]
+    assert list(_libraries.places("libx.so.9")) == [str(wheel / "libx.so.9"), "libx.so.9"]
     monkeypatch.setenv("LD_LIBRARY_PATH", str(named_first))
-    assert next(_cuda_libraries.places("libx.so.9")) == str(named_first / "libx.so.9")
+    assert next(_libraries.places("libx.so.9")) == str(named_first / "libx.so.9")
 
 
 @pytest.mark.parametrize(
@@ -262,7 +267,7 @@ def test_what_cudnn_cannot_do_is_refused_with_the_reason(
 
 
 def test_every_network_of_deepbench_and_glample_is_taken() -> None:
-    from lstmprof.named_workloads import NAMED
+    from lstmprof.workloads.studies import NAMED
 
     theirs = [w for w in NAMED if w.name.startswith(("deepbench", "glample"))]
     assert theirs
@@ -320,7 +325,7 @@ def test_the_runtimes_prototypes_are_its_headers() -> None:
 
 def test_cudnns_constants_are_its_headers() -> None:
     text = header_text("cudnn_graph.h", "cudnn_ops.h", "cudnn_adv.h")
-    ours = {n: value for n, value in vars(_cudnn_api).items() if n.startswith("CUDNN_")}
+    ours = {n: value for n, value in vars(_api).items() if n.startswith("CUDNN_")}
     assert len(ours) > 20
     for name, value in ours.items():
         match = re.search(rf"\b{name}(?: CUDNN_DEPRECATED_ENUM)?[\s=(]+(\d+)(U << 0)?\b", text)
@@ -336,12 +341,12 @@ def test_the_real_library_takes_our_descriptors_without_a_gpu() -> None:
     workload = WORKLOADS[3]
     for shape in ((6, 3, 5), (1, 6, 3, 10), (1, 1, 1, 134_250_496)):
         assert cudnn.tensor_size(cudnn.tensor(shape)) == np.prod(shape)
-    assert cudnn_direct._cudnn_rnn.data_descriptor(cudnn, workload, 10)
+    assert direct._cudnn_rnn.data_descriptor(cudnn, workload, 10)
     with pytest.raises(CaptureError, match=r"cudnnSetTensorNdDescriptor failed: .*BAD_PARAM"):
         cudnn.tensor((0, 0, 0))
-    if not worker_host.cuda_devices():
+    if not host.cuda_devices():
         with pytest.raises(CaptureError, match=r"cudnnCreate failed: CUDNN_STATUS_NOT_INITIAL"):
-            cudnn_direct.build(workload)
+            direct.build(workload)
 
 
 def test_the_driver_tells_a_device_s_name_and_memory(stand_in: Path) -> None:
@@ -357,7 +362,7 @@ def test_the_driver_tells_a_device_s_name_and_memory(stand_in: Path) -> None:
 
 
 def needs_a_gpu() -> None:
-    if not worker_host.cuda_devices():
+    if not host.cuda_devices():
         pytest.skip("the driver shows no CUDA device")
 
 
@@ -381,7 +386,7 @@ def test_torch_computes_the_same_on_a_gpu(cell: str) -> None:
     torch = pytest.importorskip("torch")
     if not torch.cuda.is_available():
         pytest.skip("this torch has no CUDA")
-    from lstmprof.implementations import torch_cudnn
+    from lstmprof.implementations.torch import cudnn as torch_cudnn
 
     workload = network(cell, cell, "mean", layers=2, bidirectional=True, hidden=32)
     theirs = torch_cudnn.build(workload)

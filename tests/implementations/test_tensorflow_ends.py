@@ -18,9 +18,9 @@ def graph(function: Any, *shapes: Any) -> Any:
 
 def test_the_heads_gradient_at_every_step_is_one_product() -> None:
     tf = pytest.importorskip("tensorflow")
-    from lstmprof.implementations import tf_lstmblockfusedcell
+    from lstmprof.implementations.tensorflow import lstmblockfusedcell
 
-    module = tf_lstmblockfusedcell.build(EVERY_STEP)
+    module = lstmblockfusedcell.build(EVERY_STEP)
 
     def head_gradient(inputs: Any) -> Any:
         with tf.GradientTape() as tape:
@@ -35,9 +35,9 @@ def test_the_heads_gradient_at_every_step_is_one_product() -> None:
 
 def test_cudnn_is_told_the_lengths() -> None:
     tf = pytest.importorskip("tensorflow")
-    from lstmprof.implementations import tf_cudnnlstm
+    from lstmprof.implementations.tensorflow import cudnnlstm
 
-    module = tf_cudnnlstm.build(LENGTHS)
+    module = cudnnlstm.build(LENGTHS)
     inputs, lengths = tf.TensorSpec([6, 3, 5]), tf.TensorSpec([3], tf.int32, name="lengths")
 
     def given(*shapes: Any) -> Any:

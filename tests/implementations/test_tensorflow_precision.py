@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from lstmprof import implementations, workloads
-from lstmprof.capture.worker_request import CaptureRequest, refusal
+from lstmprof.capture.request import CaptureRequest, refusal
 from lstmprof.implementations import Implementation
 from lstmprof.workloads import Workload
 
@@ -40,11 +40,11 @@ def gradients(
     file: Any, workload: Workload = CE, xla: bool | None = None
 ) -> dict[str, NDArray[Any]]:
     """The gradients of the summed outputs of a loaded network."""
-    from lstmprof.capture import worker_tensorflow_loss
+    from lstmprof.capture.worker.loops.tensorflow import loss
 
     module = file.build(workload)
     file.load(module, workloads.weights(workload, 1))
-    inputs, lengths, _ = worker_tensorflow_loss.batch_of(workload, 1, file.TIME_MAJOR)
+    inputs, lengths, _ = loss.batch_of(workload, 1, file.TIME_MAJOR)
     own = file.parameters(module)
 
     @tf.function(autograph=False, jit_compile=xla)  # type: ignore[untyped-decorator, unused-ignore]

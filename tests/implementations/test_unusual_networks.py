@@ -7,9 +7,9 @@ import dataclasses
 import pytest
 
 from lstmprof import implementations
-from lstmprof.capture.worker_request import CaptureRequest, refusal, wanted
+from lstmprof.capture.request import CaptureRequest, refusal, wanted
 from lstmprof.implementations import UNUSUAL, Implementation
-from lstmprof.named_workloads import NAMED
+from lstmprof.workloads.studies import NAMED
 
 
 def test_every_unusual_need_of_a_named_workload_is_in_the_table_of_needs() -> None:

@@ -13,11 +13,13 @@ import pyarrow as pa
 import pytest
 
 from lstmprof import formats
-from lstmprof.breakdown import annotated
 from lstmprof.breakdown.ledger import ledger
-from lstmprof.breakdown.windows import Window
 from lstmprof.errors import ProfileError
-from lstmprof.events import ACTIVITY_KINDS, with_columns
+from lstmprof.events.annotate import (
+    annotated,
+)
+from lstmprof.events.annotate.steps import Window
+from lstmprof.events.schema import ACTIVITY_KINDS, with_columns
 
 #: By name (count, total_ns).
 ByName = dict[str, tuple[int, int]]

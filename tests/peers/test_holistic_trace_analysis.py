@@ -16,7 +16,7 @@ import pytest
 import shared_traces
 from peers import accounts
 
-from lstmprof.events import ACTIVITY_KINDS
+from lstmprof.events.schema import ACTIVITY_KINDS
 
 hta = accounts.peer("hta.trace_analysis", "HolisticTraceAnalysis")
 words = accounts.peer("hta.utils.utils", "HolisticTraceAnalysis")

@@ -20,11 +20,13 @@ import pytest
 from peers import accounts
 
 from lstmprof import formats
-from lstmprof.breakdown import annotated
-from lstmprof.breakdown.forest import own_time
-from lstmprof.breakdown.kernels import kernels
-from lstmprof.capture import worker_ranges
-from lstmprof.capture.worker_request import CaptureRequest
+from lstmprof.breakdown.tables.kernels import kernels
+from lstmprof.capture.request import CaptureRequest
+from lstmprof.capture.worker import ranges
+from lstmprof.events.annotate import (
+    annotated,
+)
+from lstmprof.events.call_tree import own_time
 from lstmprof.workloads import Workload
 
 torch = accounts.peer("torch", "'lstmprof[torch]'")
@@ -76,7 +78,7 @@ def trained(module: Any, path: Path) -> Any:
 
 def captured(_: Any, path: Path) -> Any:
     """The session of lstmprof's own loop, run in this process, its trace at ``path``."""
-    from lstmprof.capture import worker_torch
+    from lstmprof.capture.worker.loops import torch as worker_torch
 
     sessions = []
 
@@ -89,7 +91,7 @@ def captured(_: Any, path: Path) -> Any:
     trainer = worker_torch.Trainer(request, "cpu")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(torch.profiler, "profile", Kept)
-        (profile,) = trainer.profile(worker_ranges.no_ranges, 2, str(path.parent)).files
+        (profile,) = trainer.profile(ranges.no_ranges, 2, str(path.parent)).files
     Path(profile).rename(path)
     return sessions[-1]
 

@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from breakdown.rows import Row, row, table
+from events.rows import Row, row, table
 
-from lstmprof import store
-from lstmprof.breakdown import annotated
-from lstmprof.store import TIMINGS_SCHEMA, Run
+from lstmprof.events.annotate import (
+    annotated,
+)
+from lstmprof.runs import run as store
+from lstmprof.runs.run import TIMINGS_SCHEMA, Run
 
 PERIOD, KERNEL, LAUNCH = 10_000, 3_000, 2_000
 HOSTILE = (

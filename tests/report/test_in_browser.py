@@ -12,12 +12,12 @@ import pytest
 import shared_traces
 from report import runs
 
-from lstmprof import reporting
 from lstmprof.breakdown import break_down
-from lstmprof.ingest import ingest_profile
-from lstmprof.report import page
+from lstmprof.report import gathering
+from lstmprof.report.model import Report, Timeline
+from lstmprof.report.page import page
 from lstmprof.report.palette import PARTS
-from lstmprof.report.rows import Report, Timeline
+from lstmprof.runs.ingest import ingest_profile
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -31,7 +31,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
     made.append(
         runs.run(folder, "wide", implementation="x", hidden=64, walls_ns=runs.walls(30_000))
     )
-    return reporting.report_of([break_down(run, None, reporting.TABLES) for run in made])
+    return gathering.report_of([break_down(run, None, gathering.TABLES) for run in made])
 
 
 @pytest.fixture(scope="module")
@@ -327,7 +327,7 @@ def test_real_profiles_of_gpus_open(browser: Any, tmp_path: Path) -> None:
         for name in names
     ]
     out = tmp_path / "report.html"
-    report = reporting.report_of([break_down(run, None, reporting.TABLES) for run in made])
+    report = gathering.report_of([break_down(run, None, gathering.TABLES) for run in made])
     page.write(report, out)
     opened = Opened(browser, out, 1280, "light")
     assert opened.complaints == []

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from report import runs
 
-from lstmprof import reporting
 from lstmprof.breakdown import break_down
 from lstmprof.errors import RunError
-from lstmprof.report import page
+from lstmprof.report import gathering
 from lstmprof.report.names import script_json, shown_name
+from lstmprof.report.page import page
 
 
 class Tags(HTMLParser):
@@ -39,8 +39,8 @@ class Tags(HTMLParser):
 @pytest.fixture(scope="module")
 def html(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("runs")
-    accounts = [break_down(run, None, reporting.TABLES) for run in runs.three(folder)]
-    return page.page(reporting.report_of(accounts))
+    accounts = [break_down(run, None, gathering.TABLES) for run in runs.three(folder)]
+    return page.page(gathering.report_of(accounts))
 
 
 def tags(html: str) -> Tags:
@@ -58,7 +58,7 @@ def data(html: str) -> dict[str, Any]:
 
 
 def test_the_numbers_in_the_page_are_those_of_the_runs(html: str, tmp_path: Path) -> None:
-    accounts = [break_down(run, None, reporting.TABLES) for run in runs.three(tmp_path)]
+    accounts = [break_down(run, None, gathering.TABLES) for run in runs.three(tmp_path)]
     rows = data(html)["figures"]["times-0"]["data"]["values"]
     assert {row["run"]: row["median_ns"] for row in rows} == {
         account.run.name: account.timings.median_ns for account in accounts if account.timings
@@ -118,7 +118,7 @@ def test_a_way_between_two_runs_says_which_steps_it_counts(tmp_path: Path) -> No
             last_step_ns=900_000,
         ),
     ]
-    html = page.page(reporting.report_of([break_down(run, None, reporting.TABLES) for run in made]))
+    html = page.page(gathering.report_of([break_down(run, None, gathering.TABLES) for run in made]))
     (pair,) = data(html)["pairs"]
     assert (
         "medians of 12 iterations; parts: means of 4 and 3 of 4 profiled steps" in pair["caption"]
@@ -151,7 +151,7 @@ def test_a_name_keeps_its_two_ends() -> None:
 
 def test_a_page_is_not_written_over_another(tmp_path: Path) -> None:
     run = runs.run(tmp_path, "one", implementation="torch-cudnn")
-    report = reporting.report_of([break_down(run)])
+    report = gathering.report_of([break_down(run)])
     path = tmp_path / "deep" / "report.html"
     page.write(report, path)
     with pytest.raises(RunError, match="--force"):

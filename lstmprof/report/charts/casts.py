@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import altair as alt
 
 from lstmprof.report import drawing
+from lstmprof.report.model import CastRow, Figure, Group, Report
 from lstmprof.report.palette import PARTS
-from lstmprof.report.rows import CastRow, Figure, Group, Report
 
 TITLE = "Casts"
 

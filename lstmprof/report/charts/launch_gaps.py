@@ -12,8 +12,8 @@ from typing import Any
 import altair as alt
 
 from lstmprof.report import drawing
+from lstmprof.report.model import Figure, GapRow, Group, Report
 from lstmprof.report.palette import order_of, part_of
-from lstmprof.report.rows import Figure, GapRow, Group, Report
 
 TITLE = "Kernels against the gaps before them"
 #: Pixels.

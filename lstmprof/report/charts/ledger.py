@@ -8,8 +8,8 @@ from typing import Any
 import altair as alt
 
 from lstmprof.report import drawing
+from lstmprof.report.model import Figure, Group, LedgerRow, Report
 from lstmprof.report.palette import label_of, order_of, part_of
-from lstmprof.report.rows import Figure, Group, LedgerRow, Report
 
 TITLE = "Where the step goes"
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import altair as alt
 
 from lstmprof.report import drawing
-from lstmprof.report.rows import Figure, Report, RooflineRow
+from lstmprof.report.model import Figure, Report, RooflineRow
 
 TITLE = "Share of the roofline"
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import altair as alt
 
 from lstmprof.report import drawing
-from lstmprof.report.rows import Figure, Report, SeriesRow
+from lstmprof.report.model import Figure, Report, SeriesRow
 
 TITLE = "Stability of the timings"
 #: Deviations beyond this have the colour of this.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import altair as alt
 
 from lstmprof.report import drawing
-from lstmprof.report.rows import Figure, Report, SweepRow
+from lstmprof.report.model import Figure, Report, SweepRow
 
 TITLE = "The sweep"
 #: Place in the scheme of blues from which on white contrasts more than black (WCAG 2.2).

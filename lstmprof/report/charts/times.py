@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import altair as alt
 
 from lstmprof.report import drawing
-from lstmprof.report.rows import Figure, Report, TimeRow
+from lstmprof.report.model import Figure, Report, TimeRow
 
 TITLE = "Time per batch"
 

@@ -8,8 +8,8 @@ from typing import Any
 import altair as alt
 
 from lstmprof.report import drawing
+from lstmprof.report.model import Figure, Group, Pair, Report, RunFacts
 from lstmprof.report.palette import PARTS, label_of, part_of
-from lstmprof.report.rows import Figure, Group, Pair, Report, RunFacts
 
 TITLE = "From the fast step to the slow one"
 #: Parts that add less of the longer step are drawn as one.

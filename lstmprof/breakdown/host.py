@@ -1,0 +1,104 @@
+"""The ledger of a CPU run: the lanes are the host threads.
+
+A thread's innermost event at each instant says its state: an op that computes is busy in its
+category; an op that only arranges work is ``dispatch``; a range with no op is ``python``. Lanes are
+merged: computing before collectives before copies, these before every cause of idleness. Source:
+docs/ledger.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from lstmprof.events.annotate.steps import Window, is_kind, of_rank
+from lstmprof.events.intervals import Flags, Ints, Segments, foremost, time_per_code
+from lstmprof.events.schema import ints, texts
+from lstmprof.events.threads import HOST, STATES, innermost, nesting_order, state_codes, thread_ids
+
+_CLASS = {"collective": 1, "transfer": 2, "memset": 3}
+_FIRST_IDLE = 4
+#: Times up to this fit int64.
+_MOST_NS = 2**62
+
+
+def parts(
+    events: pa.Table, rank: int | None, windows: list[Window]
+) -> Iterator[list[tuple[str, str, int]]]:
+    """For each window its (state, part, ns), which sum to its length."""
+    state = state_codes(events)
+    computes = computing(events)
+    merged = merged_lanes(events, rank, computes, state)
+    codes, names = texts(events, "category")
+    label = np.where(computes, codes, len(names) + state)
+    labels = [("busy", name) for name in names] + [("idle", cause) for cause in STATES]
+    for window in windows:
+        inside = merged.within(window.start_ns, window.end_ns)
+        spent = time_per_code(label[inside.owner], len(labels), inside)
+        rest = window.end_ns - window.start_ns - sum(spent)
+        found = zip([*labels, ("idle", HOST)], [*spent, rest], strict=True)
+        yield [(*one, ns) for one, ns in found if ns]
+
+
+def computing(events: pa.Table) -> Flags:
+    """A boolean a row: an op that computes on the host.
+
+    An op has a category where it computes, none where it only arranges. Where its rank launched
+    work on a device whose activities were not recorded, the computing was there and not here.
+    """
+    busy = is_kind(events, "op") & events.column("category").is_valid().to_numpy()
+    return np.asarray(busy & ~_launches_unseen_work(events), dtype=np.bool_)
+
+
+def _launches_unseen_work(events: pa.Table) -> Flags:
+    """A boolean a row: its rank has kernel launches in the profile."""
+    names, name_texts = texts(events, "name")
+    launch = np.array(["Launch" in n and "Kernel" in n for n in name_texts] or [False])
+    calls = is_kind(events, "runtime") & launch[names]
+    unseen = np.zeros(len(events), dtype=bool)
+    for rank in events.filter(pa.array(calls)).column("rank").unique().to_pylist():
+        unseen[of_rank(events, rank)] = True
+    return unseen
+
+
+def innermost_of_each(events: pa.Table, rows: Ints, thread: Ints) -> Segments:
+    """``threads.innermost`` of each thread of ``rows``, one after the other.
+
+    All threads are looked at at once, each in a time of its own: shifted behind that of the last.
+    """
+    nested = nesting_order(events, rows)
+    nested = nested[np.argsort(thread[nested], kind="stable")]
+    start = ints(events, "start_ns", 0)[nested]
+    end = start + ints(events, "dur_ns", 0)[nested]
+    if not len(nested):
+        return Segments(nested, nested, nested)
+    first_ns = int(start.min())
+    span_ns = int(end.max()) - first_ns + 1
+    if span_ns * (int(thread[nested[-1]]) + 1) >= _MOST_NS:
+        each = np.split(nested, np.flatnonzero(np.diff(thread[nested])) + 1)
+        found = [innermost(events, np.sort(mine)) for mine in each]
+        columns = ([s.start_ns for s in found], [s.end_ns for s in found], [s.owner for s in found])
+        return Segments(*(np.concatenate(column) for column in columns))
+    shift = thread[nested] * span_ns - first_ns
+    lanes = foremost(start + shift, end + shift, np.arange(len(nested))[::-1])
+    shift = shift[lanes.owner]
+    return Segments(lanes.start_ns - shift, lanes.end_ns - shift, nested[lanes.owner])
+
+
+def merged_lanes(events: pa.Table, rank: int | None, computes: Flags, state: Ints) -> Segments:
+    """Which row has each instant of ``rank``'s host; instants without an event are left out.
+
+    ``computes`` and ``state`` have one entry a row: ``computing``, ``threads.state_codes``.
+    """
+    thread = thread_ids(events)
+    rows = of_rank(events, rank)
+    lanes = innermost_of_each(events, rows[thread[rows] >= 0], thread)
+    start, end, owner = lanes.start_ns, lanes.end_ns, lanes.owner
+    categories, names = texts(events, "category")
+    busy_class = np.array([_CLASS.get(c, 0) for c in names] + [0])[categories]
+    priority = np.where(computes, busy_class, _FIRST_IDLE + state)[owner]
+    began = ints(events, "start_ns", 0)[owner]
+    merged = foremost(start, end, np.lexsort((start, thread[owner], began, priority)))
+    return Segments(merged.start_ns, merged.end_ns, owner[merged.owner])

@@ -1,0 +1,238 @@
+"""The tables of a breakdown, in the order in which a reader needs them.
+
+Each is made by one function of the events and their windows; none is made before it is asked for.
+Those that every breakdown shows are also gathered from batches of events, for runs of many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from lstmprof.breakdown import ledger
+from lstmprof.breakdown.tables import (
+    casts,
+    copies,
+    kernels,
+    launches,
+    ops,
+    ranges,
+    steps,
+    streams,
+)
+from lstmprof.errors import unknown_name
+from lstmprof.events.annotate.steps import Window
+from lstmprof.events.batches import Batch
+from lstmprof.events.columns import Column
+from lstmprof.events.packed import Packed
+
+#: events, their windows, run.json → the table
+Make = Callable[[pa.Table, list[Window], Mapping[str, Any]], pa.Table]
+
+
+class Gathered(Protocol):
+    """A table that is gathered from batches."""
+
+    def add(self, batch: Batch) -> None:
+        """Take in one batch."""
+
+    def table(self) -> pa.Table:
+        """The table of all batches taken in."""
+
+
+#: all events, their windows → the table that batches are added to
+Gather = Callable[[Packed, list[Window]], Gathered]
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table: what it is, its columns, how it is made, sorted and shown.
+
+    ``reads`` are the columns of the events that it is made of. ``gather`` makes it of batches,
+    equal in every row; None where it is made of all events at once.
+
+    ``order`` names columns, the largest first where one begins with ``-``; empty: as made.
+    ``shown`` are the columns that a terminal has room for, the others are in JSON and CSV.
+    """
+
+    name: str
+    meaning: str
+    columns: tuple[Column, ...]
+    make: Make
+    reads: tuple[str, ...]
+    order: tuple[str, ...]
+    shown: tuple[str, ...]
+    gather: Gather | None = None
+
+    def of(self, events: pa.Table, windows: list[Window], facts: Mapping[str, Any]) -> pa.Table:
+        """This table of annotated ``events``, sorted; ``facts`` is run.json."""
+        return self.ordered(self.make(events, windows, facts))
+
+    def ordered(self, made: pa.Table) -> pa.Table:
+        """The rows of ``made`` as this table sorts them."""
+        keys = [
+            (name.removeprefix("-"), "descending" if name.startswith("-") else "ascending")
+            for name in self.order
+        ]
+        return made.sort_by(keys) if keys else made
+
+
+def _plain(make: Callable[[pa.Table, list[Window]], pa.Table]) -> Make:
+    return lambda events, windows, facts: make(events, windows)
+
+
+def _launches(events: pa.Table, windows: list[Window], facts: Mapping[str, Any]) -> pa.Table:
+    return launches.launches(events, windows, (facts.get("workload") or {}).get("time_steps"))
+
+
+#: Columns of the events that several tables read.
+_TIMED = ("event_id", "kind", "name", "start_ns", "dur_ns", "rank")
+_LANES = (*_TIMED, "pid", "tid", "device", "stream")
+
+_ALL = (
+    Table(
+        "ledger",
+        "every nanosecond of each step and device once: busy by category, idle by cause",
+        ledger.COLUMNS,
+        _plain(ledger.ledger),
+        (*_LANES, "correlation_id", "launch_id", "category"),
+        (),
+        ("rank", "step", "device", "state", "part", "ns"),
+        lambda packed, windows: ledger.GatheredLedger(windows),
+    ),
+    Table(
+        "steps",
+        "each step on each device: how busy, what overlapped, what ran on after its end",
+        steps.COLUMNS,
+        _plain(steps.steps),
+        (*_LANES, "parent_id", "launch_id", "step", "category"),
+        ("rank", "step", "device"),
+        (
+            *("rank", "step", "device", "dur_ns", "busy_ns", "idle_ns", "overlapped_ns"),
+            *("spilled_ns", "activities", "launches", "host_ops"),
+        ),
+    ),
+    Table(
+        "kernels",
+        "what each kernel took; on a CPU each computing op, its self time",
+        kernels.COLUMNS,
+        _plain(kernels.kernels),
+        (
+            *(
+                "event_id",
+                "kind",
+                "name",
+                "dur_ns",
+                "rank",
+                "device",
+                "op_name",
+                "dtypes",
+                "parent_id",
+                "op_id",
+                "step",
+            ),
+            *("phase", "category", "family"),
+        ),
+        ("-total_ns", "name"),
+        ("rank", "device", "total_ns", "share", "count", "p50_ns", "category", "rule", "name"),
+        kernels.GatheredKernels,
+    ),
+    Table(
+        "ops",
+        "what each framework op took on the host and made a device do",
+        ops.COLUMNS,
+        _plain(ops.ops),
+        ("event_id", "kind", "name", "dur_ns", "rank", "parent_id", "op_id", "step"),
+        ("-device_total_ns", "-host_total_ns", "name"),
+        (
+            *("rank", "device_total_ns", "device_self_ns", "host_total_ns", "host_self_ns"),
+            *("kernels_total", "count", "per_step", "name"),
+        ),
+    ),
+    Table(
+        "launches",
+        "what it costs to enqueue work, and how far the host is ahead of the device",
+        launches.COLUMNS,
+        _launches,
+        (*_TIMED, "device", "parent_id", "launch_id", "step"),
+        ("-call_total_ns", "name"),
+        (
+            *("rank", "call_total_ns", "latency_p50_ns", "latency_negative", "queue_mean"),
+            *("count", "per_step", "per_time_step", "kind", "name"),
+        ),
+    ),
+    Table(
+        "casts",
+        "who changed the element type of what: the price of mixed precision",
+        casts.COLUMNS,
+        _plain(casts.casts),
+        (
+            *(
+                "event_id",
+                "kind",
+                "name",
+                "dur_ns",
+                "rank",
+                "device",
+                "op_name",
+                "shapes",
+                "dtypes",
+                "parent_id",
+                "op_id",
+            ),
+            *("step", "category"),
+        ),
+        ("-total_ns", "op", "within"),
+        (
+            *("rank", "device", "total_ns", "count", "per_step", "bytes", "from_dtype"),
+            *("to_dtype", "op", "within"),
+        ),
+    ),
+    Table(
+        "copies",
+        "what was copied between and within host and devices, and what was set",
+        copies.COLUMNS,
+        _plain(copies.copies),
+        ("kind", "name", "dur_ns", "rank", "device", "bytes", "step"),
+        ("-total_ns", "kind", "direction"),
+        tuple(c.name for c in copies.COLUMNS),
+    ),
+    Table(
+        "streams",
+        "what ran on each stream of a device, and for how much of the time",
+        streams.COLUMNS,
+        _plain(streams.streams),
+        ("kind", "start_ns", "dur_ns", "rank", "device", "stream"),
+        ("rank", "device", "stream"),
+        tuple(c.name for c in streams.COLUMNS[:-2]),
+    ),
+    Table(
+        "ranges",
+        "the host's ranges, phases and steps, and the device time launched in them",
+        ranges.COLUMNS,
+        _plain(ranges.ranges),
+        (*_TIMED, "device", "parent_id", "launch_id", "op_id"),
+        ("-total_ns", "name"),
+        (
+            *("rank", "total_ns", "self_ns", "device_total_ns", "device_self_ns", "count"),
+            *("mean_ns", "kind", "name"),
+        ),
+    ),
+)
+
+#: Name → table, in the order in which a reader needs them.
+TABLES: Mapping[str, Table] = {table.name: table for table in _ALL}
+
+
+def table_of(name: str) -> Table:
+    """The table of this name.
+
+    Raises:
+        UsageError: there is none; says which is nearest.
+    """
+    if name not in TABLES:
+        raise unknown_name("table", name, TABLES)
+    return TABLES[name]

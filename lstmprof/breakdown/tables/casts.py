@@ -1,0 +1,210 @@
+"""The cast table: who changed the element type of what, which is what mixed precision costs.
+
+Reads linked and categorised events: the activities of category ``cast``; in a rank without
+activities the ops that computed one. PyTorch casts by ``aten::to`` → ``aten::_to_copy`` →
+``aten::copy_``: ``op`` is the outermost of these, ``within`` the op that called it; any other op
+(TensorFlow's Cast) is ``op`` itself. Types and shapes are those of ``aten::copy_(to, from)``, and
+bytes those read and written: elements × (size of from + size of to).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from lstmprof.breakdown.tables.kernels import work
+from lstmprof.events.annotate.links import NONE, inherited
+from lstmprof.events.annotate.steps import Window, is_kind
+from lstmprof.events.call_tree import own_time, referenced
+from lstmprof.events.columns import DEVICE, PER_STEP, RANK, Column, schema
+from lstmprof.events.groups import Groups, heads, per_step, where_known
+from lstmprof.events.intervals import Flags, Ints
+from lstmprof.events.schema import ints, texts
+from lstmprof.events.threads import UNKNOWN
+
+_COPY = "aten::copy_"
+_CONVERSIONS = (_COPY, "aten::_to_copy", "aten::to", "aten::type_as")
+
+#: Bytes of an element, by the names that PyTorch and TensorFlow record.
+ELEMENT_BYTES = {
+    **dict.fromkeys(("double", "long", "long int", "int64", "c10::complex<float>"), 8),
+    **dict.fromkeys(("float", "int", "int32"), 4),
+    **dict.fromkeys(("c10::Half", "half", "c10::BFloat16", "bfloat16"), 2),
+    **dict.fromkeys(("short", "short int", "int16"), 2),
+    **dict.fromkeys(("signed char", "unsigned char", "int8", "uint8", "bool"), 1),
+    **dict.fromkeys(("c10::Float8_e4m3fn", "c10::Float8_e5m2"), 1),
+}
+
+_UNRECORDED = "the profile does not record it"
+
+COLUMNS = (
+    RANK,
+    DEVICE,
+    Column("op", pa.string(), "", "the op that casts", "no op is known"),
+    Column("within", pa.string(), "", "the op that called it", "no op called it"),
+    Column("from_dtype", pa.string(), "", "element type before", _UNRECORDED),
+    Column("to_dtype", pa.string(), "", "element type after", _UNRECORDED),
+    Column("count", pa.int64(), "", "activities; on a host thread ops"),
+    PER_STEP,
+    Column("total_ns", pa.int64(), "ns", "sum of their durations; of ops, of their self time"),
+    Column(
+        "bytes",
+        pa.int64(),
+        "bytes",
+        "read and written",
+        "shape or type of one of them is not recorded",
+    ),
+)
+SCHEMA = schema(COLUMNS)
+
+
+def casts(events: pa.Table, windows: list[Window]) -> pa.Table:
+    """One row a (rank, device, op, within, from_dtype, to_dtype); ``SCHEMA``."""
+    codes, categories = texts(events, "category")
+    rows = work(events)
+    rows = rows[np.array([c == "cast" for c in categories] + [False])[codes[rows]]]
+    said = [*_asked_by(events, rows), *_types(events, rows)]
+    moved = _moved_bytes(events, rows)
+    rank = ints(events, "rank", UNKNOWN)[rows]
+    groups = Groups(rank, ints(events, "device", UNKNOWN)[rows], *(key for key, _ in said))
+    in_step = groups.sizes(ints(events, "step", -1)[rows] >= 0)
+    return pa.table(
+        [
+            *heads(events, rows, groups, ("rank", "device")),
+            *(_texts(values, key[groups.first]) for key, values in said),
+            pa.array(groups.sizes()),
+            per_step(in_step, rank[groups.first], windows),
+            pa.array(groups.sums(own_time(events)[rows])),
+            where_known(groups.sums(moved), groups.sizes(moved < 0) == 0),
+        ],
+        schema=SCHEMA,
+    )
+
+
+def _texts(values: list[str], codes: Ints) -> pa.Array:
+    return pa.array(values, pa.string()).take(pa.array(codes, mask=codes < 0))
+
+
+def _issuers(events: pa.Table, rows: Ints) -> Ints:
+    """For each of ``rows`` the op that it is, or that issued it, ``NONE`` unknown."""
+    return np.where(is_kind(events, "op")[rows], rows, referenced(events, "op_id")[rows])
+
+
+def _asked_by(events: pa.Table, rows: Ints) -> list[tuple[Ints, list[str]]]:
+    """(codes, texts) of ``op`` and of ``within``, a code −1 where it is null."""
+    names, name_texts = texts(events, "name")
+    is_op = is_kind(events, "op")
+    around = _around(inherited(events, referenced(events, "parent_id"), _rows_where(is_op)), events)
+    converts = is_op & np.array([n in _CONVERSIONS for n in name_texts] or [False])[names]
+    inner = converts & converts[around] & (around != NONE)
+    op = inherited(events, np.where(is_op, around, NONE), _rows_where(is_op & ~inner))
+    op = _at(op, _issuers(events, rows))
+    within = _at(around, op)
+    own, own_texts = texts(events, "op_name")
+    unlinked = np.where(own[rows] >= 0, own[rows] + len(name_texts), NONE)
+    op_code = np.where(op != NONE, _at(names, op), unlinked)
+    return [(op_code, [*name_texts, *own_texts]), (_at(names, within), name_texts)]
+
+
+def _rows_where(flags: Flags) -> Ints:
+    return np.where(flags, np.arange(len(flags)), NONE)
+
+
+def _around(nearest: Ints, events: pa.Table) -> Ints:
+    """``nearest`` of each row's parent: the op around it that it is not itself."""
+    return _at(nearest, referenced(events, "parent_id"))
+
+
+def _at(values: Ints, rows: Ints) -> Ints:
+    """``values`` of these rows, ``NONE`` at ``NONE``."""
+    if not len(values):
+        return np.full(len(rows), NONE, dtype=np.int64)
+    return np.where(rows != NONE, values[rows], NONE)
+
+
+def _types(events: pa.Table, rows: Ints) -> list[tuple[Ints, list[str]]]:
+    """(codes, texts) of the types before and after, a code −1 where unknown."""
+    codes, values = texts(events, "dtypes")
+    issuer = _issuers(events, rows)
+    copies = _at(_is_copy(events), issuer) == 1
+    code = _at(codes, issuer)
+    recorded = [_strings(v) for v in values]
+    source = [copied(r)[0] for r in recorded], [(r or [None])[0] for r in recorded]
+    target = [copied(r)[1] for r in recorded], [None] * len(recorded)
+    return [_chosen(code, copies, *both) for both in (source, target)]
+
+
+def _is_copy(events: pa.Table) -> Ints:
+    names, name_texts = texts(events, "name")
+    is_copy: Ints = np.array([int(n == _COPY) for n in name_texts] or [0], dtype=np.int64)[names]
+    return is_copy
+
+
+def copied(recorded: list[Any]) -> tuple[Any, Any]:
+    """(from, to) of what is recorded of the inputs of ``aten::copy_``, None where it is not."""
+    to, source = [*recorded, None, None][:2]
+    return source, to
+
+
+def _chosen(
+    code: Ints, copies: Flags, of_copy: list[str | None], of_other: list[str | None]
+) -> tuple[Ints, list[str]]:
+    distinct = sorted({t for t in (*of_copy, *of_other) if t})
+    place = {t: i for i, t in enumerate(distinct)}
+    by_copy, by_other = (
+        np.array([place.get(t or "", NONE) for t in of] + [NONE], dtype=np.int64)
+        for of in (of_copy, of_other)
+    )
+    return np.where(copies, by_copy[code], by_other[code]), distinct
+
+
+def _strings(recorded: str) -> list[str | None]:
+    return [str(t) if t else None for t in _list(recorded)]
+
+
+def _list(recorded: str) -> list[Any]:
+    try:
+        found = json.loads(recorded)
+    except ValueError:
+        return []
+    return found if isinstance(found, list) else []
+
+
+def _moved_bytes(events: pa.Table, rows: Ints) -> Ints:
+    """For each of ``rows`` the bytes read and written, −1 unknown."""
+    issuer = _issuers(events, rows)
+    shapes, shape_texts = texts(events, "shapes")
+    dtypes, dtype_texts = texts(events, "dtypes")
+    known = (_at(_is_copy(events), issuer) == 1) & (_at(shapes, issuer) >= 0)
+    known &= _at(dtypes, issuer) >= 0
+    pairs = Groups(_at(shapes, issuer)[known], _at(dtypes, issuer)[known])
+    sizes = [
+        _copy_bytes(shape_texts[shape], dtype_texts[dtype])
+        for shape, dtype in zip(
+            _at(shapes, issuer)[known][pairs.first].tolist(),
+            _at(dtypes, issuer)[known][pairs.first].tolist(),
+            strict=True,
+        )
+    ]
+    moved = np.full(len(rows), -1, dtype=np.int64)
+    moved[known] = np.array(sizes, dtype=np.int64)[pairs.of]
+    return moved
+
+
+@lru_cache(maxsize=4096)
+def _copy_bytes(shapes: str, dtypes: str) -> int:
+    """Bytes that ``aten::copy_`` of these inputs reads and writes, −1 unknown."""
+    source, to = copied(_list(dtypes))
+    shape = [*_list(shapes), None][0]
+    each = [ELEMENT_BYTES.get(str(t)) for t in (source, to)]
+    if not isinstance(shape, list) or None in each:
+        return -1
+    if not all(isinstance(n, int) and n >= 0 for n in shape):
+        return -1
+    moved = math.prod(shape) * sum(n for n in each if n)
+    return moved if moved < 2**63 else -1

@@ -1,0 +1,149 @@
+"""The step table: each step on each device, from when to when, how busy, and what it issued.
+
+Reads linked and categorised events. Busy time is what the ledger calls busy: on a device the union
+of its activities inside the window; in a rank without activities that of the computing ops of its
+host threads. An activity or call is of the step in which it was launched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from lstmprof.breakdown import host
+from lstmprof.breakdown.tables.launches import launch_calls
+from lstmprof.events.annotate.links import NONE
+from lstmprof.events.annotate.steps import Window, is_kind, of_rank
+from lstmprof.events.call_tree import referenced
+from lstmprof.events.columns import DEVICE, RANK, STEP, Column, schema
+from lstmprof.events.intervals import Flags, Ints
+from lstmprof.events.lanes import Covered, running_time
+from lstmprof.events.schema import ACTIVITY_KINDS, ints
+from lstmprof.events.threads import UNKNOWN
+
+_ON_HOST = "the work ran on host threads"
+
+COLUMNS = (
+    RANK,
+    STEP,
+    DEVICE,
+    Column("start_ns", pa.int64(), "ns", "start of the step's window"),
+    Column("dur_ns", pa.int64(), "ns", "length of the window"),
+    Column("busy_ns", pa.int64(), "ns", "time with at least one activity running"),
+    Column("idle_ns", pa.int64(), "ns", "time with none: dur_ns less busy_ns"),
+    Column(
+        "overlapped_ns",
+        pa.int64(),
+        "ns",
+        "time of activities that ran beside another: their sum inside the window less busy_ns",
+        _ON_HOST,
+    ),
+    Column(
+        "spilled_ns",
+        pa.int64(),
+        "ns",
+        "time that activities launched in the step ran after its window's end",
+        _ON_HOST,
+    ),
+    Column("activities", pa.int64(), "", "activities that the step launched", _ON_HOST),
+    Column(
+        "launches",
+        pa.int64(),
+        "",
+        "launch calls in the step; on a device those of which it has an activity",
+    ),
+    Column("host_ops", pa.int64(), "", "ops of the rank that started in the step, on any thread"),
+)
+SCHEMA = schema(COLUMNS)
+
+
+def steps(events: pa.Table, windows: list[Window]) -> pa.Table:
+    """One row a (rank, step, device); ``SCHEMA``."""
+    tables = [
+        lane
+        for rank in dict.fromkeys(w.rank for w in windows)
+        for lane in _of_rank(events, rank, [w for w in windows if w.rank == rank])
+    ]
+    return pa.concat_tables(tables) if tables else SCHEMA.empty_table()
+
+
+def _of_rank(events: pa.Table, rank: int | None, windows: list[Window]) -> Iterator[pa.Table]:
+    mine = np.zeros(len(events), dtype=np.bool_)
+    mine[of_rank(events, rank)] = True
+    activity = mine & is_kind(events, *ACTIVITY_KINDS)
+    device = ints(events, "device", UNKNOWN)
+    ops = _per_window(events, np.flatnonzero(mine & is_kind(events, "op")), windows)
+    calls = launch_calls(events)
+    calls = calls[mine[calls]]
+    if not activity.any():
+        busy = [
+            sum(ns for state, _, ns in parts if state == "busy")
+            for parts in host.parts(events, rank, windows)
+        ]
+        unknown = pa.nulls(len(windows), pa.int64())
+        called = _per_window(events, calls, windows)
+        yield _rows(windows, None, _array(busy), [unknown] * 3, [called, ops])
+    for one in np.unique(device[activity & (device != UNKNOWN)]):
+        rows = np.flatnonzero(activity & (device == one))
+        launch = referenced(events, "launch_id")[rows]
+        called = _per_window(events, np.unique(launch[launch != NONE]), windows)
+        yield _device_rows(events, rows, int(one), windows, [called, ops])
+
+
+def _device_rows(
+    events: pa.Table, rows: Ints, device: int, windows: list[Window], counts: list[Ints]
+) -> pa.Table:
+    start = ints(events, "start_ns", 0)[rows]
+    end = start + ints(events, "dur_ns", 0)[rows]
+    opens, closes = _array([w.start_ns for w in windows]), _array([w.end_ns for w in windows])
+    busy = Covered(start, end).within(opens, closes)
+    overlapped = running_time(start, end, opens, closes) - busy
+    window = _window_numbers(events, windows)[rows]
+    held = window != NONE
+    spill = np.maximum(end - np.maximum(start, closes[window]), 0)
+    spilled = np.zeros(len(windows), dtype=np.int64)
+    np.add.at(spilled, window[held], spill[held])
+    issued = _per_window(events, rows, windows)
+    return _rows(windows, device, busy, [overlapped, spilled, issued], counts)
+
+
+def _rows(
+    windows: list[Window], device: int | None, busy: Ints, known: list[pa.Array], counts: list[Ints]
+) -> pa.Table:
+    length = _array([w.end_ns - w.start_ns for w in windows])
+    return pa.table(
+        [
+            pa.array([w.rank for w in windows], pa.int64()),
+            pa.array([w.step for w in windows], pa.int64()),
+            pa.array([device] * len(windows), pa.int64()),
+            pa.array([w.start_ns for w in windows], pa.int64()),
+            pa.array(length),
+            pa.array(busy),
+            pa.array(length - busy),
+            *(pa.array(k) for k in (*known, *counts)),
+        ],
+        schema=SCHEMA,
+    )
+
+
+def _window_numbers(events: pa.Table, windows: list[Window]) -> Ints:
+    """For each row which of one rank's ``windows`` has it, by its step; ``NONE`` for none."""
+    if windows[0].step is None:
+        return np.zeros(len(events), dtype=np.int64)
+    step = ints(events, "step", UNKNOWN)
+    numbers = _array([w.step for w in windows])
+    order = np.argsort(numbers)
+    found = np.minimum(np.searchsorted(numbers[order], step), len(order) - 1)
+    return np.where(numbers[order][found] == step, order[found], NONE)
+
+
+def _per_window(events: pa.Table, rows: Ints, windows: list[Window]) -> Ints:
+    number = _window_numbers(events, windows)[rows]
+    counted: Flags = number != NONE
+    return np.bincount(number[counted], minlength=len(windows)).astype(np.int64)
+
+
+def _array(values: list[int | None] | list[int]) -> Ints:
+    return np.array(values, dtype=np.int64)

@@ -1,0 +1,143 @@
+"""Many captures: the cross product of implementations, workloads and precisions, in rounds.
+
+A plan says first what will run, what is there already and what cannot run, and why. Captures of one
+workload and precision are interleaved in rounds, every other round backwards, so that a machine
+that drifts favours none of them. A killed sweep resumes: what is there is skipped.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import fnmatch
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from lstmprof import implementations
+from lstmprof.capture import rounds as captures
+from lstmprof.capture.request import refusal, run_name
+from lstmprof.capture.supervisor import CaptureRequest
+from lstmprof.capture.worker.host import cuda_devices
+from lstmprof.errors import LstmprofError, unknown_name
+from lstmprof.runs.run import Run, is_run
+from lstmprof.workloads import Workload
+
+THERE = "is there already"
+
+
+@dataclasses.dataclass(frozen=True)
+class Planned:
+    """One capture of a plan; ``skip`` says why it will not be run, None that it will."""
+
+    name: str
+    request: CaptureRequest
+    skip: str | None = None
+
+    @property
+    def group(self) -> tuple[str, str]:
+        """What is compared with what: (workload, precision)."""
+        return self.request.workload.name, self.request.precision
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What came of one planned capture."""
+
+    planned: Planned
+    result: Run | LstmprofError
+
+
+def matching(patterns: Sequence[str], names: Sequence[str], kind: str) -> list[str]:
+    """The names that a pattern (``*``, ``?``, ``[…]``) or a name means, in the order of ``names``.
+
+    Raises:
+        UsageError: a pattern means none; says which name is nearest.
+    """
+    found: set[str] = set()
+    for pattern in patterns:
+        meant = set(fnmatch.filter(names, pattern))
+        if not meant:
+            raise unknown_name(kind, pattern, names)
+        found |= meant
+    return [name for name in names if name in found]
+
+
+def implementation_names(patterns: Sequence[str]) -> list[str]:
+    """The rows of the table that the patterns mean; an alias means its row."""
+    rows = {name: row.name for row in implementations.TABLE for name in (row.name, *row.aliases)}
+    meant = {rows[name] for name in matching(patterns, list(rows), "implementation")}
+    return [row.name for row in implementations.TABLE if row.name in meant]
+
+
+def plan(
+    names: Sequence[str],
+    workloads: Sequence[Workload],
+    precisions: Sequence[str],
+    common: CaptureRequest,
+    out: Path,
+) -> list[Planned]:
+    """Every combination, by workload, precision and implementation.
+
+    ``common`` has all other fields; its implementation, workload and precision are replaced.
+    """
+    return [
+        _planned(
+            dataclasses.replace(
+                common, implementation=name, workload=workload, precision=precision
+            ),
+            out,
+        )
+        for workload in workloads
+        for precision in precisions
+        for name in names
+    ]
+
+
+def _planned(request: CaptureRequest, out: Path) -> Planned:
+    name = run_name(request)
+    skip = refusal(_on_its_device(request)) or (THERE if is_run(out / name) else None)
+    return Planned(name, request, skip)
+
+
+def _on_its_device(request: CaptureRequest) -> CaptureRequest:
+    """``request`` with ``auto`` made ``cpu`` where the driver shows no GPU at all."""
+    if request.device == "auto" and not cuda_devices():
+        return dataclasses.replace(request, device="cpu")
+    return request
+
+
+def run(
+    planned: Sequence[Planned],
+    out: Path,
+    *,
+    rounds: int = 1,
+    force: bool = False,
+    progress: Callable[[str], None] = lambda line: None,
+) -> Iterator[Outcome]:
+    """Run what is not skipped, group by group; yields each outcome when its group is done."""
+    todo = [p for p in planned if p.skip is None or (force and p.skip == THERE)]
+    began = time.monotonic()
+    done = 0
+    for group in _groups(todo):
+        requests = {p.name: p.request for p in group}
+        results = captures.capture_rounds(
+            requests, out, rounds=rounds, force=force, progress=progress
+        )
+        yield from (Outcome(p, results[p.name]) for p in group)
+        done += len(group)
+        left_s = (time.monotonic() - began) / done * (len(todo) - done)
+        if left_s:
+            progress(f"{done} of {len(todo)} captures done, about {left_s:.0f} s left")
+
+
+def _groups(planned: Sequence[Planned]) -> list[list[Planned]]:
+    groups: dict[tuple[str, str], list[Planned]] = {}
+    for one in planned:
+        groups.setdefault(one.group, []).append(one)
+    return list(groups.values())
+
+
+def counted(outcomes: Sequence[Outcome]) -> Mapping[str, int]:
+    """How many captures came out well and how many did not."""
+    failed = sum(isinstance(o.result, LstmprofError) for o in outcomes)
+    return {"captured": len(outcomes) - failed, "failed": failed}

@@ -1,0 +1,118 @@
+"""Captures in rounds: fresh workers in turn, each run written as soon as its last round is done."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from lstmprof.capture.request import CaptureRequest, check, run_name
+from lstmprof.capture.supervisor import CaptureResult, capture
+from lstmprof.capture.write import write_captured
+from lstmprof.errors import LstmprofError, UsageError
+from lstmprof.runs import run as store
+from lstmprof.runs.run import Run
+
+Progress = Callable[[str], None]
+
+
+def capture_run(
+    request: CaptureRequest,
+    out: Path,
+    *,
+    name: str | None = None,
+    rounds: int = 1,
+    force: bool = False,
+    progress: Progress = lambda line: None,
+) -> Run:
+    """Run, time and profile one implementation; the run appears in ``out`` whole or not at all.
+
+    Raises:
+        UsageError: the request cannot be meant.
+        CaptureError: the worker died, hung or refused; no run is left.
+        RunError: the run is there already and ``force`` is not given.
+    """
+    name = name or run_name(request)
+    results = capture_rounds({name: request}, out, rounds=rounds, force=force, progress=progress)
+    result = results[name]
+    if isinstance(result, LstmprofError):
+        raise result
+    return result
+
+
+def capture_rounds(
+    requests: Mapping[str, CaptureRequest],
+    out: Path,
+    *,
+    rounds: int = 1,
+    force: bool = False,
+    progress: Progress = lambda line: None,
+) -> dict[str, Run | LstmprofError]:
+    """Capture several requests in turn, ``rounds`` times; run name -> its run or why there is none.
+
+    Each round is a fresh worker with its share of the iterations; every other round goes backwards.
+    The profile is taken in the first. A run appears when its last round is done.
+    """
+    found: dict[str, list[CaptureResult] | LstmprofError]
+    found = {name: _refused(name, r, out, force) or [] for name, r in requests.items()}
+    if all(isinstance(made, LstmprofError) for made in found.values()):
+        return {name: made for name, made in found.items() if isinstance(made, LstmprofError)}
+    with store.staging(out) as place:
+        for number in range(rounds):
+            names = list(requests) if number % 2 == 0 else list(requests)[::-1]
+            for name in names:
+                before = found[name]
+                if isinstance(before, LstmprofError):
+                    continue
+                try:
+                    request = _share(requests[name], rounds, number)
+                    said = _labelled(progress, request, rounds, number)
+                    result = capture(request, place / f"{name}-{number}", said)
+                    found[name] = [*before, result]
+                except LstmprofError as error:
+                    found[name] = error
+        return {name: _outcome(name, made, out, force) for name, made in found.items()}
+
+
+def _refused(name: str, request: CaptureRequest, out: Path, force: bool) -> LstmprofError | None:
+    """Why a capture cannot even begin."""
+    try:
+        check(request)
+        store.check_name(out, name, force=force)
+    except LstmprofError as error:
+        return error
+    return None
+
+
+def _share(request: CaptureRequest, rounds: int, number: int) -> CaptureRequest:
+    """``request`` with a round's share of the iterations; only the first round is profiled.
+
+    Raises:
+        UsageError: there are fewer iterations than rounds.
+    """
+    if request.iterations < rounds:
+        raise UsageError(
+            f"{request.iterations} iterations cannot be shared among {rounds} rounds",
+            "give more --iterations or fewer --rounds",
+        )
+    if request.profile_steps < 1:
+        raise UsageError("a run needs at least 1 profiled step", "give more --profile-steps")
+    share = request.iterations // rounds + (number < request.iterations % rounds)
+    steps = request.profile_steps if number == 0 else 0
+    return dataclasses.replace(request, iterations=share, profile_steps=steps)
+
+
+def _labelled(progress: Progress, request: CaptureRequest, rounds: int, number: int) -> Progress:
+    of_round = f", round {number + 1} of {rounds}" if rounds > 1 else ""
+    return lambda line: progress(f"{request.implementation}{of_round}: {line}")
+
+
+def _outcome(
+    name: str, made: list[CaptureResult] | LstmprofError, out: Path, force: bool
+) -> Run | LstmprofError:
+    if isinstance(made, LstmprofError):
+        return made
+    try:
+        return write_captured(name, made, out, force=force)
+    except LstmprofError as error:
+        return error

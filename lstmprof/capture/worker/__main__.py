@@ -1,0 +1,163 @@
+"""The worker's entry: ``python -m lstmprof.capture.worker request.json``, started by supervisor.
+
+Reads the request, takes its CPUs, imports the framework, runs both passes, and writes result.json
+beside the request: ``{"metadata", "timings", "profiles"}`` or ``{"failure"}``. Progress goes, line
+by line, to what was stdout; whatever frameworks print goes to stderr, which is the log.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib
+import json
+import os
+import sys
+import time
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+from lstmprof import implementations
+from lstmprof.capture.request import RESULT, CaptureRequest, refusal
+from lstmprof.capture.worker import (
+    cpus as worker_cpus,
+    failure,
+    host as worker_host,
+    metadata,
+    meters as worker_meters,
+    peaks,
+    profiling,
+    ranges as worker_ranges,
+    timing,
+)
+from lstmprof.capture.worker.metadata import now
+from lstmprof.errors import CaptureError, LstmprofError, one_line
+
+Report = Callable[[str], None]
+Cpus = Optional[List[int]]
+Place = Tuple[str, str]  # device, folder
+
+PROFILE = "profile"
+
+
+def main(arguments: List[str]) -> int:
+    """Run the request in file ``arguments[0]`` for the parent process ``arguments[1]``."""
+    worker_host.die_with(int(arguments[1]))
+    report = _report_to_stdout()
+    folder = os.path.dirname(os.path.abspath(arguments[0]))
+    with open(arguments[0], encoding="utf-8") as file:
+        request = CaptureRequest.from_json(file.read())
+    result = outcome(request, folder, report)
+    _write(os.path.join(folder, RESULT), result)
+    return 1 if "failure" in result else 0
+
+
+def _report_to_stdout() -> Report:
+    """Keep stdout for progress alone: descriptor 1 becomes the log, for C libraries too."""
+    lines = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+
+    def report(line: str) -> None:
+        lines.write(one_line(line) + "\n")
+        lines.flush()
+
+    return report
+
+
+def _write(path: str, result: Dict[str, Any]) -> None:
+    with open(path + ".partial", "w", encoding="utf-8") as file:
+        json.dump(result, file)
+    os.replace(path + ".partial", path)
+
+
+def outcome(request: CaptureRequest, folder: str, report: Report) -> Dict[str, Any]:
+    """The result of both passes, or the failure in one line."""
+    try:
+        return captured(request, folder, report)
+    except LstmprofError as error:
+        return {"failure": [error.fault, error.next_step]}
+    except Exception as error:
+        import traceback
+
+        traceback.print_exc()
+        return {"failure": failure.explained(error)}
+
+
+def captured(request: CaptureRequest, folder: str, report: Report) -> Dict[str, Any]:
+    """Both passes: metadata for run.json, columns for timings.parquet, raw profiles."""
+    before = {"load_average_before": worker_host.load_average(), "started_at": now()}
+    framework = implementations.find(request.implementation).framework
+    cpus = _take_cpus(request)
+    report("importing {} in process {}".format(framework, os.getpid()))
+    loop: Any = importlib.import_module(__package__ + ".loops." + framework)
+    device = loop.device_of(request.device)
+    _refuse_unless_possible(dataclasses.replace(request, device=device))
+    cpus = _settled_cpus(device, request.threads, cpus)
+    loop.set_threads(worker_cpus.thread_count())
+    trainer = loop.Trainer(request, device)
+    passes = run_passes(trainer, request, (device, os.path.join(folder, PROFILE)), report)
+    host = metadata.worker_facts(trainer, cpus)
+    asked = metadata.request_facts(request)
+    found = metadata.pass_facts(passes, request)
+    found["peaks"] = peaks.facts(request, framework, device, report)
+    return {
+        "metadata": dict(asked, **before, **host, **found, ended_at=now()),
+        "timings": timing.columns(passes.rows),
+        "profiles": [os.path.relpath(path, folder) for path in passes.profiled.files],
+    }
+
+
+def _refuse_unless_possible(request: CaptureRequest) -> None:
+    """What the parent could not know: what ``auto`` is here, and what is not done there."""
+    refused = refusal(request)
+    if refused:
+        raise CaptureError(refused, "give another --device, or see lstmprof list")
+
+
+def run_passes(
+    trainer: Any, request: CaptureRequest, place: Place, report: Report
+) -> metadata.Passes:
+    """The timing pass, then the profile pass, whose files go into ``place``'s folder."""
+    device, folder = place
+    os.makedirs(folder)
+    ranges = worker_ranges.nvtx_ranges() or worker_ranges.no_ranges
+    loop = timing.Loop(functools.partial(trainer.step, ranges), trainer.loss, trainer.device_ns)
+    with timing.collector_frozen():
+        report("timing")
+        rows = timing.timed(loop, request.warmup_iterations, 0, report, time.perf_counter_ns)
+        meters = worker_meters.Meters(device)
+        most_ns = None if request.timing_s is None else round(request.timing_s * 1e9)
+        counted = timing.timed(
+            loop, 0, request.iterations, report, time.perf_counter_ns, most_ns=most_ns
+        )
+        cost = meters.facts()
+        rows += timing.numbered_on(counted, len(rows))
+        profiled = profiling.Profiled([], [], [], None)
+        if request.profile_steps:
+            report("profiling")
+            counts = worker_meters.StepCounts(ranges)
+            profiled = trainer.profile(counts, request.profile_steps, folder)
+            cost["profiled_page_faults"] = counts.page_faults
+            cost["profiled_preemptions"] = counts.preemptions
+    for number, loss in enumerate(profiled.losses, len(rows)):
+        timing.refuse_unless_finite(loss, number)
+    return metadata.Passes(rows, cost, profiled)
+
+
+def _take_cpus(request: CaptureRequest) -> Cpus:
+    gpu = request.device != "cpu" and worker_host.cuda_devices() > 0
+    if request.device == "cpu":
+        os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # TensorFlow would take the GPU's memory
+    cpus = worker_cpus.take_cpus(request.threads or (None if gpu else 1))
+    worker_host.flush_denormals()
+    return cpus
+
+
+def _settled_cpus(device: str, threads: Optional[int], cpus: Cpus) -> Cpus:
+    """Fewer CPUs after all where ``auto`` found a GPU that the framework cannot use."""
+    if device == "cpu" and threads is None:
+        return worker_cpus.take_cpus(1)
+    return cpus
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""The loops: one a framework, called by the framework's name."""

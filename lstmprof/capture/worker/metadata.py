@@ -1,0 +1,91 @@
+"""What the worker contributes to run.json."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import platform
+import sys
+import time
+from typing import Any, Dict, List, Optional
+
+from lstmprof import __version__, implementations
+from lstmprof.capture.request import CaptureRequest
+from lstmprof.capture.worker import host, ranges
+from lstmprof.capture.worker.profiling import Profiled
+from lstmprof.capture.worker.timing import Iteration
+
+
+@dataclasses.dataclass(frozen=True)
+class Passes:
+    """What the two passes brought."""
+
+    rows: List[Iteration]
+    cost: Dict[str, Any]  # worker_meters
+    profiled: Profiled
+
+
+def request_facts(request: CaptureRequest) -> Dict[str, Any]:
+    """What run.json says of what was asked for."""
+    asked = json.loads(request.to_json())
+    names = ["implementation", "workload", "precision", "mode", "seed"]
+    names += ["cuda_graph", "xla", "label"]
+    framework = implementations.find(request.implementation).framework
+    facts = {name: asked[name] for name in names}
+    facts["warmup"] = request.warmup_iterations
+    return dict(facts, framework=framework, tf32=request.precision == "tf32")
+
+
+def worker_facts(trainer: Any, cpus: Optional[List[int]]) -> Dict[str, Any]:
+    """What run.json says of the framework, the interpreter and the host."""
+    facts = trainer.facts()
+    nvtx = ranges.nvtx_ranges() is not None
+    versions: Dict[str, Any] = {"lstmprof": __version__, "python": platform.python_version()}
+    versions.update({"numpy": _version("numpy"), "nvtx": _version("nvtx") if nvtx else None})
+    hardware = host.hardware()
+    hardware["gpu"] = facts.pop("device_name")
+    hardware["gpu_memory_bytes"] = facts.pop("device_memory_bytes")
+    name = hardware["gpu"] or hardware["cpu_model"]
+    return dict(
+        facts,
+        device_name=name,
+        versions=dict(versions, **facts["versions"]),
+        hardware=hardware,
+        affinity=cpus,
+        denormals_flushed=host.denormals_flushed(),
+        garbage_collector="frozen and off",
+        profiler=trainer.profiler,
+        nvtx=True if nvtx else None,
+        python_executable=sys.executable,
+        peak_memory_bytes=host.peak_memory_bytes(),
+    )
+
+
+def pass_facts(passes: Passes, request: CaptureRequest) -> Dict[str, Any]:
+    """What run.json says of the two passes; whether the loss fell is null in forward mode."""
+    first, last = passes.rows[0], passes.rows[-1]
+    return {
+        **passes.cost,
+        "iterations": sum(not row.warmup for row in passes.rows),
+        "kernels_used": passes.profiled.kernels,
+        "compile_ns": first.wall_ns,
+        "profiled_wall_ns": passes.profiled.walls_ns,
+        "loss_first": first.loss,
+        "loss_last": last.loss,
+        "loss_fell": last.loss < first.loss if request.mode == "train" else None,
+    }
+
+
+def _version(package: str) -> Any:
+    """The installed version; None where Python (3.7) or the package does not tell."""
+    try:
+        from importlib import metadata
+
+        return metadata.version(package)
+    except Exception:
+        return getattr(sys.modules.get(package), "__version__", None)
+
+
+def now() -> str:
+    """The time of day, UTC, ISO 8601."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

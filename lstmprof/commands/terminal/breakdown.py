@@ -1,0 +1,203 @@
+"""The text of ``lstmprof breakdown``: times and slowdown first, then where each step goes."""
+
+from __future__ import annotations
+
+from lstmprof.breakdown import Breakdown
+from lstmprof.breakdown.account_rows import comparable, compared
+from lstmprof.breakdown.mean_step import MeanStep, mean_steps
+from lstmprof.commands import terminal
+from lstmprof.commands.terminal import one_table
+from lstmprof.commands.terminal.one_table import UNKNOWN
+
+
+def show(accounts: list[Breakdown], tables: tuple[str, ...], top: int) -> None:
+    """Print the tables of every account, the fastest first; of one alone all its columns."""
+    alone = tables[0] if len(tables) == 1 else None
+    if "timings" in tables:
+        _show_timings(accounts)
+    if alone == "timings" and not any(account.timings for account in accounts):
+        terminal.write_line("no iteration was timed without a profiler: lstmprof capture does that")
+    for account in sorted(accounts, key=_median):
+        if "ledger" in tables:
+            for step in mean_steps(account.ledger):
+                _show_step(account, step)
+            _show_links(account)
+        if alone not in (None, "timings", "ledger"):
+            one_table.show(account, alone, top)
+        elif "kernels" in tables and top and account.kernels.num_rows:
+            _show_kernels(account, top)
+
+
+def _show_timings(accounts: list[Breakdown]) -> None:
+    slowdown = compared(accounts)
+    for group in comparable(accounts):
+        order = sorted(group, key=lambda i: _median(accounts[i]))
+        terminal.write_table(
+            _conditions(accounts[order[0]]),
+            [
+                "run",
+                ">median ms",
+                ">95 % of it",
+                ">mean ± std ms",
+                ">p95 ms",
+                ">samples/s",
+                ">first step",
+                ">profiler",
+                ">slowdown",
+            ],
+            [
+                _timing_cells(accounts[i], label, slowdown.get(i))
+                for i, label in zip(order, _labels([accounts[i] for i in order]), strict=True)
+            ],
+            crop="run",
+            spare=(">first step", ">profiler", ">samples/s", ">p95 ms", ">mean ± std ms"),
+            bars=terminal.Bars([_median(accounts[i]) for i in order], [terminal.BLUE] * len(order)),
+        )
+        _show_warnings([accounts[i] for i in order])
+
+
+def _show_warnings(accounts: list[Breakdown]) -> None:
+    lines = [
+        f"warning: {label}: {text}"
+        for label, account in zip(_labels(accounts), accounts, strict=True)
+        for text in (account.timings.warnings if account.timings else ())
+    ]
+    for line in lines:
+        terminal.write_line(line)
+    if lines:
+        terminal.write_line()
+
+
+def _conditions(account: Breakdown) -> str:
+    facts = account.run.metadata
+    w = facts.get("workload") or {}
+    shape = f"{w.get('batch')}×{w.get('time_steps')}×{w.get('features')}"
+    conditions = [
+        str(facts[name]) for name in ("mode", "precision", "device_name") if facts.get(name)
+    ]
+    threads = facts.get("threads")
+    conditions += [f"{threads} thread" + "s" * (threads != 1)] if threads else []
+    return f"Time per batch, {w.get('name')} ({shape}): " + ", ".join(conditions)
+
+
+def _median(account: Breakdown) -> float:
+    return account.timings.median_ns if account.timings else 0.0
+
+
+def _labels(accounts: list[Breakdown]) -> list[str]:
+    """What tells comparable runs apart: the implementation where that is enough, else the run."""
+    facts = [a.run.metadata for a in accounts]
+    names = [f"{f.get('implementation', '')} {f.get('label') or ''}".strip() for f in facts]
+    return names if len(set(names)) == len(names) else [a.run.name for a in accounts]
+
+
+def _timing_cells(account: Breakdown, label: str, slowdown: float | None) -> list[str]:
+    t = account.timings
+    assert t is not None
+    spread = UNKNOWN if t.std_ns is None else milliseconds(t.std_ns)
+    return [
+        label,
+        milliseconds(t.median_ns),
+        _interval(t.median_low_ns, t.median_high_ns),
+        f"{milliseconds(t.mean_ns)} ± {spread}",
+        milliseconds(t.p95_ns),
+        UNKNOWN if t.samples_per_s is None else f"{t.samples_per_s:,.0f}",
+        UNKNOWN if t.compile_ns is None else milliseconds(t.compile_ns),
+        UNKNOWN if t.inflation_share is None else f"{t.inflation_share:+.1%}",
+        UNKNOWN if slowdown is None else f"{slowdown:.2f}×",
+    ]
+
+
+def _interval(low_ns: float | None, high_ns: float | None) -> str:
+    if low_ns is None or high_ns is None:
+        return UNKNOWN
+    return f"{milliseconds(low_ns)}…{milliseconds(high_ns)}"
+
+
+def milliseconds(ns: float) -> str:
+    """``ns`` in ms, to the microsecond."""
+    return f"{ns / 1e6:,.3f}"
+
+
+def _show_step(account: Breakdown, step: MeanStep) -> None:
+    milli = terminal.parts_that_add_up(
+        [ns / step.steps / 1e6 for _, _, ns in step.parts], step.mean_ns / 1e6, 3
+    )
+    share = terminal.parts_that_add_up(
+        [100 * ns / step.total_ns for _, _, ns in step.parts], 100.0, 1
+    )
+    rows = [
+        [state, part, ms, f"{percent} %"]
+        for (state, part, _), ms, percent in zip(step.parts, milli, share, strict=True)
+    ]
+    rows.append(["", "sum", milliseconds(step.mean_ns), "100.0 %"])
+    terminal.write_table(
+        _heading(account, step), ["", "part", ">ms", ">share"], rows, bars=_ledger_bars(step)
+    )
+
+
+def _ledger_bars(step: MeanStep) -> terminal.Bars:
+    """The parts of the step, and none for their sum."""
+    states = [state for state, _, _ in step.parts]
+    colours = [terminal.ORANGE if state == "idle" else terminal.BLUE for state in states]
+    return terminal.Bars([*(ns for _, _, ns in step.parts), None], [*colours, ""])
+
+
+def _show_links(account: Breakdown) -> None:
+    """How much of what ran on the devices is linked to what caused it; nothing without devices."""
+    found = account.run.metadata.get("links") or {}
+    if not found.get("activities"):
+        return
+    shares = [f"{found[name] / found['activities']:.1%}" for name in ("launched", "issued")]
+    line = (
+        f"linked: of {found['activities']:,} device activities {shares[0]} to a launch,"
+        f" {shares[1]} to an op"
+    )
+    if found["unanswered"]:
+        line += f"; kernel launches without an activity: {found['unanswered']:,}"
+    terminal.write_line(line)
+    terminal.write_line()
+
+
+def _heading(account: Breakdown, step: MeanStep) -> str:
+    where = f"device {step.device}" if step.device is not None else "CPU"
+    named = account.run.metadata.get("device_names", {}).get(str(step.device))
+    of_rank = "" if step.rank is None else f", rank {step.rank}"
+    marked = any(w.step is not None for w in account.windows)
+    what = (
+        f"mean of {step.steps} profiled steps" if marked else "the whole profile, no step markers"
+    )
+    where += f" ({named})" if named else ""
+    kernels = account.run.metadata.get("kernels_used")
+    facts = [where + of_rank, what]
+    facts += [f"kernels: {kernels}"] if kernels else []
+    bound = step.launch_bound_share if step.device is not None else None
+    facts += [f"launch-bound {bound:.0%}"] if bound is not None else []
+    return f"{account.run.name}: where the step goes, " + ", ".join(facts)
+
+
+def _show_kernels(account: Breakdown, top: int) -> None:
+    table = account.kernels.slice(0, top).to_pylist()
+    on_device = any(row["device"] is not None for row in table)
+    rows = [
+        [
+            milliseconds(row["total_ns"]),
+            UNKNOWN if row["share"] is None else f"{row['share']:.1%}",
+            f"{row['count']:,}",
+            UNKNOWN if row["per_step"] is None else f"{row['per_step']:,.1f}",
+            f"{row['mean_ns'] / 1e3:,.1f}",
+            f"{row['p95_ns'] / 1e3:,.1f}",
+            row["category"] or "dispatch",
+            str(row["name"]),
+        ]
+        for row in table
+    ]
+    what = "kernels" if on_device else "computing ops, self time"
+    hidden = account.kernels.num_rows - len(rows)
+    terminal.write_table(
+        f"{account.run.name}: {what}" + (f" ({hidden} more: --top)" if hidden > 0 else ""),
+        [">total ms", ">share", ">count", ">per step", ">mean µs", ">p95 µs", "category", "name"],
+        rows,
+        crop="name",
+        spare=(">p95 µs", ">per step"),
+    )

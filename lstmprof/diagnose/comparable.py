@@ -1,0 +1,103 @@
+"""Whether two runs can be compared: what must agree between them, and what does not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lstmprof.diagnose.step_profile import Case
+from lstmprof.errors import UsageError
+
+Facts = Mapping[str, Any]
+
+
+def _device(facts: Facts) -> str | None:
+    named = facts.get("device_names") or {}
+    return facts.get("device_name") or next(iter(named.values()), None)
+
+
+def _workload(facts: Facts) -> str | None:
+    workload = facts.get("workload") or {}
+    return repr(sorted(workload.items())) if workload else None
+
+
+#: What must agree → how it is read from run.json; ``--across`` lets one differ.
+CONDITIONS: Mapping[str, Callable[[Facts], Any]] = {
+    "workload": _workload,
+    "precision": lambda facts: facts.get("precision"),
+    "mode": lambda facts: facts.get("mode"),
+    "device": _device,
+    "threads": lambda facts: facts.get("threads"),
+    "seed": lambda facts: facts.get("seed"),
+}
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """One condition that differs; None is unknown."""
+
+    condition: str
+    one: Any
+    other: Any
+
+    def __str__(self) -> str:
+        return f"{self.condition} ({_shown(self.one)} against {_shown(self.other)})"
+
+
+def _shown(value: Any) -> str:
+    return "unknown" if value is None else str(value)
+
+
+def disagreements(one: Case, other: Case) -> list[Disagreement]:
+    """The conditions that differ between two runs."""
+    found = []
+    for name, read in CONDITIONS.items():
+        if read(one.facts) != read(other.facts):
+            shown = [_named(name, case.facts) for case in (one, other)]
+            found.append(Disagreement(name, *shown))
+    return found
+
+
+def _named(condition: str, facts: Facts) -> Any:
+    if condition == "workload":
+        return (facts.get("workload") or {}).get("name")
+    return CONDITIONS[condition](facts)
+
+
+def refuse_unless_comparable(one: Case, other: Case, across: Collection[str] = ()) -> None:
+    """Nothing where two runs agree in all but what ``across`` names.
+
+    Raises:
+        UsageError: they differ in something else; or ``across`` names no condition.
+    """
+    differ = [d for d in disagreements(one, other) if d.condition not in known(across)]
+    if differ:
+        options = " ".join(f"--across {d.condition}" for d in differ)
+        raise UsageError(
+            f"{one.name} and {other.name} differ in " + ", ".join(map(str, differ)),
+            f"compare them all the same with {options}",
+        )
+
+
+def known(across: Collection[str]) -> Collection[str]:
+    """``across``, every name of which is a condition.
+
+    Raises:
+        UsageError: one is not.
+    """
+    for name in across:
+        if name not in CONDITIONS:
+            raise UsageError(
+                f"'{name}' is nothing that must agree", "one of " + ", ".join(CONDITIONS)
+            )
+    return across
+
+
+def comparable_groups(cases: Iterable[Case], across: Collection[str] = ()) -> list[list[Case]]:
+    """``cases`` in groups that can be compared, in their order."""
+    read = [how for name, how in CONDITIONS.items() if name not in known(across)]
+    groups: dict[str, list[Case]] = {}
+    for case in cases:
+        groups.setdefault(repr([how(case.facts) for how in read]), []).append(case)
+    return list(groups.values())

@@ -1,0 +1,206 @@
+"""What each activity and op is for: ``category`` and ``family``, by the table in ``rules``.
+
+Reads linked events. For an activity, in order: a copy or a memset by its kind; ``rnn`` beneath a
+recurrent op; ``optimizer`` for the small work of that phase; the nearest enclosing op with a rule;
+the op the activity names; its own name; else ``other``. For an op: its own rule; null where it only
+arranges work. Source: docs/ledger.md.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+
+import numpy as np
+import pyarrow as pa
+
+from lstmprof.events.annotate.calls import (
+    direction,
+)
+from lstmprof.events.annotate.links import NONE, Codes, inherited, small
+from lstmprof.events.annotate.rules import (
+    CATEGORIES,
+    COPY_ON_DEVICE,
+    COPY_THAT_CASTS,
+    LIBRARY_OP,
+    MEMSET,
+    OPTIMIZER_WORK,
+    RNN_FAMILIES,
+    RULES,
+    TRANSFER,
+    UNNAMED,
+    kernel_rule,
+    op_rule,
+    rnn_family,
+)
+from lstmprof.events.annotate.steps import is_kind
+from lstmprof.events.call_tree import referenced
+from lstmprof.events.intervals import Flags, Ints
+from lstmprof.events.schema import texts, with_columns
+
+_COPY_OP = "aten::copy_"
+_CONVERTING = ("aten::_to_copy", "aten::to")
+#: Small work of the optimizer's phase is the optimizer; a GEMM or a collective in it is not.
+_OPTIMIZER_WORK = ("pointwise", "reduction", "other", "layout")
+#: Kernels whose own name is believed before a path that ends in an op of layout.
+_SAYS_MORE = ("gemm", "conv", "attention", "reduction")
+_COPIES_ON_DEVICE = ("DtoD", "PtoP")
+
+#: Of numbers of rules, one a row: profiles have millions of rows.
+_RULE = np.int16
+_NUMBER = {rule: number for number, rule in enumerate(RULES)}
+#: The category of each rule by its number, as a place in CATEGORIES; last for ``NONE``.
+_CATEGORY = np.array(
+    [NONE if r.category is None else CATEGORIES.index(r.category) for r in RULES] + [NONE],
+    dtype=_RULE,
+)
+_FAMILIES = tuple(family for family, _ in RNN_FAMILIES)
+
+
+def categorised(events: pa.Table) -> pa.Table:
+    """``events`` with ``category`` and ``family`` filled in."""
+    category = _CATEGORY[_rules(events)]
+    return with_columns(
+        events,
+        {"category": _dictionary(CATEGORIES, category), "family": _families(events, category)},
+    )
+
+
+def _dictionary(values: tuple[str, ...], codes: Codes) -> pa.Array:
+    return pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes < 0), pa.array(values))
+
+
+def deciding_rules(events: pa.Table) -> Ints:
+    """For each row the number of the rule that decides its category, ``NONE`` where it has none."""
+    return _rules(events).astype(np.int64)
+
+
+def _rules(events: pa.Table) -> Codes:
+    by_row = _Links(events)
+    op_rules = _op_rules(events, by_row)
+    by_name = np.array([_kernel_rule(n) for n in by_row.name_texts] or [NONE], dtype=_RULE)
+    within = [_kernel_rule(n.rpartition("::")[2]) for n in by_row.name_texts] or [NONE]
+    of_library = op_rules == _NUMBER[LIBRARY_OP]
+    rule = np.where(of_library, np.array(within, dtype=_RULE)[by_row.names], op_rules)
+    kernels = np.flatnonzero(is_kind(events, "kernel"))
+    rule[kernels] = _kernel_rules(events, by_row, op_rules, by_name, kernels)
+    copies = np.flatnonzero(is_kind(events, "memcpy"))
+    ways = np.array([direction(n) in _COPIES_ON_DEVICE for n in by_row.name_texts] or [False])
+    on_device = ways[by_row.names[copies]]
+    rule[copies] = np.where(on_device, _NUMBER[COPY_ON_DEVICE], _NUMBER[TRANSFER])
+    rule[is_kind(events, "memset")] = _NUMBER[MEMSET]
+    rule[_small_optimizer_work(events, rule)] = _NUMBER[OPTIMIZER_WORK]
+    return rule
+
+
+class _Links:
+    """Row numbers instead of ids, and the distinct names."""
+
+    def __init__(self, events: pa.Table) -> None:
+        self.parent = small(referenced(events, "parent_id"))
+        self.op = small(referenced(events, "op_id"))
+        self.names, self.name_texts = texts(events, "name")
+        self.is_op = is_kind(events, "op")
+
+
+def _op_rules(events: pa.Table, links: _Links) -> Codes:
+    """For each op the rule of its own name, ``NONE`` where it only arranges work."""
+    by_name = np.array([_op_rule(n) for n in links.name_texts] or [NONE], dtype=_RULE)
+    rule = np.where(links.is_op, by_name[links.names], NONE).astype(_RULE)
+    named = np.where(_is(rule, "other"), _named_rules(events), NONE)
+    rule = np.where(named != NONE, named, rule)
+    copies = links.is_op & (links.names == _code(links.name_texts, _COPY_OP))
+    rule[copies & _converts(events, links)] = _NUMBER[COPY_THAT_CASTS]
+    return rule
+
+
+def _is(rule: Codes, *categories: str) -> Flags:
+    return np.isin(_CATEGORY[rule], [CATEGORIES.index(c) for c in categories])
+
+
+def _op_rule(name: str) -> int:
+    rule = op_rule(name)
+    return NONE if rule is None or rule.category is None else _NUMBER[rule]
+
+
+def _code(values: list[str], value: str) -> int:
+    return values.index(value) if value in values else -2
+
+
+def _converts(events: pa.Table, links: _Links) -> Flags:
+    """A boolean a row: a copy whose element type changes.
+
+    By the recorded types where there are any, else by the ``aten::to`` around it, which PyTorch's
+    autocast calls for a cast.
+    """
+    codes, values = texts(events, "dtypes")
+    recorded = np.array([_types_differ(v) for v in values] + [-1], dtype=_RULE)[codes]
+    wanted = [_code(links.name_texts, name) for name in _CONVERTING]
+    converting = np.where(links.is_op & np.isin(links.names, wanted), _RULE(1), _RULE(NONE))
+    beneath = inherited(events, links.parent, converting) == 1
+    return np.asarray(np.where(recorded >= 0, recorded == 1, beneath), dtype=np.bool_)
+
+
+@lru_cache(maxsize=4096)
+def _types_differ(dtypes: str) -> int:
+    """1 where the first two of a JSON list of types differ, 0 where they agree, −1 unknown."""
+    try:
+        first, second = [str(t) for t in json.loads(dtypes)][:2]
+    except ValueError:
+        return -1
+    return int(first != second) if first and second else -1
+
+
+def _kernel_rules(
+    events: pa.Table, links: _Links, op_rules: Codes, by_name: Codes, rows: Codes
+) -> Codes:
+    """For each of these kernels: a recurrent op around, any op around, the op named, its name.
+
+    A path of JAX ends in the last op of a fusion: where that only moves elements, a kernel whose
+    name says that it computes is believed.
+    """
+    known = np.where(_is(op_rules, "other"), NONE, op_rules)
+    recurrent = np.where(_is(op_rules, "rnn"), op_rules, NONE)
+    found = np.full(len(rows), NONE, dtype=_RULE)
+    for own in (recurrent, known):
+        around = inherited(events, links.parent, own)
+        by_op = np.where(links.op[rows] != NONE, around[links.op[rows]], NONE)
+        found = np.where(found != NONE, found, by_op)
+    named = _named_rules(events)[rows]
+    by_kernel = by_name[links.names[rows]]
+    says_more = _is(by_kernel, *_SAYS_MORE) & (named != NONE) & _is(named, "layout")
+    found = np.where((found != NONE) | says_more, found, named)
+    return np.where(found != NONE, found, by_kernel)
+
+
+def _named_rules(events: pa.Table) -> Codes:
+    """By ``op_name``, the op that an event itself names (XPlane); of JAX's path its last part."""
+    codes, values = texts(events, "op_name")
+    found = []
+    for value in values:
+        number = _op_rule(value)
+        part = value[value.rfind("/") :] if value.startswith("jit(") else value
+        rule = kernel_rule(part) if number == NONE and "/" in value else None
+        found.append(number if rule is None else _NUMBER[rule])
+    decided: Codes = np.array([*found, NONE], dtype=_RULE)[codes]
+    return decided
+
+
+def _kernel_rule(name: str) -> int:
+    return _NUMBER[kernel_rule(name) or UNNAMED]
+
+
+def _small_optimizer_work(events: pa.Table, rule: Codes) -> Flags:
+    phases, names = texts(events, "phase")
+    in_phase: Flags = phases == _code(names, "optimizer")
+    return in_phase & _is(rule, *_OPTIMIZER_WORK)
+
+
+def _families(events: pa.Table, category: Codes) -> pa.Array:
+    rnn = is_kind(events, "kernel") & (category == CATEGORIES.index("rnn"))
+    names, name_texts = texts(events, "name")
+    found = [rnn_family(n) for n in name_texts]
+    codes = np.array(
+        [NONE if f is None else _FAMILIES.index(f) for f in found] or [NONE], dtype=_RULE
+    )
+    return _dictionary(_FAMILIES, np.where(rnn, codes[names], NONE))

@@ -1,0 +1,271 @@
+"""Links between events: parent, launch, op, phase.
+
+Reads the events of one profile and fills ``parent_id``, ``launch_id``, ``op_id`` and ``phase``;
+what cannot be linked stays null. ``step`` is filled by ``windows``.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from lstmprof.events.intervals import Flags, Ints, Segments, foremost
+from lstmprof.events.schema import ACTIVITY_KINDS, PHASES, ints, texts, with_columns
+from lstmprof.events.threads import UNKNOWN, nesting_order, thread_ids
+
+NONE = -1
+
+#: Integers, in the narrowest type that holds them.
+Codes = NDArray[Any]
+
+#: torch.optim annotates itself; its zero_grad belongs to the same phase.
+_OPTIMIZER_RANGE = re.compile(r"^Optimizer\.(step|zero_grad)#")
+#: TensorFlow graph nodes carry their name scope; tf.GradientTape prefixes what it adds. JAX writes
+#: jvp(scope) for the forward pass of a differentiated function, transpose(jvp(scope)) for backward.
+_GRADIENT_SCOPE = re.compile(r"(^|/)gradient_tape/|^gradients/|transpose\(jvp\(")
+_PHASE_SCOPE = re.compile(r"(?:^|/|jvp\()(" + "|".join(PHASES) + r")(?:_\d+)?(?=[/:)]|$)")
+#: PyTorch's autograd engine wraps every backward node in an op of this prefix.
+_AUTOGRAD = "autograd::engine::"
+#: PyTensor names the Scan of a gradient after the other one.
+_SCAN_GRADIENT = "pytensor::Scan{grad_of_"
+_SCAN = "pytensor::Scan{"
+
+
+def linked(events: pa.Table) -> pa.Table:
+    """``events`` with parents, launches, ops and phases filled in."""
+    parent = small(parents(events))
+    events = with_columns(events, {"parent_id": _ids(events, parent)})
+    launch = small(launches(events))
+    events = with_columns(events, {"launch_id": _ids(events, launch)})
+    op = ops(events, parent, launch)
+    events = with_columns(events, {"op_id": _ids(events, op)})
+    del op
+    phase = phases(events, parent, launch)
+    named = pa.DictionaryArray.from_arrays(_nullable(phase), pa.array(PHASES))
+    return with_columns(events, {"phase": named})
+
+
+def small(rows: Ints) -> Codes:
+    """``rows`` in half the memory, where they are few enough: profiles have millions."""
+    return rows.astype(np.int32) if len(rows) < 2**31 else rows
+
+
+def _nullable(rows: Codes) -> pa.Array:
+    return pa.array(rows, mask=rows == NONE)
+
+
+def _ids(events: pa.Table, rows: Ints) -> pa.Array:
+    """The event_id of each row number, null for ``NONE``."""
+    event_id = ints(events, "event_id", NONE)
+    return pa.array(event_id[np.maximum(rows, 0)], mask=rows == NONE) if len(rows) else pa.array([])
+
+
+def parents(events: pa.Table) -> Ints:
+    """Row of the innermost enclosing event of the same thread, ``NONE`` where there is none.
+
+    In nesting order that is the nearest row before that does not end sooner. It is looked for in
+    all rows at once: what ends sooner is left behind together with all that it had left behind, so
+    that the loop is over the depth of nesting and the logarithm of the rows.
+    """
+    thread = small(thread_ids(events))
+    rows = small(nesting_order(events, np.flatnonzero(thread >= 0)))
+    rows = rows[np.argsort(thread[rows], kind="stable")]
+    first = np.append(True, np.diff(thread[rows]) != 0)[: len(rows)]
+    del thread
+    before = np.append(0, np.where(first, 0, np.arange(len(rows), dtype=rows.dtype)))
+    before = small(before)
+    end = ints(events, "start_ns", 0) + ints(events, "dur_ns", 0)
+    ends = np.append(np.iinfo(np.int64).max, end[rows])  # place 0 encloses all
+    del end
+    behind = np.flatnonzero(ends[before] < ends)
+    while len(behind):
+        before[behind] = before[before[behind]]
+        behind = behind[ends[before[behind]] < ends[behind]]
+    del ends, behind
+    parent = np.full(len(events), NONE, dtype=np.int64)
+    parent[rows] = np.append(NONE, rows)[before[1:]]
+    return parent
+
+
+def launches(events: pa.Table) -> Ints:
+    """For each activity the row of the earliest runtime call with its rank and correlation id.
+
+    Where the profile names the process of an activity, the call is one of that process: correlation
+    ids are unique within a process only.
+    """
+    kinds, kind_names = texts(events, "kind")
+    correlation = ints(events, "correlation_id", UNKNOWN)
+    rank, pid = (ints(events, name, UNKNOWN) for name in ("rank", "pid"))
+    known = correlation > 0  # profilers write 0 and −1 for "none"
+    calls = np.flatnonzero(known & np.isin(kinds, _codes(kind_names, ("runtime",))))
+    activities = known & np.isin(kinds, _codes(kind_names, ACTIVITY_KINDS))
+    launch = np.full(len(events), NONE, dtype=np.int64)
+    start, dur = (ints(events, name, 0)[calls] for name in ("start_ns", "dur_ns"))
+    calls = calls[np.lexsort((-dur, start))]
+    for rows, columns in (
+        (np.flatnonzero(activities & (pid == UNKNOWN)), (rank, correlation)),
+        (np.flatnonzero(activities & (pid != UNKNOWN)), (rank, pid, correlation)),
+    ):
+        launch[rows] = _first_match(columns, calls, rows)
+    return launch
+
+
+def _first_match(columns: tuple[Ints, ...], among: Ints, rows: Ints) -> Ints:
+    """For each of ``rows`` the first of ``among`` that agrees in all columns, or ``NONE``."""
+    if not len(among) or not len(rows):
+        return np.full(len(rows), NONE, dtype=np.int64)
+    both = np.concatenate([among, rows])
+    order = np.lexsort([column[both] for column in columns])
+    changes = [column[both][order][1:] != column[both][order][:-1] for column in columns]
+    key = np.empty(len(both), dtype=np.int64)
+    key[order] = np.append(0, np.cumsum(np.any(changes, axis=0)))
+    first = np.full(len(both), NONE, dtype=np.int64)
+    first[key[: len(among)][::-1]] = among[::-1]  # the last write is the first of its key
+    return first[key[len(among) :]]
+
+
+def _codes(kind_names: list[str], wanted: tuple[str, ...]) -> list[int]:
+    return [i for i, k in enumerate(kind_names) if k in wanted]
+
+
+def ops(events: pa.Table, parent: Ints, launch: Ints) -> Ints:
+    """For each activity and runtime call the row of the innermost op that issued it.
+
+    The op that encloses the launch on its thread. Where an activity has no known launch: the op
+    with its external id, unless the profiler repeated the correlation id there.
+    """
+    kinds, kind_names = texts(events, "kind")
+    is_op = np.isin(kinds, _codes(kind_names, ("op",)))
+    enclosing = inherited(events, parent, small(np.where(is_op, np.arange(len(events)), NONE)))
+    runtime = np.isin(kinds, _codes(kind_names, ("runtime",)))
+    op = np.where(runtime, enclosing, NONE)
+    has_launch = launch != NONE
+    op[has_launch] = enclosing[launch[has_launch]]
+    return np.where(op != NONE, op, _ops_by_external_id(events, is_op, launch))
+
+
+def _ops_by_external_id(events: pa.Table, is_op: Flags, launch: Ints) -> Ints:
+    kinds, kind_names = texts(events, "kind")
+    external = ints(events, "external_id", UNKNOWN)
+    op = np.full(len(events), NONE, dtype=np.int64)
+    activity = np.isin(kinds, _codes(kind_names, ACTIVITY_KINDS)) & (launch == NONE)
+    activity &= (external > 0) & (external != ints(events, "correlation_id", UNKNOWN))
+    owners = np.flatnonzero(is_op & (external > 0))
+    rows = np.flatnonzero(activity)
+    if not len(owners) or not len(rows):
+        return op
+    owners = owners[np.argsort(external[owners], kind="stable")]
+    found = np.minimum(np.searchsorted(external[owners], external[rows]), len(owners) - 1)
+    hit = external[owners][found] == external[rows]
+    op[rows[hit]] = owners[found[hit]]
+    return op
+
+
+def inherited(events: pa.Table, parent: Codes, own: Codes) -> Codes:
+    """``own`` where a row has one (not ``NONE``), else that of its nearest ancestor that has."""
+    value = own.copy()
+    above = parent.copy()
+    open_rows = np.flatnonzero((value == NONE) & (above != NONE))
+    while len(open_rows):
+        value[open_rows] = value[above[open_rows]]
+        above[open_rows] = above[above[open_rows]]
+        open_rows = open_rows[(value[open_rows] == NONE) & (above[open_rows] != NONE)]
+    return value
+
+
+def phases(events: pa.Table, parent: Ints, launch: Ints) -> Codes:
+    """For each row an index into ``PHASES``, or ``NONE``.
+
+    In order of trust: the name scope of the graph node; that of the nearest enclosing node, or the
+    nearest enclosing range named like a phase; autograd's engine; for an activity its launch; at
+    last, for a host event outside any such range, the phase range that was open on another thread
+    of its rank when it started.
+    """
+    scoped = _scope_phases(events)
+    own = np.where(scoped != NONE, scoped, _named_phases(events))
+    phase = inherited(events, parent, own)
+    has_launch = launch != NONE
+    phase[has_launch] = np.where(
+        scoped[has_launch] != NONE, scoped[has_launch], phase[launch[has_launch]]
+    )
+    phase = np.where(phase != NONE, phase, _open_phases(events))
+    again = has_launch & (phase == NONE)
+    phase[again] = phase[launch[again]]
+    return phase
+
+
+def _named_phases(events: pa.Table) -> Codes:
+    kinds, kind_names = texts(events, "kind")
+    names, name_texts = texts(events, "name")
+    of_range = np.array([_range_phase(n) for n in name_texts] or [NONE], dtype=np.int8)
+    of_op = np.array([_op_phase(n) for n in name_texts] or [NONE], dtype=np.int8)
+    is_range = np.isin(kinds, _codes(kind_names, ("range",)))
+    is_op = np.isin(kinds, _codes(kind_names, ("op",)))
+    return np.where(is_range, of_range[names], np.where(is_op, of_op[names], np.int8(NONE)))
+
+
+def _op_phase(name: str) -> int:
+    if name.startswith((_AUTOGRAD, _SCAN_GRADIENT)):
+        return PHASES.index("backward")
+    return PHASES.index("forward") if name.startswith(_SCAN) else NONE
+
+
+def _range_phase(name: str) -> int:
+    if name in PHASES:
+        return PHASES.index(name)
+    return PHASES.index("optimizer") if _OPTIMIZER_RANGE.search(name) else NONE
+
+
+def _scope_phases(events: pa.Table) -> Codes:
+    """Phase by the name scope of TensorFlow nodes and of XLA's op names."""
+    phase = np.full(len(events), NONE, dtype=np.int8)
+    kinds, kind_names = texts(events, "kind")
+    for column, rows in (
+        ("name", np.isin(kinds, _codes(kind_names, ("op",)))),
+        ("op_name", np.ones(len(events), dtype=bool)),
+    ):
+        codes, values = texts(events, column)
+        by_value = np.array([_scope_phase(v) for v in values] + [NONE], dtype=np.int8)
+        phase = np.where((phase == NONE) & rows, by_value[codes], phase)
+    return phase
+
+
+def _scope_phase(name: str) -> int:
+    if "/" not in name:
+        return NONE
+    if _GRADIENT_SCOPE.search(name):
+        return PHASES.index("backward")
+    found = _PHASE_SCOPE.search(name)
+    return PHASES.index(found.group(1)) if found else NONE
+
+
+def _open_phases(events: pa.Table) -> Codes:
+    """Phase of the innermost phase range open on any thread of the rank when the row started."""
+    kinds, kind_names = texts(events, "kind")
+    named = _named_phases(events)
+    on_host = thread_ids(events) >= 0
+    phase = np.full(len(events), NONE, dtype=np.int8)
+    is_range = np.isin(kinds, _codes(kind_names, ("range",))) & (named != NONE) & on_host
+    rank = ints(events, "rank", UNKNOWN)
+    start = ints(events, "start_ns", 0)
+    for one in np.unique(rank[is_range]):
+        rows = nesting_order(events, np.flatnonzero(is_range & (rank == one)))
+        end = start[rows] + ints(events, "dur_ns", 0)[rows]
+        open_then = foremost(start[rows], end, np.arange(len(rows))[::-1])
+        asked = np.flatnonzero(on_host & (rank == one))
+        owner = _owner_at(open_then, start[asked])
+        phase[asked] = np.where(owner == NONE, NONE, named[rows[np.maximum(owner, 0)]])
+    return phase
+
+
+def _owner_at(segments: Segments, at_ns: Ints) -> Ints:
+    """Owner of the segment at each instant, ``NONE`` between segments."""
+    if not len(segments.start_ns):
+        return np.full(len(at_ns), NONE, dtype=np.int64)
+    index = np.searchsorted(segments.start_ns, at_ns, side="right") - 1
+    inside = (index >= 0) & (at_ns < segments.end_ns[np.maximum(index, 0)])
+    return np.where(inside, segments.owner[np.maximum(index, 0)], NONE)

@@ -1,0 +1,189 @@
+"""The windows that the ledger accounts for: one a step and rank.
+
+lstmprof's own captures synchronise at the end of a step, so their window is the step's own range.
+In a foreign profile the markers are its own steps, or the ranges that a user names; a window goes
+from one marker to the next, and the last one closes at the later of its own end and the last
+activity's end. Without markers the whole profile is one window. Source: docs/ledger.md.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from lstmprof.errors import UsageError
+from lstmprof.events.intervals import Flags, Ints
+from lstmprof.events.schema import ACTIVITY_KINDS, ints, texts, with_columns
+from lstmprof.events.threads import UNKNOWN, thread_ids
+
+_MOST_NAMED = 8
+_NUMBER = re.compile(r"#(\d+)$")
+
+
+@dataclass(frozen=True)
+class Window:
+    """[start_ns, end_ns) of one step of one rank.
+
+    ``step`` is None where the profile has no markers, ``thread`` the number of the host thread that
+    ran it (``threads.thread_ids``), None where no thread can be said to.
+    """
+
+    rank: int | None
+    step: int | None
+    start_ns: int
+    end_ns: int
+    thread: int | None
+
+
+def ranks(events: pa.Table) -> list[int | None]:
+    """The ranks in ``events``, None for a rank that the profile does not name."""
+    found = events.column("rank").unique().to_pylist()
+    return sorted(found, key=lambda r: (r is not None, r))
+
+
+def of_rank(events: pa.Table, rank: int | None) -> Ints:
+    """Rows of ``rank``."""
+    return np.flatnonzero(ints(events, "rank", UNKNOWN) == (UNKNOWN if rank is None else rank))
+
+
+def is_kind(events: pa.Table, *wanted: str) -> Flags:
+    """A boolean a row: whether its kind is one of ``wanted``."""
+    kinds, kind_names = texts(events, "kind")
+    return np.isin(kinds, [i for i, k in enumerate(kind_names) if k in wanted])
+
+
+def with_markers(events: pa.Table, pattern: str) -> pa.Table:
+    """``events`` with the host ranges whose name ``pattern`` finds as the only steps.
+
+    Raises:
+        UsageError: ``pattern`` is no regular expression, or finds no range.
+    """
+    try:
+        expression = re.compile(pattern)
+    except re.error as fault:
+        raise UsageError(f"--step-range '{pattern}' is no regular expression ({fault})") from fault
+    codes, names = texts(events, "name")
+    found = np.array([bool(expression.search(name)) for name in names] + [False])[codes]
+    on_host = is_kind(events, "range", "step") & (thread_ids(events) >= 0)
+    if not (found & on_host).any():
+        there = Counter(codes[on_host].tolist()).most_common(_MOST_NAMED)
+        known = ", ".join(f"'{names[code]}'" for code, _ in there) or "none"
+        raise UsageError(
+            f"--step-range '{pattern}' finds no host range", f"the most frequent are {known}"
+        )
+    kinds = np.array(events.column("kind").to_pylist(), dtype=object)
+    kinds[kinds == "step"] = "range"
+    kinds[found & on_host] = "step"
+    return with_columns(events, {"kind": pa.array(kinds, pa.string())})
+
+
+def windows(events: pa.Table, *, captured: bool) -> list[Window]:
+    """The windows of ``events`` by rank and time; ``captured``: lstmprof made the profile."""
+    found: list[Window] = []
+    thread = thread_ids(events)
+    for rank in ranks(events):
+        rows = of_rank(events, rank)
+        markers = _markers(events, rows, thread)
+        if len(markers):
+            found += _marked(events, rank, rows, markers, thread, captured)
+        else:
+            found += _whole(events, rank, rows, thread)
+    return [w for w in found if w.end_ns > w.start_ns]
+
+
+def _markers(events: pa.Table, rows: Ints, thread: Ints) -> Ints:
+    """Rows of the step markers by time: those of the thread with most, none inside another."""
+    rows = rows[is_kind(events, "step")[rows] & (thread[rows] >= 0)]
+    if not len(rows):
+        return rows
+    most = np.bincount(thread[rows]).argmax()
+    rows = rows[thread[rows] == most]
+    start = ints(events, "start_ns", 0)
+    end = start + ints(events, "dur_ns", 0)
+    rows = rows[np.lexsort((-end[rows], start[rows]))]
+    reached = np.maximum.accumulate(end[rows])
+    outermost: Flags = np.append(True, end[rows][1:] > reached[:-1])
+    return np.asarray(rows[outermost], dtype=np.int64)
+
+
+def _marked(
+    events: pa.Table,
+    rank: int | None,
+    rows: Ints,
+    markers: Ints,
+    thread: Ints,
+    captured: bool,
+) -> list[Window]:
+    start = ints(events, "start_ns", 0)
+    end = start + ints(events, "dur_ns", 0)
+    ends = end[markers]
+    if not captured:
+        activities = rows[is_kind(events, *ACTIVITY_KINDS)[rows]]
+        last = np.append(end[activities], ends[-1]).max()
+        ends = np.append(start[markers][1:], last)
+    numbers = _numbers(events.column("name").take(pa.array(markers)).to_pylist())
+    return [
+        Window(rank, number, int(start[row]), int(close), int(thread[row]))
+        for number, row, close in zip(numbers, markers, ends, strict=True)
+    ]
+
+
+def _numbers(names: list[str]) -> list[int]:
+    """The markers' own numbers (``ProfilerStep#7``) where each has its own, else 0, 1, 2 …"""
+    found = [_NUMBER.search(name) for name in names]
+    numbers = [int(n.group(1)) for n in found if n]
+    distinct = len(numbers) == len(names) == len(set(numbers))
+    return numbers if distinct else list(range(len(names)))
+
+
+def _whole(events: pa.Table, rank: int | None, rows: Ints, thread: Ints) -> list[Window]:
+    if not len(rows):
+        return []
+    start = ints(events, "start_ns", 0)[rows]
+    end = start + ints(events, "dur_ns", 0)[rows]
+    return [Window(rank, None, int(start.min()), int(end.max()), _busiest(events, rows, thread))]
+
+
+def _busiest(events: pa.Table, rows: Ints, thread: Ints) -> int | None:
+    """The thread with the most ops; in a profile without ops, with the most runtime calls."""
+    for kind in ("op", "runtime"):
+        on_thread = thread[rows[is_kind(events, kind)[rows] & (thread[rows] >= 0)]]
+        if len(on_thread):
+            return int(np.bincount(on_thread).argmax())
+    return None
+
+
+def with_steps(events: pa.Table, found: list[Window]) -> pa.Table:
+    """``events`` with ``step`` filled: the window in which a row, or its launch, started."""
+    at = ints(events, "start_ns", 0).copy()
+    event_id = ints(events, "event_id", 0)
+    launch = ints(events, "launch_id", -1)
+    by_id = np.argsort(event_id)
+    has_launch = np.flatnonzero(launch >= 0)
+    launch_rows = by_id[np.searchsorted(event_id[by_id], launch[has_launch])]
+    at[has_launch] = at[launch_rows]
+    step = np.full(len(events), -1, dtype=np.int64)
+    for rank in ranks(events):
+        own = [w for w in found if w.rank == rank and w.step is not None]
+        if own:
+            rows = of_rank(events, rank)
+            step[rows] = _steps_at(at[rows], own)
+    return with_columns(events, {"step": pa.array(step, mask=step < 0)})
+
+
+def _steps_at(at_ns: Ints, found: list[Window]) -> Ints:
+    """The step at each instant, −1 in none; windows of one rank, of which each ends after the last.
+
+    Of two that overlap it is the later.
+    """
+    starts, ends, steps = (
+        np.array(values, dtype=np.int64)
+        for values in zip(*((w.start_ns, w.end_ns, w.step) for w in found), strict=True)
+    )
+    latest = np.searchsorted(starts, at_ns, side="right") - 1
+    inside = (latest >= 0) & (at_ns < ends[latest])
+    return np.where(inside, steps[latest], -1)

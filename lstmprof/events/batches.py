@@ -1,0 +1,162 @@
+"""The events of a run in batches of time, so that an account holds one batch at a time.
+
+A batch stands for [start_ns, end_ns). Its events are a table of their own, numbered anew: those
+that begin then (its ``own``), those that run on into it, and those that a computation asks for
+beside them: the next activity of each device, what any of these is linked to, and one event of
+each sort, so that threads have the numbers that they have in the whole run, a device without work
+is still one, and a rank is known to launch kernels. What holds at an instant holds in its batch;
+times and counts of the batches sum to those of the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from lstmprof.events.annotate.links import NONE
+from lstmprof.events.intervals import Ints
+from lstmprof.events.numbering import numbered
+from lstmprof.events.packed import LINKS, Packed
+from lstmprof.events.schema import ACTIVITY_KINDS, SCHEMA
+from lstmprof.events.tracks import sorts
+
+#: Events that begin in one batch: of 2**16 to 2**20 about the fastest (docs/performance.md).
+BATCH_EVENTS = 2**17
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The events of [start_ns, end_ns), and ``rows``: the row of the whole run of each.
+
+    ``own`` are the places in ``events`` of those that begin in the batch.
+    """
+
+    events: pa.Table
+    rows: Ints
+    own: slice
+    start_ns: int
+    end_ns: int
+
+
+class Batches:
+    """The batches of ``packed``, of ``size`` events or more where more than that come beside them.
+
+    ``divisible``: the events are more than one batch, sorted and numbered as ingest writes them.
+    """
+
+    def __init__(self, packed: Packed, size: int = BATCH_EVENTS) -> None:
+        self._packed, self._size = packed, size
+        self._start = packed.values("start_ns").astype(np.int64)
+        self._dur = packed.values("dur_ns")
+        self._links = {name: packed.values(name) for name in LINKS if name in packed.names}
+        self.divisible = len(packed) > size and self._in_order()
+
+    def _in_order(self) -> bool:
+        """Whether rows are sorted by start and numbered in that order."""
+        count = len(self._packed)
+        in_order = (self._start[1:] >= self._start[:-1]).all()
+        numbered_ = (self._packed.values("event_id") == np.arange(count)).all()
+        return bool(
+            in_order and numbered_ and all(link.max() < count for link in self._links.values())
+        )
+
+    def __iter__(self) -> Iterator[Batch]:
+        """The batches by time, of events that are ``divisible``."""
+        lanes, known = _lanes(self._packed), sorts(self._packed).first
+        table = _Tables(self._packed, self._links)
+        count, first = len(self._packed), 0
+        running = np.empty(0, dtype=np.int64)
+        while first < count:
+            last = self._until(first + max(self._size, len(running), len(known)))
+            end_ns = int(self._start[last]) if last < count else _end(self._start, self._dur)
+            beside = [running, known, *_next(lanes, last)]
+            yield table.batch(first, last, np.concatenate(beside), int(self._start[first]), end_ns)
+            both = np.concatenate([running, np.arange(first, last)])
+            running = both[self._start[both] + self._dur[both] > end_ns]
+            first = last
+
+    def _until(self, row: int) -> int:
+        """The first row of those that begin with ``row``: what begins together is not parted."""
+        if row >= len(self._start):
+            return len(self._start)
+        first = int(np.searchsorted(self._start, self._start[row]))
+        if row - first < self._size:
+            return first
+        return int(np.searchsorted(self._start, self._start[row], side="right"))
+
+
+def _end(start_ns: Ints, dur_ns: np.ndarray) -> int:
+    return int((start_ns + dur_ns).max(initial=np.iinfo(np.int64).min))
+
+
+class _Tables:
+    """Makes batches; ``links`` are columns of row numbers, ``NONE`` for none."""
+
+    def __init__(self, packed: Packed, links: Mapping[str, np.ndarray]) -> None:
+        self._packed, self._links = packed, links
+        self._inside = np.zeros(len(packed), dtype=np.bool_)
+        self._place = np.full(len(packed), NONE, dtype=np.int32)
+
+    def batch(self, first: int, last: int, beside: Ints, start_ns: int, end_ns: int) -> Batch:
+        """The batch of rows [first, last) and of those ``beside`` them."""
+        self._inside[first:last] = True
+        others = self._linked(first, last, np.unique(beside[~self._inside[beside]]))
+        self._inside[first:last] = False
+        self._inside[others] = False
+        before, after = others[others < first], others[others >= last]
+        rows = np.concatenate([before, np.arange(first, last), after])
+        self._place[rows] = np.arange(len(rows))
+        own = slice(len(before), len(before) + last - first)
+        return Batch(self._numbered(rows), rows, own, start_ns, end_ns)
+
+    def _linked(self, first: int, last: int, others: Ints) -> Ints:
+        """``others`` and all that they and the rows [first, last) are linked to, sorted."""
+        self._inside[others] = True
+        found = [others]
+        links = self._links.values()
+        named = [link[first:last] for link in links] + [link[others] for link in links]
+        while named:
+            linked = np.concatenate(named)
+            linked = linked[linked >= 0]
+            new = np.unique(linked[~self._inside[linked]])
+            if not len(new):
+                break
+            self._inside[new] = True
+            found.append(new)
+            named = [link[new] for link in links]
+        return np.sort(np.concatenate(found)).astype(np.int64)
+
+    def _numbered(self, rows: Ints) -> pa.Table:
+        """These rows as a table in which every event has its row number as id."""
+        ids = {"event_id": pa.array(np.arange(len(rows)))}
+        for name, link in self._links.items():
+            named = link[rows]
+            ids[name] = pa.array(self._place[named].astype(np.int64), mask=named < 0)
+        names = self._packed.names
+        events = self._packed.table([name for name in names if name not in ids], rows)
+        for name, numbers in sorted(ids.items(), key=lambda one: names.index(one[0])):
+            place = names.index(name)
+            events = events.add_column(place, SCHEMA.field(name), numbers)
+        return events
+
+
+def _lanes(packed: Packed) -> list[tuple[Ints, Ints]]:
+    """(rows, starts) of the activities of each device that take time, by start."""
+    rows = np.flatnonzero(packed.is_kind(*ACTIVITY_KINDS) & packed.known("device"))
+    rows = rows[packed.values("dur_ns")[rows] > 0]
+    start_ns = packed.values("start_ns")
+    keys = [packed.values(c)[rows].astype(np.int64) for c in ("rank", "device")]
+    of = numbered(*keys)
+    lanes = [rows[of == one] for one in range(int(of.max(initial=NONE)) + 1)]
+    return [(mine, start_ns[mine].astype(np.int64)) for mine in lanes]
+
+
+def _next(lanes: list[tuple[Ints, Ints]], row: int) -> Iterator[Ints]:
+    """Of each lane the activities that begin next at or after ``row``, all that begin together."""
+    for rows, start_ns in lanes:
+        first = int(np.searchsorted(rows, row))
+        if first < len(rows):
+            yield rows[first : int(np.searchsorted(start_ns, start_ns[first], side="right"))]

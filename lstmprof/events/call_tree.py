@@ -1,0 +1,94 @@
+"""Host events nested in each other: sums over all that is beneath an event, without recursion.
+
+Every event gets a place so that it and all beneath it fill [place, place + size): a preorder of
+the forest that ``parent_id`` spans. Works level by level, so the loop is over the depth of nesting.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+
+from lstmprof.events.annotate.links import NONE
+from lstmprof.events.intervals import Flags, Ints
+from lstmprof.events.schema import ints
+
+
+def referenced(events: pa.Table, column: str) -> Ints:
+    """For each row the row number of the event that ``column`` names, ``NONE`` without one."""
+    event_id = ints(events, "event_id", NONE)
+    row_of = np.full(int(event_id.max(initial=NONE)) + 2, NONE, dtype=np.int64)
+    row_of[event_id] = np.arange(len(events))
+    named = ints(events, column, NONE)
+    return np.asarray(row_of[np.where(named < len(row_of) - 1, named, NONE)], dtype=np.int64)
+
+
+def own_time(events: pa.Table) -> Ints:
+    """Duration less that of the events directly inside; a profiler's jitter is no negative time."""
+    dur = ints(events, "dur_ns", 0)
+    own = dur.copy()
+    parent = referenced(events, "parent_id")
+    inner = np.flatnonzero(parent != NONE)
+    np.subtract.at(own, parent[inner], dur[inner])
+    return np.asarray(np.maximum(own, 0), dtype=np.int64)
+
+
+class Forest:
+    """The rows of events by ``parent``, a row number each, ``NONE`` for a root."""
+
+    def __init__(self, parent: Ints) -> None:
+        depth = _depths(parent)
+        by_depth = np.argsort(depth, kind="stable")
+        bounds = np.searchsorted(depth[by_depth], np.arange(int(depth.max(initial=0)) + 2))
+        levels = [by_depth[a:b] for a, b in pairwise(bounds)]
+        self.size = np.ones(len(parent), dtype=np.int64)
+        for rows in levels[:0:-1]:
+            np.add.at(self.size, parent[rows], self.size[rows])
+        self.place = _after_siblings(parent, self.size)
+        for rows in levels[1:]:
+            self.place[rows] += self.place[parent[rows]] + 1
+
+    def beneath(self, values: Ints) -> Ints:
+        """For each row the sum of ``values`` over it and all rows beneath it."""
+        placed = np.empty(len(values), dtype=np.int64)
+        placed[self.place] = values
+        until = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(placed)])
+        return np.asarray(until[self.place + self.size] - until[self.place], dtype=np.int64)
+
+    def outermost(self, rows: Ints, code: Ints) -> Flags:
+        """For each of ``rows``: none of the others with its ``code`` encloses it.
+
+        ``code`` has one, 0 or more, a row of the forest.
+        """
+        span = len(self.place) + 1
+        begin = code[rows] * span + self.place[rows]
+        order = np.argsort(begin)
+        reached = np.maximum.accumulate((begin + self.size[rows])[order])
+        found = np.ones(len(rows), dtype=np.bool_)
+        found[order[1:]] = reached[:-1] <= begin[order][1:]
+        return found
+
+
+def _depths(parent: Ints) -> Ints:
+    """Events around each row, by jumps that double."""
+    depth: Ints = (parent != NONE).astype(np.int64)
+    above = parent.copy()
+    rows = np.flatnonzero(above != NONE)
+    while len(rows):
+        depth[rows] += depth[above[rows]]
+        above[rows] = above[above[rows]]
+        rows = rows[above[rows] != NONE]
+    return depth
+
+
+def _after_siblings(parent: Ints, size: Ints) -> Ints:
+    """For each row the size of the siblings before it."""
+    order = np.argsort(parent, kind="stable")
+    before = np.cumsum(size[order]) - size[order]
+    new = np.append(True, parent[order][1:] != parent[order][:-1])[: len(order)]
+    first = np.maximum.accumulate(np.where(new, np.arange(len(order)), 0))
+    place = np.empty(len(parent), dtype=np.int64)
+    place[order] = before - before[first]
+    return place

@@ -1,0 +1,130 @@
+"""Rows that agree in some columns, and sums and percentiles of them, without a loop over rows.
+
+Everywhere a position is an index into the arrays that were grouped, not a row of events.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lstmprof.events.annotate.steps import Window
+from lstmprof.events.intervals import Flags, Ints
+from lstmprof.events.numbering import numbered
+from lstmprof.events.schema import ints
+from lstmprof.events.threads import UNKNOWN
+
+
+class Groups:
+    """Positions with equal ``keys``; ``of`` is the number of each one's group, by order of keys."""
+
+    def __init__(self, *keys: Ints) -> None:
+        self.of: Ints = numbered(*keys)
+        self.count = int(self.of.max(initial=-1)) + 1
+        self.first = np.full(self.count, len(self.of), dtype=np.int64)
+        np.minimum.at(self.first, self.of, np.arange(len(self.of)))
+
+    def members(self) -> list[Ints]:
+        """The positions of each group, in their order."""
+        ends = np.cumsum(self.sizes())
+        return np.split(np.argsort(self.of, kind="stable"), ends[:-1]) if self.count else []
+
+    def sizes(self, where: Flags | None = None) -> Ints:
+        """Positions in each group; only those where ``where`` holds."""
+        chosen = self.of if where is None else self.of[where]
+        return np.bincount(chosen, minlength=self.count).astype(np.int64)
+
+    def sums(self, values: Ints, where: Flags | None = None) -> Ints:
+        """Sum of ``values`` in each group, exact."""
+        total = np.zeros(self.count, dtype=np.int64)
+        chosen = slice(None) if where is None else where
+        np.add.at(total, self.of[chosen], values[chosen])
+        return total
+
+    def percentile(self, values: Ints, percent: int, where: Flags | None = None) -> pa.Array:
+        """Nearest rank ⌈percent/100 · n⌉ of ``values`` in each group; null where it has none."""
+        chosen = np.arange(len(self.of)) if where is None else np.flatnonzero(where)
+        ordered = chosen[np.lexsort((values[chosen], self.of[chosen]))]
+        sizes = self.sizes(where)
+        end = np.cumsum(sizes)
+        place = end - sizes + np.maximum(-(-percent * sizes // 100), 1) - 1
+        return _taken(values[ordered], np.where(sizes > 0, place, UNKNOWN))
+
+    def largest(self, values: Ints, where: Flags | None = None) -> pa.Array:
+        """The largest of ``values`` in each group; null where it has none."""
+        return self.percentile(values, 100, where)
+
+    def most_frequent(self, codes: Ints) -> Ints:
+        """The most frequent of ``codes`` in each group, of several the lowest."""
+        pairs = Groups(self.of, codes)
+        of, code = self.of[pairs.first], codes[pairs.first]
+        order = np.lexsort((code, -pairs.sizes(), of))
+        return np.asarray(code[order][np.searchsorted(of[order], np.arange(self.count))])
+
+    def mean(self, values: Ints, where: Flags | None = None) -> pa.Array:
+        """Mean of ``values`` in each group; null where it has none."""
+        return ratio(self.sums(values, where), self.sizes(where))
+
+
+def _taken(values: Ints, place: Ints) -> pa.Array:
+    """``values`` at each place, null at UNKNOWN."""
+    return pa.array(values).take(pa.array(place, mask=place == UNKNOWN))
+
+
+def ratio(amounts: Ints, of: Ints) -> pa.Array:
+    """``amounts`` over ``of``; null where that is 0."""
+    return pa.array(amounts / np.maximum(of, 1), pa.float64(), mask=of == 0)
+
+
+def where_known(values: Ints, known: Flags) -> pa.Array:
+    """``values``, null where not ``known``."""
+    return pa.array(values, mask=~known)
+
+
+def per_step(amounts: Ints, rank: Ints, windows: list[Window]) -> pa.Array:
+    """``amounts`` a step of their ``rank`` (UNKNOWN: none named); null without step markers."""
+    steps = Counter(UNKNOWN if w.rank is None else w.rank for w in windows if w.step is not None)
+    return ratio(amounts, _looked_up(steps, rank))
+
+
+def per_time_step(stepwise: pa.Array, time_steps: int | None) -> pa.Array:
+    """Amounts a step, divided by the time steps of one; null where those are unknown."""
+    if not time_steps:
+        return pa.nulls(len(stepwise), pa.float64())
+    return pc.divide(stepwise, float(time_steps))
+
+
+def per_second(amounts: Ints, of_ns: Ints) -> pa.Array:
+    """``amounts`` a second of ``of_ns``; null where that is 0."""
+    return pa.array(amounts * 1e9 / np.maximum(of_ns, 1), pa.float64(), mask=of_ns == 0)
+
+
+def window_time(rank: Ints, windows: list[Window]) -> Ints:
+    """Nanoseconds of all windows of each ``rank``."""
+    spent: Counter[int] = Counter()
+    for window in windows:
+        spent[UNKNOWN if window.rank is None else window.rank] += window.end_ns - window.start_ns
+    return _looked_up(spent, rank)
+
+
+def _looked_up(by_rank: Counter[int], rank: Ints) -> Ints:
+    return np.array([by_rank[one] for one in rank.tolist()], dtype=np.int64)
+
+
+def in_windows(events: pa.Table, windows: list[Window]) -> Flags:
+    """A boolean a row: a step has it; in a rank without step markers all are in the one window."""
+    unmarked = [UNKNOWN if w.rank is None else w.rank for w in windows if w.step is None]
+    in_step = ints(events, "step", -1) >= 0
+    return np.asarray(in_step | np.isin(ints(events, "rank", UNKNOWN), unmarked), dtype=np.bool_)
+
+
+def heads(events: pa.Table, rows: Ints, groups: Groups, columns: Sequence[str]) -> list[pa.Array]:
+    """``columns`` of the first row of each group, dictionaries decoded."""
+    first = events.select(list(columns)).take(pa.array(rows[groups.first]))
+    return [
+        c.cast(c.type.value_type) if pa.types.is_dictionary(c.type) else c for c in first.columns
+    ]

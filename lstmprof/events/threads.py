@@ -1,0 +1,120 @@
+"""Host threads: which row ran on which, and what an innermost event says of its thread.
+
+A thread is (rank, pid, tid). A thread's innermost event at an instant is the one that started last
+(docs/ledger.md); equal starts go to the shorter, then to the deeper kind.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pyarrow as pa
+
+from lstmprof.events.intervals import Flags, Ints, Segments, foremost
+from lstmprof.events.numbering import numbered
+from lstmprof.events.schema import ints, texts
+
+UNKNOWN = np.iinfo(np.int64).min
+
+#: The causes for which a device waits for the host, in the order in which lanes of a CPU run are
+#: merged: a thread that enqueues work or is inside the framework says more than one that waits.
+STATES = ("dispatch", "runtime", "alloc", "sync", "profiler", "python")
+HOST = "host"
+
+#: Ops by which a host asks for a value, and waits for it.
+ASKS = ("aten::item", "aten::_local_scalar_dense", "aten::is_nonzero", "aten::equal")
+
+_DEPTH = {"step": 0, "range": 1, "python": 2, "op": 3, "runtime": 4, "overhead": 5}
+_SYNC = re.compile(r"Synchronize|EventQuery|Memcpy(?!.*Async)|^cuMemcpy(?!.*Async)")
+_ALLOC = re.compile(r"Malloc|Free|HostAlloc|^cuMem")
+
+
+def runtime_state(name: str) -> str:
+    """``sync``, ``alloc`` or ``runtime``: what a runtime call of this name does to its thread."""
+    if _SYNC.search(name):
+        return "sync"
+    return "alloc" if _ALLOC.search(name) else "runtime"
+
+
+def state_codes(events: pa.Table) -> Ints:
+    """For each row its thread's state while it is innermost: an index into ``STATES``, else −1."""
+    kinds, kind_names = texts(events, "kind")
+    names, name_texts = texts(events, "name")
+    of_kind = {
+        "op": "dispatch",
+        "overhead": "profiler",
+        "python": "python",
+        "step": "python",
+        "range": "python",
+    }
+    by_kind = np.array(
+        [STATES.index(of_kind[k]) if k in of_kind else -1 for k in kind_names] or [-1]
+    )
+    by_name = np.array([STATES.index(runtime_state(n)) for n in name_texts] or [-1])
+    runtime = kinds == (kind_names.index("runtime") if "runtime" in kind_names else -2)
+    codes = np.where(runtime, by_name[names], by_kind[kinds])
+    return np.where(_on_thread(events), codes, -1)
+
+
+def thread_ids(events: pa.Table) -> Ints:
+    """For each row the number of its host thread, −1 for what ran on a device."""
+    rows = np.flatnonzero(_on_thread(events))
+    ids = np.full(len(events), -1, dtype=np.int64)
+    if len(rows):
+        ids[rows] = numbered(*(ints(events, c, UNKNOWN)[rows] for c in ("rank", "pid", "tid")))
+    return ids
+
+
+def _on_thread(events: pa.Table) -> Flags:
+    """A boolean a row: it ran on a host thread."""
+    kinds, kind_names = texts(events, "kind")
+    host_kind = np.array([k in _DEPTH for k in kind_names] or [False])
+    return np.asarray(events.column("device").is_null().to_numpy() & host_kind[kinds], np.bool_)
+
+
+def nesting_order(events: pa.Table, rows: Ints) -> Ints:
+    """``rows`` sorted so that an enclosing event comes before what it encloses.
+
+    Rows of an events table are sorted but for those that begin and end together.
+    """
+    start = ints(events, "start_ns", 0)[rows]
+    dur = ints(events, "dur_ns", 0)[rows]
+    later = (start[1:] > start[:-1]) | ((start[1:] == start[:-1]) & (dur[1:] < dur[:-1]))
+    alike = (start[1:] == start[:-1]) & (dur[1:] == dur[:-1])
+    if not (later | alike).all():
+        return rows[_nested(events, rows, start, dur)]
+    tied = np.flatnonzero(np.append(alike, False) | np.append(False, alike)[: len(rows)])
+    order = rows.copy()
+    order[tied] = rows[tied[_nested(events, rows[tied], start[tied], dur[tied])]]
+    return order
+
+
+def _nested(events: pa.Table, rows: Ints, start: Ints, dur: Ints) -> Ints:
+    kinds, kind_names = texts(events, "kind")
+    depth = np.array([_DEPTH.get(k, 9) for k in kind_names] or [9])[kinds[rows]]
+    return np.lexsort((content_order(events, rows), depth, -dur, start))
+
+
+def content_order(events: pa.Table, rows: Ints) -> Ints:
+    """A last tie-break of ``rows`` by what one says (name, category, stream), not its place."""
+    keys = []
+    for column in ("name", "category"):
+        codes, values = texts(events, column)
+        place = np.empty(len(values) + 1, dtype=np.int64)
+        known = [*values, ""]
+        place[sorted(range(len(known)), key=known.__getitem__)] = np.arange(len(known))
+        keys.append(place[codes[rows]])
+    return numbered(*keys, ints(events, "stream", UNKNOWN)[rows])
+
+
+def innermost(events: pa.Table, rows: Ints) -> Segments:
+    """The innermost event of one thread at each instant; ``owner`` is a row of ``events``.
+
+    ``rows`` are the thread's events.
+    """
+    nested = nesting_order(events, rows)
+    start = ints(events, "start_ns", 0)[nested]
+    end = start + ints(events, "dur_ns", 0)[nested]
+    found = foremost(start, end, np.arange(len(nested))[::-1])
+    return Segments(found.start_ns, found.end_ns, nested[found.owner])

@@ -1,0 +1,1 @@
+"""Profiles in Chrome's trace format that are not Kineto's."""

@@ -1,0 +1,232 @@
+"""The ``*.trace.json.gz`` that TensorFlow's and JAX's profilers write for the trace viewer.
+
+It is drawn from an XPlane, of which it keeps the events and, as texts, their stats; the same rules
+hold (``xplane``, ``xplane_events``). Its processes are the planes, its threads the lines. To know
+when reading the events:
+
+- ``ts`` and ``dur`` are microseconds with every picosecond, from the profile's beginning, whatever
+  ``displayTimeUnit`` says; what has no length is written with 1 ps.
+- An op has its type for a name, and its full name as ``long_name``; what begins a step is called by
+  its ``step_name``, the event's name and a number.
+- The exporter keeps the first million events, and of tf.data only the iterators. The modules of
+  XLA, and with them the paths of its instructions on a CPU, the GPUs' names and the profiler's
+  complaints are in the XPlane only.
+- TensorFlow 2.0 and 2.1 draw it from TensorFlow 1's StepStats: a process is a stream or an
+  executor (``tf_processes``); nothing joins launches and activities.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import cached_property
+from typing import Any
+
+from lstmprof.errors import ProfileError
+from lstmprof.events.schema import ACTIVITY_KINDS, Profile
+from lstmprof.formats import rows
+from lstmprof.formats.chrome import tf_processes
+from lstmprof.formats.chrome.tf_processes import Device
+from lstmprof.formats.foreign import trace_events
+from lstmprof.formats.kineto import events as kineto_events
+from lstmprof.formats.raw_file import RawFile
+from lstmprof.formats.rows import Row
+from lstmprof.formats.xplane import events as xplane_events
+
+#: What the exporter keeps of a larger profile (``xplane_to_trace_container`` of TensorFlow).
+MAX_EVENTS = 1_000_000
+_HOST = "/host:"
+_NOT_THREADS = ("/host:metadata", "/host:tfstreamz")
+_STREAM = re.compile(r"Stream #(\d{1,18})")
+_DETAILS = frozenset(("kernel_details", "memcpy_details", "memset_details"))
+_LONG_NAMES = ("long_name", "long name")
+_STEP_NUMBER = re.compile(r" \d+$")
+#: 2001-09-09: a later ``ts`` is a date.
+_EPOCH_FLOOR_NS = 10**18
+_FS_PER_PS = 1000
+_GIVE_XPLANE = "give the .xplane.pb of the same run"
+
+
+@dataclass(frozen=True)
+class _Lines:
+    """What the processes and threads of a trace stand for, by pid and (pid, tid)."""
+
+    processes: Mapping[int | None, str]
+    threads: Mapping[tuple[int | None, int | None], str]
+
+    @cached_property
+    def devices(self) -> dict[int | None, Device]:
+        """The device of each pid that is one's."""
+        found = {pid: tf_processes.device(name) for pid, name in self.processes.items()}
+        return {pid: device for pid, device in found.items() if device is not None}
+
+    @cached_property
+    def gpu_numbers(self) -> dict[tuple[str, int], int]:
+        """``Device.key`` to device number."""
+        return tf_processes.gpu_numbers(d for d in self.devices.values() if d.is_activities)
+
+    @cached_property
+    def streamed(self) -> set[tuple[str, int]]:
+        """``Device.key`` of those whose streams have processes of their own."""
+        return {d.key for d in self.devices.values() if d.stream is not None}
+
+    def is_host(self, pid: int | None) -> bool:
+        """Whether the threads of ``pid`` are the host's."""
+        name = self.processes.get(pid, "")
+        return name.startswith(_HOST) and name not in _NOT_THREADS
+
+
+def recognises(raw: RawFile) -> bool:
+    """Whether ``raw`` is a Chrome trace with processes of a host or of devices."""
+    if not raw.looks_like_json:
+        return False
+    events = trace_events(raw.json) or []
+    return any(
+        name.startswith(_HOST) or tf_processes.device(name) is not None
+        for name in tf_processes.names(events, "process_name").values()
+    )
+
+
+def read(raw: RawFile) -> Profile:
+    """The profile in a trace-viewer export.
+
+    Raises:
+        ProfileError: it holds no event of a host thread or of a GPU.
+    """
+    events = trace_events(raw.json) or []
+    processes = tf_processes.names(events, "process_name")
+    threads = tf_processes.names(events, "thread_name")
+    lines = _Lines({pid: name for (pid, _), name in processes.items()}, threads)
+    dropped: Counter[str] = Counter()
+    found = list(_rows(events, lines, dropped))
+    if not found:
+        raise ProfileError(raw.path, "no host or GPU event was recorded", "record it again")
+    origin_ns = min(row.start_ns for row in found)
+    return Profile(
+        format="trace_viewer",
+        base_ns=origin_ns if origin_ns >= _EPOCH_FLOOR_NS else None,
+        events=rows.table(found, origin_ns),
+        notes=tuple(_notes(events, lines, found, dropped)),
+        metadata={
+            "threads": {
+                str(tid): name for (pid, tid), name in threads.items() if lines.is_host(pid)
+            }
+        },
+    )
+
+
+def _rows(events: Sequence[Any], lines: _Lines, dropped: Counter[str]) -> Iterator[Row]:
+    for event in events:
+        if not isinstance(event, dict) or event.get("ph") != "X":
+            continue
+        timed = _interval(event)
+        if isinstance(timed, str):
+            dropped[timed] += 1
+            continue
+        row = _row(event, timed, lines)
+        if row is not None:
+            yield row
+
+
+def _row(event: dict[str, Any], timed: tuple[int, int], lines: _Lines) -> Row | None:
+    """None for what is derived from other events, or is neither a host's nor a GPU's."""
+    pid, tid = rows.int64(event.get("pid")), rows.int64(event.get("tid"))
+    name, stats = _described(event)
+    device = lines.devices.get(pid)
+    if device is None:
+        return xplane_events.host_row(name, stats, timed, tid) if lines.is_host(pid) else None
+    if device.is_executor:
+        return tf_processes.executor_row(device, name, timed, (pid, tid))
+    if not device.is_activities:
+        return None
+    number = lines.gpu_numbers[device.key]
+    if device.lane:
+        is_repeated = device.holds_all and device.key in lines.streamed
+        return None if is_repeated else _step_stats_row(event, name, timed, (number, device.stream))
+    stream = _stream(lines.threads.get((pid, tid)), tid, stats)
+    if stream is None:
+        return None
+    return xplane_events.activity_row(name, stats, timed, (number, stream))
+
+
+def _step_stats_row(
+    event: dict[str, Any], name: str, timed: tuple[int, int], place: tuple[int, int | None]
+) -> Row:
+    """An activity of TensorFlow 2.0 or 2.1: ``<node>:<OpType>``, in 2.1 with ``@@<kernel>``."""
+    label, _, kernel = name.partition("@@")
+    op_type = rows.clean(str(event.get("name", "")))
+    return Row(
+        tf_processes.copy_or_kernel(op_type),
+        kernel or op_type,
+        *timed,
+        device=place[0],
+        stream=place[1],
+        op_name=xplane_events.op_name({"annotation": label.rpartition("::")[2]}),
+    )
+
+
+def _described(event: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The event's full name and its stats."""
+    args = event.get("args")
+    stats = {
+        key: rows.clean(value) if isinstance(value, str) else value
+        for key, value in (args.items() if isinstance(args, dict) else ())
+    }
+    names = [*(stats.get(key) for key in _LONG_NAMES), rows.clean(str(event.get("name", "")))]
+    name = next((name for name in names if isinstance(name, str) and name), "")
+    return (_STEP_NUMBER.sub("", name) if name == stats.get("step_name") else name), stats
+
+
+def _interval(event: dict[str, Any]) -> tuple[int, int] | str:
+    """(start, length) in whole ns, or what is wrong: by way of whole ps, as they were recorded."""
+    length = _whole_ps(event.get("dur"))
+    exact = {"ts": _whole_ps(event.get("ts")), "dur": "0" if length == "0.000001" else length}
+    return kineto_events.interval(exact)
+
+
+def _whole_ps(microseconds: object) -> str | None:
+    """Microseconds rounded to the picosecond: a float64 of days has a few digits too many."""
+    exact_fs = kineto_events.femtoseconds(microseconds)
+    if exact_fs is None:
+        return None
+    return f"{Decimal((exact_fs + _FS_PER_PS // 2) // _FS_PER_PS).scaleb(-6):f}"
+
+
+def _stream(line: str | None, tid: int | None, stats: Mapping[str, Any]) -> int | None:
+    """The stream that a GPU's line is, None for one that is derived from the streams.
+
+    A line without a name is a stream if its event has an activity's details.
+    """
+    if line is None:
+        return tid if _DETAILS & stats.keys() else None
+    found = _STREAM.match(line)
+    return int(found[1]) if found else None
+
+
+def _notes(
+    events: Sequence[Any], lines: _Lines, found: list[Row], dropped: Counter[str]
+) -> Iterator[str]:
+    for why, count in dropped.items():
+        yield f"{count} events were left out because {why}"
+    if sum(isinstance(e, dict) and e.get("ph") == "X" for e in events) >= MAX_EVENTS:
+        yield (
+            f"the exporter keeps {MAX_EVENTS} events and this file is full: what came later is"
+            f" missing; {_GIVE_XPLANE}, or profile fewer steps"
+        )
+    if any(device.type == "TPU" for device in lines.devices.values()):
+        yield "TPU planes are not read: these are the host's events only"
+    activities = [row for row in found if row.kind in ACTIVITY_KINDS]
+    if activities and all(row.correlation_id is None for row in activities):
+        yield f"activities have no correlation ids: idle time stays unattributed; {_GIVE_XPLANE}"
+    if activities and not any(row.device is None for row in found):
+        yield "GPU activities were recorded but no host event"
+    if any(row.kind == "op" and row.op_name == row.name for row in found):
+        yield f"XLA's instructions have no paths here, and so no phases; {_GIVE_XPLANE}"
+    if not activities and any(device.is_gpu for device in lines.devices.values()):
+        yield (
+            "GPUs were visible but no GPU activity was recorded: the program's log says why (no"
+            " libcupti, or no privilege to use it)"
+        )

@@ -1,0 +1,1 @@
+"""SQLite databases of Nsight Systems and nvprof."""

@@ -1,0 +1,203 @@
+"""Kineto: the JSON that ``torch.profiler`` exports, of every year since 2020.
+
+Traps and their sources are in the tests. What a reader of the events must know:
+
+- ``ts`` counts microseconds from 1970, or from ``baseTimeNanoseconds`` where the header has it.
+- ``correlation_id`` joins a runtime call with its activities in every era. ``external_id`` of an op
+  is the op's own id; of a runtime call or an activity it is the op's id too, except from 2022 to
+  early 2024, when it repeats the correlation id there.
+- A device's copy of a host range (``gpu_user_annotation``) is a ``range`` with a device.
+- Ids of 0 or less say "none" and are null; so are thread 0 of process 0 and process −1, where
+  Kineto puts Python frames and overhead whose thread it lost.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lstmprof.errors import ProfileError, one_line
+from lstmprof.events.schema import ACTIVITY_KINDS, Profile, texts
+from lstmprof.events.spool import Spool
+from lstmprof.formats import rows
+from lstmprof.formats.foreign import trace_events
+from lstmprof.formats.kineto import events as kineto_events
+from lstmprof.formats.raw_file import RawFile
+from lstmprof.formats.rows import Row
+
+#: 2001-09-09: a later ``ts`` is a date, an earlier one an uptime.
+_EPOCH_FLOOR_NS = 10**18
+_HEADER_KEYS = frozenset(("schemaVersion", "deviceProperties", "baseTimeNanoseconds"))
+_METADATA_KEYS = (
+    *("traceName", "schemaVersion", "trace_id"),
+    *("record_shapes", "with_stack", "with_flops", "with_modules", "profile_memory"),
+    *("cupti_version", "cuda_runtime_version", "cuda_driver_version"),
+    *("hip_runtime_version", "hip_driver_version", "roctracer_version"),
+)
+_LOGGED = ("ERROR", "WARNING")
+_MAX_LOGGED = 3
+_RECORD_GPU = (
+    "record with ProfilerActivity.CUDA, no other profiler attached (nsys, DCGM), and synchronise"
+    " before the profiler stops"
+)
+
+
+def recognises(raw: RawFile) -> bool:
+    """Whether ``raw`` is JSON with Kineto's header or with events of Kineto's categories."""
+    if not raw.looks_like_json:
+        return False
+    events = trace_events(raw.json)
+    if events is None:
+        return False
+    categories = {str(e.get("cat")).lower() for e in events if isinstance(e, dict)}
+    return is_kineto(raw.json if isinstance(raw.json, dict) else {}, categories)
+
+
+def is_kineto(header: Mapping[str, Any], categories: Set[str]) -> bool:
+    """Whether a trace with this header or events of these categories (lower case) is Kineto's."""
+    return bool(_HEADER_KEYS & header.keys()) or not categories.isdisjoint(kineto_events.KINDS)
+
+
+def may_be_header(text: bytes) -> bool:
+    """Whether a key of Kineto's header is written in ``text``."""
+    return any(key.encode() in text for key in _HEADER_KEYS)
+
+
+def read(raw: RawFile) -> Profile:
+    """The profile in a Kineto trace.
+
+    Raises:
+        ProfileError: the trace holds no event with a duration.
+    """
+    header = raw.json if isinstance(raw.json, dict) else {}
+    found, left_out = found_rows(trace_events(raw.json) or ())
+    if not found:
+        raise ProfileError(
+            raw.path,
+            "the trace holds no event with a duration: nothing was recorded",
+            "run the profiled steps inside the profiler, then export",
+        )
+    return profile(header, rows.columns(found), left_out)
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """What of a trace becomes no event, or one of unknown kind."""
+
+    spans: list[tuple[int, int]] = field(default_factory=list)  # the profiler's: (start, length)
+    dropped: Counter[str] = field(default_factory=Counter)  # events, by the reason
+    unknown: Counter[str] = field(default_factory=Counter)  # events, by their category
+
+    def add(self, other: LeftOut) -> None:
+        """Count what comes later in the same trace."""
+        self.spans.extend(other.spans)
+        self.dropped.update(other.dropped)
+        self.unknown.update(other.unknown)
+
+
+def profile(header: Mapping[str, Any], columns: pa.Table | Spool, left_out: LeftOut) -> Profile:
+    """The profile of these columns of the events table, one row or more, ``start_ns`` absolute."""
+    origin_ns = pc.min(columns.column("start_ns")).as_py()
+    devices = _device_names(header)
+    distributed = header.get("distributedInfo")
+    distributed = distributed if isinstance(distributed, dict) else {}
+    events = rows.moved(columns, origin_ns, rows.natural(distributed.get("rank")))
+    metadata = {key: header[key] for key in _METADATA_KEYS if key in header}
+    metadata |= {k: distributed[k] for k in ("rank", "world_size", "backend") if k in distributed}
+    metadata["profiler_spans_ns"] = [[s - origin_ns, s - origin_ns + d] for s, d in left_out.spans]
+    return Profile(
+        format="kineto",
+        base_ns=_base_ns(header, origin_ns),
+        events=events,
+        device_names={number: name for number, name in devices.items() if name},
+        notes=(*_left_out(left_out), *_missing(events, bool(devices)), *_logged(header)),
+        metadata=metadata,
+    )
+
+
+def found_rows(events: Iterable[Any]) -> tuple[list[Row], LeftOut]:
+    """The rows of ``events``, and what was left out."""
+    found: list[Row] = []
+    left_out = LeftOut()
+    for event in events:
+        if not isinstance(event, dict) or event.get("ph") != "X":
+            continue
+        interval = kineto_events.interval(event)
+        category = str(event.get("cat")).lower()
+        if isinstance(interval, str):
+            left_out.dropped[interval] += 1
+        elif category == kineto_events.PROFILER_SPAN:
+            left_out.spans.append(interval)
+        else:
+            found.append(kineto_events.row(event, *interval))
+            if kineto_events.kind(category, "") is None:
+                left_out.unknown[category] += 1
+    return found, left_out
+
+
+def _left_out(left_out: LeftOut) -> list[str]:
+    notes = [f"{n} events were left out because {why}" for why, n in left_out.dropped.items()]
+    return notes + [
+        f"{n} events of the unknown category '{one_line(c)[:40]}' are kept as ranges"
+        for c, n in left_out.unknown.most_common(_MAX_LOGGED)
+    ]
+
+
+def _base_ns(header: Mapping[str, Any], origin_ns: int) -> int | None:
+    if origin_ns >= _EPOCH_FLOOR_NS:
+        return origin_ns
+    base_ns = rows.positive(header.get("baseTimeNanoseconds"))
+    return None if base_ns is None else rows.positive(base_ns + origin_ns)
+
+
+def _device_names(header: Mapping[str, Any]) -> dict[int, str]:
+    """Device number to name; the name is empty where the driver gave none."""
+    listed = header.get("deviceProperties")
+    names = {}
+    for device in listed if isinstance(listed, list) else ():
+        number = rows.natural(device.get("id")) if isinstance(device, dict) else None
+        if number is not None:
+            names[number] = rows.clean(str(device.get("name", "")))
+    return names
+
+
+def _missing(events: pa.Table, has_devices: bool) -> list[str]:
+    """What the user must be told is not there."""
+    counts = pc.value_counts(events.column("kind").combine_chunks()).to_pylist()
+    kinds = Counter({count["values"]: count["counts"] for count in counts})
+    if not any(kinds[kind] for kind in ACTIVITY_KINDS):
+        launches = _launches(events)
+        if launches:
+            return [f"{launches} kernel launches but no GPU activity were recorded: {_RECORD_GPU}"]
+        return [f"no GPU activity was recorded: {_RECORD_GPU}"] if has_devices else []
+    if not (kinds["op"] or kinds["range"] or kinds["step"] or kinds["python"]):
+        return [
+            "GPU activities were recorded but no operators: nothing says what they are for or what"
+            " the device waited for; record with ProfilerActivity.CPU too"
+        ]
+    return []
+
+
+def _launches(events: pa.Table) -> int:
+    kinds, kind_names = texts(events, "kind")
+    names, name_texts = texts(events, "name")
+    launches = np.array(["Launch" in name for name in name_texts])[names]
+    return (
+        int(launches[kinds == kind_names.index("runtime")].sum()) if "runtime" in kind_names else 0
+    )
+
+
+def _logged(header: Mapping[str, Any]) -> list[str]:
+    """The profiler's own complaints, which Kineto keeps in the header."""
+    lists = [(level, header.get(level)) for level in _LOGGED]
+    lines = [(level, line) for level, lines in lists if isinstance(lines, list) for line in lines]
+    return [
+        f"the profiler logged: {one_line(rows.clean(str(line)))[:200]}"
+        for _, line in lines[:_MAX_LOGGED]
+    ]

@@ -1,0 +1,277 @@
+"""A Kineto trace read in pieces, so that memory is bounded by the columns and not by the file.
+
+::
+
+    head "traceEvents": [ event, event, | event, event, | … event ] tail
+                          ---- piece --   ---- piece --
+
+A piece ends where ``}`` and ``,`` meet a ``{``, which may also be inside a string or a list. That
+it is a border of events is known once the piece has been read as whole elements of an array, given
+that the piece before was: so a wrong guess is always found, and the piece grows by the next. Pieces
+of a big file are read in several processes (``kineto_workers``), their columns spooled. Where the
+file is not as Kineto writes it, the answer is None, and ``kineto.read`` takes the file as a whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import io
+import multiprocessing
+import os
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+from isal import igzip
+
+from lstmprof.errors import ProfileError
+from lstmprof.events.schema import Profile
+from lstmprof.events.spool import Folder, Spool
+from lstmprof.formats import json_text, kineto
+from lstmprof.formats.kineto import pieces as kineto_pieces
+from lstmprof.formats.kineto.events import KINDS
+from lstmprof.formats.kineto.pieces import Piece
+from lstmprof.formats.kineto.workers import Text, Workers
+from lstmprof.formats.raw_file import FREE_BYTES, GZIP_MAGIC, MAX_RATIO, RawFile, is_tar
+
+PIECE_BYTES = 2**22
+#: The columns of a file of as many bytes, unpacked, are kept on disk.
+SPOOLED_BYTES = 2**26
+#: Fewer bytes, unpacked, are read sooner than other processes start.
+SHARED_BYTES = 2**27
+#: Reading scales no further: one process unpacks and cuts; and each holds 130 MB.
+MOST_WORKERS = 4
+#: Most bytes before the events and after them; Kineto writes a few kB, environments a few MB.
+_MOST_AROUND = 2**26
+_MOST_TRIES = 16
+_OPENING = re.compile(rb'"traceEvents"\s*+:\s*+\[')
+_CLOSING = re.compile(rb"\}\s*+,?\s*+\]")
+_EVENTS_KEY = b'"traceEvents"'
+
+
+class _UnusualError(Exception):
+    """The file is not as Kineto writes it."""
+
+
+def of_file(path: Path) -> Profile | None:
+    """The profile in the file at ``path``, as ``profile`` says."""
+    try:
+        if not path.is_file():
+            return None
+        with path.open("rb") as file:
+            return profile(path, file)
+    except (OSError, ValueError):  # loading it will say why
+        return None
+
+
+def profile(label: Path | str, file: BinaryIO) -> Profile | None:
+    """The profile in ``file``, gzipped or not, None where it is no Kineto trace of usual making.
+
+    Raises:
+        ProfileError: a process that read it was killed, or its columns find no room on disk.
+    """
+    try:
+        with contextlib.ExitStack() as stack:
+            found = _profile(label, file, _Reader(label, _unpacked_bytes(file), stack))
+        return kineto.profile(*found) if found else None  # the workers have gone
+    except (_UnusualError, OSError, EOFError, igzip.isal_zlib.error):
+        return None
+
+
+class _Bounded:
+    """A gzipped file unpacked as it is read; no gzip bomb."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._packed = file
+        self._file = igzip.open(file, "rb")
+        self._unpacked_bytes = 0
+
+    def read(self, size: int) -> bytes:
+        found: bytes = self._file.read(size)
+        self._unpacked_bytes += len(found)
+        if self._unpacked_bytes > max(FREE_BYTES, MAX_RATIO * self._packed.tell()):
+            raise _UnusualError
+        return found
+
+
+def _is_gzipped(file: BinaryIO) -> bool:
+    magic = file.read(len(GZIP_MAGIC))
+    file.seek(0)
+    return magic == GZIP_MAGIC
+
+
+def _unpacked_bytes(file: BinaryIO) -> int:
+    """What ``file`` holds; of a gzipped one what its last bytes say, modulo 4 GB."""
+    size = file.seek(0, io.SEEK_END)
+    file.seek(max(0, size - 4))
+    last = file.read(4)
+    file.seek(0)
+    return max(size, int.from_bytes(last, "little")) if _is_gzipped(file) else size
+
+
+class _Reader:
+    """How pieces are read: where their columns go, and by whom, until ``stack`` ends."""
+
+    def __init__(self, label: Path | str, size_bytes: int, stack: contextlib.ExitStack) -> None:
+        self._label = label
+        self._folder = Folder() if size_bytes >= SPOOLED_BYTES else None
+        self._workers: Workers | None = None
+        self._read_here = 0
+        if self._folder:
+            stack.push(functools.partial(_remove_on_error, self._folder))
+        count = _worker_count()
+        if self._folder and size_bytes >= SHARED_BYTES and count > 1:
+            with contextlib.suppress(OSError):  # no more processes to be had
+                self._workers = stack.enter_context(Workers(label, count))
+
+    def in_order(self, texts: Iterable[Text]) -> Iterator[tuple[Text, Piece | None]]:
+        """Each of ``texts`` and what was read of it, None where it is no whole elements."""
+        if self._workers and self._folder:
+            return self._workers.read(texts, self._folder.path)
+        return ((text, self.read(text.content)) for text in texts)
+
+    def read(self, content: bytes) -> Piece | None:
+        """The piece that ``content`` is, read by this process."""
+        self._read_here += 1
+        spooled = self._folder.path / f"here-{self._read_here}" if self._folder else None
+        return kineto_pieces.read(self._label, content, spooled)
+
+    def columns(self, pieces: Iterable[Piece]) -> pa.Table | Spool:
+        """The columns of one piece or more."""
+        if self._folder:
+            return Spool(self._folder, [(p.columns, p.rows) for p in pieces])
+        tables = [piece.columns for piece in pieces]
+        return pa.concat_tables(tables, promote_options="default").unify_dictionaries()
+
+
+def _remove_on_error(folder: Folder, error: type[BaseException] | None, *_: object) -> None:
+    if error:
+        folder.remove()
+
+
+def _worker_count() -> int:
+    """As many as there are cores for this process; none where it is one of several itself."""
+    if multiprocessing.parent_process() is not None:
+        return 0
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return min(MOST_WORKERS, cores or 1)
+
+
+class _Found:
+    """What has been read of the events; the categories are those of some events at least."""
+
+    def __init__(self) -> None:
+        self.pieces: list[Piece] = []
+        self.left_out = kineto.LeftOut()
+        self.categories: set[str] = set()
+
+    def add(self, piece: Piece) -> None:
+        """Add what comes next."""
+        self.pieces += [piece] if piece.rows else []
+        self.left_out.add(piece.left_out)
+        self.categories |= piece.categories
+
+
+def _profile(
+    label: Path | str, file: BinaryIO, reader: _Reader
+) -> tuple[dict[str, Any], pa.Table | Spool, kineto.LeftOut] | None:
+    """The header, the columns and what was left out."""
+    is_gzipped = _is_gzipped(file)
+    unpacked = _Bounded(file) if is_gzipped else file
+    head, rest = _head(label, unpacked)
+    plain = label if isinstance(label, Path) and not is_gzipped else None
+    texts = _Texts(unpacked, rest, plain, len(head))
+    found = _Found()
+    tail = _read_events(head, texts, reader, found)
+    header = _header(label, head, tail)
+    if not found.pieces or not kineto.is_kineto(header, found.categories):
+        return None
+    return header, reader.columns(found.pieces), found.left_out
+
+
+def _head(label: Path | str, file: Any) -> tuple[bytes, bytes]:
+    """What stands before the first event, and what has been read beyond."""
+    head = b""
+    while len(head) < _MOST_AROUND:
+        more = file.read(PIECE_BYTES)
+        head += more
+        opening = _OPENING.search(head)
+        if not RawFile(label, head[:4096]).looks_like_json or is_tar(head):
+            raise _UnusualError
+        if opening:
+            return head[: opening.end()], head[opening.end() :]
+        if not more:
+            break
+    raise _UnusualError
+
+
+class _Texts:
+    """The texts of pieces, cut from ``rest`` and what ``file`` gives after it.
+
+    ``plain`` is a file that holds ``rest`` from byte ``start`` on. At the end ``rest`` is what
+    follows the last border.
+    """
+
+    def __init__(self, file: Any, rest: bytes, plain: Path | None, start: int) -> None:
+        self._file = file
+        self.rest = rest
+        self._plain = plain
+        self._start = start
+
+    def __iter__(self) -> Iterator[Text]:
+        while more := self._file.read(PIECE_BYTES):
+            self.rest += more
+            border = json_text.last_border(self.rest)
+            if border:
+                yield Text(self.rest[:border], self._plain, self._start)
+                self.rest = self.rest[border + 1 :]
+                self._start += border + 1
+            elif len(self.rest) > _MOST_AROUND:
+                raise _UnusualError
+
+
+def _read_events(head: bytes, texts: _Texts, reader: _Reader, found: _Found) -> bytes:
+    """Add all events to ``found``; what follows them, from the bracket on."""
+    unread = b""
+    for text, read in reader.in_order(texts):
+        if unread:
+            unread += b"," + text.content
+            piece = reader.read(unread)
+        else:
+            piece = read
+        if piece is None:
+            unread = unread or text.content
+            if len(unread) > _MOST_AROUND:
+                raise _UnusualError
+            continue
+        unread = b""
+        found.add(piece)
+        if not (found.categories & KINDS.keys() or kineto.may_be_header(head)):
+            raise _UnusualError  # of another profiler, most likely
+    return _last(unread + b"," + texts.rest if unread else texts.rest, reader, found)
+
+
+def _last(text: bytes, reader: _Reader, found: _Found) -> bytes:
+    """Add the events of the last piece to ``found``; what follows them, from the bracket on."""
+    closings = list(_CLOSING.finditer(text))[-_MOST_TRIES:]
+    for closing in reversed(closings):
+        piece = reader.read(text[: closing.start() + 1])
+        if piece:
+            found.add(piece)
+            return text[closing.end() - 1 :]
+    raise _UnusualError
+
+
+def _header(label: Path | str, head: bytes, tail: bytes) -> dict[str, Any]:
+    """The document without its events; that they stood in it, and once, is checked."""
+    try:
+        header = json_text.document(label, head + tail)
+    except ProfileError as error:
+        raise _UnusualError from error
+    once = (head + tail).count(_EVENTS_KEY) == 1
+    if not (once and isinstance(header, dict) and header.get("traceEvents") == []):
+        raise _UnusualError
+    return header

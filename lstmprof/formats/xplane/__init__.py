@@ -1,0 +1,183 @@
+"""XPlane: the ``*.xplane.pb`` of TensorFlow's and JAX's profilers.
+
+An XSpace holds planes (a device, or all threads of the host), a plane holds lines (a stream, a
+thread), a line holds events. Time = ``line.timestamp_ns`` + ``event.offset_ps`` / 1000, counted
+from the ``profile_start_time`` of plane ``Task Environment``. To know when reading the events:
+
+- Only the lines ``Stream #n`` of planes ``/device:GPU:N`` are activities. The others there
+  (``Steps``, ``TensorFlow Ops``, ``XLA Modules``, ``Framework Name Scope``, ``Source code``…) are
+  derived from them and left out. TPU planes have no streams and are left out, with a note.
+- A host event's ``tid`` is its line's id: a thread id in old files, a hash in new ones. There is no
+  pid. On AMD the launches have lines of their own (``Host Threads/<tid>``), apart from the same
+  thread's TraceMe line, so that launches and ops meet through ``op_name`` only.
+- ``external_id`` is always null; ``op_name`` names the op of an activity directly.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lstmprof.errors import ProfileError, one_line
+from lstmprof.events.schema import ACTIVITY_KINDS, Profile
+from lstmprof.formats import rows
+from lstmprof.formats.raw_file import RawFile
+from lstmprof.formats.xplane import (
+    hlo,
+    lines as xplane_lines,
+    outline as xplane_outline,
+    schema,
+)
+from lstmprof.formats.xplane.lines import Found, Line
+from lstmprof.formats.xplane.outline import OddError, Outline, Piece
+from lstmprof.formats.xplane.plane import PlaneTables, text
+
+_GPU = re.compile(r"/device:GPU:(\d{1,9})")
+_STREAM = re.compile(r"Stream #(\d{1,18})")
+_ENVIRONMENT = "Task Environment"
+_PLANE_NAMES = ("/host:", "/device:", _ENVIRONMENT)
+_NOT_THREADS = (hlo.PLANE, "/host:tfstreamz")
+#: Nanoseconds since 1970 on 2001-09-09: some TensorFlow 2 versions date their lines.
+_EPOCH_FLOOR_NS = 10**18
+_LET_CUPTI_RUN = (
+    "let the framework find libcupti (LD_LIBRARY_PATH), allow users to profile"
+    " (NVreg_RestrictProfilingToAdminUsers=0), and record again"
+)
+_MAX_NOTES = 3
+
+
+def recognises(raw: RawFile) -> bool:
+    """Whether ``raw`` is protobuf with planes, or was: a damaged one is recognised by its names."""
+    if raw.looks_like_json or raw.part(0, 1) not in schema.FIRST_BYTES:
+        return False
+    try:
+        names = xplane_outline.plane_names(raw)
+    except OddError:
+        names = []
+    return any(text(name).startswith(_PLANE_NAMES) for name in names) or _recognises_whole(raw)
+
+
+def _recognises_whole(raw: RawFile) -> bool:
+    space = schema.parsed(raw.content)
+    if space is None:
+        return any(name.encode() in raw.content for name in _PLANE_NAMES)
+    return any(text(plane.name).startswith(_PLANE_NAMES) for plane in space.planes)
+
+
+def read(raw: RawFile) -> Profile:
+    """The profile in an XSpace.
+
+    Raises:
+        ProfileError: it is damaged, or holds no event of a host thread or of a GPU.
+    """
+    from google.protobuf.message import DecodeError
+
+    try:
+        return _profile(raw, xplane_outline.outline(raw))
+    except (OddError, DecodeError):
+        pass
+    space = schema.parsed(raw.content)
+    if space is None:
+        raise ProfileError(raw.path, schema.damage(raw.content), "copy or record the profile again")
+    return _profile(raw, Outline(space, [[[] for _ in plane.lines] for plane in space.planes]))
+
+
+def _profile(raw: RawFile, outline: Outline) -> Profile:
+    space = outline.space
+    planes = [(text(plane.name), plane) for plane in space.planes]
+    found = list(_found(raw, planes, outline.pieces))
+    tables = [part.columns for part in found if part.columns is not None]
+    untimed = sum(part.untimed for part in found)
+    complaints = [one_line(text(line))[:200] for line in (*space.errors, *space.warnings)]
+    if not tables:
+        why = f": {complaints[0]}" if complaints else ""
+        raise ProfileError(
+            raw.path, f"no host or GPU event was recorded{why}", "record the profile again"
+        )
+    columns = pa.concat_tables(tables, promote_options="default").unify_dictionaries()
+    origin_ns = pc.min(columns["start_ns"]).as_py()
+    environment = _plane_stats(planes, _ENVIRONMENT)
+    names = {int(m[1]): name for name, _ in planes if (m := _GPU.match(name))}
+    gpus = {number: _plane_stats(planes, name) for number, name in names.items()}
+    return Profile(
+        format="xplane",
+        base_ns=_base_ns(environment, origin_ns),
+        events=rows.moved(columns, origin_ns),
+        device_names={
+            number: rows.clean(stats["device_type_string"])
+            for number, stats in gpus.items()
+            if isinstance(stats.get("device_type_string"), str)
+        },
+        notes=tuple(_notes(planes, columns, complaints, untimed)),
+        metadata={
+            "hostnames": [text(name) for name in space.hostnames],
+            "devices": {str(number): _plain(stats) for number, stats in gpus.items()},
+            "threads": _threads(planes),
+        },
+    )
+
+
+def _found(
+    raw: RawFile, planes: list[tuple[str, Any]], pieces: list[list[list[Piece]]]
+) -> Iterator[Found]:
+    """The events of all lines that are read; the others are only checked for damage."""
+    paths = hlo.paths(planes)
+    for (name, plane), of_lines in zip(planes, pieces, strict=True):
+        gpu = _GPU.match(name)
+        is_host = name.startswith("/host:") and name not in _NOT_THREADS
+        tables = PlaneTables(plane) if gpu or is_host else None
+        for message, of_line in zip(plane.lines, of_lines, strict=True):
+            stream = _STREAM.match(text(message.name) or text(message.display_name))
+            if tables is None or (gpu and not stream):
+                xplane_lines.check(raw, of_line)
+                continue
+            place = (int(gpu[1]), int(stream[1])) if gpu and stream else None
+            line = Line(tables, paths, message.timestamp_ns, message.id, place)
+            yield xplane_lines.one_by_one(line, message.events)
+            yield from xplane_lines.found(raw, line, of_line)
+
+
+def _plane_stats(planes: list[tuple[str, Any]], name: str) -> dict[str, Any]:
+    for plane_name, plane in planes:
+        if plane_name == name:
+            return PlaneTables(plane).all_stats(plane.stats)
+    return {}
+
+
+def _plain(stats: dict[str, Any]) -> dict[str, Any]:
+    return {rows.clean(k): v for k, v in stats.items() if isinstance(v, (int, float, str))}
+
+
+def _threads(planes: list[tuple[str, Any]]) -> dict[str, str]:
+    """The name of each host thread, by tid."""
+    lines = [ln for name, plane in planes if name.startswith("/host:") for ln in plane.lines]
+    return {str(ln.id): text(ln.display_name) or text(ln.name) for ln in lines}
+
+
+def _base_ns(environment: dict[str, Any], origin_ns: int) -> int | None:
+    if origin_ns >= _EPOCH_FLOOR_NS:
+        return origin_ns
+    started_ns = rows.positive(environment.get("profile_start_time"))
+    return None if started_ns is None else rows.positive(started_ns + origin_ns)
+
+
+def _notes(
+    planes: list[tuple[str, Any]], events: pa.Table, complaints: list[str], untimed: int
+) -> Iterator[str]:
+    if untimed:
+        yield f"{untimed} events were left out because they have no possible time of their own"
+    if any(name.startswith("/device:TPU:") for name, _ in planes):
+        yield "TPU planes are not read: these are the host's events only"
+    has_activities = bool(set(pc.unique(events["kind"]).to_pylist()) & set(ACTIVITY_KINDS))
+    has_gpus = any(_GPU.match(name) for name, _ in planes)
+    if has_gpus and not has_activities:
+        why = complaints[0] if complaints else "the profile does not say why"
+        yield f"no GPU activity was recorded: {why}; {_LET_CUPTI_RUN}"
+        complaints = complaints[1:]
+    yield from complaints[:_MAX_NOTES]
+    if not events["device"].null_count:
+        yield "GPU activities were recorded but no host event"

@@ -1,0 +1,241 @@
+"""The events of an XPlane's line as columns of the events table.
+
+Events repeat: those of one name and the same texts are one *kind of event*, of which only times and
+ids differ. The kinds are found by array operations, each is described once, by the rules of
+``xplane_events``, and all events take what their kind says. Few events, and what is written oddly,
+are described one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lstmprof.formats import rows
+from lstmprof.formats.raw_file import RawFile
+from lstmprof.formats.rows import Row
+from lstmprof.formats.xplane import (
+    events as xplane_events,
+    hlo,
+    schema,
+    wire,
+)
+from lstmprof.formats.xplane.outline import OddError, Piece
+from lstmprof.formats.xplane.plane import PlaneTables
+from lstmprof.formats.xplane.wire import Events, Ints, Stats
+
+#: Of fewer events the columns are no quicker than the rows.
+_FEW_EVENTS = 300
+_PS_PER_NS = 1000
+#: Times beyond are for Python's integers.
+_FAR = 2**61
+_TEXTS = ("kind", "name", "op_name", "shapes", "dtypes")
+_NUMBERS = ("tid", "device", "stream", "correlation_id", "graph_node_id", "bytes")
+_ID_COLUMNS = dict(zip(xplane_events.IDS, ("correlation_id", "graph_node_id"), strict=True))
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line that is read: of the host thread ``tid``, or of the stream ``place``."""
+
+    tables: PlaneTables
+    paths: hlo.Paths
+    start_ns: int
+    tid: int
+    place: tuple[int, int] | None
+
+    def row(self, event: Any, timed: tuple[int, int]) -> Row | None:
+        """The row of ``event``, which took place at ``timed``; None for what is no work."""
+        name, stats = self.tables.described(event)
+        stats = xplane_events.with_path(stats, self.paths)
+        if self.place:
+            return xplane_events.activity_row(name, stats, timed, self.place)
+        return xplane_events.host_row(name, stats, timed, self.tid)
+
+
+@dataclass(frozen=True)
+class Found:
+    """Columns of events, times as they are, and how many events have no possible time."""
+
+    columns: pa.Table | None
+    untimed: int
+
+
+def found(raw: RawFile, line: Line, pieces: Iterable[Piece]) -> Iterator[Found]:
+    """The events in ``pieces`` of ``line``.
+
+    Raises:
+        google.protobuf.message.DecodeError: they are damaged.
+    """
+    for piece in pieces:
+        content = raw.part(piece.start, piece.stop)
+        try:
+            if len(piece.starts) < _FEW_EVENTS:
+                raise OddError
+            yield by_columns(line, content, piece)
+        except OddError:
+            message = schema.message("XLine").FromString(content)
+            yield one_by_one(line, message.events)
+
+
+def check(raw: RawFile, pieces: Iterable[Piece]) -> None:
+    """Raises google.protobuf.message.DecodeError where ``pieces`` are damaged."""
+    for piece in pieces:
+        schema.message("XLine").FromString(raw.part(piece.start, piece.stop))
+
+
+def one_by_one(line: Line, events: Iterable[Any]) -> Found:
+    """What ``by_columns`` finds, by the protobuf library's messages."""
+    timed = [(_interval(line.start_ns, event), event) for event in events]
+    described = [line.row(event, interval) for interval, event in timed if interval is not None]
+    listed = [row for row in described if row is not None]
+    return Found(rows.columns(listed) if listed else None, len(timed) - len(described))
+
+
+def _interval(line_ns: int, event: Any) -> tuple[int, int] | None:
+    """(start, length) in whole ns, each end rounded from exact ps; None if it is no interval."""
+    if event.WhichOneof("value") == "num_occurrences" or event.duration_ps < 0:
+        return None  # a count of events, or damage
+    start_ps = line_ns * _PS_PER_NS + event.offset_ps
+    start_ns = (start_ps + _PS_PER_NS // 2) // _PS_PER_NS
+    end_ns = (start_ps + event.duration_ps + _PS_PER_NS // 2) // _PS_PER_NS
+    if max(abs(start_ns), abs(end_ns)) > rows.MAX_NS:
+        return None
+    return start_ns, end_ns - start_ns
+
+
+def by_columns(line: Line, content: bytes, piece: Piece) -> Found:
+    """The events of ``piece``, whose bytes are ``content``.
+
+    Raises:
+        OddError: they must be read one by one.
+    """
+    bounds = (piece.starts.astype(np.int64), piece.stops.astype(np.int64))
+    events = wire.events(content, *bounds)
+    start_ns, end_ns = _times(line.start_ns, events)
+    is_timed = ~events.counted & (events.duration_ps >= 0)
+    is_timed &= (abs(start_ns) <= rows.MAX_NS) & (abs(end_ns) <= rows.MAX_NS)
+    wanted = sorted(line.tables.wanted)
+    stats = events.stats.only(np.isin(events.stats.metadata_id, wanted))
+    names = [line.tables.wanted[number] for number in wanted]
+    place = np.searchsorted(wanted, stats.metadata_id)
+    ids = _ids(stats, place, names)
+    kinds, first = _kinds(events, stats, _stat_codes(content, stats, place, names))
+    message = schema.message("XEvent")
+    spans = zip(piece.starts[first].tolist(), piece.stops[first].tolist(), strict=True)
+    described = [line.row(message.FromString(content[a:b]), (0, 0)) for a, b in spans]
+    is_work = np.array([row is not None for row in described])
+    kept = np.flatnonzero(is_timed & is_work[kinds])
+    number = np.cumsum(is_work) - 1
+    columns = _taken([row for row in described if row is not None], number[kinds[kept]])
+    columns |= {"start_ns": pa.array(start_ns[kept]), "dur_ns": pa.array((end_ns - start_ns)[kept])}
+    for name, (owner, value) in ids.items():
+        if line.place or name != "graph_node_id":  # a host event is no node
+            columns[name] = _replaced(columns[name], kept, owner, value, len(start_ns))
+    untimed = len(is_timed) - int(is_timed.sum())
+    return Found(pa.table(columns) if len(kept) else None, untimed)
+
+
+def _times(line_ns: int, events: Events) -> tuple[Ints, Ints]:
+    """(starts, ends) in whole ns, rounded as by ``_interval``."""
+    offset_ps, duration_ps = events.offset_ps, events.duration_ps
+    times = (offset_ps, duration_ps, np.array([line_ns]))
+    if any(((time > _FAR) | (time < -_FAR)).any() for time in times):
+        raise OddError
+    half = _PS_PER_NS // 2
+    start_ns = line_ns + (offset_ps + half) // _PS_PER_NS
+    return start_ns, line_ns + (offset_ps + duration_ps + half) // _PS_PER_NS
+
+
+def _ids(stats: Stats, place: Ints, names: list[str]) -> dict[str, tuple[Ints, Ints]]:
+    """By column, the events that have an id of their own, and the ids."""
+    ids = {}
+    for stat, column in _ID_COLUMNS.items():
+        hit = np.isin(place, [i for i, name in enumerate(names) if name == stat])
+        owner = stats.event[hit]
+        if (np.diff(owner) == 0).any():
+            raise OddError  # two in one event: the last one counts
+        own = hit & _is_whole(stats)
+        ids[column] = (stats.event[own], stats.value[own])
+    return ids
+
+
+def _is_whole(stats: Stats) -> Any:
+    return (stats.field == wire.UINT64) | (stats.field == wire.INT64)
+
+
+def _stat_codes(content: bytes, stats: Stats, place: Ints, names: list[str]) -> Ints:
+    """A number for each stat, the same for those that say the same of an event's kind."""
+    is_id = np.isin(place, [i for i, name in enumerate(names) if name in xplane_events.IDS])
+    is_mark = np.isin(place, [i for i, name in enumerate(names) if name in xplane_events.MARKS])
+    is_text = (stats.field == wire.TEXT) | (stats.field == wire.BYTES)
+    value = stats.value.copy()
+    value[is_text & ~is_mark] = _text_codes(content, stats.only(is_text & ~is_mark))
+    alike = is_mark | (is_id & _is_whole(stats))
+    value[alike] = 0
+    field = np.where(is_mark, 0, stats.field)
+    return _codes((place * 8 + field) << 32 | _codes(value))
+
+
+def _text_codes(content: bytes, texts: Stats) -> Ints:
+    """A number for each text, the same for equal ones."""
+    if not len(texts.value):
+        return texts.value
+    # The texts and what lies between them, by turns, are strings of an array over the file's bytes.
+    bounds = np.stack([texts.value, texts.value + texts.length], axis=1).ravel()
+    buffers = [None, pa.py_buffer(bounds), pa.py_buffer(content)]
+    parts = pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(bounds) - 1, buffers)
+    return _arrow_codes(parts.take(pa.array(np.arange(0, len(bounds) - 1, 2))))
+
+
+def _kinds(events: Events, stats: Stats, codes: Ints) -> tuple[Ints, Ints]:
+    """(the kind of each event, the first event of each kind), by name and all stats in order."""
+    kinds = _codes(events.metadata_id)
+    begins = np.searchsorted(stats.event, stats.event)
+    rank = np.arange(len(stats.event)) - begins
+    most = int(codes.max(initial=0)) + 2
+    for number in range(int(rank.max(initial=-1)) + 1):
+        said = np.zeros(len(kinds), np.int64)
+        hit = rank == number
+        said[stats.event[hit]] = codes[hit] + 1
+        kinds = _codes(kinds * most + said)
+    first = np.zeros(int(kinds.max()) + 1, np.int64)
+    first[kinds[::-1]] = np.arange(len(kinds))[::-1]
+    return kinds, first
+
+
+def _codes(values: Ints) -> Ints:
+    """0, 1, 2 … for the distinct values, in the order in which they appear."""
+    return _arrow_codes(pa.array(values))
+
+
+def _arrow_codes(values: pa.Array) -> Ints:
+    codes: Ints = values.dictionary_encode().indices.to_numpy().astype(np.int64)
+    return codes
+
+
+def _taken(described: list[Row], kinds: Ints) -> dict[str, pa.Array]:
+    """What each event takes from the row of its kind."""
+    taken = {}
+    for name in _TEXTS:
+        texts = pa.array([getattr(row, name) for row in described], pa.string())
+        taken[name] = texts.dictionary_encode().take(pa.array(kinds))
+    for name in _NUMBERS:
+        numbers = pa.array([getattr(row, name) for row in described], pa.int64())
+        taken[name] = numbers.take(pa.array(kinds))
+    return taken
+
+
+def _replaced(column: pa.Array, kept: Ints, owner: Ints, ids: Ints, events: int) -> pa.Array:
+    """``column`` of the ``kept`` events, those of ``owner`` with their ``ids``, null below 1."""
+    own = np.zeros(events, bool)
+    value = np.zeros(events, np.int64)
+    own[owner], value[owner] = True, ids
+    own, value = own[kept], value[kept]
+    ours = pa.array(value, mask=value <= 0)
+    return pc.if_else(pa.array(own), ours, column)

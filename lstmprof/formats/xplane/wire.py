@@ -1,0 +1,180 @@
+"""Events of an XPlane's line as columns, decoded from their bytes by array operations.
+
+All events are read field by field at once: a step reads the next field of each event that has one
+left. Only what profilers write is read, by the field numbers of ``xplane_schema``; anything else
+raises ``OddError``, and is for the protobuf library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lstmprof.formats.xplane.outline import OddError
+
+Ints = NDArray[np.int64]
+Bytes = NDArray[Any]  # of uint8
+
+#: Which field of an XStat holds its value; 0 where none does.
+NONE, DOUBLE, UINT64, INT64, TEXT, BYTES, REF = 0, 2, 3, 4, 5, 6, 7
+_LENGTH, _FIXED = 2, 1
+#: Of an XEvent.
+_METADATA_ID, _OFFSET_PS, _DURATION_PS, _STATS, _OCCURRENCES = 0x08, 0x10, 0x18, 0x22, 0x28
+#: Of an XStat, all types together.
+_STAT_TAGS = (0x08, 0x11, 0x18, 0x20, 0x2A, 0x32, 0x38)
+#: An event with more fields than this is for the protobuf library.
+_MOST_FIELDS = 200
+#: What may be read behind the last byte: a number's ten, and a word.
+_PADDING = bytes(32)
+_LAST_BITS = np.uint64(0x8080808080808080)
+_ONE = np.uint64(1)
+#: A number's groups of 7 bits are moved together in three steps: (the mask, by how many bits).
+_MOVES = tuple(
+    (np.uint64(kept), np.uint64(moved), np.uint64(by))
+    for kept, moved, by in (
+        (0x007F007F007F007F, 0x7F007F007F007F00, 1),
+        (0x00003FFF00003FFF, 0x3FFF00003FFF0000, 2),
+        (0x000000000FFFFFFF, 0x0FFFFFFF00000000, 4),
+    )
+)
+
+
+@dataclass(frozen=True)
+class Stats:
+    """Stats in the order of the file: whose they are, and where their values stand.
+
+    ``field`` says which value it is; ``value`` is its 64 bits, of a text where it begins.
+    """
+
+    event: Ints
+    metadata_id: Ints
+    field: Ints
+    value: Ints
+    length: Ints
+
+    def only(self, wanted: NDArray[np.bool_]) -> Stats:
+        """Those where ``wanted``."""
+        columns = (self.event, self.metadata_id, self.field, self.value, self.length)
+        return Stats(*(column[wanted] for column in columns))
+
+
+@dataclass(frozen=True)
+class Events:
+    """Events in the order of the file; one that is ``counted`` is a number of occurrences."""
+
+    metadata_id: Ints
+    offset_ps: Ints
+    duration_ps: Ints
+    counted: NDArray[np.bool_]
+    stats: Stats
+
+
+@dataclass(frozen=True)
+class _Fields:
+    """The next field of each message that has one: whose, its tag, its value, where it stands."""
+
+    owner: Ints
+    tag: Bytes
+    value: Ints
+    start: Ints  # of the value, of a text or message behind its length
+
+
+def events(content: bytes, starts: Ints, stops: Ints) -> Events:
+    """The events whose bytes in ``content`` go from ``starts`` to ``stops``.
+
+    Raises:
+        OddError: something is written otherwise than profilers write it, or damaged.
+    """
+    metadata_id, offset_ps, duration_ps = (np.zeros(len(starts), np.int64) for _ in range(3))
+    counted = np.zeros(len(starts), bool)
+    columns = {_METADATA_ID: metadata_id, _OFFSET_PS: offset_ps, _DURATION_PS: duration_ps}
+    nothing = np.empty(0, np.int64)
+    found = [(nothing, nothing, nothing)]
+    for fields in _rounds(content, starts, stops, (*columns, _STATS, _OCCURRENCES)):
+        for tag, column in columns.items():
+            hit = fields.tag == tag
+            column[fields.owner[hit]] = fields.value[hit]
+        for tag in (_OFFSET_PS, _OCCURRENCES):
+            counted[fields.owner[fields.tag == tag]] = tag == _OCCURRENCES
+        hit = fields.tag == _STATS
+        found.append((fields.owner[hit], fields.start[hit], fields.value[hit]))
+    owner, first, length = (np.concatenate(part) for part in zip(*found, strict=True))
+    order = np.argsort(first)
+    stats = _stats(content, owner[order], first[order], (first + length)[order])
+    return Events(metadata_id, offset_ps, duration_ps, counted, stats)
+
+
+def _stats(content: bytes, owner: Ints, starts: Ints, stops: Ints) -> Stats:
+    metadata_id, field, value, length = (np.zeros(len(starts), np.int64) for _ in range(4))
+    for fields in _rounds(content, starts, stops, _STAT_TAGS):
+        is_id = fields.tag == _METADATA_ID
+        metadata_id[fields.owner[is_id]] = fields.value[is_id]
+        holder = fields.owner[~is_id]
+        tag = fields.tag[~is_id]
+        is_text = tag & 7 == _LENGTH
+        field[holder] = tag >> 3
+        value[holder] = np.where(is_text, fields.start[~is_id], fields.value[~is_id])
+        length[holder] = np.where(is_text, fields.value[~is_id], 0)
+    return Stats(owner, metadata_id, field, value, length)
+
+
+def _rounds(content: bytes, starts: Ints, stops: Ints, tags: tuple[int, ...]) -> Iterator[_Fields]:
+    """The first field of all messages, then the second of those that have one, and so on."""
+    padded = content + _PADDING
+    octets = np.frombuffer(padded, np.uint8)
+    words = np.ndarray((len(padded) - 7,), "<u8", padded, strides=(1,))
+    known = np.zeros(256, bool)
+    known[list(tags)] = True
+    owner = np.flatnonzero(starts < stops)
+    at, stops = starts[owner].astype(np.int64), stops[owner]
+    for _ in range(_MOST_FIELDS):
+        if not len(owner):
+            return
+        tag = octets[at]
+        if not known[tag].all():
+            raise OddError
+        value, start, end = _values(octets, words, at + 1, tag & 7)
+        if (end > stops).any():
+            raise OddError
+        yield _Fields(owner, tag, value, start)
+        more = end < stops
+        at, owner, stops = end[more], owner[more], stops[more]
+    raise OddError
+
+
+def _values(octets: Bytes, words: Ints, at: Ints, wire: Bytes) -> tuple[Ints, Ints, Ints]:
+    """(value, start, end) of values at ``at`` of these wire types; of texts their lengths."""
+    value, start = _varints(octets, words, at)
+    is_text, is_fixed = wire == _LENGTH, wire == _FIXED
+    if is_fixed.any():
+        value = np.where(is_fixed, words[at].astype(np.int64), value)
+        start = np.where(is_fixed, at + 8, start)
+    length = np.where(is_text, value, 0)
+    if (length < 0).any() or (length > len(octets)).any():
+        raise OddError
+    return value, start, start + length
+
+
+def _varints(octets: Bytes, words: Ints, at: Ints) -> tuple[Ints, Ints]:
+    """(values, the positions after them) of the base-128 numbers at ``at``."""
+    word = words[at]
+    last = ~word & _LAST_BITS
+    last &= ~last + _ONE  # the lowest: of the number's last byte; none where it is longer than 8
+    bits = word & (last - _ONE) & ~_LAST_BITS
+    for kept, moved, by in _MOVES:
+        bits = (bits & kept) | ((bits & moved) >> by)
+    length = np.frexp(last.astype(np.float64))[1].astype(np.int64) >> 3
+    longer = np.flatnonzero(last == 0)
+    if len(longer):
+        ninth, tenth = (octets[at[longer] + n].astype(np.uint64) for n in (8, 9))
+        has_tenth = ninth >= 0x80
+        tenth = np.where(has_tenth, tenth, np.uint64(0))
+        if (tenth > 1).any():
+            raise OddError
+        bits[longer] |= ((ninth & np.uint64(0x7F)) << np.uint64(56)) | (tenth << np.uint64(63))
+        length[longer] = 9 + has_tenth
+    return bits.view(np.int64), at + length

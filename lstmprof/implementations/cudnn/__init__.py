@@ -1,0 +1,1 @@
+"""cuDNN called without a framework, through ctypes."""

@@ -1,0 +1,1 @@
+"""Keras's LSTM layer, on each of its backends."""

@@ -1,0 +1,1 @@
+"""LSTMs of PyTensor."""

@@ -1,0 +1,1 @@
+"""LSTMs of TensorFlow operators; they run under ``tf.function``."""

@@ -1,0 +1,78 @@
+"""tf-basiclstmcell: TensorFlow 1's BasicLSTMCell under its tf.nn.dynamic_rnn.
+
+::
+
+    i, j, f, o = [x_t, h_{t−1}] K + b        (gates in this order, j the candidate; one bias)
+    c_t = σ(f + forget_bias) ⊙ c_{t−1} + σ(i) ⊙ tanh(j)
+    h_t = σ(o) ⊙ tanh(c_t)
+
+``kernel`` K is (inputs + hidden, 4·hidden), ``bias`` b (4·hidden); time-major. BasicLSTMCell adds
+``forget_bias``, 1 by default, at every time step; here it is 0, and added all the same, so that
+the operators are BasicLSTMCell's. The loop is TensorFlow's own tf.compat.v1.nn.dynamic_rnn. The
+cell is written out, operator for operator, because TensorFlow 2.16 gave the class away to the
+package tf-keras; where that is installed, a test holds that both make the same loop. The reverse
+direction reverses the inputs and the outputs, as bidirectional_dynamic_rnn does, up to each
+sequence's end where dynamic_rnn is told of it (``sequence_length``). Source:
+tf_keras/src/layers/rnn/legacy_cells.py 2.21; the ASR study (arXiv:1806.01818).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Optional, Tuple
+
+import tensorflow as tf
+
+from lstmprof.implementations.tensorflow import _layers
+from lstmprof.implementations.tensorflow._layers import canonical, load, mixed_precision, parameters
+from lstmprof.workloads import Workload
+
+__all__ = ["KERNELS", "TIME_MAJOR", "build", "canonical", "load", "mixed_precision", "parameters"]
+
+TIME_MAJOR = True
+KERNELS = (("rnn/while", "separate TensorFlow operators under dynamic_rnn"),)
+
+FORGET_BIAS = 0.0
+
+
+class BasicLSTMCell(_layers.Direction):
+    """One direction of one layer; to dynamic_rnn, a cell whose state is (c, h)."""
+
+    GATES = (0, 2, 1, 3)  # i j f o
+    get_initial_state = None  # dynamic_rnn then asks zero_state
+
+    @property
+    def output_size(self) -> int:
+        """The width of an output."""
+        return self.hidden
+
+    @property
+    def state_size(self) -> Tuple[int, int]:
+        """The widths of c and h."""
+        return self.hidden, self.hidden
+
+    def zero_state(self, batch: Any, dtype: Any) -> Any:
+        """c and h before the first time step."""
+        return tf.zeros([batch, self.hidden], dtype), tf.zeros([batch, self.hidden], dtype)
+
+    def __call__(self, x: tf.Tensor, state: Any) -> Any:  # type: ignore[override]
+        """The output, which is h, and the next (c, h)."""
+        c, h = state
+        gates = tf.nn.bias_add(tf.matmul(tf.concat([x, h], 1), self.kernel), self.bias)
+        i, j, f, o = tf.split(gates, 4, axis=1)
+        forgotten = tf.multiply(c, tf.sigmoid(tf.add(f, tf.constant(FORGET_BIAS))))
+        c = tf.add(forgotten, tf.multiply(tf.sigmoid(i), tf.tanh(j)))
+        h = tf.multiply(tf.tanh(c), tf.sigmoid(o))
+        return h, (c, h)
+
+    def run(self, inputs: tf.Tensor, reverse: bool, lengths: Optional[tf.Tensor]) -> tf.Tensor:
+        """Inputs (time, batch, inputs); outputs (time, batch, hidden), in the order of time."""
+        inputs = _layers.reversed_in_time(inputs, lengths) if reverse else inputs
+        outputs, _ = tf.compat.v1.nn.dynamic_rnn(
+            self, inputs, sequence_length=lengths, dtype=tf.float32, time_major=True
+        )
+        return _layers.reversed_in_time(outputs, lengths) if reverse else outputs
+
+
+def build(workload: Workload) -> _layers.Network:
+    """The network of ``workload``, weights not yet set."""
+    return _layers.Network(workload, BasicLSTMCell)

@@ -1,0 +1,99 @@
+"""tf-cudnnlstm: cuDNN's LSTM, one operator for all layers and directions; NVIDIA GPUs only.
+
+::
+
+    i, f, c̃, o = W x_t + b_W + R h_{t−1} + b_R        (gates in this order, two biases)
+    c_t = σ(f) ⊙ c_{t−1} + σ(i) ⊙ tanh(c̃)
+    h_t = σ(o) ⊙ tanh(c_t)
+
+``params`` is cuDNN's one buffer: for every layer and direction, forward first, W (4·hidden, inputs)
+and R (4·hidden, hidden) by rows; then, in the same order, b_W and b_R. The shared bias goes into
+b_W; b_R holds zeros and is trained as cuDNN has it. Time-major. Nothing is converted in a step.
+Sequence lengths are given, as Keras gives them, all full where the sequences are of one length;
+beyond them cuDNN's outputs are 0, and there its reverse direction begins. is_training is always
+true, as in Keras.
+Source: tf.raw_ops.CudnnRNNV3; for the order of ``params`` keras/src/backend/tensorflow/rnn.py 3.15
+(one layer) and get_parameters in PyTorch's aten/src/ATen/native/cudnn/RNN.cpp (any).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Iterator, Mapping, Optional, Tuple
+
+import numpy as np
+import tensorflow as tf
+
+from lstmprof.implementations.tensorflow import _ends
+from lstmprof.implementations.tensorflow._ends import parameters
+from lstmprof.implementations.tensorflow._layers import mixed_precision
+from lstmprof.workloads import Workload
+
+__all__ = ["KERNELS", "TIME_MAJOR", "build", "canonical", "load", "mixed_precision", "parameters"]
+
+TIME_MAJOR = True
+KERNELS = (("CudnnRNN", "cuDNN"),)
+
+
+class Network(_ends.Network):
+    """``params``, cuDNN's buffer, between the ends."""
+
+    def __init__(self, workload: Workload) -> None:
+        super().__init__(workload)
+        self.workload = workload
+        size = sum(int(np.prod(shape)) for _, shape in self.places())
+        self.params = tf.Variable(tf.zeros([size]), name="params")
+
+    def places(self) -> Iterator[Tuple[str, Tuple[int, ...]]]:
+        """What ``params`` holds, in order: the shared name and the shape; b_R has no name."""
+        asked = self.workload
+        suffixes = ("", "_reverse")[: asked.directions]
+        slots = [(n, "_l{}{}".format(n, s)) for n in range(asked.layers) for s in suffixes]
+        for layer, slot in slots:
+            inputs = asked.directions * asked.hidden if layer else asked.features
+            yield "weight_ih" + slot, (4 * asked.hidden, inputs)
+            yield "weight_hh" + slot, (4 * asked.hidden, asked.hidden)
+        for _, slot in slots:
+            yield "bias" + slot, (4 * asked.hidden,)
+            yield "", (4 * asked.hidden,)
+
+    def run(self, inputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> tf.Tensor:
+        """Inputs (time, batch, features); the last layer's outputs (time, batch, width)."""
+        asked, (steps, batch) = self.workload, inputs.shape[:2]
+        zeros = tf.zeros([asked.layers * asked.directions, batch, asked.hidden])
+        return tf.raw_ops.CudnnRNNV3(
+            input=inputs,
+            input_h=zeros,
+            input_c=zeros,
+            params=tf.convert_to_tensor(self.params),
+            sequence_lengths=tf.fill([batch], steps) if lengths is None else lengths,
+            rnn_mode="lstm",
+            direction="bidirectional" if asked.bidirectional else "unidirectional",
+            is_training=True,
+            time_major=True,
+        ).output
+
+
+def build(workload: Workload) -> Network:
+    """The network of ``workload``, weights not yet set."""
+    return Network(workload)
+
+
+def load(module: Network, weights: Mapping[str, Any]) -> None:
+    """Set the shared weights: the same order of gates, one after the other."""
+    _ends.load(module, weights)
+    parts = [
+        np.ravel(weights[name] if name else np.zeros(shape, np.float32))
+        for name, shape in module.places()
+    ]
+    module.params.assign(np.concatenate(parts))
+
+
+def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
+    """``arrays``, one a parameter by its own name, in the shared names and layout."""
+    shared, start = _ends.canonical(arrays), 0
+    for name, shape in module.places():
+        end = start + int(np.prod(shape))
+        if name:
+            shared[name] = np.asarray(arrays["params"])[start:end].reshape(shape)
+        start = end
+    return shared

@@ -1,0 +1,67 @@
+"""tf-lstmblockfusedcell: BlockLSTM, one fused operator a layer for the whole sequence.
+
+::
+
+    i, c̃, f, o = [x_t, h_{t−1}] K + b        (gates in this order, c̃ the candidate; one bias)
+    c_t = σ(f + forget_bias) ⊙ c_{t−1} + σ(i) ⊙ tanh(c̃)
+    h_t = σ(o) ⊙ tanh(c_t)
+
+``kernel`` K is (inputs + hidden, 4·hidden), ``bias`` b (4·hidden); time-major. The operator adds
+``forget_bias`` (1 by default; here 0) at every time step and clips c to ±``cell_clip`` (3 by
+default; here −1, which is not at all). This is what TensorFlow 1's LSTMBlockFusedCell called, and
+its registered gradient, BlockLSTMGrad, is right. Its successor BlockLSTMV2 (gates i f c̃ o) is not
+used: TensorFlow 2.21 registers the first one's gradient for it, which takes the gates in the
+other order: the loss is right, the gradients are not. The operator knows no lengths but the
+longest: it runs over the padding, and what comes out there is set to 0, as LSTMBlockFusedCell did.
+Source: TensorFlow 1's tensorflow/contrib/rnn/python/ops/lstm_ops.py; the ASR study
+(arXiv:1806.01818).
+"""
+
+from __future__ import annotations
+
+from typing import Optional
+
+import tensorflow as tf
+
+from lstmprof.implementations.tensorflow import _layers
+from lstmprof.implementations.tensorflow._layers import canonical, load, mixed_precision, parameters
+from lstmprof.workloads import Workload
+
+__all__ = ["KERNELS", "TIME_MAJOR", "build", "canonical", "load", "mixed_precision", "parameters"]
+
+TIME_MAJOR = True
+KERNELS = (("BlockLSTM", "TensorFlow's fused layer"),)
+
+FORGET_BIAS = 0.0
+NO_CLIP = -1.0
+
+
+class BlockLayer(_layers.Direction):
+    """One direction of one layer."""
+
+    GATES = (0, 2, 1, 3)  # i c̃ f o
+
+    def run(self, inputs: tf.Tensor, reverse: bool, lengths: Optional[tf.Tensor]) -> tf.Tensor:
+        """Inputs (time, batch, inputs); outputs (time, batch, hidden), in the order of time."""
+        inputs = _layers.reversed_in_time(inputs, lengths) if reverse else inputs
+        zeros = tf.zeros([inputs.shape[1], self.hidden])
+        outputs = tf.raw_ops.BlockLSTM(
+            seq_len_max=tf.constant(inputs.shape[0], tf.int64),
+            x=inputs,
+            cs_prev=zeros,
+            h_prev=zeros,
+            w=self.kernel,
+            b=self.bias,
+            forget_bias=FORGET_BIAS,
+            cell_clip=NO_CLIP,
+            use_peephole=False,
+            **dict.fromkeys(("wci", "wcf", "wco"), tf.zeros([self.hidden])),
+        ).h
+        if lengths is not None:
+            outputs = tf.where(_layers.mask(lengths, inputs.shape[0]), outputs, 0.0)
+        return _layers.reversed_in_time(outputs, lengths) if reverse else outputs
+
+
+def build(workload: Workload) -> _layers.Network:
+    """The network of ``workload``, weights not yet set."""
+    return _layers.Network(workload, BlockLayer)

@@ -1,0 +1,84 @@
+"""torch-script: the hand-written LSTM as TorchScript, its loop over the time steps included.
+
+::
+
+    i, f, g, o = W x_t + U h_{t−1} + b        (gates in this order, one bias)
+    c_t = σ(f) ⊙ c_{t−1} + σ(i) ⊙ tanh(g)
+    h_t = σ(o) ⊙ tanh(c_t)
+
+``weight_ih`` W is (4·hidden, inputs), ``weight_hh`` U is (4·hidden, hidden), ``bias`` b is
+(4·hidden). torch.jit.script compiles the loop of one direction of one layer; layers and directions
+are joined in Python. The executor profiles its first calls and optimises then: on a CPU (torch
+2.13) the times settled with the fifth iteration. Source: the cell of ``torch_lstmcell_basic``;
+PyTorch's benchmarks/fastrnns/custom_lstms.py.
+"""
+
+from __future__ import annotations
+
+from typing import Any, List, Mapping, Optional
+
+import torch
+import torch.nn.functional as F
+
+from lstmprof.implementations.torch import (
+    _layers,
+    _parameters,
+)
+from lstmprof.implementations.torch._parameters import parameters
+from lstmprof.workloads import Workload
+
+__all__ = ["KERNELS", "TIME_MAJOR", "build", "canonical", "load", "parameters"]
+
+TIME_MAJOR = True
+KERNELS = (("aten::sigmoid", "separate ATen operators called by TorchScript"),)
+
+
+class Loop(torch.nn.Module):  # type: ignore[misc]
+    """One direction of one layer over all time steps."""
+
+    def __init__(self, inputs: int, hidden: int) -> None:
+        super().__init__()
+        self.hidden = hidden
+        self.weight_ih = torch.nn.Parameter(torch.empty(4 * hidden, inputs))
+        self.weight_hh = torch.nn.Parameter(torch.empty(4 * hidden, hidden))
+        self.bias = torch.nn.Parameter(torch.empty(4 * hidden))
+
+    def forward(self, steps: List[torch.Tensor], reverse: bool) -> List[torch.Tensor]:
+        """Every h_t (batch, hidden), in the order of time; ``steps`` (batch, inputs) likewise."""
+        if reverse:
+            steps = steps[::-1]
+        h = steps[0].new_zeros([steps[0].size(0), self.hidden])
+        c = h
+        outputs: List[torch.Tensor] = []
+        for x in steps:
+            gates = F.linear(x, self.weight_ih, self.bias) + F.linear(h, self.weight_hh)
+            i, f, g, o = gates.chunk(4, 1)
+            c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+            h = torch.sigmoid(o) * torch.tanh(c)
+            outputs.append(h)
+        return outputs[::-1] if reverse else outputs
+
+
+class Network(_layers.Layers):
+    """Layers whose cells run over the time steps by themselves."""
+
+    def _run(
+        self, slot: str, steps: List[torch.Tensor], masks: Optional[List[torch.Tensor]]
+    ) -> List[torch.Tensor]:
+        outputs: List[torch.Tensor] = self.cells[slot](steps, slot.endswith("_reverse"))
+        return outputs
+
+
+def build(workload: Workload) -> Network:
+    """The network of ``workload``, weights not yet set."""
+    return Network(workload, lambda inputs, hidden: torch.jit.script(Loop(inputs, hidden)))
+
+
+def load(module: Network, weights: Mapping[str, Any]) -> None:
+    """Set the shared weights."""
+    _parameters.load(module, weights, _layers.shared_names(module))
+
+
+def canonical(module: Network, arrays: Mapping[str, Any]) -> Any:
+    """``arrays``, one a parameter by its own name, in the shared names and layout."""
+    return _parameters.canonical(arrays, _layers.shared_names(module))

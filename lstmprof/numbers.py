@@ -1,0 +1,81 @@
+"""Numbers in sentences: a length, a share, a count, as a reader wants them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+UNKNOWN = "–"
+#: What the names of many kernels begin with, which tells none from another.
+_PREFIXES = ("void ", "at::native::", "(anonymous namespace)::")
+
+
+def milliseconds(ns: float, digits: int = 1) -> str:
+    """``18.1``; more digits where the number is small."""
+    ms = abs(ns) / 1e6
+    digits = digits if ms >= 1 else 3
+    return f"{ns / 1e6:,.{digits}f}"
+
+
+def percent(share: float) -> str:
+    """``68 %``; under one in a hundred with a digit more."""
+    return (
+        f"{share:.0%}".replace("%", " %")
+        if abs(share) >= 0.01
+        else f"{share:.1%}".replace("%", " %")
+    )
+
+
+def count(number: float) -> str:
+    """``2,412``, ``0.5``: whole where it is large."""
+    return f"{number:,.0f}" if number >= 100 or number == int(number) else f"{number:,.1f}"
+
+
+def times_a_step(number: float) -> str:
+    """``40 times a step``, ``once a step``."""
+    return "once a step" if number == 1 else f"{count(number)} times a step"
+
+
+def quantity(number: float | None, unit: str) -> str:
+    """A number with its unit: ``5.0 µs``, ``1.2 MB``, ``14,000 /s``."""
+    if number is None:
+        return UNKNOWN
+    if unit == "ns":
+        return f"{number / 1e3:,.1f} µs" if number < 1e6 else f"{number / 1e6:,.3f} ms"
+    if unit == "bytes":
+        return f"{number / 1e6:,.2f} MB" if number >= 1e4 else f"{number:,.0f} B"
+    return f"{count(number)} {unit.replace('1/', '/')}".strip()
+
+
+def listed(words: list[str]) -> str:
+    """``a, b and c``."""
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+def short_name(name: str, most: int = 60) -> str:
+    """A name in few characters: a graph node's end, a C++ name's start."""
+    if len(name) <= most:
+        return name
+    return "…" + name[1 - most :] if "/" in name and "<" not in name else name[: most - 1] + "…"
+
+
+def cropped(name: str, room: int) -> str:
+    """``name`` in ``room`` characters: graph nodes keep their end, C++ names their start."""
+    if len(name) <= room:
+        return name
+    if "/" in name and "<" not in name:
+        return "…" + name[len(name) - room + 1 :]
+    return name[: room - 1] + "…"
+
+
+def with_short_names(sentence: str, names: Iterable[str], most: int = 60) -> str:
+    """``sentence`` with those of ``names`` that are longer than ``most`` shortened to it."""
+    for name in sorted({n for n in names if len(n) > most}, key=len, reverse=True):
+        sentence = sentence.replace(name, cropped(bare(name), most))
+    return sentence
+
+
+def bare(name: str) -> str:
+    """``name`` without the prefixes that most kernels share."""
+    for prefix in _PREFIXES:
+        name = name.removeprefix(prefix)
+    return name

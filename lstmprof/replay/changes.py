@@ -1,0 +1,252 @@
+"""What a replay may change of a step: which times become other times, and which work vanishes.
+
+A change maps a ``Program`` to ``Costs``. Changes are independent of how the replay finds the order
+of things; each says what it assumes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from math import isfinite
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lstmprof.errors import UsageError
+from lstmprof.events.threads import ASKS
+from lstmprof.replay.programs import Flags, Ints, Program
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What the parts of a program take: an entry a segment, activity or sync."""
+
+    segment_ns: Ints
+    activity_ns: Ints
+    gone: Flags  # activities that do not run
+    instant: Flags  # activities that need no time from their launch to their start
+    holds: Flags  # activities that wait for another stream where they were told to
+    waits: Flags  # syncs that wait for the device
+
+
+Change = Callable[[Program], Costs]
+
+
+def nothing(program: Program) -> Costs:
+    """Everything as observed."""
+    none = np.zeros(len(program.activities), dtype=np.bool_)
+    return Costs(
+        segment_ns=_length(program.segments),
+        activity_ns=_length(program.activities),
+        gone=none,
+        instant=none,
+        holds=~none,
+        waits=np.ones(len(program.syncs), dtype=np.bool_),
+    )
+
+
+def without_launch(program: Program) -> Costs:
+    """Launch calls take no time, and work may start at once, as in a replayed CUDA graph.
+
+    What the ops around the calls take stays, and so do copies that block the host.
+    """
+    costs = nothing(program)
+    blocks = _flags(program.activities, "blocks")
+    launches = _flags(program.segments, "launches")
+    linked = program.activities.column("launch_id").is_valid().to_numpy()
+    spent = np.where(launches, 0, costs.segment_ns)
+    return replace(costs, segment_ns=spent, instant=linked & ~blocks)
+
+
+def without_casts(program: Program) -> Costs:
+    """No element type is changed: casts, and the ops and calls that issued nothing else, vanish.
+
+    The way from Python into those ops goes with them; a loop around them stays.
+    """
+    return _without_work(program, frozenset({"cast"}))
+
+
+def without_copies(program: Program) -> Costs:
+    """Nothing is copied between host and device, nor moved on either; as ``without_casts``."""
+    return _without_work(program, frozenset({"transfer", "layout"}))
+
+
+def _without_work(program: Program, categories: frozenset[str]) -> Costs:
+    costs = nothing(program)
+    serves = program.segments.column("serves").to_pylist()
+    known = {text: text is not None and set(text.split("+")) <= categories for text in set(serves)}
+    vanish = np.array([known[text] for text in serves], dtype=np.bool_)
+    gone = _one_of(program.activities, "category", categories)
+    calls = program.segments.column("event_id").filter(pa.array(vanish))
+    return replace(
+        costs,
+        segment_ns=np.where(vanish, 0, costs.segment_ns),
+        gone=gone,
+        holds=~_flags_in(program.activities, "told_id", calls),
+        waits=~_flags_in(program.syncs, "event_id", calls),
+    )
+
+
+def without_syncs(program: Program) -> Costs:
+    """Calls that wait for the device return at once, but for those at the step's end.
+
+    Those are the ones that no launch follows. Copies that block the host become asynchronous. Ops
+    by which the host asks for a value (``ASKS``) take no time, nor does the way into them; on a
+    host that launches nothing these are all there is to wait for.
+    """
+    costs, segments, syncs = nothing(program), program.segments, program.syncs
+    copies = syncs.filter(pc.equal(syncs.column("scope"), "copy")).column("event_id")
+    waiting = _flags_in(segments, "event_id", syncs.column("event_id"))
+    launches = _flags(segments, "launches") | _flags_in(segments, "event_id", copies)
+    start = segments.column("start_ns").to_numpy()
+    last = int(start[launches].max(initial=program.window.start_ns))
+    waiting |= _one_of(segments, "state", frozenset({"sync"}))
+    asking = _one_of(segments, "name", frozenset(ASKS))
+    free = (waiting | asking) & (start < last) | asking & (not launches.any())
+    spent = np.where(free, 0, costs.segment_ns)
+    return replace(costs, segment_ns=spent, waits=syncs.column("start_ns").to_numpy() >= last)
+
+
+def without_python(program: Program) -> Costs:
+    """Python takes no time: steps, ranges, frames and the way into ops; the framework does."""
+    return _without_state(program, "python")
+
+
+def without_dispatch(program: Program) -> Costs:
+    """The framework takes no time to arrange work: calls, and ops that compute on the host, do."""
+    return _without_state(program, "dispatch")
+
+
+def _without_state(program: Program, state: str) -> Costs:
+    costs, segments = nothing(program), program.segments
+    idle = segments.column("category").is_null().to_numpy()
+    free = idle & _one_of(segments, "state", frozenset({state}))
+    return replace(costs, segment_ns=np.where(free, 0, costs.segment_ns))
+
+
+def faster_gemms(factor: float) -> Change:
+    """Each GEMM, on a device or in an op on the host, takes 1/``factor`` of its time.
+
+    Raises:
+        UsageError: ``factor`` is no positive number.
+    """
+    if not (isfinite(factor) and factor > 0):
+        raise UsageError(f"GEMMs cannot be {factor} times as fast", "give a factor above 0")
+
+    def change(program: Program) -> Costs:
+        costs = nothing(program)
+        gemms = _one_of(program.activities, "category", frozenset({"gemm"}))
+        gemms |= _one_of(program.activities, "family", frozenset({"gemm"}))
+        on_host = _one_of(program.segments, "category", frozenset({"gemm"}))
+        return replace(
+            costs,
+            segment_ns=np.where(on_host, _divided(costs.segment_ns, factor), costs.segment_ns),
+            activity_ns=np.where(gemms, _divided(costs.activity_ns, factor), costs.activity_ns),
+        )
+
+    return change
+
+
+def _divided(ns: Ints, factor: float) -> Ints:
+    return np.rint(ns / factor).astype(np.int64)
+
+
+def with_times(times_ns: Mapping[int, int]) -> Change:
+    """Each event of ``times_ns`` (event_id: ns), an activity or an op on the host, takes so long.
+
+    An op's own segments share its new time; an activity's is for what of it lies in the window.
+
+    Raises:
+        UsageError: a time is negative.
+    """
+    negative = [(event, ns) for event, ns in times_ns.items() if ns < 0]
+    if negative:
+        event, ns = negative[0]
+        raise UsageError(f"event {event} cannot take {ns} ns", "give times of 0 ns or more")
+
+    def change(program: Program) -> Costs:
+        costs = nothing(program)
+        segment_ns = _scaled(program.segments, costs.segment_ns, times_ns)
+        activity_ns = _scaled(program.activities, costs.activity_ns, times_ns)
+        return replace(costs, segment_ns=segment_ns, activity_ns=activity_ns)
+
+    return change
+
+
+def _scaled(table: pa.Table, spent_ns: Ints, times_ns: Mapping[int, int]) -> Ints:
+    """``spent_ns``, shared anew by the rows of each event that has a new time."""
+    scaled = spent_ns.copy()
+    event = table.column("event_id").fill_null(-1).to_numpy()
+    rows = np.flatnonzero(np.isin(event, list(times_ns)))
+    owner, place = np.unique(event[rows], return_inverse=True)
+    whole = np.zeros(len(owner), dtype=np.int64)
+    np.add.at(whole, place, spent_ns[rows])
+    wanted = np.array([times_ns[int(one)] for one in owner], dtype=np.int64)
+    share = wanted / np.maximum(whole, 1)
+    scaled[rows] = np.rint(spent_ns[rows] * share[place]).astype(np.int64)
+    return scaled
+
+
+def unrecorded(change: Change, each_ns: float) -> Change:
+    """``change`` of a step in which no op was recorded, which took ``each_ns`` of every op.
+
+    An op that took less owes the rest to the ops around it and the ways into these, next in time.
+    """
+
+    def both(program: Program) -> Costs:
+        costs = change(program)
+        left = np.maximum(costs.segment_ns - _recording(program, each_ns), 0)
+        return replace(costs, segment_ns=left)
+
+    return both
+
+
+def _recording(program: Program, each_ns: float) -> Ints:
+    """What of each segment was spent on recording ops."""
+    segments = program.segments
+    ops = segments.column("category").is_valid().to_numpy()
+    ops |= _one_of(segments, "state", frozenset({"dispatch"}))
+    event = segments.column("event_id").fill_null(-1).to_numpy()
+    first = np.zeros(len(event), dtype=np.bool_)
+    rows = np.flatnonzero(ops)
+    first[rows[np.unique(event[rows], return_index=True)[1]]] = True
+    pays = ops | _flags(segments, "before")
+    spent, owed = np.zeros(len(event), dtype=np.int64), 0.0
+    for row, ns in zip(np.flatnonzero(pays), _length(segments)[pays].tolist(), strict=True):
+        owed += each_ns * first[row]
+        spent[row] = min(int(owed), ns)
+        owed -= spent[row]
+    return spent
+
+
+#: The changes that need no further figure, by the name of the cause that they remove.
+CHANGES: Mapping[str, Change] = {
+    "launch": without_launch,
+    "casts": without_casts,
+    "syncs": without_syncs,
+    "copies": without_copies,
+    "python": without_python,
+    "dispatch": without_dispatch,
+}
+
+
+def _length(table: pa.Table) -> Ints:
+    end, start = (table.column(name).to_numpy() for name in ("end_ns", "start_ns"))
+    return np.asarray(end - start, dtype=np.int64)
+
+
+def _flags(table: pa.Table, column: str) -> Flags:
+    return np.asarray(table.column(column).to_numpy(), dtype=np.bool_)
+
+
+def _flags_in(table: pa.Table, column: str, event_ids: pa.ChunkedArray) -> Flags:
+    """A boolean a row: its ``column`` names one of these events."""
+    found = pc.is_in(table.column(column), event_ids.combine_chunks(), skip_nulls=True)
+    return np.asarray(found.to_numpy(), dtype=np.bool_)
+
+
+def _one_of(table: pa.Table, column: str, values: frozenset[str]) -> Flags:
+    found = pc.is_in(table.column(column), pa.array(sorted(values), pa.string()))
+    return np.asarray(found.to_numpy(), dtype=np.bool_)

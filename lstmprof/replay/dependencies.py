@@ -1,0 +1,256 @@
+"""What each part of a program had to wait for, and how long it took after that.
+
+::
+
+    segment    its thread's segment before; where it waits, the thread that it waits for
+    activity   its launch + latency, its stream's activity before + gap, another stream's activity
+    sync       its own cost, and the activities that it awaits + the time to return
+
+Which of several conditions was met last is not recorded: latency, gap, cost and return are taken to
+be the least seen on the device (or of the calls of one scope), and what was beyond is added to the
+condition that was then met last, so that the observed times follow exactly. A sync's cost is seen
+where it had nothing left to wait for; where all had, it is what they took after the wait.
+
+The model is that of H. Zhu et al., "Daydream: Accurately Estimating the Efficacy of Optimizations
+for DNN Training" (USENIX ATC 2020), with waits between threads and between streams.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from lstmprof.replay.programs import Flags, Ints, Program
+
+NONE = -1
+#: Before every instant: a condition that is always met.
+ALWAYS = -(2**62)
+_NO_STREAM = np.iinfo(np.int64).min
+
+
+@dataclass(frozen=True)
+class Positions:
+    """Instants on host threads: so many ns after the start of a segment; ``NONE`` for none."""
+
+    segment: Ints
+    offset_ns: Ints
+
+
+@dataclass(frozen=True)
+class Activities:
+    """An entry an activity, by start; places are of activities, ``NONE`` for none."""
+
+    launched: Positions
+    latency_ns: Ints
+    before: Ints  # of the same stream
+    gap_ns: Ints
+    after: Ints  # of another stream
+    delay_ns: Ints
+
+
+@dataclass(frozen=True)
+class Sync:
+    """The last segment of a waiting call: it ends once both conditions are met."""
+
+    number: int  # of the row of ``syncs``
+    awaited: list[int]
+    cost_ns: int
+    return_ns: int
+
+
+@dataclass(frozen=True)
+class Dependencies:
+    """``order`` has every segment (its number) and activity (−1 − its place) after its causes."""
+
+    order: list[int]
+    before: Ints  # of each segment: the one before it on its thread
+    waits_for: Positions  # of each segment
+    activities: Activities
+    syncs: dict[int, Sync]  # by segment
+
+
+def dependencies(program: Program) -> Dependencies:
+    """Who waited for whom in ``program``."""
+    segments = _Columns(program.segments)
+    thread = segments["thread"]
+    before = np.arange(len(thread)) - 1
+    before[np.flatnonzero(np.append(True, np.diff(thread) != 0))[: len(thread)]] = NONE
+    waits = _positions(segments, segments.nullable("waits_for"), segments["end_ns"])
+    return Dependencies(
+        _order(program),
+        before,
+        waits,
+        _activities(program, segments),
+        _syncs(program, segments),
+    )
+
+
+class _Columns:
+    """Columns of a table as int64; nulls are ``NONE``, which is no id and no thread."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self.table = table
+
+    def __getitem__(self, name: str) -> Ints:
+        return np.asarray(self.table.column(name).to_numpy(), dtype=np.int64)
+
+    def nullable(self, name: str, null: int = NONE) -> Ints:
+        return np.asarray(self.table.column(name).fill_null(null).to_numpy(), dtype=np.int64)
+
+
+def _order(program: Program) -> list[int]:
+    """Segments by their end, those that wait last; activities by their start, after these."""
+    segments, activities = _Columns(program.segments), _Columns(program.activities)
+    waits = segments.nullable("waits_for") != NONE
+    count = len(activities.table)
+    at = np.concatenate([segments["end_ns"], activities["start_ns"]])
+    turn = np.concatenate([waits.astype(np.int64), np.full(count, 2)])
+    name = np.concatenate([np.arange(len(waits)), NONE - np.arange(count)])
+    order: list[int] = name[np.lexsort((np.abs(name), turn, at))].tolist()
+    return order
+
+
+def _positions(segments: _Columns, thread: Ints, at_ns: Ints) -> Positions:
+    """Where ``at_ns`` lies on ``thread``: in the segment that began before it."""
+    on, start = segments["thread"], segments["start_ns"]
+    found = np.full(len(thread), NONE, dtype=np.int64)
+    for one in np.unique(thread[thread != NONE]):
+        mine = np.flatnonzero(on == one)
+        asked = np.flatnonzero(thread == one)
+        if len(mine):
+            place = np.searchsorted(start[mine], at_ns[asked]) - 1
+            found[asked] = mine[np.maximum(place, 0)]
+    offset = np.where(found != NONE, at_ns - _at(start, found, 0), 0)
+    return Positions(found, np.maximum(offset, 0))
+
+
+def _at(values: Ints, places: Ints, none: int) -> Ints:
+    """``values`` at ``places``, ``none`` where there is none."""
+    if not len(values):
+        return np.full(len(places), none, dtype=np.int64)
+    return np.where(places != NONE, values[places], none)
+
+
+def _activities(program: Program, segments: _Columns) -> Activities:
+    rows = _Columns(program.activities)
+    start, end, device = rows["start_ns"], rows["end_ns"], rows["device"]
+    enqueued = np.minimum(rows.nullable("enqueued_ns"), start)
+    launched = _positions(segments, rows.nullable("launch_thread"), enqueued)
+    linked = launched.segment != NONE
+    inside = rows.nullable("enqueued_ns") > start
+    blocks = rows["blocks"]
+    latency = np.where(linked, start - enqueued, ALWAYS)
+    least = _least(latency, linked & ~inside, device * 2 + blocks)
+    latency = np.where(linked, np.minimum(least, latency), ALWAYS)
+    before = _before(device, rows.nullable("stream", _NO_STREAM))
+    gap = start - _at(end, before, 0)
+    behind = (before != NONE) & linked & (gap >= 0)
+    behind &= enqueued + np.maximum(latency, 0) <= _at(end, before, ALWAYS)
+    gap = np.where(before != NONE, np.minimum(_least(gap, behind, device), gap), 0)
+    after = _places(rows["event_id"], rows.nullable("after_id"))
+    return _explained(
+        start,
+        end,
+        enqueued,
+        Activities(launched, latency, before, gap, after, np.zeros(len(start), dtype=np.int64)),
+    )
+
+
+def _explained(start: Ints, end: Ints, enqueued: Ints, rows: Activities) -> Activities:
+    """``rows`` with the rest of each wait added to the condition that was met last."""
+    linked = rows.launched.segment != NONE
+    conditions = np.stack(
+        [
+            np.where(linked, enqueued + rows.latency_ns, ALWAYS),
+            np.where(rows.before != NONE, _at(end, rows.before, 0) + rows.gap_ns, ALWAYS),
+            np.where(rows.after != NONE, _at(end, rows.after, 0), ALWAYS),
+        ]
+    )
+    last = conditions.argmax(axis=0)
+    rest = start - conditions.max(axis=0, initial=ALWAYS)
+    known = conditions.max(axis=0, initial=ALWAYS) > ALWAYS
+    latency, gap, delay = (
+        old + np.where(known & (last == number), rest, 0)
+        for number, old in enumerate((rows.latency_ns, rows.gap_ns, rows.delay_ns))
+    )
+    return Activities(rows.launched, latency, rows.before, gap, rows.after, delay)
+
+
+def _least(ns: Ints, seen: Flags, group: Ints) -> Ints:
+    """For each row the least of ``ns`` that was ``seen`` in its group, 0 where none was."""
+    groups, of = np.unique(group, return_inverse=True)
+    least = np.full(len(groups), np.iinfo(np.int64).max)
+    np.minimum.at(least, of.reshape(-1)[seen], ns[seen])
+    return np.where(least == np.iinfo(np.int64).max, 0, least)[of.reshape(-1)]
+
+
+def _any(seen: Flags, group: Ints) -> Flags:
+    """For each row whether any of its group was ``seen``."""
+    return np.asarray(np.isin(group, group[seen]), dtype=np.bool_)
+
+
+def _before(device: Ints, stream: Ints) -> Ints:
+    """The place of the activity before on the same stream."""
+    before = np.full(len(device), NONE, dtype=np.int64)
+    order = np.lexsort((stream, device))
+    same = np.diff(device[order]) == 0
+    same &= np.diff(stream[order]) == 0
+    before[order[1:][same]] = order[:-1][same]
+    return before
+
+
+def _places(event_id: Ints, wanted: Ints) -> Ints:
+    """The place of each of ``wanted`` in ``event_id``, ``NONE`` where it is not there."""
+    if not len(event_id):
+        return np.full(len(wanted), NONE, dtype=np.int64)
+    order = np.argsort(event_id)
+    found = np.minimum(np.searchsorted(event_id[order], wanted), len(order) - 1)
+    return np.where(event_id[order][found] == wanted, order[found], NONE)
+
+
+def _syncs(program: Program, segments: _Columns) -> dict[int, Sync]:
+    rows, activities = program.syncs, _Columns(program.activities)
+    last = _last_segments(segments, _Columns(rows)["event_id"])
+    start, end = (_at(segments[name], last, 0) for name in ("start_ns", "end_ns"))
+    awaited = _ended_in_time(activities, rows.column("awaited_ids"), end)
+    ends = activities["end_ns"]
+    met = np.array([max(map(ends.__getitem__, a), default=ALWAYS) for a in awaited], np.int64)
+    scope = np.unique(rows.column("scope").to_pylist(), return_inverse=True)[1].reshape(-1)
+    copies = np.array([s == "copy" for s in rows.column("scope").to_pylist()], dtype=np.bool_)
+    there = last != NONE
+    # a copy's call cannot return before the copy has ended: it has no cost of its own
+    rest = np.where(met > ALWAYS, end - met, 0)
+    waited, passed = there & (met > start), there & (met > ALWAYS) & (met <= start)
+    returning = np.minimum(_least(rest, waited, scope), rest)
+    cost = _least(np.where(passed, end - start, rest), waited | passed, scope)
+    cost = np.where(_any(passed, scope), _least(end - start, passed, scope), cost)
+    cost = np.where(copies, 0, np.minimum(cost, end - start))
+    by_device = (met > ALWAYS) & (met + returning >= start + cost)
+    cost = np.where(by_device, cost, end - start)
+    returning = np.where(by_device, rest, returning)
+    return {
+        int(last[n]): Sync(int(n), awaited[n], int(cost[n]), int(returning[n]))
+        for n in np.flatnonzero(there)
+    }
+
+
+def _last_segments(segments: _Columns, event_id: Ints) -> Ints:
+    """The last segment of each event, ``NONE`` where it has none."""
+    of = segments.nullable("event_id")
+    last = np.full(len(event_id), NONE, dtype=np.int64)
+    place = _places(event_id, of)
+    own = np.flatnonzero((place != NONE) & (of != NONE))
+    np.maximum.at(last, place[own], own)
+    return last
+
+
+def _ended_in_time(activities: _Columns, ids: pa.ChunkedArray, until_ns: Ints) -> list[list[int]]:
+    """For each sync the places of the activities that it awaited."""
+    place = {event: number for number, event in enumerate(activities["event_id"].tolist())}
+    start, end = activities["start_ns"].tolist(), activities["end_ns"].tolist()
+    return [
+        [n for n in (place[i] for i in some if i in place) if start[n] < until and end[n] <= until]
+        for some, until in zip(ids.to_pylist(), until_ns.tolist(), strict=True)
+    ]

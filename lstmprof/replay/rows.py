@@ -1,0 +1,89 @@
+"""The rows of one step, as ``program`` and ``program_streams`` read them."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from lstmprof.breakdown.host import computing
+from lstmprof.events.annotate.links import NONE
+from lstmprof.events.annotate.steps import Window, is_kind, of_rank
+from lstmprof.events.call_tree import referenced
+from lstmprof.events.columns import Column
+from lstmprof.events.intervals import Flags, Ints
+from lstmprof.events.schema import ACTIVITY_KINDS, ints, texts
+from lstmprof.events.threads import STATES, UNKNOWN, state_codes, thread_ids
+
+EVENT = Column("event_id", pa.int64(), "", "the event")
+START = Column("start_ns", pa.int64(), "ns", "start, inside the window")
+END = Column("end_ns", pa.int64(), "ns", "end, inside the window")
+THREAD = Column("thread", pa.int64(), "", "number of the host thread")
+PHASE = Column("phase", pa.string(), "", "phase of the step", "none is known")
+
+Values = TypeVar("Values", Ints, Flags)
+
+
+class StepRows:
+    """The rows of one window; arrays have an entry a row of the events."""
+
+    def __init__(self, events: pa.Table, window: Window) -> None:
+        self.events, self.window = events, window
+        self.thread = thread_ids(events)
+        self.state = state_codes(events)
+        device = ints(events, "device", UNKNOWN) != UNKNOWN
+        self.runs_on_device = is_kind(events, *ACTIVITY_KINDS) & device
+        self.event_id = ints(events, "event_id", NONE)
+        self.start_ns = ints(events, "start_ns", 0)
+        self.end_ns = self.start_ns + ints(events, "dur_ns", 0)
+        self.correlation = ints(events, "correlation_id", UNKNOWN)
+        self.launch = referenced(events, "launch_id")
+        self.parent = referenced(events, "parent_id")
+        self.names, self.name_texts = texts(events, "name")
+        rows = of_rank(events, window.rank)
+        # as for the ledger: where devices are seen, host threads compute nothing
+        self.computes = computing(events) & (not self.runs_on_device[rows].any())
+        ends = np.maximum(self.end_ns, self.start_ns + 1)[rows] > window.start_ns
+        self.rows = rows[ends & (self.start_ns[rows] < window.end_ns)]
+        self.host = self.rows[self.thread[self.rows] >= 0]
+        activities = self.rows[self.runs_on_device[self.rows]]
+        order = np.lexsort((self.correlation[activities], *self._at(activities)))
+        self.activities = activities[order]
+        self.blocks = self._blocking_copies()
+
+    def _at(self, rows: Ints) -> tuple[Ints, Ints]:
+        return self.end_ns[rows], self.start_ns[rows]
+
+    def calls(self, *wanted: str) -> Ints:
+        """Rows of the window's runtime calls whose name has one of ``wanted``, by start."""
+        named = np.array([any(w in n for w in wanted) for n in self.name_texts] or [False])
+        rows = self.host[is_kind(self.events, "runtime")[self.host]]
+        rows = rows[named[self.names[rows]]]
+        return np.asarray(rows[np.argsort(self.start_ns[rows], kind="stable")], dtype=np.int64)
+
+    def _blocking_copies(self) -> Flags:
+        """A boolean a row: a copy whose call returned only once it had ended, or that call."""
+        found = np.zeros(len(self.event_id), dtype=np.bool_)
+        rows = self.activities[self.launch[self.activities] != NONE]
+        call = self.launch[rows]
+        waited = self.state[call] == STATES.index("sync")
+        waited |= is_kind(self.events, "memcpy")[rows] & (self.end_ns[rows] <= self.end_ns[call])
+        found[rows[waited]] = True
+        found[call[waited]] = True
+        return found
+
+    def within(self, ns: Ints) -> Ints:
+        """``ns`` clipped to the window."""
+        clipped: Ints = np.clip(ns, self.window.start_ns, self.window.end_ns)
+        return clipped
+
+
+def values_at(values: Values, rows: Ints) -> Values:
+    return values[rows] if len(rows) else values[:0]
+
+
+def texts_at(events: pa.Table, column: str, rows: Ints, known: Flags) -> pa.Array:
+    codes, values = texts(events, column)
+    code = np.where(known, codes[rows], NONE) if len(codes) else np.full(len(rows), NONE)
+    return pa.array(values, pa.string()).take(pa.array(code, pa.int64(), mask=code < 0))

@@ -1,0 +1,252 @@
+"""What ran on each stream in a step, when it was enqueued, and who waited for what on a device.
+
+What a profile does not say is inferred by one rule each: a device call is for the device on which
+its thread launched last; a stream's synchronisation without a known stream is for the stream that
+ended last before it returned; an event is that of the thread's last ``*EventRecord*`` call, and
+stands after the thread's last launch before it. Nothing waits for what ended after it went on.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from lstmprof.events.annotate.links import NONE
+from lstmprof.events.annotate.steps import is_kind, of_rank
+from lstmprof.events.columns import Column, schema
+from lstmprof.events.intervals import Ints
+from lstmprof.events.schema import ints
+from lstmprof.events.threads import UNKNOWN
+from lstmprof.replay.rows import END, EVENT, PHASE, START, THREAD, StepRows, texts_at, values_at
+
+ACTIVITIES = schema(
+    (
+        EVENT,
+        Column("device", pa.int64(), "", "device number"),
+        Column("stream", pa.int64(), "", "stream of the device", "the profile does not say"),
+        START,
+        END,
+        Column("launch_id", pa.int64(), "", "the call", "unknown or before the window"),
+        Column("launch_thread", pa.int64(), "", "thread of the call", "launch_id is null"),
+        Column(
+            "enqueued_ns",
+            pa.int64(),
+            "ns",
+            "end of the call, its start if it blocks; may be after the activity's own start",
+            "launch_id is null",
+        ),
+        Column("blocks", pa.bool_(), "", "its call returned only once it had ended"),
+        Column("category", pa.string(), "", "what it is for", "the events have no categories"),
+        Column("family", pa.string(), "", "within category rnn", "of another category"),
+        PHASE,
+        Column("after_id", pa.int64(), "", "activity of another stream it waited for", "none"),
+        Column("told_id", pa.int64(), "", "the call that told its stream to", "none"),
+    )
+)
+SYNCS = schema(
+    (
+        EVENT,
+        THREAD,
+        START,
+        END,
+        Column("scope", pa.string(), "", "device, stream, event or copy"),
+        Column("awaited_ids", pa.list_(pa.int64()), "", "activities that it waited for"),
+    )
+)
+
+_NO_STREAM = 2**32 - 1  # what CUPTI writes as the stream of a context's synchronisation
+
+
+class _Ordered:
+    """Numbers that each have an instant, by that instant."""
+
+    def __init__(self, at_ns: Ints, numbers: Ints) -> None:
+        self._at_ns: list[int] = at_ns.tolist()
+        self._numbers: list[int] = numbers.tolist()
+
+    def last_before(self, at_ns: int) -> int | None:
+        count = bisect_left(self._at_ns, at_ns)
+        return self._numbers[count - 1] if count else None
+
+    def first_from(self, at_ns: int) -> int | None:
+        count = bisect_left(self._at_ns, at_ns)
+        return self._numbers[count] if count < len(self._numbers) else None
+
+
+class Streams:
+    """The activities of a step by start, and who waited for which."""
+
+    def __init__(self, step: StepRows) -> None:
+        self.step, rows = step, step.activities
+        self.rows = rows
+        self.device = ints(step.events, "device", UNKNOWN)[rows]
+        self.stream = ints(step.events, "stream", UNKNOWN)[rows]
+        self.end_ns = np.minimum(step.end_ns[rows], step.window.end_ns)
+        self.start_ns = np.maximum(step.start_ns[rows], step.window.start_ns)
+        call = step.launch[rows]
+        opens = step.window.start_ns
+        linked = (call != NONE) & (step.thread[call] >= 0) & (step.start_ns[call] >= opens)
+        linked &= (step.start_ns[rows] >= opens) & (step.start_ns[call] < step.window.end_ns)
+        self.call = np.where(linked, call, NONE)
+        before = np.where(call != NONE, np.iinfo(np.int64).min, self.start_ns)
+        self.called_ns = np.where(linked, step.start_ns[self.call], before)
+        self.reported = self._reported()
+        linked = np.flatnonzero(linked)
+        by_call = linked[np.lexsort((self.end_ns[linked], self.called_ns[linked]))]
+        self._launched = {
+            thread: _Ordered(self.called_ns[places], places)
+            for (thread,), places in _split(by_call, step.thread[self.call[by_call]])
+        }
+        self._told = {
+            place: _Ordered(self.called_ns[places], places)
+            for place, places in _split(by_call, self.device[by_call], self.stream[by_call])
+        }
+        self._queued = {
+            place: _Ordered(np.maximum.accumulate(self.called_ns[places]), places)
+            for place, places in _split(np.arange(len(rows)), self.device, self.stream)
+        }
+        records = step.calls("EventRecord")
+        self._recorded = {
+            thread: _Ordered(step.start_ns[calls], step.start_ns[calls])
+            for (thread,), calls in _split(records, step.thread[records])
+        }
+        self._of_call = {call: places for (call,), places in _split(linked, self.call[linked])}
+
+    def _reported(self) -> dict[int, tuple[int, int]]:
+        """(device, stream) that the profile names for a waiting call, by its correlation id."""
+        step, events = self.step, self.step.events
+        rows = of_rank(events, step.window.rank)
+        rows = rows[is_kind(events, "device_sync")[rows]]
+        device, stream = (ints(events, name, UNKNOWN)[rows] for name in ("device", "stream"))
+        stream = np.where(stream == _NO_STREAM, UNKNOWN, stream)
+        pairs = zip(device.tolist(), stream.tolist(), strict=True)
+        return dict(zip(step.correlation[rows].tolist(), pairs, strict=True))
+
+    def table(self) -> pa.Table:
+        step, events, rows = self.step, self.step.events, self.rows
+        linked = self.call != NONE
+        blocks = step.blocks[rows] & linked
+        began = step.start_ns[self.call] if len(rows) else rows
+        enqueued = np.where(blocks, began, step.end_ns[self.call])
+        known = np.ones(len(rows), dtype=np.bool_)
+        after, told = self._after()
+        columns = [
+            pa.array(step.event_id[rows]),
+            pa.array(self.device),
+            pa.array(self.stream, mask=self.stream == UNKNOWN),
+            pa.array(self.start_ns),
+            pa.array(self.end_ns),
+            pa.array(step.event_id[self.call], mask=~linked),
+            pa.array(step.thread[self.call], mask=~linked),
+            pa.array(enqueued, mask=~linked),
+            pa.array(blocks),
+            *(texts_at(events, name, rows, known) for name in ("category", "family", "phase")),
+            pa.array(step.event_id[rows[after]], mask=after == NONE),
+            pa.array(step.event_id[told], mask=after == NONE),
+        ]
+        return pa.Table.from_arrays(columns, schema=ACTIVITIES)
+
+    def _after(self) -> tuple[Ints, Ints]:
+        """For each activity the one, by its place, that it was told to wait for, and by which call.
+
+        Of several the one that ended last.
+        """
+        step = self.step
+        after, told = np.full((2, len(self.rows)), NONE, dtype=np.int64)
+        for call in step.calls("StreamWaitEvent").tolist():
+            awaited = self.recorded(int(step.thread[call]), int(step.start_ns[call]))
+            one = self._held(call)
+            if awaited is None or one is None or awaited >= one:
+                continue
+            known = after[one] != NONE and self.end_ns[after[one]] >= self.end_ns[awaited]
+            if self.end_ns[awaited] <= self.start_ns[one] and not known:
+                after[one], told[one] = awaited, call
+        return after, told
+
+    def _held(self, call: int) -> int | None:
+        """Place of the first activity launched after ``call`` on the stream that it holds."""
+        step = self.step
+        place = self.reported.get(int(step.correlation[call]))
+        by_thread = self._launched.get(int(step.thread[call]))
+        later = self._told.get(place) if place is not None else by_thread
+        return None if later is None else later.first_from(int(step.end_ns[call]))
+
+    def recorded(self, thread: int, at_ns: int) -> int | None:
+        """Place of the activity after which the event stands that ``thread`` recorded last."""
+        records = self._recorded.get(thread)
+        last = None if records is None else records.last_before(at_ns)
+        return None if last is None else self.launched_last(thread, last)
+
+    def launched_last(self, thread: int, at_ns: int) -> int | None:
+        """Place of the last activity that ``thread`` had launched at ``at_ns``."""
+        launched = self._launched.get(thread)
+        return None if launched is None else launched.last_before(at_ns)
+
+    def launched_by(self, call: int) -> list[int]:
+        """Places of the activities of one call."""
+        found: list[int] = self._of_call.get(call, np.empty(0, dtype=np.int64)).tolist()
+        return found
+
+    def enqueued_last(self, device: int, stream: int | None, at_ns: int) -> list[int]:
+        """Places of the last activity of each stream, or of one, enqueued before ``at_ns``."""
+        queues = [
+            queue
+            for (on, number), queue in self._queued.items()
+            if on == device and stream in (None, number)
+        ]
+        found = [queue.last_before(at_ns) for queue in queues]
+        return [place for place in found if place is not None]
+
+
+def _split(numbers: Ints, *keys: Ints) -> Iterator[tuple[tuple[int, ...], Ints]]:
+    """(key, its numbers in their order) for each key."""
+    if not len(numbers):
+        return
+    order = np.lexsort(keys[::-1])
+    changes = np.any([np.diff(key[order]) != 0 for key in keys], axis=0)
+    for group in np.split(order, np.flatnonzero(changes) + 1):
+        yield tuple(int(key[group[0]]) for key in keys), numbers[group]
+
+
+def syncs(step: StepRows, streams: Streams) -> pa.Table:
+    rows = step.calls("Synchronize")
+    rows = np.append(rows, step.host[step.blocks[step.host]])
+    rows = rows[np.lexsort((step.end_ns[rows], step.start_ns[rows]))]
+    found = [_awaited(step, streams, row) for row in rows.tolist()]
+    scopes, awaited = zip(*found, strict=True) if found else ((), ())
+    columns = [
+        pa.array(values_at(step.event_id, rows)),
+        pa.array(values_at(step.thread, rows)),
+        pa.array(step.within(values_at(step.start_ns, rows))),
+        pa.array(step.within(values_at(step.end_ns, rows))),
+        pa.array(scopes, pa.string()),
+        pa.array([step.event_id[step.activities[a]].tolist() for a in awaited], SYNCS[-1].type),
+    ]
+    return pa.Table.from_arrays(columns, schema=SYNCS)
+
+
+def _awaited(step: StepRows, streams: Streams, row: int) -> tuple[str, list[int]]:
+    """(scope, places of the activities) of one waiting call."""
+    began, ended = int(step.start_ns[row]), min(int(step.end_ns[row]), step.window.end_ns)
+    if step.blocks[row]:
+        return "copy", list(_ended(streams, streams.launched_by(row), ended))
+    name, thread = step.name_texts[step.names[row]], int(step.thread[row])
+    if "Event" in name:
+        event = streams.recorded(thread, began)
+        return "event", list(_ended(streams, [] if event is None else [event], ended))
+    device, stream = streams.reported.get(int(step.correlation[row]), (UNKNOWN, UNKNOWN))
+    if device == UNKNOWN:
+        last = streams.launched_last(thread, began)
+        device = UNKNOWN if last is None else int(streams.device[last])
+    if "Stream" not in name:
+        return "device", list(_ended(streams, streams.enqueued_last(device, None, began), ended))
+    one = None if stream == UNKNOWN else stream
+    found = list(_ended(streams, streams.enqueued_last(device, one, began), ended))
+    return "stream", sorted(found, key=lambda place: int(streams.end_ns[place]))[-1:]
+
+
+def _ended(streams: Streams, places: list[int], at_ns: int) -> Iterator[int]:
+    return (place for place in places if streams.end_ns[place] <= at_ns)

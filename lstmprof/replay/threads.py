@@ -1,0 +1,156 @@
+"""What each host thread did in a step, piece by piece, and whom it waited for.
+
+A thread's pieces fill the step's window: its innermost event at each instant, or nothing recorded.
+Profiles do not say which thread waits for which (PyTorch's main thread for the one that runs the
+backward pass, TensorFlow's for its executors), so one rule decides by observed order. At each
+instant the segment at work is, of all threads, the one that started last. A thread waits
+
+- in a Python, range or arranging-op segment, while the segment at work is another thread's and lies
+  wholly within its own;
+- in a stretch of which nothing was recorded, where the segment at work when it ends will wait for
+  what the thread does next, or where a whole segment of another thread lies within it.
+
+Limits: a long frame on one thread that happens to hold short work of another reads as a wait; two
+threads that hand work over while both record something read as independent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from lstmprof.events.annotate.links import NONE
+from lstmprof.events.annotate.steps import Window
+from lstmprof.events.intervals import Flags, Ints, Segments, foremost
+from lstmprof.events.threads import innermost
+
+_READ = ["kind", "name", "category", "stream", "start_ns", "dur_ns"]
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """One entry a piece, by thread and time; ``row`` and ``waits_for`` are ``NONE`` for none."""
+
+    thread: Ints
+    start_ns: Ints
+    end_ns: Ints
+    row: Ints
+    waits_for: Ints
+
+
+@dataclass(frozen=True)
+class _Segments:
+    """The innermost events of all threads inside the window; ``patient``: may wait for a thread."""
+
+    thread: Ints
+    start_ns: Ints
+    end_ns: Ints
+    row: Ints
+    patient: Flags
+
+    def hold(self, outer: Ints, inner: Ints) -> Flags:
+        """Whether segment ``outer`` may wait for segment ``inner``, which lies within it."""
+        within = (self.start_ns[outer] <= self.start_ns[inner]) & (
+            self.end_ns[inner] <= self.end_ns[outer]
+        )
+        return np.asarray(within & self.patient[outer], dtype=np.bool_)
+
+
+def host_pieces(
+    events: pa.Table, window: Window, rows: Ints, thread: Ints, patient: Flags
+) -> Pieces:
+    """The pieces of all threads of ``rows``, the host events of the window's rank.
+
+    ``thread`` and ``patient`` have an entry a row of ``events``.
+    """
+    numbers = np.unique(thread[rows])
+    found = _segments(events, window, rows, thread, patient)
+    order = np.lexsort((-found.thread, found.end_ns, -found.start_ns))
+    at_work = foremost(found.start_ns, found.end_ns, order)
+    parts = [_of_thread(found, at_work, int(number), window) for number in numbers]
+    if not parts:
+        return Pieces(*(np.empty(0, dtype=np.int64) for _ in range(5)))
+    return Pieces(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def _segments(
+    events: pa.Table, window: Window, rows: Ints, thread: Ints, patient: Flags
+) -> _Segments:
+    lanes = list(_lanes(events.select(_READ), window, rows, thread))
+    row = np.concatenate([lane.owner for lane in lanes] or [np.empty(0, dtype=np.int64)])
+    return _Segments(
+        thread[row],
+        np.concatenate([lane.start_ns for lane in lanes] or [row]),
+        np.concatenate([lane.end_ns for lane in lanes] or [row]),
+        row,
+        patient[row],
+    )
+
+
+def _lanes(events: pa.Table, window: Window, rows: Ints, thread: Ints) -> Iterator[Segments]:
+    by_thread = rows[np.argsort(thread[rows], kind="stable")]
+    borders = np.flatnonzero(np.diff(thread[by_thread])) + 1
+    for mine in np.split(by_thread, borders):
+        if len(mine):
+            taken = events.take(pa.array(mine))
+            lane = innermost(taken, np.arange(len(mine))).within(window.start_ns, window.end_ns)
+            yield Segments(lane.start_ns, lane.end_ns, mine[lane.owner])
+
+
+def _of_thread(
+    found: _Segments, at_work: Segments, number: int, window: Window
+) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+    """(thread, start, end, row, waits for) of one thread's pieces."""
+    mine = np.flatnonzero(found.thread == number)
+    bounds = [found.start_ns[mine], found.end_ns[mine], at_work.start_ns, at_work.end_ns]
+    bounds.append(np.array([window.start_ns, window.end_ns], dtype=np.int64))
+    cells = np.unique(np.concatenate(bounds))
+    own = _at(Segments(found.start_ns[mine], found.end_ns[mine], mine), cells[:-1])
+    working = _at(at_work, cells[:-1])
+    others = (working != NONE) & (found.thread[working] != number)
+    waits = others & (own != NONE) & found.hold(own, working)
+    gap = np.searchsorted(found.start_ns[mine], cells[:-1], side="right")  # segments before it
+    waits |= _waiting_gaps(found, np.append(mine, NONE), cells, own, working, others, gap)
+    new = np.append(True, (own[1:] != own[:-1]) | (gap[1:] != gap[:-1]) | np.diff(waits))
+    first = np.flatnonzero(new)
+    last = np.append(first[1:], len(own)) - 1
+    return (
+        np.full(len(first), number, dtype=np.int64),
+        cells[first],
+        cells[last + 1],
+        np.where(own[first] == NONE, NONE, found.row[own[first]]),
+        np.where(waits[first], found.thread[working[last]], NONE),
+    )
+
+
+def _waiting_gaps(
+    found: _Segments, mine: Ints, cells: Ints, own: Ints, working: Ints, others: Flags, gap: Ints
+) -> Flags:
+    """A boolean a cell: it is of a gap that waits; ``mine`` has ``NONE`` after the last."""
+    waits = np.zeros(len(own), dtype=np.bool_)
+    free = np.flatnonzero(own == NONE)
+    if not len(free):
+        return waits
+    starts = np.flatnonzero(np.append(True, np.diff(gap[free]) > 0))
+    first, last = free[starts], free[np.append(starts[1:], len(free)) - 1]
+    begins, ends = cells[first], cells[last + 1]
+    of = np.repeat(np.arange(len(first)), np.diff(np.append(starts, len(free))))
+    whole = others[free] & (found.start_ns[working[free]] >= begins[of])
+    whole &= found.end_ns[working[free]] <= ends[of]
+    holds = np.bincount(of[whole], minlength=len(first)) > 0
+    following = mine[gap[first]]
+    holds |= (following != NONE) & found.hold(working[last], following)
+    waits[free] = (holds & others[last])[of]
+    return waits
+
+
+def _at(segments: Segments, instants: Ints) -> Ints:
+    """Owner of the segment at each instant, ``NONE`` between segments."""
+    if not len(segments.start_ns):
+        return np.full(len(instants), NONE, dtype=np.int64)
+    index = np.searchsorted(segments.start_ns, instants, side="right") - 1
+    inside = (index >= 0) & (instants < segments.end_ns[index])
+    return np.where(inside, segments.owner[index], NONE)

@@ -1,0 +1,206 @@
+"""One step of each run as a timeline: the account of its lanes, its streams, its host threads."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+import pyarrow as pa
+
+from lstmprof.breakdown import account, host
+from lstmprof.breakdown.tables.launches import launch_calls
+from lstmprof.events.annotate.steps import Window, is_kind, of_rank
+from lstmprof.events.call_tree import referenced
+from lstmprof.events.intervals import Ints
+from lstmprof.events.schema import ACTIVITY_KINDS, ints, texts
+from lstmprof.events.threads import STATES, UNKNOWN, state_codes, thread_ids
+from lstmprof.report.model import Timeline, Track
+from lstmprof.report.names import shown_name
+from lstmprof.report.palette import PARTS, label_of, part_of
+from lstmprof.report.runs import Known
+
+#: Events drawn of one step and of all steps together: those of a page of a few megabytes.
+MOST_EVENTS, ALL_EVENTS = 60_000, 240_000
+#: Host threads and rows of nested calls that are drawn.
+MOST_THREADS, MOST_DEPTH = 12, 64
+_NAME = 160
+#: Larger thread numbers are no system's but a profiler's hashes, which tell a reader nothing.
+_MOST_TID = 2**32
+#: TensorFlow ends a thread's name with its number, of 32 bits with a sign.
+_NUMBERED = re.compile(r"/-?\d+$")
+_NEITHER = -1
+
+
+def timelines(known: Sequence[Known]) -> tuple[Timeline, ...]:
+    """The timelines of the runs, in their order, while there is room for their events."""
+    room, found = ALL_EVENTS, []
+    for one in known:
+        if one.case is None or room <= 0:
+            continue
+        events, window = one.account.run.events(), _middle(one)
+        made = timeline(one.run, events, window, MOST_EVENTS, _thread_names(one, window.rank))
+        if len(made.columns["track"]) <= room:
+            room -= len(made.columns["track"])
+            found.append(made)
+    return tuple(found)
+
+
+def _middle(one: Known) -> Window:
+    """The step of median length of the rank that the case is about."""
+    assert one.case is not None
+    windows = [w for w in one.account.windows if w.rank == one.case.rank]
+    by_length = sorted(windows, key=lambda w: w.end_ns - w.start_ns)
+    return by_length[(len(by_length) - 1) // 2]
+
+
+def _thread_names(one: Known, rank: int | None) -> Mapping[str, str]:
+    """The names of host threads by tid, where the profile gives them."""
+    told = one.facts.get("profile_metadata") or {}
+    of_rank_ = (told.get("ranks") or {}).get(str(rank), told)
+    return of_rank_.get("threads") or {}
+
+
+def timeline(
+    run: str,
+    events: pa.Table,
+    window: Window,
+    most: int,
+    thread_names: Mapping[str, str] = MappingProxyType({}),
+) -> Timeline:
+    """The ``most`` longest events of ``window``, clipped to it; ``thread_names`` are by tid."""
+    drawn = _Drawing(events, window, thread_names)
+    drawn.add_accounts()
+    drawn.add_streams()
+    drawn.add_threads()
+    columns = {name: np.concatenate(found) for name, found in drawn.columns.items()}
+    kept = np.sort(np.argsort(-columns["dur_ns"], kind="stable")[:most])
+    kept = kept[np.lexsort((columns["start_ns"][kept], columns["track"][kept]))]
+    names, columns["name"] = np.unique(columns["name"][kept], return_inverse=True)
+    return Timeline(
+        run=run,
+        step=window.step,
+        dur_ns=window.end_ns - window.start_ns,
+        tracks=tuple(drawn.tracks),
+        names=tuple(drawn.names[code] for code in names.tolist()),
+        parts=tuple(PARTS),
+        columns={
+            name: (column if name == "name" else column[kept]).tolist()
+            for name, column in columns.items()
+        },
+        left_out=drawn.left_out + len(columns["dur_ns"]) - len(kept),
+    )
+
+
+@dataclass
+class _Drawing:
+    """The tracks and events of one window, gathered; ``names`` are places in one list."""
+
+    events: pa.Table
+    window: Window
+    thread_names: Mapping[str, str]
+
+    def __post_init__(self) -> None:
+        self.tracks: list[Track] = []
+        self.left_out = 0
+        none = np.empty(0, dtype=np.int64)
+        self.columns = {name: [none] for name in ("track", "start_ns", "dur_ns", "name", "part")}
+        self.code, names = texts(self.events, "name")
+        self.names = [shown_name(name, _NAME) for name in names]
+        self.start = ints(self.events, "start_ns", 0)
+        self.end = self.start + ints(self.events, "dur_ns", 0)
+        mine = of_rank(self.events, self.window.rank)
+        seen = (self.start[mine] < self.window.end_ns) & (self.end[mine] > self.window.start_ns)
+        self.rows = mine[seen]
+        self.part = _parts(self.events)
+
+    def _add(self, track: Ints, start: Ints, end: Ints, name: Ints, part: Ints) -> None:
+        first = np.clip(start, self.window.start_ns, self.window.end_ns)
+        last = np.clip(end, self.window.start_ns, self.window.end_ns)
+        added = (track, first - self.window.start_ns, last - first, name, part)
+        for column, values in zip(self.columns.values(), added, strict=True):
+            column.append(np.asarray(values, dtype=np.int64))
+
+    def _add_rows(self, rows: Ints, track: Ints) -> None:
+        self._add(track, self.start[rows], self.end[rows], self.code[rows], self.part[rows])
+
+    def add_accounts(self) -> None:
+        """A track for each lane of the ledger: busy by category, idle by cause."""
+        places = {name: place for place, name in enumerate(PARTS)}
+        for device, stretches in account.accounts(self.events, self.window).items():
+            where = "CPU" if device is None else f"device {device}"
+            self.tracks.append(Track(f"{where}: the ledger", "account", 0))
+            said = [label_of(s.state, s.part) for s in stretches]
+            known = {text: len(self.names) + i for i, text in enumerate(dict.fromkeys(said))}
+            self.names += known
+            self._add(
+                np.full(len(stretches), len(self.tracks) - 1),
+                np.array([s.start_ns for s in stretches], dtype=np.int64),
+                np.array([s.end_ns for s in stretches], dtype=np.int64),
+                np.array([known[text] for text in said], dtype=np.int64),
+                np.array([places[part_of(s.state, s.part).name] for s in stretches]),
+            )
+
+    def add_streams(self) -> None:
+        """A track for each stream of each device."""
+        activities = self.rows[is_kind(self.events, *ACTIVITY_KINDS)[self.rows]]
+        device, stream = (ints(self.events, c, UNKNOWN)[activities] for c in ("device", "stream"))
+        for pair in np.unique(np.stack([device, stream]), axis=1).T.tolist():
+            mine = activities[(device == pair[0]) & (stream == pair[1])]
+            of = ["?" if n == UNKNOWN else str(n) for n in pair]
+            self.tracks.append(Track(f"device {of[0]}, stream {of[1]}", "stream", 0))
+            self._add_rows(mine, np.full(len(mine), len(self.tracks) - 1))
+
+    def add_threads(self) -> None:
+        """Tracks for each host thread, one a depth of nesting; the step's own thread first."""
+        thread = thread_ids(self.events)
+        on_host = self.rows[thread[self.rows] >= 0]
+        numbers, counts = np.unique(thread[on_host], return_counts=True)
+        busiest = sorted(zip((-counts).tolist(), numbers.tolist(), strict=True))
+        order = sorted((n for _, n in busiest), key=lambda n: n != self.window.thread)
+        depth = _depth(self.events)
+        tids = ints(self.events, "tid", UNKNOWN)
+        for place, number in enumerate(order[:MOST_THREADS], 1):
+            mine = on_host[thread[on_host] == number]
+            shallow = mine[depth[mine] < MOST_DEPTH]
+            self.left_out += len(mine) - len(shallow)
+            least = int(depth[shallow].min())
+            deepest = int(depth[shallow].max()) - least
+            first = len(self.tracks)
+            named = self._thread(int(tids[mine[0]]), place)
+            self.tracks += [Track(named if d == 0 else "", "host", d) for d in range(deepest + 1)]
+            self._add_rows(shallow, first + depth[shallow] - least)
+        self.left_out += sum(-count for count, n in busiest if n in order[MOST_THREADS:])
+
+    def _thread(self, tid: int, place: int) -> str:
+        """What the thread ``tid``, drawn at ``place`` from 1, is called."""
+        name = shown_name(_NUMBERED.sub("", self.thread_names.get(str(tid), "")), _NAME)
+        number = tid if 0 <= tid < _MOST_TID else place
+        return f"thread {number}" + (f", {name}" if name else "")
+
+
+def _depth(events: pa.Table) -> Ints:
+    """How many events of its thread are around each row."""
+    parent = referenced(events, "parent_id")
+    depth = np.zeros(len(events), dtype=np.int64)
+    around = parent.copy()
+    while (around >= 0).any():
+        depth += around >= 0
+        around = np.where(around >= 0, parent[around], _NEITHER)
+    return depth
+
+
+def _parts(events: pa.Table) -> Ints:
+    """For each row the place of its part in ``PARTS``, −1 for a step or a range."""
+    places = {name: place for place, name in enumerate(PARTS)}
+    codes, categories = texts(events, "category")
+    category = np.array([places.get(c, places["other"]) for c in categories] + [places["other"]])
+    state = np.array([places[name] for name in STATES] + [_NEITHER])[state_codes(events)]
+    calls = launch_calls(events)
+    state[calls] = places["launch call"]
+    computes = host.computing(events) | is_kind(events, *ACTIVITY_KINDS)
+    part = np.where(computes, category[codes], state)
+    part[is_kind(events, "step", "range")] = _NEITHER
+    return np.asarray(part, dtype=np.int64)

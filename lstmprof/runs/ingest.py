@@ -1,0 +1,344 @@
+"""From raw profiles to runs: what a word means, read, its ranks joined, annotated, written.
+
+A word is a file, a folder, a tar archive or a URL of one (``formats.sources``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+import re
+import shlex
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from lstmprof import __version__, formats
+from lstmprof.errors import ForeignFileError, LstmprofError, ProfileError, RunError, UsageError
+from lstmprof.events.schema import SCHEMA, SCHEMA_VERSION, Profile
+from lstmprof.formats import ranks, sources
+from lstmprof.formats.sources import Source
+from lstmprof.runs import remote, run as store
+from lstmprof.runs.remote import RemoteRun
+from lstmprof.runs.run import Run
+from lstmprof.runs.tasks import written
+
+Warn = Callable[[str], None]
+
+#: Endings that profilers give their files; a run made of one is named without them.
+_ENDINGS = (
+    *(".gz", ".json", ".trace", ".pt", ".pb", ".xplane", ".sqlite", ".sql", ".db"),
+    *(".tar", ".tgz"),
+)
+#: A profile that says nothing: with it only a file's name can name a rank.
+_SILENT = Profile("", None, SCHEMA.empty_table())
+
+
+@dataclass(frozen=True)
+class Ingested:
+    """What became of a word: runs, files that could not be read, files of other kinds.
+
+    ``kept`` are runs that had been made of the same files before; a run that was written to a URL
+    is a ``RemoteRun``.
+    """
+
+    runs: list[Run | RemoteRun]
+    errors: list[LstmprofError]
+    foreign: list[ForeignFileError]
+    kept: list[Run | RemoteRun] = field(default_factory=list)
+
+    def __add__(self, other: Ingested) -> Ingested:
+        """Both."""
+        return Ingested(
+            self.runs + other.runs,
+            self.errors + other.errors,
+            self.foreign + other.foreign,
+            self.kept + other.kept,
+        )
+
+
+NOTHING = Ingested([], [], [])
+
+
+def ingest_profiles(
+    word: Path | str,
+    out: Path | str,
+    *,
+    name: str | None = None,
+    force: bool = False,
+    step_range: str | None = None,
+) -> Ingested:
+    """Read the raw profiles that ``word`` means into runs in ``out``; they are left as they are.
+
+    Ranks of one job become one run. ``out`` is a folder or a URL of one. ``step_range`` is a
+    regular expression: host ranges whose name it finds are the steps. A file that cannot be read
+    does not stop the others.
+
+    Raises:
+        ProfileError: there is nothing at ``word`` that could be a profile.
+        UsageError: ``name`` is given and ``word`` means several runs.
+    """
+    done = NOTHING
+    place = remote.place(out)
+    for task in tasks(word, place, name=name, force=force, step_range=step_range):
+        done += task.done()
+    return done
+
+
+@dataclass(frozen=True)
+class Task:
+    """Files that may become one run, called ``name`` in ``out``, a folder or a URL.
+
+    ``command`` is the user's, wherever the task is done.
+    """
+
+    group: Sequence[Source]
+    name: str
+    out: Path | str
+    force: bool
+    step_range: str | None
+    command: str = field(default_factory=lambda: shlex.join(sys.argv))
+
+    @property
+    def label(self) -> Path | str:
+        """Where the user finds the first of them."""
+        return self.group[0].label
+
+    @property
+    def file_bytes(self) -> int:
+        """Size of those that are files here."""
+        return sum(_file_bytes(source) for source in self.group)
+
+    def done(self) -> Ingested:
+        """What becomes of them."""
+        return _ingest_group(self)
+
+    def kept(self) -> Ingested | None:
+        """The run that had been made of them before, None where there is none or they changed."""
+        run = None if self.force else _run_at(self.out, self.name)
+        if run is None:
+            return None
+        made_of = [run.metadata.get(key) for key in ("source_stamps", "step_range")]
+        same = made_of == [[source.stamp for source in self.group], self.step_range]
+        return Ingested([], [], [], [run]) if same else None
+
+
+def _file_bytes(source: Source) -> int:
+    """Size of a file here, 0 of any other."""
+    here = isinstance(source.label, Path) and source.label.is_file()
+    return Path(source.label).stat().st_size if here else 0
+
+
+def _run_at(out: Path | str, name: str) -> Run | RemoteRun | None:
+    """The run ``name`` in ``out``; None where there is none, or a damaged one in a folder.
+
+    Raises:
+        RunError: the URL cannot be reached, or the run.json there is damaged.
+    """
+    if isinstance(out, str):
+        return remote.run_at(f"{out}/{name}")
+    try:
+        return store.open_run(out / name)
+    except RunError:  # where it is damaged, it is in the way of the new one, which says so
+        return None
+
+
+def tasks(
+    word: Path | str, out: Path | str, *, name: str | None, force: bool, step_range: str | None
+) -> list[Task]:
+    """What there is to do for ``word``; the errors are those of ``ingest_profiles``."""
+    groups = [part for group in sources.groups(word) for part in _parts(group)]
+    if name and len(groups) > 1:
+        raise UsageError(
+            f"{word} holds {len(groups)} profiles: --name is for one",
+            "leave it out, or give one file",
+        )
+    names = [name] if name else _names(word, groups)
+    return [
+        Task(group, own, out, force, step_range) for own, group in zip(names, groups, strict=True)
+    ]
+
+
+def _parts(group: list[Source]) -> list[list[Source]]:
+    """``group``, or each of its files where one of them names no rank: then they are not one job.
+
+    The smallest that can be read, of those whose names say nothing, tells.
+    """
+    if len(group) < 2 or sources.are_hosts(group):
+        return [group]
+    silent = [s for s in group if ranks.ranks_of([s.name], [_SILENT]) is None]
+    for source in sorted(silent, key=_file_bytes):
+        try:
+            profile = formats.read_raw(source.label, source.load)
+        except ProfileError:
+            continue
+        one_job = ranks.ranks_of([source.name], [profile]) is not None
+        return [group] if one_job else [[source] for source in group]
+    return [group]
+
+
+def ingest_profile(path: Path, out: Path, *, name: str | None = None, force: bool = False) -> Run:
+    """Read one raw profile of any supported format into a run in ``out``.
+
+    Raises:
+        ProfileError: the profile cannot be read.
+        RunError: the run is there already and ``force`` is not given.
+    """
+    done = ingest_profiles(path, out, name=name, force=force)
+    for error in (*done.errors, *done.foreign):
+        raise error
+    return store.open_run(out / done.runs[0].name)
+
+
+def profile_name(path: Path | str) -> str:
+    """The file's name without the endings that profilers give."""
+    name = str(path).rstrip("/").rpartition("/")[2]
+    while any(name.endswith(ending) for ending in _ENDINGS):
+        name = name[: name.rindex(".")]
+    return name.lstrip(".") or "profile"
+
+
+def _names(word: Path | str, groups: Sequence[Sequence[Source]]) -> list[str]:
+    """A name for the run of each group: the file's, of several what theirs begin with."""
+    if len(groups) == 1 and len(groups[0]) > 1:
+        return [profile_name(word)]
+    names = [_common_name(group) for group in groups]
+    taken = Counter(names)
+    return [
+        f"{_folder_name(group)}--{name}" if taken[name] > 1 else name
+        for name, group in zip(names, groups, strict=True)
+    ]
+
+
+def _folder_name(group: Sequence[Source]) -> str:
+    return group[0].folder.rpartition("/")[2]
+
+
+def _common_name(group: Sequence[Source]) -> str:
+    names = [profile_name(source.name) for source in group]
+    if len(names) == 1:
+        return names[0]
+    alike = itertools.takewhile(lambda letters: len(set(letters)) == 1, zip(*names, strict=False))
+    prefix = re.sub(r"[-_.]?(rank|worker|host|node)?[-_.\d]*$", "", "".join(a for a, *_ in alike))
+    return prefix or _folder_name(group) or "profile"
+
+
+def _ingest_group(task: Task) -> Ingested:
+    """One run of all its files, where they are ranks of one job, else one of each."""
+    read: list[tuple[Source, Profile]] = []
+    done = NOTHING
+    for source in task.group:
+        try:
+            read.append((source, formats.read_raw(source.label, source.load)))
+        except ForeignFileError as error:
+            done += Ingested([], [], [error])
+        except ProfileError as error:
+            done += Ingested([], [error], [])
+    for own, of_run, profile in _runs(task.name, read):
+        try:
+            run = _written(replace(task, name=own, group=of_run), profile)
+        except LstmprofError as error:
+            done += Ingested([], [error], [])
+        else:
+            done += Ingested([run], [], [])
+    return done
+
+
+def _written(task: Task, profile: Profile) -> Run | RemoteRun:
+    """The run, written to the folder ``task.out``, or here and then copied to that URL."""
+    if isinstance(task.out, Path):
+        return _written_to(task.out, task, profile)
+    with store.staging(cache_folder() / "uploads") as folder:
+        run = _written_to(folder, task, profile)
+        return remote.uploaded(run, f"{task.out}/{task.name}", force=task.force)
+
+
+def _written_to(out: Path, task: Task, profile: Profile) -> Run:
+    return written(
+        task.name,
+        task.group,
+        profile,
+        out,
+        force=task.force,
+        step_range=task.step_range,
+        command=task.command,
+    )
+
+
+def _runs(
+    name: str, read: Sequence[tuple[Source, Profile]]
+) -> Iterable[tuple[str, list[Source], Profile]]:
+    """(name, files, profile) of each run that the files of a group make."""
+    if len(read) == 1:
+        source, profile = read[0]
+        yield name, [source], profile
+        return
+    profiles = [profile for _, profile in read]
+    found = ranks.ranks_of([source.name for source, _ in read], profiles) if read else None
+    if found:
+        yield name, [source for source, _ in read], ranks.of_one_job(found, profiles)
+        return
+    for source, profile in read:
+        yield profile_name(source.name), [source], profile
+
+
+def open_runs(
+    words: Iterable[Path | str], cache: Path | None = None, warn: Warn = lambda line: None
+) -> list[Run]:
+    """The runs that ``words`` mean: a run, every run in a folder, or raw profiles; here or at URLs.
+
+    Raw profiles are ingested into ``cache`` (default ``cache_folder()``), never beside the file,
+    and only when the file has changed since; a run at a URL is fetched into it. Of several, one
+    that cannot be read is told to ``warn``.
+
+    Raises:
+        ProfileError: nothing of a word can be read as a profile.
+        RunError: a run is damaged, or cannot be fetched.
+    """
+    cache = cache or cache_folder()
+    return [run for word in words for run in _runs_at(word, cache) or _cached(word, cache, warn)]
+
+
+def _runs_at(word: Path | str, cache: Path) -> list[Run]:
+    """The run that ``word`` is, or those directly in it."""
+    if sources.is_url(word):
+        return [run.fetched(cache) for run in remote.runs_at(str(word))]
+    path = sources.path_of(word)
+    if store.is_run(path):
+        return [store.open_run(path)]
+    return store.runs_in(path) if path.is_dir() else []
+
+
+def cache_folder() -> Path:
+    """Where raw profiles are ingested on the fly: $LSTMPROF_CACHE, else the user's cache folder."""
+    given = os.environ.get("LSTMPROF_CACHE")
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(given) if given else Path(base) / "lstmprof"
+
+
+def _cached(word: Path | str, cache: Path, warn: Warn) -> list[Run]:
+    """The runs of the profiles at ``word``, read now or before."""
+    runs: list[Run] = []
+    refused: list[LstmprofError] = []
+    groups = sources.groups(word)
+    for name, group in zip(_names(word, groups), groups, strict=True):
+        key = "|".join([*(source.stamp for source in group), __version__, str(SCHEMA_VERSION)])
+        folder = cache / hashlib.sha256(key.encode()).hexdigest()[:20]
+        before = store.runs_in(folder) if folder.is_dir() else []
+        if before:
+            runs += before
+            continue
+        done = Task(group, name, folder, force=True, step_range=None).done()
+        runs += [run for run in done.runs if isinstance(run, Run)]
+        refused += [*done.errors, *done.foreign]
+    if not runs:
+        first = refused[0]
+        if len(refused) == 1:
+            raise first
+        raise RunError(f"{word}: holds no run and no profile that can be read", str(first))
+    for error in refused:
+        warn(str(error))
+    return runs

@@ -1,0 +1,281 @@
+"""Many raw profiles into runs, several at once: in processes or on a cluster, in the order given.
+
+The unit is what becomes a run: a file, or the files of the ranks of one job. Both are an
+``Executor``, so that there is one way. A process that is killed (out of memory) costs the profile
+that it read, and no other.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import socket
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+from lstmprof import __version__
+from lstmprof.errors import LstmprofError, ProfileError, RunError
+from lstmprof.formats import sources
+from lstmprof.runs import remote, run
+from lstmprof.runs.cluster import cluster, killed_worker, other_version
+from lstmprof.runs.ingest import Ingested, Task, tasks
+from lstmprof.runs.pool import done_here, process_pool
+
+#: Less than this of files is read sooner than a second process starts.
+_WORTH_BYTES = 32 * 2**20
+#: How often it is looked whether results can still come.
+_LOOK_S = 5
+#: How many runs at a URL are looked at at once.
+_LOOKS = 16
+_SHARED = "put it where all workers see it: a shared folder or a URL"
+
+Progress = Callable[[str], None]
+
+
+def ingest_all(
+    words: Sequence[Path | str],
+    out: Path | str,
+    *,
+    name: str | None = None,
+    force: bool = False,
+    step_range: str | None = None,
+    jobs: int | None = None,
+    scheduler: str | None = None,
+    progress: Progress = lambda line: None,
+) -> Iterator[Ingested]:
+    """What becomes of the profiles that ``words`` mean, in order; no failure stops the others.
+
+    Words that mean no profile come first. ``out`` is a folder or a URL of one.
+
+    ``jobs`` processes read them, by default as many as there are CPUs where that is worth it, or
+    the workers of the dask ``scheduler`` at an address. Of several, those whose run is in ``out``
+    already and whose files have not changed are left.
+
+    Raises:
+        LstmprofError: the cluster cannot be used (any more), or ``out`` cannot be reached.
+    """
+    place = remote.place(out)
+    if scheduler is not None:  # a worker is in another folder
+        place = place if isinstance(place, str) else place.resolve()
+        words = [word if sources.is_url(word) else Path(word).resolve() for word in words]
+    found: list[Task] = []
+    for word in words:
+        try:
+            found += tasks(word, place, name=name, force=force, step_range=step_range)
+        except LstmprofError as error:
+            yield Ingested([], [error], [])
+    kept = _kept(found) if len(found) > 1 else [None] * len(found)
+    todo = [task for task, before in zip(found, kept, strict=True) if before is None]
+    with _workers(todo, place, jobs, scheduler, progress) as workers:
+        results = _told(_results(todo, workers), todo, progress)
+        for before in kept:
+            yield before if before is not None else next(results)
+
+
+def _kept(found: Sequence[Task]) -> list[Ingested | None]:
+    with ThreadPoolExecutor(_LOOKS) as threads:
+        return list(threads.map(Task.kept, found))
+
+
+@dataclass(frozen=True)
+class _Workers:
+    """Where tasks are done, and what is raised where it was ``killed``.
+
+    ``lone`` is where a task is done with no other beside it; ``check`` raises where no result can
+    come any more.
+    """
+
+    executor: Callable[[], AbstractContextManager[Executor]]
+    lone: Callable[[], AbstractContextManager[Executor]]
+    done: Callable[[Task], Ingested]
+    killed: type[Exception]
+    fault: str
+    check: Callable[[], None]
+
+
+@contextmanager
+def _workers(
+    todo: Sequence[Task],
+    out: Path | str,
+    jobs: int | None,
+    scheduler: str | None,
+    progress: Progress,
+) -> Iterator[_Workers | None]:
+    """Processes or a cluster; None where this process does it."""
+    done = functools.partial(_once, _done) if len(todo) > 1 else _done
+    count = min(jobs or _useful_jobs(todo), len(todo))
+    if scheduler is not None and todo:
+        with cluster(scheduler, progress) as found, _mark(out) as mark:
+            yield _Workers(
+                executor=found.executor,
+                lone=found.executor,
+                done=functools.partial(_done_there, done, __version__, mark),
+                killed=killed_worker(),
+                fault="each worker that read it was killed",
+                check=found.check,
+            )
+    elif count > 1:
+        yield _Workers(
+            executor=functools.partial(process_pool, count),
+            lone=functools.partial(process_pool, 1),
+            done=functools.partial(done_here, done),
+            killed=BrokenProcessPool,
+            fault="the process that read it was killed",
+            check=lambda: None,
+        )
+    else:
+        yield None
+
+
+def _mark(out: Path | str) -> AbstractContextManager[Path | None]:
+    """A folder in the folder ``out`` for as long as the context: who sees it sees ``out``."""
+    return nullcontext() if isinstance(out, str) else run.staging(out)
+
+
+def _useful_jobs(todo: Sequence[Task]) -> int:
+    worth = sum(task.file_bytes for task in todo) >= _WORTH_BYTES
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return usable or 1 if worth else 1
+
+
+def _results(todo: Sequence[Task], workers: _Workers | None) -> Iterator[Ingested]:
+    """The results in order.
+
+    Whoever is killed takes along what it held. The first task that is lost is tried alone when the
+    others are through; then those that were lost with it go on.
+    """
+    if workers is None:
+        yield from map(_done, todo)
+        return
+    known: dict[int, Ingested] = {}
+    number = 0
+    while number < len(todo):
+        with workers.executor() as executor:
+            futures = {
+                n: _begun(workers, executor, todo[n])
+                for n in _first_of_name(todo, number)
+                if n not in known
+            }
+            while number < len(todo):
+                try:
+                    result = known.pop(number, None) or _outcome(
+                        workers, futures.get(number) or _begun(workers, executor, todo[number])
+                    )
+                except workers.killed:
+                    known |= _through(workers, futures, number)
+                    break
+                yield result
+                number += 1
+            else:
+                return
+        yield _alone(workers, todo[number])
+        number += 1
+
+
+def _first_of_name(todo: Sequence[Task], begin: int) -> Iterable[int]:
+    """Numbers of the tasks from ``begin`` on, without those that would meet another's run."""
+    first: dict[str, int] = {}
+    for number in range(begin, len(todo)):
+        first.setdefault(todo[number].name, number)
+    return first.values()
+
+
+def _begun(workers: _Workers, executor: Executor, task: Task) -> Future[Ingested]:
+    try:
+        return executor.submit(workers.done, task)
+    except workers.killed as fault:
+        lost: Future[Ingested] = Future()
+        lost.set_exception(fault)
+        return lost
+
+
+def _through(
+    workers: _Workers, futures: Mapping[int, Future[Ingested]], number: int
+) -> dict[int, Ingested]:
+    """The results of the tasks after ``number`` that were not lost, when all are through."""
+    while wait(futures.values(), timeout=_LOOK_S).not_done:
+        workers.check()
+    return {
+        n: future.result()
+        for n, future in futures.items()
+        if n > number and not future.cancelled() and future.exception() is None
+    }
+
+
+def _alone(workers: _Workers, task: Task) -> Ingested:
+    try:
+        with workers.lone() as executor:
+            return _outcome(workers, executor.submit(workers.done, task))
+    except workers.killed:
+        fault = f"{workers.fault}, most likely for want of memory"
+        return Ingested([], [ProfileError(task.label, fault, "profile fewer steps")], [])
+
+
+def _outcome(workers: _Workers, future: Future[Ingested]) -> Ingested:
+    """The result, as long as it can still come."""
+    while not wait([future], timeout=_LOOK_S).done:
+        workers.check()
+    try:
+        return future.result()
+    except CancelledError as fault:
+        workers.check()
+        raise LstmprofError(
+            "the scheduler was started again, and forgot what it was to do",
+            "run this again: what is done is not done again",
+        ) from fault
+
+
+def _done(task: Task) -> Ingested:
+    return task.done()
+
+
+def _once(done: Callable[[Task], Ingested], task: Task) -> Ingested:
+    """What becomes of it; its run is there where a worker was killed before it could tell."""
+    there = task.kept()
+    return Ingested(there.kept, [], []) if there else done(task)
+
+
+def _done_there(
+    done: Callable[[Task], Ingested], version: str, mark: Path | None, task: Task
+) -> Ingested:
+    """What becomes of it on a worker of a cluster; ``mark`` is in the folder of runs.
+
+    Raises:
+        LstmprofError: the worker has another lstmprof than ``version``.
+        RunError: it does not see the folder of runs.
+    """
+    worker = socket.gethostname()
+    if version != __version__:
+        raise other_version(f"on {worker}", __version__, version)
+    if mark is not None and not mark.is_dir():
+        raise RunError(f"{mark.parent}: is not seen by the worker on {worker}", _SHARED)
+    for source in task.group:
+        if isinstance(source.label, Path) and source.stamp and not source.label.exists():
+            fault = f"is not seen by the worker on {worker}"
+            return Ingested([], [ProfileError(source.label, fault, _SHARED)], [])
+    return done(task)
+
+
+def _told(
+    results: Iterator[Ingested], todo: Sequence[Task], progress: Progress
+) -> Iterator[Ingested]:
+    """The ``results``; from the second on how long the rest will take, by the size of the files.
+
+    The first has waited for processes that start.
+    """
+    sizes = [task.file_bytes for task in todo]
+    if not all(sizes):
+        sizes = [1] * len(todo)
+    for number, result in enumerate(results, 1):
+        if number == 1:
+            began = time.monotonic()
+        yield result
+        spent_s, done, left = time.monotonic() - began, sum(sizes[1:number]), sum(sizes[number:])
+        says = f", about {spent_s * left / done:.0f} s left" if done else ""
+        if left:
+            progress(f"{number} of {len(todo)} profiles done{says}")

@@ -1,0 +1,185 @@
+"""Runs at fsspec URLs (s3, gs, hdfs …): uploaded whole, and fetched into a local folder.
+
+::
+
+    <url>/<run>/events.parquet  timings.parquet  run.json
+
+An object store renames no folder, so run.json, written last and removed first, says that the rest
+is whole: a folder without it is no run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from lstmprof.errors import LstmprofError, RunError, of_url
+from lstmprof.runs import run as store
+from lstmprof.runs.run import EVENTS_FILE, RUN_FILE, Run
+
+_LOCAL = "file://"
+
+
+@dataclass(frozen=True)
+class RemoteRun:
+    """One run at ``url``; ``stamp`` changes with its content.
+
+    ``event_count`` is None where its tables were not looked at.
+    """
+
+    url: str
+    metadata: Mapping[str, Any]
+    stamp: str
+    event_count: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The last part of its URL."""
+        return self.url.rpartition("/")[2]
+
+    def fetched(self, folder: Path) -> Run:
+        """A copy of it in ``folder``, made now or before.
+
+        Raises:
+            RunError: it cannot be fetched, or was replaced meanwhile.
+        """
+        place = folder / hashlib.sha256(f"{self.url}|{self.stamp}".encode()).hexdigest()[:20]
+        if not store.is_run(place / self.name):
+            with store.new_run(place, self.name, force=True) as content, _reached(self.url):
+                _fetch(self, content)
+        return store.open_run(place / self.name)
+
+
+def place(out: Path | str) -> Path | str:
+    """The folder of runs ``out``: a path, also where it is given as ``file://``, or a URL."""
+    text = str(out)
+    if text.startswith(_LOCAL):
+        return Path(text.removeprefix(_LOCAL))
+    return text.rstrip("/") if "://" in text else Path(out)
+
+
+def run_at(url: str) -> RemoteRun | None:
+    """The run at ``url``, None where there is none.
+
+    Raises:
+        RunError: it cannot be reached, or its run.json is damaged.
+    """
+    with _reached(url):
+        system, path = _opened(url)
+        try:
+            text = system.cat_file(f"{path}/{RUN_FILE}")
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        stamp = system.ukey(f"{path}/{RUN_FILE}")
+    try:
+        metadata = json.loads(text)
+    except ValueError as fault:
+        raise RunError(f"{url}/{RUN_FILE}: {fault}", "capture or ingest the run again") from fault
+    if not isinstance(metadata, dict):
+        raise RunError(f"{url}/{RUN_FILE}: not a JSON object", "capture or ingest the run again")
+    return RemoteRun(url, metadata, stamp)
+
+
+def runs_at(url: str) -> list[RemoteRun]:
+    """The run at ``url``, or the runs directly in that folder, by name.
+
+    Raises:
+        RunError: it cannot be reached, or a run.json is damaged.
+    """
+    with _reached(url):
+        system, path = _opened(url)
+        # Not isdir: over HTTP it downloads the file to look for links.
+        if system.info(path)["type"] != "directory" and not url.endswith("/"):
+            return []
+        found = sorted(system.find(path, maxdepth=2))
+    folders = [name.rpartition("/")[0] for name in found if name.endswith(f"/{RUN_FILE}")]
+    urls = [url.rstrip("/") + folder.removeprefix(path.rstrip("/")) for folder in folders]
+    return [run for one in urls if (run := run_at(one)) is not None]
+
+
+def uploaded(run: Run, url: str, *, force: bool) -> RemoteRun:
+    """``run`` copied to ``url``; there it is whole, or no run.
+
+    Raises:
+        RunError: one is there already and ``force`` is not given, or it cannot be written.
+    """
+    with _reached(url):
+        system, path = _opened(url)
+        if not force and system.exists(f"{path}/{RUN_FILE}"):
+            raise RunError(
+                f"{url}: is there already",
+                "give --force to replace it, or another --out or --name",
+            )
+        _remove(system, path)
+        try:
+            _upload(run.path, system, path)
+        except BaseException:
+            with suppress(Exception):
+                _remove(system, path)
+            raise
+        stamp = system.ukey(f"{path}/{RUN_FILE}")
+    return RemoteRun(url, run.metadata, stamp, event_count(run.path))
+
+
+def event_count(run: Path) -> int:
+    """How many events the run in the folder ``run`` has."""
+    count: int = pq.read_metadata(run / EVENTS_FILE).num_rows
+    return count
+
+
+def _upload(content: Path, system: Any, path: str) -> None:
+    if not system.async_impl:  # what is, an object store, has no folders: s3fs would make a bucket
+        system.makedirs(path, exist_ok=True)
+    files = sorted((p for p in content.rglob("*") if p.is_file()), key=lambda p: p.name == RUN_FILE)
+    for file in files:
+        system.put_file(str(file), f"{path}/{file.relative_to(content).as_posix()}")
+
+
+def _remove(system: Any, path: str) -> None:
+    """Remove what is at ``path``, its run.json first: nobody takes the rest for a run."""
+    if not system.exists(path):
+        return
+    if system.exists(f"{path}/{RUN_FILE}"):
+        system.rm_file(f"{path}/{RUN_FILE}")
+    if system.exists(path):
+        system.rm(path, recursive=True)
+    system.invalidate_cache()
+
+
+def _fetch(run: RemoteRun, content: Path) -> None:
+    system, path = _opened(run.url)
+    for name in system.find(path, maxdepth=1):
+        file = name.rpartition("/")[2]
+        if file != RUN_FILE:
+            system.get_file(name, str(content / file))
+    system.get_file(f"{path}/{RUN_FILE}", str(content / RUN_FILE))
+    if _opened(run.url)[0].ukey(f"{path}/{RUN_FILE}") != run.stamp:
+        raise RunError(f"{run.url}: was replaced while it was read", "read it again")
+
+
+def _opened(url: str) -> tuple[Any, str]:
+    """The file system and the path of ``url``; nothing that it remembers of folders is used."""
+    import fsspec
+
+    system, path = fsspec.core.url_to_fs(url)
+    system.invalidate_cache()
+    return system, path.rstrip("/")
+
+
+@contextmanager
+def _reached(url: str) -> Iterator[None]:
+    """Make an error for users of whatever a protocol's library raises."""
+    try:
+        yield
+    except LstmprofError:
+        raise
+    except Exception as error:
+        reason, next_step = of_url(error)
+        raise RunError(f"{url}: cannot be reached ({reason})", next_step) from error

@@ -1,0 +1,273 @@
+"""Run directories: written beside their place and renamed, so that a run is whole or not there.
+
+::
+
+    <out>/<run>/run.json  timings.parquet  events.parquet  profile/
+    <out>/.partial-<host>-<pid>-<run>-xxxx/     being written; swept when its process is gone
+
+Every Parquet file carries the schema version; an older one is refused by name, never misread.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lstmprof.errors import RunError, UsageError
+from lstmprof.events.narrow import narrow_table
+from lstmprof.events.schema import SCHEMA, SCHEMA_VERSION, VERSION_KEY
+
+PARTIAL = ".partial-"
+RUN_FILE = "run.json"
+EVENTS_FILE = "events.parquet"
+
+_AGAIN = "capture or ingest the run again"
+
+TIMINGS_SCHEMA = pa.schema(
+    [
+        pa.field("round", pa.int64(), False),
+        pa.field("iteration", pa.int64(), False),
+        pa.field("warmup", pa.bool_(), False),
+        pa.field("wall_ns", pa.int64(), False),
+        pa.field("device_ns", pa.int64()),
+        pa.field("loss", pa.float64()),
+    ],
+    metadata={VERSION_KEY: str(SCHEMA_VERSION).encode()},
+)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run on disk; tables are read when they are asked for."""
+
+    path: Path
+    metadata: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        """The directory's name, or the name run.json gives where the directory is a cache entry."""
+        return str(self.metadata.get("name") or self.path.name)
+
+    def events(self) -> pa.Table:
+        """The events table of the profiled pass.
+
+        Raises:
+            RunError: the file is missing, damaged or of another schema version.
+        """
+        return _table(self.path / EVENTS_FILE, SCHEMA)
+
+    def narrow_events(self, columns: Sequence[str]) -> pa.Table:
+        """``columns`` of the events table in a third of its memory, one chunk each.
+
+        Integers, and the indices of texts, have the narrowest types that hold them.
+
+        Raises:
+            RunError: the file is missing, damaged or of another schema version.
+        """
+        path = self.path / EVENTS_FILE
+        check_file(path, SCHEMA)
+        try:
+            with pq.ParquetFile(path) as file:
+                return narrow_table(file, columns)
+        except (OSError, pa.ArrowException) as fault:
+            raise _unreadable(path, fault) from fault
+
+    def timings(self) -> pa.Table | None:
+        """One row an iteration of the undisturbed pass; None where it was not captured here.
+
+        Raises:
+            RunError: the file is damaged or of another schema version.
+        """
+        path = self.path / "timings.parquet"
+        return _table(path, TIMINGS_SCHEMA) if path.exists() else None
+
+
+def _unreadable(path: Path, fault: Exception) -> RunError:
+    if isinstance(fault, FileNotFoundError):
+        return RunError(f"{path}: is missing", _AGAIN)
+    return RunError(f"{path}: is damaged ({str(fault).rstrip('.')})", _AGAIN)
+
+
+def _table(path: Path, schema: pa.Schema) -> pa.Table:
+    check_file(path, schema)
+    try:
+        # Not pq.read_table: it takes four times as long for 10 million events (pyarrow 26).
+        with pq.ParquetFile(path) as file:
+            return file.read().cast(schema)
+    except (OSError, pa.ArrowException) as fault:
+        raise _unreadable(path, fault) from fault
+
+
+def check_file(path: Path, schema: pa.Schema) -> None:
+    """Whether the Parquet file ``path`` is one that this version wrote with ``schema``.
+
+    Raises:
+        RunError: it is missing, damaged, or of another schema version or other columns.
+    """
+    try:
+        found = pq.read_schema(path)
+    except (OSError, pa.ArrowException) as fault:
+        raise _unreadable(path, fault) from fault
+    version = (found.metadata or {}).get(VERSION_KEY, b"none").decode()
+    if version != str(SCHEMA_VERSION):
+        raise RunError(
+            f"{path}: schema version {version}, this lstmprof reads {SCHEMA_VERSION}",
+            _AGAIN,
+        )
+    if found.names != schema.names:
+        raise RunError(f"{path}: columns differ from the schema", _AGAIN)
+
+
+def is_run(path: Path) -> bool:
+    """Whether ``path`` is a run directory."""
+    return (path / RUN_FILE).is_file()
+
+
+def open_run(path: Path) -> Run:
+    """The run in directory ``path``.
+
+    Raises:
+        RunError: there is no run, or its run.json cannot be read.
+    """
+    try:
+        metadata = json.loads((path / RUN_FILE).read_text(encoding="utf-8"))
+    except FileNotFoundError as fault:
+        raise RunError(
+            f"{path}: no run is there (no {RUN_FILE})", "give a run, a folder of runs or a profile"
+        ) from fault
+    except (OSError, ValueError) as fault:
+        raise _unreadable(path / RUN_FILE, fault) from fault
+    if not isinstance(metadata, dict):
+        raise RunError(f"{path / RUN_FILE}: not a JSON object", _AGAIN)
+    return Run(path, metadata)
+
+
+def runs_in(folder: Path) -> list[Run]:
+    """The runs directly in ``folder``, by name; partial ones are not runs."""
+    return [
+        open_run(p) for p in sorted(folder.iterdir()) if not p.name.startswith(".") and is_run(p)
+    ]
+
+
+def check_name(out: Path, name: str, *, force: bool = False) -> None:
+    """Whether a run called ``name`` may be written to ``out``.
+
+    Raises:
+        UsageError: ``name`` is no single visible path component.
+        RunError: the run is there already and ``force`` is not given.
+    """
+    if not name or name != Path(name).name or name.startswith("."):
+        raise UsageError(f"'{name}' is no name for a run", "give one without / and not hidden")
+    if not force and (out / name).exists():
+        raise RunError(
+            f"{out / name}: is there already",
+            "give --force to replace it, or another --out or --name",
+        )
+
+
+@contextmanager
+def staging(out: Path) -> Iterator[Path]:
+    """A directory in ``out`` that nobody takes for a run; removed at the end, or by a later sweep.
+
+    Raises:
+        RunError: ``out`` cannot be written.
+    """
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        _sweep(out)
+        prefix = f"{PARTIAL}{socket.gethostname()}-{os.getpid()}-"
+        partial = Path(tempfile.mkdtemp(prefix=prefix, dir=out))
+    except OSError as fault:
+        raise RunError(f"{out}: {fault.strerror}", "give an --out that can be written") from fault
+    try:
+        yield partial
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+@contextmanager
+def new_run(out: Path, name: str, *, force: bool = False) -> Iterator[Path]:
+    """A directory to write the run ``name`` into; renamed to its place at the end, else removed.
+
+    Raises:
+        UsageError: ``name`` is no single visible path component.
+        RunError: the run is there already and ``force`` is not given, or ``out`` cannot be written.
+    """
+    check_name(out, name, force=force)
+    with staging(out) as partial:
+        content = partial / name
+        content.mkdir()
+        yield content
+        _put_in_place(content, out / name, partial / "replaced")
+
+
+def _put_in_place(content: Path, place: Path, replaced: Path) -> None:
+    """Rename ``content`` to ``place``; an older run there goes to ``replaced`` in between."""
+    if place.exists():
+        replaced.mkdir()
+        place.rename(replaced / place.name)
+    try:
+        content.rename(place)
+    except OSError as fault:
+        if (replaced / place.name).exists() and not place.exists():
+            (replaced / place.name).rename(place)
+        raise RunError(
+            f"{place}: {fault.strerror}", "another capture may have written it"
+        ) from fault
+
+
+def _sweep(out: Path) -> None:
+    """Remove what captures killed on this host left in ``out``; put back a run being replaced."""
+    for partial in out.glob(f"{PARTIAL}{socket.gethostname()}-*"):
+        pid = partial.name.removeprefix(f"{PARTIAL}{socket.gethostname()}-").split("-")[0]
+        if not pid.isdigit() or _alive(int(pid)):
+            continue
+        for old in (partial / "replaced").glob("*"):
+            if not (out / old.name).exists():
+                old.rename(out / old.name)
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def write_tables(
+    folder: Path, metadata: Mapping[str, Any], events: pa.Table, timings: pa.Table | None = None
+) -> None:
+    """Write run.json and the tables of a run into ``folder``, run.json last."""
+    write_events(folder, events)
+    if timings is not None:
+        pq.write_table(timings.cast(TIMINGS_SCHEMA), folder / "timings.parquet", compression="zstd")
+    write_metadata(folder, metadata)
+
+
+def write_events(folder: Path, events: pa.Table) -> None:
+    """Write the events table of a run into ``folder``."""
+    pq.write_table(events.cast(SCHEMA), folder / EVENTS_FILE, compression="zstd")
+
+
+def write_metadata(folder: Path, metadata: Mapping[str, Any]) -> None:
+    """Write run.json of a run into ``folder``, in which its tables are."""
+    text = (
+        json.dumps({"schema_version": SCHEMA_VERSION, **metadata}, indent=1, ensure_ascii=False)
+        + "\n"
+    )
+    (folder / RUN_FILE).write_text(text, encoding="utf-8")

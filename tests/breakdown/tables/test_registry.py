@@ -1,0 +1,91 @@
+"""The registry of tables: what it says of each is what the tables are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from events.rows import row, table
+
+from lstmprof.breakdown import (
+    TABLES,
+    break_down,
+)
+from lstmprof.commands import breakdown as command
+from lstmprof.errors import UsageError
+from lstmprof.events.annotate import (
+    annotated,
+)
+from lstmprof.events.annotate.steps import windows
+from lstmprof.runs.ingest import (
+    open_runs,
+)
+from lstmprof.runs.run import write_tables
+
+HOST = {"pid": 1, "tid": 1}
+GPU = {"device": 0, "stream": 7}
+ROWS = [
+    row("step", "ProfilerStep#1", 0, 50, **HOST),
+    *(row("op", name, 1 + 10 * i, 9 + 10 * i, **HOST) for i, name in enumerate("abc")),
+    row("runtime", "cudaLaunchKernel", 2, 3, **HOST, correlation_id=1),
+    row("runtime", "cudaLaunchKernel", 12, 13, **HOST, correlation_id=2),
+    row("kernel", "k", 20, 23, **GPU, correlation_id=1),
+    row("kernel", "k", 30, 39, **GPU, correlation_id=2),
+]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    (tmp_path / "run").mkdir()
+    facts = {"name": "run", "source": "ingest", "workload": {"time_steps": 4}}
+    write_tables(tmp_path / "run", facts, annotated(table(ROWS), captured=False))
+    return tmp_path / "run"
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_has_the_columns_the_registry_says(name: str) -> None:
+    known, events = TABLES[name], annotated(table(ROWS), captured=False)
+    for made in (
+        known.of(events, windows(events, captured=False), {}),
+        known.of(annotated(table([]), captured=False), [], {}),
+    ):
+        assert made.schema.names == [c.name for c in known.columns]
+        assert [f.type for f in made.schema] == [c.type for c in known.columns]
+        assert all(c.null_when or made.column(c.name).null_count == 0 for c in known.columns)
+    assert {n.removeprefix("-") for n in known.order} | set(known.shown) <= set(made.schema.names)
+    assert all(column.meaning for column in known.columns)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_is_made_of_the_columns_that_it_reads(name: str) -> None:
+    known, events = TABLES[name], annotated(table(ROWS), captured=False)
+    found = windows(events, captured=False)
+    made = known.of(events.select(list(known.reads)), found, {})
+    assert made.equals(known.of(events, found, {}))
+
+
+def test_the_command_knows_every_table() -> None:
+    assert set(command.TABLES) == {"timings", *TABLES}
+    assert len(set(command.TABLES)) == len(command.TABLES)
+
+
+def test_a_breakdown_makes_the_table_that_is_asked_for(run: Path) -> None:
+    (opened,) = open_runs([run])
+    account = break_down(opened, tables=())
+    ops = account.table("ops")
+    assert ops.column("name").to_pylist() == ["b", "a", "c"]
+    assert ops.column("device_self_ns").to_pylist() == [9, 3, 0]
+    assert account.table("ops") is ops
+    assert account.table("launches").column("per_time_step").to_pylist() == [0.5]
+    assert account.ledger.equals(break_down(opened).ledger)
+    with pytest.raises(UsageError, match=r"unknown table 'opps'; did you mean 'ops'\?"):
+        account.table("opps")
+
+
+def test_tables_made_at_once_need_no_second_look_at_the_events(run: Path) -> None:
+    (opened,) = open_runs([run])
+    account = break_down(opened, tables=("ledger", "copies"))
+    (run / "events.parquet").unlink()
+    assert pa.compute.sum(account.ledger.column("ns")).as_py() == 50
+    assert account.table("copies").num_rows == 0

@@ -1,0 +1,152 @@
+"""The kernel table, the timings and the mean step, by hand on a few rows."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from events.rows import row, table
+
+from lstmprof.breakdown.ledger import ledger
+from lstmprof.breakdown.mean_step import mean_steps
+from lstmprof.breakdown.tables.kernels import kernels
+from lstmprof.breakdown.timings import slowdowns, timings
+from lstmprof.events.annotate import (
+    annotated,
+)
+from lstmprof.events.annotate.steps import windows
+from lstmprof.events.schema import with_columns
+from lstmprof.runs.run import TIMINGS_SCHEMA
+
+HOST = {"pid": 1, "tid": 1}
+GPU = {"device": 0, "stream": 7}
+
+
+def test_kernels_are_grouped_and_percentiles_are_rows() -> None:
+    # two steps; gemm of 1…4 ns in the first, 10 ns in the second; one before any step
+    gemms = [(2, 1), (4, 2), (7, 3), (11, 4), (32, 10)]
+    rows = [
+        row("step", "ProfilerStep#1", 1, 20, **HOST),
+        row("step", "ProfilerStep#2", 30, 50, **HOST),
+    ]
+    rows += [row("kernel", "gemm", at, at + n, **GPU, category="gemm") for at, n in gemms]
+    rows += [row("kernel", "relu", 0, 1, **GPU, category="pointwise")]
+    events = annotated(table(rows), captured=False)
+    found = kernels(events, windows(events, captured=False)).to_pylist()
+    assert [r["name"] for r in found] == ["gemm", "relu"]
+    gemm = found[0]
+    assert (gemm["count"], gemm["total_ns"], gemm["mean_ns"]) == (5, 20, 4.0)
+    assert (gemm["p50_ns"], gemm["p95_ns"], gemm["max_ns"]) == (3, 10, 10)
+    assert gemm["share"] == pytest.approx(20 / 21)
+    assert (gemm["per_step"], found[1]["per_step"]) == (2.5, 0.0)
+
+
+def test_on_a_cpu_the_table_holds_the_self_time_of_computing_ops() -> None:
+    # [aten::linear-----------)   arranges: not in the table
+    #    [aten::addmm-----)
+    #        [aten::copy_)
+    rows = [
+        row("op", "aten::linear", 0, 20, **HOST),
+        row("op", "aten::addmm", 3, 16, **HOST),
+        row("op", "aten::copy_", 7, 12, **HOST),
+    ]
+    events = annotated(table(rows), captured=False)
+    found = kernels(events, windows(events, captured=False)).to_pylist()
+    assert [(r["name"], r["total_ns"], r["per_step"]) for r in found] == [
+        ("aten::addmm", 8, None),
+        ("aten::copy_", 5, None),
+    ]
+
+
+def test_the_kernel_table_says_which_rule_decided_most_of_a_category() -> None:
+    # gemm launched twice beneath aten::mm, once beneath nothing; relu by its own name
+    rows = [row("op", "aten::mm", 0, 9, **HOST)]
+    for at, correlation in ((1, 1), (3, 2), (20, 3)):
+        rows += [row("runtime", "cudaLaunchKernel", at, at + 1, **HOST, correlation_id=correlation)]
+        rows += [row("kernel", "sgemm", at + 30, at + 31, **GPU, correlation_id=correlation)]
+    rows += [row("kernel", "elementwise_relu", 60, 61, **GPU), row("kernel", "k", 61, 62, **GPU)]
+    events = annotated(table(rows), captured=False)
+    found = {r["name"]: r["rule"] for r in kernels(events, []).to_pylist()}
+    assert found == {
+        "sgemm": "op: GEMM (torch)",
+        "elementwise_relu": "kernel name: element by element (any)",
+        "k": "activity: no rule knows op or kernel (any)",
+    }
+
+
+def test_a_category_of_other_rules_than_todays_has_no_rule() -> None:
+    events = annotated(table([row("op", "aten::mm", 0, 9, **HOST)]), captured=False)
+    other = with_columns(events, {"category": pa.array(["gemm of old"])})
+    assert kernels(other, []).to_pylist()[0]["rule"] is None
+
+
+def test_an_empty_profile_has_empty_tables() -> None:
+    events = annotated(table([]), captured=False)
+    assert windows(events, captured=False) == []
+    assert kernels(events, []).num_rows == 0
+    assert ledger(events, []).num_rows == 0
+
+
+def test_the_mean_step_keeps_every_nanosecond() -> None:
+    rows = [
+        row("step", "ProfilerStep#1", 0, 10, **HOST),
+        row("step", "ProfilerStep#2", 10, 25, **HOST),
+    ]
+    rows += [row("kernel", "k", 2, 8, **GPU, category="gemm")]
+    events = annotated(table(rows), captured=False)
+    (step,) = mean_steps(ledger(events, windows(events, captured=False)))
+    assert (step.steps, step.total_ns, step.mean_ns) == (2, 25, 12.5)
+    assert step.parts[0] == ("busy", "other", 6)
+    assert sum(ns for _, _, ns in step.parts) == 25
+    assert step.launch_bound_share == pytest.approx(17 / 25)  # tails in python; 2 ns unattributed
+
+
+def test_no_share_of_launches_is_claimed_where_no_idle_time_has_a_cause() -> None:
+    rows = [row("kernel", "k", 2, 8, **GPU), row("kernel", "k", 10, 12, **GPU)]
+    events = annotated(table(rows), captured=False)
+    (step,) = mean_steps(ledger(events, windows(events, captured=False)))
+    assert step.launch_bound_share is None
+
+
+def measured(walls: list[int], warmup: int) -> pa.Table:
+    rows = [
+        {
+            "round": 0,
+            "iteration": i,
+            "warmup": i < warmup,
+            "wall_ns": w,
+            "device_ns": None,
+            "loss": 1.0,
+        }
+        for i, w in enumerate(walls)
+    ]
+    return pa.Table.from_pylist(rows, schema=TIMINGS_SCHEMA)
+
+
+def test_timings_leave_the_warm_up_out() -> None:
+    facts = {"workload": {"batch": 64}, "compile_ns": 900, "profiled_wall_ns": [11, 12, 13]}
+    found = timings(measured([900, 500, 8, 10, 12], warmup=2), facts)
+    assert found is not None
+    assert (found.iterations, found.median_ns, found.mean_ns, found.std_ns) == (3, 10.0, 10.0, 2.0)
+    assert (found.p95_ns, found.compile_ns) == (12, 900)
+    assert found.samples_per_s == pytest.approx(6.4e9)
+    assert found.inflation_share == pytest.approx(0.2)
+
+
+def test_a_language_model_is_measured_in_words() -> None:
+    facts = {"workload": {"batch": 20, "time_steps": 35, "vocabulary": 10_000}}
+    found = timings(measured([1000, 1000], warmup=0), facts)
+    assert found is not None
+    assert found.words_per_s == pytest.approx(20 * 35 / 1e-6)
+
+
+def test_what_is_unknown_stays_unknown() -> None:
+    assert timings(measured([5], warmup=1), {}) is None
+    found = timings(measured([5], warmup=0), {})
+    assert found is not None
+    assert (found.std_ns, found.samples_per_s, found.words_per_s) == (None, None, None)
+    assert (found.inflation_share, found.cpu_energy_j) == (None, None)
+
+
+def test_slowdown_is_against_the_fastest() -> None:
+    assert slowdowns({3: 10.0, 5: 25.0}) == {3: 1.0, 5: 2.5}
+    assert slowdowns({}) == {}

@@ -1,0 +1,107 @@
+"""A capture that is killed leaves no run and no process, and the next one works."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from lstmprof.runs import run as store
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="needs /proc")
+
+CAPTURE = [sys.executable, "-m", "lstmprof", "capture", "--impl", "torch-cudnn"]
+TINY = ["--hidden=4", "--batch=2", "--time-steps=5", "--iterations=3", "--profile-steps=2"]
+TINY += ["--no-peaks"]
+
+
+def capture(out: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [*CAPTURE, *TINY, "--out", str(out)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def processes_of(out: Path) -> list[int]:
+    """Processes whose working directory lies in ``out``: a capture's worker and its children."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            cwd = (place / "cwd").readlink()
+        except OSError:
+            continue
+        if cwd.is_relative_to(out):
+            found.append(int(place.name))
+    return found
+
+
+def wait_until(condition: object, seconds: float = 10.0) -> bool:
+    """Whether ``condition()`` came true in time."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        if condition():  # type: ignore[operator]
+            return True
+        time.sleep(0.02)
+    return False
+
+
+@pytest.mark.parametrize("share", [0.02, 0.15, 0.3, 0.45, 0.6, 0.75, 0.9, 0.97])
+def test_killing_the_parent_leaves_no_half_written_run(
+    share: float, tmp_path: Path, whole_capture_s: float
+) -> None:
+    parent = capture(tmp_path)
+    time.sleep(share * whole_capture_s)
+    parent.send_signal(signal.SIGKILL)
+    parent.communicate()
+    assert wait_until(lambda: not processes_of(tmp_path)), "a worker outlived its parent"
+    for run in store.runs_in(tmp_path):  # it may have been whole already
+        assert run.events().num_rows > 0
+    assert all(p.name.startswith(store.PARTIAL) or store.is_run(p) for p in tmp_path.iterdir())
+
+
+def test_the_next_capture_works_and_sweeps(tmp_path: Path) -> None:
+    parent = capture(tmp_path)
+    assert wait_until(lambda: processes_of(tmp_path)), "no worker was started"
+    parent.send_signal(signal.SIGKILL)
+    parent.communicate()
+    assert [p.name.startswith(store.PARTIAL) for p in tmp_path.iterdir()] == [True]
+    assert wait_until(lambda: not processes_of(tmp_path))
+    _, said = capture(tmp_path).communicate()
+    assert [p.name for p in tmp_path.iterdir()] == [r.name for r in store.runs_in(tmp_path)], said
+
+
+def test_killing_the_worker_is_one_line_and_leaves_nothing(tmp_path: Path) -> None:
+    parent = capture(tmp_path)
+    assert wait_until(lambda: processes_of(tmp_path)), "no worker was started"
+    for worker in processes_of(tmp_path):
+        subprocess.run(["kill", "-KILL", str(worker)], check=False)
+    out, said = parent.communicate()
+    assert (parent.returncode, out) == (1, "")
+    assert "killed (signal 9)" in said.splitlines()[-1]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_capture_cleans_up_itself(how: signal.Signals, tmp_path: Path) -> None:
+    parent = capture(tmp_path)
+    assert wait_until(lambda: processes_of(tmp_path)), "no worker was started"
+    parent.send_signal(how)
+    _, said = parent.communicate(timeout=20)
+    assert parent.returncode == 128 + how
+    assert "interrupted" in said.splitlines()[-1]
+    assert list(tmp_path.iterdir()) == []
+    assert wait_until(lambda: not processes_of(tmp_path))
+
+
+@pytest.fixture(scope="module")
+def whole_capture_s(tmp_path_factory: pytest.TempPathFactory) -> float:
+    """Seconds that a capture takes when nobody disturbs it."""
+    began = time.monotonic()
+    capture(tmp_path_factory.mktemp("whole")).communicate()
+    return time.monotonic() - began

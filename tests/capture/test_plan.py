@@ -1,0 +1,120 @@
+"""Many captures: which, in what order, and again after being killed."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from lstmprof.capture import plan
+from lstmprof.capture.request import (
+    CaptureRequest,
+)
+from lstmprof.capture.worker.host import cuda_devices
+from lstmprof.errors import LstmprofError, UsageError
+from lstmprof.runs.run import runs_in
+from lstmprof.workloads import Workload, with_overrides
+from lstmprof.workloads.studies import named
+
+TINY = with_overrides(named("1x320-ce-short"), hidden=4, batch=2, time_steps=5)
+COMMON = CaptureRequest(
+    "torch-cudnn", TINY, device="cpu", iterations=4, profile_steps=1, peaks=False
+)
+BOTH = ["torch-lstmcell-fused", "torch-cudnn"]
+
+
+def test_patterns_and_names_mean_rows_in_the_order_of_the_table() -> None:
+    assert plan.implementation_names(["torch-cudnn", "torch-lstmcell-*"])[:3] == [
+        "torch-lstmcell-basic",
+        "torch-lstmcell-fused",
+        "torch-cudnn",
+    ]
+    assert plan.implementation_names(["keras-lstm-mode0"]) == ["keras-lstm"]
+    with pytest.raises(UsageError, match="did you mean 'torch-cudnn'"):
+        plan.implementation_names(["torch-cudn"])
+    with pytest.raises(UsageError, match="theano"):
+        plan.implementation_names(["theano-*"])
+
+
+def test_a_plan_is_the_cross_product_with_the_reasons_for_what_cannot_run(tmp_path: Path) -> None:
+    long: Workload = with_overrides(named("1x320-ce-long"), hidden=4)
+    planned = plan.plan(BOTH, [TINY, long], ["fp32", "tf32"], COMMON, tmp_path)
+    assert len(planned) == 8
+    assert [p.skip is None for p in planned] == [True, True, False, False] * 2
+    assert "does not support tf32" in str(planned[2].skip)
+    assert planned[0].name == "torch-lstmcell-fused--1x320-ce-short-h4-b2-t5--fp32--cpu"
+
+
+def test_rounds_interleave_and_every_other_goes_backwards(tmp_path: Path) -> None:
+    said: list[str] = []
+    planned = plan.plan(BOTH, [TINY], ["fp32"], COMMON, tmp_path)
+    outcomes = list(plan.run(planned, tmp_path, rounds=3, progress=said.append))
+    timing = [line.partition(":")[0] for line in said if line.endswith(": timing")]
+    assert timing == [
+        "torch-lstmcell-fused, round 1 of 3",
+        "torch-cudnn, round 1 of 3",
+        "torch-cudnn, round 2 of 3",
+        "torch-lstmcell-fused, round 2 of 3",
+        "torch-lstmcell-fused, round 3 of 3",
+        "torch-cudnn, round 3 of 3",
+    ]
+    assert [line for line in said if line.endswith(": profiling")] == [
+        f"{name}, round 1 of 3: profiling" for name in BOTH
+    ]
+    assert plan.counted(outcomes) == {"captured": 2, "failed": 0}
+    timings = runs_in(tmp_path)[0].timings()
+    assert timings is not None
+    rows = timings.to_pylist()
+    assert [r["iteration"] for r in rows] == list(range(len(rows)))
+    counted = [r["round"] for r in rows if not r["warmup"]]
+    assert counted == [0, 0, 1, 2]  # four iterations in three rounds
+
+
+def test_one_failure_stops_no_other(tmp_path: Path) -> None:
+    common = CaptureRequest("torch-cudnn", TINY, device="cuda:99", iterations=1, profile_steps=1)
+    planned = plan.plan(BOTH, [TINY], ["fp32"], common, tmp_path)
+    outcomes = list(plan.run(planned, tmp_path))
+    assert [isinstance(o.result, LstmprofError) for o in outcomes] == [True, True]
+    assert runs_in(tmp_path) == []
+
+
+def command(out: Path) -> list[str]:
+    network = ["--hidden=4", "--batch=2", "--time-steps=5", "--iterations=2", "--profile-steps=1"]
+    impls = [f"--impl={name}" for name in BOTH]
+    workloads = ["--workload=1x320-ce-short", "--workload=4x320-ce-long"]
+    base = [sys.executable, "-m", "lstmprof", "capture", "--device=cpu", f"--out={out}"]
+    base += ["--no-peaks"]
+    return [*base, *impls, *workloads, *network]
+
+
+def test_a_killed_sweep_started_again_ends_with_the_same_runs(tmp_path: Path) -> None:
+    killed = subprocess.Popen(command(tmp_path / "killed"), stderr=subprocess.PIPE, text=True)
+    until = time.monotonic() + 60
+    while not (tmp_path / "killed").is_dir() or not runs_in(tmp_path / "killed"):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    killed.send_signal(signal.SIGKILL)
+    killed.communicate()
+    there = {r.name for r in runs_in(tmp_path / "killed")}
+    again = subprocess.run(
+        command(tmp_path / "killed"), capture_output=True, text=True, check=False
+    )
+    assert again.returncode == 0
+    assert all(f"{name}  skipped: is there already" in again.stderr for name in there)
+    names = {r.name for r in runs_in(tmp_path / "killed")}
+    planned = subprocess.run(
+        [*command(tmp_path / "other"), "--plan"], capture_output=True, text=True, check=True
+    )
+    assert names == {line.strip() for line in planned.stderr.splitlines()[1:]}
+    assert {p.name for p in (tmp_path / "killed").iterdir()} == names
+
+
+@pytest.mark.skipif(cuda_devices() > 0, reason="a GPU is here")
+def test_what_needs_a_gpu_is_listed_and_not_run_where_there_is_none(tmp_path: Path) -> None:
+    anywhere = CaptureRequest("torch-cudnn", TINY)
+    (planned,) = plan.plan(["tf-cudnnlstm"], [TINY], ["fp32"], anywhere, tmp_path)
+    assert "no CPU kernel" in str(planned.skip)

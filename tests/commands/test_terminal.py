@@ -1,0 +1,182 @@
+"""What is printed adds up, and prints as text whatever a profile is called."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+
+import pytest
+from hypothesis import given, strategies as st
+
+from lstmprof.commands import terminal
+
+LEDGER = """
+from lstmprof import terminal
+rows = [["busy", "gemm", "6.000"], ["idle", "python", "3.000"], ["idle", "sync", "0.001"]]
+bars = terminal.Bars([6.0, 3.0, 0.001, None], [terminal.BLUE, terminal.ORANGE, terminal.ORANGE, ""])
+terminal.write_table("a × b", ["", "part", ">ms"], [*rows, ["", "sum", "9.001"]], bars=bars)
+"""
+WATERFALL = """
+from lstmprof import terminal
+bars = terminal.Bars([6.0, -3.0, None], [terminal.ORANGE, terminal.BLUE, ""])
+terminal.write_table("", ["part", ">ms"], [["a", "+6"], ["b", "-3"], ["sum", "+3"]], bars=bars)
+"""
+KERNELS = """
+from lstmprof import terminal
+name = "void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<float, float>(int)"
+heads = [">total ms", ">p95 µs", ">per step", "category", "name"]
+row = ["123,456.789", "1,234.5", "1,000.0", "normalization", name]
+terminal.write_table("", heads, [row], crop="name", spare=(">p95 µs", ">per step"))
+"""
+
+
+def on_a_terminal(program: str, columns: int = 80, **environment: str) -> str:
+    """What ``program`` writes to a terminal of so many columns."""
+    reads, writes = pty.openpty()
+    fcntl.ioctl(writes, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    own = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS")}
+    own |= {"TERM": "xterm-256color", **environment}
+    command = [sys.executable, "-c", program]
+    with subprocess.Popen(command, stdout=writes, stdin=writes, env=own) as running:
+        os.close(writes)
+        said = b"".join(iter(lambda: _read(reads), b""))
+        assert running.wait() == 0
+    os.close(reads)
+    return said.decode().replace("\r\n", "\n")
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 65536)
+    except OSError:  # the other end is closed
+        return b""
+
+
+def in_a_pipe(program: str, **environment: str) -> str:
+    own = {**os.environ, **environment}
+    command = [sys.executable, "-c", program]
+    return subprocess.run(command, capture_output=True, env=own, check=True).stdout.decode()
+
+
+def plain(said: str) -> list[str]:
+    """The lines without their colours and what is blank at their ends."""
+    return [line.rstrip() for line in re.sub(r"\x1b\[[0-9;]*m", "", said).splitlines()]
+
+
+@given(st.lists(st.integers(-(10**12), 10**12), min_size=1, max_size=20), st.integers(0, 3))
+def test_rounded_parts_sum_to_the_rounded_whole(parts: list[int], digits: int) -> None:
+    whole = sum(parts) / 1e6
+    printed = terminal.parts_that_add_up([p / 1e6 for p in parts], whole, digits)
+    values = [float(text.replace(",", "")) for text in printed]
+    assert sum(round(v * 10**digits) for v in values) == round(whole * 10**digits)
+    assert all(abs(v - p / 1e6) <= 10**-digits for v, p in zip(values, parts, strict=True))
+
+
+def test_parts_have_the_commas_that_their_sum_has() -> None:
+    assert terminal.parts_that_add_up([30668.3794, 1.0], 30669.3794, 3) == ["30,668.379", "1.000"]
+
+
+def test_graph_nodes_keep_their_end_and_kernels_their_start() -> None:
+    assert terminal.cropped("while/body/cell/MatMul:MatMul", 14) == "…MatMul:MatMul"
+    assert terminal.cropped("void gemm<float, 4>(int)", 10) == "void gemm…"
+    assert terminal.cropped("short", 10) == "short"
+
+
+def test_hostile_names_are_printed_as_text(capsys: pytest.CaptureFixture[str]) -> None:
+    name = "[red]x[/red]\x1b[31m\n\x00<script>"
+    terminal.write_table("t", ["name", ">ms"], [[name, "1.0"]], crop="name")
+    printed = capsys.readouterr().out
+    assert "[red]x[/red]" in printed
+    assert "\x1b" not in printed
+    assert "\x00" not in printed
+
+
+def test_a_long_name_never_cuts_a_number(capsys: pytest.CaptureFixture[str]) -> None:
+    terminal.write_table("", ["name", ">ms"], [["k" * 5000, "123456.789"]], crop="name")
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.rstrip().endswith("123456.789") and "…" in line for line in lines)
+    assert max(map(len, lines)) <= 120
+
+
+def test_a_terminal_gets_bars_and_a_pipe_none() -> None:
+    said = on_a_terminal(LEDGER)
+    assert plain(said)[2:6] == [
+        f"busy  gemm    6.000  {'█' * 30}",
+        f"idle  python  3.000  {'█' * 15}",
+        "idle  sync    0.001  ▏",
+        "      sum     9.001",
+    ]
+    assert "\x1b[38;5" in said
+    assert in_a_pipe(LEDGER).splitlines()[:3] == [
+        "a × b",
+        "      part       ms",
+        "busy  gemm    6.000",
+    ]
+    assert not re.search(r"[█▏\x1b]", in_a_pipe(LEDGER))
+
+
+def test_bars_of_both_signs_start_at_one_zero() -> None:
+    lines = plain(on_a_terminal(WATERFALL))
+    assert lines[1:4] == [f"a     +6  {' ' * 10}{'█' * 20}", f"b     -3  {'█' * 10}", "sum   +3"]
+
+
+def test_no_colour_is_written_where_it_is_not_wanted() -> None:
+    said = on_a_terminal(LEDGER, NO_COLOR="1")
+    assert "█" in said
+    assert not re.search(r"\x1b\[(3|4|9)\d", said)
+
+
+def test_an_encoding_without_blocks_gets_the_nearest_signs() -> None:
+    lines = plain(on_a_terminal(LEDGER, PYTHONIOENCODING="ascii"))
+    assert lines[0] == "a x b"
+    assert lines[2:5] == [
+        f"busy  gemm    6.000  {'#' * 30}",
+        f"idle  python  3.000  {'#' * 15}",
+        "idle  sync    0.001  #",
+    ]
+    assert in_a_pipe(LEDGER, PYTHONIOENCODING="ascii").startswith("a x b\n")
+
+
+def test_csv_is_utf_8_whatever_the_encoding_of_the_output() -> None:
+    program = "from lstmprof import terminal; terminal.write_csv([{'name': 'αβ'}], ['name'])"
+    assert in_a_pipe(program, PYTHONIOENCODING="ascii") == "name\r\nαβ\r\n"
+
+
+def test_a_narrow_terminal_has_no_bars_but_every_number() -> None:
+    lines = plain(on_a_terminal(LEDGER, columns=24))
+    assert lines[2:4] == ["busy  gemm    6.000", "idle  python  3.000"]
+    (row,) = [line for line in plain(on_a_terminal(KERNELS, columns=40)) if "123," in line]
+    assert row.startswith("123,456.789  normalization  vector")
+
+
+@pytest.mark.parametrize(("columns", "hidden"), [(72, ["p95 µs"]), (60, ["p95 µs", "per step"])])
+def test_columns_give_way_to_names_and_are_told(columns: int, hidden: list[str]) -> None:
+    lines = plain(on_a_terminal(KERNELS, columns=columns))
+    assert f"(left out, for want of room: {', '.join(hidden)})" in " ".join(lines)
+    assert "vectorized_layer_norm" in lines[1]
+    assert "p95 µs" in in_a_pipe(KERNELS)
+
+
+def test_a_terminal_gets_long_lines_broken_between_words() -> None:
+    program = "from lstmprof import terminal; terminal.write_line('eleven words of eight ' * 9)"
+    lines = plain(on_a_terminal(program, columns=40))
+    assert max(map(len, lines)) <= 40
+    assert {word for line in lines for word in line.split()} == {"eleven", "words", "of", "eight"}
+    assert len(in_a_pipe(program).splitlines()) == 1
+
+
+def test_a_terminal_gets_the_long_names_in_a_sentence_shortened() -> None:
+    program = (
+        "from lstmprof import terminal; name = 'void at::native::k<' + 'int, ' * 40 + '>';"
+        "terminal.write_line(name + ' and aten::mm take it all', names=[name, 'aten::mm'])"
+    )
+    (line,) = plain(on_a_terminal(program, columns=100))
+    assert line.startswith("k<int, int,")
+    assert line.endswith("… and aten::mm take it all")
+    assert in_a_pipe(program).startswith("void at::native::k<int")

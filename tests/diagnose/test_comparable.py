@@ -1,0 +1,75 @@
+"""Runs are compared only where their conditions agree, or where a user says otherwise."""
+
+from __future__ import annotations
+
+import pytest
+from diagnose.made import case, item
+
+from lstmprof.commands import options
+from lstmprof.commands.diagnose import CAUSES
+from lstmprof.diagnose.comparable import (
+    CONDITIONS,
+    comparable_groups,
+    disagreements,
+    refuse_unless_comparable,
+)
+from lstmprof.diagnose.step_profile import Case
+from lstmprof.errors import UsageError
+from lstmprof.replay.changes import CHANGES as REMOVABLE
+
+FACTS = {
+    "workload": {"name": "1x320", "batch": 64},
+    "precision": "fp32",
+    "mode": "train",
+    "device_name": "EPYC",
+    "threads": 1,
+    "seed": 0,
+}
+CHANGES = {
+    "workload": {"workload": {"name": "1x320-b32", "batch": 32}},
+    "precision": {"precision": "amp-bf16"},
+    "mode": {"mode": "forward"},
+    "device": {"device_name": "H100"},
+    "threads": {"threads": 2},
+    "seed": {"seed": 1},
+}
+
+
+def run(name: str, **facts: object) -> Case:
+    return case(item("busy", "gemm", 1), name=name, facts={**FACTS, **facts})
+
+
+@pytest.mark.parametrize("condition", CONDITIONS)
+def test_a_difference_is_refused_and_named_unless_it_is_asked_for(condition: str) -> None:
+    one, other = run("a"), run("b", **CHANGES[condition])
+    with pytest.raises(UsageError, match=rf"a and b differ in {condition} .*--across {condition}"):
+        refuse_unless_comparable(one, other)
+    refuse_unless_comparable(one, other, [condition])
+    assert [d.condition for d in disagreements(one, other)] == [condition]
+
+
+def test_what_differs_is_said_with_both_values() -> None:
+    other = run("b", precision="tf32", threads=None)
+    assert [str(d) for d in disagreements(run("a"), other)] == [
+        "precision (fp32 against tf32)",
+        "threads (1 against unknown)",
+    ]
+
+
+def test_runs_fall_into_groups_by_what_must_agree() -> None:
+    runs = [run("a"), run("b", seed=1), run("c")]
+    assert [[c.name for c in g] for g in comparable_groups(runs)] == [["a", "c"], ["b"]]
+    assert [[c.name for c in g] for g in comparable_groups(runs, ["seed"])] == [["a", "b", "c"]]
+
+
+def test_profiles_made_elsewhere_are_told_apart_by_their_device() -> None:
+    one, other = (case(name=n, facts={"device_names": {"0": n}}) for n in ("A100", "H100"))
+    with pytest.raises(UsageError, match=r"device \(A100 against H100\)"):
+        refuse_unless_comparable(one, other)
+
+
+def test_an_unknown_condition_is_refused_and_the_command_knows_all() -> None:
+    with pytest.raises(UsageError, match="'batch' is nothing that must agree"):
+        comparable_groups([run("a")], ["batch"])
+    assert tuple(CONDITIONS) == options.CONDITIONS
+    assert tuple(REMOVABLE) == CAUSES

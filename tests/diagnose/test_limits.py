@@ -1,0 +1,49 @@
+"""Which peaks a run is held against, and when products cannot be put at their roofline."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+from diagnose.made import case, item
+
+from lstmprof.diagnose.limits import gemm_factor, roofline_of
+from lstmprof.diagnose.roofline.peaks import Peaks
+from lstmprof.diagnose.step_profile import Case
+from lstmprof.workloads import with_overrides
+from lstmprof.workloads.studies import NAMED
+
+WORKLOAD = asdict(with_overrides(NAMED[0], hidden=8, batch=2, time_steps=3))
+
+
+def run(peak: float | None, **facts: Any) -> Case:
+    known = {"workload": WORKLOAD, "mode": "train", "precision": "fp32", "seed": 0}
+    peaks = {"gemm_flops_per_s": peak, "copy_bytes_per_s": peak}
+    items = item("busy", "gemm", 9_000_000, "aten::mm"), item("idle", "python", 1_000_000)
+    return case(*items, facts={**known, "device_name": "d", "peaks": peaks, **facts})
+
+
+def test_the_highest_peaks_of_runs_on_one_device_are_the_devices() -> None:
+    own, faster = run(1e9), run(2e9)
+    elsewhere, other = run(9e9, device_name="e"), run(9e9, precision="amp-bf16")
+    found = roofline_of(own, [faster, elsewhere, other], None)
+    assert found is not None
+    assert found.peaks == Peaks(2e9, 2e9)
+    assert found.median_ns == 10_000_000
+    assert [(r.categories, r.busy_ns) for r in found.reaches] == [(("gemm",), 9_000_000.0)]
+
+
+def test_given_peaks_come_first_and_unknown_ones_give_no_roofline() -> None:
+    found = roofline_of(run(1e9), [], Peaks(5e9, 6e9))
+    assert found is not None
+    assert found.peaks == Peaks(5e9, 6e9)
+    assert roofline_of(run(None), [], None) is None
+    assert roofline_of(run(1e9, workload=None), [], None) is None
+
+
+@pytest.mark.parametrize(("peak", "factor"), [(1e12, 100.0), (1e3, 1.0)])
+def test_products_at_their_roofline_are_never_slower(peak: float, factor: float) -> None:
+    one = run(peak)
+    found = gemm_factor(one, roofline_of(one, [], None))
+    assert found == factor if factor == 1 else found > factor

@@ -1,0 +1,87 @@
+"""docs/tables.md is what the code says, and the code says it of all that is written."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from lstmprof.breakdown.reference import reference
+from lstmprof.breakdown.tables import TABLES
+from lstmprof.breakdown.timings import COLUMNS, Timings
+from lstmprof.capture.request import (
+    CaptureRequest,
+)
+from lstmprof.capture.rounds import (
+    capture_run,
+)
+from lstmprof.events.columns import schema
+from lstmprof.runs.ingest import (
+    ingest_profile,
+)
+from lstmprof.runs.metadata import FACTS, ITERATIONS, facts_row
+from lstmprof.runs.run import TIMINGS_SCHEMA
+from lstmprof.workloads import Workload
+
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "tables.md"
+TINY = Workload("tiny", 1, 4, False, 2, 5, 3, 3, "ce")
+
+
+def test_the_committed_reference_is_todays() -> None:
+    assert DOCS.read_text(encoding="utf-8") == reference(), "run make docs"
+
+
+def test_the_reference_has_every_table_and_column() -> None:
+    sections = reference().split("\n## ")
+    by_title = {section.partition("\n")[0]: section for section in sections[1:]}
+    for name, table in TABLES.items():
+        assert all(f"\n| `{column.name}` |" in by_title[name] for column in table.columns)
+
+
+def test_timings_have_the_columns_that_are_written() -> None:
+    assert [(f.name, f.type, f.nullable) for f in schema(ITERATIONS)] == [
+        (f.name, f.type, f.nullable) for f in TIMINGS_SCHEMA
+    ]
+    assert [c.name for c in COLUMNS] == [f.name for f in dataclasses.fields(Timings)]
+
+
+def places(metadata: dict[str, Any]) -> set[str]:
+    nested = {f.place.partition(".")[0] for f in FACTS if "." in f.place}
+    return {
+        f"{name}.{inner}" if name in nested else name
+        for name, value in metadata.items()
+        for inner in (value if name in nested else [""])
+    }
+
+
+def test_every_field_of_run_json_is_known(tmp_path: Path) -> None:
+    request = CaptureRequest("torch-cudnn", TINY, device="cpu", iterations=2, profile_steps=1)
+    captured = capture_run(request, tmp_path, name="captured")
+    (tmp_path / "p.json").write_text(
+        json.dumps({"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1,
+                                     "ts": 1.0, "dur": 2.0}]})
+    )  # fmt: skip
+    ingested = ingest_profile(tmp_path / "p.json", tmp_path, name="ingested")
+    known = {fact.place for fact in FACTS}
+    for run in (captured, ingested):
+        assert places(dict(run.metadata)) <= known
+        row = facts_row(run.metadata)
+        assert pa.Table.from_pylist([row], schema=schema([f.column for f in FACTS])).num_rows == 1
+        filled = {f.place for f in FACTS if row[f.column.name] is not None}
+        assert filled >= {n for n in places(dict(run.metadata)) if known_value(run.metadata, n)}
+
+
+def known_value(metadata: Any, place: str) -> bool:
+    for name in place.split("."):
+        metadata = metadata[name]
+    return metadata is not None
+
+
+def test_what_is_of_another_type_is_unknown() -> None:
+    strange = {"name": "a", "seed": "7", "tf32": 1, "workload": ["x"], "base_ns": 2**70}
+    row = facts_row(strange)
+    assert row["run"] == "a"
+    assert [row[n] for n in ("seed", "tf32", "workload", "hidden", "base_ns")] == [None] * 5

@@ -1,0 +1,196 @@
+"""Which rule decides: the kind, the op around, the op named, then the kernel's own name."""
+
+from __future__ import annotations
+
+import pytest
+from events.rows import Row, row, table
+
+from lstmprof.events.annotate.categories import categorised
+from lstmprof.events.annotate.links import linked
+from lstmprof.events.annotate.rules import (
+    CATEGORIES,
+    KERNEL_RULES,
+    OP_RULES,
+    RULES,
+    op_rule,
+    rule_text,
+)
+
+HOST = {"pid": 1, "tid": 1}
+GPU = {"device": 0, "stream": 7}
+
+
+def category(rows: list[Row], name: str) -> tuple[str | None, str | None]:
+    """(category, family) of the event called ``name``."""
+    events = categorised(linked(table(rows))).to_pylist()
+    return next((r["category"], r["family"]) for r in events if r["name"] == name)
+
+
+def beneath(op: str, kernel: str, *around: str, **columns: object) -> list[Row]:
+    """A kernel launched inside ``op``, inside the ops ``around``, outermost last."""
+    rows = [row("op", op, 10, 20, **HOST, **columns)]
+    rows += [row("op", n, 9 - i, 21 + i, **HOST) for i, n in enumerate(around)]
+    rows.append(row("runtime", "cudaLaunchKernel", 12, 13, **HOST, correlation_id=3))
+    return [*rows, row("kernel", kernel, 30, 40, **GPU, correlation_id=3)]
+
+
+@pytest.mark.parametrize(
+    ("op", "kernel", "expected"),
+    [
+        ("aten::addmm", "splitKreduce_kernel", ("gemm", None)),
+        ("cudnn::RNNForward", "ampere_sgemm_32x32_sliced1x4_tn", ("rnn", "gemm")),
+        ("cudnn::AddTensor", "some_kernel", ("pointwise", None)),
+        ("aten::_cudnn_rnn", "ampere_sgemm_32x128_tn", ("rnn", "gemm")),
+        ("aten::_cudnn_rnn_backward", "elemWiseRNNcell", ("rnn", "pointwise")),
+        ("aten::_cudnn_rnn", "RNN_blockPersist_fp_LSTM", ("rnn", "persistent")),
+        ("aten::view", "ampere_sgemm_32x128_tn", ("gemm", None)),
+        ("aten::sigmoid_", "anything", ("pointwise", None)),
+        ("aten::_foo_bar", "nobody_knows", ("other", None)),
+        ("c10d::allreduce_", "ncclDevKernel_AllReduce_Sum_f32", ("collective", None)),
+        ("mylib::fused_attention_gemm", "elementwise_k", ("pointwise", None)),
+        ("mylib::run", "nvfuser_inner_persistent_f0_c1_r0_g2", ("reduction", None)),
+        ("mylib::run", "nvfuser_reduction_f0_c1_r0_g3", ("reduction", None)),
+        ("mylib::run", "nvfuser_pointwise_f0_c1_r0_g3", ("pointwise", None)),
+        ("mylib::run", "triton_red_fused_add_mean_1", ("reduction", None)),
+        ("mylib::run", "triton_poi_fused_add_1", ("pointwise", None)),
+        ("mylib::run", "triton_tem_fused_2", ("gemm", None)),
+        ("mylib::run", "void upsample_bilinear2d_out_frame<float>()", ("pointwise", None)),
+        ("mylib::run", "void flip_filter<float, float>()", ("layout", None)),
+        ("mylib::run", "cunn_ClassNLLCriterion_updateOutput_kernel", ("softmax_loss", None)),
+    ],
+)
+def test_the_op_decides_before_the_kernel(
+    op: str, kernel: str, expected: tuple[str, str | None]
+) -> None:
+    assert category(beneath(op, kernel), kernel) == expected
+
+
+def test_a_copy_is_a_cast_where_the_element_type_changes() -> None:
+    half = beneath("aten::copy_", "k", dtypes='["c10::Half", "float", ""]')
+    same = beneath("aten::copy_", "k", dtypes='["float", "float", ""]')
+    unsaid = beneath("aten::copy_", "k", "aten::_to_copy", "aten::to")
+    contiguous = beneath("aten::copy_", "k", "aten::clone", "aten::contiguous")
+    found = [category(rows, "k")[0] for rows in (half, same, unsaid, contiguous)]
+    assert found == ["cast", "layout", "cast", "layout"]
+
+
+def test_small_work_of_the_optimizer_is_the_optimizer() -> None:
+    phase = row("range", "optimizer", 0, 25, **HOST)
+    assert category([phase, *beneath("aten::_foreach_add_", "k")], "k")[0] == "optimizer"
+    assert category([phase, *beneath("aten::mm", "k")], "k")[0] == "gemm"
+
+
+def test_copies_go_by_their_kind_and_direction() -> None:
+    rows = [
+        row("memcpy", "Memcpy HtoD (Pageable -> Device)", 0, 1, **GPU),
+        row("memcpy", "Memcpy DtoD (Device -> Device)", 1, 2, **GPU),
+        row("memcpy", "CopyDeviceToDevice", 2, 3, **GPU),
+        row("memset", "Memset (Device)", 3, 4, **GPU),
+    ]
+    found = [category(rows, r["name"])[0] for r in rows]
+    assert found == ["transfer", "layout", "layout", "memset"]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("forward/while/body/_1/forward/while/MatMul:_MklMatMul", "gemm"),
+        ("forward/while/body/_1/forward/while/Tanh:Tanh", "pointwise"),
+        ("forward/while/Identity:Identity", None),
+        ("gradient_tape/forward/BiasAddGrad:BiasAddGrad", "reduction"),
+        ("forward/Cast:Cast", "cast"),
+        ("x:NoSuchOp", "other"),
+        ("pool1:MaxPool", "reduction"),
+        ("gradients/pool1_grad/MaxPoolGrad:MaxPoolGrad", "reduction"),
+        ("decoder/Ceil:Ceil", "pointwise"),
+        ("gradients/rsqrt_grad:RsqrtGrad", "pointwise"),
+        ("layer_1/weights/Assign:Assign", "layout"),
+        ("layer_1/weights:VariableV2", None),
+        ("input/fifo_queue_Dequeue:QueueDequeueV2", None),
+        ("decoder:CTCGreedyDecoder", "ctc"),
+        ("embeddings:UnsortedSegmentSum", "reduction"),
+        ("GPU:0 dense/MatMul:MatMul", None),  # enqueues it
+        ("KernelAndDeviceFunc::Run", None),
+        ("aten::linear", None),
+        ("aten::mm", "gemm"),
+        ("aten::mkldnn_rnn_layer", "rnn"),
+        ("mylib::secret_op", "other"),
+        ("mylib::paged_attention", "attention"),
+        ("fbgemm::permute_2D_sparse_data", "layout"),
+        ("mylib::layout_conversion_fused", "pointwise"),
+        ("prims::mul", "pointwise"),
+        ("aten::upsample_nearest2d", "pointwise"),
+        ("IteratorGetNext_1:IteratorGetNext", None),
+        ("AddmmBackward0", None),
+        ("while.3", None),
+        ("ThunkExecutor::Execute", None),
+        ("dot_general.22", "gemm"),
+        ("dot.1.clone", "gemm"),
+        ("wrapped_add.3", "pointwise"),
+        ("bitcast_multiply_fusion.2", "pointwise"),
+        ("bitcast_dynamic-update-slice_fusion", "layout"),
+        ("copy.38", "layout"),
+        ("convert_bitcast_fusion", "cast"),
+        ("wrapped_reduce", "reduction"),
+        ("fusion.7", "other"),
+        ("pytensor::Scan{grad_of_l0, while_loop=False, inplace=all}", None),
+        ("pytensor::Subtensor{:, start:stop}", None),
+        ("pytensor::Gemm{inplace}", "gemm"),
+        ("pytensor::Dot22", "gemm"),
+        ("pytensor::Composite{...}", "pointwise"),
+        ("pytensor::Sum{axis=0, acc=float64}", "reduction"),
+        ("pytensor::IncSubtensor{start:}", "layout"),
+    ],
+)
+def test_an_op_has_a_category_where_it_computes(name: str, expected: str | None) -> None:
+    assert category([row("op", name, 0, 5, **HOST)], name)[0] == expected
+
+
+def test_the_op_that_an_activity_names_decides_before_its_own_name() -> None:
+    rows = [row("kernel", "void Eigen::f()", 0, 1, **GPU, op_name="forward/Cast_1:Cast")]
+    assert category(rows, "void Eigen::f()")[0] == "cast"
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("jit(f)/transpose(jvp(forward))/lstm/while/body/dot_general", "gemm"),
+        ("jit(f)/transpose(jvp(forward))/while/body/reduce_sum", "reduction"),
+        ("ynn_fusion.2", "other"),
+    ],
+)
+def test_the_path_decides_what_a_library_fused(path: str, expected: str) -> None:
+    rows = [row("op", "ynn_fusion.2", 0, 5, **HOST, op_name=path)]
+    assert category(rows, "ynn_fusion.2")[0] == expected
+
+
+def test_every_rule_names_a_known_category_and_every_category_has_a_rule() -> None:
+    named = {rule.category for rule in (*OP_RULES, *KERNEL_RULES)} - {None}
+    assert named <= set(CATEGORIES)
+    assert named >= set(CATEGORIES) - {"transfer", "memset"}
+
+
+def test_every_rule_has_a_reason_that_tells_it_apart() -> None:
+    said = [rule_text(number) for number in range(len(RULES))]
+    assert len(set(said)) == len(said)
+    assert all(rule.reason for rule in RULES)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "expected"),
+    [
+        ("gemm_fusion_dot_7", "gemm"),
+        ("loop_reduce_fusion_3", "reduction"),
+        ("loop_transpose_fusion", "layout"),
+        ("fusion_3", "layout"),
+    ],
+)
+def test_a_product_that_is_then_transposed_is_a_product(kernel: str, expected: str) -> None:
+    path = "jit(train)/jit(main)/transpose(jvp(attention))/dot_general/transpose"
+    rows = [row("kernel", kernel, 0, 1, **GPU, op_name=path)]
+    assert category(rows, kernel) == (expected, None)
+
+
+def test_rules_match_whole_op_names() -> None:
+    rule = op_rule("aten::mm_but_longer")
+    assert rule is None or rule.category == "other"

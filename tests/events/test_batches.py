@@ -1,0 +1,114 @@
+"""What is gathered from batches of events equals what is made of all at once, row by row.
+
+::
+
+    one batch      |--------------- op ---------------|
+    another                    |------ op ------|          runs on into the third
+    the third                                |- launch -|
+    kernel            |=====|        (waits)              |====|    launched in an earlier batch
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import shared_traces
+from breakdown.test_ledger_properties import cpu_programs, gpu_programs
+from events.rows import Row, row, table
+from hypothesis import given, settings, strategies as st
+
+from lstmprof import formats
+from lstmprof.breakdown import (
+    TABLES,
+)
+from lstmprof.errors import ProfileError
+from lstmprof.events.annotate import (
+    annotated,
+)
+from lstmprof.events.annotate.steps import windows
+from lstmprof.events.batches import Batches
+from lstmprof.events.packed import Packed, packed
+from lstmprof.events.tracks import windows_of
+
+GATHERED = [name for name, table in TABLES.items() if table.gather]
+ranks = st.sampled_from((None, 0, 1))
+
+
+def gathered(name: str, held: Packed, size: int, **facts: Any) -> pa.Table:
+    known, found = TABLES[name], windows_of(held, captured=False)
+    assert known.gather is not None
+    made = known.gather(held, found)
+    for batch in Batches(held, size):
+        made.add(batch)
+    return known.ordered(made.table())
+
+
+def check(events: pa.Table, size: int) -> None:
+    held, found = packed(events), windows(events, captured=False)
+    assert windows_of(held, captured=False) == found
+    for name in GATHERED:
+        assert gathered(name, held, size).equals(TABLES[name].of(events, found, {})), name
+
+
+def marked(rows: list[Row], steps: list[int]) -> list[Row]:
+    """``rows`` and a step marker that begins at each of ``steps``."""
+    return [*rows, *(row("step", f"step#{s}", s, s + 4, pid=1, tid=1) for s in steps)]
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    rows=st.one_of(gpu_programs, cpu_programs),
+    steps=st.lists(st.integers(0, 40), max_size=3, unique=True),
+    rank=st.lists(ranks, min_size=1, max_size=3),
+    size=st.integers(1, 6),
+)
+def test_drawn_programs(rows: list[Row], steps: list[int], rank: list[Any], size: int) -> None:
+    placed = [r | {"rank": rank[i % len(rank)]} for i, r in enumerate(marked(rows, steps))]
+    check(annotated(table(placed), captured=False), size)
+
+
+@shared_traces.needed
+@pytest.mark.parametrize("path", shared_traces.profiles(), ids=shared_traces.name)
+def test_real_profiles(path: Path) -> None:
+    try:
+        profile = formats.read(path)
+    except ProfileError as refusal:
+        pytest.skip(f"refused: {refusal}")
+    events = annotated(profile.events, captured=False)
+    check(events, len(events) // 5 + 1)
+
+
+def test_each_event_begins_in_one_batch_which_has_all_that_runs_then() -> None:
+    rows = [row("op", "aten::mm", 7 * i % 90, 7 * i % 90 + 20, pid=1, tid=1) for i in range(90)]
+    events = annotated(table(rows), captured=False)
+    start, end = (events.column("start_ns").to_numpy() + d for d in (0, 20))
+    own = []
+    for batch in Batches(packed(events), 16):
+        own += batch.rows[batch.own].tolist()
+        runs = np.flatnonzero((start < batch.end_ns) & (end > batch.start_ns))
+        assert set(runs) <= set(batch.rows.tolist())
+        assert batch.events.column("event_id").to_pylist() == list(range(len(batch.rows)))
+    assert own == list(range(90))
+
+
+def test_events_that_all_run_on_come_three_times_at_most() -> None:
+    for threads in (1, 400):
+        rows = [row("range", "r", i, 1000, pid=1, tid=i % threads) for i in range(400)]
+        batches = list(Batches(packed(annotated(table(rows), captured=False)), 10))
+        assert sum(len(batch.rows) for batch in batches) <= 3 * 400
+
+
+def test_events_in_another_order_or_of_other_numbers_are_not_divided() -> None:
+    events = annotated(
+        table([row("op", "a", i, i + 1, pid=1, tid=1) for i in range(9)]), captured=False
+    )
+    assert Batches(packed(events), 3).divisible
+    assert not Batches(packed(events), 9).divisible
+    backwards = packed(events.take(list(range(8, -1, -1))))
+    assert not Batches(backwards, 3).divisible
+    assert windows_of(backwards, captured=False) == windows(events, captured=False)
+    assert not Batches(packed(events.slice(4)), 3).divisible

@@ -1,0 +1,114 @@
+"""Events on disk are the events table, by whatever way they are read."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from lstmprof.events import spool
+from lstmprof.events.annotate import (
+    annotated,
+)
+from lstmprof.events.schema import SCHEMA, events_table, ints, texts, with_columns
+from lstmprof.events.spool import Folder, Spool, StoredEvents, write_columns
+
+#  time      0    1    2    3    4    5    6
+#  thread 1  [ step ----------------------- ]
+#            [ mm ------- ][ add ]
+#             [launch]
+#  device 0             [ gemm ---- ]
+COLUMNS = {
+    "kind": ["kernel", "op", "runtime", "step", "op"],
+    "name": ["gemm", "aten::mm", "cudaLaunchKernel", "ProfilerStep#7", "aten::add"],
+    "start_ns": [1020, 1000, 1010, 1000, 1030],
+    "dur_ns": [20, 30, 10, 60, 10],
+    "pid": [None, 5, 5, 5, 5],
+    "tid": [None, 1, 1, 1, 1],
+    "device": [0, None, None, None, None],
+    "stream": [7, None, None, None, None],
+    "correlation_id": [2**40, None, 2**40, None, None],
+    "shapes": [None, "[[2,3]]", None, None, "[[2]]"],
+}
+
+
+def part(first: int, last: int, *left_out: str) -> pa.Table:
+    kept = {name: values[first:last] for name, values in COLUMNS.items() if name not in left_out}
+    arrays = {name: pa.array(values, SCHEMA.field(name).type) for name, values in kept.items()}
+    return pa.table(arrays)
+
+
+@pytest.fixture(params=[1, 2, 100])
+def stored(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> StoredEvents:
+    """The events from two chunks, the second without a column, a few rows a batch."""
+    monkeypatch.setattr(spool, "BATCH_ROWS", request.param)
+    folder = Folder()
+    chunks = [(folder.path / "a", 3), (folder.path / "b", 2)]
+    write_columns(chunks[0][0], part(0, 3))
+    write_columns(chunks[1][0], part(3, 5, "stream"))
+    return Spool(folder, chunks).events(origin_ns=1000, rank=3)
+
+
+@pytest.fixture
+def in_memory() -> pa.Table:
+    starts = [start - 1000 for start in COLUMNS["start_ns"]]
+    return events_table({**COLUMNS, "start_ns": starts, "rank": [3] * 5})
+
+
+def test_the_events_are_those_of_the_chunks(stored: StoredEvents, in_memory: pa.Table) -> None:
+    assert len(stored) == 5
+    stored.table().validate(full=True)
+    assert stored.table().schema == SCHEMA
+    assert stored.to_pylist() == in_memory.to_pylist()
+
+
+def test_columns_are_read_as_from_a_table(stored: StoredEvents, in_memory: pa.Table) -> None:
+    assert (
+        ints(stored, "correlation_id", -1).tolist()
+        == ints(in_memory, "correlation_id", -1).tolist()
+    )
+    codes, names = texts(stored, "name")
+    assert [names[code] for code in codes] == in_memory.column("name").to_pylist()
+    assert texts(stored, "phase")[0].tolist() == [-1] * 5
+
+
+def test_replaced_columns_leave_the_events_before_as_they_were(stored: StoredEvents) -> None:
+    after = with_columns(stored, {"step": [7] * 5, "dur_ns": [0, 1, 2, 3, 2**40]})
+    assert after.column("dur_ns").to_pylist() == [0, 1, 2, 3, 2**40]
+    assert after.column("step").to_pylist() == [7] * 5
+    assert stored.column("dur_ns").to_pylist() == [60, 30, 10, 20, 10]
+    assert stored.column("step").to_pylist() == [None] * 5
+
+
+def test_annotated_and_written_they_are_the_same(
+    stored: StoredEvents, in_memory: pa.Table, tmp_path: Path
+) -> None:
+    annotated(stored, captured=False).write_parquet(tmp_path / "events.parquet")
+    found = pq.read_table(tmp_path / "events.parquet")
+    assert found.schema.equals(SCHEMA, check_metadata=True)
+    assert found.to_pylist() == annotated(in_memory, captured=False).to_pylist()
+
+
+def test_what_a_killed_process_left_goes_and_what_a_living_one_needs_stays(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    code = (
+        "import os, tempfile; from lstmprof.events.spool import Folder;"
+        f"tempfile.tempdir = {str(tmp_path)!r}; kept = Folder();"
+        "(kept.path / 'column').write_text('x'); os.kill(os.getpid(), 9)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=False)
+    assert len(list(tmp_path.iterdir())) == 1
+    first = Folder()
+    second = Folder()
+    assert sorted(tmp_path.iterdir()) == sorted([first.path, second.path])
+    assert f"-{os.getpid()}-" in first.path.name
+    del first, second
+    assert list(tmp_path.iterdir()) == []

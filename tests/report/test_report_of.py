@@ -1,0 +1,176 @@
+"""The rows of a report are the rows of the other verbs, run by run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from events import rows
+from report import runs
+
+from lstmprof.breakdown import (
+    Breakdown,
+    account_rows,
+    break_down,
+)
+from lstmprof.commands import terminal
+from lstmprof.events.annotate import (
+    annotated,
+)
+from lstmprof.events.annotate.steps import windows
+from lstmprof.report import comparisons, gathering
+from lstmprof.report.model import Report
+from lstmprof.report.palette import label_of
+from lstmprof.report.timeline import timeline
+
+
+def report_on(folder: Path) -> tuple[list[Breakdown], Report]:
+    accounts = [break_down(run, None, gathering.TABLES) for run in runs.three(folder)]
+    return accounts, gathering.report_of(accounts)
+
+
+def test_times_and_ledger_are_those_of_breakdown(tmp_path: Path) -> None:
+    accounts, report = report_on(tmp_path)
+    timed = {row["run"]: row for row in account_rows.rows(accounts, "timings")}
+    assert {row.run for row in report.times} == set(timed) == {"fast", "slow", "hostile"}
+    for row in report.times:
+        for field in ("median_ns", "median_low_ns", "median_high_ns", "slowdown", "iterations"):
+            assert getattr(row, field) == timed[row.run][field]
+    expected: Counter[tuple[str, str, str]] = Counter()
+    for row in account_rows.rows(accounts, "ledger"):
+        expected[row["run"], row["state"], row["part"]] += row["ns"]
+    assert {(r.run, r.state, r.part): r.total_ns for r in report.ledger} == dict(expected)
+    assert {r.steps for r in report.ledger} == {2}
+
+
+def test_a_long_kernel_name_does_not_drown_its_sentence(tmp_path: Path) -> None:
+    name = "void copy<" + "std::tuple<float, " * 30 + ">"
+    made = [
+        runs.run(tmp_path, run, implementation=run, kernels=n, names=(name,))
+        for run, n in (("few", 2), ("many", 9))
+    ]
+    sentence = f"{name} moves elements"
+    assert terminal.with_short_names(sentence, [name]).endswith("… moves elements")
+    for verdict in gathering.report_of([break_down(run) for run in made]).verdicts:
+        said = [verdict.sentence, *(cause.sentence for cause in verdict.causes)]
+        said += [advice for cause in verdict.causes for advice, _ in cause.remedies]
+        assert not any(name in text for text in said)
+
+
+def test_a_pair_leads_from_the_fast_step_to_the_slow_one(tmp_path: Path) -> None:
+    _, report = report_on(tmp_path)
+    assert [(p.fast, p.slow) for p in report.pairs] == [
+        ("fast", "hostile"),
+        ("fast", "slow"),
+        ("slow", "hostile"),
+    ]
+    for pair in report.pairs:
+        assert sum(slow - fast for _, _, fast, slow in pair.rows) == pair.slow_ns - pair.fast_ns
+
+
+def test_the_account_of_a_timeline_is_the_ledger_of_its_step(tmp_path: Path) -> None:
+    accounts, report = report_on(tmp_path)
+    for account, drawn in zip(accounts, report.timelines, strict=True):
+        ledger = account.ledger.to_pylist()
+        expected: Counter[str] = Counter()
+        for row in ledger:
+            if row["step"] == drawn.step:
+                expected[label_of(row["state"], row["part"])] += row["ns"]
+        found: Counter[str] = Counter()
+        columns = drawn.columns
+        for track, dur_ns, name in zip(
+            columns["track"], columns["dur_ns"], columns["name"], strict=True
+        ):
+            if drawn.tracks[track].kind == "account":
+                found[drawn.names[name]] += dur_ns
+        assert found == expected
+        assert sum(found.values()) == drawn.dur_ns
+
+
+def test_the_longest_events_are_drawn_and_the_others_counted(tmp_path: Path) -> None:
+    run = runs.run(tmp_path, "one", implementation="torch-cudnn", kernels=5)
+    (window, _) = break_down(run).windows
+    whole = timeline("one", run.events(), window, 10**6)
+    part = timeline("one", run.events(), window, 7)
+    assert whole.left_out == 0
+    assert len(part.columns["dur_ns"]) == 7
+    assert part.left_out == len(whole.columns["dur_ns"]) - 7
+    assert min(part.columns["dur_ns"]) >= sorted(whole.columns["dur_ns"])[-7]
+
+
+def test_a_thread_has_the_number_of_the_system_or_its_place_and_its_name() -> None:
+    hashed, mine = -(2**62), {"pid": 1, "tid": 812}
+    made = [
+        rows.row("op", "jit_step", 0, 40, pid=1, tid=hashed),
+        rows.row("op", "jit_step", 50, 90, pid=1, tid=hashed),
+        rows.row("op", "jit_step", 95, 99, pid=1, tid=hashed),
+        rows.row("op", "MatMul", 0, 40, **mine),
+        rows.row("op", "MatMul", 50, 90, **mine),
+        rows.row("op", "Add", 0, 10, pid=1, tid=2**40),
+    ]
+    names = {"812": "tf_Compute/-812", str(hashed): f"py_xla_callback/{hashed}"}
+    events = annotated(rows.table(made), captured=False)
+    (window,) = windows(events, captured=False)
+    drawn = timeline("one", events, window, 10**6, names)
+    labels = [track.label for track in drawn.tracks if track.kind == "host"]
+    assert labels == ["thread 1, py_xla_callback", "thread 812, tf_Compute", "thread 3"]
+
+
+def test_only_comparable_runs_are_paired_and_names_are_made_unique(tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in ("a", "b")]
+    made = [runs.run(folder, "same", implementation="torch-cudnn") for folder in folders]
+    other = runs.run(tmp_path, "x", implementation="torch-cudnn", facts={"precision": "amp-fp16"})
+    report = gathering.report_of([break_down(run) for run in [*made, other]])
+    assert [facts.run for facts in report.runs] == ["same", "same (2)", "x"]
+    assert [group.runs for group in report.groups] == [("same", "same (2)"), ("x",)]
+    assert len(report.pairs) == 1
+
+
+def test_across_a_condition_runs_are_compared_and_it_is_not_told_as_shared(tmp_path: Path) -> None:
+    made = [
+        runs.run(tmp_path, name, implementation="x", kernels=n, facts={"precision": name})
+        for name, n in (("fp32", 9), ("amp-fp16", 4))
+    ]
+    report = gathering.report_of([break_down(run) for run in made], across=("precision",))
+    (group,), (pair,), (verdict,) = report.groups, report.pairs, report.verdicts
+    assert (pair.fast, pair.slow, verdict.slow) == ("amp-fp16", "fp32", "fp32")
+    assert "1x320-ce-short" in group.conditions
+    assert "fp" not in group.conditions
+
+
+def test_what_was_not_measured_is_said(tmp_path: Path) -> None:
+    run = runs.run(tmp_path, "untimed", implementation="torch-cudnn", facts={"peaks": None})
+    said = " ".join(gathering.report_of([break_down(run)]).missing)
+    for words in ("undisturbed by a profiler: unknown for untimed", "roofline", "Casts", "sweep"):
+        assert words in said
+    assert "activity of a GPU" not in said
+
+
+@pytest.mark.parametrize("hidden", [(32, 64), (32, 32)])
+def test_a_sweep_is_one_where_sizes_vary(tmp_path: Path, hidden: tuple[int, int]) -> None:
+    made = [
+        runs.run(tmp_path, f"run{i}", implementation="x", hidden=h, walls_ns=runs.walls(50_000))
+        for i, h in enumerate(hidden)
+    ]
+    report = gathering.report_of([break_down(run) for run in made])
+    assert [row.hidden for row in report.sweep] == ([32, 64] if len(set(hidden)) == 2 else [])
+
+
+def test_a_long_series_is_drawn_in_cells_that_hold_every_iteration(tmp_path: Path) -> None:
+    walls = tuple(range(1_000_000, 1_020_002))
+    run = runs.run(tmp_path, "long", implementation="x", walls_ns=walls)
+    cells = gathering.report_of([break_down(run)]).series
+    assert len(cells) <= 6_000
+    assert sum(cell.iterations for cell in cells) == 20_000
+    assert [c.iteration + c.iterations for c in cells[:-1]] == [c.iteration for c in cells[1:]]
+    assert cells[0].off_share < 0 < cells[-1].off_share
+
+
+def test_of_very_many_runs_each_is_led_to_from_the_fastest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(comparisons, "MOST_PAIRS", 2)
+    _, report = report_on(tmp_path)
+    assert {(p.fast, p.slow) for p in report.pairs} == {("fast", "slow"), ("fast", "hostile")}
+    assert any("from the fastest" in sentence for sentence in report.missing)

@@ -1,0 +1,213 @@
+"""From a word to runs: ranks joined, steps by a range, what is not read told."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lstmprof import breakdown
+from lstmprof.cli import run as lstmprof
+from lstmprof.errors import UsageError
+from lstmprof.runs.ingest import ingest_profile, ingest_profiles, open_runs, profile_name, tasks
+
+
+def trace(rank: int | None, name: str = "aten::mm") -> str:
+    def event(cat: str, name: str, ts: int, dur: int, **args: Any) -> dict[str, Any]:
+        return {"ph": "X", "cat": cat, "name": name, "pid": 1, "tid": 1, "ts": ts, "dur": dur,
+                "args": args}  # fmt: skip
+
+    return json.dumps(
+        {
+            "schemaVersion": 1,
+            "baseTimeNanoseconds": 1_700_000_000_000_000_000,
+            **({} if rank is None else {"distributedInfo": {"rank": rank}}),
+            "traceEvents": [
+                event("user_annotation", "batch 7", 0, 10),
+                event("cpu_op", name, 1, 5),
+                event("user_annotation", "batch 8", 12, 10),
+                event("cpu_op", name, 13, 5),
+            ],
+        }
+    )
+
+
+def test_a_folder_of_ranks_is_one_run_and_other_files_are_noted(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    job = tmp_path / "job"
+    job.mkdir()
+    for rank in (0, 1):
+        (job / f"rank{rank}.json").write_text(trace(rank))
+    (job / "config.json").write_text('{"lr": 1}')
+    (job / "rank2.json").write_text(trace(2)[:-20])
+    assert lstmprof(["ingest", str(job), "--out", str(tmp_path / "out")]) == 1
+    said = capfd.readouterr()
+    assert "rank2.json: is cut short" in said.err
+    assert f"left out: {job}/config.json: is JSON but no profile" in said.err
+    (run,) = open_runs([tmp_path / "out"])
+    assert run.name == "job"
+    assert run.events().column("rank").to_pylist() == [0, 1] * 4
+    assert len(run.metadata["source_paths"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (["--name", "a/b"], "'a/b' is no name for a run; give one without / and not hidden"),
+        (["--step-range", "nothing"], "finds no host range; the most frequent are 'batch 7'"),
+        (["--step-range", "("], "is no regular expression (missing ), unterminated subpattern"),
+    ],
+)
+def test_an_option_that_cannot_be_meant_is_a_usage_error(
+    asked: list[str], said: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "one.json").write_text(trace(None))
+    words = [str(tmp_path / "one.json"), "--out", str(tmp_path / "out")]
+    assert lstmprof(["ingest", *words, *asked]) == 2
+    (line,) = capfd.readouterr().err.splitlines()
+    assert said in line
+
+
+def test_a_damaged_run_in_the_way_does_not_stop_the_others(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.json").write_text(trace(None))
+    words = ["ingest", str(tmp_path / "a.json"), str(tmp_path / "b.json")]
+    out = tmp_path / "out"
+    (out / "a").mkdir(parents=True)
+    (out / "a" / "run.json").write_text("{")
+    assert lstmprof([*words, "--out", str(out)]) == 1
+    assert f"{out}/a: is there already; give --force to replace it" in capfd.readouterr().err
+    assert lstmprof([*words, "--out", str(out), "--force"]) == 0
+    assert [run.name for run in open_runs([out])] == ["a", "b"]
+
+
+@pytest.mark.parametrize("command", ["ingest", "breakdown"])
+def test_an_empty_word_is_not_the_working_directory(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "one.json").write_text(trace(None))
+    assert lstmprof([command, ""]) == 1
+    assert "'': is no path" in capfd.readouterr().err
+
+
+def test_a_wrong_pattern_is_told_before_anything_is_read(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert lstmprof(["ingest", str(tmp_path / "missing"), "--step-range", "*"]) == 2
+    assert "--step-range '*' is no regular expression" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "file",
+    ["mine.pt.trace.json.gz", "mine.xplane.pb", "mine.sqlite", "mine.sql", "mine.db.gz"],
+)
+def test_a_run_is_called_as_its_file_without_the_endings_of_profilers(file: str) -> None:
+    assert profile_name(Path("folder") / file) == "mine"
+
+
+def test_two_sessions_of_one_rank_are_two_runs(tmp_path: Path) -> None:
+    (tmp_path / "worker0.11.json").write_text(trace(0))
+    (tmp_path / "worker0.12.json").write_text(trace(0))
+    done = ingest_profiles(tmp_path, tmp_path / "out")
+    assert [run.name for run in done.runs] == ["worker0.11", "worker0.12"]
+
+
+def test_files_that_differ_in_digits_and_name_no_rank_are_runs_of_their_own(tmp_path: Path) -> None:
+    for number in (1, 2, 10):
+        (tmp_path / f"batch{number}.json").write_text(trace(None))
+    (tmp_path / "batch0.json").write_text("{")
+    made = tasks(tmp_path, tmp_path / "out", name=None, force=False, step_range=None)
+    assert [task.name for task in made] == ["batch0", "batch1", "batch10", "batch2"]
+
+
+def test_files_that_say_their_rank_inside_are_one_job_whatever_their_names(tmp_path: Path) -> None:
+    for rank in (0, 1):
+        (tmp_path / f"{rank}.json").write_text(trace(rank))
+    (task,) = tasks(tmp_path, tmp_path / "out", name=None, force=False, step_range=None)
+    assert len(task.group) == 2
+
+
+def test_a_folder_of_runs_at_a_url_is_opened_and_fetched_once(tmp_path: Path) -> None:
+    url = f"memory://{uuid.uuid4()}"
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.json").write_text(trace(None))
+        ingest_profiles(tmp_path / f"{name}.json", url)
+    runs = open_runs([url], tmp_path / "cache")
+    assert [run.name for run in runs] == ["a", "b"]
+    assert runs[0].events().column("kind").to_pylist() == ["range", "op", "range", "op"]
+    (one,) = open_runs([f"{url}/b"], tmp_path / "cache")
+    assert one.path == runs[1].path
+    ingest_profiles(tmp_path / "a.json", f"{url}/", name="b", force=True)
+    (replaced,) = open_runs([f"{url}/b"], tmp_path / "cache")
+    assert replaced.path != one.path
+    assert replaced.metadata["source_paths"] == [str(tmp_path / "a.json")]
+
+
+def test_files_of_one_name_in_two_folders_get_two_names(tmp_path: Path) -> None:
+    for session in ("monday", "tuesday"):
+        (tmp_path / "logs" / session).mkdir(parents=True)
+        (tmp_path / "logs" / session / "host.json").write_text(trace(None))
+    done = ingest_profiles(tmp_path / "logs", tmp_path / "out")
+    assert [run.name for run in done.runs] == ["monday--host", "tuesday--host"]
+    with pytest.raises(UsageError, match="holds 2 profiles: --name is for one"):
+        ingest_profiles(tmp_path / "logs", tmp_path / "other", name="mine")
+
+
+def test_a_range_that_the_user_names_is_the_step(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(trace(None))
+    done = ingest_profiles(tmp_path / "a.json", tmp_path / "out", step_range=r"^batch \d+$")
+    events = done.runs[0].events()
+    assert events.column("kind").to_pylist() == ["step", "op", "step", "op"]
+    assert events.column("step").to_pylist() == [0, 0, 1, 1]
+    found = breakdown.break_down(done.runs[0]).windows
+    assert [(w.start_ns, w.end_ns) for w in found] == [(0, 12_000), (12_000, 22_000)]
+
+
+def test_steps_are_named_after_ingest_too(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(trace(None))
+    run = ingest_profile(tmp_path / "a.json", tmp_path / "out")
+    assert [w.step for w in breakdown.break_down(run).windows] == [None]
+    assert [w.step for w in breakdown.break_down(run, "batch").windows] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "words"),
+    [("epoch", "finds no host range; the most frequent are 'batch 7', 'batch 8'"), ("(", "no reg")],
+)
+def test_a_step_range_that_finds_nothing_says_what_there_is(
+    tmp_path: Path, pattern: str, words: str
+) -> None:
+    (tmp_path / "a.json").write_text(trace(None))
+    done = ingest_profiles(tmp_path / "a.json", tmp_path / "out", step_range=pattern)
+    assert words in str(done.errors[0])
+    assert not list((tmp_path / "out").glob("*"))
+
+
+def test_a_folder_of_profiles_is_read_into_the_cache_once(tmp_path: Path) -> None:
+    job, cache = tmp_path / "job", tmp_path / "cache"
+    job.mkdir()
+    (job / "rank0.json").write_text(trace(0))
+    (job / "rank1.json").write_text(trace(1))
+    (first,) = open_runs([job], cache)
+    (again,) = open_runs([job], cache)
+    assert first.path == again.path
+    (job / "rank1.json").write_text(trace(1, "aten::addmm"))
+    (changed,) = open_runs([job], cache)
+    assert changed.path != first.path
+    assert not [path for path in job.iterdir() if path.is_dir()]
+
+
+def test_what_cannot_be_read_beside_what_can_is_told(tmp_path: Path) -> None:
+    (tmp_path / "good.json").write_text(trace(None))
+    (tmp_path / "cut.json").write_text(trace(None)[:-9])
+    told: list[str] = []
+    (run,) = open_runs([tmp_path], tmp_path / ".cache", told.append)
+    assert run.name == "good"
+    assert "cut.json" in told[0]

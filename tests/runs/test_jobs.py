@@ -1,0 +1,179 @@
+"""Many profiles at once: in order, each for itself, and not twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import re
+import signal
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+
+import pytest
+
+from lstmprof.cli import run as lstmprof
+from lstmprof.errors import ForeignFileError
+from lstmprof.runs import jobs as ingest_jobs, run as store
+from lstmprof.runs.ingest import Ingested, Task, ingest_profile
+from lstmprof.runs.jobs import ingest_all
+
+
+def write(folder: Path, name: str, dur: int = 5, events: int = 1) -> Path:
+    event = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1}
+    file = folder / name
+    all_events = [{**event, "dur": dur}] * events
+    file.write_text(json.dumps({"schemaVersion": 1, "traceEvents": all_events}))
+    return file
+
+
+def names(results: list[Ingested]) -> list[list[str]]:
+    return [[run.name for run in one.runs] for one in results]
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_results_come_in_order_and_a_bad_file_stops_no_other(tmp_path: Path, jobs: int) -> None:
+    words = [write(tmp_path, "a.json"), tmp_path / "bad.json", write(tmp_path, "c.json")]
+    words[1].write_text('{"traceEvents": [')
+    said: list[str] = []
+    done = list(ingest_all(words, tmp_path / "out", jobs=jobs, progress=said.append))
+    assert names(done) == [["a"], [], ["c"]]
+    assert "bad.json: is cut short" in str(done[1].errors[0])
+    assert said[0] == "1 of 3 profiles done"
+    assert re.fullmatch("2 of 3 profiles done, about \\d+ s left", said[1])
+
+
+def test_processes_write_the_same_runs_as_one(tmp_path: Path) -> None:
+    words = [write(tmp_path, "a.json", 7), write(tmp_path, "b.json", 9)]
+    runs = [one.runs[0] for one in ingest_all(words, tmp_path / "out", jobs=2)]
+    plain = [ingest_profile(word, tmp_path / "plain") for word in words]
+    assert [run.events() for run in runs] == [run.events() for run in plain]
+
+
+def test_of_several_what_is_done_is_left_and_what_changed_is_told(tmp_path: Path) -> None:
+    words = [write(tmp_path, "a.json"), write(tmp_path, "b.json")]
+    out = tmp_path / "out"
+    list(ingest_all(words[:1], out))
+    assert [(len(one.runs), len(one.kept)) for one in ingest_all(words, out)] == [(0, 1), (1, 0)]
+    write(tmp_path, "b.json", 77)
+    again = list(ingest_all(words, out))
+    assert [len(one.kept) for one in again] == [1, 0]
+    assert "--force" in str(again[1].errors[0])
+    forced = ingest_all(words, out, force=True)
+    assert names(list(forced)) == [["a"], ["b"]]
+
+
+def test_the_command_says_what_it_left(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    given = [str(write(tmp_path, "a.json")), str(write(tmp_path, "b.json"))]
+    arguments = ["ingest", *given, "--out", str(tmp_path / "out"), "--jobs", "1"]
+    assert lstmprof(arguments) == 0
+    assert "1 of 2 profiles done" in capfd.readouterr().err
+    assert lstmprof(arguments) == 0
+    assert f"{tmp_path}/out/a is there already" in capfd.readouterr().err
+
+
+def test_two_files_of_one_name_do_not_replace_each_other(tmp_path: Path) -> None:
+    folders = [tmp_path / "x", tmp_path / "y"]
+    for folder in folders:
+        folder.mkdir()
+    words = [write(folder, "a.json") for folder in folders]
+    done = list(ingest_all(words, tmp_path / "out", jobs=2))
+    assert names(done) == [["a"], []]
+    assert "is there already" in str(done[1].errors[0])
+
+
+def killed_at_b(task: Task) -> Ingested:
+    if task.name == "b":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return task.done()
+
+
+def test_a_killed_process_costs_its_own_profile_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ingest_jobs, "_done", killed_at_b)
+    words = [write(tmp_path, name) for name in ("a.json", "b.json", "c.json")]
+    done = list(ingest_all(words, tmp_path / "out", jobs=2))
+    assert [bool(one.errors) for one in done] == [False, True, False]
+    assert "b.json: the process that read it was killed" in str(done[1].errors[0])
+
+
+def test_results_that_came_before_a_process_was_killed_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ingest_jobs, "_done", killed_at_b)
+    given = ["a", "c", "d", "b", "e", "f", "g"]
+    words = [write(tmp_path, f"{name}.json") for name in given]
+    done = list(ingest_all(words, tmp_path / "out", jobs=2))
+    assert names(done) == [[] if name == "b" else [name] for name in given]
+
+
+def test_a_run_at_a_url_is_left_or_replaced_as_in_a_folder(tmp_path: Path) -> None:
+    url = f"memory://{uuid.uuid4()}/runs"
+    words = [write(tmp_path, "a.json"), write(tmp_path, "b.json")]
+    assert names(list(ingest_all(words, url))) == [["a"], ["b"]]
+    assert [len(one.kept) for one in ingest_all(words, url)] == [1, 1]
+    write(tmp_path, "b.json", 77)
+    again = list(ingest_all(words, url))
+    assert f"{url}/b: is there already; give --force" in str(again[1].errors[0])
+    assert names(list(ingest_all(words, url, force=True))) == [["a"], ["b"]]
+
+
+def test_a_file_url_is_the_folder(tmp_path: Path) -> None:
+    done = list(ingest_all([write(tmp_path, "a.json")], f"file://{tmp_path}/out"))
+    assert done[0].runs == [store.open_run(tmp_path / "out" / "a")]
+
+
+def test_progress_in_a_pipe_is_a_line_now_and_then_and_what_was_left_is_counted(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    given = [str(write(tmp_path, f"{name}.json")) for name in "abcdefghij"]
+    arguments = ["ingest", *given, "--out", str(tmp_path / "out"), "--jobs", "1"]
+    assert lstmprof(arguments) == 0
+    assert capfd.readouterr().err.count("profiles done") == 1
+    assert lstmprof(arguments) == 0
+    assert "10 runs are there already, of the same files" in capfd.readouterr().err
+
+
+def interrupted(folder: Path, number: int, *, whole_group: bool) -> subprocess.Popen[bytes]:
+    """``lstmprof ingest`` of files in ``folder``, told to end when its first run is there."""
+    arguments = ["-m", "lstmprof", "ingest", str(folder), "--out", str(folder / "out")]
+    process = subprocess.Popen(
+        [sys.executable, *arguments, "--jobs", "2"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    (os.killpg if whole_group else os.kill)(process.pid, number)
+    return process
+
+
+@pytest.mark.parametrize(
+    ("number", "whole_group", "code"),
+    [(signal.SIGINT, True, 130), (signal.SIGTERM, False, 143), (signal.SIGKILL, False, -9)],
+)
+def test_an_interrupted_ingest_leaves_whole_runs_and_no_processes(
+    tmp_path: Path, number: int, whole_group: bool, code: int
+) -> None:
+    for name in range(60):
+        write(tmp_path, f"{name}.json", events=200)
+    process = interrupted(tmp_path, number, whole_group=whole_group)
+    said = process.communicate(timeout=60)[1].decode()  # returns when no process writes any more
+    assert process.returncode == code
+    if code > 0:
+        assert said.endswith("error: interrupted; nothing half-written was left\n")
+        assert "Traceback" not in said
+        assert not list((tmp_path / "out").glob(".*"))
+    runs = store.runs_in(tmp_path / "out")
+    assert 0 < len(runs) < 60
+    assert all(run.events().num_rows == 200 for run in runs)
+
+
+def test_an_error_is_the_same_in_another_process() -> None:
+    error = ForeignFileError("a.json", "is no profile", "give one")
+    sent = pickle.loads(pickle.dumps(error))
+    assert (type(sent), str(sent), sent.next_step) == (ForeignFileError, str(error), "give one")

@@ -1,0 +1,174 @@
+"""A run is there whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from lstmprof.errors import RunError, UsageError
+from lstmprof.events.schema import SCHEMA, VERSION_KEY, events_table
+from lstmprof.runs import run as store
+
+EVENTS = events_table({"kind": ["op"], "name": ["a"], "start_ns": [0], "dur_ns": [1]})
+
+
+def write(out: Path, name: str, *, force: bool = False) -> None:
+    with store.new_run(out, name, force=force) as folder:
+        store.write_tables(folder, {"source": "ingest"}, EVENTS)
+
+
+def write_what_is_no_json(out: Path) -> None:
+    with store.new_run(out, "a") as folder:
+        store.write_tables(folder, {"source": object()}, EVENTS)
+
+
+def left_in(out: Path) -> list[str]:
+    return sorted(p.name for p in out.iterdir())
+
+
+def test_a_run_is_written_and_read_back(tmp_path: Path) -> None:
+    write(tmp_path, "a")
+    run = store.open_run(tmp_path / "a")
+    assert run.events().equals(EVENTS)
+    assert run.events().schema.equals(SCHEMA)
+    assert run.timings() is None
+    assert [r.name for r in store.runs_in(tmp_path)] == ["a"]
+
+
+def test_narrow_events_are_the_events_in_less_room(tmp_path: Path) -> None:
+    columns = {"kind": ["op"] * 3, "start_ns": [0, 1, 2**40], "dur_ns": [1, 127, 128]}
+    columns |= {"name": ["a", "b", "a"], "device": [None, -129, 3], "category": [None] * 3}
+    events = events_table(columns)
+    with store.new_run(tmp_path, "a") as folder:
+        store.write_tables(folder, {}, events)
+        pq.write_table(events.cast(SCHEMA), folder / "events.parquet", row_group_size=2)
+    names = ["dur_ns", *columns, "event_id", "pid"]
+    found = store.open_run(tmp_path / "a").narrow_events(list(dict.fromkeys(names)))
+    for name in dict.fromkeys(names):
+        assert found.column(name).to_pylist() == events.column(name).to_pylist()
+        assert found.column(name).num_chunks == 1
+    widths = {n: found.schema.field(n).type for n in ("dur_ns", "start_ns", "device", "pid")}
+    assert widths == {
+        "dur_ns": pa.int16(),
+        "start_ns": pa.int64(),
+        "device": pa.int16(),
+        "pid": pa.int8(),
+    }
+    assert found.schema.field("name").type.index_type == pa.int8()
+
+
+def test_narrow_texts_of_many_row_groups_are_one_dictionary(tmp_path: Path) -> None:
+    names = [f"name {i}" for i in range(300)]
+    numbers = list(range(300))
+    columns = {"kind": ["op"] * 300, "name": names, "start_ns": numbers, "dur_ns": numbers}
+    events = events_table(columns)
+    with store.new_run(tmp_path, "a") as folder:
+        store.write_tables(folder, {}, events)
+        pq.write_table(events, folder / "events.parquet", row_group_size=100)
+    found = store.open_run(tmp_path / "a").narrow_events(["name"])
+    assert found.column("name").to_pylist() == names
+
+
+def test_a_block_that_raises_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(TypeError):
+        write_what_is_no_json(tmp_path)
+    assert left_in(tmp_path) == []
+
+
+def test_an_existing_run_is_refused_without_force_and_replaced_with_it(tmp_path: Path) -> None:
+    write(tmp_path, "a")
+    (tmp_path / "a" / "mine").touch()
+    with pytest.raises(RunError, match="--force"):
+        write(tmp_path, "a")
+    write(tmp_path, "a", force=True)
+    assert not (tmp_path / "a" / "mine").exists()
+    assert left_in(tmp_path) == ["a"]
+
+
+def test_a_failed_replacement_keeps_the_old_run(tmp_path: Path) -> None:
+    write(tmp_path, "a")
+    (tmp_path / "a" / "mine").touch()
+    with pytest.raises(ZeroDivisionError), store.new_run(tmp_path, "a", force=True):
+        raise ZeroDivisionError
+    assert (tmp_path / "a" / "mine").exists()
+
+
+def dead_process() -> int:
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    child.wait()
+    return child.pid
+
+
+def test_what_a_killed_process_left_is_swept_and_a_live_one_is_not(tmp_path: Path) -> None:
+    prefix = f"{store.PARTIAL}{socket.gethostname()}"
+    dead = tmp_path / f"{prefix}-{dead_process()}-x"
+    live = tmp_path / f"{prefix}-{os.getpid()}-x"
+    (dead / "replaced" / "old").mkdir(parents=True)  # killed between its two renames
+    live.mkdir()
+    write(tmp_path, "a")
+    assert left_in(tmp_path) == [live.name, "a", "old"]
+
+
+def test_a_partial_run_is_no_run(tmp_path: Path) -> None:
+    with store.new_run(tmp_path, "a") as folder:
+        store.write_tables(folder, {}, EVENTS)
+        assert store.runs_in(tmp_path) == []
+
+
+def test_what_is_damaged_or_missing_is_told_with_the_next_step(tmp_path: Path) -> None:
+    write(tmp_path, "a")
+    events = tmp_path / "a" / "events.parquet"
+    os.truncate(events, 100)
+    again = r"; capture or ingest the run again$"
+    with pytest.raises(RunError, match=r"events\.parquet: is damaged \(.*[^.]\)" + again):
+        store.open_run(tmp_path / "a").events()
+    events.unlink()
+    with pytest.raises(RunError, match=r"events\.parquet: is missing" + again):
+        store.open_run(tmp_path / "a").narrow_events(["name"])
+
+
+def test_another_schema_version_is_refused_by_name(tmp_path: Path) -> None:
+    write(tmp_path, "a")
+    newer = EVENTS.replace_schema_metadata({VERSION_KEY: b"99"})
+    pq.write_table(newer, tmp_path / "a" / "events.parquet")
+    with pytest.raises(RunError, match="schema version 99"):
+        store.open_run(tmp_path / "a").events()
+
+
+def test_damage_is_one_line(tmp_path: Path) -> None:
+    write(tmp_path, "a")
+    (tmp_path / "a" / "events.parquet").write_bytes(b"PAR1 no")
+    with pytest.raises(RunError, match=r"events\.parquet"):
+        store.open_run(tmp_path / "a").events()
+    (tmp_path / "a" / "run.json").write_text("{")
+    with pytest.raises(RunError, match=r"run\.json"):
+        store.open_run(tmp_path / "a")
+    with pytest.raises(RunError, match="no run is there"):
+        store.open_run(tmp_path / "b")
+
+
+def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(RunError, match="--out"), store.new_run(tmp_path / "file" / "out", "a"):
+        pass
+
+
+def test_the_events_of_many_runs_are_one_data_set(tmp_path: Path) -> None:
+    write(tmp_path, "a")
+    write(tmp_path, "b")
+    both = pa.concat_tables([r.events() for r in store.runs_in(tmp_path)])
+    assert both.num_rows == 2
+
+
+@pytest.mark.parametrize("name", ["../a", "a/b", ".hidden", "", "/etc"])
+def test_a_name_that_leaves_the_folder_is_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no name for a run"):
+        write(tmp_path / "out", name)
+    assert not (tmp_path / "out").exists()
