@@ -71,6 +71,9 @@ def run(arguments: list[str]) -> int:
         sys.stdout.flush()
     except LstmprofError as error:
         return _refused(str(error), error.exit_code)
+    except click.exceptions.NoArgsIsHelpError as error:  # bare lstmprof: its help, all lines
+        error.show(sys.stderr)
+        return error.exit_code
     except click.ClickException as error:
         return _refused(_with_help(error), error.exit_code)
     except _TerminatedError:

@@ -71,6 +71,13 @@ def test_every_verb_has_help_with_an_example(verb: str) -> None:
     assert f"lstmprof {verb}" in shown.stdout.split("Example:")[1]
 
 
+def test_the_bare_command_shows_its_help_as_a_page() -> None:
+    bare, asked = lstmprof(), lstmprof("--help")
+    assert (bare.returncode, bare.stdout) == (2, "")
+    assert bare.stderr == asked.stdout
+    assert len(bare.stderr.splitlines()) > 15
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [

@@ -8,6 +8,7 @@ import json
 import re
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from events.rows import row, table
 
@@ -18,7 +19,7 @@ from lstmprof.cli import run as lstmprof
 from lstmprof.events.annotate import (
     annotated,
 )
-from lstmprof.runs.run import write_tables
+from lstmprof.runs.run import TIMINGS_SCHEMA, write_tables
 
 HOST = {"pid": 1, "tid": 1}
 LONG = "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>>(int)"
@@ -79,6 +80,25 @@ def test_every_table_is_shown_and_is_rows_with_the_run_in_front(
     for row_ in rows:
         assert list(row_) == ["run", *(column.name for column in TABLES[name].columns)]
         assert row_["run"] == "mine"
+
+
+def test_warnings_are_a_list_in_json_and_sentences_in_csv(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    walls = [100, 400, 101, 99, 102, 900, 100, 101, 30, 100]
+    columns = {name: [None] * len(walls) for name in TIMINGS_SCHEMA.names}
+    columns |= {"iteration": list(range(10)), "round": [0] * 10, "warmup": [False] * 10}
+    columns |= {"wall_ns": [wall * 1_000_000 for wall in walls]}
+    events = annotated(table(ROWS), captured=True)
+    timed = run.parent / "timed"
+    timed.mkdir()
+    timings = pa.table(columns).cast(TIMINGS_SCHEMA)
+    write_tables(timed, {"name": "timed", "source": "capture"}, events, timings)
+    (one,) = json.loads(shown(capsys, timed, "--table", "timings", "--format", "json"))
+    written = shown(capsys, timed, "--table", "timings", "--format", "csv")
+    (read,) = csv.DictReader(io.StringIO(written))
+    assert "noisy" in one["warnings"][0]
+    assert read["warnings"] == "; ".join(one["warnings"])
 
 
 def test_top_counts_rows_in_every_format(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

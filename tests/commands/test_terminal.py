@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import fcntl
+import io
+import json
 import os
 import pty
 import re
@@ -17,18 +20,18 @@ from hypothesis import given, strategies as st
 from lstmprof.commands import terminal
 
 LEDGER = """
-from lstmprof import terminal
+from lstmprof.commands import terminal
 rows = [["busy", "gemm", "6.000"], ["idle", "python", "3.000"], ["idle", "sync", "0.001"]]
 bars = terminal.Bars([6.0, 3.0, 0.001, None], [terminal.BLUE, terminal.ORANGE, terminal.ORANGE, ""])
 terminal.write_table("a × b", ["", "part", ">ms"], [*rows, ["", "sum", "9.001"]], bars=bars)
 """
 WATERFALL = """
-from lstmprof import terminal
+from lstmprof.commands import terminal
 bars = terminal.Bars([6.0, -3.0, None], [terminal.ORANGE, terminal.BLUE, ""])
 terminal.write_table("", ["part", ">ms"], [["a", "+6"], ["b", "-3"], ["sum", "+3"]], bars=bars)
 """
 KERNELS = """
-from lstmprof import terminal
+from lstmprof.commands import terminal
 name = "void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<float, float>(int)"
 heads = [">total ms", ">p95 µs", ">per step", "category", "name"]
 row = ["123,456.789", "1,234.5", "1,000.0", "normalization", name]
@@ -144,8 +147,23 @@ def test_an_encoding_without_blocks_gets_the_nearest_signs() -> None:
 
 
 def test_csv_is_utf_8_whatever_the_encoding_of_the_output() -> None:
-    program = "from lstmprof import terminal; terminal.write_csv([{'name': 'αβ'}], ['name'])"
+    program = (
+        "from lstmprof.commands import terminal; terminal.write_csv([{'name': 'αβ'}], ['name'])"
+    )
     assert in_a_pipe(program, PYTHONIOENCODING="ascii") == "name\r\nαβ\r\n"
+
+
+def test_several_texts_in_a_csv_cell_are_joined_and_the_rest_is_json(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    row = {"none": (), "texts": ("a, b", "c"), "numbers": [1, 2], "struct": {"x": None, "ä": "1"}}
+    terminal.write_csv([row], list(row))
+    (read,) = csv.DictReader(io.StringIO(capsys.readouterr().out))
+    assert (read["none"], read["texts"]) == ("", "a, b; c")
+    assert {name: json.loads(read[name]) for name in ("numbers", "struct")} == {
+        "numbers": [1, 2],
+        "struct": {"x": None, "ä": "1"},
+    }
 
 
 def test_a_narrow_terminal_has_no_bars_but_every_number() -> None:
@@ -164,7 +182,9 @@ def test_columns_give_way_to_names_and_are_told(columns: int, hidden: list[str])
 
 
 def test_a_terminal_gets_long_lines_broken_between_words() -> None:
-    program = "from lstmprof import terminal; terminal.write_line('eleven words of eight ' * 9)"
+    program = (
+        "from lstmprof.commands import terminal; terminal.write_line('eleven words of eight ' * 9)"
+    )
     lines = plain(on_a_terminal(program, columns=40))
     assert max(map(len, lines)) <= 40
     assert {word for line in lines for word in line.split()} == {"eleven", "words", "of", "eight"}
@@ -173,7 +193,7 @@ def test_a_terminal_gets_long_lines_broken_between_words() -> None:
 
 def test_a_terminal_gets_the_long_names_in_a_sentence_shortened() -> None:
     program = (
-        "from lstmprof import terminal; name = 'void at::native::k<' + 'int, ' * 40 + '>';"
+        "from lstmprof.commands import terminal; name = 'void at::native::k<' + 'int, ' * 40 + '>';"
         "terminal.write_line(name + ' and aten::mm take it all', names=[name, 'aten::mm'])"
     )
     (line,) = plain(on_a_terminal(program, columns=100))

@@ -56,13 +56,24 @@ def write_json(value: Any, out: TextIO | None = None) -> None:
 
 
 def write_csv(rows: Rows, columns: Sequence[str], out: TextIO | None = None) -> None:
-    """``rows`` as CSV with a header; unknown is an empty field. A program's text is UTF-8."""
+    """``rows`` as CSV with a header; unknown is an empty field. A program's text is UTF-8.
+
+    Several texts in one cell are joined by ``; ``, what else is no single value is JSON.
+    """
     out = out or sys.stdout
     if isinstance(out, io.TextIOWrapper):
         out.reconfigure(encoding="utf-8")
     writer = csv.DictWriter(out, columns, extrasaction="ignore")
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows({name: _csv_cell(value) for name, value in row.items()} for row in rows)
+
+
+def _csv_cell(value: Any) -> Any:
+    if not isinstance(value, (list, tuple, dict)):
+        return value
+    if not isinstance(value, dict) and all(isinstance(text, str) for text in value):
+        return "; ".join(value)
+    return json.dumps(value, ensure_ascii=False)
 
 
 def write_table(
