@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lstmprof.breakdown.tables import TABLES, Table, table_of
+from lstmprof.breakdown.tables import TABLES, TableKind, table_of
 from lstmprof.breakdown.timings import Timings, timings
 from lstmprof.events.annotate import CAPTURED
 from lstmprof.events.annotate.steps import Window, windows, with_markers, with_steps
@@ -87,7 +87,7 @@ def break_down(run: Run, step_range: str | None = None, tables: Sequence[str] = 
 
 
 def _marked(
-    run: Run, step_range: str | None, wanted: Sequence[Table]
+    run: Run, step_range: str | None, wanted: Sequence[TableKind]
 ) -> tuple[Packed, list[Window]]:
     """What the ``wanted`` tables read of the events of ``run``, with their steps; the windows."""
     captured = run.metadata.get("source") == CAPTURED
@@ -103,7 +103,7 @@ def _marked(
 
 
 def _tables(
-    wanted: Sequence[Table], events: Packed, found: list[Window], facts: Mapping[str, Any]
+    wanted: Sequence[TableKind], events: Packed, found: list[Window], facts: Mapping[str, Any]
 ) -> dict[str, pa.Table]:
     """The ``wanted`` tables by name; where events are many, those that can be from batches."""
     parts = Batches(events)

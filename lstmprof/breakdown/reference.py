@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
-from lstmprof.breakdown.tables import TABLES, Table
+from lstmprof.breakdown.tables import TABLES, TableKind
 from lstmprof.breakdown.timings import COLUMNS as TIMINGS
 from lstmprof.events import schema
 from lstmprof.events.columns import Column
@@ -58,7 +58,7 @@ def _lines() -> Iterator[str]:
     yield from ("## run.json\n", _FACTS, "", *_facts())
 
 
-def _of_table(table: Table) -> Iterator[str]:
+def _of_table(table: TableKind) -> Iterator[str]:
     meaning = table.meaning[0].upper() + table.meaning[1:] + "."
     order = ", ".join(
         f"`{name.removeprefix('-')}`" + (" (largest first)" if name.startswith("-") else "")

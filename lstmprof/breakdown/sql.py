@@ -198,13 +198,14 @@ def _add_files(
         RunError: one is damaged or of another schema version.
     """
     files = [(run.name, path) for run in runs if (path := _path(run, name))]
-    for _, path in files:
-        store.check_file(path, columns)
+    absent = {path: store.check_file(path, columns) for _, path in files}
     if not files:
         database.register(name, pa.schema([_RUN, *columns]).empty_table())
         return
     selects = (
-        f"SELECT {_quoted(run)} AS run, * FROM read_parquet({_quoted(_literally(path))})"
+        f"SELECT {_quoted(run)} AS run, *"
+        + "".join(f", NULL::VARCHAR AS {column}" for column in absent[path])
+        + f" FROM read_parquet({_quoted(_literally(path))})"
         for run, path in files
     )
     database.execute(f"CREATE VIEW {name} AS " + " UNION ALL ".join(selects))

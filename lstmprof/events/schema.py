@@ -1,8 +1,7 @@
 """The events table: every column's name, type, unit and meaning, stated once.
 
-Readers (``formats``) fill the columns that a profile holds; ``breakdown.links`` and
-``breakdown.categories`` fill the derived ones; everything after reads only this table. What is
-unknown is null, never 0 or −1.
+Readers (``formats``) fill the columns that a profile holds; ``events.annotate`` fills the derived
+ones; everything after reads only this table. What is unknown is null, never 0 or −1.
 """
 
 from __future__ import annotations
@@ -14,7 +13,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
+#: The versions that are read, and the columns that each did not have: they are null.
+LACKING: Mapping[int, tuple[str, ...]] = {2: ("rule",), 3: ()}
 VERSION_KEY = b"lstmprof.events_schema"
 
 #: What an event is. ``step`` … ``overhead`` run on a host thread, the others on a device. A
@@ -136,8 +137,9 @@ COLUMNS = (
     ),
     Column("step", pa.int64(), "", True, True, "number of the profiled step"),
     Column("phase", _TEXT, "", True, True, "one of " + ", ".join(PHASES)),
-    Column("category", _TEXT, "", True, True, "what the time is for: breakdown.categories"),
+    Column("category", _TEXT, "", True, True, "what the time is for: events/annotate/categories"),
     Column("family", _TEXT, "", True, True, "within category rnn: gemm, pointwise or persistent"),
+    Column("rule", _TEXT, "", True, True, "the rule of annotate/rules that decided category"),
 )
 
 SCHEMA = pa.schema(

@@ -5,7 +5,8 @@
     <out>/<run>/run.json  timings.parquet  events.parquet  profile/
     <out>/.partial-<host>-<pid>-<run>-xxxx/     being written; swept when its process is gone
 
-Every Parquet file carries the schema version; an older one is refused by name, never misread.
+Every Parquet file carries the schema version: an older one is read or refused by name (``LACKING``
+of ``events.schema``), a newer one refused by name, none ever misread.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ import pyarrow.parquet as pq
 
 from lstmprof.errors import RunError, UsageError
 from lstmprof.events.narrow import narrow_table
-from lstmprof.events.schema import SCHEMA, SCHEMA_VERSION, VERSION_KEY
+from lstmprof.events.schema import LACKING, SCHEMA, SCHEMA_VERSION, VERSION_KEY
 
 PARTIAL = ".partial-"
 RUN_FILE = "run.json"
@@ -76,12 +77,13 @@ class Run:
             RunError: the file is missing, damaged or of another schema version.
         """
         path = self.path / EVENTS_FILE
-        check_file(path, SCHEMA)
+        absent = check_file(path, SCHEMA)
         try:
             with pq.ParquetFile(path) as file:
-                return narrow_table(file, columns)
+                table = narrow_table(file, [name for name in columns if name not in absent])
         except (OSError, pa.ArrowException) as fault:
             raise _unreadable(path, fault) from fault
+        return _with_nulls(table, SCHEMA, [name for name in columns if name in absent])
 
     def timings(self) -> pa.Table | None:
         """One row an iteration of the undisturbed pass; None where it was not captured here.
@@ -100,33 +102,41 @@ def _unreadable(path: Path, fault: Exception) -> RunError:
 
 
 def _table(path: Path, schema: pa.Schema) -> pa.Table:
-    check_file(path, schema)
+    absent = check_file(path, schema)
     try:
         # Not pq.read_table: it takes four times as long for 10 million events (pyarrow 26).
         with pq.ParquetFile(path) as file:
-            return file.read().cast(schema)
+            return _with_nulls(file.read(), schema, absent).select(schema.names).cast(schema)
     except (OSError, pa.ArrowException) as fault:
         raise _unreadable(path, fault) from fault
 
 
-def check_file(path: Path, schema: pa.Schema) -> None:
-    """Whether the Parquet file ``path`` is one that this version wrote with ``schema``.
+def _with_nulls(table: pa.Table, schema: pa.Schema, columns: Sequence[str]) -> pa.Table:
+    for name in columns:
+        type_ = schema.field(name).type
+        table = table.append_column(name, pa.nulls(table.num_rows, type_))
+    return table
+
+
+def check_file(path: Path, schema: pa.Schema) -> list[str]:
+    """The columns of ``schema`` that the Parquet file ``path`` lacks, as an older version wrote it.
 
     Raises:
-        RunError: it is missing, damaged, or of another schema version or other columns.
+        RunError: it is missing, damaged, or of a schema version that is not read or other columns.
     """
     try:
         found = pq.read_schema(path)
     except (OSError, pa.ArrowException) as fault:
         raise _unreadable(path, fault) from fault
-    version = (found.metadata or {}).get(VERSION_KEY, b"none").decode()
-    if version != str(SCHEMA_VERSION):
-        raise RunError(
-            f"{path}: schema version {version}, this lstmprof reads {SCHEMA_VERSION}",
-            _AGAIN,
-        )
-    if found.names != schema.names:
+    version = (found.metadata or {}).get(VERSION_KEY, b"none").decode(errors="replace")
+    lacking = {str(number): names for number, names in LACKING.items()}
+    if version not in lacking:
+        read = f"{', '.join(sorted(lacking))}"
+        raise RunError(f"{path}: schema version {version}, this lstmprof reads {read}", _AGAIN)
+    absent = [name for name in schema.names if name in lacking[version]]
+    if found.names != [name for name in schema.names if name not in absent]:
         raise RunError(f"{path}: columns differ from the schema", _AGAIN)
+    return absent
 
 
 def is_run(path: Path) -> bool:

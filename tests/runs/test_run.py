@@ -142,6 +142,18 @@ def test_another_schema_version_is_refused_by_name(tmp_path: Path) -> None:
         store.open_run(tmp_path / "a").events()
 
 
+def test_a_run_of_before_rules_were_stored_is_read_without_them(tmp_path: Path) -> None:
+    write(tmp_path, "a")
+    older = EVENTS.drop_columns(["rule"]).replace_schema_metadata({VERSION_KEY: b"2"})
+    pq.write_table(older, tmp_path / "a" / "events.parquet")
+    run = store.open_run(tmp_path / "a")
+    assert run.events().equals(EVENTS)
+    assert run.narrow_events(["rule", "name"]).column("rule").null_count == len(EVENTS)
+    pq.write_table(older.drop_columns(["phase"]), tmp_path / "a" / "events.parquet")
+    with pytest.raises(RunError, match="columns differ from the schema"):
+        run.events()
+
+
 def test_damage_is_one_line(tmp_path: Path) -> None:
     write(tmp_path, "a")
     (tmp_path / "a" / "events.parquet").write_bytes(b"PAR1 no")

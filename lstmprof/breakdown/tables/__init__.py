@@ -48,7 +48,7 @@ Gather = Callable[[Packed, list[Window]], Gathered]
 
 
 @dataclass(frozen=True)
-class Table:
+class TableKind:
     """One table: what it is, its columns, how it is made, sorted and shown.
 
     ``reads`` are the columns of the events that it is made of. ``gather`` makes it of batches,
@@ -93,7 +93,7 @@ _TIMED = ("event_id", "kind", "name", "start_ns", "dur_ns", "rank")
 _LANES = (*_TIMED, "pid", "tid", "device", "stream")
 
 _ALL = (
-    Table(
+    TableKind(
         "ledger",
         "every nanosecond of each step and device once: busy by category, idle by cause",
         ledger.COLUMNS,
@@ -103,7 +103,7 @@ _ALL = (
         ("rank", "step", "device", "state", "part", "ns"),
         lambda packed, windows: ledger.GatheredLedger(windows),
     ),
-    Table(
+    TableKind(
         "steps",
         "each step on each device: how busy, what overlapped, what ran on after its end",
         steps.COLUMNS,
@@ -115,7 +115,7 @@ _ALL = (
             *("spilled_ns", "activities", "launches", "host_ops"),
         ),
     ),
-    Table(
+    TableKind(
         "kernels",
         "what each kernel took; on a CPU each computing op, its self time",
         kernels.COLUMNS,
@@ -134,13 +134,13 @@ _ALL = (
                 "op_id",
                 "step",
             ),
-            *("phase", "category", "family"),
+            *("phase", "category", "family", "rule"),
         ),
         ("-total_ns", "name"),
         ("rank", "device", "total_ns", "share", "count", "p50_ns", "category", "rule", "name"),
         kernels.GatheredKernels,
     ),
-    Table(
+    TableKind(
         "ops",
         "what each framework op took on the host and made a device do",
         ops.COLUMNS,
@@ -152,7 +152,7 @@ _ALL = (
             *("kernels_total", "count", "per_step", "name"),
         ),
     ),
-    Table(
+    TableKind(
         "launches",
         "what it costs to enqueue work, and how far the host is ahead of the device",
         launches.COLUMNS,
@@ -164,7 +164,7 @@ _ALL = (
             *("count", "per_step", "per_time_step", "kind", "name"),
         ),
     ),
-    Table(
+    TableKind(
         "casts",
         "who changed the element type of what: the price of mixed precision",
         casts.COLUMNS,
@@ -191,7 +191,7 @@ _ALL = (
             *("to_dtype", "op", "within"),
         ),
     ),
-    Table(
+    TableKind(
         "copies",
         "what was copied between and within host and devices, and what was set",
         copies.COLUMNS,
@@ -200,7 +200,7 @@ _ALL = (
         ("-total_ns", "kind", "direction"),
         tuple(c.name for c in copies.COLUMNS),
     ),
-    Table(
+    TableKind(
         "streams",
         "what ran on each stream of a device, and for how much of the time",
         streams.COLUMNS,
@@ -209,7 +209,7 @@ _ALL = (
         ("rank", "device", "stream"),
         tuple(c.name for c in streams.COLUMNS[:-2]),
     ),
-    Table(
+    TableKind(
         "ranges",
         "the host's ranges, phases and steps, and the device time launched in them",
         ranges.COLUMNS,
@@ -224,10 +224,10 @@ _ALL = (
 )
 
 #: Name → table, in the order in which a reader needs them.
-TABLES: Mapping[str, Table] = {table.name: table for table in _ALL}
+TABLES: Mapping[str, TableKind] = {table.name: table for table in _ALL}
 
 
-def table_of(name: str) -> Table:
+def table_of(name: str) -> TableKind:
     """The table of this name.
 
     Raises:

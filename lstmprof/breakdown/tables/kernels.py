@@ -12,8 +12,6 @@ import numpy as np
 import pyarrow as pa
 
 from lstmprof.breakdown.host import computing
-from lstmprof.events.annotate.categories import deciding_rules
-from lstmprof.events.annotate.rules import RULES, rule_text
 from lstmprof.events.annotate.steps import Window, is_kind, of_rank, ranks
 from lstmprof.events.batches import BATCH_EVENTS, Batch
 from lstmprof.events.call_tree import own_time
@@ -48,22 +46,22 @@ COLUMNS = (
         "rule",
         pa.string(),
         "",
-        "the rule of breakdown/rules.py that decided the category of most of them",
-        "the run was categorised by other rules than today's",
+        "the rule that decided the category of most of them",
+        "the run was written before rules were: ingest it again",
     ),
 )
 SCHEMA = schema(COLUMNS)
 
 
 #: What is said of a row of the table by its events.
-_TOLD = ("rank", "device", "name", "category", "family", "step")
+_TOLD = ("rank", "device", "name", "category", "family", "rule", "step")
 
 
 def kernels(events: pa.Table, windows: list[Window]) -> pa.Table:
     """One row a (rank, device, name, category, family), the largest total first; ``SCHEMA``."""
     rows = work(events)
     told = events.select(list(_TOLD)).take(pa.array(rows))
-    return _by_name(told, own_time(events)[rows], deciding_rules(events)[rows], windows)
+    return _by_name(told, own_time(events)[rows], windows)
 
 
 class GatheredKernels:
@@ -72,20 +70,18 @@ class GatheredKernels:
     def __init__(self, packed: Packed, windows: list[Window]) -> None:
         self._packed, self._windows = packed, windows
         self._rows: list[Ints] = []
-        self._rules: list[Ints] = []
 
     def add(self, batch: Batch) -> None:
         """Take in the work that begins in ``batch``."""
         rows = work(batch.events)
         rows = rows[(rows >= batch.own.start) & (rows < batch.own.stop)]
         self._rows.append(batch.rows[rows])
-        self._rules.append(deciding_rules(batch.events)[rows].astype(np.int16))
 
     def table(self) -> pa.Table:
         """The table of all batches so far, ``SCHEMA``."""
-        rows, rules = np.concatenate(self._rows), np.concatenate(self._rules)
+        rows = np.concatenate(self._rows)
         told = self._packed.table(_TOLD, rows)
-        return _by_name(told, _own_time(self._packed)[rows], rules, self._windows)
+        return _by_name(told, _own_time(self._packed)[rows], self._windows)
 
 
 def _own_time(packed: Packed) -> Ints:
@@ -99,8 +95,8 @@ def _own_time(packed: Packed) -> Ints:
     return np.maximum(own, 0, out=own)
 
 
-def _by_name(told: pa.Table, spent: Ints, rules: Ints, windows: list[Window]) -> pa.Table:
-    """The table of the events ``told`` of, which took ``spent``, decided by these rules."""
+def _by_name(told: pa.Table, spent: Ints, windows: list[Window]) -> pa.Table:
+    """The table of the events ``told`` of, which took ``spent``."""
     rank, device = (ints(told, c, UNKNOWN) for c in ("rank", "device"))
     groups = Groups(rank, device, *(texts(told, c)[0] for c in ("name", "category", "family")))
     first = groups.first
@@ -122,22 +118,18 @@ def _by_name(told: pa.Table, spent: Ints, rules: Ints, windows: list[Window]) ->
             groups.largest(spent),
             ratio(total, lane.sums(total)[lane.of]),
             per_step(groups.sizes(ints(told, "step", -1) >= 0), rank[first], windows),
-            _rules(told, rules, groups),
+            _rules(told, groups),
         ],
         schema=SCHEMA,
     )
     return table.sort_by([("total_ns", "descending"), ("name", "ascending")])
 
 
-def _rules(told: pa.Table, rules: Ints, groups: Groups) -> pa.Array:
-    """The text of the rule that decided for most of each group's rows."""
-    most = groups.most_frequent(rules.astype(np.int64))
-    codes, categories = texts(told, "category")
-    stored = [None if c < 0 else categories[c] for c in codes[groups.first].tolist()]
-    decided = zip(most.tolist(), stored, strict=True)
-    return pa.array(
-        [rule_text(n) if RULES[n].category == c else None for n, c in decided], pa.string()
-    )
+def _rules(told: pa.Table, groups: Groups) -> pa.Array:
+    """The rule that decided for most of each group's rows."""
+    codes, values = texts(told, "rule")
+    most = groups.most_frequent(codes)
+    return pa.array(values, pa.string()).take(pa.array(most, mask=most < 0))
 
 
 def work(events: pa.Table) -> Ints:

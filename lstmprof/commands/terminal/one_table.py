@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from lstmprof.breakdown import Breakdown
-from lstmprof.breakdown.tables import TABLES, Table
+from lstmprof.breakdown.tables import TABLES, TableKind
 from lstmprof.commands import terminal
 from lstmprof.events.columns import Column
 
@@ -44,7 +44,7 @@ def show(account: Breakdown, name: str, top: int) -> None:
     )
 
 
-def _shown(table: Table) -> list[Column]:
+def _shown(table: TableKind) -> list[Column]:
     by_name = {column.name: column for column in table.columns}
     return [by_name[name] for name in table.shown]
 

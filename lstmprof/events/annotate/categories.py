@@ -1,4 +1,7 @@
-"""What each activity and op is for: ``category`` and ``family``, by the table in ``rules``.
+"""What each activity and op is for: ``category``, ``family`` and the ``rule`` that decided.
+
+The table of rules stands in ``rules``; the events hold the text of the one that decided, not its
+number, so that it says the same when another version, of other rules, reads it.
 
 Reads linked events. For an activity, in order: a copy or a memset by its kind; ``rnn`` beneath a
 recurrent op; ``optimizer`` for the small work of that phase; the nearest enclosing op with a rule;
@@ -32,10 +35,11 @@ from lstmprof.events.annotate.rules import (
     kernel_rule,
     op_rule,
     rnn_family,
+    rule_text,
 )
 from lstmprof.events.annotate.steps import is_kind
 from lstmprof.events.call_tree import referenced
-from lstmprof.events.intervals import Flags, Ints
+from lstmprof.events.intervals import Flags
 from lstmprof.events.schema import texts, with_columns
 
 _COPY_OP = "aten::copy_"
@@ -55,27 +59,27 @@ _CATEGORY = np.array(
     dtype=_RULE,
 )
 _FAMILIES = tuple(family for family, _ in RNN_FAMILIES)
+_TEXTS = tuple(rule_text(number) for number in range(len(RULES)))
 
 
 def categorised(events: pa.Table) -> pa.Table:
-    """``events`` with ``category`` and ``family`` filled in."""
-    category = _CATEGORY[_rules(events)]
-    return with_columns(
-        events,
-        {"category": _dictionary(CATEGORIES, category), "family": _families(events, category)},
-    )
+    """``events`` with ``category``, ``family`` and ``rule`` filled in."""
+    rule = _rules(events)
+    category = _CATEGORY[rule]
+    derived = {
+        "category": _dictionary(CATEGORIES, category),
+        "family": _families(events, category),
+        "rule": _dictionary(_TEXTS, rule),
+    }
+    return with_columns(events, derived)
 
 
 def _dictionary(values: tuple[str, ...], codes: Codes) -> pa.Array:
     return pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes < 0), pa.array(values))
 
 
-def deciding_rules(events: pa.Table) -> Ints:
-    """For each row the number of the rule that decides its category, ``NONE`` where it has none."""
-    return _rules(events).astype(np.int64)
-
-
 def _rules(events: pa.Table) -> Codes:
+    """For each row the number of the rule that decides its category, ``NONE`` where it has none."""
     by_row = _Links(events)
     op_rules = _op_rules(events, by_row)
     by_name = np.array([_kernel_rule(n) for n in by_row.name_texts] or [NONE], dtype=_RULE)

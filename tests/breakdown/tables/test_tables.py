@@ -73,10 +73,11 @@ def test_the_kernel_table_says_which_rule_decided_most_of_a_category() -> None:
     }
 
 
-def test_a_category_of_other_rules_than_todays_has_no_rule() -> None:
+@pytest.mark.parametrize("rule", ["op: a rule of old (torch)", None])
+def test_a_rule_is_told_as_it_was_stored_when_it_decided(rule: str | None) -> None:
     events = annotated(table([row("op", "aten::mm", 0, 9, **HOST)]), captured=False)
-    other = with_columns(events, {"category": pa.array(["gemm of old"])})
-    assert kernels(other, []).to_pylist()[0]["rule"] is None
+    other = with_columns(events, {"rule": pa.array([rule], pa.string())})
+    assert kernels(other, []).to_pylist()[0]["rule"] == rule
 
 
 def test_an_empty_profile_has_empty_tables() -> None:
