@@ -125,8 +125,8 @@ class KernelRow:
     category: str | None
     count: int
     total_ns: int
+    p50_ns: int
     share: float | None
-    per_step: float | None
 
 
 @dataclass(frozen=True)

@@ -69,7 +69,7 @@ def _lane(lane: MeanStep) -> str:
 
 def kernels(known: Sequence[Known]) -> tuple[model.KernelRow, ...]:
     """The kernels of each run that took most."""
-    fields = ("device", "name", "category", "count", "total_ns", "share", "per_step")
+    fields = ("device", "name", "category", "count", "total_ns", "p50_ns", "share")
     return tuple(
         model.KernelRow(run=one.run, **{name: row[name] for name in fields})
         for one in known

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
+import json
+import re
 import shutil
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import shared_traces
+from click.testing import CliRunner
 from report import runs
 
 from lstmprof.breakdown import break_down
+from lstmprof.cli import cli
 from lstmprof.report import gathering
 from lstmprof.report.model import Report, Timeline
 from lstmprof.report.page import page
@@ -25,8 +31,12 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium o
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
-    folder = tmp_path_factory.mktemp("runs")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("runs")
+
+
+@pytest.fixture(scope="module")
+def report(folder: Path) -> Report:
     made = runs.three(folder)
     made.append(
         runs.run(folder, "wide", implementation="x", hidden=64, walls_ns=runs.walls(30_000))
@@ -128,6 +138,98 @@ def test_hostile_names_are_shown_as_text(opened: Opened) -> None:
     assert "</script><img src=x onerror=alert(1)>" in names
     assert any("</script><img" in text for text in opened.texts("#runs td"))
     assert opened.complaints == []
+
+
+def of_breakdown(run: Path) -> dict[str, list[dict[str, Any]]]:
+    """The tables that ``lstmprof breakdown RUN --format json`` writes."""
+    ran = CliRunner().invoke(cli, ["breakdown", str(run), "--format", "json"])
+    assert ran.exit_code == 0, ran.output
+    tables: dict[str, list[dict[str, Any]]] = json.loads(ran.stdout)
+    return tables
+
+
+@pytest.mark.parametrize("run", ["fast", "slow"])
+def test_the_kernel_table_shows_the_numbers_of_breakdown(
+    opened: Opened, folder: Path, run: str
+) -> None:
+    opened.tab.select_option("#kernels-run", label=run)
+    heads = opened.texts("#kernels-table thead th")
+    cells = opened.texts("#kernels-table tbody td")
+    rows = [cells[at : at + len(heads)] for at in range(0, len(cells), len(heads))]
+    shown = [dict(zip(heads, row, strict=True)) for row in rows]
+    assert shown == [
+        {
+            "total ms": f"{row['total_ns'] / 1e6:.3f}",
+            "share": f"{100 * row['share']:.1f} %",
+            "calls": str(row["count"]),
+            "median µs": f"{row['p50_ns'] / 1e3:.1f}",
+            "category": row["category"],
+            "name": row["name"],
+        }
+        for row in of_breakdown(folder / run)["kernels"]
+    ]
+
+
+def test_a_bar_of_the_ledger_has_the_length_that_breakdown_tells(
+    opened: Opened, folder: Path
+) -> None:
+    rows = [
+        row
+        for row in of_breakdown(folder / "slow")["ledger"]
+        if (row["state"], row["part"]) == ("idle", "launch call")
+    ]
+    mean_ms = sum(row["ns"] for row in rows) / len(rows) / 1e6
+    bar = "[data-figure=ledger-0] path[aria-label*='run: torch-cell; part: idle: launch call;']"
+    (label,) = opened.tab.eval_on_selector_all(bar, "all => all.map(one => one.ariaLabel)")
+    assert f"ms a step: {mean_ms:.4f};" in label
+    opened.tab.hover(bar)
+    opened.tab.wait_for_selector("#vg-tooltip-element.visible")
+    assert f"ms a step{mean_ms:.4f}" in "".join(opened.texts("#vg-tooltip-element td"))
+
+
+def turned(value: Any) -> Any:
+    """``value`` with the columns of every table in it from last to first."""
+    if isinstance(value, list):
+        return [turned(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if set(value) == {"columns", "rows"}:
+        return {"columns": value["columns"][::-1], "rows": [row[::-1] for row in value["rows"]]}
+    return {name: turned(item) for name, item in reversed(value.items())}
+
+
+def unpacked(packed: str) -> Any:
+    return json.loads(zlib.decompress(base64.b64decode(packed)))
+
+
+def repacked(value: Any) -> str:
+    return base64.b64encode(zlib.compress(json.dumps(value).encode())).decode()
+
+
+def test_the_page_reads_columns_by_name_whatever_their_order(
+    browser: Any, opened: Opened, path: Path, tmp_path: Path
+) -> None:
+    def other_way(script: re.Match[str]) -> str:
+        head, text, end = script.groups()
+        if "timeline-data" in head:
+            return head + repacked(turned(unpacked(text))) + end
+        return head + json.dumps(turned(json.loads(text))).replace("<", "\\u003c") + end
+
+    sent = path.read_text(encoding="utf-8")
+    scripts = r'(<script type="application/[^>]*>)(.*?)(</script>)'
+    out = tmp_path / "turned.html"
+    out.write_text(re.sub(scripts, other_way, sent, flags=re.DOTALL), encoding="utf-8")
+    other = Opened(browser, out, 1280, "light")
+    assert other.complaints == []
+    canvas = "document.querySelector('#timeline-canvas').toDataURL()"
+    for tab in (opened.tab, other.tab):
+        tab.select_option("#kernels-run", label="slow")
+        tab.select_option("#pair-other", label="slow")
+        tab.wait_for_function("document.querySelector('#pair-said').textContent.includes('slow')")
+    for texts in ("#kernels-table", "#pair-said", "[data-figure=waterfall] .mark-text text"):
+        assert other.texts(texts) == opened.texts(texts) != []
+    assert other.tab.evaluate(canvas) == opened.tab.evaluate(canvas)
+    other.context.close()
 
 
 def test_the_pair_chooser_changes_the_waterfall(opened: Opened) -> None:

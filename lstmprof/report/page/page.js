@@ -2,7 +2,12 @@
 // Names come from profiles: they reach the page as textContent only.
 "use strict";
 (() => {
+  // The rows of a table as it is sent, read by the names of its columns.
+  const rowsOf = ({ columns, rows }) =>
+    rows.map((row) => Object.fromEntries(columns.map((name, place) => [name, row[place]])));
   const data = JSON.parse(document.getElementById("data").textContent);
+  const parts = new Map(rowsOf(data.parts).map((part) => [part.name, part]));
+  const kernelRows = rowsOf(data.kernels);
   const root = document.documentElement;
   const byId = (id) => document.getElementById(id);
   const views = new Map();
@@ -52,7 +57,7 @@
   }
 
   // The specifications have the colours of a light ground.
-  const SHADES = new Map(data.parts.map(([, light, shade]) => [light, shade]));
+  const SHADES = new Map([...parts.values()].map((part) => [part.light, part.dark]));
   function shades(spec) {
     for (const [field, inner] of Object.entries(spec)) {
       if (SHADES.has(inner)) spec[field] = SHADES.get(inner);
@@ -131,7 +136,6 @@
   // The waterfall between two runs
   let chosen = null;
   const [one, other] = [byId("pair-one"), byId("pair-other")];
-  const FIELDS = ["order", "label", "base", "start_ns", "end_ns"];
 
   function partners(run) {
     return data.pairs.flatMap((p) => (p.fast === run ? [p.slow] : p.slow === run ? [p.fast] : []));
@@ -156,8 +160,7 @@
     document.querySelector("[data-figure=waterfall]").setAttribute("aria-label", "Waterfall chart. " + pair.said);
     const view = views.get("waterfall");
     if (!view) return;
-    const rows = pair.bars.map((bar) => Object.fromEntries(FIELDS.map((field, i) => [field, bar[i]])));
-    view.data("rows", rows).runAsync();
+    view.data("rows", rowsOf(pair.bars)).runAsync();
   }
   if (one && data.pairs.length) {
     const runs = [...new Set(data.pairs.flatMap((p) => [p.fast, p.slow]))];
@@ -177,16 +180,17 @@
   function kernels() {
     const run = byId("kernels-run").value;
     const wanted = byId("kernels-search").value.toLowerCase();
-    const rows = data.kernels.filter(
-      (k) => k[0] === run && (k[2].toLowerCase().includes(wanted) || (k[3] || "").toLowerCase().includes(wanted)));
-    byId("kernels-count").textContent = `${rows.length} of ${data.kernels.filter((k) => k[0] === run).length}`;
+    const all = kernelRows.filter((kernel) => kernel.run === run);
+    const rows = all.filter(
+      ({ name, category }) => [name, category || ""].some((text) => text.toLowerCase().includes(wanted)));
+    byId("kernels-count").textContent = `${rows.length} of ${all.length}`;
     body.replaceChildren(...rows.map(kernelRow));
   }
-  function kernelRow([, , name, category, count, total, median, share]) {
+  function kernelRow({ name, category, count, total_ns, p50_ns, share }) {
     const row = document.createElement("tr");
     const cells = [
-      [number(total / 1e6, 3), "n"], [share === null ? "–" : number(100 * share, 1) + " %", "n"],
-      [number(count, 0), "n"], [number(median / 1e3, 1), "n"], [category || "–", "category"], [name, "name"],
+      [number(total_ns / 1e6, 3), "n"], [share === null ? "–" : number(100 * share, 1) + " %", "n"],
+      [number(count, 0), "n"], [number(p50_ns / 1e3, 1), "n"], [category || "–", "category"], [name, "name"],
     ];
     for (const [text, kind] of cells) {
       const cell = document.createElement("td");
@@ -194,9 +198,9 @@
       const inner = document.createElement("bdi");
       if (kind === "category") {
         const square = document.createElement("i");
-        const [, light, shade] = data.parts.find(([part]) => part === text) || data.parts.find(([part]) => part === "other");
-        square.style.setProperty("--light", light);
-        square.style.setProperty("--dark", shade);
+        const part = parts.get(text) || parts.get("other");
+        square.style.setProperty("--light", part.light);
+        square.style.setProperty("--dark", part.dark);
         cell.append(square);
       }
       inner.textContent = text;
@@ -216,7 +220,7 @@
   }
 
   // The timeline
-  const timeline = window.lstmprofTimeline?.(data.parts, colour, dark);
+  const timeline = window.lstmprofTimeline?.(rowsOf, parts, colour, dark);
 
   let width = window.innerWidth, waiting = 0;
   window.addEventListener("resize", () => {

@@ -10,7 +10,7 @@ import base64
 import os
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -142,23 +142,32 @@ def _data(report: Report, made: list[Figure]) -> dict[str, Any]:
     """What the scripts draw from."""
     return {
         "figures": {figure.key: figure.spec for figure in made},
-        "parts": [[part.name, part.colour, part.dark] for part in PARTS.values()],
+        "parts": _table(
+            {"name": part.name, "light": part.colour, "dark": part.dark} for part in PARTS.values()
+        ),
         "pairs": [
             {
                 "fast": shown_name(pair.fast),
                 "slow": shown_name(pair.slow),
                 "said": shown_name(waterfall.sentence(pair), 2000),
                 "caption": waterfall.caption(pair, report),
-                "bars": [list(bar.values()) for bar in waterfall.bars(pair)],
+                "bars": _table(waterfall.bars(pair)),
             }
             for pair in report.pairs
         ],
-        "kernels": [
-            [*(shown_name(v) if isinstance(v, str) else v for v in asdict(row).values())]
-            for row in report.kernels
-        ],
+        "kernels": _table(map(asdict, report.kernels)),
         "runs": [shown_name(facts.run) for facts in report.runs],
     }
+
+
+def _table(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """``rows`` for the scripts, which read them by the names of their columns."""
+    shown = [
+        {name: shown_name(v) if isinstance(v, str) else v for name, v in row.items()}
+        for row in rows
+    ]
+    columns = list(shown[0]) if shown else []
+    return {"columns": columns, "rows": [[row[name] for name in columns] for row in shown]}
 
 
 def _packed(timeline: Timeline) -> dict[str, Any]:
@@ -170,7 +179,7 @@ def _packed(timeline: Timeline) -> dict[str, Any]:
         "run": shown_name(timeline.run),
         "step": timeline.step,
         "dur_ns": timeline.dur_ns,
-        "tracks": [[shown_name(t.label), t.kind, t.depth] for t in timeline.tracks],
+        "tracks": _table(map(asdict, timeline.tracks)),
         "names": list(timeline.names),
         "parts": list(timeline.parts),
         "left_out": timeline.left_out,

@@ -1,7 +1,7 @@
 // The timeline of one step on a canvas. A pixel that many events share has the colour of the part that has
 // most of their time, or of the one looked for: a picture costs no more boxes than there are pixels.
 "use strict";
-window.lstmprofTimeline = (parts, colour, dark) => {
+window.lstmprofTimeline = (rowsOf, parts, colour, dark) => {
   const canvas = document.getElementById("timeline-canvas");
   if (!canvas) return null;
   const stored = [...document.querySelectorAll(".timeline-data")];
@@ -17,6 +17,7 @@ window.lstmprofTimeline = (parts, colour, dark) => {
     const bytes = Uint8Array.from(atob(element.textContent), (c) => c.charCodeAt(0));
     const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
     step = await new Response(stream).json();
+    step.tracks = rowsOf(step.tracks);
     let at = 0;
     step.start_ns = step.start_ns.map((difference) => (at += difference));
     layOut();
@@ -33,7 +34,7 @@ window.lstmprofTimeline = (parts, colour, dark) => {
   // Where each track begins, from the top and in the columns.
   function layOut() {
     let y = AXIS;
-    tops = step.tracks.map(([label, kind]) => {
+    tops = step.tracks.map(({ label, kind }) => {
       y += label ? GAP + LABEL : 0;
       const top = y;
       y += HEIGHT[kind];
@@ -68,7 +69,7 @@ window.lstmprofTimeline = (parts, colour, dark) => {
     const wanted = find.value.toLowerCase();
     const match = wanted ? step.names.map((name) => name.toLowerCase().includes(wanted)) : null;
     drawn = 0;
-    step.tracks.forEach(([label, kind], track) => {
+    step.tracks.forEach(({ label, kind }, track) => {
       rows(pen, track, kind, width, theme, match);
       if (!label) return;
       pen.fillStyle = theme.soft;
@@ -142,7 +143,7 @@ window.lstmprofTimeline = (parts, colour, dark) => {
     pen.fillText(text.length > room ? text.slice(0, room - 1) + "…" : text, left + 4, y);
   }
 
-  const shade = (part, theme) => (part < 0 ? theme.range : parts[part][dark() ? 2 : 1]);
+  const shade = (part, theme) => (part < 0 ? theme.range : parts.get(step.parts[part])[dark() ? "dark" : "light"]);
 
   // Of WCAG 2.2; at 0.179 black and white contrast alike.
   function luminance(hex) {
@@ -152,7 +153,7 @@ window.lstmprofTimeline = (parts, colour, dark) => {
   }
 
   function at(x, y) {
-    const track = tops.findIndex((top, i) => y >= top && y < top + HEIGHT[step.tracks[i][1]]);
+    const track = tops.findIndex((top, i) => y >= top && y < top + HEIGHT[step.tracks[i].kind]);
     if (track < 0) return -1;
     const ns = from + (x / canvas.clientWidth) * (to - from), near = (to - from) / canvas.clientWidth;
     let best = -1;
@@ -163,7 +164,7 @@ window.lstmprofTimeline = (parts, colour, dark) => {
   }
 
   function said(event) {
-    const name = step.names[step.name[event]], part = step.part[event] < 0 ? "" : parts[step.part[event]][0];
+    const name = step.names[step.name[event]], part = step.part[event] < 0 ? "" : step.parts[step.part[event]];
     const long = step.dur_ns_of[event], start = step.start_ns[event];
     return `${name}${name.includes(part) ? "" : "\n" + part}\n${time(long, long)}, from ${time(start, step.dur_ns)} on`;
   }
