@@ -101,9 +101,9 @@ def _account(folder: Path) -> tuple[float | None, float | None, float | None]:
     from lstmprof.breakdown.mean_step import mean_steps
     from lstmprof.runs.run import open_run
 
-    account = break_down(open_run(folder), None, ["ledger", "steps"])
-    launched = [step["activities"] for step in account.table("steps").to_pylist()]
-    found = [step for step in mean_steps(account.ledger) if step.device is not None]
+    breakdown = break_down(open_run(folder), None, ["ledger", "steps"])
+    launched = [step["activities"] for step in breakdown.table("steps").to_pylist()]
+    found = [step for step in mean_steps(breakdown.ledger) if step.device is not None]
     if not found:
         return None, None, None
     return found[0].busy_share, found[0].launch_bound_share, statistics.mean(launched)

@@ -1,4 +1,4 @@
-"""The rows of many accounts, for programs and pages: every run's tables, ``run`` in front."""
+"""The rows of many breakdowns, for programs and pages: every run's tables, ``run`` in front."""
 
 from __future__ import annotations
 
@@ -23,56 +23,56 @@ def columns(table: str) -> list[str]:
     return ["run", *(column.name for column in TABLES[table].columns)]
 
 
-def rows(accounts: list[Breakdown], table: str, top: int | None = None) -> list[dict[str, Any]]:
+def rows(breakdowns: list[Breakdown], table: str, top: int | None = None) -> list[dict[str, Any]]:
     """The rows of one table over all runs, the first ``top`` of each; unknown is None.
 
     Times and the account of a step are given whole.
     """
     if table == "timings":
-        return _timing_rows(accounts)
+        return _timing_rows(breakdowns)
     most = None if table == "ledger" else top
     return [
-        {"run": account.run.name, **row}
-        for account in accounts
-        for row in account.table(table).slice(0, most).to_pylist()
+        {"run": breakdown.run.name, **row}
+        for breakdown in breakdowns
+        for row in breakdown.table(table).slice(0, most).to_pylist()
     ]
 
 
-def _timing_rows(accounts: list[Breakdown]) -> list[dict[str, Any]]:
-    slowdown = compared(accounts)
+def _timing_rows(breakdowns: list[Breakdown]) -> list[dict[str, Any]]:
+    slowdown = compared(breakdowns)
     found = []
-    for position, account in enumerate(accounts):
-        if account.timings is None:
+    for position, breakdown in enumerate(breakdowns):
+        if breakdown.timings is None:
             continue
-        facts = account.run.metadata
+        facts = breakdown.run.metadata
         row = {
-            "run": account.run.name,
+            "run": breakdown.run.name,
             "workload": (facts.get("workload") or {}).get("name"),
             **{name: facts.get(name) for name in _FACTS},
-            **dataclasses.asdict(account.timings),
+            **dataclasses.asdict(breakdown.timings),
             "slowdown": slowdown.get(position),
         }
         found.append({name: row[name] for name in columns("timings")})
     return found
 
 
-def comparable(accounts: list[Breakdown]) -> list[list[int]]:
-    """Positions of the timed accounts in groups that can be compared: the same conditions."""
+def comparable(breakdowns: list[Breakdown]) -> list[list[int]]:
+    """Positions of the timed breakdowns in groups that can be compared: the same conditions."""
     groups: dict[str, list[int]] = {}
-    for position, account in enumerate(accounts):
-        if account.timings is not None:
-            key = repr([account.run.metadata.get(name) for name in _COMPARABLE])
+    for position, breakdown in enumerate(breakdowns):
+        if breakdown.timings is not None:
+            key = repr([breakdown.run.metadata.get(name) for name in _COMPARABLE])
             groups.setdefault(key, []).append(position)
     return list(groups.values())
 
 
-def compared(accounts: list[Breakdown]) -> dict[int, float]:
+def compared(breakdowns: list[Breakdown]) -> dict[int, float]:
     """Position of an account -> its slowdown against the fastest comparable one.
 
     A run with none to compare with is left out.
     """
     found: dict[int, float] = {}
-    for group in comparable(accounts):
-        medians = {i: t.median_ns for i in group if (t := accounts[i].timings) is not None}
+    for group in comparable(breakdowns):
+        medians = {i: t.median_ns for i in group if (t := breakdowns[i].timings) is not None}
         found |= slowdowns(medians) if len(medians) > 1 else {}
     return found

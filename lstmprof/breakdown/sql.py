@@ -178,10 +178,10 @@ def _add_tables(database: DuckDBPyConnection, runs: Sequence[Run], wanted: set[s
     for name, columns in _FILES.items():
         _add_files(database, runs if name in wanted else (), name, columns)
     asked = [name for name in TABLES if name in wanted]
-    accounts = [(run.name, break_down(run, tables=asked)) for run in runs if asked]
+    breakdowns = [(run.name, break_down(run, tables=asked)) for run in runs if asked]
     for name, table in TABLES.items():
         empty = pa.schema([_RUN, *schema(table.columns)]).empty_table()
-        made = [_with_run(run, a.table(name)) for run, a in accounts if name in asked]
+        made = [_with_run(run, a.table(name)) for run, a in breakdowns if name in asked]
         database.register(name, pa.concat_tables([empty, *made]))
 
 

@@ -73,33 +73,33 @@ def command(
     needed = dict.fromkeys((*wanted, *(open_report.tables() if open_ else ())))
     made = [name for name in needed if name != "timings"]
     runs = open_runs(paths, warn=lambda line: click.echo(f"left out: {line}", err=True))
-    accounts = [break_down(run, step_range, made) for run in runs]
-    _show(accounts, wanted, format_, top)
+    breakdowns = [break_down(run, step_range, made) for run in runs]
+    _show(breakdowns, wanted, format_, top)
     if open_:
-        open_report.open_report(accounts)
+        open_report.open_report(breakdowns)
 
 
 def _show(
-    accounts: list[Breakdown], wanted: tuple[str, ...], format_: str, top: int | None
+    breakdowns: list[Breakdown], wanted: tuple[str, ...], format_: str, top: int | None
 ) -> None:
-    """The tables ``wanted`` of all accounts, in a format of ``terminal.FORMATS``."""
+    """The tables ``wanted`` of every run, in a format of ``terminal.FORMATS``."""
     from lstmprof.breakdown import account_rows
-    from lstmprof.commands.terminal import breakdown
+    from lstmprof.commands.terminal.breakdown import show
 
     alone = wanted[0] if len(wanted) == 1 else None
     if format_ == "table":
-        _tell_notes(accounts)
+        _tell_notes(breakdowns)
         most = _TOP_OF_ONE if alone else _TOP
-        breakdown.show(accounts, wanted, most if top is None else top)
+        show(breakdowns, wanted, most if top is None else top)
         return
-    rows: dict[str, Any] = {name: account_rows.rows(accounts, name, top) for name in wanted}
+    rows: dict[str, Any] = {name: account_rows.rows(breakdowns, name, top) for name in wanted}
     if format_ == "json":
         terminal.write_json(rows[alone] if alone else rows)
     elif alone:
         terminal.write_csv(rows[alone], account_rows.columns(alone))
 
 
-def _tell_notes(accounts: list[Breakdown]) -> None:
-    for account in accounts:
-        for note in account.run.metadata.get("notes", []):
-            click.echo(f"{account.run.name}: note: {note}", err=True)
+def _tell_notes(breakdowns: list[Breakdown]) -> None:
+    for breakdown in breakdowns:
+        for note in breakdown.run.metadata.get("notes", []):
+            click.echo(f"{breakdown.run.name}: note: {note}", err=True)

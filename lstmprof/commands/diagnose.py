@@ -88,8 +88,8 @@ def command(
     opened = [open_runs([path], warn=left_out) for path in paths]
     # Runs that were named one by one are meant to be compared; of a folder those that can be.
     named = len(opened) > 1 and all(len(runs) == 1 for runs in opened)
-    accounts = [break_down(run, step_range, ("ledger",)) for runs in opened for run in runs]
-    made = diagnose_all(accounts, across, asked, must_compare=named)
+    breakdowns = [break_down(run, step_range, ("ledger",)) for runs in opened for run in runs]
+    made = diagnose_all(breakdowns, across, asked, must_compare=named)
     if format_ == "json":
         terminal.write_json([diagnosis_rows.document(one) for one in made])
     elif format_ == "markdown":
@@ -98,4 +98,4 @@ def command(
         for one in made:
             diagnosis.show(one)
     if open_:
-        open_report.open_report(accounts, across)
+        open_report.open_report(breakdowns, across)

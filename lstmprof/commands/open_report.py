@@ -38,8 +38,8 @@ def tables() -> tuple[str, ...]:
     return tuple(TABLES)
 
 
-def open_report(accounts: Sequence[Breakdown], across: Collection[str] = ()) -> None:
-    """Write the report on ``accounts`` into the cache, over that of the same runs; show it.
+def open_report(breakdowns: Sequence[Breakdown], across: Collection[str] = ()) -> None:
+    """Write the report on ``breakdowns`` into the cache, over that of the same runs; show it.
 
     Raises:
         RunError: the page cannot be written.
@@ -49,17 +49,17 @@ def open_report(accounts: Sequence[Breakdown], across: Collection[str] = ()) -> 
     from lstmprof.report.page import page
     from lstmprof.runs.ingest import cache_folder
 
-    path = cache_folder() / "reports" / f"{_name(accounts)}.html"
-    size = page.write(report_of(accounts, across=across), path, force=True)
+    path = cache_folder() / "reports" / f"{_name(breakdowns)}.html"
+    size = page.write(report_of(breakdowns, across=across), path, force=True)
     click.echo(f"wrote {path} ({size / 1e6:.1f} MB)", err=True)
     show(path)
 
 
-def _name(accounts: Sequence[Breakdown]) -> str:
+def _name(breakdowns: Sequence[Breakdown]) -> str:
     """One name for the same runs in the same order, however they are called."""
     import hashlib
 
-    folders = [str(account.run.path.resolve()) for account in accounts]
+    folders = [str(breakdown.run.path.resolve()) for breakdown in breakdowns]
     return hashlib.sha256("\n".join(folders).encode()).hexdigest()[:16]
 
 

@@ -1,4 +1,4 @@
-"""What bounds a step: the kinds of bottleneck, and which of them an item's time belongs to.
+"""What bounds a step: the kinds of bottleneck, and which of them a contributor's time belongs to.
 
 One ordered table; the first rule that holds decides, so that every nanosecond has one kind and the
 kinds' differences sum to that of the steps.
@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from lstmprof.diagnose.step_profile import Case, Item
+from lstmprof.diagnose.step_profile import Contributor, StepProfile
 from lstmprof.events.threads import ASKS
 
 LAUNCH, DISPATCH, PYTHON = "launch-bound", "dispatch-bound", "Python-bound"
@@ -56,44 +56,46 @@ _MOVES = ("layout", "transfer", "memset")
 
 
 @dataclass(frozen=True)
-class Scene:
-    """What an item is judged by besides itself.
+class Comparison:
+    """What a contributor is judged by besides itself.
 
-    ``many_short_kernels``: there are so many more kernels too short to hide the next launch than in
+    ``many_tiny_kernels``: there are so many more kernels too short to hide the next launch than in
     the run compared with, that their time is that of launching.
     """
 
     on_device: bool
-    many_short_kernels: bool = False
+    many_tiny_kernels: bool = False
 
 
 @dataclass(frozen=True)
 class Rule:
-    """Time of an item for which ``holds`` is of this ``kind``."""
+    """Time of a contributor for which ``holds`` is of this ``kind``."""
 
     kind: str
-    holds: Callable[[Item, Scene], bool]
+    holds: Callable[[Contributor, Comparison], bool]
     reason: str
 
 
-def _part(*parts: str) -> Callable[[Item, Scene], bool]:
-    return lambda item, scene: item.part in parts
+def _part(*parts: str) -> Callable[[Contributor, Comparison], bool]:
+    return lambda c, run: c.part in parts
 
 
 RULES = (
-    Rule(INPUT, lambda i, s: i.state == "input", "whatever is done then, it is done for the input"),
+    Rule(
+        INPUT, lambda c, run: c.state == "input", "whatever is done then, it is done for the input"
+    ),
     Rule(PROFILER, _part("profiler"), "the profiler recorded its own overhead"),
     Rule(
         COMPILE,
-        lambda i, s: bool(i.name and _COMPILES.search(i.name)),
+        lambda c, run: bool(c.name and _COMPILES.search(c.name)),
         "an op of a compiler: in a warm step it compiles again",
     ),
     Rule(SYNC, _part("sync"), "a blocking runtime call"),
-    Rule(SYNC, lambda i, s: i.name in ASKS, "the host asks for a value and waits for it"),
+    Rule(SYNC, lambda c, run: c.name in ASKS, "the host asks for a value and waits for it"),
     Rule(CAST, _part("cast"), "only the element type changes"),
     Rule(
         CAST,
-        lambda i, s: i.serves == "cast" and not s.on_device,
+        lambda c, run: c.purpose == "cast" and not run.on_device,
         "the call that arranges a cast is part of its price",
     ),
     Rule(ALLOCATION, _part("alloc"), "a runtime call that allocates or frees"),
@@ -102,14 +104,14 @@ RULES = (
     ),
     Rule(
         COPY,
-        lambda i, s: i.serves in _MOVES and not i.short and not s.on_device,
+        lambda c, run: c.purpose in _MOVES and not c.tiny and not run.on_device,
         "elements move; the call that arranges it is part of its price",
     ),
     Rule(DISPATCH, _part("dispatch"), "an op that arranges work and computes nothing"),
-    Rule(DISPATCH, lambda i, s: i.before, "the way from Python into an op"),
+    Rule(DISPATCH, lambda c, run: c.call_overhead, "the way from Python into an op"),
     Rule(
         DISPATCH,
-        lambda i, s: i.state == "busy" and i.short and not s.on_device,
+        lambda c, run: c.state == "busy" and c.tiny and not run.on_device,
         "an op this short computes next to nothing: its time is that of calling it",
     ),
     Rule(PYTHON, _part("python"), "a long stretch of a step or range without an op"),
@@ -117,12 +119,12 @@ RULES = (
     Rule(GEMM, _part(*_PRODUCTS), "matrix products, convolutions, attention"),
     Rule(
         LAUNCH,
-        lambda i, s: i.state == "busy" and i.short and s.many_short_kernels,
+        lambda c, run: c.state == "busy" and c.tiny and run.many_tiny_kernels,
         "many kernels, each over before the host can launch the next",
     ),
     Rule(
         MEMORY,
-        lambda i, s: i.part == "rnn" and i.family == "pointwise",
+        lambda c, run: c.part == "rnn" and c.family == "pointwise",
         "the recurrent layer's work between its products",
     ),
     Rule(GEMM, _part("rnn"), "a recurrent layer in one op is mostly its products"),
@@ -131,36 +133,36 @@ RULES = (
     Rule(CTC, _part("ctc"), "connectionist temporal classification"),
     Rule(
         MEMORY,
-        lambda i, s: i.state == "busy" and i.part != "other",
+        lambda c, run: c.state == "busy" and c.part != "other",
         "few operations an element: the memory sets the pace",
     ),
-    Rule(UNKNOWN, lambda i, s: True, "no category or no launch is known"),
+    Rule(UNKNOWN, lambda c, run: True, "no category or no launch is known"),
 )
 
 
-def kind_of(item: Item, scene: Scene) -> str:
-    """The kind to which the time of ``item`` belongs."""
-    return next(rule.kind for rule in RULES if rule.holds(item, scene))
+def kind_of(contributor: Contributor, comparison: Comparison) -> str:
+    """The kind to which the time of ``contributor`` belongs."""
+    return next(rule.kind for rule in RULES if rule.holds(contributor, comparison))
 
 
-def by_kind(case: Case, scene: Scene) -> dict[str, list[Item]]:
-    """The items of ``case`` by kind, in the order of ``KINDS``."""
-    found: dict[str, list[Item]] = {kind: [] for kind in KINDS}
-    for item in case.items:
-        found[kind_of(item, scene)].append(item)
+def by_kind(profile: StepProfile, comparison: Comparison) -> dict[str, list[Contributor]]:
+    """The contributors of ``profile`` by kind, in the order of ``KINDS``."""
+    found: dict[str, list[Contributor]] = {kind: [] for kind in KINDS}
+    for contributor in profile.contributors:
+        found[kind_of(contributor, comparison)].append(contributor)
     return found
 
 
-def scene_of(slow: Case, fast: Case | None) -> Scene:
-    """How the items of both are judged: by one scene, so that like is compared with like.
+def comparison_of(slow: StepProfile, fast: StepProfile | None) -> Comparison:
+    """How the contributors of both are judged, by one comparison: like against like.
 
     Twice as many short kernels are many.
     """
     if slow.device is None:
-        return Scene(on_device=False)
-    grown = fast is not None and _short_kernels(slow) >= 2 * _short_kernels(fast)
-    return Scene(on_device=True, many_short_kernels=grown)
+        return Comparison(on_device=False)
+    grown = fast is not None and _tiny_kernels(slow) >= 2 * _tiny_kernels(fast)
+    return Comparison(on_device=True, many_tiny_kernels=grown)
 
 
-def _short_kernels(case: Case) -> float:
-    return sum(item.count for item in case.items if item.state == "busy" and item.short)
+def _tiny_kernels(profile: StepProfile) -> float:
+    return sum(c.count for c in profile.contributors if c.state == "busy" and c.tiny)

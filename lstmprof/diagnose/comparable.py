@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lstmprof.diagnose.step_profile import Case
+from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.errors import UsageError
 
 Facts = Mapping[str, Any]
@@ -49,12 +49,12 @@ def _shown(value: Any) -> str:
     return "unknown" if value is None else str(value)
 
 
-def disagreements(one: Case, other: Case) -> list[Disagreement]:
+def disagreements(one: StepProfile, other: StepProfile) -> list[Disagreement]:
     """The conditions that differ between two runs."""
     found = []
     for name, read in CONDITIONS.items():
         if read(one.facts) != read(other.facts):
-            shown = [_named(name, case.facts) for case in (one, other)]
+            shown = [_named(name, profile.facts) for profile in (one, other)]
             found.append(Disagreement(name, *shown))
     return found
 
@@ -65,7 +65,9 @@ def _named(condition: str, facts: Facts) -> Any:
     return CONDITIONS[condition](facts)
 
 
-def refuse_unless_comparable(one: Case, other: Case, across: Collection[str] = ()) -> None:
+def refuse_unless_comparable(
+    one: StepProfile, other: StepProfile, across: Collection[str] = ()
+) -> None:
     """Nothing where two runs agree in all but what ``across`` names.
 
     Raises:
@@ -94,10 +96,12 @@ def known(across: Collection[str]) -> Collection[str]:
     return across
 
 
-def comparable_groups(cases: Iterable[Case], across: Collection[str] = ()) -> list[list[Case]]:
-    """``cases`` in groups that can be compared, in their order."""
+def comparable_groups(
+    profiles: Iterable[StepProfile], across: Collection[str] = ()
+) -> list[list[StepProfile]]:
+    """``profiles`` in groups that can be compared, in their order."""
     read = [how for name, how in CONDITIONS.items() if name not in known(across)]
-    groups: dict[str, list[Case]] = {}
-    for case in cases:
-        groups.setdefault(repr([how(case.facts) for how in read]), []).append(case)
+    groups: dict[str, list[StepProfile]] = {}
+    for profile in profiles:
+        groups.setdefault(repr([how(profile.facts) for how in read]), []).append(profile)
     return list(groups.values())

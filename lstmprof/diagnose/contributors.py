@@ -1,4 +1,4 @@
-"""The items of a lane's time: what is done there, by what, for what, in calls of what size.
+"""The contributors of a lane's time: what is done there, by what, for what, in calls of what size.
 
 Reads the account down to the event (``holdings``). Ops that only arrange work serve the work
 beneath them where that is of one category, else what the op around them serves: ``aten::to``, and
@@ -28,33 +28,33 @@ from lstmprof.events.threads import thread_ids
 #: A computing op that takes no longer has computed next to nothing: its time is that of calling it.
 #: Measured by profiling torch-lstmcell-basic with 4 units under torch.profiler on an EPYC: 95 % of
 #: the ops on its tensors of 8 and 32 elements take under 2.9 µs.
-SHORT_OP_NS = 3_000
+TINY_OP_NS = 3_000
 #: A kernel that takes no longer ends before the host can launch the next one: a launch call takes
 #: 4.8 to 6.6 µs in a profile of BERT on an H100 (torch.profiler).
-SHORT_KERNEL_NS = 5_000
+TINY_KERNEL_NS = 5_000
 
 INPUT = "input"
-#: The number of PyTorch's step markers, which all are one item.
+#: The number of PyTorch's step markers, which all are one contributor.
 _STEP = re.compile(r"(?<=ProfilerStep)#\d+$")
 
 COLUMNS = (
     Column("state", pa.string(), "", "busy or idle, as in the ledger; input in its phase"),
     Column("part", pa.string(), "", "as in the ledger"),
     Column("name", pa.string(), "", "of the op or activity", "none holds the time"),
-    Column("serves", pa.string(), "", "the category that it is for", "it is for several or none"),
+    Column("purpose", pa.string(), "", "the category that it is for", "it is for several or none"),
     Column("family", pa.string(), "", "gemm, pointwise or persistent", "the category is not rnn"),
-    Column("short", pa.bool_(), "", "whether its calls do next to nothing"),
-    Column("before", pa.bool_(), "", "whether this is the time before the call"),
+    Column("tiny", pa.bool_(), "", "whether its calls do next to nothing"),
+    Column("call_overhead", pa.bool_(), "", "whether this is the time before the call"),
     Column("count", pa.int64(), "", "calls or activities that hold some of the time"),
     Column("ns", pa.int64(), "ns", "time of all windows together"),
 )
 SCHEMA = schema(COLUMNS)
 
 
-def items(
+def contributors(
     events: pa.Table, windows: list[Window], rank: int | None, device: int | None
 ) -> pa.Table:
-    """One row an item of one lane; they sum to the windows, all of ``rank``; ``SCHEMA``."""
+    """One row a contributor of one lane; they sum to the windows, all of ``rank``; ``SCHEMA``."""
     cut = pieces(events, windows)
     held = holdings(events, [window for window, _ in cut], rank, device)
     states, parts = _labels(held)
@@ -130,8 +130,8 @@ def _purposes(events: pa.Table) -> tuple[Ints, Flags]:
     serves = np.where(decider != NONE, decides[decider], decides)
     dur = ints(events, "dur_ns", 0)
     spent = np.where(computes, own_time(events), dur)
-    short_op = spent[decider] <= SHORT_OP_NS
-    short_kernel = is_kind(events, *ACTIVITY_KINDS) & (dur <= SHORT_KERNEL_NS)
+    short_op = spent[decider] <= TINY_OP_NS
+    short_kernel = is_kind(events, *ACTIVITY_KINDS) & (dur <= TINY_KERNEL_NS)
     return serves, np.where(is_op, short_op & (decider != NONE), short_kernel)
 
 

@@ -1,6 +1,6 @@
 """How often a step does what: the counts behind the parts of its time.
 
-Reads the tables of a case; every count is of the mean profiled step, None where it is unknown or
+Reads the tables of a profile; every count is of the mean profiled step, None where it is unknown or
 does not apply.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 from lstmprof.diagnose.causes import (
     KINDS,
 )
-from lstmprof.diagnose.step_profile import Case
+from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.events.threads import (
     ASKS,
 )
@@ -28,105 +28,107 @@ class Quantity:
     name: str
     text: str
     unit: str
-    of: Callable[[Case], float | None]
+    of: Callable[[StepProfile], float | None]
 
 
 def _sum(rows: Rows, column: str) -> int:
     return sum(row[column] for row in rows)
 
 
-def _per_step(case: Case, rows: Rows, column: str = "count") -> float:
-    return _sum(rows, column) / case.steps
+def _per_step(profile: StepProfile, rows: Rows, column: str = "count") -> float:
+    return _sum(rows, column) / profile.steps
 
 
 def _ratio(amount: float | None, of: float | None) -> float | None:
     return amount / of if amount is not None and of else None
 
 
-def _ops(case: Case) -> float | None:
-    rows = case.rows("ops")
-    return _per_step(case, rows) if rows else None
+def _ops(profile: StepProfile) -> float | None:
+    rows = profile.rows("ops")
+    return _per_step(profile, rows) if rows else None
 
 
-def _work(case: Case, *categories: str) -> list[dict[str, Any]]:
+def _work(profile: StepProfile, *categories: str) -> list[dict[str, Any]]:
     """Rows of the kernels, on a host of the computing ops, of these categories; of all by none."""
-    rows = case.rows("kernels")
+    rows = profile.rows("kernels")
     return [row for row in rows if not categories or row["category"] in categories]
 
 
-def _kernels(case: Case) -> float | None:
-    return None if case.device is None else _per_step(case, _work(case))
+def _kernels(profile: StepProfile) -> float | None:
+    return None if profile.device is None else _per_step(profile, _work(profile))
 
 
-def _computing_ops(case: Case) -> float | None:
-    return _per_step(case, _work(case)) if case.device is None else None
+def _computing_ops(profile: StepProfile) -> float | None:
+    return _per_step(profile, _work(profile)) if profile.device is None else None
 
 
-def _launch_rows(case: Case) -> list[dict[str, Any]]:
-    rows = case.rows("launches")
+def _launch_rows(profile: StepProfile) -> list[dict[str, Any]]:
+    rows = profile.rows("launches")
     return [row for row in rows if row["kind"] == "kernel" or "Launch" in row["name"]]
 
 
-def _launches(case: Case) -> float | None:
-    rows = _launch_rows(case)
-    return _per_step(case, rows) if rows else None
+def _launches(profile: StepProfile) -> float | None:
+    rows = _launch_rows(profile)
+    return _per_step(profile, rows) if rows else None
 
 
 def _mean(rows: list[dict[str, Any]], total: str = "total_ns") -> float | None:
     return _ratio(_sum(rows, total), _sum(rows, "count"))
 
 
-def _gap(case: Case) -> float | None:
-    return _ratio(case.profiled_ns - case.busy_ns, _kernels(case))
+def _gap(profile: StepProfile) -> float | None:
+    return _ratio(profile.profiled_ns - profile.busy_ns, _kernels(profile))
 
 
-def _products(case: Case) -> list[dict[str, Any]]:
+def _products(profile: StepProfile) -> list[dict[str, Any]]:
     """Products; of a recurrent layer's kernels those that are one."""
-    inside = [r for r in _work(case, "rnn") if r["family"] in ("gemm", "persistent")]
-    return [*_work(case, "gemm", "conv", "attention"), *inside]
+    inside = [r for r in _work(profile, "rnn") if r["family"] in ("gemm", "persistent")]
+    return [*_work(profile, "gemm", "conv", "attention"), *inside]
 
 
-def _layer_ops(case: Case) -> float | None:
+def _layer_ops(profile: StepProfile) -> float | None:
     """Ops that hold a whole recurrent layer; on a device unknown, as its kernels are counted."""
-    return _per_step(case, _work(case, "rnn")) if case.device is None else None
+    return _per_step(profile, _work(profile, "rnn")) if profile.device is None else None
 
 
 _POINTWISE = ("pointwise", "reduction", "softmax_loss", "normalization", "embedding", "rng")
 
 
-def _pointwise(case: Case) -> list[dict[str, Any]]:
-    return _work(case, *_POINTWISE, "optimizer")
+def _pointwise(profile: StepProfile) -> list[dict[str, Any]]:
+    return _work(profile, *_POINTWISE, "optimizer")
 
 
-def _copies(case: Case) -> float | None:
-    return _per_step(case, [*_work(case, "layout", "transfer"), *_work(case, "memset")])
+def _copies(profile: StepProfile) -> float | None:
+    return _per_step(profile, [*_work(profile, "layout", "transfer"), *_work(profile, "memset")])
 
 
-def _copied_bytes(case: Case) -> float | None:
-    rows = case.rows("copies")
+def _copied_bytes(profile: StepProfile) -> float | None:
+    rows = profile.rows("copies")
     known = rows and all(row["bytes"] is not None for row in rows)
-    return _per_step(case, rows, "bytes") if known else None
+    return _per_step(profile, rows, "bytes") if known else None
 
 
-def _cast_bytes(case: Case) -> float | None:
-    rows = case.rows("casts")
+def _cast_bytes(profile: StepProfile) -> float | None:
+    rows = profile.rows("casts")
     known = rows and all(row["bytes"] is not None for row in rows)
-    return _per_step(case, rows, "bytes") if known else None
+    return _per_step(profile, rows, "bytes") if known else None
 
 
-def _asked(case: Case) -> float:
+def _asked(profile: StepProfile) -> float:
     """Values asked for: ``aten::item`` is the same question as what is inside it."""
-    outer = [row for row in case.rows("ops") if row["name"] in ASKS]
+    outer = [row for row in profile.rows("ops") if row["name"] in ASKS]
     inner = [row for row in outer if row["name"] == "aten::_local_scalar_dense"]
-    return _per_step(case, inner or outer)
+    return _per_step(profile, inner or outer)
 
 
-def _syncs(case: Case) -> float | None:
-    return _asked(case) if case.sync_calls is None else case.sync_calls
+def _syncs(profile: StepProfile) -> float | None:
+    return _asked(profile) if profile.sync_calls is None else profile.sync_calls
 
 
-def _each_time_step(of: Callable[[Case], float | None]) -> Callable[[Case], float | None]:
-    return lambda case: _ratio(of(case), case.time_steps)
+def _each_time_step(
+    of: Callable[[StepProfile], float | None],
+) -> Callable[[StepProfile], float | None]:
+    return lambda profile: _ratio(of(profile), profile.time_steps)
 
 
 _ALL = (

@@ -11,7 +11,7 @@ from lstmprof.diagnose.findings import Finding, findings
 from lstmprof.diagnose.remedies import Advice, remedies
 from lstmprof.diagnose.remedies.situation import Situation
 from lstmprof.diagnose.roofline import Roofline
-from lstmprof.diagnose.step_profile import Case, labels
+from lstmprof.diagnose.step_profile import StepProfile, labels
 from lstmprof.diagnose.waterfall import Difference, lengths, timed, waterfall
 from lstmprof.numbers import milliseconds
 from lstmprof.replay.prediction import Prediction
@@ -49,8 +49,8 @@ class Diagnosis:
     its work or its device's peaks are not known; ``what_ifs`` are what was asked for.
     """
 
-    fast: Case | None
-    slow: Case
+    fast: StepProfile | None
+    slow: StepProfile
     sentence: str
     waterfall: tuple[Difference, ...]
     findings: tuple[Explained, ...]
@@ -68,7 +68,7 @@ class Diagnosis:
         return next((e for e in self.findings if e.finding is cause), None)
 
 
-def compare(one: Case, other: Case, across: Collection[str] = ()) -> Diagnosis:
+def compare(one: StepProfile, other: StepProfile, across: Collection[str] = ()) -> Diagnosis:
     """Why the slower of two runs is slower.
 
     Raises:
@@ -89,39 +89,41 @@ def compare(one: Case, other: Case, across: Collection[str] = ()) -> Diagnosis:
     )
 
 
-def alone(case: Case) -> Diagnosis:
+def alone(profile: StepProfile) -> Diagnosis:
     """What a run's step is bound by."""
-    found = findings(None, case)
+    found = findings(None, profile)
     return Diagnosis(
         fast=None,
-        slow=case,
-        sentence=sentences.of_run(case, found),
+        slow=profile,
+        sentence=sentences.of_run(profile, found),
         waterfall=(),
-        findings=_explained(found, None, case),
-        warnings=case.warnings,
-        notes=(*case.notes, *_unmarked(case)),
+        findings=_explained(found, None, profile),
+        warnings=profile.warnings,
+        notes=(*profile.notes, *_unmarked(profile)),
     )
 
 
-def _explained(found: list[Finding], fast: Case | None, slow: Case) -> tuple[Explained, ...]:
-    items = causes.by_kind(slow, causes.scene_of(slow, fast))
+def _explained(
+    found: list[Finding], fast: StepProfile | None, slow: StepProfile
+) -> tuple[Explained, ...]:
+    contributors = causes.by_kind(slow, causes.comparison_of(slow, fast))
     made, told = [], set[str]()
     same = fast is not None and sentences.no_difference(fast, slow)
     for finding in found:
         advice: tuple[Advice, ...] = ()
         if not same and (finding.share or 0) >= ADVISED_SHARE and finding.delta_ns > 0:
-            known = remedies(Situation(finding, tuple(items[finding.kind]), slow, fast))
+            known = remedies(Situation(finding, tuple(contributors[finding.kind]), slow, fast))
             advice = tuple(a for a in known if a.sentence not in told)
             told |= {a.sentence for a in advice}
         made.append(Explained(finding, sentences.of_finding(finding, fast, slow), advice))
     return tuple(made)
 
 
-def _warnings(fast: Case, slow: Case) -> list[str]:
+def _warnings(fast: StepProfile, slow: StepProfile) -> list[str]:
     return [
         f"{label}: {text}"
-        for label, case in zip(labels(fast, slow), (fast, slow), strict=True)
-        for text in case.warnings
+        for label, profile in zip(labels(fast, slow), (fast, slow), strict=True)
+        for text in profile.warnings
     ]
 
 
@@ -137,28 +139,28 @@ def _doubts(found: list[Finding]) -> list[str]:
     ]
 
 
-def _notes(fast: Case, slow: Case) -> list[str]:
+def _notes(fast: StepProfile, slow: StepProfile) -> list[str]:
     found = [f"they differ in {d}" for d in disagreements(fast, slow)]
     if not timed(fast, slow):
         found.append("not both were timed undisturbed: this explains the profiled steps")
     if (fast.device is None) != (slow.device is None):
         found.append("one ran on a GPU and the other on a CPU: their parts are of different kinds")
-    for case in (fast, slow):
-        found += [f"{case.name}: {note}" for note in (*case.notes, *_unmarked(case))]
+    for profile in (fast, slow):
+        found += [f"{profile.name}: {note}" for note in (*profile.notes, *_unmarked(profile))]
     first_steps = _first_steps(fast, slow)
     return [*found, first_steps] if first_steps else found
 
 
-def _unmarked(case: Case) -> list[str]:
+def _unmarked(profile: StepProfile) -> list[str]:
     """What to do about a profile in which no step is marked."""
-    if case.marked:
+    if profile.marked:
         return []
     return ["no step is marked, so the whole profile is taken as one: --step-range names them"]
 
 
-def _first_steps(fast: Case, slow: Case) -> str | None:
+def _first_steps(fast: StepProfile, slow: StepProfile) -> str | None:
     """When the faster run has made good for its longer first step."""
-    first, other = (case.facts.get("compile_ns") for case in (fast, slow))
+    first, other = (profile.facts.get("compile_ns") for profile in (fast, slow))
     gain = slow.length_ns - fast.length_ns
     if first is None or other is None or gain <= 0 or not timed(fast, slow):
         return None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from lstmprof.diagnose import causes, profiler_overhead
 from lstmprof.diagnose.counts import EVIDENCE, QUANTITIES
-from lstmprof.diagnose.step_profile import Case, Item, total_ns
+from lstmprof.diagnose.step_profile import Contributor, StepProfile, total_ns
 from lstmprof.diagnose.waterfall import timed
 
 #: Kernels or ops that stand as evidence of a finding.
@@ -64,16 +64,16 @@ class Finding:
         return next((c for c in self.changes if c.quantity == quantity), None)
 
 
-def findings(fast: Case | None, slow: Case) -> list[Finding]:
+def findings(fast: StepProfile | None, slow: StepProfile) -> list[Finding]:
     """One finding a kind that has time in either step, the one that adds most first.
 
     They sum to the difference of the steps' ``waterfall.lengths``; of a run alone (``fast`` None)
     to its profiled step. Where both were timed they are of the undisturbed steps, and what
     profiling changed is of kind ``profiler`` (``profiler_overhead.spent``).
     """
-    scene = causes.scene_of(slow, fast)
-    of_slow = causes.by_kind(slow, scene)
-    of_fast = causes.by_kind(fast, scene) if fast else {kind: [] for kind in causes.KINDS}
+    comparison = causes.comparison_of(slow, fast)
+    of_slow = causes.by_kind(slow, comparison)
+    of_fast = causes.by_kind(fast, comparison) if fast else {kind: [] for kind in causes.KINDS}
     if fast is not None and timed(fast, slow):
         fast_ns, slow_ns = profiler_overhead.spent(fast, slow, of_fast, of_slow)
     else:
@@ -94,11 +94,11 @@ def findings(fast: Case | None, slow: Case) -> list[Finding]:
     return sorted(found, key=lambda f: (-f.delta_ns, f.kind))
 
 
-def _spent(items: Mapping[str, list[Item]]) -> Counter[str]:
-    return Counter({kind: total_ns(some) for kind, some in items.items()})
+def _spent(contributors: Mapping[str, list[Contributor]]) -> Counter[str]:
+    return Counter({kind: total_ns(some) for kind, some in contributors.items()})
 
 
-def _changes(kind: str, fast: Case | None, slow: Case) -> tuple[Change, ...]:
+def _changes(kind: str, fast: StepProfile | None, slow: StepProfile) -> tuple[Change, ...]:
     made = (
         Change(name, QUANTITIES[name].of(fast) if fast else None, QUANTITIES[name].of(slow))
         for name in EVIDENCE[kind]
@@ -109,7 +109,7 @@ def _changes(kind: str, fast: Case | None, slow: Case) -> tuple[Change, ...]:
 Spent = dict[str, tuple[int, float]]
 
 
-def _largest(fast: list[Item], slow: list[Item]) -> tuple[Culprit, ...]:
+def _largest(fast: list[Contributor], slow: list[Contributor]) -> tuple[Culprit, ...]:
     """What adds most, by name."""
     of_fast, of_slow = _by_name(fast), _by_name(slow)
     made = [
@@ -126,10 +126,10 @@ def _both(fast: Spent, slow: Spent, name: str) -> tuple[int, int, float, float]:
     return fast_ns, slow_ns, fast_count, slow_count
 
 
-def _by_name(items: Sequence[Item]) -> Spent:
+def _by_name(contributors: Sequence[Contributor]) -> Spent:
     found: Spent = {}
-    for item in items:
-        if item.name is not None:
-            ns, count = found.get(item.name, (0, 0.0))
-            found[item.name] = (ns + item.ns, count + item.count)
+    for contributor in contributors:
+        if contributor.name is not None:
+            ns, count = found.get(contributor.name, (0, 0.0))
+            found[contributor.name] = (ns + contributor.ns, count + contributor.count)
     return found

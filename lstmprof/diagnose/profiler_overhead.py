@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from lstmprof.diagnose.causes import PROFILER
-from lstmprof.diagnose.step_profile import Case, Item, total_ns
+from lstmprof.diagnose.step_profile import Contributor, StepProfile, total_ns
 
 #: Of recording one op, where the runs do not show less. Measured on an EPYC (torch 2.13,
 #: torch.profiler): 20,000 calls of ``.item()``, two ops each, take 2.5 ms undisturbed and 9.7 ms
@@ -25,10 +25,12 @@ QUICK_RECORDING_NS = {"jax.profiler": 119, "tf.profiler": 69}
 #: Calls in one step against the other: closer than this, an op is called as often.
 AS_OFTEN = 0.1
 
-Kinds = Mapping[str, list[Item]]
+Kinds = Mapping[str, list[Contributor]]
 
 
-def spent(fast: Case, slow: Case, of_fast: Kinds, of_slow: Kinds) -> tuple[Counter[str], ...]:
+def spent(
+    fast: StepProfile, slow: StepProfile, of_fast: Kinds, of_slow: Kinds
+) -> tuple[Counter[str], ...]:
     """(fast, slow) kind → ns of the undisturbed steps; both were timed."""
     fast_ns, fast_rest = _settled(fast, of_fast, recording_ns(fast, slow))
     slow_ns, slow_rest = _settled(slow, of_slow, recording_ns(slow, fast))
@@ -38,49 +40,51 @@ def spent(fast: Case, slow: Case, of_fast: Kinds, of_slow: Kinds) -> tuple[Count
     return fast_ns, slow_ns
 
 
-def _settled(case: Case, items: Kinds, each_ns: float) -> tuple[Counter[str], int]:
+def _settled(profile: StepProfile, contributors: Kinds, each_ns: float) -> tuple[Counter[str], int]:
     """Kind → ns without recording; and what the undisturbed step has over these."""
-    recorded = {kind: recording(some, case, each_ns) for kind, some in items.items()}
-    found = Counter({kind: total_ns(some) - recorded[kind] for kind, some in items.items()})
-    rest = case.length_ns - found.total()
+    recorded = {kind: recording(some, profile, each_ns) for kind, some in contributors.items()}
+    found = Counter({kind: total_ns(some) - recorded[kind] for kind, some in contributors.items()})
+    rest = profile.length_ns - found.total()
     found[PROFILER] += rest
     return found, rest
 
 
-def recording_ns(case: Case, *others: Case) -> float:
-    """Nanoseconds of recording one op of ``case``: its profiler's, or less where that cannot be.
+def recording_ns(profile: StepProfile, *others: StepProfile) -> float:
+    """Nanoseconds of recording one op of ``profile``: its profiler's, or less where that cannot be.
 
     What the profiled steps of a run are longer by, shared by their ops, holds the recording and
     whatever else the profile or another process disturbed: a bound from above. A run whose
     profiled steps are no longer was disturbed while it was timed, and bounds nothing.
     """
-    known_ns = QUICK_RECORDING_NS.get(str(case.facts.get("profiler")), RECORDING_NS)
-    bounds = [_inflation_ns(one) for one in (case, *others)]
+    known_ns = QUICK_RECORDING_NS.get(str(profile.facts.get("profiler")), RECORDING_NS)
+    bounds = [_inflation_ns(one) for one in (profile, *others)]
     return min([known_ns, *(each for each in bounds if each > 0)])
 
 
-def _inflation_ns(case: Case) -> float:
+def _inflation_ns(profile: StepProfile) -> float:
     """What a profiled step is longer by than an undisturbed one, an op; 0 unknown."""
-    ops = sum(item.count for item in _recorded(case.items))
-    if case.device is not None or not ops:
+    ops = sum(contributor.count for contributor in _recorded(profile.contributors))
+    if profile.device is not None or not ops:
         return 0.0
-    return (case.profiled_ns - case.length_ns) / ops
+    return (profile.profiled_ns - profile.length_ns) / ops
 
 
-def recording(items: Iterable[Item], case: Case, each_ns: float) -> int:
-    """Nanoseconds of the ops among ``items``, and before them, in which these were recorded.
+def recording(contributors: Iterable[Contributor], profile: StepProfile, each_ns: float) -> int:
+    """Nanoseconds of the ops among ``contributors``, and before them, in which these were recorded.
 
     On a host's own lane; on a device none, where it is not known what recording delayed.
     """
-    if case.device is not None:
+    if profile.device is not None:
         return 0
-    ops = _recorded(items)
-    return min(int(sum(item.count for item in ops) * each_ns), total_ns(ops))
+    ops = _recorded(contributors)
+    return min(int(sum(contributor.count for contributor in ops) * each_ns), total_ns(ops))
 
 
-def _recorded(items: Iterable[Item]) -> list[Item]:
-    """The ops among ``items``, and the way into ops."""
-    return [i for i in items if i.name is not None and (i.before or i.part != "python")]
+def _recorded(contributors: Iterable[Contributor]) -> list[Contributor]:
+    """The ops among ``contributors``, and the way into ops."""
+    return [
+        i for i in contributors if i.name is not None and (i.call_overhead or i.part != "python")
+    ]
 
 
 def _doubted(rest_ns: int, of_fast: Kinds, of_slow: Kinds) -> dict[str, int]:
@@ -94,7 +98,7 @@ def _doubted(rest_ns: int, of_fast: Kinds, of_slow: Kinds) -> dict[str, int]:
     return found
 
 
-def _unchanged_work(fast: list[Item], slow: list[Item]) -> int:
+def _unchanged_work(fast: list[Contributor], slow: list[Contributor]) -> int:
     """What work that both steps do as often takes longer in the slow one."""
     both = [_by_name(some) for some in (fast, slow)]
     return sum(
@@ -104,11 +108,11 @@ def _unchanged_work(fast: list[Item], slow: list[Item]) -> int:
     )
 
 
-def _by_name(items: list[Item]) -> dict[str, tuple[int, float]]:
-    """Name → (ns, calls) of the busy items that are no mere calls."""
+def _by_name(contributors: list[Contributor]) -> dict[str, tuple[int, float]]:
+    """Name → (ns, calls) of the busy contributors that are no mere calls."""
     found: dict[str, tuple[int, float]] = {}
-    for item in items:
-        if item.state == "busy" and item.name is not None and not item.short:
-            ns, calls = found.get(item.name, (0, 0.0))
-            found[item.name] = (ns + item.ns, calls + item.count)
+    for contributor in contributors:
+        if contributor.state == "busy" and contributor.name is not None and not contributor.tiny:
+            ns, calls = found.get(contributor.name, (0, 0.0))
+            found[contributor.name] = (ns + contributor.ns, calls + contributor.count)
     return found

@@ -5,14 +5,14 @@ from __future__ import annotations
 from lstmprof.diagnose import causes
 from lstmprof.diagnose.counts import QUANTITIES
 from lstmprof.diagnose.findings import Change, Culprit, Finding
-from lstmprof.diagnose.step_profile import Case, labels
+from lstmprof.diagnose.step_profile import StepProfile, labels
 from lstmprof.numbers import count, milliseconds, quantity, short_name
 
 #: An op or range with less of a finding is no reason for it.
 TELLING_SHARE = 0.25
 
 
-def because(finding: Finding, fast: Case | None, slow: Case) -> str:
+def because(finding: Finding, fast: StepProfile | None, slow: StepProfile) -> str:
     """What a finding comes from, of the slow run against the fast one; may be empty."""
     fast_name = labels(fast, slow)[0] if fast else ""
     each = each_step(slow)
@@ -24,9 +24,9 @@ def because(finding: Finding, fast: Case | None, slow: Case) -> str:
     return _by_largest(finding, fast_name)
 
 
-def each_step(case: Case) -> str:
+def each_step(profile: StepProfile) -> str:
     """`` a step``; empty where a profile has no step markers."""
-    return " a step" if case.marked else ""
+    return " a step" if profile.marked else ""
 
 
 def _tells(change: Change) -> bool:

@@ -7,7 +7,7 @@ from lstmprof.diagnose.causes import KINDS
 from lstmprof.diagnose.counts import QUANTITIES
 from lstmprof.diagnose.findings import Finding
 from lstmprof.diagnose.reasons import because, each_step
-from lstmprof.diagnose.step_profile import Case, labels
+from lstmprof.diagnose.step_profile import StepProfile, labels
 from lstmprof.diagnose.waterfall import lengths, timed
 from lstmprof.numbers import count, listed, milliseconds, percent, quantity
 
@@ -17,7 +17,7 @@ NAMED_SHARE = 0.15
 EQUAL_SHARE = 0.02
 
 
-def of_difference(fast: Case, slow: Case, found: list[Finding]) -> str:
+def of_difference(fast: StepProfile, slow: StepProfile, found: list[Finding]) -> str:
     """The first sentence: how much slower, and what most of the difference is."""
     fast_name, slow_name = labels(fast, slow)
     ends = lengths(fast, slow)
@@ -52,7 +52,7 @@ def dominant(found: list[Finding]) -> Finding | None:
     return next((f for f in found if f.kind in _CAUSES and f.delta_ns > 0), None)
 
 
-def no_difference(fast: Case, slow: Case) -> bool:
+def no_difference(fast: StepProfile, slow: StepProfile) -> bool:
     """Whether the two steps take the same time, as far as was measured.
 
     Their medians' 95 % intervals overlap, or they differ by less than ``EQUAL_SHARE``.
@@ -65,7 +65,7 @@ def no_difference(fast: Case, slow: Case) -> bool:
     return fast.interval_ns[1] >= slow.interval_ns[0]
 
 
-def _sameness(fast: Case, slow: Case) -> str:
+def _sameness(fast: StepProfile, slow: StepProfile) -> str:
     """Why a difference is none."""
     ends = lengths(fast, slow)
     if ends[1] <= ends[0] * (1 + EQUAL_SHARE):
@@ -73,8 +73,8 @@ def _sameness(fast: Case, slow: Case) -> str:
     return "the 95 % intervals of their medians overlap"
 
 
-def _profiled(case: Case) -> str:
-    return "a profiled step" if case.marked else "in the whole profile"
+def _profiled(profile: StepProfile) -> str:
+    return "a profiled step" if profile.marked else "in the whole profile"
 
 
 def _portion(cause: Finding, whole_ns: int) -> str:
@@ -87,7 +87,7 @@ def _portion(cause: Finding, whole_ns: int) -> str:
     return f"{delta} of the {milliseconds(whole_ns)} ms are {what}"
 
 
-def of_finding(finding: Finding, fast: Case | None, slow: Case) -> str:
+def of_finding(finding: Finding, fast: StepProfile | None, slow: StepProfile) -> str:
     """One sentence of one finding; of one that the slow run has less of, it says so."""
     less = fast is not None and finding.delta_ns < 0
     what = f"less time in {KINDS[finding.kind]}" if less else KINDS[finding.kind]
@@ -98,26 +98,26 @@ def of_finding(finding: Finding, fast: Case | None, slow: Case) -> str:
     return f"{said}; {why}." if why and finding.delta_ns > 0 else f"{said}."
 
 
-def of_run(case: Case, found: list[Finding]) -> str:
+def of_run(profile: StepProfile, found: list[Finding]) -> str:
     """The first sentence on a run alone: what takes most of its step."""
-    name = str(case.facts.get("implementation") or case.name)
-    if case.device is not None and _waiting_ns(found) > case.busy_ns:
-        return f"{name} is host-bound: {_waits(case, found)}."
+    name = str(profile.facts.get("implementation") or profile.name)
+    if profile.device is not None and _waiting_ns(found) > profile.busy_ns:
+        return f"{name} is host-bound: {_waits(profile, found)}."
     causes_found = [f for f in found if f.kind in _CAUSES and f.slow_ns > 0]
     if not causes_found:
         return f"{name}: the profile says nothing of what its time was spent on."
     cause = causes_found[0]
     unknown = sum(f.slow_ns for f in found if f.kind not in _CAUSES)
     if unknown > cause.slow_ns:
-        share, most = percent(unknown / case.profiled_ns), milliseconds(cause.slow_ns)
+        share, most = percent(unknown / profile.profiled_ns), milliseconds(cause.slow_ns)
         return (
-            f"{name}: the cause of {share} of {_whole(case)} is not known; of what is known most "
-            f"are {KINDS[cause.kind]}, {most} ms."
+            f"{name}: the cause of {share} of {_whole(profile)} is not known; of what is known "
+            f"most are {KINDS[cause.kind]}, {most} ms."
         )
-    why = because(cause, None, case)
-    of = f"{milliseconds(cause.slow_ns)} of {milliseconds(case.profiled_ns)} ms"
-    share = percent(cause.slow_ns / case.profiled_ns)
-    said = f"{name} is {cause.kind}: {share} of {_whole(case)} ({of}) are {KINDS[cause.kind]}"
+    why = because(cause, None, profile)
+    of = f"{milliseconds(cause.slow_ns)} of {milliseconds(profile.profiled_ns)} ms"
+    share = percent(cause.slow_ns / profile.profiled_ns)
+    said = f"{name} is {cause.kind}: {share} of {_whole(profile)} ({of}) are {KINDS[cause.kind]}"
     return f"{said}; {why}." if why else f"{said}."
 
 
@@ -125,25 +125,25 @@ def _waiting_ns(found: list[Finding]) -> int:
     return sum(f.slow_ns for f in found if f.kind in causes.WAITS)
 
 
-def _whole(case: Case) -> str:
-    return "the step" if case.marked else "the profile"
+def _whole(profile: StepProfile) -> str:
+    return "the step" if profile.marked else "the profile"
 
 
-def _waits(case: Case, found: list[Finding]) -> str:
+def _waits(profile: StepProfile, found: list[Finding]) -> str:
     """How little the device is busy, what it waits for, and at which rate it is given work."""
     waits = [f for f in found if f.kind in causes.WAITS and (f.share or 0) >= 0.01]
     shares = [f"{KINDS[f.kind]} {percent(f.share or 0)}" for f in waits]
-    busy = percent(case.busy_ns / case.profiled_ns)
-    of = f"{milliseconds(case.busy_ns)} of {milliseconds(case.profiled_ns)} ms"
-    said = f"the GPU is busy {busy} of {_whole(case)} ({of}) and waits for its host: "
+    busy = percent(profile.busy_ns / profile.profiled_ns)
+    of = f"{milliseconds(profile.busy_ns)} of {milliseconds(profile.profiled_ns)} ms"
+    said = f"the GPU is busy {busy} of {_whole(profile)} ({of}) and waits for its host: "
     said += ", ".join(shares)
-    values = {name: QUANTITIES[name].of(case) for name in _RATES}
+    values = {name: QUANTITIES[name].of(profile) for name in _RATES}
     launches, rate, kernel, gap = values.values()
     if launches is None or rate is None or kernel is None or gap is None:
         return said
     took, waited = quantity(kernel, "ns"), quantity(gap, "ns")
     return (
-        f"{said}; it gets {count(launches)} kernel launches{each_step(case)}, {count(rate)} a "
+        f"{said}; it gets {count(launches)} kernel launches{each_step(profile)}, {count(rate)} a "
         f"second, and a kernel takes {took} against a gap of {waited}"
     )
 

@@ -1,24 +1,39 @@
-"""One run as the diagnosis sees it: where its mean step goes, item by item, and its tables."""
+"""A run as the diagnosis sees it: where the mean step of its busiest lane goes, and its tables."""
 
 from __future__ import annotations
 
+import statistics
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
+
+from lstmprof.breakdown import TABLES, Breakdown
+from lstmprof.breakdown.mean_step import MeanStep, mean_steps
+from lstmprof.diagnose.contributors import contributors
+from lstmprof.errors import RunError
+from lstmprof.events.annotate.steps import Window, is_kind, of_rank
+from lstmprof.events.threads import STATES, state_codes
 
 #: (state, part): those of the ledger, and ``input`` with what its phase held.
 Part = tuple[str, str]
 
+#: The tables of a breakdown from which findings take their evidence.
+_EVIDENCE = ("kernels", "ops", "launches", "casts", "copies", "ranges")
+#: A step longer than so many median ones was disturbed.
+LONG = 1.5
+
 
 @dataclass(frozen=True)
-class Item:
-    """Time of the mean step that goes to one thing; ``ns`` in it, ``count`` calls of it.
+class Contributor:
+    """What some of the mean step goes to: ``ns`` of it, in ``count`` calls.
 
-    ``name`` of the op or activity, None for time that none holds; ``serves`` the category that an
-    op is for. ``short``: its calls compute next to nothing. ``before``: the time is that between
-    ops, just before it was called.
+    ``name`` of the op or activity, None for time that none holds; ``purpose`` the category that an
+    op is for. ``tiny``: its calls compute next to nothing. ``call_overhead``: the time is that
+    between ops, just before it was called.
     """
 
     state: str
@@ -26,21 +41,22 @@ class Item:
     ns: int
     count: float = 0.0
     name: str | None = None
-    serves: str | None = None
+    purpose: str | None = None
     family: str | None = None
-    short: bool = False
-    before: bool = False
+    tiny: bool = False
+    call_overhead: bool = False
 
 
 @dataclass(frozen=True)
-class Case:
+class StepProfile:
     """One lane of a run: a device of a rank, or the host (``device`` None).
 
     ``facts`` is run.json. ``median_ns`` is that of the undisturbed steps with its 95 % interval,
     None where it was not timed. ``steps`` were profiled; ``marked`` is False where the profile has
-    no step markers and its whole is taken as one. ``items`` sum to the length of the mean profiled
-    step. ``sync_calls`` are the blocking runtime calls of a step, None where no runtime call was
-    recorded. ``tables`` are those of a breakdown, of this lane's rank, windows and device alone.
+    no step markers and its whole is taken as one. ``contributors`` sum to the length of the mean
+    profiled step. ``sync_calls`` are the blocking runtime calls of a step, None where no runtime
+    call was recorded. ``tables`` are those of a breakdown, of this lane's rank, windows and device
+    alone.
     """
 
     name: str
@@ -51,7 +67,7 @@ class Case:
     marked: bool
     rank: int | None
     device: int | None
-    items: tuple[Item, ...]
+    contributors: tuple[Contributor, ...]
     sync_calls: float | None = None
     tables: Mapping[str, pa.Table] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
@@ -60,7 +76,7 @@ class Case:
     @property
     def profiled_ns(self) -> int:
         """Length of the mean profiled step."""
-        return sum(item.ns for item in self.items)
+        return total_ns(self.contributors)
 
     @property
     def length_ns(self) -> int:
@@ -70,24 +86,91 @@ class Case:
     @property
     def parts(self) -> dict[Part, int]:
         """(state, part) → nanoseconds of the mean profiled step."""
-        found: dict[Part, int] = {}
-        for item in self.items:
-            found[item.state, item.part] = found.get((item.state, item.part), 0) + item.ns
-        return found
+        parts: Counter[Part] = Counter()
+        for contributor in self.contributors:
+            parts[contributor.state, contributor.part] += contributor.ns
+        return dict(parts)
 
     @property
     def busy_ns(self) -> int:
         """Busy time of the mean profiled step."""
-        return sum(item.ns for item in self.items if item.state == "busy")
+        return total_ns(c for c in self.contributors if c.state == "busy")
 
     @property
     def time_steps(self) -> int | None:
         """Time steps of a sequence; None unknown."""
         return (self.facts.get("workload") or {}).get("time_steps")
 
+    @property
+    def label(self) -> str:
+        """Its implementation, where that is not known its name."""
+        return str(self.facts.get("implementation") or self.name)
+
     def rows(self, table: str) -> list[dict[str, Any]]:
         """The rows of one of its tables; none where it has no such table."""
         return list(self.tables[table].to_pylist()) if table in self.tables else []
+
+
+def step_profile_of(breakdown: Breakdown) -> StepProfile:
+    """The mean step of the busiest device of the first rank, or of that rank's host.
+
+    Raises:
+        RunError: the run's profile has no events; one of its files is missing or damaged.
+    """
+    if not breakdown.windows:
+        raise RunError(f"{breakdown.run.name}: no event of its profile has a length")
+    lanes = mean_steps(breakdown.ledger)
+    rank = breakdown.windows[0].rank
+    lane = max((lane for lane in lanes if lane.rank == rank), key=lambda lane: lane.busy_share)
+    of_lane = [window for window in breakdown.windows if window.rank == rank]
+    windows = typical(of_lane)
+    events, facts, timings = breakdown.run.events(), breakdown.run.metadata, breakdown.timings
+    rows = _of_lane(events, windows, lane)
+    bounds = None if timings is None else (timings.median_low_ns, timings.median_high_ns)
+    return StepProfile(
+        name=breakdown.run.name,
+        facts=facts,
+        median_ns=None if timings is None else round(timings.median_ns),
+        interval_ns=None if bounds is None or None in bounds else bounds,  # type: ignore[arg-type]
+        steps=len(windows),
+        marked=windows[0].step is not None,
+        rank=rank,
+        device=lane.device,
+        contributors=_means(contributors(events, windows, rank, lane.device), len(windows)),
+        sync_calls=_sync_calls(rows, len(windows)),
+        tables={name: TABLES[name].of(rows, windows, facts) for name in _EVIDENCE},
+        warnings=() if timings is None else timings.warnings,
+        notes=(*_other_lanes(lane, lanes), *_left_out(of_lane, windows)),
+    )
+
+
+def typical(windows: Sequence[Window]) -> list[Window]:
+    """``windows`` without the few steps that something disturbed.
+
+    Left out are those longer than ``LONG`` times the median one, where they are at most a third.
+    """
+    longest = LONG * statistics.median(map(_length_ns, windows))
+    kept = [window for window in windows if _length_ns(window) <= longest]
+    return kept if 3 * (len(windows) - len(kept)) <= len(windows) else list(windows)
+
+
+def median_step(windows: Iterable[Window]) -> Window:
+    """The step of median length, the shorter of two."""
+    by_length = sorted(windows, key=_length_ns)
+    return by_length[(len(by_length) - 1) // 2]
+
+
+def _length_ns(window: Window) -> int:
+    return window.end_ns - window.start_ns
+
+
+def _means(table: pa.Table, steps: int) -> tuple[Contributor, ...]:
+    rows = table.to_pylist()
+    means = mean_of([row["ns"] for row in rows], steps)
+    return tuple(
+        Contributor(**{**row, "ns": ns, "count": row["count"] / steps})
+        for row, ns in zip(rows, means, strict=True)
+    )
 
 
 def mean_of(totals: Sequence[int], steps: int) -> list[int]:
@@ -103,16 +186,49 @@ def mean_of(totals: Sequence[int], steps: int) -> list[int]:
     return floors
 
 
-def total_ns(items: Iterable[Item]) -> int:
-    """Nanoseconds of ``items``."""
-    return sum(item.ns for item in items)
+def _of_lane(events: pa.Table, windows: list[Window], lane: MeanStep) -> pa.Table:
+    """The rows of the lane's rank in its windows, without those of other devices."""
+    rows = events.take(pa.array(of_rank(events, lane.rank)))
+    if windows[0].step is not None:
+        steps = pa.array([window.step for window in windows], pa.int64())
+        rows = rows.filter(pc.is_in(rows.column("step"), steps, skip_nulls=True))
+    if lane.device is None:
+        return rows
+    device = rows.column("device")
+    return rows.filter(pc.or_kleene(pc.is_null(device), pc.equal(device, lane.device)))
 
 
-def labels(fast: Case, slow: Case) -> tuple[str, str]:
+def _sync_calls(events: pa.Table, steps: int) -> float | None:
+    """Blocking runtime calls a step; None where the profile has no runtime calls."""
+    calls = is_kind(events, "runtime")
+    blocking = calls & (state_codes(events) == STATES.index("sync"))
+    return int(blocking.sum()) / steps if calls.any() else None
+
+
+def _other_lanes(lane: MeanStep, lanes: list[MeanStep]) -> tuple[str, ...]:
+    """Which lanes of several this is about."""
+    if len(lanes) == 1:
+        return ()
+    of = f"device {lane.device}" if lane.device is not None else "the host"
+    rank = "" if lane.rank is None else f" of rank {lane.rank}"
+    return (f"this is about {of}{rank}; of devices and ranks the profile has {len(lanes)}",)
+
+
+def _left_out(windows: list[Window], kept: list[Window]) -> tuple[str, ...]:
+    out = [window for window in windows if window not in kept]
+    if not out:
+        return ()
+    numbers = ", ".join(str(window.step) for window in out)
+    took = max(map(_length_ns, out)) / 1e6
+    usual = statistics.median(map(_length_ns, kept)) / 1e6
+    return (f"step {numbers} was disturbed ({took:,.1f} against {usual:,.1f} ms) and is left out",)
+
+
+def total_ns(contributors: Iterable[Contributor]) -> int:
+    """Nanoseconds of ``contributors``."""
+    return sum(contributor.ns for contributor in contributors)
+
+
+def labels(fast: StepProfile, slow: StepProfile) -> tuple[str, str]:
     """What tells the two apart: the implementation where that is enough, else the run's name."""
-    one, other = (_label(case) for case in (fast, slow))
-    return (one, other) if one != other else (fast.name, slow.name)
-
-
-def _label(case: Case) -> str:
-    return str(case.facts.get("implementation") or case.name)
+    return (fast.label, slow.label) if fast.label != slow.label else (fast.name, slow.name)

@@ -8,11 +8,11 @@ from collections.abc import Collection, Iterator, Sequence
 
 from lstmprof.diagnose import diagnosis
 from lstmprof.diagnose.diagnosis import Diagnosis
-from lstmprof.diagnose.step_profile import Case
+from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.diagnose.waterfall import lengths, timed, waterfall
 from lstmprof.numbers import with_short_names
 from lstmprof.report.model import Cause, Group, Pair, Verdict
-from lstmprof.report.runs import Known
+from lstmprof.report.runs import RunReport
 
 #: Findings with a smaller share are left to ``lstmprof diagnose --format json``.
 LEAST_SHARE = 0.01
@@ -21,7 +21,7 @@ MOST_PAIRS = 800
 
 
 def verdicts(
-    known: Sequence[Known], groups: Sequence[Group], across: Collection[str] = ()
+    known: Sequence[RunReport], groups: Sequence[Group], across: Collection[str] = ()
 ) -> tuple[Verdict, ...]:
     """Each run against the fastest of its group, one that has no other alone."""
     found = []
@@ -32,14 +32,19 @@ def verdicts(
     return tuple(found)
 
 
-def _by_length(known: Sequence[Known], group: Group) -> list[Case]:
-    cases = [one.case for one in known if one.case and one.run in group.runs]
-    return sorted(cases, key=lambda case: case.length_ns)
+def _by_length(known: Sequence[RunReport], group: Group) -> list[StepProfile]:
+    profiles = [one.profile for one in known if one.profile and one.run in group.runs]
+    return sorted(profiles, key=lambda profile: profile.length_ns)
 
 
 def _verdict(group: Group, made: Diagnosis) -> Verdict:
     told = [e for e in made.findings if abs(e.finding.share or 0) >= LEAST_SHARE]
-    names = [row["name"] for case in (made.fast, made.slow) if case for row in case.rows("kernels")]
+    names = [
+        row["name"]
+        for profile in (made.fast, made.slow)
+        if profile
+        for row in profile.rows("kernels")
+    ]
 
     def short(text: str) -> str:
         return with_short_names(text, names)
@@ -62,14 +67,14 @@ def _verdict(group: Group, made: Diagnosis) -> Verdict:
     )
 
 
-def pairs(known: Sequence[Known], groups: Sequence[Group]) -> tuple[Pair, ...]:
+def pairs(known: Sequence[RunReport], groups: Sequence[Group]) -> tuple[Pair, ...]:
     """Every two runs of a group, ``MOST_PAIRS`` allowing, the largest difference first."""
     found = []
     for group in groups:
         of_group = []
-        cases = _by_length(known, group)
-        every = math.comb(len(cases), 2) <= MOST_PAIRS
-        for one, other in itertools.combinations(cases, 2) if every else _with(cases):
+        profiles = _by_length(known, group)
+        every = math.comb(len(profiles), 2) <= MOST_PAIRS
+        for one, other in itertools.combinations(profiles, 2) if every else _with(profiles):
             ends = lengths(one, other)
             fast, slow = (one, other) if ends[0] <= ends[1] else (other, one)
             of_group.append(_pair(group, fast, slow))
@@ -77,12 +82,12 @@ def pairs(known: Sequence[Known], groups: Sequence[Group]) -> tuple[Pair, ...]:
     return tuple(found)
 
 
-def _with(cases: Sequence[Case]) -> Iterator[tuple[Case, Case]]:
-    """The first of ``cases`` with each of the others."""
-    yield from ((cases[0], other) for other in cases[1:])
+def _with(profiles: Sequence[StepProfile]) -> Iterator[tuple[StepProfile, StepProfile]]:
+    """The first of ``profiles`` with each of the others."""
+    yield from ((profiles[0], other) for other in profiles[1:])
 
 
-def _pair(group: Group, fast: Case, slow: Case) -> Pair:
+def _pair(group: Group, fast: StepProfile, slow: StepProfile) -> Pair:
     ends = lengths(fast, slow)
     return Pair(
         group=group.number,

@@ -1,4 +1,4 @@
-"""From accounts to a report: every stage's numbers gathered as the rows that ``report`` draws."""
+"""From breakdowns to a report: every stage's numbers gathered as the rows that ``report`` draws."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ TABLES = ("ledger", "kernels", "casts")
 
 
 def report_of(
-    accounts: Sequence[Breakdown], title: str | None = None, across: Collection[str] = ()
+    breakdowns: Sequence[Breakdown], title: str | None = None, across: Collection[str] = ()
 ) -> Report:
-    """The report on ``accounts``, each run with all that it can be asked.
+    """The report on ``breakdowns``, each run with all that it can be asked.
 
     Runs are compared that agree in all conditions but those that ``across`` names.
 
@@ -25,7 +25,7 @@ def report_of(
         UsageError: ``across`` names no condition.
         RunError: a file of a run is missing or damaged.
     """
-    known = runs.cases(accounts)
+    known = runs.run_reports(breakdowns)
     groups = runs.groups(known, across)
     facts = runs.facts(known, groups)
     drawn = timeline.timelines(known)
@@ -51,9 +51,9 @@ def report_of(
     return runs.with_missing(found, known)
 
 
-def _title(known: Sequence[runs.Known]) -> str:
+def _title(known: Sequence[runs.RunReport]) -> str:
     workloads = dict.fromkeys(
-        (one.account.run.metadata.get("workload") or {}).get("name") for one in known
+        (one.breakdown.run.metadata.get("workload") or {}).get("name") for one in known
     )
     named = [str(name) for name in workloads if name]
     what = f"{len(known)} runs" if len(known) > 1 else known[0].run

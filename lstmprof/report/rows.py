@@ -15,7 +15,7 @@ from lstmprof.breakdown.tables import launch_gaps
 from lstmprof.diagnose.limits import roofline_of
 from lstmprof.report import model
 from lstmprof.report.model import RunFacts
-from lstmprof.report.runs import Known
+from lstmprof.report.runs import RunReport
 
 #: Rows of a run's table that the page holds; the others are in JSON and CSV.
 MOST_KERNELS, MOST_GAPS, MOST_CASTS = 40, 60, 20
@@ -26,16 +26,16 @@ ALL_CELLS, LEAST_CELLS = 6_000, 50
 
 
 def _with_facts(
-    known: Sequence[Known], facts: Sequence[RunFacts]
-) -> Iterator[tuple[Known, RunFacts]]:
+    known: Sequence[RunReport], facts: Sequence[RunFacts]
+) -> Iterator[tuple[RunReport, RunFacts]]:
     by_run = {one.run: one for one in facts}
     yield from ((one, by_run[one.run]) for one in known if one.run in by_run)
 
 
-def times(known: Sequence[Known], facts: Sequence[RunFacts]) -> tuple[model.TimeRow, ...]:
+def times(known: Sequence[RunReport], facts: Sequence[RunFacts]) -> tuple[model.TimeRow, ...]:
     """The statistics of the timed runs."""
-    found = iter(account_rows.rows([one.account for one in known], "timings"))
-    made = {one.run: next(found) for one in known if one.account.timings is not None}
+    found = iter(account_rows.rows([one.breakdown for one in known], "timings"))
+    made = {one.run: next(found) for one in known if one.breakdown.timings is not None}
     fields = ("median_ns", "median_low_ns", "median_high_ns", "p95_ns", "compile_ns", "slowdown")
     return tuple(
         model.TimeRow(
@@ -50,14 +50,14 @@ def times(known: Sequence[Known], facts: Sequence[RunFacts]) -> tuple[model.Time
     )
 
 
-def ledger(known: Sequence[Known], facts: Sequence[RunFacts]) -> tuple[model.LedgerRow, ...]:
+def ledger(known: Sequence[RunReport], facts: Sequence[RunFacts]) -> tuple[model.LedgerRow, ...]:
     """Every part of every lane, summed over the steps."""
     return tuple(
         model.LedgerRow(
             one.run, fact.label, fact.group, _lane(lane), state, part, total_ns, lane.steps
         )
         for one, fact in _with_facts(known, facts)
-        for lane in mean_steps(one.account.ledger)
+        for lane in mean_steps(one.breakdown.ledger)
         for state, part, total_ns in lane.parts
     )
 
@@ -67,23 +67,23 @@ def _lane(lane: MeanStep) -> str:
     return where if lane.rank is None else f"{where} of rank {lane.rank}"
 
 
-def kernels(known: Sequence[Known]) -> tuple[model.KernelRow, ...]:
+def kernels(known: Sequence[RunReport]) -> tuple[model.KernelRow, ...]:
     """The kernels of each run that took most."""
     fields = ("device", "name", "category", "count", "total_ns", "p50_ns", "share")
     return tuple(
         model.KernelRow(run=one.run, **{name: row[name] for name in fields})
         for one in known
-        for row in one.account.kernels.slice(0, MOST_KERNELS).to_pylist()
+        for row in one.breakdown.kernels.slice(0, MOST_KERNELS).to_pylist()
     )
 
 
-def gaps(known: Sequence[Known]) -> tuple[model.GapRow, ...]:
+def gaps(known: Sequence[RunReport]) -> tuple[model.GapRow, ...]:
     """The kernels of each run on a device, beside the gaps before them."""
     found = []
     for one in known:
-        if one.case is None or one.case.device is None:
+        if one.profile is None or one.profile.device is None:
             continue
-        table = launch_gaps.launch_gaps(one.account.run.events(), one.account.windows)
+        table = launch_gaps.launch_gaps(one.breakdown.run.events(), one.breakdown.windows)
         found += [
             model.GapRow(
                 *(one.run, row["name"], row["category"], row["count"]),
@@ -94,25 +94,25 @@ def gaps(known: Sequence[Known]) -> tuple[model.GapRow, ...]:
     return tuple(found)
 
 
-def casts(known: Sequence[Known], facts: Sequence[RunFacts]) -> tuple[model.CastRow, ...]:
+def casts(known: Sequence[RunReport], facts: Sequence[RunFacts]) -> tuple[model.CastRow, ...]:
     """Who changed the element type of what, the costliest of each run."""
     fields = ("op", "within", "from_dtype", "to_dtype", "count", "per_step", "total_ns")
     found = []
     for one, fact in _with_facts(known, facts):
-        whole = sum(w.end_ns - w.start_ns for w in one.account.windows)
-        for row in one.account.table("casts").slice(0, MOST_CASTS).to_pylist():
+        whole = sum(w.end_ns - w.start_ns for w in one.breakdown.windows)
+        for row in one.breakdown.table("casts").slice(0, MOST_CASTS).to_pylist():
             told: dict[str, Any] = {name: row[name] for name in fields}
             share = row["total_ns"] / whole if whole else None
             found.append(model.CastRow(run=one.run, label=fact.label, share=share, **told))
     return tuple(found)
 
 
-def sweep(known: Sequence[Known]) -> tuple[model.SweepRow, ...]:
+def sweep(known: Sequence[RunReport]) -> tuple[model.SweepRow, ...]:
     """The medians by size; none where all runs have one size."""
     found = []
     told = [name for name in _CONDITIONS if len({str(one.facts.get(name)) for one in known}) > 1]
     for one in known:
-        w, timed = one.facts.get("workload") or {}, one.account.timings
+        w, timed = one.facts.get("workload") or {}, one.breakdown.timings
         if timed is None or not w:
             continue
         sizes: dict[str, Any] = {name: w.get(name) for name in ("hidden", "batch", "time_steps")}
@@ -132,14 +132,16 @@ def sweep(known: Sequence[Known]) -> tuple[model.SweepRow, ...]:
     return tuple(found) if varies else ()
 
 
-def roofline(known: Sequence[Known], facts: Sequence[RunFacts]) -> tuple[model.RooflineRow, ...]:
+def roofline(
+    known: Sequence[RunReport], facts: Sequence[RunFacts]
+) -> tuple[model.RooflineRow, ...]:
     """How near each timed run came to the least time of its step."""
-    cases = [one.case for one in known if one.case]
+    profiles = [one.profile for one in known if one.profile]
     found = []
     for one, fact in _with_facts(known, facts):
-        if one.case is None or one.account.timings is None:
+        if one.profile is None or one.breakdown.timings is None:
             continue
-        made = roofline_of(one.case, cases, None)
+        made = roofline_of(one.profile, profiles, None)
         if made is not None and made.share is not None:
             found.append(
                 model.RooflineRow(
@@ -150,12 +152,12 @@ def roofline(known: Sequence[Known], facts: Sequence[RunFacts]) -> tuple[model.R
     return tuple(found)
 
 
-def series(known: Sequence[Known], facts: Sequence[RunFacts]) -> tuple[model.SeriesRow, ...]:
+def series(known: Sequence[RunReport], facts: Sequence[RunFacts]) -> tuple[model.SeriesRow, ...]:
     """The counted iterations against their run's median, several in a cell where there are many."""
     most = max(ALL_CELLS // max(len(known), 1), LEAST_CELLS)
     found: list[model.SeriesRow] = []
     for one, fact in _with_facts(known, facts):
-        table = one.account.run.timings()
+        table = one.breakdown.run.timings()
         counted = [] if table is None else _counted(table)
         median = statistics.median(wall for _, wall in counted) if counted else 0
         size = -(-len(counted) // most)

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from lstmprof.breakdown import Breakdown
-from lstmprof.diagnose.cases import case_of
 from lstmprof.diagnose.comparable import comparable_groups
-from lstmprof.diagnose.step_profile import Case
+from lstmprof.diagnose.step_profile import StepProfile, step_profile_of
 from lstmprof.errors import RunError
 from lstmprof.report.model import Group, Report, RunFacts
 
@@ -22,39 +21,41 @@ _UNTOLD = ("nvtx", "numpy", "lstmprof")
 
 
 @dataclass(frozen=True)
-class Known:
-    """One run: its name in the report, its account, its case (None where no event has a length)."""
+class RunReport:
+    """One run: its name in the report, its breakdown, its step (None: no event has a length)."""
 
     run: str
-    account: Breakdown
-    case: Case | None
+    breakdown: Breakdown
+    profile: StepProfile | None
 
     @property
     def facts(self) -> Mapping[str, Any]:
         """Its run.json."""
-        return self.account.run.metadata
+        return self.breakdown.run.metadata
 
 
-def cases(accounts: Sequence[Breakdown]) -> list[Known]:
+def run_reports(breakdowns: Sequence[Breakdown]) -> list[RunReport]:
     """The runs under names of which each is used once."""
     taken: Counter[str] = Counter()
     found = []
-    for account in accounts:
-        name = account.run.name
+    for breakdown in breakdowns:
+        name = breakdown.run.name
         taken[name] += 1
         run = name if taken[name] == 1 else f"{name} ({taken[name]})"
-        case = case_of(account) if account.windows else None
-        found.append(Known(run, account, dataclasses.replace(case, name=run) if case else None))
-    if not any(one.case for one in found):
+        profile = step_profile_of(breakdown) if breakdown.windows else None
+        found.append(
+            RunReport(run, breakdown, dataclasses.replace(profile, name=run) if profile else None)
+        )
+    if not any(one.profile for one in found):
         raise RunError(
             f"{found[0].run}: no event of its profile has a length", "capture or ingest it again"
         )
     return found
 
 
-def groups(known: Sequence[Known], across: Collection[str] = ()) -> tuple[Group, ...]:
-    """The runs that have a case, in groups that can be compared, the largest group first."""
-    found = comparable_groups([one.case for one in known if one.case], across)
+def groups(known: Sequence[RunReport], across: Collection[str] = ()) -> tuple[Group, ...]:
+    """The runs that have a profile, in groups that can be compared, the largest group first."""
+    found = comparable_groups([one.profile for one in known if one.profile], across)
     found.sort(key=len, reverse=True)
     return tuple(
         Group(
@@ -63,7 +64,7 @@ def groups(known: Sequence[Known], across: Collection[str] = ()) -> tuple[Group,
                 group[0].facts, group[0].name if len(group) == 1 else None, across
             ),
             device=_device(group[0].facts),
-            runs=tuple(case.name for case in group),
+            runs=tuple(profile.name for profile in group),
         )
         for number, group in enumerate(found)
     )
@@ -89,7 +90,7 @@ def _device(facts: Mapping[str, Any]) -> str | None:
     return facts.get("device_name") or ", ".join(map(str, named)) or None
 
 
-def labels(known: Sequence[Known], group: Group) -> dict[str, str]:
+def labels(known: Sequence[RunReport], group: Group) -> dict[str, str]:
     """Run → what tells it apart in its group: the implementation where that is enough."""
     members = [one for one in known if one.run in group.runs]
     short = {one.run: _short(one) for one in members}
@@ -97,11 +98,11 @@ def labels(known: Sequence[Known], group: Group) -> dict[str, str]:
     return {run: label if label and counted[label] == 1 else run for run, label in short.items()}
 
 
-def _short(one: Known) -> str:
+def _short(one: RunReport) -> str:
     return f"{one.facts.get('implementation') or ''} {one.facts.get('label') or ''}".strip()
 
 
-def facts(known: Sequence[Known], found: Sequence[Group]) -> tuple[RunFacts, ...]:
+def facts(known: Sequence[RunReport], found: Sequence[Group]) -> tuple[RunFacts, ...]:
     """What ran, in the order of the runs."""
     label = {run: text for group in found for run, text in labels(known, group).items()}
     number = {run: group.number for group in found for run in group.runs}
@@ -118,12 +119,12 @@ def facts(known: Sequence[Known], found: Sequence[Group]) -> tuple[RunFacts, ...
             versions=_versions(one.facts),
             date=one.facts.get("started_at") or _day(one.facts),
             profiler=one.facts.get("profiler") or one.facts.get("profile_format"),
-            steps=sum(w.rank == one.case.rank for w in one.account.windows),
-            iterations=one.account.timings.iterations if one.account.timings else None,
-            marked=one.case.marked,
+            steps=sum(w.rank == one.profile.rank for w in one.breakdown.windows),
+            iterations=one.breakdown.timings.iterations if one.breakdown.timings else None,
+            marked=one.profile.marked,
         )
         for one in known
-        if one.case
+        if one.profile
     )
 
 
@@ -141,19 +142,19 @@ def _day(facts: Mapping[str, Any]) -> str | None:
     return datetime.datetime.fromtimestamp(base_ns / 1e9, datetime.UTC).isoformat()
 
 
-def with_missing(report: Report, known: Sequence[Known]) -> Report:
+def with_missing(report: Report, known: Sequence[RunReport]) -> Report:
     """``report`` with a sentence for each thing that was not measured."""
     return dataclasses.replace(report, missing=tuple(_missing(report, known)))
 
 
-def _missing(report: Report, known: Sequence[Known]) -> Iterator[str]:
-    none = [one.run for one in known if not one.case]
+def _missing(report: Report, known: Sequence[RunReport]) -> Iterator[str]:
+    none = [one.run for one in known if not one.profile]
     if none:
         yield f"Profiles in which no event has a length, left out: {', '.join(none)}."
-    untimed = [one.run for one in known if one.case and one.account.timings is None]
+    untimed = [one.run for one in known if one.profile and one.breakdown.timings is None]
     if untimed:
         yield f"Time undisturbed by a profiler: unknown for {_runs(untimed, known)}."
-    on_host = [one.run for one in known if one.case and one.case.device is None]
+    on_host = [one.run for one in known if one.profile and one.profile.device is None]
     if on_host:
         yield (
             "Launch gaps, streams and idle time of a device: the account is that of the host's "
@@ -165,7 +166,7 @@ def _missing(report: Report, known: Sequence[Known]) -> Iterator[str]:
         yield "Casts between element types: none was recorded."
     if not report.sweep:
         yield "A sweep: the runs do not vary in units, batch or time steps."
-    undrawn = len([one for one in known if one.case]) - len(report.timelines)
+    undrawn = len([one for one in known if one.profile]) - len(report.timelines)
     if undrawn:
         yield f"The timelines of {undrawn} runs are left out, to keep the page small."
     if len(report.pairs) < sum(math.comb(len(group.runs), 2) for group in report.groups):
@@ -175,6 +176,6 @@ def _missing(report: Report, known: Sequence[Known]) -> Iterator[str]:
         yield f"Timelines without their shortest events: {', '.join(cut)}."
 
 
-def _runs(some: Sequence[str], known: Sequence[Known]) -> str:
-    everything = sum(one.case is not None for one in known)
+def _runs(some: Sequence[str], known: Sequence[RunReport]) -> str:
+    everything = sum(one.profile is not None for one in known)
     return "all runs" if len(some) == everything > 1 else ", ".join(some)

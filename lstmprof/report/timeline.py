@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from lstmprof.breakdown import account, host
 from lstmprof.breakdown.tables.launches import launch_calls
+from lstmprof.diagnose.step_profile import median_step
 from lstmprof.events.annotate.steps import Window, is_kind, of_rank
 from lstmprof.events.call_tree import referenced
 from lstmprof.events.intervals import Ints
@@ -20,7 +21,7 @@ from lstmprof.events.threads import STATES, UNKNOWN, state_codes, thread_ids
 from lstmprof.report.model import Timeline, Track
 from lstmprof.report.names import shown_name
 from lstmprof.report.palette import PARTS, label_of, part_of
-from lstmprof.report.runs import Known
+from lstmprof.report.runs import RunReport
 
 #: Events drawn of one step and of all steps together: those of a page of a few megabytes.
 MOST_EVENTS, ALL_EVENTS = 60_000, 240_000
@@ -34,13 +35,14 @@ _NUMBERED = re.compile(r"/-?\d+$")
 _NEITHER = -1
 
 
-def timelines(known: Sequence[Known]) -> tuple[Timeline, ...]:
+def timelines(known: Sequence[RunReport]) -> tuple[Timeline, ...]:
     """The timelines of the runs, in their order, while there is room for their events."""
     room, found = ALL_EVENTS, []
     for one in known:
-        if one.case is None or room <= 0:
+        if one.profile is None or room <= 0:
             continue
-        events, window = one.account.run.events(), _middle(one)
+        events, rank = one.breakdown.run.events(), one.profile.rank
+        window = median_step(w for w in one.breakdown.windows if w.rank == rank)
         made = timeline(one.run, events, window, MOST_EVENTS, _thread_names(one, window.rank))
         if len(made.columns["track"]) <= room:
             room -= len(made.columns["track"])
@@ -48,15 +50,7 @@ def timelines(known: Sequence[Known]) -> tuple[Timeline, ...]:
     return tuple(found)
 
 
-def _middle(one: Known) -> Window:
-    """The step of median length of the rank that the case is about."""
-    assert one.case is not None
-    windows = [w for w in one.account.windows if w.rank == one.case.rank]
-    by_length = sorted(windows, key=lambda w: w.end_ns - w.start_ns)
-    return by_length[(len(by_length) - 1) // 2]
-
-
-def _thread_names(one: Known, rank: int | None) -> Mapping[str, str]:
+def _thread_names(one: RunReport, rank: int | None) -> Mapping[str, str]:
     """The names of host threads by tid, where the profile gives them."""
     told = one.facts.get("profile_metadata") or {}
     of_rank_ = (told.get("ranks") or {}).get(str(rank), told)

@@ -1,4 +1,4 @@
-"""Cases built in code: what a test does not name is unknown or empty."""
+"""Step profiles built in code: what a test does not name is unknown or empty."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ from typing import Any
 
 import pyarrow as pa
 
-from lstmprof.diagnose.step_profile import Case, Item
+from lstmprof.diagnose.step_profile import Contributor, StepProfile
 
 
-def item(state: str, part: str, ns: int, name: str | None = None, **fields: Any) -> Item:
-    """One item; a busy one serves its own part, as an op that computes does."""
-    given = {"serves": part if state == "busy" else None, "count": 1.0, **fields}
-    return Item(state, part, ns, name=name, **given)
+def contributor(
+    state: str, part: str, ns: int, name: str | None = None, **fields: Any
+) -> Contributor:
+    """One contributor; a busy one serves its own part, as an op that computes does."""
+    given = {"purpose": part if state == "busy" else None, "count": 1.0, **fields}
+    return Contributor(state, part, ns, name=name, **given)
 
 
-def case(*items: Item, name: str = "run", **fields: Any) -> Case:
-    """A case of these items on a host, of one marked step, not timed."""
+def profile(*contributors: Contributor, name: str = "run", **fields: Any) -> StepProfile:
+    """A profile of these contributors on a host, of one marked step, not timed."""
     given: dict[str, Any] = {
         "facts": {},
         "median_ns": None,
@@ -26,7 +28,7 @@ def case(*items: Item, name: str = "run", **fields: Any) -> Case:
         "rank": None,
         "device": None,
     }
-    return Case(name=name, items=items, **{**given, **fields})
+    return StepProfile(name=name, contributors=contributors, **{**given, **fields})
 
 
 def table(*rows: dict[str, Any]) -> pa.Table:

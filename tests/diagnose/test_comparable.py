@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from diagnose.made import case, item
+from diagnose.made import contributor, profile
 
 from lstmprof.commands import options
 from lstmprof.commands.diagnose import CAUSES
@@ -13,7 +13,7 @@ from lstmprof.diagnose.comparable import (
     disagreements,
     refuse_unless_comparable,
 )
-from lstmprof.diagnose.step_profile import Case
+from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.errors import UsageError
 from lstmprof.replay.changes import CHANGES as REMOVABLE
 
@@ -35,8 +35,8 @@ CHANGES = {
 }
 
 
-def run(name: str, **facts: object) -> Case:
-    return case(item("busy", "gemm", 1), name=name, facts={**FACTS, **facts})
+def run(name: str, **facts: object) -> StepProfile:
+    return profile(contributor("busy", "gemm", 1), name=name, facts={**FACTS, **facts})
 
 
 @pytest.mark.parametrize("condition", CONDITIONS)
@@ -63,7 +63,7 @@ def test_runs_fall_into_groups_by_what_must_agree() -> None:
 
 
 def test_profiles_made_elsewhere_are_told_apart_by_their_device() -> None:
-    one, other = (case(name=n, facts={"device_names": {"0": n}}) for n in ("A100", "H100"))
+    one, other = (profile(name=n, facts={"device_names": {"0": n}}) for n in ("A100", "H100"))
     with pytest.raises(UsageError, match=r"device \(A100 against H100\)"):
         refuse_unless_comparable(one, other)
 

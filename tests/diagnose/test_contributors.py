@@ -1,4 +1,4 @@
-"""The items of a lane: the ledger down to the event, what an op is for, input apart."""
+"""The contributors of a lane: the ledger down to the event, what an op is for, input apart."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import given, settings, strategies as st
 
 from lstmprof import formats
 from lstmprof.breakdown.ledger import TAIL, ledger
-from lstmprof.diagnose.contributors import SHORT_OP_NS, items
+from lstmprof.diagnose.contributors import TINY_OP_NS, contributors
 from lstmprof.events.annotate import (
     annotated,
 )
@@ -38,7 +38,7 @@ def test_the_items_are_the_ledger_down_to_the_event(rows: list[Row], t0: int, le
     account = ledger(events, [window]).to_pylist()
     for device in {one["device"] for one in account}:
         expected = parts_of([one for one in account if one["device"] == device])
-        assert parts_of(items(events, [window], None, device).to_pylist()) == expected
+        assert parts_of(contributors(events, [window], None, device).to_pylist()) == expected
 
 
 @settings(max_examples=100, deadline=None)
@@ -50,7 +50,7 @@ def test_input_is_cut_out_and_everything_still_sums_to_the_step(
     events, window = one_window(rows, 0, 45)
     events = linked(events)
     for device in {one["device"] for one in ledger(events, [window]).to_pylist()}:
-        table_ = items(events, [window], None, device)
+        table_ = contributors(events, [window], None, device)
         assert pa.compute.sum(table_.column("ns")).as_py() == 45
 
 
@@ -74,8 +74,8 @@ def test_an_arranging_op_serves_the_work_beneath_it() -> None:
     ]
     events = annotated(table(rows), captured=True)
     found = {
-        (r["state"], r["part"], r["name"], r["serves"], r["short"], r["before"]): r["ns"]
-        for r in items(events, windows(events, captured=True), None, None).to_pylist()
+        (r["state"], r["part"], r["name"], r["purpose"], r["tiny"], r["call_overhead"]): r["ns"]
+        for r in contributors(events, windows(events, captured=True), None, None).to_pylist()
     }
     assert found == {
         ("input", "python", "input", None, False, False): 2_000,
@@ -88,7 +88,7 @@ def test_an_arranging_op_serves_the_work_beneath_it() -> None:
         ("idle", "python", "step", None, False, False): 13_000 + 2_000,
         ("busy", "gemm", "aten::mm", "gemm", False, False): 13_000,
     }
-    assert 1_000 <= SHORT_OP_NS < 13_000
+    assert 1_000 <= TINY_OP_NS < 13_000
 
 
 def test_calls_are_counted_once_and_the_time_before_them_not_at_all() -> None:
@@ -96,8 +96,8 @@ def test_calls_are_counted_once_and_the_time_before_them_not_at_all() -> None:
     rows += [row("op", "aten::add", start, start + 2, **HOST) for start in (10, 20, 30)]
     events = annotated(table(rows), captured=True)
     counts = {
-        (r["name"], r["before"]): r["count"]
-        for r in items(events, windows(events, captured=True), None, None).to_pylist()
+        (r["name"], r["call_overhead"]): r["count"]
+        for r in contributors(events, windows(events, captured=True), None, None).to_pylist()
     }
     assert counts == {("aten::add", False): 3, ("aten::add", True): 0, ("step", False): 1}
 
@@ -117,7 +117,7 @@ def test_a_device_waits_for_what_its_host_was_doing() -> None:
     events = annotated(table(rows), captured=True)
     found = {
         (r["part"], r["name"]): (r["ns"], r["count"])
-        for r in items(events, windows(events, captured=True), None, 0).to_pylist()
+        for r in contributors(events, windows(events, captured=True), None, 0).to_pylist()
     }
     assert found == {
         ("python", "ProfilerStep"): (2 + 2, 1),
@@ -138,5 +138,5 @@ def test_the_items_of_real_profiles_sum_to_their_ledger(name: str) -> None:
     account = ledger(events, found).to_pylist()
     device = account[0]["device"]
     whole = sum(r["ns"] for r in account if r["device"] == device)
-    table_ = items(events, found, found[0].rank, device)
+    table_ = contributors(events, found, found[0].rank, device)
     assert pa.compute.sum(table_.column("ns")).as_py() == whole

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from diagnose.made import case, item, table
+from diagnose.made import contributor, profile, table
 
 from lstmprof.diagnose.diagnosis import alone, compare
 from lstmprof.diagnose.findings import Change, Culprit, findings
@@ -17,17 +17,17 @@ def ops(*rows: tuple[str, int]) -> dict[str, object]:
 
 
 def test_the_first_sentence_names_the_cause_its_size_and_its_counts() -> None:
-    fast = case(
-        item("busy", "rnn", 20 * MS, "aten::lstm_layer"),
-        item("idle", "dispatch", 2 * MS, "aten::view"),
+    fast = profile(
+        contributor("busy", "rnn", 20 * MS, "aten::lstm_layer"),
+        contributor("idle", "dispatch", 2 * MS, "aten::view"),
         name="a",
         facts={"implementation": "torch-cudnn", "workload": {"time_steps": 20}},
         median_ns=22_500_000,
         tables=ops(("aten::view", 61)),
     )
-    slow = case(
-        item("busy", "gemm", 28 * MS, "aten::mm"),
-        item("idle", "dispatch", 20 * MS, "aten::view"),
+    slow = profile(
+        contributor("busy", "gemm", 28 * MS, "aten::mm"),
+        contributor("idle", "dispatch", 20 * MS, "aten::view"),
         name="b",
         facts={"implementation": "torch-lstmcell-basic", "workload": {"time_steps": 20}},
         median_ns=49_000_000,
@@ -46,33 +46,43 @@ def test_the_first_sentence_names_the_cause_its_size_and_its_counts() -> None:
 
 
 def test_steps_as_long_as_each_other_have_no_cause() -> None:
-    fast = case(item("busy", "gemm", 100), median_ns=100, interval_ns=(95.0, 112.0), name="a")
-    slow = case(item("busy", "gemm", 120), median_ns=115, interval_ns=(110.0, 120.0), name="b")
+    fast = profile(
+        contributor("busy", "gemm", 100), median_ns=100, interval_ns=(95.0, 112.0), name="a"
+    )
+    slow = profile(
+        contributor("busy", "gemm", 120), median_ns=115, interval_ns=(110.0, 120.0), name="b"
+    )
     found = compare(fast, slow)
     assert found.sentence == (
         "b and a take the same time (0.000 against 0.000 ms a step): the 95 % intervals of their "
         "medians overlap."
     )
     assert found.dominant is None
-    apart = case(item("busy", "gemm", 120), median_ns=115, interval_ns=(113.0, 120.0), name="b")
+    apart = profile(
+        contributor("busy", "gemm", 120), median_ns=115, interval_ns=(113.0, 120.0), name="b"
+    )
     assert "b is 1.15× slower than a" in compare(fast, apart).sentence
 
 
 def test_a_reason_is_what_adds_a_good_part_of_the_finding() -> None:
-    fast = case(item("idle", "python", 9 * MS, "forward"), name="a")
-    frames = [item("idle", "python", MS, f"frame {n}") for n in range(20)]
-    many = compare(fast, case(item("idle", "python", 9 * MS, "forward"), *frames, name="b"))
+    fast = profile(contributor("idle", "python", 9 * MS, "forward"), name="a")
+    frames = [contributor("idle", "python", MS, f"frame {n}") for n in range(20)]
+    many = compare(
+        fast, profile(contributor("idle", "python", 9 * MS, "forward"), *frames, name="b")
+    )
     assert many.sentence.endswith("20.0 of the 20.0 ms are Python between the ops.")
-    one = compare(fast, case(item("idle", "python", 29 * MS, "forward"), name="b"))
+    one = compare(fast, profile(contributor("idle", "python", 29 * MS, "forward"), name="b"))
     assert one.sentence.endswith(
         "Python between the ops: forward takes 29.0 ms of it against 9.0 in a."
     )
 
 
 def test_time_won_back_elsewhere_is_said() -> None:
-    fast = case(item("busy", "gemm", 50 * MS, "aten::mm"), name="a")
-    slow = case(
-        item("busy", "gemm", 40 * MS, "aten::mm"), item("idle", "python", 30 * MS), name="b"
+    fast = profile(contributor("busy", "gemm", 50 * MS, "aten::mm"), name="a")
+    slow = profile(
+        contributor("busy", "gemm", 40 * MS, "aten::mm"),
+        contributor("idle", "python", 30 * MS),
+        name="b",
     )
     assert compare(fast, slow).sentence.startswith(
         "b is 1.40× slower than a (70.0 against 50.0 ms a profiled step): Python-bound; 30.0 ms "
@@ -81,9 +91,11 @@ def test_time_won_back_elsewhere_is_said() -> None:
 
 
 def test_what_the_slow_run_has_less_of_is_said_as_that() -> None:
-    fast = case(item("busy", "gemm", 50 * MS, "aten::mm"), name="a")
-    slow = case(
-        item("busy", "gemm", 40 * MS, "aten::mm"), item("idle", "python", 30 * MS), name="b"
+    fast = profile(contributor("busy", "gemm", 50 * MS, "aten::mm"), name="a")
+    slow = profile(
+        contributor("busy", "gemm", 40 * MS, "aten::mm"),
+        contributor("idle", "python", 30 * MS),
+        name="b",
     )
     more, less = compare(fast, slow).findings
     assert more.sentence.startswith("+30.0 ms (150 %): Python between the ops")
@@ -91,10 +103,10 @@ def test_what_the_slow_run_has_less_of_is_said_as_that() -> None:
 
 
 def test_recording_ops_is_the_profilers_and_not_theirs() -> None:
-    fast = case(item("busy", "gemm", MS, "aten::mm"), median_ns=MS)
-    slow = case(
-        item("busy", "gemm", MS, "aten::mm"),
-        item("idle", "dispatch", 4 * MS, "aten::item", count=8000),
+    fast = profile(contributor("busy", "gemm", MS, "aten::mm"), median_ns=MS)
+    slow = profile(
+        contributor("busy", "gemm", MS, "aten::mm"),
+        contributor("idle", "dispatch", 4 * MS, "aten::item", count=8000),
         median_ns=5 * MS,
     )
     by_kind = {f.kind: f.delta_ns for f in findings(fast, slow)}
@@ -105,22 +117,22 @@ def test_recording_ops_is_the_profilers_and_not_theirs() -> None:
 
 
 def test_recording_takes_no_more_than_what_profiled_steps_are_longer_by() -> None:
-    op = item("idle", "dispatch", 4 * MS, "aten::item", count=8000)
+    op = contributor("idle", "dispatch", 4 * MS, "aten::item", count=8000)
     for median_ns, each_ns in (
         (4 * MS - 8000 * 100, 100),
         (2 * MS, RECORDING_NS),  # disturbed by more than recording
         (5 * MS, RECORDING_NS),  # disturbed while it was timed: that bounds nothing
     ):
-        assert recording_ns(case(op, median_ns=median_ns)) == each_ns
-    cheap, dear = (case(op, median_ns=4 * MS - 8000 * each) for each in (20, 90))
+        assert recording_ns(profile(op, median_ns=median_ns)) == each_ns
+    cheap, dear = (profile(op, median_ns=4 * MS - 8000 * each) for each in (20, 90))
     assert recording_ns(dear, cheap) == 20
-    assert recording_ns(case(op)) == RECORDING_NS
+    assert recording_ns(profile(op)) == RECORDING_NS
 
 
 def test_recording_takes_what_it_takes_this_profiler() -> None:
-    op = item("busy", "gemm", 5 * MS, "op", count=8000)
+    op = contributor("busy", "gemm", 5 * MS, "op", count=8000)
     of = {
-        name: case(op, median_ns=2 * MS, facts={"profiler": name})
+        name: profile(op, median_ns=2 * MS, facts={"profiler": name})
         for name in ("torch.profiler", "jax.profiler", "tf.profiler")
     }
     assert recording_ns(of["torch.profiler"]) == RECORDING_NS
@@ -129,33 +141,33 @@ def test_recording_takes_what_it_takes_this_profiler() -> None:
 
 
 def test_work_done_as_often_is_doubted_where_profiling_made_the_difference() -> None:
-    fast = case(item("busy", "gemm", 20 * MS, "aten::mm", count=9), median_ns=20 * MS)
-    slow = case(
-        item("busy", "gemm", 26 * MS, "aten::mm", count=9),
-        item("idle", "python", 5 * MS),
+    fast = profile(contributor("busy", "gemm", 20 * MS, "aten::mm", count=9), median_ns=20 * MS)
+    slow = profile(
+        contributor("busy", "gemm", 26 * MS, "aten::mm", count=9),
+        contributor("idle", "python", 5 * MS),
         median_ns=26 * MS,
     )
     by_kind = {f.kind: f.delta_ns for f in findings(fast, slow)}
     assert by_kind == {"Python-bound": 5 * MS, "GEMM-bound": MS, "profiler": 0}
-    twice = case(item("busy", "gemm", 26 * MS, "aten::mm", count=18), median_ns=21 * MS)
+    twice = profile(contributor("busy", "gemm", 26 * MS, "aten::mm", count=18), median_ns=21 * MS)
     by_kind = {f.kind: f.delta_ns for f in findings(fast, twice)}
     assert by_kind["GEMM-bound"] > 5.9 * MS
 
 
 def test_profiled_steps_that_explain_little_are_doubted() -> None:
-    fast = case(item("busy", "gemm", 10 * MS, "aten::mm"), median_ns=10 * MS)
-    parts = item("busy", "gemm", 10 * MS, "aten::mm"), item("idle", "python", 4 * MS)
-    assert compare(fast, case(*parts, median_ns=14 * MS)).warnings == ()
-    (doubt,) = compare(fast, case(*parts, median_ns=24 * MS)).warnings
+    fast = profile(contributor("busy", "gemm", 10 * MS, "aten::mm"), median_ns=10 * MS)
+    parts = contributor("busy", "gemm", 10 * MS, "aten::mm"), contributor("idle", "python", 4 * MS)
+    assert compare(fast, profile(*parts, median_ns=14 * MS)).warnings == ()
+    (doubt,) = compare(fast, profile(*parts, median_ns=24 * MS)).warnings
     assert doubt.startswith("what profiling changed (10.0 ms) is more than the largest cause")
 
 
 def test_a_device_that_waits_most_of_the_time_is_host_bound() -> None:
     kernels = {"device": 0, "name": "k", "category": "gemm", "family": None}
-    run = case(
-        item("busy", "gemm", 7 * MS, "k", count=2),
-        item("idle", "python", 60 * MS),
-        item("idle", "launch call", 33 * MS, "cudaLaunchKernel"),
+    run = profile(
+        contributor("busy", "gemm", 7 * MS, "k", count=2),
+        contributor("idle", "python", 60 * MS),
+        contributor("idle", "launch call", 33 * MS, "cudaLaunchKernel"),
         device=0,
         name="bert",
         tables={
@@ -181,7 +193,11 @@ def test_a_device_that_waits_most_of_the_time_is_host_bound() -> None:
 
 
 def test_time_of_unknown_cause_is_said_first() -> None:
-    run = case(item("busy", "gemm", 2 * MS, "k"), item("idle", "unattributed", 8 * MS), device=0)
+    run = profile(
+        contributor("busy", "gemm", 2 * MS, "k"),
+        contributor("idle", "unattributed", 8 * MS),
+        device=0,
+    )
     assert alone(run).sentence == (
         "run: the cause of 80 % of the step is not known; of what is known most are matrix "
         "products, 2.0 ms."
@@ -189,7 +205,7 @@ def test_time_of_unknown_cause_is_said_first() -> None:
 
 
 def test_a_profile_without_markers_is_no_step() -> None:
-    run = case(item("busy", "pointwise", 9, "k"), marked=False)
+    run = profile(contributor("busy", "pointwise", 9, "k"), marked=False)
     found = alone(run)
     assert "of the profile" in found.sentence
     assert "a step" not in found.sentence
@@ -197,7 +213,9 @@ def test_a_profile_without_markers_is_no_step() -> None:
 
 
 def test_a_host_alone_is_bound_by_what_takes_most() -> None:
-    found = alone(case(item("busy", "gemm", 80, "aten::mm"), item("idle", "python", 20)))
+    found = alone(
+        profile(contributor("busy", "gemm", 80, "aten::mm"), contributor("idle", "python", 20))
+    )
     assert found.sentence.startswith("run is GEMM-bound: 80 % of the step")
     assert [e.finding.kind for e in found.findings] == ["GEMM-bound", "Python-bound"]
     assert found.waterfall == ()
@@ -206,14 +224,17 @@ def test_a_host_alone_is_bound_by_what_takes_most() -> None:
 @pytest.mark.parametrize("one_device", [None, 0])
 def test_a_gpu_against_a_cpu_is_said(one_device: int | None) -> None:
     other = 0 if one_device is None else None
-    runs = [case(item("busy", "gemm", n, "x"), device=d) for n, d in ((1, one_device), (9, other))]
+    runs = [
+        profile(contributor("busy", "gemm", n, "x"), device=d)
+        for n, d in ((1, one_device), (9, other))
+    ]
     assert any("GPU and the other on a CPU" in note for note in compare(*runs).notes)
 
 
 def test_a_long_first_step_is_held_against_what_it_wins() -> None:
     first = [{"compile_ns": 84_000 * MS}, {"compile_ns": 100 * MS}]
-    fast = case(item("busy", "gemm", MS), median_ns=20 * MS, facts=first[0], name="a")
-    slow = case(item("busy", "gemm", MS), median_ns=30 * MS, facts=first[1], name="b")
+    fast = profile(contributor("busy", "gemm", MS), median_ns=20 * MS, facts=first[0], name="a")
+    slow = profile(contributor("busy", "gemm", MS), median_ns=30 * MS, facts=first[1], name="b")
     assert "a has made good for its first step (84,000.0 ms) after 8,390 steps" in (
         compare(fast, slow).notes
     )

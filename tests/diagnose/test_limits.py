@@ -6,22 +6,25 @@ from dataclasses import asdict
 from typing import Any
 
 import pytest
-from diagnose.made import case, item
+from diagnose.made import contributor, profile
 
 from lstmprof.diagnose.limits import gemm_factor, roofline_of
 from lstmprof.diagnose.roofline.peaks import Peaks
-from lstmprof.diagnose.step_profile import Case
+from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.workloads import with_overrides
 from lstmprof.workloads.studies import NAMED
 
 WORKLOAD = asdict(with_overrides(NAMED[0], hidden=8, batch=2, time_steps=3))
 
 
-def run(peak: float | None, **facts: Any) -> Case:
+def run(peak: float | None, **facts: Any) -> StepProfile:
     known = {"workload": WORKLOAD, "mode": "train", "precision": "fp32", "seed": 0}
     peaks = {"gemm_flops_per_s": peak, "copy_bytes_per_s": peak}
-    items = item("busy", "gemm", 9_000_000, "aten::mm"), item("idle", "python", 1_000_000)
-    return case(*items, facts={**known, "device_name": "d", "peaks": peaks, **facts})
+    contributors = (
+        contributor("busy", "gemm", 9_000_000, "aten::mm"),
+        contributor("idle", "python", 1_000_000),
+    )
+    return profile(*contributors, facts={**known, "device_name": "d", "peaks": peaks, **facts})
 
 
 def test_the_highest_peaks_of_runs_on_one_device_are_the_devices() -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from diagnose.made import case, item, table
+from diagnose.made import contributor, profile, table
 
 from lstmprof.diagnose import causes
 from lstmprof.diagnose.diagnosis import alone, compare
 from lstmprof.diagnose.findings import findings
 from lstmprof.diagnose.remedies import TABLE, cudnn, remedies
 from lstmprof.diagnose.remedies.situation import Situation
-from lstmprof.diagnose.step_profile import Case, Item
+from lstmprof.diagnose.step_profile import Contributor, StepProfile
 
 WORKLOAD = {
     "layers": 1,
@@ -24,22 +24,24 @@ WORKLOAD = {
 }
 TORCH = {"framework": "torch", "precision": "fp32", "mode": "train", "workload": WORKLOAD}
 TENSORFLOW = {**TORCH, "framework": "tensorflow"}
-MM = item("busy", "gemm", 900, "aten::mm", count=100)
-TANH = item("busy", "pointwise", 900, "aten::tanh", count=200)
-WAIT = item("idle", "dispatch", 900)
+MM = contributor("busy", "gemm", 900, "aten::mm", count=100)
+TANH = contributor("busy", "pointwise", 900, "aten::tanh", count=200)
+WAIT = contributor("idle", "dispatch", 900)
 
 
-def told(kind: str, slow: Case, fast: Case | None = None) -> str:
+def told(kind: str, slow: StepProfile, fast: StepProfile | None = None) -> str:
     """All remedies for the finding of this kind, joined."""
     (finding,) = (f for f in findings(fast, slow) if f.kind == kind)
-    items = causes.by_kind(slow, causes.scene_of(slow, fast))
-    found = remedies(Situation(finding, tuple(items[kind]), slow, fast))
+    contributors = causes.by_kind(slow, causes.comparison_of(slow, fast))
+    found = remedies(Situation(finding, tuple(contributors[kind]), slow, fast))
     return " | ".join(advice.sentence for advice in found)
 
 
-def run(*items: Item, facts: dict[str, Any], device: int | None = None, **tables: Any) -> Case:
+def run(
+    *contributors: Contributor, facts: dict[str, Any], device: int | None = None, **tables: Any
+) -> StepProfile:
     made = {name: table(*rows) for name, rows in tables.items()}
-    return case(*items, facts=facts, device=device, tables=made)
+    return profile(*contributors, facts=facts, device=device, tables=made)
 
 
 def kernels(category: str, count: int) -> list[dict[str, Any]]:
@@ -52,7 +54,7 @@ HAND_WRITTEN = {**TORCH, "implementation": "torch-lstmcell-basic"}
 
 def test_a_hand_written_cell_is_told_of_the_layer_in_one_op_and_of_hoisting() -> None:
     slow = run(MM, facts=HAND_WRITTEN, kernels=kernels("gemm", 102))
-    fused = item("busy", "rnn", 100, "aten::mkldnn_rnn_layer")
+    fused = contributor("busy", "rnn", 100, "aten::mkldnn_rnn_layer")
     fast = run(fused, facts={**TORCH, "implementation": "torch-cudnn"})
     said = told("GEMM-bound", slow, fast)
     assert "torch-cudnn (torch.nn.LSTM); of torch-cudnn aten::mkldnn_rnn_layer take" in said
@@ -78,7 +80,7 @@ def test_hoisting_needs_more_products_than_the_recurrence(products: int, fits: b
 def test_a_cuda_graph_is_offered_where_one_can_be_captured(
     change: dict[str, Any], fits: bool
 ) -> None:
-    waiting = item("idle", "launch call", 900)
+    waiting = contributor("idle", "launch call", 900)
     slow = run(waiting, facts={**TORCH, "implementation": "torch-cudnn", **change}, device=0)
     assert ("--cuda-graph" in told("launch-bound", slow)) == fits
 
@@ -127,12 +129,12 @@ def test_the_condition_of_kerass_cudnn_path_that_fails_is_named(
 
 def test_what_cudnns_persistent_kernels_would_need() -> None:
     facts = {**TORCH, "kernels_used": "cuDNN", "implementation": "torch-cudnn"}
-    kernel = item("busy", "rnn", 900, "sgemm", family="gemm")
+    kernel = contributor("busy", "rnn", 900, "sgemm", family="gemm")
     assert told("GEMM-bound", run(kernel, facts=facts, device=0)).endswith(
         "cuDNN's persistent kernels would need float16 (this is fp32), hidden a multiple of 128 "
         "(it is 320) and features a multiple of 128 (it is 123)"
     )
-    persistent = item("busy", "rnn", 900, "persist", family="persistent")
+    persistent = contributor("busy", "rnn", 900, "persist", family="persistent")
     assert "persistent" not in told("GEMM-bound", run(persistent, facts=facts, device=0))
 
 
@@ -145,12 +147,12 @@ def test_tf32_is_offered_to_float32_on_a_gpu_that_has_it() -> None:
 
 def test_what_asks_for_values_is_named() -> None:
     rows = [{"name": "aten::item", "count": 40, "host_self_ns": 1}]
-    slow = run(item("idle", "dispatch", 9, "aten::item"), facts=TORCH, ops=rows)
+    slow = run(contributor("idle", "dispatch", 9, "aten::item"), facts=TORCH, ops=rows)
     assert told("sync-bound", slow).startswith("aten::item asks for a value 40 times a step")
 
 
 def test_pageable_memory_is_named_and_pinned_memory_is_not() -> None:
-    slow_copy = item("busy", "transfer", 9, "Memcpy HtoD (Pageable -> Device)")
+    slow_copy = contributor("busy", "transfer", 9, "Memcpy HtoD (Pageable -> Device)")
     for memory, fits in (("pageable", True), ("pinned", False)):
         rows = [{"host_memory": memory, "total_ns": 2_000_000, "count": 1, "bytes": None}]
         slow = run(slow_copy, facts=TORCH, device=0, copies=rows)
@@ -167,7 +169,7 @@ def test_casts_of_autocast_are_counted_by_time_step() -> None:
         "total_ns": 9,
         "bytes": None,
     }
-    cast = item("busy", "cast", 9, "aten::copy_")
+    cast = contributor("busy", "cast", 9, "aten::copy_")
     amp = run(cast, facts={**TORCH, "precision": "amp-bf16"}, casts=[row])
     assert told("cast-bound", amp).startswith("autocast casts 3 times a time step")
     assert told("cast-bound", run(cast, facts=TORCH, casts=[row])) == (
@@ -179,13 +181,13 @@ def test_casts_of_autocast_are_counted_by_time_step() -> None:
 def test_a_cast_that_is_done_once_is_said_to_be() -> None:
     row: dict[str, Any] = {"op": "aten::to", "within": None, "to_dtype": None}
     row |= {"count": 1, "total_ns": 9, "bytes": None}
-    cast = run(item("busy", "cast", 9, "aten::copy_"), facts=TORCH, casts=[row])
+    cast = run(contributor("busy", "cast", 9, "aten::copy_"), facts=TORCH, casts=[row])
     assert told("cast-bound", cast).startswith("aten::to casts once a step: keep")
 
 
 def test_calls_so_long_that_they_set_cuda_up_are_told_apart_from_launching() -> None:
-    launching = item("idle", "launch call", 40_000, "cudaLaunchKernel", count=10)
-    first = item("idle", "launch call", 7_000_000_000, "cudaStreamCreateWithFlags", count=1)
+    launching = contributor("idle", "launch call", 40_000, "cudaLaunchKernel", count=10)
+    first = contributor("idle", "launch call", 7_000_000_000, "cudaStreamCreateWithFlags", count=1)
     gaps = [{"category": "gemm", "family": None, "count": 9, "total_ns": 9, "name": "k"}]
     told_of = {
         long: told("launch-bound", run(launching, *long, facts=TORCH, device=0, kernels=gaps))
@@ -193,7 +195,7 @@ def test_calls_so_long_that_they_set_cuda_up_are_told_apart_from_launching() -> 
     }
     assert "initialised" not in told_of[()]
     assert told_of[first,].startswith("cudaStreamCreateWithFlags takes 7,000.000 ms a call: CUDA")
-    freed = item("idle", "alloc", 6_000_000_000, "cudaFree", count=15)
+    freed = contributor("idle", "alloc", 6_000_000_000, "cudaFree", count=15)
     said = told("allocation-bound", run(freed, facts=TORCH, device=0))
     assert "cudaFree takes 400.000 ms a call" in said
     assert "warm step" not in said
@@ -201,18 +203,18 @@ def test_calls_so_long_that_they_set_cuda_up_are_told_apart_from_launching() -> 
 
 def test_what_the_same_implementation_does_more_often_is_named() -> None:
     facts = {**TORCH, "implementation": "torch-cudnn"}
-    fast = run(item("busy", "gemm", 100, "aten::mm", count=3), facts=facts)
-    slow = run(item("busy", "gemm", 200, "aten::mm", count=6), facts=facts)
+    fast = run(contributor("busy", "gemm", 100, "aten::mm", count=3), facts=facts)
+    slow = run(contributor("busy", "gemm", 200, "aten::mm", count=6), facts=facts)
     assert "aten::mm runs 6 times a step against 3" in told("GEMM-bound", slow, fast)
-    other = run(item("busy", "gemm", 200, "aten::mm", count=6), facts=HAND_WRITTEN)
+    other = run(contributor("busy", "gemm", 200, "aten::mm", count=6), facts=HAND_WRITTEN)
     assert "aten::mm runs" not in told("GEMM-bound", other, fast)
-    unknown = [case(*one.items, facts={}) for one in (slow, fast)]
+    unknown = [profile(*one.contributors, facts={}) for one in (slow, fast)]
     assert "aten::mm runs" not in told("GEMM-bound", *unknown)
 
 
 def test_a_remedy_quotes_no_whole_template() -> None:
     kernel = "void at::native::elementwise_kernel<" + 40 * "at::detail::Array<char*, 2>, " + ">"
-    copy = item("busy", "layout", 900, kernel, count=7)
+    copy = contributor("busy", "layout", 900, kernel, count=7)
     said = told("copy-bound", run(copy, facts=TORCH, device=0))
     assert said.startswith("void at::native::elementwise_kernel<at::detail")
     assert "… moves elements 7 times a step" in said
@@ -232,13 +234,21 @@ def test_denormals_are_spoken_of_where_they_were_not_flushed() -> None:
 
 
 def test_nothing_is_told_of_a_run_of_which_nothing_is_known() -> None:
-    for one in (MM, TANH, WAIT, item("idle", "python", 9), item("busy", "cast", 9, "x")):
-        assert all(e.remedies == () for e in alone(case(one)).findings)
+    for one in (
+        MM,
+        TANH,
+        WAIT,
+        contributor("idle", "python", 9),
+        contributor("busy", "cast", 9, "x"),
+    ):
+        assert all(e.remedies == () for e in alone(profile(one)).findings)
 
 
 def test_a_remedy_is_told_once() -> None:
     slow = run(MM, TANH, WAIT, facts=HAND_WRITTEN)
-    fast = run(item("busy", "rnn", 100, "aten::lstm"), facts={**TORCH, "implementation": "x"})
+    fast = run(
+        contributor("busy", "rnn", 100, "aten::lstm"), facts={**TORCH, "implementation": "x"}
+    )
     said = [a.sentence for e in compare(slow, fast).findings for a in e.remedies]
     assert len(said) == len(set(said)) > 0
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from diagnose.made import case, item
+from diagnose.made import contributor, profile
 from hypothesis import given, strategies as st
 
 from lstmprof.diagnose.findings import findings
-from lstmprof.diagnose.step_profile import Case, mean_of
+from lstmprof.diagnose.step_profile import StepProfile, mean_of
 from lstmprof.diagnose.waterfall import PROFILER, Difference, lengths, waterfall
 
 
 def test_the_parts_of_two_timed_steps_sum_to_the_difference_of_their_medians() -> None:
-    fast = case(item("busy", "gemm", 70), item("idle", "dispatch", 20), median_ns=85)
-    slow = case(item("busy", "gemm", 75), item("idle", "python", 60), median_ns=140)
+    fast = profile(
+        contributor("busy", "gemm", 70), contributor("idle", "dispatch", 20), median_ns=85
+    )
+    slow = profile(
+        contributor("busy", "gemm", 75), contributor("idle", "python", 60), median_ns=140
+    )
     found = waterfall(fast, slow)
     assert found == [
         Difference("idle", "python", 0, 60),
@@ -25,21 +29,24 @@ def test_the_parts_of_two_timed_steps_sum_to_the_difference_of_their_medians() -
 
 
 def test_without_timings_the_profiled_steps_are_explained() -> None:
-    fast, slow = case(item("busy", "gemm", 70)), case(item("busy", "gemm", 90), median_ns=80)
+    fast, slow = (
+        profile(contributor("busy", "gemm", 70)),
+        profile(contributor("busy", "gemm", 90), median_ns=80),
+    )
     assert waterfall(fast, slow) == [Difference("busy", "gemm", 70, 90)]
     assert lengths(fast, slow) == (70, 90)
 
 
 PARTS = st.sampled_from(["gemm", "pointwise", "cast", "layout", "other", "rnn"])
-items = st.builds(
-    item,
+contributors = st.builds(
+    contributor,
     st.just("busy"),
     PARTS,
     st.integers(0, 10**12),
     st.none() | st.sampled_from("abc"),
-    short=st.booleans(),
+    tiny=st.booleans(),
 ) | st.builds(
-    item,
+    contributor,
     st.sampled_from(["idle", "input"]),
     st.sampled_from(["python", "dispatch", "sync", "launch call", "unattributed", "profiler"]),
     st.integers(0, 10**12),
@@ -47,14 +54,16 @@ items = st.builds(
 
 
 @st.composite
-def cases(draw: st.DrawFn, device: int | None) -> Case:
+def profiles(draw: st.DrawFn, device: int | None) -> StepProfile:
     median = draw(st.none() | st.integers(1, 10**13))
-    return case(*draw(st.lists(items, min_size=1, max_size=12)), median_ns=median, device=device)
+    return profile(
+        *draw(st.lists(contributors, min_size=1, max_size=12)), median_ns=median, device=device
+    )
 
 
 @given(st.data(), st.sampled_from([None, 0]))
 def test_parts_and_causes_sum_to_the_difference(data: st.DataObject, device: int | None) -> None:
-    fast, slow = data.draw(cases(device)), data.draw(cases(device))
+    fast, slow = data.draw(profiles(device)), data.draw(profiles(device))
     start, end = lengths(fast, slow)
     assert sum(d.delta_ns for d in waterfall(fast, slow)) == end - start
     found = findings(fast, slow)

@@ -39,8 +39,8 @@ class Tags(HTMLParser):
 @pytest.fixture(scope="module")
 def html(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("runs")
-    accounts = [break_down(run, None, gathering.TABLES) for run in runs.three(folder)]
-    return page.page(gathering.report_of(accounts))
+    breakdowns = [break_down(run, None, gathering.TABLES) for run in runs.three(folder)]
+    return page.page(gathering.report_of(breakdowns))
 
 
 def tags(html: str) -> Tags:
@@ -58,15 +58,17 @@ def data(html: str) -> dict[str, Any]:
 
 
 def test_the_numbers_in_the_page_are_those_of_the_runs(html: str, tmp_path: Path) -> None:
-    accounts = [break_down(run, None, gathering.TABLES) for run in runs.three(tmp_path)]
+    breakdowns = [break_down(run, None, gathering.TABLES) for run in runs.three(tmp_path)]
     rows = data(html)["figures"]["times-0"]["data"]["values"]
     assert {row["run"]: row["median_ns"] for row in rows} == {
-        account.run.name: account.timings.median_ns for account in accounts if account.timings
+        breakdown.run.name: breakdown.timings.median_ns
+        for breakdown in breakdowns
+        if breakdown.timings
     }
     ledger = data(html)["figures"]["ledger-0"]["data"]["values"]
-    for account in accounts:
-        drawn = sum(row["total_ns"] for row in ledger if row["run"] == account.run.name)
-        assert drawn == sum(account.ledger.column("ns").to_pylist())
+    for breakdown in breakdowns:
+        drawn = sum(row["total_ns"] for row in ledger if row["run"] == breakdown.run.name)
+        assert drawn == sum(breakdown.ledger.column("ns").to_pylist())
 
 
 def test_hostile_names_are_text(html: str) -> None:

@@ -26,19 +26,19 @@ from lstmprof.report.timeline import timeline
 
 
 def report_on(folder: Path) -> tuple[list[Breakdown], Report]:
-    accounts = [break_down(run, None, gathering.TABLES) for run in runs.three(folder)]
-    return accounts, gathering.report_of(accounts)
+    breakdowns = [break_down(run, None, gathering.TABLES) for run in runs.three(folder)]
+    return breakdowns, gathering.report_of(breakdowns)
 
 
 def test_times_and_ledger_are_those_of_breakdown(tmp_path: Path) -> None:
-    accounts, report = report_on(tmp_path)
-    timed = {row["run"]: row for row in account_rows.rows(accounts, "timings")}
+    breakdowns, report = report_on(tmp_path)
+    timed = {row["run"]: row for row in account_rows.rows(breakdowns, "timings")}
     assert {row.run for row in report.times} == set(timed) == {"fast", "slow", "hostile"}
     for row in report.times:
         for field in ("median_ns", "median_low_ns", "median_high_ns", "slowdown", "iterations"):
             assert getattr(row, field) == timed[row.run][field]
     expected: Counter[tuple[str, str, str]] = Counter()
-    for row in account_rows.rows(accounts, "ledger"):
+    for row in account_rows.rows(breakdowns, "ledger"):
         expected[row["run"], row["state"], row["part"]] += row["ns"]
     assert {(r.run, r.state, r.part): r.total_ns for r in report.ledger} == dict(expected)
     assert {r.steps for r in report.ledger} == {2}
@@ -70,9 +70,9 @@ def test_a_pair_leads_from_the_fast_step_to_the_slow_one(tmp_path: Path) -> None
 
 
 def test_the_account_of_a_timeline_is_the_ledger_of_its_step(tmp_path: Path) -> None:
-    accounts, report = report_on(tmp_path)
-    for account, drawn in zip(accounts, report.timelines, strict=True):
-        ledger = account.ledger.to_pylist()
+    breakdowns, report = report_on(tmp_path)
+    for breakdown, drawn in zip(breakdowns, report.timelines, strict=True):
+        ledger = breakdown.ledger.to_pylist()
         expected: Counter[str] = Counter()
         for row in ledger:
             if row["step"] == drawn.step:

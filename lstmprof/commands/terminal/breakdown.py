@@ -10,30 +10,30 @@ from lstmprof.commands.terminal import one_table
 from lstmprof.commands.terminal.one_table import UNKNOWN
 
 
-def show(accounts: list[Breakdown], tables: tuple[str, ...], top: int) -> None:
-    """Print the tables of every account, the fastest first; of one alone all its columns."""
+def show(breakdowns: list[Breakdown], tables: tuple[str, ...], top: int) -> None:
+    """Print the tables of every run, the fastest first; of one alone all its columns."""
     alone = tables[0] if len(tables) == 1 else None
     if "timings" in tables:
-        _show_timings(accounts)
-    if alone == "timings" and not any(account.timings for account in accounts):
+        _show_timings(breakdowns)
+    if alone == "timings" and not any(breakdown.timings for breakdown in breakdowns):
         terminal.write_line("no iteration was timed without a profiler: lstmprof capture does that")
-    for account in sorted(accounts, key=_median):
+    for breakdown in sorted(breakdowns, key=_median):
         if "ledger" in tables:
-            for step in mean_steps(account.ledger):
-                _show_step(account, step)
-            _show_links(account)
+            for step in mean_steps(breakdown.ledger):
+                _show_step(breakdown, step)
+            _show_links(breakdown)
         if alone not in (None, "timings", "ledger"):
-            one_table.show(account, alone, top)
-        elif "kernels" in tables and top and account.kernels.num_rows:
-            _show_kernels(account, top)
+            one_table.show(breakdown, alone, top)
+        elif "kernels" in tables and top and breakdown.kernels.num_rows:
+            _show_kernels(breakdown, top)
 
 
-def _show_timings(accounts: list[Breakdown]) -> None:
-    slowdown = compared(accounts)
-    for group in comparable(accounts):
-        order = sorted(group, key=lambda i: _median(accounts[i]))
+def _show_timings(breakdowns: list[Breakdown]) -> None:
+    slowdown = compared(breakdowns)
+    for group in comparable(breakdowns):
+        order = sorted(group, key=lambda i: _median(breakdowns[i]))
         terminal.write_table(
-            _conditions(accounts[order[0]]),
+            _conditions(breakdowns[order[0]]),
             [
                 "run",
                 ">median ms",
@@ -46,21 +46,23 @@ def _show_timings(accounts: list[Breakdown]) -> None:
                 ">slowdown",
             ],
             [
-                _timing_cells(accounts[i], label, slowdown.get(i))
-                for i, label in zip(order, _labels([accounts[i] for i in order]), strict=True)
+                _timing_cells(breakdowns[i], label, slowdown.get(i))
+                for i, label in zip(order, _labels([breakdowns[i] for i in order]), strict=True)
             ],
             crop="run",
             spare=(">first step", ">profiler", ">samples/s", ">p95 ms", ">mean ± std ms"),
-            bars=terminal.Bars([_median(accounts[i]) for i in order], [terminal.BLUE] * len(order)),
+            bars=terminal.Bars(
+                [_median(breakdowns[i]) for i in order], [terminal.BLUE] * len(order)
+            ),
         )
-        _show_warnings([accounts[i] for i in order])
+        _show_warnings([breakdowns[i] for i in order])
 
 
-def _show_warnings(accounts: list[Breakdown]) -> None:
+def _show_warnings(breakdowns: list[Breakdown]) -> None:
     lines = [
         f"warning: {label}: {text}"
-        for label, account in zip(_labels(accounts), accounts, strict=True)
-        for text in (account.timings.warnings if account.timings else ())
+        for label, breakdown in zip(_labels(breakdowns), breakdowns, strict=True)
+        for text in (breakdown.timings.warnings if breakdown.timings else ())
     ]
     for line in lines:
         terminal.write_line(line)
@@ -68,8 +70,8 @@ def _show_warnings(accounts: list[Breakdown]) -> None:
         terminal.write_line()
 
 
-def _conditions(account: Breakdown) -> str:
-    facts = account.run.metadata
+def _conditions(breakdown: Breakdown) -> str:
+    facts = breakdown.run.metadata
     w = facts.get("workload") or {}
     shape = f"{w.get('batch')}×{w.get('time_steps')}×{w.get('features')}"
     conditions = [
@@ -80,19 +82,19 @@ def _conditions(account: Breakdown) -> str:
     return f"Time per batch, {w.get('name')} ({shape}): " + ", ".join(conditions)
 
 
-def _median(account: Breakdown) -> float:
-    return account.timings.median_ns if account.timings else 0.0
+def _median(breakdown: Breakdown) -> float:
+    return breakdown.timings.median_ns if breakdown.timings else 0.0
 
 
-def _labels(accounts: list[Breakdown]) -> list[str]:
+def _labels(breakdowns: list[Breakdown]) -> list[str]:
     """What tells comparable runs apart: the implementation where that is enough, else the run."""
-    facts = [a.run.metadata for a in accounts]
+    facts = [a.run.metadata for a in breakdowns]
     names = [f"{f.get('implementation', '')} {f.get('label') or ''}".strip() for f in facts]
-    return names if len(set(names)) == len(names) else [a.run.name for a in accounts]
+    return names if len(set(names)) == len(names) else [a.run.name for a in breakdowns]
 
 
-def _timing_cells(account: Breakdown, label: str, slowdown: float | None) -> list[str]:
-    t = account.timings
+def _timing_cells(breakdown: Breakdown, label: str, slowdown: float | None) -> list[str]:
+    t = breakdown.timings
     assert t is not None
     spread = UNKNOWN if t.std_ns is None else milliseconds(t.std_ns)
     return [
@@ -119,7 +121,7 @@ def milliseconds(ns: float) -> str:
     return f"{ns / 1e6:,.3f}"
 
 
-def _show_step(account: Breakdown, step: MeanStep) -> None:
+def _show_step(breakdown: Breakdown, step: MeanStep) -> None:
     milli = terminal.parts_that_add_up(
         [ns / step.steps / 1e6 for _, _, ns in step.parts], step.mean_ns / 1e6, 3
     )
@@ -132,7 +134,7 @@ def _show_step(account: Breakdown, step: MeanStep) -> None:
     ]
     rows.append(["", "sum", milliseconds(step.mean_ns), "100.0 %"])
     terminal.write_table(
-        _heading(account, step), ["", "part", ">ms", ">share"], rows, bars=_ledger_bars(step)
+        _heading(breakdown, step), ["", "part", ">ms", ">share"], rows, bars=_ledger_bars(step)
     )
 
 
@@ -143,9 +145,9 @@ def _ledger_bars(step: MeanStep) -> terminal.Bars:
     return terminal.Bars([*(ns for _, _, ns in step.parts), None], [*colours, ""])
 
 
-def _show_links(account: Breakdown) -> None:
+def _show_links(breakdown: Breakdown) -> None:
     """How much of what ran on the devices is linked to what caused it; nothing without devices."""
-    found = account.run.metadata.get("links") or {}
+    found = breakdown.run.metadata.get("links") or {}
     if not found.get("activities"):
         return
     shares = [f"{found[name] / found['activities']:.1%}" for name in ("launched", "issued")]
@@ -159,25 +161,25 @@ def _show_links(account: Breakdown) -> None:
     terminal.write_line()
 
 
-def _heading(account: Breakdown, step: MeanStep) -> str:
+def _heading(breakdown: Breakdown, step: MeanStep) -> str:
     where = f"device {step.device}" if step.device is not None else "CPU"
-    named = account.run.metadata.get("device_names", {}).get(str(step.device))
+    named = breakdown.run.metadata.get("device_names", {}).get(str(step.device))
     of_rank = "" if step.rank is None else f", rank {step.rank}"
-    marked = any(w.step is not None for w in account.windows)
+    marked = any(w.step is not None for w in breakdown.windows)
     what = (
         f"mean of {step.steps} profiled steps" if marked else "the whole profile, no step markers"
     )
     where += f" ({named})" if named else ""
-    kernels = account.run.metadata.get("kernels_used")
+    kernels = breakdown.run.metadata.get("kernels_used")
     facts = [where + of_rank, what]
     facts += [f"kernels: {kernels}"] if kernels else []
     bound = step.launch_bound_share if step.device is not None else None
     facts += [f"launch-bound {bound:.0%}"] if bound is not None else []
-    return f"{account.run.name}: where the step goes, " + ", ".join(facts)
+    return f"{breakdown.run.name}: where the step goes, " + ", ".join(facts)
 
 
-def _show_kernels(account: Breakdown, top: int) -> None:
-    table = account.kernels.slice(0, top).to_pylist()
+def _show_kernels(breakdown: Breakdown, top: int) -> None:
+    table = breakdown.kernels.slice(0, top).to_pylist()
     on_device = any(row["device"] is not None for row in table)
     rows = [
         [
@@ -193,9 +195,9 @@ def _show_kernels(account: Breakdown, top: int) -> None:
         for row in table
     ]
     what = "kernels" if on_device else "computing ops, self time"
-    hidden = account.kernels.num_rows - len(rows)
+    hidden = breakdown.kernels.num_rows - len(rows)
     terminal.write_table(
-        f"{account.run.name}: {what}" + (f" ({hidden} more: --top)" if hidden > 0 else ""),
+        f"{breakdown.run.name}: {what}" + (f" ({hidden} more: --top)" if hidden > 0 else ""),
         [">total ms", ">share", ">count", ">per step", ">mean µs", ">p95 µs", "category", "name"],
         rows,
         crop="name",

@@ -61,5 +61,5 @@ def _show_finding(diagnosis: Diagnosis, explained: Explained, *, evidence: bool)
 
 def _kernels(diagnosis: Diagnosis) -> list[str]:
     """The names of the kernels of both runs, which may be in a sentence."""
-    cases = [case for case in (diagnosis.fast, diagnosis.slow) if case is not None]
-    return [row["name"] for case in cases for row in case.rows("kernels")]
+    profiles = [profile for profile in (diagnosis.fast, diagnosis.slow) if profile is not None]
+    return [row["name"] for profile in profiles for row in profile.rows("kernels")]

@@ -10,7 +10,7 @@ from lstmprof.diagnose.diagnosis import Diagnosis, Explained, WhatIf
 from lstmprof.diagnose.findings import Change
 from lstmprof.diagnose.limit_sentences import of_what_if
 from lstmprof.diagnose.roofline import Roofline
-from lstmprof.diagnose.step_profile import Case
+from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.diagnose.waterfall import lengths, timed
 
 
@@ -42,9 +42,9 @@ def document(diagnosis: Diagnosis) -> dict[str, Any]:
     }
 
 
-def _busy_share(case: Case) -> float | None:
+def _busy_share(profile: StepProfile) -> float | None:
     """Share of the profiled step in which a device was busy; None on a host."""
-    return case.busy_ns / case.profiled_ns if case.device is not None else None
+    return profile.busy_ns / profile.profiled_ns if profile.device is not None else None
 
 
 def _finding(explained: Explained) -> dict[str, Any]:

@@ -26,17 +26,17 @@ _SCALES = {
 }
 
 
-def show(account: Breakdown, name: str, top: int) -> None:
+def show(breakdown: Breakdown, name: str, top: int) -> None:
     """Print the first ``top`` rows of the table ``name``."""
     table = TABLES[name]
-    made = account.table(name)
+    made = breakdown.table(name)
     rows = made.slice(0, top).to_pylist()
     shown = [c for c in _shown(table) if any(row[c.name] is not None for row in rows)]
     cells = [_cells(column, [row[column.name] for row in rows]) for column in shown]
     hidden = made.num_rows - len(rows)
     more = f" ({hidden:,} more: --top)" if hidden else ""
     terminal.write_table(
-        f"{account.run.name}: {name}: {table.meaning}{more}",
+        f"{breakdown.run.name}: {name}: {table.meaning}{more}",
         [head for head, _ in cells] if rows else ["nothing of that is in the profile"],
         [list(row) for row in zip(*(texts for _, texts in cells), strict=True)],
         crop=tuple(column.name for column in shown if column.name in _LONG),

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from lstmprof.diagnose.step_profile import Case
+from lstmprof.diagnose.step_profile import StepProfile
 
 #: What an op inside a cell of Keras says of the layer's options.
 _KERAS = (
@@ -29,13 +29,13 @@ _KERAS_CELL = re.compile(r"(?:lstm|gru)_cell\w*/", re.IGNORECASE)
 _OFF = ("keras-lstm-mode1", "keras-lstm-mode2")
 
 
-def unmet_by_keras(case: Case) -> list[str]:
+def unmet_by_keras(profile: StepProfile) -> list[str]:
     """The conditions of Keras's cuDNN path that this run's layers do not meet; none where met."""
-    if case.device is None:
+    if profile.device is None:
         return []
-    if case.facts.get("implementation") in _OFF:
+    if profile.facts.get("implementation") in _OFF:
         return ["use_cudnn='auto'"]
-    names = [row["name"] for row in case.rows("ops")]
+    names = [row["name"] for row in profile.rows("ops")]
     cells = [name for name in names if _KERAS_CELL.search(name)]
     found = [want for pattern, want in _KERAS if any(re.search(pattern, name) for name in cells)]
     if any(_UNROLLED.search(n) for n in cells) and not any(_LOOP.search(n) for n in names):
@@ -43,20 +43,20 @@ def unmet_by_keras(case: Case) -> list[str]:
     return found
 
 
-def unmet_by_persistent_kernels(case: Case) -> list[str]:
+def unmet_by_persistent_kernels(profile: StepProfile) -> list[str]:
     """Why nn.LSTM on cuDNN takes its standard kernels, by torch's own conditions."""
-    workload = case.facts.get("workload") or {}
-    uses_cudnn = case.facts.get("kernels_used") == "cuDNN"
+    workload = profile.facts.get("workload") or {}
+    uses_cudnn = profile.facts.get("kernels_used") == "cuDNN"
     if (
-        case.device is None
-        or case.facts.get("framework") != "torch"
+        profile.device is None
+        or profile.facts.get("framework") != "torch"
         or not uses_cudnn
         or not workload
     ):
         return []
-    if any(i.part == "rnn" and i.family == "persistent" for i in case.items):
+    if any(i.part == "rnn" and i.family == "persistent" for i in profile.contributors):
         return []
-    return list(_persistent(workload, str(case.facts.get("precision"))))
+    return list(_persistent(workload, str(profile.facts.get("precision"))))
 
 
 def _persistent(workload: dict[str, object], precision: str) -> Iterator[str]:

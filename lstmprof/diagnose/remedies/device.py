@@ -1,7 +1,7 @@
 """What a run shows of its work that a remedy answers: one function a remedy.
 
-Each reads the facts of the run, the counts and the largest items of the finding; it says nothing
-where these do not show its condition.
+Each reads the facts of the run, the counts and the largest contributors of the finding; it says
+nothing where these do not show its condition.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ def keras_without_cudnn(s: Situation) -> str | None:
 
 def layer_in_one_op(s: Situation) -> str | None:
     """The cells run one by one where the framework has the whole layer in one op."""
-    if any(i.part == "rnn" for i in s.slow.items):
+    if any(i.part == "rnn" for i in s.slow.contributors):
         return None
     one_op = _row_with_one_op(s)
     if one_op is None:
         return None
-    fused = [i for i in s.fast.items if i.part == "rnn"] if s.fast else []
+    fused = [i for i in s.fast.contributors if i.part == "rnn"] if s.fast else []
     example = ""
     if s.fast and fused:
         names = listed(sorted({short_name(str(i.name)) for i in fused})[:2])
@@ -108,8 +108,8 @@ def unfused_cell(s: Situation) -> str | None:
 
 def optimizer(s: Situation) -> str | None:
     """Much of it is the optimizer, parameter by parameter, in PyTorch."""
-    own = [i for i in s.items if i.part == "optimizer" or i.serves == "optimizer"]
-    if s.fact("framework") != "torch" or 2 * total_ns(own) < total_ns(s.items):
+    own = [i for i in s.contributors if i.part == "optimizer" or i.purpose == "optimizer"]
+    if s.fact("framework") != "torch" or 2 * total_ns(own) < total_ns(s.contributors):
         return None
     return "most of it is the optimizer: torch.optim's fused=True updates all parameters in one go"
 
@@ -139,7 +139,7 @@ def casts(s: Situation) -> str | None:
 
 def contiguous(s: Situation) -> str | None:
     """Copies to another layout, by the op that makes them."""
-    moved = [i for i in s.items if i.serves == "layout" and i.name and not i.before]
+    moved = [i for i in s.contributors if i.purpose == "layout" and i.name and not i.call_overhead]
     if not moved:
         return None
     most = max(moved, key=lambda i: i.ns)
@@ -166,7 +166,7 @@ def persistent_kernels(s: Situation) -> str | None:
 
 def native_ctc(s: Situation) -> str | None:
     """PyTorch's own CTC kernels ran on a GPU where cuDNN has one."""
-    if not any("ctc_loss_log_alpha" in (i.name or "") for i in s.items):
+    if not any("ctc_loss_log_alpha" in (i.name or "") for i in s.contributors):
         return None
     return (
         "cuDNN's CTC needs int32 targets on the CPU, concatenated, full-length inputs and blank 0"

@@ -1,7 +1,7 @@
 """What a run shows of waiting that a remedy answers: one function a remedy.
 
-Each reads the facts of the run, the counts and the largest items of the finding; it says nothing
-where these do not show its condition.
+Each reads the facts of the run, the counts and the largest contributors of the finding; it says
+nothing where these do not show its condition.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _SETS_UP_NS = 5_000_000
 
 def initialises(s: Situation) -> str | None:
     """Half of it are calls of the runtime so long that they set CUDA up."""
-    calls = [i for i in s.items if i.part in ("launch call", "runtime", "alloc") and i.name]
+    calls = [i for i in s.contributors if i.part in ("launch call", "runtime", "alloc") and i.name]
     long = [i for i in calls if i.ns > _SETS_UP_NS * max(i.count, 1.0)]
-    if not long or 2 * total_ns(long) < total_ns(s.items):
+    if not long or 2 * total_ns(long) < total_ns(s.contributors):
         return None
     most = max(long, key=lambda i: i.ns)
     each = quantity(most.ns / max(most.count, 1.0), "ns")

@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from lstmprof import implementations
 from lstmprof.diagnose.counts import QUANTITIES
 from lstmprof.diagnose.findings import Culprit, Finding
-from lstmprof.diagnose.step_profile import Case, Item
+from lstmprof.diagnose.step_profile import Contributor, StepProfile
 from lstmprof.errors import UsageError
 
 
 @dataclass(frozen=True)
 class Situation:
-    """A finding with the runs it is about; ``items`` are those of the slow run of its kind."""
+    """A finding with the runs it is about; ``contributors`` are the slow run's of its kind."""
 
     finding: Finding
-    items: tuple[Item, ...]
-    slow: Case
-    fast: Case | None
+    contributors: tuple[Contributor, ...]
+    slow: StepProfile
+    fast: StepProfile | None
 
     def fact(self, name: str) -> object:
         """A fact of the slow run; None unknown."""

@@ -72,20 +72,20 @@ def test_the_command_knows_every_table() -> None:
 
 def test_a_breakdown_makes_the_table_that_is_asked_for(run: Path) -> None:
     (opened,) = open_runs([run])
-    account = break_down(opened, tables=())
-    ops = account.table("ops")
+    breakdown = break_down(opened, tables=())
+    ops = breakdown.table("ops")
     assert ops.column("name").to_pylist() == ["b", "a", "c"]
     assert ops.column("device_self_ns").to_pylist() == [9, 3, 0]
-    assert account.table("ops") is ops
-    assert account.table("launches").column("per_time_step").to_pylist() == [0.5]
-    assert account.ledger.equals(break_down(opened).ledger)
+    assert breakdown.table("ops") is ops
+    assert breakdown.table("launches").column("per_time_step").to_pylist() == [0.5]
+    assert breakdown.ledger.equals(break_down(opened).ledger)
     with pytest.raises(UsageError, match=r"unknown table 'opps'; did you mean 'ops'\?"):
-        account.table("opps")
+        breakdown.table("opps")
 
 
 def test_tables_made_at_once_need_no_second_look_at_the_events(run: Path) -> None:
     (opened,) = open_runs([run])
-    account = break_down(opened, tables=("ledger", "copies"))
+    breakdown = break_down(opened, tables=("ledger", "copies"))
     (run / "events.parquet").unlink()
-    assert pa.compute.sum(account.ledger.column("ns")).as_py() == 50
-    assert account.table("copies").num_rows == 0
+    assert pa.compute.sum(breakdown.ledger.column("ns")).as_py() == 50
+    assert breakdown.table("copies").num_rows == 0

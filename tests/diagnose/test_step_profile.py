@@ -1,4 +1,4 @@
-"""A case of a run: its busiest lane, its mean step, without the steps that something disturbed."""
+"""A step profile: the busiest lane, its mean step without the steps that something disturbed."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from events.rows import Row, row, table
 from lstmprof.breakdown import (
     break_down,
 )
-from lstmprof.diagnose.cases import case_of, typical
 from lstmprof.diagnose.diagnoses import (
     diagnose,
 )
-from lstmprof.diagnose.step_profile import Case
+from lstmprof.diagnose.step_profile import StepProfile, step_profile_of, typical
 from lstmprof.errors import RunError
 from lstmprof.events.annotate import (
     annotated,
@@ -25,11 +24,11 @@ from lstmprof.runs.run import open_run, write_tables
 HOST = {"pid": 1, "tid": 1}
 
 
-def case(folder: Path, rows: list[Row], source: str = "capture") -> Case:
+def profile(folder: Path, rows: list[Row], source: str = "capture") -> StepProfile:
     folder.mkdir(exist_ok=True)
     events = annotated(table(rows), captured=source == "capture")
     write_tables(folder, {"name": "r", "source": source}, events)
-    return case_of(break_down(open_run(folder)))
+    return step_profile_of(break_down(open_run(folder)))
 
 
 def step(start: int, end: int, *inside: Row) -> list[Row]:
@@ -42,7 +41,7 @@ def test_the_mean_step_of_a_host_and_its_tables(tmp_path: Path) -> None:
         *step(10, 20, row("op", "aten::mm", 12, 19, **HOST)),
         *step(30, 41, row("op", "aten::mm", 32, 40, **HOST)),
     ]
-    found = case(tmp_path / "r", rows)
+    found = profile(tmp_path / "r", rows)
     assert (found.steps, found.marked, found.device, found.profiled_ns) == (2, True, None, 10)
     assert found.parts == {("busy", "gemm"): 7, ("idle", "python"): 3}
     assert [(r["name"], r["count"]) for r in found.rows("ops")] == [("aten::mm", 2)]
@@ -59,7 +58,7 @@ def test_the_busiest_device_of_the_first_rank_and_what_else_there_is(tmp_path: P
         row("kernel", "sgemm", 10, 20, rank=0, device=0, stream=7, correlation_id=1),
         row("kernel", "sgemm", 10, 60, rank=0, device=1, stream=7, correlation_id=2),
     ]
-    found = case(tmp_path / "r", rows)
+    found = profile(tmp_path / "r", rows)
     assert (found.rank, found.device, found.busy_ns, found.sync_calls) == (0, 1, 50, 1)
     assert [r["total_ns"] for r in found.rows("kernels")] == [50]
     assert found.notes == (
@@ -75,7 +74,7 @@ def test_what_the_input_phase_took_is_kept_apart(tmp_path: Path) -> None:
         row("op", "aten::uniform_", 20, 30, **HOST),
         row("op", "aten::mm", 40, 100, **HOST),
     )
-    assert case(tmp_path / "r", rows).parts == {
+    assert profile(tmp_path / "r", rows).parts == {
         ("input", "python"): 10,
         ("input", "rng"): 10,
         ("idle", "python"): 20,
@@ -86,7 +85,7 @@ def test_what_the_input_phase_took_is_kept_apart(tmp_path: Path) -> None:
 def test_a_disturbed_step_is_left_out_and_said(tmp_path: Path) -> None:
     slow = row("op", "aten::mm", 50, 90, **HOST)
     rows = [*step(0, 10, row("op", "aten::mm", 2, 8, **HOST)), *step(20, 31), *step(40, 100, slow)]
-    found = case(tmp_path / "r", rows)
+    found = profile(tmp_path / "r", rows)
     assert (found.steps, found.profiled_ns) == (2, 10)
     assert [(r["count"], r["total_ns"]) for r in found.rows("kernels")] == [(1, 6)]
     (note,) = found.notes
@@ -104,12 +103,12 @@ def test_steps_are_disturbed_where_few_are_much_longer(lengths: list[int], kept:
 
 def test_a_profile_without_events_is_refused_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="r: no event of its profile has a length"):
-        case(tmp_path / "r", [], "ingest")
+        profile(tmp_path / "r", [], "ingest")
 
 
 def test_the_public_diagnosis_of_one_run_and_of_two(tmp_path: Path) -> None:
     for name, end in (("fast", 100_000), ("slow", 300_000)):
-        case(tmp_path / name, step(0, end, row("op", "aten::mm", 10_000, end, **HOST)))
+        profile(tmp_path / name, step(0, end, row("op", "aten::mm", 10_000, end, **HOST)))
     fast, slow = (break_down(open_run(tmp_path / name)) for name in ("fast", "slow"))
     assert diagnose(slow).sentence.startswith("r is GEMM-bound: 97 % of the step")
     found = diagnose(slow, fast)
