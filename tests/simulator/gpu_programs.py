@@ -43,6 +43,15 @@ class Launch:
 
 
 @dataclass(frozen=True)
+class GraphLaunch:
+    """One call that enqueues the nodes of a CUDA graph, numbered from 1."""
+
+    stream: Stream
+    nodes: tuple[Work, ...]
+    call_ns: int
+
+
+@dataclass(frozen=True)
 class BlockingCopy:
     stream: Stream
     work: Work
@@ -93,7 +102,18 @@ class HandOver:
     body: tuple[Instruction, ...]
 
 
-Instruction = Gap | Call | Launch | BlockingCopy | Sync | Record | StreamWait | Within | HandOver
+Instruction = (
+    Gap
+    | Call
+    | Launch
+    | GraphLaunch
+    | BlockingCopy
+    | Sync
+    | Record
+    | StreamWait
+    | Within
+    | HandOver
+)
 
 
 @dataclass(frozen=True)
@@ -104,3 +124,4 @@ class Machine:
     return_ns: int = 0  # from the end of the awaited work to the return of a sync
     queue_depth: int | None = None  # activities of a stream that wait; a launch beyond blocks
     reports_syncs: bool = True  # the profiler names the stream of a sync
+    event_ns: int = 0  # from the end of an event's work to what waits for it on another stream

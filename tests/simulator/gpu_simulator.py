@@ -25,6 +25,7 @@ from simulator.gpu_programs import (
     BlockingCopy,
     Call,
     Gap,
+    GraphLaunch,
     HandOver,
     Instruction,
     Launch,
@@ -103,6 +104,8 @@ class Simulation:
                     yield from self._call(tid, instruction)
                 case Launch():
                     yield from self._launch(tid, instruction)
+                case GraphLaunch():
+                    yield from self._graph(tid, instruction)
                 case BlockingCopy():
                     yield from self._copy(tid, instruction)
                 case Sync():
@@ -111,7 +114,8 @@ class Simulation:
                     self._events[event] = self._free.get(stream, 0)
                     yield from self._call(tid, Call("cudaEventRecord", "runtime", ns))
                 case StreamWait(stream, event, ns):
-                    held = max(self._held.get(stream, 0), self._events.get(event, 0))
+                    ready = self._events.get(event, -self.machine.event_ns) + self.machine.event_ns
+                    held = max(self._held.get(stream, 0), ready)
                     self._held[stream] = held
                     self._report("Stream Wait Event", stream, self._correlation + 1)
                     yield from self._call(tid, Call("cudaStreamWaitEvent", "runtime", ns))
@@ -166,6 +170,16 @@ class Simulation:
         self._leave(tid, "runtime", name, began, correlation_id=correlation)
         ready = self.now + self.machine.latency_ns
         self._run(tid, launch.stream, launch.work, correlation, ready, (began, self.now))
+
+    def _graph(self, tid: int, graph: GraphLaunch) -> Iterator[int]:
+        correlation = self._next()
+        began = self._enter(tid, "runtime", None)
+        yield from self._spend(tid, graph.call_ns)
+        self._leave(tid, "runtime", "cudaGraphLaunch", began, correlation_id=correlation)
+        ready = self.now + self.machine.latency_ns
+        for node, work in enumerate(graph.nodes, 1):
+            self._run(tid, graph.stream, work, correlation, ready, (began, self.now))
+            self.rows[-1]["graph_node_id"] = node
 
     def _room_at(self, stream: Stream) -> int:
         """When the queue of ``stream`` has room for one more."""
