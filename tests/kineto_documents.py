@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from lstmprof.errors import ProfileError
-from lstmprof.events.schema import Profile
+from lstmprof.events import Profile
 from lstmprof.formats import kineto, raw_file
 
 

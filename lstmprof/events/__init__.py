@@ -1,6 +1,36 @@
-"""The events table, in the middle of all: what it holds, and what is derived from it.
+"""The events table, in the middle of all: one row an event, whatever profiler wrote it.
 
 ::
 
-    schema ─ a reader fills it ─ annotate (links, fwd_bwd, categories, steps) ─▶ Parquet
+    profile ─ formats ─▶ Profile.events ─ annotate ─▶ events with every column ─ runs ─▶ Parquet
+
+``schema`` says what the columns mean, ``table`` gives them to computations as arrays.
 """
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from lstmprof.events.table import EventTable
+
+__all__ = ["EventTable", "Profile"]
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What a reader makes of one raw profile, before links and categories.
+
+    The derived columns of ``events`` are all null. ``base_ns`` is the epoch time of
+    ``start_ns`` 0, None where the file does not say. ``device_names`` maps a device number to the
+    name the profile gives it. ``notes`` are sentences the user must be told (activities that could
+    not be recorded, and why).
+    """
+
+    format: str
+    base_ns: int | None
+    events: EventTable
+    device_names: Mapping[int, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict)

@@ -21,6 +21,7 @@ from lstmprof.events.intervals import Ints
 from lstmprof.events.numbering import numbered
 from lstmprof.events.packed import LINKS, Packed
 from lstmprof.events.schema import ACTIVITY_KINDS, SCHEMA
+from lstmprof.events.table import EventTable
 from lstmprof.events.tracks import sorts
 
 #: Events that begin in one batch: of 2**16 to 2**20 about the fastest (docs/performance.md).
@@ -34,7 +35,7 @@ class Batch:
     ``own`` are the places in ``events`` of those that begin in the batch.
     """
 
-    events: pa.Table
+    events: EventTable
     rows: Ints
     own: slice
     start_ns: int
@@ -129,18 +130,18 @@ class _Tables:
             named = [link[new] for link in links]
         return np.sort(np.concatenate(found)).astype(np.int64)
 
-    def _numbered(self, rows: Ints) -> pa.Table:
+    def _numbered(self, rows: Ints) -> EventTable:
         """These rows as a table in which every event has its row number as id."""
         ids = {"event_id": pa.array(np.arange(len(rows)))}
         for name, link in self._links.items():
             named = link[rows]
             ids[name] = pa.array(self._place[named].astype(np.int64), mask=named < 0)
         names = self._packed.names
-        events = self._packed.table([name for name in names if name not in ids], rows)
+        events = self._packed.table([name for name in names if name not in ids], rows).arrow
         for name, numbers in sorted(ids.items(), key=lambda one: names.index(one[0])):
             place = names.index(name)
             events = events.add_column(place, SCHEMA.field(name), numbers)
-        return events
+        return EventTable(events)
 
 
 def _lanes(packed: Packed) -> list[tuple[Ints, Ints]]:

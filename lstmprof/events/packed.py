@@ -16,6 +16,7 @@ from lstmprof.events.annotate.links import NONE
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.narrow import narrowed
 from lstmprof.events.schema import SCHEMA
+from lstmprof.events.table import EventTable
 
 #: Columns of texts that are many: unpacked rows hold those which they have.
 _MANY_TEXTS = ("name", "op_name", "shapes", "dtypes")
@@ -63,10 +64,11 @@ class Packed:
         """A boolean a row: the column is not null there."""
         return np.asarray(self._part(name, rows).is_valid().to_numpy(zero_copy_only=False))
 
-    def table(self, columns: Sequence[str], rows: Ints | None = None) -> pa.Table:
+    def table(self, columns: Sequence[str], rows: Ints | None = None) -> EventTable:
         """These columns of these rows, all where None, with the types of the events table."""
         arrays = [self._unpacked(name, rows) for name in columns]
-        return pa.table(arrays, schema=pa.schema([SCHEMA.field(name) for name in columns]))
+        schema = pa.schema([SCHEMA.field(name) for name in columns])
+        return EventTable(pa.table(arrays, schema=schema))
 
     def _part(self, name: str, rows: slice) -> pa.Array:
         first, last, _ = rows.indices(self._count)

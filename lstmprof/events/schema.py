@@ -6,9 +6,8 @@ ones; everything after reads only this table. What is unknown is null, never 0 o
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -146,84 +145,6 @@ SCHEMA = pa.schema(
     [pa.field(c.name, c.type, c.nullable) for c in COLUMNS],
     metadata={VERSION_KEY: str(SCHEMA_VERSION).encode()},
 )
-_REQUIRED = ("kind", "name", "start_ns", "dur_ns")
-
-
-@dataclass(frozen=True)
-class Profile:
-    """What a reader makes of one raw profile, before links and categories.
-
-    ``events`` has ``SCHEMA``; its derived columns are all null. ``base_ns`` is the epoch time of
-    ``start_ns`` 0, None where the file does not say. ``device_names`` maps a device number to the
-    name the profile gives it. ``notes`` are sentences the user must be told (activities that could
-    not be recorded, and why).
-    """
-
-    format: str
-    base_ns: int | None
-    events: pa.Table
-    device_names: Mapping[int, str] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-    metadata: Mapping[str, Any] = field(default_factory=dict)
-
-
-def events_table(columns: Mapping[str, Sequence[Any] | np.ndarray]) -> pa.Table:
-    """The events table of these columns, sorted by start, the longer first, and so numbered.
-
-    ``kind``, ``name``, ``start_ns`` and ``dur_ns`` are required; an absent column is all null.
-    Values may be lists with None, NumPy arrays or Arrow arrays. Equal rows keep the order in which
-    they came.
-
-    Raises:
-        ValueError: a required column is missing, a length differs or a duration is negative.
-    """
-    missing = [name for name in _REQUIRED if name not in columns]
-    unknown = [name for name in columns if name not in SCHEMA.names]
-    if missing or unknown:
-        raise ValueError(f"columns missing {missing}, unknown {unknown}")
-    start = np.asarray(columns["start_ns"], dtype=np.int64)
-    dur = np.asarray(columns["dur_ns"], dtype=np.int64)
-    if dur.size and dur.min() < 0:
-        raise ValueError("a duration is negative")
-    order = pa.array(np.lexsort((-dur, start)))
-    filled = {"start_ns": pa.array(start), "dur_ns": pa.array(dur)}
-    arrays = []
-    for column in COLUMNS:
-        if column.name == "event_id":
-            arrays.append(pa.array(np.arange(len(start), dtype=np.int64)))
-        elif column.name in columns:
-            values = filled[column.name] if column.name in filled else columns[column.name]
-            arrays.append(_cast(values, column.type).take(order))
-        else:
-            arrays.append(pa.nulls(len(start), column.type))
-    return pa.Table.from_arrays(arrays, schema=SCHEMA)
-
-
-def _cast(values: Any, type_: pa.DataType) -> pa.Array:
-    array = values if isinstance(values, (pa.Array, pa.ChunkedArray)) else pa.array(values)
-    if isinstance(array, pa.ChunkedArray):
-        array = array.combine_chunks()
-    if pa.types.is_dictionary(type_):
-        if pa.types.is_null(array.type):
-            return pa.nulls(len(array), type_)
-        if not pa.types.is_dictionary(array.type):
-            return array.dictionary_encode()
-        indices = array.indices.cast(type_.index_type)
-        return pa.DictionaryArray.from_arrays(indices, array.dictionary.cast(type_.value_type))
-    return array.cast(type_)
-
-
-def with_columns(events: pa.Table, columns: Mapping[str, Any]) -> pa.Table:
-    """``events`` with these columns replaced; values as for ``events_table``, in row order."""
-    if not isinstance(events, pa.Table):  # ``stored_events``
-        arrays = {name: _cast(v, SCHEMA.field(name).type) for name, v in columns.items()}
-        return events.with_columns(arrays)
-    for name, values in columns.items():
-        position = SCHEMA.get_field_index(name)
-        events = events.set_column(
-            position, SCHEMA.field(name), _cast(values, SCHEMA.field(name).type)
-        )
-    return events.cast(SCHEMA)
 
 
 def ints(events: pa.Table, name: str, null: int) -> np.ndarray:

@@ -28,6 +28,7 @@ import pyarrow.parquet as pq
 from lstmprof.errors import ProfileError
 from lstmprof.events.narrow import narrowed
 from lstmprof.events.schema import SCHEMA
+from lstmprof.events.table import EventTable, cast
 
 #: Rows of a batch on disk and of a row group in Parquet.
 BATCH_ROWS = 2**17
@@ -138,8 +139,7 @@ class Spool:
         start_ns = self.column("start_ns").to_numpy() - origin_ns
         descending = np.negative(self.column("dur_ns").to_numpy())
         order = np.lexsort((descending, start_ns)).astype(np.int32)  # 2**31 events are 500 GB
-        found = StoredEvents(self.folder, len(order), {})
-        found = found.with_columns(
+        events = StoredEvents(self.folder, len(order), {}).with_columns(
             {
                 "event_id": pa.array(np.arange(len(order), dtype=np.int32)),
                 "start_ns": pa.array(start_ns[order]),
@@ -151,14 +151,14 @@ class Spool:
         places = pa.array(order)
 
         def sorted_column(name: str) -> Path:
-            return found.stored(name, _one(self.column(name)).take(places))
+            return events.stored(name, _one(self.column(name)).take(places))
 
         names = sorted({name for names in self._names for name in names} - {"start_ns", "dur_ns"})
         with ThreadPoolExecutor(_THREADS) as pool:
             columns = dict(zip(names, pool.map(sorted_column, names), strict=True))
         for path, _ in self.chunks:
             path.unlink()
-        return found.joined(columns)
+        return events.joined(columns)
 
     @cached_property
     def _names(self) -> list[list[str]]:
@@ -171,10 +171,10 @@ def _names(path: Path) -> list[str]:
         return list(pa.ipc.open_file(opened).schema.names)
 
 
-class StoredEvents:
+class StoredEvents(EventTable):
     """An events table on disk: ``columns`` are files; a column that has none is all null.
 
-    What else a ``pyarrow.Table`` can do, the whole table does, in memory.
+    Nothing of it is kept in memory.
     """
 
     def __init__(
@@ -186,30 +186,32 @@ class StoredEvents:
         self.num_rows = num_rows
         self._folder = folder
         self._columns = columns
+        self._kept = {}
 
     def __len__(self) -> int:
         return self.num_rows
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return getattr(self.table(), name)
+    @property
+    def arrow(self) -> pa.Table:
+        """The whole table, in memory."""
+        return self.select(SCHEMA.names).arrow.cast(SCHEMA)
+
+    def select(self, columns: Sequence[str]) -> EventTable:
+        """These columns of all rows, in memory."""
+        return EventTable(pa.table({name: self.column(name) for name in columns}))
 
     def column(self, name: str) -> pa.ChunkedArray:
         """The column ``name``, in memory, in one chunk."""
         return pa.chunked_array([pa.concat_arrays(list(self._batches(name)))], _TYPES[name])
 
-    def table(self) -> pa.Table:
-        """The whole table, in memory."""
-        return pa.table({name: self.column(name) for name in SCHEMA.names}).cast(SCHEMA)
-
-    def with_columns(self, columns: Mapping[str, pa.Array]) -> StoredEvents:
-        """This table with these columns replaced, of its length and types.
+    def with_columns(self, columns: Mapping[str, Any]) -> StoredEvents:
+        """This table with these columns replaced; values as for ``events_table``, in row order.
 
         Raises:
             ProfileError: there is no room.
         """
-        return self.joined({name: self.stored(name, values) for name, values in columns.items()})
+        arrays = {name: cast(values, _TYPES[name]) for name, values in columns.items()}
+        return self.joined({name: self.stored(name, values) for name, values in arrays.items()})
 
     def stored(self, name: str, values: pa.Array) -> Path:
         """A file of this table's folder that holds ``values`` as the column ``name``.
@@ -233,6 +235,9 @@ class StoredEvents:
         with pq.ParquetWriter(path, SCHEMA, compression="zstd") as file:
             for arrays in batches:
                 file.write_table(pa.Table.from_arrays(arrays, schema=SCHEMA))
+
+    def _keeps(self) -> bool:
+        return False
 
     def _batches(self, name: str) -> Iterator[pa.Array]:
         if name in self._columns:

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from lstmprof.events.schema import COLUMNS, Profile, events_table
+from lstmprof.events import Profile
+from lstmprof.events.schema import COLUMNS
+from lstmprof.events.table import events_table
 
 _RANK = re.compile(r"(?:rank|worker|node|host|proc(?:ess)?)[-_]?(\d+)", re.IGNORECASE)
 _OF_HOSTS = ("xplane", "trace_viewer")  # TensorFlow's profiler writes a file a host

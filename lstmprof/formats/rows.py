@@ -10,8 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lstmprof.events.schema import SCHEMA, events_table
+from lstmprof.events.schema import SCHEMA
 from lstmprof.events.spool import Spool
+from lstmprof.events.table import events_table
 
 #: Times further than this from zero (36 years in ns, from 1970: 2043 and 36 years of uptime) are
 #: damage; within it, no difference of two times leaves int64.

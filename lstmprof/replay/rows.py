@@ -57,9 +57,8 @@ class StepRows:
 
     def calls(self, *wanted: str) -> Ints:
         """Rows of the window's runtime calls whose name has one of ``wanted``, by start."""
-        named = np.array([any(w in n for w in wanted) for n in self.name_texts] or [False])
-        rows = self.host[is_kind(self.events, "runtime")[self.host]]
-        rows = rows[named[self.names[rows]]]
+        named = self.events.where_name(lambda name: any(part in name for part in wanted))
+        rows = self.host[(named & self.events.is_kind("runtime"))[self.host]]
         return np.asarray(rows[np.argsort(self.start_ns[rows], kind="stable")], dtype=np.int64)
 
     def _blocking_copies(self) -> Flags:

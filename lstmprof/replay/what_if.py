@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from lstmprof.breakdown.ledger import ledger
 from lstmprof.events.annotate.steps import Window
-from lstmprof.events.schema import ints, with_columns
+from lstmprof.events.schema import ints
 from lstmprof.events.threads import thread_ids
 from lstmprof.replay.changes import Change, nothing, unrecorded
 from lstmprof.replay.dependencies import Dependencies, dependencies
@@ -91,7 +91,7 @@ def retimed(events: pa.Table, step: Program, replay: Replay) -> tuple[pa.Table, 
     closed[activities] = np.where(replay.gone, 0, replay.activity_end_ns + beyond)
     times = {"start_ns": opened, "dur_ns": np.maximum(closed - opened, 0)}
     left = [replace(window, end_ns=closes)] if closes > window.start_ns else []
-    return with_columns(events, times), left
+    return events.with_columns(times), left
 
 
 def _shown(events: pa.Table, step: Program, replay: Replay) -> Flags:

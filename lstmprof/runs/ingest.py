@@ -18,7 +18,8 @@ from pathlib import Path
 
 from lstmprof import __version__, formats
 from lstmprof.errors import ForeignFileError, LstmprofError, ProfileError, RunError, UsageError
-from lstmprof.events.schema import SCHEMA, SCHEMA_VERSION, Profile
+from lstmprof.events import Profile
+from lstmprof.events.schema import SCHEMA, SCHEMA_VERSION
 from lstmprof.formats import ranks, sources
 from lstmprof.formats.sources import Source
 from lstmprof.runs import remote, run as store

@@ -28,6 +28,7 @@ import pyarrow.parquet as pq
 from lstmprof.errors import RunError, UsageError
 from lstmprof.events.narrow import narrow_table
 from lstmprof.events.schema import LACKING, SCHEMA, SCHEMA_VERSION, VERSION_KEY
+from lstmprof.events.table import EventTable
 
 PARTIAL = ".partial-"
 RUN_FILE = "run.json"
@@ -60,13 +61,13 @@ class Run:
         """The directory's name, or the name run.json gives where the directory is a cache entry."""
         return str(self.metadata.get("name") or self.path.name)
 
-    def events(self) -> pa.Table:
+    def events(self) -> EventTable:
         """The events table of the profiled pass.
 
         Raises:
             RunError: the file is missing, damaged or of another schema version.
         """
-        return _table(self.path / EVENTS_FILE, SCHEMA)
+        return EventTable(_table(self.path / EVENTS_FILE, SCHEMA))
 
     def narrow_events(self, columns: Sequence[str]) -> pa.Table:
         """``columns`` of the events table in a third of its memory, one chunk each.
@@ -260,7 +261,7 @@ def _alive(pid: int) -> bool:
 
 
 def write_tables(
-    folder: Path, metadata: Mapping[str, Any], events: pa.Table, timings: pa.Table | None = None
+    folder: Path, metadata: Mapping[str, Any], events: EventTable, timings: pa.Table | None = None
 ) -> None:
     """Write run.json and the tables of a run into ``folder``, run.json last."""
     write_events(folder, events)
@@ -269,9 +270,9 @@ def write_tables(
     write_metadata(folder, metadata)
 
 
-def write_events(folder: Path, events: pa.Table) -> None:
+def write_events(folder: Path, events: EventTable) -> None:
     """Write the events table of a run into ``folder``."""
-    pq.write_table(events.cast(SCHEMA), folder / EVENTS_FILE, compression="zstd")
+    events.write_parquet(folder / EVENTS_FILE)
 
 
 def write_metadata(folder: Path, metadata: Mapping[str, Any]) -> None:

@@ -10,15 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from lstmprof import __version__
-from lstmprof.events.annotate import (
-    annotated,
-)
+from lstmprof.events import EventTable, Profile
+from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.coverage import coverage
-from lstmprof.events.schema import Profile
-from lstmprof.events.spool import StoredEvents
 from lstmprof.formats.sources import Source
 from lstmprof.runs import run
 from lstmprof.runs.run import Run
@@ -51,15 +46,12 @@ def written(
     metadata |= {"step_range": step_range} if step_range else {}
     metadata["source_stamps"] = [source.stamp for source in group]
     with run.new_run(out, name, force=force) as folder:
-        if isinstance(events, StoredEvents):
-            events.write_parquet(folder / run.EVENTS_FILE)
-        else:
-            run.write_events(folder, events)
+        run.write_events(folder, events)
         run.write_metadata(folder, metadata)
     return run.open_run(out / name)
 
 
-def described(name: str, profile: Profile, events: pa.Table) -> dict[str, Any]:
+def described(name: str, profile: Profile, events: EventTable) -> dict[str, Any]:
     """What run.json says of a run's making, of its profile and of its ``events``, annotated.
 
     The command is that of this process.

@@ -19,11 +19,10 @@ from breakdown import brute_force
 
 from lstmprof.breakdown.ledger import ledger
 from lstmprof.breakdown.tables.kernels import kernels
-from lstmprof.events.annotate import (
-    annotated,
-)
+from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import Window, windows
-from lstmprof.events.schema import ACTIVITY_KINDS, COLUMNS, events_table
+from lstmprof.events.schema import ACTIVITY_KINDS, COLUMNS
+from lstmprof.events.table import events_table
 from lstmprof.events.threads import thread_ids
 
 pytestmark = shared_traces.needed

@@ -13,11 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from lstmprof.events import spool
-from lstmprof.events.annotate import (
-    annotated,
-)
-from lstmprof.events.schema import SCHEMA, events_table, ints, texts, with_columns
+from lstmprof.events.annotate import annotated
+from lstmprof.events.schema import SCHEMA, ints, texts
 from lstmprof.events.spool import Folder, Spool, StoredEvents, write_columns
+from lstmprof.events.table import events_table
 
 #  time      0    1    2    3    4    5    6
 #  thread 1  [ step ----------------------- ]
@@ -63,8 +62,8 @@ def in_memory() -> pa.Table:
 
 def test_the_events_are_those_of_the_chunks(stored: StoredEvents, in_memory: pa.Table) -> None:
     assert len(stored) == 5
-    stored.table().validate(full=True)
-    assert stored.table().schema == SCHEMA
+    stored.arrow.validate(full=True)
+    assert stored.arrow.schema == SCHEMA
     assert stored.to_pylist() == in_memory.to_pylist()
 
 
@@ -79,7 +78,7 @@ def test_columns_are_read_as_from_a_table(stored: StoredEvents, in_memory: pa.Ta
 
 
 def test_replaced_columns_leave_the_events_before_as_they_were(stored: StoredEvents) -> None:
-    after = with_columns(stored, {"step": [7] * 5, "dur_ns": [0, 1, 2, 3, 2**40]})
+    after = stored.with_columns({"step": [7] * 5, "dur_ns": [0, 1, 2, 3, 2**40]})
     assert after.column("dur_ns").to_pylist() == [0, 1, 2, 3, 2**40]
     assert after.column("step").to_pylist() == [7] * 5
     assert stored.column("dur_ns").to_pylist() == [60, 30, 10, 20, 10]

@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from lstmprof.events.schema import Profile
+from lstmprof.events import Profile
 from lstmprof.formats import read
 from lstmprof.formats.cuda.sqlite import quoted
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from lstmprof.errors import ProfileError
-from lstmprof.events.schema import Profile
+from lstmprof.events import Profile
 from lstmprof.formats import read
 from lstmprof.formats.kineto import events as kineto_events
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from lstmprof.events.schema import Profile, events_table
+from lstmprof.events import Profile
+from lstmprof.events.table import events_table
 from lstmprof.formats import ranks
 
 

@@ -12,11 +12,9 @@ import pytest
 
 from lstmprof.breakdown.ledger import ledger
 from lstmprof.errors import ProfileError
-from lstmprof.events.annotate import (
-    annotated,
-)
+from lstmprof.events import Profile
+from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import windows
-from lstmprof.events.schema import Profile
 from lstmprof.formats import read
 
 CPU = "/job:localhost/replica:0/task:0/cpu:0"

@@ -14,7 +14,7 @@ import pytest
 from shared_traces import FOLDER
 
 from lstmprof.errors import ProfileError
-from lstmprof.events.schema import Profile
+from lstmprof.events import Profile
 from lstmprof.formats import read
 from lstmprof.formats.chrome import trace_viewer
 

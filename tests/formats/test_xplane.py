@@ -9,13 +9,9 @@ from typing import Any
 import pytest
 
 from lstmprof.errors import ProfileError
-from lstmprof.events.schema import Profile
+from lstmprof.events import Profile
 from lstmprof.formats import read
-from lstmprof.formats.xplane import (
-    events as xplane_events,
-    hlo as xplane_hlo,
-    schema,
-)
+from lstmprof.formats.xplane import events as xplane_events, hlo as xplane_hlo, schema
 
 #: (name, start in ps, length in ps, stats)
 Event = tuple[str, int, int, Mapping[str, object]]

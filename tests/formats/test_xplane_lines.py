@@ -12,14 +12,10 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from lstmprof.errors import ProfileError
-from lstmprof.events.schema import Profile
+from lstmprof.events import Profile
 from lstmprof.formats import raw_file, xplane
 from lstmprof.formats.raw_file import RawFile
-from lstmprof.formats.xplane import (
-    lines as xplane_lines,
-    outline as xplane_outline,
-    schema,
-)
+from lstmprof.formats.xplane import lines as xplane_lines, outline as xplane_outline, schema
 from lstmprof.formats.xplane.lines import Found, Line
 from lstmprof.formats.xplane.outline import OddError, Outline
 from lstmprof.formats.xplane.plane import PlaneTables

@@ -15,11 +15,9 @@ import pytest
 from lstmprof import formats
 from lstmprof.breakdown.ledger import ledger
 from lstmprof.errors import ProfileError
-from lstmprof.events.annotate import (
-    annotated,
-)
+from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import Window
-from lstmprof.events.schema import ACTIVITY_KINDS, with_columns
+from lstmprof.events.schema import ACTIVITY_KINDS
 
 #: By name (count, total_ns).
 ByName = dict[str, tuple[int, int]]
@@ -77,4 +75,4 @@ def total(account: Mapping[tuple[str, str], int], state: str) -> int:
 
 def relabelled(events: pa.Table, column: str, labels: list[str | None]) -> pa.Table:
     """``events`` with another ``kind`` or ``category`` a row."""
-    return with_columns(events, {column: pa.array(labels, pa.string())})
+    return events.with_columns({column: pa.array(labels, pa.string())})

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from events.rows import Row, row, table
+from events.rows import Row, nameless, row, table
 
-from lstmprof.events.annotate import (
-    annotated,
-)
+from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import windows
 from lstmprof.replay.graph import Program, program
+from lstmprof.replay.rows import StepRows
 
 MAIN = {"pid": 1, "tid": 1}
 WORKER = {"pid": 1, "tid": 2}
@@ -188,3 +187,10 @@ def test_a_short_stretch_of_python_is_the_way_into_the_op_after_it() -> None:
         (25_000, "aten::item", False),
         (26_000, "step", False),
     ]
+
+
+def test_a_call_without_a_name_is_none_of_those_asked_for() -> None:
+    rows = [call("cudaEventRecord", 0, 1, 1), call("cudaEventRecord", 2, 3, 2)]
+    events = nameless(annotated(table(rows), captured=False), 0)
+    (window,) = windows(events, captured=False)
+    assert StepRows(events, window).calls("EventRecord").tolist() == [1]

@@ -10,7 +10,7 @@ import fsspec
 import pytest
 
 from lstmprof.errors import RunError
-from lstmprof.events.schema import events_table
+from lstmprof.events.table import events_table
 from lstmprof.runs import remote, run as store
 from lstmprof.runs.run import Run
 

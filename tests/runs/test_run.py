@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from lstmprof.errors import RunError, UsageError
-from lstmprof.events.schema import SCHEMA, VERSION_KEY, events_table
+from lstmprof.events.schema import SCHEMA, VERSION_KEY
+from lstmprof.events.table import events_table
 from lstmprof.runs import run as store
 
 EVENTS = events_table({"kind": ["op"], "name": ["a"], "start_ns": [0], "dur_ns": [1]})
@@ -71,7 +72,7 @@ def test_narrow_texts_of_many_row_groups_are_one_dictionary(tmp_path: Path) -> N
     events = events_table(columns)
     with store.new_run(tmp_path, "a") as folder:
         store.write_tables(folder, {}, events)
-        pq.write_table(events, folder / "events.parquet", row_group_size=100)
+        pq.write_table(events.arrow, folder / "events.parquet", row_group_size=100)
     found = store.open_run(tmp_path / "a").narrow_events(["name"])
     assert found.column("name").to_pylist() == names
 
@@ -144,7 +145,7 @@ def test_another_schema_version_is_refused_by_name(tmp_path: Path) -> None:
 
 def test_a_run_of_before_rules_were_stored_is_read_without_them(tmp_path: Path) -> None:
     write(tmp_path, "a")
-    older = EVENTS.drop_columns(["rule"]).replace_schema_metadata({VERSION_KEY: b"2"})
+    older = EVENTS.arrow.drop_columns(["rule"]).replace_schema_metadata({VERSION_KEY: b"2"})
     pq.write_table(older, tmp_path / "a" / "events.parquet")
     run = store.open_run(tmp_path / "a")
     assert run.events().equals(EVENTS)
@@ -175,7 +176,7 @@ def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
 def test_the_events_of_many_runs_are_one_data_set(tmp_path: Path) -> None:
     write(tmp_path, "a")
     write(tmp_path, "b")
-    both = pa.concat_tables([r.events() for r in store.runs_in(tmp_path)])
+    both = pa.concat_tables([r.events().arrow for r in store.runs_in(tmp_path)])
     assert both.num_rows == 2
 
 

@@ -17,9 +17,7 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 
-from lstmprof.events.annotate.calls import (
-    direction,
-)
+from lstmprof.events.annotate.calls import direction
 from lstmprof.events.annotate.links import NONE, Codes, inherited, small
 from lstmprof.events.annotate.rules import (
     CATEGORIES,
@@ -40,7 +38,7 @@ from lstmprof.events.annotate.rules import (
 from lstmprof.events.annotate.steps import is_kind
 from lstmprof.events.call_tree import referenced
 from lstmprof.events.intervals import Flags
-from lstmprof.events.schema import texts, with_columns
+from lstmprof.events.schema import texts
 
 _COPY_OP = "aten::copy_"
 _CONVERTING = ("aten::_to_copy", "aten::to")
@@ -71,7 +69,7 @@ def categorised(events: pa.Table) -> pa.Table:
         "family": _families(events, category),
         "rule": _dictionary(_TEXTS, rule),
     }
-    return with_columns(events, derived)
+    return events.with_columns(derived)
 
 
 def _dictionary(values: tuple[str, ...], codes: Codes) -> pa.Array:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from lstmprof.events.annotate.steps import is_kind
 from lstmprof.events.intervals import Ints
-from lstmprof.events.schema import ints, with_columns
+from lstmprof.events.schema import ints
 from lstmprof.events.threads import UNKNOWN
 
 
@@ -22,7 +22,7 @@ def with_forwards(events: pa.Table) -> pa.Table:
     forward = forwards(events)
     event_id = ints(events, "event_id", UNKNOWN)
     found = event_id[np.maximum(forward, 0)] if len(event_id) else forward
-    return with_columns(events, {"forward_id": pa.array(found, mask=forward < 0)})
+    return events.with_columns({"forward_id": pa.array(found, mask=forward < 0)})
 
 
 def forwards(events: pa.Table) -> Ints:

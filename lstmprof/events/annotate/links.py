@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from lstmprof.events.intervals import Flags, Ints, Segments, foremost
-from lstmprof.events.schema import ACTIVITY_KINDS, PHASES, ints, texts, with_columns
+from lstmprof.events.schema import ACTIVITY_KINDS, PHASES, ints, texts
 from lstmprof.events.threads import UNKNOWN, nesting_order, thread_ids
 
 NONE = -1
@@ -38,15 +38,15 @@ _SCAN = "pytensor::Scan{"
 def linked(events: pa.Table) -> pa.Table:
     """``events`` with parents, launches, ops and phases filled in."""
     parent = small(parents(events))
-    events = with_columns(events, {"parent_id": _ids(events, parent)})
+    events = events.with_columns({"parent_id": _ids(events, parent)})
     launch = small(launches(events))
-    events = with_columns(events, {"launch_id": _ids(events, launch)})
+    events = events.with_columns({"launch_id": _ids(events, launch)})
     op = ops(events, parent, launch)
-    events = with_columns(events, {"op_id": _ids(events, op)})
+    events = events.with_columns({"op_id": _ids(events, op)})
     del op
     phase = phases(events, parent, launch)
     named = pa.DictionaryArray.from_arrays(_nullable(phase), pa.array(PHASES))
-    return with_columns(events, {"phase": named})
+    return events.with_columns({"phase": named})
 
 
 def small(rows: Ints) -> Codes:

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from lstmprof.errors import UsageError
 from lstmprof.events.intervals import Flags, Ints
-from lstmprof.events.schema import ACTIVITY_KINDS, ints, texts, with_columns
+from lstmprof.events.schema import ACTIVITY_KINDS, ints, texts
 from lstmprof.events.threads import UNKNOWN, thread_ids
 
 _MOST_NAMED = 8
@@ -78,7 +78,7 @@ def with_markers(events: pa.Table, pattern: str) -> pa.Table:
     kinds = np.array(events.column("kind").to_pylist(), dtype=object)
     kinds[kinds == "step"] = "range"
     kinds[found & on_host] = "step"
-    return with_columns(events, {"kind": pa.array(kinds, pa.string())})
+    return events.with_columns({"kind": pa.array(kinds, pa.string())})
 
 
 def windows(events: pa.Table, *, captured: bool) -> list[Window]:
@@ -172,7 +172,7 @@ def with_steps(events: pa.Table, found: list[Window]) -> pa.Table:
         if own:
             rows = of_rank(events, rank)
             step[rows] = _steps_at(at[rows], own)
-    return with_columns(events, {"step": pa.array(step, mask=step < 0)})
+    return events.with_columns({"step": pa.array(step, mask=step < 0)})
 
 
 def _steps_at(at_ns: Ints, found: list[Window]) -> Ints:

@@ -26,7 +26,8 @@ from functools import cached_property
 from typing import Any
 
 from lstmprof.errors import ProfileError
-from lstmprof.events.schema import ACTIVITY_KINDS, Profile
+from lstmprof.events import Profile
+from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.formats import rows
 from lstmprof.formats.chrome import tf_processes
 from lstmprof.formats.chrome.tf_processes import Device

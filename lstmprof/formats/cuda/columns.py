@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lstmprof.events.schema import events_table
+from lstmprof.events.table import events_table
 from lstmprof.formats import rows
 from lstmprof.formats.cuda import nvtx
 from lstmprof.formats.cuda.sqlite import UNKNOWN, Ints

@@ -20,14 +20,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from lstmprof.errors import ProfileError, one_line
-from lstmprof.events.schema import Profile
+from lstmprof.events import Profile
 from lstmprof.formats import rows
-from lstmprof.formats.cuda import (
-    nsys_devices,
-    nsys_tables,
-    roles,
-    sqlite,
-)
+from lstmprof.formats.cuda import nsys_devices, nsys_tables, roles, sqlite
 from lstmprof.formats.cuda.roles import CudaEvents
 from lstmprof.formats.cuda.sqlite import Database
 from lstmprof.formats.raw_file import RawFile

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from lstmprof.errors import ProfileError
-from lstmprof.events.schema import Profile
+from lstmprof.events import Profile
 from lstmprof.formats import rows
 from lstmprof.formats.cuda import nvprof_tables, roles, sqlite
 from lstmprof.formats.cuda.roles import CudaEvents

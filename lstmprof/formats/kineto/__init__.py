@@ -23,7 +23,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lstmprof.errors import ProfileError, one_line
-from lstmprof.events.schema import ACTIVITY_KINDS, Profile, texts
+from lstmprof.events import Profile
+from lstmprof.events.schema import ACTIVITY_KINDS, texts
 from lstmprof.events.spool import Spool
 from lstmprof.formats import rows
 from lstmprof.formats.foreign import trace_events

@@ -28,7 +28,7 @@ import pyarrow as pa
 from isal import igzip
 
 from lstmprof.errors import ProfileError
-from lstmprof.events.schema import Profile
+from lstmprof.events import Profile
 from lstmprof.events.spool import Folder, Spool
 from lstmprof.formats import json_text, kineto
 from lstmprof.formats.kineto import pieces as kineto_pieces

@@ -23,15 +23,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lstmprof.errors import ProfileError, one_line
-from lstmprof.events.schema import ACTIVITY_KINDS, Profile
+from lstmprof.events import Profile
+from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.formats import rows
 from lstmprof.formats.raw_file import RawFile
-from lstmprof.formats.xplane import (
-    hlo,
-    lines as xplane_lines,
-    outline as xplane_outline,
-    schema,
-)
+from lstmprof.formats.xplane import hlo, lines as xplane_lines, outline as xplane_outline, schema
 from lstmprof.formats.xplane.lines import Found, Line
 from lstmprof.formats.xplane.outline import OddError, Outline, Piece
 from lstmprof.formats.xplane.plane import PlaneTables, text

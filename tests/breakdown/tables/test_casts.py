@@ -5,11 +5,10 @@ from __future__ import annotations
 from events.rows import Row, row, table
 
 from lstmprof.breakdown.tables.casts import casts
-from lstmprof.events.annotate import (
-    annotated,
-)
+from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import windows
-from lstmprof.events.schema import SCHEMA, events_table
+from lstmprof.events.schema import SCHEMA
+from lstmprof.events.table import events_table
 
 HOST = {"pid": 1, "tid": 1}
 GPU = {"device": 0, "stream": 7}

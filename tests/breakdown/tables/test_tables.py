@@ -10,11 +10,8 @@ from lstmprof.breakdown.ledger import ledger
 from lstmprof.breakdown.mean_step import mean_steps
 from lstmprof.breakdown.tables.kernels import kernels
 from lstmprof.breakdown.timings import slowdowns, timings
-from lstmprof.events.annotate import (
-    annotated,
-)
+from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import windows
-from lstmprof.events.schema import with_columns
 from lstmprof.runs.run import TIMINGS_SCHEMA
 
 HOST = {"pid": 1, "tid": 1}
@@ -76,7 +73,7 @@ def test_the_kernel_table_says_which_rule_decided_most_of_a_category() -> None:
 @pytest.mark.parametrize("rule", ["op: a rule of old (torch)", None])
 def test_a_rule_is_told_as_it_was_stored_when_it_decided(rule: str | None) -> None:
     events = annotated(table([row("op", "aten::mm", 0, 9, **HOST)]), captured=False)
-    other = with_columns(events, {"rule": pa.array([rule], pa.string())})
+    other = events.with_columns({"rule": pa.array([rule], pa.string())})
     assert kernels(other, []).to_pylist()[0]["rule"] == rule
 
 

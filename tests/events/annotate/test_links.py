@@ -67,7 +67,7 @@ def test_parents_are_those_that_a_stack_of_open_events_gives(
 
 def by_a_stack(events: pa.Table) -> list[int]:
     thread = thread_ids(events)
-    start, dur = (events[c].to_numpy() for c in ("start_ns", "dur_ns"))
+    start, dur = (events.column(c).to_numpy() for c in ("start_ns", "dur_ns"))
     found = [NONE] * len(events)
     for one in sorted(set(thread.tolist()) - {-1}):
         stack: list[int] = []

@@ -1,0 +1,247 @@
+"""The events table as computations read it: columns as NumPy arrays, each worked out once.
+
+A text is asked about once for each distinct value, however many rows have it; a row without a text
+has its own answer, so that no null is taken for a value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lstmprof.events.intervals import Flags, Ints
+from lstmprof.events.schema import COLUMNS, SCHEMA
+
+#: What stands for null among integers that may be negative.
+UNKNOWN = np.iinfo(np.int64).min
+#: Of larger tables nothing is kept: an array of ten million rows takes 80 MB.
+KEPT_ROWS = 2**21
+
+_REQUIRED = ("kind", "name", "start_ns", "dur_ns")
+_Value = TypeVar("_Value")
+
+
+class EventTable:
+    """A table of events with all columns of ``SCHEMA`` or some; arrays have an entry a row.
+
+    Arrays are read-only, and kept while the table is: every caller gets the same one. What else a
+    ``pyarrow.Table`` can do, this can.
+    """
+
+    def __init__(self, arrow: pa.Table) -> None:
+        self._arrow = arrow
+        self._kept: dict[tuple[Hashable, ...], Any] = {}
+
+    @staticmethod
+    def of(events: EventTable | pa.Table) -> EventTable:
+        """``events`` itself, or what a ``pyarrow.Table`` holds."""
+        return events if isinstance(events, EventTable) else EventTable(events)
+
+    @property
+    def arrow(self) -> pa.Table:
+        """The whole table."""
+        return self._arrow
+
+    def __len__(self) -> int:
+        return len(self._arrow)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self.arrow, name)
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return self.arrow.__arrow_c_stream__(requested_schema)
+
+    def equals(self, other: EventTable | pa.Table) -> bool:
+        """Whether ``other`` has the same columns and values."""
+        return bool(self.arrow.equals(EventTable.of(other).arrow))
+
+    def column(self, name: str) -> pa.ChunkedArray:
+        """The column ``name``."""
+        return self._arrow.column(name)
+
+    def __getitem__(self, name: str) -> pa.ChunkedArray:
+        return self.column(name)
+
+    def select(self, columns: Sequence[str]) -> EventTable:
+        """These columns of all rows."""
+        return EventTable(self.arrow.select(list(columns)))
+
+    def take(self, rows: Ints | pa.Array) -> EventTable:
+        """These rows, in this order."""
+        return EventTable(self.arrow.take(pa.array(rows)))
+
+    def slice(self, start: int, length: int | None = None) -> EventTable:
+        """The rows from ``start`` on, so many or all."""
+        return EventTable(self.arrow.slice(start, length))
+
+    def filter(self, where: Flags | pa.Array) -> EventTable:
+        """The rows where this holds."""
+        return EventTable(self.arrow.filter(pa.array(where)))
+
+    def with_columns(self, columns: Mapping[str, Any]) -> EventTable:
+        """This table with these columns replaced; values as for ``events_table``, in row order."""
+        arrow = self._arrow
+        for name, values in columns.items():
+            field = SCHEMA.field(name)
+            place = arrow.schema.get_field_index(name)
+            arrow = arrow.set_column(place, field, cast(values, field.type))
+        replaced = EventTable(arrow.cast(SCHEMA))
+        replaced._kept = {
+            key: value
+            for key, value in self._kept.items()
+            if isinstance(key[1], str) and key[1] not in columns
+        }
+        return replaced
+
+    @property
+    def start_ns(self) -> Ints:
+        """When each event starts."""
+        return self.ints("start_ns", 0)
+
+    @property
+    def dur_ns(self) -> Ints:
+        """How long each event takes."""
+        return self.ints("dur_ns", 0)
+
+    @property
+    def end_ns(self) -> Ints:
+        """When each event ends."""
+        return self.once(_end_ns)
+
+    def ints(self, column: str, unknown: int) -> Ints:
+        """A column of integers, ``unknown`` in place of nulls: for computing, never for output."""
+        return self._once(("ints", column, unknown), lambda: self._ints(column, unknown))
+
+    def _ints(self, column: str, unknown: int) -> Ints:
+        values = self.column(column)
+        if values.null_count:
+            values = values.fill_null(unknown)
+        whole = values.chunk(0) if values.num_chunks == 1 else values
+        return np.asarray(whole.to_numpy(zero_copy_only=False), dtype=np.int64)
+
+    def texts(self, column: str) -> tuple[Ints, list[str]]:
+        """A column as (codes, values): ``values[code]`` is the text of a row, code −1 a null."""
+        return self._once(("texts", column), lambda: self._texts(column))
+
+    def _texts(self, column: str) -> tuple[Ints, list[str]]:
+        values = self.column(column).combine_chunks()
+        if isinstance(values, pa.ChunkedArray):  # an empty table
+            return np.empty(0, dtype=np.int64), []
+        codes = values.indices.fill_null(-1).to_numpy().astype(np.int64)
+        codes.flags.writeable = False
+        return codes, values.dictionary.to_pylist()
+
+    def mapped(
+        self, column: str, function: Callable[[str], Any], unknown: Any, dtype: Any = np.int64
+    ) -> np.ndarray:
+        """What ``function`` says of the text in ``column``; ``unknown`` where it is null."""
+        codes, values = self.texts(column)
+        answers = np.array([*map(function, values), unknown], dtype=dtype)
+        return np.asarray(answers[codes])
+
+    def where(self, column: str, predicate: Callable[[str], object]) -> Flags:
+        """Whether ``predicate`` holds of the text in ``column``; of no null it does."""
+        return self.mapped(column, lambda text: bool(predicate(text)), False, np.bool_)
+
+    def where_name(self, predicate: Callable[[str], object]) -> Flags:
+        """Whether ``predicate`` holds of an event's name."""
+        return self.where("name", predicate)
+
+    def is_one_of(self, column: str, *texts: str) -> Flags:
+        """Whether the text in ``column`` is one of these."""
+        key = ("is", column, *sorted(texts))
+        return self._once(key, lambda: self.where(column, lambda text: text in texts))
+
+    def is_kind(self, *kinds: str) -> Flags:
+        """Whether an event's kind is one of these."""
+        return self.is_one_of("kind", *kinds)
+
+    def write_parquet(self, path: Path) -> None:
+        """Write the table to ``path``."""
+        pq.write_table(self.arrow.cast(SCHEMA), path, compression="zstd")
+
+    def ranks(self) -> list[int | None]:
+        """The ranks, None for a rank that the profile does not name."""
+        ranks = self.column("rank").unique().to_pylist()
+        return sorted(ranks, key=lambda rank: (rank is not None, rank))
+
+    def of_rank(self, rank: int | None) -> Ints:
+        """The rows of ``rank``."""
+        number = UNKNOWN if rank is None else rank
+        return np.flatnonzero(self.ints("rank", UNKNOWN) == number)
+
+    def once(self, function: Callable[[EventTable], _Value]) -> _Value:
+        """``function`` of this table, kept like a column."""
+        return self._once(("function", function), lambda: function(self))
+
+    def _once(self, key: tuple[Hashable, ...], value: Callable[[], _Value]) -> _Value:
+        if key in self._kept:
+            kept: _Value = self._kept[key]
+            return kept
+        new = value()
+        if isinstance(new, np.ndarray):
+            new.flags.writeable = False
+        if self._keeps():
+            self._kept[key] = new
+        return new
+
+    def _keeps(self) -> bool:
+        return len(self) <= KEPT_ROWS
+
+
+def _end_ns(events: EventTable) -> Ints:
+    return events.start_ns + events.dur_ns
+
+
+def events_table(columns: Mapping[str, Sequence[Any] | np.ndarray]) -> EventTable:
+    """The events table of these columns, sorted by start, the longer first, and so numbered.
+
+    ``kind``, ``name``, ``start_ns`` and ``dur_ns`` are required; an absent column is all null.
+    Values may be lists with None, NumPy arrays or Arrow arrays. Equal rows keep the order in which
+    they came.
+
+    Raises:
+        ValueError: a required column is missing, a length differs or a duration is negative.
+    """
+    missing = [name for name in _REQUIRED if name not in columns]
+    foreign = [name for name in columns if name not in SCHEMA.names]
+    if missing or foreign:
+        raise ValueError(f"columns missing {missing}, unknown {foreign}")
+    start = np.asarray(columns["start_ns"], dtype=np.int64)
+    dur = np.asarray(columns["dur_ns"], dtype=np.int64)
+    if dur.size and dur.min() < 0:
+        raise ValueError("a duration is negative")
+    order = pa.array(np.lexsort((-dur, start)))
+    times = {"start_ns": pa.array(start), "dur_ns": pa.array(dur)}
+    arrays = []
+    for column in COLUMNS:
+        if column.name == "event_id":
+            arrays.append(pa.array(np.arange(len(start), dtype=np.int64)))
+        elif column.name in columns:
+            values = times[column.name] if column.name in times else columns[column.name]
+            arrays.append(cast(values, column.type).take(order))
+        else:
+            arrays.append(pa.nulls(len(start), column.type))
+    return EventTable(pa.Table.from_arrays(arrays, schema=SCHEMA))
+
+
+def cast(values: Any, type_: pa.DataType) -> pa.Array:
+    """``values``, a list with None, NumPy or Arrow array, as one Arrow array of ``type_``."""
+    array = values if isinstance(values, (pa.Array, pa.ChunkedArray)) else pa.array(values)
+    if isinstance(array, pa.ChunkedArray):
+        array = array.combine_chunks()
+    if pa.types.is_dictionary(type_):
+        if pa.types.is_null(array.type):
+            return pa.nulls(len(array), type_)
+        if not pa.types.is_dictionary(array.type):
+            return array.dictionary_encode()
+        indices = array.indices.cast(type_.index_type)
+        return pa.DictionaryArray.from_arrays(indices, array.dictionary.cast(type_.value_type))
+    return array.cast(type_)
