@@ -21,9 +21,8 @@ from typing import Any
 
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.worker import (
-    cpus as worker_cpus,
     host,
-    ranges as worker_ranges,
+    profiling,
     timing,
 )
 from lstmprof.workloads import Workload
@@ -73,7 +72,7 @@ def bare_walls_ns(step: Callable[[], Any]) -> list[int]:
     return walls_ns
 
 
-def harness_walls_ns(trainer: Any, ranges: worker_ranges.Ranges) -> list[int]:
+def harness_walls_ns(trainer: Any, ranges: profiling.Ranges) -> list[int]:
     """The same by the timing pass."""
     loop = timing.Loop(functools.partial(trainer.step, ranges), trainer.loss, trainer.device_ns)
     rows = timing.timed(loop, 0, STEPS, print, time.perf_counter_ns)
@@ -82,13 +81,13 @@ def harness_walls_ns(trainer: Any, ranges: worker_ranges.Ranges) -> list[int]:
 
 def measure(framework: str) -> None:
     """Print both medians and their ratio."""
-    cpus = worker_cpus.take_cpus(1)
+    cpus = host.take_cpus(1)
     host.flush_denormals()
     module = importlib.import_module(f"lstmprof.capture.worker.loops.{framework}")
     module.set_threads(1)
     trainer = module.Trainer(REQUESTS[framework], module.device_of("cpu"))
     bare = {"torch": bare_torch, "tensorflow": bare_tensorflow}[framework](trainer)
-    ranges = worker_ranges.nvtx_ranges() or worker_ranges.no_ranges
+    ranges = profiling.nvtx_ranges() or profiling.no_ranges
     bare_ns: list[int] = []
     harness_ns: list[int] = []
     with timing.collector_frozen():

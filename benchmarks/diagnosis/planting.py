@@ -27,10 +27,9 @@ from typing import Any
 from lstmprof import implementations
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.worker import (
-    cpus as worker_cpus,
     host,
     metadata,
-    ranges,
+    profiling,
     timing,
 )
 from lstmprof.capture.worker.profiling import Profiled
@@ -46,14 +45,14 @@ LEAST_TIMED = 20
 #: Framework → the module with its causes and its planted trainer.
 PLANTS = {"torch": "plants", "tensorflow": "plants_tensorflow", "jax": "plants_jax"}
 
-RANGES = ranges.nvtx_ranges() or ranges.no_ranges
+RANGES = profiling.nvtx_ranges() or profiling.no_ranges
 Variants = Mapping[str, Sequence[Any]]
 
 
 def main(implementation: str, folder: Path) -> None:
     """Capture every case of ``folder`` with one trainer."""
-    allowed = worker_cpus.allowed_cpus()
-    cpus = worker_cpus.take_cpus(1)
+    allowed = host.allowed_cpus()
+    cpus = host.take_cpus(1)
     host.flush_denormals()
     request = CaptureRequest(implementation, WORKLOAD, "cpu", iterations=TIMED, threads=1)
     plants = importlib.import_module(PLANTS[implementations.find(implementation).framework])
@@ -63,7 +62,7 @@ def main(implementation: str, folder: Path) -> None:
         trainer.step(RANGES)
     trainer.warm()
     for case in json.loads((folder / "cases.json").read_text()):
-        cpus = worker_cpus.idlest(allowed, 1)
+        cpus = host.idlest(allowed, 1)
         move_threads(cpus)
         try:
             made = captured(trainer, request, case, folder)

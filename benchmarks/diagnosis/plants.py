@@ -17,7 +17,7 @@ from turns import Plant, Unit, fastest_ns, input_work, preemptions, sleep, spin,
 
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.worker.loops import torch as worker_torch
-from lstmprof.capture.worker.ranges import Ranges
+from lstmprof.capture.worker.profiling import Ranges
 from lstmprof.diagnose import causes
 
 set_threads = worker_torch.set_threads

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from lstmprof.capture.worker.ranges import Ranges
+from lstmprof.capture.worker.profiling import Ranges
 
 Unit = Callable[..., Any]
 SPIN_NS = 20_000

@@ -20,7 +20,7 @@ from lstmprof import formats, workloads
 from lstmprof.capture import plan
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.supervisor import capture
-from lstmprof.capture.worker import ranges as worker_ranges
+from lstmprof.capture.worker import profiling
 from lstmprof.capture.worker.host import cuda_devices
 from lstmprof.capture.worker.loops import cudnn
 from lstmprof.errors import CaptureError
@@ -56,7 +56,7 @@ def trainer_of(workload: Workload, **fields: Any) -> Any:
 
 
 def losses_of(trainer: Any, steps: int) -> list[float]:
-    return [trainer.loss(trainer.step(worker_ranges.no_ranges)) for _ in range(steps)]
+    return [trainer.loss(trainer.step(profiling.no_ranges)) for _ in range(steps)]
 
 
 def reference_losses(workload: Workload, steps: int, biases: int = 1) -> list[float]:
@@ -98,7 +98,7 @@ def test_in_forward_mode_nothing_is_learnt() -> None:
 @pytest.mark.usefixtures("_on_the_host")
 def test_a_step_has_every_phase_and_a_device_time() -> None:
     trainer, entered = trainer_of(MEAN), []
-    outer = worker_ranges.no_ranges
+    outer = profiling.no_ranges
 
     def ranges(name: str) -> Any:
         entered.append(name)
@@ -170,13 +170,15 @@ def test_without_torch_a_profile_is_refused_before_anything_runs(
 
 
 @pytest.mark.usefixtures("_on_the_host")
-def test_in_a_profile_every_call_of_cudnn_is_an_operator_of_its_phase(tmp_path: Path) -> None:
+def test_in_a_profile_every_call_of_cudnn_is_an_operator_of_its_phase(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     torch = pytest.importorskip("torch")
-    from lstmprof.capture.worker.loops.cudnn import profile
-
-    trainer = trainer_of(MSE)
     cpu = (torch.profiler.ProfilerActivity.CPU,)  # there is no CUDA to record here
-    session, walls_ns, losses = profile.session_of(trainer, worker_ranges.no_ranges, range(2), cpu)
+    monkeypatch.setattr(cudnn.Trainer, "activities", lambda trainer: cpu)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    trainer = trainer_of(MSE)
+    session, walls_ns, losses = trainer._session(profiling.no_ranges, range(2), str(tmp_path))
     assert (len(walls_ns), losses) == (2, sorted(losses, reverse=True))
     assert trainer.cudnn.observer is None
     raw = tmp_path / "trace.json"

@@ -33,17 +33,17 @@ UNUSUAL = (
 def test_five_steps_of_an_optimizer_are_torchs(torchs: str) -> None:
     torch = pytest.importorskip("torch")
     pytest.importorskip("jax")
-    from lstmprof.capture.worker.loops.jax import optimizer as worker_jax_optimizer
+    from lstmprof.capture.worker.loops import jax as loop
 
     workload = dataclasses.replace(CE, optimizer=torchs.lower())
     random = np.random.RandomState(3)
     start = {"w": random.randn(4, 3).astype(np.float32), "b": random.randn(3).astype(np.float32)}
     theirs = {name: torch.tensor(array, requires_grad=True) for name, array in start.items()}
     optimizer = getattr(torch.optim, torchs)(theirs.values(), lr=CE.learning_rate)
-    state: Any = worker_jax_optimizer.initial_state(workload, start)
+    state: Any = loop.initial_state(workload, start)
     for _ in range(5):
         gradients = {n: random.randn(*a.shape).astype(np.float32) for n, a in start.items()}
-        state = worker_jax_optimizer.updated(workload, state, gradients)
+        state = loop.updated(workload, state, gradients)
         for name, tensor in theirs.items():
             tensor.grad = torch.from_numpy(gradients[name])
         optimizer.step()
@@ -80,7 +80,7 @@ def test_a_precision_is_asked_of_every_product(name: str, precision: str, asked:
 @pytest.mark.parametrize("workload", UNUSUAL, ids=lambda w: w.name)
 @pytest.mark.parametrize("name", ["jax-scan", "flax-lstm"])
 def test_the_loop_feeds_an_unusual_network_as_the_reference(name: str, workload: Workload) -> None:
-    from lstmprof.capture.worker import ranges
+    from lstmprof.capture.worker import profiling
     from lstmprof.capture.worker.loops import jax as worker_jax
 
     request = CaptureRequest(name, workload, "cpu")
@@ -88,7 +88,7 @@ def test_the_loop_feeds_an_unusual_network_as_the_reference(name: str, workload:
     if reason:
         pytest.skip(reason)
     trainer = worker_jax.Trainer(request, "cpu")
-    losses = [trainer.loss(trainer.step(ranges.no_ranges)) for _ in range(3)]
+    losses = [trainer.loss(trainer.step(profiling.no_ranges)) for _ in range(3)]
     shared = workloads.weights(workload, request.seed)
     right = reference.outcome(workload, shared, workloads.batch(workload, request.seed))
     assert losses[0] == pytest.approx(right.loss, rel=1e-5)

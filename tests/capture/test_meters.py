@@ -12,9 +12,9 @@ from pathlib import Path
 import nvml_stand_in
 import pytest
 
-from lstmprof.capture.worker import cpus
+from lstmprof.capture.worker import host
 from lstmprof.capture.worker.meters import Gpu, Meters, StepCounts, packages_uj
-from lstmprof.capture.worker.ranges import no_ranges
+from lstmprof.capture.worker.profiling import no_ranges
 
 ALWAYS_BUSY = "import os; os.sched_setaffinity(0, [{}]); [0 for _ in iter(int, 1)]"
 
@@ -99,7 +99,7 @@ def test_page_faults_are_counted_step_by_step() -> None:
 
 
 def test_preemptions_are_counted_step_by_step() -> None:
-    cpu = cpus.allowed_cpus()[0]
+    cpu = host.allowed_cpus()[0]
     rival = subprocess.Popen([sys.executable, "-c", ALWAYS_BUSY.format(cpu)])
     allowed = os.sched_getaffinity(0)
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,12 +13,18 @@ import pytest
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.supervisor import capture
 from lstmprof.capture.worker import host, peaks as worker_peaks
-from lstmprof.capture.worker.peaks_rigs import RIGS, faster
+from lstmprof.capture.worker.peaks import faster
 from lstmprof.workloads import Workload
 
 CE = Workload("tiny-ce", 1, 4, False, 2, 5, 3, 3, "ce")
 FIGURES = ("gemm_flops_per_s", "gemm_size", "copy_bytes_per_s", "copy_bytes")
 MS = 1_000_000
+
+
+def loop_of(framework: str) -> Any:
+    if framework != "cudnn":
+        pytest.importorskip(framework)
+    return importlib.import_module(f"lstmprof.capture.worker.loops.{framework}")
 
 
 class Machine:
@@ -86,10 +93,9 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("small")
-@pytest.mark.parametrize("framework", RIGS)
+@pytest.mark.parametrize("framework", ["torch", "tensorflow", "jax", "pytensor"])
 def test_each_framework_measures_its_product_and_a_copy(framework: str) -> None:
-    pytest.importorskip(framework)
-    peaks = worker_peaks.measured(framework, "cpu", "fp32")
+    peaks = worker_peaks.measured(loop_of(framework), "cpu", "fp32")
     assert peaks["reason"] is None
     assert (peaks["gemm_size"], peaks["precision"]) == (64, "fp32")
     assert peaks["copy_bytes"] >= 2 << 20
@@ -100,16 +106,16 @@ def test_each_framework_measures_its_product_and_a_copy(framework: str) -> None:
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("framework", ["torch", "tensorflow"])
 def test_amp_is_measured_in_16_bits(framework: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip(framework)
-    asked = []
-    rig = RIGS[framework]
+    loop, asked = loop_of(framework), []
+    product = loop.product
 
-    def product(size: int, device: str, dtype: str) -> Callable[[int], None]:
+    def asked_for(size: int, device: str, dtype: str) -> Callable[[int], None]:
         asked.append(dtype)
-        return rig.product(size, device, dtype)
+        run: Callable[[int], None] = product(size, device, dtype)
+        return run
 
-    monkeypatch.setitem(worker_peaks.RIGS, framework, type(rig)(product, rig.copy))
-    peaks = worker_peaks.measured(framework, "cpu", "amp-bf16")
+    monkeypatch.setattr(loop, "product", asked_for)
+    peaks = worker_peaks.measured(loop, "cpu", "amp-bf16")
     assert (peaks["reason"], asked) == (None, ["bfloat16"])
 
 
@@ -127,7 +133,7 @@ def test_peaks_that_were_not_measured_are_null_with_the_reason(
     request = CaptureRequest(**{"implementation": "torch-cudnn", "workload": CE} | fields)
     said: list[str] = []
     framework = request.implementation.partition("-")[0]
-    peaks = worker_peaks.facts(request, framework, "cpu", said.append)
+    peaks = worker_peaks.facts(request, loop_of(framework), "cpu", said.append)
     assert bool(said) == (request.peaks and request.profile_steps > 0)
     assert (peaks["reason"], peaks["precision"]) == (reason, "fp32")
     assert [peaks[name] for name in FIGURES] == [None] * 4
@@ -137,7 +143,7 @@ def test_a_failure_to_measure_is_a_reason_and_not_the_capture_s() -> None:
     torch = pytest.importorskip("torch")
     if torch.cuda.is_available():
         pytest.skip("here torch can use a GPU")
-    peaks = worker_peaks.measured("torch", "cuda:0", "fp32")
+    peaks = worker_peaks.measured(loop_of("torch"), "cuda:0", "fp32")
     assert "CUDA" in peaks["reason"]
     assert peaks["gemm_flops_per_s"] is None
 
@@ -171,7 +177,7 @@ def test_a_gpu_is_measured_with_products_of_8192() -> None:
     torch = pytest.importorskip("torch")
     if not torch.cuda.is_available():
         pytest.skip("no CUDA device")
-    peaks = worker_peaks.measured("torch", "cuda:0", "amp-bf16")
+    peaks = worker_peaks.measured(loop_of("torch"), "cuda:0", "amp-bf16")
     assert (peaks["reason"], peaks["gemm_size"], peaks["copy_bytes"]) == (None, 8192, 2 << 30)
     assert peaks["gemm_flops_per_s"] > 1e12
     assert peaks["copy_bytes_per_s"] > 1e11

@@ -29,7 +29,7 @@ UNUSUAL = (
 def test_five_steps_of_an_optimizer_are_torchs(torchs: str) -> None:
     import pytensor
 
-    from lstmprof.capture.worker.loops.pytensor import optimizer as worker_pytensor_optimizer
+    from lstmprof.capture.worker.loops import pytensor as loop
 
     workload = dataclasses.replace(CE, optimizer=torchs.lower())
     torch = pytest.importorskip("torch")
@@ -37,7 +37,7 @@ def test_five_steps_of_an_optimizer_are_torchs(torchs: str) -> None:
     theirs = torch.tensor(start, requires_grad=True)
     ours = pytensor.shared(start)
     optimizer = getattr(torch.optim, torchs)([theirs], lr=CE.learning_rate)
-    updates = worker_pytensor_optimizer.optimizer_of(workload, {"w": ours}).updates((ours**4).sum())
+    updates = loop.optimizer_of(workload, {"w": ours}).updates((ours**4).sum())
     step = pytensor.function([], updates=updates, mode="FAST_COMPILE")
     for _ in range(5):
         step()
@@ -53,13 +53,13 @@ def test_five_steps_of_an_optimizer_are_torchs(torchs: str) -> None:
 def test_the_loop_feeds_an_unusual_network_as_the_reference(
     workload: Workload, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lstmprof.capture.worker import ranges
+    from lstmprof.capture.worker import profiling
     from lstmprof.capture.worker.loops import pytensor as worker_pytensor
 
     monkeypatch.setattr(worker_pytensor, "BACKEND", "FAST_COMPILE")
     request = CaptureRequest("pytensor-scan", workload)
     trainer = worker_pytensor.Trainer(request, "cpu")
-    losses = [trainer.loss(trainer.step(ranges.no_ranges)) for _ in range(3)]
+    losses = [trainer.loss(trainer.step(profiling.no_ranges)) for _ in range(3)]
     shared = workloads.weights(workload, request.seed)
     right = reference.outcome(workload, shared, workloads.batch(workload, request.seed))
     assert losses[0] == pytest.approx(right.loss, rel=1e-5)
@@ -69,13 +69,13 @@ def test_the_loop_feeds_an_unusual_network_as_the_reference(
 def test_a_profile_has_steps_and_operators_within_scans(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lstmprof.capture.worker import profiling, ranges
+    from lstmprof.capture.worker import profiling
     from lstmprof.capture.worker.loops import pytensor as worker_pytensor
 
     monkeypatch.setattr(profiling, "THROWAWAY_NS", 0)
     trainer = worker_pytensor.Trainer(CaptureRequest("pytensor-scan", CE), "cpu")
-    before = trainer.loss(trainer.step(ranges.no_ranges))
-    profiled = trainer.profile(ranges.no_ranges, 2, str(tmp_path))
+    before = trainer.loss(trainer.step(profiling.no_ranges))
+    profiled = trainer.profile(profiling.no_ranges, 2, str(tmp_path))
     assert all(loss < before for loss in profiled.losses)
     assert profiled.kernels == "separate PyTensor operators in a Scan"
 

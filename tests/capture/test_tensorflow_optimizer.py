@@ -18,10 +18,9 @@ ROWS = ([1, 3, 1], [3, 0, 0])  # of two steps; some twice, some never
 def trained(workload: Workload, precision: str, *, dense: bool) -> NDArray[Any]:
     """The embedding after two steps with the gradients 1, 2, 3 of ``ROWS``."""
     from lstmprof.capture.worker.loops import tensorflow
-    from lstmprof.capture.worker.loops.tensorflow import precision as worker_tensorflow_precision
 
     optimizer = tensorflow.optimizer_of(workload)
-    scaling = worker_tensorflow_precision.loss_scaling(precision)
+    scaling = tensorflow.loss_scaling(precision)
     variable = tf.Variable(tf.zeros([5, 2]))
 
     @tf.function(autograph=False)  # type: ignore[untyped-decorator, unused-ignore]

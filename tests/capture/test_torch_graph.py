@@ -13,24 +13,23 @@ CE = Workload("tiny-ce", 2, 8, True, 4, 6, 5, 3, "ce")
 
 
 def losses(steps: int, workload: Workload = CE, **fields: Any) -> list[float]:
-    from lstmprof.capture.worker import ranges
+    from lstmprof.capture.worker import profiling
     from lstmprof.capture.worker.loops import torch as worker_torch
 
     request = CaptureRequest("torch-lstmcell-fused", workload, **fields)
     trainer = worker_torch.Trainer(request, request.device)
-    return [trainer.loss(trainer.step(ranges.no_ranges)) for _ in range(steps)]
+    return [trainer.loss(trainer.step(profiling.no_ranges)) for _ in range(steps)]
 
 
 def test_the_warm_up_leaves_no_trace() -> None:
     pytest.importorskip("torch")
-    from lstmprof.capture.worker import ranges
+    from lstmprof.capture.worker import profiling
     from lstmprof.capture.worker.loops import torch as worker_torch
-    from lstmprof.capture.worker.loops.torch import cuda_graph
 
     trainer = worker_torch.Trainer(CaptureRequest("torch-cudnn", CE, device="cpu"), "cpu")
-    with cuda_graph.weights_kept(trainer.module, trainer.optimizer):
-        first = [trainer.loss(trainer.step(ranges.no_ranges)) for _ in range(3)]
-    again = [trainer.loss(trainer.step(ranges.no_ranges)) for _ in range(3)]
+    with worker_torch.weights_kept(trainer.module, trainer.optimizer):
+        first = [trainer.loss(trainer.step(profiling.no_ranges)) for _ in range(3)]
+    again = [trainer.loss(trainer.step(profiling.no_ranges)) for _ in range(3)]
     assert again == first
     assert len(set(first)) == 3
 
@@ -42,16 +41,16 @@ def _graphs_on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
     A replay overwrites the gradients, as on a GPU, where they lie in the graph's memory.
     """
     torch = pytest.importorskip("torch")
-    from lstmprof.capture.worker.loops.torch import cuda_graph
+    from lstmprof.capture.worker.loops import torch as worker_torch
 
     class Stream:
         def wait_stream(self, other: Any) -> None:
             assert isinstance(other, Stream)
 
-    class OnTheHost(cuda_graph.GraphedWork):
+    class OnTheHost(worker_torch.GraphedWork):
         def __init__(self, work: Any, module: Any, optimizer: Any, warmup: int) -> None:
             self.work, self.module = work, module
-            with cuda_graph.weights_kept(module, optimizer):
+            with worker_torch.weights_kept(module, optimizer):
                 super().__init__(work, module, optimizer, warmup)
 
         def replay(self) -> Any:
@@ -65,7 +64,7 @@ def _graphs_on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
     for context in ("stream", "graph"):
         monkeypatch.setattr(torch.cuda, context, lambda _: contextlib.nullcontext())
     monkeypatch.setattr(torch.cuda, "CUDAGraph", object)
-    monkeypatch.setattr(cuda_graph, "GraphedWork", OnTheHost)
+    monkeypatch.setattr(worker_torch, "GraphedWork", OnTheHost)
     for name in ("DISABLE_CUPTI_LAZY_REINIT", "TEARDOWN_CUPTI"):
         monkeypatch.setenv(name, "")
 

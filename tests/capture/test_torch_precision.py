@@ -38,12 +38,12 @@ def request(row: Implementation, workload: Workload, **fields: Any) -> CaptureRe
 
 def trained(row: Implementation, workload: Workload, precision: str) -> Any:
     """The trainer with the gradients of its first step, unscaled, and that step's loss."""
-    from lstmprof.capture.worker import ranges
+    from lstmprof.capture.worker import profiling
     from lstmprof.capture.worker.loops import torch as worker_torch
 
     trainer = worker_torch.Trainer(request(row, workload, precision=precision), "cpu")
     inputs, targets = trainer._on_device()
-    loss = trainer._gradients(ranges.no_ranges, inputs, targets)
+    loss = trainer._gradients(profiling.no_ranges, inputs, targets)
     if trainer.scaler is not None:
         trainer.scaler.unscale_(trainer.optimizer)
     return trainer, trainer.loss(loss)
@@ -118,7 +118,7 @@ def test_a_graph_of_ctc_is_refused_on_a_gpu_too() -> None:
 
 def test_a_torch_that_does_not_cast_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     torch = pytest.importorskip("torch")
-    from lstmprof.capture.worker.loops.torch import precision as worker_torch_precision
+    from lstmprof.capture.worker.loops import torch as loop
 
     class Idle(torch.autocast):  # type: ignore[misc, unused-ignore]
         def __init__(self, device: str, dtype: Any) -> None:
@@ -126,7 +126,7 @@ def test_a_torch_that_does_not_cast_is_refused(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(torch, "autocast", Idle)
     with pytest.raises(CaptureError, match=r"torch .* has no amp-fp16 on cpu; give another"):
-        worker_torch_precision.autocast("amp-fp16", "cpu")
+        loop.autocast("amp-fp16", "cpu")
 
 
 @pytest.mark.gpu
@@ -135,10 +135,10 @@ def test_tf32_is_allowed_only_where_it_is_asked_for(precision: str) -> None:
     torch = pytest.importorskip("torch")
     if not torch.cuda.is_available():
         pytest.skip("no CUDA device")
-    from lstmprof.capture.worker.loops.torch import precision as worker_torch_precision
+    from lstmprof.capture.worker.loops import torch as loop
 
-    worker_torch_precision.set_tf32(precision)
+    loop.set_tf32(precision)
     values = torch.randn(512, 512, device="cuda")
     error = (values @ values - (values.double() @ values.double())).abs().max().item()
-    worker_torch_precision.set_tf32("fp32")
+    loop.set_tf32("fp32")
     assert (error > 1e-3) == (precision == "tf32")

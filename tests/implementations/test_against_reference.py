@@ -97,7 +97,7 @@ def known_lengths(workload: Workload, batch: Any) -> tuple[Any, ...]:
 
 def torch_step(row: Implementation, workload: Workload) -> Found:
     torch = pytest.importorskip("torch")
-    from lstmprof.capture.worker.loops.torch import loss as worker_torch_loss
+    from lstmprof.capture.worker.loops import torch as torch_loop
 
     file, module, batch = built(row, workload)
     if row.name == "torch-compile":
@@ -105,7 +105,7 @@ def torch_step(row: Implementation, workload: Workload) -> Found:
     lengths = map(torch.from_numpy, known_lengths(workload, batch))
     outputs = module(torch.from_numpy(batch.inputs), *lengths)
     targets, lengths = torch.from_numpy(batch.targets), torch.from_numpy(batch.lengths)
-    loss = worker_torch_loss.loss_of(workload, outputs, targets, lengths, file.TIME_MAJOR)
+    loss = torch_loop.loss_of(workload, outputs, targets, lengths, file.TIME_MAJOR)
     loss.backward()
     gradients = {name: p.grad.numpy() for name, p in file.parameters(module).items()}
     second_biases = [name for name in gradients if "bias_hh" in name]
@@ -119,17 +119,17 @@ def torch_step(row: Implementation, workload: Workload) -> Found:
 
 def tensorflow_step(row: Implementation, workload: Workload) -> Found:
     tf = pytest.importorskip("tensorflow")
-    from lstmprof.capture.worker.loops.tensorflow import loss as worker_tensorflow_loss
+    from lstmprof.capture.worker.loops import tensorflow as tensorflow_loop
 
     file, module, batch = built(row, workload)
-    targets = worker_tensorflow_loss.targets_of(workload, batch, file.TIME_MAJOR)
+    targets = tensorflow_loop.targets_of(workload, batch, file.TIME_MAJOR)
     own = file.parameters(module)
 
     @tf.function(autograph=False)  # type: ignore[untyped-decorator, unused-ignore]
     def step(inputs: Any, lengths: Any, targets: Any) -> Any:
         with tf.GradientTape() as tape:
             outputs = module(inputs, *lengths)
-            loss = worker_tensorflow_loss.loss_of(workload, outputs, targets, file.TIME_MAJOR)
+            loss = tensorflow_loop.loss_of(workload, outputs, targets, file.TIME_MAJOR)
         gradients = tape.gradient(loss, list(own.values()))
         return loss, outputs, [tf.convert_to_tensor(gradient) for gradient in gradients]
 
@@ -144,14 +144,14 @@ def tensorflow_step(row: Implementation, workload: Workload) -> Found:
 
 def jax_step(row: Implementation, workload: Workload) -> Found:
     jax = pytest.importorskip("jax")
-    from lstmprof.capture.worker.loops.jax import loss as worker_jax_loss
+    from lstmprof.capture.worker.loops import jax as jax_loop
 
     file, module, batch = built(row, workload)
-    targets = worker_jax_loss.targets_of(workload, batch, file.TIME_MAJOR)
+    targets = jax_loop.targets_of(workload, batch, file.TIME_MAJOR)
 
     def loss_and_outputs(arrays: Any) -> Any:
         outputs = file.apply(module, arrays, batch.inputs, *known_lengths(workload, batch))
-        return worker_jax_loss.loss_of(workload, outputs, targets, file.TIME_MAJOR), outputs
+        return jax_loop.loss_of(workload, outputs, targets, file.TIME_MAJOR), outputs
 
     with jax.default_matmul_precision("highest"):
         step = jax.jit(jax.value_and_grad(loss_and_outputs, has_aux=True))

@@ -24,7 +24,7 @@ import reference
 from lstmprof import implementations, workloads
 from lstmprof.capture.request import CaptureRequest, refusal
 from lstmprof.capture.worker import host
-from lstmprof.capture.worker.loops.cudnn import loss as worker_cudnn_loss
+from lstmprof.capture.worker.loops import cudnn as cudnn_loop
 from lstmprof.errors import CaptureError
 from lstmprof.implementations.cudnn import (
     _api,
@@ -86,7 +86,7 @@ def loaded(workload: Workload, training: bool = True, tf32: bool = False) -> tup
     direct.load(module, workloads.weights(workload, SEED))
     batch: Any = workloads.batch(workload, SEED)
     module.inputs.set(batch.inputs)
-    loss = worker_cudnn_loss.loss_of(module, training, batch.targets)
+    loss = cudnn_loop.loss_of(module, training, batch.targets)
     loss.upload()
     return module, loss
 
@@ -168,7 +168,7 @@ def test_a_step_of_sgd_goes_down_the_gradient() -> None:
     loss.backward()
     module.backward()
     before, gradients = module.weights.array(), module.gradients.array()
-    worker_cudnn_loss.sgd(module)()
+    cudnn_loop.sgd(module)()
     right = before - np.float32(workload.learning_rate) * gradients
     assert np.allclose(module.weights.array(), right, rtol=1e-6, atol=0)
 

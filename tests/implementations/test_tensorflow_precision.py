@@ -40,11 +40,11 @@ def gradients(
     file: Any, workload: Workload = CE, xla: bool | None = None
 ) -> dict[str, NDArray[Any]]:
     """The gradients of the summed outputs of a loaded network."""
-    from lstmprof.capture.worker.loops.tensorflow import loss
+    from lstmprof.capture.worker.loops import tensorflow as loop
 
     module = file.build(workload)
     file.load(module, workloads.weights(workload, 1))
-    inputs, lengths, _ = loss.batch_of(workload, 1, file.TIME_MAJOR)
+    inputs, lengths, _ = loop.batch_of(workload, 1, file.TIME_MAJOR)
     own = file.parameters(module)
 
     @tf.function(autograph=False, jit_compile=xla)  # type: ignore[untyped-decorator, unused-ignore]

@@ -22,7 +22,7 @@ from peers import accounts
 from lstmprof import formats
 from lstmprof.breakdown.tables.kernels import kernels
 from lstmprof.capture.request import CaptureRequest
-from lstmprof.capture.worker import ranges
+from lstmprof.capture.worker import profiling
 from lstmprof.events.annotate import (
     annotated,
 )
@@ -91,7 +91,7 @@ def captured(_: Any, path: Path) -> Any:
     trainer = worker_torch.Trainer(request, "cpu")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(torch.profiler, "profile", Kept)
-        (profile,) = trainer.profile(ranges.no_ranges, 2, str(path.parent)).files
+        (profile,) = trainer.profile(profiling.no_ranges, 2, str(path.parent)).files
     Path(profile).rename(path)
     return sessions[-1]
 

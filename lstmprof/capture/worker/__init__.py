@@ -2,7 +2,7 @@
 
 ::
 
-    __main__ ─ host, cpus ─ timing ─ profiling, ranges ─ meters, peaks ─ metadata ─▶ result.json
+    __main__ ─ host ─ loops ─ timing ─ profiling ─ meters, peaks ─ metadata ─▶ result.json
 
-The loop of a framework is a module of ``loops``.
+A framework's loop is a module of ``loops``, made on ``base``.
 """

@@ -18,18 +18,8 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from lstmprof import implementations
 from lstmprof.capture.request import RESULT, CaptureRequest, refusal
-from lstmprof.capture.worker import (
-    cpus as worker_cpus,
-    failure,
-    host as worker_host,
-    metadata,
-    meters as worker_meters,
-    peaks,
-    profiling,
-    ranges as worker_ranges,
-    timing,
-)
-from lstmprof.capture.worker.metadata import now
+from lstmprof.capture.worker import host, meters, peaks, profiling, timing
+from lstmprof.capture.worker.metadata import Passes, now, pass_facts, request_facts, worker_facts
 from lstmprof.errors import CaptureError, LstmprofError, one_line
 
 Report = Callable[[str], None]
@@ -37,11 +27,22 @@ Cpus = Optional[List[int]]
 Place = Tuple[str, str]  # device, folder
 
 PROFILE = "profile"
+LOOPS = "lstmprof.capture.worker.loops."
+#: what a worker imports and lstmprof itself does not bring into its interpreter
+PROVIDED_BY = {
+    "numpy": "numpy",
+    "torch": "lstmprof[torch]",
+    "tensorflow": "lstmprof[tensorflow]",
+    "keras": "lstmprof[tensorflow]",
+    "jax": "lstmprof[jax]",
+    "flax": "lstmprof[jax]",
+    "pytensor": "lstmprof[pytensor]",
+}
 
 
 def main(arguments: List[str]) -> int:
     """Run the request in file ``arguments[0]`` for the parent process ``arguments[1]``."""
-    worker_host.die_with(int(arguments[1]))
+    host.die_with(int(arguments[1]))
     report = _report_to_stdout()
     folder = os.path.dirname(os.path.abspath(arguments[0]))
     with open(arguments[0], encoding="utf-8") as file:
@@ -79,28 +80,27 @@ def outcome(request: CaptureRequest, folder: str, report: Report) -> Dict[str, A
         import traceback
 
         traceback.print_exc()
-        return {"failure": failure.explained(error)}
+        return {"failure": explained(error)}
 
 
 def captured(request: CaptureRequest, folder: str, report: Report) -> Dict[str, Any]:
     """Both passes: metadata for run.json, columns for timings.parquet, raw profiles."""
-    before = {"load_average_before": worker_host.load_average(), "started_at": now()}
+    before = {"load_average_before": host.load_average(), "started_at": now()}
     framework = implementations.find(request.implementation).framework
     cpus = _take_cpus(request)
     report("importing {} in process {}".format(framework, os.getpid()))
-    loop: Any = importlib.import_module(__package__ + ".loops." + framework)
+    loop: Any = importlib.import_module(LOOPS + framework)
     device = loop.device_of(request.device)
     _refuse_unless_possible(dataclasses.replace(request, device=device))
     cpus = _settled_cpus(device, request.threads, cpus)
-    loop.set_threads(worker_cpus.thread_count())
+    loop.set_threads(host.thread_count())
     trainer = loop.Trainer(request, device)
     passes = run_passes(trainer, request, (device, os.path.join(folder, PROFILE)), report)
-    host = metadata.worker_facts(trainer, cpus)
-    asked = metadata.request_facts(request)
-    found = metadata.pass_facts(passes, request)
-    found["peaks"] = peaks.facts(request, framework, device, report)
+    asked, ran_on = request_facts(request), worker_facts(trainer, cpus)
+    of_passes = pass_facts(passes, request)
+    of_passes["peaks"] = peaks.facts(request, loop, device, report)
     return {
-        "metadata": dict(asked, **before, **host, **found, ended_at=now()),
+        "metadata": dict(asked, **before, **ran_on, **of_passes, ended_at=now()),
         "timings": timing.columns(passes.rows),
         "profiles": [os.path.relpath(path, folder) for path in passes.profiled.files],
     }
@@ -113,50 +113,74 @@ def _refuse_unless_possible(request: CaptureRequest) -> None:
         raise CaptureError(refused, "give another --device, or see lstmprof list")
 
 
-def run_passes(
-    trainer: Any, request: CaptureRequest, place: Place, report: Report
-) -> metadata.Passes:
+def run_passes(trainer: Any, request: CaptureRequest, place: Place, report: Report) -> Passes:
     """The timing pass, then the profile pass, whose files go into ``place``'s folder."""
     device, folder = place
     os.makedirs(folder)
-    ranges = worker_ranges.nvtx_ranges() or worker_ranges.no_ranges
+    ranges = profiling.nvtx_ranges() or profiling.no_ranges
     loop = timing.Loop(functools.partial(trainer.step, ranges), trainer.loss, trainer.device_ns)
     with timing.collector_frozen():
         report("timing")
         rows = timing.timed(loop, request.warmup_iterations, 0, report, time.perf_counter_ns)
-        meters = worker_meters.Meters(device)
+        counters = meters.Meters(device)
         most_ns = None if request.timing_s is None else round(request.timing_s * 1e9)
         counted = timing.timed(
             loop, 0, request.iterations, report, time.perf_counter_ns, most_ns=most_ns
         )
-        cost = meters.facts()
+        cost = counters.facts()
         rows += timing.numbered_on(counted, len(rows))
         profiled = profiling.Profiled([], [], [], None)
         if request.profile_steps:
             report("profiling")
-            counts = worker_meters.StepCounts(ranges)
+            counts = meters.StepCounts(ranges)
             profiled = trainer.profile(counts, request.profile_steps, folder)
             cost["profiled_page_faults"] = counts.page_faults
             cost["profiled_preemptions"] = counts.preemptions
     for number, loss in enumerate(profiled.losses, len(rows)):
         timing.refuse_unless_finite(loss, number)
-    return metadata.Passes(rows, cost, profiled)
+    return Passes(rows, cost, profiled)
 
 
 def _take_cpus(request: CaptureRequest) -> Cpus:
-    gpu = request.device != "cpu" and worker_host.cuda_devices() > 0
+    gpu = request.device != "cpu" and host.cuda_devices() > 0
     if request.device == "cpu":
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # TensorFlow would take the GPU's memory
-    cpus = worker_cpus.take_cpus(request.threads or (None if gpu else 1))
-    worker_host.flush_denormals()
+    cpus = host.take_cpus(request.threads or (None if gpu else 1))
+    host.flush_denormals()
     return cpus
 
 
 def _settled_cpus(device: str, threads: Optional[int], cpus: Cpus) -> Cpus:
     """Fewer CPUs after all where ``auto`` found a GPU that the framework cannot use."""
     if device == "cpu" and threads is None:
-        return worker_cpus.take_cpus(1)
+        return host.take_cpus(1)
     return cpus
+
+
+def explained(error: Exception) -> List[str]:
+    """Fault and next step, one line each."""
+    if isinstance(error, ModuleNotFoundError) and error.name in PROVIDED_BY:
+        return [
+            "{} is not installed in {}".format(error.name, sys.executable),
+            "install {} there".format(PROVIDED_BY[error.name]),
+        ]
+    if "No working C++ compiler" in str(error):  # Inductor's InvalidCxxCompiler, wrapped or not
+        return ["torch.compile found no C++ compiler", "install g++, or name another in CXX"]
+    if "Failed to find C compiler" in str(error):  # triton/runtime/build.py
+        return ["Triton, which torch.compile uses on a GPU, found no C compiler", "install gcc"]
+    if _out_of_memory(error):
+        return ["out of memory: " + _first_line(error), "try a smaller --batch"]
+    return ["{}: {}".format(type(error).__name__, _first_line(error)), ""]
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), "")
+
+
+def _out_of_memory(error: Exception) -> bool:
+    names = [LOOPS + framework for framework in implementations.FRAMEWORKS]
+    loaded = [sys.modules.get(name) for name in names]
+    return isinstance(error, MemoryError) or any(m and m.out_of_memory(error) for m in loaded)
 
 
 if __name__ == "__main__":

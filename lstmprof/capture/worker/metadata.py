@@ -11,8 +11,8 @@ from typing import Any, Dict, List, Optional
 
 from lstmprof import __version__, implementations
 from lstmprof.capture.request import CaptureRequest
-from lstmprof.capture.worker import host, ranges
-from lstmprof.capture.worker.profiling import Profiled
+from lstmprof.capture.worker import host
+from lstmprof.capture.worker.profiling import Profiled, nvtx_ranges
 from lstmprof.capture.worker.timing import Iteration
 
 
@@ -39,7 +39,7 @@ def request_facts(request: CaptureRequest) -> Dict[str, Any]:
 def worker_facts(trainer: Any, cpus: Optional[List[int]]) -> Dict[str, Any]:
     """What run.json says of the framework, the interpreter and the host."""
     facts = trainer.facts()
-    nvtx = ranges.nvtx_ranges() is not None
+    nvtx = nvtx_ranges() is not None
     versions: Dict[str, Any] = {"lstmprof": __version__, "python": platform.python_version()}
     versions.update({"numpy": _version("numpy"), "nvtx": _version("nvtx") if nvtx else None})
     hardware = host.hardware()

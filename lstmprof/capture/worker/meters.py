@@ -14,7 +14,7 @@ import os
 import time
 from typing import Any, ContextManager, Dict, Iterator, List, NamedTuple, Optional
 
-from lstmprof.capture.worker.ranges import Ranges
+from lstmprof.capture.worker.profiling import Ranges
 
 POWERCAP = "/sys/class/powercap"
 NVML, CUDA = "libnvidia-ml.so.1", "libcuda.so.1"

@@ -10,14 +10,15 @@ framework, a part a thread.
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Dict, Optional, Tuple
 
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.worker import host
-from lstmprof.capture.worker.peaks_rigs import RIGS, Rig, Run, numpy_copy
 from lstmprof.errors import one_line
 
 Clock = Callable[[], int]
+Run = Callable[[int], None]  # so many times, waiting for the last
 
 #: What is timed takes at least this, however short one product or copy.
 LEAST_NS = 50_000_000
@@ -35,7 +36,7 @@ LATER_ROUND = "measured in the first round alone"
 
 
 def facts(
-    request: CaptureRequest, framework: str, device: str, report: Callable[[str], None]
+    request: CaptureRequest, loop: Any, device: str, report: Callable[[str], None]
 ) -> Dict[str, Any]:
     """``peaks`` of run.json; None with the ``reason`` where they were not or could not be measured.
 
@@ -46,16 +47,19 @@ def facts(
     if not request.profile_steps:
         return unmeasured(request.precision, LATER_ROUND)
     report("measuring the device's peaks")
-    return measured(framework, device, request.precision)
+    return measured(loop, device, request.precision)
 
 
-def measured(framework: str, device: str, precision: str) -> Dict[str, Any]:
-    """The peaks; None with the ``reason`` where they could not be measured."""
-    rig = RIGS.get(framework)
-    if rig is None:
+def measured(loop: Any, device: str, precision: str) -> Dict[str, Any]:
+    """The peaks; None with the ``reason`` where they could not be measured.
+
+    ``loop`` has a framework's ``product`` (size, device, dtype) and ``copy`` (bytes, device).
+    """
+    if not hasattr(loop, "product"):
+        framework = loop.__name__.rpartition(".")[2]
         return unmeasured(precision, "{} has no product of matrices".format(framework))
     try:
-        return dict(unmeasured(precision, None), **_measured(rig, device, precision))
+        return dict(unmeasured(precision, None), **_measured(loop, device, precision))
     except Exception as error:  # the passes are done: their result is not lost for this
         return unmeasured(precision, one_line("{}: {}".format(type(error).__name__, error)))
 
@@ -66,14 +70,14 @@ def unmeasured(precision: str, reason: Optional[str]) -> Dict[str, Any]:
     return dict(dict.fromkeys(names), precision=precision, reason=reason)
 
 
-def _measured(rig: Rig, device: str, precision: str) -> Dict[str, Any]:
+def _measured(loop: Any, device: str, precision: str) -> Dict[str, Any]:
     cpu, dtype = device == "cpu", HALVES.get(precision, "float32")
     clock = time.perf_counter_ns
     size, best_ns = best_product(
-        lambda size: rig.product(size, device, dtype), CPU_SIZES if cpu else GPU_SIZES, clock
+        lambda size: loop.product(size, device, dtype), CPU_SIZES if cpu else GPU_SIZES, clock
     )
     buffer = cpu_buffer_bytes() if cpu else GPU_BUFFER
-    copy = (numpy_copy if cpu else rig.copy)(buffer, device)
+    copy = (numpy_copy if cpu else loop.copy)(buffer, device)
     copy(1)
     copy_ns = best(copy, clock)
     return {
@@ -119,3 +123,44 @@ def cpu_buffer_bytes() -> int:
     """Twice the last-level cache, where the system tells its size, within bounds."""
     cache = host.last_level_cache_bytes() or 0
     return min(max(2 * cache, LEAST_CPU_BUFFER), LARGEST_CPU_BUFFER)
+
+
+def numpy_copy(buffer: int, device: str = "cpu") -> Run:
+    """A copy of ``buffer`` bytes on the host, shared among the worker's threads."""
+    import numpy as np
+
+    threads = host.thread_count()
+    sources = [np.ones(buffer // threads, np.int8) for _ in range(threads)]
+    parts = [(np.ones_like(source), source) for source in sources]
+
+    def run(times: int) -> None:
+        with ThreadPoolExecutor(threads) as pool:
+            for _ in range(times):
+                list(pool.map(lambda part: np.copyto(*part), parts))
+
+    return run
+
+
+def numpy_product(size: int, device: str, dtype: str) -> Run:
+    """A product of two matrices by NumPy's BLAS."""
+    import numpy as np
+
+    left, right = (np.random.RandomState(0).rand(size, size).astype(dtype) for _ in range(2))
+    made = np.empty_like(left)
+
+    def run(times: int) -> None:
+        for _ in range(times):
+            np.matmul(left, right, out=made)
+
+    return run
+
+
+def faster(*runs: Run) -> Run:
+    """The one whose second time is the shorter."""
+    took_ns = []
+    for run in runs:
+        run(1)
+        start_ns = time.perf_counter_ns()
+        run(1)
+        took_ns.append(time.perf_counter_ns() - start_ns)
+    return runs[took_ns.index(min(took_ns))]

@@ -3,28 +3,33 @@
 The phases of a step are consecutive host ranges; on a GPU ``step`` ends with a synchronisation of
 the device and CUDA events stand at both its ends. A step replayed as a CUDA graph has the phase
 ``input`` alone: a single launch does the others (with a gradient scaler, all but ``optimizer``).
+
+Precisions: weights and optimizer state are float32 in all of them. ``fp32`` is strict. ``tf32``
+lets matrix products and cuDNN round their inputs to TF32. ``amp-*`` is torch.autocast around
+forward and loss, for fp16 with torch's gradient scaler, whose first steps may be skipped until its
+scale fits. Source: PyTorch's "Automatic Mixed Precision examples".
+
+A CUDA graph is captured after a warm-up on a side stream, then replayed. What is captured reads
+static input buffers and leaves its loss and gradients in the graph's own memory, so a replay is a
+single launch. Source: PyTorch's "CUDA semantics", section "CUDA Graphs", whole-network capture;
+with a gradient scaler the optimizer stays outside, because the scaler reads back from the device.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
-import importlib
 import os
-import time
-from typing import Any, Dict, Iterable, List, Optional, Tuple
+from typing import Any, Callable, ContextManager, Dict, Iterator, Optional, Sequence, Tuple
 
 import numpy as np
 import torch
 
-from lstmprof import implementations, workloads
+from lstmprof import workloads
 from lstmprof.capture.request import CaptureRequest
-from lstmprof.capture.worker import profiling, ranges as worker_ranges
-from lstmprof.capture.worker.loops.torch import (
-    cuda_graph,
-    loss as worker_torch_loss,
-    precision as worker_torch_precision,
-)
-from lstmprof.capture.worker.ranges import Ranges
+from lstmprof.capture.worker import base
+from lstmprof.capture.worker.peaks import Run, faster
+from lstmprof.capture.worker.profiling import Ranges, no_ranges
 from lstmprof.errors import CaptureError
 from lstmprof.workloads import Workload
 
@@ -55,18 +60,14 @@ def set_threads(threads: int) -> None:
     torch.set_num_threads(threads)
 
 
-class Trainer:
+class Trainer(base.Trainer):
     """One implementation with its weights, data and optimizer on one device."""
 
     profiler = "torch.profiler"
 
     def __init__(self, request: CaptureRequest, device: str) -> None:
-        self.workload = request.workload
+        super().__init__(request)
         self.device = torch.device(device)
-        self.forward_only = request.mode == "forward"
-        self.implementation: Any = importlib.import_module(
-            implementations.find(request.implementation).module
-        )
         self._prepare_device(request.precision)
         module = self.implementation.build(self.workload)
         self.implementation.load(module, workloads.weights(self.workload, request.seed))
@@ -74,14 +75,14 @@ class Trainer:
         self.optimizer = optimizer_of(self.workload, self.module, request.cuda_graph)
         self._set_precision(request.precision)
         self.cuda_graph, self.warmup = request.cuda_graph, request.warmup_iterations
-        self.graphed: Optional[cuda_graph.GraphedWork] = None
+        self.graphed: Optional[GraphedWork] = None
         batch: Any = workloads.batch(self.workload, request.seed)
         inputs = batch.inputs if self.implementation.TIME_MAJOR else batch.inputs.swapaxes(0, 1)
         self.inputs, self.targets = np.ascontiguousarray(inputs), batch.targets
         self.lengths = torch.from_numpy(batch.lengths)
         self.known_lengths = (self.lengths,) if self.workload.variable_length else ()
         self.loss_of = functools.partial(
-            worker_torch_loss.loss_of, self.workload, time_major=self.implementation.TIME_MAJOR
+            loss_of, self.workload, time_major=self.implementation.TIME_MAJOR
         )
         self.events: Optional[Tuple[Any, Any]] = None
         if self.device.type == "cuda":
@@ -90,15 +91,15 @@ class Trainer:
 
     def _prepare_device(self, precision: str) -> None:
         torch.set_flush_denormal(True)
-        worker_torch_precision.set_tf32(precision)
+        set_tf32(precision)
         if self.device.type == "cuda":
             torch.cuda.set_device(self.device)
 
     def _set_precision(self, precision: str) -> None:
-        self.autocast = worker_torch_precision.autocast(precision, self.device.type)
+        self.autocast = autocast(precision, self.device.type)
         self.scaler: Any = None
         if not self.forward_only:
-            self.scaler = worker_torch_precision.scaler(precision, self.device.type)
+            self.scaler = scaler(precision, self.device.type)
 
     def step(self, ranges: Ranges) -> torch.Tensor:
         """One step, synchronised at its end; the loss."""
@@ -133,8 +134,8 @@ class Trainer:
         if self.graphed is None:
             self.buffers = inputs, targets
             work = self._computed if self.scaler is None else self._gradients
-            captured = functools.partial(work, worker_ranges.no_ranges, inputs, targets)
-            self.graphed = cuda_graph.GraphedWork(
+            captured = functools.partial(work, no_ranges, inputs, targets)
+            self.graphed = GraphedWork(
                 captured, self.module, self.optimizer, max(self.warmup, GRAPH_WARMUP)
             )
         loss = self.graphed.replay()
@@ -190,32 +191,33 @@ class Trainer:
         length_ms: float = self.events[0].elapsed_time(self.events[1])
         return round(length_ms * 1e6)
 
-    def profile(self, ranges: Ranges, steps: int, folder: str) -> profiling.Profiled:
-        """``steps`` profiled steps, after a throwaway session."""
-        throwaway = profiling.throwaway_steps(steps, time.perf_counter_ns)
-        self._session(worker_ranges.no_ranges, throwaway)
-        session, walls_ns, losses = self._session(ranges, range(steps))
-        raw = os.path.join(folder, "trace.json")
-        session.export_chrome_trace(raw)
-        needles = [('"{}"'.format(op), words) for op, words in self.implementation.KERNELS]
-        kernels = profiling.first_found(raw, needles)
-        name = self.implementation.__name__.rpartition(".")[2].replace("_", "-")
-        packed = profiling.compressed(raw, os.path.join(folder, name + ".pt.trace.json.gz"))
-        return profiling.Profiled(walls_ns, losses, [packed], kernels)
-
-    def _session(self, ranges: Ranges, steps: Iterable[int]) -> Tuple[Any, List[int], List[float]]:
+    @contextlib.contextmanager
+    def recording(self, folder: str) -> Iterator[Any]:
+        """torch.profiler of the host, and of the GPU where the step runs on one."""
         activities = [torch.profiler.ProfilerActivity.CPU]
         if self.device.type == "cuda":
             activities.append(torch.profiler.ProfilerActivity.CUDA)
-        seen = worker_ranges.both(ranges, torch.profiler.record_function)
-        walls_ns, losses = [], []
         with torch.profiler.profile(activities=activities) as session:
-            for _ in steps:
-                start_ns = time.perf_counter_ns()
-                loss = self.step(seen)
-                walls_ns.append(time.perf_counter_ns() - start_ns)
-                losses.append(loss.detach().clone() if self.cuda_graph else loss)
-        return session, walls_ns, [self.loss(loss) for loss in losses]
+            yield session
+
+    def annotated(self, number: int) -> Ranges:
+        """torch.profiler's ranges."""
+        ranges: Ranges = torch.profiler.record_function
+        return ranges
+
+    def kept(self, outcome: torch.Tensor) -> torch.Tensor:
+        """The loss; a copy where the next replay of a graph overwrites it."""
+        return outcome.detach().clone() if self.cuda_graph else outcome
+
+    def written(self, session: Any, folder: str) -> Tuple[str, str]:
+        """torch.profiler's JSON."""
+        raw = os.path.join(folder, "trace.json")
+        session.export_chrome_trace(raw)
+        return raw, self.row.name + ".pt.trace.json"
+
+    def needles(self) -> Sequence[Tuple[str, str]]:
+        """Operators as torch.profiler writes their names."""
+        return base.torch_needles(self.implementation.KERNELS)
 
     def facts(self) -> Dict[str, Any]:
         """What run.json says of the framework and the device."""
@@ -253,8 +255,162 @@ def optimizer_of(
     return torch.optim.Adam(module.parameters(), lr=workload.learning_rate, **options)
 
 
+def product(size: int, device: str, dtype: str) -> Run:
+    """A product of two matrices, by MKL or by oneDNN, which runs nn.LSTM.
+
+    On CPUs of other makers MKL is half as fast.
+    """
+    left, right = (
+        torch.rand(size, size, device=device).to(getattr(torch, dtype)) for _ in range(2)
+    )
+    made = torch.empty_like(left)
+    run = _repeated(lambda: torch.mm(left, right, out=made), device)
+    if (device, dtype) != ("cpu", "float32") or not torch.backends.mkldnn.is_available():
+        return run
+    packed = left.to_mkldnn(), right.to_mkldnn()
+    return faster(run, _repeated(lambda: torch.nn.functional.linear(*packed), device))
+
+
+def copy(buffer: int, device: str) -> Run:
+    """A copy of ``buffer`` bytes."""
+    source = torch.ones(buffer, dtype=torch.int8, device=device)
+    made = torch.empty_like(source)
+    return _repeated(lambda: made.copy_(source), device)
+
+
+def _repeated(work: Callable[[], Any], device: str) -> Run:
+    def run(times: int) -> None:
+        for _ in range(times):
+            work()
+        if device != "cpu":
+            torch.cuda.synchronize(device)
+
+    return run
+
+
 def out_of_memory(error: BaseException) -> bool:
     """Whether ``error`` is torch's way of saying so, on a device or on the host."""
     return isinstance(error, RuntimeError) and (
         "out of memory" in str(error) or "can't allocate memory" in str(error)
     )
+
+
+def loss_of(
+    workload: Workload,
+    outputs: torch.Tensor,
+    targets: torch.Tensor,
+    lengths: torch.Tensor,
+    time_major: bool,
+) -> torch.Tensor:
+    """The mean loss over the batch; outputs (batch, classes), or one a time step.
+
+    ``targets`` of every time step have time in front whatever the layout of the outputs.
+    CTC: blank 0, mean over sequences of the negative log-likelihood, not divided by target lengths
+    (torch's own ``reduction="mean"`` does). ``lengths`` stay on the host, or torch synchronises.
+    """
+    if workload.each_step and not time_major:
+        targets = targets.transpose(0, 1)
+    if workload.loss == "ce":
+        return torch.nn.functional.cross_entropy(outputs.flatten(0, -2), targets.flatten())
+    if workload.loss == "mean":
+        return outputs.mean()
+    if workload.loss == "mse":
+        return torch.nn.functional.mse_loss(outputs, targets)
+    spelled = torch.full((len(lengths),), targets.shape[1], dtype=torch.int64)
+    scores = (outputs if time_major else outputs.transpose(0, 1)).log_softmax(2)
+    each = torch.nn.functional.ctc_loss(scores, targets, lengths, spelled, reduction="none")
+    return each.mean()
+
+
+AUTOCAST = {"amp-fp16": torch.float16, "amp-bf16": torch.bfloat16}
+
+
+def set_tf32(precision: str) -> None:
+    """Allow TF32 where ``precision`` is tf32; forbid it elsewhere."""
+    torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
+    torch.backends.cudnn.allow_tf32 = precision == "tf32"
+
+
+def autocast(precision: str, device_type: str) -> Callable[[], ContextManager[Any]]:
+    """The context of forward and loss.
+
+    Raises:
+        CaptureError: this torch does not cast to that type on that device.
+    """
+    if precision not in AUTOCAST:
+        return contextlib.nullcontext
+    wanted = AUTOCAST[precision]
+    context = functools.partial(torch.autocast, device_type, dtype=wanted)
+    with context():  # an older torch only warns, and casts nothing
+        one = torch.ones(1, 1, device=device_type)
+        if (one @ one).dtype != wanted:
+            raise CaptureError(
+                "torch {} has no {} on {}".format(torch.__version__, precision, device_type),
+                "give another --precision or a newer torch",
+            )
+    return context
+
+
+def scaler(precision: str, device_type: str) -> Any:
+    """The scaler of training's gradients; None where the precision needs none."""
+    if precision != "amp-fp16":
+        return None
+    if hasattr(torch.amp, "GradScaler"):
+        return torch.amp.GradScaler(device_type)
+    return torch.cuda.amp.GradScaler(enabled=device_type == "cuda")  # before torch 2.3
+
+
+@contextlib.contextmanager
+def weights_kept(module: torch.nn.Module, optimizer: Any) -> Iterator[None]:
+    """Give ``module`` its weights back at the end, and ``optimizer`` a state of zeros, in place."""
+    kept = [p.detach().clone() for p in module.parameters()]
+    yield
+    with torch.no_grad():
+        for parameter, value in zip(module.parameters(), kept):
+            parameter.copy_(value)
+        for state in optimizer.state.values():
+            for value in state.values():
+                value.zero_()
+
+
+class GraphedWork:
+    """``work``, captured when made; ``replay`` runs it again on the same memory.
+
+    ``work`` returns the loss; ``warmup`` steps of it come first, until nothing is compiled any
+    more. ``module`` and ``optimizer`` are, after the capture, as before it.
+    """
+
+    def __init__(
+        self,
+        work: Callable[[], torch.Tensor],
+        module: torch.nn.Module,
+        optimizer: Any,
+        warmup: int,
+    ) -> None:
+        keep_profiler_attached()
+        with weights_kept(module, optimizer):
+            side = torch.cuda.Stream()
+            side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(side):
+                for _ in range(warmup):
+                    optimizer.zero_grad(set_to_none=True)
+                    work()
+            torch.cuda.current_stream().wait_stream(side)
+        optimizer.zero_grad(set_to_none=True)  # gradients are to be made in the graph's memory
+        self._graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self._graph):
+            self.loss = work()
+
+    def replay(self) -> torch.Tensor:
+        """Enqueue the captured work; the loss, which the next replay overwrites."""
+        self._graph.replay()
+        return self.loss
+
+
+def keep_profiler_attached() -> None:
+    """Keep CUPTI from being torn down between profiler sessions: with CUDA graphs it then crashes.
+
+    Source: the workaround in torch/profiler/profiler.py for Inductor's own CUDA graphs.
+    """
+    os.environ.setdefault("DISABLE_CUPTI_LAZY_REINIT", "1")
+    os.environ.setdefault("TEARDOWN_CUPTI", "0")

@@ -1,0 +1,349 @@
+"""The one step loop for cuDNN without a framework; torch.profiler, where installed, around it.
+
+A step is the copy of the data, a dozen calls on the default stream and a synchronisation of the
+device; CUDA events stand at both ends. Between the two passes nothing differs but the profiler:
+torch, which computes nothing here, is imported when the timing is done.
+
+Losses and optimizer are cuDNN's own operations on tensors. cuDNN has no automatic differentiation:
+a loss writes its gradient where the network's backward reads it. Tensors have four dimensions, as
+these operations expect. Source: cuDNN's documentation of cudnnReduceTensor, cudnnOpTensor,
+cudnnScaleTensor and cudnnAddTensor.
+
+Every call of cuDNN is an operator of its profile, ``cudnn::RNNForward`` for cudnnRNNForward, by
+torch's own recorder of operators (private, from torch 2.1 on); by a named range where there is
+none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import sys
+from typing import Any, ContextManager, Dict, Iterator, Sequence, Tuple, Union
+
+import numpy as np
+
+from lstmprof import workloads
+from lstmprof.capture.request import CaptureRequest
+from lstmprof.capture.worker import base
+from lstmprof.capture.worker.host import cuda_devices, thread_count
+from lstmprof.capture.worker.profiling import Ranges
+from lstmprof.errors import CaptureError
+from lstmprof.implementations.cudnn import _api as api, _runtime
+from lstmprof.implementations.cudnn._api import Cudnn
+from lstmprof.implementations.cudnn._libraries import Call
+from lstmprof.implementations.cudnn._runtime import Buffer
+
+
+def device_of(requested: str) -> str:
+    """The device to run on: ``cuda:N``, or ``cpu``, which is refused after.
+
+    Raises:
+        CaptureError: the driver does not show it.
+    """
+    shown = cuda_devices()
+    if requested == "auto":
+        return "cuda:0" if shown else "cpu"
+    if requested != "cpu" and int(requested.partition(":")[2]) >= shown:
+        raise CaptureError(
+            "device {} is not available: the driver shows {} CUDA device(s)".format(
+                requested, shown
+            ),
+            "see whether nvidia-smi shows it",
+        )
+    return requested
+
+
+def set_threads(threads: int) -> None:
+    """Nothing: the host computes nothing."""
+
+
+class Trainer(base.Trainer):
+    """One implementation with its weights, data, loss and optimizer on one device."""
+
+    profiler = "torch.profiler"
+
+    def __init__(self, request: CaptureRequest, device: str) -> None:
+        if request.profile_steps:
+            _refuse_without_profiler()
+        self.device, self.number = device, int(device.partition(":")[2])
+        super().__init__(request)
+        Cudnn.load().runtime.call("cudaSetDevice", device=self.number)
+        training = not self.forward_only
+        self.module = self.implementation.build(
+            request.workload, training, request.precision == "tf32"
+        )
+        self.cudnn, self.runtime = self.module.cudnn, self.module.cudnn.runtime
+        shared = workloads.weights(request.workload, request.seed)
+        self.implementation.load(self.module, shared)
+        batch: Any = workloads.batch(request.workload, request.seed)
+        self.upload = self.module.inputs.upload(batch.inputs)
+        self.computed = loss_of(self.module, training, batch.targets)
+        self.update = sgd(self.module)
+        self.stopwatch = _runtime.Stopwatch(self.runtime)
+        self.synchronize = self.runtime.bound("cudaDeviceSynchronize", {})
+
+    def step(self, ranges: Ranges) -> Loss:
+        """One step, synchronised at its end; the loss, which the next step overwrites."""
+        with ranges("step"):
+            self.stopwatch.start()
+            self._phases(ranges)
+            self.stopwatch.stop()
+            self.synchronize()
+        return self.computed
+
+    def _phases(self, ranges: Ranges) -> None:
+        with ranges("input"):
+            self.upload()
+            self.computed.upload()
+        with ranges("forward"):
+            self.module.forward()
+        with ranges("loss"):
+            self.computed.enqueue()
+        if self.forward_only:
+            return
+        with ranges("backward"):
+            self.computed.backward()
+            self.module.backward()
+        with ranges("optimizer"):
+            self.update()
+
+    def loss(self, outcome: Union[Loss, float]) -> float:
+        """The number in a step's outcome, or as it was kept."""
+        return outcome if isinstance(outcome, float) else outcome.value()
+
+    def device_ns(self) -> int:
+        """Length of the last step by CUDA events (0.5 µs resolution)."""
+        return self.stopwatch.elapsed_ns()
+
+    @contextlib.contextmanager
+    def recording(self, folder: str) -> Iterator[Any]:
+        """torch.profiler, which sees all that the process does with CUDA.
+
+        Raises:
+            CaptureError: this torch does not record what CUDA does.
+        """
+        import torch
+
+        if not torch.cuda.is_available():
+            raise CaptureError(
+                "torch {}, whose profiler is to record what cuDNN does, has no CUDA".format(
+                    torch.__version__
+                ),
+                "install a torch built for CUDA, or give --profile-steps 0",
+            )
+        self.cudnn.observer = operator
+        try:
+            with torch.profiler.profile(activities=self.activities()) as session:
+                yield session
+        finally:
+            self.cudnn.observer = None
+
+    def activities(self) -> Sequence[Any]:
+        """What torch.profiler is to record."""
+        import torch
+
+        return torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA
+
+    def annotated(self, number: int) -> Ranges:
+        """torch.profiler's ranges."""
+        import torch
+
+        ranges: Ranges = torch.profiler.record_function
+        return ranges
+
+    def kept(self, outcome: Loss) -> float:
+        """The number, which the next step overwrites."""
+        return outcome.value()
+
+    def written(self, session: Any, folder: str) -> Tuple[str, str]:
+        """torch.profiler's JSON."""
+        raw = os.path.join(folder, "trace.json")
+        session.export_chrome_trace(raw)
+        return raw, "cudnn-direct.pt.trace.json"
+
+    def needles(self) -> Sequence[Tuple[str, str]]:
+        """cuDNN's calls as torch.profiler writes their names."""
+        return base.torch_needles(self.implementation.KERNELS)
+
+    def facts(self) -> Dict[str, Any]:
+        """What run.json says of the libraries and the device."""
+        torch = sys.modules.get("torch")
+        return {
+            "device": self.device,
+            "device_name": _runtime.device_name(self.number),
+            "device_memory_bytes": self.runtime.memory_bytes(),
+            "threads": thread_count(),
+            "versions": {
+                "cudnn": self.cudnn.version,
+                "cuda": self.runtime.version("Runtime"),
+                "cuda_driver": self.runtime.version("Driver"),
+                "torch": getattr(torch, "__version__", None),
+            },
+            "backend": "CUDNN_RNN_ALGO_STANDARD",
+        }
+
+
+def _refuse_without_profiler() -> None:
+    """Before anything is timed: torch itself is imported after."""
+    if importlib.util.find_spec("torch") is None:
+        raise CaptureError(
+            "torch, whose profiler records what cuDNN does, is not installed in " + sys.executable,
+            "install torch there, or give --profile-steps 0 and ingest a profile of nsys",
+        )
+
+
+class Mean:
+    """The mean of all outputs: their gradients are the same number, written once."""
+
+    def __init__(self, network: Any, training: bool) -> None:
+        outputs = network.outputs
+        if training:
+            network.d_outputs.set(np.full(outputs.shape, 1 / outputs.size, np.float32))
+        self.result = network.buffer((1,))
+        self.enqueue, self.held = reduction(
+            network, api.CUDNN_REDUCE_TENSOR_AVG, outputs.address, outputs.shape, self.result
+        )
+
+    def upload(self) -> None:
+        """Nothing: there are no targets."""
+
+    def backward(self) -> None:
+        """Nothing: the gradient is there."""
+
+    def value(self) -> float:
+        """The loss last enqueued, once it is computed."""
+        return float(self.result.array()[0])
+
+
+class SquaredError:
+    """The mean of (outputs − targets)², of the last time step or of every one.
+
+    Its ``enqueue`` leaves the difference where ``backward`` scales it to the gradient; that of the
+    other time steps stays zero.
+    """
+
+    def __init__(self, network: Any, training: bool, targets: Any) -> None:
+        self.targets = network.buffer(targets.shape)
+        self.upload = self.targets.upload(targets)
+        self.result = network.buffer((1,))
+        held = network.d_outputs if training else network.buffer(network.outputs.shape)
+        unseen = network.outputs.bytes - self.targets.bytes  # the last time step stands at the end
+        difference, shape = held.address + unseen, self.targets.shape
+        self._subtract = subtraction(
+            network, network.outputs.address + unseen, self.targets.address, difference, shape
+        )
+        norm = api.CUDNN_REDUCE_TENSOR_NORM2
+        self._reduce, space = reduction(network, norm, difference, shape, self.result)
+        self.held = held, space
+        self.backward = network.cudnn.bound(
+            "cudnnScaleTensor",
+            {
+                "handle": network.handle,
+                "yDesc": network.cudnn.tensor(four(shape)),
+                "y": difference,
+                "alpha": api.scalar(2 / self.targets.size),
+            },
+        )
+
+    def enqueue(self) -> None:
+        """The difference and its norm."""
+        self._subtract()
+        self._reduce()
+
+    def value(self) -> float:
+        """The loss last enqueued, once it is computed."""
+        norm, count = float(self.result.array()[0]), int(self.targets.size)
+        return norm * norm / count
+
+
+Loss = Union[Mean, SquaredError]
+
+
+def loss_of(network: Any, training: bool, targets: Any) -> Loss:
+    """The loss of ``network``'s workload: ``mean`` or ``mse``."""
+    if network.workload.loss == "mean":
+        return Mean(network, training)
+    return SquaredError(network, training, targets)
+
+
+def sgd(network: Any) -> Call:
+    """One step of SGD over the whole weight space: w − rate · gradient."""
+    described = network.cudnn.tensor(four(network.weights.shape))
+    call: Call = network.cudnn.bound(
+        "cudnnAddTensor",
+        {
+            "handle": network.handle,
+            "alpha": api.scalar(-network.workload.learning_rate),
+            **{"aDesc": described, "A": network.gradients.address},
+            "beta": api.scalar(1),
+            **{"cDesc": described, "C": network.weights.address},
+        },
+    )
+    return call
+
+
+def four(shape: Tuple[int, ...]) -> Tuple[int, ...]:
+    """``shape`` in four dimensions."""
+    return (1,) * (4 - len(shape)) + shape
+
+
+def subtraction(network: Any, a: int, b: int, into: int, shape: Tuple[int, ...]) -> Call:
+    """``into`` = a − b; addresses of packed tensors of ``shape``."""
+    operation = network.cudnn.created("OpTensorDescriptor")
+    network.cudnn.call(
+        "cudnnSetOpTensorDescriptor",
+        opTensorDesc=operation,
+        opTensorOp=api.CUDNN_OP_TENSOR_ADD,
+        opTensorCompType=api.CUDNN_DATA_FLOAT,
+        opTensorNanOpt=api.CUDNN_PROPAGATE_NAN,
+    )
+    described = network.cudnn.tensor(four(shape))
+    call: Call = network.cudnn.bound(
+        "cudnnOpTensor",
+        {
+            **{"handle": network.handle, "opTensorDesc": operation},
+            **{"alpha1": api.scalar(1), "aDesc": described, "A": a},
+            **{"alpha2": api.scalar(-1), "bDesc": described, "B": b},
+            **{"beta": api.scalar(0), "cDesc": described, "C": into},
+        },
+    )
+    return call
+
+
+def reduction(
+    network: Any, operation: int, a: int, shape: Tuple[int, ...], into: Buffer
+) -> Tuple[Call, Buffer]:
+    """``into`` (one number) = all of the packed tensor ``a``, reduced; and the space it needs."""
+    cudnn = network.cudnn
+    descriptor = cudnn.created("ReduceTensorDescriptor")
+    cudnn.call(
+        "cudnnSetReduceTensorDescriptor",
+        reduceTensorDesc=descriptor,
+        reduceTensorOp=operation,
+        reduceTensorCompType=api.CUDNN_DATA_FLOAT,
+        reduceTensorNanOpt=api.CUDNN_PROPAGATE_NAN,
+        reduceTensorIndices=api.CUDNN_REDUCE_TENSOR_NO_INDICES,
+        reduceTensorIndicesType=api.CUDNN_32BIT_INDICES,
+    )
+    arguments = {
+        **{"handle": network.handle, "reduceTensorDesc": descriptor},
+        **{"indices": None, "indicesSizeInBytes": 0},
+        **{"alpha": api.scalar(1), "aDesc": cudnn.tensor(four(shape)), "A": a},
+        **{"beta": api.scalar(0), "cDesc": cudnn.tensor(four((1,))), "C": into.address},
+    }
+    size = cudnn.read_size("cudnnGetReductionWorkspaceSize", "sizeInBytes", arguments)
+    space = network.buffer((size,), np.uint8)
+    spaced = dict(arguments, workspace=space.address, workspaceSizeInBytes=space.bytes)
+    return cudnn.bound("cudnnReduceTensor", spaced), space
+
+
+def operator(function: str) -> ContextManager[Any]:
+    """Records a call of ``function`` of cuDNN as an operator."""
+    import torch
+
+    name = function.replace("cudnn", "cudnn::", 1)
+    recorder = getattr(torch._C._profiler, "_RecordFunctionFast", torch.profiler.record_function)
+    context: ContextManager[Any] = recorder(name)
+    return context

@@ -1,0 +1,319 @@
+"""The one step loop for JAX, and JAX's profiler around it.
+
+A training step is one call of a jitted function that owns the parameters and the optimizer's state
+(both are donated). Its phases are named scopes (``forward``, ``loss``, ``optimizer``; the backward
+pass is what JAX names ``transpose(jvp(…))``), which a profile has in the HLO beside its events. On
+the host only ``step`` and ``input`` are ranges. A step ends when all that it returns is there.
+
+XLA on a CPU takes its threads from the affinity it finds when it starts, and from nothing else;
+they flush denormals by themselves.
+
+The loss CTC is the sum over all alignments, in log space, as a scan over time; its gradient is the
+scan's. Source: A. Graves et al., "Connectionist temporal classification" (2006), equations 6–8. JAX
+has no CTC of its own: optax's is the same recursion with another treatment of padding.
+
+Adam: D. Kingma, J. Ba, "Adam" (2014), algorithm 1. A few lines of our own, because optax, JAX's
+usual optimizers, is another package. The state is a dictionary of arrays, so that one jitted step
+can own it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import re
+import sys
+from typing import Any, Callable, ContextManager, Dict, Iterator, List, Optional, Tuple
+
+import jax
+import jax.numpy as jnp
+import jaxlib
+import numpy as np
+
+from lstmprof import workloads
+from lstmprof.capture.request import CaptureRequest
+from lstmprof.capture.worker import base
+from lstmprof.capture.worker.host import thread_count
+from lstmprof.capture.worker.peaks import Run
+from lstmprof.capture.worker.profiling import Ranges
+from lstmprof.errors import CaptureError
+from lstmprof.implementations.cudnn import _runtime
+from lstmprof.workloads import Workload
+
+#: Precision -> JAX's for matrix products: TF32 where the GPU has it (jax.lax.Precision.HIGH)
+PRODUCTS = {"fp32": "highest", "tf32": "tensorfloat32"}
+
+Parameters = Dict[str, Any]
+Arrays = Tuple[Any, ...]
+
+
+def device_of(requested: str) -> str:
+    """The device to run on: ``cpu`` or ``cuda:N``.
+
+    Raises:
+        CaptureError: this JAX does not see it.
+    """
+    if requested == "cpu":
+        jax.config.update("jax_platforms", "cpu")
+        return requested
+    devices = _gpus()
+    if requested == "auto":
+        return "cuda:0" if devices else "cpu"
+    if int(requested.partition(":")[2]) >= len(devices):
+        raise CaptureError(
+            "device {} is not available: jax {} sees {} GPU(s)".format(
+                requested, jax.__version__, len(devices)
+            ),
+            "give --device cpu, or install a jax built for CUDA",
+        )
+    return requested
+
+
+def _gpus() -> List[Any]:
+    try:
+        return list(jax.devices("gpu"))
+    except RuntimeError:  # no such platform
+        return []
+
+
+def set_threads(threads: int) -> None:
+    """Nothing: XLA obeys the affinity only, which was set before JAX was imported."""
+
+
+class Trainer(base.Trainer):
+    """One implementation with its weights, data and optimizer on one device."""
+
+    profiler = "jax.profiler"
+
+    def __init__(self, request: CaptureRequest, device: str) -> None:
+        jax.config.update("jax_default_matmul_precision", PRODUCTS[request.precision])
+        super().__init__(request)
+        self.device_name = device
+        self.number = 0 if device == "cpu" else int(device.partition(":")[2])
+        self.device = (jax.devices("cpu") if device == "cpu" else _gpus())[self.number]
+        jax.config.update("jax_default_device", self.device)
+        self.module = self.implementation.build(self.workload)
+        self.implementation.load(self.module, workloads.weights(self.workload, request.seed))
+        parameters = self.implementation.parameters(self.module)
+        state = initial_state(self.workload, parameters)
+        self.state = jax.device_put(state, self.device)
+        self.inputs, self.targets = self._data(request.seed)
+        body = self._forward_step if self.forward_only else self._train_step
+        self.function = jax.jit(body, donate_argnums=0)
+
+    def _data(self, seed: int) -> Tuple[Arrays, Arrays]:
+        """What ``apply`` takes, in its layout, and what the loss compares with; NumPy, 32 bits."""
+        batch: Any = workloads.batch(self.workload, seed)
+        time_major = self.implementation.TIME_MAJOR
+        inputs = batch.inputs if time_major else batch.inputs.swapaxes(0, 1)
+        inputs = np.ascontiguousarray(inputs, np.int32 if self.workload.vocabulary else np.float32)
+        known = (batch.lengths.astype(np.int32),) if self.workload.variable_length else ()
+        return (inputs, *known), targets_of(self.workload, batch, time_major)
+
+    def _loss(self, parameters: Parameters, inputs: Arrays, targets: Arrays) -> Any:
+        with jax.named_scope("forward"):
+            outputs = self.implementation.apply(self.module, parameters, *inputs)
+        with jax.named_scope("loss"):
+            return loss_of(self.workload, outputs, targets, self.implementation.TIME_MAJOR)
+
+    def _forward_step(self, state: Any, inputs: Arrays, targets: Arrays) -> Any:
+        return state, self._loss(state["parameters"], inputs, targets)
+
+    def _train_step(self, state: Any, inputs: Arrays, targets: Arrays) -> Any:
+        loss, gradients = jax.value_and_grad(self._loss)(state["parameters"], inputs, targets)
+        with jax.named_scope("optimizer"):
+            return updated(self.workload, state, gradients), loss
+
+    def step(self, ranges: Ranges) -> Any:
+        """One step, synchronised at its end; the loss."""
+        with ranges("step"):
+            with ranges("input"):
+                inputs, targets = jax.device_put((self.inputs, self.targets), self.device)
+            outcome = self.function(self.state, inputs, targets)
+            self.state, loss = jax.block_until_ready(outcome)
+        return loss
+
+    @contextlib.contextmanager
+    def recording(self, folder: str) -> Iterator[None]:
+        """JAX's profiler, which writes an XPlane into ``folder``."""
+        jax.profiler.start_trace(folder, **_without_python_calls())
+        yield
+        jax.profiler.stop_trace()
+
+    def annotated(self, number: int) -> Ranges:
+        """Ranges of JAX's profiler."""
+        return functools.partial(_trace, number)
+
+    def written(self, session: None, folder: str) -> Tuple[str, str]:
+        """The XPlane."""
+        return base.xplane_in(folder)
+
+    def facts(self) -> Dict[str, Any]:
+        """What run.json says of the framework and the device."""
+        gpu = self.device_name != "cpu"
+        loaded = {name: sys.modules.get(name) for name in ("flax", "keras")}
+        return {
+            "device": self.device_name,
+            "device_name": self.device.device_kind if gpu else None,
+            "device_memory_bytes": _runtime.device_memory_bytes(self.number) if gpu else None,
+            "threads": thread_count(),
+            "versions": {
+                "jax": jax.__version__,
+                "jaxlib": jaxlib.__version__,
+                **{name: getattr(module, "__version__", None) for name, module in loaded.items()},
+                "cuda": cuda_version(self.device.client.platform_version) if gpu else None,
+            },
+        }
+
+
+def cuda_version(platform: str) -> Optional[str]:
+    """``12.9`` of a client's platform that ends in ``cuda 12090``; None where none is told."""
+    told = re.search(r"cuda (\d+)", platform)
+    number = int(told.group(1)) if told else 0
+    return "{}.{}".format(number // 1000, number % 1000 // 10) if number else None
+
+
+def _without_python_calls() -> Dict[str, Any]:
+    """Options of a trace that records no Python call, where this JAX has options."""
+    if not hasattr(jax.profiler, "ProfileOptions"):
+        return {}
+    options = jax.profiler.ProfileOptions()
+    options.python_tracer_level = 0
+    return {"profiler_options": options}
+
+
+def _trace(step: int, name: str) -> ContextManager[Any]:
+    """A range in JAX's profiler; a step has its number."""
+    if name == "step":
+        numbered: ContextManager[Any] = jax.profiler.StepTraceAnnotation(name, step_num=step)
+        return numbered
+    named: ContextManager[Any] = jax.profiler.TraceAnnotation(name)
+    return named
+
+
+def product(size: int, device: str, dtype: str) -> Run:
+    """A product of two matrices."""
+    left, right = (jax.random.uniform(jax.random.PRNGKey(n), (size, size)) for n in range(2))
+    return _repeated(lambda a, b: a @ b, left, right)
+
+
+def copy(buffer: int, device: str) -> Run:
+    """A copy of ``buffer`` bytes."""
+    return _repeated(lambda a: a.copy(), jnp.ones(buffer, jnp.int8))
+
+
+def _repeated(work: Callable[..., Any], *operands: Any) -> Run:
+    compiled = jax.jit(work)
+
+    def run(times: int) -> None:
+        for _ in range(times):
+            made = compiled(*operands)
+        made.block_until_ready()
+
+    return run
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether ``error`` is XLA's way of saying so."""
+    said = str(error)
+    return "RESOURCE_EXHAUSTED" in said or "Out of memory" in said
+
+
+#: log 0: finite, because the gradient of logaddexp(-inf, -inf) is no number
+LOG_ZERO = -1e30
+
+
+def loss_of(workload: Workload, outputs: Any, targets: Tuple[Any, ...], time_major: bool) -> Any:
+    """The mean loss over the batch.
+
+    ``targets`` from ``targets_of``. CTC: blank 0, mean over sequences of the negative
+    log-likelihood.
+    """
+    if workload.loss == "mean":
+        return jnp.mean(outputs)
+    if workload.loss == "mse":
+        return jnp.mean(jnp.square(outputs - targets[0]))
+    scores = jax.nn.log_softmax(outputs)
+    if workload.loss == "ce":
+        return -jnp.mean(jnp.take_along_axis(scores, targets[0][..., None], axis=-1))
+    return -jnp.mean(_log_likelihoods(scores if time_major else scores.swapaxes(0, 1), *targets))
+
+
+def _log_likelihoods(scores: Any, labels: Any, lengths: Any) -> Any:
+    """log p(labels) of each sequence (batch,); ``scores`` (time, batch, classes)."""
+    batch, symbols = labels.shape[0], 2 * labels.shape[1] + 1
+    spelled = jnp.zeros((batch, symbols), labels.dtype).at[:, 1::2].set(labels)
+    skips = (spelled[:, 2:] != 0) & (spelled[:, 2:] != spelled[:, :-2])
+    may_skip = jnp.pad(skips, ((0, 0), (2, 0)))
+    emitted = jnp.take_along_axis(scores, spelled[None], axis=2)
+    start = jnp.where(jnp.arange(symbols) < 2, emitted[0], LOG_ZERO)
+
+    def forward(sums: Any, step: Tuple[Any, Any]) -> Tuple[Any, None]:
+        t, own = step
+        two = jnp.where(may_skip, _shifted(sums, 2), LOG_ZERO)
+        reached = own + jnp.logaddexp(jnp.logaddexp(sums, _shifted(sums, 1)), two)
+        return jnp.where((t < lengths)[:, None], reached, sums), None
+
+    times = jnp.arange(1, scores.shape[0])
+    sums, _ = jax.lax.scan(forward, start, (times, emitted[1:]))
+    return jnp.logaddexp(sums[:, -1], sums[:, -2])
+
+
+def _shifted(sums: Any, places: int) -> Any:
+    """What stood ``places`` symbols before."""
+    return jnp.pad(sums[:, :-places], ((0, 0), (places, 0)), constant_values=LOG_ZERO)
+
+
+def targets_of(workload: Workload, batch: Any, time_major: bool) -> Tuple[Any, ...]:
+    """What the loss compares with: NumPy, in 32 bits, time where the outputs have it.
+
+    Classes or values; for CTC labels (batch, labels) and lengths (batch,); for ``mean`` nothing.
+    """
+    if workload.loss == "mean":
+        return ()
+    if workload.loss == "ctc":
+        return batch.targets.astype(np.int32), batch.lengths.astype(np.int32)
+    targets = batch.targets.astype(np.float32 if workload.loss == "mse" else np.int32)
+    if workload.each_step and not time_major:
+        targets = np.ascontiguousarray(targets.swapaxes(0, 1))
+    return (targets,)
+
+
+#: Adam's decay of the mean and of the square, and its epsilon: the defaults of torch.optim.Adam
+MEAN_DECAY, SQUARE_DECAY, EPSILON = 0.9, 0.999, 1e-8
+
+
+def initial_state(workload: Workload, parameters: Parameters) -> Dict[str, Any]:
+    """Copies of the parameters, and the state of the workload's optimizer before the first step.
+
+    Raises:
+        CaptureError: the optimizer is neither Adam nor SGD.
+    """
+    copies = {name: np.array(array) for name, array in parameters.items()}
+    if workload.optimizer == "sgd":
+        return {"parameters": copies}
+    if workload.optimizer != "adam":
+        raise CaptureError("unknown optimizer '{}'".format(workload.optimizer), "use adam or sgd")
+    zeros = {name: np.zeros_like(array) for name, array in copies.items()}
+    return {"parameters": copies, "means": zeros, "squares": zeros, "count": np.float32(0)}
+
+
+def updated(workload: Workload, state: Any, gradients: Parameters) -> Dict[str, Any]:
+    """The state after one step, as torch.optim.SGD or torch.optim.Adam computes it."""
+    if workload.optimizer == "sgd":
+        rate, before = workload.learning_rate, state["parameters"]
+        return {"parameters": {name: before[name] - rate * g for name, g in gradients.items()}}
+    return _after_adam(workload, state, gradients)
+
+
+def _after_adam(workload: Workload, state: Any, gradients: Parameters) -> Dict[str, Any]:
+    count = state["count"] + 1
+    means, squares, parameters = {}, {}, {}
+    for name, gradient in gradients.items():
+        means[name] = MEAN_DECAY * state["means"][name] + (1 - MEAN_DECAY) * gradient
+        squares[name] = SQUARE_DECAY * state["squares"][name] + (1 - SQUARE_DECAY) * gradient**2
+        mean = means[name] / (1 - MEAN_DECAY**count)
+        root = jnp.sqrt(squares[name] / (1 - SQUARE_DECAY**count))
+        change = workload.learning_rate * mean / (root + EPSILON)
+        parameters[name] = state["parameters"][name] - change
+    return {"parameters": parameters, "means": means, "squares": squares, "count": count}

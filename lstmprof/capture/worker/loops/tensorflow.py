@@ -1,0 +1,308 @@
+"""The one step loop for TensorFlow and Keras, and TensorFlow's profiler around it.
+
+A training step is one call of a tf.function: its phases are name scopes of the graph (``forward``,
+``loss``, ``optimizer``; the backward pass is what TensorFlow names ``gradient_tape/…``). On the
+host only ``step`` and ``input`` are ranges. A step ends when its loss is on the host, which is
+after everything the device was given before it. Compiled by XLA a step shows XLA's instructions,
+fused ones as one event, in place of TensorFlow's operators; its phases are those of the operators
+that they were made from. TensorFlow's own threads flush denormals by
+themselves; the main one, which runs small operators too, since ``host.flush_denormals``.
+
+float16 has gradients that only a scaled loss keeps above 0. The scale is TensorFlow's own
+DynamicLossScale, the same for Keras's policy and for the graph rewrite: 2¹⁵ at first, halved when a
+gradient is not finite (that step changes no weight), doubled after 2000 finite ones. Source:
+tensorflow/python/training/experimental/loss_scale.py 2.21.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+from typing import Any, Callable, ContextManager, Dict, Iterator, List, Sequence, Tuple
+
+import numpy as np
+import tensorflow as tf
+
+from lstmprof import workloads
+from lstmprof.capture.request import CaptureRequest
+from lstmprof.capture.worker import base
+from lstmprof.capture.worker.peaks import Run
+from lstmprof.capture.worker.profiling import Ranges
+from lstmprof.errors import CaptureError
+from lstmprof.workloads import Workload
+
+#: of a compiled step; the profile names the operators that it was made from all the same
+XLA = "XLA's fused operators"
+
+
+def device_of(requested: str) -> str:
+    """The device to run on, made the only one TensorFlow sees: ``cpu`` or ``cuda:N``.
+
+    Raises:
+        CaptureError: this TensorFlow does not see it.
+    """
+    devices = tf.config.list_physical_devices("GPU")
+    if requested == "auto":
+        requested = "cuda:0" if devices else "cpu"
+    if requested == "cpu":
+        return requested
+    number = int(requested.partition(":")[2])
+    if number >= len(devices):
+        raise CaptureError(
+            "device {} is not available: tensorflow {} sees {} GPU(s)".format(
+                requested, tf.__version__, len(devices)
+            ),
+            "give --device cpu, or install a tensorflow built for CUDA",
+        )
+    tf.config.set_visible_devices(devices[number], "GPU")
+    return requested
+
+
+def set_threads(threads: int) -> None:
+    """Threads within an operator and between operators; to be called before any tensor is made."""
+    tf.config.threading.set_intra_op_parallelism_threads(threads)
+    tf.config.threading.set_inter_op_parallelism_threads(threads)
+
+
+class Trainer(base.Trainer):
+    """One implementation with its weights, data and optimizer on one device."""
+
+    profiler = "tf.profiler"
+
+    def __init__(self, request: CaptureRequest, device: str) -> None:
+        tf.config.experimental.enable_tensor_float_32_execution(request.precision == "tf32")
+        super().__init__(request)
+        self.device, self.xla = device, request.xla
+        if request.precision.startswith("amp-"):
+            self.implementation.mixed_precision(request.precision)
+        self.module = self.implementation.build(self.workload)
+        self.implementation.load(self.module, workloads.weights(self.workload, request.seed))
+        self.optimizer = optimizer_of(self.workload)
+        self.scaling = loss_scaling(request.precision)
+        self.batch = batch_of(self.workload, request.seed, self.implementation.TIME_MAJOR)
+        body = self._forward if self.forward_only else self._train
+        compiled = {"jit_compile": True} if request.xla else {}  # an argument since 2.5
+        self.function = tf.function(body, autograph=False, **compiled)
+
+    def _forward(self, inputs: tf.Tensor, lengths: Tensors, targets: Tensors) -> tf.Tensor:
+        with tf.name_scope("forward"):
+            outputs = self.module(inputs, *lengths)
+        with tf.name_scope("loss"):
+            return loss_of(self.workload, outputs, targets, self.implementation.TIME_MAJOR)
+
+    def _train(self, inputs: tf.Tensor, lengths: Tensors, targets: Tensors) -> tf.Tensor:
+        variables = list(self.implementation.parameters(self.module).values())
+        with tf.GradientTape() as tape:
+            loss = self._forward(inputs, lengths, targets)
+            scaled = self.scaling.scaled(loss)
+        gradients = tape.gradient(scaled, variables)
+        with tf.name_scope("optimizer"):
+            self.scaling.apply(self.optimizer, gradients, variables)
+        return loss
+
+    def step(self, ranges: Ranges) -> float:
+        """One step, synchronised at its end; the loss."""
+        with ranges("step"):
+            with ranges("input"):
+                batch = tf.nest.map_structure(tf.constant, self.batch)
+            loss = self.function(*batch)
+            if self.device != "cpu":
+                _synchronize()
+            number: float = loss.numpy()
+        return number
+
+    @contextlib.contextmanager
+    def recording(self, folder: str) -> Iterator[None]:
+        """TensorFlow's profiler, which writes an XPlane into ``folder``.
+
+        Its first session takes 20 % longer, a second one of the same length 3 %, after a shorter
+        throwaway 20 % again (measured, 2.21): the profiler's buffers grow as they are filled.
+        """
+        tf.profiler.experimental.start(folder)
+        yield
+        tf.profiler.experimental.stop()
+
+    def annotated(self, number: int) -> Ranges:
+        """Ranges of TensorFlow's profiler."""
+        return functools.partial(_trace, number)
+
+    def written(self, session: None, folder: str) -> Tuple[str, str]:
+        """The XPlane."""
+        return base.xplane_in(folder)
+
+    def needles(self) -> Sequence[Tuple[str, str]]:
+        """Operators of the implementation, unless XLA fused them."""
+        return [("", XLA)] if self.xla else super().needles()
+
+    def facts(self) -> Dict[str, Any]:
+        """What run.json says of the framework and the device."""
+        built, gpus = tf.sysconfig.get_build_info(), tf.config.get_visible_devices("GPU")
+        gpu = self.device != "cpu"
+        details = tf.config.experimental.get_device_details(gpus[0]) if gpu else {}
+        return {
+            "device": self.device,
+            "device_name": details.get("device_name"),
+            "device_memory_bytes": None,
+            "threads": tf.config.threading.get_intra_op_parallelism_threads(),
+            "versions": {
+                "tensorflow": tf.__version__,
+                "keras": getattr(sys.modules.get("keras"), "__version__", None),
+                "cuda": built.get("cuda_version") if gpu else None,
+                "cudnn": built.get("cudnn_version") if gpu else None,
+            },
+        }
+
+
+def _synchronize() -> None:
+    """Wait for the device; where TensorFlow (before 2.10) cannot, the loss's copy does it."""
+    wait = getattr(tf.test.experimental, "sync_devices", None)
+    if wait is not None:
+        wait()
+
+
+def _trace(step: int, name: str) -> ContextManager[Any]:
+    """A range in TensorFlow's profiler; ``_r=1`` marks the root of a step."""
+    marks = {"step_num": step, "_r": 1} if name == "step" else {}
+    trace: ContextManager[Any] = tf.profiler.experimental.Trace(name, **marks)
+    return trace
+
+
+def optimizer_of(workload: Workload) -> Any:
+    """The workload's optimizer: one fused kernel a variable, where its gradient is dense.
+
+    Raises:
+        CaptureError: the optimizer is neither Adam nor SGD.
+    """
+    if workload.optimizer == "sgd":
+        return tf.compat.v1.train.GradientDescentOptimizer(workload.learning_rate)
+    if workload.optimizer != "adam":
+        raise CaptureError("unknown optimizer '{}'".format(workload.optimizer), "use adam or sgd")
+    return tf.compat.v1.train.AdamOptimizer(workload.learning_rate)
+
+
+def product(size: int, device: str, dtype: str) -> Run:
+    """A product of two matrices."""
+    left, right = (tf.cast(tf.random.uniform((size, size)), dtype) for _ in range(2))
+    return _read_back(lambda: tf.matmul(left, right))
+
+
+def copy(buffer: int, device: str) -> Run:
+    """A copy of ``buffer`` bytes."""
+    source = tf.ones(buffer // 4)
+    return _read_back(lambda: tf.raw_ops.DeepCopy(x=source))
+
+
+def _read_back(work: Callable[[], Any]) -> Run:
+    """TensorFlow has no general wait: one element on the host comes after all work before it."""
+
+    def run(times: int) -> None:
+        for _ in range(times):
+            made = work()
+        made[(0,) * len(made.shape)].numpy()
+
+    return run
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether ``error`` is TensorFlow's way of saying so."""
+    return isinstance(error, tf.errors.ResourceExhaustedError)
+
+
+Tensors = Tuple[Any, ...]
+
+
+def loss_of(workload: Workload, outputs: tf.Tensor, targets: Tensors, time_major: bool) -> Any:
+    """The mean loss over the batch; outputs (batch, classes), or one a time step.
+
+    ``targets``: those of ``targets_of``. CTC: blank 0, sparse labels (with dense ones
+    tf.nn.ctc_loss on a CPU takes a slow path). In float32 whatever the outputs are, as PyTorch's
+    autocast has it.
+    """
+    outputs = tf.cast(outputs, tf.float32)
+    if workload.loss == "mean":
+        return tf.reduce_mean(outputs)
+    if workload.loss == "ce":
+        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(targets[0], outputs)
+    elif workload.loss == "mse":
+        losses = tf.square(outputs - targets[0])
+    else:
+        losses = tf.nn.ctc_loss(
+            _sparse(targets[0]), outputs, None, targets[1], time_major, blank_index=0
+        )
+    return tf.reduce_mean(losses)
+
+
+def _sparse(labels: tf.Tensor) -> tf.SparseTensor:
+    """Labels without padding as CTC takes them; the places are constants of the graph."""
+    places = np.argwhere(np.ones(labels.shape, bool))
+    return tf.SparseTensor(places, tf.reshape(labels, [-1]), list(labels.shape))
+
+
+def batch_of(workload: Workload, seed: int, time_major: bool) -> Tuple[Any, Tensors, Tensors]:
+    """Inputs in the implementation's layout, the lengths that it is told, the targets; NumPy."""
+    batch: Any = workloads.batch(workload, seed)
+    lengths = (batch.lengths.astype(np.int32),) if workload.variable_length else ()
+    return _laid(batch.inputs, time_major), lengths, targets_of(workload, batch, time_major)
+
+
+def targets_of(workload: Workload, batch: Any, time_major: bool) -> Tensors:
+    """What the loss compares with, as the outputs lie: classes or values; labels and lengths."""
+    if workload.loss == "ctc":
+        return batch.targets.astype(np.int32), batch.lengths.astype(np.int32)
+    return (_laid(batch.targets, time_major or not workload.each_step),)
+
+
+def _laid(array: Any, time_major: bool) -> Any:
+    """``array`` (time, batch, …) in the implementation's layout."""
+    return np.ascontiguousarray(array if time_major else array.swapaxes(0, 1))
+
+
+class Unscaled:
+    """The loss as it is: for every precision but float16."""
+
+    def scaled(self, loss: tf.Tensor) -> tf.Tensor:
+        """What is differentiated."""
+        return loss
+
+    def apply(self, optimizer: Any, gradients: List[tf.Tensor], variables: List[Any]) -> None:
+        """One step of the optimizer."""
+        optimizer.apply_gradients(list(zip(gradients, variables)))
+
+
+class DynamicallyScaled(Unscaled):
+    """The loss times the scale, the gradients divided by it."""
+
+    def __init__(self) -> None:
+        self.scale = tf.compat.v1.mixed_precision.DynamicLossScale()
+
+    def scaled(self, loss: tf.Tensor) -> tf.Tensor:
+        """What is differentiated."""
+        return loss * self.scale()
+
+    def apply(self, optimizer: Any, gradients: List[tf.Tensor], variables: List[Any]) -> None:
+        """One step of the optimizer where every gradient is finite; the next scale."""
+        unscaled = [_divided(gradient, self.scale()) for gradient in gradients]
+        _, finite = self.scale.update([_values(gradient) for gradient in unscaled])
+
+        def step() -> tf.Operation:
+            return optimizer.apply_gradients(list(zip(unscaled, variables)))
+
+        tf.cond(finite, step, tf.no_op)
+
+
+def _values(gradient: Any) -> tf.Tensor:
+    """The numbers in a gradient: those of an embedding's are rows with their places beside."""
+    return gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
+
+
+def _divided(gradient: Any, scale: tf.Tensor) -> Any:
+    values = _values(gradient) / scale
+    if not isinstance(gradient, tf.IndexedSlices):
+        return values
+    return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
+
+
+def loss_scaling(precision: str) -> Unscaled:
+    """The scaling that ``precision`` needs."""
+    return DynamicallyScaled() if precision == "amp-fp16" else Unscaled()
