@@ -64,7 +64,7 @@ def matching(patterns: Sequence[str], names: Sequence[str], kind: str) -> list[s
 
 def implementation_names(patterns: Sequence[str]) -> list[str]:
     """The rows of the table that the patterns mean; an alias means its row."""
-    rows = {name: row.name for row in implementations.TABLE for name in (row.name, *row.aliases)}
+    rows = {name: row.name for name, row in implementations.ROWS.items()}
     meant = {rows[name] for name in matching(patterns, list(rows), "implementation")}
     return [row.name for row in implementations.TABLE if row.name in meant]
 

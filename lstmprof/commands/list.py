@@ -50,10 +50,16 @@ def _row(row: Implementation) -> dict[str, Any]:
         "name": row.name,
         "aliases": list(row.aliases),
         "framework": row.framework,
+        "form": {device: row.form_on(device) for device in ("cpu", "cuda")},
         "summary": row.summary,
         "here": here(row),
         "refuses": row.refusals(),
     }
+
+
+def _form(row: Implementation) -> str:
+    on_gpu = row.form_on("cuda")
+    return row.form if on_gpu == row.form else f"{row.form}; {on_gpu} on a GPU"
 
 
 def here(row: Implementation) -> str:
@@ -75,8 +81,8 @@ def _show(what: str | None) -> None:
     if what != "workloads":
         terminal.write_table(
             "Implementations",
-            ["name", "framework", "here", "what it is"],
-            [[i.name, i.framework, here(i), i.summary] for i in TABLE],
+            ["name", "framework", "form", "here", "what it is"],
+            [[i.name, i.framework, _form(i), here(i), i.summary] for i in TABLE],
             crop="what it is",
         )
         terminal.write_table("What they refuse", ["who", "what", "why"], _refusals(), crop="why")

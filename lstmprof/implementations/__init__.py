@@ -35,15 +35,21 @@ worker that runs it.
 from __future__ import annotations
 
 import dataclasses
-from typing import Dict, Mapping, Tuple
+from typing import Dict, Mapping, Optional, Tuple
 
 from lstmprof.errors import unknown_name
+
+#: How a layer is computed: a cell written in the framework's operators, time step after time step;
+#: one operator, or one compiled region, a time step; one operator a layer.
+LOOP, CELL_OP, LAYER_OP = FORMS = ("loop", "cell op", "layer op")
 
 
 @dataclasses.dataclass(frozen=True)
 class Implementation:
     """One row of the table.
 
+    ``form`` is one of ``FORMS``, ``form_on_gpu`` where it is another on a GPU. ``library`` is whose
+    layer it is, where it is neither the framework's own nor written here.
     ``refuses`` maps what this row cannot do to the reason, in the words that a user is shown:
     ``cpu``, ``cuda``, ``forward``, ``bidirectional``, ``layers``, ``ctc``, ``cuda-graph``, ``xla``,
     a precision, or two at once (``tf32 on cpu``, ``cuda-graph on cpu``, ``xla of ctc``).
@@ -53,16 +59,23 @@ class Implementation:
     name: str
     file: str  # dotted, beneath this folder
     framework: str  # a key of FRAMEWORKS: which loop in capture/ runs it
+    form: str
     summary: str
     refuses: Mapping[str, str] = dataclasses.field(default_factory=dict)
     aliases: Tuple[str, ...] = ()
     knows: Tuple[str, ...] = ()  # of UNUSUAL
     settles_after: int = 3  # iterations until it takes as long as ever after
+    form_on_gpu: Optional[str] = None
+    library: str = ""
 
     @property
     def module(self) -> str:
         """The importable name of its file."""
         return "lstmprof.implementations." + self.file
+
+    def form_on(self, device: str) -> str:
+        """How it computes a layer on ``cpu`` or ``cuda``."""
+        return self.form_on_gpu if self.form_on_gpu and device == "cuda" else self.form
 
     def refusals(self) -> Dict[str, str]:
         """What it cannot do -> the reason, its framework's included."""
@@ -141,6 +154,7 @@ TABLE: Tuple[Implementation, ...] = (
         "torch-lstmcell-basic",
         "torch.lstmcell_basic",
         "torch",
+        LOOP,
         "cell written by hand, Python loop over time steps",
         knows=_OTHER_NETWORKS_AND_LENGTHS,
     ),
@@ -148,6 +162,7 @@ TABLE: Tuple[Implementation, ...] = (
         "torch-lstmcell-fused",
         "torch.lstmcell_fused",
         "torch",
+        CELL_OP,
         "torch.nn.LSTMCell, Python loop over time steps",
         knows=_OTHER_NETWORKS_AND_LENGTHS,
     ),
@@ -155,6 +170,7 @@ TABLE: Tuple[Implementation, ...] = (
         "torch-cudnn",
         "torch.cudnn",
         "torch",
+        LAYER_OP,
         "torch.nn.LSTM: cuDNN on a GPU; oneDNN or ATen kernels on a CPU",
         {"amp-fp16 on cpu": "oneDNN, which runs nn.LSTM there, has no float16 LSTM for most CPUs"},
         knows=("gru", "rnn", *_OTHER_NETWORKS_AND_LENGTHS),
@@ -163,6 +179,7 @@ TABLE: Tuple[Implementation, ...] = (
         "torch-script",
         "torch.script",
         "torch",
+        LOOP,
         "cell and loop written by hand, compiled by torch.jit.script",
         knows=_OTHER_NETWORKS,
         settles_after=5,  # its executor profiles and optimises the first calls
@@ -171,6 +188,7 @@ TABLE: Tuple[Implementation, ...] = (
         "torch-compile",
         "torch.compile",
         "torch",
+        CELL_OP,
         "cell written by hand under torch.compile, loop in Python",
         knows=_OTHER_NETWORKS_AND_LENGTHS,
     ),
@@ -178,6 +196,7 @@ TABLE: Tuple[Implementation, ...] = (
         "tf-lstmcell",
         "tensorflow.lstmcell",
         "tensorflow",
+        LOOP,
         "cell written by hand under tf.while_loop",
         _GRAPH_REWRITE,
         knows=_OTHER_NETWORKS_AND_LENGTHS,
@@ -186,6 +205,7 @@ TABLE: Tuple[Implementation, ...] = (
         "tf-basiclstmcell",
         "tensorflow.basiclstmcell",
         "tensorflow",
+        LOOP,
         "BasicLSTMCell under dynamic_rnn",
         _GRAPH_REWRITE,
         knows=_OTHER_NETWORKS_AND_LENGTHS,
@@ -194,6 +214,7 @@ TABLE: Tuple[Implementation, ...] = (
         "tf-lstmblockcell",
         "tensorflow.lstmblockcell",
         "tensorflow",
+        CELL_OP,
         "LSTMBlockCell, one operator a time step, tf.while_loop",
         dict(_GRAPH_REWRITE, xla="XLA does not compile LSTMBlockCell"),
         knows=_OTHER_NETWORKS_AND_LENGTHS,
@@ -202,6 +223,7 @@ TABLE: Tuple[Implementation, ...] = (
         "tf-lstmblockfusedcell",
         "tensorflow.lstmblockfusedcell",
         "tensorflow",
+        LAYER_OP,
         "BlockLSTM, one operator a layer and direction",
         dict(_GRAPH_REWRITE, xla="XLA does not compile BlockLSTM"),
         knows=_OTHER_NETWORKS_AND_LENGTHS,
@@ -210,6 +232,7 @@ TABLE: Tuple[Implementation, ...] = (
         "tf-cudnnlstm",
         "tensorflow.cudnnlstm",
         "tensorflow",
+        LAYER_OP,
         "cuDNN's LSTM, one operator for all layers",
         dict(
             _GRAPH_REWRITE,
@@ -222,29 +245,37 @@ TABLE: Tuple[Implementation, ...] = (
         "keras-lstm",
         "keras.lstm",
         "tensorflow",
+        LOOP,
         "keras.layers.LSTM as it comes: cuDNN on a GPU",
         {"xla on cuda": "there it is cuDNN's, which XLA does not compile: use keras-lstm-mode2"},
         aliases=("keras-lstm-mode0",),
         knows=("gru", "rnn", *_OTHER_NETWORKS_AND_LENGTHS),
+        library="keras",
+        form_on_gpu=LAYER_OP,
     ),
     Implementation(
         "keras-lstm-mode1",
         "keras.lstm_mode1",
         "tensorflow",
+        LOOP,
         "keras.layers.LSTM, a product for each gate, no cuDNN",
         knows=("gru", "rnn", *_OTHER_NETWORKS_AND_LENGTHS),
+        library="keras",
     ),
     Implementation(
         "keras-lstm-mode2",
         "keras.lstm_mode2",
         "tensorflow",
+        LOOP,
         "keras.layers.LSTM, one product for all gates, no cuDNN",
         knows=("gru", "rnn", *_OTHER_NETWORKS_AND_LENGTHS),
+        library="keras",
     ),
     Implementation(
         "jax-scan",
         "jax.scan",
         "jax",
+        LOOP,
         "cell written by hand under jax.lax.scan",
         knows=_OTHER_NETWORKS_AND_LENGTHS,
     ),
@@ -252,27 +283,36 @@ TABLE: Tuple[Implementation, ...] = (
         "flax-lstm",
         "jax.flax_lstm",
         "jax",
+        LOOP,
         "flax.linen.OptimizedLSTMCell under flax.linen.RNN",
         knows=("gru", "rnn", *_OTHER_NETWORKS_AND_LENGTHS),
+        library="flax",
     ),
     Implementation(
         "keras-torch-lstm",
         "keras.torch_lstm",
         "torch",
+        LOOP,
         "keras.layers.LSTM as it comes, on PyTorch",
         knows=("gru", "rnn", *_OTHER_NETWORKS_AND_LENGTHS),
+        library="keras",
+        form_on_gpu=LAYER_OP,
     ),
     Implementation(
         "keras-jax-lstm",
         "keras.jax_lstm",
         "jax",
+        LOOP,
         "keras.layers.LSTM as it comes, on JAX",
         knows=("gru", "rnn", *_OTHER_NETWORKS_AND_LENGTHS),
+        library="keras",
+        form_on_gpu=LAYER_OP,
     ),
     Implementation(
         "pytensor-scan",
         "pytensor.scan",
         "pytensor",
+        LOOP,
         "cell written by hand under pytensor.scan",
         knows=_OTHER_NETWORKS_AND_LENGTHS,
     ),
@@ -280,11 +320,18 @@ TABLE: Tuple[Implementation, ...] = (
         "cudnn-direct",
         "cudnn.direct",
         "cudnn",
+        LAYER_OP,
         "cuDNN's own functions without a framework, as DeepBench calls them",
         {"cpu": "cuDNN computes on NVIDIA GPUs alone"},
         knows=("gru", "rnn", "mean", "no head", "each step", "sgd"),
     ),
 )
+
+
+#: Name or alias → row.
+ROWS: Mapping[str, Implementation] = {
+    name: row for row in TABLE for name in (row.name, *row.aliases)
+}
 
 
 def find(name: str) -> Implementation:
@@ -293,7 +340,6 @@ def find(name: str) -> Implementation:
     Raises:
         UsageError: no such implementation; says which name is nearest.
     """
-    for implementation in TABLE:
-        if name == implementation.name or name in implementation.aliases:
-            return implementation
-    raise unknown_name("implementation", name, [i.name for i in TABLE])
+    if name not in ROWS:
+        raise unknown_name("implementation", name, [row.name for row in TABLE])
+    return ROWS[name]
