@@ -67,13 +67,13 @@ def command(
         diagnosis_markdown,
         diagnosis_rows,
     )
-    from lstmprof.diagnose.diagnoses import (
+    from lstmprof.diagnose.diagnosis import (
+        Asked,
         diagnose_all,
     )
-    from lstmprof.diagnose.limits import (
-        Asked,
+    from lstmprof.diagnose.roofline import (
+        parsed,
     )
-    from lstmprof.diagnose.roofline.peaks import parsed
     from lstmprof.runs.ingest import (
         open_runs,
     )

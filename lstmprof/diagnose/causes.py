@@ -21,9 +21,9 @@ SYNC, CAST, COPY, GEMM, MEMORY = (
     "GEMM-bound",
     "memory-bound",
 )
-INPUT, COMPILE, ALLOCATION, HOST = "input-bound", "compile-bound", "allocation-bound", "host-bound"
+INPUT, COMPILE, ALLOCATION = "input-bound", "compile-bound", "allocation-bound"
 COLLECTIVE, CTC = "collective-bound", "CTC-bound"
-PROFILER, UNKNOWN = "profiler", "unknown"
+PROFILER, UNRECORDED, UNKNOWN = "profiler", "unrecorded host", "unknown"
 
 #: What the time of each kind is, in a sentence.
 KINDS = {
@@ -38,14 +38,14 @@ KINDS = {
     INPUT: "preparing the input",
     COMPILE: "compiling inside the step",
     ALLOCATION: "allocating memory",
-    HOST: "waiting for a host of which nothing was recorded",
+    UNRECORDED: "host activity not recorded",
     COLLECTIVE: "communication between ranks",
     CTC: "the CTC loss",
     PROFILER: "what profiling changed",
     UNKNOWN: "work and waiting of unknown cause",
 }
 #: The kinds in which a device waits for its host: an infinitely fast host would have none.
-WAITS = (LAUNCH, DISPATCH, PYTHON, HOST, ALLOCATION)
+WAITS = (LAUNCH, DISPATCH, PYTHON, UNRECORDED, ALLOCATION)
 
 _COMPILES = re.compile(
     r"(?i)xlacompile|\bcompile_?fx|convert_frame|backend_?compile|::compile\b|compileandrun"
@@ -115,7 +115,7 @@ RULES = (
         "an op this short computes next to nothing: its time is that of calling it",
     ),
     Rule(PYTHON, _part("python"), "a long stretch of a step or range without an op"),
-    Rule(HOST, _part("host"), "the host did something that was not recorded"),
+    Rule(UNRECORDED, _part("host"), "the host did something that was not recorded"),
     Rule(GEMM, _part(*_PRODUCTS), "matrix products, convolutions, attention"),
     Rule(
         LAUNCH,

@@ -173,6 +173,12 @@ _ALL = (
 #: Name → quantity.
 QUANTITIES = {quantity.name: quantity for quantity in _ALL}
 
+
+def counted(profile: StepProfile, name: str) -> float:
+    """The quantity of this name, 0 where it is unknown."""
+    return QUANTITIES[name].of(profile) or 0.0
+
+
 _HOST = ("ops", "ops_per_time_step", "computing_ops", "kernels", "mean_kernel_ns", "mean_gap_ns")
 _LAUNCHES = (
     *("launches", "launches_per_time_step", "launches_per_s", "mean_launch_ns"),
@@ -185,7 +191,7 @@ EVIDENCE: dict[str, tuple[str, ...]] = {
     "launch-bound": _LAUNCHES,
     "dispatch-bound": _HOST,
     "Python-bound": _HOST,
-    "host-bound": _LAUNCHES,
+    "unrecorded host": _LAUNCHES,
     "sync-bound": ("syncs",),
     "cast-bound": ("casts", "cast_bytes"),
     "copy-bound": ("copies", "copied_bytes"),

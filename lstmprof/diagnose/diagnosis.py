@@ -1,25 +1,58 @@
-"""The diagnosis: of one run against a faster one, or of a run alone against its own step."""
+"""Why runs are slow: each against a faster one or by itself, with its limits."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 
+from lstmprof.breakdown import Breakdown
 from lstmprof.diagnose import causes, sentences
-from lstmprof.diagnose.comparable import disagreements, refuse_unless_comparable
-from lstmprof.diagnose.findings import Finding, findings
+from lstmprof.diagnose.comparable import (
+    comparable_groups,
+    disagreements,
+    refuse_unless_comparable,
+)
+from lstmprof.diagnose.findings import Difference, Finding, findings, lengths, timed, waterfall
+from lstmprof.diagnose.profiler_overhead import recording_ns
 from lstmprof.diagnose.remedies import Advice, remedies
-from lstmprof.diagnose.remedies.situation import Situation
-from lstmprof.diagnose.roofline import Roofline
-from lstmprof.diagnose.step_profile import StepProfile, labels
-from lstmprof.diagnose.waterfall import Difference, lengths, timed, waterfall
+from lstmprof.diagnose.roofline import Peaks, Roofline, gemm_factor, roofline_of
+from lstmprof.diagnose.step_profile import (
+    StepProfile,
+    labels,
+    median_step,
+    step_profile_of,
+    typical,
+)
 from lstmprof.numbers import milliseconds
+from lstmprof.replay.changes import CHANGES, Change, faster_gemms
 from lstmprof.replay.prediction import Prediction
+from lstmprof.replay.what_if import Timed, what_ifs
 
 #: Less of the difference is not worth a remedy.
 ADVISED_SHARE = 0.05
 #: A first step that takes so many steps longer than the other run's has compiled something.
 LONG_FIRST_STEP = 10
+#: What is asked by this name beside the causes of ``CHANGES``.
+GEMM_AT_ROOFLINE = "gemm at roofline"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a user wants to know of limits: ``without`` are names of ``CHANGES``.
+
+    ``peaks`` are the device's, None for those that were measured with the runs.
+    """
+
+    without: tuple[str, ...] = ()
+    gemm_at_roofline: bool = False
+    peaks: Peaks | None = None
+
+
+_NOTHING = Asked()
+_NO_ROOFLINE = (
+    "the peaks are held against nothing: what a step has to compute is known of runs that "
+    "lstmprof captured only"
+)
 
 
 @dataclass(frozen=True)
@@ -68,6 +101,81 @@ class Diagnosis:
         return next((e for e in self.findings if e.finding is cause), None)
 
 
+def diagnose(
+    breakdown: Breakdown,
+    other: Breakdown | None = None,
+    across: Collection[str] = (),
+    asked: Asked = _NOTHING,
+) -> Diagnosis:
+    """Why the slower of two runs is slower; what ``breakdown`` is bound by where there is no other.
+
+    Raises:
+        UsageError: the runs differ in a condition that ``across`` does not name; what is ``asked``
+            cannot be told of this run.
+        RunError: a profile has no events, or a file of a run is missing or damaged.
+    """
+    breakdowns = [breakdown] if other is None else [breakdown, other]
+    return diagnose_all(breakdowns, across, asked, must_compare=True)[0]
+
+
+def diagnose_all(
+    breakdowns: Sequence[Breakdown],
+    across: Collection[str] = (),
+    asked: Asked = _NOTHING,
+    *,
+    must_compare: bool = False,
+) -> list[Diagnosis]:
+    """Each of ``breakdowns`` against the fastest that can be compared with it, by slowdown.
+
+    One that has none to compare with is diagnosed alone; with ``must_compare`` all are held
+    against the fastest of all.
+
+    Raises:
+        UsageError: ``must_compare``, and the runs differ in what ``across`` does not name; what is
+            ``asked`` cannot be told of one of them.
+        RunError: a profile has no events, or a file of a run is missing or damaged.
+    """
+    pairs = [(step_profile_of(breakdown), breakdown) for breakdown in breakdowns]
+    profiles = [profile for profile, _ in pairs]
+    breakdown_of = {id(profile): breakdown for profile, breakdown in pairs}
+    diagnoses: list[Diagnosis] = []
+    for group in [profiles] if must_compare else comparable_groups(profiles, across):
+        fast, *slower = sorted(group, key=lambda profile: profile.length_ns)
+        diagnoses += [compare(fast, slow, across) for slow in slower] or [alone(fast)]
+    return [_with_limits(one, profiles, breakdown_of[id(one.slow)], asked) for one in diagnoses]
+
+
+def _with_limits(
+    one: Diagnosis, profiles: Sequence[StepProfile], breakdown: Breakdown, asked: Asked
+) -> Diagnosis:
+    """``one`` with the roofline of its slow run and what was asked for."""
+    limit = roofline_of(one.slow, profiles, asked.peaks)
+    notes = one.notes if limit or not asked.peaks else (*one.notes, _NO_ROOFLINE)
+    replays = _what_ifs(breakdown, one.slow, limit, asked)
+    return replace(one, roofline=limit, what_ifs=replays, notes=notes)
+
+
+def _what_ifs(
+    breakdown: Breakdown, profile: StepProfile, limit: Roofline | None, asked: Asked
+) -> tuple[WhatIf, ...]:
+    """The step of ``profile`` replayed with each change that was asked for.
+
+    Raises:
+        UsageError: GEMMs are to run at the roofline, and that is not known, or there are none.
+        RunError: a file of the run is missing or damaged.
+    """
+    changes: dict[str, Change] = {f"without {name}": CHANGES[name] for name in asked.without}
+    if asked.gemm_at_roofline:
+        changes[GEMM_AT_ROOFLINE] = faster_gemms(gemm_factor(profile, limit))
+    if not changes:
+        return ()
+    window = median_step(typical([w for w in breakdown.windows if w.rank == profile.rank]))
+    each_ns = recording_ns(profile) if profile.device is None else 0.0
+    undisturbed = None if profile.median_ns is None else Timed(profile.median_ns, each_ns)
+    replays = what_ifs(breakdown.run.events(), window, list(changes.values()), undisturbed)
+    return tuple(WhatIf(name, replay) for name, replay in zip(changes, replays, strict=True))
+
+
 def compare(one: StepProfile, other: StepProfile, across: Collection[str] = ()) -> Diagnosis:
     """Why the slower of two runs is slower.
 
@@ -83,7 +191,7 @@ def compare(one: StepProfile, other: StepProfile, across: Collection[str] = ()) 
         slow=slow,
         sentence=sentences.of_difference(fast, slow, found),
         waterfall=tuple(waterfall(fast, slow)),
-        findings=_explained(found, fast, slow),
+        findings=_explained(found),
         warnings=(*_doubts(found), *_warnings(fast, slow)),
         notes=tuple(_notes(fast, slow)),
     )
@@ -97,26 +205,28 @@ def alone(profile: StepProfile) -> Diagnosis:
         slow=profile,
         sentence=sentences.of_run(profile, found),
         waterfall=(),
-        findings=_explained(found, None, profile),
+        findings=_explained(found),
         warnings=profile.warnings,
         notes=(*profile.notes, *_unmarked(profile)),
     )
 
 
-def _explained(
-    found: list[Finding], fast: StepProfile | None, slow: StepProfile
-) -> tuple[Explained, ...]:
-    contributors = causes.by_kind(slow, causes.comparison_of(slow, fast))
-    made, told = [], set[str]()
+def _explained(differences: list[Finding]) -> tuple[Explained, ...]:
+    """Each finding with its sentence, and with remedies where it is worth one; each told once."""
+    explained, told = [], set[str]()
+    for finding in differences:
+        advice = tuple(a for a in _advice(finding) if a.sentence not in told)
+        told |= {a.sentence for a in advice}
+        explained.append(Explained(finding, sentences.of_finding(finding), advice))
+    return tuple(explained)
+
+
+def _advice(finding: Finding) -> tuple[Advice, ...]:
+    fast, slow = finding.fast, finding.slow
     same = fast is not None and sentences.no_difference(fast, slow)
-    for finding in found:
-        advice: tuple[Advice, ...] = ()
-        if not same and (finding.share or 0) >= ADVISED_SHARE and finding.delta_ns > 0:
-            known = remedies(Situation(finding, tuple(contributors[finding.kind]), slow, fast))
-            advice = tuple(a for a in known if a.sentence not in told)
-            told |= {a.sentence for a in advice}
-        made.append(Explained(finding, sentences.of_finding(finding, fast, slow), advice))
-    return tuple(made)
+    if same or (finding.share or 0) < ADVISED_SHARE or finding.delta_ns <= 0:
+        return ()
+    return remedies(finding)
 
 
 def _warnings(fast: StepProfile, slow: StepProfile) -> list[str]:

@@ -1,4 +1,7 @@
-"""The findings: what each kind of bottleneck adds to a step, with its evidence."""
+"""How two steps differ: part by part (the waterfall), and by what bounds them (the findings).
+
+Both sum to the difference of the steps' ``lengths``, exact to the nanosecond.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,55 @@ from dataclasses import dataclass
 from lstmprof.diagnose import causes, profiler_overhead
 from lstmprof.diagnose.counts import EVIDENCE, QUANTITIES
 from lstmprof.diagnose.step_profile import Contributor, StepProfile, total_ns
-from lstmprof.diagnose.waterfall import timed
 
 #: Kernels or ops that stand as evidence of a finding.
 LARGEST = 3
+#: The part in which profiled steps differ from the undisturbed ones.
+PROFILER = "the profiler's effect"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One part of both mean steps; ``state`` is empty for the profiler's effect."""
+
+    state: str
+    part: str
+    fast_ns: int
+    slow_ns: int
+
+    @property
+    def delta_ns(self) -> int:
+        """What the part adds to the slow step."""
+        return self.slow_ns - self.fast_ns
+
+
+def timed(fast: StepProfile, slow: StepProfile) -> bool:
+    """Whether both have undisturbed steps, so that these are what is compared."""
+    return fast.median_ns is not None and slow.median_ns is not None
+
+
+def lengths(fast: StepProfile, slow: StepProfile) -> tuple[int, int]:
+    """(fast, slow) lengths of a step in ns: undisturbed where both were timed, else profiled."""
+    if timed(fast, slow):
+        return fast.length_ns, slow.length_ns
+    return fast.profiled_ns, slow.profiled_ns
+
+
+def waterfall(fast: StepProfile, slow: StepProfile) -> list[Difference]:
+    """One difference a part, the largest first; they sum to that of the ``lengths``.
+
+    Where both runs were timed, what the undisturbed median has less than the mean profiled step
+    (or more) is a part of its own.
+    """
+    parts = dict.fromkeys([*fast.parts, *slow.parts])
+    found = [Difference(*p, fast.parts.get(p, 0), slow.parts.get(p, 0)) for p in parts]
+    ends = lengths(fast, slow)
+    if timed(fast, slow):
+        effects = (
+            end - profile.profiled_ns for end, profile in zip(ends, (fast, slow), strict=True)
+        )
+        found.append(Difference("", PROFILER, *effects))
+    return sorted(found, key=lambda d: (-abs(d.delta_ns), d.state, d.part))
 
 
 @dataclass(frozen=True)
@@ -42,9 +90,10 @@ class Culprit:
 
 @dataclass(frozen=True)
 class Finding:
-    """What one kind adds to the slow step; of a run alone what it takes of the step.
+    """What one kind adds to the slow step; of a run alone (``fast`` None) what it takes of it.
 
-    ``share`` of the difference, or of the step; None where that is 0.
+    ``share`` of the difference, or of the step; None where that is 0. ``contributors`` are those of
+    the slow step.
     """
 
     kind: str
@@ -53,6 +102,9 @@ class Finding:
     share: float | None
     changes: tuple[Change, ...]
     largest: tuple[Culprit, ...]
+    slow: StepProfile
+    fast: StepProfile | None
+    contributors: tuple[Contributor, ...]
 
     @property
     def delta_ns(self) -> int:
@@ -63,11 +115,20 @@ class Finding:
         """The change of this quantity, None where it is no evidence here."""
         return next((c for c in self.changes if c.quantity == quantity), None)
 
+    @property
+    def repeated(self) -> Culprit | None:
+        """The largest that the same implementation calls half as often again as in the fast run."""
+        name = self.slow.implementation
+        if self.fast is None or name is None or self.fast.implementation != name:
+            return None
+        grown = (c for c in self.largest if c.slow_count > 1.5 * c.fast_count)
+        return next((c for c in grown if c.delta_ns > 0), None)
+
 
 def findings(fast: StepProfile | None, slow: StepProfile) -> list[Finding]:
     """One finding a kind that has time in either step, the one that adds most first.
 
-    They sum to the difference of the steps' ``waterfall.lengths``; of a run alone (``fast`` None)
+    They sum to the difference of the steps' ``lengths``; of a run alone (``fast`` None)
     to its profiled step. Where both were timed they are of the undisturbed steps, and what
     profiling changed is of kind ``profiler`` (``profiler_overhead.spent``).
     """
@@ -87,6 +148,9 @@ def findings(fast: StepProfile | None, slow: StepProfile) -> list[Finding]:
             share=(slow_ns[kind] - fast_ns[kind]) / whole if whole else None,
             changes=_changes(kind, fast, slow),
             largest=_largest(of_fast[kind], of_slow[kind]),
+            slow=slow,
+            fast=fast,
+            contributors=tuple(of_slow[kind]),
         )
         for kind in causes.KINDS
         if of_fast[kind] or of_slow[kind] or fast_ns[kind] or slow_ns[kind]

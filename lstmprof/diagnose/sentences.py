@@ -1,16 +1,20 @@
-"""What is said of a finding, and of the whole: sentences, made of its numbers."""
+"""What is said of two runs, a finding, a limit: sentences, made of their numbers."""
 
 from __future__ import annotations
 
 from lstmprof.diagnose import causes
 from lstmprof.diagnose.causes import KINDS
 from lstmprof.diagnose.counts import QUANTITIES
-from lstmprof.diagnose.findings import Finding
-from lstmprof.diagnose.reasons import because, each_step
+from lstmprof.diagnose.findings import Change, Culprit, Finding, lengths, timed
+from lstmprof.diagnose.roofline import Roofline
 from lstmprof.diagnose.step_profile import StepProfile, labels
-from lstmprof.diagnose.waterfall import lengths, timed
-from lstmprof.numbers import count, listed, milliseconds, percent, quantity
+from lstmprof.numbers import count, listed, milliseconds, percent, quantity, short_name
+from lstmprof.replay.prediction import Prediction
 
+#: An op or range with less of a finding is no reason for it.
+TELLING_SHARE = 0.25
+#: A replay that misses the observed step by more is told of.
+REPLAY_ERROR = 0.05
 #: A cause with a smaller share of the difference is not named beside the dominant one.
 NAMED_SHARE = 0.15
 #: A smaller difference between the medians of a step is none.
@@ -29,7 +33,7 @@ def of_difference(fast: StepProfile, slow: StepProfile, found: list[Finding]) ->
     head = f"{slow_name} is {ends[1] / ends[0]:.2f}× slower than {fast_name} ({times})"
     if cause is None:
         return f"{head}, and no recorded cause adds to it: the profiled steps do not differ so."
-    why = because(cause, fast, slow)
+    why = because(cause)
     why = f": {why}" if why else ""
     then = _others(cause, found)
     return f"{head}: {cause.kind}; {_portion(cause, ends[1] - ends[0])}{why}{then}."
@@ -87,20 +91,20 @@ def _portion(cause: Finding, whole_ns: int) -> str:
     return f"{delta} of the {milliseconds(whole_ns)} ms are {what}"
 
 
-def of_finding(finding: Finding, fast: StepProfile | None, slow: StepProfile) -> str:
+def of_finding(finding: Finding) -> str:
     """One sentence of one finding; of one that the slow run has less of, it says so."""
-    less = fast is not None and finding.delta_ns < 0
+    less = finding.fast is not None and finding.delta_ns < 0
     what = f"less time in {KINDS[finding.kind]}" if less else KINDS[finding.kind]
     share = "" if finding.share is None else f" ({percent(finding.share)})"
-    sign = "" if fast is None else "+" if finding.delta_ns >= 0 else ""
+    sign = "" if finding.fast is None else "+" if finding.delta_ns >= 0 else ""
     said = f"{sign}{milliseconds(finding.delta_ns)} ms{share}: {what}"
-    why = because(finding, fast, slow)
+    why = because(finding)
     return f"{said}; {why}." if why and finding.delta_ns > 0 else f"{said}."
 
 
 def of_run(profile: StepProfile, found: list[Finding]) -> str:
     """The first sentence on a run alone: what takes most of its step."""
-    name = str(profile.facts.get("implementation") or profile.name)
+    name = profile.label
     if profile.device is not None and _waiting_ns(found) > profile.busy_ns:
         return f"{name} is host-bound: {_waits(profile, found)}."
     causes_found = [f for f in found if f.kind in _CAUSES and f.slow_ns > 0]
@@ -114,7 +118,7 @@ def of_run(profile: StepProfile, found: list[Finding]) -> str:
             f"{name}: the cause of {share} of {_whole(profile)} is not known; of what is known "
             f"most are {KINDS[cause.kind]}, {most} ms."
         )
-    why = because(cause, None, profile)
+    why = because(cause)
     of = f"{milliseconds(cause.slow_ns)} of {milliseconds(profile.profiled_ns)} ms"
     share = percent(cause.slow_ns / profile.profiled_ns)
     said = f"{name} is {cause.kind}: {share} of {_whole(profile)} ({of}) are {KINDS[cause.kind]}"
@@ -149,3 +153,106 @@ def _waits(profile: StepProfile, found: list[Finding]) -> str:
 
 
 _RATES = ("launches", "launches_per_s", "mean_kernel_ns", "mean_gap_ns")
+
+
+def because(finding: Finding) -> str:
+    """The counts behind a finding, as half a sentence; may be empty."""
+    fast_name = labels(finding.fast, finding.slow)[0] if finding.fast else ""
+    each = each_step(finding.slow)
+    if finding.kind == causes.GEMM:
+        return _products(finding, fast_name, each)
+    known = [c for c in finding.changes if QUANTITIES[c.quantity].unit == ""]
+    if known and _tells(known[0]) and not _in_one_place(finding):
+        return _counted(finding, known[0], fast_name, each)
+    return _by_largest(finding, fast_name)
+
+
+def each_step(profile: StepProfile) -> str:
+    """`` a step``; empty where a profile has no step markers."""
+    return " a step" if profile.marked else ""
+
+
+def _tells(change: Change) -> bool:
+    """Whether the count differs enough to be a reason, or stands alone."""
+    return bool(change.slow) and (change.slow or 0) >= 1.1 * (change.fast or 0)
+
+
+def _in_one_place(finding: Finding) -> bool:
+    """Whether most of Python's time is in one range or frame: that says more than a count."""
+    first = finding.largest[0].delta_ns if finding.largest else 0
+    return finding.kind == causes.PYTHON and 2 * first > finding.delta_ns
+
+
+def _counted(finding: Finding, change: Change, fast_name: str, each: str) -> str:
+    per = finding.change(change.quantity + "_per_time_step")
+    said = f"it has {count(change.slow or 0)} {QUANTITIES[change.quantity].text}{each}"
+    said += f" ({count(per.slow)} a time step)" if per and per.slow is not None else ""
+    return said if change.fast is None else f"{said} where {fast_name} has {count(change.fast)}"
+
+
+def _products(finding: Finding, fast_name: str, each: str) -> str:
+    """Products are few and long or many and short: both say how many and how long."""
+    said = f"it has {_products_of(finding, 'slow', each)}"
+    if not fast_name:
+        return said
+    return f"{said}, where {fast_name} has {_products_of(finding, 'fast', each)}"
+
+
+def _products_of(finding: Finding, whose: str, each: str) -> str:
+    values = {c.quantity: getattr(c, whose) for c in finding.changes}
+    number, mean = values.get("products"), values.get("mean_product_ns")
+    said = f"{count(number or 0)} matrix products{each}"
+    said += f" of {quantity(mean, 'ns')}" if mean is not None else ""
+    layers = values.get("layer_ops")
+    return said + (f" and {count(layers)} ops for whole recurrent layers" if layers else "")
+
+
+def _by_largest(finding: Finding, fast_name: str) -> str:
+    """The largest culprit that adds ``TELLING_SHARE`` of the finding; may be empty."""
+    first = next((c for c in finding.largest if c.delta_ns > 0), None)
+    if first is None or first.delta_ns < TELLING_SHARE * finding.delta_ns:
+        return ""
+    said = f"{short(first)} takes {milliseconds(first.slow_ns)} ms of it"
+    return f"{said} against {milliseconds(first.fast_ns)} in {fast_name}" if fast_name else said
+
+
+def short(culprit: Culprit) -> str:
+    """Its name in few characters."""
+    return short_name(culprit.name)
+
+
+def of_roofline(limit: Roofline) -> str:
+    """The least time of the step, the share reached, and the rate of its products."""
+    share = f": it reaches {percent(limit.share)}" if limit.share is not None else ""
+    share += ", so these peaks are too low" if (limit.share or 0) > 1 else ""
+    said = f"the device could do this step's work in {milliseconds(limit.step_ns)} ms{share}"
+    if limit.gemm_flops_per_s is None:
+        return f"{said}."
+    reached, peak = (gflops(r) for r in (limit.gemm_flops_per_s, limit.peaks.gemm_flops_per_s))
+    return f"{said}; products run at {reached} of {peak} GFLOP/s over the whole step."
+
+
+def gflops(flops_per_s: float) -> str:
+    """``98.4``."""
+    return f"{flops_per_s / 1e9:,.1f}"
+
+
+def of_what_if(name: str, found: Prediction) -> str:
+    """The profiled step, what is saved, what is then the most; and the undisturbed step.
+
+    Last the model's own error, where it is large.
+    """
+    saved = found.saved_ns / found.replayed_ns if found.replayed_ns else 0.0
+    said = (
+        f"{name}: {milliseconds(found.predicted_ns)} instead of "
+        f"{milliseconds(found.replayed_ns)} ms ({percent(-saved) if saved else 'nothing saved'})"
+    )
+    if found.bottleneck is not None:
+        state, part, ns = found.bottleneck
+        said += f"; then {state} {part} is the most, {milliseconds(ns)} ms"
+    if found.undisturbed_ns is not None:
+        said += f"; undisturbed it would take {milliseconds(found.undisturbed_ns)} ms"
+    off = found.replayed_ns / found.observed_ns - 1 if found.observed_ns else 0.0
+    if abs(off) > REPLAY_ERROR:
+        said += f"; the unchanged step is replayed {percent(off)} off, so take this with care"
+    return f"{said}."

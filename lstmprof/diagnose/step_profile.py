@@ -102,9 +102,21 @@ class StepProfile:
         return (self.facts.get("workload") or {}).get("time_steps")
 
     @property
+    def cells(self) -> int | None:
+        """Cells of a step: time steps × layers × directions; None unknown."""
+        w = self.facts.get("workload") or {}
+        cells = (w.get("time_steps") or 0) * (w.get("layers") or 0)
+        return cells * (2 if w.get("bidirectional") else 1) or None
+
+    @property
+    def implementation(self) -> str | None:
+        """Its name in the table of implementations; None of a profile made elsewhere."""
+        return self.facts.get("implementation")
+
+    @property
     def label(self) -> str:
         """Its implementation, where that is not known its name."""
-        return str(self.facts.get("implementation") or self.name)
+        return self.implementation or self.name
 
     def rows(self, table: str) -> list[dict[str, Any]]:
         """The rows of one of its tables; none where it has no such table."""

@@ -8,8 +8,12 @@ from collections.abc import Collection, Iterator, Sequence
 
 from lstmprof.diagnose import diagnosis
 from lstmprof.diagnose.diagnosis import Diagnosis
+from lstmprof.diagnose.findings import (
+    lengths,
+    timed,
+    waterfall,
+)
 from lstmprof.diagnose.step_profile import StepProfile
-from lstmprof.diagnose.waterfall import lengths, timed, waterfall
 from lstmprof.numbers import with_short_names
 from lstmprof.report.model import Cause, Group, Pair, Verdict
 from lstmprof.report.runs import RunReport

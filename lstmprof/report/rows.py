@@ -12,7 +12,9 @@ import pyarrow.compute as pc
 from lstmprof.breakdown import account_rows
 from lstmprof.breakdown.mean_step import MeanStep, mean_steps
 from lstmprof.breakdown.tables import launch_gaps
-from lstmprof.diagnose.limits import roofline_of
+from lstmprof.diagnose.roofline import (
+    roofline_of,
+)
 from lstmprof.report import model
 from lstmprof.report.model import RunFacts
 from lstmprof.report.runs import RunReport

@@ -49,7 +49,7 @@ HOST, DEVICE = Comparison(on_device=False), Comparison(on_device=True)
             contributor("idle", "python", 1, "aten::to", purpose="cast", call_overhead=True),
             "cast-bound",
         ),
-        (contributor("idle", "host", 1), "host-bound"),
+        (contributor("idle", "host", 1), "unrecorded host"),
         (contributor("idle", "profiler", 1, "Buffer Flush"), "profiler"),
         (contributor("input", "python", 1, "input"), "input-bound"),
         (contributor("input", "gemm", 1, "aten::mm"), "input-bound"),

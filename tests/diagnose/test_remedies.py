@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from diagnose.made import contributor, profile, table
 
+from lstmprof import implementations
 from lstmprof.diagnose import causes
 from lstmprof.diagnose.diagnosis import alone, compare
 from lstmprof.diagnose.findings import findings
-from lstmprof.diagnose.remedies import TABLE, cudnn, remedies
-from lstmprof.diagnose.remedies.situation import Situation
+from lstmprof.diagnose.remedies import TABLE, device as remedies_of_device, remedies
 from lstmprof.diagnose.step_profile import Contributor, StepProfile
 
 WORKLOAD = {
@@ -32,8 +32,7 @@ WAIT = contributor("idle", "dispatch", 900)
 def told(kind: str, slow: StepProfile, fast: StepProfile | None = None) -> str:
     """All remedies for the finding of this kind, joined."""
     (finding,) = (f for f in findings(fast, slow) if f.kind == kind)
-    contributors = causes.by_kind(slow, causes.comparison_of(slow, fast))
-    found = remedies(Situation(finding, tuple(contributors[kind]), slow, fast))
+    found = remedies(finding)
     return " | ".join(advice.sentence for advice in found)
 
 
@@ -59,6 +58,41 @@ def test_a_hand_written_cell_is_told_of_the_layer_in_one_op_and_of_hoisting() ->
     said = told("GEMM-bound", slow, fast)
     assert "torch-cudnn (torch.nn.LSTM); of torch-cudnn aten::mkldnn_rnn_layer take" in said
     assert "5.1 products a time step where 2 depend on the step before" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "device", "form"),
+    [
+        ("torch-lstmcell-fused", None, "cell op"),
+        ("torch-cudnn", None, "layer op"),
+        ("tf-lstmblockcell", 0, "cell op"),
+        ("keras-lstm", None, "loop"),
+        ("keras-lstm", 0, "layer op"),
+    ],
+)
+def test_one_op_a_layer_is_told_of_to_rows_that_have_none(
+    name: str, device: int | None, form: str
+) -> None:
+    facts = {**TORCH, "framework": implementations.find(name).framework, "implementation": name}
+    slow = run(MM, facts=facts, device=device)
+    assert remedies_of_device.form_of(slow) == form
+    assert ("in one op" in told("GEMM-bound", slow)) == (form != "layer op")
+
+
+def test_the_form_of_a_profile_made_elsewhere_is_in_its_ops() -> None:
+    ops = [
+        {"name": name, "count": 9, "host_self_ns": 1} for name in ("aten::mm", "aten::lstm_cell")
+    ]
+    cells = run(MM, facts=TORCH, ops=ops)
+    assert "one op: torch-cudnn" in told("GEMM-bound", cells)
+    layer = contributor("busy", "rnn", 100, "aten::_cudnn_rnn")
+    forms = [remedies_of_device.form_of(run(c, facts=TORCH)) for c in (layer, MM)]
+    assert forms == ["layer op", None]
+
+
+def test_the_products_of_a_layer_op_are_not_the_users_to_hoist() -> None:
+    slow = run(MM, facts={**TORCH, "implementation": "torch-cudnn"}, kernels=kernels("gemm", 102))
+    assert "inputs' product" not in told("GEMM-bound", slow)
 
 
 @pytest.mark.parametrize(("products", "fits"), [(42, False), (102, True)])
@@ -119,12 +153,12 @@ def test_the_condition_of_kerass_cudnn_path_that_fails_is_named(
 ) -> None:
     rows = [{"name": n, "count": 1, "host_self_ns": 1} for n in names]
     slow = run(WAIT, facts={**TENSORFLOW, "implementation": None}, device=0, ops=rows)
-    assert cudnn.unmet_by_keras(slow) == unmet
+    assert remedies_of_device.unmet_by_keras(slow) == unmet
     assert ("Keras runs this layer on cuDNN only with" in told("dispatch-bound", slow)) == bool(
         unmet
     )
     on_host = run(WAIT, facts=TENSORFLOW, ops=rows)
-    assert cudnn.unmet_by_keras(on_host) == []
+    assert remedies_of_device.unmet_by_keras(on_host) == []
 
 
 def test_what_cudnns_persistent_kernels_would_need() -> None:

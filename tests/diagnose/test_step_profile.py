@@ -10,7 +10,7 @@ from events.rows import Row, row, table
 from lstmprof.breakdown import (
     break_down,
 )
-from lstmprof.diagnose.diagnoses import (
+from lstmprof.diagnose.diagnosis import (
     diagnose,
 )
 from lstmprof.diagnose.step_profile import StepProfile, step_profile_of, typical

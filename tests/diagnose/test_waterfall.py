@@ -5,9 +5,14 @@ from __future__ import annotations
 from diagnose.made import contributor, profile
 from hypothesis import given, strategies as st
 
-from lstmprof.diagnose.findings import findings
+from lstmprof.diagnose.findings import (
+    PROFILER,
+    Difference,
+    findings,
+    lengths,
+    waterfall,
+)
 from lstmprof.diagnose.step_profile import StepProfile, mean_of
-from lstmprof.diagnose.waterfall import PROFILER, Difference, lengths, waterfall
 
 
 def test_the_parts_of_two_timed_steps_sum_to_the_difference_of_their_medians() -> None:

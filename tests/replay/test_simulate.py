@@ -6,7 +6,9 @@ import pyarrow as pa
 import pytest
 from events.rows import Row, row, table
 
-from lstmprof.diagnose.limit_sentences import of_what_if
+from lstmprof.diagnose.sentences import (
+    of_what_if,
+)
 from lstmprof.errors import UsageError
 from lstmprof.events.annotate import (
     annotated,

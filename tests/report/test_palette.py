@@ -11,7 +11,9 @@ import pytest
 from numpy.typing import NDArray
 
 from lstmprof.breakdown.ledger import CALL, LATENCY, UNATTRIBUTED
-from lstmprof.diagnose.waterfall import PROFILER
+from lstmprof.diagnose.findings import (
+    PROFILER,
+)
 from lstmprof.events.annotate.rules import RULES
 from lstmprof.events.threads import HOST, STATES
 from lstmprof.report import drawing

@@ -5,12 +5,18 @@ from __future__ import annotations
 from lstmprof.commands import terminal
 from lstmprof.diagnose.counts import QUANTITIES
 from lstmprof.diagnose.diagnosis import Diagnosis
-from lstmprof.diagnose.findings import Change, Finding
-from lstmprof.diagnose.limit_sentences import of_roofline, of_what_if
-from lstmprof.diagnose.reasons import short
+from lstmprof.diagnose.findings import (
+    Change,
+    Difference,
+    Finding,
+)
 from lstmprof.diagnose.roofline import Roofline
+from lstmprof.diagnose.sentences import (
+    of_roofline,
+    of_what_if,
+    short,
+)
 from lstmprof.diagnose.step_profile import labels
-from lstmprof.diagnose.waterfall import Difference
 from lstmprof.numbers import percent, quantity
 
 #: Findings and parts with a smaller share of the whole are left to JSON.

@@ -7,11 +7,16 @@ from typing import Any
 
 from lstmprof.diagnose.counts import QUANTITIES
 from lstmprof.diagnose.diagnosis import Diagnosis, Explained, WhatIf
-from lstmprof.diagnose.findings import Change
-from lstmprof.diagnose.limit_sentences import of_what_if
+from lstmprof.diagnose.findings import (
+    Change,
+    lengths,
+    timed,
+)
 from lstmprof.diagnose.roofline import Roofline
+from lstmprof.diagnose.sentences import (
+    of_what_if,
+)
 from lstmprof.diagnose.step_profile import StepProfile
-from lstmprof.diagnose.waterfall import lengths, timed
 
 
 def document(diagnosis: Diagnosis) -> dict[str, Any]:

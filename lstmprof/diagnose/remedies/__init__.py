@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 from lstmprof.diagnose import causes
 from lstmprof.diagnose.causes import CAST, COPY, DISPATCH, GEMM, LAUNCH, MEMORY, PYTHON, SYNC
+from lstmprof.diagnose.findings import Finding
 from lstmprof.diagnose.remedies import device, host
-from lstmprof.diagnose.remedies.situation import Situation
 
 #: Remedies told of one finding.
 MOST = 3
 
-_HOST = (LAUNCH, DISPATCH, PYTHON, causes.HOST)
+_HOST = (LAUNCH, DISPATCH, PYTHON, causes.UNRECORDED)
 _WORK = (GEMM, MEMORY)
 
 
@@ -25,7 +25,7 @@ class Remedy:
     """What to do about findings of ``kinds``; ``sentence`` is None where it does not fit."""
 
     kinds: tuple[str, ...]
-    sentence: Callable[[Situation], str | None]
+    sentence: Callable[[Finding], str | None]
     source: str
 
 
@@ -97,11 +97,8 @@ class Advice:
     source: str
 
 
-def remedies(situation: Situation) -> tuple[Advice, ...]:
+def remedies(finding: Finding) -> tuple[Advice, ...]:
     """The first ``MOST`` remedies that fit a finding."""
-    found = []
-    for remedy in TABLE:
-        if situation.finding.kind in remedy.kinds:
-            sentence = remedy.sentence(situation)
-            found += [Advice(sentence, remedy.source)] if sentence else []
-    return tuple(found[:MOST])
+    fitting = (remedy for remedy in TABLE if finding.kind in remedy.kinds)
+    advice = ((remedy.sentence(finding), remedy.source) for remedy in fitting)
+    return tuple(Advice(sentence, source) for sentence, source in advice if sentence)[:MOST]

@@ -9,21 +9,46 @@ A bound, not a forecast. The time steps of a recurrent product wait for each oth
 is too small to fill a GPU; here they count as one product whose weights stay on the chip. What
 fits into a cache can move faster than a copy of memory, so that a tiny network may beat its bound.
 Operations outside of products are held against the peak of products, which none of them exceeds.
+
+run.json's ``peaks`` are those of one framework's library, which may miss what the device can do
+(MKL on another maker's CPU): of runs on one device and precision the highest is the device's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, TypeGuard
 
-from lstmprof.diagnose.roofline.peaks import Peaks
+from lstmprof.diagnose.comparable import CONDITIONS
 from lstmprof.diagnose.roofline.work import Cost, costs, flops
+from lstmprof.diagnose.step_profile import StepProfile, total_ns
+from lstmprof.errors import UsageError
 from lstmprof.workloads import Workload
 
 #: The ledger's categories of a recurrent layer: what an ``rnn`` op does by itself in one run is
 #: divided among products and pointwise kernels in another.
 LAYER_CATEGORIES = ("rnn", "gemm", "pointwise")
+#: What a peak depends on.
+_OF_PEAKS = ("device", "precision", "threads")
+
+_PREFIXES = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12, "p": 1e15}
+_NUMBER = r"\s*(\d+(?:\.\d*)?(?:e[+-]?\d+)?|\.\d+(?:e[+-]?\d+)?)\s*"
+_RATES = {
+    "products": re.compile(_NUMBER + r"(?:([kmgtp]?)flops?(?:/s)?)?\s*", re.IGNORECASE),
+    "copies": re.compile(_NUMBER + r"(?:([kmgtp]?)b(?:ytes)?/s)?\s*", re.IGNORECASE),
+}
+_EXAMPLE = "write it like 67e12,3.35e12 or 67TFLOP/s,3.35TB/s"
+
+
+@dataclass(frozen=True)
+class Peaks:
+    """The highest rates of products and of copies, where reads and writes both count."""
+
+    gemm_flops_per_s: float
+    copy_bytes_per_s: float
 
 
 @dataclass(frozen=True)
@@ -150,3 +175,92 @@ def costs_of(facts: Mapping[str, Any]) -> tuple[Cost, ...] | None:
     if workload is None or not {"mode", "precision", "seed"} <= facts.keys():
         return None
     return costs(workload, facts["mode"], facts["precision"], facts["seed"])
+
+
+def recorded(facts: Mapping[str, Any]) -> Peaks | None:
+    """The peaks in run.json; None where one was not measured or is no rate."""
+    found = facts.get("peaks")
+    if not isinstance(found, Mapping):
+        return None
+    products, copies = found.get("gemm_flops_per_s"), found.get("copy_bytes_per_s")
+    return Peaks(products, copies) if _is_rate(products) and _is_rate(copies) else None
+
+
+def _is_rate(value: Any) -> TypeGuard[float]:
+    return type(value) in (int, float) and 0 < value < math.inf
+
+
+def highest(peaks: Iterable[Peaks]) -> Peaks | None:
+    """The device's, of what several runs on it measured; None of none."""
+    found = list(peaks)
+    if not found:
+        return None
+    return Peaks(
+        max(one.gemm_flops_per_s for one in found), max(one.copy_bytes_per_s for one in found)
+    )
+
+
+def parsed(text: str) -> Peaks:
+    """The peaks that a user gives: ``67e12,3.35e12`` or ``67TFLOP/s,3.35TB/s``.
+
+    Prefixes are decimal. Without units they are flops and bytes a second.
+
+    Raises:
+        UsageError: it is not two rates in this order, both above 0.
+    """
+    parts = text.split(",")
+    if len(parts) != 2:
+        raise UsageError(f"peaks '{text}' are not a rate of products and one of copies", _EXAMPLE)
+    return Peaks(*(_rate(kind, part) for kind, part in zip(_RATES, parts, strict=True)))
+
+
+def _rate(kind: str, text: str) -> float:
+    found = _RATES[kind].fullmatch(text)
+    rate = float(found[1]) * _PREFIXES[(found[2] or "").lower()] if found else 0.0
+    if not 0 < rate < math.inf:
+        raise UsageError(f"peak '{text.strip()}' is no rate of {kind} above 0", _EXAMPLE)
+    return rate
+
+
+def roofline_of(
+    profile: StepProfile, others: Iterable[StepProfile], given: Peaks | None
+) -> Roofline | None:
+    """The roofline of a run; None where its work or the device's peaks are not known.
+
+    The peaks are ``given``, or the highest that it or one of ``others`` on the same device and in
+    the same precision measured.
+    """
+    alike = [
+        other
+        for other in (profile, *others)
+        if all(CONDITIONS[c](other.facts) == CONDITIONS[c](profile.facts) for c in _OF_PEAKS)
+    ]
+    peaks = given or highest(found for c in alike if (found := recorded(c.facts)) is not None)
+    rows = costs_of(profile.facts)
+    if peaks is None or rows is None:
+        return None
+    busy = {part: float(ns) for (state, part), ns in profile.parts.items() if state == "busy"}
+    return roofline(rows, peaks, profile.length_ns, busy)
+
+
+def gemm_factor(profile: StepProfile, limit: Roofline | None) -> float:
+    """How many times as fast the products would be at their bound; at least 1.
+
+    Raises:
+        UsageError: that is not known, or there are no products.
+    """
+    if limit is None:
+        raise UsageError(
+            f"{profile.name}: the roofline of its products is not known",
+            "give the peaks of its device with --peaks; it needs a run that lstmprof captured",
+        )
+    bound = sum(one.ns for one in limit.bounds if one.cost.category == "gemm")
+    spent = total_ns(
+        i for i in profile.contributors if "gemm" in (i.part, i.family) and i.state == "busy"
+    )
+    if not spent or not bound:
+        raise UsageError(
+            f"{profile.name}: its profile has no matrix products of their own",
+            "leave --gemm-at-roofline out",
+        )
+    return max(spent / bound, 1.0)

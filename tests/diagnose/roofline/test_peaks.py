@@ -6,7 +6,12 @@ from typing import Any
 
 import pytest
 
-from lstmprof.diagnose.roofline.peaks import Peaks, highest, parsed, recorded
+from lstmprof.diagnose.roofline import (
+    Peaks,
+    highest,
+    parsed,
+    recorded,
+)
 from lstmprof.errors import UsageError
 
 

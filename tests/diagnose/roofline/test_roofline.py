@@ -7,8 +7,13 @@ from typing import Any
 
 import pytest
 
-from lstmprof.diagnose.roofline import bounds, costs_of, roofline, workload_of
-from lstmprof.diagnose.roofline.peaks import Peaks
+from lstmprof.diagnose.roofline import (
+    Peaks,
+    bounds,
+    costs_of,
+    roofline,
+    workload_of,
+)
 from lstmprof.diagnose.roofline.work import Cost, costs
 from lstmprof.workloads.studies import named
 
