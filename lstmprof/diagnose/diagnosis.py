@@ -7,11 +7,7 @@ from dataclasses import dataclass, replace
 
 from lstmprof.breakdown import Breakdown
 from lstmprof.diagnose import causes, sentences
-from lstmprof.diagnose.comparable import (
-    comparable_groups,
-    disagreements,
-    refuse_unless_comparable,
-)
+from lstmprof.diagnose.comparable import comparable_groups, disagreements, refuse_unless_comparable
 from lstmprof.diagnose.findings import Difference, Finding, findings, lengths, timed, waterfall
 from lstmprof.diagnose.profiler_overhead import recording_ns
 from lstmprof.diagnose.remedies import Advice, remedies
@@ -24,9 +20,7 @@ from lstmprof.diagnose.step_profile import (
     typical,
 )
 from lstmprof.numbers import milliseconds
-from lstmprof.replay.changes import CHANGES, Change, faster_gemms
-from lstmprof.replay.prediction import Prediction
-from lstmprof.replay.what_if import Timed, what_ifs
+from lstmprof.replay import CHANGES, Change, Prediction, Timed, faster_gemms, what_if
 
 #: Less of the difference is not worth a remedy.
 ADVISED_SHARE = 0.05
@@ -172,7 +166,7 @@ def _what_ifs(
     window = median_step(typical([w for w in breakdown.windows if w.rank == profile.rank]))
     each_ns = recording_ns(profile) if profile.device is None else 0.0
     undisturbed = None if profile.median_ns is None else Timed(profile.median_ns, each_ns)
-    replays = what_ifs(breakdown.run.events(), window, list(changes.values()), undisturbed)
+    replays = what_if(breakdown, window, list(changes.values()), undisturbed)
     return tuple(WhatIf(name, replay) for name, replay in zip(changes, replays, strict=True))
 
 

@@ -9,7 +9,7 @@ from lstmprof.diagnose.findings import Change, Culprit, Finding, lengths, timed
 from lstmprof.diagnose.roofline import Roofline
 from lstmprof.diagnose.step_profile import StepProfile, labels
 from lstmprof.numbers import count, listed, milliseconds, percent, quantity, short_name
-from lstmprof.replay.prediction import Prediction
+from lstmprof.replay import Prediction
 
 #: An op or range with less of a finding is no reason for it.
 TELLING_SHARE = 0.25

@@ -2,5 +2,30 @@
 
 ::
 
-    graph ─ dependencies ─ change ─ simulate ─▶ the step's length without it
+    events of a step ─ graph ─ dependencies ─ change ─ simulate ─▶ ledger of the step without it
+
+``graph`` says what host threads and streams did (``rows``, ``threads``, ``streams``),
+``dependencies`` who waited for whom, ``changes`` what may be taken out.
 """
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lstmprof.breakdown import Breakdown
+from lstmprof.events.annotate.steps import Window
+from lstmprof.replay.changes import CHANGES, Change, faster_gemms
+from lstmprof.replay.what_if import Prediction, Timed, predictions
+
+__all__ = ["CHANGES", "Change", "Prediction", "Timed", "faster_gemms", "what_if"]
+
+
+def what_if(
+    breakdown: Breakdown, window: Window, changes: Sequence[Change], timed: Timed | None = None
+) -> list[Prediction]:
+    """A step of a run with each of ``changes``; ``timed``: its undisturbed steps.
+
+    Raises:
+        RunError: a file of the run is missing or damaged.
+    """
+    return predictions(breakdown.run.events(), window, changes, timed)

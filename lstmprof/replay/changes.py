@@ -1,7 +1,7 @@
 """What a replay may change of a step: which times become other times, and which work vanishes.
 
-A change maps a ``Program`` to ``Costs``. Changes are independent of how the replay finds the order
-of things; each says what it assumes.
+A change maps a ``StepGraph`` to ``ReplayTimes``. Changes are independent of how the replay finds
+the order of things; each says what it assumes.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lstmprof.errors import UsageError
+from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.threads import ASKS
-from lstmprof.replay.programs import Flags, Ints, Program
+from lstmprof.replay.graph import StepGraph
 
 
 @dataclass(frozen=True)
-class Costs:
-    """What the parts of a program take: an entry a segment, activity or sync."""
+class ReplayTimes:
+    """What the parts of a graph take: an entry a segment, activity or sync."""
 
     segment_ns: Ints
     activity_ns: Ints
@@ -31,99 +32,99 @@ class Costs:
     waits: Flags  # syncs that wait for the device
 
 
-Change = Callable[[Program], Costs]
+Change = Callable[[StepGraph], ReplayTimes]
 
 
-def nothing(program: Program) -> Costs:
+def nothing(graph: StepGraph) -> ReplayTimes:
     """Everything as observed."""
-    none = np.zeros(len(program.activities), dtype=np.bool_)
-    return Costs(
-        segment_ns=_length(program.segments),
-        activity_ns=_length(program.activities),
+    none = np.zeros(len(graph.activities), dtype=np.bool_)
+    return ReplayTimes(
+        segment_ns=_length(graph.segments),
+        activity_ns=_length(graph.activities),
         gone=none,
         instant=none,
         holds=~none,
-        waits=np.ones(len(program.syncs), dtype=np.bool_),
+        waits=np.ones(len(graph.syncs), dtype=np.bool_),
     )
 
 
-def without_launch(program: Program) -> Costs:
+def without_launch(graph: StepGraph) -> ReplayTimes:
     """Launch calls take no time, and work may start at once, as in a replayed CUDA graph.
 
     What the ops around the calls take stays, and so do copies that block the host.
     """
-    costs = nothing(program)
-    blocks = _flags(program.activities, "blocks")
-    launches = _flags(program.segments, "launches")
-    linked = program.activities.column("launch_id").is_valid().to_numpy()
-    spent = np.where(launches, 0, costs.segment_ns)
-    return replace(costs, segment_ns=spent, instant=linked & ~blocks)
+    times = nothing(graph)
+    blocks = _flags(graph.activities, "blocks")
+    launches = _flags(graph.segments, "launches")
+    linked = graph.activities.column("launch_id").is_valid().to_numpy()
+    spent = np.where(launches, 0, times.segment_ns)
+    return replace(times, segment_ns=spent, instant=linked & ~blocks)
 
 
-def without_casts(program: Program) -> Costs:
+def without_casts(graph: StepGraph) -> ReplayTimes:
     """No element type is changed: casts, and the ops and calls that issued nothing else, vanish.
 
     The way from Python into those ops goes with them; a loop around them stays.
     """
-    return _without_work(program, frozenset({"cast"}))
+    return _without_work(graph, frozenset({"cast"}))
 
 
-def without_copies(program: Program) -> Costs:
+def without_copies(graph: StepGraph) -> ReplayTimes:
     """Nothing is copied between host and device, nor moved on either; as ``without_casts``."""
-    return _without_work(program, frozenset({"transfer", "layout"}))
+    return _without_work(graph, frozenset({"transfer", "layout"}))
 
 
-def _without_work(program: Program, categories: frozenset[str]) -> Costs:
-    costs = nothing(program)
-    serves = program.segments.column("serves").to_pylist()
-    known = {text: text is not None and set(text.split("+")) <= categories for text in set(serves)}
-    vanish = np.array([known[text] for text in serves], dtype=np.bool_)
-    gone = _one_of(program.activities, "category", categories)
-    calls = program.segments.column("event_id").filter(pa.array(vanish))
+def _without_work(graph: StepGraph, categories: frozenset[str]) -> ReplayTimes:
+    times = nothing(graph)
+    purposes = graph.segments.column("purpose").to_pylist()
+    removed = {p: p is not None and set(p.split("+")) <= categories for p in set(purposes)}
+    vanish = np.array([removed[purpose] for purpose in purposes], dtype=np.bool_)
+    gone = _one_of(graph.activities, "category", categories)
+    calls = graph.segments.column("event_id").filter(pa.array(vanish))
     return replace(
-        costs,
-        segment_ns=np.where(vanish, 0, costs.segment_ns),
+        times,
+        segment_ns=np.where(vanish, 0, times.segment_ns),
         gone=gone,
-        holds=~_flags_in(program.activities, "told_id", calls),
-        waits=~_flags_in(program.syncs, "event_id", calls),
+        holds=~_flags_in(graph.activities, "told_id", calls),
+        waits=~_flags_in(graph.syncs, "event_id", calls),
     )
 
 
-def without_syncs(program: Program) -> Costs:
+def without_syncs(graph: StepGraph) -> ReplayTimes:
     """Calls that wait for the device return at once, but for those at the step's end.
 
     Those are the ones that no launch follows. Copies that block the host become asynchronous. Ops
     by which the host asks for a value (``ASKS``) take no time, nor does the way into them; on a
     host that launches nothing these are all there is to wait for.
     """
-    costs, segments, syncs = nothing(program), program.segments, program.syncs
+    times, segments, syncs = nothing(graph), graph.segments, graph.syncs
     copies = syncs.filter(pc.equal(syncs.column("scope"), "copy")).column("event_id")
     waiting = _flags_in(segments, "event_id", syncs.column("event_id"))
     launches = _flags(segments, "launches") | _flags_in(segments, "event_id", copies)
     start = segments.column("start_ns").to_numpy()
-    last = int(start[launches].max(initial=program.window.start_ns))
+    last = int(start[launches].max(initial=graph.window.start_ns))
     waiting |= _one_of(segments, "state", frozenset({"sync"}))
     asking = _one_of(segments, "name", frozenset(ASKS))
     free = (waiting | asking) & (start < last) | asking & (not launches.any())
-    spent = np.where(free, 0, costs.segment_ns)
-    return replace(costs, segment_ns=spent, waits=syncs.column("start_ns").to_numpy() >= last)
+    spent = np.where(free, 0, times.segment_ns)
+    return replace(times, segment_ns=spent, waits=syncs.column("start_ns").to_numpy() >= last)
 
 
-def without_python(program: Program) -> Costs:
+def without_python(graph: StepGraph) -> ReplayTimes:
     """Python takes no time: steps, ranges, frames and the way into ops; the framework does."""
-    return _without_state(program, "python")
+    return _without_state(graph, "python")
 
 
-def without_dispatch(program: Program) -> Costs:
+def without_dispatch(graph: StepGraph) -> ReplayTimes:
     """The framework takes no time to arrange work: calls, and ops that compute on the host, do."""
-    return _without_state(program, "dispatch")
+    return _without_state(graph, "dispatch")
 
 
-def _without_state(program: Program, state: str) -> Costs:
-    costs, segments = nothing(program), program.segments
+def _without_state(graph: StepGraph, state: str) -> ReplayTimes:
+    times, segments = nothing(graph), graph.segments
     idle = segments.column("category").is_null().to_numpy()
     free = idle & _one_of(segments, "state", frozenset({state}))
-    return replace(costs, segment_ns=np.where(free, 0, costs.segment_ns))
+    return replace(times, segment_ns=np.where(free, 0, times.segment_ns))
 
 
 def faster_gemms(factor: float) -> Change:
@@ -135,15 +136,15 @@ def faster_gemms(factor: float) -> Change:
     if not (isfinite(factor) and factor > 0):
         raise UsageError(f"GEMMs cannot be {factor} times as fast", "give a factor above 0")
 
-    def change(program: Program) -> Costs:
-        costs = nothing(program)
-        gemms = _one_of(program.activities, "category", frozenset({"gemm"}))
-        gemms |= _one_of(program.activities, "family", frozenset({"gemm"}))
-        on_host = _one_of(program.segments, "category", frozenset({"gemm"}))
+    def change(graph: StepGraph) -> ReplayTimes:
+        times = nothing(graph)
+        gemms = _one_of(graph.activities, "category", frozenset({"gemm"}))
+        gemms |= _one_of(graph.activities, "family", frozenset({"gemm"}))
+        on_host = _one_of(graph.segments, "category", frozenset({"gemm"}))
         return replace(
-            costs,
-            segment_ns=np.where(on_host, _divided(costs.segment_ns, factor), costs.segment_ns),
-            activity_ns=np.where(gemms, _divided(costs.activity_ns, factor), costs.activity_ns),
+            times,
+            segment_ns=np.where(on_host, _divided(times.segment_ns, factor), times.segment_ns),
+            activity_ns=np.where(gemms, _divided(times.activity_ns, factor), times.activity_ns),
         )
 
     return change
@@ -166,11 +167,11 @@ def with_times(times_ns: Mapping[int, int]) -> Change:
         event, ns = negative[0]
         raise UsageError(f"event {event} cannot take {ns} ns", "give times of 0 ns or more")
 
-    def change(program: Program) -> Costs:
-        costs = nothing(program)
-        segment_ns = _scaled(program.segments, costs.segment_ns, times_ns)
-        activity_ns = _scaled(program.activities, costs.activity_ns, times_ns)
-        return replace(costs, segment_ns=segment_ns, activity_ns=activity_ns)
+    def change(graph: StepGraph) -> ReplayTimes:
+        times = nothing(graph)
+        segment_ns = _scaled(graph.segments, times.segment_ns, times_ns)
+        activity_ns = _scaled(graph.activities, times.activity_ns, times_ns)
+        return replace(times, segment_ns=segment_ns, activity_ns=activity_ns)
 
     return change
 
@@ -183,7 +184,7 @@ def _scaled(table: pa.Table, spent_ns: Ints, times_ns: Mapping[int, int]) -> Int
     owner, place = np.unique(event[rows], return_inverse=True)
     whole = np.zeros(len(owner), dtype=np.int64)
     np.add.at(whole, place, spent_ns[rows])
-    wanted = np.array([times_ns[int(one)] for one in owner], dtype=np.int64)
+    wanted = np.array([times_ns[int(event_id)] for event_id in owner], dtype=np.int64)
     share = wanted / np.maximum(whole, 1)
     scaled[rows] = np.rint(spent_ns[rows] * share[place]).astype(np.int64)
     return scaled
@@ -195,24 +196,24 @@ def unrecorded(change: Change, each_ns: float) -> Change:
     An op that took less owes the rest to the ops around it and the ways into these, next in time.
     """
 
-    def both(program: Program) -> Costs:
-        costs = change(program)
-        left = np.maximum(costs.segment_ns - _recording(program, each_ns), 0)
-        return replace(costs, segment_ns=left)
+    def change_unrecorded(graph: StepGraph) -> ReplayTimes:
+        times = change(graph)
+        left = np.maximum(times.segment_ns - _recording(graph, each_ns), 0)
+        return replace(times, segment_ns=left)
 
-    return both
+    return change_unrecorded
 
 
-def _recording(program: Program, each_ns: float) -> Ints:
+def _recording(graph: StepGraph, each_ns: float) -> Ints:
     """What of each segment was spent on recording ops."""
-    segments = program.segments
+    segments = graph.segments
     ops = segments.column("category").is_valid().to_numpy()
     ops |= _one_of(segments, "state", frozenset({"dispatch"}))
     event = segments.column("event_id").fill_null(-1).to_numpy()
     first = np.zeros(len(event), dtype=np.bool_)
     rows = np.flatnonzero(ops)
     first[rows[np.unique(event[rows], return_index=True)[1]]] = True
-    pays = ops | _flags(segments, "before")
+    pays = ops | _flags(segments, "call_overhead")
     spent, owed = np.zeros(len(event), dtype=np.int64), 0.0
     for row, ns in zip(np.flatnonzero(pays), _length(segments)[pays].tolist(), strict=True):
         owed += each_ns * first[row]
@@ -243,10 +244,10 @@ def _flags(table: pa.Table, column: str) -> Flags:
 
 def _flags_in(table: pa.Table, column: str, event_ids: pa.ChunkedArray) -> Flags:
     """A boolean a row: its ``column`` names one of these events."""
-    found = pc.is_in(table.column(column), event_ids.combine_chunks(), skip_nulls=True)
-    return np.asarray(found.to_numpy(), dtype=np.bool_)
+    flags = pc.is_in(table.column(column), event_ids.combine_chunks(), skip_nulls=True)
+    return np.asarray(flags.to_numpy(), dtype=np.bool_)
 
 
 def _one_of(table: pa.Table, column: str, values: frozenset[str]) -> Flags:
-    found = pc.is_in(table.column(column), pa.array(sorted(values), pa.string()))
-    return np.asarray(found.to_numpy(), dtype=np.bool_)
+    flags = pc.is_in(table.column(column), pa.array(sorted(values), pa.string()))
+    return np.asarray(flags.to_numpy(), dtype=np.bool_)

@@ -1,4 +1,4 @@
-"""What each part of a program had to wait for, and how long it took after that.
+"""What each part of a graph had to wait for, and how long it took after that.
 
 ::
 
@@ -22,7 +22,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from lstmprof.replay.programs import Flags, Ints, Program
+from lstmprof.events.intervals import Flags, Ints
+from lstmprof.replay.graph import StepGraph
 
 NONE = -1
 #: Before every instant: a condition that is always met.
@@ -71,19 +72,19 @@ class Dependencies:
     syncs: dict[int, Sync]  # by segment
 
 
-def dependencies(program: Program) -> Dependencies:
-    """Who waited for whom in ``program``."""
-    segments = _Columns(program.segments)
+def dependencies(graph: StepGraph) -> Dependencies:
+    """Who waited for whom in ``graph``."""
+    segments = _Columns(graph.segments)
     thread = segments["thread"]
     before = np.arange(len(thread)) - 1
     before[np.flatnonzero(np.append(True, np.diff(thread) != 0))[: len(thread)]] = NONE
     waits = _positions(segments, segments.nullable("waits_for"), segments["end_ns"])
     return Dependencies(
-        _order(program),
+        _order(graph),
         before,
         waits,
-        _activities(program, segments),
-        _syncs(program, segments),
+        _activities(graph, segments),
+        _syncs(graph, segments),
     )
 
 
@@ -100,9 +101,9 @@ class _Columns:
         return np.asarray(self.table.column(name).fill_null(null).to_numpy(), dtype=np.int64)
 
 
-def _order(program: Program) -> list[int]:
+def _order(graph: StepGraph) -> list[int]:
     """Segments by their end, those that wait last; activities by their start, after these."""
-    segments, activities = _Columns(program.segments), _Columns(program.activities)
+    segments, activities = _Columns(graph.segments), _Columns(graph.activities)
     waits = segments.nullable("waits_for") != NONE
     count = len(activities.table)
     at = np.concatenate([segments["end_ns"], activities["start_ns"]])
@@ -133,8 +134,8 @@ def _at(values: Ints, places: Ints, none: int) -> Ints:
     return np.where(places != NONE, values[places], none)
 
 
-def _activities(program: Program, segments: _Columns) -> Activities:
-    rows = _Columns(program.activities)
+def _activities(graph: StepGraph, segments: _Columns) -> Activities:
+    rows = _Columns(graph.activities)
     start, end, device = rows["start_ns"], rows["end_ns"], rows["device"]
     enqueued = np.minimum(rows.nullable("enqueued_ns"), start)
     launched = _positions(segments, rows.nullable("launch_thread"), enqueued)
@@ -210,8 +211,8 @@ def _places(event_id: Ints, wanted: Ints) -> Ints:
     return np.where(event_id[order][found] == wanted, order[found], NONE)
 
 
-def _syncs(program: Program, segments: _Columns) -> dict[int, Sync]:
-    rows, activities = program.syncs, _Columns(program.activities)
+def _syncs(graph: StepGraph, segments: _Columns) -> dict[int, Sync]:
+    rows, activities = graph.syncs, _Columns(graph.activities)
     last = _last_segments(segments, _Columns(rows)["event_id"])
     start, end = (_at(segments[name], last, 0) for name in ("start_ns", "end_ns"))
     awaited = _ended_in_time(activities, rows.column("awaited_ids"), end)

@@ -1,12 +1,12 @@
-"""A step as a program: what its host threads and streams did, and what each had to wait for.
+"""A step as a graph: what its host threads and streams did, and what each had to wait for.
 
-Reads linked and categorised events; the input of ``diagnose.replay``. Three tables:
+Reads linked and categorised events; the input of ``simulate``. Three tables:
 
-- ``segments``: each host thread's innermost event by time, whom it waited for (``host_pieces``),
+- ``segments``: each host thread's innermost event by time, whom it waited for (``host_segments``),
   and what the work is for that the op around it issued, or the op that it was the way into;
 - ``activities``: what ran on each stream, when it was enqueued, and the activity of another
   stream that it waited for;
-- ``syncs``: the calls that wait for a device, and for which activities (``program_streams``).
+- ``syncs``: the calls that wait for a device, and for which activities (``streams``).
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ import pyarrow as pa
 from lstmprof.breakdown.holdings import CALL_GAP_NS
 from lstmprof.breakdown.tables.launches import launch_calls
 from lstmprof.events.annotate.links import NONE, inherited
-from lstmprof.events.annotate.steps import Window, is_kind
+from lstmprof.events.annotate.steps import Window
 from lstmprof.events.call_tree import Forest, referenced
 from lstmprof.events.columns import Column, schema
 from lstmprof.events.intervals import Flags, Ints
-from lstmprof.events.schema import ACTIVITY_KINDS, texts
+from lstmprof.events.schema import ACTIVITY_KINDS
+from lstmprof.events.table import EventTable
 from lstmprof.events.threads import HOST, STATES
 from lstmprof.replay.rows import END, PHASE, START, THREAD, StepRows, texts_at, values_at
 from lstmprof.replay.streams import Streams, syncs
-from lstmprof.replay.threads import Pieces, host_pieces
+from lstmprof.replay.threads import HostSegments, host_segments
 
 SEGMENTS = schema(
     (
@@ -36,12 +37,12 @@ SEGMENTS = schema(
         END,
         Column("event_id", pa.int64(), "", "the innermost event", "nothing was recorded"),
         Column("name", pa.string(), "", "of it, or of the op after it", "nothing was recorded"),
-        Column("before", pa.bool_(), "", "Python that is the price of calling the op after it"),
+        Column("call_overhead", pa.bool_(), "", "Python that is the price of the op after it"),
         Column("state", pa.string(), "", "the ledger's idle cause of a thread in it"),
         Column("category", pa.string(), "", "of an op that computes here", "it does not compute"),
         Column("launches", pa.bool_(), "", "a call that enqueues work and returns"),
         Column(
-            "serves",
+            "purpose",
             pa.string(),
             "",
             "categories, joined by +, of all work that the nearest op or call around it (or the op "
@@ -55,7 +56,7 @@ SEGMENTS = schema(
 
 
 @dataclass(frozen=True)
-class Program:
+class StepGraph:
     """One step; ``SEGMENTS`` by thread and time, the others by start."""
 
     window: Window
@@ -64,38 +65,38 @@ class Program:
     syncs: pa.Table
 
 
-def program(events: pa.Table, window: Window) -> Program:
+def step_graph(events: EventTable, window: Window) -> StepGraph:
     """What ran in ``window``."""
     step = StepRows(events, window)
     streams = Streams(step)
-    return Program(window, _segments(step), streams.table(), syncs(step, streams))
+    return StepGraph(window, _segments(step), streams.table(), syncs(step, streams))
 
 
 def _segments(step: StepRows) -> pa.Table:
     events = step.events
     python, dispatch = STATES.index("python"), STATES.index("dispatch")
     patient = np.isin(step.state, (python, dispatch)) & ~step.computes
-    pieces = host_pieces(events, step.window, step.host, step.thread, patient)
-    known, row = pieces.row != NONE, np.maximum(pieces.row, 0)
+    segments = host_segments(events, step.window, step.host, step.thread, patient)
+    known, row = segments.row != NONE, np.maximum(segments.row, 0)
     states = pa.array([*STATES, HOST])
     codes = np.where(known, values_at(step.state, row), len(STATES))
     category = texts_at(events, "category", row, known & values_at(step.computes, row))
     launching = _launching(step)
-    before = _called(step, pieces, known & (codes == STATES.index("python")))
-    of = np.where(before != NONE, before, pieces.row)
+    called = _called(step, segments, known & (codes == STATES.index("python")))
+    of = np.where(called != NONE, called, segments.row)
     columns = [
-        pa.array(pieces.thread),
-        pa.array(pieces.start_ns),
-        pa.array(pieces.end_ns),
+        pa.array(segments.thread),
+        pa.array(segments.start_ns),
+        pa.array(segments.end_ns),
         pa.array(values_at(step.event_id, row), mask=~known),
         texts_at(events, "name", np.maximum(of, 0), known),
-        pa.array(before != NONE),
+        pa.array(called != NONE),
         states.take(pa.array(codes)),
         category,
         pa.array(known & values_at(launching, row)),
-        _served(step, of),
+        _purposes(step, of),
         texts_at(events, "phase", row, known),
-        pa.array(pieces.waits_for, mask=pieces.waits_for == NONE),
+        pa.array(segments.waits_for, mask=segments.waits_for == NONE),
     ]
     return pa.Table.from_arrays(columns, schema=SEGMENTS)
 
@@ -107,29 +108,29 @@ def _launching(step: StepRows) -> Flags:
     own[calls] = calls
     around = inherited(step.events, step.parent, own)
     blocks = step.blocks | (step.state == STATES.index("sync"))
-    runtime = is_kind(step.events, "runtime")
+    runtime = step.events.is_kind("runtime")
     return np.asarray(runtime & (around != NONE) & ~blocks[around], dtype=np.bool_)
 
 
-def _called(step: StepRows, pieces: Pieces, python: Flags) -> Ints:
+def _called(step: StepRows, segments: HostSegments, python: Flags) -> Ints:
     """The row of the op that each short piece of Python is the way into, ``NONE`` for no op."""
-    short = python & (pieces.waits_for == NONE)
-    short &= pieces.end_ns - pieces.start_ns <= CALL_GAP_NS
-    ops = step.host[is_kind(step.events, "op")[step.host]]
+    short = python & (segments.waits_for == NONE)
+    short &= segments.end_ns - segments.start_ns <= CALL_GAP_NS
+    ops = step.host[step.events.is_kind("op")[step.host]]
     ops = ops[np.argsort(step.end_ns[ops] - step.start_ns[ops], kind="stable")]
     places = zip(step.thread[ops].tolist(), step.start_ns[ops].tolist(), strict=True)
     began = dict(zip(places, ops.tolist(), strict=True))  # the outermost of several stays
-    ends = zip(pieces.thread[short].tolist(), pieces.end_ns[short].tolist(), strict=True)
+    ends = zip(segments.thread[short].tolist(), segments.end_ns[short].tolist(), strict=True)
     called = np.full(len(short), NONE, dtype=np.int64)
     called[short] = [began.get(end, NONE) for end in ends]
     return called
 
 
-def _served(step: StepRows, row: Ints) -> pa.Array:
+def _purposes(step: StepRows, row: Ints) -> pa.Array:
     """What the work is for that the nearest op or call around each ``row`` issued."""
-    codes, names = texts(step.events, "category")
+    codes, names = step.events.texts("category")
     issuer = np.where(step.launch != NONE, step.launch, referenced(step.events, "op_id"))
-    issuer[~is_kind(step.events, *ACTIVITY_KINDS)] = NONE
+    issuer[~step.events.is_kind(*ACTIVITY_KINDS)] = NONE
     issuer[step.computes] = np.flatnonzero(step.computes)
     forest, mask = Forest(step.parent), np.zeros(len(codes), dtype=np.int64)
     for number in range(len(names)):
@@ -137,12 +138,12 @@ def _served(step: StepRows, row: Ints) -> pa.Array:
         issued[issuer[(codes == number) & (issuer != NONE)]] = 1
         if issued.any():
             mask |= (forest.beneath(issued) > 0).astype(np.int64) << number
-    own = np.where((mask > 0) & is_kind(step.events, "op", "runtime"), mask, NONE)
+    own = np.where((mask > 0) & step.events.is_kind("op", "runtime"), mask, NONE)
     mask = inherited(step.events, step.parent, own)
     served = np.where(row == NONE, NONE, values_at(mask, row))
     values, place = np.unique(served, return_inverse=True)
-    said = [None if v == NONE else _joined(int(v), names) for v in values]
-    return pa.array(said, pa.string()).take(pa.array(place.reshape(-1)))
+    purposes = [None if v == NONE else _joined(int(v), names) for v in values]
+    return pa.array(purposes, pa.string()).take(pa.array(place.reshape(-1)))
 
 
 def _joined(mask: int, names: list[str]) -> str:

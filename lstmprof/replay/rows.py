@@ -1,4 +1,4 @@
-"""The rows of one step, as ``program`` and ``program_streams`` read them."""
+"""The rows of one step, as ``graph`` and ``streams`` read them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import pyarrow as pa
 
 from lstmprof.breakdown.host import computing
 from lstmprof.events.annotate.links import NONE
-from lstmprof.events.annotate.steps import Window, is_kind, of_rank
+from lstmprof.events.annotate.steps import Window
 from lstmprof.events.call_tree import referenced
 from lstmprof.events.columns import Column
 from lstmprof.events.intervals import Flags, Ints
-from lstmprof.events.schema import ACTIVITY_KINDS, ints, texts
+from lstmprof.events.schema import ACTIVITY_KINDS
+from lstmprof.events.table import EventTable
 from lstmprof.events.threads import STATES, UNKNOWN, state_codes, thread_ids
 
 EVENT = Column("event_id", pa.int64(), "", "the event")
@@ -28,20 +29,18 @@ Values = TypeVar("Values", Ints, Flags)
 class StepRows:
     """The rows of one window; arrays have an entry a row of the events."""
 
-    def __init__(self, events: pa.Table, window: Window) -> None:
+    def __init__(self, events: EventTable, window: Window) -> None:
         self.events, self.window = events, window
         self.thread = thread_ids(events)
         self.state = state_codes(events)
-        device = ints(events, "device", UNKNOWN) != UNKNOWN
-        self.runs_on_device = is_kind(events, *ACTIVITY_KINDS) & device
-        self.event_id = ints(events, "event_id", NONE)
-        self.start_ns = ints(events, "start_ns", 0)
-        self.end_ns = self.start_ns + ints(events, "dur_ns", 0)
-        self.correlation = ints(events, "correlation_id", UNKNOWN)
+        device = events.ints("device", UNKNOWN) != UNKNOWN
+        self.runs_on_device = events.is_kind(*ACTIVITY_KINDS) & device
+        self.event_id = events.ints("event_id", NONE)
+        self.start_ns, self.end_ns = events.start_ns, events.end_ns
+        self.correlation = events.ints("correlation_id", UNKNOWN)
         self.launch = referenced(events, "launch_id")
         self.parent = referenced(events, "parent_id")
-        self.names, self.name_texts = texts(events, "name")
-        rows = of_rank(events, window.rank)
+        rows = events.of_rank(window.rank)
         # as for the ledger: where devices are seen, host threads compute nothing
         self.computes = computing(events) & (not self.runs_on_device[rows].any())
         ends = np.maximum(self.end_ns, self.start_ns + 1)[rows] > window.start_ns
@@ -63,14 +62,14 @@ class StepRows:
 
     def _blocking_copies(self) -> Flags:
         """A boolean a row: a copy whose call returned only once it had ended, or that call."""
-        found = np.zeros(len(self.event_id), dtype=np.bool_)
+        blocks = np.zeros(len(self.event_id), dtype=np.bool_)
         rows = self.activities[self.launch[self.activities] != NONE]
         call = self.launch[rows]
         waited = self.state[call] == STATES.index("sync")
-        waited |= is_kind(self.events, "memcpy")[rows] & (self.end_ns[rows] <= self.end_ns[call])
-        found[rows[waited]] = True
-        found[call[waited]] = True
-        return found
+        waited |= self.events.is_kind("memcpy")[rows] & (self.end_ns[rows] <= self.end_ns[call])
+        blocks[rows[waited]] = True
+        blocks[call[waited]] = True
+        return blocks
 
     def within(self, ns: Ints) -> Ints:
         """``ns`` clipped to the window."""
@@ -82,7 +81,7 @@ def values_at(values: Values, rows: Ints) -> Values:
     return values[rows] if len(rows) else values[:0]
 
 
-def texts_at(events: pa.Table, column: str, rows: Ints, known: Flags) -> pa.Array:
-    codes, values = texts(events, column)
+def texts_at(events: EventTable, column: str, rows: Ints, known: Flags) -> pa.Array:
+    codes, values = events.texts(column)
     code = np.where(known, codes[rows], NONE) if len(codes) else np.full(len(rows), NONE)
     return pa.array(values, pa.string()).take(pa.array(code, pa.int64(), mask=code < 0))

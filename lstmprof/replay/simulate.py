@@ -1,6 +1,6 @@
 """A step run again on paper: when everything would have happened, had a cause not been there.
 
-Every segment and activity of a program starts as soon as what it waits for allows
+Every segment and activity of a graph starts as soon as what it waits for allows
 (``dependencies``), with the times that a change leaves (``changes``). Unchanged, this gives the
 observed times back; changed, time that was hidden behind what vanishes comes to light, which
 subtracting the ledger's part would miss.
@@ -19,7 +19,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lstmprof.replay.changes import Change, Costs, nothing
+from lstmprof.events.intervals import Flags, Ints
+from lstmprof.replay.changes import Change, ReplayTimes, nothing
 from lstmprof.replay.dependencies import (
     ALWAYS,
     NONE,
@@ -29,12 +30,12 @@ from lstmprof.replay.dependencies import (
     Sync,
     dependencies,
 )
-from lstmprof.replay.programs import Flags, Ints, Program
+from lstmprof.replay.graph import StepGraph
 
 
 @dataclass(frozen=True)
 class Replay:
-    """When the segments and activities of a program would run, and how long the step would take.
+    """When the segments and activities of a graph would run, and how long the step would take.
 
     The step ends once its thread has reached the window's end and all that ran in the window has.
     """
@@ -48,12 +49,12 @@ class Replay:
 
 
 def replayed(
-    program: Program, change: Change = nothing, causes: Dependencies | None = None
+    graph: StepGraph, change: Change = nothing, causes: Dependencies | None = None
 ) -> Replay:
-    """``program`` as it would run with ``change``; ``causes``: its dependencies, if known."""
-    costs, causes = change(program), causes or dependencies(program)
-    hosts = _Hosts(program, costs, causes)
-    streams = _Streams(program, costs, causes.activities)
+    """``graph`` as it would run with ``change``; ``causes``: its dependencies, if known."""
+    times, causes = change(graph), causes or dependencies(graph)
+    hosts = _Hosts(graph, times, causes)
+    streams = _Streams(graph, times, causes.activities)
     for one in causes.order:
         if one >= 0:
             hosts.run(one, streams.end)
@@ -61,26 +62,26 @@ def replayed(
             streams.run(NONE - one, hosts)
     start, end = np.array(streams.start, np.int64), np.array(streams.end, np.int64)
     return Replay(
-        _length_ns(program, hosts, end, costs.gone),
+        _length_ns(graph, hosts, end, times.gone),
         np.array(hosts.start, np.int64),
         np.array(hosts.end, np.int64),
         start,
         end,
-        costs.gone,
+        times.gone,
     )
 
 
 class _Hosts:
     """The host threads of one replay; lists have an entry a segment."""
 
-    def __init__(self, program: Program, costs: Costs, causes: Dependencies) -> None:
-        start, end = (program.segments.column(n).to_numpy() for n in ("start_ns", "end_ns"))
-        self.opens: int = program.window.start_ns
+    def __init__(self, graph: StepGraph, times: ReplayTimes, causes: Dependencies) -> None:
+        start, end = (graph.segments.column(n).to_numpy() for n in ("start_ns", "end_ns"))
+        self.opens: int = graph.window.start_ns
         self.observed_ns: list[int] = (end - start).tolist()
-        self.cost_ns: list[int] = costs.segment_ns.tolist()
+        self.cost_ns: list[int] = times.segment_ns.tolist()
         self.before: list[int] = causes.before.tolist()
         self.waits_for = _pairs(causes.waits_for)
-        self.syncs = {n: sync for n, sync in causes.syncs.items() if costs.waits[sync.number]}
+        self.syncs = {n: sync for n, sync in causes.syncs.items() if times.waits[sync.number]}
         self.start = [self.opens] * len(self.cost_ns)
         self.end = [self.opens] * len(self.cost_ns)
 
@@ -121,17 +122,17 @@ class _Streams:
     Where an activity is gone, ``end`` is that of what its stream ran before.
     """
 
-    def __init__(self, program: Program, costs: Costs, rows: Activities) -> None:
-        latency_ns = np.where(costs.instant, np.minimum(rows.latency_ns, 0), rows.latency_ns)
-        self.cost_ns: list[int] = costs.activity_ns.tolist()
-        self.gone: list[bool] = costs.gone.tolist()
+    def __init__(self, graph: StepGraph, times: ReplayTimes, rows: Activities) -> None:
+        latency_ns = np.where(times.instant, np.minimum(rows.latency_ns, 0), rows.latency_ns)
+        self.cost_ns: list[int] = times.activity_ns.tolist()
+        self.gone: list[bool] = times.gone.tolist()
         self.launched = _pairs(rows.launched)
         self.latency_ns: list[int] = latency_ns.tolist()
         self.before: list[int] = rows.before.tolist()
         self.gap_ns: list[int] = rows.gap_ns.tolist()
-        self.after: list[int] = np.where(costs.holds, rows.after, NONE).tolist()
+        self.after: list[int] = np.where(times.holds, rows.after, NONE).tolist()
         self.delay_ns: list[int] = rows.delay_ns.tolist()
-        self.start: list[int] = program.activities.column("start_ns").to_pylist()
+        self.start: list[int] = graph.activities.column("start_ns").to_pylist()
         self.end = [ALWAYS] * len(self.start)
         self.held = [ALWAYS] * len(self.start)  # until when the stream has been told to wait
 
@@ -159,12 +160,12 @@ def _pairs(positions: Positions) -> list[tuple[int, int]]:
     return list(zip(positions.segment.tolist(), positions.offset_ns.tolist(), strict=True))
 
 
-def _length_ns(program: Program, hosts: _Hosts, ends: Ints, gone: Flags) -> int:
-    window = program.window
+def _length_ns(graph: StepGraph, hosts: _Hosts, ends: Ints, gone: Flags) -> int:
+    window = graph.window
     done = int(ends[~gone].max(initial=window.start_ns))
-    thread = program.segments.column("thread").to_numpy()
+    thread = graph.segments.column("thread").to_numpy()
     mine = np.flatnonzero(thread == (NONE if window.thread is None else window.thread))
     if len(mine):
         return max(done, hosts.end[int(mine[-1])]) - window.start_ns
-    observed = program.activities.column("end_ns").to_numpy().max(initial=window.start_ns)
+    observed = graph.activities.column("end_ns").to_numpy().max(initial=window.start_ns)
     return done - window.start_ns + window.end_ns - int(observed)

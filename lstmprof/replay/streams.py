@@ -15,10 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from lstmprof.events.annotate.links import NONE
-from lstmprof.events.annotate.steps import is_kind, of_rank
 from lstmprof.events.columns import Column, schema
 from lstmprof.events.intervals import Ints
-from lstmprof.events.schema import ints
 from lstmprof.events.threads import UNKNOWN
 from lstmprof.replay.rows import END, EVENT, PHASE, START, THREAD, StepRows, texts_at, values_at
 
@@ -82,8 +80,8 @@ class Streams:
     def __init__(self, step: StepRows) -> None:
         self.step, rows = step, step.activities
         self.rows = rows
-        self.device = ints(step.events, "device", UNKNOWN)[rows]
-        self.stream = ints(step.events, "stream", UNKNOWN)[rows]
+        self.device = step.events.ints("device", UNKNOWN)[rows]
+        self.stream = step.events.ints("stream", UNKNOWN)[rows]
         self.end_ns = np.minimum(step.end_ns[rows], step.window.end_ns)
         self.start_ns = np.maximum(step.start_ns[rows], step.window.start_ns)
         call = step.launch[rows]
@@ -118,9 +116,9 @@ class Streams:
     def _reported(self) -> dict[int, tuple[int, int]]:
         """(device, stream) that the profile names for a waiting call, by its correlation id."""
         step, events = self.step, self.step.events
-        rows = of_rank(events, step.window.rank)
-        rows = rows[is_kind(events, "device_sync")[rows]]
-        device, stream = (ints(events, name, UNKNOWN)[rows] for name in ("device", "stream"))
+        rows = events.of_rank(step.window.rank)
+        rows = rows[events.is_kind("device_sync")[rows]]
+        device, stream = (events.ints(name, UNKNOWN)[rows] for name in ("device", "stream"))
         stream = np.where(stream == _NO_STREAM, UNKNOWN, stream)
         pairs = zip(device.tolist(), stream.tolist(), strict=True)
         return dict(zip(step.correlation[rows].tolist(), pairs, strict=True))
@@ -233,7 +231,8 @@ def _awaited(step: StepRows, streams: Streams, row: int) -> tuple[str, list[int]
     began, ended = int(step.start_ns[row]), min(int(step.end_ns[row]), step.window.end_ns)
     if step.blocks[row]:
         return "copy", list(_ended(streams, streams.launched_by(row), ended))
-    name, thread = step.name_texts[step.names[row]], int(step.thread[row])
+    names, values = step.events.texts("name")
+    name, thread = values[names[row]], int(step.thread[row])
     if "Event" in name:
         event = streams.recorded(thread, began)
         return "event", list(_ended(streams, [] if event is None else [event], ended))

@@ -1,9 +1,9 @@
-"""What each host thread did in a step, piece by piece, and whom it waited for.
+"""What each host thread did in a step, segment by segment, and whom it waited for.
 
-A thread's pieces fill the step's window: its innermost event at each instant, or nothing recorded.
-Profiles do not say which thread waits for which (PyTorch's main thread for the one that runs the
-backward pass, TensorFlow's for its executors), so one rule decides by observed order. At each
-instant the segment at work is, of all threads, the one that started last. A thread waits
+A thread's segments fill the step's window: its innermost event at each instant, or nothing
+recorded. Profiles do not say which thread waits for which (PyTorch's main thread for the one that
+runs the backward pass, TensorFlow's for its executors), so one rule decides by observed order. At
+each instant the segment at work is, of all threads, the one that started last. A thread waits
 
 - in a Python, range or arranging-op segment, while the segment at work is another thread's and lies
   wholly within its own;
@@ -20,19 +20,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 
 from lstmprof.events.annotate.links import NONE
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.intervals import Flags, Ints, Segments, foremost
+from lstmprof.events.table import EventTable
 from lstmprof.events.threads import innermost
 
 _READ = ["kind", "name", "category", "stream", "start_ns", "dur_ns"]
 
 
 @dataclass(frozen=True)
-class Pieces:
-    """One entry a piece, by thread and time; ``row`` and ``waits_for`` are ``NONE`` for none."""
+class HostSegments:
+    """One entry a segment, by thread and time; ``row`` and ``waits_for`` are ``NONE`` for none."""
 
     thread: Ints
     start_ns: Ints
@@ -42,7 +42,7 @@ class Pieces:
 
 
 @dataclass(frozen=True)
-class _Segments:
+class _Innermost:
     """The innermost events of all threads inside the window; ``patient``: may wait for a thread."""
 
     thread: Ints
@@ -59,10 +59,10 @@ class _Segments:
         return np.asarray(within & self.patient[outer], dtype=np.bool_)
 
 
-def host_pieces(
-    events: pa.Table, window: Window, rows: Ints, thread: Ints, patient: Flags
-) -> Pieces:
-    """The pieces of all threads of ``rows``, the host events of the window's rank.
+def host_segments(
+    events: EventTable, window: Window, rows: Ints, thread: Ints, patient: Flags
+) -> HostSegments:
+    """The segments of all threads of ``rows``, the host events of the window's rank.
 
     ``thread`` and ``patient`` have an entry a row of ``events``.
     """
@@ -72,16 +72,16 @@ def host_pieces(
     at_work = foremost(found.start_ns, found.end_ns, order)
     parts = [_of_thread(found, at_work, int(number), window) for number in numbers]
     if not parts:
-        return Pieces(*(np.empty(0, dtype=np.int64) for _ in range(5)))
-    return Pieces(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+        return HostSegments(*(np.empty(0, dtype=np.int64) for _ in range(5)))
+    return HostSegments(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
 def _segments(
-    events: pa.Table, window: Window, rows: Ints, thread: Ints, patient: Flags
-) -> _Segments:
+    events: EventTable, window: Window, rows: Ints, thread: Ints, patient: Flags
+) -> _Innermost:
     lanes = list(_lanes(events.select(_READ), window, rows, thread))
     row = np.concatenate([lane.owner for lane in lanes] or [np.empty(0, dtype=np.int64)])
-    return _Segments(
+    return _Innermost(
         thread[row],
         np.concatenate([lane.start_ns for lane in lanes] or [row]),
         np.concatenate([lane.end_ns for lane in lanes] or [row]),
@@ -90,20 +90,20 @@ def _segments(
     )
 
 
-def _lanes(events: pa.Table, window: Window, rows: Ints, thread: Ints) -> Iterator[Segments]:
+def _lanes(events: EventTable, window: Window, rows: Ints, thread: Ints) -> Iterator[Segments]:
     by_thread = rows[np.argsort(thread[rows], kind="stable")]
     borders = np.flatnonzero(np.diff(thread[by_thread])) + 1
     for mine in np.split(by_thread, borders):
         if len(mine):
-            taken = events.take(pa.array(mine))
+            taken = events.take(mine)
             lane = innermost(taken, np.arange(len(mine))).within(window.start_ns, window.end_ns)
             yield Segments(lane.start_ns, lane.end_ns, mine[lane.owner])
 
 
 def _of_thread(
-    found: _Segments, at_work: Segments, number: int, window: Window
+    found: _Innermost, at_work: Segments, number: int, window: Window
 ) -> tuple[Ints, Ints, Ints, Ints, Ints]:
-    """(thread, start, end, row, waits for) of one thread's pieces."""
+    """(thread, start, end, row, waits for) of one thread's segments."""
     mine = np.flatnonzero(found.thread == number)
     bounds = [found.start_ns[mine], found.end_ns[mine], at_work.start_ns, at_work.end_ns]
     bounds.append(np.array([window.start_ns, window.end_ns], dtype=np.int64))
@@ -127,7 +127,7 @@ def _of_thread(
 
 
 def _waiting_gaps(
-    found: _Segments, mine: Ints, cells: Ints, own: Ints, working: Ints, others: Flags, gap: Ints
+    found: _Innermost, mine: Ints, cells: Ints, own: Ints, working: Ints, others: Flags, gap: Ints
 ) -> Flags:
     """A boolean a cell: it is of a gap that waits; ``mine`` has ``NONE`` after the last."""
     waits = np.zeros(len(own), dtype=np.bool_)

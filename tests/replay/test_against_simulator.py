@@ -22,14 +22,12 @@ from simulator.gpu_programs import (
 from simulator.gpu_simulator import Simulation, simulated as run
 
 from lstmprof.breakdown.ledger import ledger
-from lstmprof.events.annotate import (
-    annotated,
-)
+from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import windows
 from lstmprof.replay import changes
-from lstmprof.replay.graph import program
+from lstmprof.replay.graph import step_graph
 from lstmprof.replay.simulate import replayed
-from lstmprof.replay.what_if import what_if
+from lstmprof.replay.what_if import predictions
 
 MAIN, WORKER, LOADER = 1, 2, 3
 DEVICES = sorted({device for device, _ in drawn.STREAMS})
@@ -122,7 +120,7 @@ def test_a_removed_cause_is_predicted_to_the_nanosecond(name: str) -> None:
 def predicted(simulation: Simulation, change: changes.Change) -> int:
     events = annotated(table(simulation.rows), captured=True)
     (window,) = windows(events, captured=True)
-    return replayed(program(events, window), change).length_ns
+    return replayed(step_graph(events, window), change).length_ns
 
 
 def accounted(found: object) -> list[tuple[object, ...]]:
@@ -138,7 +136,7 @@ def test_unchanged_every_program_gives_its_times_back(
     simulation = run([(MAIN, (step, *inner[0], step)), (LOADER, other)], machine)
     events = annotated(table(simulation.rows), captured=captured)
     for window in windows(events, captured=captured):
-        found = what_if(events, window, changes.nothing)
+        (found,) = predictions(events, window, [changes.nothing])
         assert found.observed_ns == found.replayed_ns == found.predicted_ns
         assert accounted(found.ledger) == accounted(ledger(events, [window]))
 
@@ -151,7 +149,7 @@ def test_the_account_of_a_prediction_sums_to_its_length(
     simulation = run([(MAIN, body)], machine)
     events = annotated(table(simulation.rows), captured=True)
     (window,) = windows(events, captured=True)
-    found = what_if(events, window, REMOVALS[name][0])
+    (found,) = predictions(events, window, [REMOVALS[name][0]])
     for device in DEVICES:
         parts = [r["ns"] for r in found.ledger.to_pylist() if r["device"] == device]
         assert sum(parts) == found.predicted_ns

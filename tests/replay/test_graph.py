@@ -1,4 +1,4 @@
-"""A step's program: whom a thread, a stream or a call waited for, under drawn timelines."""
+"""A step's graph: whom a thread, a stream or a call waited for, under drawn timelines."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from events.rows import Row, nameless, row, table
 
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import windows
-from lstmprof.replay.graph import Program, program
+from lstmprof.replay.graph import StepGraph, step_graph
 from lstmprof.replay.rows import StepRows
 
 MAIN = {"pid": 1, "tid": 1}
@@ -29,13 +29,13 @@ def call(name: str, start: int, end: int, number: int, **columns: Any) -> Row:
     return row("runtime", name, start, end, **MAIN, correlation_id=number, **columns)
 
 
-def of(rows: list[Row], *, captured: bool = True) -> Program:
+def of(rows: list[Row], *, captured: bool = True) -> StepGraph:
     events = annotated(table(rows), captured=captured)
     (window,) = windows(events, captured=captured)
-    return program(events, window)
+    return step_graph(events, window)
 
 
-def segments(step: Program, tid: int) -> list[tuple[int, int, str, int | None]]:
+def segments(step: StepGraph, tid: int) -> list[tuple[int, int, str, int | None]]:
     """(start, end, state, waits for) of one thread."""
     rows = [r for r in step.segments.to_pylist() if r["thread"] == tid]
     return [(r["start_ns"], r["end_ns"], r["state"], r["waits_for"]) for r in rows]
@@ -93,7 +93,7 @@ def test_a_launch_serves_what_its_op_issues_and_is_told_from_a_blocking_copy() -
     ]
     step = of(rows)
     found = {r["start_ns"]: r for r in step.segments.to_pylist()}
-    assert {at: found[at]["serves"] for at in (1, 3, 8, 10)} == {
+    assert {at: found[at]["purpose"] for at in (1, 3, 8, 10)} == {
         1: "cast",
         3: "cast",
         8: None,
@@ -155,7 +155,7 @@ def test_a_program_without_devices_has_its_computing_ops() -> None:
         row("op", "aten::addmm", 2, 8, **MAIN),
     ]
     step = of(rows)
-    found = [(r["start_ns"], r["category"], r["serves"]) for r in step.segments.to_pylist()]
+    found = [(r["start_ns"], r["category"], r["purpose"]) for r in step.segments.to_pylist()]
     assert found == [
         (0, None, "gemm"),  # the way into aten::linear
         (1, None, "gemm"),
@@ -177,7 +177,7 @@ def test_a_short_stretch_of_python_is_the_way_into_the_op_after_it() -> None:
         row("op", "aten::item", 25_000, 26_000, **MAIN),
     ]
     found = of(rows).segments.to_pylist()
-    assert [(r["start_ns"], r["name"], r["before"]) for r in found] == [
+    assert [(r["start_ns"], r["name"], r["call_overhead"]) for r in found] == [
         (0, "aten::to", True),
         (1_000, "aten::copy_", False),
         (3_000, "aten::to", False),

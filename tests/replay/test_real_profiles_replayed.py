@@ -14,7 +14,7 @@ from lstmprof.breakdown.ledger import ledger
 from lstmprof.events.annotate.steps import Window, windows
 from lstmprof.events.threads import thread_ids
 from lstmprof.replay.changes import CHANGES, faster_gemms, nothing
-from lstmprof.replay.what_if import what_ifs
+from lstmprof.replay.what_if import predictions
 
 pytestmark = shared_traces.needed
 STEPS = 3  # of each profile
@@ -39,7 +39,7 @@ def account(table: pa.Table) -> list[Any]:
 def test_unchanged_a_step_takes_as_long_as_it_did(path: Path) -> None:
     events, found = profile(path)
     for window in found:
-        (same,) = what_ifs(events, window, [nothing])
+        (same,) = predictions(events, window, [nothing])
         assert abs(same.replayed_ns - same.observed_ns) <= MOST_ERROR * same.observed_ns
         assert account(same.ledger) == account(ledger(events, [window]))
 
@@ -50,7 +50,7 @@ def test_without_a_cause_a_step_is_no_longer_and_adds_up(path: Path) -> None:
     if len(events) > MOST_EVENTS or len(np.unique(thread_ids(events))) > MOST_THREADS:
         pytest.skip("too many events or threads to replay every change in a test")
     for window in found[:1]:
-        for one in what_ifs(events, window, [*CHANGES.values(), faster_gemms(2)]):
+        for one in predictions(events, window, [*CHANGES.values(), faster_gemms(2)]):
             assert 0 <= one.predicted_ns <= one.observed_ns
             parts = one.ledger.to_pylist()
             for device in {row["device"] for row in parts}:

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
 import pytest
 from events.rows import Row, row, table
 
-from lstmprof.diagnose.sentences import (
-    of_what_if,
-)
+from lstmprof.diagnose.sentences import of_what_if
 from lstmprof.errors import UsageError
-from lstmprof.events.annotate import (
-    annotated,
-)
+from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import Window, windows
+from lstmprof.events.table import EventTable
 from lstmprof.replay.changes import CHANGES, Change, faster_gemms, nothing, with_times
-from lstmprof.replay.prediction import Prediction
-from lstmprof.replay.what_if import Timed, what_if
+from lstmprof.replay.what_if import Prediction, Timed, predictions
 
 HOST = {"pid": 1, "tid": 1}
 GPU = {"device": 0, "stream": 7}
 
 
-def step(rows: list[Row]) -> tuple[pa.Table, Window]:
+def step(rows: list[Row]) -> tuple[EventTable, Window]:
     events = annotated(table(rows), captured=True)
     (window,) = windows(events, captured=True)
     return events, window
@@ -30,6 +25,12 @@ def step(rows: list[Row]) -> tuple[pa.Table, Window]:
 
 def predicted(rows: list[Row], change: Change) -> Prediction:
     return what_if(*step(rows), change)
+
+
+def what_if(
+    events: EventTable, window: Window, change: Change, timed: Timed | None = None
+) -> Prediction:
+    return predictions(events, window, [change], timed)[0]
 
 
 # ns      0    2    4    6    8    10   12   14   16   18   20   22   24
