@@ -91,7 +91,7 @@ def make_run(out: Path, name: str) -> Path:
     Raises:
         LstmprofError: its profile cannot be read; the capture stays.
     """
-    from lstmprof.capture.write import (
+    from lstmprof.capture.rounds import (
         write_captured,
     )
 

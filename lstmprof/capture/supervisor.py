@@ -24,8 +24,6 @@ from lstmprof import implementations
 from lstmprof.capture.request import RESULT, CaptureRequest, check
 from lstmprof.errors import CaptureError
 
-__all__ = ["CaptureRequest", "CaptureResult", "capture"]
-
 Progress = Callable[[str], None]
 
 REQUEST, LOG = "request.json", "worker.log"

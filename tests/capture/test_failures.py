@@ -11,7 +11,12 @@ from typing import Any
 
 import pytest
 
-from lstmprof.capture.supervisor import CaptureRequest, capture
+from lstmprof.capture.request import (
+    CaptureRequest,
+)
+from lstmprof.capture.supervisor import (
+    capture,
+)
 from lstmprof.errors import CaptureError, UsageError
 from lstmprof.workloads import Workload
 

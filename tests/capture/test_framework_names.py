@@ -17,8 +17,8 @@ import lstmprof
 
 PACKAGE = Path(lstmprof.__file__).parent
 FILES = [
-    *sorted((PACKAGE / "capture").glob("worker*.py")),
-    *sorted((PACKAGE / "implementations").glob("*.py")),
+    *sorted((PACKAGE / "capture" / "worker").rglob("*.py")),
+    *sorted((PACKAGE / "implementations").rglob("*.py")),
 ]
 ROOTS = ("torch", "jax")
 
