@@ -1,10 +1,15 @@
-"""Numbers in sentences: a length, a share, a count, as a reader wants them."""
+"""Numbers and names for reading: a length, a share, a count, what a run or a kernel is called."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from lstmprof.errors import one_line
 
 UNKNOWN = "–"
+#: Characters of a C++ name beyond which nobody reads on.
+MOST_SHOWN = 400
 #: What the names of many kernels begin with, which tells none from another.
 _PREFIXES = ("void ", "at::native::", "(anonymous namespace)::")
 
@@ -79,3 +84,32 @@ def bare(name: str) -> str:
     for prefix in _PREFIXES:
         name = name.removeprefix(prefix)
     return name
+
+
+def shown_name(name: str, most: int = MOST_SHOWN) -> str:
+    """``name`` without control or direction characters, its middle cut where it is too long."""
+    text = one_line(name)
+    if len(text) <= most:
+        return text
+    half = (most - 1) // 2
+    return f"{text[:half]}…{text[-half:]}"
+
+
+def told_apart(names: Iterable[str]) -> list[str]:
+    """``names``, of which each is used once: ``same``, ``same (2)``."""
+    distinct: dict[str, None] = {}
+    for name in names:
+        free, number = name, 1
+        while free in distinct:
+            number += 1
+            free = f"{name} ({number})"
+        distinct[free] = None
+    return list(distinct)
+
+
+def labels(names: Sequence[str], short: Sequence[str]) -> list[str]:
+    """What tells runs apart: the ``short`` text of each where no other has it, else its name."""
+    uses = Counter(short)
+    return [
+        text if text and uses[text] == 1 else name for name, text in zip(names, short, strict=True)
+    ]

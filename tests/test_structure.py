@@ -9,7 +9,7 @@ import pytest
 
 import lstmprof
 from lstmprof.commands import VERBS
-from lstmprof.report import CHARTS
+from lstmprof.report.charts import CHARTS
 
 PACKAGE = Path(lstmprof.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.py"))

@@ -33,7 +33,7 @@ def refuse_without_libraries() -> None:
 
 def tables() -> tuple[str, ...]:
     """The tables of a run that a page draws."""
-    from lstmprof.report.gathering import TABLES
+    from lstmprof.report import TABLES
 
     return tuple(TABLES)
 
@@ -45,8 +45,7 @@ def open_report(breakdowns: Sequence[Breakdown], across: Collection[str] = ()) -
         RunError: the page cannot be written.
         LstmprofError: no browser opened it.
     """
-    from lstmprof.report.gathering import report_of
-    from lstmprof.report.page import page
+    from lstmprof.report import page, report_of
     from lstmprof.runs.ingest import cache_folder
 
     path = cache_folder() / "reports" / f"{_name(breakdowns)}.html"

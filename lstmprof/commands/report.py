@@ -63,15 +63,13 @@ def command(
     from lstmprof.breakdown import (
         break_down,
     )
-    from lstmprof.report import figures
-    from lstmprof.report.gathering import TABLES, report_of
-    from lstmprof.report.page import page
+    from lstmprof.report import TABLES, charts, page, report_of
     from lstmprof.runs.ingest import (
         open_runs,
     )
 
-    charts = {"png": png, "svg": svg, "json": json_}
-    if out is None and not any(charts.values()):
+    folders = {"png": png, "svg": svg, "json": json_}
+    if out is None and not any(folders.values()):
         out = Path("report.html")
     if open_ and out is None:
         raise UsageError("--open has no page to open", "give -o for one beside the single charts")
@@ -79,9 +77,9 @@ def command(
         page.refuse(out, force=force)
     runs = open_runs(paths, warn=lambda line: click.echo(f"left out: {line}", err=True))
     made = report_of([break_down(run, step_range, TABLES) for run in runs], title, across)
-    for format_, folder in charts.items():
+    for format_, folder in folders.items():
         if folder is not None:
-            written = figures.write(figures.figures(made), folder, format_, force=force)
+            written = charts.write(charts.figures(made), folder, format_, force=force)
             click.echo(f"wrote {len(written)} charts to {folder}")
     if out is not None:
         size = page.write(made, out, force=force)

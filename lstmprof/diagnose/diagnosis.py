@@ -19,7 +19,7 @@ from lstmprof.diagnose.step_profile import (
     step_profile_of,
     typical,
 )
-from lstmprof.numbers import milliseconds
+from lstmprof.numbers import milliseconds, told_apart
 from lstmprof.replay import CHANGES, Change, Prediction, Timed, faster_gemms, what_if
 
 #: Less of the difference is not worth a remedy.
@@ -129,14 +129,14 @@ def diagnose_all(
             ``asked`` cannot be told of one of them.
         RunError: a profile has no events, or a file of a run is missing or damaged.
     """
-    pairs = [(step_profile_of(breakdown), breakdown) for breakdown in breakdowns]
-    profiles = [profile for profile, _ in pairs]
-    breakdown_of = {id(profile): breakdown for profile, breakdown in pairs}
+    names = told_apart(breakdown.run.name for breakdown in breakdowns)
+    breakdown_of = dict(zip(names, breakdowns, strict=True))
+    profiles = [replace(step_profile_of(b), name=name) for name, b in breakdown_of.items()]
     diagnoses: list[Diagnosis] = []
     for group in [profiles] if must_compare else comparable_groups(profiles, across):
         fast, *slower = sorted(group, key=lambda profile: profile.length_ns)
         diagnoses += [compare(fast, slow, across) for slow in slower] or [alone(fast)]
-    return [_with_limits(one, profiles, breakdown_of[id(one.slow)], asked) for one in diagnoses]
+    return [_with_limits(one, profiles, breakdown_of[one.slow.name], asked) for one in diagnoses]
 
 
 def _with_limits(

@@ -2,22 +2,80 @@
 
 ::
 
-    rows.Report ─▶ charts (one a file) ─▶ figures ─▶ page ─▶ one HTML file
-                                                  └▶ files ─▶ PNG, SVG or JSON of each chart
+    breakdowns ─ diagnose_all ─▶ rows ─▶ charts (one a file) ─▶ page ─▶ one HTML file
+                                                           └──▶ PNG, SVG or JSON of each chart
 
-The rows come from ``reporting``; nothing is computed here but what a drawing needs.
+Nothing is computed here but what a drawing needs.
 """
 
 from __future__ import annotations
 
-#: The charts in reading order; one module of ``charts`` each, imported on use.
-CHARTS = (
-    "times",
-    "ledger",
-    "waterfall",
-    "launch_gaps",
-    "casts",
-    "sweep",
-    "roofline",
-    "stability",
-)
+import datetime
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from lstmprof import __version__
+from lstmprof.breakdown import Breakdown
+from lstmprof.diagnose.diagnosis import Diagnosis, diagnose_all
+from lstmprof.errors import RunError
+from lstmprof.numbers import told_apart
+from lstmprof.report import rows
+from lstmprof.report.model import Report
+from lstmprof.report.runs import RunReport, groups, missing, run_reports
+from lstmprof.report.timeline import timelines
+
+#: Tables to make while the events of a run are in memory.
+TABLES = ("ledger", "kernels", "casts")
+
+
+def report_of(
+    breakdowns: Sequence[Breakdown],
+    title: str | None = None,
+    across: Collection[str] = (),
+    diagnoses: Sequence[Diagnosis] | None = None,
+) -> Report:
+    """The report on ``breakdowns``, each run with all that it can be asked.
+
+    Runs are compared that agree in all conditions but those that ``across`` names;
+    ``diagnoses`` are what ``diagnose_all`` says of them, made here where they are not given.
+
+    Raises:
+        UsageError: ``across`` names no condition.
+        RunError: a file of a run is missing or damaged; no event of any profile has a length.
+    """
+    measured = [breakdown for breakdown in breakdowns if breakdown.windows]
+    if not measured:
+        fault = f"{breakdowns[0].run.name}: no event of its profile has a length"
+        raise RunError(fault, "capture or ingest it again")
+    if diagnoses is None:
+        diagnoses = diagnose_all(measured, across)
+    profile_of = {p.name: p for d in diagnoses for p in (d.fast, d.slow) if p}
+    profiles = [profile_of[name] for name in told_apart(b.run.name for b in measured)]
+    comparable = groups(profiles, across)
+    runs = run_reports(measured, profiles, comparable)
+    report = Report(
+        title=title or _title(runs),
+        created=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        version=__version__,
+        runs=tuple(run.facts for run in runs),
+        groups=comparable,
+        diagnoses=diagnoses,
+        pairs=rows.pairs(runs, comparable),
+        timelines=timelines(runs),
+        times=rows.times(runs, comparable),
+        ledger=rows.ledger(runs),
+        launch_gaps=rows.launch_gaps(runs),
+        casts=rows.casts(runs),
+        sweep=rows.sweep(runs),
+        roofline=rows.roofline(runs),
+        stability=rows.stability(runs),
+        kernels=rows.kernels(runs),
+    )
+    empty = [breakdown.run.name for breakdown in breakdowns if not breakdown.windows]
+    return replace(report, missing=tuple(missing(report, runs, empty)))
+
+
+def _title(runs: Sequence[RunReport]) -> str:
+    workloads = dict.fromkeys(run.facts.workload for run in runs if run.facts.workload)
+    what = f"{len(runs)} runs" if len(runs) > 1 else runs[0].facts.run
+    return f"{what}: {next(iter(workloads))}" if len(workloads) == 1 else what

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, is_dataclass
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import altair as alt
 
-from lstmprof.report.model import Group, Report, RunFacts, Spec
-from lstmprof.report.names import shown_name
+from lstmprof.numbers import shown_name
+from lstmprof.report.model import Rows, RunFacts, Spec
 from lstmprof.report.palette import PARTS, order_of
 
 Drawn = alt.Chart | alt.LayerChart | alt.FacetChart
@@ -22,14 +21,18 @@ ROW = 26
 _END = 18
 
 
-def inline(rows: Iterable[Any]) -> alt.InlineData:
-    """``rows``, dataclasses or mappings, as a chart's own data; names made safe to show."""
-    values = [_shown(asdict(row) if is_dataclass(row) else row) for row in rows]  # type: ignore[arg-type]
-    return alt.InlineData(values=values, name="rows")
+def inline(rows: Rows, columns: Sequence[str] | None = None) -> alt.InlineData:
+    """``columns`` of ``rows``, all where none are named, as a chart's own data."""
+    return alt.InlineData(values=shown(rows, columns), name="rows")
 
 
-def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {k: shown_name(v) if isinstance(v, str) else v for k, v in row.items()}
+def shown(rows: Rows, columns: Sequence[str] | None = None) -> list[dict[str, Any]]:
+    """``columns`` of ``rows`` whose texts are safe to show."""
+    return [{name: _safe(row[name]) for name in columns or row} for row in rows]
+
+
+def _safe(value: Any) -> Any:
+    return shown_name(value) if isinstance(value, str) else value
 
 
 def specification(chart: Drawn) -> Spec:
@@ -69,16 +72,15 @@ def height(rows: int) -> int:
     return ROW * max(rows, 1)
 
 
-def caption(unit: str, n: str, report: Report, group: Group | None = None) -> str:
+def caption(unit: str, n: str, runs: Sequence[RunFacts]) -> str:
     """``ms; median of 20 iterations; AMD EPYC; torch 2.13.0; 2026-11-21``."""
-    runs = [r for r in report.runs if group is None or r.run in group.runs]
-    said = [unit, n, _joined(runs, "device"), _joined(runs, "versions"), _dates(runs)]
-    return " · ".join(shown_name(text) for text in said if text)
+    texts = [unit, n, _joined(runs, "device"), _joined(runs, "versions"), _dates(runs)]
+    return " · ".join(shown_name(text) for text in texts if text)
 
 
 def _joined(runs: Sequence[RunFacts], field: str) -> str:
-    known = dict.fromkeys(getattr(run, field) for run in runs)
-    parts = dict.fromkeys(p for text in known if text for p in text.split(", "))
+    texts = dict.fromkeys(getattr(run, field) for run in runs)
+    parts = dict.fromkeys(p for text in texts if text for p in text.split(", "))
     return ", ".join(parts) or f"{field} unknown"
 
 
@@ -91,31 +93,20 @@ def _dates(runs: Sequence[RunFacts]) -> str:
 
 def span(numbers: Iterable[int | None], noun: str) -> str:
     """``20 iterations``, ``3–20 iterations``."""
-    known = sorted({n for n in numbers if n is not None})
-    if not known:
+    distinct = sorted({n for n in numbers if n is not None})
+    if not distinct:
         return f"number of {noun} unknown"
-    if known == [1]:
+    if distinct == [1]:
         return f"1 {noun.removesuffix('s')}"
-    return f"{known[0]} {noun}" if len(known) == 1 else f"{known[0]}–{known[-1]} {noun}"
+    ends = f"{distinct[0]}" if len(distinct) == 1 else f"{distinct[0]}–{distinct[-1]}"
+    return f"{ends} {noun}"
 
 
 def profiled(runs: Sequence[RunFacts]) -> str:
     """``mean of 3 profiled steps``; of a profile without step markers its whole."""
     marked, whole = [r for r in runs if r.marked], [r.label for r in runs if not r.marked]
-    said = [f"mean of {span((r.steps for r in marked), 'profiled steps')}"] if marked else []
+    texts = [f"mean of {span((r.steps for r in marked), 'profiled steps')}"] if marked else []
     if whole:
         of = f" of {', '.join(whole)}" if marked else ""
-        said.append(f"the whole profile{of}, which has no step markers")
-    return "; ".join(said)
-
-
-def milliseconds(ns: float) -> str:
-    """``12.3 ms``; three digits and no fewer."""
-    ms = ns / 1e6
-    digits = 0 if abs(ms) >= 100 else 1 if abs(ms) >= 10 else 2 if abs(ms) >= 1 else 3
-    return f"{ms:,.{digits}f} ms"
-
-
-def percent(share: float) -> str:
-    """``12 %``, ``1.2 %``."""
-    return f"{100 * share:.0f} %" if abs(share) >= 0.1 else f"{100 * share:.1f} %"
+        texts.append(f"the whole profile{of}, which has no step markers")
+    return "; ".join(texts)

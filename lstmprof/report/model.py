@@ -1,20 +1,28 @@
-"""What a report is drawn from: plain rows, whose numbers were computed elsewhere.
+"""What a report is drawn from: the rows of the other verbs, and what they cannot say.
 
-Times are nanoseconds as they were measured; units for reading are the charts' affair. A run is
-named by ``run``, unique in the report; ``group`` is the number of the group of runs that can be
-compared. Unknown is None.
+A row is that of a table, under the names of its columns, with ``run``, ``label`` and ``group`` in
+front. Times are nanoseconds as they were measured; units for reading are the charts' affair.
+Unknown is None.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from lstmprof.diagnose.diagnosis import Diagnosis
+from lstmprof.diagnose.step_profile import StepProfile
+
+#: A row of a table: column → value.
+Row = Mapping[str, Any]
+Rows = Sequence[Row]
+Spec = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class RunFacts:
-    """What ran. ``label`` tells it apart from the others of its group.
+    """What ran. ``run`` is unique in the report, ``label`` tells it apart in its ``group``.
 
     ``steps`` are all profiled ones; without step markers (``marked``) one, the whole profile.
     """
@@ -46,160 +54,12 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Cause:
-    """One finding of a verdict: its kind, its sentence, (remedy, source) of what to do."""
-
-    kind: str
-    sentence: str
-    remedies: tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """A diagnosis in sentences; ``fast`` is None where a run is diagnosed alone."""
-
-    group: int
-    fast: str | None
-    slow: str
-    sentence: str
-    causes: tuple[Cause, ...]
-    warnings: tuple[str, ...]
-    notes: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class TimeRow:
-    """Statistics of a run's undisturbed steps, as of ``breakdown --table timings``."""
-
-    run: str
-    label: str
-    group: int
-    median_ns: float
-    median_low_ns: float | None
-    median_high_ns: float | None
-    p95_ns: int
-    compile_ns: int | None
-    slowdown: float | None
-    iterations: int
-
-
-@dataclass(frozen=True)
-class LedgerRow:
-    """One part of a run's steps on one lane; ``total_ns`` is the sum over ``steps`` of them."""
-
-    run: str
-    label: str
-    group: int
-    lane: str
-    state: str
-    part: str
-    total_ns: int
-    steps: int
-
-
-@dataclass(frozen=True)
 class Pair:
-    """The way from the fast step to the slow one; ``rows`` are (state, part, fast ns, slow ns).
+    """The way from the fast step to the slow one; ``rows`` are (state, part, fast_ns, slow_ns)."""
 
-    The parts are means of so many ``_steps``: of all profiled ones but those that were disturbed.
-    """
-
-    group: int
-    fast: str
-    slow: str
-    fast_ns: int
-    slow_ns: int
-    profiled: bool
-    rows: tuple[tuple[str, str, int, int], ...]
-    fast_steps: int
-    slow_steps: int
-
-
-@dataclass(frozen=True)
-class KernelRow:
-    """One row of ``breakdown --table kernels``."""
-
-    run: str
-    device: int | None
-    name: str
-    category: str | None
-    count: int
-    total_ns: int
-    p50_ns: int
-    share: float | None
-
-
-@dataclass(frozen=True)
-class GapRow:
-    """One kernel of a run: its median duration beside the median gap before it."""
-
-    run: str
-    name: str
-    category: str | None
-    count: int
-    dur_p50_ns: int
-    gap_p50_ns: int
-
-
-@dataclass(frozen=True)
-class CastRow:
-    """One row of ``breakdown --table casts``; ``share`` of the run's profiled steps."""
-
-    run: str
-    label: str
-    op: str | None
-    within: str | None
-    from_dtype: str | None
-    to_dtype: str | None
-    count: int
-    per_step: float | None
-    total_ns: int
-    share: float | None
-
-
-@dataclass(frozen=True)
-class SweepRow:
-    """The median time of one implementation at one point of a sweep.
-
-    ``conditions`` are those that differ between the runs, besides the sizes; may be empty.
-    """
-
-    run: str
-    implementation: str
-    conditions: str
-    hidden: int
-    batch: int
-    time_steps: int
-    median_ns: float
-
-
-@dataclass(frozen=True)
-class RooflineRow:
-    """The least time of a step by its device's peaks, and the median one."""
-
-    run: str
-    label: str
-    group: int
-    least_ns: float
-    median_ns: float
-    share: float
-    gemm_flops_per_s: float | None
-
-
-@dataclass(frozen=True)
-class SeriesRow:
-    """``iterations`` counted ones from ``iteration`` on, of a long series more than one.
-
-    ``wall_ns`` is the median of their times, ``off_share`` that over the run's median, less 1.
-    """
-
-    run: str
-    label: str
-    group: int
-    iteration: int
-    iterations: int
-    wall_ns: float
-    off_share: float
+    fast: StepProfile
+    slow: StepProfile
+    rows: Rows
 
 
 @dataclass(frozen=True)
@@ -231,46 +91,62 @@ class Timeline:
 
 @dataclass(frozen=True)
 class Report:
-    """All of a report. ``missing`` says what was not measured, a sentence each."""
+    """All of a report; what the rows of a table hold, its function in ``rows`` says.
+
+    The rows of a chart stand under its name. ``missing`` says what was not measured, a sentence
+    each.
+    """
 
     title: str
     created: str
     version: str
     runs: tuple[RunFacts, ...]
     groups: tuple[Group, ...]
-    verdicts: tuple[Verdict, ...] = ()
-    times: tuple[TimeRow, ...] = ()
-    ledger: tuple[LedgerRow, ...] = ()
-    pairs: tuple[Pair, ...] = ()
-    timelines: tuple[Timeline, ...] = ()
-    kernels: tuple[KernelRow, ...] = ()
-    gaps: tuple[GapRow, ...] = ()
-    casts: tuple[CastRow, ...] = ()
-    sweep: tuple[SweepRow, ...] = ()
-    roofline: tuple[RooflineRow, ...] = ()
-    series: tuple[SeriesRow, ...] = ()
+    diagnoses: Sequence[Diagnosis] = ()
+    pairs: Sequence[Pair] = ()
+    timelines: Sequence[Timeline] = ()
+    times: Rows = ()
+    ledger: Rows = ()
+    launch_gaps: Rows = ()
+    casts: Rows = ()
+    sweep: Rows = ()
+    roofline: Rows = ()
+    stability: Rows = ()
+    kernels: Rows = ()
     missing: tuple[str, ...] = ()
 
     def facts_of(self, run: str) -> RunFacts:
         """The facts of the run of this name."""
         return next(facts for facts in self.runs if facts.run == run)
 
+    def members(self, group: Group) -> list[RunFacts]:
+        """The facts of the runs of ``group``."""
+        return [facts for facts in self.runs if facts.group == group.number]
 
-Spec = dict[str, Any]
+    def by_group(self, rows: Rows) -> Iterator[tuple[Group, list[Row]]]:
+        """Each group that has any of ``rows``, with them."""
+        for group in self.groups:
+            if members := [row for row in rows if row["group"] == group.number]:
+                yield group, members
 
 
 @dataclass(frozen=True)
 class Figure:
     """One chart of the page: what it shows in a sentence, and its Vega-Lite specification.
 
-    ``alt`` carries the main number for those who do not see it; ``caption`` unit, n, device,
-    versions and date; ``legend`` the parts whose colours it uses.
+    ``kind`` is what it is to those who do not see it; ``caption`` unit, n, device, versions and
+    date; ``legend`` the parts whose colours it uses.
     """
 
     key: str
     title: str
+    kind: str
     sentence: str
-    alt: str
     caption: str
     spec: Spec
     legend: tuple[str, ...] = ()
+
+    @property
+    def alt(self) -> str:
+        """The kind of chart and its main number, in words."""
+        return f"{self.kind}. {self.sentence}"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lstmprof.report.names import shown_name
+from lstmprof.numbers import shown_name
 
 #: What the ledger writes before an idle part at the end of a window.
 TAIL = "tail:"

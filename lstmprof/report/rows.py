@@ -1,22 +1,23 @@
-"""The tables of a report: the rows of ``breakdown``, run by run, as the charts need them."""
+"""The rows of each chart: those of ``breakdown`` and ``diagnose``, run by run."""
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
+import math
 import statistics
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lstmprof.breakdown import account_rows
 from lstmprof.breakdown.mean_step import MeanStep, mean_steps
-from lstmprof.breakdown.tables import launch_gaps
-from lstmprof.diagnose.roofline import (
-    roofline_of,
-)
-from lstmprof.report import model
-from lstmprof.report.model import RunFacts
+from lstmprof.breakdown.tables import launch_gaps as gaps
+from lstmprof.breakdown.timings import slowdowns
+from lstmprof.diagnose.findings import lengths, waterfall
+from lstmprof.diagnose.roofline import roofline_of
+from lstmprof.diagnose.step_profile import StepProfile
+from lstmprof.report.model import Group, Pair, Row
 from lstmprof.report.runs import RunReport
 
 #: Rows of a run's table that the page holds; the others are in JSON and CSV.
@@ -25,43 +26,45 @@ MOST_KERNELS, MOST_GAPS, MOST_CASTS = 40, 60, 20
 _CONDITIONS = ("precision", "mode", "device_name", "threads", "label")
 #: Cells of timing series on a page of all runs, and at least of one run.
 ALL_CELLS, LEAST_CELLS = 6_000, 50
+#: Of a group with more pairs only those with its fastest run are drawn.
+MOST_PAIRS = 800
 
 
-def _with_facts(
-    known: Sequence[RunReport], facts: Sequence[RunFacts]
-) -> Iterator[tuple[RunReport, RunFacts]]:
-    by_run = {one.run: one for one in facts}
-    yield from ((one, by_run[one.run]) for one in known if one.run in by_run)
+def _of(run: RunReport, table: pa.Table, most: int) -> Iterator[Row]:
+    """The first ``most`` rows of a table of ``run``."""
+    return map(run.row, table.slice(0, most).to_pylist())
 
 
-def times(known: Sequence[RunReport], facts: Sequence[RunFacts]) -> tuple[model.TimeRow, ...]:
-    """The statistics of the timed runs."""
-    found = iter(account_rows.rows([one.breakdown for one in known], "timings"))
-    made = {one.run: next(found) for one in known if one.breakdown.timings is not None}
-    fields = ("median_ns", "median_low_ns", "median_high_ns", "p95_ns", "compile_ns", "slowdown")
-    return tuple(
-        model.TimeRow(
-            run=one.run,
-            label=fact.label,
-            group=fact.group,
-            iterations=made[one.run]["iterations"],
-            **{name: made[one.run][name] for name in fields},
+def times(runs: Sequence[RunReport], groups: Sequence[Group]) -> list[Row]:
+    """The columns of ``breakdown --table timings``; ``slowdown`` in the run's group."""
+    rows: list[Row] = []
+    for group in groups:
+        of_group = [run for run in runs if run.facts.group == group.number]
+        timed = [(run, t) for run in of_group if (t := run.breakdown.timings)]
+        medians = {place: t.median_ns for place, (_, t) in enumerate(timed)}
+        slowdown = slowdowns(medians) if len(timed) > 1 else {}
+        for place, (run, t) in enumerate(timed):
+            rows.append(run.row({**dataclasses.asdict(t), "slowdown": slowdown.get(place)}))
+    return rows
+
+
+def _median_ns(run: RunReport) -> float:
+    return run.breakdown.timings.median_ns if run.breakdown.timings else 0.0
+
+
+def ledger(runs: Iterable[RunReport]) -> list[Row]:
+    """``lane``, ``state``, ``part``; ``total_ns`` is the sum over ``steps`` of them."""
+    return [
+        run.row(
+            {
+                **{"lane": _lane(lane), "state": state, "part": part},
+                **{"total_ns": total_ns, "steps": lane.steps},
+            }
         )
-        for one, fact in _with_facts(known, facts)
-        if one.run in made
-    )
-
-
-def ledger(known: Sequence[RunReport], facts: Sequence[RunFacts]) -> tuple[model.LedgerRow, ...]:
-    """Every part of every lane, summed over the steps."""
-    return tuple(
-        model.LedgerRow(
-            one.run, fact.label, fact.group, _lane(lane), state, part, total_ns, lane.steps
-        )
-        for one, fact in _with_facts(known, facts)
-        for lane in mean_steps(one.breakdown.ledger)
+        for run in runs
+        for lane in mean_steps(run.breakdown.ledger)
         for state, part, total_ns in lane.parts
-    )
+    ]
 
 
 def _lane(lane: MeanStep) -> str:
@@ -69,111 +72,92 @@ def _lane(lane: MeanStep) -> str:
     return where if lane.rank is None else f"{where} of rank {lane.rank}"
 
 
-def kernels(known: Sequence[RunReport]) -> tuple[model.KernelRow, ...]:
-    """The kernels of each run that took most."""
-    fields = ("device", "name", "category", "count", "total_ns", "p50_ns", "share")
-    return tuple(
-        model.KernelRow(run=one.run, **{name: row[name] for name in fields})
-        for one in known
-        for row in one.breakdown.kernels.slice(0, MOST_KERNELS).to_pylist()
-    )
+def kernels(runs: Iterable[RunReport]) -> list[Row]:
+    """The columns of ``breakdown --table kernels``, the longest of each run."""
+    return [row for run in runs for row in _of(run, run.breakdown.kernels, MOST_KERNELS)]
 
 
-def gaps(known: Sequence[RunReport]) -> tuple[model.GapRow, ...]:
+def launch_gaps(runs: Iterable[RunReport]) -> list[Row]:
     """The kernels of each run on a device, beside the gaps before them."""
-    found = []
-    for one in known:
-        if one.profile is None or one.profile.device is None:
-            continue
-        table = launch_gaps.launch_gaps(one.breakdown.run.events(), one.breakdown.windows)
-        found += [
-            model.GapRow(
-                *(one.run, row["name"], row["category"], row["count"]),
-                *(row["dur_p50_ns"], row["gap_p50_ns"]),
-            )
-            for row in table.slice(0, MOST_GAPS).to_pylist()
-        ]
-    return tuple(found)
-
-
-def casts(known: Sequence[RunReport], facts: Sequence[RunFacts]) -> tuple[model.CastRow, ...]:
-    """Who changed the element type of what, the costliest of each run."""
-    fields = ("op", "within", "from_dtype", "to_dtype", "count", "per_step", "total_ns")
-    found = []
-    for one, fact in _with_facts(known, facts):
-        whole = sum(w.end_ns - w.start_ns for w in one.breakdown.windows)
-        for row in one.breakdown.table("casts").slice(0, MOST_CASTS).to_pylist():
-            told: dict[str, Any] = {name: row[name] for name in fields}
-            share = row["total_ns"] / whole if whole else None
-            found.append(model.CastRow(run=one.run, label=fact.label, share=share, **told))
-    return tuple(found)
-
-
-def sweep(known: Sequence[RunReport]) -> tuple[model.SweepRow, ...]:
-    """The medians by size; none where all runs have one size."""
-    found = []
-    told = [name for name in _CONDITIONS if len({str(one.facts.get(name)) for one in known}) > 1]
-    for one in known:
-        w, timed = one.facts.get("workload") or {}, one.breakdown.timings
-        if timed is None or not w:
-            continue
-        sizes: dict[str, Any] = {name: w.get(name) for name in ("hidden", "batch", "time_steps")}
-        if None in sizes.values():
-            continue
-        conditions = [one.facts.get(name) for name in told]
-        found.append(
-            model.SweepRow(
-                run=one.run,
-                implementation=str(one.facts.get("implementation")),
-                conditions=", ".join(str(c) for c in conditions if c),
-                median_ns=timed.median_ns,
-                **sizes,
-            )
+    return [
+        row
+        for run in runs
+        if run.profile.device is not None
+        for row in _of(
+            run,
+            gaps.launch_gaps(run.breakdown.run.events(), run.breakdown.windows),
+            MOST_GAPS,
         )
-    varies = len({(r.hidden, r.batch, r.time_steps) for r in found}) > 1
-    return tuple(found) if varies else ()
+    ]
 
 
-def roofline(
-    known: Sequence[RunReport], facts: Sequence[RunFacts]
-) -> tuple[model.RooflineRow, ...]:
-    """How near each timed run came to the least time of its step."""
-    profiles = [one.profile for one in known if one.profile]
-    found = []
-    for one, fact in _with_facts(known, facts):
-        if one.profile is None or one.breakdown.timings is None:
+def casts(runs: Iterable[RunReport]) -> list[Row]:
+    """The columns of ``breakdown --table casts``; ``share`` of the run's profiled steps."""
+    rows: list[Row] = []
+    for run in runs:
+        whole = sum(w.end_ns - w.start_ns for w in run.breakdown.windows)
+        for row in _of(run, run.breakdown.table("casts"), MOST_CASTS):
+            rows.append({**row, "share": row["total_ns"] / whole if whole else None})
+    return rows
+
+
+def sweep(runs: Sequence[RunReport]) -> list[Row]:
+    """The medians by size; none where all runs have one size.
+
+    ``conditions`` are those that differ between the runs, besides the sizes; may be empty.
+    """
+    facts = [run.breakdown.run.metadata for run in runs]
+    differing = [name for name in _CONDITIONS if len({str(f.get(name)) for f in facts}) > 1]
+    rows, sizes = [], set()
+    for run, of_run in zip(runs, facts, strict=True):
+        w = of_run.get("workload") or {}
+        size = {name: w.get(name) for name in ("hidden", "batch", "time_steps")}
+        if run.breakdown.timings is None or None in size.values():
             continue
-        made = roofline_of(one.profile, profiles, None)
-        if made is not None and made.share is not None:
-            found.append(
-                model.RooflineRow(
-                    *(one.run, fact.label, fact.group, made.step_ns, made.median_ns),
-                    *(made.share, made.gemm_flops_per_s),
-                )
-            )
-    return tuple(found)
+        columns = {
+            "implementation": str(of_run.get("implementation")),
+            "conditions": ", ".join(str(of_run[n]) for n in differing if of_run.get(n)),
+            "median_ns": run.breakdown.timings.median_ns,
+        }
+        rows.append(run.row({**columns, **size}))
+        sizes.add(tuple(size.values()))
+    return rows if len(sizes) > 1 else []
 
 
-def series(known: Sequence[RunReport], facts: Sequence[RunFacts]) -> tuple[model.SeriesRow, ...]:
-    """The counted iterations against their run's median, several in a cell where there are many."""
-    most = max(ALL_CELLS // max(len(known), 1), LEAST_CELLS)
-    found: list[model.SeriesRow] = []
-    for one, fact in _with_facts(known, facts):
-        table = one.breakdown.run.timings()
-        counted = [] if table is None else _counted(table)
-        median = statistics.median(wall for _, wall in counted) if counted else 0
+def roofline(runs: Sequence[RunReport]) -> list[Row]:
+    """``least_ns`` of a step by its device's peaks, ``median_ns``, and ``share`` of both."""
+    profiles = [run.profile for run in runs]
+    timed = [run for run in runs if run.breakdown.timings is not None]
+    limits = [(run, roofline_of(run.profile, profiles, None)) for run in timed]
+    return [
+        run.row(
+            {
+                **{"least_ns": limit.step_ns, "median_ns": limit.median_ns},
+                **{"share": limit.share, "gemm_flops_per_s": limit.gemm_flops_per_s},
+            }
+        )
+        for run, limit in limits
+        if limit is not None and limit.share is not None
+    ]
+
+
+def stability(runs: Sequence[RunReport]) -> list[Row]:
+    """Cells of ``iterations`` counted ones from ``iteration`` on, of a long series more than one.
+
+    ``wall_ns`` is the median of their times, ``off_share`` that over the run's median, less 1.
+    """
+    most = max(ALL_CELLS // max(len(runs), 1), LEAST_CELLS)
+    rows = []
+    for run in runs:
+        table, median = run.breakdown.run.timings(), _median_ns(run)
+        counted = [] if table is None or not median else _counted(table)
         size = -(-len(counted) // most)
-        for first in range(0, len(counted) if median else 0, size or 1):
+        for first in range(0, len(counted), size or 1):
             cell = counted[first : first + size]
             wall = statistics.median(wall for _, wall in cell)
-            found.append(
-                model.SeriesRow(
-                    *(one.run, fact.label, fact.group, cell[0][0], len(cell)),
-                    wall_ns=wall,
-                    off_share=wall / median - 1,
-                )
-            )
-    return tuple(found)
+            columns = {"iteration": cell[0][0], "iterations": len(cell), "wall_ns": wall}
+            rows.append(run.row({**columns, "off_share": wall / median - 1}))
+    return rows
 
 
 def _counted(table: pa.Table) -> list[tuple[int, int]]:
@@ -181,3 +165,26 @@ def _counted(table: pa.Table) -> list[tuple[int, int]]:
     kept = table.filter(pc.invert(table.column("warmup")))
     numbers, walls = (kept.column(name).to_pylist() for name in ("iteration", "wall_ns"))
     return list(zip(numbers, walls, strict=True))
+
+
+def pairs(runs: Sequence[RunReport], groups: Sequence[Group]) -> list[Pair]:
+    """Every two runs of a group, ``MOST_PAIRS`` allowing, the largest difference first."""
+    found = []
+    for group in groups:
+        members = [run.profile for run in runs if run.facts.group == group.number]
+        fastest, *others = members = sorted(members, key=lambda profile: profile.length_ns)
+        every = math.comb(len(members), 2) <= MOST_PAIRS
+        two = itertools.combinations(members, 2) if every else ((fastest, o) for o in others)
+        of_group = [_pair(one, other) for one, other in two]
+        found += sorted(of_group, key=lambda pair: -sum(_deltas(pair)))
+    return found
+
+
+def _pair(one: StepProfile, other: StepProfile) -> Pair:
+    ends = lengths(one, other)
+    fast, slow = (one, other) if ends[0] <= ends[1] else (other, one)
+    return Pair(fast, slow, [dataclasses.asdict(part) for part in waterfall(fast, slow)])
+
+
+def _deltas(pair: Pair) -> Iterator[int]:
+    return (row["slow_ns"] - row["fast_ns"] for row in pair.rows)

@@ -18,8 +18,8 @@ from lstmprof.events.call_tree import referenced
 from lstmprof.events.intervals import Ints
 from lstmprof.events.schema import ACTIVITY_KINDS, ints, texts
 from lstmprof.events.threads import STATES, UNKNOWN, state_codes, thread_ids
+from lstmprof.numbers import shown_name
 from lstmprof.report.model import Timeline, Track
-from lstmprof.report.names import shown_name
 from lstmprof.report.palette import PARTS, label_of, part_of
 from lstmprof.report.runs import RunReport
 
@@ -39,11 +39,11 @@ def timelines(known: Sequence[RunReport]) -> tuple[Timeline, ...]:
     """The timelines of the runs, in their order, while there is room for their events."""
     room, found = ALL_EVENTS, []
     for one in known:
-        if one.profile is None or room <= 0:
-            continue
+        if room <= 0:
+            break
         events, rank = one.breakdown.run.events(), one.profile.rank
         window = median_step(w for w in one.breakdown.windows if w.rank == rank)
-        made = timeline(one.run, events, window, MOST_EVENTS, _thread_names(one, window.rank))
+        made = timeline(one.facts.run, events, window, MOST_EVENTS, _thread_names(one, window.rank))
         if len(made.columns["track"]) <= room:
             room -= len(made.columns["track"])
             found.append(made)
@@ -52,7 +52,7 @@ def timelines(known: Sequence[RunReport]) -> tuple[Timeline, ...]:
 
 def _thread_names(one: RunReport, rank: int | None) -> Mapping[str, str]:
     """The names of host threads by tid, where the profile gives them."""
-    told = one.facts.get("profile_metadata") or {}
+    told = one.profile.facts.get("profile_metadata") or {}
     of_rank_ = (told.get("ranks") or {}).get(str(rank), told)
     return of_rank_.get("threads") or {}
 

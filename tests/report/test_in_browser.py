@@ -17,11 +17,11 @@ import shared_traces
 from click.testing import CliRunner
 from report import runs
 
+from lstmprof import report as reports
 from lstmprof.breakdown import break_down
 from lstmprof.cli import cli
-from lstmprof.report import gathering
+from lstmprof.report import page
 from lstmprof.report.model import Report, Timeline
-from lstmprof.report.page import page
 from lstmprof.report.palette import PARTS
 from lstmprof.runs.ingest import ingest_profile
 
@@ -41,7 +41,7 @@ def report(folder: Path) -> Report:
     made.append(
         runs.run(folder, "wide", implementation="x", hidden=64, walls_ns=runs.walls(30_000))
     )
-    return gathering.report_of([break_down(run, None, gathering.TABLES) for run in made])
+    return reports.report_of([break_down(run, None, reports.TABLES) for run in made])
 
 
 @pytest.fixture(scope="module")
@@ -429,11 +429,11 @@ def test_real_profiles_of_gpus_open(browser: Any, tmp_path: Path) -> None:
         for name in names
     ]
     out = tmp_path / "report.html"
-    report = gathering.report_of([break_down(run, None, gathering.TABLES) for run in made])
+    report = reports.report_of([break_down(run, None, reports.TABLES) for run in made])
     page.write(report, out)
     opened = Opened(browser, out, 1280, "light")
     assert opened.complaints == []
-    assert len(opened.texts(".verdict .headline")) == len(report.verdicts) == 2
+    assert len(opened.texts(".verdict .headline")) == len(report.diagnoses) == 2
     assert len(opened.texts("#timeline-run option")) == 3
     for place in range(3):
         opened.tab.select_option("#timeline-run", index=place)

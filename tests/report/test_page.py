@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from report import runs
 
+from lstmprof import report as reports
 from lstmprof.breakdown import break_down
 from lstmprof.errors import RunError
-from lstmprof.report import gathering
-from lstmprof.report.names import script_json, shown_name
-from lstmprof.report.page import page
+from lstmprof.numbers import shown_name
+from lstmprof.report import page
 
 
 class Tags(HTMLParser):
@@ -39,8 +39,8 @@ class Tags(HTMLParser):
 @pytest.fixture(scope="module")
 def html(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("runs")
-    breakdowns = [break_down(run, None, gathering.TABLES) for run in runs.three(folder)]
-    return page.page(gathering.report_of(breakdowns))
+    breakdowns = [break_down(run, None, reports.TABLES) for run in runs.three(folder)]
+    return page.page(reports.report_of(breakdowns))
 
 
 def tags(html: str) -> Tags:
@@ -58,7 +58,7 @@ def data(html: str) -> dict[str, Any]:
 
 
 def test_the_numbers_in_the_page_are_those_of_the_runs(html: str, tmp_path: Path) -> None:
-    breakdowns = [break_down(run, None, gathering.TABLES) for run in runs.three(tmp_path)]
+    breakdowns = [break_down(run, None, reports.TABLES) for run in runs.three(tmp_path)]
     rows = data(html)["figures"]["times-0"]["data"]["values"]
     assert {row["run"]: row["median_ns"] for row in rows} == {
         breakdown.run.name: breakdown.timings.median_ns
@@ -121,7 +121,7 @@ def test_a_way_between_two_runs_says_which_steps_it_counts(tmp_path: Path) -> No
             last_step_ns=900_000,
         ),
     ]
-    html = page.page(gathering.report_of([break_down(run, None, gathering.TABLES) for run in made]))
+    html = page.page(reports.report_of([break_down(run, None, reports.TABLES) for run in made]))
     (pair,) = data(html)["pairs"]
     assert (
         "medians of 12 iterations; parts: means of 4 and 3 of 4 profiled steps" in pair["caption"]
@@ -139,7 +139,7 @@ def test_every_part_has_its_definition(html: str) -> None:
 
 @pytest.mark.parametrize("text", ["</script>", "<!--", "a & b", "\u2028", "\x00", "é \u05d0"])
 def test_json_in_a_script_reads_back_and_cannot_end_it(text: str) -> None:
-    written = script_json({"name": text})
+    written = page.script_json({"name": text})
     assert json.loads(written) == {"name": text}
     assert "<" not in written
     assert "\x00" not in written
@@ -154,7 +154,7 @@ def test_a_name_keeps_its_two_ends() -> None:
 
 def test_a_page_is_not_written_over_another(tmp_path: Path) -> None:
     run = runs.run(tmp_path, "one", implementation="torch-cudnn")
-    report = gathering.report_of([break_down(run)])
+    report = reports.report_of([break_down(run)])
     path = tmp_path / "deep" / "report.html"
     page.write(report, path)
     with pytest.raises(RunError, match="--force"):

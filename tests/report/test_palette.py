@@ -16,9 +16,8 @@ from lstmprof.diagnose.findings import (
 )
 from lstmprof.events.annotate.rules import RULES
 from lstmprof.events.threads import HOST, STATES
-from lstmprof.report import drawing
+from lstmprof.report import drawing, page
 from lstmprof.report.charts import stability, sweep
-from lstmprof.report.page import page
 from lstmprof.report.palette import BUSY, IDLE, PARTS, Part, label_of, part_of
 
 #: Of linear RGB, severity 1 (G. Machado et al., IEEE TVCG 15, 2009).

@@ -1,1 +1,75 @@
-"""One chart a file: ``figures(report)`` gives what it shows of a report, ``chart(rows)`` draws."""
+"""One chart a file: ``figures(report)`` gives what it shows of a report, ``chart(rows)`` draws.
+
+``COLUMNS`` of a file are those that its ``chart`` reads of each row. Each chart can be a file of
+its own, too.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from lstmprof.errors import RunError
+from lstmprof.report.model import Figure, Report, Spec
+
+#: The charts in reading order; one module each, imported on use.
+CHARTS = (
+    "times",
+    "ledger",
+    "waterfall",
+    "launch_gaps",
+    "casts",
+    "sweep",
+    "roofline",
+    "stability",
+)
+#: Pixels of a chart outside the page, and how much finer its PNG is.
+WIDTH, SCALE = 860, 2
+
+
+def figures(report: Report) -> list[Figure]:
+    """The figures of ``report``; a chart that has no rows has none."""
+    modules = [importlib.import_module(f"{__name__}.{name}") for name in CHARTS]
+    return [figure for module in modules for figure in module.figures(report)]
+
+
+def write(
+    drawn: Sequence[Figure], folder: Path, format_: str, *, force: bool = False
+) -> list[Path]:
+    """Write each figure into ``folder`` as ``format_``: png, svg or json.
+
+    Raises:
+        RunError: a file is there already and ``force`` is not given, or cannot be written.
+    """
+    paths = [folder / f"{figure.key}.{format_}" for figure in drawn]
+    there = next((path for path in paths if path.exists()), None)
+    if there and not force:
+        raise RunError(f"{there}: is there already", "give --force to replace it")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for path, figure in zip(paths, drawn, strict=True):
+            path.write_bytes(_content(alone(figure), format_))
+    except OSError as fault:
+        raise RunError(
+            f"{folder}: {fault.strerror}", "give a folder that can be written"
+        ) from fault
+    return paths
+
+
+def alone(figure: Figure) -> Spec:
+    """The specification outside the page: of fixed width, with its title, sentence and caption."""
+    title = {"text": figure.title, "subtitle": [figure.sentence, figure.caption], "anchor": "start"}
+    config = {"view": {"stroke": None}, "axis": {"grid": False}, "background": "white"}
+    return {**figure.spec, "width": WIDTH, "title": title, "config": config}
+
+
+def _content(spec: Spec, format_: str) -> bytes:
+    import vl_convert
+
+    if format_ == "png":
+        return bytes(vl_convert.vegalite_to_png(spec, scale=SCALE))
+    if format_ == "svg":
+        return str(vl_convert.vegalite_to_svg(spec)).encode()
+    return json.dumps(spec, indent=1, ensure_ascii=False, allow_nan=False).encode()

@@ -2,62 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import altair as alt
 
+from lstmprof.numbers import percent
 from lstmprof.report import drawing
-from lstmprof.report.model import CastRow, Figure, Group, Report
+from lstmprof.report.model import Figure, Report, Rows
 from lstmprof.report.palette import PARTS
 
 TITLE = "Casts"
+COLUMNS = ("label", "op", "within", "from_dtype", "to_dtype", "per_step", "total_ns", "share")
 
 
 def figures(report: Report) -> list[Figure]:
     """One, where any run casts."""
     if not report.casts:
         return []
-    casting = {r.run for r in report.casts}
-    runs = [r for r in report.runs if r.run in casting]
-    alone = Group(0, "", None, tuple(r.run for r in runs))
+    casting = {row["run"] for row in report.casts}
+    runs = [facts for facts in report.runs if facts.run in casting]
     return [
         Figure(
             key="casts",
             title=TITLE,
+            kind="Bar chart of the share of casts",
             sentence=sentence(report.casts),
-            alt=f"Bar chart of the share of casts. {sentence(report.casts)}",
-            caption=drawing.caption(
-                "% of the profiled steps", drawing.profiled(runs), report, alone
-            ),
+            caption=drawing.caption("% of the profiled steps", drawing.profiled(runs), runs),
             spec=drawing.specification(chart(report.casts)),
         )
     ]
 
 
-def sentence(rows: Sequence[CastRow]) -> str:
-    """Which run casts most, and who asks for most of it."""
-    whole: dict[str, float] = {}
+def _shares(rows: Rows, name: str) -> dict[str, float]:
+    """The share of all casts of each run, the largest first."""
+    shares: dict[str, float] = {}
     for row in rows:
-        whole[row.run] = whole.get(row.run, 0.0) + (row.share or 0.0)
-    run = max(whole, key=lambda name: whole[name])
-    most = max((r for r in rows if r.run == run), key=lambda r: r.total_ns)
-    by = f"{most.op or 'an unknown op'}" + (f" in {most.within}" if most.within else "")
-    return f"{run} spends {drawing.percent(whole[run])} of its steps on casts, most of it by {by}."
+        shares[row[name]] = shares.get(row[name], 0.0) + (row["share"] or 0.0)
+    return dict(sorted(shares.items(), key=lambda run: -run[1]))
 
 
-def chart(rows: Sequence[CastRow]) -> drawing.Drawn:
+def sentence(rows: Rows) -> str:
+    """Which run casts most, and who asks for most of it."""
+    run, share = next(iter(_shares(rows, "run").items()))
+    most = max((row for row in rows if row["run"] == run), key=lambda row: row["total_ns"])
+    by = f"{most['op'] or 'an unknown op'}" + (f" in {most['within']}" if most["within"] else "")
+    return f"{run} spends {percent(share)} of its steps on casts, most of it by {by}."
+
+
+def chart(rows: Rows) -> drawing.Drawn:
     """Bars of the share of the step, a piece for each (op, from, to)."""
-    order = list(dict.fromkeys(sorted((r.run for r in rows), key=lambda run: -_share(rows, run))))
+    order = list(_shares(rows, "label"))
     values = [
         {
-            "label": r.run,
-            "percent": 100 * (r.share or 0.0),
-            "said": f"{r.op or '?'}: {r.from_dtype or '?'} → {r.to_dtype or '?'}",
-            "within": r.within or "?",
-            "per_step": r.per_step,
-            "total_ns": r.total_ns,
+            "label": row["label"],
+            "percent": 100 * (row["share"] or 0.0),
+            "cast": f"{row['op'] or '?'}: {row['from_dtype'] or '?'} → {row['to_dtype'] or '?'}",
+            "within": row["within"] or "?",
+            "per_step": row["per_step"],
+            "total_ns": row["total_ns"],
         }
-        for r in rows
+        for row in rows
     ]
     whole: drawing.Drawn = (
         alt.Chart(drawing.inline(values))
@@ -66,10 +68,10 @@ def chart(rows: Sequence[CastRow]) -> drawing.Drawn:
         .encode(
             y=drawing.label_axis(order),
             x=alt.X("percent:Q", title="% of the profiled steps", stack="zero"),
-            detail=["said:N", "within:N"],
+            detail=["cast:N", "within:N"],
             order=alt.Order("percent:Q", sort="descending"),
             tooltip=[
-                alt.Tooltip("said:N", title="cast"),
+                alt.Tooltip("cast:N"),
                 alt.Tooltip("within:N"),
                 alt.Tooltip("percent:Q", format=".2f", title="% of the steps"),
                 alt.Tooltip("per_step:Q", format=",.1f", title="a step"),
@@ -79,7 +81,3 @@ def chart(rows: Sequence[CastRow]) -> drawing.Drawn:
         .properties(width="container", height=drawing.height(len(order)))
     )
     return whole
-
-
-def _share(rows: Sequence[CastRow], run: str) -> float:
-    return sum(r.share or 0.0 for r in rows if r.run == run)

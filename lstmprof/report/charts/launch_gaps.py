@@ -1,21 +1,23 @@
-"""How long each kernel runs against how long its device waited before it: who is launch-bound.
+"""How long each kernel runs against how long its device waited before it.
 
-Above the line the gap is the longer of both: a faster kernel would change nothing there.
+Above the line the gap is the longer of both: a faster kernel would change nothing there. Below it
+a kernel runs long enough for its host to launch the next one.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
 
 import altair as alt
 
+from lstmprof.numbers import percent
 from lstmprof.report import drawing
-from lstmprof.report.model import Figure, GapRow, Group, Report
+from lstmprof.report.model import Figure, Report, Row, Rows
 from lstmprof.report.palette import order_of, part_of
 
 TITLE = "Kernels against the gaps before them"
+COLUMNS = ("name", "category", "count", "dur_p50_ns", "gap_p50_ns")
+ABOVE, BELOW = "gap longer than kernel", "kernel hides the next launch"
 #: Pixels.
 HEIGHT = 360
 
@@ -24,51 +26,49 @@ def figures(report: Report) -> list[Figure]:
     """One a run with a device."""
     found: list[Figure] = []
     for facts in report.runs:
-        rows = [r for r in report.gaps if r.run == facts.run]
+        rows = [row for row in report.launch_gaps if row["run"] == facts.run]
         if rows:
-            said = f"median of all calls of each kernel, {len(rows)} kernels"
-            alone = Group(facts.group, "", facts.device, (facts.run,))
+            n = f"median of all calls of each kernel, {len(rows)} kernels"
+            unit = "µs, logarithmic; gaps linear below 1 µs"
             found.append(
                 Figure(
                     key=f"launch-gaps-{len(found)}",
                     title=f"{TITLE}: {facts.run}",
+                    kind="Scatter plot of kernel duration and gap",
                     sentence=sentence(rows),
-                    alt=f"Scatter plot of kernel duration and gap. {sentence(rows)}",
-                    caption=drawing.caption(
-                        "µs, logarithmic; gaps linear below 1 µs", said, report, alone
-                    ),
+                    caption=drawing.caption(unit, n, [facts]),
                     spec=drawing.specification(chart(rows)),
-                    legend=tuple(sorted({_base(r) for r in rows}, key=order_of)),
+                    legend=tuple(sorted({_base(row) for row in rows}, key=order_of)),
                 )
             )
     return found
 
 
-def _base(row: GapRow) -> str:
-    return part_of("busy", row.category or "other").name
+def _base(row: Row) -> str:
+    return part_of("busy", row["category"] or "other").name
 
 
-def sentence(rows: Sequence[GapRow]) -> str:
+def sentence(rows: Rows) -> str:
     """How many of the calls are of kernels shorter than the gap before them."""
-    calls = sum(r.count for r in rows)
-    bound = sum(r.count for r in rows if r.gap_p50_ns > r.dur_p50_ns)
+    calls = sum(row["count"] for row in rows)
+    above = sum(row["count"] for row in rows if row["gap_p50_ns"] > row["dur_p50_ns"])
     return (
-        f"{bound:,} of {calls:,} calls ({drawing.percent(bound / calls)}) are of kernels that run "
-        "shorter than the device waited for them: they lie above the line and are launch-bound."
+        f"{above:,} of {calls:,} calls ({percent(above / calls)}) are of kernels that run shorter "
+        "than the device waited before them: they lie above the line."
     )
 
 
-def chart(rows: Sequence[GapRow]) -> drawing.Drawn:
+def chart(rows: Rows) -> drawing.Drawn:
     """One point a kernel, its area the number of calls, and the line on which both are equal."""
-    values: list[dict[str, Any]] = [
+    values = [
         {
-            "name": r.name,
-            "base": _base(r),
-            "count": r.count,
-            "dur_us": r.dur_p50_ns / 1e3,
-            "gap_us": r.gap_p50_ns / 1e3,
+            "name": row["name"],
+            "base": _base(row),
+            "count": row["count"],
+            "dur_us": row["dur_p50_ns"] / 1e3,
+            "gap_us": row["gap_p50_ns"] / 1e3,
         }
-        for r in sorted(rows, key=lambda r: -r.count)  # small points over large ones
+        for row in sorted(rows, key=lambda row: -row["count"])  # small points over large ones
     ]
     shortest = max(min(v["dur_us"] for v in values), 0.1)
     longest = max(*(v["dur_us"] for v in values), *(v["gap_us"] for v in values), 1.0)
@@ -105,11 +105,10 @@ def chart(rows: Sequence[GapRow]) -> drawing.Drawn:
             ],
         )
     )
-    end = alt.Chart(alt.InlineData(values=ends[-1:]))
-    name = end.mark_text(
-        text="gap = duration: launch-bound above", align="right", dx=-6, dy=-14
-    ).encode(x=x, y=y)
-    return alt.layer(line, points, name).properties(width="container", height=HEIGHT)
+    once = alt.Chart(alt.InlineData(values=[{}]))
+    above = once.mark_text(text=ABOVE, x=8, y=10, align="left")
+    below = once.mark_text(text=BELOW, x="width", dx=-8, y=HEIGHT - 30, align="right")
+    return alt.layer(line, points, above, below).properties(width="container", height=HEIGHT)
 
 
 def _ticks(longest: float) -> list[float]:

@@ -2,81 +2,76 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import altair as alt
 
+from lstmprof.numbers import milliseconds, percent
 from lstmprof.report import drawing
-from lstmprof.report.model import Figure, Group, LedgerRow, Report
+from lstmprof.report.model import Figure, Report, Row, Rows
 from lstmprof.report.palette import label_of, order_of, part_of
 
 TITLE = "Where the step goes"
+COLUMNS = ("run", "label", "lane", "state", "part", "total_ns", "steps")
 
 
 def figures(report: Report) -> list[Figure]:
     """One a group of runs that can be compared."""
-    return [
-        _figure(report, group, rows)
-        for group in report.groups
-        if (rows := [r for r in report.ledger if r.group == group.number])
-    ]
+    found = []
+    for group, rows in report.by_group(report.ledger):
+        runs = report.members(group)
+        n = f"{drawing.profiled(runs)}, each nanosecond counted once"
+        found.append(
+            Figure(
+                key=f"ledger-{group.number}",
+                title=f"{TITLE}: {group.conditions}",
+                kind="Stacked bars of busy and idle time",
+                sentence=sentence(rows),
+                caption=drawing.caption("ms or % of the step", n, runs),
+                spec=drawing.specification(chart(rows)),
+                legend=tuple(sorted({_base(row) for row in rows}, key=order_of)),
+            )
+        )
+    return found
 
 
-def _figure(report: Report, group: Group, rows: Sequence[LedgerRow]) -> Figure:
-    runs = [r for r in report.runs if r.run in group.runs]
-    said = f"{drawing.profiled(runs)}, each nanosecond counted once"
-    return Figure(
-        key=f"ledger-{group.number}",
-        title=f"{TITLE}: {group.conditions}",
-        sentence=sentence(rows),
-        alt=f"Stacked bars of busy and idle time. {sentence(rows)}",
-        caption=drawing.caption("ms or % of the step", said, report, group),
-        spec=drawing.specification(chart(rows)),
-        legend=tuple(sorted({part_of(r.state, r.part).name for r in rows}, key=order_of)),
-    )
+def _base(row: Row) -> str:
+    return part_of(row["state"], row["part"]).name
 
 
-def sentence(rows: Sequence[LedgerRow]) -> str:
+def sentence(rows: Rows) -> str:
     """The longest run's largest part, with its time and share."""
-    bars: dict[tuple[str, str], list[LedgerRow]] = {}
+    bars: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
-        bars.setdefault((row.label, row.lane), []).append(row)
-    (label, lane), longest = max(bars.items(), key=lambda bar: _mean_ns(bar[1]))
-    largest = max(longest, key=lambda r: r.total_ns)
-    share = largest.total_ns / sum(r.total_ns for r in longest)
+        bars.setdefault((row["label"], row["lane"]), []).append(row)
+    (label, lane), longest = max(bars.items(), key=lambda bar: sum(map(_mean_ns, bar[1])))
+    largest = max(longest, key=lambda row: row["total_ns"])
+    share = largest["total_ns"] / sum(row["total_ns"] for row in longest)
     return (
-        f"Of the mean step of {label} on {lane} ({drawing.milliseconds(_mean_ns(longest))}) the "
-        f"largest part is {label_of(largest.state, largest.part)}, "
-        f"{drawing.milliseconds(largest.total_ns / largest.steps)} ({drawing.percent(share)})."
+        f"Of the mean step of {label} on {lane} ({milliseconds(sum(map(_mean_ns, longest)))} ms) "
+        f"the largest part is {label_of(largest['state'], largest['part'])}, "
+        f"{milliseconds(_mean_ns(largest))} ms ({percent(share)})."
     )
 
 
-def _mean_ns(rows: Sequence[LedgerRow]) -> float:
-    return sum(r.total_ns / r.steps for r in rows)
+def _mean_ns(row: Row) -> float:
+    return float(row["total_ns"] / row["steps"])
 
 
-def chart(rows: Sequence[LedgerRow]) -> drawing.Drawn:
+def chart(rows: Rows) -> drawing.Drawn:
     """Stacked bars, the shortest step first; a choice of milliseconds or shares."""
-    lanes = len({r.lane for r in rows}) > 1
-    values: list[dict[str, Any]] = [
+    lanes = len({row["lane"] for row in rows}) > 1
+    values = [
         {
-            "run": r.run,
-            "label": f"{r.label}, {r.lane}" if lanes else r.label,
-            "lane": r.lane,
-            "state": r.state,
-            "part": r.part,
-            "said": label_of(r.state, r.part),
-            "base": part_of(r.state, r.part).name,
-            "order": order_of(part_of(r.state, r.part).name),
-            "total_ns": r.total_ns,
-            "steps": r.steps,
+            **{name: row[name] for name in COLUMNS},
+            "label": f"{row['label']}, {row['lane']}" if lanes else row["label"],
+            "said": label_of(row["state"], row["part"]),
+            "base": _base(row),
+            "order": order_of(_base(row)),
         }
-        for r in rows
+        for row in rows
     ]
     lengths: dict[str, float] = {}
     for v in values:
-        lengths[v["label"]] = lengths.get(v["label"], 0.0) + v["total_ns"] / v["steps"]
+        lengths[v["label"]] = lengths.get(v["label"], 0.0) + _mean_ns(v)
     unit = alt.param(
         name="unit", value="ms", bind=alt.binding_radio(options=["ms", "%"], name="in ")
     )

@@ -2,58 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import altair as alt
 
+from lstmprof.numbers import milliseconds, percent
 from lstmprof.report import drawing
-from lstmprof.report.model import Figure, Report, RooflineRow
+from lstmprof.report.model import Figure, Report, Rows
 
 TITLE = "Share of the roofline"
+COLUMNS = ("run", "label", "least_ns", "median_ns", "share", "gemm_flops_per_s")
 
 
 def figures(report: Report) -> list[Figure]:
     """One a group with a run whose peaks were measured."""
     found = []
-    for group in report.groups:
-        rows = sorted((r for r in report.roofline if r.group == group.number), key=_share)
-        if rows:
-            said = "least time of a step by measured peaks over its undisturbed median"
-            found.append(
-                Figure(
-                    key=f"roofline-{group.number}",
-                    title=f"{TITLE}: {group.conditions}",
-                    sentence=sentence(rows),
-                    alt=f"Bar chart of the share of the roofline. {sentence(rows)}",
-                    caption=drawing.caption("% of the roofline", said, report, group),
-                    spec=drawing.specification(chart(rows)),
-                )
+    for group, rows in report.by_group(report.roofline):
+        rows.sort(key=lambda row: -row["share"])
+        n = "least time of a step by measured peaks over its undisturbed median"
+        found.append(
+            Figure(
+                key=f"roofline-{group.number}",
+                title=f"{TITLE}: {group.conditions}",
+                kind="Bar chart of the share of the roofline",
+                sentence=sentence(rows),
+                caption=drawing.caption("% of the roofline", n, report.members(group)),
+                spec=drawing.specification(chart(rows)),
             )
+        )
     return found
 
 
-def _share(row: RooflineRow) -> float:
-    return -row.share
-
-
-def sentence(rows: Sequence[RooflineRow]) -> str:
+def sentence(rows: Rows) -> str:
     """How near the nearest comes; ``rows`` are sorted."""
-    best = rows[0]
-    said = (
-        f"{best.label} comes nearest: its step needs at least "
-        f"{drawing.milliseconds(best.least_ns)} and takes {drawing.milliseconds(best.median_ns)}, "
-        f"{drawing.percent(best.share)} of the roofline"
+    best, last = rows[0], rows[-1]
+    nearest = (
+        f"{best['label']} comes nearest: its step needs at least {milliseconds(best['least_ns'])} "
+        f"ms and takes {milliseconds(best['median_ns'])} ms, {percent(best['share'])} of the "
+        "roofline"
     )
-    if len(rows) == 1:
-        return said + "."
-    return f"{said}; {rows[-1].label} reaches {drawing.percent(rows[-1].share)}."
+    others = f"; {last['label']} reaches {percent(last['share'])}" if len(rows) > 1 else ""
+    return f"{nearest}{others}."
 
 
-def chart(rows: Sequence[RooflineRow]) -> drawing.Drawn:
+def chart(rows: Rows) -> drawing.Drawn:
     """Bars of the share, the nearest first."""
-    largest = max(100 * r.share for r in rows)
+    largest = max(100 * row["share"] for row in rows)
     base = (
-        alt.Chart(drawing.inline(rows))
+        alt.Chart(drawing.inline(rows, COLUMNS))
         .transform_calculate(
             percent="100 * datum.share",
             least="datum.least_ns / 1e6",
@@ -61,7 +55,7 @@ def chart(rows: Sequence[RooflineRow]) -> drawing.Drawn:
             rate="datum.gemm_flops_per_s / 1e9",
             said="format(datum.percent, '.2~r') + ' %'",
         )
-        .encode(y=drawing.label_axis([r.label for r in rows]))
+        .encode(y=drawing.label_axis([row["label"] for row in rows]))
     )
     bars = base.mark_bar(height={"band": 0.6}, color=drawing.ACCENT).encode(
         x=alt.X(

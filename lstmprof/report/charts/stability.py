@@ -6,14 +6,14 @@ iteration is one cell. Of a long series a cell is the median of several iteratio
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import altair as alt
 
+from lstmprof.numbers import percent
 from lstmprof.report import drawing
-from lstmprof.report.model import Figure, Report, SeriesRow
+from lstmprof.report.model import Figure, Report, Rows
 
 TITLE = "Stability of the timings"
+COLUMNS = ("run", "label", "iteration", "iterations", "wall_ns", "off_share")
 #: Deviations beyond this have the colour of this.
 MOST_PERCENT = 20
 #: Slow orange, fast blue, which red-green blindness leaves apart; 3:1 on light and dark ground.
@@ -23,59 +23,43 @@ COLOURS = ("#1f6fc4", "#5f8fc0", "#8f949c", "#c0813c", "#d9730d")
 def figures(report: Report) -> list[Figure]:
     """One a group that has timed runs."""
     found = []
-    for group in report.groups:
-        rows = [r for r in report.series if r.group == group.number]
-        if rows:
-            runs = [r for r in report.runs if r.group == group.number]
-            n = drawing.span((r.iterations for r in runs), "iterations")
-            found.append(
-                Figure(
-                    key=f"stability-{group.number}",
-                    title=f"{TITLE}: {group.conditions}",
-                    sentence=sentence(rows),
-                    alt=f"Every iteration coloured by its deviation. {sentence(rows)}",
-                    caption=drawing.caption(
-                        f"% off the run's median, colours end at ±{MOST_PERCENT} %",
-                        f"{n} after warm-up",
-                        report,
-                        group,
-                    ),
-                    spec=drawing.specification(chart(rows)),
-                )
+    for group, rows in report.by_group(report.stability):
+        runs = report.members(group)
+        n = drawing.span((facts.iterations for facts in runs), "iterations")
+        unit = f"% off the run's median, colours end at ±{MOST_PERCENT} %"
+        found.append(
+            Figure(
+                key=f"stability-{group.number}",
+                title=f"{TITLE}: {group.conditions}",
+                kind="Every iteration coloured by its deviation",
+                sentence=sentence(rows),
+                caption=drawing.caption(unit, f"{n} after warm-up", runs),
+                spec=drawing.specification(chart(rows)),
             )
+        )
     return found
 
 
-def sentence(rows: Sequence[SeriesRow]) -> str:
+def sentence(rows: Rows) -> str:
     """Which run spreads most: the width that holds the middle half of its iterations."""
-    spreads = {label: _middle_half(rows, label) for label in {r.label for r in rows}}
-    label = max(sorted(spreads), key=lambda one: spreads[one])
-    most = " spreads most:" if len(spreads) > 1 else ":"
+    labels = sorted({row["label"] for row in rows})
+    label = max(labels, key=lambda label: _middle_half(rows, label))
+    most = " spreads most:" if len(labels) > 1 else ":"
     return (
         f"{label}{most} the middle half of its iterations spans "
-        f"{drawing.percent(spreads[label])} of its median."
+        f"{percent(_middle_half(rows, label))} of its median."
     )
 
 
-def _middle_half(rows: Sequence[SeriesRow], label: str) -> float:
-    off = sorted(r.off_share for r in rows if r.label == label)
+def _middle_half(rows: Rows, label: str) -> float:
+    off: list[float] = sorted(row["off_share"] for row in rows if row["label"] == label)
     return off[(3 * (len(off) - 1)) // 4] - off[(len(off) - 1) // 4]
 
 
-def chart(rows: Sequence[SeriesRow]) -> drawing.Drawn:
+def chart(rows: Rows) -> drawing.Drawn:
     """A row of cells a run, in the order of time."""
-    labels = sorted({r.label for r in rows})
-    values = [
-        {
-            "run": r.run,
-            "label": r.label,
-            "iteration": r.iteration,
-            "iterations": r.iterations,
-            "wall_ns": r.wall_ns,
-            "off_share": round(r.off_share, 5),
-        }
-        for r in rows
-    ]
+    labels = sorted({row["label"] for row in rows})
+    values = [{**row, "off_share": round(row["off_share"], 5)} for row in rows]
     colour = alt.Color(
         "percent:Q",
         scale=alt.Scale(
@@ -89,7 +73,7 @@ def chart(rows: Sequence[SeriesRow]) -> drawing.Drawn:
         ),
     )
     whole: drawing.Drawn = (
-        alt.Chart(drawing.inline(values))
+        alt.Chart(drawing.inline(values, COLUMNS))
         .transform_calculate(percent="100 * datum.off_share", ms="datum.wall_ns / 1e6")
         .transform_calculate(next="datum.iteration + datum.iterations")
         .mark_rect(height={"band": 0.7})

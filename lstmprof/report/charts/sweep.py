@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import altair as alt
 
 from lstmprof.report import drawing
-from lstmprof.report.model import Figure, Report, SweepRow
+from lstmprof.report.model import Figure, Report, Row, Rows
 
 TITLE = "The sweep"
+COLUMNS = (*("run", "implementation", "conditions", "hidden", "batch", "time_steps", "median_ns"),)
 #: Place in the scheme of blues from which on white contrasts more than black (WCAG 2.2).
 _BLACK_UNTIL = 0.73
 #: Around cells; 3:1 and more on light and dark ground.
@@ -20,68 +19,63 @@ def figures(report: Report) -> list[Figure]:
     """One, where the runs vary in size."""
     if not report.sweep:
         return []
-    n = drawing.span((r.iterations for r in report.runs), "iterations")
+    n = drawing.span((facts.iterations for facts in report.runs), "iterations")
     return [
         Figure(
             key="sweep",
             title=f"{TITLE}: units × batch × time steps",
+            kind="Heat map of the time per batch",
             sentence=sentence(report.sweep),
-            alt=f"Heat map of the time per batch. {sentence(report.sweep)}",
-            caption=drawing.caption("ms a batch", _measured(n, report.sweep), report),
+            caption=drawing.caption("ms a batch", _measured(n, report.sweep), report.runs),
             spec=drawing.specification(chart(report.sweep)),
         )
     ]
 
 
-def _measured(n: str, rows: Sequence[SweepRow]) -> str:
+def _measured(n: str, rows: Rows) -> str:
     """Of how many iterations, and what an empty cell says."""
-    cells = {(r.implementation, r.conditions, r.hidden, r.batch, r.time_steps) for r in rows}
-    across = {(r.batch, r.time_steps) for r in rows}
-    down = {cell[:3] for cell in cells}
+    down = {(name(row), row["hidden"]) for row in rows}
+    across = {(row["batch"], row["time_steps"]) for row in rows}
+    cells = {(name(row), row["hidden"], row["batch"], row["time_steps"]) for row in rows}
     empty = len(across) * len(down) > len(cells)
     return f"median of {n}" + (", an empty cell was not measured" if empty else "")
 
 
-def sentence(rows: Sequence[SweepRow]) -> str:
+def sentence(rows: Rows) -> str:
     """By how much the least affected and the most affected implementation grow."""
-    who = names(rows)
-    spans = {}
-    for name in dict.fromkeys(who.values()):
-        own = [r.median_ns for r in rows if who[r.run] == name]
-        if len(own) > 1:
-            spans[name] = max(own) / min(own)
-    if not spans:
+    medians: dict[str, list[float]] = {}
+    for row in rows:
+        medians.setdefault(name(row), []).append(row["median_ns"])
+    growth = {name: max(ns) / min(ns) for name, ns in medians.items() if len(ns) > 1}
+    if not growth:
         return f"{len(rows)} runs of different sizes, each of another implementation."
-    least, most = min(spans, key=lambda w: spans[w]), max(spans, key=lambda w: spans[w])
+    least, most = min(growth, key=growth.__getitem__), max(growth, key=growth.__getitem__)
+    first = f"From its cheapest to its dearest size {most} takes {growth[most]:.1f}× as long"
     if least == most:
-        return f"From its cheapest to its dearest size {most} takes {spans[most]:.1f}× as long."
+        return f"{first}."
     return (
-        f"From its cheapest to its dearest size {most} takes {spans[most]:.1f}× as long, {least} "
-        f"{spans[least]:.1f}×: the flatter, the more of a step does not depend on its size."
+        f"{first}, {least} {growth[least]:.1f}×: the flatter, the more of a step does not depend "
+        "on its size."
     )
 
 
-def names(rows: Sequence[SweepRow]) -> dict[str, str]:
-    """Run → its implementation, with its conditions if any."""
-    return {
-        r.run: f"{r.implementation}, {r.conditions}" if r.conditions else r.implementation
-        for r in rows
-    }
+def name(row: Row) -> str:
+    """The implementation of a run, with its conditions if any."""
+    return ", ".join(text for text in (row["implementation"], row["conditions"]) if text)
 
 
-def chart(rows: Sequence[SweepRow]) -> drawing.Drawn:
+def chart(rows: Rows) -> drawing.Drawn:
     """A cell a run: rows by implementation and units, columns by batch and time steps."""
-    who = names(rows)
-    by_row = sorted({(who[r.run], r.hidden) for r in rows})
-    by_column = sorted({(r.time_steps, r.batch) for r in rows})
+    by_row = sorted({(name(row), row["hidden"]) for row in rows})
+    by_column = sorted({(row["time_steps"], row["batch"]) for row in rows})
     values = [
         {
-            "run": r.run,
-            "row": f"{who[r.run]}, {r.hidden} units",
-            "column": f"{r.batch} × {r.time_steps}",
-            "median_ns": r.median_ns,
+            "run": row["run"],
+            "row": f"{name(row)}, {row['hidden']} units",
+            "column": f"{row['batch']} × {row['time_steps']}",
+            "median_ns": row["median_ns"],
         }
-        for r in rows
+        for row in rows
     ]
     base = (
         alt.Chart(drawing.inline(values))
@@ -96,7 +90,7 @@ def chart(rows: Sequence[SweepRow]) -> drawing.Drawn:
             ),
             y=alt.Y(
                 "row:N",
-                sort=[f"{name}, {hidden} units" for name, hidden in by_row],
+                sort=[f"{who}, {hidden} units" for who, hidden in by_row],
                 title=None,
                 axis=drawing.label_marks(),
             ),
@@ -105,7 +99,7 @@ def chart(rows: Sequence[SweepRow]) -> drawing.Drawn:
     colour = alt.Color(
         "ms:Q", scale=alt.Scale(type="log", scheme="blues"), legend=None, title="ms a batch"
     )
-    least, most = min(r.median_ns for r in rows), max(r.median_ns for r in rows)
+    least, most = (end(row["median_ns"] for row in rows) for end in (min, max))
     black_until = least * (most / least) ** _BLACK_UNTIL / 1e6
     cells = base.mark_rect(stroke=EDGE, strokeWidth=0.5).encode(
         color=colour,

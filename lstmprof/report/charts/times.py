@@ -5,59 +5,62 @@ The figure of the seed study, for each group of runs that can be compared.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import altair as alt
 
+from lstmprof.numbers import milliseconds
 from lstmprof.report import drawing
-from lstmprof.report.model import Figure, Report, TimeRow
+from lstmprof.report.model import Figure, Report, Row, Rows
 
 TITLE = "Time per batch"
+COLUMNS = (
+    *("run", "label", "median_ns", "median_low_ns", "median_high_ns", "slowdown", "iterations"),
+)
 
 
 def figures(report: Report) -> list[Figure]:
     """One a group that has timed runs."""
     found = []
-    for group in report.groups:
-        rows = sorted((r for r in report.times if r.group == group.number), key=_median)
-        if rows:
-            n = f"median of {drawing.span((r.iterations for r in rows), 'iterations')}"
-            said = drawing.caption(
-                "ms a batch", f"{n} after warm-up, line: its 95 % interval", report, group
+    for group, rows in report.by_group(report.times):
+        rows.sort(key=_median_ns)
+        n = f"median of {drawing.span((row['iterations'] for row in rows), 'iterations')}"
+        found.append(
+            Figure(
+                key=f"times-{group.number}",
+                title=f"{TITLE}: {group.conditions}",
+                kind=f"Bar chart of the time per batch of {len(rows)} runs",
+                sentence=sentence(rows),
+                caption=drawing.caption(
+                    "ms a batch",
+                    f"{n} after warm-up, line: its 95 % interval",
+                    report.members(group),
+                ),
+                spec=drawing.specification(chart(rows)),
             )
-            found.append(
-                Figure(
-                    key=f"times-{group.number}",
-                    title=f"{TITLE}: {group.conditions}",
-                    sentence=sentence(rows),
-                    alt=f"Bar chart of the time per batch of {len(rows)} runs. {sentence(rows)}",
-                    caption=said,
-                    spec=drawing.specification(chart(rows)),
-                )
-            )
+        )
     return found
 
 
-def _median(row: TimeRow) -> float:
-    return row.median_ns
+def _median_ns(row: Row) -> float:
+    median_ns: float = row["median_ns"]
+    return median_ns
 
 
-def sentence(rows: Sequence[TimeRow]) -> str:
+def sentence(rows: Rows) -> str:
     """The fastest and the slowest with their numbers; ``rows`` are sorted."""
     fast, slow = rows[0], rows[-1]
-    said = f"{fast.label} takes {drawing.milliseconds(fast.median_ns)} a batch"
+    begin = f"{fast['label']} takes {milliseconds(fast['median_ns'])} ms a batch"
     if slow is fast:
-        return f"{said}; no other run here can be compared with it."
-    times = f", {slow.slowdown:.2f}× as long" if slow.slowdown is not None else ""
-    return f"{said}, {slow.label} {drawing.milliseconds(slow.median_ns)}{times}."
+        return f"{begin}; no other run here can be compared with it."
+    times = f", {slow['slowdown']:.2f}× as long" if slow["slowdown"] is not None else ""
+    return f"{begin}, {slow['label']} {milliseconds(slow['median_ns'])} ms{times}."
 
 
-def chart(rows: Sequence[TimeRow]) -> drawing.Drawn:
+def chart(rows: Rows) -> drawing.Drawn:
     """Bars of the medians, their intervals, and the slowdown as label."""
-    largest = max(r.median_high_ns or r.median_ns for r in rows) / 1e6
+    largest = max(row["median_high_ns"] or row["median_ns"] for row in rows) / 1e6
     x = alt.X("ms:Q", title="ms a batch", scale=alt.Scale(domain=[0, 1.3 * largest], nice=False))
     base = (
-        alt.Chart(drawing.inline(rows))
+        alt.Chart(drawing.inline(rows, COLUMNS))
         .transform_calculate(
             ms="datum.median_ns / 1e6",
             low="datum.median_low_ns / 1e6",
@@ -66,7 +69,7 @@ def chart(rows: Sequence[TimeRow]) -> drawing.Drawn:
             said="format(datum.ms, ',.3~r') + ' ms'"
             " + (datum.slowdown > 1 ? '  ' + format(datum.slowdown, '.2f') + '×' : '')",
         )
-        .encode(y=drawing.label_axis([r.label for r in rows]))
+        .encode(y=drawing.label_axis([row["label"] for row in rows]))
     )
     tips = [
         alt.Tooltip("run:N"),

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import altair as alt
 
+from lstmprof.diagnose.findings import PROFILER, timed
+from lstmprof.numbers import milliseconds
 from lstmprof.report import drawing
-from lstmprof.report.model import Figure, Group, Pair, Report, RunFacts
+from lstmprof.report.model import Figure, Pair, Report, Row, Rows, RunFacts
 from lstmprof.report.palette import PARTS, label_of, part_of
 
 TITLE = "From the fast step to the slow one"
+COLUMNS = ("state", "part", "fast_ns", "slow_ns")
 #: Parts that add less of the longer step are drawn as one.
 LEAST_SHARE = 0.005
-STEP, PROFILER = "step", "the profiler's effect"
-
-Bar = dict[str, Any]
+STEP = "step"
 
 
 def figures(report: Report) -> list[Figure]:
@@ -24,47 +24,50 @@ def figures(report: Report) -> list[Figure]:
     if not report.pairs:
         return []
     pair = report.pairs[0]
-    rows = max(len(bars(p)) for p in report.pairs)
+    most = max(len(bars(pair.rows)) for pair in report.pairs)
     return [
         Figure(
             key="waterfall",
             title=TITLE,
+            kind="Waterfall chart",
             sentence=sentence(pair),
-            alt=f"Waterfall chart. {sentence(pair)}",
             caption=caption(pair, report),
-            spec=drawing.specification(chart(bars(pair), rows)),
+            spec=drawing.specification(chart(pair.rows, most)),
         )
     ]
 
 
+def _sum(rows: Rows, column: str) -> int:
+    return sum(row[column] for row in rows)
+
+
+def _delta_ns(row: Row) -> int:
+    return int(row["slow_ns"] - row["fast_ns"])
+
+
 def sentence(pair: Pair) -> str:
     """What the difference is, and which part adds most to it."""
-    delta = pair.slow_ns - pair.fast_ns
-    said = (
-        f"{pair.slow} takes {drawing.milliseconds(pair.slow_ns)} a step, {pair.fast} "
-        f"{drawing.milliseconds(pair.fast_ns)}: {drawing.milliseconds(delta)} more"
+    fast_ns, slow_ns = _sum(pair.rows, "fast_ns"), _sum(pair.rows, "slow_ns")
+    difference = (
+        f"{pair.slow.name} takes {milliseconds(slow_ns)} ms a step, {pair.fast.name} "
+        f"{milliseconds(fast_ns)} ms: {milliseconds(slow_ns - fast_ns)} ms more"
     )
-    if not pair.rows:
-        return said + "."
-    state, part, fast_ns, slow_ns = max(pair.rows, key=lambda row: row[3] - row[2])
-    return f"{said}; {label_of(state, part)} adds most, {drawing.milliseconds(slow_ns - fast_ns)}."
+    most = max(pair.rows, key=_delta_ns)
+    part = label_of(most["state"], most["part"])
+    return f"{difference}; {part} adds most, {milliseconds(_delta_ns(most))} ms."
 
 
 def caption(pair: Pair, report: Report) -> str:
     """Unit and n: of the two ends, and of the parts between them."""
-    both = [report.facts_of(pair.fast), report.facts_of(pair.slow)]
-    counted = [pair.fast_steps, pair.slow_steps]
-    ends = (
-        ""
-        if pair.profiled
-        else f"ends: medians of {_each([r.iterations for r in both])} iterations; "
-    )
-    means = _each([_of(n, r) for n, r in zip(counted, both, strict=True)])
-    said = f"{ends}parts: means of {means} profiled steps"
-    if counted != [r.steps for r in both]:
-        said += ", without those disturbed, which the ledger counts"
-    alone = Group(pair.group, "", None, (pair.fast, pair.slow))
-    return drawing.caption("ms a step", said, report, alone)
+    both = [report.facts_of(pair.fast.name), report.facts_of(pair.slow.name)]
+    counted = [pair.fast.steps, pair.slow.steps]
+    means = _each([_of(n, facts) for n, facts in zip(counted, both, strict=True)])
+    n = f"parts: means of {means} profiled steps"
+    if timed(pair.fast, pair.slow):
+        n = f"ends: medians of {_each([facts.iterations for facts in both])} iterations; {n}"
+    if counted != [facts.steps for facts in both]:
+        n += ", without those disturbed, which the ledger counts"
+    return drawing.caption("ms a step", n, both)
 
 
 def _of(counted: int, facts: RunFacts) -> str:
@@ -73,39 +76,42 @@ def _of(counted: int, facts: RunFacts) -> str:
 
 def _each(numbers: Sequence[int | str | None]) -> str:
     """``20``, ``12 and 20``: of the fast run and of the slow one."""
-    known = ["?" if n is None else str(n) for n in numbers]
-    return known[0] if known[0] == known[1] else " and ".join(known)
+    texts = ["?" if n is None else str(n) for n in numbers]
+    return texts[0] if texts[0] == texts[1] else " and ".join(texts)
 
 
-def bars(pair: Pair) -> list[Bar]:
+def bars(rows: Rows) -> list[Row]:
     """Where each bar begins and ends, ns: the fast step, what each part adds, the slow step.
 
     What adds most comes first, what takes away last, the profiler's effect after all.
     """
-    least = LEAST_SHARE * max(pair.slow_ns, pair.fast_ns)
-    large = [row for row in pair.rows if abs(row[3] - row[2]) >= least]
-    small = [row for row in pair.rows if abs(row[3] - row[2]) < least]
-    large.sort(key=lambda row: (row[1] == PROFILER, row[2] - row[3]))
-    changes = [(label_of(s, p), part_of(s, p).name, slow - fast) for s, p, fast, slow in large]
-    rest = sum(slow - fast for _, _, fast, slow in small)
-    if rest:
+    fast_ns, slow_ns = _sum(rows, "fast_ns"), _sum(rows, "slow_ns")
+    least = LEAST_SHARE * max(slow_ns, fast_ns)
+    large = [row for row in rows if abs(_delta_ns(row)) >= least]
+    small = [row for row in rows if abs(_delta_ns(row)) < least]
+    large.sort(key=lambda row: (row["part"] == PROFILER, -_delta_ns(row)))
+    changes = [
+        (label_of(row["state"], row["part"]), part_of(row["state"], row["part"]).name, delta)
+        for row, delta in zip(large, map(_delta_ns, large), strict=True)
+    ]
+    if rest := sum(map(_delta_ns, small)):
         changes.append((f"{len(small)} smaller ones", "other", rest))
-    found = [_bar(0, "the fast step", STEP, 0, pair.fast_ns)]
-    at = pair.fast_ns
-    for name, base, delta in changes:
-        found.append(_bar(len(found), name, base, at, at + delta))
-        at += delta
-    return [*found, _bar(len(found), "the slow step", STEP, 0, pair.slow_ns)]
+    found, at = [_bar(0, "the fast step", STEP, 0, fast_ns)], fast_ns
+    for text, base, delta_ns in changes:
+        found.append(_bar(len(found), text, base, at, at + delta_ns))
+        at += delta_ns
+    return [*found, _bar(len(found), "the slow step", STEP, 0, slow_ns)]
 
 
-def _bar(order: int, label: str, base: str, start_ns: int, end_ns: int) -> Bar:
+def _bar(order: int, label: str, base: str, start_ns: int, end_ns: int) -> Row:
     return {"order": order, "label": label, "base": base, "start_ns": start_ns, "end_ns": end_ns}
 
 
-def chart(rows: Sequence[Bar], most: int | None = None) -> drawing.Drawn:
+def chart(rows: Rows, most: int | None = None) -> drawing.Drawn:
     """Bars hanging from where the one before ended; room for ``most`` of them."""
+    drawn = bars(rows)
     base = (
-        alt.Chart(drawing.inline(rows))
+        alt.Chart(drawing.inline(drawn))
         .transform_calculate(
             start="datum.start_ns / 1e6",
             end="datum.end_ns / 1e6",
@@ -140,6 +146,6 @@ def chart(rows: Sequence[Bar], most: int | None = None) -> drawing.Drawn:
     labels = base.mark_text(align="left", dx=6).encode(x=alt.X("right:Q"), text="said:N")
     return alt.layer(boxes, labels).properties(
         width="container",
-        height=drawing.height(most or len(rows)),
+        height=drawing.height(most or len(drawn)),
         padding={"left": 5, "top": 5, "right": 60, "bottom": 8},
     )
