@@ -13,7 +13,6 @@ from lstmprof.capture.worker.host import cuda_devices
 from lstmprof.commands import terminal
 from lstmprof.errors import CaptureError, UsageError
 from lstmprof.implementations import FRAMEWORKS, TABLE, Implementation
-from lstmprof.implementations.cudnn import _libraries
 from lstmprof.workloads import Workload
 from lstmprof.workloads.studies import NAMED
 
@@ -72,8 +71,10 @@ def here(row: Implementation) -> str:
 def _installed(framework: str) -> bool:
     if framework != "cudnn":
         return importlib.util.find_spec(framework) is not None
+    from lstmprof.implementations.cudnn._runtime import CUDNN, loaded
+
     with contextlib.suppress(CaptureError):
-        return bool(_libraries.load(*_libraries.CUDNN))
+        return bool(loaded(*CUDNN))
     return False
 
 

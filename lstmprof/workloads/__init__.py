@@ -2,7 +2,7 @@
 
 A workload is network + data shape + loss + optimizer; everything an implementation needs to know.
 Its weights and its data come from here too, from NumPy and one seed, so that every implementation
-starts from the same numbers. The names are in ``named_workloads``.
+starts from the same numbers. The names are in ``studies``.
 
 The output layer (``head``) has no bias. Cross-entropy and mean squared error look at the last time
 step unless ``each_step`` says otherwise, CTC and ``mean`` (the mean of all outputs: a gradient for
@@ -19,7 +19,7 @@ Keeps to the standard library, NumPy and Python 3.7: capture workers import it.
 from __future__ import annotations
 
 import dataclasses
-from typing import Dict, Optional, Tuple
+from typing import Any, Dict, Optional, Tuple
 
 from lstmprof.errors import UsageError, unknown_name
 
@@ -180,6 +180,17 @@ def parameter_shapes(w: Workload) -> Dict[str, Tuple[int, ...]]:
     if w.vocabulary:
         shapes["embedding"] = (w.vocabulary, w.features)
     return shapes
+
+
+def reordered(rows: Any, places: Tuple[int, ...]) -> Any:
+    """``rows``, gate after gate, with the gate of ``places[n]`` in place n.
+
+    Where ``places`` is its own inverse, as every framework's order is, the way back too.
+    """
+    import numpy as np
+
+    gates = np.split(rows, len(places))
+    return np.concatenate([gates[place] for place in places])
 
 
 def weights(w: Workload, seed: int) -> Weights:

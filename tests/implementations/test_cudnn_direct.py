@@ -26,11 +26,7 @@ from lstmprof.capture.request import CaptureRequest, refusal
 from lstmprof.capture.worker import host
 from lstmprof.capture.worker.loops import cudnn as cudnn_loop
 from lstmprof.errors import CaptureError
-from lstmprof.implementations.cudnn import (
-    _api,
-    _libraries,
-    direct,
-)
+from lstmprof.implementations.cudnn import _api, _runtime, direct
 from lstmprof.implementations.cudnn._api import Cudnn
 from lstmprof.implementations.cudnn._runtime import Runtime
 from lstmprof.workloads import Workload
@@ -216,12 +212,12 @@ def test_a_library_that_is_nowhere_is_named(
 ) -> None:
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
     with pytest.raises(CaptureError) as missing:
-        _libraries.load("libno-such.so.9", "nvidia-no-such")
+        _runtime.loaded("libno-such.so.9", "nvidia-no-such")
     assert missing.value.fault.startswith("libno-such.so.9 cannot be loaded: ")
     assert missing.value.next_step.startswith(f"install nvidia-no-such in {sys.executable}, or")
     (tmp_path / "libbroken.so").write_text("no library")
     with pytest.raises(CaptureError, match=r"libbroken\.so cannot be loaded: .*libbroken\.so"):
-        _libraries.load("libbroken.so", "nvidia-no-such")
+        _runtime.loaded("libbroken.so", "nvidia-no-such")
 
 
 def test_a_library_is_looked_for_in_the_environment_then_in_wheels(
@@ -234,9 +230,9 @@ def test_a_library_is_looked_for_in_the_environment_then_in_wheels(
         (folder / "libx.so.9").touch()
     monkeypatch.syspath_prepend(tmp_path / "site")
     monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
-    assert list(_libraries.places("libx.so.9")) == [str(wheel / "libx.so.9"), "libx.so.9"]
+    assert list(_runtime.library_places("libx.so.9")) == [str(wheel / "libx.so.9"), "libx.so.9"]
     monkeypatch.setenv("LD_LIBRARY_PATH", str(named_first))
-    assert next(_libraries.places("libx.so.9")) == str(named_first / "libx.so.9")
+    assert next(_runtime.library_places("libx.so.9")) == str(named_first / "libx.so.9")
 
 
 @pytest.mark.parametrize(
@@ -341,7 +337,7 @@ def test_the_real_library_takes_our_descriptors_without_a_gpu() -> None:
     workload = WORKLOADS[3]
     for shape in ((6, 3, 5), (1, 6, 3, 10), (1, 1, 1, 134_250_496)):
         assert cudnn.tensor_size(cudnn.tensor(shape)) == np.prod(shape)
-    assert direct._cudnn_rnn.data_descriptor(cudnn, workload, 10)
+    assert _api.data_descriptor(cudnn, workload, 10)
     with pytest.raises(CaptureError, match=r"cudnnSetTensorNdDescriptor failed: .*BAD_PARAM"):
         cudnn.tensor((0, 0, 0))
     if not host.cuda_devices():
@@ -350,7 +346,7 @@ def test_the_real_library_takes_our_descriptors_without_a_gpu() -> None:
 
 
 def test_the_driver_tells_a_device_s_name_and_memory(stand_in: Path) -> None:
-    script = "from lstmprof.implementations import _cuda_runtime as c;"
+    script = "from lstmprof.implementations.cudnn import _runtime as c;"
     script += "print([(c.device_name(n), c.device_memory_bytes(n)) for n in (0, 1)])"
     environment = {**os.environ, "LD_LIBRARY_PATH": os.fspath(stand_in)}
     command = [sys.executable, "-c", script]

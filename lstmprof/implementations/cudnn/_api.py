@@ -1,18 +1,21 @@
 """cuDNN 9 through ctypes: the functions, constants and descriptors that cudnn-direct uses.
 
 Names, order and types of the parameters are those of cudnn_graph.h, cudnn_ops.h and cudnn_adv.h of
-cuDNN 9 (read at 9.28); a test compares them with the headers where these are installed.
+cuDNN 9 (read at 9.28); a test compares them with the headers where these are installed. What cuDNN
+is told of a recurrent network, and where it puts the network's weights, follows its documentation
+of cudnnSetRNNDescriptor_v8, cudnnSetRNNDataDescriptor and cudnnGetRNNWeightParams, and jaxlib's
+gpu/rnn_kernels.cc where that leaves a choice.
 """
 
 from __future__ import annotations
 
 import ctypes
-from typing import Any, ClassVar, Mapping, Sequence
+import dataclasses
+from typing import Any, ClassVar, Iterator, List, Mapping, Sequence, Tuple
 
 from lstmprof.errors import CaptureError
-from lstmprof.implementations.cudnn import _libraries
-from lstmprof.implementations.cudnn._libraries import Library
-from lstmprof.implementations.cudnn._runtime import Runtime
+from lstmprof.implementations.cudnn._runtime import CUDNN, Buffer, Library, Runtime, loaded
+from lstmprof.workloads import GATES, Workload
 
 # The headers' constants.
 CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED = 4004
@@ -41,6 +44,8 @@ CUDNN_WGRAD_MODE_ADD = 0
 CUDNN_DIM_MAX = 8
 
 _SPACES = "workSpaceSize:z workSpace reserveSpaceSize:z reserveSpace"
+
+CELLS = {"lstm": CUDNN_LSTM, "gru": CUDNN_GRU, "rnn": CUDNN_RNN_TANH}
 
 
 class Cudnn(Library):
@@ -118,7 +123,7 @@ class Cudnn(Library):
         Raises:
             CaptureError: one of them is missing or too old.
         """
-        return cls(_libraries.load(*_libraries.CUDNN))
+        return cls(loaded(*CUDNN))
 
     def failure(self, name: str, status: int) -> CaptureError:
         """The error for a function that returned ``status``."""
@@ -191,3 +196,136 @@ def int_array(values: Sequence[int]) -> Any:
 def scalar(value: float) -> Any:
     """A pointer to a host float, as cuDNN takes its scaling factors."""
     return ctypes.byref(ctypes.c_float(value))
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """Where ``rows`` of the weight called ``name`` lie in the weight space, one after the other."""
+
+    name: str
+    rows: slice
+    start: int  # in float32 numbers
+    size: int
+
+    @property
+    def numbers(self) -> slice:
+        """Its numbers in the weight space."""
+        return slice(self.start, self.start + self.size)
+
+
+def rnn_descriptor(cudnn: Cudnn, handle: int, w: Workload, tf32: bool) -> int:
+    """The network of ``w``, by the standard algorithm, without dropout."""
+    dropout = cudnn.created("DropoutDescriptor")
+    cudnn.call(
+        "cudnnSetDropoutDescriptor",
+        dropoutDesc=dropout,
+        handle=handle,
+        dropout=0.0,
+        states=None,
+        stateSizeInBytes=0,
+        seed=0,
+    )
+    descriptor = cudnn.created("RNNDescriptor")
+    cudnn.call(
+        "cudnnSetRNNDescriptor_v8",
+        rnnDesc=descriptor,
+        algo=CUDNN_RNN_ALGO_STANDARD,
+        cellMode=CELLS[w.cell],
+        biasMode=CUDNN_RNN_DOUBLE_BIAS,
+        dirMode=CUDNN_BIDIRECTIONAL if w.bidirectional else CUDNN_UNIDIRECTIONAL,
+        inputMode=CUDNN_LINEAR_INPUT,
+        dataType=CUDNN_DATA_FLOAT,
+        mathPrec=CUDNN_DATA_FLOAT,
+        mathType=CUDNN_DEFAULT_MATH if tf32 else CUDNN_FMA_MATH,
+        inputSize=w.features,
+        hiddenSize=w.hidden,
+        projSize=w.hidden,  # as large: no projection
+        numLayers=w.layers,
+        dropoutDesc=dropout,
+        auxFlags=CUDNN_RNN_PADDED_IO_ENABLED,
+    )
+    return descriptor
+
+
+def data_descriptor(cudnn: Cudnn, w: Workload, width: int) -> int:
+    """Of (time, batch, width): every sequence is of full length, so that nothing is filled."""
+    descriptor = cudnn.created("RNNDataDescriptor")
+    cudnn.call(
+        "cudnnSetRNNDataDescriptor",
+        rnnDataDesc=descriptor,
+        dataType=CUDNN_DATA_FLOAT,
+        layout=CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED,
+        maxSeqLength=w.time_steps,
+        batchSize=w.batch,
+        vectorSize=width,
+        seqLengthArray=int_array([w.time_steps] * w.batch),
+        paddingFill=None,
+    )
+    return descriptor
+
+
+def places(cudnn: Cudnn, handle: int, rnn: int, w: Workload, space: Buffer) -> List[Place]:
+    """Of every shared weight, gate by gate, in ``space``; b_R has no shared name and is left out.
+
+    Raises:
+        CaptureError: cuDNN has another shape there than its documentation says.
+    """
+    seeker = _Seeker(cudnn, handle, rnn, space)
+    return [place for slot in _slots(w) for place in seeker.places(w, *slot)]
+
+
+def _slots(w: Workload) -> Iterator[Tuple[int, str, int]]:
+    """(pseudo-layer, suffix of the shared names, inputs) of every layer and direction."""
+    for layer in range(w.layers):
+        inputs = w.directions * w.hidden if layer else w.features
+        for direction, suffix in enumerate(("", "_reverse")[: w.directions]):
+            yield w.directions * layer + direction, "_l{}{}".format(layer, suffix), inputs
+
+
+class _Seeker:
+    """Asks cuDNN where a linear layer lies."""
+
+    def __init__(self, cudnn: Cudnn, handle: int, rnn: int, space: Buffer) -> None:
+        self.cudnn, self.space = cudnn, space
+        self.described = {"mDesc": cudnn.created("TensorDescriptor")}
+        self.described["bDesc"] = cudnn.created("TensorDescriptor")
+        self.asked = {
+            "handle": handle,
+            "rnnDesc": rnn,
+            "weightSpaceSize": space.bytes,
+            "weightSpace": space.address,
+        }
+
+    def places(self, w: Workload, pseudo: int, suffix: str, inputs: int) -> Iterator[Place]:
+        """Of one pseudo-layer: of every gate W and b_W, then R."""
+        gates = GATES[w.cell]
+        for gate in range(gates):
+            rows = slice(gate * w.hidden, (gate + 1) * w.hidden)
+            matrix, bias = self.linear_layer(pseudo, gate, w.hidden, inputs)
+            yield Place("weight_ih" + suffix, rows, *matrix)
+            yield Place("bias" + suffix, rows, *bias)
+            matrix, _ = self.linear_layer(pseudo, gates + gate, w.hidden, w.hidden)
+            yield Place("weight_hh" + suffix, rows, *matrix)
+
+    def linear_layer(
+        self, pseudo: int, number: int, hidden: int, inputs: int
+    ) -> Tuple[Tuple[int, int], Tuple[int, int]]:
+        """(start, size) of its matrix and of its bias, in float32 numbers."""
+        matrix, bias = ctypes.c_void_p(), ctypes.c_void_p()
+        self.cudnn.call(
+            "cudnnGetRNNWeightParams",
+            pseudoLayer=pseudo,
+            linLayerID=number,
+            mAddr=ctypes.byref(matrix),
+            bAddr=ctypes.byref(bias),
+            **self.asked,
+            **self.described,
+        )
+        sizes = [self.cudnn.tensor_size(self.described[name]) for name in ("mDesc", "bDesc")]
+        if sizes != [hidden * inputs, hidden] or not (matrix.value and bias.value):
+            raise CaptureError(
+                "cudnnGetRNNWeightParams: linear layer {} of pseudo-layer {} has {} weights and"
+                " {} biases, not {} and {}".format(number, pseudo, *sizes, hidden * inputs, hidden)
+            )
+        first, second = (matrix.value - self.space.address, bias.value - self.space.address)
+        return (first // 4, sizes[0]), (second // 4, sizes[1])

@@ -29,7 +29,7 @@ from typing import Any, Dict, Mapping, Tuple
 
 import numpy as np
 
-from lstmprof.implementations.cudnn import _api as api, _rnn
+from lstmprof.implementations.cudnn import _api as api
 from lstmprof.implementations.cudnn._api import Cudnn
 from lstmprof.implementations.cudnn._runtime import Buffer
 from lstmprof.workloads import Workload, parameter_shapes
@@ -49,12 +49,12 @@ class Network:
     def __init__(self, workload: Workload, training: bool, tf32: bool) -> None:
         self.workload, self.cudnn = workload, Cudnn.load()
         self.handle = self.cudnn.created("")
-        self.rnn = _rnn.rnn_descriptor(self.cudnn, self.handle, workload, tf32)
+        self.rnn = api.rnn_descriptor(self.cudnn, self.handle, workload, tf32)
         place, width = (workload.time_steps, workload.batch), workload.directions * workload.hidden
         self.inputs = self.buffer((*place, workload.features))
         self.outputs = self.buffer((*place, width))
         self.weights = self.buffer((self._weights_size(),))
-        self.places = _rnn.places(self.cudnn, self.handle, self.rnn, workload, self.weights)
+        self.places = api.places(self.cudnn, self.handle, self.rnn, workload, self.weights)
         self.d_inputs = self.buffer(self.inputs.shape if training else (0,))
         self.d_outputs = self.buffer(self.outputs.shape if training else (0,))
         self.gradients = self.buffer(self.weights.shape if training else (0,))
@@ -93,8 +93,8 @@ class Network:
             "fwdMode": mode,
             "addGrad": api.CUDNN_WGRAD_MODE_ADD,
             "devSeqLengths": lengths.address,
-            "xDesc": _rnn.data_descriptor(self.cudnn, w, w.features),
-            "yDesc": _rnn.data_descriptor(self.cudnn, w, self.outputs.shape[-1]),
+            "xDesc": api.data_descriptor(self.cudnn, w, w.features),
+            "yDesc": api.data_descriptor(self.cudnn, w, self.outputs.shape[-1]),
             "hDesc": states,
             "cDesc": states,
             **dict.fromkeys(("hx", "hy", "dhx", "dhy", "cx", "cy", "dcx", "dcy")),

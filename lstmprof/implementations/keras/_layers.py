@@ -17,8 +17,7 @@ from typing import Any, Dict, Iterator, Mapping, Optional, Tuple
 import keras
 import numpy as np
 
-from lstmprof.implementations._gates import reordered
-from lstmprof.workloads import Workload
+from lstmprof.workloads import Workload, reordered
 
 LAYERS = {"lstm": keras.layers.LSTM, "gru": keras.layers.GRU, "rnn": keras.layers.SimpleRNN}
 #: Keras's own gates by their place in the shared order; its own inverse

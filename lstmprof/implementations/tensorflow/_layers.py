@@ -7,7 +7,7 @@
 The reverse direction runs from the last time step to the first; both outputs at a time step, the
 forward one first, are the next layer's input. The loop is tf.while_loop, which reads and writes
 TensorArrays, unless a ``Direction`` brings its own ``run``. Of a sequence that has ended h_t and
-c_t are 0: a mask selects them. The ends of the network are those of ``_tf_ends``.
+c_t are 0: a mask selects them.
 """
 
 from __future__ import annotations
@@ -17,21 +17,50 @@ from typing import Any, Dict, Mapping, Optional, Tuple, Type
 import numpy as np
 import tensorflow as tf
 
-from lstmprof.implementations._gates import reordered
-from lstmprof.implementations.tensorflow import _ends
-from lstmprof.implementations.tensorflow._ends import parameters
-from lstmprof.workloads import Workload
+from lstmprof.workloads import Workload, reordered
 
-__all__ = [
-    "Direction",
-    "Network",
-    "canonical",
-    "load",
-    "mask",
-    "mixed_precision",
-    "parameters",
-    "reversed_in_time",
-]
+
+class Ends(tf.Module):  # type: ignore[misc]
+    """What stands before and behind the layers, which are a subclass's: both under shared names.
+
+    ``embedding`` (vocabulary, features) where the inputs are tokens, ``head`` (directions·hidden,
+    classes) where there is one, without bias. The gradient of the embedding is TensorFlow's own
+    IndexedSlices, one row a token, never a dense array: SGD then updates these rows alone, and
+    Adam, which changes every row all the same, does it by several operators in place of one.
+    """
+
+    def __init__(self, workload: Workload) -> None:
+        super().__init__()
+        self.every_step = workload.every_step
+        self.embedding: Any = None
+        if workload.vocabulary:
+            shape = [workload.vocabulary, workload.features]
+            self.embedding = tf.Variable(tf.zeros(shape), name="embedding")
+        self.head: Any = None
+        if workload.head:
+            width = workload.directions * workload.hidden
+            self.head = tf.Variable(tf.zeros([width, workload.classes]), name="head")
+
+    def __call__(self, inputs: tf.Tensor, lengths: Optional[tf.Tensor] = None) -> tf.Tensor:
+        """Inputs (time, batch, features) or tokens; outputs (batch, classes), or one a step."""
+        lengths = None if lengths is None else tf.cast(lengths, tf.int32)
+        if self.embedding is not None:
+            inputs = tf.nn.embedding_lookup(self.embedding, inputs)
+        outputs = self.run(inputs, lengths)
+        if not self.every_step:
+            outputs = _last(outputs, lengths)
+        return outputs if self.head is None else tf.tensordot(outputs, self.head, 1)
+
+    def run(self, inputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> tf.Tensor:
+        """Inputs (time, batch, features); the last layer's outputs (time, batch, width)."""
+        raise NotImplementedError
+
+
+def _last(outputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> tf.Tensor:
+    """Each sequence's last of ``outputs`` (time, batch, width)."""
+    if lengths is None:
+        return outputs[-1]
+    return tf.gather_nd(outputs, tf.stack([lengths - 1, tf.range(outputs.shape[1])], 1))
 
 
 class Direction(tf.Module):  # type: ignore[misc]
@@ -85,7 +114,7 @@ def reversed_in_time(outputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> tf.Ten
     return tf.reverse_sequence(outputs, lengths, seq_axis=0, batch_axis=1)
 
 
-class Network(_ends.Network):
+class Network(Ends):
     """``l{k}[_reverse]/kernel`` and ``/bias`` between the ends."""
 
     def __init__(self, workload: Workload, direction: Type[Direction]) -> None:
@@ -112,6 +141,25 @@ class Network(_ends.Network):
         return inputs
 
 
+def parameters(module: Ends) -> Dict[str, tf.Variable]:
+    """Own name -> variable, in the module's order."""
+    return {variable.name.split(":")[0]: variable for variable in module.trainable_variables}
+
+
+def load_ends(module: Ends, weights: Mapping[str, Any]) -> None:
+    """Set the embedding and the head."""
+    if module.embedding is not None:
+        module.embedding.assign(weights["embedding"])
+    if module.head is not None:
+        module.head.assign(weights["head"].T)
+
+
+def canonical_ends(arrays: Mapping[str, Any]) -> Dict[str, Any]:
+    """The embedding and the head of ``arrays``, in the shared layout."""
+    shared = {name: np.asarray(arrays[name]) for name in ("embedding", "head") if name in arrays}
+    return {name: array.T if name == "head" else array for name, array in shared.items()}
+
+
 def mixed_precision(precision: str) -> None:
     """Let TensorFlow rewrite every graph from now on: GEMMs and their like in 16 bits.
 
@@ -127,7 +175,7 @@ def mixed_precision(precision: str) -> None:
 
 def load(module: Network, weights: Mapping[str, Any]) -> None:
     """Set the shared weights."""
-    _ends.load(module, weights)
+    load_ends(module, weights)
     for each in (each for directions in module.layers for each in directions):
         both = (weights["weight_ih_" + each.name], weights["weight_hh_" + each.name])
         each.kernel.assign(reordered(np.concatenate(both, axis=1), each.GATES).T)
@@ -136,7 +184,7 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
     """``arrays``, one a parameter by its own name, in the shared names and layout."""
-    shared = _ends.canonical(arrays)
+    shared = canonical_ends(arrays)
     for each in (each for directions in module.layers for each in directions):
         kernel = reordered(np.asarray(arrays[each.name + "/kernel"]).T, each.GATES)
         shared["weight_ih_" + each.name] = kernel[:, : -each.hidden]

@@ -23,9 +23,13 @@ from typing import Any, Dict, Iterator, Mapping, Optional, Tuple
 import numpy as np
 import tensorflow as tf
 
-from lstmprof.implementations.tensorflow import _ends
-from lstmprof.implementations.tensorflow._ends import parameters
-from lstmprof.implementations.tensorflow._layers import mixed_precision
+from lstmprof.implementations.tensorflow._layers import (
+    Ends,
+    canonical_ends,
+    load_ends,
+    mixed_precision,
+    parameters,
+)
 from lstmprof.workloads import Workload
 
 __all__ = ["KERNELS", "TIME_MAJOR", "build", "canonical", "load", "mixed_precision", "parameters"]
@@ -34,7 +38,7 @@ TIME_MAJOR = True
 KERNELS = (("CudnnRNN", "cuDNN"),)
 
 
-class Network(_ends.Network):
+class Network(Ends):
     """``params``, cuDNN's buffer, between the ends."""
 
     def __init__(self, workload: Workload) -> None:
@@ -80,7 +84,7 @@ def build(workload: Workload) -> Network:
 
 def load(module: Network, weights: Mapping[str, Any]) -> None:
     """Set the shared weights: the same order of gates, one after the other."""
-    _ends.load(module, weights)
+    load_ends(module, weights)
     parts = [
         np.ravel(weights[name] if name else np.zeros(shape, np.float32))
         for name, shape in module.places()
@@ -90,7 +94,7 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
     """``arrays``, one a parameter by its own name, in the shared names and layout."""
-    shared, start = _ends.canonical(arrays), 0
+    shared, start = canonical_ends(arrays), 0
     for name, shape in module.places():
         end = start + int(np.prod(shape))
         if name:

@@ -7,16 +7,22 @@
 The reverse direction runs from the last time step to the first; both outputs at a time step, the
 forward one first, are the next layer's input. The head has no bias. Of a sequence that has ended
 h_t and c_t are 0: a mask multiplies them, as a framework without packed sequences has to.
+
+Torch keeps the layout of ``workloads``: gates i f g o, ``weight_ih`` (4·hidden, inputs),
+``weight_hh`` (4·hidden, hidden); only the names differ. ``names`` maps a parameter's own name to
+the shared one, or to None where the framework has a second bias, which holds zeros and whose
+gradient equals the first one's.
 """
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Mapping, Optional
 
 import torch
 
-from lstmprof.implementations.torch import _parameters
 from lstmprof.workloads import Workload
+
+Names = Mapping[str, Optional[str]]
 
 
 class Layers(torch.nn.Module):  # type: ignore[misc]
@@ -28,7 +34,7 @@ class Layers(torch.nn.Module):  # type: ignore[misc]
         self.layers = workload.layers
         self.suffixes = ("", "_reverse")[: workload.directions]
         self.every_step = workload.every_step
-        self.embedding = _parameters.embedding(workload)
+        self.embedding = embedding(workload)
         width = workload.directions * workload.hidden
         self.cells = torch.nn.ModuleDict(
             {
@@ -39,7 +45,7 @@ class Layers(torch.nn.Module):  # type: ignore[misc]
                 for suffix in self.suffixes
             }
         )
-        self.head = _parameters.head(workload)
+        self.head = head(workload)
 
     def forward(self, inputs: torch.Tensor, lengths: Optional[torch.Tensor] = None) -> torch.Tensor:
         """Inputs (time, batch, features) or tokens; outputs (batch, classes), or one a step.
@@ -57,7 +63,7 @@ class Layers(torch.nn.Module):  # type: ignore[misc]
             return self.head(torch.stack(steps))
         if lengths is None:
             return self.head(steps[-1])
-        return self.head(_parameters.last(torch.stack(steps), lengths))
+        return self.head(last(torch.stack(steps), lengths))
 
     def _run(
         self, slot: str, steps: List[torch.Tensor], masks: Optional[List[torch.Tensor]]
@@ -85,10 +91,59 @@ def _masks(steps: List[torch.Tensor], lengths: torch.Tensor) -> List[torch.Tenso
 
 def shared_names(module: Layers) -> Dict[str, Any]:
     """Own name -> shared name: ``cells.l0.weight_ih`` is ``weight_ih_l0``; ``bias_hh`` has none."""
-    names: Dict[str, Any] = _parameters.end_names(module)
+    names: Dict[str, Any] = end_names(module)
     for own, _ in module.cells.named_parameters():
         slot, kind = own.split(".")
         names["cells." + own] = (
             None if kind == "bias_hh" else kind.replace("bias_ih", "bias") + "_" + slot
         )
     return names
+
+
+def parameters(module: torch.nn.Module) -> Dict[str, Any]:
+    """Own name -> parameter, in the module's order."""
+    return dict(module.named_parameters())
+
+
+def embedding(workload: Workload) -> torch.nn.Module:
+    """Tokens to features; for features themselves nothing."""
+    if not workload.vocabulary:
+        return torch.nn.Identity()
+    return torch.nn.Embedding(workload.vocabulary, workload.features)
+
+
+def head(workload: Workload) -> torch.nn.Module:
+    """The output layer, without bias; for a workload without one nothing."""
+    if not workload.head:
+        return torch.nn.Identity()
+    width = workload.directions * workload.hidden
+    return torch.nn.Linear(width, workload.classes, bias=False)
+
+
+def last(outputs: torch.Tensor, lengths: Optional[torch.Tensor]) -> torch.Tensor:
+    """Each sequence's last of ``outputs`` (time, batch, width)."""
+    if lengths is None:
+        return outputs[-1]
+    return outputs[lengths.to(outputs.device) - 1, torch.arange(outputs.shape[1])]
+
+
+def end_names(module: torch.nn.Module) -> Dict[str, Optional[str]]:
+    """Own name -> shared name of ``embedding`` and ``head``, where the module has them."""
+    names = {"embedding.weight": "embedding", "head.weight": "head"}
+    return {own: names[own] for own, _ in module.named_parameters() if own in names}
+
+
+def load(module: torch.nn.Module, weights: Mapping[str, Any], names: Names) -> None:
+    """Set every parameter to the shared weight that ``names`` gives it, or to zero."""
+    with torch.no_grad():
+        for own, parameter in module.named_parameters():
+            shared = names[own]
+            if shared is None:
+                parameter.zero_()
+            else:
+                parameter.copy_(torch.from_numpy(weights[shared]))
+
+
+def canonical(arrays: Mapping[str, Any], names: Names) -> Dict[str, Any]:
+    """``arrays``, one a parameter by its own name, under the shared names."""
+    return {shared: arrays[own] for own, shared in names.items() if shared is not None}

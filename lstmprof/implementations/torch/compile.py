@@ -18,7 +18,7 @@ from lstmprof.implementations.torch import (
     _layers,
     lstmcell_basic,
 )
-from lstmprof.implementations.torch._parameters import parameters
+from lstmprof.implementations.torch._layers import parameters
 from lstmprof.implementations.torch.lstmcell_basic import canonical, load
 from lstmprof.workloads import Workload
 

@@ -21,9 +21,8 @@ import torch.nn.functional as F
 
 from lstmprof.implementations.torch import (
     _layers,
-    _parameters,
 )
-from lstmprof.implementations.torch._parameters import parameters
+from lstmprof.implementations.torch._layers import parameters
 from lstmprof.workloads import Workload
 
 __all__ = ["KERNELS", "TIME_MAJOR", "build", "canonical", "load", "parameters"]
@@ -59,9 +58,9 @@ def build(workload: Workload) -> _layers.Layers:
 
 def load(module: _layers.Layers, weights: Mapping[str, Any]) -> None:
     """Set the shared weights."""
-    _parameters.load(module, weights, _layers.shared_names(module))
+    _layers.load(module, weights, _layers.shared_names(module))
 
 
 def canonical(module: _layers.Layers, arrays: Mapping[str, Any]) -> Dict[str, Any]:
     """``arrays``, one a parameter by its own name, in the shared names and layout."""
-    return _parameters.canonical(arrays, _layers.shared_names(module))
+    return _layers.canonical(arrays, _layers.shared_names(module))

@@ -20,9 +20,8 @@ import torch
 
 from lstmprof.implementations.torch import (
     _layers,
-    _parameters,
 )
-from lstmprof.implementations.torch._parameters import parameters
+from lstmprof.implementations.torch._layers import parameters
 from lstmprof.workloads import Workload
 
 __all__ = ["KERNELS", "TIME_MAJOR", "build", "canonical", "load", "parameters"]
@@ -41,9 +40,9 @@ def build(workload: Workload) -> _layers.Layers:
 
 def load(module: _layers.Layers, weights: Mapping[str, Any]) -> None:
     """Set the shared weights."""
-    _parameters.load(module, weights, _layers.shared_names(module))
+    _layers.load(module, weights, _layers.shared_names(module))
 
 
 def canonical(module: _layers.Layers, arrays: Mapping[str, Any]) -> Dict[str, Any]:
     """``arrays``, one a parameter by its own name, in the shared names and layout."""
-    return _parameters.canonical(arrays, _layers.shared_names(module))
+    return _layers.canonical(arrays, _layers.shared_names(module))

@@ -22,9 +22,8 @@ import torch.nn.functional as F
 
 from lstmprof.implementations.torch import (
     _layers,
-    _parameters,
 )
-from lstmprof.implementations.torch._parameters import parameters
+from lstmprof.implementations.torch._layers import parameters
 from lstmprof.workloads import Workload
 
 __all__ = ["KERNELS", "TIME_MAJOR", "build", "canonical", "load", "parameters"]
@@ -76,9 +75,9 @@ def build(workload: Workload) -> Network:
 
 def load(module: Network, weights: Mapping[str, Any]) -> None:
     """Set the shared weights."""
-    _parameters.load(module, weights, _layers.shared_names(module))
+    _layers.load(module, weights, _layers.shared_names(module))
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Any:
     """``arrays``, one a parameter by its own name, in the shared names and layout."""
-    return _parameters.canonical(arrays, _layers.shared_names(module))
+    return _layers.canonical(arrays, _layers.shared_names(module))

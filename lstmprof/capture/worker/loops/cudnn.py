@@ -32,8 +32,7 @@ from lstmprof.capture.worker.profiling import Ranges
 from lstmprof.errors import CaptureError
 from lstmprof.implementations.cudnn import _api as api, _runtime
 from lstmprof.implementations.cudnn._api import Cudnn
-from lstmprof.implementations.cudnn._libraries import Call
-from lstmprof.implementations.cudnn._runtime import Buffer
+from lstmprof.implementations.cudnn._runtime import Buffer, Call
 
 
 def device_of(requested: str) -> str:
