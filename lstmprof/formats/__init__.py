@@ -3,7 +3,7 @@
 ``read`` recognises a format by what is in the file, never by its name: profiles are renamed,
 gzipped and copied about. A format is a module of this folder with ``recognises(raw)`` and
 ``read(raw)``; the other modules here are what formats share. Kineto's files, the largest, are tried
-in pieces first (``kineto_stream``). A profile is untrusted input: whatever the bytes, the outcome
+in pieces first (``kineto.stream``). A profile is untrusted input: whatever the bytes, the outcome
 is a ``Profile`` or one ``ProfileError``.
 """
 
@@ -24,8 +24,8 @@ from lstmprof.formats.raw_file import RawFile
 #: The formats that are read, in the order in which a file is tried: a module of this folder each.
 FORMATS = (
     "kineto",
-    "chrome.tf1_timeline",
-    "chrome.trace_viewer",
+    "tf1_timeline",
+    "trace_viewer",
     "xplane",
     "cuda.nvprof",
     "cuda.nsys",

@@ -20,7 +20,7 @@ from lstmprof import __version__, formats
 from lstmprof.errors import ForeignFileError, LstmprofError, ProfileError, RunError, UsageError
 from lstmprof.events import Profile
 from lstmprof.events.schema import SCHEMA, SCHEMA_VERSION
-from lstmprof.formats import ranks, sources
+from lstmprof.formats import sources
 from lstmprof.formats.sources import Source
 from lstmprof.runs import remote, run as store
 from lstmprof.runs.remote import RemoteRun
@@ -170,13 +170,13 @@ def _parts(group: list[Source]) -> list[list[Source]]:
     """
     if len(group) < 2 or sources.are_hosts(group):
         return [group]
-    silent = [s for s in group if ranks.ranks_of([s.name], [_SILENT]) is None]
+    silent = [s for s in group if sources.ranks_of([s.name], [_SILENT]) is None]
     for source in sorted(silent, key=_file_bytes):
         try:
             profile = formats.read_raw(source.label, source.load)
         except ProfileError:
             continue
-        one_job = ranks.ranks_of([source.name], [profile]) is not None
+        one_job = sources.ranks_of([source.name], [profile]) is not None
         return [group] if one_job else [[source] for source in group]
     return [group]
 
@@ -278,9 +278,9 @@ def _runs(
         yield name, [source], profile
         return
     profiles = [profile for _, profile in read]
-    found = ranks.ranks_of([source.name for source, _ in read], profiles) if read else None
+    found = sources.ranks_of([source.name for source, _ in read], profiles) if read else None
     if found:
-        yield name, [source for source, _ in read], ranks.of_one_job(found, profiles)
+        yield name, [source for source, _ in read], sources.of_one_job(found, profiles)
         return
     for source, profile in read:
         yield profile_name(source.name), [source], profile

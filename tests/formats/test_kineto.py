@@ -14,7 +14,7 @@ from hypothesis import given, strategies as st
 from lstmprof.errors import ProfileError
 from lstmprof.events import Profile
 from lstmprof.formats import read
-from lstmprof.formats.kineto import events as kineto_events
+from lstmprof.formats.kineto.events import femtoseconds, interval
 
 HOST = {"pid": 10, "tid": 11}
 
@@ -201,9 +201,9 @@ def test_ids_that_say_none_are_null(tmp_path: Path) -> None:
 def test_times_are_exact(ts: str, dur: str, start_ns: int, dur_ns: int) -> None:
     times = {key: kineto_json(value) for key, value in (("ts", ts), ("dur", dur))}
     if abs(start_ns) > 2**61:
-        assert kineto_events.interval(times) == "their time is impossible"
+        assert interval(times) == "their time is impossible"
     else:
-        assert kineto_events.interval(times) == (start_ns, dur_ns)
+        assert interval(times) == (start_ns, dur_ns)
 
 
 def kineto_json(number: str) -> object:
@@ -213,7 +213,7 @@ def kineto_json(number: str) -> object:
 @given(st.decimals(min_value=-(10**15), max_value=10**15, places=9, allow_nan=False))
 def test_femtoseconds_agree_with_fractions(microseconds: Any) -> None:
     text = format(microseconds, "f")
-    assert kineto_events.femtoseconds(text) == Fraction(text) * 10**9
+    assert femtoseconds(text) == Fraction(text) * 10**9
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,7 @@ from hypothesis import given, strategies as st
 from kineto_documents import as_a_whole, document, facts, op
 from shared_traces import FOLDER, needed
 
-from lstmprof.formats.kineto import (
-    columns,
-    pieces,
-    stream,
-)
+from lstmprof.formats.kineto import pieces, stream
 
 SMALL_BYTES = 300
 
@@ -46,9 +42,9 @@ def test_a_real_profile(path: Path, piece_bytes: int) -> None:
 def test_most_of_a_real_profile_is_read_by_columns() -> None:
     content = gzip.decompress((FOLDER / "kineto/hm-amp-a100-bs128.json.gz").read_bytes())
     opening = content.index(b'"traceEvents": [') + len(b'"traceEvents": [')
-    read = columns.chunk(content[opening : content.rindex(b"]")].rstrip())
+    read = pieces.read_columns(content[opening : content.rindex(b"]")].rstrip())
     assert len(read.columns) == 4082
-    assert len(read.spans) == 1
+    assert len(read.left_out.spans) == 1
 
 
 def test_an_odd_event_takes_its_piece_alone_through_the_plain_reader(

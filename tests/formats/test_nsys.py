@@ -17,7 +17,7 @@ from hypothesis import given, settings, strategies as st
 
 from lstmprof.errors import ProfileError
 from lstmprof.formats import read
-from lstmprof.formats.cuda import columns, nvtx as nvtx_names
+from lstmprof.formats.cuda.names import nvtx_range, nvtx_ranges
 from lstmprof.formats.cuda.sqlite import UNKNOWN
 
 MACHINE = 1 << 48
@@ -371,7 +371,7 @@ def test_a_session_without_events_is_refused(tmp_path: Path) -> None:
 def test_what_a_range_says(
     text: str, kind: str, name: str, external_id: int | None, shapes: str | None
 ) -> None:
-    assert nvtx_names.described(text) == (kind, name, external_id, shapes)
+    assert nvtx_range(text) == (kind, name, external_id, shapes)
 
 
 def test_kernels_are_named_by_the_best_name_there_is(tmp_path: Path) -> None:
@@ -501,8 +501,8 @@ _INPUTS = ("", ", input_op_ids = [(1,0)]", ", input_op_ids = [\n]", ", other")
 
 def test_texts_of_nvtx_read_together_say_what_each_says_alone() -> None:
     texts = ["".join(t) for t in itertools.product(_HEADS, _SEQS, _IDS, _SIZES, _INPUTS)]
-    batch = columns.described({}, pa.array(texts))
+    batch = nvtx_ranges({}, pa.array(texts))
     ids = pa.array(batch.ints["external_id"], mask=batch.ints["external_id"] == UNKNOWN)
     kind, name, shapes = (batch.texts[column] for column in ("kind", "name", "shapes"))
     found = zip(*(column.to_pylist() for column in (kind, name, ids, shapes)), strict=True)
-    assert list(found) == [nvtx_names.described(text) for text in texts]
+    assert list(found) == [nvtx_range(text) for text in texts]

@@ -14,7 +14,7 @@ import pytest
 
 from lstmprof.events import Profile
 from lstmprof.events.table import events_table
-from lstmprof.formats import ranks
+from lstmprof.formats import sources
 
 
 def profile(base_ns: int | None = 100, rank: int | None = None, **fields: Any) -> Profile:
@@ -40,24 +40,24 @@ def profile(base_ns: int | None = 100, rank: int | None = None, **fields: Any) -
 def test_ranks_are_said_by_the_profiles_or_their_names(
     names: list[str], said: list[int | None], expected: list[int] | None
 ) -> None:
-    assert ranks.ranks_of(names, [profile(rank=rank) for rank in said]) == expected
+    assert sources.ranks_of(names, [profile(rank=rank) for rank in said]) == expected
 
 
 @pytest.mark.parametrize("format_", ["xplane", "trace_viewer"])
 def test_tensorflows_hosts_are_counted(format_: str) -> None:
     hosts = [profile(format=format_), profile(format=format_)]
-    assert ranks.ranks_of(["anna.xplane.pb", "bert.xplane.pb"], hosts) == [0, 1]
+    assert sources.ranks_of(["anna.xplane.pb", "bert.xplane.pb"], hosts) == [0, 1]
 
 
 def test_times_count_from_the_earliest_profile() -> None:
-    one = ranks.of_one_job([1, 0], [profile(130), profile(100)])
+    one = sources.of_one_job([1, 0], [profile(130), profile(100)])
     rows = one.events.select(["event_id", "rank", "start_ns", "dur_ns"]).to_pylist()
     assert [tuple(row.values()) for row in rows] == [(0, 0, 5, 10), (1, 1, 35, 10)]
     assert (one.base_ns, one.notes) == (100, ())
 
 
 def test_clocks_that_cannot_be_compared_are_told() -> None:
-    one = ranks.of_one_job([0, 1], [profile(100), profile(None)])
+    one = sources.of_one_job([0, 1], [profile(100), profile(None)])
     assert one.base_ns is None
     assert one.events.column("start_ns").to_pylist() == [5, 5]
     assert "clocks of their own" in one.notes[0]

@@ -15,8 +15,7 @@ from shared_traces import FOLDER
 
 from lstmprof.errors import ProfileError
 from lstmprof.events import Profile
-from lstmprof.formats import read
-from lstmprof.formats.chrome import trace_viewer
+from lstmprof.formats import read, trace_viewer
 
 HOST, GPU = 701, 1
 

@@ -11,7 +11,8 @@ import pytest
 from lstmprof.errors import ProfileError
 from lstmprof.events import Profile
 from lstmprof.formats import read
-from lstmprof.formats.xplane import events as xplane_events, hlo as xplane_hlo, schema
+from lstmprof.formats.xplane import schema
+from lstmprof.formats.xplane.events import activity_kind, hlo_proto, host_kind, op_name
 
 #: (name, start in ps, length in ps, stats)
 Event = tuple[str, int, int, Mapping[str, object]]
@@ -126,7 +127,7 @@ def test_launch_and_kernel_meet_on_one_clock(tmp_path: Path) -> None:
     ],
 )
 def test_host_kinds(name: str, stats: dict[str, Any], kind: str | None) -> None:
-    assert xplane_events.host_kind(name, stats) == kind
+    assert host_kind(name, stats) == kind
 
 
 @pytest.mark.parametrize(
@@ -143,7 +144,7 @@ def test_host_kinds(name: str, stats: dict[str, Any], kind: str | None) -> None:
     ],
 )
 def test_activity_kinds(name: str, stats: dict[str, Any], kind: str | None) -> None:
-    assert xplane_events.activity_kind(name, stats) == kind
+    assert activity_kind(name, stats) == kind
 
 
 @pytest.mark.parametrize(
@@ -158,7 +159,7 @@ def test_activity_kinds(name: str, stats: dict[str, Any], kind: str | None) -> N
     ],
 )
 def test_op_names(stats: dict[str, Any], op: str | None) -> None:
-    assert xplane_events.op_name(stats) == op
+    assert op_name(stats) == op
 
 
 def with_module(space: Space, content: bytes) -> None:
@@ -174,7 +175,7 @@ def xla_event(instruction: str, start_ps: int, **stats: object) -> Event:
 
 
 def module_of_dot() -> bytes:
-    hlo = xplane_hlo.message()()
+    hlo = hlo_proto()()
     hlo.module.name = b"jit_f"
     instructions = hlo.module.computations.add().instructions
     for name, path in ((b"dot.3", b"jit(f)/jvp(forward)/dot_general"), (b"p", b"weights['W']")):

@@ -15,10 +15,10 @@ from lstmprof.errors import ProfileError
 from lstmprof.events import Profile
 from lstmprof.formats import raw_file, xplane
 from lstmprof.formats.raw_file import RawFile
-from lstmprof.formats.xplane import lines as xplane_lines, outline as xplane_outline, schema
+from lstmprof.formats.xplane import lines as xplane_lines, schema, wire
+from lstmprof.formats.xplane.events import PlaneTables
 from lstmprof.formats.xplane.lines import Found, Line
-from lstmprof.formats.xplane.outline import OddError, Outline
-from lstmprof.formats.xplane.plane import PlaneTables
+from lstmprof.formats.xplane.wire import OddError, Outline
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 NEAR = st.integers(-(10**12), 10**12)
@@ -61,7 +61,7 @@ def outlined(tmp: Path, message: Any) -> tuple[RawFile, Outline]:
     file = tmp / "x.xplane.pb"
     file.write_bytes(space.SerializeToString())
     raw = raw_file.load(file)
-    return raw, xplane_outline.outline(raw)
+    return raw, wire.outline(raw)
 
 
 def listed(found: Found) -> list[dict[str, Any]]:
@@ -153,10 +153,10 @@ def outcome(content: bytes) -> tuple[Any, ...]:
 def both(content: bytes) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """The outcomes by columns, in pieces of some ten events, and by the protobuf library alone."""
     few = mock.patch.object(xplane_lines, "_FEW_EVENTS", 4)
-    with few, mock.patch.object(xplane_outline, "PIECE_BYTES", 512):
+    with few, mock.patch.object(wire, "PIECE_BYTES", 512):
         found = outcome(content)
     odd = mock.Mock(side_effect=OddError)
-    with mock.patch.multiple(xplane_outline, outline=odd, plane_names=odd):
+    with mock.patch.multiple(xplane, outline=odd, plane_names=odd):
         return found, outcome(content)
 
 

@@ -1,1 +1,1 @@
-"""SQLite databases of Nsight Systems and nvprof."""
+"""SQLite databases of Nsight Systems and nvprof: sqlite → events, names → nsys, nvprof."""

@@ -12,19 +12,43 @@ To know when reading the events:
 - Calls of operating system libraries (``OSRT_API``) are left out: inside a CUDA call they are
   how it waits, and would hide from the account that the thread was in that call; elsewhere a
   blocked thread is ``host`` or ``python`` without them too.
+- Each table may lack, or lack columns:
+  https://docs.nvidia.com/nsight-systems/UserGuide/index.html#sqlite-schema-reference
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from lstmprof.errors import ProfileError, one_line
 from lstmprof.events import Profile
 from lstmprof.formats import rows
-from lstmprof.formats.cuda import nsys_devices, nsys_tables, roles, sqlite
-from lstmprof.formats.cuda.roles import CudaEvents
-from lstmprof.formats.cuda.sqlite import Database
+from lstmprof.formats.cuda import sqlite
+from lstmprof.formats.cuda.events import (
+    Batch,
+    CudaEvents,
+    constant,
+    gathered,
+    named,
+    natural,
+    positive,
+)
+from lstmprof.formats.cuda.names import (
+    NSYS_MEMORY,
+    OVERHEADS,
+    call_name,
+    copy_names,
+    memset_names,
+    nvtx_ranges,
+    sync_names,
+)
+from lstmprof.formats.cuda.sqlite import UNKNOWN, Database, Ints
 from lstmprof.formats.raw_file import RawFile
 
 _NEXT_STEP = "profile with nsys profile --trace=cuda,nvtx"
@@ -41,13 +65,34 @@ _VERSIONS = {
 _SERIOUS = (2, 3)
 _ABOUT_CUDA = ("CUDA", "CUPTI", "NVTX")
 _MAX_COMPLAINTS = 3
+_GPUS, _DEVICES = "TARGET_INFO_GPU", "TARGET_INFO_CUDA_DEVICE"
+_GRAPHS = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
+_ACTIVITIES = {
+    "CUPTI_ACTIVITY_KIND_KERNEL": "kernel",
+    _GRAPHS: "kernel",
+    "CUPTI_ACTIVITY_KIND_MEMCPY": "memcpy",
+    "CUPTI_ACTIVITY_KIND_MEMSET": "memset",
+}
+_SYNCS = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
+_CALLS = ("CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_DRIVER")
+_OVERHEADS = ("CUPTI_ACTIVITY_KIND_OVERHEAD", "PROFILER_OVERHEAD")
+#: In order of preference: the whole signature, the bare name, the linker's.
+_KERNEL_NAMES = ("demangledName", "shortName", "mangledName")
+_PLACE = ("start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid")
+#: Overheads that CUDA has without a profiler too (``(CUDA)`` in ENUM_CUPTI_OVERHEAD_TYPE).
+_OF_CUDA = frozenset(name for name, is_profilers in OVERHEADS.values() if not is_profilers)
+_RANGE_TYPES = frozenset(
+    ("NvtxPushPopRange", "NvtxStartEndRange", "NvtxtPushPopRange", "NvtxtStartEndRange")
+)
+_USUAL_RANGE_TYPES = (59, 60, 70, 71)
+_UNNAMED = "unnamed"
 
 
 def recognises(raw: RawFile) -> bool:
     """Whether ``raw`` is an SQLite database with tables of Nsight Systems, not of nvprof."""
-    names = sqlite.names(raw, _KNOWN)
-    is_own = any(name in _OWN or name.startswith(_CUPTI) for name in names)
-    return is_own and "StringTable" not in names
+    tables = sqlite.names(raw, _KNOWN)
+    is_own = any(name in _OWN or name.startswith(_CUPTI) for name in tables)
+    return is_own and "StringTable" not in tables
 
 
 def read(raw: RawFile) -> Profile:
@@ -57,10 +102,10 @@ def read(raw: RawFile) -> Profile:
         ProfileError: it is damaged, or holds neither a CUDA call or activity nor an NVTX range.
     """
     with sqlite.opened(raw) as database:
-        devices = nsys_devices.devices(database)
+        devices = _devices(database)
         found = _events(database, devices)
         complaints = _complaints(database)
-        graphs = nsys_tables.whole_graphs(database)
+        graphs = _whole_graphs(database)
         started_ns = _started_ns(database)
         metadata = _metadata(database)
     origin_ns = found.origin_ns
@@ -79,17 +124,17 @@ def read(raw: RawFile) -> Profile:
     )
 
 
-def _events(database: Database, devices: nsys_devices.Devices) -> CudaEvents:
+def _events(database: Database, devices: _Devices) -> CudaEvents:
     strings = database.strings("StringIds", "id", "value")
-    busy = nsys_tables.activities(database, strings)
-    waits = nsys_tables.synchronizations(database, busy)
-    return roles.gathered(
+    busy = _activities(database, strings)
+    waits = _synchronizations(database, busy)
+    return gathered(
         busy=[devices.renumbered(batch) for batch in busy],
-        calls=list(nsys_tables.calls(database, strings)),
-        ranges=nsys_tables.ranges(database, strings),
+        calls=list(_calls(database, strings)),
+        ranges=_ranges(database, strings),
         others=[
             *(devices.renumbered(batch) for batch in waits),
-            *nsys_tables.overheads(database, strings),
+            *_overheads(database, strings),
         ],
     )
 
@@ -141,3 +186,188 @@ def _metadata(database: Database) -> dict[str, Any]:
             written = dict(zip(names, values, strict=True))
             return {key: written[name] for name, key in _VERSIONS.items() if written.get(name)}
     return {}
+
+
+@dataclass(frozen=True)
+class _Devices:
+    """``names`` by device number; ``gpus`` are numbers by (pid, deviceId) where these differ.
+
+    ``deviceId`` is what CUDA calls the device in its process; with CUDA_VISIBLE_DEVICES two
+    processes may call two GPUs 0. ``TARGET_INFO_CUDA_DEVICE`` (since 2024) says which GPU is meant.
+    """
+
+    names: Mapping[int, str]
+    gpus: Mapping[tuple[int, int], int]
+
+    def renumbered(self, batch: Batch) -> Batch:
+        """``batch`` with the numbers of ``gpus``."""
+        if not self.gpus:
+            return batch
+        pid, device = batch.ints["pid"], batch.ints["device"]
+        pairs, codes = np.unique(np.stack([pid, device]), axis=1, return_inverse=True)
+        renamed = np.array([self.gpus.get((p, d), d) for p, d in pairs.T.tolist()], np.int64)
+        return batch.with_ints(device=natural(renamed)[codes.reshape(-1)])
+
+
+def _devices(database: Database) -> _Devices:
+    """The devices of an export, without names where it has none."""
+    listed = database.strings(_GPUS, "id", "name")
+    gpu_names = {number: name for number, name in listed.items() if number >= 0}
+    if _DEVICES not in database.columns:
+        return _Devices(_named(_ordinals(database), gpu_names), {})
+    read = database.ints(_DEVICES, "gpuId", "cudaId", "pid")
+    gpu, cuda, pid = (read[name].tolist() for name in ("gpuId", "cudaId", "pid"))
+    meant = dict(zip(cuda, gpu, strict=True))
+    if all(meant[c] == g for c, g in zip(cuda, gpu, strict=True)):
+        return _Devices(_named(meant, gpu_names), {})
+    return _Devices(gpu_names, dict(zip(zip(pid, cuda, strict=True), gpu, strict=True)))
+
+
+def _named(gpus: Mapping[int, int], gpu_names: Mapping[int, str]) -> dict[int, str]:
+    return {n: gpu_names[gpu] for n, gpu in gpus.items() if gpu in gpu_names and n >= 0}
+
+
+def _ordinals(database: Database) -> dict[int, int]:
+    """Nsight's number of each GPU by CUDA's, where the table has it, else by itself."""
+    if _GPUS not in database.columns:
+        return {}
+    read = database.ints(_GPUS, "id", "cuDevice")
+    numbers = np.where(read["cuDevice"] == UNKNOWN, read["id"], read["cuDevice"])
+    return dict(zip(numbers.tolist(), read["id"].tolist(), strict=True))
+
+
+def _activities(database: Database, strings: Mapping[int, str]) -> list[Batch]:
+    """Kernels, whole CUDA graphs, copies and memsets."""
+    found = [name for name in _ACTIVITIES if name in database.columns]
+    return [_activity(database, table, strings) for table in found]
+
+
+def _activity(database: Database, table: str, strings: Mapping[int, str]) -> Batch:
+    kind = _ACTIVITIES[table]
+    more = {
+        "kernel": ("graphNodeId", "graphId", *_KERNEL_NAMES),
+        "memcpy": ("graphNodeId", "bytes", "copyKind", "srcKind", "dstKind"),
+        "memset": ("graphNodeId", "bytes", "memKind"),
+    }[kind]
+    read = database.ints(table, *_PLACE, *more)
+    if table == _GRAPHS:
+        name = named(read["graphId"], lambda n: f"CUDA graph {n}" if n >= 0 else "CUDA graph")
+    elif kind == "kernel":
+        name = _first_known([read[column] for column in _KERNEL_NAMES], strings)
+    elif kind == "memcpy":
+        kinds = read["copyKind"], read["srcKind"], read["dstKind"]
+        name = copy_names(*kinds, NSYS_MEMORY)
+    else:
+        name = memset_names(read["memKind"], NSYS_MEMORY)
+    node = {} if table == _GRAPHS else {"graph_node_id": positive(read["graphNodeId"])}
+    moved = {"bytes": natural(read["bytes"])} if "bytes" in read else {}
+    ints = {**_placed(read), **node, **moved}
+    return Batch(ints, {"kind": constant(kind, len(read["start"])), "name": name})
+
+
+def _placed(read: Mapping[str, Ints]) -> dict[str, Ints]:
+    pid = read["globalPid"]
+    return {
+        "start_ns": read["start"],
+        "end_ns": read["end"],
+        "device": natural(read["deviceId"]),
+        "stream": natural(read["streamId"]),
+        "correlation_id": positive(read["correlationId"]),
+        "pid": np.where(pid == UNKNOWN, UNKNOWN, positive(pid >> 24 & 0xFFFFFF)),
+        "context": read["contextId"],
+    }
+
+
+def _first_known(columns: list[Ints], strings: Mapping[int, str]) -> pa.DictionaryArray:
+    """The text of each row's first column that has one."""
+    chosen = columns[-1]
+    for column in reversed(columns[:-1]):
+        chosen = np.where(np.isin(column, np.array(list(strings), np.int64)), column, chosen)
+    return named(chosen, lambda key: strings.get(key, _UNNAMED))
+
+
+def _synchronizations(database: Database, busy: list[Batch]) -> list[Batch]:
+    """Waits on a device, of the device on which their context has its activities in ``busy``.
+
+    The second process of a report writes its own device 1 as 0 here (seen in 2026.2).
+    """
+    if _SYNCS not in database.columns:
+        return []
+    read = database.ints(_SYNCS, *_PLACE, "syncType")
+    ints = _placed(read)
+    keys = [np.empty(0, np.int64), *(_context_key(batch.ints) for batch in busy)]
+    contexts, first = np.unique(np.concatenate(keys), return_index=True)
+    if len(contexts):
+        devices = np.concatenate([batch.ints["device"] for batch in busy])[first]
+        found = np.minimum(np.searchsorted(contexts, _context_key(ints)), len(contexts) - 1)
+        known = contexts[found] == _context_key(ints)
+        ints["device"] = np.where(known, devices[found], ints["device"])
+    kind = constant("device_sync", len(read["start"]))
+    return [Batch(ints, {"kind": kind, "name": sync_names(read["syncType"])})]
+
+
+def _context_key(ints: Mapping[str, Ints]) -> Ints:
+    return np.where(ints["pid"] > 0, ints["pid"], 0) << 32 | natural(ints["context"]) & 0xFFFFFFFF
+
+
+def _calls(database: Database, strings: Mapping[int, str]) -> Iterator[Batch]:
+    """Calls of the CUDA runtime and driver."""
+    for table in _CALLS:
+        if table in database.columns:
+            read = database.ints(table, "start", "end", "globalTid", "correlationId", "nameId")
+            name = named(
+                read["nameId"], lambda key: call_name(strings.get(key, "unnamed CUDA call"))
+            )
+            ints = {**_threaded(read), "correlation_id": positive(read["correlationId"])}
+            yield Batch(ints, {"kind": constant("runtime", len(name)), "name": name})
+
+
+def _overheads(database: Database, strings: Mapping[int, str]) -> Iterator[Batch]:
+    """The profiler's own work; what CUDA does by itself (a full command buffer) is a call's."""
+    for table in _OVERHEADS:
+        if table in database.columns:
+            read = database.ints(table, "start", "end", "globalTid", "nameId")
+            kind = named(
+                read["nameId"],
+                lambda key: "runtime" if strings.get(key) in _OF_CUDA else "overhead",
+            )
+            name = named(read["nameId"], lambda key: strings.get(key, _UNNAMED))
+            yield Batch(_threaded(read), {"kind": kind, "name": name})
+
+
+def _ranges(database: Database, strings: Mapping[int, str]) -> list[Batch]:
+    """NVTX ranges; one that was open when the capture ended has ``UNKNOWN`` for its end."""
+    if "NVTX_EVENTS" not in database.columns:
+        return []
+    read = database.ints("NVTX_EVENTS", "start", "end", "globalTid", "eventType", "textId")
+    text = named(read["textId"], strings.get).cast(pa.string())
+    if "text" in database.columns["NVTX_EVENTS"]:
+        text = pc.coalesce(database.text_array("NVTX_EVENTS", "text"), text)
+    text = text.fill_null(_UNNAMED)
+    has_end = read["end"] != UNKNOWN
+    type_ = read["eventType"]
+    wanted = np.where(type_ == UNKNOWN, has_end, np.isin(type_, _range_types(database)))
+    return [nvtx_ranges(_threaded(read), text).only(wanted & (read["start"] != UNKNOWN))]
+
+
+def _range_types(database: Database) -> list[int]:
+    listed = database.strings("ENUM_NSYS_EVENT_TYPE", "id", "name")
+    found = [number for number, name in listed.items() if name in _RANGE_TYPES]
+    return found or list(_USUAL_RANGE_TYPES)
+
+
+def _threaded(read: Mapping[str, Ints]) -> dict[str, Ints]:
+    """Times, pid and tid; ``globalTid`` holds machine, process and thread in 16, 24 and 24 bits."""
+    thread = read["globalTid"]
+    known = thread != UNKNOWN
+    return {
+        "start_ns": read["start"],
+        "end_ns": read["end"],
+        "pid": np.where(known, positive(thread >> 24 & 0xFFFFFF), UNKNOWN),
+        "tid": np.where(known, thread & 0xFFFFFF, UNKNOWN),
+    }
+
+
+def _whole_graphs(database: Database) -> int:
+    """How many runs of a CUDA graph were recorded as one activity each."""
+    return len(database.ints(_GRAPHS, "start")["start"]) if _GRAPHS in database.columns else 0

@@ -28,7 +28,7 @@ from lstmprof.events.schema import ACTIVITY_KINDS, texts
 from lstmprof.events.spool import Spool
 from lstmprof.formats import rows
 from lstmprof.formats.foreign import trace_events
-from lstmprof.formats.kineto import events as kineto_events
+from lstmprof.formats.kineto.events import KINDS, PROFILER_SPAN, interval, kind, row
 from lstmprof.formats.raw_file import RawFile
 from lstmprof.formats.rows import Row
 
@@ -62,7 +62,7 @@ def recognises(raw: RawFile) -> bool:
 
 def is_kineto(header: Mapping[str, Any], categories: Set[str]) -> bool:
     """Whether a trace with this header or events of these categories (lower case) is Kineto's."""
-    return bool(_HEADER_KEYS & header.keys()) or not categories.isdisjoint(kineto_events.KINDS)
+    return bool(_HEADER_KEYS & header.keys()) or not categories.isdisjoint(KINDS)
 
 
 def may_be_header(text: bytes) -> bool:
@@ -129,15 +129,15 @@ def found_rows(events: Iterable[Any]) -> tuple[list[Row], LeftOut]:
     for event in events:
         if not isinstance(event, dict) or event.get("ph") != "X":
             continue
-        interval = kineto_events.interval(event)
+        timed = interval(event)
         category = str(event.get("cat")).lower()
-        if isinstance(interval, str):
-            left_out.dropped[interval] += 1
-        elif category == kineto_events.PROFILER_SPAN:
-            left_out.spans.append(interval)
+        if isinstance(timed, str):
+            left_out.dropped[timed] += 1
+        elif category == PROFILER_SPAN:
+            left_out.spans.append(timed)
         else:
-            found.append(kineto_events.row(event, *interval))
-            if kineto_events.kind(category, "") is None:
+            found.append(row(event, *timed))
+            if kind(category, "") is None:
                 left_out.unknown[category] += 1
     return found, left_out
 
@@ -172,7 +172,7 @@ def _missing(events: pa.Table, has_devices: bool) -> list[str]:
     """What the user must be told is not there."""
     counts = pc.value_counts(events.column("kind").combine_chunks()).to_pylist()
     kinds = Counter({count["values"]: count["counts"] for count in counts})
-    if not any(kinds[kind] for kind in ACTIVITY_KINDS):
+    if not any(kinds[activity] for activity in ACTIVITY_KINDS):
         launches = _launches(events)
         if launches:
             return [f"{launches} kernel launches but no GPU activity were recorded: {_RECORD_GPU}"]

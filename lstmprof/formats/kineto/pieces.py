@@ -1,6 +1,10 @@
 """One piece of a Kineto trace, whole elements of its array, read: by columns, or row by row.
 
-What is found is small enough to be sent between processes where the columns are spooled.
+By columns events are decoded into typed records, and each field of all of them at once becomes a
+column. ``events`` says what every field means, and makes a row an event: so is read what is written
+in a way that the records do not provide for (a number as text, a negative time, a broken escape),
+for which they raise ``OddError``. What is found is small enough to be sent between processes where
+the columns are spooled.
 """
 
 from __future__ import annotations
@@ -8,15 +12,29 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import msgspec
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from lstmprof.errors import ProfileError
 from lstmprof.events.spool import write_columns
-from lstmprof.formats import json_text, kineto, rows
-from lstmprof.formats.kineto import columns as kineto_columns
+from lstmprof.formats import kineto, rows
+from lstmprof.formats.kineto import events
+from lstmprof.formats.kineto.records import ABSENT, NULL, Ints, OddError, Records
+from lstmprof.formats.raw_file import json_document, json_value
+
+Flags = NDArray[np.bool_]
+
+_UNUSED = str(ABSENT)[:-2].encode()  # how both are written
+_FS_PER_US, _FS_PER_NS, _NS_PER_US = 10**9, 10**6, 10**3
+_NS_DECIMALS, _MOST_DECIMALS = 3, 9  # of a microsecond
+#: Texts of lists that are remembered from chunk to chunk, and how long one may be.
+_REMEMBERED_LISTS, _SHORT_BYTES = 2**14, 2**10
 
 
 @dataclass(frozen=True)
@@ -35,13 +53,11 @@ def read(label: Path | str, text: bytes, spooled: Path | None = None) -> Piece |
     Raises:
         ProfileError: there is no room for ``spooled``.
     """
+    found: Piece | None
     try:
-        chunk = kineto_columns.chunk(text)
-    except kineto_columns.OddError:
+        found = read_columns(text)
+    except OddError:
         found = _read_rows(label, text)
-    else:
-        left_out = kineto.LeftOut(spans=list(chunk.spans))
-        found = Piece(chunk.columns, len(chunk.columns), left_out, chunk.categories)
     if found is None or spooled is None:
         return found
     write_columns(spooled, found.columns)
@@ -50,11 +66,11 @@ def read(label: Path | str, text: bytes, spooled: Path | None = None) -> Piece |
 
 def _read_rows(label: Path | str, text: bytes) -> Piece | None:
     try:
-        events = json_text.document(label, b"[" + text + b"]")
+        listed = json_document(label, b"[" + text + b"]")
     except ProfileError:
         return None
-    found, left_out = kineto.found_rows(events)
-    categories = frozenset(str(e.get("cat")).lower() for e in events if isinstance(e, dict))
+    found, left_out = kineto.found_rows(listed)
+    categories = frozenset(str(e.get("cat")).lower() for e in listed if isinstance(e, dict))
     columns = rows.columns(found) if found else pa.table({})
     return Piece(columns, len(found), left_out, categories)
 
@@ -81,3 +97,179 @@ def of_json(said: Mapping[str, Any] | None, spooled: Path) -> Piece | None:
         Counter(said["unknown"]),
     )
     return Piece(spooled, said["rows"], left_out, frozenset(said["categories"]))
+
+
+def read_columns(text: bytes) -> Piece:
+    """The events in ``text``, the elements of a JSON array without its brackets.
+
+    Raises:
+        OddError: ``text`` is no such elements, or one is written in an unusual way.
+    """
+    if _UNUSED in text:
+        raise OddError
+    try:
+        return _columns(Records(text))
+    except (msgspec.DecodeError, pa.ArrowException, OverflowError, ValueError) as error:
+        raise OddError from error
+    except RecursionError as error:
+        raise OddError from error
+
+
+def _columns(records: Records) -> Piece:
+    cats, written = records.texts("cat")
+    categories = [category.lower() for category in written]
+    start_ns, dur_ns = _times(records)
+    is_span = _flags(categories, frozenset((events.PROFILER_SPAN,)))[cats]
+    spans = list(zip(start_ns[is_span].tolist(), dur_ns[is_span].tolist(), strict=True))
+    kept = np.flatnonzero(~is_span)
+    columns = {"start_ns": pa.array(start_ns[kept]), "dur_ns": pa.array(dur_ns[kept])}
+    columns |= _what(records.only(kept) if spans else records, cats[kept], categories)
+    left_out = kineto.LeftOut(spans=spans)
+    return Piece(pa.table(columns), len(kept), left_out, frozenset(categories))
+
+
+def _what(records: Records, cats: Ints, categories: list[str]) -> dict[str, pa.Array]:
+    names, name_texts = records.texts("name")
+    pairs = pa.array(cats * len(name_texts) + names).dictionary_encode()
+    kinds = [
+        events.kind(categories[p // len(name_texts)], name_texts[p % len(name_texts)])
+        for p in pairs.dictionary.to_pylist()
+    ]
+    if None in kinds:
+        raise OddError  # of an unknown category, which the plain reader counts
+    on_device = _flags(categories, events.ON_DEVICE)[cats]
+    return {
+        "kind": _texts(pairs.indices.to_numpy(), kinds),
+        "name": _texts(names, name_texts),
+        "correlation_id": _positive(records.ints("correlation")),
+        "external_id": _positive(records.either("external", "external_2021")),
+        **_on_device(records, on_device),
+        **_on_host(records, ~on_device),
+    }
+
+
+def _on_device(records: Records, where: Flags) -> dict[str, pa.Array]:
+    device = records.numbers("device", rows.natural)
+    device = np.where(device == ABSENT, records.numbers("pid", rows.natural), device)
+    stream = records.numbers("stream", events.stream)
+    stream = np.where(stream == ABSENT, records.numbers("tid", events.stream), stream)
+    node, moved = records.ints("graph_node"), records.either("bytes", "bytes_2021")
+    return {
+        "device": _natural(np.where(where, device, NULL)),
+        "stream": _natural(np.where(where, stream, NULL)),
+        "graph_node_id": _positive(np.where(where, node, NULL)),
+        "bytes": _natural(np.where(where, moved, NULL)),
+    }
+
+
+def _on_host(records: Records, where: Flags) -> dict[str, pa.Array]:
+    process, thread = records.numbers("pid", rows.positive), records.numbers("tid", rows.int64)
+    is_null = (thread <= NULL) | ((process <= 0) & (thread == 0))
+    sequence, forward = records.ints("sequence"), records.ints("forward_thread")
+    return {
+        "pid": _positive(np.where(where, process, NULL)),
+        "tid": pa.array(thread, mask=is_null | ~where),
+        "shapes": _lists(records, "shapes", where),
+        "dtypes": _lists(records, "dtypes", where),
+        "sequence_number": _natural(np.where(where, sequence, NULL)),
+        "forward_thread": _positive(np.where(where, forward, NULL)),
+    }
+
+
+def _positive(values: Ints) -> pa.Array:
+    return pa.array(values, mask=values <= 0)
+
+
+def _natural(values: Ints) -> pa.Array:
+    return pa.array(values, mask=values < 0)
+
+
+def _texts(codes: Ints, values: Sequence[str | None]) -> pa.DictionaryArray:
+    """The texts of ``codes``; a value may be there twice, or be None."""
+    distinct = pa.array(values, pa.string()).dictionary_encode()
+    places = distinct.indices.fill_null(-1).to_numpy()
+    indices = places[codes] if len(codes) else np.empty(0, dtype=np.int32)
+    return pa.DictionaryArray.from_arrays(
+        pa.array(indices, pa.int32(), mask=indices < 0), distinct.dictionary
+    )
+
+
+def _flags(values: list[str], wanted: frozenset[str]) -> Flags:
+    return np.array([v in wanted for v in values] or [False], dtype=np.bool_)
+
+
+def _lists(records: Records, field: str, where: Flags) -> pa.DictionaryArray:
+    codes, raws = records.lists(field)
+    texts = [_short_list(raw) if len(raw) < _SHORT_BYTES else _list(raw) for raw in raws]
+    return _texts(np.where(where, codes, len(texts)), [*texts, None])
+
+
+def _list(raw: bytes) -> str | None:
+    return events.json_list(json_value(raw)) if raw else None
+
+
+_short_list = lru_cache(_REMEMBERED_LISTS)(_list)
+
+
+def _times(records: Records) -> tuple[Ints, Ints]:
+    """(start, length) in whole ns, each end rounded from the exact time."""
+    start, start_decimals = _digits(records.numerals("ts"))
+    dur, dur_decimals = _digits(records.numerals("dur"))
+    if max(start_decimals.max(initial=0), dur_decimals.max(initial=0)) > _NS_DECIMALS:
+        return _rounded_times(start, start_decimals, dur, dur_decimals)
+    start_ns, dur_ns = (
+        _within_int64(value, 10 ** (_NS_DECIMALS - decimals))
+        for value, decimals in ((start, start_decimals), (dur, dur_decimals))
+    )
+    if (start_ns + dur_ns).max(initial=0) > rows.MAX_NS:
+        raise OddError
+    return start_ns, dur_ns
+
+
+def _within_int64(values: Ints, factor: Ints) -> Ints:
+    """``values`` times ``factor``, neither of them negative."""
+    if int(values.max(initial=0)) * int(factor.max(initial=1)) > rows.MAX_NS:
+        raise OddError
+    return values * factor
+
+
+def _rounded_times(
+    start: Ints, start_decimals: Ints, dur: Ints, dur_decimals: Ints
+) -> tuple[Ints, Ints]:
+    start_us, start_fs = _microseconds(start, start_decimals)
+    dur_us, dur_fs = _microseconds(dur, dur_decimals)
+    most_us = rows.MAX_NS // _NS_PER_US - 1
+    if max(start_us.max(initial=0), dur_us.max(initial=0)) > most_us:
+        raise OddError
+    start_ns = start_us * _NS_PER_US + (start_fs + _FS_PER_NS // 2) // _FS_PER_NS
+    end_us, end_fs = start_us + dur_us, start_fs + dur_fs
+    end_ns = end_us * _NS_PER_US + (end_fs + _FS_PER_NS // 2) // _FS_PER_NS
+    if end_ns.max(initial=0) > rows.MAX_NS:
+        raise OddError
+    return start_ns, end_ns - start_ns
+
+
+def _microseconds(value: Ints, decimals: Ints) -> tuple[Ints, Ints]:
+    """(whole µs, femtoseconds beyond) of decimal numbers, given as their digits."""
+    scale = 10**decimals
+    return value // scale, value % scale * (_FS_PER_US // scale)
+
+
+def _digits(numerals: bytes) -> tuple[Ints, Ints]:
+    """(digits as an integer, decimals) of decimal numbers with no sign, a null byte after each."""
+    text = np.frombuffer(numerals, dtype=np.uint8)
+    marks = np.flatnonzero(text - ord("0") > 9)  # unsigned: what is below 0 wraps around
+    is_end, is_dot = text[marks] == 0, text[marks] == ord(".")
+    twice_dotted = is_dot[1:] & is_dot[:-1]
+    if not (is_end | is_dot).all() or twice_dotted.any():
+        raise OddError
+    ends = np.flatnonzero(is_end)
+    dotted = np.append(False, is_dot)[ends]  # whether a dot stands before the end
+    decimals = np.where(dotted, marks[ends] - marks[ends - 1] - 1, 0)
+    if decimals.max(initial=0) > _MOST_DECIMALS:
+        raise OddError
+    lengths = np.diff(marks[ends], prepend=-1) - 1 - dotted
+    bounds = np.append(0, np.cumsum(lengths)).astype(np.int32)
+    digits = pa.py_buffer(numerals.translate(None, b".\0"))
+    found = pa.StringArray.from_buffers(len(ends), pa.py_buffer(bounds), digits)
+    return found.cast(pa.int64()).to_numpy(), decimals

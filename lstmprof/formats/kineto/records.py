@@ -21,7 +21,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from lstmprof.formats import json_text, rows
+from lstmprof.formats import rows
+from lstmprof.formats.raw_file import last_border
 
 Ints = NDArray[np.int64]
 
@@ -171,7 +172,7 @@ def _parts(text: bytes) -> Iterator[bytes]:
     """``text`` in parts that end where two events seem to meet."""
     start = 0
     while len(text) - start > PART_BYTES:
-        border = json_text.last_border(text[start : start + PART_BYTES])
+        border = last_border(text[start : start + PART_BYTES])
         if not border:
             break
         yield text[start : start + border]

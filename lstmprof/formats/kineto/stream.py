@@ -8,7 +8,7 @@
 A piece ends where ``}`` and ``,`` meet a ``{``, which may also be inside a string or a list. That
 it is a border of events is known once the piece has been read as whole elements of an array, given
 that the piece before was: so a wrong guess is always found, and the piece grows by the next. Pieces
-of a big file are read in several processes (``kineto_workers``), their columns spooled. Where the
+of a big file are read in several processes (``workers``), their columns spooled. Where the
 file is not as Kineto writes it, the answer is None, and ``kineto.read`` takes the file as a whole.
 """
 
@@ -30,12 +30,20 @@ from isal import igzip
 from lstmprof.errors import ProfileError
 from lstmprof.events import Profile
 from lstmprof.events.spool import Folder, Spool
-from lstmprof.formats import json_text, kineto
-from lstmprof.formats.kineto import pieces as kineto_pieces
+from lstmprof.formats import kineto
+from lstmprof.formats.kineto import pieces
 from lstmprof.formats.kineto.events import KINDS
 from lstmprof.formats.kineto.pieces import Piece
 from lstmprof.formats.kineto.workers import Text, Workers
-from lstmprof.formats.raw_file import FREE_BYTES, GZIP_MAGIC, MAX_RATIO, RawFile, is_tar
+from lstmprof.formats.raw_file import (
+    FREE_BYTES,
+    GZIP_MAGIC,
+    MAX_RATIO,
+    RawFile,
+    is_tar,
+    json_document,
+    last_border,
+)
 
 PIECE_BYTES = 2**22
 #: The columns of a file of as many bytes, unpacked, are kept on disk.
@@ -137,13 +145,13 @@ class _Reader:
         """The piece that ``content`` is, read by this process."""
         self._read_here += 1
         spooled = self._folder.path / f"here-{self._read_here}" if self._folder else None
-        return kineto_pieces.read(self._label, content, spooled)
+        return pieces.read(self._label, content, spooled)
 
-    def columns(self, pieces: Iterable[Piece]) -> pa.Table | Spool:
+    def columns(self, found: Iterable[Piece]) -> pa.Table | Spool:
         """The columns of one piece or more."""
         if self._folder:
-            return Spool(self._folder, [(p.columns, p.rows) for p in pieces])
-        tables = [piece.columns for piece in pieces]
+            return Spool(self._folder, [(p.columns, p.rows) for p in found])
+        tables = [piece.columns for piece in found]
         return pa.concat_tables(tables, promote_options="default").unify_dictionaries()
 
 
@@ -224,7 +232,7 @@ class _Texts:
     def __iter__(self) -> Iterator[Text]:
         while more := self._file.read(PIECE_BYTES):
             self.rest += more
-            border = json_text.last_border(self.rest)
+            border = last_border(self.rest)
             if border:
                 yield Text(self.rest[:border], self._plain, self._start)
                 self.rest = self.rest[border + 1 :]
@@ -268,7 +276,7 @@ def _last(text: bytes, reader: _Reader, found: _Found) -> bytes:
 def _header(label: Path | str, head: bytes, tail: bytes) -> dict[str, Any]:
     """The document without its events; that they stood in it, and once, is checked."""
     try:
-        header = json_text.document(label, head + tail)
+        header = json_document(label, head + tail)
     except ProfileError as error:
         raise _UnusualError from error
     once = (head + tail).count(_EVENTS_KEY) == 1

@@ -27,16 +27,16 @@ from lstmprof.events import Profile
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.formats import rows
 from lstmprof.formats.raw_file import RawFile
-from lstmprof.formats.xplane import hlo, lines as xplane_lines, outline as xplane_outline, schema
+from lstmprof.formats.xplane import lines, schema
+from lstmprof.formats.xplane.events import HLO_PLANE, PlaneTables, hlo_paths, text
 from lstmprof.formats.xplane.lines import Found, Line
-from lstmprof.formats.xplane.outline import OddError, Outline, Piece
-from lstmprof.formats.xplane.plane import PlaneTables, text
+from lstmprof.formats.xplane.wire import OddError, Outline, Piece, outline, plane_names
 
 _GPU = re.compile(r"/device:GPU:(\d{1,9})")
 _STREAM = re.compile(r"Stream #(\d{1,18})")
 _ENVIRONMENT = "Task Environment"
 _PLANE_NAMES = ("/host:", "/device:", _ENVIRONMENT)
-_NOT_THREADS = (hlo.PLANE, "/host:tfstreamz")
+_NOT_THREADS = (HLO_PLANE, "/host:tfstreamz")
 #: Nanoseconds since 1970 on 2001-09-09: some TensorFlow 2 versions date their lines.
 _EPOCH_FLOOR_NS = 10**18
 _LET_CUPTI_RUN = (
@@ -51,7 +51,7 @@ def recognises(raw: RawFile) -> bool:
     if raw.looks_like_json or raw.part(0, 1) not in schema.FIRST_BYTES:
         return False
     try:
-        names = xplane_outline.plane_names(raw)
+        names = plane_names(raw)
     except OddError:
         names = []
     return any(text(name).startswith(_PLANE_NAMES) for name in names) or _recognises_whole(raw)
@@ -73,7 +73,7 @@ def read(raw: RawFile) -> Profile:
     from google.protobuf.message import DecodeError
 
     try:
-        return _profile(raw, xplane_outline.outline(raw))
+        return _profile(raw, outline(raw))
     except (OddError, DecodeError):
         pass
     space = schema.parsed(raw.content)
@@ -82,10 +82,10 @@ def read(raw: RawFile) -> Profile:
     return _profile(raw, Outline(space, [[[] for _ in plane.lines] for plane in space.planes]))
 
 
-def _profile(raw: RawFile, outline: Outline) -> Profile:
-    space = outline.space
+def _profile(raw: RawFile, outlined: Outline) -> Profile:
+    space = outlined.space
     planes = [(text(plane.name), plane) for plane in space.planes]
-    found = list(_found(raw, planes, outline.pieces))
+    found = list(_found(raw, planes, outlined.pieces))
     tables = [part.columns for part in found if part.columns is not None]
     untimed = sum(part.untimed for part in found)
     complaints = [one_line(text(line))[:200] for line in (*space.errors, *space.warnings)]
@@ -121,7 +121,7 @@ def _found(
     raw: RawFile, planes: list[tuple[str, Any]], pieces: list[list[list[Piece]]]
 ) -> Iterator[Found]:
     """The events of all lines that are read; the others are only checked for damage."""
-    paths = hlo.paths(planes)
+    paths = hlo_paths(planes)
     for (name, plane), of_lines in zip(planes, pieces, strict=True):
         gpu = _GPU.match(name)
         is_host = name.startswith("/host:") and name not in _NOT_THREADS
@@ -129,12 +129,12 @@ def _found(
         for message, of_line in zip(plane.lines, of_lines, strict=True):
             stream = _STREAM.match(text(message.name) or text(message.display_name))
             if tables is None or (gpu and not stream):
-                xplane_lines.check(raw, of_line)
+                lines.check(raw, of_line)
                 continue
             place = (int(gpu[1]), int(stream[1])) if gpu and stream else None
             line = Line(tables, paths, message.timestamp_ns, message.id, place)
-            yield xplane_lines.one_by_one(line, message.events)
-            yield from xplane_lines.found(raw, line, of_line)
+            yield lines.one_by_one(line, message.events)
+            yield from lines.found(raw, line, of_line)
 
 
 def _plane_stats(planes: list[tuple[str, Any]], name: str) -> dict[str, Any]:
@@ -150,8 +150,8 @@ def _plain(stats: dict[str, Any]) -> dict[str, Any]:
 
 def _threads(planes: list[tuple[str, Any]]) -> dict[str, str]:
     """The name of each host thread, by tid."""
-    lines = [ln for name, plane in planes if name.startswith("/host:") for ln in plane.lines]
-    return {str(ln.id): text(ln.display_name) or text(ln.name) for ln in lines}
+    threads = [ln for name, plane in planes if name.startswith("/host:") for ln in plane.lines]
+    return {str(ln.id): text(ln.display_name) or text(ln.name) for ln in threads}
 
 
 def _base_ns(environment: dict[str, Any], origin_ns: int) -> int | None:

@@ -6,6 +6,13 @@ that only names and stats tell them apart. TensorFlow 2.21 writes, on line ``pyt
 ``tf_function_call`` (so a function called ``step`` is no step), and the runtime's own
 (``TFE_Py_Execute``, ``EagerExecute: …``, ``EagerLocalExecute: MatMul``, ``FunctionRun``); on lines
 ``tf_Compute/<id>`` the kernels, as ``<node>:<OpType>``. Only the last compute; the others wrap.
+
+Plane ``/host:metadata`` holds one ``Hlo Proto`` a compiled module (``hlo.proto`` and
+``xla_data.proto`` of openxla/xla, by the field numbers below). An XLA event names its module and
+its instruction (``hlo_module``, ``hlo_op``); the instruction's metadata has the path in the user's
+program: ``jit(step)/transpose(jvp(forward))/while/body/dot_general``. What XLA made itself (copies,
+loop counters) has none. XLA on a CPU gives every module the program id 0: of two modules of the
+same name the later one's paths win.
 """
 
 from __future__ import annotations
@@ -13,11 +20,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from lstmprof.events.schema import PHASES
 from lstmprof.formats import rows
 from lstmprof.formats.rows import Row
+from lstmprof.formats.xplane.schema import Messages, message_class
 
 Stats = Mapping[str, Any]
 
@@ -51,6 +60,18 @@ STATS = _MEMORY_DETAILS.union(
 IDS = ("correlation_id", "cuda_graph_node_id")
 #: … and those of which nothing but their being there is read.
 MARKS = _MEMORY_DETAILS.union(("kernel_details", "step_num", "tf_function_call"))
+HLO_PLANE = "/host:metadata"
+_HLO_PROTO = "Hlo Proto"
+_HLO_MESSAGES: Messages = {
+    "HloProto": (("module", 1, "HloModule"),),
+    "HloModule": (("name", 1, "bytes"), ("computations", 3, "*HloComputation")),
+    "HloComputation": (("instructions", 2, "*HloInstruction"),),
+    "HloInstruction": (("name", 1, "bytes"), ("metadata", 7, "OpMetadata")),
+    "OpMetadata": (("op_name", 2, "bytes"),),
+}
+
+#: (module, instruction) -> path
+Paths = Mapping[tuple[str, str], str]
 
 
 def activity_row(
@@ -160,10 +181,85 @@ def moved_bytes(stats: Stats) -> int | None:
 
 def inputs(stats: Stats) -> tuple[str | None, str | None]:
     """(shapes, dtypes) as JSON, from TensorFlow's ``(half[4,384];float[])``."""
-    text = stats.get("shape")
-    if not isinstance(text, str) or not (text.startswith("(") and text.endswith(")")):
+    listed = stats.get("shape")
+    if not isinstance(listed, str) or not (listed.startswith("(") and listed.endswith(")")):
         return None, None
-    found = [_INPUT.fullmatch(part) for part in text[1:-1].split(";")]
+    found = [_INPUT.fullmatch(part) for part in listed[1:-1].split(";")]
     shapes = [[int(n) for n in m[2].split(",") if n] if m else [] for m in found]
     dtypes = [m[1] if m else "" for m in found]
     return json.dumps(shapes, separators=(",", ":")), json.dumps(dtypes, separators=(",", ":"))
+
+
+def text(content: bytes) -> str:
+    """A text of the file; bytes of no encoding become U+FFFD."""
+    return content.decode("utf-8", errors="replace")
+
+
+class PlaneTables:
+    """Names and stats of one plane's events, to which these refer by number.
+
+    ``wanted`` names the stats that are read.
+    """
+
+    def __init__(self, plane: Any) -> None:
+        self._stat_names = {e.key: text(e.value.name) for e in plane.stat_metadata}
+        self.wanted = {k: n for k, n in self._stat_names.items() if n in STATS}
+        self._metadata = {
+            e.key: (text(e.value.name), self.stats(e.value.stats)) for e in plane.event_metadata
+        }
+
+    def described(self, event: Any) -> tuple[str, dict[str, Any]]:
+        """The event's name and those of its stats that are read, its kind's own included."""
+        name, shared = self._metadata.get(event.metadata_id, ("", {}))
+        return name, {**shared, **self.stats(event.stats)}
+
+    def stats(self, stats: Any) -> dict[str, Any]:
+        """By name, those of these stats that are read."""
+        found = ((self.wanted.get(stat.metadata_id), stat) for stat in stats)
+        return {name: self.value(stat) for name, stat in found if name is not None}
+
+    def all_stats(self, stats: Any) -> dict[str, Any]:
+        """By name, all of these stats."""
+        return {self._stat_names.get(s.metadata_id, ""): self.value(s) for s in stats}
+
+    def value(self, stat: Any) -> Any:
+        """What a stat holds."""
+        field = stat.WhichOneof("value")
+        if field == "ref_value":  # an id into the table of names: how repeated texts are stored
+            return self._stat_names.get(stat.ref_value)
+        if field == "str_value":
+            return text(stat.str_value)
+        return getattr(stat, field) if field else None
+
+
+@cache
+def hlo_proto() -> Any:
+    """The message class ``HloProto``, of the fields that are read."""
+    return message_class("hlo", _HLO_MESSAGES, "HloProto")
+
+
+def hlo_paths(planes: list[tuple[str, Any]]) -> Paths:
+    """The path of every instruction that has one; a module that cannot be read has none."""
+    found: dict[tuple[str, str], str] = {}
+    for plane in (plane for name, plane in planes if name == HLO_PLANE):
+        tables = PlaneTables(plane)
+        for entry in plane.event_metadata:
+            content = tables.all_stats(entry.value.stats).get(_HLO_PROTO)
+            if isinstance(content, bytes):
+                found.update(_module_paths(content))
+    return found
+
+
+def _module_paths(content: bytes) -> dict[tuple[str, str], str]:
+    from google.protobuf.message import DecodeError
+
+    try:
+        module = hlo_proto().FromString(content).module
+    except DecodeError:
+        return {}
+    return {
+        (text(module.name), text(one.name)): rows.clean(text(one.metadata.op_name))
+        for computation in module.computations
+        for one in computation.instructions
+        if b"/" in one.metadata.op_name  # else an argument's name
+    }

@@ -2,7 +2,7 @@
 
 Events repeat: those of one name and the same texts are one *kind of event*, of which only times and
 ids differ. The kinds are found by array operations, each is described once, by the rules of
-``xplane_events``, and all events take what their kind says. Few events, and what is written oddly,
+``xplane.events``, and all events take what their kind says. Few events, and what is written oddly,
 are described one by one.
 """
 
@@ -19,15 +19,17 @@ import pyarrow.compute as pc
 from lstmprof.formats import rows
 from lstmprof.formats.raw_file import RawFile
 from lstmprof.formats.rows import Row
-from lstmprof.formats.xplane import (
-    events as xplane_events,
-    hlo,
-    schema,
-    wire,
+from lstmprof.formats.xplane import schema, wire
+from lstmprof.formats.xplane.events import (
+    IDS,
+    MARKS,
+    Paths,
+    PlaneTables,
+    activity_row,
+    host_row,
+    with_path,
 )
-from lstmprof.formats.xplane.outline import OddError, Piece
-from lstmprof.formats.xplane.plane import PlaneTables
-from lstmprof.formats.xplane.wire import Events, Ints, Stats
+from lstmprof.formats.xplane.wire import Events, Ints, OddError, Piece, Stats
 
 #: Of fewer events the columns are no quicker than the rows.
 _FEW_EVENTS = 300
@@ -36,7 +38,7 @@ _PS_PER_NS = 1000
 _FAR = 2**61
 _TEXTS = ("kind", "name", "op_name", "shapes", "dtypes")
 _NUMBERS = ("tid", "device", "stream", "correlation_id", "graph_node_id", "bytes")
-_ID_COLUMNS = dict(zip(xplane_events.IDS, ("correlation_id", "graph_node_id"), strict=True))
+_ID_COLUMNS = dict(zip(IDS, ("correlation_id", "graph_node_id"), strict=True))
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ class Line:
     """A line that is read: of the host thread ``tid``, or of the stream ``place``."""
 
     tables: PlaneTables
-    paths: hlo.Paths
+    paths: Paths
     start_ns: int
     tid: int
     place: tuple[int, int] | None
@@ -52,10 +54,10 @@ class Line:
     def row(self, event: Any, timed: tuple[int, int]) -> Row | None:
         """The row of ``event``, which took place at ``timed``; None for what is no work."""
         name, stats = self.tables.described(event)
-        stats = xplane_events.with_path(stats, self.paths)
+        stats = with_path(stats, self.paths)
         if self.place:
-            return xplane_events.activity_row(name, stats, timed, self.place)
-        return xplane_events.host_row(name, stats, timed, self.tid)
+            return activity_row(name, stats, timed, self.place)
+        return host_row(name, stats, timed, self.tid)
 
 
 @dataclass(frozen=True)
@@ -171,8 +173,8 @@ def _is_whole(stats: Stats) -> Any:
 
 def _stat_codes(content: bytes, stats: Stats, place: Ints, names: list[str]) -> Ints:
     """A number for each stat, the same for those that say the same of an event's kind."""
-    is_id = np.isin(place, [i for i, name in enumerate(names) if name in xplane_events.IDS])
-    is_mark = np.isin(place, [i for i, name in enumerate(names) if name in xplane_events.MARKS])
+    is_id = np.isin(place, [i for i, name in enumerate(names) if name in IDS])
+    is_mark = np.isin(place, [i for i, name in enumerate(names) if name in MARKS])
     is_text = (stats.field == wire.TEXT) | (stats.field == wire.BYTES)
     value = stats.value.copy()
     value[is_text & ~is_mark] = _text_codes(content, stats.only(is_text & ~is_mark))

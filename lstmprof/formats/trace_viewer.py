@@ -1,7 +1,7 @@
 """The ``*.trace.json.gz`` that TensorFlow's and JAX's profilers write for the trace viewer.
 
 It is drawn from an XPlane, of which it keeps the events and, as texts, their stats; the same rules
-hold (``xplane``, ``xplane_events``). Its processes are the planes, its threads the lines. To know
+hold (``xplane``). Its processes are the planes, its threads the lines. To know
 when reading the events:
 
 - ``ts`` and ``dur`` are microseconds with every picosecond, from the profile's beginning, whatever
@@ -12,7 +12,7 @@ when reading the events:
   XLA, and with them the paths of its instructions on a CPU, the GPUs' names and the profiler's
   complaints are in the XPlane only.
 - TensorFlow 2.0 and 2.1 draw it from TensorFlow 1's StepStats: a process is a stream or an
-  executor (``tf_processes``); nothing joins launches and activities.
+  executor (``tf1_timeline``); nothing joins launches and activities.
 """
 
 from __future__ import annotations
@@ -29,13 +29,19 @@ from lstmprof.errors import ProfileError
 from lstmprof.events import Profile
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.formats import rows
-from lstmprof.formats.chrome import tf_processes
-from lstmprof.formats.chrome.tf_processes import Device
 from lstmprof.formats.foreign import trace_events
-from lstmprof.formats.kineto import events as kineto_events
+from lstmprof.formats.kineto.events import femtoseconds, interval
 from lstmprof.formats.raw_file import RawFile
 from lstmprof.formats.rows import Row
-from lstmprof.formats.xplane import events as xplane_events
+from lstmprof.formats.tf1_timeline import (
+    Device,
+    copy_or_kernel,
+    device_of,
+    executor_row,
+    gpu_numbers,
+    names_of,
+)
+from lstmprof.formats.xplane.events import activity_row, host_row, op_name
 
 #: What the exporter keeps of a larger profile (``xplane_to_trace_container`` of TensorFlow).
 MAX_EVENTS = 1_000_000
@@ -61,13 +67,13 @@ class _Lines:
     @cached_property
     def devices(self) -> dict[int | None, Device]:
         """The device of each pid that is one's."""
-        found = {pid: tf_processes.device(name) for pid, name in self.processes.items()}
+        found = {pid: device_of(name) for pid, name in self.processes.items()}
         return {pid: device for pid, device in found.items() if device is not None}
 
     @cached_property
     def gpu_numbers(self) -> dict[tuple[str, int], int]:
         """``Device.key`` to device number."""
-        return tf_processes.gpu_numbers(d for d in self.devices.values() if d.is_activities)
+        return gpu_numbers(d for d in self.devices.values() if d.is_activities)
 
     @cached_property
     def streamed(self) -> set[tuple[str, int]]:
@@ -86,8 +92,8 @@ def recognises(raw: RawFile) -> bool:
         return False
     events = trace_events(raw.json) or []
     return any(
-        name.startswith(_HOST) or tf_processes.device(name) is not None
-        for name in tf_processes.names(events, "process_name").values()
+        name.startswith(_HOST) or device_of(name) is not None
+        for name in names_of(events, "process_name").values()
     )
 
 
@@ -98,8 +104,8 @@ def read(raw: RawFile) -> Profile:
         ProfileError: it holds no event of a host thread or of a GPU.
     """
     events = trace_events(raw.json) or []
-    processes = tf_processes.names(events, "process_name")
-    threads = tf_processes.names(events, "thread_name")
+    processes = names_of(events, "process_name")
+    threads = names_of(events, "thread_name")
     lines = _Lines({pid: name for (pid, _), name in processes.items()}, threads)
     dropped: Counter[str] = Counter()
     found = list(_rows(events, lines, dropped))
@@ -138,9 +144,9 @@ def _row(event: dict[str, Any], timed: tuple[int, int], lines: _Lines) -> Row | 
     name, stats = _described(event)
     device = lines.devices.get(pid)
     if device is None:
-        return xplane_events.host_row(name, stats, timed, tid) if lines.is_host(pid) else None
+        return host_row(name, stats, timed, tid) if lines.is_host(pid) else None
     if device.is_executor:
-        return tf_processes.executor_row(device, name, timed, (pid, tid))
+        return executor_row(device, name, timed, (pid, tid))
     if not device.is_activities:
         return None
     number = lines.gpu_numbers[device.key]
@@ -150,7 +156,7 @@ def _row(event: dict[str, Any], timed: tuple[int, int], lines: _Lines) -> Row | 
     stream = _stream(lines.threads.get((pid, tid)), tid, stats)
     if stream is None:
         return None
-    return xplane_events.activity_row(name, stats, timed, (number, stream))
+    return activity_row(name, stats, timed, (number, stream))
 
 
 def _step_stats_row(
@@ -160,12 +166,12 @@ def _step_stats_row(
     label, _, kernel = name.partition("@@")
     op_type = rows.clean(str(event.get("name", "")))
     return Row(
-        tf_processes.copy_or_kernel(op_type),
+        copy_or_kernel(op_type),
         kernel or op_type,
         *timed,
         device=place[0],
         stream=place[1],
-        op_name=xplane_events.op_name({"annotation": label.rpartition("::")[2]}),
+        op_name=op_name({"annotation": label.rpartition("::")[2]}),
     )
 
 
@@ -185,12 +191,12 @@ def _interval(event: dict[str, Any]) -> tuple[int, int] | str:
     """(start, length) in whole ns, or what is wrong: by way of whole ps, as they were recorded."""
     length = _whole_ps(event.get("dur"))
     exact = {"ts": _whole_ps(event.get("ts")), "dur": "0" if length == "0.000001" else length}
-    return kineto_events.interval(exact)
+    return interval(exact)
 
 
 def _whole_ps(microseconds: object) -> str | None:
     """Microseconds rounded to the picosecond: a float64 of days has a few digits too many."""
-    exact_fs = kineto_events.femtoseconds(microseconds)
+    exact_fs = femtoseconds(microseconds)
     if exact_fs is None:
         return None
     return f"{Decimal((exact_fs + _FS_PER_PS // 2) // _FS_PER_PS).scaleb(-6):f}"

@@ -3,37 +3,102 @@
 To know when reading the events:
 
 - Times are whole microseconds since 1970; a kernel takes at least one.
-- A process is a device or one of its streams (``tf_processes``), a thread only a lane: an event
+- A process is a device or one of its streams (``Device``), a thread only a lane: an event
   that overlaps another lies on the next lane. ``pid`` and ``tid`` are these numbers.
 - The executor of a GPU enqueues on the host what the GPU's streams then run. Nothing joins the
   two: there are no correlation ids.
 - An activity has the name of its op, with ``op_name`` ``<node>:<OpType>``; ROCm adds the kernel's.
   A copy that an op makes itself has the op's name too, and is known by the process ``memcpy``.
+
+What TensorFlow's exporters call the processes of their Chrome traces, here with `` Compute`` or
+`` Tensors`` behind: the devices, no processes. Source: ``device_tracer.cc`` of TensorFlow 1.0 to
+2.1 and its exporters.
+
+::
+
+    /host:CPU                                     threads of the host
+    /device:GPU:0                                 a GPU; its threads are streams (from 2.2 on)
+    /device:GPU:0/stream:14, /gpu:0/stream:14     one stream
+    /gpu:0/context#0/stream#1:Kernel              one stream (1.14), and what it holds
+    /gpu:0/stream:all, /gpu:0/memcpy              all kernels and all copies once more
+    /device:GPU:0/sync                            the host's calls that wait for the device
+    /job:localhost/replica:0/task:0/gpu:0         the executor of a device's ops, on the host
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from lstmprof.errors import ProfileError
 from lstmprof.events import Profile
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.formats import rows
-from lstmprof.formats.chrome import tf_processes
-from lstmprof.formats.chrome.tf_processes import Device
 from lstmprof.formats.foreign import trace_events
-from lstmprof.formats.kineto import events as kineto_events
+from lstmprof.formats.kineto.events import interval
 from lstmprof.formats.raw_file import RawFile
 from lstmprof.formats.rows import Row
-from lstmprof.formats.xplane import events as xplane_events
+from lstmprof.formats.xplane.events import host_kind
 
 _CATEGORY = "Op"
 _COMPUTE = " Compute"
 _UNKNOWN = "unknown"
 #: The node with which an executor begins: one a run and device.
 _SOURCE = "_SOURCE"
+_DEVICE = re.compile(
+    r"((?:/(?:job|replica|task):[^/]*)*)/(?:device:)?(\w{1,32}):(\d{1,9})(?:/(\S*))?"
+)
+_STREAM = re.compile(r"(?:^|/)stream[:#](\d{1,18})(?:\D|$)")
+#: Lanes that hold the activities of the numbered streams once more.
+_KERNELS, _COPIES = "stream:all", "memcpy"
+
+
+class Device(NamedTuple):
+    """A device by the name of its process; ``lane`` is what stands behind it, often nothing."""
+
+    task: str  # /job:worker/replica:0/task:1, often nothing
+    type: str  # CPU, GPU, XLA_GPU, TPU …
+    number: int
+    lane: str
+
+    @property
+    def is_gpu(self) -> bool:
+        """Whether it is a GPU."""
+        return self.type.endswith("GPU")
+
+    @property
+    def stream(self) -> int | None:
+        """The number of the stream that the process is, None where it is none."""
+        found = _STREAM.search(self.lane)
+        return int(found[1]) if found else None
+
+    @property
+    def is_executor(self) -> bool:
+        """Whether the process is the executor of the device's ops, which runs on the host."""
+        return not self.lane and (bool(self.task) or self.type.endswith("CPU"))
+
+    @property
+    def is_activities(self) -> bool:
+        """Whether the process is a GPU or one of its streams."""
+        streams = not self.lane or self.stream is not None or self.holds_all
+        return self.is_gpu and streams and not self.is_executor
+
+    @property
+    def holds_all(self) -> bool:
+        """Whether the process holds all kernels, or all copies, of the device."""
+        return self.lane in (_KERNELS, _COPIES)
+
+    @property
+    def holds_copies(self) -> bool:
+        """Whether the process holds nothing but copies."""
+        return self.lane == _COPIES or ":memcpy" in self.lane.lower()
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """(task, number): which GPU it is."""
+        return self.task, self.number
 
 
 class _Event(NamedTuple):
@@ -56,7 +121,7 @@ def recognises(raw: RawFile) -> bool:
     events = trace_events(raw.json) or []
     if not any(isinstance(e, dict) and e.get("cat") == _CATEGORY for e in events):
         return False
-    return any(n.endswith(_COMPUTE) for n in tf_processes.names(events, "process_name").values())
+    return any(n.endswith(_COMPUTE) for n in names_of(events, "process_name").values())
 
 
 def read(raw: RawFile) -> Profile:
@@ -68,12 +133,12 @@ def read(raw: RawFile) -> Profile:
     events = trace_events(raw.json) or []
     processes = {
         pid: name.removesuffix(_COMPUTE)
-        for (pid, _), name in tf_processes.names(events, "process_name").items()
+        for (pid, _), name in names_of(events, "process_name").items()
         if name.endswith(_COMPUTE)
     }
     dropped: Counter[str] = Counter()
     ops = list(_ops(events, processes, dropped))
-    devices = {name: tf_processes.device(name) for name in processes.values()}
+    devices = {name: device_of(name) for name in processes.values()}
     found = list(_rows(ops, devices))
     if not found:
         raise ProfileError(
@@ -99,30 +164,28 @@ def _ops(
             continue
         pid = rows.int64(event.get("pid"))
         process = processes.get(pid)
-        interval = kineto_events.interval(event)
+        timed = interval(event)
         if process is None:
             dropped["their process is not named"] += 1
-        elif isinstance(interval, str):
-            dropped[interval] += 1
+        elif isinstance(timed, str):
+            dropped[timed] += 1
         else:
-            yield _event(event, process, pid, interval)
+            yield _event(event, process, pid, timed)
 
 
-def _event(
-    event: dict[str, Any], process: str, pid: int | None, interval: tuple[int, int]
-) -> _Event:
+def _event(event: dict[str, Any], process: str, pid: int | None, timed: tuple[int, int]) -> _Event:
     args = event.get("args")
     args = args if isinstance(args, dict) else {}
     texts = {key: rows.clean(value) for key, value in args.items() if isinstance(value, str)}
     op = texts.get("op") or rows.clean(str(event.get("name", "")))
     tid = rows.int64(event.get("tid"))
-    return _Event(process, pid, tid, texts.get("name", ""), op, texts.get("kernel"), *interval)
+    return _Event(process, pid, tid, texts.get("name", ""), op, texts.get("kernel"), *timed)
 
 
 def _rows(ops: list[_Event], devices: Mapping[str, Device | None]) -> Iterator[Row]:
     used = [device for name in {op.process for op in ops} if (device := devices[name])]
     streamed = {device.key for device in used if device.stream is not None}
-    numbers = tf_processes.gpu_numbers(d for d in used if d.stream is not None or d.holds_all)
+    numbers = gpu_numbers(d for d in used if d.stream is not None or d.holds_all)
     copies = {_identity(op, d) for op in ops if (d := devices[op.process]) and d.holds_copies}
     for op in ops:
         device = devices[op.process]
@@ -139,7 +202,7 @@ def _identity(op: _Event, device: Device) -> tuple[object, ...]:
 
 
 def _activity(op: _Event, stream: int | None, number: int, is_copy: bool) -> Row:
-    kind = tf_processes.copy_or_kernel(op.op)
+    kind = copy_or_kernel(op.op)
     named = op.op if op.op != _UNKNOWN else op.node or op.op
     return Row(
         "memcpy" if is_copy and kind == "kernel" else kind,
@@ -160,9 +223,9 @@ def _host_row(op: _Event, device: Device | None) -> Row:
     """An op on its executor; of the host itself, or in a lane beside a device, a call."""
     timed, thread = (op.start_ns, op.dur_ns), (op.pid, op.tid)
     if device and not device.lane:
-        return tf_processes.executor_row(device, _label(op) or op.node or op.op, timed, thread)
+        return executor_row(device, _label(op) or op.node or op.op, timed, thread)
     name = op.node or op.op
-    kind = xplane_events.host_kind(name, {}) or "op"
+    kind = host_kind(name, {}) or "op"
     return Row(kind, name, *timed, pid=op.pid, tid=op.tid)
 
 
@@ -187,3 +250,53 @@ def _notes(
             "no GPU activity was recorded, only the host's work for the GPU: let TensorFlow find"
             " libcupti, with RunOptions(trace_level=FULL_TRACE)"
         )
+
+
+def device_of(process_name: str) -> Device | None:
+    """The device that a process stands for, None for the host and what is no device."""
+    found = _DEVICE.fullmatch(process_name)
+    if found is None or found[2] == "host":
+        return None
+    return Device(found[1], found[2].upper(), int(found[3]), found[4] or "")
+
+
+def names_of(events: Sequence[Any], row: str) -> dict[tuple[int | None, int | None], str]:
+    """(pid, tid) to name, as the metadata rows ``row`` give them (``process_name``: tid None)."""
+    found: dict[tuple[int | None, int | None], str] = {}
+    for event in events:
+        if not isinstance(event, dict) or event.get("name") != row:
+            continue
+        args, pid = event.get("args"), rows.int64(event.get("pid"))
+        tid = rows.int64(event.get("tid")) if row == "thread_name" else None
+        name = args.get("name") if isinstance(args, dict) else None
+        if pid is not None and isinstance(name, str):
+            found[pid, tid] = rows.clean(name)
+    return found
+
+
+def gpu_numbers(devices: Iterable[Device]) -> dict[tuple[str, int], int]:
+    """``Device.key`` to device number: the GPU's own, counted on where two tasks share one."""
+    keys = sorted({one.key for one in devices})
+    own = {key: key[1] for key in keys}
+    return own if len(set(own.values())) == len(own) else {k: i for i, k in enumerate(keys)}
+
+
+def copy_or_kernel(name: str) -> str:
+    """The kind of an activity by its name: ``MEMCPYHtoD``, ``MemcpyH2D``, ``Memset`` …"""
+    low = name[:8].lower()
+    if low.startswith("memcpy"):
+        return "memcpy"
+    return "memset" if low.startswith("memset") else "kernel"
+
+
+def executor_row(
+    on: Device, node: str, timed: tuple[int, int], thread: tuple[int | None, int | None]
+) -> Row:
+    """An op, ``<node>:<OpType>``, on its device's executor; ``thread`` is (pid, tid).
+
+    The executor of a GPU only enqueues the op's work, so that the GPU stands before its name.
+    """
+    plain = Row("op", node, *timed, pid=thread[0], tid=thread[1])
+    if on.type.endswith("CPU"):
+        return plain
+    return plain._replace(name=f"{on.type}:{on.number} {node}", op_name=node)

@@ -1,1 +1,0 @@
-"""Profiles in Chrome's trace format that are not Kineto's."""

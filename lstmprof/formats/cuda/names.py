@@ -1,0 +1,236 @@
+"""What activities, calls and ranges are called in the databases of CUDA's profilers.
+
+CUPTI's numbers by name: ``cupti_activity.h``, ``cupti_runtime_cbid.h`` and ``cupti_driver_cbid.h``
+of CUDA 13.0, and Nsight Systems' own ``ENUM_CUDA_MEM_KIND``, which counts otherwise than CUPTI.
+Activities have the names that Kineto gives them.
+
+Texts of NVTX ranges: ``torch.autograd.profiler.emit_nvtx`` writes ``aten::mm, op_id = 5``
+(``getNvtxStr`` in PyTorch's ``torch/csrc/profiler/util.cpp``), with ``, seq = 7`` for what autograd
+records, ``, sizes = [...]`` where shapes were asked for and ``, input_op_ids = [...]``. Until
+PyTorch 1.6 there was neither an ``op_id`` nor a namespace: ``mm, seq = 7`` is ``aten::mm``. User
+ranges and torch.optim's have an ``op_id`` too, but never a ``seq``. pyprof writes Python
+dictionaries: a call with its arguments, or the stack around it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lstmprof.formats.cuda.events import Batch, named, positive
+from lstmprof.formats.cuda.sqlite import UNKNOWN, Ints
+
+#: CUpti_ActivityMemcpyKind; Nsight Systems goes on with unified memory's three.
+_COPIES = (
+    *("Unknown", "HtoD", "DtoH", "HtoA", "AtoH", "AtoA", "AtoD", "DtoA", "DtoD", "HtoH", "PtoP"),
+    *("UVM HtoD", "UVM DtoH", "UVM DtoD"),
+)
+#: CUpti_ActivityMemoryKind.
+MEMORY = (
+    *("Unknown", "Pageable", "Pinned", "Device", "Array", "Managed"),
+    *("Device Static", "Managed Static"),
+)
+#: ENUM_CUDA_MEM_KIND.
+NSYS_MEMORY = (*MEMORY[1:], MEMORY[0])
+#: CUpti_ActivitySynchronizationType.
+_SYNCS = (
+    *("Unknown Synchronize", "Event Synchronize", "Stream Wait Event", "Stream Synchronize"),
+    "Context Synchronize",
+)
+#: CUpti_ActivityOverheadKind over 2¹⁶, but for 1 itself, and whether the profiler is to blame.
+OVERHEADS = {
+    1: ("Driver Compiler", False),
+    1 << 16: ("Buffer Flush", True),
+    2 << 16: ("Instrumentation", True),
+    3 << 16: ("Resource", True),
+    4 << 16: ("Runtime Triggered Module Loading", False),
+    5 << 16: ("Lazy Function Loading", False),
+    6 << 16: ("Command Buffer Full", False),
+}
+_VERSION = re.compile(r"_v\d{4,}$")
+_BYTE = 256
+#: lstmprof's own name of a step and torch.profiler's.
+_STEP = re.compile(r"step|ProfilerStep#\d+")
+_SUFFIX = re.compile(r", (?=(?:seq|op_id|sizes) = )")
+_EMITTED = re.compile(
+    r"(?:seq = (?P<seq>\d+))?(?:(?:^|, )op_id = (?P<op_id>\d{1,18}))?"
+    r"(?:(?:^|, )sizes = (?P<sizes>\[[\[\]\d, -]*\]))?(?:, input_op_ids = \[.*\])?"
+)
+#: Usual texts of emit_nvtx, in RE2's syntax: of those that differ in numbers alone, ``nvtx_range``
+#: says the same but for the op's id.
+EMITTED = (
+    r"^(?P<head>[^,{][^,]*)(?P<seq>, seq = [0-9]+)?(?P<op_id>, op_id = [0-9]{1,18})?"
+    r"(?P<sizes>, sizes = \[[\[\]0-9, -]*\])?(?:, input_op_ids = \[.*\])?$"
+)
+_OP = re.compile(
+    r"(?:aten|prims?|quantized|torch::autograd|autograd::engine|c10d)::.+|\w+Backward\d*"
+)
+_BARE = re.compile(r"[a-z_]\w*")
+_PYPROF_CALL = re.compile(r"\{'mod': '([^']*)', 'op': '([^']*)'")
+_PYPROF_STACK = re.compile(r"\{'traceMarker': \[(.*)\]\}", re.DOTALL)
+_FRAME = re.compile(r"'(?:[^']*/)?([^'/]+:\d+)'")
+
+_RUNTIME_CALLS = """
+    4 GetDeviceProperties 10 GetLastError 11 PeekAtLastError 13 Launch 15 FuncGetAttributes
+    16 SetDevice 17 GetDevice 20 Malloc 21 MallocPitch 22 Free 25 MallocHost 26 FreeHost
+    27 HostAlloc 31 Memcpy 32 Memcpy2D 41 MemcpyAsync 44 Memcpy2DAsync 49 Memset 51 MemsetAsync
+    126 ThreadSynchronize 129 StreamCreate 131 StreamSynchronize 132 StreamQuery
+    134 EventCreateWithFlags 135 EventRecord 136 EventDestroy 137 EventSynchronize 138 EventQuery
+    147 StreamWaitEvent 152 HostRegister 153 HostUnregister 160 MemcpyPeer 161 MemcpyPeerAsync
+    165 DeviceSynchronize 198 StreamCreateWithFlags 200 DeviceGetAttribute
+    202 StreamCreateWithPriority 206 MallocManaged 207 OccupancyMaxActiveBlocksPerMultiprocessor
+    210 OccupancyMaxActiveBlocksPerMultiprocessor 211 LaunchKernel 214 LaunchKernel_ptsz
+    251 OccupancyMaxActiveBlocksPerMultiprocessorWithFlags 269 LaunchCooperativeKernel
+    272 LaunchCooperativeKernelMultiDevice 284 LaunchHostFunc 311 GraphLaunch
+    317 StreamIsCapturing 370 EventRecordWithFlags 373 MallocAsync 375 FreeAsync
+    391 MallocFromPoolAsync 430 LaunchKernelExC
+"""
+_DRIVER_CALLS = """
+    17 CtxSynchronize 19 ModuleLoadData 20 ModuleLoadDataEx 29 MemAlloc 33 MemFree
+    37 MemAllocHost 38 MemFreeHost 39 MemHostAlloc 43 MemcpyHtoD 45 MemcpyDtoH 47 MemcpyDtoD
+    60 MemcpyHtoDAsync 62 MemcpyDtoHAsync 64 MemcpyDtoDAsync 75 MemsetD32 115 Launch
+    119 EventRecord 120 EventQuery 121 EventSynchronize 125 StreamQuery 126 StreamSynchronize
+    220 MemsetD32Async 243 MemAlloc_v2 245 MemFree_v2 251 MemsetD32_v2 271 MemHostAlloc_v2
+    276 MemcpyHtoD_v2 277 MemcpyHtoDAsync_v2 278 MemcpyDtoH_v2 279 MemcpyDtoHAsync_v2
+    280 MemcpyDtoD_v2 281 MemcpyDtoDAsync_v2 294 MemAllocHost_v2 295 StreamWaitEvent 305 Memcpy
+    306 MemcpyAsync 307 LaunchKernel 371 MemAllocManaged 477 LaunchCooperativeKernel
+    480 LaunchCooperativeKernelMultiDevice 514 GraphLaunch 598 MemAllocAsync 600 MemFreeAsync
+"""
+
+
+def _calls(listed: str, prefix: str) -> dict[int, str]:
+    words = listed.split()
+    return {int(n): prefix + name for n, name in zip(words[::2], words[1::2], strict=True)}
+
+
+#: Callback ids of the calls that launch, copy, wait or allocate, and of frameworks' commonest.
+RUNTIME_CALLS = _calls(_RUNTIME_CALLS, "cuda")
+DRIVER_CALLS = _calls(_DRIVER_CALLS, "cu")
+
+
+def call_name(written: str) -> str:
+    """``cudaLaunchKernel`` of ``cudaLaunchKernel_v7000``; a driver call's ``_v2`` is its name."""
+    return _VERSION.sub("", written)
+
+
+def copy_names(
+    copy: Ints, source: Ints, target: Ints, memory: tuple[str, ...]
+) -> pa.DictionaryArray:
+    """``Memcpy HtoD (Pageable -> Device)``, as Kineto names copies."""
+
+    def name(key: int) -> str:
+        first, second = memory_name(key // _BYTE % _BYTE), memory_name(key % _BYTE)
+        kinds = f" ({first} -> {second})" if first and second else ""
+        return f"Memcpy {_nth(_COPIES, key // _BYTE**2) or _COPIES[0]}{kinds}"
+
+    def memory_name(kind: int) -> str | None:
+        return _nth(memory, kind)
+
+    keys = [kind.clip(-1, _BYTE - 2) % _BYTE for kind in (copy, source, target)]
+    return named((keys[0] * _BYTE + keys[1]) * _BYTE + keys[2], name)
+
+
+def memset_names(kind: Ints, memory: tuple[str, ...]) -> pa.DictionaryArray:
+    """``Memset (Device)``, as Kineto names them."""
+    return named(kind, lambda key: f"Memset ({_nth(memory, key) or 'Unknown'})")
+
+
+def sync_names(type_: Ints) -> pa.DictionaryArray:
+    """``Stream Synchronize`` and the others, as Kineto names them."""
+    return named(type_, lambda key: _nth(_SYNCS, key) or _SYNCS[0])
+
+
+def _nth(names: tuple[str, ...], position: int) -> str | None:
+    return names[position] if 0 <= position < len(names) else None
+
+
+class NvtxRange(NamedTuple):
+    """One NVTX range, as columns of the events table."""
+
+    kind: str
+    name: str
+    external_id: int | None = None
+    shapes: str | None = None
+
+
+def nvtx_range(text: str) -> NvtxRange:
+    """What an NVTX range of this text is."""
+    if text.startswith("{'"):
+        return NvtxRange("range", _pyprof_name(text))
+    name, *suffix = _SUFFIX.split(text, maxsplit=1)
+    emitted = _EMITTED.fullmatch(suffix[0] if suffix else "")
+    if emitted is None:
+        return NvtxRange("range", text)
+    seq, op_id, sizes = emitted.groups()
+    kind, name = _classified(name, seq is not None, op_id is not None)
+    if kind != "op":
+        return NvtxRange(kind, name)
+    return NvtxRange("op", name, int(op_id or 0) or None, _shapes(sizes) if sizes else None)
+
+
+@lru_cache(maxsize=65_536)
+def _classified(name: str, has_seq: bool, has_id: bool) -> tuple[str, str]:
+    """(kind, name) of what emit_nvtx wrote with such a suffix."""
+    if _STEP.fullmatch(name):
+        return "step", name
+    if not (has_seq or _OP.fullmatch(name)):
+        return "range", name
+    return "op", name if has_id or not _BARE.fullmatch(name) else f"aten::{name}"
+
+
+@lru_cache(maxsize=65_536)
+def _shapes(sizes: str) -> str | None:
+    try:
+        return json.dumps(json.loads(sizes), separators=(",", ":"))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _pyprof_name(text: str) -> str:
+    """``torch.cat`` of a call, ``model.py:33`` of a stack: its last frame outside pyprof."""
+    if call := _PYPROF_CALL.match(text):
+        return ".".join(part for part in call.groups() if part) or text
+    if stack := _PYPROF_STACK.match(text):
+        frames = [f for f in _FRAME.findall(stack[1]) if not f.startswith("nvmarker.py:")]
+        return frames[-1] if frames else text
+    return text
+
+
+def nvtx_ranges(ints: Mapping[str, Ints], text: pa.Array) -> Batch:
+    """NVTX ranges by what their texts say, each distinct one read once, ids of ops aside."""
+    alike, ids = _without_ids(text)
+    encoded = alike.dictionary_encode()
+    ranges = [nvtx_range(one) for one in encoded.dictionary.to_pylist()]
+    own = np.array([UNKNOWN if d.external_id is None else d.external_id for d in ranges], np.int64)
+    codes = encoded.indices.to_numpy()
+    columns = {
+        name: pa.array([getattr(d, name) for d in ranges], pa.string()).dictionary_encode()
+        for name in ("kind", "name", "shapes")
+    }
+    has_id = (ids != UNKNOWN) & (own != UNKNOWN)[codes]
+    return Batch(
+        {**ints, "external_id": np.where(has_id, positive(ids), own[codes])},
+        {name: values.take(encoded.indices) for name, values in columns.items()},
+    )
+
+
+def _without_ids(text: pa.Array) -> tuple[pa.Array, Ints]:
+    """Texts, those of emit_nvtx with numbers that all have, and the ids of the ops that had one."""
+    parts = pc.extract_regex(text, EMITTED)
+    head, seq, op_id, sizes = (parts.field(name) for name in ("head", "seq", "op_id", "sizes"))
+    has_seq, has_id = (pc.not_equal(part, "") for part in (seq, op_id))
+    alike = pc.binary_join_element_wise(
+        *(head, pc.if_else(has_seq, ", seq = 1", ""), pc.if_else(has_id, ", op_id = 1", "")),
+        *(sizes, ""),
+    )
+    is_emitted = pc.and_(parts.is_valid(), pc.or_(has_seq, has_id)).fill_null(False)
+    digits = pc.replace_substring(pc.if_else(has_id, op_id, None), ", op_id = ", "")
+    ids = np.asarray(digits.cast(pa.int64()).fill_null(UNKNOWN).to_numpy(zero_copy_only=False))
+    return pc.if_else(is_emitted, alike, text), ids
