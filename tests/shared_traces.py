@@ -19,13 +19,13 @@ needed = pytest.mark.skipif(not FOLDER.is_dir(), reason=f"no real profiles at {F
 
 
 def profiles() -> list[Path]:
-    """Every file that is there, or none."""
-    return sorted(p for p in FOLDER.glob("*/*") if p.is_file())
+    """Every profile that is there, or none."""
+    return sorted(p for p in FOLDER.rglob("*") if p.is_file() and p.name != "INDEX.json")
 
 
 def name(path: Path) -> str:
     """What a test calls a file."""
-    return f"{path.parent.name}/{path.name}"
+    return path.relative_to(FOLDER).as_posix()
 
 
 @functools.cache

@@ -64,7 +64,7 @@ def out(tmp_path: Path) -> Path:
 def test_what_is_no_run_yet_has_its_times(out: Path) -> None:
     (line,) = summary.lines(out, ["torch-cudnn--made", "not-captured"])
     assert (line.step_ms, line.device_ms, line.iterations) == (0.2, 0.1, 3)
-    assert (line.busy_share, line.launch_bound_share, line.activities) == (None, None, None)
+    assert (line.busy_share, line.waits_for_host_share, line.activities) == (None, None, None)
     assert summary.hardware(out, [line.name]) == "NVIDIA H200; torch 2.11.0"
     assert summary.text([line])[1].split() == [
         *("0.200", "0.100", "–", "–", "–", "3", "0.00*", "torch-cudnn--made")
@@ -77,7 +77,7 @@ def test_a_run_has_the_account_of_its_gpu_too(out: Path) -> None:
     assert (line.step_ms, line.device_ms, line.iterations) == (0.2, 0.1, 3)
     assert (line.busy_share, line.activities) == (0.2, 1)
     # before the kernel: 10 python, 10 dispatch, 10 launch call, 10 latency; after it 5 python
-    assert line.launch_bound_share == pytest.approx(0.45)
+    assert line.waits_for_host_share == pytest.approx(0.45)
     assert summary.hardware(out, [line.name]) == "NVIDIA H200; torch 2.11.0"
 
 

@@ -25,7 +25,7 @@ class Line:
     step_ms: float
     device_ms: float | None
     busy_share: float | None
-    launch_bound_share: float | None
+    waits_for_host_share: float | None
     activities: float | None  # a profiled step's
     iterations: int
     size_bytes: int
@@ -37,7 +37,7 @@ class Line:
             f"{self.step_ms:.3f}",
             UNKNOWN if self.device_ms is None else f"{self.device_ms:.3f}",
             UNKNOWN if self.busy_share is None else f"{self.busy_share:.0%}",
-            UNKNOWN if self.launch_bound_share is None else f"{self.launch_bound_share:.0%}",
+            UNKNOWN if self.waits_for_host_share is None else f"{self.waits_for_host_share:.0%}",
             UNKNOWN if self.activities is None else f"{self.activities:.0f}",
             str(self.iterations),
             f"{self.size_bytes / 1e6:.2f}{sample}",
@@ -94,7 +94,7 @@ def _is_quick(folder: Path) -> bool:
 
 
 def _account(folder: Path) -> tuple[float | None, float | None, float | None]:
-    """(busy share, launch-bound share, activities of a step); None each without a device."""
+    """(share busy, share waiting for the host, activities of a step); None without a device."""
     from lstmprof.breakdown import (
         break_down,
     )
@@ -106,7 +106,7 @@ def _account(folder: Path) -> tuple[float | None, float | None, float | None]:
     found = [step for step in mean_steps(breakdown.ledger) if step.device is not None]
     if not found:
         return None, None, None
-    return found[0].busy_share, found[0].launch_bound_share, statistics.mean(launched)
+    return found[0].busy_share, found[0].waits_for_host_share, statistics.mean(launched)
 
 
 def hardware(out: Path, names: Sequence[str]) -> str:

@@ -8,11 +8,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 
+from lstmprof.breakdown import host
 from lstmprof.breakdown.tables import TABLES, TableKind, table_of
 from lstmprof.breakdown.timings import Timings, timings
 from lstmprof.events.annotate import CAPTURED
@@ -99,7 +100,9 @@ def _marked(
         held, captured = packed(events.select(columns)), False
     else:
         held = Packed(run.narrow_events(columns))
-    return held, windows_of(held, captured=captured)
+    ranges = host.framework_ranges(run.metadata)
+    found = windows_of(held, captured=captured)
+    return held, [replace(window, framework_ranges=ranges) for window in found]
 
 
 def _tables(

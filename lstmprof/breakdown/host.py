@@ -1,45 +1,43 @@
 """The ledger of a CPU run: the lanes are the host threads.
 
 A thread's innermost event at each instant says its state: an op that computes is busy in its
-category; an op that only arranges work is ``dispatch``; a range with no op is ``python``. Lanes are
-merged: computing before collectives before copies, these before every cause of idleness. Source:
-docs/ledger.md.
+category; an op that only arranges work is ``dispatch``; a range with no op is ``python``, or
+``dispatch`` where the framework alone runs in it. Lanes are merged: computing before collectives
+before copies, these before every cause of idleness. Source: docs/ledger.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from lstmprof.events.annotate.steps import Window, is_kind, of_rank
-from lstmprof.events.intervals import Flags, Ints, Segments, foremost, time_per_code
+from lstmprof.events.annotate import CAPTURED
+from lstmprof.events.annotate.steps import is_kind, of_rank
+from lstmprof.events.intervals import Flags, Ints, Segments, foremost
 from lstmprof.events.schema import ints, texts
-from lstmprof.events.threads import HOST, STATES, innermost, nesting_order, state_codes, thread_ids
+from lstmprof.events.threads import innermost, nesting_order, thread_ids
 
+#: Framework → ranges of lstmprof's own captures in which no Python of the user's runs: PyTorch's
+#: autograd walks the backward pass; elsewhere a step is one call of a compiled function.
+_OF_FRAMEWORK = {
+    "torch": ("backward",),
+    "tensorflow": ("step",),
+    "jax": ("step",),
+    "pytensor": ("step",),
+}
 _CLASS = {"collective": 1, "transfer": 2, "memset": 3}
 _FIRST_IDLE = 4
 #: Times up to this fit int64.
 _MOST_NS = 2**62
 
 
-def parts(
-    events: pa.Table, rank: int | None, windows: list[Window]
-) -> Iterator[list[tuple[str, str, int]]]:
-    """For each window its (state, part, ns), which sum to its length."""
-    state = state_codes(events)
-    computes = computing(events)
-    merged = merged_lanes(events, rank, computes, state)
-    codes, names = texts(events, "category")
-    label = np.where(computes, codes, len(names) + state)
-    labels = [("busy", name) for name in names] + [("idle", cause) for cause in STATES]
-    for window in windows:
-        inside = merged.within(window.start_ns, window.end_ns)
-        spent = time_per_code(label[inside.owner], len(labels), inside)
-        rest = window.end_ns - window.start_ns - sum(spent)
-        found = zip([*labels, ("idle", HOST)], [*spent, rest], strict=True)
-        yield [(*one, ns) for one, ns in found if ns]
+def framework_ranges(facts: Mapping[str, Any]) -> tuple[str, ...]:
+    """Names of the ranges of a run with run.json ``facts`` that run no Python of the user's."""
+    captured = facts.get("source") == CAPTURED
+    return _OF_FRAMEWORK.get(str(facts.get("framework")), ()) if captured else ()
 
 
 def computing(events: pa.Table) -> Flags:

@@ -6,14 +6,21 @@ Reads the ledger; a part that a step does not have counts as 0 there, which it w
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import pyarrow as pa
 
-from lstmprof.breakdown.ledger import CALL, LATENCY, TAIL, UNATTRIBUTED
+from lstmprof.breakdown.attribution import CALL, LATENCY, TAIL, UNATTRIBUTED
+from lstmprof.events.threads import HOST
 
-#: Idle that the device would not have had, had the host been infinitely fast.
-LAUNCH_BOUND = (LATENCY, CALL, "runtime", "dispatch", "python", "host")
+#: What a device waits for its host for: an infinitely fast one would have saved it that time.
+WAITS_FOR_HOST = (CALL, LATENCY, "runtime", "alloc", "dispatch", "python", HOST)
+
+
+def waits_for_host_ns(parts: Iterable[tuple[str, int]]) -> int:
+    """Nanoseconds of (part, ns) in which a device waits for its host, tails included."""
+    return sum(ns for part, ns in parts if part.removeprefix(TAIL) in WAITS_FOR_HOST)
 
 
 @dataclass(frozen=True)
@@ -36,16 +43,16 @@ class MeanStep:
         return self.total_ns / self.steps
 
     @property
-    def launch_bound_share(self) -> float | None:
-        """Share of the time that an infinitely fast host would have saved the device, 0–1.
+    def waits_for_host_share(self) -> float | None:
+        """Share of the time in which the device waits for its host, 0–1.
 
-        Idle by launch latency, launch call, runtime, dispatch, python and host, tails included.
-        None where there is idle time and nothing says what for.
+        None where there is idle time and nothing says what for, and of a host itself.
         """
-        idle = [(part.removeprefix(TAIL), ns) for state, part, ns in self.parts if state == "idle"]
-        if idle and all(part == UNATTRIBUTED for part, _ in idle):
+        idle = [(part, ns) for state, part, ns in self.parts if state == "idle"]
+        unknown = idle and all(part.removeprefix(TAIL) == UNATTRIBUTED for part, _ in idle)
+        if self.device is None or unknown:
             return None
-        return sum(ns for part, ns in idle if part in LAUNCH_BOUND) / self.total_ns
+        return waits_for_host_ns(idle) / self.total_ns
 
     @property
     def busy_share(self) -> float:

@@ -22,7 +22,7 @@ SYNC, CAST, COPY, GEMM, MEMORY = (
     "memory-bound",
 )
 INPUT, COMPILE, ALLOCATION = "input-bound", "compile-bound", "allocation-bound"
-COLLECTIVE, CTC = "collective-bound", "CTC-bound"
+COLLECTIVE, CTC, QUEUE = "collective-bound", "CTC-bound", "queue-bound"
 PROFILER, UNRECORDED, UNKNOWN = "profiler", "unrecorded host", "unknown"
 
 #: What the time of each kind is, in a sentence.
@@ -41,6 +41,7 @@ KINDS = {
     UNRECORDED: "host activity not recorded",
     COLLECTIVE: "communication between ranks",
     CTC: "the CTC loss",
+    QUEUE: "waiting with work queued",
     PROFILER: "what profiling changed",
     UNKNOWN: "work and waiting of unknown cause",
 }
@@ -91,6 +92,7 @@ RULES = (
         "an op of a compiler: in a warm step it compiles again",
     ),
     Rule(SYNC, _part("sync"), "a blocking runtime call"),
+    Rule(QUEUE, _part("queued"), "the device had the work: no host could have made it start"),
     Rule(SYNC, lambda c, run: c.name in ASKS, "the host asks for a value and waits for it"),
     Rule(CAST, _part("cast"), "only the element type changes"),
     Rule(

@@ -1,8 +1,8 @@
 """The contributors of a lane's time: what is done there, by what, for what, in calls of what size.
 
-Reads the account down to the event (``holdings``). Ops that only arrange work serve the work
-beneath them where that is of one category, else what the op around them serves: ``aten::to``, and
-``aten::empty_strided`` inside it, serve the cast that ``aten::copy_`` in it does.
+Reads the attribution. Ops that only arrange work serve the work beneath them where that is of one
+category, else what the op around them serves: ``aten::to``, and ``aten::empty_strided`` inside it,
+serve the cast that ``aten::copy_`` in it does.
 """
 
 from __future__ import annotations
@@ -12,10 +12,9 @@ import re
 import numpy as np
 import pyarrow as pa
 
-from lstmprof.breakdown.holdings import Holdings, holdings
+from lstmprof.breakdown.attribution import LATENCY, TAIL, Stretches, attributed
 from lstmprof.breakdown.host import computing
-from lstmprof.breakdown.ledger import LATENCY, TAIL
-from lstmprof.diagnose.input_phase import pieces
+from lstmprof.diagnose.input_phase import input_times
 from lstmprof.events.annotate.links import NONE, inherited
 from lstmprof.events.annotate.steps import Window, is_kind
 from lstmprof.events.call_tree import Forest, own_time, referenced
@@ -23,7 +22,7 @@ from lstmprof.events.columns import Column, schema
 from lstmprof.events.groups import Groups
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.schema import ACTIVITY_KINDS, ints, texts
-from lstmprof.events.threads import thread_ids
+from lstmprof.events.threads import ops_called, thread_ids
 
 #: A computing op that takes no longer has computed next to nothing: its time is that of calling it.
 #: Measured by profiling torch-lstmcell-basic with 4 units under torch.profiler on an EPYC: 95 % of
@@ -55,62 +54,64 @@ def contributors(
     events: pa.Table, windows: list[Window], rank: int | None, device: int | None
 ) -> pa.Table:
     """One row a contributor of one lane; they sum to the windows, all of ``rank``; ``SCHEMA``."""
-    cut = pieces(events, windows)
-    held = holdings(events, [window for window, _ in cut], rank, device)
-    states, parts = _labels(held)
-    states = np.where(_is_input(events, held, cut, device), INPUT, states)
-    serves, short = _purposes(events)
-    name_codes, names = texts(events, "name")
-    names = [_STEP.sub("", name) for name in names]
-    categories, families = (texts(events, c)[1] for c in ("category", "family"))
-    label_codes = np.unique(np.stack([states, parts]), axis=1, return_inverse=True)[1].reshape(-1)
-    columns = [
-        name_codes[held.row],
-        serves[held.row],
-        texts(events, "family")[0][held.row],
-        short[held.row].astype(np.int64),
-    ]
-    columns = [np.where(held.row == NONE, NONE, c) for c in columns]
-    groups = Groups(label_codes, *columns, held.before.astype(np.int64))
+    starts, ends = input_times(events, windows)
+    stretches = attributed(events, windows, rank)[device]
+    stretches = stretches.cut_at(np.sort(np.concatenate([starts, ends])))
+    called = _called(events, stretches, device)
+    overhead = called != NONE
+    row = np.where(overhead, called, stretches.row)
+    states, parts = _labels(stretches)
+    begun, over = (np.searchsorted(at, stretches.start_ns, "right") for at in (starts, ends))
+    if device is None:
+        prepared = _prepares(events, windows, stretches.window, row)
+    else:
+        prepared = (states == "idle") | (parts == "transfer")
+    states = np.where((begun > over) & prepared, INPUT, states)
+    purpose, tiny = _purposes(events)
+    label = np.unique(np.stack([states, parts]), axis=1, return_inverse=True)[1].reshape(-1)
+    columns = [texts(events, "name")[0], purpose, texts(events, "family")[0], tiny.astype(np.int64)]
+    columns = [np.where(row == NONE, NONE, column[row]) for column in columns]
+    groups = Groups(label, *columns, overhead.astype(np.int64))
     first = groups.first
-    name, serve, family, is_short = (c[first] for c in columns)
+    calls = np.where((overhead | (parts == LATENCY))[first], 0, _calls(groups, row))
+    names = [_STEP.sub("", name) for name in texts(events, "name")[1]]
+    values = (names, *(texts(events, column)[1] for column in ("category", "family")))
     return pa.table(
         [
             pa.array(states[first].tolist(), pa.string()),
             pa.array(parts[first].tolist(), pa.string()),
-            _texts(names, name),
-            _texts(categories, serve),
-            _texts(families, family),
-            pa.array(is_short == 1),
-            pa.array(held.before[first]),
-            pa.array(_calls(groups, held)),
-            pa.array(groups.sums(held.ns)),
+            *(_texts(v, c[first]) for v, c in zip(values, columns[:3], strict=True)),
+            pa.array(columns[3][first] == 1),
+            pa.array(overhead[first]),
+            pa.array(calls),
+            pa.array(groups.sums(stretches.end_ns - stretches.start_ns)),
         ],
         schema=SCHEMA,
     )
 
 
-def _labels(held: Holdings) -> tuple[np.ndarray, np.ndarray]:
-    """(state, part) of each stretch; a tail is what it is a tail of.
+def _called(events: pa.Table, stretches: Stretches, device: int | None) -> Ints:
+    """On a host the op that each short stretch of Python is the way into, else ``NONE``."""
+    row = stretches.row
+    if device is not None or not len(events):
+        return np.full(len(row), NONE, dtype=np.int64)
+    called = ops_called(events, thread_ids(events)[row], stretches.start_ns, stretches.end_ns)
+    python = is_kind(events, "step", "range", "python")[row] & (row != NONE)
+    return np.where(python, called, NONE)
 
-    A window is cut at its input, which makes tails where the ledger of the whole has none.
-    """
-    states = np.array([state for state, _ in held.labels] or [""], dtype=object)
-    parts = np.array([p.removeprefix(TAIL) for _, p in held.labels] or [""], dtype=object)
-    return states[held.label].astype(str), parts[held.label].astype(str)
+
+def _labels(stretches: Stretches) -> tuple[np.ndarray, np.ndarray]:
+    """(state, part) of each stretch; a tail is what it is a tail of."""
+    states = np.array([state for state, _ in stretches.labels], dtype=object)
+    parts = np.array([part.removeprefix(TAIL) for _, part in stretches.labels], dtype=object)
+    return states[stretches.label].astype(str), parts[stretches.label].astype(str)
 
 
-def _is_input(
-    events: pa.Table, held: Holdings, cut: list[tuple[Window, bool]], device: int | None
-) -> Flags:
-    """Whether a stretch is input: what the preparing thread did, what the device waited for."""
-    inside = np.array([is_input for _, is_input in cut] or [False])[held.window]
-    if device is not None:
-        states, parts = _labels(held)
-        return np.asarray(inside & ((states == "idle") | (parts == "transfer")), dtype=np.bool_)
-    thread = np.array([-1 if w.thread is None else w.thread for w, _ in cut] or [-1])[held.window]
-    own = (held.row == NONE) | (thread_ids(events)[held.row] == thread)
-    return np.asarray(inside & own, dtype=np.bool_)
+def _prepares(events: pa.Table, windows: list[Window], window: Ints, row: Ints) -> Flags:
+    """Whether the thread that runs the step, and so prepares the input, holds each stretch."""
+    threads = np.array([NONE if w.thread is None else w.thread for w in windows])
+    holds = thread_ids(events)[row] == threads[window] if len(events) else False
+    return np.asarray((row == NONE) | holds, dtype=np.bool_)
 
 
 def _purposes(events: pa.Table) -> tuple[Ints, Flags]:
@@ -135,20 +136,15 @@ def _purposes(events: pa.Table) -> tuple[Ints, Flags]:
     return serves, np.where(is_op, short_op & (decider != NONE), short_kernel)
 
 
-def _calls(groups: Groups, held: Holdings) -> Ints:
+def _calls(groups: Groups, row: Ints) -> Ints:
     """Distinct rows that hold some of each group's time, each counted once.
 
-    The time before a call has none, and launch latency neither: its launches have the launch call.
+    It is for the caller to leave out the time before a call, and launch latency, whose launches
+    have the launch call.
     """
-    pairs = np.unique(np.stack([groups.of, held.row]), axis=1)
+    pairs = np.unique(np.stack([groups.of, row]), axis=1)
     counted = pairs[0][pairs[1] != NONE]
-    calls = np.bincount(counted, minlength=groups.count).astype(np.int64)
-    again = held.before | np.isin(held.label, _places(held, ("idle", LATENCY)))
-    return np.where(again[groups.first], 0, calls)
-
-
-def _places(held: Holdings, *labels: tuple[str, str]) -> list[int]:
-    return [place for place, label in enumerate(held.labels) if label in labels]
+    return np.bincount(counted, minlength=groups.count).astype(np.int64)
 
 
 def _texts(values: list[str], codes: Ints) -> pa.Array:

@@ -105,7 +105,7 @@ def of_finding(finding: Finding) -> str:
 def of_run(profile: StepProfile, found: list[Finding]) -> str:
     """The first sentence on a run alone: what takes most of its step."""
     name = profile.label
-    if profile.device is not None and _waiting_ns(found) > profile.busy_ns:
+    if profile.device is not None and profile.waits_for_host_ns > profile.busy_ns:
         return f"{name} is host-bound: {_waits(profile, found)}."
     causes_found = [f for f in found if f.kind in _CAUSES and f.slow_ns > 0]
     if not causes_found:
@@ -125,10 +125,6 @@ def of_run(profile: StepProfile, found: list[Finding]) -> str:
     return f"{said}; {why}." if why else f"{said}."
 
 
-def _waiting_ns(found: list[Finding]) -> int:
-    return sum(f.slow_ns for f in found if f.kind in causes.WAITS)
-
-
 def _whole(profile: StepProfile) -> str:
     return "the step" if profile.marked else "the profile"
 
@@ -139,8 +135,11 @@ def _waits(profile: StepProfile, found: list[Finding]) -> str:
     shares = [f"{KINDS[f.kind]} {percent(f.share or 0)}" for f in waits]
     busy = percent(profile.busy_ns / profile.profiled_ns)
     of = f"{milliseconds(profile.busy_ns)} of {milliseconds(profile.profiled_ns)} ms"
-    said = f"the GPU is busy {busy} of {_whole(profile)} ({of}) and waits for its host: "
-    said += ", ".join(shares)
+    waited_share = percent(profile.waits_for_host_ns / profile.profiled_ns)
+    said = (
+        f"the GPU is busy {busy} of {_whole(profile)} ({of}) and waits for its host {waited_share}"
+    )
+    said += f": {', '.join(shares)}" if shares else ""
     values = {name: QUANTITIES[name].of(profile) for name in _RATES}
     launches, rate, kernel, gap = values.values()
     if launches is None or rate is None or kernel is None or gap is None:

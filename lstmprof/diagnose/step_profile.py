@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lstmprof.breakdown import TABLES, Breakdown
-from lstmprof.breakdown.mean_step import MeanStep, mean_steps
+from lstmprof.breakdown.mean_step import MeanStep, mean_steps, waits_for_host_ns
 from lstmprof.diagnose.contributors import contributors
 from lstmprof.errors import RunError
 from lstmprof.events.annotate.steps import Window, is_kind, of_rank
@@ -90,6 +90,11 @@ class StepProfile:
         for contributor in self.contributors:
             parts[contributor.state, contributor.part] += contributor.ns
         return dict(parts)
+
+    @property
+    def waits_for_host_ns(self) -> int:
+        """Time of the mean profiled step in which a device waits for its host, input included."""
+        return waits_for_host_ns((c.part, c.ns) for c in self.contributors if c.state != "busy")
 
     @property
     def busy_ns(self) -> int:

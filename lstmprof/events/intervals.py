@@ -96,46 +96,95 @@ def _joined(segments: Segments) -> Segments:
     return Segments(segments.start_ns[first], segments.end_ns[last], segments.owner[first])
 
 
-def gaps(covered: Segments, start_ns: int, end_ns: int) -> tuple[Ints, Ints]:
-    """(starts, ends) of what ``covered`` leaves free in [start_ns, end_ns)."""
-    inside = covered.within(start_ns, end_ns)
-    starts = np.concatenate([np.array([start_ns], dtype=np.int64), inside.end_ns])
-    ends = np.concatenate([inside.start_ns, np.array([end_ns], dtype=np.int64)])
+#: In place of an owner, of time that none of ``filled`` segments had.
+FREE = -1
+
+
+def filled(segments: Segments) -> Segments:
+    """``segments``, and between, before and after them what they leave free: of owner ``FREE``."""
+    everything = np.iinfo(np.int64)
+    starts = np.append(everything.min, segments.end_ns)
+    ends = np.append(segments.start_ns, everything.max)
     free = ends > starts
-    return starts[free], ends[free]
+    start_ns = np.concatenate([segments.start_ns, starts[free]])
+    order = np.argsort(start_ns, kind="stable")
+    end_ns = np.concatenate([segments.end_ns, ends[free]])
+    owner = np.concatenate([segments.owner, np.full(int(free.sum()), FREE, dtype=np.int64)])
+    return Segments(start_ns[order], end_ns[order], owner[order])
 
 
-def time_per_code(codes: Ints, count: int, segments: Segments) -> list[int]:
-    """Nanoseconds of ``segments`` with each code 0…count−1; ``codes`` has one a segment."""
-    spent = np.zeros(count, dtype=np.int64)
-    np.add.at(spent, codes, segments.end_ns - segments.start_ns)
-    total: list[int] = spent.tolist()
-    return total
+@dataclass(frozen=True)
+class Overlaps:
+    """[start_ns, end_ns) that a segment and an interval have in common; both by their place."""
+
+    segment: Ints
+    interval: Ints
+    start_ns: Ints
+    end_ns: Ints
 
 
-def time_per_label(
-    segments: Segments, labels: Ints, count: int, start_ns: Ints, end_ns: Ints
-) -> Ints:
-    """(query, label) nanoseconds that queries [start_ns, end_ns) spend in segments of each label.
+def overlaps(segments: Segments, start_ns: Ints, end_ns: Ints) -> Overlaps:
+    """What each of ``segments`` and each interval [start, end) have in common, by interval, time.
 
-    ``labels`` has the label, 0…count−1, of each segment. Queries with end ≤ start spend none.
+    Intervals may overlap, and be in any order.
     """
-    spent = np.zeros((len(start_ns), count), dtype=np.int64)
-    if not len(segments.start_ns):
-        return spent
-    ends = np.maximum(start_ns, end_ns)
-    for label in range(count):
-        mine = np.flatnonzero(labels == label)
-        if len(mine):
-            part = Segments(segments.start_ns[mine], segments.end_ns[mine], segments.owner[mine])
-            spent[:, label] = _time_until(part, ends) - _time_until(part, start_ns)
-    return spent
+    first = np.searchsorted(segments.end_ns, start_ns, side="right")
+    count = np.searchsorted(segments.start_ns, end_ns, side="left") - first
+    count = np.where(end_ns > start_ns, np.maximum(count, 0), 0)
+    interval = np.repeat(np.arange(len(count)), count)
+    segment = np.arange(len(interval)) - np.repeat(np.cumsum(count) - count - first, count)
+    return Overlaps(
+        segment,
+        interval,
+        np.maximum(segments.start_ns[segment], start_ns[interval]),
+        np.minimum(segments.end_ns[segment], end_ns[interval]),
+    )
 
 
-def _time_until(segments: Segments, at_ns: Ints) -> Ints:
-    """Nanoseconds of ``segments`` before each instant."""
-    before = np.concatenate([[0], np.cumsum(segments.end_ns - segments.start_ns)])
-    index = np.searchsorted(segments.start_ns, at_ns, side="right") - 1
-    last = np.maximum(index, 0)
-    partial = np.minimum(at_ns, segments.end_ns[last]) - segments.start_ns[last]
-    return np.where(index < 0, 0, before[last] + partial)
+class Covered:
+    """The union of intervals [start, end); all arrays are int64 nanoseconds."""
+
+    def __init__(self, start_ns: Ints, end_ns: Ints) -> None:
+        order = np.argsort(start_ns, kind="stable")
+        start, end = start_ns[order], end_ns[order]
+        reached = np.maximum.accumulate(end)
+        opens = np.flatnonzero(np.append(True, start[1:] > reached[:-1])[: len(start)])
+        self._start = start[opens]
+        self._end = reached[np.append(opens[1:], len(start)) - 1] if len(opens) else opens
+        self._before = np.append(0, np.cumsum(self._end - self._start))
+        self.whole_ns = int(self._before[-1])
+
+    @property
+    def bounds(self) -> tuple[Ints, Ints]:
+        """(starts, ends) of the disjoint intervals that make up the union, by time."""
+        return self._start, self._end
+
+    def within(self, start_ns: Ints, end_ns: Ints) -> Ints:
+        """Covered nanoseconds of each [start, end)."""
+        return self._until(end_ns) - self._until(start_ns)
+
+    def _until(self, at_ns: Ints) -> Ints:
+        if not len(self._start):
+            return np.zeros(len(at_ns), dtype=np.int64)
+        last = np.searchsorted(self._start, at_ns, side="right") - 1
+        open_ns = np.minimum(at_ns, self._end[last]) - self._start[last]
+        return np.where(last < 0, 0, self._before[last] + open_ns)
+
+
+def running_time(start_ns: Ints, end_ns: Ints, from_ns: Ints, to_ns: Ints) -> Ints:
+    """Sum of the intervals' time inside each [from, to): what runs twice counts twice."""
+    return _elapsed(start_ns, end_ns, to_ns) - _elapsed(start_ns, end_ns, from_ns)
+
+
+def _elapsed(start_ns: Ints, end_ns: Ints, at_ns: Ints) -> Ints:
+    """Sum of the intervals' time before each instant."""
+    return _since(np.sort(start_ns), at_ns) - _since(np.sort(end_ns), at_ns)
+
+
+def _since(sorted_ns: Ints, at_ns: Ints) -> Ints:
+    """Sum of the time from each of ``sorted_ns`` to each instant after it.
+
+    A product may wrap around; the difference of two such sums is right modulo 2⁶⁴ all the same.
+    """
+    count = np.searchsorted(sorted_ns, at_ns)
+    return np.asarray(count * at_ns - np.append(0, np.cumsum(sorted_ns))[count], dtype=np.int64)

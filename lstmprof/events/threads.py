@@ -7,6 +7,7 @@ A thread is (rank, pid, tid). A thread's innermost event at an instant is the on
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -25,8 +26,14 @@ HOST = "host"
 #: Ops by which a host asks for a value, and waits for it.
 ASKS = ("aten::item", "aten::_local_scalar_dense", "aten::is_nonzero", "aten::equal")
 
+_STATE_OF_KIND = {
+    "op": STATES.index("dispatch"),
+    "overhead": STATES.index("profiler"),
+    **dict.fromkeys(("python", "step", "range"), STATES.index("python")),
+}
 _DEPTH = {"step": 0, "range": 1, "python": 2, "op": 3, "runtime": 4, "overhead": 5}
-_SYNC = re.compile(r"Synchronize|EventQuery|Memcpy(?!.*Async)|^cuMemcpy(?!.*Async)")
+#: CUDA's and HIP's names, and those of other accelerators (MTIA: ``synchronizeStream``).
+_SYNC = re.compile(r"[Ss]ynchronize|EventQuery|Memcpy(?!.*Async)|^cuMemcpy(?!.*Async)")
 _ALLOC = re.compile(r"Malloc|Free|HostAlloc|^cuMem")
 
 
@@ -37,24 +44,24 @@ def runtime_state(name: str) -> str:
     return "alloc" if _ALLOC.search(name) else "runtime"
 
 
-def state_codes(events: pa.Table) -> Ints:
-    """For each row its thread's state while it is innermost: an index into ``STATES``, else −1."""
+def state_codes(events: pa.Table, framework_ranges: Sequence[str] = ()) -> Ints:
+    """For each row its thread's state while it is innermost: an index into ``STATES``, else −1.
+
+    ``framework_ranges`` are names of steps and ranges that run no Python of the user's.
+    """
     kinds, kind_names = texts(events, "kind")
     names, name_texts = texts(events, "name")
-    of_kind = {
-        "op": "dispatch",
-        "overhead": "profiler",
-        "python": "python",
-        "step": "python",
-        "range": "python",
-    }
-    by_kind = np.array(
-        [STATES.index(of_kind[k]) if k in of_kind else -1 for k in kind_names] or [-1]
-    )
-    by_name = np.array([STATES.index(runtime_state(n)) for n in name_texts] or [-1])
-    runtime = kinds == (kind_names.index("runtime") if "runtime" in kind_names else -2)
-    codes = np.where(runtime, by_name[names], by_kind[kinds])
+    by_kind = np.array([_STATE_OF_KIND.get(k, -1) for k in kind_names] + [-1])
+    by_name = np.array([STATES.index(runtime_state(n)) for n in name_texts] + [-1])
+    of_framework = np.array([n in framework_ranges for n in name_texts] + [False])
+    arranges = np.isin(kinds, _places(kind_names, "step", "range")) & of_framework[names]
+    codes = np.where(arranges, STATES.index("dispatch"), by_kind[kinds])
+    codes = np.where(np.isin(kinds, _places(kind_names, "runtime")), by_name[names], codes)
     return np.where(_on_thread(events), codes, -1)
+
+
+def _places(values: list[str], *wanted: str) -> list[int]:
+    return [place for place, value in enumerate(values) if value in wanted]
 
 
 def thread_ids(events: pa.Table) -> Ints:
@@ -118,3 +125,26 @@ def innermost(events: pa.Table, rows: Ints) -> Segments:
     end = start + ints(events, "dur_ns", 0)[nested]
     found = foremost(start, end, np.arange(len(nested))[::-1])
     return Segments(found.start_ns, found.end_ns, nested[found.owner])
+
+
+#: Longest stretch of Python that is called the price of the op after it. Measured by profiling
+#: torch-lstmcell-basic with 4 units under torch.profiler on an EPYC: 95 % of the stretches between
+#: its ops take under 3.4 µs, 9.6 µs beside other processes.
+CALL_GAP_NS = 10_000
+
+
+def ops_called(events: pa.Table, thread: Ints, start_ns: Ints, end_ns: Ints) -> Ints:
+    """For each stretch of Python the row of the op that it is the way into, −1 for none.
+
+    Such a stretch is at most ``CALL_GAP_NS`` long, and an op begins on its ``thread`` as it ends;
+    of several that begin then the outermost.
+    """
+    kinds, kind_names = texts(events, "kind")
+    ops = np.flatnonzero(np.isin(kinds, _places(kind_names, "op")))
+    shortest_first = np.argsort(ints(events, "dur_ns", 0)[ops], kind="stable")
+    ops = ops[shortest_first]
+    began = np.concatenate([ints(events, "start_ns", 0)[ops], end_ns])
+    place = numbered(np.concatenate([thread_ids(events)[ops], thread]), began)
+    outermost = np.full(int(place.max(initial=-1)) + 1, -1, dtype=np.int64)
+    outermost[place[: len(ops)]] = ops
+    return np.where(end_ns - start_ns <= CALL_GAP_NS, outermost[place[len(ops) :]], -1)

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from lstmprof.breakdown.holdings import CALL_GAP_NS
 from lstmprof.breakdown.tables.launches import launch_calls
 from lstmprof.events.annotate.links import NONE, inherited
 from lstmprof.events.annotate.steps import Window
@@ -25,10 +24,10 @@ from lstmprof.events.columns import Column, schema
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import EventTable
-from lstmprof.events.threads import HOST, STATES
+from lstmprof.events.threads import HOST, STATES, ops_called
 from lstmprof.replay.rows import END, PHASE, START, THREAD, StepRows, texts_at, values_at
 from lstmprof.replay.streams import Streams, syncs
-from lstmprof.replay.threads import HostSegments, host_segments
+from lstmprof.replay.threads import host_segments
 
 SEGMENTS = schema(
     (
@@ -82,7 +81,9 @@ def _segments(step: StepRows) -> pa.Table:
     codes = np.where(known, values_at(step.state, row), len(STATES))
     category = texts_at(events, "category", row, known & values_at(step.computes, row))
     launching = _launching(step)
-    called = _called(step, segments, known & (codes == STATES.index("python")))
+    python = known & values_at(step.runs_python, row) & (segments.waits_for == NONE)
+    called = ops_called(events, segments.thread, segments.start_ns, segments.end_ns)
+    called = np.where(python, called, NONE)
     of = np.where(called != NONE, called, segments.row)
     columns = [
         pa.array(segments.thread),
@@ -110,20 +111,6 @@ def _launching(step: StepRows) -> Flags:
     blocks = step.blocks | (step.state == STATES.index("sync"))
     runtime = step.events.is_kind("runtime")
     return np.asarray(runtime & (around != NONE) & ~blocks[around], dtype=np.bool_)
-
-
-def _called(step: StepRows, segments: HostSegments, python: Flags) -> Ints:
-    """The row of the op that each short piece of Python is the way into, ``NONE`` for no op."""
-    short = python & (segments.waits_for == NONE)
-    short &= segments.end_ns - segments.start_ns <= CALL_GAP_NS
-    ops = step.host[step.events.is_kind("op")[step.host]]
-    ops = ops[np.argsort(step.end_ns[ops] - step.start_ns[ops], kind="stable")]
-    places = zip(step.thread[ops].tolist(), step.start_ns[ops].tolist(), strict=True)
-    began = dict(zip(places, ops.tolist(), strict=True))  # the outermost of several stays
-    ends = zip(segments.thread[short].tolist(), segments.end_ns[short].tolist(), strict=True)
-    called = np.full(len(short), NONE, dtype=np.int64)
-    called[short] = [began.get(end, NONE) for end in ends]
-    return called
 
 
 def _purposes(step: StepRows, row: Ints) -> pa.Array:

@@ -32,7 +32,8 @@ class StepRows:
     def __init__(self, events: EventTable, window: Window) -> None:
         self.events, self.window = events, window
         self.thread = thread_ids(events)
-        self.state = state_codes(events)
+        self.state = state_codes(events, window.framework_ranges)
+        self.runs_python = events.is_kind("step", "range", "python") & (self.thread >= 0)
         device = events.ints("device", UNKNOWN) != UNKNOWN
         self.runs_on_device = events.is_kind(*ACTIVITY_KINDS) & device
         self.event_id = events.ints("event_id", NONE)

@@ -75,6 +75,12 @@ IDLE = (
     Part("sync", "#d6337c", "#d6337c", "the host was in a blocking call: it waited for the device"),
     Part("alloc", "#c77b9d", "#f5a6c8", "the host was allocating or freeing memory"),
     Part("profiler", "#9f9169", "#c8b98f", "the profiler's own overhead"),
+    Part(
+        "queued",
+        "#6b5b2e",
+        "#c98f5a",
+        "the device had the work and did not start it: it waited for another stream or itself",
+    ),
     Part("unattributed", "#8d929b", "#a9aeb7", "unknown: no launch in the profile leads there"),
 )
 #: Parts of a comparison that the ledger of a step does not have.

@@ -10,7 +10,8 @@ from types import MappingProxyType
 import numpy as np
 import pyarrow as pa
 
-from lstmprof.breakdown import account, host
+from lstmprof.breakdown import host
+from lstmprof.breakdown.attribution import Stretches, attributed
 from lstmprof.breakdown.tables.launches import launch_calls
 from lstmprof.diagnose.step_profile import median_step
 from lstmprof.events.annotate.steps import Window, is_kind, of_rank
@@ -123,19 +124,18 @@ class _Drawing:
     def add_accounts(self) -> None:
         """A track for each lane of the ledger: busy by category, idle by cause."""
         places = {name: place for place, name in enumerate(PARTS)}
-        for device, stretches in account.accounts(self.events, self.window).items():
+        lanes = attributed(self.events, [self.window], self.window.rank)
+        for device, stretches in lanes.items():
             where = "CPU" if device is None else f"device {device}"
             self.tracks.append(Track(f"{where}: the ledger", "account", 0))
-            said = [label_of(s.state, s.part) for s in stretches]
-            known = {text: len(self.names) + i for i, text in enumerate(dict.fromkeys(said))}
-            self.names += known
-            self._add(
-                np.full(len(stretches), len(self.tracks) - 1),
-                np.array([s.start_ns for s in stretches], dtype=np.int64),
-                np.array([s.end_ns for s in stretches], dtype=np.int64),
-                np.array([known[text] for text in said], dtype=np.int64),
-                np.array([places[part_of(s.state, s.part).name] for s in stretches]),
-            )
+            drawn = _joined(stretches)
+            used, label = np.unique(drawn.label, return_inverse=True)
+            parts = [drawn.labels[place] for place in used.tolist()]
+            first = len(self.names)
+            self.names += [label_of(state, part) for state, part in parts]
+            colours = np.array([places[part_of(*part).name] for part in parts], dtype=np.int64)
+            track = np.full(len(label), len(self.tracks) - 1)
+            self._add(track, drawn.start_ns, drawn.end_ns, first + label, colours[label])
 
     def add_streams(self) -> None:
         """A track for each stream of each device."""
@@ -173,6 +173,16 @@ class _Drawing:
         name = shown_name(_NUMBERED.sub("", self.thread_names.get(str(tid), "")), _NAME)
         number = tid if 0 <= tid < _MOST_TID else place
         return f"thread {number}" + (f", {name}" if name else "")
+
+
+def _joined(stretches: Stretches) -> Stretches:
+    """``stretches`` of one window by time, neighbours made one that wait for the same."""
+    s = stretches.by_time()
+    idle = np.array([state == "idle" for state, _ in s.labels])[s.label]
+    first = np.flatnonzero(np.append(True, (np.diff(s.label) != 0) | ~idle[1:])[: len(s.label)])
+    last = np.append(first[1:], len(s.label))[: len(first)] - 1
+    starts, ends = s.start_ns[first], s.end_ns[last]
+    return Stretches(s.labels, s.window[first], s.row[first], s.label[first], starts, ends)
 
 
 def _depth(events: pa.Table) -> Ints:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import statistics
 from collections import Counter
 from typing import Any
 
@@ -16,6 +17,7 @@ Row = dict[str, Any]
 ACTIVITIES = ("kernel", "memcpy", "memset")
 HOST_KINDS = ("step", "range", "python", "op", "runtime", "overhead")
 INFINITE = float("inf")
+LEAST_LATENCY_NS = 100_000
 
 
 def end(row: Row) -> int:
@@ -56,7 +58,7 @@ def state(row: Row | None) -> str:
     name = row["name"]
     blocking_copy = "Memcpy" in name and not re.search("Memcpy.*Async", name)
     blocking_copy |= name.startswith("cuMemcpy") and "Async" not in name
-    if "Synchronize" in name or "EventQuery" in name or blocking_copy:
+    if "synchronize" in name.lower() or "EventQuery" in name or blocking_copy:
         return "sync"
     if any(word in name for word in ("Malloc", "Free", "HostAlloc")) or name.startswith("cuMem"):
         return "alloc"
@@ -95,13 +97,58 @@ def launch_of(rows: list[Row], activity: Row) -> Row | None:
     return min(calls, key=lambda r: (r["start_ns"], -r["dur_ns"]), default=None)
 
 
-def device_ledger(
-    rows: list[Row], device: int, t0: int, t1: int, step_thread: tuple[Any, Any] | None
-) -> dict[tuple[str, str], int]:
-    """(state, part) -> ns of one device in the window [t0, t1)."""
-    account: Counter[tuple[str, str]] = Counter()
+def fell_idle(mine: list[Row], activity: Row) -> float:
+    """When the device fell idle before ``activity``: no later than its start where it did."""
+    before = (end(r) for r in mine if r["start_ns"] < activity["start_ns"])
+    return max(before, default=-INFINITE)
+
+
+def next_of(later: list[Row]) -> Row:
+    """The activity that ends a gap, of those that start after its begin."""
+    soonest = min(r["start_ns"] for r in later)
+    starting = [r for r in later if r["start_ns"] == soonest]
+    return min(starting, key=lambda r: (end(r), correlation(r)))
+
+
+def timed(rows: list[Row], device: int) -> list[Row]:
+    """The activities of a device that take time."""
     mine = [r for r in rows if r["kind"] in ACTIVITIES and r["device"] == device]
-    mine = [r for r in mine if r["dur_ns"] > 0]
+    return [r for r in mine if r["dur_ns"] > 0]
+
+
+def most_latency(rows: list[Row], device: int) -> int:
+    """λ: a launch that takes longer to reach the idle ``device`` is not what it waits for.
+
+    ``rows`` are all of the device's rank in the profile.
+    """
+    mine = sorted(timed(rows, device), key=lambda r: (r["start_ns"], end(r), correlation(r)))
+    calls: dict[Any, list[Row]] = {}
+    for r in rows:
+        if r["kind"] == "runtime":
+            calls.setdefault(r["correlation_id"], []).append(r)
+    latencies, idle_since = [], -INFINITE
+    for _, together in itertools.groupby(mine, key=lambda r: int(r["start_ns"])):
+        first, *others = together
+        launch = launch_of(calls.get(first["correlation_id"], []), first)
+        if launch is not None and idle_since < first["start_ns"] and idle_since < end(launch):
+            latencies.append(first["start_ns"] - end(launch))
+        idle_since = max(idle_since, *(end(r) for r in (first, *others)))
+    if not latencies:
+        return LEAST_LATENCY_NS
+    return max(10 * statistics.median_low(latencies), LEAST_LATENCY_NS)
+
+
+def device_ledger(
+    rows: list[Row],
+    device: int,
+    t0: int,
+    t1: int,
+    step_thread: tuple[Any, Any] | None,
+    latency_ns: int,
+) -> dict[tuple[str, str], int]:
+    """(state, part) -> ns of one device in the window [t0, t1); ``latency_ns`` is its λ."""
+    account: Counter[tuple[str, str]] = Counter()
+    mine = timed(rows, device)
     for t, length in stretches(rows, t0, t1):
         running = [r for r in mine if runs_at(r, t)]
         if running:
@@ -111,30 +158,38 @@ def device_ledger(
             )
             account["busy", first["category"] or "other"] += length
         else:
-            account["idle", idle_cause(rows, mine, t, t1, step_thread)] += length
-    return dict(account)
+            for cause, ns in idle_causes(rows, mine, t, length, t1, step_thread, latency_ns):
+                account["idle", cause] += ns
+    return {part: ns for part, ns in account.items() if ns}
 
 
-def idle_cause(
-    rows: list[Row], mine: list[Row], t: int, t1: int, step_thread: tuple[Any, Any] | None
-) -> str:
+def idle_causes(
+    rows: list[Row],
+    mine: list[Row],
+    t: int,
+    length: int,
+    t1: int,
+    step_thread: tuple[Any, Any] | None,
+    latency_ns: int,
+) -> list[tuple[str, int]]:
+    """(cause, ns) of a stretch from ``t`` in which nothing starts, nothing ends and none runs."""
     later = [r for r in mine if t < r["start_ns"] < t1]
     if not later:
         if step_thread is None:
-            return "tail:unattributed"
-        return "tail:" + state(innermost(rows, step_thread, t))
-    soonest = min(r["start_ns"] for r in later)
-    ends_gap = min(
-        (r for r in later if r["start_ns"] == soonest), key=lambda r: (end(r), correlation(r))
-    )
+            return [("tail:unattributed", length)]
+        return [("tail:" + state(innermost(rows, step_thread, t)), length)]
+    ends_gap = next_of(later)
     launch = launch_of(rows, ends_gap)
     if launch is None:
-        return "unattributed"
+        return [("unattributed", length)]
+    if end(launch) <= fell_idle(mine, ends_gap):
+        return [("queued", length)]
     if t >= end(launch):
-        return "launch latency"
+        latency = min(max(end(launch) + latency_ns - t, 0), length)
+        return [("launch latency", latency), ("queued", length - latency)]
     if t >= launch["start_ns"]:
-        return "launch call"
-    return state(innermost(rows, thread(launch), t))
+        return [("launch call", length)]
+    return [(state(innermost(rows, thread(launch), t)), length)]
 
 
 def host_ledger(rows: list[Row], t0: int, t1: int) -> dict[tuple[str, str], int]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from events.rows import Row, row, table
 
 from lstmprof.breakdown.ledger import ledger
 from lstmprof.events.annotate.links import linked
-from lstmprof.events.annotate.steps import windows
+from lstmprof.events.annotate.steps import Window, windows
 
 HOST = {"pid": 1, "tid": 1}
 GPU = {"device": 0, "stream": 7}
@@ -66,6 +67,107 @@ def test_waiting_for_the_host_is_named_by_its_innermost_event() -> None:
         "idle:launch call": 1,
         "busy:gemm": 2,
     }
+
+
+#              0   1   2   3   4   5   6   7   8   9 ms
+# host         [L1][L2][L3)
+# stream 7         [k1-----)
+# stream 20                     ~~~~[k2---)         k2 was there when k1 ended, and waited
+# stream 7                                     [k3) as k3 did
+def test_a_device_that_had_the_work_and_did_not_start_it_waits_with_work_queued() -> None:
+    ms = 1_000_000
+    rows = [
+        row("step", "ProfilerStep#0", 0, 9 * ms, **HOST),
+        row("runtime", "cudaLaunchKernel", 0, ms, **HOST, correlation_id=1),
+        row("runtime", "cudaLaunchKernel", ms, 2 * ms, **HOST, correlation_id=2),
+        row("runtime", "cudaLaunchKernel", 2 * ms, 3 * ms, **HOST, correlation_id=3),
+        row("kernel", "k1", ms, 3 * ms, device=0, stream=7, correlation_id=1, category="gemm"),
+        row("kernel", "k2", 5 * ms, 7 * ms, device=0, stream=20, correlation_id=2),
+        row("kernel", "k3", 8 * ms, 9 * ms, device=0, stream=7, correlation_id=3),
+    ]
+    assert parts(rows) == {
+        "idle:launch call": ms,
+        "busy:gemm": 2 * ms,
+        "idle:queued": 2 * ms + ms,
+        "busy:other": 2 * ms + ms,
+    }
+
+
+#              0      20     40      100     140   200        500  520 µs
+# host         [L1)          [L2)            [L3)
+# device          ~~~~[k1)       ~~~~~[k2)       ~~~[========k3)
+#                  10           60                60   λ is 10 × 60 µs
+@pytest.mark.parametrize(("late_us", "most_us"), [(500, 600), (600, 600), (601, 600), (9_000, 600)])
+def test_a_launch_is_late_for_ten_times_the_usual_latency_then_the_work_is_queued(
+    late_us: int, most_us: int
+) -> None:
+    def launched(number: int, at_us: int, latency_us: int) -> list[Row]:
+        call, start = at_us * 1_000, (at_us + 10 + latency_us) * 1_000
+        return [
+            row("runtime", "cudaLaunchKernel", call, call + 10_000, **HOST, correlation_id=number),
+            row("kernel", "k", start, start + 1_000, **GPU, correlation_id=number, category="gemm"),
+        ]
+
+    # of four the lower median counts: 60, not 100
+    rows = [row("step", "step", 0, 20_000_000, **HOST)]
+    rows += launched(1, 0, 10) + launched(2, 100, 60) + launched(3, 300, 100)
+    rows += launched(4, 500, late_us)
+    found = parts(rows)
+    late = late_us - min(late_us, most_us)
+    assert found["idle:launch latency"] == (10 + 60 + 100 + late_us - late) * 1_000
+    assert found.get("idle:queued", 0) == late * 1_000
+
+
+def test_a_launch_is_never_late_before_100_microseconds() -> None:
+    rows = [
+        row("runtime", "cudaLaunchKernel", 0, 1_000, **HOST, correlation_id=1),
+        row("kernel", "k", 2_000, 3_000, **GPU, correlation_id=1),
+        row("runtime", "cudaLaunchKernel", 4_000, 5_000, **HOST, correlation_id=2),
+        row("kernel", "k", 125_000, 126_000, **GPU, correlation_id=2),
+    ]
+    found = parts(rows)
+    assert found["idle:launch latency"] == 1_000 + 100_000
+    assert found["idle:queued"] == 20_000
+
+
+#          0    5    10        20        30        40
+# window   |-- first ------|------- second ---------|       one profile, its steps borders at 15
+# host     [L1)[L2)
+# device       [k1--)        queued         [k2-----)
+def test_when_a_device_fell_idle_does_not_depend_on_the_window() -> None:
+    rows = [
+        row("runtime", "cudaLaunchKernel", 0, 3, **HOST, correlation_id=1),
+        row("runtime", "cudaLaunchKernel", 5, 8, **HOST, correlation_id=2),
+        row("kernel", "k1", 5, 10, **GPU, correlation_id=1, category="gemm"),
+        row("kernel", "k2", 30, 40, **GPU, correlation_id=2, category="gemm"),
+    ]
+    events = linked(table(rows))
+    second = ledger(events, [Window(None, 1, 15, 40, 0)]).to_pylist()
+    assert {r["part"]: r["ns"] for r in second} == {"queued": 15, "gemm": 10}
+
+
+def test_of_activities_that_start_together_the_one_that_ends_first_says_what_was_waited_for() -> (
+    None
+):
+    # k2 and k3 start at 20; k3 ends first, and its launch returned before k1 ended
+    rows = [
+        row("runtime", "cudaLaunchKernel", 0, 1, **HOST, correlation_id=1),
+        row("runtime", "cudaLaunchKernel", 15, 16, **HOST, correlation_id=2),
+        row("runtime", "cudaLaunchKernel", 2, 3, **HOST, correlation_id=3),
+        row("kernel", "k1", 1, 10, **GPU, correlation_id=1, category="gemm"),
+        row("kernel", "k2", 20, 30, device=0, stream=8, correlation_id=2, category="gemm"),
+        row("kernel", "k3", 20, 25, device=0, stream=9, correlation_id=3, category="gemm"),
+    ]
+    assert parts(rows)["idle:queued"] == 10
+
+
+def test_other_accelerators_synchronise_by_other_names() -> None:
+    rows = [
+        row("runtime", "synchronizeStream", 0, 30, **HOST),
+        row("runtime", "runFunction - job_prep_and_submit", 30, 32, **HOST, correlation_id=1),
+        row("kernel", "k", 32, 40, **GPU, correlation_id=1, category="gemm"),
+    ]
+    assert parts(rows) == {"idle:sync": 30, "idle:launch call": 2, "busy:gemm": 8}
 
 
 def test_an_activity_without_a_known_launch_is_unattributed() -> None:

@@ -96,16 +96,25 @@ def one_window(rows: list[Row], t0: int, t1: int) -> tuple[pa.Table, Window]:
     return events, Window(None, 0, t0, t1, first)
 
 
+#: What an instant of a drawn program stands for: nanoseconds, or times like those of real launches.
+scales = st.sampled_from((1, 1, 7_000, 30_000, 100_000))
+
+
 @settings(max_examples=400, deadline=None)
-@given(gpu_programs, st.integers(0, 20), st.integers(1, 45))
-def test_device_ledger_equals_the_definition(rows: list[Row], t0: int, length: int) -> None:
+@given(gpu_programs, st.integers(0, 20), st.integers(1, 45), scales)
+def test_device_ledger_equals_the_definition(
+    rows: list[Row], t0: int, length: int, scale: int
+) -> None:
+    rows = [{**r, "start_ns": r["start_ns"] * scale, "dur_ns": r["dur_ns"] * scale} for r in rows]
+    t0, length = t0 * scale, length * scale
     events, window = one_window(rows, t0, t0 + length)
     found = account(events, [window])
     step_thread = (1, 1) if window.thread is not None else None
     devices = {r["device"] for r in rows if r["kind"] in brute_force.ACTIVITIES}
     assert {device for _, device in found} == devices
     for device in devices:
-        expected = brute_force.device_ledger(rows, device, t0, t0 + length, step_thread)
+        latency = brute_force.most_latency(rows, device)
+        expected = brute_force.device_ledger(rows, device, t0, t0 + length, step_thread, latency)
         if not has_ambiguous_order(rows):
             assert found[0, device] == expected
         assert sum(found[0, device].values()) == length
@@ -166,6 +175,13 @@ def test_a_trace_split_at_a_step_border_adds_up_to_the_whole(rows: list[Row], bo
 
 def seen_in(rows: list[Row], t0: int, t1: int) -> list[Row]:
     running = [r for r in rows if r["start_ns"] < t1 and brute_force.end(r) > t0]
+    before = [r for r in rows if r["kind"] in brute_force.ACTIVITIES and r["dur_ns"] > 0]
+    before = [r for r in before if brute_force.end(r) <= t0]
+    last = [
+        max((r for r in before if r["device"] == d), key=brute_force.end, default=None)
+        for d in (0, 1)
+    ]
+    running += [r for r in last if r is not None]  # says when its device fell idle
     used = {r["correlation_id"] for r in running if r["kind"] in brute_force.ACTIVITIES} - {None}
     launches = [r for r in rows if r["kind"] == "runtime" and r["correlation_id"] in used]
     return [r for r in rows if r in running or r in launches]

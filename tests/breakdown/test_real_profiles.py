@@ -51,6 +51,26 @@ def test_one_step_of_bert_small_on_an_h100() -> None:
     assert sum(int(str(r["ns"])) for r in rows if r["state"] == "busy") == 309_437
 
 
+@pytest.mark.parametrize(
+    ("name", "queued_ns", "latency_ns"),
+    [
+        # given beforehand, from the definition alone; the last latency as found here
+        ("more/kineto/hta-negative-queue.json.gz", 685_646_000, 2_079_000),
+        ("more/kineto/tl-sglang-decode.json.gz", 463_160_967, 123_924),
+        ("kineto/hta-sampled-rank0.json.gz", 389_672_000, 2_468_000),
+        ("kineto/tl-h100-bert-small.json.gz", 0, 99_349),
+    ],
+)
+def test_what_a_device_waited_with_work_queued(name: str, queued_ns: int, latency_ns: int) -> None:
+    path = shared_traces.FOLDER / name
+    if not path.is_file():
+        pytest.skip(f"no profile at {path}")
+    spent = Counter[object]()
+    for row in account(path)[2]:
+        spent[row["part"]] += int(str(row["ns"]))
+    assert (spent["queued"], spent["launch latency"]) == (queued_ns, latency_ns)
+
+
 def test_two_processes_have_their_own_launches_and_equal_windows() -> None:
     events, _, rows = account(shared_traces.FOLDER / "nsys" / "h100-2gpu-1s.sqlite")
     by_id = {e["event_id"]: e for e in events.to_pylist()}

@@ -50,9 +50,11 @@ def test_windows_cut_out_of_a_profile_equal_the_definition(path: Path) -> None:
         places = (i for i, r in enumerate(rows) if r["rank"] == rank and same_thread(r, on))
         number = None if on is None else int(threads[next(places)])
         found = account(ledger(events, [Window(rank, 0, t0, t1, number)]))
-        devices = {r["device"] for r in rows if r["rank"] == rank and is_activity(r)}
+        of_rank = [r for r in rows if r["rank"] == rank]
+        devices = {r["device"] for r in of_rank if is_activity(r)}
         for device in devices:
-            expected = brute_force.device_ledger(seen, device, t0, t1, on)
+            latency = brute_force.most_latency(of_rank, device)
+            expected = brute_force.device_ledger(seen, device, t0, t1, on, latency)
             assert found[rank, device] == expected, (rank, device, t0, t1, on)
         if not devices and len({brute_force.thread(r) for r in host}) <= MOST_THREADS:
             if any(launches_a_kernel(r) for r in rows if r["rank"] == rank):
@@ -91,8 +93,11 @@ def cut(rows: list[brute_force.Row], chance: random.Random) -> tuple[Any, int, i
 
 
 def seen_in(rows: list[brute_force.Row], t0: int, t1: int) -> list[brute_force.Row]:
-    """What runs in [t0, t1), and the launches of its activities."""
+    """What runs in [t0, t1), the last activity before, and the launches of the activities."""
     running = [r for r in rows if r["start_ns"] < t1 and brute_force.end(r) > t0]
+    before = [r for r in rows if is_activity(r) and brute_force.end(r) <= t0 and r["dur_ns"] > 0]
+    for device in {r["device"] for r in before}:
+        running.append(max((r for r in before if r["device"] == device), key=brute_force.end))
     by_id = {r["event_id"]: r for r in rows}
     there = {r["event_id"] for r in running}
     launches = {r["launch_id"] for r in running if is_activity(r)} - {None} - there

@@ -210,6 +210,9 @@ def test_one_profile_of_an_h100_is_host_bound(
     shares = {one["kind"]: one["share"] for one in found["findings"]}
     waits = shares["Python-bound"] + shares["dispatch-bound"] + shares["launch-bound"]
     assert 0.90 < waits < 0.95
+    assert "and waits for its host 93 %" in found["sentence"]
+    assert lstmprof(["breakdown", str(path)]) == 0
+    assert "waits for the host 93 %" in capsys.readouterr().out
 
 
 def test_two_real_captures_are_explained_to_the_nanosecond(

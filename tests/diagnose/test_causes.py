@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from diagnose.made import contributor, profile
 
-from lstmprof.breakdown.holdings import CALL_GAP_NS
 from lstmprof.diagnose import causes
 from lstmprof.diagnose.causes import KINDS, RULES, Comparison, comparison_of, kind_of
 from lstmprof.diagnose.contributors import TINY_KERNEL_NS, TINY_OP_NS
 from lstmprof.diagnose.profiler_overhead import QUICK_RECORDING_NS, RECORDING_NS
 from lstmprof.diagnose.step_profile import Contributor
+from lstmprof.events.threads import CALL_GAP_NS
 
 HOST, DEVICE = Comparison(on_device=False), Comparison(on_device=True)
 
@@ -73,6 +73,7 @@ def test_on_a_host(one: Contributor, kind: str) -> None:
         (contributor("idle", "sync", 1), "sync-bound"),
         (contributor("idle", "alloc", 1), "allocation-bound"),
         (contributor("idle", "unattributed", 1), "unknown"),
+        (contributor("idle", "queued", 1, "sgemm"), "queue-bound"),
         (contributor("input", "transfer", 1, "Memcpy HtoD"), "input-bound"),
         (contributor("busy", "transfer", 1, "Memcpy HtoD", tiny=True), "copy-bound"),
         (contributor("busy", "memset", 1, "Memset"), "copy-bound"),

@@ -12,7 +12,8 @@ from events.rows import Row, row, table
 from hypothesis import given, settings, strategies as st
 
 from lstmprof import formats
-from lstmprof.breakdown.ledger import TAIL, ledger
+from lstmprof.breakdown.attribution import TAIL
+from lstmprof.breakdown.ledger import ledger
 from lstmprof.diagnose.contributors import TINY_OP_NS, contributors
 from lstmprof.events.annotate import (
     annotated,

@@ -185,8 +185,8 @@ def test_a_device_that_waits_most_of_the_time_is_host_bound() -> None:
     found = alone(run)
     assert found.sentence == (
         "bert is host-bound: the GPU is busy 7 % of the step (7.0 of 100.0 ms) and waits for its "
-        "host: Python between the ops 60 %, launching kernels 33 %; it gets 2 kernel launches a "
-        "step, 20 a second, and a kernel takes 3.500 ms against a gap of 46.500 ms."
+        "host 93 %: Python between the ops 60 %, launching kernels 33 %; it gets 2 kernel launches "
+        "a step, 20 a second, and a kernel takes 3.500 ms against a gap of 46.500 ms."
     )
     launching = next(e for e in found.findings if e.finding.kind == "launch-bound")
     assert launching.finding.largest[0].name == "cudaLaunchKernel"

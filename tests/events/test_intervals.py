@@ -3,7 +3,7 @@
 import numpy as np
 from hypothesis import given, strategies as st
 
-from lstmprof.events.intervals import Segments, foremost, gaps, time_per_label
+from lstmprof.events.intervals import FREE, Segments, filled, foremost, overlaps
 
 intervals = st.lists(st.tuples(st.integers(-20, 40), st.integers(0, 25)), max_size=14)
 
@@ -28,38 +28,24 @@ def test_foremost_is_the_first_in_order_of_those_running(
     assert (found.end_ns > found.start_ns).all()
 
 
-@given(intervals, st.integers(-25, 30), st.integers(0, 40))
-def test_gaps_and_segments_tile_the_window(
-    drawn: list[tuple[int, int]], start_ns: int, length: int
-) -> None:
-    start = np.array([s for s, _ in drawn], dtype=np.int64)
-    end = start + np.array([d for _, d in drawn], dtype=np.int64)
-    covered = foremost(start, end, np.arange(len(drawn)))
-    inside = covered.within(start_ns, start_ns + length)
-    starts, ends = gaps(covered, start_ns, start_ns + length)
-    assert (ends - starts).sum() + (inside.end_ns - inside.start_ns).sum() == length
-    for s, e in zip(starts, ends, strict=True):
-        assert not any(a < e and b > s for a, b in zip(start, end, strict=True) if b > a)
-
-
 @given(intervals, st.lists(st.tuples(st.integers(-25, 60), st.integers(-3, 20)), max_size=5))
-def test_time_per_label_counts_instants(
+def test_overlaps_of_all_time_tile_each_interval(
     drawn: list[tuple[int, int]], queries: list[tuple[int, int]]
 ) -> None:
     start = np.array([s for s, _ in drawn], dtype=np.int64)
     end = start + np.array([d for _, d in drawn], dtype=np.int64)
-    segments = foremost(start, end, np.arange(len(drawn)))
-    labels = segments.owner % 3
+    segments = filled(foremost(start, end, np.arange(len(drawn))))
     low = np.array([q for q, _ in queries], dtype=np.int64)
-    spent = time_per_label(segments, labels, 3, low, low + np.array([n for _, n in queries]))
-    for (q, n), row in zip(queries, spent.tolist(), strict=True):
-        for label, ns in enumerate(row):
-            mine = [
-                (s, e)
-                for s, e, which in zip(segments.start_ns, segments.end_ns, labels, strict=True)
-                if which == label
-            ]
-            assert ns == sum(1 for t in range(q, q + n) if any(s <= t < e for s, e in mine))
+    high = low + np.array([n for _, n in queries], dtype=np.int64)
+    found = overlaps(segments, low, high)
+    rows = zip(found.interval, found.start_ns, found.end_ns, found.segment, strict=True)
+    tiles = [(i, t, segments.owner[of]) for i, s, e, of in rows for t in range(s, e)]
+    instants = [(i, t) for i, (q, n) in enumerate(queries) for t in range(q, q + n)]
+    assert [(i, t) for i, t, _ in tiles] == instants
+    for _, t, owner in tiles:
+        running = [i for i in range(len(drawn)) if start[i] <= t < end[i]]
+        assert owner == (running[0] if running else FREE)
+    assert (found.end_ns > found.start_ns).all()
 
 
 def test_nothing_gives_nothing() -> None:
@@ -67,4 +53,5 @@ def test_nothing_gives_nothing() -> None:
     found = foremost(none, none, none)
     assert isinstance(found, Segments)
     assert len(found.owner) == 0
-    assert [a.tolist() for a in gaps(found, 3, 7)] == [[3], [7]]
+    whole = overlaps(filled(found), np.array([3]), np.array([7]))
+    assert (whole.start_ns.tolist(), whole.end_ns.tolist()) == ([3], [7])

@@ -133,7 +133,14 @@ def test_a_way_between_two_runs_says_which_steps_it_counts(tmp_path: Path) -> No
 
 
 def test_every_part_has_its_definition(html: str) -> None:
-    for name in ("launch latency", "dispatch", "unattributed", "gemm", "cast", "launch-bound"):
+    for name in (
+        "launch latency",
+        "dispatch",
+        "unattributed",
+        "gemm",
+        "cast",
+        "waits for the host",
+    ):
         assert f"{name}</dt><dd>" in html
 
 

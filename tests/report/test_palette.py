@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from lstmprof.breakdown.ledger import CALL, LATENCY, UNATTRIBUTED
+from lstmprof.breakdown.attribution import CALL, LATENCY, QUEUED, UNATTRIBUTED
 from lstmprof.diagnose.findings import (
     PROFILER,
 )
@@ -60,7 +60,7 @@ def lab(colour: str, seen: NDArray[np.float64]) -> NDArray[np.float64]:
 def test_every_part_of_a_ledger_has_a_colour_and_a_meaning() -> None:
     for category in {rule.category for rule in RULES if rule.category}:
         assert part_of("busy", category).name == category
-    for cause in (*STATES, HOST, CALL, LATENCY, UNATTRIBUTED):
+    for cause in (*STATES, HOST, CALL, LATENCY, QUEUED, UNATTRIBUTED):
         assert part_of("idle", cause).name == cause
         assert part_of("idle", f"tail:{cause}") is part_of("idle", cause)
     assert part_of("", PROFILER).name == PROFILER

@@ -15,6 +15,7 @@ package, what every thread and every device did in each nanosecond. Time is whol
 from __future__ import annotations
 
 import heapq
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -277,8 +278,11 @@ class Simulation:
         if not later:
             return "tail:" + self._at(step_tid, t)[0]
         next_one = min(later, key=lambda r: (r.start_ns, r.end_ns, r.correlation))
+        if next_one.call_end_ns <= _fell_idle(mine, next_one):
+            return "queued"
         if t >= next_one.call_end_ns:
-            return "launch latency"
+            # no machine has a latency near the least λ of 100 µs
+            return "launch latency" if t < next_one.call_end_ns + 100_000 else "queued"
         if t >= next_one.call_start_ns:
             return "launch call"
         return self._at(next_one.tid, t)[0]
@@ -297,6 +301,11 @@ class Simulation:
             lanes = [_lane(*self._at(tid, t), tid) for tid in sorted(self.stretches)]
             account[min(lanes, default=(99, 0, 0, "idle", "host"))[-2:]] += 1
         return dict(account)
+
+
+def _fell_idle(mine: list[Ran], following: Ran) -> float:
+    """When the device fell idle before ``following``, the latest end of what had started before."""
+    return max((r.end_ns for r in mine if r.start_ns < following.start_ns), default=-math.inf)
 
 
 def _busy_order(ran: Ran) -> tuple[int, int, int]:

@@ -101,7 +101,7 @@ _ALL = (
         (*_LANES, "correlation_id", "launch_id", "category"),
         (),
         ("rank", "step", "device", "state", "part", "ns"),
-        lambda packed, windows: ledger.GatheredLedger(windows),
+        ledger.GatheredLedger,
     ),
     TableKind(
         "steps",

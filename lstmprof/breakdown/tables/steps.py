@@ -12,16 +12,15 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from lstmprof.breakdown import host
+from lstmprof.breakdown.host import computing, merged_lanes
 from lstmprof.breakdown.tables.launches import launch_calls
 from lstmprof.events.annotate.links import NONE
 from lstmprof.events.annotate.steps import Window, is_kind, of_rank
 from lstmprof.events.call_tree import referenced
 from lstmprof.events.columns import DEVICE, RANK, STEP, Column, schema
-from lstmprof.events.intervals import Flags, Ints
-from lstmprof.events.lanes import Covered, running_time
+from lstmprof.events.intervals import Covered, Flags, Ints, running_time
 from lstmprof.events.schema import ACTIVITY_KINDS, ints
-from lstmprof.events.threads import UNKNOWN
+from lstmprof.events.threads import UNKNOWN, state_codes
 
 _ON_HOST = "the work ran on host threads"
 
@@ -78,18 +77,24 @@ def _of_rank(events: pa.Table, rank: int | None, windows: list[Window]) -> Itera
     calls = launch_calls(events)
     calls = calls[mine[calls]]
     if not activity.any():
-        busy = [
-            sum(ns for state, _, ns in parts if state == "busy")
-            for parts in host.parts(events, rank, windows)
-        ]
         unknown = pa.nulls(len(windows), pa.int64())
         called = _per_window(events, calls, windows)
-        yield _rows(windows, None, _array(busy), [unknown] * 3, [called, ops])
+        busy = _busy_on_host(events, rank, windows)
+        yield _rows(windows, None, busy, [unknown] * 3, [called, ops])
     for one in np.unique(device[activity & (device != UNKNOWN)]):
         rows = np.flatnonzero(activity & (device == one))
         launch = referenced(events, "launch_id")[rows]
         called = _per_window(events, np.unique(launch[launch != NONE]), windows)
         yield _device_rows(events, rows, int(one), windows, [called, ops])
+
+
+def _busy_on_host(events: pa.Table, rank: int | None, windows: list[Window]) -> Ints:
+    """Time of each window in which a thread of ``rank`` computed."""
+    computes = computing(events)
+    lane = merged_lanes(events, rank, computes, state_codes(events))
+    at_work = computes[lane.owner] if len(computes) else np.empty(0, dtype=np.bool_)
+    opens, closes = _array([w.start_ns for w in windows]), _array([w.end_ns for w in windows])
+    return Covered(lane.start_ns[at_work], lane.end_ns[at_work]).within(opens, closes)
 
 
 def _device_rows(

@@ -11,7 +11,7 @@ import pyarrow as pa
 from lstmprof.events.annotate.steps import Window, is_kind
 from lstmprof.events.columns import DEVICE, RANK, Column, schema
 from lstmprof.events.groups import Groups, heads, ratio, window_time
-from lstmprof.events.lanes import Covered
+from lstmprof.events.intervals import Covered
 from lstmprof.events.schema import ACTIVITY_KINDS, ints
 from lstmprof.events.threads import UNKNOWN
 

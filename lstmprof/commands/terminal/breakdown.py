@@ -8,6 +8,7 @@ from lstmprof.breakdown.mean_step import MeanStep, mean_steps
 from lstmprof.commands import terminal
 from lstmprof.commands.terminal import one_table
 from lstmprof.commands.terminal.one_table import UNKNOWN
+from lstmprof.numbers import percent
 
 
 def show(breakdowns: list[Breakdown], tables: tuple[str, ...], top: int) -> None:
@@ -129,8 +130,8 @@ def _show_step(breakdown: Breakdown, step: MeanStep) -> None:
         [100 * ns / step.total_ns for _, _, ns in step.parts], 100.0, 1
     )
     rows = [
-        [state, part, ms, f"{percent} %"]
-        for (state, part, _), ms, percent in zip(step.parts, milli, share, strict=True)
+        [state, part, ms, f"{part_share} %"]
+        for (state, part, _), ms, part_share in zip(step.parts, milli, share, strict=True)
     ]
     rows.append(["", "sum", milliseconds(step.mean_ns), "100.0 %"])
     terminal.write_table(
@@ -173,8 +174,8 @@ def _heading(breakdown: Breakdown, step: MeanStep) -> str:
     kernels = breakdown.run.metadata.get("kernels_used")
     facts = [where + of_rank, what]
     facts += [f"kernels: {kernels}"] if kernels else []
-    bound = step.launch_bound_share if step.device is not None else None
-    facts += [f"launch-bound {bound:.0%}"] if bound is not None else []
+    waits = step.waits_for_host_share
+    facts += [f"waits for the host {percent(waits)}"] if waits is not None else []
     return f"{breakdown.run.name}: where the step goes, " + ", ".join(facts)
 
 

@@ -29,7 +29,9 @@ class Window:
     """[start_ns, end_ns) of one step of one rank.
 
     ``step`` is None where the profile has no markers, ``thread`` the number of the host thread that
-    ran it (``threads.thread_ids``), None where no thread can be said to.
+    ran it (``threads.thread_ids``), None where no thread can be said to. ``framework_ranges`` are
+    names of steps and ranges that run no Python of the user's: between their ops the framework
+    dispatches.
     """
 
     rank: int | None
@@ -37,6 +39,7 @@ class Window:
     start_ns: int
     end_ns: int
     thread: int | None
+    framework_ranges: tuple[str, ...] = ()
 
 
 def ranks(events: pa.Table) -> list[int | None]:

@@ -12,7 +12,7 @@ from lstmprof.events.annotate import (
     annotated,
 )
 from lstmprof.events.annotate.steps import windows
-from lstmprof.events.lanes import Covered, running_time
+from lstmprof.events.intervals import Covered, running_time
 
 HOST = {"pid": 1, "tid": 1}
 

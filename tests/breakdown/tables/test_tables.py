@@ -95,14 +95,14 @@ def test_the_mean_step_keeps_every_nanosecond() -> None:
     assert (step.steps, step.total_ns, step.mean_ns) == (2, 25, 12.5)
     assert step.parts[0] == ("busy", "other", 6)
     assert sum(ns for _, _, ns in step.parts) == 25
-    assert step.launch_bound_share == pytest.approx(17 / 25)  # tails in python; 2 ns unattributed
+    assert step.waits_for_host_share == pytest.approx(17 / 25)  # tails in python; 2 ns unattributed
 
 
 def test_no_share_of_launches_is_claimed_where_no_idle_time_has_a_cause() -> None:
     rows = [row("kernel", "k", 2, 8, **GPU), row("kernel", "k", 10, 12, **GPU)]
     events = annotated(table(rows), captured=False)
     (step,) = mean_steps(ledger(events, windows(events, captured=False)))
-    assert step.launch_bound_share is None
+    assert step.waits_for_host_share is None
 
 
 def measured(walls: list[int], warmup: int) -> pa.Table:

@@ -1,0 +1,362 @@
+"""Who has each nanosecond: which event, of what state and part, from when to when; stated once.
+
+Reads linked and categorised events. The ledger sums the stretches by part, diagnosis by event, the
+timeline draws them by time. With device activities in a rank the lanes are its devices, else its
+host threads, merged into one. The definition, part by part: docs/ledger.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from lstmprof.breakdown import host
+from lstmprof.events.annotate.links import NONE
+from lstmprof.events.annotate.steps import Window, is_kind, of_rank
+from lstmprof.events.intervals import Flags, Ints, Segments, filled, foremost, overlaps
+from lstmprof.events.packed import Packed
+from lstmprof.events.schema import ACTIVITY_KINDS, ints, texts
+from lstmprof.events.threads import (
+    HOST,
+    STATES,
+    UNKNOWN,
+    content_order,
+    innermost,
+    state_codes,
+    thread_ids,
+)
+
+CALL, LATENCY, QUEUED = "launch call", "launch latency", "queued"
+UNATTRIBUTED, OTHER = "unattributed", "other"
+TAIL = "tail:"
+#: A launch reaches an idle device within so many times the median of the profile, and this time at
+#: least; what is later the host could not have helped (docs/ledger.md).
+LATENCIES, LEAST_LATENCY_NS = 10, 100_000
+
+#: What a thread does; first its states, by their codes. The last where no thread is known.
+_OF_THREAD = (*STATES, HOST, UNATTRIBUTED)
+#: What a device waits for, and the same at the end of a window.
+_CAUSES = (*_OF_THREAD, CALL, LATENCY, QUEUED, *(TAIL + cause for cause in _OF_THREAD))
+_FIRST_TAIL = _CAUSES.index(TAIL + _OF_THREAD[0])
+
+#: The order among activities that run at once: compute, collective, copy, memset.
+_KIND_CLASS = {"memcpy": 2, "memset": 3}
+_COLLECTIVE_CLASS = 1
+
+#: (state, part) of the ledger
+Label = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Stretches:
+    """Stretches of time of one lane, one entry each: they fill their windows and do not overlap.
+
+    ``window`` is a place in the list of windows, ``row`` a row of events or ``NONE``, ``label`` a
+    place in ``labels``.
+    """
+
+    labels: tuple[Label, ...]
+    window: Ints
+    row: Ints
+    label: Ints
+    start_ns: Ints
+    end_ns: Ints
+
+    def cut_at(self, borders_ns: Ints) -> Stretches:
+        """The same, none over one of ``borders_ns``, which are sorted."""
+        first = np.searchsorted(borders_ns, self.start_ns, side="right")
+        inside = np.searchsorted(borders_ns, self.end_ns, side="left") - first
+        of = np.repeat(np.arange(len(inside)), inside + 1)
+        place = np.arange(len(of)) - np.repeat(np.cumsum(inside + 1) - inside - 1, inside + 1)
+        border = np.append(borders_ns, 0)[np.minimum(first[of] + place, len(borders_ns))]
+        before = np.append(0, border[:-1])[: len(of)]
+        start = np.where(place == 0, self.start_ns[of], before)
+        end = np.where(place == inside[of], self.end_ns[of], border)
+        return Stretches(self.labels, self.window[of], self.row[of], self.label[of], start, end)
+
+    def by_time(self) -> Stretches:
+        """The same, each window's in the order of time."""
+        order = np.lexsort((self.start_ns, self.window))
+        columns = (self.window, self.row, self.label, self.start_ns, self.end_ns)
+        return Stretches(self.labels, *(column[order] for column in columns))
+
+
+@dataclass(frozen=True)
+class Waits:
+    """When a device was idle before an activity, and for how long at most a launch reaches it.
+
+    They are of the whole profile, whatever part of it is looked at.
+    """
+
+    since_ns: Ints  # when the device had fallen idle
+    until_ns: Ints  # when the activity began
+    latency_ns: int
+
+    def since(self, until_ns: Ints) -> Ints:
+        """When the device had fallen idle that began to work at each instant."""
+        return self.since_ns[np.searchsorted(self.until_ns, until_ns)]
+
+
+def attributed(
+    events: pa.Table,
+    windows: Sequence[Window],
+    rank: int | None,
+    waits: Mapping[int, Waits] | None = None,
+    within: tuple[int, int] | None = None,
+) -> dict[int | None, Stretches]:
+    """Device → every nanosecond of ``windows``, all of ``rank``; None → those of the host.
+
+    ``within`` are start and end of what ``events`` tell all about, if that is not all time; then
+    ``waits`` are those of each device in the whole profile.
+    """
+    at = _Instants(windows, within)
+    hosts = _Hosts(events, windows[0].framework_ranges if windows else ())
+    lanes = list(device_lanes(events, rank))
+    if not lanes:
+        return {None: _of_host(hosts, at, rank)}
+    return {
+        lane.device: _of_device(hosts, at, lane, waits[lane.device] if waits else _waits(lane))
+        for lane in lanes
+    }
+
+
+class _Instants:
+    """The windows, as far as they are looked at; arrays have an entry a window."""
+
+    def __init__(self, windows: Sequence[Window], within: tuple[int, int] | None) -> None:
+        self.start_ns, self.ends_ns, self.thread = (
+            np.array(column, dtype=np.int64)
+            for column in (
+                [w.start_ns for w in windows],
+                [w.end_ns for w in windows],
+                [NONE if w.thread is None else w.thread for w in windows],
+            )
+        )
+        self.end_ns = self.ends_ns
+        if within is not None:
+            self.start_ns = np.maximum(self.start_ns, within[0])
+            self.end_ns = np.minimum(self.ends_ns, within[1])
+
+
+class _Hosts:
+    """The host threads of a profile; a thread's innermost segments are made when asked for."""
+
+    def __init__(self, events: pa.Table, framework_ranges: Sequence[str]) -> None:
+        self.events = events
+        self.thread = thread_ids(events)
+        self.state = state_codes(events, framework_ranges)
+        self.start_ns = ints(events, "start_ns", 0)
+        self.end_ns = self.start_ns + ints(events, "dur_ns", 0)
+        codes, names = texts(events, "category")
+        self.categories = (*names, OTHER)
+        self.category = np.where(codes < 0, len(names), codes)
+        self._segments: dict[int, Segments] = {}
+
+    @property
+    def labels(self) -> tuple[Label, ...]:
+        """What a stretch can be: a category, then the causes of idle time."""
+        return (*(("busy", c) for c in self.categories), *(("idle", c) for c in _CAUSES))
+
+    def idle(self, cause: str) -> int:
+        """The place of a cause in ``labels``."""
+        return len(self.categories) + _CAUSES.index(cause)
+
+    def segments(self, thread: int) -> Segments:
+        """What ``thread`` was doing at every instant."""
+        if thread not in self._segments:
+            mine = np.flatnonzero(self.thread == thread)
+            self._segments[thread] = filled(innermost(self.events, mine))
+        return self._segments[thread]
+
+    def state_labels(self, row: Ints) -> Ints:
+        """The label of time in which each ``row``, or no event, is innermost on a thread."""
+        if not len(self.state):
+            return np.full(len(row), self.idle(HOST), dtype=np.int64)
+        known = row != NONE
+        return self.idle(STATES[0]) + np.where(known, self.state[row], len(STATES))
+
+
+def _of_host(hosts: _Hosts, at: _Instants, rank: int | None) -> Stretches:
+    computes = host.computing(hosts.events)
+    merged = filled(host.merged_lanes(hosts.events, rank, computes, hosts.state))
+    shared = overlaps(merged, at.start_ns, at.end_ns)
+    row = merged.owner[shared.segment]
+    label = hosts.state_labels(row)
+    if len(computes):
+        label = np.where((row != NONE) & computes[row], hosts.category[row], label)
+    return Stretches(hosts.labels, shared.interval, row, label, shared.start_ns, shared.end_ns)
+
+
+#: window, row, label, start, end of some stretches
+_Columns = tuple[Ints, Ints, Ints, Ints, Ints]
+
+
+def _of_device(hosts: _Hosts, at: _Instants, lane: Lane, waits: Waits) -> Stretches:
+    busy = overlaps(lane.busy, at.start_ns, at.end_ns)
+    row = lane.busy.owner[busy.segment]
+    parts = [(busy.interval, row, hosts.category[row], busy.start_ns, busy.end_ns)]
+    parts += _idle(hosts, at, lane, waits)
+    columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
+    some = columns[4] > columns[3]
+    return Stretches(hosts.labels, *(column[some] for column in columns))
+
+
+def _idle(hosts: _Hosts, at: _Instants, lane: Lane, waits: Waits) -> Iterator[_Columns]:
+    """The gaps of ``lane``, each divided by the launch of the activity that ends it."""
+    everything = filled(lane.busy)
+    free = np.flatnonzero(everything.owner == NONE)
+    idle = Segments(everything.start_ns[free], everything.end_ns[free], everything.owner[free])
+    gaps = overlaps(idle, at.start_ns, at.end_ns)
+    window, start, end = gaps.interval, gaps.start_ns, gaps.end_ns
+    until = idle.end_ns[gaps.segment]  # when an activity begins, if one does
+    tail = until >= at.ends_ns[window]
+    following = np.searchsorted(lane.start_ns, until)
+    launch = np.where(tail, NONE, np.append(lane.launch, NONE)[following])
+    known = np.flatnonzero(launch != NONE)
+    issued = launch[known]
+    called, returned = hosts.start_ns[issued], hosts.end_ns[issued]
+    queued = returned <= waits.since(until[known])
+    borders = [
+        np.where(queued, start[known], np.clip(instant, start[known], end[known]))
+        for instant in (called, returned, returned + waits.latency_ns)
+    ]
+    thread = np.where(tail, at.thread[window], NONE)
+    thread[known] = hosts.thread[issued]
+    begins = end.copy()
+    begins[known] = borders[0]
+    yield from _of_threads(hosts, window, thread, tail, start, begins)
+    borders.append(end[known])
+    holders = (issued, issued, lane.row[following[known]])
+    for place, cause in enumerate((CALL, LATENCY, QUEUED)):
+        label = np.full(len(known), hosts.idle(cause), dtype=np.int64)
+        yield window[known], holders[place], label, borders[place], borders[place + 1]
+
+
+def _of_threads(
+    hosts: _Hosts, window: Ints, thread: Ints, tail: Flags, start: Ints, end: Ints
+) -> Iterator[_Columns]:
+    """What each ``thread`` did in the intervals [start, end); ``tail``: at the end of a window."""
+    first = hosts.idle(_OF_THREAD[0]) + np.where(tail, _FIRST_TAIL, 0)
+    unknown = thread == NONE
+    nobody = np.full(int(unknown.sum()), NONE, dtype=np.int64)
+    label = first[unknown] + _OF_THREAD.index(UNATTRIBUTED)
+    yield window[unknown], nobody, label, start[unknown], end[unknown]
+    for number in np.unique(thread[~unknown]).tolist():
+        mine = np.flatnonzero(thread == number)
+        segments = hosts.segments(number)
+        shared = overlaps(segments, start[mine], end[mine])
+        row, interval = segments.owner[shared.segment], mine[shared.interval]
+        label = hosts.state_labels(row) + np.where(tail[interval], _FIRST_TAIL, 0)
+        yield window[interval], row, label, shared.start_ns, shared.end_ns
+
+
+@dataclass(frozen=True)
+class Lane:
+    """One device of one rank: its activities and who has each instant."""
+
+    device: int
+    start_ns: Ints  # of the activities that take time, by (start, end, correlation id)
+    end_ns: Ints
+    row: Ints
+    launch: Ints  # row of the launch, ``NONE`` unknown
+    returned_ns: Ints  # when that returned, where it is known
+    busy: Segments  # owner: row of events
+
+
+def device_lanes(events: pa.Table, rank: int | None) -> Iterator[Lane]:
+    """The devices of ``rank`` that have activities, by number."""
+    rows = of_rank(events, rank)
+    rows = rows[is_kind(events, *ACTIVITY_KINDS)[rows]]
+    device = ints(events, "device", UNKNOWN)
+    for one in np.unique(device[rows]).tolist():
+        if one != UNKNOWN:
+            yield _lane(events, one, rows[device[rows] == one])
+
+
+def _lane(events: pa.Table, device: int, rows: Ints) -> Lane:
+    starts = ints(events, "start_ns", 0)
+    ends = starts + ints(events, "dur_ns", 0)
+    start, end = starts[rows], ends[rows]
+    correlation = ints(events, "correlation_id", np.iinfo(np.int64).max)[rows]
+    tie = content_order(events, rows)
+    first = np.lexsort((tie, end, correlation, start, _classes(events)[rows]))
+    busy = foremost(start, end, first)
+    runs = np.flatnonzero(end > start)
+    order = runs[np.lexsort((tie[runs], correlation[runs], end[runs], start[runs]))]
+    row = rows[order]
+    launch = launch_rows(events)[row]
+    owned = Segments(busy.start_ns, busy.end_ns, rows[busy.owner])
+    return Lane(device, start[order], end[order], row, launch, ends[launch], owned)
+
+
+def _classes(events: pa.Table) -> Ints:
+    categories, category_names = texts(events, "category")
+    kinds, kind_names = texts(events, "kind")
+    collective = np.array([c == "collective" for c in category_names] + [False])[categories]
+    by_kind = np.array([_KIND_CLASS.get(k, 0) for k in kind_names] or [0])[kinds]
+    return np.where((by_kind == 0) & collective, _COLLECTIVE_CLASS, by_kind)
+
+
+def launch_rows(events: pa.Table) -> Ints:
+    """For each row the row number of its launch, ``NONE`` where it has none."""
+    event_id = ints(events, "event_id", NONE)
+    launch = ints(events, "launch_id", NONE)
+    order = np.argsort(event_id)
+    if not len(order):
+        return launch
+    found = order[np.minimum(np.searchsorted(event_id[order], launch), len(order) - 1)]
+    return np.where((launch >= 0) & (event_id[found] == launch), found, NONE)
+
+
+def _waits(lane: Lane) -> Waits:
+    """The waits of a device whose ``lane`` is of the whole profile."""
+    reached = np.maximum.accumulate(np.append(np.iinfo(np.int64).min, lane.end_ns[:-1]))
+    after_gap = np.flatnonzero(lane.start_ns > reached[: len(lane.start_ns)])
+    since, until = reached[after_gap], lane.start_ns[after_gap]
+    returned = lane.returned_ns[after_gap]
+    waited = (lane.launch[after_gap] != NONE) & (returned > since)
+    latencies = np.sort((until - returned)[waited])
+    median = int(latencies[(len(latencies) - 1) // 2]) if len(latencies) else 0
+    return Waits(since, until, max(LATENCIES * median, LEAST_LATENCY_NS))
+
+
+def all_waits(packed: Packed, rank: int | None) -> dict[int, Waits]:
+    """Those of each device of ``rank`` of a whole profile, sorted and numbered by start."""
+    rows = np.flatnonzero(packed.is_kind(*ACTIVITY_KINDS) & packed.known("device"))
+    of = packed.known("rank")[rows] == (rank is not None)
+    rows = rows[of & (packed.values("rank")[rows] == (NONE if rank is None else rank))]
+    rows = rows[packed.values("dur_ns")[rows] > 0]
+    device = packed.values("device")[rows]
+    return {
+        number: _waits(_packed_lane(packed, number, rows[device == number]))
+        for number in np.unique(device).tolist()
+    }
+
+
+def _packed_lane(packed: Packed, device: int, rows: Ints) -> Lane:
+    """What ``_waits`` asks of a lane."""
+    start_ns, dur_ns = packed.values("start_ns"), packed.values("dur_ns")
+    rows = rows[_few_swapped(packed, rows)]
+    start = start_ns[rows].astype(np.int64)
+    launch = packed.values("launch_id")[rows]
+    returned = start_ns[launch].astype(np.int64) + dur_ns[launch]
+    nobody = Segments(start[:0], start[:0], start[:0])
+    return Lane(device, start, start + dur_ns[rows], rows, launch, returned, nobody)
+
+
+def _few_swapped(packed: Packed, rows: Ints) -> Ints:
+    """The order of ``rows`` by (start, end, correlation id), of those that are sorted by start."""
+    start = packed.values("start_ns")[rows]
+    alike = start[1:] == start[:-1]
+    tied = np.flatnonzero(np.append(alike, False) | np.append(False, alike)[: len(rows)])
+    correlation = packed.values("correlation_id")[rows[tied]].astype(np.int64)
+    unknown_last = np.where(
+        packed.known("correlation_id")[rows[tied]], correlation, np.iinfo(np.int64).max
+    )
+    keys = (unknown_last, packed.values("dur_ns")[rows[tied]], start[tied])
+    order = np.arange(len(rows))
+    order[tied] = tied[np.lexsort(keys)]
+    return order

@@ -1,0 +1,79 @@
+"""Who has each nanosecond: the stretches of a lane fill its windows and sum to the ledger."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import shared_traces
+from breakdown.test_ledger_properties import cpu_programs, gpu_programs, one_window
+from events.rows import Row, table
+from hypothesis import given, settings, strategies as st
+
+from lstmprof.breakdown.attribution import Stretches, attributed
+from lstmprof.breakdown.ledger import ledger
+from lstmprof.events.annotate.links import linked
+from lstmprof.events.annotate.steps import Window, windows
+
+Account = dict[int | None, Counter[tuple[str, str]]]
+
+
+def accounts(events: pa.Table, window: Window) -> Account:
+    """Device -> (state, part) -> ns of the ledger."""
+    found: Account = {}
+    for row in ledger(events, [window]).to_pylist():
+        found.setdefault(row["device"], Counter())[row["state"], row["part"]] = row["ns"]
+    return found
+
+
+def sums(stretches: Stretches) -> Counter[tuple[str, str]]:
+    found = Counter[tuple[str, str]]()
+    lengths = (stretches.end_ns - stretches.start_ns).tolist()
+    for label, ns in zip(stretches.label.tolist(), lengths, strict=True):
+        found[stretches.labels[label]] += ns
+    return found
+
+
+def assert_is_the_ledger_in_time(events: pa.Table, window: Window) -> None:
+    lanes = attributed(events, [window], window.rank)
+    assert {device: sums(stretches) for device, stretches in lanes.items()} == accounts(
+        events, window
+    )
+    for stretches in lanes.values():
+        ordered = stretches.by_time()
+        assert (ordered.start_ns[0], ordered.end_ns[-1]) == (window.start_ns, window.end_ns)
+        assert (ordered.start_ns[1:] == ordered.end_ns[:-1]).all()
+
+
+@settings(max_examples=150, deadline=None)
+@given(gpu_programs | cpu_programs, st.lists(st.integers(-5, 70), max_size=4).map(sorted))
+def test_cut_at_borders_nothing_is_lost(rows: list[Row], borders: list[int]) -> None:
+    events, window = one_window(rows, 3, 45)
+    for stretches in attributed(linked(events), [window], None).values():
+        cut = stretches.cut_at(np.array(borders, dtype=np.int64))
+        assert sums(cut) == sums(stretches)
+        assert (cut.end_ns > cut.start_ns).all()
+        for border in borders:
+            assert not ((cut.start_ns < border) & (cut.end_ns > border)).any()
+
+
+@settings(max_examples=200, deadline=None)
+@given(gpu_programs | cpu_programs, st.integers(0, 20), st.integers(1, 45))
+def test_of_drawn_programs(rows: list[Row], t0: int, length: int) -> None:
+    events, window = one_window(rows, t0, t0 + length)
+    assert_is_the_ledger_in_time(linked(events), window)
+
+
+@shared_traces.needed
+@pytest.mark.parametrize("name", ["qa-transformer-h100-a.pt.trace.json.gz", "hta-cpu-only.json.gz"])
+def test_of_a_real_profile(name: str) -> None:
+    events = shared_traces.annotated_events(shared_traces.FOLDER / "kineto" / name)
+    for window in windows(events, captured=False)[:2]:
+        assert_is_the_ledger_in_time(events, window)
+
+
+def test_an_empty_rank_is_a_host_of_which_nothing_is_known() -> None:
+    only = attributed(table([]), [Window(None, 0, 0, 10, None)], None)[None]
+    assert sums(only) == {("idle", "host"): 10}
