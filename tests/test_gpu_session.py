@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from benchmarks.gpu import capture_one, packing, processes, raw_captures, session, wishes
@@ -164,7 +165,7 @@ def test_a_capture_is_kept_raw_and_made_a_run_later(place: processes.Place) -> N
     assert processes.made_run(place, name, 60.0).fault is None
     assert raw_captures.waiting(place.out) == []
     (run,) = runs_in(place.out)
-    assert (run.name, run.metadata["implementation"]) == (name, "torch-cudnn")
+    assert (run.name, run.info.implementation) == (name, "torch-cudnn")
     assert run.events().num_rows > 20
     (profile,) = (run.path / "profile").iterdir()
     assert profile.name.endswith(".pt.trace.json.gz")
@@ -260,13 +261,13 @@ def test_a_session_on_a_cpu_captures_packs_and_goes_on_where_it_stopped(tmp_path
     assert first.returncode == 0, first.stdout + first.stderr
     (run,) = runs_in(tmp_path / "out")
     assert run.name == "torch-cudnn--1x320-ce-short-h8-b2-t12--fp32--cpu"
-    assert run.metadata["iterations"] >= 3
+    assert run.info.iterations >= 3
     assert f"*  {run.name}" in first.stdout
     assert (tmp_path / "back" / "runs-1.tar.gz").is_file()
     again = gpu(*asked, "--only", "torch-cudnn--1x320-ce-short", "--most", "1")
     assert again.returncode == 0
     assert "left out, 1: is there already" in again.stdout
-    assert json.loads((run.path / "run.json").read_text()) == dict(run.metadata)
+    assert json.loads((run.path / "run.json").read_text()) == msgspec.to_builtins(run.info)
 
 
 def test_when_nothing_fits_the_exit_code_says_so(tmp_path: Path) -> None:

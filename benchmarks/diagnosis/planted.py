@@ -37,6 +37,7 @@ from lstmprof.events.annotate import (
 )
 from lstmprof.events.annotate.steps import windows, with_steps
 from lstmprof.runs import run
+from lstmprof.runs.metadata import run_info
 from lstmprof.runs.tasks import described
 
 TORCH = ("torch-lstmcell-basic", "torch-lstmcell-fused", "torch-cudnn")
@@ -199,14 +200,14 @@ def written(case: str, made: dict[str, Any], place: Path) -> list[run.Run]:
         steps = kept(made["preempted"], number)
         mine = events.filter(pc.is_in(events.column("step"), pa.array(steps), skip_nulls=True))
         mine = with_steps(mine, windows(mine, captured=True))
-        facts = {
+        info = {
             "source": CAPTURED,
             **made["metadata"],
             **described(name, profile, mine),
             "profiled_wall_ns": [made["profiled_wall_ns"][step] for step in steps],
         }
         with run.new_run(place / "runs", name, force=True) as folder:
-            run.write_tables(folder, facts, mine, timings_of(made["timings"][variant]))
+            run.write_tables(folder, run_info(info), mine, timings_of(made["timings"][variant]))
         runs.append(run.open_run(place / "runs" / name))
     return runs
 

@@ -7,9 +7,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import pyarrow as pa
 
@@ -22,6 +21,7 @@ from lstmprof.events.batches import Batches
 from lstmprof.events.packed import Packed, packed
 from lstmprof.events.schema import SCHEMA
 from lstmprof.events.tracks import READS, windows_of
+from lstmprof.runs.metadata import RunInfo
 from lstmprof.runs.run import Run
 
 __all__ = ["TABLES", "Breakdown", "break_down"]
@@ -50,7 +50,7 @@ class Breakdown:
         wanted = table_of(name)
         if name not in self._made:
             events = _marked(self.run, self.step_range, [wanted])[0]
-            self._made.update(_tables([wanted], events, self.windows, self.run.metadata))
+            self._made.update(_tables([wanted], events, self.windows, self.run.info))
         return self._made[name]
 
     @property
@@ -81,9 +81,9 @@ def break_down(run: Run, step_range: str | None = None, tables: Sequence[str] = 
     return Breakdown(
         run=run,
         windows=found,
-        timings=None if measured is None else timings(measured, run.metadata),
+        timings=None if measured is None else timings(measured, run.info),
         step_range=step_range,
-        _made=_tables(wanted, events, found, run.metadata),
+        _made=_tables(wanted, events, found, run.info),
     )
 
 
@@ -91,7 +91,7 @@ def _marked(
     run: Run, step_range: str | None, wanted: Sequence[TableKind]
 ) -> tuple[Packed, list[Window]]:
     """What the ``wanted`` tables read of the events of ``run``, with their steps; the windows."""
-    captured = run.metadata.get("source") == CAPTURED
+    captured = run.info.source == CAPTURED
     read = {*READS, *(name for table in wanted for name in table.reads)}
     columns = [name for name in SCHEMA.names if name in read]
     if step_range:
@@ -106,7 +106,7 @@ def _marked(
 
 
 def _tables(
-    wanted: Sequence[TableKind], events: Packed, found: list[Window], facts: Mapping[str, Any]
+    wanted: Sequence[TableKind], events: Packed, found: list[Window], info: RunInfo
 ) -> dict[str, pa.Table]:
     """The ``wanted`` tables by name; where events are many, those that can be from batches."""
     parts = Batches(events)
@@ -117,6 +117,6 @@ def _tables(
     return {
         table.name: table.ordered(gathered[table.name].table())
         if table.name in gathered
-        else table.of(events.table(table.reads), found, facts)
+        else table.of(events.table(table.reads), found, info)
         for table in wanted
     }

@@ -44,11 +44,11 @@ def _timing_rows(breakdowns: list[Breakdown]) -> list[dict[str, Any]]:
     for position, breakdown in enumerate(breakdowns):
         if breakdown.timings is None:
             continue
-        facts = breakdown.run.metadata
+        info = breakdown.run.info
         row = {
             "run": breakdown.run.name,
-            "workload": (facts.get("workload") or {}).get("name"),
-            **{name: facts.get(name) for name in _FACTS},
+            "workload": info.workload.name,
+            **{name: getattr(info, name) for name in _FACTS},
             **dataclasses.asdict(breakdown.timings),
             "slowdown": slowdown.get(position),
         }
@@ -61,7 +61,7 @@ def comparable(breakdowns: list[Breakdown]) -> list[list[int]]:
     groups: dict[str, list[int]] = {}
     for position, breakdown in enumerate(breakdowns):
         if breakdown.timings is not None:
-            key = repr([breakdown.run.metadata.get(name) for name in _COMPARABLE])
+            key = repr([getattr(breakdown.run.info, name) for name in _COMPARABLE])
             groups.setdefault(key, []).append(position)
     return list(groups.values())
 

@@ -13,7 +13,7 @@ from lstmprof.breakdown.tables import TABLES, TableKind
 from lstmprof.breakdown.timings import COLUMNS as TIMINGS
 from lstmprof.events import schema
 from lstmprof.events.columns import Column
-from lstmprof.runs.metadata import FACTS, ITERATIONS
+from lstmprof.runs.metadata import ITERATIONS, facts
 
 _HEAD = """\
 # Tables
@@ -81,7 +81,7 @@ def _rows(columns: Iterable[Column]) -> Iterator[str]:
 def _facts() -> Iterator[str]:
     yield "| field | column in SQL | type | unit | meaning | null when |"
     yield "|---|---|---|---|---|---|"
-    for fact in FACTS:
+    for fact in facts():
         yield _row(f"`{fact.place}` | `{fact.column.name}`", fact.column)
     yield ""
 

@@ -26,7 +26,7 @@ from lstmprof.errors import LstmprofError, UsageError
 from lstmprof.events.columns import schema
 from lstmprof.events.schema import SCHEMA
 from lstmprof.runs import run as store
-from lstmprof.runs.metadata import FACTS_SCHEMA, ITERATIONS, facts_row
+from lstmprof.runs.metadata import ITERATIONS, facts_table
 from lstmprof.runs.run import Run
 
 if TYPE_CHECKING:
@@ -173,8 +173,7 @@ def _words(database: DuckDBPyConnection, sql: str) -> set[str]:
 
 
 def _add_tables(database: DuckDBPyConnection, runs: Sequence[Run], wanted: set[str]) -> None:
-    rows = [{**facts_row(run.metadata), "run": run.name} for run in runs]
-    database.register("runs", pa.Table.from_pylist(rows, schema=FACTS_SCHEMA))
+    database.register("runs", facts_table([(run.name, run.info) for run in runs]))
     for name, columns in _FILES.items():
         _add_files(database, runs if name in wanted else (), name, columns)
     asked = [name for name in TABLES if name in wanted]

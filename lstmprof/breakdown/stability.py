@@ -7,13 +7,13 @@ Ashman's D (K. Ashman et al., Astronomical Journal 108, 1994).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from lstmprof.events.intervals import Ints
+from lstmprof.runs.metadata import RunInfo
 
 #: Fewer iterations say too little for any of the tests.
 LEAST = 10
@@ -39,22 +39,22 @@ class Warning:
     remedy: str
 
 
-def warnings(walls_ns: Sequence[int], facts: Mapping[str, Any]) -> list[Warning]:
-    """Every reason not to trust the series ``walls_ns`` of a run with run.json ``facts``."""
+def warnings(walls_ns: Sequence[int], info: RunInfo) -> list[Warning]:
+    """Every reason not to trust the series ``walls_ns`` of a run with run.json ``info``."""
     series = np.asarray(walls_ns, dtype=np.int64)
-    found = list(_of_machine(series, facts))
+    found = list(_of_machine(series, info))
     if len(series) >= LEAST:
         found += [w for w in (_drift(series), _modes(series)) if w]
         found += [] if found else [w for w in (_spread(series),) if w]
     return found
 
 
-def profile_warnings(inflation_share: float | None, facts: Mapping[str, Any]) -> list[Warning]:
+def profile_warnings(inflation_share: float | None, info: RunInfo) -> list[Warning]:
     """Whether the account of the profiled steps can stand for the undisturbed ones."""
     if inflation_share is None or abs(inflation_share) <= INFLATION_SHARE:
         return []
     fault = f"the profiled steps took {inflation_share:+.0%} against the undisturbed ones"
-    faults, before = facts.get("profiled_page_faults"), _timed_page_faults(facts)
+    faults, before = info.profiled_page_faults, _timed_page_faults(info)
     if faults and float(np.median(faults)) > max(MANY_FAULTS, MORE_FAULTS * (before or 0)):
         return [
             Warning(
@@ -66,9 +66,9 @@ def profile_warnings(inflation_share: float | None, facts: Mapping[str, Any]) ->
     return [Warning(fault, "read their account with care; more --profile-steps may help")]
 
 
-def _timed_page_faults(facts: Mapping[str, Any]) -> float | None:
+def _timed_page_faults(info: RunInfo) -> float | None:
     """Of a counted iteration of the first round; None unknown."""
-    faults, iterations = facts.get("timing_page_faults"), facts.get("iterations")
+    faults, iterations = info.timing_page_faults, info.iterations
     return None if faults is None or not iterations else float(faults / iterations)
 
 
@@ -120,34 +120,32 @@ def _spread(series: Ints) -> Warning | None:
     )
 
 
-def _of_machine(series: Ints, facts: Mapping[str, Any]) -> Iterator[Warning]:
-    hardware = facts.get("hardware") or {}
-    load, cores = facts.get("load_average_before"), hardware.get("cores")
-    threads = facts.get("threads") or 1
+def _of_machine(series: Ints, info: RunInfo) -> Iterator[Warning]:
+    load, cores, threads = info.load_average_before, info.hardware.cores, info.threads or 1
     # the load of the last minute may be that of the capture before this one
     if load and cores and load[0] > max(cores - threads, 0) + 0.5:
         yield Warning(
             f"the machine was busy before: load {load[0]:.1f} on {cores} CPUs",
             "close other programs, or capture again with --force",
         )
-    share = _cpu_share(facts)
+    share = _cpu_share(info)
     if share is not None and share < CPU_SHARE:
         yield Warning(
             f"the worker had its CPU for {share:.0%} of the time only",
             "close other programs, or capture again with --force",
         )
-    governor = hardware.get("cpu_governor")
-    if governor not in (None, "performance") and facts.get("device") == "cpu":
+    governor = info.hardware.cpu_governor
+    if governor not in (None, "performance") and info.device == "cpu":
         yield Warning(f"the CPU governor is '{governor}'", "set it to 'performance'")
-    if facts.get("loss_fell") is False and len(series) >= LEAST:
+    if info.loss_fell is False and len(series) >= LEAST:
         yield Warning("the loss did not fall", "check the workload: these steps may not train")
-    for reason in facts.get("gpu_throttle_reasons") or []:
+    for reason in info.gpu_throttle_reasons or ():
         yield Warning(f"the GPU was throttled: {reason}", "cool it, or lock its clocks")
 
 
-def _cpu_share(facts: Mapping[str, Any]) -> float | None:
+def _cpu_share(info: RunInfo) -> float | None:
     """CPU time over wall time of the timing pass, where one thread did it all; None unknown."""
-    cpu, wall = facts.get("timing_cpu_ns"), facts.get("timing_wall_ns")
-    if not cpu or not wall or facts.get("device") != "cpu" or facts.get("threads") != 1:
+    cpu, wall = info.timing_cpu_ns, info.timing_wall_ns
+    if not cpu or not wall or info.device != "cpu" or info.threads != 1:
         return None
     return float(min(cpu / wall, 1.0))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +12,7 @@ import pyarrow.compute as pc
 
 from lstmprof.breakdown.stability import profile_warnings, warnings
 from lstmprof.events.columns import Column
+from lstmprof.runs.metadata import RunInfo
 
 LEAST_FOR_INTERVAL = 6
 RESAMPLES = 2000
@@ -79,20 +79,18 @@ class Timings:
     warnings: tuple[str, ...]
 
 
-def timings(table: pa.Table, metadata: Mapping[str, Any]) -> Timings | None:
+def timings(table: pa.Table, info: RunInfo) -> Timings | None:
     """Statistics of ``timings.parquet``; None where no iteration came after warm-up."""
     counted = table.filter(pc.invert(table.column("warmup")))
     walls = counted.column("wall_ns").to_pylist()
     if not walls:
         return None
     median = statistics.median(walls)
-    workload = metadata.get("workload") or {}
-    batch = workload.get("batch")
-    words = batch * workload["time_steps"] if workload.get("vocabulary") else None
-    profiled = metadata.get("profiled_wall_ns")
+    batch, words = info.workload.batch, info.workload.words
+    profiled = info.profiled_wall_ns
     low, high = median_interval(walls)
     inflation = statistics.median(profiled) / median - 1 if profiled and median else None
-    doubts = [*warnings(walls, metadata), *profile_warnings(inflation, metadata)]
+    doubts = [*warnings(walls, info), *profile_warnings(inflation, info)]
     return Timings(
         iterations=len(walls),
         median_ns=float(median),
@@ -103,10 +101,10 @@ def timings(table: pa.Table, metadata: Mapping[str, Any]) -> Timings | None:
         p95_ns=sorted(walls)[max(-(-95 * len(walls) // 100), 1) - 1],
         samples_per_s=batch / median * 1e9 if batch and median else None,
         words_per_s=words / median * 1e9 if words and median else None,
-        compile_ns=metadata.get("compile_ns"),
+        compile_ns=info.compile_ns,
         inflation_share=inflation,
-        cpu_energy_j=_per_step(table, metadata.get("timing_cpu_energy_j")),
-        gpu_energy_j=_per_step(table, metadata.get("timing_gpu_energy_j")),
+        cpu_energy_j=_per_step(table, info.timing_cpu_energy_j),
+        gpu_energy_j=_per_step(table, info.timing_gpu_energy_j),
         rounds=len(counted.column("round").unique()),
         warnings=tuple(f"{w.fault}; {w.remedy}" for w in doubts),
     )

@@ -14,6 +14,7 @@ from lstmprof.capture.supervisor import CaptureResult, capture
 from lstmprof.errors import LstmprofError, UsageError
 from lstmprof.events.annotate import CAPTURED, annotated
 from lstmprof.runs import run as store
+from lstmprof.runs.metadata import run_info
 from lstmprof.runs.run import Run
 from lstmprof.runs.tasks import described
 
@@ -136,13 +137,13 @@ def write_captured(
     first = rounds[0]
     profile = formats.read(first.profiles[0])
     events = annotated(profile.events, captured=True)
-    metadata = {"source": CAPTURED, **first.metadata, **described(name, profile, events)}
-    metadata["rounds"] = [r.metadata["started_at"] for r in rounds]
+    facts = {**first.metadata, **described(name, profile, events), "source": CAPTURED}
+    info = run_info({**facts, "rounds": [r.metadata["started_at"] for r in rounds]})
     with store.new_run(out, name, force=force) as folder:
         (folder / "profile").mkdir()
         for path in first.profiles:
             path.rename(folder / "profile" / path.name)
-        store.write_tables(folder, metadata, events, _timings(rounds))
+        store.write_tables(folder, info, events, _timings(rounds))
     return store.open_run(out / name)
 
 

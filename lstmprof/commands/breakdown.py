@@ -101,5 +101,5 @@ def _show(
 
 def _tell_notes(breakdowns: list[Breakdown]) -> None:
     for breakdown in breakdowns:
-        for note in breakdown.run.metadata.get("notes", []):
+        for note in breakdown.run.info.notes:
             click.echo(f"{breakdown.run.name}: note: {note}", err=True)

@@ -30,7 +30,7 @@ def single(
         _show_plan([planned], force)
         return 0
     run = capture_run(planned.request, out, name=name, rounds=rounds, force=force, progress=_say)
-    for note in run.metadata.get("notes", []):
+    for note in run.info.notes:
         _say(f"{run.name}: note: {note}")
     click.echo(f"wrote {run.path}")
     _say(f"next: lstmprof breakdown {out}")

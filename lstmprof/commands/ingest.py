@@ -114,7 +114,7 @@ def _tell(made: Ingested) -> None:
     from lstmprof.runs.remote import RemoteRun, event_count
 
     for run in made.runs:
-        for note in run.metadata.get("notes", []):
+        for note in run.info.notes:
             click.echo(f"{run.name}: note: {note}", err=True)
         if isinstance(run, RemoteRun):
             click.echo(f"wrote {run.url} ({run.event_count} events)")

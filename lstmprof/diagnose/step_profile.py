@@ -155,7 +155,7 @@ def step_profile_of(breakdown: Breakdown) -> StepProfile:
         device=lane.device,
         contributors=_means(contributors(events, windows, rank, lane.device), len(windows)),
         sync_calls=_sync_calls(rows, len(windows)),
-        tables={name: TABLES[name].of(rows, windows, facts) for name in _EVIDENCE},
+        tables={name: TABLES[name].of(rows, windows, breakdown.run.info) for name in _EVIDENCE},
         warnings=() if timings is None else timings.warnings,
         notes=(*_other_lanes(lane, lanes), *_left_out(of_lane, windows)),
     )

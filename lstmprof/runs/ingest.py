@@ -19,7 +19,7 @@ from pathlib import Path
 from lstmprof import __version__, formats
 from lstmprof.errors import ForeignFileError, LstmprofError, ProfileError, RunError, UsageError
 from lstmprof.events import Profile
-from lstmprof.events.schema import SCHEMA, SCHEMA_VERSION
+from lstmprof.events.schema import LACKING, SCHEMA, SCHEMA_VERSION
 from lstmprof.formats import sources
 from lstmprof.formats.sources import Source
 from lstmprof.runs import remote, run as store
@@ -122,8 +122,9 @@ class Task:
         run = None if self.force else _run_at(self.out, self.name)
         if run is None:
             return None
-        made_of = [run.metadata.get(key) for key in ("source_stamps", "step_range")]
-        same = made_of == [[source.stamp for source in self.group], self.step_range]
+        stamps = tuple(source.stamp for source in self.group)
+        made_of = (run.info.source_stamps, run.info.step_range)
+        same = made_of == (stamps, self.step_range) and run.info.schema_version in LACKING
         return Ingested([], [], [], [run]) if same else None
 
 

@@ -1,27 +1,212 @@
-"""What a run says besides its events: the fields of run.json and the columns of timings.parquet.
+"""What a run says besides its events: run.json, typed, and the columns of timings.parquet.
 
-In SQL a field has a column of its own, called by its last name, or by another where a table has one
-of that name. A field of several values (a list, versions by package) is JSON text there.
+The record is the registry, too: each field states its unit, its meaning and when it is null, and
+from that come docs/tables.md and the table ``runs`` in SQL. There a field has a column of its own,
+called by its name, or by another where a table has one of that name. A field of several values (a
+list, versions by package) is JSON text there.
 """
 
-from __future__ import annotations
-
+import functools
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, TypeAlias, get_origin, get_type_hints
 
+import msgspec
 import pyarrow as pa
 
+from lstmprof.errors import RunError
+from lstmprof.events.annotate.coverage import Coverage
 from lstmprof.events.columns import Column, schema
+from lstmprof.events.schema import SCHEMA_VERSION
 
 _MADE_ELSEWHERE = "the run is an ingested profile"
 _UNREAD = "it cannot be read on that machine, or the run is an ingested profile"
 _NO_GPU = "no GPU was used or NVML does not tell, or the run is an ingested profile"
 _CAPTURED = "the run is a capture"
 _FOREIGN = "another program made the run"
+_NOT_MEASURED = "it was not measured"
+_NEVER = ""
 
-_TEXT, _INT, _REAL, _FLAG = pa.string(), pa.int64(), pa.float64(), pa.bool_()
+AGAIN = "capture or ingest the run again"
+
+_Int64: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+_Text: TypeAlias = str | None
+_Int: TypeAlias = _Int64 | None
+_Real: TypeAlias = float | None
+_Flag: TypeAlias = bool | None
+_Texts: TypeAlias = tuple[str, ...] | None
+_Ints: TypeAlias = tuple[_Int64, ...] | None
+_Reals: TypeAlias = tuple[float, ...] | None
+_Versions: TypeAlias = dict[str, str | _Int64 | None] | None
+
+
+def _fact(
+    meaning: str, null_when: str = _MADE_ELSEWHERE, unit: str = "", column: str = ""
+) -> msgspec.Meta:
+    """What a field of run.json says; ``column`` is its name in SQL where that is another."""
+    said = {"null_when": null_when, "unit": unit, "column": column}
+    return msgspec.Meta(description=meaning, extra=said)
+
+
+class _Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A part of run.json; a field that a later version writes is passed over."""
+
+
+class WorkloadInfo(_Record, frozen=True):
+    """The network and the data that a capture ran, as ``workloads.Workload`` has them."""
+
+    name: Annotated[_Text, _fact("name of the network", column="workload")] = None
+    layers: Annotated[_Int, _fact("recurrent layers")] = None
+    hidden: Annotated[_Int, _fact("hidden units of a layer and direction")] = None
+    bidirectional: Annotated[_Flag, _fact("whether layers run both ways")] = None
+    cell: Annotated[_Text, _fact("lstm, gru or rnn")] = None
+    batch: Annotated[_Int, _fact("sequences in a batch")] = None
+    time_steps: Annotated[_Int, _fact("of the longest sequence")] = None
+    features: Annotated[_Int, _fact("inputs of a time step")] = None
+    classes: Annotated[_Int, _fact("outputs")] = None
+    vocabulary: Annotated[_Int, _fact("number of distinct tokens", "the inputs are numbers")] = None
+    head: Annotated[_Flag, _fact("whether there is an output layer")] = None
+    loss: Annotated[_Text, _fact("ce, ctc, mse or mean", column="loss_kind")] = None
+    each_step: Annotated[_Flag, _fact("whether at every time step")] = None
+    labels: Annotated[_Int, _fact("length of CTC targets", "the loss is not ctc")] = None
+    shortest: Annotated[_Int, _fact("time steps of the shortest sequence", "all are alike")] = None
+    variable_length: Annotated[_Flag, _fact("whether the layers know the sequences' lengths")] = (
+        None
+    )
+    optimizer: Annotated[_Text, _fact("adam or sgd")] = None
+    learning_rate: Annotated[_Real, _fact("of the optimizer")] = None
+
+    def __bool__(self) -> bool:
+        return self != WorkloadInfo()
+
+    @property
+    def words(self) -> int | None:
+        """Tokens of a batch; None where the inputs are numbers, or it is unknown."""
+        if not self.vocabulary or self.batch is None or self.time_steps is None:
+            return None
+        return self.batch * self.time_steps
+
+    @property
+    def shape(self) -> str:
+        """Of its inputs, for reading: ``64×20×123``."""
+        return f"{self.batch}×{self.time_steps}×{self.features}"
+
+
+class Hardware(_Record, frozen=True):
+    """The machine that a capture ran on."""
+
+    cpu_model: Annotated[_Text, _fact("of the host", _UNREAD)] = None
+    cores: Annotated[_Int, _fact("CPUs of the host", _UNREAD)] = None
+    memory_bytes: Annotated[_Int, _fact("memory of the host", _UNREAD, "bytes")] = None
+    system: Annotated[_Text, _fact("operating system", _UNREAD)] = None
+    cpu_governor: Annotated[_Text, _fact("of the CPU's clock", _UNREAD)] = None
+    gpu: Annotated[_Text, _fact("model of the GPU", _NO_GPU)] = None
+    gpu_memory_bytes: Annotated[_Int, _fact("memory of the GPU", _NO_GPU, "bytes")] = None
+
+
+class Peaks(_Record, frozen=True):
+    """What the device did at best, by the framework's own library."""
+
+    gemm_flops_per_s: Annotated[_Real, _fact("of a product", _NOT_MEASURED, "1/s")] = None
+    gemm_size: Annotated[_Int, _fact("rows of its matrices", _NOT_MEASURED)] = None
+    copy_bytes_per_s: Annotated[_Real, _fact("of a copy", _NOT_MEASURED, "bytes/s")] = None
+    copy_bytes: Annotated[_Int, _fact("read and written", _NOT_MEASURED, "bytes")] = None
+    precision: Annotated[_Text, _fact("of the product", _NOT_MEASURED)] = None
+    reason: Annotated[_Text, _fact("why none was measured", "they were")] = None
+
+
+class RunInfo(_Record, frozen=True):
+    """run.json; None is unknown."""
+
+    name: Annotated[str, _fact("of the run", _NEVER, column="run")] = ""
+    source: Annotated[_Text, _fact("capture or ingest", _FOREIGN)] = None
+    schema_version: Annotated[_Int, _fact("of the Parquet files", _FOREIGN)] = None
+    created: Annotated[_Text, _fact("when the run was written, ISO 8601", _FOREIGN)] = None
+    command: Annotated[_Text, _fact("the command line that made it", _FOREIGN)] = None
+    lstmprof_version: Annotated[_Text, _fact("that wrote the run", _FOREIGN)] = None
+    implementation: Annotated[_Text, _fact("what was run: see lstmprof list")] = None
+    framework: Annotated[_Text, _fact("of the implementation")] = None
+    label: Annotated[_Text, _fact("what --label gave, may be empty")] = None
+    workload: WorkloadInfo = WorkloadInfo()
+    precision: Annotated[_Text, _fact("fp32, tf32, amp-fp16 or amp-bf16")] = None
+    tf32: Annotated[_Flag, _fact("whether TF32 was allowed")] = None
+    mode: Annotated[_Text, _fact("train or forward")] = None
+    cuda_graph: Annotated[_Flag, _fact("whether the step was a CUDA graph")] = None
+    xla: Annotated[_Flag, _fact("whether XLA compiled it")] = None
+    seed: Annotated[_Int, _fact("of weights and data")] = None
+    warmup: Annotated[
+        _Int, _fact("iterations before those that count", column="warmup_iterations")
+    ] = None
+    iterations: Annotated[
+        _Int, _fact("iterations that count, of the first round", column="counted_iterations")
+    ] = None
+    rounds: Annotated[_Texts, _fact("when each round started, JSON")] = None
+    device: Annotated[_Text, _fact("cpu or cuda:N", column="ran_on")] = None
+    device_name: Annotated[_Text, _fact("model of GPU or CPU", _UNREAD)] = None
+    kernels_used: Annotated[_Text, _fact("whose kernels ran the recurrence", _UNREAD)] = None
+    peaks: Annotated[Peaks | None, _fact("what the device did at best, JSON", _NOT_MEASURED)] = None
+    backend: Annotated[_Text, _fact("PyTensor's compiler", "another framework ran")] = None
+    threads: Annotated[_Int, _fact("threads of the framework")] = None
+    affinity: Annotated[_Ints, _fact("CPUs it was pinned to, JSON", _UNREAD)] = None
+    denormals_flushed: Annotated[
+        _Flag, _fact("whether denormals were flushed to zero", _UNREAD)
+    ] = None
+    garbage_collector: Annotated[_Text, _fact("what was done with Python's")] = None
+    versions: Annotated[_Versions, _fact("of Python and packages, JSON")] = None
+    python_executable: Annotated[_Text, _fact("the worker's interpreter")] = None
+    hardware: Hardware = Hardware()
+    load_average_before: Annotated[_Reals, _fact("of 1, 5 and 15 minutes, JSON", _UNREAD)] = None
+    started_at: Annotated[_Text, _fact("when the worker started, ISO 8601")] = None
+    ended_at: Annotated[_Text, _fact("when it ended, ISO 8601")] = None
+    compile_ns: Annotated[_Int, _fact("first step of the process", unit="ns")] = None
+    profiled_wall_ns: Annotated[_Ints, _fact("each profiled step, JSON", unit="ns")] = None
+    timing_wall_ns: Annotated[_Int, _fact("all counted iterations", unit="ns")] = None
+    timing_cpu_ns: Annotated[_Int, _fact("CPU time in them", unit="ns")] = None
+    timing_page_faults: Annotated[_Int, _fact("page faults of the process in them", _UNREAD)] = None
+    profiled_page_faults: Annotated[_Ints, _fact("in each profiled step, JSON", _UNREAD)] = None
+    timing_preemptions: Annotated[
+        _Int, _fact("involuntary context switches of the process in them", _UNREAD)
+    ] = None
+    profiled_preemptions: Annotated[_Ints, _fact("in each profiled step, JSON", _UNREAD)] = None
+    timing_cpu_energy_j: Annotated[
+        _Real, _fact("of the CPU packages in them, by RAPL", _UNREAD, "J")
+    ] = None
+    timing_gpu_energy_j: Annotated[_Real, _fact("of the GPU in them, by NVML", _NO_GPU, "J")] = None
+    gpu_sm_clock_mhz: Annotated[
+        _Int, _fact("multiprocessors' clock at their end", _NO_GPU, "MHz")
+    ] = None
+    gpu_memory_clock_mhz: Annotated[_Int, _fact("memory's clock at their end", _NO_GPU, "MHz")] = (
+        None
+    )
+    gpu_temperature_c: Annotated[_Int, _fact("at their end", _NO_GPU, "°C")] = None
+    gpu_throttle_reasons: Annotated[_Texts, _fact("what held its clocks down, JSON", _NO_GPU)] = (
+        None
+    )
+    peak_memory_bytes: Annotated[_Int, _fact("largest the worker was", _UNREAD, "bytes")] = None
+    loss_first: Annotated[_Real, _fact("of the first step")] = None
+    loss_last: Annotated[_Real, _fact("of the last timed step")] = None
+    loss_fell: Annotated[_Flag, _fact("whether the last is the lower", "nothing was trained")] = (
+        None
+    )
+    profiler: Annotated[_Text, _fact("that took the profile")] = None
+    nvtx: Annotated[_Flag, _fact("whether phases were NVTX ranges too", _UNREAD)] = None
+    source_paths: Annotated[_Texts, _fact("the files it was read from, JSON", _CAPTURED)] = None
+    source_stamps: Annotated[
+        _Texts, _fact("path, size and time of each of them, JSON", _CAPTURED)
+    ] = None
+    step_range: Annotated[_Text, _fact("what --step-range gave", "it was not given")] = None
+    profile_format: Annotated[_Text, _fact("kineto, xplane …", _FOREIGN)] = None
+    profile_metadata: Annotated[
+        dict[str, Any] | None, _fact("what the profile says of itself, JSON", _FOREIGN)
+    ] = None
+    base_ns: Annotated[
+        _Int, _fact("time since 1970 of start_ns 0", "the profile does not say", "ns")
+    ] = None
+    device_names: Annotated[dict[str, str], _fact("by device number, JSON", _NEVER)] = {}
+    notes: Annotated[tuple[str, ...], _fact("what a reader must know, JSON", _NEVER)] = ()
+    links: Annotated[Coverage | None, _fact("how many events are linked, JSON", _FOREIGN)] = None
 
 
 @dataclass(frozen=True)
@@ -31,158 +216,118 @@ class Fact:
     place: str
     column: Column
 
+    def of(self, info: RunInfo) -> Any:
+        """Its value in SQL."""
+        value = functools.reduce(getattr, self.place.split("."), info)
+        if value is None or not pa.types.is_string(self.column.type) or isinstance(value, str):
+            return value
+        return json.dumps(msgspec.to_builtins(value), ensure_ascii=False)
 
-def _fact(
-    place: str, type_: pa.DataType, unit: str, meaning: str, null_when: str, name: str = ""
-) -> Fact:
-    return Fact(place, Column(name or place.rpartition(".")[2], type_, unit, meaning, null_when))
+
+_COLUMN_TYPES = {_Int: pa.int64(), _Real: pa.float64(), _Flag: pa.bool_()}
 
 
-FACTS: tuple[Fact, ...] = (
-    _fact("name", _TEXT, "", "of the run", "", "run"),
-    _fact("source", _TEXT, "", "capture or ingest", _FOREIGN),
-    _fact("schema_version", _INT, "", "of the Parquet files", _FOREIGN),
-    _fact("created", _TEXT, "", "when the run was written, ISO 8601", _FOREIGN),
-    _fact("command", _TEXT, "", "the command line that made it", _FOREIGN),
-    _fact("lstmprof_version", _TEXT, "", "that wrote the run", _FOREIGN),
-    _fact("implementation", _TEXT, "", "what was run: see lstmprof list", _MADE_ELSEWHERE),
-    _fact("framework", _TEXT, "", "of the implementation", _MADE_ELSEWHERE),
-    _fact("label", _TEXT, "", "what --label gave, may be empty", _MADE_ELSEWHERE),
-    _fact("workload.name", _TEXT, "", "name of the network", _MADE_ELSEWHERE, "workload"),
-    _fact("workload.layers", _INT, "", "recurrent layers", _MADE_ELSEWHERE),
-    _fact("workload.hidden", _INT, "", "hidden units of a layer and direction", _MADE_ELSEWHERE),
-    _fact("workload.bidirectional", _FLAG, "", "whether layers run both ways", _MADE_ELSEWHERE),
-    _fact("workload.cell", _TEXT, "", "lstm, gru or rnn", _MADE_ELSEWHERE),
-    _fact("workload.batch", _INT, "", "sequences in a batch", _MADE_ELSEWHERE),
-    _fact("workload.time_steps", _INT, "", "of the longest sequence", _MADE_ELSEWHERE),
-    _fact("workload.features", _INT, "", "inputs of a time step", _MADE_ELSEWHERE),
-    _fact("workload.classes", _INT, "", "outputs", _MADE_ELSEWHERE),
-    _fact("workload.vocabulary", _INT, "", "number of distinct tokens", "the inputs are numbers"),
-    _fact("workload.head", _FLAG, "", "whether there is an output layer", _MADE_ELSEWHERE),
-    _fact("workload.loss", _TEXT, "", "ce, ctc, mse or mean", _MADE_ELSEWHERE, "loss_kind"),
-    _fact("workload.each_step", _FLAG, "", "whether at every time step", _MADE_ELSEWHERE),
-    _fact("workload.labels", _INT, "", "length of CTC targets", "the loss is not ctc"),
-    _fact("workload.shortest", _INT, "", "time steps of the shortest sequence", "all are alike"),
-    _fact(
-        "workload.variable_length",
-        _FLAG,
-        "",
-        "whether the layers know the sequences' lengths",
-        _MADE_ELSEWHERE,
-    ),
-    _fact("workload.optimizer", _TEXT, "", "adam or sgd", _MADE_ELSEWHERE),
-    _fact("workload.learning_rate", _REAL, "", "of the optimizer", _MADE_ELSEWHERE),
-    _fact("precision", _TEXT, "", "fp32, tf32, amp-fp16 or amp-bf16", _MADE_ELSEWHERE),
-    _fact("tf32", _FLAG, "", "whether TF32 was allowed", _MADE_ELSEWHERE),
-    _fact("mode", _TEXT, "", "train or forward", _MADE_ELSEWHERE),
-    _fact("cuda_graph", _FLAG, "", "whether the step was a CUDA graph", _MADE_ELSEWHERE),
-    _fact("xla", _FLAG, "", "whether XLA compiled it", _MADE_ELSEWHERE),
-    _fact("seed", _INT, "", "of weights and data", _MADE_ELSEWHERE),
-    _fact(
-        "warmup",
-        _INT,
-        "",
-        "iterations before those that count",
-        _MADE_ELSEWHERE,
-        "warmup_iterations",
-    ),
-    _fact(
-        "iterations",
-        _INT,
-        "",
-        "iterations that count, of the first round",
-        _MADE_ELSEWHERE,
-        "counted_iterations",
-    ),
-    _fact("rounds", _TEXT, "", "when each round started, JSON", _MADE_ELSEWHERE),
-    _fact("device", _TEXT, "", "cpu or cuda:N", _MADE_ELSEWHERE, "ran_on"),
-    _fact("device_name", _TEXT, "", "model of GPU or CPU", _UNREAD),
-    _fact("kernels_used", _TEXT, "", "whose kernels ran the recurrence", _UNREAD),
-    _fact("peaks", _TEXT, "", "what the device did at best, JSON", "it was not measured"),
-    _fact("backend", _TEXT, "", "PyTensor's compiler", "another framework ran"),
-    _fact("threads", _INT, "", "threads of the framework", _MADE_ELSEWHERE),
-    _fact("affinity", _TEXT, "", "CPUs it was pinned to, JSON", _UNREAD),
-    _fact("denormals_flushed", _FLAG, "", "whether denormals were flushed to zero", _UNREAD),
-    _fact("garbage_collector", _TEXT, "", "what was done with Python's", _MADE_ELSEWHERE),
-    _fact("versions", _TEXT, "", "of Python and packages, JSON", _MADE_ELSEWHERE),
-    _fact("python_executable", _TEXT, "", "the worker's interpreter", _MADE_ELSEWHERE),
-    _fact("hardware.cpu_model", _TEXT, "", "of the host", _UNREAD),
-    _fact("hardware.cores", _INT, "", "CPUs of the host", _UNREAD),
-    _fact("hardware.memory_bytes", _INT, "bytes", "memory of the host", _UNREAD),
-    _fact("hardware.system", _TEXT, "", "operating system", _UNREAD),
-    _fact("hardware.cpu_governor", _TEXT, "", "of the CPU's clock", _UNREAD),
-    _fact("hardware.gpu", _TEXT, "", "model of the GPU", _NO_GPU),
-    _fact("hardware.gpu_memory_bytes", _INT, "bytes", "memory of the GPU", _NO_GPU),
-    _fact("load_average_before", _TEXT, "", "of 1, 5 and 15 minutes, JSON", _UNREAD),
-    _fact("started_at", _TEXT, "", "when the worker started, ISO 8601", _MADE_ELSEWHERE),
-    _fact("ended_at", _TEXT, "", "when it ended, ISO 8601", _MADE_ELSEWHERE),
-    _fact("compile_ns", _INT, "ns", "first step of the process", _MADE_ELSEWHERE),
-    _fact("profiled_wall_ns", _TEXT, "ns", "each profiled step, JSON", _MADE_ELSEWHERE),
-    _fact("timing_wall_ns", _INT, "ns", "all counted iterations", _MADE_ELSEWHERE),
-    _fact("timing_cpu_ns", _INT, "ns", "CPU time in them", _MADE_ELSEWHERE),
-    _fact("timing_page_faults", _INT, "", "page faults of the process in them", _UNREAD),
-    _fact("profiled_page_faults", _TEXT, "", "in each profiled step, JSON", _UNREAD),
-    _fact(
-        "timing_preemptions",
-        _INT,
-        "",
-        "involuntary context switches of the process in them",
-        _UNREAD,
-    ),
-    _fact("profiled_preemptions", _TEXT, "", "in each profiled step, JSON", _UNREAD),
-    _fact("timing_cpu_energy_j", _REAL, "J", "of the CPU packages in them, by RAPL", _UNREAD),
-    _fact("timing_gpu_energy_j", _REAL, "J", "of the GPU in them, by NVML", _NO_GPU),
-    _fact("gpu_sm_clock_mhz", _INT, "MHz", "multiprocessors' clock at their end", _NO_GPU),
-    _fact("gpu_memory_clock_mhz", _INT, "MHz", "memory's clock at their end", _NO_GPU),
-    _fact("gpu_temperature_c", _INT, "°C", "at their end", _NO_GPU),
-    _fact("gpu_throttle_reasons", _TEXT, "", "what held its clocks down, JSON", _NO_GPU),
-    _fact("peak_memory_bytes", _INT, "bytes", "largest the worker was", _UNREAD),
-    _fact("loss_first", _REAL, "", "of the first step", _MADE_ELSEWHERE),
-    _fact("loss_last", _REAL, "", "of the last timed step", _MADE_ELSEWHERE),
-    _fact("loss_fell", _FLAG, "", "whether the last is the lower", "nothing was trained"),
-    _fact("profiler", _TEXT, "", "that took the profile", _MADE_ELSEWHERE),
-    _fact("nvtx", _FLAG, "", "whether phases were NVTX ranges too", _UNREAD),
-    _fact("source_paths", _TEXT, "", "the files it was read from, JSON", _CAPTURED),
-    _fact("source_stamps", _TEXT, "", "path, size and time of each of them, JSON", _CAPTURED),
-    _fact("step_range", _TEXT, "", "what --step-range gave", "it was not given"),
-    _fact("profile_format", _TEXT, "", "kineto, xplane …", _FOREIGN),
-    _fact("profile_metadata", _TEXT, "", "what the profile says of itself, JSON", _FOREIGN),
-    _fact("base_ns", _INT, "ns", "time since 1970 of start_ns 0", "the profile does not say"),
-    _fact("device_names", _TEXT, "", "by device number, JSON", _FOREIGN),
-    _fact("notes", _TEXT, "", "what a reader must know, JSON", _FOREIGN),
-    _fact("links", _TEXT, "", "how many events are linked, JSON", _FOREIGN),
-)
-FACTS_SCHEMA = schema([fact.column for fact in FACTS])
+def _facts(record: type[msgspec.Struct], of: str = "") -> Iterator[Fact]:
+    """The fields of ``record``, those of a record that it holds in its place."""
+    for name, hint in get_type_hints(record, include_extras=True).items():
+        if get_origin(hint) is not Annotated:
+            yield from _facts(hint, f"{name}.")
+            continue
+        said = hint.__metadata__[-1]
+        arrow = _COLUMN_TYPES.get(hint.__origin__, pa.string())
+        column = said.extra["column"] or name
+        yield Fact(
+            of + name,
+            Column(column, arrow, said.extra["unit"], said.description, said.extra["null_when"]),
+        )
+
+
+@functools.cache
+def facts() -> tuple[Fact, ...]:
+    """Every field of run.json that is a column of the table ``runs`` in SQL."""
+    return tuple(_facts(RunInfo))
+
+
+def facts_table(infos: Sequence[tuple[str, RunInfo]]) -> pa.Table:
+    """The table ``runs`` of SQL: a row a run, by what it is called."""
+    rows = [
+        {fact.column.name: fact.of(info) for fact in facts()} | {"run": name}
+        for name, info in infos
+    ]
+    return pa.Table.from_pylist(rows, schema=schema([fact.column for fact in facts()]))
+
+
+def run_info(facts: Mapping[str, Any]) -> RunInfo:
+    """The record of ``facts``, which a worker or a reader of profiles tells.
+
+    Raises:
+        TypeError: one is no field of run.json, so that nobody would read it.
+        RunError: one has another type than its field.
+    """
+    with _told_of(f"run '{facts.get('name', '')}'"):
+        info = msgspec.convert(facts, RunInfo)
+    unknown = list(_unknown(facts, info))
+    if unknown:
+        raise TypeError(f"no field of run.json: {', '.join(unknown)}")
+    return info
+
+
+def _unknown(facts: Mapping[str, Any], record: msgspec.Struct) -> Iterator[str]:
+    for name, value in facts.items():
+        if name not in record.__struct_fields__:
+            yield name
+        elif isinstance(inner := getattr(record, name), msgspec.Struct):
+            yield from (f"{name}.{field}" for field in _unknown(value, inner))
+
+
+class _Version(msgspec.Struct):
+    schema_version: Any = None
+
+
+def decoded(text: bytes, place: object) -> RunInfo:
+    """The record in the JSON ``text``, which lies at ``place``.
+
+    Raises:
+        RunError: it is damaged, a field has another type, or a later version of lstmprof wrote it.
+    """
+    with _told_of(place):
+        version = msgspec.json.decode(text, type=_Version).schema_version
+        if isinstance(version, int) and version > SCHEMA_VERSION:
+            raise RunError(
+                f"{place}: schema version {version}, this lstmprof reads {SCHEMA_VERSION}",
+                "install the lstmprof that wrote it, or a later one",
+            )
+        return msgspec.json.decode(text, type=RunInfo)
+
+
+@contextmanager
+def _told_of(place: object) -> Iterator[None]:
+    """Make an error for users, which names the field, of what is wrong at ``place``."""
+    try:
+        yield
+    except msgspec.ValidationError as fault:
+        reason, _, field = str(fault).replace("`", "").partition(" - at $.")
+        where = f"{place}: {field}" if field else place
+        raise RunError(f"{where}: {reason[0].lower()}{reason[1:]}", AGAIN) from fault
+    except (ValueError, RecursionError) as fault:
+        raise RunError(f"{place}: is damaged ({str(fault).rstrip('.')})", AGAIN) from fault
+
+
+def encoded(info: RunInfo) -> bytes:
+    """``info`` as JSON for people."""
+    try:
+        text = msgspec.json.encode(info)
+    except UnicodeEncodeError:  # a surrogate without its other, in a file's name or a profile
+        text = json.dumps(msgspec.to_builtins(info), ensure_ascii=False).encode(errors="replace")
+    return msgspec.json.format(text, indent=1) + b"\n"
+
 
 #: The columns of timings.parquet, one row an iteration of the undisturbed pass.
 ITERATIONS = (
-    Column("round", _INT, "", "which worker process ran it, from 0"),
-    Column("iteration", _INT, "", "number in the run, warm-up included"),
-    Column("warmup", _FLAG, "", "whether it is warm-up, which no statistic counts"),
-    Column("wall_ns", _INT, "ns", "by the host's clock, until the device had ended"),
-    Column("device_ns", _INT, "ns", "by the device's events", "it ran on a CPU"),
-    Column("loss", _REAL, "", "of this step", "the step has no loss"),
+    Column("round", pa.int64(), "", "which worker process ran it, from 0"),
+    Column("iteration", pa.int64(), "", "number in the run, warm-up included"),
+    Column("warmup", pa.bool_(), "", "whether it is warm-up, which no statistic counts"),
+    Column("wall_ns", pa.int64(), "ns", "by the host's clock, until the device had ended"),
+    Column("device_ns", pa.int64(), "ns", "by the device's events", "it ran on a CPU"),
+    Column("loss", pa.float64(), "", "of this step", "the step has no loss"),
 )
-
-
-def facts_row(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """The columns of ``FACTS`` from run.json; what is not there, or of another type, is None."""
-    return {f.column.name: _fitting(_at(metadata, f.place), f.column.type) for f in FACTS}
-
-
-def _at(metadata: Any, place: str) -> Any:
-    for name in place.split("."):
-        metadata = metadata.get(name) if isinstance(metadata, Mapping) else None
-    return metadata
-
-
-def _fitting(value: Any, type_: pa.DataType) -> Any:
-    if value is None:
-        return None
-    if pa.types.is_string(type_):
-        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    if pa.types.is_boolean(type_) or isinstance(value, bool):
-        return value if pa.types.is_boolean(type_) and isinstance(value, bool) else None
-    kinds = (int,) if pa.types.is_integer(type_) else (int, float)
-    fits = isinstance(value, kinds) and abs(value) < 2**63
-    return type_.to_pandas_dtype()(value).item() if fits else None

@@ -11,8 +11,7 @@ is whole: a folder without it is no run.
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ import pyarrow.parquet as pq
 
 from lstmprof.errors import LstmprofError, RunError, of_url
 from lstmprof.runs import run as store
+from lstmprof.runs.metadata import RunInfo, decoded
 from lstmprof.runs.run import EVENTS_FILE, RUN_FILE, Run
 
 _LOCAL = "file://"
@@ -35,7 +35,7 @@ class RemoteRun:
     """
 
     url: str
-    metadata: Mapping[str, Any]
+    info: RunInfo
     stamp: str
     event_count: int | None = None
 
@@ -78,13 +78,7 @@ def run_at(url: str) -> RemoteRun | None:
         except (FileNotFoundError, NotADirectoryError):
             return None
         stamp = system.ukey(f"{path}/{RUN_FILE}")
-    try:
-        metadata = json.loads(text)
-    except ValueError as fault:
-        raise RunError(f"{url}/{RUN_FILE}: {fault}", "capture or ingest the run again") from fault
-    if not isinstance(metadata, dict):
-        raise RunError(f"{url}/{RUN_FILE}: not a JSON object", "capture or ingest the run again")
-    return RemoteRun(url, metadata, stamp)
+    return RemoteRun(url, decoded(text, f"{url}/{RUN_FILE}"), stamp)
 
 
 def runs_at(url: str) -> list[RemoteRun]:
@@ -125,7 +119,7 @@ def uploaded(run: Run, url: str, *, force: bool) -> RemoteRun:
                 _remove(system, path)
             raise
         stamp = system.ukey(f"{path}/{RUN_FILE}")
-    return RemoteRun(url, run.metadata, stamp, event_count(run.path))
+    return RemoteRun(url, run.info, stamp, event_count(run.path))
 
 
 def event_count(run: Path) -> int:

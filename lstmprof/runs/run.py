@@ -11,12 +11,11 @@ of ``events.schema``), a newer one refused by name, none ever misread.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import socket
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,29 +23,25 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from msgspec import to_builtins
+from msgspec.structs import replace
 
 from lstmprof.errors import RunError, UsageError
+from lstmprof.events import columns
 from lstmprof.events.narrow import narrow_table
 from lstmprof.events.schema import LACKING, SCHEMA, SCHEMA_VERSION, VERSION_KEY
 from lstmprof.events.table import EventTable
+from lstmprof.runs.metadata import AGAIN, ITERATIONS, RunInfo, decoded, encoded
 
 PARTIAL = ".partial-"
 RUN_FILE = "run.json"
 EVENTS_FILE = "events.parquet"
 
-_AGAIN = "capture or ingest the run again"
-
-TIMINGS_SCHEMA = pa.schema(
-    [
-        pa.field("round", pa.int64(), False),
-        pa.field("iteration", pa.int64(), False),
-        pa.field("warmup", pa.bool_(), False),
-        pa.field("wall_ns", pa.int64(), False),
-        pa.field("device_ns", pa.int64()),
-        pa.field("loss", pa.float64()),
-    ],
-    metadata={VERSION_KEY: str(SCHEMA_VERSION).encode()},
+TIMINGS_SCHEMA = columns.schema(ITERATIONS).with_metadata(
+    {VERSION_KEY: str(SCHEMA_VERSION).encode()}
 )
+#: run.json is a few kilobytes, of a job of a thousand ranks some megabytes.
+MOST_BYTES = 64 * 2**20
 
 
 @dataclass(frozen=True)
@@ -54,12 +49,18 @@ class Run:
     """One run on disk; tables are read when they are asked for."""
 
     path: Path
-    metadata: Mapping[str, Any]
+    info: RunInfo
 
     @property
     def name(self) -> str:
         """The directory's name, or the name run.json gives where the directory is a cache entry."""
-        return str(self.metadata.get("name") or self.path.name)
+        return self.info.name or self.path.name
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """run.json; to go."""
+        found: dict[str, Any] = to_builtins(self.info)
+        return found
 
     def events(self) -> EventTable:
         """The events table of the profiled pass.
@@ -98,8 +99,8 @@ class Run:
 
 def _unreadable(path: Path, fault: Exception) -> RunError:
     if isinstance(fault, FileNotFoundError):
-        return RunError(f"{path}: is missing", _AGAIN)
-    return RunError(f"{path}: is damaged ({str(fault).rstrip('.')})", _AGAIN)
+        return RunError(f"{path}: is missing", AGAIN)
+    return RunError(f"{path}: is damaged ({str(fault).rstrip('.')})", AGAIN)
 
 
 def _table(path: Path, schema: pa.Schema) -> pa.Table:
@@ -133,10 +134,10 @@ def check_file(path: Path, schema: pa.Schema) -> list[str]:
     lacking = {str(number): names for number, names in LACKING.items()}
     if version not in lacking:
         read = f"{', '.join(sorted(lacking))}"
-        raise RunError(f"{path}: schema version {version}, this lstmprof reads {read}", _AGAIN)
+        raise RunError(f"{path}: schema version {version}, this lstmprof reads {read}", AGAIN)
     absent = [name for name in schema.names if name in lacking[version]]
     if found.names != [name for name in schema.names if name not in absent]:
-        raise RunError(f"{path}: columns differ from the schema", _AGAIN)
+        raise RunError(f"{path}: columns differ from the schema", AGAIN)
     return absent
 
 
@@ -151,17 +152,18 @@ def open_run(path: Path) -> Run:
     Raises:
         RunError: there is no run, or its run.json cannot be read.
     """
-    try:
-        metadata = json.loads((path / RUN_FILE).read_text(encoding="utf-8"))
-    except FileNotFoundError as fault:
+    file = path / RUN_FILE
+    if not file.is_file():
         raise RunError(
             f"{path}: no run is there (no {RUN_FILE})", "give a run, a folder of runs or a profile"
-        ) from fault
-    except (OSError, ValueError) as fault:
-        raise _unreadable(path / RUN_FILE, fault) from fault
-    if not isinstance(metadata, dict):
-        raise RunError(f"{path / RUN_FILE}: not a JSON object", _AGAIN)
-    return Run(path, metadata)
+        )
+    try:
+        if file.stat().st_size > MOST_BYTES:
+            raise RunError(f"{file}: is larger than {MOST_BYTES >> 20} MiB", AGAIN)
+        text = file.read_bytes()
+    except OSError as fault:
+        raise _unreadable(file, fault) from fault
+    return Run(path, decoded(text, file))
 
 
 def runs_in(folder: Path) -> list[Run]:
@@ -261,13 +263,13 @@ def _alive(pid: int) -> bool:
 
 
 def write_tables(
-    folder: Path, metadata: Mapping[str, Any], events: EventTable, timings: pa.Table | None = None
+    folder: Path, info: RunInfo, events: EventTable, timings: pa.Table | None = None
 ) -> None:
     """Write run.json and the tables of a run into ``folder``, run.json last."""
     write_events(folder, events)
     if timings is not None:
         pq.write_table(timings.cast(TIMINGS_SCHEMA), folder / "timings.parquet", compression="zstd")
-    write_metadata(folder, metadata)
+    write_info(folder, info)
 
 
 def write_events(folder: Path, events: EventTable) -> None:
@@ -275,10 +277,12 @@ def write_events(folder: Path, events: EventTable) -> None:
     events.write_parquet(folder / EVENTS_FILE)
 
 
-def write_metadata(folder: Path, metadata: Mapping[str, Any]) -> None:
-    """Write run.json of a run into ``folder``, in which its tables are."""
-    text = (
-        json.dumps({"schema_version": SCHEMA_VERSION, **metadata}, indent=1, ensure_ascii=False)
-        + "\n"
-    )
-    (folder / RUN_FILE).write_text(text, encoding="utf-8")
+def write_info(folder: Path, info: RunInfo) -> None:
+    """Write run.json of a run into ``folder``, in which its tables are.
+
+    Raises:
+        RunError: it could not be read again.
+    """
+    text = encoded(replace(info, schema_version=SCHEMA_VERSION))
+    decoded(text, folder / RUN_FILE)
+    (folder / RUN_FILE).write_bytes(text)

@@ -16,6 +16,7 @@ from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.coverage import coverage
 from lstmprof.formats.sources import Source
 from lstmprof.runs import run
+from lstmprof.runs.metadata import run_info
 from lstmprof.runs.run import Run
 
 INGESTED = "ingest"
@@ -41,13 +42,19 @@ def written(
     """
     paths = [str(Path(s.label).resolve()) if isinstance(s.label, Path) else s.label for s in group]
     events = annotated(profile.events, captured=False, step_range=step_range)
-    metadata = {"source": INGESTED, "source_paths": paths, **described(name, profile, events)}
-    metadata["command"] = command
-    metadata |= {"step_range": step_range} if step_range else {}
-    metadata["source_stamps"] = [source.stamp for source in group]
+    info = run_info(
+        {
+            **described(name, profile, events),
+            "source": INGESTED,
+            "command": command,
+            "source_paths": paths,
+            "source_stamps": [source.stamp for source in group],
+            "step_range": step_range or None,
+        }
+    )
     with run.new_run(out, name, force=force) as folder:
         run.write_events(folder, events)
-        run.write_metadata(folder, metadata)
+        run.write_info(folder, info)
     return run.open_run(out / name)
 
 

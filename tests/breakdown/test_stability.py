@@ -9,13 +9,14 @@ import pytest
 
 from lstmprof.breakdown.stability import profile_warnings, warnings
 from lstmprof.breakdown.timings import median_interval
+from lstmprof.runs.metadata import run_info
 
 GENERATOR = np.random.default_rng(7)
 QUIET = (1e6 + GENERATOR.normal(0, 5e3, 60)).astype(int).tolist()
 
 
 def faults(walls: list[int], **facts: Any) -> list[str]:
-    found = warnings(walls, facts)
+    found = warnings(walls, run_info(facts))
     assert all(w.remedy for w in found)
     return [w.fault for w in found]
 
@@ -87,15 +88,17 @@ def test_the_interval_covers_the_true_median_nineteen_times_in_twenty() -> None:
 
 
 def test_a_profile_of_much_slower_steps_is_named() -> None:
-    assert profile_warnings(None, {}) == profile_warnings(0.1, {}) == []
-    (warning,) = profile_warnings(10.9, {})
+    assert profile_warnings(None, run_info({})) == profile_warnings(0.1, run_info({})) == []
+    (warning,) = profile_warnings(10.9, run_info({}))
     assert "+1090%" in warning.fault
 
 
 def test_an_allocator_that_the_profiler_disturbs_is_named() -> None:
     timed = {"timing_page_faults": 500, "iterations": 10}
-    (warning,) = profile_warnings(10.9, {**timed, "profiled_page_faults": [90_000, 80_000, 99_000]})
+    (warning,) = profile_warnings(
+        10.9, run_info({**timed, "profiled_page_faults": [90_000, 80_000, 99_000]})
+    )
     assert "90,000 page faults each where those have 50" in warning.fault
     assert "LD_PRELOAD" in warning.remedy
-    (other,) = profile_warnings(10.9, {**timed, "profiled_page_faults": [60, 50, 40]})
+    (other,) = profile_warnings(10.9, run_info({**timed, "profiled_page_faults": [60, 50, 40]}))
     assert "page faults" not in other.fault

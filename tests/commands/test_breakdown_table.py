@@ -19,6 +19,7 @@ from lstmprof.cli import run as lstmprof
 from lstmprof.events.annotate import (
     annotated,
 )
+from lstmprof.runs.metadata import run_info
 from lstmprof.runs.run import TIMINGS_SCHEMA, write_tables
 
 HOST = {"pid": 1, "tid": 1}
@@ -35,7 +36,7 @@ ROWS = [
 def run(tmp_path: Path) -> Path:
     (tmp_path / "mine").mkdir()
     events = annotated(table(ROWS), captured=False)
-    write_tables(tmp_path / "mine", {"name": "mine", "source": "ingest"}, events)
+    write_tables(tmp_path / "mine", run_info({"name": "mine", "source": "ingest"}), events)
     return tmp_path / "mine"
 
 
@@ -93,7 +94,7 @@ def test_warnings_are_a_list_in_json_and_sentences_in_csv(
     timed = run.parent / "timed"
     timed.mkdir()
     timings = pa.table(columns).cast(TIMINGS_SCHEMA)
-    write_tables(timed, {"name": "timed", "source": "capture"}, events, timings)
+    write_tables(timed, run_info({"name": "timed", "source": "capture"}), events, timings)
     (one,) = json.loads(shown(capsys, timed, "--table", "timings", "--format", "json"))
     written = shown(capsys, timed, "--table", "timings", "--format", "csv")
     (read,) = csv.DictReader(io.StringIO(written))

@@ -13,6 +13,7 @@ from lstmprof.events.annotate import (
     annotated,
 )
 from lstmprof.events.annotate.coverage import coverage
+from lstmprof.runs.metadata import run_info
 from lstmprof.runs.run import write_tables
 
 HOST = {"pid": 1, "tid": 1}
@@ -35,7 +36,9 @@ def test_the_share_of_linked_activities_is_printed(
     events = annotated(table(rows), captured=False)
     (tmp_path / "mine").mkdir()
     links = dataclasses.asdict(coverage(events))
-    write_tables(tmp_path / "mine", {"name": "mine", "source": "ingest", "links": links}, events)
+    write_tables(
+        tmp_path / "mine", run_info({"name": "mine", "source": "ingest", "links": links}), events
+    )
     assert lstmprof(["breakdown", str(tmp_path / "mine")]) == 0
     said = capsys.readouterr().out
     assert "linked: of 2 device activities 50.0% to a launch, 50.0% to an op" in said
@@ -47,7 +50,7 @@ def test_a_profile_without_times_or_kernels_has_no_empty_tables(
 ) -> None:
     events = annotated(table([row("range", "batch", 0, 9000, **HOST)]), captured=False)
     (tmp_path / "mine").mkdir()
-    write_tables(tmp_path / "mine", {"name": "mine", "source": "ingest"}, events)
+    write_tables(tmp_path / "mine", run_info({"name": "mine", "source": "ingest"}), events)
     assert lstmprof(["breakdown", str(tmp_path / "mine")]) == 0
     said = capsys.readouterr().out
     assert "where the step goes" in said

@@ -15,6 +15,7 @@ from lstmprof.cli import run as lstmprof
 from lstmprof.events.annotate import (
     annotated,
 )
+from lstmprof.runs.metadata import run_info
 from lstmprof.runs.run import TIMINGS_SCHEMA, write_tables
 from lstmprof.workloads import with_overrides
 from lstmprof.workloads.studies import NAMED
@@ -39,7 +40,7 @@ def write_run(folder: Path, name: str, rows: list[Row], median_ms: int, **facts:
     }
     timings = pa.table(columns).cast(TIMINGS_SCHEMA)
     given = {**FACTS, "name": name, "implementation": name, **facts}
-    write_tables(folder / name, given, annotated(table(rows), captured=True), timings)
+    write_tables(folder / name, run_info(given), annotated(table(rows), captured=True), timings)
     return folder / name
 
 

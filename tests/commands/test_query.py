@@ -25,6 +25,7 @@ from lstmprof.cli import run as lstmprof
 from lstmprof.events.annotate import (
     annotated,
 )
+from lstmprof.runs.metadata import run_info
 from lstmprof.runs.run import TIMINGS_SCHEMA, open_run, write_tables
 
 HOST = {"pid": 1, "tid": 1}
@@ -45,7 +46,7 @@ def write(folder: Path, name: str, dur_ns: int) -> Path:
     facts = {"name": name, "source": "ingest", "workload": {"name": "net", "hidden": 320}}
     (folder / name).mkdir(parents=True)
     measured = pa.Table.from_pylist(timings, schema=TIMINGS_SCHEMA)
-    write_tables(folder / name, facts, annotated(table(rows), captured=False), measured)
+    write_tables(folder / name, run_info(facts), annotated(table(rows), captured=False), measured)
     return folder / name
 
 

@@ -19,6 +19,7 @@ from lstmprof.events.annotate import (
     annotated,
 )
 from lstmprof.events.annotate.steps import Window
+from lstmprof.runs.metadata import run_info
 from lstmprof.runs.run import open_run, write_tables
 
 HOST = {"pid": 1, "tid": 1}
@@ -27,7 +28,7 @@ HOST = {"pid": 1, "tid": 1}
 def profile(folder: Path, rows: list[Row], source: str = "capture") -> StepProfile:
     folder.mkdir(exist_ok=True)
     events = annotated(table(rows), captured=source == "capture")
-    write_tables(folder, {"name": "r", "source": source}, events)
+    write_tables(folder, run_info({"name": "r", "source": source}), events)
     return step_profile_of(break_down(open_run(folder)))
 
 

@@ -19,6 +19,7 @@ from lstmprof.events.annotate import (
     annotated,
 )
 from lstmprof.runs import run as store
+from lstmprof.runs.metadata import run_info
 from lstmprof.runs.run import TIMINGS_SCHEMA, Run
 
 PERIOD, KERNEL, LAUNCH = 10_000, 3_000, 2_000
@@ -75,7 +76,9 @@ def run(
         **(facts or {}),
     }
     with store.new_run(out, name) as folder:
-        store.write_tables(folder, metadata, events, _timings(walls_ns) if walls_ns else None)
+        store.write_tables(
+            folder, run_info(metadata), events, _timings(walls_ns) if walls_ns else None
+        )
     return store.open_run(out / name)
 
 

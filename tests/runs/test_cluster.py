@@ -98,7 +98,7 @@ def test_workers_write_the_runs_that_one_machine_writes(tmp_path: Path, address:
     for name in ("a", "c"):
         runs = [store.open_run(tmp_path / place / name) for place in ("out", "here")]
         assert runs[0].events() == runs[1].events()
-        assert [run.metadata["command"] for run in runs] == [shlex.join(sys.argv)] * 2
+        assert [run.info.command for run in runs] == [shlex.join(sys.argv)] * 2
     again = list(ingest_all(words, tmp_path / "out", scheduler=address))
     assert [len(one.kept) for one in again] == [1, 0, 1]
 

@@ -51,7 +51,7 @@ def test_a_folder_of_ranks_is_one_run_and_other_files_are_noted(
     (run,) = open_runs([tmp_path / "out"])
     assert run.name == "job"
     assert run.events().column("rank").to_pylist() == [0, 1] * 4
-    assert len(run.metadata["source_paths"]) == 2
+    assert len(run.info.source_paths) == 2
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_a_folder_of_runs_at_a_url_is_opened_and_fetched_once(tmp_path: Path) ->
     ingest_profiles(tmp_path / "a.json", f"{url}/", name="b", force=True)
     (replaced,) = open_runs([f"{url}/b"], tmp_path / "cache")
     assert replaced.path != one.path
-    assert replaced.metadata["source_paths"] == [str(tmp_path / "a.json")]
+    assert replaced.info.source_paths == (str(tmp_path / "a.json"),)
 
 
 def test_files_of_one_name_in_two_folders_get_two_names(tmp_path: Path) -> None:

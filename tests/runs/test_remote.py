@@ -12,6 +12,7 @@ import pytest
 from lstmprof.errors import RunError
 from lstmprof.events.table import events_table
 from lstmprof.runs import remote, run as store
+from lstmprof.runs.metadata import run_info
 from lstmprof.runs.run import Run
 
 MEMORY = fsspec.filesystem("memory")
@@ -25,17 +26,19 @@ def url() -> str:
 def run(folder: Path, dur_ns: int = 5) -> Run:
     columns = {"kind": ["op"], "name": ["mm"], "start_ns": [0], "dur_ns": [dur_ns]}
     with store.new_run(folder, "one", force=True) as content:
-        store.write_tables(content, {"name": "one", "dur_ns": dur_ns}, events_table(columns))
+        store.write_tables(
+            content, run_info({"name": "one", "base_ns": dur_ns}), events_table(columns)
+        )
     return store.open_run(folder / "one")
 
 
 def test_what_is_uploaded_is_fetched(tmp_path: Path, url: str) -> None:
     sent = run(tmp_path)
     made = remote.uploaded(sent, url, force=False)
-    assert (made.name, made.event_count, made.metadata) == ("one", 1, sent.metadata)
+    assert (made.name, made.event_count, made.info) == ("one", 1, sent.info)
     (found,) = remote.runs_at(url.removesuffix("/one"))
-    assert found.metadata == sent.metadata
-    assert found.fetched(tmp_path / "cache").events() == sent.events()
+    assert found.info == sent.info
+    assert found.fetched(tmp_path / "cache").events().arrow == sent.events().arrow
 
 
 def test_a_run_that_is_there_is_replaced_only_by_force(tmp_path: Path, url: str) -> None:
@@ -44,7 +47,7 @@ def test_a_run_that_is_there_is_replaced_only_by_force(tmp_path: Path, url: str)
     with pytest.raises(RunError, match="is there already; give --force"):
         remote.uploaded(run(tmp_path, 7), url, force=False)
     made = remote.uploaded(run(tmp_path, 7), url, force=True)
-    assert made.fetched(tmp_path / "cache").metadata["dur_ns"] == 7
+    assert made.fetched(tmp_path / "cache").info.base_ns == 7
     assert not MEMORY.exists(f"{url}/timings.parquet")
 
 

@@ -16,18 +16,19 @@ from lstmprof.errors import RunError, UsageError
 from lstmprof.events.schema import SCHEMA, VERSION_KEY
 from lstmprof.events.table import events_table
 from lstmprof.runs import run as store
+from lstmprof.runs.metadata import RunInfo, run_info
 
 EVENTS = events_table({"kind": ["op"], "name": ["a"], "start_ns": [0], "dur_ns": [1]})
 
 
 def write(out: Path, name: str, *, force: bool = False) -> None:
     with store.new_run(out, name, force=force) as folder:
-        store.write_tables(folder, {"source": "ingest"}, EVENTS)
+        store.write_tables(folder, run_info({"source": "ingest"}), EVENTS)
 
 
 def write_what_is_no_json(out: Path) -> None:
     with store.new_run(out, "a") as folder:
-        store.write_tables(folder, {"source": object()}, EVENTS)
+        store.write_tables(folder, RunInfo(profile_metadata={"a": object()}), EVENTS)
 
 
 def left_in(out: Path) -> list[str]:
@@ -48,7 +49,7 @@ def test_narrow_events_are_the_events_in_less_room(tmp_path: Path) -> None:
     columns |= {"name": ["a", "b", "a"], "device": [None, -129, 3], "category": [None] * 3}
     events = events_table(columns)
     with store.new_run(tmp_path, "a") as folder:
-        store.write_tables(folder, {}, events)
+        store.write_tables(folder, run_info({}), events)
         pq.write_table(events.cast(SCHEMA), folder / "events.parquet", row_group_size=2)
     names = ["dur_ns", *columns, "event_id", "pid"]
     found = store.open_run(tmp_path / "a").narrow_events(list(dict.fromkeys(names)))
@@ -71,7 +72,7 @@ def test_narrow_texts_of_many_row_groups_are_one_dictionary(tmp_path: Path) -> N
     columns = {"kind": ["op"] * 300, "name": names, "start_ns": numbers, "dur_ns": numbers}
     events = events_table(columns)
     with store.new_run(tmp_path, "a") as folder:
-        store.write_tables(folder, {}, events)
+        store.write_tables(folder, run_info({}), events)
         pq.write_table(events.arrow, folder / "events.parquet", row_group_size=100)
     found = store.open_run(tmp_path / "a").narrow_events(["name"])
     assert found.column("name").to_pylist() == names
@@ -119,7 +120,7 @@ def test_what_a_killed_process_left_is_swept_and_a_live_one_is_not(tmp_path: Pat
 
 def test_a_partial_run_is_no_run(tmp_path: Path) -> None:
     with store.new_run(tmp_path, "a") as folder:
-        store.write_tables(folder, {}, EVENTS)
+        store.write_tables(folder, run_info({}), EVENTS)
         assert store.runs_in(tmp_path) == []
 
 

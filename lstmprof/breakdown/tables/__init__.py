@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -28,9 +28,10 @@ from lstmprof.events.annotate.steps import Window
 from lstmprof.events.batches import Batch
 from lstmprof.events.columns import Column
 from lstmprof.events.packed import Packed
+from lstmprof.runs.metadata import RunInfo
 
 #: events, their windows, run.json → the table
-Make = Callable[[pa.Table, list[Window], Mapping[str, Any]], pa.Table]
+Make = Callable[[pa.Table, list[Window], RunInfo], pa.Table]
 
 
 class Gathered(Protocol):
@@ -67,9 +68,9 @@ class TableKind:
     shown: tuple[str, ...]
     gather: Gather | None = None
 
-    def of(self, events: pa.Table, windows: list[Window], facts: Mapping[str, Any]) -> pa.Table:
-        """This table of annotated ``events``, sorted; ``facts`` is run.json."""
-        return self.ordered(self.make(events, windows, facts))
+    def of(self, events: pa.Table, windows: list[Window], info: RunInfo) -> pa.Table:
+        """This table of annotated ``events``, sorted; ``info`` is run.json."""
+        return self.ordered(self.make(events, windows, info))
 
     def ordered(self, made: pa.Table) -> pa.Table:
         """The rows of ``made`` as this table sorts them."""
@@ -81,11 +82,11 @@ class TableKind:
 
 
 def _plain(make: Callable[[pa.Table, list[Window]], pa.Table]) -> Make:
-    return lambda events, windows, facts: make(events, windows)
+    return lambda events, windows, info: make(events, windows)
 
 
-def _launches(events: pa.Table, windows: list[Window], facts: Mapping[str, Any]) -> pa.Table:
-    return launches.launches(events, windows, (facts.get("workload") or {}).get("time_steps"))
+def _launches(events: pa.Table, windows: list[Window], info: RunInfo) -> pa.Table:
+    return launches.launches(events, windows, info.workload.time_steps)
 
 
 #: Columns of the events that several tables read.

@@ -21,6 +21,7 @@ from lstmprof.events.annotate.steps import windows
 from lstmprof.runs.ingest import (
     open_runs,
 )
+from lstmprof.runs.metadata import run_info
 from lstmprof.runs.run import write_tables
 
 HOST = {"pid": 1, "tid": 1}
@@ -39,7 +40,7 @@ ROWS = [
 def run(tmp_path: Path) -> Path:
     (tmp_path / "run").mkdir()
     facts = {"name": "run", "source": "ingest", "workload": {"time_steps": 4}}
-    write_tables(tmp_path / "run", facts, annotated(table(ROWS), captured=False))
+    write_tables(tmp_path / "run", run_info(facts), annotated(table(ROWS), captured=False))
     return tmp_path / "run"
 
 
@@ -47,8 +48,8 @@ def run(tmp_path: Path) -> Path:
 def test_a_table_has_the_columns_the_registry_says(name: str) -> None:
     known, events = TABLES[name], annotated(table(ROWS), captured=False)
     for made in (
-        known.of(events, windows(events, captured=False), {}),
-        known.of(annotated(table([]), captured=False), [], {}),
+        known.of(events, windows(events, captured=False), run_info({})),
+        known.of(annotated(table([]), captured=False), [], run_info({})),
     ):
         assert made.schema.names == [c.name for c in known.columns]
         assert [f.type for f in made.schema] == [c.type for c in known.columns]
@@ -61,8 +62,8 @@ def test_a_table_has_the_columns_the_registry_says(name: str) -> None:
 def test_a_table_is_made_of_the_columns_that_it_reads(name: str) -> None:
     known, events = TABLES[name], annotated(table(ROWS), captured=False)
     found = windows(events, captured=False)
-    made = known.of(events.select(list(known.reads)), found, {})
-    assert made.equals(known.of(events, found, {}))
+    made = known.of(events.select(list(known.reads)), found, run_info({}))
+    assert made.equals(known.of(events, found, run_info({})))
 
 
 def test_the_command_knows_every_table() -> None:

@@ -12,6 +12,7 @@ from lstmprof.breakdown.tables.kernels import kernels
 from lstmprof.breakdown.timings import slowdowns, timings
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import windows
+from lstmprof.runs.metadata import run_info
 from lstmprof.runs.run import TIMINGS_SCHEMA
 
 HOST = {"pid": 1, "tid": 1}
@@ -122,7 +123,7 @@ def measured(walls: list[int], warmup: int) -> pa.Table:
 
 def test_timings_leave_the_warm_up_out() -> None:
     facts = {"workload": {"batch": 64}, "compile_ns": 900, "profiled_wall_ns": [11, 12, 13]}
-    found = timings(measured([900, 500, 8, 10, 12], warmup=2), facts)
+    found = timings(measured([900, 500, 8, 10, 12], warmup=2), run_info(facts))
     assert found is not None
     assert (found.iterations, found.median_ns, found.mean_ns, found.std_ns) == (3, 10.0, 10.0, 2.0)
     assert (found.p95_ns, found.compile_ns) == (12, 900)
@@ -132,14 +133,14 @@ def test_timings_leave_the_warm_up_out() -> None:
 
 def test_a_language_model_is_measured_in_words() -> None:
     facts = {"workload": {"batch": 20, "time_steps": 35, "vocabulary": 10_000}}
-    found = timings(measured([1000, 1000], warmup=0), facts)
+    found = timings(measured([1000, 1000], warmup=0), run_info(facts))
     assert found is not None
     assert found.words_per_s == pytest.approx(20 * 35 / 1e-6)
 
 
 def test_what_is_unknown_stays_unknown() -> None:
-    assert timings(measured([5], warmup=1), {}) is None
-    found = timings(measured([5], warmup=0), {})
+    assert timings(measured([5], warmup=1), run_info({})) is None
+    found = timings(measured([5], warmup=0), run_info({}))
     assert found is not None
     assert (found.std_ns, found.samples_per_s, found.words_per_s) == (None, None, None)
     assert (found.inflation_share, found.cpu_energy_j) == (None, None)

@@ -1,0 +1,164 @@
+"""run.json is a typed record: what is written is read, and what is wrong is told by name."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+import msgspec
+import pytest
+from hypothesis import given, strategies as st
+
+from lstmprof.errors import RunError
+from lstmprof.events.annotate.coverage import Coverage
+from lstmprof.events.schema import SCHEMA_VERSION
+from lstmprof.runs.metadata import (
+    Hardware,
+    Peaks,
+    RunInfo,
+    WorkloadInfo,
+    decoded,
+    encoded,
+    facts,
+    run_info,
+)
+from lstmprof.runs.run import open_run
+from lstmprof.workloads import Workload
+
+RECORDS = (RunInfo, WorkloadInfo, Hardware, Peaks)
+INT64 = st.integers(-(2**63), 2**63 - 1)
+TEXT = st.text(st.characters(exclude_categories=["Cs"]))
+JSON = st.recursive(st.none() | st.booleans() | INT64 | TEXT, lambda x: st.lists(x, max_size=3))
+
+
+def values(hint: Any) -> st.SearchStrategy[Any]:
+    """Values of a field of this type."""
+    if get_origin(hint) is Annotated:
+        return values(hint.__origin__)
+    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+        return records(hint)
+    if hint is Coverage:
+        return st.builds(Coverage, *[INT64] * len(dataclasses.fields(Coverage)))
+    if get_origin(hint) is tuple:
+        return st.lists(values(get_args(hint)[0]), max_size=3).map(tuple)
+    if get_origin(hint) is dict:
+        return st.dictionaries(TEXT, values(get_args(hint)[1]), max_size=3)
+    plain = {str: TEXT, int: INT64, bool: st.booleans(), type(None): st.none(), Any: JSON}
+    plain[float] = st.floats(allow_nan=False, allow_infinity=False)
+    return plain[hint] if hint in plain else st.one_of(*map(values, get_args(hint)))
+
+
+def records(type_: Any) -> st.SearchStrategy[Any]:
+    hints = get_type_hints(type_, include_extras=True)
+    return st.builds(type_, **{name: values(hint) for name, hint in hints.items()})
+
+
+@given(records(RunInfo))
+def test_what_is_written_is_read(info: RunInfo) -> None:
+    info = msgspec.structs.replace(info, schema_version=SCHEMA_VERSION)
+    assert decoded(encoded(info), "run.json") == info
+    assert run_info(msgspec.to_builtins(info)) == info
+
+
+@pytest.mark.parametrize("record", RECORDS)
+def test_every_field_says_its_unit_its_meaning_and_when_it_is_null(record: Any) -> None:
+    for name, hint in get_type_hints(record, include_extras=True).items():
+        if hint in RECORDS:
+            continue
+        meta = hint.__metadata__[-1]
+        assert meta.description, name
+        ending = name.rpartition("_")[2]
+        units = {"ns": "ns", "bytes": "bytes", "j": "J", "mhz": "MHz", "c": "°C"}
+        assert meta.extra["unit"] == units.get(ending, meta.extra["unit"]), name
+        can_be_null = type(None) in get_args(hint.__origin__)
+        assert bool(meta.extra["null_when"]) == can_be_null, name
+
+
+def test_a_workload_has_the_fields_of_the_workload_that_runs() -> None:
+    assert set(WorkloadInfo.__struct_fields__) == {f.name for f in dataclasses.fields(Workload)}
+
+
+def test_every_field_has_a_column_of_its_own() -> None:
+    names = [fact.column.name for fact in facts()]
+    assert len(set(names)) == len(names)
+
+
+def test_unknown_is_left_out_and_never_nought() -> None:
+    assert json.loads(encoded(run_info({"name": "a", "seed": None, "threads": 0}))) == {
+        "name": "a",
+        "threads": 0,
+    }
+    assert decoded(b"{}", "run.json") == RunInfo()
+    assert decoded(b'{"seed": null}', "run.json").seed is None
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"workload": "x"}', "workload: expected object, got str"),
+        ('{"hardware": "x"}', "hardware: expected object, got str"),
+        ('{"hardware": {"cores": "2"}}', "hardware.cores: expected int | null, got str"),
+        ('{"seed": "7"}', "seed: expected int | null, got str"),
+        ('{"tf32": 1}', "tf32: expected bool | null, got int"),
+        ('{"base_ns": 1180591620717411303424}', "base_ns: expected int <= 9223372036854775807"),
+        ('{"notes": null}', "notes: expected array, got null"),
+        ("[]", "expected object, got array"),
+        ("[" * 200_000, "expected object, got array"),
+        ('{"later":' + "[" * 200_000, r"is damaged (.*recursion.*)"),
+        ('{"profile_metadata":' + '{"a":' * 200_000, r"is damaged (.*recursion.*)"),
+        ('{"loss_first": NaN}', r"is damaged (JSON is malformed: invalid character (byte 15))"),
+        ("", r"is damaged (Input data was truncated)"),
+    ],
+    ids=lambda value: value[:30],
+)
+def test_what_is_wrong_is_one_line_that_names_file_field_and_next_step(
+    text: str, message: str
+) -> None:
+    with pytest.raises(RunError) as told:
+        decoded(text.encode(), "there/run.json")
+    start, _, rest = message.partition(".*")
+    assert str(told.value).startswith(f"there/run.json: {start}")
+    assert all(part in str(told.value) for part in rest.split(".*"))
+    assert str(told.value).endswith("; capture or ingest the run again")
+    assert "\n" not in str(told.value)
+
+
+def test_what_is_no_text_is_damage() -> None:
+    with pytest.raises(RunError, match=r"run\.json: is damaged \(.*can't decode"):
+        decoded(b'{"name": "\xff"}', "run.json")
+
+
+def test_a_run_larger_than_can_be_is_not_read(tmp_path: Path) -> None:
+    with (tmp_path / "run.json").open("wb") as file:
+        file.truncate(2**30)
+    with pytest.raises(RunError, match=r"run\.json: is larger than 64 MiB"):
+        open_run(tmp_path)
+
+
+def test_a_newer_version_is_refused_by_name_whatever_its_fields_are() -> None:
+    newer = json.dumps({"schema_version": SCHEMA_VERSION + 1, "seed": "of another type"}).encode()
+    with pytest.raises(RunError) as told:
+        decoded(newer, "run.json")
+    assert str(told.value) == (
+        f"run.json: schema version {SCHEMA_VERSION + 1}, this lstmprof reads {SCHEMA_VERSION};"
+        " install the lstmprof that wrote it, or a later one"
+    )
+
+
+def test_a_field_of_a_later_writer_is_passed_over() -> None:
+    info = decoded(b'{"seed": 7, "later": [1], "workload": {"cells": 3, "layers": 2}}', "run.json")
+    assert (info.seed, info.workload.layers) == (7, 2)
+
+
+def test_a_field_that_no_reader_knows_is_not_written() -> None:
+    with pytest.raises(TypeError, match=r"no field of run\.json: hw, workload\.cells$"):
+        run_info({"hw": {}, "workload": {"layers": 1, "cells": 3}})
+
+
+def test_a_surrogate_without_its_other_is_written_as_a_question_mark() -> None:
+    info = run_info({"source_paths": ["b\udcff.json"], "profile_metadata": {"a": ["\ud800"]}})
+    written = decoded(encoded(info), "run.json")
+    assert written.source_paths == ("b?.json",)
+    assert written.profile_metadata == {"a": ["?"]}
