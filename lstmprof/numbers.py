@@ -23,11 +23,7 @@ def milliseconds(ns: float, digits: int = 1) -> str:
 
 def percent(share: float) -> str:
     """``68 %``; under one in a hundred with a digit more."""
-    return (
-        f"{share:.0%}".replace("%", " %")
-        if abs(share) >= 0.01
-        else f"{share:.1%}".replace("%", " %")
-    )
+    return f"{share:.{0 if abs(share) >= 0.01 else 1}%}".replace("%", " %")
 
 
 def count(number: float) -> str:
@@ -56,14 +52,7 @@ def listed(words: list[str]) -> str:
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
-def short_name(name: str, most: int = 60) -> str:
-    """A name in few characters: a graph node's end, a C++ name's start."""
-    if len(name) <= most:
-        return name
-    return "…" + name[1 - most :] if "/" in name and "<" not in name else name[: most - 1] + "…"
-
-
-def cropped(name: str, room: int) -> str:
+def cropped(name: str, room: int = 60) -> str:
     """``name`` in ``room`` characters: graph nodes keep their end, C++ names their start."""
     if len(name) <= room:
         return name

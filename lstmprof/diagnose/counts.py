@@ -10,13 +10,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from lstmprof.diagnose.causes import (
-    KINDS,
-)
+from lstmprof.diagnose.causes import KINDS
 from lstmprof.diagnose.step_profile import StepProfile
-from lstmprof.events.threads import (
-    ASKS,
-)
+from lstmprof.events.annotate.calls import direction
+from lstmprof.events.threads import ASKS
 
 Rows = Iterable[dict[str, Any]]
 
@@ -54,8 +51,21 @@ def _work(profile: StepProfile, *categories: str) -> list[dict[str, Any]]:
     return [row for row in rows if not categories or row["category"] in categories]
 
 
+def _kernel_rows(profile: StepProfile) -> list[dict[str, Any]]:
+    """The kernels of a device, without what copies or sets memory; on a host none."""
+    if profile.device is None:
+        return []
+    return [row for row in _work(profile) if not _is_copy(row)]
+
+
+def _is_copy(row: dict[str, Any]) -> bool:
+    """Whether the device's copy engine did it, and no kernel: a memcpy, a memset."""
+    on_device = row["category"] == "layout" and direction(row["name"]) is not None
+    return row["category"] in ("transfer", "memset") or on_device
+
+
 def _kernels(profile: StepProfile) -> float | None:
-    return None if profile.device is None else _per_step(profile, _work(profile))
+    return None if profile.device is None else _per_step(profile, _kernel_rows(profile))
 
 
 def _computing_ops(profile: StepProfile) -> float | None:
@@ -102,16 +112,15 @@ def _copies(profile: StepProfile) -> float | None:
     return _per_step(profile, [*_work(profile, "layout", "transfer"), *_work(profile, "memset")])
 
 
-def _copied_bytes(profile: StepProfile) -> float | None:
-    rows = profile.rows("copies")
-    known = rows and all(row["bytes"] is not None for row in rows)
-    return _per_step(profile, rows, "bytes") if known else None
+def _bytes(table: str) -> Callable[[StepProfile], float | None]:
+    """Bytes of a table a step; None where there are no rows, or one does not say."""
 
+    def moved_bytes(profile: StepProfile) -> float | None:
+        rows = profile.rows(table)
+        known = rows and all(row["bytes"] is not None for row in rows)
+        return _per_step(profile, rows, "bytes") if known else None
 
-def _cast_bytes(profile: StepProfile) -> float | None:
-    rows = profile.rows("casts")
-    known = rows and all(row["bytes"] is not None for row in rows)
-    return _per_step(profile, rows, "bytes") if known else None
+    return moved_bytes
 
 
 def _asked(profile: StepProfile) -> float:
@@ -141,7 +150,7 @@ _ALL = (
         "mean_kernel_ns",
         "mean kernel",
         "ns",
-        lambda c: _mean(_work(c)) if c.device is not None else None,
+        lambda c: _mean(_kernel_rows(c)),
     ),
     Quantity("mean_gap_ns", "mean gap between kernels", "ns", _gap),
     Quantity("launches", "kernel launches", "", _launches),
@@ -164,9 +173,9 @@ _ALL = (
     Quantity("pointwise", "element-by-element ops", "", lambda c: _per_step(c, _pointwise(c))),
     Quantity("mean_pointwise_ns", "mean of these", "ns", lambda c: _mean(_pointwise(c))),
     Quantity("casts", "casts", "", lambda c: _per_step(c, c.rows("casts"))),
-    Quantity("cast_bytes", "bytes cast", "bytes", _cast_bytes),
+    Quantity("cast_bytes", "bytes cast", "bytes", _bytes("casts")),
     Quantity("copies", "copies", "", _copies),
-    Quantity("copied_bytes", "bytes copied between memories", "bytes", _copied_bytes),
+    Quantity("copied_bytes", "bytes copied between memories", "bytes", _bytes("copies")),
     Quantity("syncs", "waits for a value or the device", "", _syncs),
 )
 

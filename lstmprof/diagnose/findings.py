@@ -6,12 +6,12 @@ Both sum to the difference of the steps' ``lengths``, exact to the nanosecond.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lstmprof.diagnose import causes, profiler_overhead
 from lstmprof.diagnose.counts import EVIDENCE, QUANTITIES
-from lstmprof.diagnose.step_profile import Contributor, StepProfile, total_ns
+from lstmprof.diagnose.step_profile import Contributor, Spent, StepProfile, by_name, total_ns
 
 #: Kernels or ops that stand as evidence of a finding.
 LARGEST = 3
@@ -53,14 +53,14 @@ def waterfall(fast: StepProfile, slow: StepProfile) -> list[Difference]:
     (or more) is a part of its own.
     """
     parts = dict.fromkeys([*fast.parts, *slow.parts])
-    found = [Difference(*p, fast.parts.get(p, 0), slow.parts.get(p, 0)) for p in parts]
+    differences = [Difference(*p, fast.parts.get(p, 0), slow.parts.get(p, 0)) for p in parts]
     ends = lengths(fast, slow)
     if timed(fast, slow):
         effects = (
             end - profile.profiled_ns for end, profile in zip(ends, (fast, slow), strict=True)
         )
-        found.append(Difference("", PROFILER, *effects))
-    return sorted(found, key=lambda d: (-abs(d.delta_ns), d.state, d.part))
+        differences.append(Difference("", PROFILER, *effects))
+    return sorted(differences, key=lambda d: (-abs(d.delta_ns), d.state, d.part))
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ def findings(fast: StepProfile | None, slow: StepProfile) -> list[Finding]:
     else:
         fast_ns, slow_ns = _spent(of_fast), _spent(of_slow)
     whole = slow_ns.total() - fast_ns.total()
-    found = [
+    rows = [
         Finding(
             kind,
             fast_ns[kind],
@@ -155,7 +155,7 @@ def findings(fast: StepProfile | None, slow: StepProfile) -> list[Finding]:
         for kind in causes.KINDS
         if of_fast[kind] or of_slow[kind] or fast_ns[kind] or slow_ns[kind]
     ]
-    return sorted(found, key=lambda f: (-f.delta_ns, f.kind))
+    return sorted(rows, key=lambda f: (-f.delta_ns, f.kind))
 
 
 def _spent(contributors: Mapping[str, list[Contributor]]) -> Counter[str]:
@@ -163,24 +163,21 @@ def _spent(contributors: Mapping[str, list[Contributor]]) -> Counter[str]:
 
 
 def _changes(kind: str, fast: StepProfile | None, slow: StepProfile) -> tuple[Change, ...]:
-    made = (
+    changes = (
         Change(name, QUANTITIES[name].of(fast) if fast else None, QUANTITIES[name].of(slow))
         for name in EVIDENCE[kind]
     )
-    return tuple(change for change in made if change.slow is not None)
-
-
-Spent = dict[str, tuple[int, float]]
+    return tuple(change for change in changes if change.slow is not None)
 
 
 def _largest(fast: list[Contributor], slow: list[Contributor]) -> tuple[Culprit, ...]:
     """What adds most, by name."""
-    of_fast, of_slow = _by_name(fast), _by_name(slow)
-    made = [
+    of_fast, of_slow = by_name(fast), by_name(slow)
+    culprits = [
         Culprit(name, *_both(of_fast, of_slow, name))
         for name in dict.fromkeys([*of_slow, *of_fast])
     ]
-    by_delta = sorted(made, key=lambda c: (-abs(c.delta_ns), c.name))
+    by_delta = sorted(culprits, key=lambda c: (-abs(c.delta_ns), c.name))
     return tuple(c for c in by_delta[:LARGEST] if c.delta_ns)
 
 
@@ -188,12 +185,3 @@ def _both(fast: Spent, slow: Spent, name: str) -> tuple[int, int, float, float]:
     """(fast ns, slow ns, fast calls, slow calls)."""
     (fast_ns, fast_count), (slow_ns, slow_count) = (s.get(name, (0, 0.0)) for s in (fast, slow))
     return fast_ns, slow_ns, fast_count, slow_count
-
-
-def _by_name(contributors: Sequence[Contributor]) -> Spent:
-    found: Spent = {}
-    for contributor in contributors:
-        if contributor.name is not None:
-            ns, count = found.get(contributor.name, (0, 0.0))
-            found[contributor.name] = (ns + contributor.ns, count + contributor.count)
-    return found

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from lstmprof.diagnose.causes import PROFILER
-from lstmprof.diagnose.step_profile import Contributor, StepProfile, total_ns
+from lstmprof.diagnose.step_profile import Contributor, StepProfile, by_name, total_ns
 
 #: Of recording one op, where the runs do not show less. Measured on an EPYC (torch 2.13,
 #: torch.profiler): 20,000 calls of ``.item()``, two ops each, take 2.5 ms undisturbed and 9.7 ms
@@ -43,10 +43,12 @@ def spent(
 def _settled(profile: StepProfile, contributors: Kinds, each_ns: float) -> tuple[Counter[str], int]:
     """Kind → ns without recording; and what the undisturbed step has over these."""
     recorded = {kind: recording(some, profile, each_ns) for kind, some in contributors.items()}
-    found = Counter({kind: total_ns(some) - recorded[kind] for kind, some in contributors.items()})
-    rest = profile.length_ns - found.total()
-    found[PROFILER] += rest
-    return found, rest
+    kinds_ns = Counter(
+        {kind: total_ns(some) - recorded[kind] for kind, some in contributors.items()}
+    )
+    rest = profile.length_ns - kinds_ns.total()
+    kinds_ns[PROFILER] += rest
+    return kinds_ns, rest
 
 
 def recording_ns(profile: StepProfile, *others: StepProfile) -> float:
@@ -56,9 +58,9 @@ def recording_ns(profile: StepProfile, *others: StepProfile) -> float:
     whatever else the profile or another process disturbed: a bound from above. A run whose
     profiled steps are no longer was disturbed while it was timed, and bounds nothing.
     """
-    known_ns = QUICK_RECORDING_NS.get(str(profile.facts.get("profiler")), RECORDING_NS)
+    usual_ns = QUICK_RECORDING_NS.get(str(profile.facts.get("profiler")), RECORDING_NS)
     bounds = [_inflation_ns(one) for one in (profile, *others)]
-    return min([known_ns, *(each for each in bounds if each > 0)])
+    return min([usual_ns, *(each for each in bounds if each > 0)])
 
 
 def _inflation_ns(profile: StepProfile) -> float:
@@ -91,28 +93,21 @@ def _doubted(rest_ns: int, of_fast: Kinds, of_slow: Kinds) -> dict[str, int]:
     """Kind → ns of what was done as often, of the other sign than ``rest_ns`` and no more."""
     changed = {kind: _unchanged_work(of_fast[kind], of_slow[kind]) for kind in of_slow}
     against = {kind: ns for kind, ns in changed.items() if ns * rest_ns < 0}
-    left, found = -rest_ns, {}
+    left, doubted = -rest_ns, {}
     for kind, ns in sorted(against.items(), key=lambda pair: -abs(pair[1])):
-        found[kind] = min(ns, left, key=abs)
-        left -= found[kind]
-    return found
+        doubted[kind] = min(ns, left, key=abs)
+        left -= doubted[kind]
+    return doubted
 
 
 def _unchanged_work(fast: list[Contributor], slow: list[Contributor]) -> int:
     """What work that both steps do as often takes longer in the slow one."""
-    both = [_by_name(some) for some in (fast, slow)]
-    return sum(
-        both[1][name][0] - both[0][name][0]
-        for name in both[0].keys() & both[1].keys()
-        if abs(both[1][name][1] - both[0][name][1]) <= AS_OFTEN * both[0][name][1]
+    of_fast, of_slow = (
+        by_name(c for c in some if c.state == "busy" and not c.tiny) for some in (fast, slow)
     )
-
-
-def _by_name(contributors: list[Contributor]) -> dict[str, tuple[int, float]]:
-    """Name → (ns, calls) of the busy contributors that are no mere calls."""
-    found: dict[str, tuple[int, float]] = {}
-    for contributor in contributors:
-        if contributor.state == "busy" and contributor.name is not None and not contributor.tiny:
-            ns, calls = found.get(contributor.name, (0, 0.0))
-            found[contributor.name] = (ns + contributor.ns, calls + contributor.count)
-    return found
+    pairs = [(of_fast[name], of_slow[name]) for name in of_fast.keys() & of_slow.keys()]
+    return sum(
+        slow_ns - fast_ns
+        for (fast_ns, fast_calls), (slow_ns, slow_calls) in pairs
+        if abs(slow_calls - fast_calls) <= AS_OFTEN * fast_calls
+    )

@@ -8,7 +8,7 @@ from lstmprof.diagnose.counts import QUANTITIES
 from lstmprof.diagnose.findings import Change, Culprit, Finding, lengths, timed
 from lstmprof.diagnose.roofline import Roofline
 from lstmprof.diagnose.step_profile import StepProfile, labels
-from lstmprof.numbers import count, listed, milliseconds, percent, quantity, short_name
+from lstmprof.numbers import count, cropped, listed, milliseconds, percent, quantity
 from lstmprof.replay import Prediction
 
 #: An op or range with less of a finding is no reason for it.
@@ -217,7 +217,7 @@ def _by_largest(finding: Finding, fast_name: str) -> str:
 
 def short(culprit: Culprit) -> str:
     """Its name in few characters."""
-    return short_name(culprit.name)
+    return cropped(culprit.name)
 
 
 def of_roofline(limit: Roofline) -> str:

@@ -20,6 +20,8 @@ from lstmprof.events.threads import STATES, state_codes
 
 #: (state, part): those of the ledger, and ``input`` with what its phase held.
 Part = tuple[str, str]
+#: Name → (ns, calls).
+Spent = dict[str, tuple[int, float]]
 
 #: The tables of a breakdown from which findings take their evidence.
 _EVIDENCE = ("kernels", "ops", "launches", "casts", "copies", "ranges")
@@ -244,6 +246,16 @@ def _left_out(windows: list[Window], kept: list[Window]) -> tuple[str, ...]:
 def total_ns(contributors: Iterable[Contributor]) -> int:
     """Nanoseconds of ``contributors``."""
     return sum(contributor.ns for contributor in contributors)
+
+
+def by_name(contributors: Iterable[Contributor]) -> Spent:
+    """Name → (ns, calls) of those that have a name."""
+    spent: Spent = {}
+    for contributor in contributors:
+        if contributor.name is not None:
+            ns, calls = spent.get(contributor.name, (0, 0.0))
+            spent[contributor.name] = (ns + contributor.ns, calls + contributor.count)
+    return spent
 
 
 def labels(fast: StepProfile, slow: StepProfile) -> tuple[str, str]:

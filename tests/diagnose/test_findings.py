@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from diagnose.made import contributor, profile, table
 
+from lstmprof.diagnose.counts import counted
 from lstmprof.diagnose.diagnosis import alone, compare
 from lstmprof.diagnose.findings import Change, Culprit, findings
 from lstmprof.diagnose.profiler_overhead import RECORDING_NS, recording_ns
@@ -190,6 +191,19 @@ def test_a_device_that_waits_most_of_the_time_is_host_bound() -> None:
     )
     launching = next(e for e in found.findings if e.finding.kind == "launch-bound")
     assert launching.finding.largest[0].name == "cudaLaunchKernel"
+
+
+def test_a_copy_is_no_kernel() -> None:
+    work = {"device": 0, "family": None, "count": 2}
+    rows = [
+        {**work, "name": "k", "category": "layout", "total_ns": 4_000},
+        {**work, "name": "Memcpy DtoD (Device -> Device)", "category": "layout", "total_ns": 90},
+        {**work, "name": "Memcpy HtoD (Pageable -> Device)", "category": "transfer", "total_ns": 9},
+        {**work, "name": "Memset (Device)", "category": "memset", "total_ns": 9},
+    ]
+    run = profile(contributor("busy", "layout", 9), device=0, tables={"kernels": table(*rows)})
+    counts = {name: counted(run, name) for name in ("kernels", "mean_kernel_ns", "copies")}
+    assert counts == {"kernels": 2, "mean_kernel_ns": 2_000, "copies": 8}
 
 
 def test_time_of_unknown_cause_is_said_first() -> None:

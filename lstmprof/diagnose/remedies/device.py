@@ -17,7 +17,7 @@ from lstmprof.diagnose.counts import counted
 from lstmprof.diagnose.findings import Finding
 from lstmprof.diagnose.step_profile import StepProfile, labels, total_ns
 from lstmprof.implementations import CELL_OP, LAYER_OP, LOOP
-from lstmprof.numbers import count, listed, milliseconds, short_name, times_a_step
+from lstmprof.numbers import count, cropped, listed, milliseconds, times_a_step
 
 #: GPUs with TF32: compute capability 8.0 and later.
 _AMPERE = re.compile(r"\b(?:A100|A10|A30|A40|H100|H200|B200|L4|L40|RTX (?:A\d|[3-5]0\d\d))")
@@ -62,7 +62,7 @@ def layer_in_one_op(f: Finding) -> str | None:
     fused = [c for c in f.fast.contributors if c.part == "rnn"] if f.fast else []
     example = ""
     if f.fast and fused:
-        names = listed(sorted({short_name(str(c.name)) for c in fused})[:2])
+        names = listed(sorted({cropped(str(c.name)) for c in fused})[:2])
         took = milliseconds(total_ns(fused))
         example = f"; of {labels(f.fast, f.slow)[0]} {names} take {took} ms a step"
     row = one_op[f.slow.device is None]
@@ -103,7 +103,7 @@ def repeated_products(f: Finding) -> str | None:
     if grown is None:
         return None
     calls = f"{count(grown.slow_count)} times a step against {count(grown.fast_count)}"
-    return f"{short_name(grown.name)} runs {calls}: look for a product that is computed again"
+    return f"{cropped(grown.name)} runs {calls}: look for a product that is computed again"
 
 
 def indexed_time_steps(f: Finding) -> str | None:
@@ -157,8 +157,8 @@ def casts(f: Finding) -> str | None:
         return None
     row = rows[0]
     types = f" from {row['from_dtype']} to {row['to_dtype']}" if row["to_dtype"] else ""
-    op, times = short_name(row["op"]), times_a_step(row["count"] / f.slow.steps)
-    within = f" in {short_name(row['within'])}" if row["within"] else ""
+    op, times = cropped(row["op"]), times_a_step(row["count"] / f.slow.steps)
+    within = f" in {cropped(row['within'])}" if row["within"] else ""
     return f"{op}{within} casts{types} {times}: keep one element type there"
 
 
@@ -169,7 +169,7 @@ def contiguous(f: Finding) -> str | None:
         return None
     most = max(moved, key=lambda c: c.ns)
     return (
-        f"{short_name(str(most.name))} moves elements {times_a_step(most.count)} and "
+        f"{cropped(str(most.name))} moves elements {times_a_step(most.count)} and "
         "computes nothing: keep the tensor in the layout in which it is read, or move it once "
         "before the loop"
     )

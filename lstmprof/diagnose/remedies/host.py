@@ -11,7 +11,7 @@ from lstmprof.diagnose.counts import QUANTITIES, counted
 from lstmprof.diagnose.findings import Finding
 from lstmprof.diagnose.step_profile import total_ns
 from lstmprof.events.threads import ASKS
-from lstmprof.numbers import count, listed, milliseconds, quantity, short_name, times_a_step
+from lstmprof.numbers import count, cropped, listed, milliseconds, quantity, times_a_step
 
 #: A call of the runtime that takes longer is no launch or allocation alone: it sets CUDA up.
 _SETS_UP_NS = 5_000_000
@@ -33,7 +33,7 @@ def initialises(f: Finding) -> str | None:
 
 def recompiles(f: Finding) -> str | None:
     """An op of a compiler ran in a step."""
-    names = listed([short_name(c.name) for c in f.largest])
+    names = listed([cropped(c.name) for c in f.largest])
     return f"a warm step should not compile ({names}): give every step the same shapes and types"
 
 
@@ -101,7 +101,7 @@ def python_stretches(f: Finding) -> str | None:
         return None
     first = places[0]
     return (
-        f"{milliseconds(first.delta_ns)} ms of it are in '{short_name(first.name)}' and in no op: "
+        f"{milliseconds(first.delta_ns)} ms of it are in '{cropped(first.name)}' and in no op: "
         "look there for waiting, or for work on the host"
     )
 
@@ -112,9 +112,7 @@ def repeated_ops(f: Finding) -> str | None:
     if grown is None:
         return None
     calls = f"{count(grown.slow_count)} times a step against {count(grown.fast_count)}"
-    return (
-        f"{short_name(grown.name)} is called {calls}: do it once on a larger tensor, or not at all"
-    )
+    return f"{cropped(grown.name)} is called {calls}: do it once on a larger tensor, or not at all"
 
 
 def allocations(f: Finding) -> str | None:

@@ -149,22 +149,22 @@ def _reaches(least: Sequence[Bound], busy_ns: Mapping[str, float]) -> tuple[Reac
         for category, ns in busy_ns.items()
         if ns > 0
     }
-    found = []
+    reaches = []
     for group in groups:
-        own = [bound.ns for bound in least if bound.cost.category in group]
+        bounds_ns = [bound.ns for bound in least if bound.cost.category in group]
         busy = sum(busy_ns.get(category, 0) for category in group)
-        found.append(Reach(group, busy, sum(own) if own else None))
-    return tuple(sorted(found, key=lambda reach: (-reach.busy_ns, reach.categories)))
+        reaches.append(Reach(group, busy, sum(bounds_ns) if bounds_ns else None))
+    return tuple(sorted(reaches, key=lambda reach: (-reach.busy_ns, reach.categories)))
 
 
 def workload_of(facts: Mapping[str, Any]) -> Workload | None:
     """The workload in run.json; None of a foreign profile, or where it lacks a field."""
-    found = facts.get("workload")
-    if not isinstance(found, Mapping):
+    workload = facts.get("workload")
+    if not isinstance(workload, Mapping):
         return None
-    known = {field.name for field in fields(Workload)}
+    names = {field.name for field in fields(Workload)}
     try:
-        return Workload(**{name: value for name, value in found.items() if name in known})
+        return Workload(**{name: value for name, value in workload.items() if name in names})
     except TypeError:
         return None
 
@@ -179,10 +179,10 @@ def costs_of(facts: Mapping[str, Any]) -> tuple[Cost, ...] | None:
 
 def recorded(facts: Mapping[str, Any]) -> Peaks | None:
     """The peaks in run.json; None where one was not measured or is no rate."""
-    found = facts.get("peaks")
-    if not isinstance(found, Mapping):
+    rates = facts.get("peaks")
+    if not isinstance(rates, Mapping):
         return None
-    products, copies = found.get("gemm_flops_per_s"), found.get("copy_bytes_per_s")
+    products, copies = rates.get("gemm_flops_per_s"), rates.get("copy_bytes_per_s")
     return Peaks(products, copies) if _is_rate(products) and _is_rate(copies) else None
 
 
@@ -192,12 +192,8 @@ def _is_rate(value: Any) -> TypeGuard[float]:
 
 def highest(peaks: Iterable[Peaks]) -> Peaks | None:
     """The device's, of what several runs on it measured; None of none."""
-    found = list(peaks)
-    if not found:
-        return None
-    return Peaks(
-        max(one.gemm_flops_per_s for one in found), max(one.copy_bytes_per_s for one in found)
-    )
+    rates = [(each.gemm_flops_per_s, each.copy_bytes_per_s) for each in peaks]
+    return Peaks(*map(max, zip(*rates, strict=True))) if rates else None
 
 
 def parsed(text: str) -> Peaks:
@@ -215,8 +211,8 @@ def parsed(text: str) -> Peaks:
 
 
 def _rate(kind: str, text: str) -> float:
-    found = _RATES[kind].fullmatch(text)
-    rate = float(found[1]) * _PREFIXES[(found[2] or "").lower()] if found else 0.0
+    match = _RATES[kind].fullmatch(text)
+    rate = float(match[1]) * _PREFIXES[(match[2] or "").lower()] if match else 0.0
     if not 0 < rate < math.inf:
         raise UsageError(f"peak '{text.strip()}' is no rate of {kind} above 0", _EXAMPLE)
     return rate
@@ -235,7 +231,7 @@ def roofline_of(
         for other in (profile, *others)
         if all(CONDITIONS[c](other.facts) == CONDITIONS[c](profile.facts) for c in _OF_PEAKS)
     ]
-    peaks = given or highest(found for c in alike if (found := recorded(c.facts)) is not None)
+    peaks = given or highest(rates for run in alike if (rates := recorded(run.facts)) is not None)
     rows = costs_of(profile.facts)
     if peaks is None or rows is None:
         return None
@@ -254,7 +250,7 @@ def gemm_factor(profile: StepProfile, limit: Roofline | None) -> float:
             f"{profile.name}: the roofline of its products is not known",
             "give the peaks of its device with --peaks; it needs a run that lstmprof captured",
         )
-    bound = sum(one.ns for one in limit.bounds if one.cost.category == "gemm")
+    bound = sum(each.ns for each in limit.bounds if each.cost.category == "gemm")
     spent = total_ns(
         i for i in profile.contributors if "gemm" in (i.part, i.family) and i.state == "busy"
     )
