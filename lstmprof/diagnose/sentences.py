@@ -21,7 +21,7 @@ NAMED_SHARE = 0.15
 EQUAL_SHARE = 0.02
 
 
-def of_difference(fast: StepProfile, slow: StepProfile, found: list[Finding]) -> str:
+def of_difference(fast: StepProfile, slow: StepProfile, findings: list[Finding]) -> str:
     """The first sentence: how much slower, and what most of the difference is."""
     fast_name, slow_name = labels(fast, slow)
     ends = lengths(fast, slow)
@@ -29,19 +29,19 @@ def of_difference(fast: StepProfile, slow: StepProfile, found: list[Finding]) ->
     times = f"{milliseconds(ends[1])} against {milliseconds(ends[0])} ms {what}"
     if no_difference(fast, slow):
         return f"{slow_name} and {fast_name} take the same time ({times}): {_sameness(fast, slow)}."
-    cause = dominant(found)
+    cause = dominant(findings)
     head = f"{slow_name} is {ends[1] / ends[0]:.2f}× slower than {fast_name} ({times})"
     if cause is None:
         return f"{head}, and no recorded cause adds to it: the profiled steps do not differ so."
     why = because(cause)
     why = f": {why}" if why else ""
-    then = _others(cause, found)
+    then = _others(cause, findings)
     return f"{head}: {cause.kind}; {_portion(cause, ends[1] - ends[0])}{why}{then}."
 
 
-def _others(cause: Finding, found: list[Finding]) -> str:
+def _others(cause: Finding, findings: list[Finding]) -> str:
     """The causes beside the dominant one that add a good share."""
-    named = [f for f in found if f is not cause and f.kind in _CAUSES]
+    named = [f for f in findings if f is not cause and f.kind in _CAUSES]
     named = [f for f in named if f.delta_ns > 0 and (f.share or 0) >= NAMED_SHARE]
     texts = [f"{f.kind} (+{milliseconds(f.delta_ns)} ms)" for f in named]
     return "; then " + listed(texts) if texts else ""
@@ -51,9 +51,9 @@ def _others(cause: Finding, found: list[Finding]) -> str:
 _CAUSES = tuple(kind for kind in KINDS if kind not in (causes.PROFILER, causes.UNKNOWN))
 
 
-def dominant(found: list[Finding]) -> Finding | None:
+def dominant(findings: list[Finding]) -> Finding | None:
     """The cause that adds most; None where none adds anything."""
-    return next((f for f in found if f.kind in _CAUSES and f.delta_ns > 0), None)
+    return next((f for f in findings if f.kind in _CAUSES and f.delta_ns > 0), None)
 
 
 def no_difference(fast: StepProfile, slow: StepProfile) -> bool:
@@ -93,25 +93,35 @@ def _portion(cause: Finding, whole_ns: int) -> str:
 
 def of_finding(finding: Finding) -> str:
     """One sentence of one finding; of one that the slow run has less of, it says so."""
-    less = finding.fast is not None and finding.delta_ns < 0
-    what = f"less time in {KINDS[finding.kind]}" if less else KINDS[finding.kind]
     share = "" if finding.share is None else f" ({percent(finding.share)})"
     sign = "" if finding.fast is None else "+" if finding.delta_ns >= 0 else ""
-    said = f"{sign}{milliseconds(finding.delta_ns)} ms{share}: {what}"
-    why = because(finding)
-    return f"{said}; {why}." if why and finding.delta_ns > 0 else f"{said}."
+    sentence = f"{sign}{milliseconds(finding.delta_ns)} ms{share}: {_what(finding)}"
+    why = because(finding) if finding.delta_ns > 0 else ""
+    return f"{sentence}; {why}." if why else f"{sentence}."
 
 
-def of_run(profile: StepProfile, found: list[Finding]) -> str:
+def _what(finding: Finding) -> str:
+    what, fewer = KINDS[finding.kind], finding.delta_ns < 0
+    if finding.fast is None:
+        return what
+    if finding.kind == causes.PROFILER and timed(finding.fast, finding.slow):
+        less, large = ("less", "large") if fewer else ("more", "small")
+        return (
+            f"{what}: undisturbed the steps differ by so much {less} than profiled, and the other "
+            f"parts are too {large} by that"
+        )
+    return f"less time in {what}" if fewer else what
+
+
+def of_run(profile: StepProfile, findings: list[Finding]) -> str:
     """The first sentence on a run alone: what takes most of its step."""
     name = profile.label
     if profile.device is not None and profile.waits_for_host_ns > profile.busy_ns:
-        return f"{name} is host-bound: {_waits(profile, found)}."
-    causes_found = [f for f in found if f.kind in _CAUSES and f.slow_ns > 0]
-    if not causes_found:
+        return f"{name} is host-bound: {_waits(profile, findings)}."
+    cause = next((f for f in findings if f.kind in _CAUSES and f.slow_ns > 0), None)
+    if cause is None:
         return f"{name}: the profile says nothing of what its time was spent on."
-    cause = causes_found[0]
-    unknown = sum(f.slow_ns for f in found if f.kind not in _CAUSES)
+    unknown = sum(f.slow_ns for f in findings if f.kind not in _CAUSES)
     if unknown > cause.slow_ns:
         share, most = percent(unknown / profile.profiled_ns), milliseconds(cause.slow_ns)
         return (
@@ -121,34 +131,38 @@ def of_run(profile: StepProfile, found: list[Finding]) -> str:
     why = because(cause)
     of = f"{milliseconds(cause.slow_ns)} of {milliseconds(profile.profiled_ns)} ms"
     share = percent(cause.slow_ns / profile.profiled_ns)
-    said = f"{name} is {cause.kind}: {share} of {_whole(profile)} ({of}) are {KINDS[cause.kind]}"
-    return f"{said}; {why}." if why else f"{said}."
+    sentence = f"{name} is {cause.kind}: {share} of {_whole(profile)} ({of}) are"
+    return f"{sentence} {KINDS[cause.kind]}" + (f"; {why}." if why else ".")
 
 
 def _whole(profile: StepProfile) -> str:
     return "the step" if profile.marked else "the profile"
 
 
-def _waits(profile: StepProfile, found: list[Finding]) -> str:
+def _waits(profile: StepProfile, findings: list[Finding]) -> str:
     """How little the device is busy, what it waits for, and at which rate it is given work."""
-    waits = [f for f in found if f.kind in causes.WAITS and (f.share or 0) >= 0.01]
+    waits = [f for f in findings if f.kind in causes.WAITS and (f.share or 0) >= 0.01]
     shares = [f"{KINDS[f.kind]} {percent(f.share or 0)}" for f in waits]
     busy = percent(profile.busy_ns / profile.profiled_ns)
     of = f"{milliseconds(profile.busy_ns)} of {milliseconds(profile.profiled_ns)} ms"
     waited_share = percent(profile.waits_for_host_ns / profile.profiled_ns)
-    said = (
+    sentence = (
         f"the GPU is busy {busy} of {_whole(profile)} ({of}) and waits for its host {waited_share}"
     )
-    said += f": {', '.join(shares)}" if shares else ""
+    sentence += f": {', '.join(shares)}" if shares else ""
     values = {name: QUANTITIES[name].of(profile) for name in _RATES}
     launches, rate, kernel, gap = values.values()
     if launches is None or rate is None or kernel is None or gap is None:
-        return said
+        return sentence
     took, waited = quantity(kernel, "ns"), quantity(gap, "ns")
     return (
-        f"{said}; it gets {count(launches)} kernel launches{each_step(profile)}, {count(rate)} a "
+        f"{sentence}; it gets {_launches(launches)}{each_step(profile)}, {count(rate)} a "
         f"second, and a kernel takes {took} against a gap of {waited}"
     )
+
+
+def _launches(number: float) -> str:
+    return "1 kernel launch" if number == 1 else f"{count(number)} kernel launches"
 
 
 _RATES = ("launches", "launches_per_s", "mean_kernel_ns", "mean_gap_ns")
@@ -184,26 +198,26 @@ def _in_one_place(finding: Finding) -> bool:
 
 def _counted(finding: Finding, change: Change, fast_name: str, each: str) -> str:
     per = finding.change(change.quantity + "_per_time_step")
-    said = f"it has {count(change.slow or 0)} {QUANTITIES[change.quantity].text}{each}"
-    said += f" ({count(per.slow)} a time step)" if per and per.slow is not None else ""
-    return said if change.fast is None else f"{said} where {fast_name} has {count(change.fast)}"
+    text = f"it has {count(change.slow or 0)} {QUANTITIES[change.quantity].text}{each}"
+    text += f" ({count(per.slow)} a time step)" if per and per.slow is not None else ""
+    return text if change.fast is None else f"{text} where {fast_name} has {count(change.fast)}"
 
 
 def _products(finding: Finding, fast_name: str, each: str) -> str:
     """Products are few and long or many and short: both say how many and how long."""
-    said = f"it has {_products_of(finding, 'slow', each)}"
+    text = f"it has {_products_of(finding, 'slow', each)}"
     if not fast_name:
-        return said
-    return f"{said}, where {fast_name} has {_products_of(finding, 'fast', each)}"
+        return text
+    return f"{text}, where {fast_name} has {_products_of(finding, 'fast', each)}"
 
 
 def _products_of(finding: Finding, whose: str, each: str) -> str:
     values = {c.quantity: getattr(c, whose) for c in finding.changes}
     number, mean = values.get("products"), values.get("mean_product_ns")
-    said = f"{count(number or 0)} matrix products{each}"
-    said += f" of {quantity(mean, 'ns')}" if mean is not None else ""
+    text = f"{count(number or 0)} matrix products{each}"
+    text += f" of {quantity(mean, 'ns')}" if mean is not None else ""
     layers = values.get("layer_ops")
-    return said + (f" and {count(layers)} ops for whole recurrent layers" if layers else "")
+    return text + (f" and {count(layers)} ops for whole recurrent layers" if layers else "")
 
 
 def _by_largest(finding: Finding, fast_name: str) -> str:
@@ -211,8 +225,8 @@ def _by_largest(finding: Finding, fast_name: str) -> str:
     first = next((c for c in finding.largest if c.delta_ns > 0), None)
     if first is None or first.delta_ns < TELLING_SHARE * finding.delta_ns:
         return ""
-    said = f"{short(first)} takes {milliseconds(first.slow_ns)} ms of it"
-    return f"{said} against {milliseconds(first.fast_ns)} in {fast_name}" if fast_name else said
+    text = f"{short(first)} takes {milliseconds(first.slow_ns)} ms of it"
+    return f"{text} against {milliseconds(first.fast_ns)} in {fast_name}" if fast_name else text
 
 
 def short(culprit: Culprit) -> str:
@@ -224,11 +238,11 @@ def of_roofline(limit: Roofline) -> str:
     """The least time of the step, the share reached, and the rate of its products."""
     share = f": it reaches {percent(limit.share)}" if limit.share is not None else ""
     share += ", so these peaks are too low" if (limit.share or 0) > 1 else ""
-    said = f"the device could do this step's work in {milliseconds(limit.step_ns)} ms{share}"
+    text = f"the device could do this step's work in {milliseconds(limit.step_ns)} ms{share}"
     if limit.gemm_flops_per_s is None:
-        return f"{said}."
+        return f"{text}."
     reached, peak = (gflops(r) for r in (limit.gemm_flops_per_s, limit.peaks.gemm_flops_per_s))
-    return f"{said}; products run at {reached} of {peak} GFLOP/s over the whole step."
+    return f"{text}; products run at {reached} of {peak} GFLOP/s over the whole step."
 
 
 def gflops(flops_per_s: float) -> str:
@@ -236,22 +250,21 @@ def gflops(flops_per_s: float) -> str:
     return f"{flops_per_s / 1e9:,.1f}"
 
 
-def of_what_if(name: str, found: Prediction) -> str:
+def of_what_if(name: str, prediction: Prediction) -> str:
     """The profiled step, what is saved, what is then the most; and the undisturbed step.
 
     Last the model's own error, where it is large.
     """
-    saved = found.saved_ns / found.replayed_ns if found.replayed_ns else 0.0
-    said = (
-        f"{name}: {milliseconds(found.predicted_ns)} instead of "
-        f"{milliseconds(found.replayed_ns)} ms ({percent(-saved) if saved else 'nothing saved'})"
-    )
-    if found.bottleneck is not None:
-        state, part, ns = found.bottleneck
-        said += f"; then {state} {part} is the most, {milliseconds(ns)} ms"
-    if found.undisturbed_ns is not None:
-        said += f"; undisturbed it would take {milliseconds(found.undisturbed_ns)} ms"
-    off = found.replayed_ns / found.observed_ns - 1 if found.observed_ns else 0.0
+    replayed_ns = prediction.replayed_ns
+    saved = prediction.saved_ns / replayed_ns if replayed_ns else 0.0
+    ends = f"{milliseconds(prediction.predicted_ns)} instead of {milliseconds(replayed_ns)} ms"
+    text = f"{name}: {ends} ({percent(-saved) if saved else 'nothing saved'})"
+    if prediction.bottleneck is not None:
+        state, part, ns = prediction.bottleneck
+        text += f"; then {state} {part} is the most, {milliseconds(ns)} ms"
+    if prediction.undisturbed_ns is not None:
+        text += f"; undisturbed it would take {milliseconds(prediction.undisturbed_ns)} ms"
+    off = replayed_ns / prediction.observed_ns - 1 if prediction.observed_ns else 0.0
     if abs(off) > REPLAY_ERROR:
-        said += f"; the unchanged step is replayed {percent(off)} off, so take this with care"
-    return f"{said}."
+        text += f"; the unchanged step is replayed {percent(off)} off, so take this with care"
+    return f"{text}."

@@ -225,12 +225,12 @@ def _sync_calls(events: pa.Table, steps: int) -> float | None:
 
 
 def _other_lanes(lane: MeanStep, lanes: list[MeanStep]) -> tuple[str, ...]:
-    """Which lanes of several this is about."""
+    """Which lane of several this is about."""
     if len(lanes) == 1:
         return ()
     of = f"device {lane.device}" if lane.device is not None else "the host"
     rank = "" if lane.rank is None else f" of rank {lane.rank}"
-    return (f"this is about {of}{rank}; of devices and ranks the profile has {len(lanes)}",)
+    return (f"this is about {of}{rank}, one of {len(lanes)}",)
 
 
 def _left_out(windows: list[Window], kept: list[Window]) -> tuple[str, ...]:

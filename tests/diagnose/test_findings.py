@@ -193,6 +193,24 @@ def test_a_device_that_waits_most_of_the_time_is_host_bound() -> None:
     assert launching.finding.largest[0].name == "cudaLaunchKernel"
 
 
+@pytest.mark.parametrize(
+    ("undisturbed_ms", "what"),
+    [
+        (12, "so much less than profiled, and the other parts are too large by that."),
+        (24, "so much more than profiled, and the other parts are too small by that."),
+    ],
+)
+def test_what_profiling_changed_is_said_of_the_other_parts(undisturbed_ms: int, what: str) -> None:
+    fast = profile(contributor("busy", "gemm", 10 * MS, "aten::mm"), median_ns=10 * MS)
+    slow = profile(
+        contributor("busy", "gemm", 10 * MS, "aten::mm"),
+        contributor("idle", "python", 8 * MS),
+        median_ns=undisturbed_ms * MS,
+    )
+    effect = next(e for e in compare(fast, slow).findings if e.finding.kind == "profiler")
+    assert effect.sentence.endswith(what)
+
+
 def test_a_copy_is_no_kernel() -> None:
     work = {"device": 0, "family": None, "count": 2}
     rows = [
