@@ -14,8 +14,15 @@ MOST_SHOWN = 400
 _PREFIXES = ("void ", "at::native::", "(anonymous namespace)::")
 
 
-def milliseconds(ns: float, digits: int = 1) -> str:
+def known(value: float | None, form: str = "{:,}") -> str:
+    """``value`` in the ``form``; a dash where it is unknown."""
+    return UNKNOWN if value is None else form.format(value)
+
+
+def milliseconds(ns: float | None, digits: int = 1) -> str:
     """``18.1``; more digits where the number is small."""
+    if ns is None:
+        return UNKNOWN
     ms = abs(ns) / 1e6
     digits = digits if ms >= 1 else 3
     return f"{ns / 1e6:,.{digits}f}"

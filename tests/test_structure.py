@@ -14,7 +14,7 @@ from lstmprof.report.charts import CHARTS
 PACKAGE = Path(lstmprof.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.py"))
 STAGES = (  # noqa: SIM905 - the order, as one reads it
-    "errors numbers workloads implementations events formats runs capture breakdown replay "
+    "errors numbers names workloads implementations events formats runs capture breakdown replay "
     "diagnose report api commands cli"
 ).split()
 

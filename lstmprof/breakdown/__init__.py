@@ -21,13 +21,11 @@ from lstmprof.events.batches import Batches
 from lstmprof.events.packed import Packed, packed
 from lstmprof.events.schema import SCHEMA
 from lstmprof.events.tracks import READS, windows_of
+from lstmprof.names import USUAL_TABLES
 from lstmprof.runs.metadata import RunInfo
 from lstmprof.runs.run import Run
 
 __all__ = ["TABLES", "Breakdown", "break_down"]
-
-#: What ``lstmprof breakdown`` shows where no table is asked for.
-USUAL = ("ledger", "kernels")
 
 
 @dataclass(frozen=True)
@@ -64,7 +62,9 @@ class Breakdown:
         return self.table("kernels")
 
 
-def break_down(run: Run, step_range: str | None = None, tables: Sequence[str] = USUAL) -> Breakdown:
+def break_down(
+    run: Run, step_range: str | None = None, tables: Sequence[str] = USUAL_TABLES
+) -> Breakdown:
     """The account of ``run``; its steps are the host ranges that ``step_range`` finds, if given.
 
     ``tables`` are made at once, while the events are in memory; ``Breakdown.table`` reads them

@@ -25,6 +25,7 @@ from lstmprof.breakdown.tables import TABLES
 from lstmprof.errors import LstmprofError, UsageError
 from lstmprof.events.columns import schema
 from lstmprof.events.schema import SCHEMA
+from lstmprof.numbers import UNKNOWN
 from lstmprof.runs import run as store
 from lstmprof.runs.metadata import ITERATIONS, facts_table
 from lstmprof.runs.run import Run
@@ -46,7 +47,6 @@ _LOCKED = (
     "lock_configuration=true",
 )
 
-UNKNOWN = "–"
 _NUMBERS = ("INT", "DOUBLE", "FLOAT", "DECIMAL", "NUMERIC", "NUMBER")
 
 

@@ -6,19 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lstmprof.commands import open_report, options, terminal
+from lstmprof.commands import options, terminal
 from lstmprof.errors import UsageError
+from lstmprof.names import TABLES, USUAL_TABLES
 
 if TYPE_CHECKING:
     from lstmprof.breakdown import Breakdown
 
-#: Those of ``breakdown.tables``, named here because help imports no dataframe library.
-TABLES = (
-    *("timings", "ledger", "steps", "kernels", "ops", "launches"),
-    *("casts", "copies", "streams", "ranges"),
-)
-#: What is shown where no table is asked for.
-USUAL = ("timings", "ledger", "kernels")
+TIMINGS = "timings"
 _TOP, _TOP_OF_ONE = 8, 20
 
 
@@ -27,11 +22,11 @@ _TOP, _TOP_OF_ONE = 8, 20
 @click.option(
     "--table",
     "table",
-    type=click.Choice(TABLES),
+    type=click.Choice((TIMINGS, *TABLES)),
     metavar="NAME",
-    help=f"Only this one: {', '.join(TABLES)}. What they hold: docs/tables.md.",
+    help=f"Only this one: {TIMINGS}, {', '.join(TABLES)}. What they hold: docs/tables.md.",
 )
-@click.option("--format", "format_", type=click.Choice(terminal.FORMATS), default="table")
+@options.format_
 @click.option(
     "--top",
     type=click.IntRange(0),
@@ -48,7 +43,9 @@ def command(
     step_range: str | None,
     open_: bool,
 ) -> None:
-    """Account for every nanosecond of a step: busy by category, idle by cause.
+    """Account for every nanosecond of a step, busy and idle.
+
+    What was busy is told by category, what was idle by cause.
 
     PATH is a run, a folder of runs, or raw profiles: a file, a folder, a tar archive, a URL (read
     into a cache, never beside the file).
@@ -61,38 +58,35 @@ def command(
       lstmprof breakdown traces/ --open
     """
     if format_ == "csv" and table is None:
-        raise UsageError("CSV holds one table", "add --table " + "|".join(TABLES))
-
+        raise UsageError("CSV holds one table", "add --table " + "|".join((TIMINGS, *TABLES)))
     if open_:
-        open_report.refuse_without_libraries()
+        options.refuse_without_report()
 
     from lstmprof.breakdown import break_down
-    from lstmprof.runs.ingest import open_runs
 
-    wanted = (table,) if table else USUAL
-    needed = dict.fromkeys((*wanted, *(open_report.tables() if open_ else ())))
-    made = [name for name in needed if name != "timings"]
-    runs = open_runs(paths, warn=lambda line: click.echo(f"left out: {line}", err=True))
-    breakdowns = [break_down(run, step_range, made) for run in runs]
-    _show(breakdowns, wanted, format_, top)
+    shown = (table,) if table else (TIMINGS, *USUAL_TABLES)
+    needed = dict.fromkeys((*shown, *(options.report_tables() if open_ else ())))
+    runs = options.runs_of(paths)
+    breakdowns = [break_down(r, step_range, [n for n in needed if n != TIMINGS]) for r in runs]
+    _show(breakdowns, shown, format_, top)
     if open_:
-        open_report.open_report(breakdowns)
+        options.open_report(breakdowns)
 
 
 def _show(
-    breakdowns: list[Breakdown], wanted: tuple[str, ...], format_: str, top: int | None
+    breakdowns: list[Breakdown], tables: tuple[str, ...], format_: str, top: int | None
 ) -> None:
-    """The tables ``wanted`` of every run, in a format of ``terminal.FORMATS``."""
+    """The ``tables`` of all runs in one of the formats; of one alone more rows are for reading."""
     from lstmprof.breakdown import account_rows
-    from lstmprof.commands.terminal.breakdown import show
+    from lstmprof.commands.terminal import breakdown
 
-    alone = wanted[0] if len(wanted) == 1 else None
+    alone = tables[0] if len(tables) == 1 else None
     if format_ == "table":
         _tell_notes(breakdowns)
         most = _TOP_OF_ONE if alone else _TOP
-        show(breakdowns, wanted, most if top is None else top)
+        breakdown.show(breakdowns, tables, most if top is None else top)
         return
-    rows: dict[str, Any] = {name: account_rows.rows(breakdowns, name, top) for name in wanted}
+    rows: dict[str, Any] = {name: account_rows.rows(breakdowns, name, top) for name in tables}
     if format_ == "json":
         terminal.write_json(rows[alone] if alone else rows)
     elif alone:
@@ -102,4 +96,4 @@ def _show(
 def _tell_notes(breakdowns: list[Breakdown]) -> None:
     for breakdown in breakdowns:
         for note in breakdown.run.info.notes:
-            click.echo(f"{breakdown.run.name}: note: {note}", err=True)
+            options.say(f"{breakdown.run.name}: note: {note}")

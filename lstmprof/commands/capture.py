@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from lstmprof import workloads
-from lstmprof.capture.request import PRECISIONS
-from lstmprof.commands import capture_sweep
+from lstmprof.capture.request import MODES, PRECISIONS, CaptureRequest
+from lstmprof.commands.options import TRACES, say
+from lstmprof.errors import LstmprofError, UsageError
 from lstmprof.workloads.studies import NAMED, named
+
+if TYPE_CHECKING:
+    from lstmprof.capture.plan import Planned
 
 _WORKLOAD_OPTIONS = (
     click.option("--layers", type=int, help="Recurrent layers."),
@@ -36,7 +40,7 @@ _RUN_OPTIONS = (
     click.option(
         "--iterations",
         type=click.IntRange(1),
-        default=20,
+        default=CaptureRequest.iterations,
         show_default=True,
         help="Timed iterations.",
     ),
@@ -54,15 +58,20 @@ _RUN_OPTIONS = (
     click.option(
         "--profile-steps",
         type=click.IntRange(1),
-        default=3,
+        default=CaptureRequest.profile_steps,
         show_default=True,
         help="Iterations of the profiled pass.",
     ),
-    click.option("--device", default="auto", show_default=True, help="auto, cpu or cuda:N."),
+    click.option(
+        "--device",
+        default=CaptureRequest.device,
+        show_default=True,
+        help="auto, cpu or cuda:N.",
+    ),
     click.option(
         "--mode",
-        type=click.Choice(["train", "forward"]),
-        default="train",
+        type=click.Choice(MODES),
+        default=CaptureRequest.mode,
         show_default=True,
         help="Whole training step, or inference.",
     ),
@@ -83,17 +92,27 @@ _RUN_OPTIONS = (
     ),
     click.option(
         "--peaks/--no-peaks",
-        default=True,
+        default=CaptureRequest.peaks,
         show_default=True,
         help="Measure the device's fastest product and copy, which takes about a second.",
     ),
-    click.option("--label", default="", help="A word for the run's name: what you changed."),
-    click.option("--seed", type=int, default=0, show_default=True, help="Of weights and data."),
+    click.option(
+        "--label",
+        default=CaptureRequest.label,
+        help="A word for the run's name: what you changed.",
+    ),
+    click.option(
+        "--seed",
+        type=int,
+        default=CaptureRequest.seed,
+        show_default=True,
+        help="Of weights and data.",
+    ),
     click.option(
         "--timeout",
         "timeout_s",
         type=click.FloatRange(0, min_open=True),
-        default=3600.0,
+        default=CaptureRequest.timeout_s,
         show_default=True,
         help="Seconds after which the worker is stopped.",
     ),
@@ -122,7 +141,7 @@ def _with(options: tuple[Callable[[Any], Any], ...]) -> Callable[[Any], Any]:
     "--workload",
     "workload_names",
     multiple=True,
-    default=("1x320-ce-short",),
+    default=(NAMED[0].name,),
     show_default=True,
     metavar="NAME",
     help="Network and data, or a pattern; repeat for more. Override its fields with:",
@@ -133,7 +152,7 @@ def _with(options: tuple[Callable[[Any], Any], ...]) -> Callable[[Any], Any]:
     "--precision",
     "precisions",
     multiple=True,
-    default=("fp32",),
+    default=(CaptureRequest.precision,),
     show_default=True,
     metavar="NAME",
     help=f"Of the arithmetic, repeat for more: {', '.join(PRECISIONS)}.",
@@ -149,7 +168,7 @@ def _with(options: tuple[Callable[[Any], Any], ...]) -> Callable[[Any], Any]:
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
-    default=Path("traces"),
+    default=Path(TRACES),
     show_default=True,
     help="Folder of runs to write to.",
 )
@@ -162,7 +181,7 @@ def command(
     out: Path,
     **options: Any,
 ) -> int:
-    """Run, time and profile implementations, each in a process of its own.
+    """Time and profile implementations, each in a process of its own.
 
     First undisturbed, then a few steps under the framework's profiler. A run appears in --out whole
     or not at all. Several --impl, --workload or --precision give their cross product: the plan is
@@ -173,43 +192,92 @@ def command(
       lstmprof capture --impl torch-cudnn --workload 1x320-ce-short --time-steps 20
       lstmprof capture --impl 'torch-*' --impl keras-lstm --rounds 4
     """
-    fields: tuple[str, ...]
-    fields = ("layers", "hidden", "bidirectional", "batch", "time_steps", "features", "classes")
-    fields += ("loss", "labels", "cell", "variable_length")
-    overrides = {field: options.pop(field) for field in fields}
-    found = _networks(workload_names, overrides)
     sweeping = {key: options.pop(key) for key in ("rounds", "only_plan", "name", "force")}
+    overrides = {field: options.pop(field) for field in workloads.OVERRIDABLE}
+    networks = _networks(workload_names, overrides)
     many = any("*" in p or "?" in p or "[" in p for p in (*impls, *workload_names, *precisions))
 
     from lstmprof.capture import plan
-    from lstmprof.capture.request import (
-        CaptureRequest,
-    )
 
     names = plan.implementation_names(impls)
     exact = plan.matching(precisions, PRECISIONS, "precision")
     options |= _interpreter(options.pop("python"), options.pop("packages"), options["label"])
-    common = CaptureRequest(names[0], found[0], **options)
-    planned = plan.plan(names, found, exact, common, out)
+    common = CaptureRequest(names[0], networks[0], **options)
+    planned = plan.plan(names, networks, exact, common, out)
     if len(planned) > 1 or many:
-        return capture_sweep.command(planned, out, **sweeping)
-    return capture_sweep.single(planned[0], out, **sweeping)
+        return _capture_plan(planned, out, **sweeping)
+    return _capture_one(planned[0], out, **sweeping)
+
+
+def _networks(names: tuple[str, ...], overrides: dict[str, Any]) -> list[workloads.Workload]:
+    rows = [w.name for w in NAMED]
+    meant = {name for pattern in names for name in fnmatch.filter(rows, pattern) or [pattern]}
+    chosen = [name for name in rows if name in meant] + sorted(meant - set(rows))
+    return [workloads.with_overrides(named(name), **overrides) for name in chosen]
 
 
 def _interpreter(python: str | None, packages: tuple[str, ...], label: str) -> dict[str, str]:
     """The workers' interpreter and the label of its runs, where one of them is given."""
     if not python and not packages:
         return {}
-    from lstmprof.capture.environments import (
-        worker_python,
-    )
+    from lstmprof.capture.environments import worker_python
 
-    path = worker_python(packages, python, progress=lambda line: click.echo(line, err=True))
+    path = worker_python(packages, python, progress=say)
     return {"python": str(path), "label": label or re.sub(r"[^\w.=+-]+", "-", "+".join(packages))}
 
 
-def _networks(names: tuple[str, ...], overrides: dict[str, Any]) -> list[workloads.Workload]:
-    known = [w.name for w in NAMED]
-    meant = {name for pattern in names for name in fnmatch.filter(known, pattern) or [pattern]}
-    chosen = [name for name in known if name in meant] + sorted(meant - set(known))
-    return [workloads.with_overrides(named(name), **overrides) for name in chosen]
+def _capture_one(
+    planned: Planned, out: Path, *, rounds: int, only_plan: bool, name: str | None, force: bool
+) -> int:
+    """One capture: its failure is the command's."""
+    from lstmprof.capture.rounds import capture_run
+
+    if only_plan:
+        _show_plan([planned], force)
+        return 0
+    run = capture_run(planned.request, out, name=name, rounds=rounds, force=force, progress=say)
+    for note in run.info.notes:
+        say(f"{run.name}: note: {note}")
+    click.echo(f"wrote {run.path}")
+    say(f"next: lstmprof breakdown {out}")
+    return 0
+
+
+def _capture_plan(
+    planned: Sequence[Planned],
+    out: Path,
+    *,
+    rounds: int,
+    only_plan: bool,
+    name: str | None,
+    force: bool,
+) -> int:
+    """Many captures: the plan first, then each run as it appears; one failure stops no other."""
+    from lstmprof.capture import plan
+
+    if name:
+        raise UsageError("--name is for one capture", "use --label, or ask for one capture")
+    _show_plan(planned, force)
+    if only_plan:
+        return 0
+    outcomes = []
+    for outcome in plan.run(planned, out, rounds=rounds, force=force, progress=say):
+        outcomes.append(outcome)
+        if isinstance(outcome.result, LstmprofError):
+            say(f"lstmprof: error: {outcome.planned.name}: {outcome.result}")
+        else:
+            click.echo(f"wrote {outcome.result.path}")
+    count = plan.counted(outcomes)
+    skipped = len(planned) - len(outcomes)
+    say(f"{count['captured']} captured, {count['failed']} failed, {skipped} skipped")
+    say(f"next: lstmprof breakdown {out}")
+    return 1 if count["failed"] else 0
+
+
+def _show_plan(planned: Sequence[Planned], force: bool) -> None:
+    from lstmprof.capture.plan import THERE
+
+    skips = [p for p in planned if p.skip and not (force and p.skip == THERE)]
+    say(f"plan: {len(planned) - len(skips)} captures, {len(skips)} skipped")
+    for row in planned:
+        say(f"  {row.name}" + (f"  skipped: {row.skip}" if row in skips else ""))

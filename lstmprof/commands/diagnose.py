@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import click
 
-from lstmprof.commands import open_report, options, terminal
-
-FORMATS = ("text", "json", "markdown")
-#: Those of ``diagnose.changes``, named here because help imports no dataframe library.
-CAUSES = ("launch", "casts", "syncs", "copies", "python", "dispatch")
+from lstmprof.commands import options, terminal
+from lstmprof.names import CHANGES
 
 
 @click.command(name="diagnose")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH…")
-@click.option("--format", "format_", type=click.Choice(FORMATS), default="text", show_default=True)
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(("text", "json", "markdown")),
+    default="text",
+    show_default=True,
+    help="Text for reading, all that is known for a program, or Markdown for a pull request.",
+)
 @options.across
 @options.step_range
 @click.option(
     "--without",
     multiple=True,
-    type=click.Choice(CAUSES),
+    type=click.Choice(CHANGES),
     metavar="NAME",
-    help=f"Replay the slow step without this; repeat for more: {', '.join(CAUSES)}.",
+    help=f"Replay the slow step without this; repeat for more: {', '.join(CHANGES)}.",
 )
 @click.option(
     "--gemm-at-roofline", is_flag=True, help="Replay it with matrix products at their least time."
@@ -42,7 +46,9 @@ def command(
     peaks: str | None,
     open_: bool,
 ) -> None:
-    """Say why one run is slower than another: part by part, with the cause and what to do.
+    """Say why one run is slower than another, and what to do.
+
+    The difference is told part by part, with the cause of each and the evidence for it.
 
     PATH is a run, a folder of runs, or raw profiles, as for breakdown. Of several runs each is held
     against the fastest that can be compared with it; a run alone against its own step.
@@ -57,45 +63,26 @@ def command(
       lstmprof diagnose traces/ --open
     """
     if open_:
-        open_report.refuse_without_libraries()
+        options.refuse_without_report()
 
-    from lstmprof.breakdown import (
-        break_down,
-    )
-    from lstmprof.commands.terminal import (
-        diagnosis,
-        diagnosis_markdown,
-        diagnosis_rows,
-    )
-    from lstmprof.diagnose.diagnosis import (
-        Asked,
-        diagnose_all,
-    )
-    from lstmprof.diagnose.roofline import (
-        parsed,
-    )
-    from lstmprof.runs.ingest import (
-        open_runs,
-    )
+    from lstmprof.breakdown import break_down
+    from lstmprof.commands.terminal import diagnosis
+    from lstmprof.diagnose.diagnosis import Asked, diagnose_all
+    from lstmprof.diagnose.document import to_dict
+    from lstmprof.diagnose.roofline import parsed
 
-    asked = Asked(
-        tuple(dict.fromkeys(without)), gemm_at_roofline, None if peaks is None else parsed(peaks)
-    )
-
-    def left_out(line: str) -> None:
-        click.echo(f"left out: {line}", err=True)
-
-    opened = [open_runs([path], warn=left_out) for path in paths]
+    asked = Asked(tuple(dict.fromkeys(without)), gemm_at_roofline, parsed(peaks) if peaks else None)
+    runs = [options.runs_of([path]) for path in paths]
     # Runs that were named one by one are meant to be compared; of a folder those that can be.
-    named = len(opened) > 1 and all(len(runs) == 1 for runs in opened)
-    breakdowns = [break_down(run, step_range, ("ledger",)) for runs in opened for run in runs]
-    made = diagnose_all(breakdowns, across, asked, must_compare=named)
+    named = len(runs) > 1 and all(len(of_path) == 1 for of_path in runs)
+    breakdowns = [break_down(run, step_range, ("ledger",)) for of_path in runs for run in of_path]
+    diagnoses = diagnose_all(breakdowns, across, asked, must_compare=named)
     if format_ == "json":
-        terminal.write_json([diagnosis_rows.document(one) for one in made])
+        terminal.write_json(list(map(to_dict, diagnoses)))
     elif format_ == "markdown":
-        click.echo("\n\n".join(diagnosis_markdown.page(one) for one in made))
+        click.echo("\n\n".join(map(diagnosis.markdown, diagnoses)))
     else:
-        for one in made:
+        for one in diagnoses:
             diagnosis.show(one)
     if open_:
-        open_report.open_report(breakdowns, across)
+        options.open_report(breakdowns, across)

@@ -12,9 +12,7 @@ from lstmprof.commands import options
 from lstmprof.errors import UsageError
 
 if TYPE_CHECKING:
-    from lstmprof.runs.ingest import (
-        Ingested,
-    )
+    from lstmprof.runs.ingest import Ingested
 
 #: Where progress goes to a file or a pipe, a line of it is written this often.
 _TOLD_EVERY_S = 10.0
@@ -26,7 +24,7 @@ _MOST_KEPT = 8
 @click.argument("profiles", nargs=-1, required=True)
 @click.option(
     "--out",
-    default="traces",
+    default=options.TRACES,
     show_default=True,
     metavar="FOLDER|URL",
     help="Folder of runs to write to, or a URL of one (s3, gs, hdfs …).",
@@ -45,7 +43,7 @@ _MOST_KEPT = 8
 )
 @click.option("--force", is_flag=True, help="Replace a run of that name.")
 def command(profiles: tuple[str, ...], out: str, name: str | None, **asked: Any) -> int:
-    """Read raw profiles into Parquet runs: files, folders, tar archives, URLs.
+    """Read raw profiles into runs: files, folders, archives, URLs.
 
     Formats are known by content, gzip or not. Ranks of one job in a folder or an archive become one
     run. The files are left as they are; one that cannot be read does not stop the others. Of
@@ -58,12 +56,8 @@ def command(profiles: tuple[str, ...], out: str, name: str | None, **asked: Any)
       lstmprof ingest logdir/ ranks.tar.gz s3://bucket/profiles
       lstmprof ingest s3://bucket/profiles --out s3://bucket/runs --scheduler tcp://host:8786
     """
-    from lstmprof.runs.ingest import (
-        Ingested,
-    )
-    from lstmprof.runs.jobs import (
-        ingest_all,
-    )
+    from lstmprof.runs.ingest import Ingested
+    from lstmprof.runs.jobs import ingest_all
 
     if name and len(profiles) > 1:
         raise UsageError("--name is for one profile", "leave it out, or give one")
@@ -72,18 +66,18 @@ def command(profiles: tuple[str, ...], out: str, name: str | None, **asked: Any)
     done = Ingested([], [], [])
     line = _ProgressLine()
     try:
-        for made in ingest_all(profiles, out, name=name, progress=line.show, **asked):
+        for ingested in ingest_all(profiles, out, name=name, progress=line.show, **asked):
             line.clear()
-            _tell(made)
-            done += made
+            _tell(ingested)
+            done += ingested
     finally:
         line.clear()
     _tell_kept(done)
     for other in done.foreign:
-        said = "note: left out:" if done.runs or done.kept else "lstmprof: error:"
-        click.echo(f"{said} {other}", err=True)
+        word = "note: left out:" if done.runs or done.kept else "lstmprof: error:"
+        options.say(f"{word} {other}")
     if done.runs or done.kept:
-        click.echo(f"next: lstmprof breakdown {out}", err=True)
+        options.say(f"next: lstmprof breakdown {out}")
     if done.errors:
         return max(error.exit_code for error in done.errors)
     return 0 if done.runs or done.kept else 1
@@ -101,7 +95,7 @@ class _ProgressLine:
             click.echo(f"\r{text}\x1b[K", nl=False, err=True)
         elif self._shown_s is None or time.monotonic() - self._shown_s > _TOLD_EVERY_S:
             self._shown_s = time.monotonic()
-            click.echo(text, err=True)
+            options.say(text)
 
     def clear(self) -> None:
         """Make room for another line."""
@@ -109,19 +103,19 @@ class _ProgressLine:
             click.echo("\r\x1b[K", nl=False, err=True)
 
 
-def _tell(made: Ingested) -> None:
+def _tell(ingested: Ingested) -> None:
     """What was written, what the user must know of it, what could not be read and why."""
     from lstmprof.runs.remote import RemoteRun, event_count
 
-    for run in made.runs:
+    for run in ingested.runs:
         for note in run.info.notes:
-            click.echo(f"{run.name}: note: {note}", err=True)
+            options.say(f"{run.name}: note: {note}")
         if isinstance(run, RemoteRun):
             click.echo(f"wrote {run.url} ({run.event_count} events)")
         else:
             click.echo(f"wrote {run.path} ({event_count(run.path)} events)")
-    for error in made.errors:
-        click.echo(f"lstmprof: error: {error}", err=True)
+    for error in ingested.errors:
+        options.say(f"lstmprof: error: {error}")
 
 
 def _tell_kept(done: Ingested) -> None:
@@ -129,8 +123,8 @@ def _tell_kept(done: Ingested) -> None:
     from lstmprof.runs.remote import RemoteRun
 
     if len(done.kept) > _MOST_KEPT:
-        click.echo(f"{len(done.kept)} runs are there already, of the same files", err=True)
+        options.say(f"{len(done.kept)} runs are there already, of the same files")
         return
     for run in done.kept:
         place = run.url if isinstance(run, RemoteRun) else run.path
-        click.echo(f"{place} is there already, of the same files", err=True)
+        options.say(f"{place} is there already, of the same files")

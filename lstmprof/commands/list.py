@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from lstmprof.capture.worker.host import cuda_devices
-from lstmprof.commands import terminal
+from lstmprof.commands import options, terminal
 from lstmprof.errors import CaptureError, UsageError
 from lstmprof.implementations import FRAMEWORKS, TABLE, Implementation
 from lstmprof.workloads import Workload
@@ -21,7 +21,7 @@ WHAT = ("implementations", "workloads")
 
 @click.command(name="list")
 @click.argument("what", type=click.Choice(WHAT), required=False)
-@click.option("--format", "format_", type=click.Choice(terminal.FORMATS), default="table")
+@options.format_
 def command(what: str | None, format_: str) -> None:
     """Show the implementations and the workloads that capture knows.
 

@@ -1,16 +1,30 @@
-"""Options that several commands have: stated once, so that their words cannot drift apart."""
+"""What several commands share: options, the runs that PATH means, the page that --open shows."""
 
 from __future__ import annotations
 
+import importlib.util
 import re
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from lstmprof.errors import UsageError
+from lstmprof import names
+from lstmprof.errors import LstmprofError, UsageError
 
-#: What must agree for two runs to be compared: the keys of ``diagnose.comparability.CONDITIONS``,
-#: which help must not import.
-CONDITIONS = ("workload", "precision", "mode", "device", "threads", "seed")
+if TYPE_CHECKING:
+    from lstmprof.breakdown import Breakdown
+    from lstmprof.runs.run import Run
+
+#: Where capture and ingest write, and query reads, if they are not told.
+TRACES = "traces"
+#: What the page and its charts are made with, and what ``pip`` calls it.
+REPORT_LIBRARIES = {
+    "altair": "altair",
+    "jinja2": "jinja2",
+    "vl_convert": "vl-convert-python",
+}
 
 
 def _checked_regex(_: click.Context, option: click.Parameter, pattern: str | None) -> str | None:
@@ -34,9 +48,9 @@ step_range = click.option(
 across = click.option(
     "--across",
     multiple=True,
-    type=click.Choice(CONDITIONS),
+    type=click.Choice(names.CONDITIONS),
     metavar="NAME",
-    help=f"Compare runs that differ in this; repeat for more: {', '.join(CONDITIONS)}.",
+    help=f"Compare runs that differ in this; repeat for more: {', '.join(names.CONDITIONS)}.",
 )
 open_ = click.option(
     "--open",
@@ -44,3 +58,83 @@ open_ = click.option(
     is_flag=True,
     help="Draw the report of these runs into the cache too, and open it in a browser ($BROWSER).",
 )
+format_ = click.option(
+    "--format",
+    "format_",
+    type=click.Choice(("table", "json", "csv")),
+    default="table",
+    show_default=True,
+    help="Tables for reading, or all rows for a program.",
+)
+
+
+def say(line: str) -> None:
+    """Tell a user, apart from the results: on stderr."""
+    click.echo(line, err=True)
+
+
+def runs_of(paths: Sequence[str]) -> list[Run]:
+    """The runs that ``paths`` mean, raw profiles read; what had to be left out is told.
+
+    Raises:
+        RunError: a path means no run and no profile.
+    """
+    from lstmprof.runs.ingest import open_runs
+
+    return open_runs(paths, warn=lambda line: say(f"left out: {line}"))
+
+
+def refuse_without_report() -> None:
+    """Nothing where a page can be made.
+
+    Raises:
+        LstmprofError: the extra ``report`` is not installed.
+    """
+    missing = [
+        name for module, name in REPORT_LIBRARIES.items() if not importlib.util.find_spec(module)
+    ]
+    if missing:
+        raise LstmprofError(
+            f"the report needs {', '.join(missing)}", "install it: pip install 'lstmprof[report]'"
+        )
+
+
+def report_tables() -> tuple[str, ...]:
+    """The tables of a run that the report draws, to make them with those that are shown."""
+    from lstmprof.report import TABLES
+
+    return tuple(TABLES)
+
+
+def open_report(breakdowns: Sequence[Breakdown], across: Collection[str] = ()) -> None:
+    """Write the report on ``breakdowns`` into the cache, over that of the same runs; show it.
+
+    Raises:
+        RunError: the page cannot be written.
+        LstmprofError: no browser opened it.
+    """
+    import hashlib
+
+    from lstmprof.report import page, report_of
+    from lstmprof.runs.ingest import cache_folder
+
+    folders = "\n".join(str(breakdown.run.path.resolve()) for breakdown in breakdowns)
+    name = hashlib.sha256(folders.encode()).hexdigest()[:16]
+    path = cache_folder() / "reports" / f"{name}.html"
+    size = page.write(report_of(breakdowns, across=across), path, force=True)
+    say(f"wrote {path} ({size / 1e6:.1f} MB)")
+    show(path)
+
+
+def show(path: Path) -> None:
+    """Open the page at ``path`` in the browser that the user prefers ($BROWSER).
+
+    Raises:
+        LstmprofError: no browser could be started.
+    """
+    import webbrowser
+
+    if not webbrowser.open(path.resolve().as_uri()):
+        raise LstmprofError(
+            f"{path}: no browser could be started", "set BROWSER, or open the file by hand"
+        )

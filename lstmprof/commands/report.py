@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from lstmprof.commands import open_report, options
+from lstmprof.commands import options
 from lstmprof.errors import UsageError
 
 
@@ -47,7 +47,9 @@ def command(
     force: bool,
     open_: bool,
 ) -> None:
-    """Draw runs as one page that opens anywhere and needs no network: verdict, charts, tables.
+    """Draw runs as one HTML page: verdict, charts, tables.
+
+    The page opens anywhere and needs no network.
 
     PATH is a run, a folder of runs, or raw profiles, as for breakdown.
 
@@ -59,14 +61,9 @@ def command(
       lstmprof report traces/ --svg charts/
       lstmprof report traces/ --open
     """
-    open_report.refuse_without_libraries()
-    from lstmprof.breakdown import (
-        break_down,
-    )
+    options.refuse_without_report()
+    from lstmprof.breakdown import break_down
     from lstmprof.report import TABLES, charts, page, report_of
-    from lstmprof.runs.ingest import (
-        open_runs,
-    )
 
     folders = {"png": png, "svg": svg, "json": json_}
     if out is None and not any(folders.values()):
@@ -75,15 +72,15 @@ def command(
         raise UsageError("--open has no page to open", "give -o for one beside the single charts")
     if out is not None:
         page.refuse(out, force=force)
-    runs = open_runs(paths, warn=lambda line: click.echo(f"left out: {line}", err=True))
-    made = report_of([break_down(run, step_range, TABLES) for run in runs], title, across)
+    runs = options.runs_of(paths)
+    report = report_of([break_down(run, step_range, TABLES) for run in runs], title, across)
     for format_, folder in folders.items():
         if folder is not None:
-            written = charts.write(charts.figures(made), folder, format_, force=force)
-            click.echo(f"wrote {len(written)} charts to {folder}")
+            files = charts.write(charts.figures(report), folder, format_, force=force)
+            click.echo(f"wrote {len(files)} charts to {folder}")
     if out is not None:
-        size = page.write(made, out, force=force)
-        count = f"{len(made.runs)} run" + "s" * (len(made.runs) != 1)
+        size = page.write(report, out, force=force)
+        count = f"{len(report.runs)} run" + "s" * (len(report.runs) != 1)
         click.echo(f"wrote {out} ({count}, {size / 1e6:.1f} MB); open it in any browser")
         if open_:
-            open_report.show(out)
+            options.show(out)

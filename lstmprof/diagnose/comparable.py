@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from lstmprof import names
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.errors import UsageError
 
@@ -22,15 +23,16 @@ def _workload(facts: Facts) -> str | None:
     return repr(sorted(workload.items())) if workload else None
 
 
+#: Conditions that are no field of run.json by their name.
+_READ: Mapping[str, Callable[[Facts], Any]] = {"workload": _workload, "device": _device}
+
+
+def _field(name: str) -> Callable[[Facts], Any]:
+    return lambda facts: facts.get(name)
+
+
 #: What must agree → how it is read from run.json; ``--across`` lets one differ.
-CONDITIONS: Mapping[str, Callable[[Facts], Any]] = {
-    "workload": _workload,
-    "precision": lambda facts: facts.get("precision"),
-    "mode": lambda facts: facts.get("mode"),
-    "device": _device,
-    "threads": lambda facts: facts.get("threads"),
-    "seed": lambda facts: facts.get("seed"),
-}
+CONDITIONS = {name: _READ.get(name) or _field(name) for name in names.CONDITIONS}
 
 
 @dataclass(frozen=True)

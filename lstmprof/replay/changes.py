@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lstmprof import names
 from lstmprof.errors import UsageError
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.threads import ASKS
@@ -223,14 +224,16 @@ def _recording(graph: StepGraph, each_ns: float) -> Ints:
 
 
 #: The changes that need no further figure, by the name of the cause that they remove.
-CHANGES: Mapping[str, Change] = {
-    "launch": without_launch,
-    "casts": without_casts,
-    "syncs": without_syncs,
-    "copies": without_copies,
-    "python": without_python,
-    "dispatch": without_dispatch,
-}
+CHANGES: Mapping[str, Change] = dict(
+    zip(
+        names.CHANGES,
+        (
+            *(without_launch, without_casts, without_syncs),
+            *(without_copies, without_python, without_dispatch),
+        ),
+        strict=True,
+    )
+)
 
 
 def _length(table: pa.Table) -> Ints:

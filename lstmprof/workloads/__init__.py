@@ -76,6 +76,7 @@ _SUFFIXES = (
     ("cell", ""),
     ("variable_length", ""),
 )
+OVERRIDABLE = tuple(field for field, _ in _SUFFIXES)
 
 
 def with_overrides(workload: Workload, **fields: object) -> Workload:

@@ -12,7 +12,7 @@ import pytest
 from report import runs
 
 from lstmprof import cli
-from lstmprof.commands import open_report
+from lstmprof.commands import options
 from lstmprof.errors import LstmprofError
 
 
@@ -70,6 +70,6 @@ def test_what_cannot_be_read_is_one_line_and_leaves_nothing(tmp_path: Path) -> N
 def test_without_its_libraries_it_says_what_to_install(
     arguments: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(open_report.NEEDED, "no_such_module", "no-such-module")
+    monkeypatch.setitem(options.REPORT_LIBRARIES, "no_such_module", "no-such-module")
     with pytest.raises(LstmprofError, match=r"no-such-module; .*lstmprof\[report\]"):
         cli.cli.main([*arguments, "."], standalone_mode=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from events.rows import Row, row, table
 
+from lstmprof import names
 from lstmprof.diagnose.sentences import of_what_if
 from lstmprof.errors import UsageError
 from lstmprof.events.annotate import annotated
@@ -210,3 +211,9 @@ def test_the_undisturbed_step_shrinks_as_the_step_whose_ops_were_not_recorded() 
     assert what_if(events, window, CHANGES["casts"]).undisturbed_ns is None
     unchanged = what_if(events, window, CHANGES["syncs"])
     assert "(nothing saved)" in of_what_if("without syncs", unchanged)
+
+
+def test_each_change_that_help_names_is_the_one_of_that_name() -> None:
+    assert [change.__name__ for change in CHANGES.values()] == [
+        f"without_{name}" for name in names.CHANGES
+    ]

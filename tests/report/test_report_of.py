@@ -16,12 +16,12 @@ from lstmprof.breakdown import (
     account_rows,
     break_down,
 )
-from lstmprof.commands import terminal
 from lstmprof.diagnose.findings import lengths
 from lstmprof.events.annotate import (
     annotated,
 )
 from lstmprof.events.annotate.steps import windows
+from lstmprof.numbers import with_short_names
 from lstmprof.report import page, rows as report_rows
 from lstmprof.report.model import Report
 from lstmprof.report.palette import label_of
@@ -55,7 +55,7 @@ def test_a_long_kernel_name_does_not_drown_its_sentence(tmp_path: Path) -> None:
         for run, n in (("few", 2), ("many", 9))
     ]
     sentence = f"{name} moves elements"
-    assert terminal.with_short_names(sentence, [name]).endswith("… moves elements")
+    assert with_short_names(sentence, [name]).endswith("… moves elements")
     written = page.page(reports.report_of([break_down(run) for run in made]))
     verdict = written[written.index('<section id="verdict"') : written.index("</section>")]
     assert name not in html.unescape(verdict)

@@ -12,6 +12,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from lstmprof import names
 from lstmprof.breakdown import ledger
 from lstmprof.breakdown.tables import (
     casts,
@@ -225,7 +226,9 @@ _ALL = (
 )
 
 #: Name → table, in the order in which a reader needs them.
-TABLES: Mapping[str, TableKind] = {table.name: table for table in _ALL}
+TABLES: Mapping[str, TableKind] = {
+    kind.name: kind for kind in sorted(_ALL, key=lambda kind: names.TABLES.index(kind.name))
+}
 
 
 def table_of(name: str) -> TableKind:

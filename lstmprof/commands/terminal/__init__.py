@@ -13,38 +13,36 @@ import math
 import sys
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TextIO
 
-from lstmprof.commands.terminal.bars import BLUE, LEAST, MOST, ORANGE, Bars, drawn
-from lstmprof.commands.terminal.encoding import spoken
-from lstmprof.commands.terminal.fit import (
-    SPACE,
-    left_out,
-    shorten,
-    widths,
-)
 from lstmprof.errors import one_line
 from lstmprof.numbers import bare, cropped, with_short_names
 
-__all__ = [
-    "BLUE",
-    "FORMATS",
-    "ORANGE",
-    "Bars",
-    "console",
-    "cropped",
-    "narrow",
-    "parts_that_add_up",
-    "with_short_names",
-    "write_csv",
-    "write_json",
-    "write_line",
-    "write_table",
-]
+#: Of work or of less, of waiting or of more; 3:1 and more on white and on black.
+BLUE, ORANGE = "#3b7dd8", "#c8710a"
+#: Characters of a bar.
+_SHORTEST, _LONGEST = 8, 30
+_BLOCK = "█"
+#: Spaces between columns, and what a shortened name should have before columns give way for it.
+_SPACE, _LEAST_NAME = 2, 32
+#: Columns of a terminal on which two names of runs have no room over a table.
+_NARROW = 100
+#: For an encoding that may not have all our signs: the nearest that it has.
+_NEAREST = str.maketrans(
+    {"–": "-", "−": "-", "…": "~", "×": "x", "µ": "u", "±": "+-", "→": "->", "²": "2"}
+)
 
-FORMATS = ("table", "json", "csv")
-
+Cells = list[list[str]]
 Rows = Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Bars:
+    """One bar a row, None for none; of a negative value it goes left of the zero of all."""
+
+    values: Sequence[float | None]
+    colours: Sequence[str]
 
 
 def write_json(value: Any, out: TextIO | None = None) -> None:
@@ -103,10 +101,10 @@ def write_table(
         hidden, room = _fitted(columns, cells, long, spare, width, bars)
     kept = [i for i, name in enumerate(columns) if name not in hidden]
     heads, cells = [columns[i] for i in kept], [[row[i] for i in kept] for row in cells]
-    shorten(heads, cells, long, width - (room + SPACE if room else 0))
+    _shorten(heads, cells, long, width - (room + _SPACE if room else 0))
     if title:
         write_line(title, style="bold")
-    _print(heads, cells, drawn(bars, room) if bars and room else [])
+    _print(heads, cells, _drawn(bars, room) if bars and room else [], room)
     if hidden:
         names = ", ".join(name.removeprefix(">") for name in hidden)
         write_line(f"(left out, for want of room: {names})", style="dim")
@@ -115,22 +113,75 @@ def write_table(
 
 def _fitted(
     columns: Sequence[str],
-    cells: list[list[str]],
+    cells: Cells,
     long: Sequence[str],
     spare: Sequence[str],
     width: int,
     bars: Bars | None,
 ) -> tuple[Sequence[str], int]:
     """The columns that give way on a line of ``width``, and the room that bars have."""
-    hidden = left_out(columns, cells, long, spare, width - SPACE - LEAST) if bars else None
-    if hidden is None:
-        found = left_out(columns, cells, long, spare, width)
-        return spare if found is None else found, 0
-    kept = [w for n, w in zip(columns, widths(columns, cells), strict=True) if n not in hidden]
-    return hidden, max(min(width - sum(kept) - SPACE * len(kept), MOST), LEAST)
+    drawable = bars is not None and printable(_BLOCK)
+    hidden = _left_out(columns, cells, long, spare, width - _SPACE - _SHORTEST)
+    if not drawable or hidden is None:
+        hidden = _left_out(columns, cells, long, spare, width)
+        return spare if hidden is None else hidden, 0
+    kept = [w for n, w in zip(columns, _widths(columns, cells), strict=True) if n not in hidden]
+    return hidden, max(min(width - sum(kept) - _SPACE * len(kept), _LONGEST), _SHORTEST)
 
 
-def _print(heads: Sequence[str], cells: list[list[str]], bars: Sequence[Any]) -> None:
+def _left_out(
+    columns: Sequence[str], cells: Cells, long: Sequence[str], spare: Sequence[str], width: int
+) -> tuple[str, ...] | None:
+    """The fewest of ``spare``, in order, without which the others fit; None if they never do."""
+    needed = {
+        name: _SPACE + (min(wide, _LEAST_NAME) if name in long else wide)
+        for name, wide in zip(columns, _widths(columns, cells), strict=True)
+    }
+    for count in range(len(spare) + 1):
+        hidden = tuple(spare[:count])
+        if sum(n for name, n in needed.items() if name not in hidden) - _SPACE <= width:
+            return hidden
+    return None
+
+
+def _widths(columns: Sequence[str], cells: Cells) -> list[int]:
+    """Characters of each column, as they are printed."""
+    return [
+        max(len(spoken(name.removeprefix(">"))), *(len(spoken(row[i])) for row in cells), 0)
+        for i, name in enumerate(columns)
+    ]
+
+
+def _shorten(columns: Sequence[str], cells: Cells, long: Sequence[str], width: int) -> None:
+    """Shorten the cells of the columns ``long``, which share what the others leave of ``width``."""
+    wide = _widths(columns, cells)
+    places = sorted((i for i, name in enumerate(columns) if name in long), key=lambda i: wide[i])
+    fixed = sum(w + _SPACE for i, w in enumerate(wide) if i not in places)
+    room = width + _SPACE - fixed - _SPACE * len(places)
+    for left, at in zip(range(len(places), 0, -1), places, strict=True):
+        mine = max(min(wide[at], room // left), 16)
+        room -= mine
+        for row in cells:
+            row[at] = cropped(row[at], mine)
+
+
+def _drawn(bars: Bars, width: int) -> list[Any]:
+    """Each bar in ``width`` characters, to an eighth of one; what is not nothing is seen."""
+    from rich.bar import Bar
+
+    values = [value or 0.0 for value in bars.values]
+    low, high = min(0.0, *values), max(0.0, *values)
+    eighths = 8 * width / (high - low or 1.0)
+    zero = 8 * min(max(round(-low * eighths / 8), low < 0), width - (high > 0))
+    drawn: list[Any] = []
+    for value, colour in zip(values, bars.colours, strict=True):
+        length = max(round(abs(value) * eighths), 1)
+        ends = (zero - length, zero) if value < 0 else (zero, zero + length)
+        drawn.append(Bar(8 * width, *ends, width=width, color=colour) if value else "")
+    return drawn
+
+
+def _print(heads: Sequence[str], cells: Cells, bars: Sequence[Any], room: int) -> None:
     """The table, on lines as long as it needs: no number is cut."""
     from rich.table import Table
     from rich.text import Text
@@ -143,7 +194,7 @@ def _print(heads: Sequence[str], cells: list[list[str]], bars: Sequence[Any]) ->
         table.add_column("", no_wrap=True)
     for i, row in enumerate(cells):
         table.add_row(*(Text(spoken(cell)) for cell in row), *bars[i : i + 1])
-    longest = sum(widths(heads, cells)) + SPACE * len(heads) + max(map(len, bars), default=0)
+    longest = sum(_widths(heads, cells)) + _SPACE * len(heads) + room
     console(longest).print(table)
 
 
@@ -162,26 +213,39 @@ def write_line(
         line = spoken(with_short_names(one_line(text), names))
         wrapped = textwrap.wrap(line, screen.width, subsequent_indent="  ", break_on_hyphens=False)
         line = "\n".join(wrapped)
-    said = Text(line, style=style)
-    said.stylize("bold", 0, len(head))
-    screen.print(said, soft_wrap=True)
+    words = Text(line, style=style)
+    words.stylize("bold", 0, len(head))
+    screen.print(words, soft_wrap=True)
 
 
 def console(least: int = 0) -> Any:
     """The terminal, or 120 columns where the output goes elsewhere; ``least`` if that is more."""
     from rich.console import Console
 
-    found = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
-    return found if found.width >= least else Console(width=least, highlight=False)
-
-
-#: Columns of a terminal on which two names of runs have no room over a table.
-_NARROW = 100
+    screen = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
+    return screen if screen.width >= least else Console(width=least, highlight=False)
 
 
 def narrow() -> bool:
     """Whether the output is a terminal with little room."""
     return bool(sys.stdout.isatty() and console().width < _NARROW)
+
+
+def spoken(text: str) -> str:
+    """``text`` as standard output can say it."""
+    if printable(text):
+        return text
+    encoding = sys.stdout.encoding or "ascii"
+    return text.translate(_NEAREST).encode(encoding, "replace").decode(encoding)
+
+
+def printable(text: str) -> bool:
+    """Whether standard output can say ``text`` as it is."""
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def parts_that_add_up(values: Sequence[float], whole: float, digits: int) -> list[str]:

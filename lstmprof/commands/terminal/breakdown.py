@@ -1,14 +1,37 @@
-"""The text of ``lstmprof breakdown``: times and slowdown first, then where each step goes."""
+"""The text of ``lstmprof breakdown``: times and slowdown first, then where each step goes.
+
+Of one table alone (``--table``) it is in units for reading, with the columns that fit.
+"""
 
 from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
 
 from lstmprof.breakdown import Breakdown
 from lstmprof.breakdown.account_rows import comparable, compared
 from lstmprof.breakdown.mean_step import MeanStep, mean_steps
+from lstmprof.breakdown.tables import TABLES
 from lstmprof.commands import terminal
-from lstmprof.commands.terminal import one_table
-from lstmprof.commands.terminal.one_table import UNKNOWN
-from lstmprof.numbers import percent
+from lstmprof.events.columns import Column
+from lstmprof.numbers import UNKNOWN, known, labels, milliseconds, percent
+
+#: Texts that may be cut where a line is too long.
+_LONG = ("name", "rule", "op", "within")
+#: What a narrow terminal leaves out.
+_SPARE = "rule"
+#: Unit → (from this largest value on, shown in, factor, digits), the largest first.
+_SCALES = {
+    "ns": ((1e6, "ms", 1e-6, 3), (0, "µs", 1e-3, 1)),
+    "bytes": ((1e6, "MB", 1e-6, 1), (0, "B", 1, 0)),
+    "bytes/s": ((0, "GB/s", 1e-9, 2),),
+    "share": ((0, "%", 100, 1),),
+    "1/s": ((0, "/s", 1, 0),),
+}
+
+#: Milliseconds to the microsecond.
+_DIGITS = 3
 
 
 def show(breakdowns: list[Breakdown], tables: tuple[str, ...], top: int) -> None:
@@ -24,7 +47,7 @@ def show(breakdowns: list[Breakdown], tables: tuple[str, ...], top: int) -> None
                 _show_step(breakdown, step)
             _show_links(breakdown)
         if alone not in (None, "timings", "ledger"):
-            one_table.show(breakdown, alone, top)
+            _show_table(breakdown, alone, top)
         elif "kernels" in tables and top and breakdown.kernels.num_rows:
             _show_kernels(breakdown, top)
 
@@ -72,15 +95,10 @@ def _show_warnings(breakdowns: list[Breakdown]) -> None:
 
 
 def _conditions(breakdown: Breakdown) -> str:
-    facts = breakdown.run.metadata
-    w = facts.get("workload") or {}
-    shape = f"{w.get('batch')}×{w.get('time_steps')}×{w.get('features')}"
-    conditions = [
-        str(facts[name]) for name in ("mode", "precision", "device_name") if facts.get(name)
-    ]
-    threads = facts.get("threads")
-    conditions += [f"{threads} thread" + "s" * (threads != 1)] if threads else []
-    return f"Time per batch, {w.get('name')} ({shape}): " + ", ".join(conditions)
+    info = breakdown.run.info
+    conditions = [text for text in (info.mode, info.precision, info.device_name) if text]
+    conditions += [f"{info.threads} thread" + "s" * (info.threads != 1)] if info.threads else []
+    return f"Time per batch, {info.workload.name} ({info.workload.shape}): {', '.join(conditions)}"
 
 
 def _median(breakdown: Breakdown) -> float:
@@ -89,37 +107,31 @@ def _median(breakdown: Breakdown) -> float:
 
 def _labels(breakdowns: list[Breakdown]) -> list[str]:
     """What tells comparable runs apart: the implementation where that is enough, else the run."""
-    facts = [a.run.metadata for a in breakdowns]
-    names = [f"{f.get('implementation', '')} {f.get('label') or ''}".strip() for f in facts]
-    return names if len(set(names)) == len(names) else [a.run.name for a in breakdowns]
+    infos = [breakdown.run.info for breakdown in breakdowns]
+    short = [f"{info.implementation or ''} {info.label or ''}".strip() for info in infos]
+    return labels([breakdown.run.name for breakdown in breakdowns], short)
 
 
 def _timing_cells(breakdown: Breakdown, label: str, slowdown: float | None) -> list[str]:
     t = breakdown.timings
     assert t is not None
-    spread = UNKNOWN if t.std_ns is None else milliseconds(t.std_ns)
     return [
         label,
-        milliseconds(t.median_ns),
+        milliseconds(t.median_ns, _DIGITS),
         _interval(t.median_low_ns, t.median_high_ns),
-        f"{milliseconds(t.mean_ns)} ± {spread}",
-        milliseconds(t.p95_ns),
-        UNKNOWN if t.samples_per_s is None else f"{t.samples_per_s:,.0f}",
-        UNKNOWN if t.compile_ns is None else milliseconds(t.compile_ns),
-        UNKNOWN if t.inflation_share is None else f"{t.inflation_share:+.1%}",
-        UNKNOWN if slowdown is None else f"{slowdown:.2f}×",
+        f"{milliseconds(t.mean_ns, _DIGITS)} ± {milliseconds(t.std_ns, _DIGITS)}",
+        milliseconds(t.p95_ns, _DIGITS),
+        known(t.samples_per_s, "{:,.0f}"),
+        milliseconds(t.compile_ns, _DIGITS),
+        known(t.inflation_share, "{:+.1%}"),
+        known(slowdown, "{:.2f}×"),
     ]
 
 
 def _interval(low_ns: float | None, high_ns: float | None) -> str:
     if low_ns is None or high_ns is None:
         return UNKNOWN
-    return f"{milliseconds(low_ns)}…{milliseconds(high_ns)}"
-
-
-def milliseconds(ns: float) -> str:
-    """``ns`` in ms, to the microsecond."""
-    return f"{ns / 1e6:,.3f}"
+    return f"{milliseconds(low_ns, _DIGITS)}…{milliseconds(high_ns, _DIGITS)}"
 
 
 def _show_step(breakdown: Breakdown, step: MeanStep) -> None:
@@ -133,7 +145,7 @@ def _show_step(breakdown: Breakdown, step: MeanStep) -> None:
         [state, part, ms, f"{part_share} %"]
         for (state, part, _), ms, part_share in zip(step.parts, milli, share, strict=True)
     ]
-    rows.append(["", "sum", milliseconds(step.mean_ns), "100.0 %"])
+    rows.append(["", "sum", milliseconds(step.mean_ns, _DIGITS), "100.0 %"])
     terminal.write_table(
         _heading(breakdown, step), ["", "part", ">ms", ">share"], rows, bars=_ledger_bars(step)
     )
@@ -148,32 +160,32 @@ def _ledger_bars(step: MeanStep) -> terminal.Bars:
 
 def _show_links(breakdown: Breakdown) -> None:
     """How much of what ran on the devices is linked to what caused it; nothing without devices."""
-    found = breakdown.run.metadata.get("links") or {}
-    if not found.get("activities"):
+    links = breakdown.run.info.links
+    if links is None or not links.activities:
         return
-    shares = [f"{found[name] / found['activities']:.1%}" for name in ("launched", "issued")]
+    launched, issued = links.launched / links.activities, links.issued / links.activities
     line = (
-        f"linked: of {found['activities']:,} device activities {shares[0]} to a launch,"
-        f" {shares[1]} to an op"
+        f"linked: of {links.activities:,} device activities {launched:.1%} to a launch,"
+        f" {issued:.1%} to an op"
     )
-    if found["unanswered"]:
-        line += f"; kernel launches without an activity: {found['unanswered']:,}"
+    if links.unanswered:
+        line += f"; kernel launches without an activity: {links.unanswered:,}"
     terminal.write_line(line)
     terminal.write_line()
 
 
 def _heading(breakdown: Breakdown, step: MeanStep) -> str:
+    info = breakdown.run.info
     where = f"device {step.device}" if step.device is not None else "CPU"
-    named = breakdown.run.metadata.get("device_names", {}).get(str(step.device))
+    named = info.device_names.get(str(step.device))
     of_rank = "" if step.rank is None else f", rank {step.rank}"
     marked = any(w.step is not None for w in breakdown.windows)
     what = (
         f"mean of {step.steps} profiled steps" if marked else "the whole profile, no step markers"
     )
     where += f" ({named})" if named else ""
-    kernels = breakdown.run.metadata.get("kernels_used")
     facts = [where + of_rank, what]
-    facts += [f"kernels: {kernels}"] if kernels else []
+    facts += [f"kernels: {info.kernels_used}"] if info.kernels_used else []
     waits = step.waits_for_host_share
     facts += [f"waits for the host {percent(waits)}"] if waits is not None else []
     return f"{breakdown.run.name}: where the step goes, " + ", ".join(facts)
@@ -184,10 +196,10 @@ def _show_kernels(breakdown: Breakdown, top: int) -> None:
     on_device = any(row["device"] is not None for row in table)
     rows = [
         [
-            milliseconds(row["total_ns"]),
-            UNKNOWN if row["share"] is None else f"{row['share']:.1%}",
+            milliseconds(row["total_ns"], _DIGITS),
+            known(row["share"], "{:.1%}"),
             f"{row['count']:,}",
-            UNKNOWN if row["per_step"] is None else f"{row['per_step']:,.1f}",
+            known(row["per_step"], "{:,.1f}"),
             f"{row['mean_ns'] / 1e3:,.1f}",
             f"{row['p95_ns'] / 1e3:,.1f}",
             row["category"] or "dispatch",
@@ -204,3 +216,37 @@ def _show_kernels(breakdown: Breakdown, top: int) -> None:
         crop="name",
         spare=(">p95 µs", ">per step"),
     )
+
+
+def _show_table(breakdown: Breakdown, name: str, top: int) -> None:
+    """Print the first ``top`` rows of the table ``name``."""
+    table, everything = TABLES[name], breakdown.table(name)
+    rows = everything.slice(0, top).to_pylist()
+    columns = {column.name: column for column in table.columns}
+    shown = [columns[c] for c in table.shown if any(row[c] is not None for row in rows)]
+    cells = [_cells(column, [row[column.name] for row in rows]) for column in shown]
+    hidden = everything.num_rows - len(rows)
+    more = f" ({hidden:,} more: --top)" if hidden else ""
+    terminal.write_table(
+        f"{breakdown.run.name}: {name}: {table.meaning}{more}",
+        [head for head, _ in cells] if rows else ["nothing of that is in the profile"],
+        [list(row) for row in zip(*(texts for _, texts in cells), strict=True)],
+        crop=tuple(column.name for column in shown if column.name in _LONG),
+        spare=tuple(column.name for column in shown if column.name == _SPARE),
+    )
+
+
+def _cells(column: Column, values: list[Any]) -> tuple[str, list[str]]:
+    """The heading and the texts of one column."""
+    heading = column.name.removesuffix("_ns").replace("_", " ")
+    if pa.types.is_string(column.type):
+        return column.name, [known(v, "{}") for v in values]
+    largest = max(abs(v) for v in values if v is not None)
+    integer = pa.types.is_integer(column.type)
+    plain = (0, "", 1, 0 if integer else 1)
+    _, unit, factor, digits = next(
+        scale for scale in _SCALES.get(column.unit, (plain,)) if largest >= scale[0]
+    )
+    heading = heading.removesuffix(" per s").removesuffix(" share") if unit else heading
+    texts = [known(v if v is None else v * factor, f"{{:,.{digits}f}}") for v in values]
+    return f">{heading} {unit}".rstrip(), texts

@@ -1,13 +1,31 @@
-"""The text of ``lstmprof diagnose``: the sentence, the waterfall, the causes and what to do."""
+"""The text of ``lstmprof diagnose``: the sentence, the waterfall, the causes and what to do.
+
+For a terminal and, as Markdown, for a pull request; names come from profiles: they are escaped.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+
 from lstmprof.commands import terminal
-from lstmprof.commands.terminal import diagnosis_cells
+from lstmprof.diagnose.counts import QUANTITIES
 from lstmprof.diagnose.diagnosis import Diagnosis, Explained
+from lstmprof.diagnose.findings import Change, Difference, Finding
+from lstmprof.diagnose.roofline import Roofline
+from lstmprof.diagnose.sentences import of_roofline, of_what_if, short
+from lstmprof.diagnose.step_profile import labels
+from lstmprof.errors import one_line
+from lstmprof.numbers import UNKNOWN, cropped, milliseconds, percent, quantity
 
 #: Causes whose evidence is shown; all are in JSON.
 _WITH_EVIDENCE = 3
+#: Findings and parts with a smaller share of the whole are left to JSON.
+_LEAST_SHARE = 0.01
+#: Characters of a run's name over a column.
+_WIDTH = 28
+_REACH_HEADS = ("busy with", ">ms", ">least ms", ">reached")
+_SPECIAL = re.compile(r"([\\`*_\[\]<>|#])")
 
 
 def show(diagnosis: Diagnosis) -> None:
@@ -21,25 +39,17 @@ def show(diagnosis: Diagnosis) -> None:
     if diagnosis.waterfall:
         terminal.write_table(
             "From the fast step to the slow one",
-            diagnosis_cells.waterfall_heads(diagnosis, terminal.narrow()),
-            diagnosis_cells.waterfall_cells(diagnosis),
+            _waterfall_heads(diagnosis, terminal.narrow()),
+            _waterfall_cells(diagnosis),
             spare=(">share",),
-            bars=diagnosis_cells.waterfall_bars(diagnosis),
+            bars=_waterfall_bars(diagnosis),
         )
-    findings = [diagnosis.findings[place] for place in diagnosis_cells.shown(diagnosis)]
-    for place, explained in enumerate(findings):
+    for place, explained in enumerate(_shown(diagnosis)):
         _show_finding(diagnosis, explained, evidence=place < _WITH_EVIDENCE)
-    _show_limits(diagnosis)
-
-
-def _show_limits(diagnosis: Diagnosis) -> None:
-    """How near the step came to its roofline, and what the changes that were asked for buy."""
-    for line in diagnosis_cells.limit_lines(diagnosis):
+    for line in _limit_lines(diagnosis):
         terminal.write_line(line)
     if diagnosis.roofline is not None:
-        terminal.write_table(
-            "", diagnosis_cells.REACH_HEADS, diagnosis_cells.reach_cells(diagnosis.roofline)
-        )
+        terminal.write_table("", _REACH_HEADS, _reach_cells(diagnosis.roofline))
     elif diagnosis.what_ifs:
         terminal.write_line()
 
@@ -50,10 +60,9 @@ def _show_finding(diagnosis: Diagnosis, explained: Explained, *, evidence: bool)
     terminal.write_line(f"{finding.kind}: {explained.sentence}", head=finding.kind, names=names)
     for advice in explained.remedies:
         terminal.write_line(f"  → {advice.sentence}  [{advice.source}]", names=names)
-    adds = finding.delta_ns > 0
-    cells = diagnosis_cells.evidence_cells(finding, alone=diagnosis.fast is None)
-    if evidence and adds and cells:
-        heads = diagnosis_cells.evidence_heads(diagnosis, terminal.narrow())
+    cells = _evidence_cells(finding, alone=diagnosis.fast is None)
+    if evidence and finding.delta_ns > 0 and cells:
+        heads = _evidence_heads(diagnosis, terminal.narrow())
         terminal.write_table("", heads, cells, crop="evidence")
     else:
         terminal.write_line()
@@ -63,3 +72,146 @@ def _kernels(diagnosis: Diagnosis) -> list[str]:
     """The names of the kernels of both runs, which may be in a sentence."""
     profiles = [profile for profile in (diagnosis.fast, diagnosis.slow) if profile is not None]
     return [row["name"] for profile in profiles for row in profile.rows("kernels")]
+
+
+def markdown(diagnosis: Diagnosis) -> str:
+    """The sentence, the waterfall as a table, the causes as a list with what to do."""
+    lines = [f"**{_escaped(diagnosis.sentence)}**"]
+    doubts = [f"- warning: {_escaped(text)}" for text in diagnosis.warnings]
+    doubts += [f"- note: {_escaped(text)}" for text in diagnosis.notes]
+    lines += ["", *doubts] if doubts else []
+    if diagnosis.waterfall:
+        lines += ["", *_table(_waterfall_heads(diagnosis), _waterfall_cells(diagnosis))]
+    lines.append("")
+    for explained in _shown(diagnosis):
+        lines.append(f"- **{explained.finding.kind}**: {_escaped(explained.sentence)}")
+        lines += [
+            f"  - {_escaped(advice.sentence)} ({_escaped(advice.source)})"
+            for advice in explained.remedies
+        ]
+    dominant = diagnosis.dominant
+    if dominant is not None:
+        cells = _evidence_cells(dominant.finding, alone=diagnosis.fast is None)
+        lines += ["", *_table(_evidence_heads(diagnosis), cells)] if cells else []
+    limits = [f"- {_escaped(line)}" for line in _limit_lines(diagnosis)]
+    return "\n".join([*lines, "", *limits] if limits else lines)
+
+
+def _escaped(text: str) -> str:
+    """``text`` in one line, in which nothing is markup."""
+    return _SPECIAL.sub(r"\\\1", one_line(text))
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    named = [_escaped(head.removeprefix(">")) or " " for head in heads]
+    rule = ["---:" if head.startswith(">") else "---" for head in heads]
+    cells = [[_escaped(cell) for cell in row] for row in rows]
+    return [f"| {' | '.join(line)} |" for line in (named, rule, *cells)]
+
+
+def _names(diagnosis: Diagnosis, narrow: bool = False) -> tuple[str, str]:
+    """What the fast and the slow run are called; of a run alone the fast one is empty."""
+    if diagnosis.fast is None:
+        return "", cropped(diagnosis.slow.name, _WIDTH)
+    if narrow:
+        return "fast", "slow"
+    fast, slow = labels(diagnosis.fast, diagnosis.slow)
+    return cropped(fast, _WIDTH), cropped(slow, _WIDTH)
+
+
+def _waterfall_heads(diagnosis: Diagnosis, narrow: bool = False) -> list[str]:
+    """The headings; numbers begin with ``>``."""
+    fast, slow = _names(diagnosis, narrow)
+    return ["", "part", f">{fast} ms", f">{slow} ms", ">difference ms", ">share"]
+
+
+def _waterfall_cells(diagnosis: Diagnosis) -> list[list[str]]:
+    """One line a part and the sum; each column adds up as printed."""
+    rows = _with_small_ones_joined(diagnosis.waterfall)
+    columns = [[d.fast_ns for d in rows], [d.slow_ns for d in rows], [d.delta_ns for d in rows]]
+    whole = sum(columns[2])
+    shares = terminal.parts_that_add_up(
+        [100 * delta / whole if whole else 0.0 for delta in columns[2]], 100.0 if whole else 0.0, 1
+    )
+    printed = [
+        terminal.parts_that_add_up([ns / 1e6 for ns in column], sum(column) / 1e6, 3)
+        for column in columns
+    ]
+    cells = [
+        [d.state, d.part, fast, slow, _signed(delta), f"{share} %"]
+        for d, fast, slow, delta, share in zip(rows, *printed, shares, strict=True)
+    ]
+    sums = [milliseconds(sum(column), 3) for column in columns]
+    return [*cells, ["", "sum", *sums[:2], _signed(sums[2]), "100.0 %" if whole else UNKNOWN]]
+
+
+def _waterfall_bars(diagnosis: Diagnosis) -> terminal.Bars:
+    """The differences of the rows of ``_waterfall_cells``, and none for their sum."""
+    deltas = [d.delta_ns for d in _with_small_ones_joined(diagnosis.waterfall)]
+    colours = [terminal.ORANGE if delta > 0 else terminal.BLUE for delta in deltas]
+    return terminal.Bars([*deltas, None], [*colours, ""])
+
+
+def _with_small_ones_joined(rows: tuple[Difference, ...]) -> list[Difference]:
+    """The rows that matter, and the others as one."""
+    least = _LEAST_SHARE * max(abs(sum(d.delta_ns for d in rows)), 1)
+    large = [d for d in rows if abs(d.delta_ns) >= least]
+    small = [d for d in rows if abs(d.delta_ns) < least]
+    if len(small) < 2:
+        return list(rows)
+    fast, slow = sum(d.fast_ns for d in small), sum(d.slow_ns for d in small)
+    return [*large, Difference("", f"{len(small)} smaller differences", fast, slow)]
+
+
+def _signed(number: str) -> str:
+    return number if number.startswith("-") or not float(number.replace(",", "")) else f"+{number}"
+
+
+def _evidence_heads(diagnosis: Diagnosis, narrow: bool = False) -> list[str]:
+    """The headings of a finding's evidence."""
+    fast, slow = _names(diagnosis, narrow)
+    return ["evidence", f">{fast}", f">{slow}"] if fast else ["evidence", f">{slow}"]
+
+
+def _evidence_cells(finding: Finding, alone: bool) -> list[list[str]]:
+    """The counts and the largest kernels or ops of a finding, a line each."""
+    cells = [_count_cells(change) for change in finding.changes]
+    for one in finding.largest:
+        fast = f"{milliseconds(one.fast_ns, 3)} ms in {one.fast_count:,.0f}"
+        slow = f"{milliseconds(one.slow_ns, 3)} ms in {one.slow_count:,.0f}"
+        cells.append([short(one), fast, slow])
+    return [[name, slow] for name, _, slow in cells] if alone else cells
+
+
+def _count_cells(change: Change) -> list[str]:
+    about = QUANTITIES[change.quantity]
+    counted = not about.unit and "_per_" not in about.name
+    text = f"{about.text} a step" if counted else about.text
+    return [text, *(quantity(value, about.unit) for value in (change.fast, change.slow))]
+
+
+def _shown(diagnosis: Diagnosis) -> list[Explained]:
+    """The findings that are worth a line: none where there is no difference."""
+    if diagnosis.fast is not None and diagnosis.dominant is None:
+        return []
+    return [e for e in diagnosis.findings if abs(e.finding.share or 0) >= _LEAST_SHARE]
+
+
+def _limit_lines(diagnosis: Diagnosis) -> list[str]:
+    """What is said of the slow run's roofline and of each change that was asked for."""
+    limit = diagnosis.roofline
+    lines = [] if limit is None else [f"roofline: {of_roofline(limit)}"]
+    return lines + [of_what_if(w.name, w.prediction) for w in diagnosis.what_ifs]
+
+
+def _reach_cells(limit: Roofline) -> list[list[str]]:
+    """One line a category: its busy time, the least it could be, the share reached."""
+    return [
+        [
+            " + ".join(reach.categories),
+            milliseconds(reach.busy_ns, 3),
+            milliseconds(reach.bound_ns, 3),
+            UNKNOWN if reach.share is None else percent(reach.share),
+        ]
+        for reach in limit.reaches
+    ]

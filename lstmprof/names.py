@@ -1,0 +1,16 @@
+"""Names that a user gives, apart from what they name: help and completion import no table for them.
+
+Each list is stated here alone, in the order in which it is shown.
+"""
+
+from __future__ import annotations
+
+#: The tables of a breakdown (``breakdown.tables``).
+TABLES = ("ledger", "steps", "kernels", "ops", "launches", "casts", "copies", "streams", "ranges")
+#: What is shown of a run where no table is asked for.
+USUAL_TABLES = ("ledger", "kernels")
+#: What must agree for two runs to be compared, unless a user says otherwise
+#: (``diagnose.comparable``).
+CONDITIONS = ("workload", "precision", "mode", "device", "threads", "seed")
+#: The causes without which a step can be replayed (``replay.changes``).
+CHANGES = ("launch", "casts", "syncs", "copies", "python", "dispatch")
