@@ -4,7 +4,7 @@
 
     breakdown → step_profile → comparable → findings → remedies → sentences → diagnosis
                 contributors                causes     host         roofline, replay
-                input_phase                 counts     device
+                                            counts     device
                                             profiler_overhead
 
 ``diagnosis.diagnose_all`` goes the whole way.

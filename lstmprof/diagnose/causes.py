@@ -149,10 +149,10 @@ def kind_of(contributor: Contributor, comparison: Comparison) -> str:
 
 def by_kind(profile: StepProfile, comparison: Comparison) -> dict[str, list[Contributor]]:
     """The contributors of ``profile`` by kind, in the order of ``KINDS``."""
-    found: dict[str, list[Contributor]] = {kind: [] for kind in KINDS}
+    kinds: dict[str, list[Contributor]] = {kind: [] for kind in KINDS}
     for contributor in profile.contributors:
-        found[kind_of(contributor, comparison)].append(contributor)
-    return found
+        kinds[kind_of(contributor, comparison)].append(contributor)
+    return kinds
 
 
 def comparison_of(slow: StepProfile, fast: StepProfile | None) -> Comparison:

@@ -2,7 +2,9 @@
 
 Reads the attribution. Ops that only arrange work serve the work beneath them where that is of one
 category, else what the op around them serves: ``aten::to``, and ``aten::empty_strided`` inside it,
-serve the cast that ``aten::copy_`` in it does.
+serve the cast that ``aten::copy_`` in it does. Input is prepared in the range ``input`` of
+lstmprof's own captures, while PyTorch's DataLoader hands out a batch, and in the ops by which
+TensorFlow takes the next element of a dataset.
 """
 
 from __future__ import annotations
@@ -14,13 +16,12 @@ import pyarrow as pa
 
 from lstmprof.breakdown.attribution import LATENCY, TAIL, Stretches, attributed
 from lstmprof.breakdown.host import computing
-from lstmprof.diagnose.input_phase import input_times
 from lstmprof.events.annotate.links import NONE, inherited
 from lstmprof.events.annotate.steps import Window, is_kind
 from lstmprof.events.call_tree import Forest, own_time, referenced
 from lstmprof.events.columns import Column, schema
 from lstmprof.events.groups import Groups
-from lstmprof.events.intervals import Flags, Ints
+from lstmprof.events.intervals import Covered, Flags, Ints
 from lstmprof.events.schema import ACTIVITY_KINDS, ints, texts
 from lstmprof.events.threads import ops_called, thread_ids
 
@@ -33,6 +34,7 @@ TINY_OP_NS = 3_000
 TINY_KERNEL_NS = 5_000
 
 INPUT = "input"
+_PREPARES = re.compile(r"input|enumerate\(DataLoader\)#.*__next__|.*:IteratorGetNext\w*")
 #: The number of PyTorch's step markers, which all are one contributor.
 _STEP = re.compile(r"(?<=ProfilerStep)#\d+$")
 
@@ -54,7 +56,7 @@ def contributors(
     events: pa.Table, windows: list[Window], rank: int | None, device: int | None
 ) -> pa.Table:
     """One row a contributor of one lane; they sum to the windows, all of ``rank``; ``SCHEMA``."""
-    starts, ends = input_times(events, windows)
+    starts, ends = _input_times(events, windows)
     stretches = attributed(events, windows, rank)[device]
     stretches = stretches.cut_at(np.sort(np.concatenate([starts, ends])))
     called = _called(events, stretches, device)
@@ -88,6 +90,25 @@ def contributors(
         ],
         schema=SCHEMA,
     )
+
+
+def _input_times(events: pa.Table, windows: list[Window]) -> tuple[Ints, Ints]:
+    """(starts, ends) of the input that the threads of ``windows`` prepare, disjoint, by time."""
+    times = zip(*(_input_of(events, window) for window in windows), strict=True)
+    return Covered(*(np.concatenate(column) for column in times)).bounds
+
+
+def _input_of(events: pa.Table, window: Window) -> tuple[Ints, Ints]:
+    codes, names = texts(events, "name")
+    prepares = np.array([bool(_PREPARES.fullmatch(n)) for n in names] + [False])[codes]
+    thread = -1 if window.thread is None else window.thread
+    rows = (
+        prepares & is_kind(events, "range", "op") & (thread_ids(events) == thread) & (thread >= 0)
+    )
+    start = ints(events, "start_ns", 0)[rows]
+    end = np.minimum(start + ints(events, "dur_ns", 0)[rows], window.end_ns)
+    start = np.maximum(start, window.start_ns)
+    return start[end > start], end[end > start]
 
 
 def _called(events: pa.Table, stretches: Stretches, device: int | None) -> Ints:
