@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
@@ -109,3 +110,8 @@ def labels(names: Sequence[str], short: Sequence[str]) -> list[str]:
     return [
         text if text and uses[text] == 1 else name for name, text in zip(names, short, strict=True)
     ]
+
+
+def escaped(text: str) -> str:
+    """``text`` in one line of Markdown, in which nothing is markup."""
+    return re.sub(r"([\\`*_\[\]<>|#])", r"\\\1", one_line(text))

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+
+import pyarrow as pa
 
 from lstmprof.breakdown import Breakdown
+from lstmprof.breakdown.result import Table
 from lstmprof.diagnose import causes, sentences
 from lstmprof.diagnose.comparable import comparable_groups, disagreements, refuse_unless_comparable
 from lstmprof.diagnose.findings import Difference, Finding, findings, lengths, timed, waterfall
@@ -19,13 +22,21 @@ from lstmprof.diagnose.step_profile import (
     step_profile_of,
     typical,
 )
-from lstmprof.numbers import milliseconds, told_apart
+from lstmprof.events.columns import Column, schema
+from lstmprof.numbers import escaped, milliseconds, told_apart
 from lstmprof.replay import CHANGES, Change, Prediction, Timed, faster_gemms, what_if
 
 #: Less of the difference is not worth a remedy.
 ADVISED_SHARE = 0.05
 #: A first step that takes so many steps longer than the other run's has compiled something.
 LONG_FIRST_STEP = 10
+WATERFALL = (
+    Column("state", pa.string(), "", "busy, idle or input; the profiler's effect has none"),
+    Column("part", pa.string(), "", "of busy time its category, of idle time its cause"),
+    Column("fast_ns", pa.int64(), "ns", "of the fast run's mean step"),
+    Column("slow_ns", pa.int64(), "ns", "of the slow run's mean step"),
+    Column("delta_ns", pa.int64(), "ns", "what the part adds to the slow step"),
+)
 #: What is asked by this name beside the causes of ``CHANGES``.
 GEMM_AT_ROOFLINE = "gemm at roofline"
 
@@ -70,8 +81,8 @@ class WhatIf:
 class Diagnosis:
     """Why ``slow`` takes as long as it does; ``fast`` is None where it is diagnosed alone.
 
-    The differences of ``waterfall`` sum to that of the steps, those of ``findings`` too; of a run
-    alone there is no waterfall, and the findings sum to its profiled step. ``warnings`` are reasons
+    ``differences`` sum to that of the steps, those of ``findings`` too; of a run
+    alone there are none, and the findings sum to its profiled step. ``warnings`` are reasons
     to doubt the times, ``notes`` what else must be known. ``roofline`` is of ``slow``, None where
     its work or its device's peaks are not known; ``what_ifs`` are what was asked for.
     """
@@ -79,7 +90,7 @@ class Diagnosis:
     fast: StepProfile | None
     slow: StepProfile
     sentence: str
-    waterfall: tuple[Difference, ...]
+    differences: tuple[Difference, ...]
     findings: tuple[Explained, ...]
     warnings: tuple[str, ...]
     notes: tuple[str, ...]
@@ -93,6 +104,26 @@ class Diagnosis:
             return None
         cause = sentences.dominant([e.finding for e in self.findings])
         return next((e for e in self.findings if e.finding is cause), None)
+
+    @property
+    def remedies(self) -> tuple[Advice, ...]:
+        """What to do, in the order of the causes."""
+        return tuple(advice for explained in self.findings for advice in explained.remedies)
+
+    def waterfall(self) -> Table:
+        """From the fast step to the slow one, part by part; no rows of a run alone."""
+        rows = [{**asdict(part), "delta_ns": part.delta_ns} for part in self.differences]
+        return Table("waterfall", pa.Table.from_pylist(rows, schema(WATERFALL)), WATERFALL)
+
+    def _repr_markdown_(self) -> str:
+        """For a notebook: the sentence, the reasons to doubt it, the causes and what to do."""
+        lines = [f"**{escaped(self.sentence)}**", ""]
+        lines += [f"- {escaped(text)}" for text in (*self.warnings, *self.notes)]
+        for explained in self.findings:
+            if abs(explained.finding.share or 0) >= ADVISED_SHARE:
+                lines.append(f"- **{explained.finding.kind}**: {escaped(explained.sentence)}")
+                lines += [f"  - {escaped(advice.sentence)}" for advice in explained.remedies]
+        return "\n".join(lines)
 
 
 def diagnose(
@@ -184,7 +215,7 @@ def compare(one: StepProfile, other: StepProfile, across: Collection[str] = ()) 
         fast=fast,
         slow=slow,
         sentence=sentences.of_difference(fast, slow, found),
-        waterfall=tuple(waterfall(fast, slow)),
+        differences=tuple(waterfall(fast, slow)),
         findings=_explained(found),
         warnings=(*_doubts(found), *_warnings(fast, slow)),
         notes=tuple(_notes(fast, slow)),
@@ -198,7 +229,7 @@ def alone(profile: StepProfile) -> Diagnosis:
         fast=None,
         slow=profile,
         sentence=sentences.of_run(profile, found),
-        waterfall=(),
+        differences=(),
         findings=_explained(found),
         warnings=profile.warnings,
         notes=(*profile.notes, *_unmarked(profile)),

@@ -31,7 +31,7 @@ def to_dict(diagnosis: Diagnosis) -> dict[str, Any]:
         "cause": None if dominant is None else dominant.finding.kind,
         "sentence": diagnosis.sentence,
         "busy_share": slow.busy_ns / slow.profiled_ns if slow.device is not None else None,
-        "waterfall": [{**asdict(d), "delta_ns": d.delta_ns} for d in diagnosis.waterfall],
+        "waterfall": [{**asdict(d), "delta_ns": d.delta_ns} for d in diagnosis.differences],
         "findings": [_finding(explained) for explained in diagnosis.findings],
         "roofline": None if diagnosis.roofline is None else _roofline(diagnosis.roofline),
         "what_if": [_what_if(one) for one in diagnosis.what_ifs],

@@ -250,7 +250,7 @@ def test_a_host_alone_is_bound_by_what_takes_most() -> None:
     )
     assert found.sentence.startswith("run is GEMM-bound: 80 % of the step")
     assert [e.finding.kind for e in found.findings] == ["GEMM-bound", "Python-bound"]
-    assert found.waterfall == ()
+    assert found.differences == ()
 
 
 @pytest.mark.parametrize("one_device", [None, 0])

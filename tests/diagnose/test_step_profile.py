@@ -111,6 +111,6 @@ def test_the_public_diagnosis_of_one_run_and_of_two(tmp_path: Path) -> None:
     fast, slow = (break_down(open_run(tmp_path / name)) for name in ("fast", "slow"))
     assert diagnose(slow).sentence.startswith("r is GEMM-bound: 97 % of the step")
     found = diagnose(slow, fast)
-    assert sum(d.delta_ns for d in found.waterfall) == 200_000
+    assert sum(d.delta_ns for d in found.differences) == 200_000
     assert found.dominant is not None
     assert found.dominant.finding.kind == "GEMM-bound"

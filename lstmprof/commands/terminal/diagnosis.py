@@ -5,7 +5,6 @@ For a terminal and, as Markdown, for a pull request; names come from profiles: t
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from lstmprof.commands import terminal
@@ -15,8 +14,7 @@ from lstmprof.diagnose.findings import Change, Difference, Finding
 from lstmprof.diagnose.roofline import Roofline
 from lstmprof.diagnose.sentences import of_roofline, of_what_if, short
 from lstmprof.diagnose.step_profile import labels
-from lstmprof.errors import one_line
-from lstmprof.numbers import UNKNOWN, cropped, milliseconds, percent, quantity
+from lstmprof.numbers import UNKNOWN, cropped, escaped, milliseconds, percent, quantity
 
 #: Causes whose evidence is shown; all are in JSON.
 _WITH_EVIDENCE = 3
@@ -25,7 +23,6 @@ _LEAST_SHARE = 0.01
 #: Characters of a run's name over a column.
 _WIDTH = 28
 _REACH_HEADS = ("busy with", ">ms", ">least ms", ">reached")
-_SPECIAL = re.compile(r"([\\`*_\[\]<>|#])")
 
 
 def show(diagnosis: Diagnosis) -> None:
@@ -36,7 +33,7 @@ def show(diagnosis: Diagnosis) -> None:
     for note in diagnosis.notes:
         terminal.write_line(f"note: {note}")
     terminal.write_line()
-    if diagnosis.waterfall:
+    if diagnosis.differences:
         terminal.write_table(
             "From the fast step to the slow one",
             _waterfall_heads(diagnosis, terminal.narrow()),
@@ -76,36 +73,31 @@ def _kernels(diagnosis: Diagnosis) -> list[str]:
 
 def markdown(diagnosis: Diagnosis) -> str:
     """The sentence, the waterfall as a table, the causes as a list with what to do."""
-    lines = [f"**{_escaped(diagnosis.sentence)}**"]
-    doubts = [f"- warning: {_escaped(text)}" for text in diagnosis.warnings]
-    doubts += [f"- note: {_escaped(text)}" for text in diagnosis.notes]
+    lines = [f"**{escaped(diagnosis.sentence)}**"]
+    doubts = [f"- warning: {escaped(text)}" for text in diagnosis.warnings]
+    doubts += [f"- note: {escaped(text)}" for text in diagnosis.notes]
     lines += ["", *doubts] if doubts else []
-    if diagnosis.waterfall:
+    if diagnosis.differences:
         lines += ["", *_table(_waterfall_heads(diagnosis), _waterfall_cells(diagnosis))]
     lines.append("")
     for explained in _shown(diagnosis):
-        lines.append(f"- **{explained.finding.kind}**: {_escaped(explained.sentence)}")
+        lines.append(f"- **{explained.finding.kind}**: {escaped(explained.sentence)}")
         lines += [
-            f"  - {_escaped(advice.sentence)} ({_escaped(advice.source)})"
+            f"  - {escaped(advice.sentence)} ({escaped(advice.source)})"
             for advice in explained.remedies
         ]
     dominant = diagnosis.dominant
     if dominant is not None:
         cells = _evidence_cells(dominant.finding, alone=diagnosis.fast is None)
         lines += ["", *_table(_evidence_heads(diagnosis), cells)] if cells else []
-    limits = [f"- {_escaped(line)}" for line in _limit_lines(diagnosis)]
+    limits = [f"- {escaped(line)}" for line in _limit_lines(diagnosis)]
     return "\n".join([*lines, "", *limits] if limits else lines)
 
 
-def _escaped(text: str) -> str:
-    """``text`` in one line, in which nothing is markup."""
-    return _SPECIAL.sub(r"\\\1", one_line(text))
-
-
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    named = [_escaped(head.removeprefix(">")) or " " for head in heads]
+    named = [escaped(head.removeprefix(">")) or " " for head in heads]
     rule = ["---:" if head.startswith(">") else "---" for head in heads]
-    cells = [[_escaped(cell) for cell in row] for row in rows]
+    cells = [[escaped(cell) for cell in row] for row in rows]
     return [f"| {' | '.join(line)} |" for line in (named, rule, *cells)]
 
 
@@ -127,7 +119,7 @@ def _waterfall_heads(diagnosis: Diagnosis, narrow: bool = False) -> list[str]:
 
 def _waterfall_cells(diagnosis: Diagnosis) -> list[list[str]]:
     """One line a part and the sum; each column adds up as printed."""
-    rows = _with_small_ones_joined(diagnosis.waterfall)
+    rows = _with_small_ones_joined(diagnosis.differences)
     columns = [[d.fast_ns for d in rows], [d.slow_ns for d in rows], [d.delta_ns for d in rows]]
     whole = sum(columns[2])
     shares = terminal.parts_that_add_up(
@@ -147,7 +139,7 @@ def _waterfall_cells(diagnosis: Diagnosis) -> list[list[str]]:
 
 def _waterfall_bars(diagnosis: Diagnosis) -> terminal.Bars:
     """The differences of the rows of ``_waterfall_cells``, and none for their sum."""
-    deltas = [d.delta_ns for d in _with_small_ones_joined(diagnosis.waterfall)]
+    deltas = [d.delta_ns for d in _with_small_ones_joined(diagnosis.differences)]
     colours = [terminal.ORANGE if delta > 0 else terminal.BLUE for delta in deltas]
     return terminal.Bars([*deltas, None], [*colours, ""])
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 
-from lstmprof.events.schema import ACTIVITY_KINDS
-from lstmprof.events.table import EventTable
+from lstmprof.events.annotate.steps import is_kind
+from lstmprof.events.schema import ACTIVITY_KINDS, ints, texts
 
 
 @dataclass(frozen=True)
@@ -30,12 +31,13 @@ class Coverage:
     unanswered: int
 
 
-def coverage(events: EventTable) -> Coverage:
+def coverage(events: pa.Table) -> Coverage:
     """The counts of ``events``."""
-    activity = events.is_kind(*ACTIVITY_KINDS)
-    launch, op = events.ints("launch_id", -1), events.ints("op_id", -1)
-    launching = events.is_kind("runtime") & events.where_name(is_kernel_launch)
-    calls = events.ints("event_id", -1)[launching]
+    activity = is_kind(events, *ACTIVITY_KINDS)
+    launch, op = ints(events, "launch_id", -1), ints(events, "op_id", -1)
+    codes, names = texts(events, "name")
+    launching = np.array([is_kernel_launch(name) for name in names] + [False])[codes]
+    calls = ints(events, "event_id", -1)[is_kind(events, "runtime") & launching]
     return Coverage(
         activities=int(activity.sum()),
         launched=int((activity & (launch >= 0)).sum()),

@@ -11,30 +11,31 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from lstmprof.events.annotate.steps import is_kind
 from lstmprof.events.intervals import Ints
-from lstmprof.events.table import EventTable
+from lstmprof.events.schema import ints
 from lstmprof.events.threads import UNKNOWN
 
 
-def with_forwards(events: EventTable) -> EventTable:
+def with_forwards(events: pa.Table) -> pa.Table:
     """``events`` with ``forward_id`` filled."""
     forward = forwards(events)
-    event_id = events.ints("event_id", UNKNOWN)
-    named = event_id[np.maximum(forward, 0)] if len(event_id) else forward
-    return events.with_columns({"forward_id": pa.array(named, mask=forward < 0)})
+    event_id = ints(events, "event_id", UNKNOWN)
+    found = event_id[np.maximum(forward, 0)] if len(event_id) else forward
+    return events.with_columns({"forward_id": pa.array(found, mask=forward < 0)})
 
 
-def forwards(events: EventTable) -> Ints:
+def forwards(events: pa.Table) -> Ints:
     """For each backward op the row of its forward op, −1 where there is none.
 
     The forward op is the last of its rank that has the same number and began before.
     """
-    number = events.ints("sequence_number", UNKNOWN)
-    numbered = events.is_kind("op") & (number >= 0)
-    is_backward = numbered & (events.ints("forward_thread", 0) > 0)
+    number = ints(events, "sequence_number", UNKNOWN)
+    numbered = is_kind(events, "op") & (number >= 0)
+    is_backward = numbered & (ints(events, "forward_thread", 0) > 0)
     forward = np.full(len(events), -1, dtype=np.int64)
     rows = np.flatnonzero(numbered)
-    rank, start = events.ints("rank", UNKNOWN), events.start_ns
+    rank, start = ints(events, "rank", UNKNOWN), ints(events, "start_ns", 0)
     # Of those that start together the backward ones come first: a forward op begins before.
     rows = rows[np.lexsort((~is_backward[rows], start[rows], number[rows], rank[rows]))]
     place = np.where(is_backward[rows], -1, np.arange(len(rows)))

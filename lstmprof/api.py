@@ -1,0 +1,340 @@
+"""What a notebook and a script call: ``import lstmprof as lp``.
+
+::
+
+    read, read_all ─▶ Run ─▶ ledger, table, timings, what_if ─▶ Table ─▶ to_pandas …
+    capture, ingest ─▶ Run        compare, diagnose ─▶ Diagnosis
+                                  report, charts    ─▶ a page, an Altair chart
+                                  sql               ─▶ Table
+
+Targets are what the commands take: a run, a folder of runs, a raw profile, a folder of ranks, a tar
+archive, a URL. Every error is an ``LstmprofError`` of one line.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import html
+import importlib
+from collections.abc import Callable, Collection, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from lstmprof import workloads
+from lstmprof.breakdown import Breakdown, break_down, sql as database
+from lstmprof.breakdown.mean_step import MeanStep, mean_steps
+from lstmprof.breakdown.result import Table, html_table
+from lstmprof.breakdown.tables import TABLES
+from lstmprof.breakdown.timings import Timings
+from lstmprof.capture.environments import worker_python
+from lstmprof.capture.request import CaptureRequest
+from lstmprof.capture.rounds import capture_run
+from lstmprof.diagnose.diagnosis import Asked, Diagnosis, diagnose_all
+from lstmprof.errors import RunError, UsageError, unknown_name
+from lstmprof.names import USUAL_TABLES
+from lstmprof.numbers import milliseconds, percent
+from lstmprof.replay import CHANGES, Prediction
+from lstmprof.report import report_of
+from lstmprof.report.charts import CHARTS, alone
+from lstmprof.report.page import refuse, write
+from lstmprof.runs.ingest import ingest_profiles, open_runs
+from lstmprof.runs.metadata import RunInfo
+from lstmprof.runs.run import Run as StoredRun
+from lstmprof.workloads import Workload
+from lstmprof.workloads.studies import named
+
+if TYPE_CHECKING:
+    import altair
+
+__all__ = [
+    "Diagnosis",
+    "Run",
+    "Table",
+    "capture",
+    "charts",
+    "compare",
+    "diagnose",
+    "ingest",
+    "read",
+    "read_all",
+    "report",
+    "sql",
+]
+
+Target = str | Path
+
+
+class Run:
+    """One captured run or one profile that was read; ``lp.read`` makes it.
+
+    ``step_range`` is a regular expression: the host ranges that it finds are the steps.
+    """
+
+    def __init__(self, stored: StoredRun, step_range: str | None = None) -> None:
+        self.stored = stored
+        self.step_range = step_range
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return self.stored.name
+
+    @property
+    def path(self) -> Path:
+        """Its folder."""
+        return self.stored.path
+
+    @property
+    def info(self) -> RunInfo:
+        """What ran: run.json, typed; None is unknown."""
+        return self.stored.info
+
+    @functools.cached_property
+    def breakdown(self) -> Breakdown:
+        """The account of its steps, as the other stages take it."""
+        return break_down(self.stored, self.step_range, (*USUAL_TABLES, "casts"))
+
+    def ledger(self) -> Table:
+        """Every nanosecond of each step and device once."""
+        return self.table("ledger")
+
+    def table(self, name: str) -> Table:
+        """A table of docs/tables.md: ``kernels``, ``ops``, ``launches`` …
+
+        Raises:
+            UsageError: no table has this name.
+        """
+        rows = self.breakdown.table(name)
+        return Table(name, rows, TABLES[name].columns)
+
+    def timings(self) -> Timings | None:
+        """Median, interval and warnings of the undisturbed steps; None where none was timed."""
+        return self.breakdown.timings
+
+    def what_if(self, without: str | None = None, *, gemm_at_roofline: bool = False) -> Prediction:
+        """The median step without a cause (``launch``, ``casts``, ``syncs`` …), or with the matrix
+        products at their roofline; ``saved_ns`` is what it would save.
+
+        Raises:
+            UsageError: neither or both are asked for, or no such cause is known.
+        """
+        if (without is None) == (not gemm_at_roofline):
+            raise UsageError("what_if takes one change", "give without=… or gemm_at_roofline=True")
+        if without is not None and without not in CHANGES:
+            raise unknown_name("cause", without, CHANGES)
+        asked = Asked((without,) if without else (), gemm_at_roofline)
+        return diagnose_all([self.breakdown], asked=asked)[0].what_ifs[0].prediction
+
+    def __repr__(self) -> str:
+        return f"<Run {self.name} at {self.path}>"
+
+    def _repr_html_(self) -> str:
+        """Its steps' lengths and the largest parts of each lane."""
+        heads = [("lane", ""), ("state", ""), ("part", ""), ("ms a step", ""), ("share", "")]
+        rows = [
+            (_lane(lane), state, part, milliseconds(ns / lane.steps), percent(ns / lane.total_ns))
+            for lane in mean_steps(self.breakdown.ledger)
+            for state, part, ns in lane.parts
+        ]
+        return f"<p>Run {html.escape(self.name)}</p>" + html_table(heads, rows)
+
+
+def _lane(lane: MeanStep) -> str:
+    rank = "" if lane.rank is None else f"rank {lane.rank}, "
+    return rank + ("host" if lane.device is None else f"device {lane.device}")
+
+
+def read(target: Target, *, step_range: str | None = None) -> Run:
+    """The one run that ``target`` means; a raw profile is read into a cache, not beside the file.
+
+    Raises:
+        ProfileError: it cannot be read as a profile.
+        RunError: it is damaged.
+        UsageError: it means several runs.
+    """
+    runs = read_all(target, step_range=step_range)
+    if len(runs) != 1:
+        raise UsageError(f"{target}: holds {len(runs)} runs", "lp.read_all reads them")
+    return runs[0]
+
+
+def read_all(*targets: Target | Iterable[Target], step_range: str | None = None) -> list[Run]:
+    """Every run that ``targets`` mean, in their order.
+
+    Raises:
+        ProfileError: nothing of a target can be read as a profile.
+        RunError: a run is damaged.
+        UsageError: no target is given, or one is no path.
+    """
+    words = [word for target in targets for word in _words(target)]
+    if not words:
+        raise UsageError("no run is named", "give a run, a folder of runs or a profile")
+    return [Run(stored, step_range) for stored in open_runs(words)]
+
+
+def _words(target: Any) -> list[Target]:
+    if isinstance(target, (str, Path)):
+        return [target]
+    if isinstance(target, Iterable) and not isinstance(target, (bytes, Mapping)):
+        return [word for inner in target for word in _words(inner)]
+    raise UsageError(f"{target!r} is no path and no URL", "give text or a pathlib.Path")
+
+
+Runs = Run | Target | Iterable[Run | Target]
+
+
+def _runs(given: Runs) -> list[Run]:
+    """What a function is given as runs: runs, or what is read as such."""
+    if isinstance(given, Run):
+        return [given]
+    if isinstance(given, (str, Path)):
+        return read_all(given)
+    if isinstance(given, Iterable) and not isinstance(given, (bytes, Mapping)):
+        return [run for one in given for run in _runs(one)]
+    raise UsageError(f"{given!r} is no run", "give what lp.read returns, or a path")
+
+
+def ingest(target: Target, out: Target = "traces", *, force: bool = False) -> list[Run]:
+    """Read the raw profiles at ``target`` into runs in the folder ``out``.
+
+    Raises:
+        ProfileError: a file of them cannot be read.
+        RunError: a run is there already and ``force`` is not given.
+    """
+    done = ingest_profiles(target, Path(out), force=force)
+    for error in (*done.errors, *(() if done.runs else done.foreign)):
+        raise error
+    return [Run(run) for run in (*done.runs, *done.kept) if isinstance(run, StoredRun)]
+
+
+def capture(
+    implementation: str,
+    workload: str | Workload,
+    *,
+    out: Target = "traces",
+    name: str | None = None,
+    rounds: int = 1,
+    force: bool = False,
+    packages: Collection[str] = (),
+    progress: Callable[[str], None] = lambda line: None,
+    **options: Any,
+) -> Run:
+    """Run, time and profile one implementation, in a process of its own.
+
+    ``options`` are the fields of ``CaptureRequest`` (``precision="amp-fp16"``, ``iterations=50`` …)
+    and of the workload (``time_steps=20``, ``batch=32`` …). ``packages`` are installed into an
+    environment for the worker (``["torch==2.4.1"]``).
+
+    Raises:
+        UsageError: the request cannot be meant.
+        CaptureError: the worker died, hung or refused; no run is left.
+        RunError: the run is there already and ``force`` is not given.
+    """
+    network = named(workload) if isinstance(workload, str) else workload
+    fields = {f.name for f in dataclasses.fields(CaptureRequest)} - {"implementation", "workload"}
+    sizes = {f.name for f in dataclasses.fields(Workload)} - {"name"}
+    for option in options:
+        if option not in fields | sizes:
+            raise unknown_name("option", option, sorted(fields | sizes))
+    changed = {key: value for key, value in options.items() if key in sizes}
+    asked = {key: value for key, value in options.items() if key not in sizes}
+    if packages:
+        asked["python"] = str(worker_python(list(packages), asked.get("python"), progress))
+    network = workloads.with_overrides(network, **changed) if changed else network
+    request = CaptureRequest(implementation, network, **asked)
+    place = Path(out)
+    return Run(
+        capture_run(request, place, name=name, rounds=rounds, force=force, progress=progress)
+    )
+
+
+def compare(one: Run | Target, other: Run | Target, *, across: Collection[str] = ()) -> Diagnosis:
+    """Why the slower of two runs is slower; ``across`` names conditions that may differ.
+
+    Raises:
+        UsageError: they differ in another condition, or these are not two runs.
+    """
+    runs = _runs([one, other])
+    if len(runs) != 2:
+        raise UsageError(f"these are {len(runs)} runs", "compare takes two; diagnose takes any")
+    return diagnose_all([run.breakdown for run in runs], _names(across), must_compare=True)[0]
+
+
+def diagnose(runs: Runs, *, across: Collection[str] = ()) -> list[Diagnosis]:
+    """Each run against the fastest that can be compared with it; alone where there is none.
+
+    Raises:
+        UsageError: ``across`` names no condition.
+    """
+    return diagnose_all([run.breakdown for run in _runs(runs)], _names(across))
+
+
+def _names(across: Collection[str]) -> Collection[str]:
+    return (across,) if isinstance(across, str) else across
+
+
+def sql(query: str, runs: Runs) -> Table:
+    """The answer of one SELECT (DuckDB's SQL) over the tables of ``runs``: docs/tables.md.
+
+    Raises:
+        UsageError: it is no single SELECT, or DuckDB refuses it.
+    """
+    answer = database.answer(query, [run.stored for run in _runs(runs)])
+    columns = list(zip(*answer.rows, strict=True)) or [()] * len(answer.columns)
+    return Table("answer", pa.table(dict(zip(answer.columns, columns, strict=True))))
+
+
+def report(
+    runs: Runs,
+    out: Target = "report.html",
+    *,
+    title: str | None = None,
+    across: Collection[str] = (),
+    force: bool = False,
+) -> Path:
+    """Write one HTML page about ``runs``, and return where.
+
+    Raises:
+        RunError: the file is there already and ``force`` is not given, or cannot be written.
+    """
+    refuse(Path(out), force=force)
+    write(
+        report_of([run.breakdown for run in _runs(runs)], title, _names(across)),
+        Path(out),
+        force=force,
+    )
+    return Path(out)
+
+
+class Charts:
+    """The charts of a report, each of runs and to be restyled: ``lp.charts.ledger(runs)``."""
+
+    def __dir__(self) -> list[str]:
+        return list(CHARTS)
+
+    def __getattr__(self, name: str) -> Callable[..., altair.TopLevelMixin]:
+        if name not in CHARTS:
+            raise AttributeError(f"no chart is called {name}; there are {', '.join(CHARTS)}")
+        return functools.partial(_chart, name)
+
+
+def _chart(name: str, runs: Runs, *, across: Collection[str] = ()) -> altair.TopLevelMixin:
+    """The chart ``name`` of ``runs``; one below the other where not all can be compared.
+
+    Raises:
+        RunError: the runs hold nothing that it could show.
+    """
+    import altair
+
+    drawn = report_of([run.breakdown for run in _runs(runs)], None, _names(across))
+    figures = importlib.import_module(f"lstmprof.report.charts.{name}").figures(drawn)
+    if not figures:
+        raise RunError(f"the runs hold nothing for the chart {name}", "see docs/tables.md")
+    made = [altair.Chart.from_dict(alone(figure)) for figure in figures]
+    return made[0] if len(made) == 1 else altair.vconcat(*made)
+
+
+charts = Charts()

@@ -1,0 +1,113 @@
+"""What a person or a notebook gets: a table whose columns say what they hold."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from lstmprof.errors import LstmprofError, one_line
+from lstmprof.events.columns import Column
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+
+#: Rows that a notebook shows.
+SHOWN_ROWS = 20
+UNKNOWN = "–"
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of one kind; times are whole nanoseconds, what is unknown is null.
+
+    ``kinds`` are the documented columns; of a query's answer there are none.
+    """
+
+    name: str
+    arrow: pa.Table
+    kinds: tuple[Column, ...] = ()
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns, in order."""
+        return list(self.arrow.column_names)
+
+    @property
+    def columns_doc(self) -> dict[str, str]:
+        """Column → unit, meaning, and when it is null."""
+        return {kind.name: _documented(kind) for kind in self.kinds if kind.name in self.columns}
+
+    def to_arrow(self) -> pa.Table:
+        """The rows as they are kept."""
+        return self.arrow
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """The rows; integers stay integers where some are unknown (``Int64``)."""
+        import pandas
+
+        exact = {pa.int64(): pandas.Int64Dtype()}
+        return self.arrow.to_pandas(types_mapper=exact.get)
+
+    def to_polars(self) -> polars.DataFrame:
+        """The rows.
+
+        Raises:
+            LstmprofError: polars is not installed.
+        """
+        try:
+            import polars
+        except ImportError as fault:
+            raise LstmprofError("polars is not installed", "pip install polars") from fault
+        frame = polars.from_arrow(self.arrow)
+        assert isinstance(frame, polars.DataFrame)
+        return frame
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows as dictionaries."""
+        return list(self.arrow.to_pylist())
+
+    def __len__(self) -> int:
+        return int(self.arrow.num_rows)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter(self.rows())
+
+    def __repr__(self) -> str:
+        return f"<Table {self.name}: {len(self):,} rows of {', '.join(self.columns)}>"
+
+    def _repr_html_(self) -> str:
+        """The first rows; a heading tells what its column holds."""
+        documented = self.columns_doc
+        heads = [(name, documented.get(name, "")) for name in self.columns]
+        cells = [list(row.values()) for row in self.arrow.slice(0, SHOWN_ROWS).to_pylist()]
+        left = len(self) - len(cells)
+        more = f"<p>{left:,} more rows</p>" if left else ""
+        return f"<p>{_safe(self.name)}</p>{html_table(heads, cells)}{more}"
+
+
+def html_table(heads: Sequence[tuple[str, str]], rows: Sequence[Sequence[Any]]) -> str:
+    """A table in HTML; ``heads`` are (name, what it means)."""
+    head = "".join(f'<th title="{_safe(told)}">{_safe(name)}</th>' for name, told in heads)
+    body = "".join("<tr>" + "".join(map(_cell, row)) + "</tr>" for row in rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return f"<td>{_safe(UNKNOWN if value is None else value)}</td>"
+    text = f"{value:,}" if isinstance(value, int) else f"{value:,.6g}"
+    return f'<td style="text-align: right">{text}</td>'
+
+
+def _safe(text: Any) -> str:
+    return html.escape(one_line(str(text)))
+
+
+def _documented(kind: Column) -> str:
+    unit = f"{kind.unit}: " if kind.unit else ""
+    return unit + kind.meaning + (f"; null: {kind.null_when}" if kind.null_when else "")
