@@ -79,6 +79,14 @@ def test_one_op_a_layer_is_told_of_to_rows_that_have_none(
     assert ("in one op" in told("GEMM-bound", slow)) == (form != "layer op")
 
 
+def test_the_rows_that_are_told_of_run_a_layer_in_one_op_there() -> None:
+    for framework, texts in remedies_of_device._ONE_OP.items():
+        for text, where in zip(texts, ("cuda", "cpu"), strict=True):
+            row = implementations.find(text.split()[0].rstrip(","))
+            assert (row.framework, row.form_on(where)) == (framework, "layer op")
+            assert where not in row.refusals()
+
+
 def test_the_form_of_a_profile_made_elsewhere_is_in_its_ops() -> None:
     ops = [
         {"name": name, "count": 9, "host_self_ns": 1} for name in ("aten::mm", "aten::lstm_cell")
