@@ -100,7 +100,7 @@ def _marked(
         held, captured = packed(events.select(columns)), False
     else:
         held = Packed(run.narrow_events(columns))
-    ranges = host.framework_ranges(run.metadata)
+    ranges = host.framework_ranges(run.info)
     found = windows_of(held, captured=captured)
     return held, [replace(window, framework_ranges=ranges) for window in found]
 

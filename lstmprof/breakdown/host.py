@@ -8,9 +8,6 @@ before copies, these before every cause of idleness. Source: docs/ledger.md.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 import pyarrow as pa
 
@@ -19,6 +16,7 @@ from lstmprof.events.annotate.steps import is_kind, of_rank
 from lstmprof.events.intervals import Flags, Ints, Segments, foremost
 from lstmprof.events.schema import ints, texts
 from lstmprof.events.threads import innermost, nesting_order, thread_ids
+from lstmprof.runs.metadata import RunInfo
 
 #: Framework → ranges of lstmprof's own captures in which no Python of the user's runs: PyTorch's
 #: autograd walks the backward pass; elsewhere a step is one call of a compiled function.
@@ -34,10 +32,10 @@ _FIRST_IDLE = 4
 _MOST_NS = 2**62
 
 
-def framework_ranges(facts: Mapping[str, Any]) -> tuple[str, ...]:
-    """Names of the ranges of a run with run.json ``facts`` that run no Python of the user's."""
-    captured = facts.get("source") == CAPTURED
-    return _OF_FRAMEWORK.get(str(facts.get("framework")), ()) if captured else ()
+def framework_ranges(info: RunInfo) -> tuple[str, ...]:
+    """Names of the ranges of a run with run.json ``info`` that run no Python of the user's."""
+    captured = info.source == CAPTURED
+    return _OF_FRAMEWORK.get(str(info.framework), ()) if captured else ()
 
 
 def computing(events: pa.Table) -> Flags:

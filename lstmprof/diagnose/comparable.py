@@ -4,35 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 from lstmprof import names
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.errors import UsageError
-
-Facts = Mapping[str, Any]
-
-
-def _device(facts: Facts) -> str | None:
-    named = facts.get("device_names") or {}
-    return facts.get("device_name") or next(iter(named.values()), None)
+from lstmprof.runs.metadata import RunInfo
 
 
-def _workload(facts: Facts) -> str | None:
-    workload = facts.get("workload") or {}
-    return repr(sorted(workload.items())) if workload else None
+def _device(info: RunInfo) -> str | None:
+    return info.device_name or next(iter(info.device_names.values()), None)
 
 
 #: Conditions that are no field of run.json by their name.
-_READ: Mapping[str, Callable[[Facts], Any]] = {"workload": _workload, "device": _device}
-
-
-def _field(name: str) -> Callable[[Facts], Any]:
-    return lambda facts: facts.get(name)
+_READ: Mapping[str, Callable[[RunInfo], Any]] = {
+    "workload": lambda info: info.workload or None,
+    "device": _device,
+}
 
 
 #: What must agree → how it is read from run.json; ``--across`` lets one differ.
-CONDITIONS = {name: _READ.get(name) or _field(name) for name in names.CONDITIONS}
+CONDITIONS = {name: _READ.get(name) or attrgetter(name) for name in names.CONDITIONS}
 
 
 @dataclass(frozen=True)
@@ -55,16 +48,16 @@ def disagreements(one: StepProfile, other: StepProfile) -> list[Disagreement]:
     """The conditions that differ between two runs."""
     found = []
     for name, read in CONDITIONS.items():
-        if read(one.facts) != read(other.facts):
-            shown = [_named(name, profile.facts) for profile in (one, other)]
+        if read(one.info) != read(other.info):
+            shown = [_named(name, profile.info) for profile in (one, other)]
             found.append(Disagreement(name, *shown))
     return found
 
 
-def _named(condition: str, facts: Facts) -> Any:
+def _named(condition: str, info: RunInfo) -> Any:
     if condition == "workload":
-        return (facts.get("workload") or {}).get("name")
-    return CONDITIONS[condition](facts)
+        return info.workload.name
+    return CONDITIONS[condition](info)
 
 
 def refuse_unless_comparable(
@@ -105,5 +98,5 @@ def comparable_groups(
     read = [how for name, how in CONDITIONS.items() if name not in known(across)]
     groups: dict[str, list[StepProfile]] = {}
     for profile in profiles:
-        groups.setdefault(repr([how(profile.facts) for how in read]), []).append(profile)
+        groups.setdefault(repr([how(profile.info) for how in read]), []).append(profile)
     return list(groups.values())

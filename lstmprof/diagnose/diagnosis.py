@@ -295,7 +295,7 @@ def _unmarked(profile: StepProfile) -> list[str]:
 
 def _first_steps(fast: StepProfile, slow: StepProfile) -> str | None:
     """When the faster run has made good for its longer first step."""
-    first, other = (profile.facts.get("compile_ns") for profile in (fast, slow))
+    first, other = (profile.info.compile_ns for profile in (fast, slow))
     gain = slow.length_ns - fast.length_ns
     if first is None or other is None or gain <= 0 or not timed(fast, slow):
         return None

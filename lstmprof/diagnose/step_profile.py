@@ -17,6 +17,7 @@ from lstmprof.diagnose.contributors import contributors
 from lstmprof.errors import RunError
 from lstmprof.events.annotate.steps import Window, is_kind, of_rank
 from lstmprof.events.threads import STATES, state_codes
+from lstmprof.runs.metadata import RunInfo
 
 #: (state, part): those of the ledger, and ``input`` with what its phase held.
 Part = tuple[str, str]
@@ -53,7 +54,7 @@ class Contributor:
 class StepProfile:
     """One lane of a run: a device of a rank, or the host (``device`` None).
 
-    ``facts`` is run.json. ``median_ns`` is that of the undisturbed steps with its 95 % interval,
+    ``info`` is run.json. ``median_ns`` is that of the undisturbed steps with its 95 % interval,
     None where it was not timed. ``steps`` were profiled; ``marked`` is False where the profile has
     no step markers and its whole is taken as one. ``contributors`` sum to the length of the mean
     profiled step. ``sync_calls`` are the blocking runtime calls of a step, None where no runtime
@@ -62,7 +63,7 @@ class StepProfile:
     """
 
     name: str
-    facts: Mapping[str, Any]
+    info: RunInfo
     median_ns: int | None
     interval_ns: tuple[float, float] | None
     steps: int
@@ -106,19 +107,18 @@ class StepProfile:
     @property
     def time_steps(self) -> int | None:
         """Time steps of a sequence; None unknown."""
-        return (self.facts.get("workload") or {}).get("time_steps")
+        return self.info.workload.time_steps
 
     @property
     def cells(self) -> int | None:
         """Cells of a step: time steps × layers × directions; None unknown."""
-        w = self.facts.get("workload") or {}
-        cells = (w.get("time_steps") or 0) * (w.get("layers") or 0)
-        return cells * (2 if w.get("bidirectional") else 1) or None
+        w = self.info.workload
+        return (w.time_steps or 0) * (w.layers or 0) * (2 if w.bidirectional else 1) or None
 
     @property
     def implementation(self) -> str | None:
         """Its name in the table of implementations; None of a profile made elsewhere."""
-        return self.facts.get("implementation")
+        return self.info.implementation
 
     @property
     def label(self) -> str:
@@ -143,12 +143,12 @@ def step_profile_of(breakdown: Breakdown) -> StepProfile:
     lane = max((lane for lane in lanes if lane.rank == rank), key=lambda lane: lane.busy_share)
     of_lane = [window for window in breakdown.windows if window.rank == rank]
     windows = typical(of_lane)
-    events, facts, timings = breakdown.run.events(), breakdown.run.metadata, breakdown.timings
+    events, info, timings = breakdown.run.events(), breakdown.run.info, breakdown.timings
     rows = _of_lane(events, windows, lane)
     bounds = None if timings is None else (timings.median_low_ns, timings.median_high_ns)
     return StepProfile(
         name=breakdown.run.name,
-        facts=facts,
+        info=info,
         median_ns=None if timings is None else round(timings.median_ns),
         interval_ns=None if bounds is None or None in bounds else bounds,  # type: ignore[arg-type]
         steps=len(windows),
@@ -157,7 +157,7 @@ def step_profile_of(breakdown: Breakdown) -> StepProfile:
         device=lane.device,
         contributors=_means(contributors(events, windows, rank, lane.device), len(windows)),
         sync_calls=_sync_calls(rows, len(windows)),
-        tables={name: TABLES[name].of(rows, windows, breakdown.run.info) for name in _EVIDENCE},
+        tables={name: TABLES[name].of(rows, windows, info) for name in _EVIDENCE},
         warnings=() if timings is None else timings.warnings,
         notes=(*_other_lanes(lane, lanes), *_left_out(of_lane, windows)),
     )

@@ -106,17 +106,16 @@ def sweep(runs: Sequence[RunReport]) -> list[Row]:
 
     ``conditions`` are those that differ between the runs, besides the sizes; may be empty.
     """
-    facts = [run.breakdown.run.metadata for run in runs]
-    differing = [name for name in _CONDITIONS if len({str(f.get(name)) for f in facts}) > 1]
+    infos = [run.breakdown.run.info for run in runs]
+    differing = [name for name in _CONDITIONS if len({getattr(info, name) for info in infos}) > 1]
     rows, sizes = [], set()
-    for run, of_run in zip(runs, facts, strict=True):
-        w = of_run.get("workload") or {}
-        size = {name: w.get(name) for name in ("hidden", "batch", "time_steps")}
+    for run, of_run in zip(runs, infos, strict=True):
+        size = {name: getattr(of_run.workload, name) for name in ("hidden", "batch", "time_steps")}
         if run.breakdown.timings is None or None in size.values():
             continue
         columns = {
-            "implementation": str(of_run.get("implementation")),
-            "conditions": ", ".join(str(of_run[n]) for n in differing if of_run.get(n)),
+            "implementation": str(of_run.implementation),
+            "conditions": ", ".join(str(v) for n in differing if (v := getattr(of_run, n))),
             "median_ns": run.breakdown.timings.median_ns,
         }
         rows.append(run.row({**columns, **size}))

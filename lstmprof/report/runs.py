@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from lstmprof.breakdown import Breakdown
 from lstmprof.diagnose.comparable import comparable_groups
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.numbers import labels
 from lstmprof.report.model import Group, Report, Row, RunFacts
+from lstmprof.runs.metadata import RunInfo
 
 #: What run.json's ``versions`` has besides frameworks and libraries that a reader asks for.
 _UNTOLD = ("nvtx", "numpy", "lstmprof")
@@ -39,40 +39,38 @@ def groups(profiles: Sequence[StepProfile], across: Collection[str] = ()) -> tup
         Group(
             number=number,
             conditions=_conditions(
-                group[0].facts, group[0].name if len(group) == 1 else None, across
+                group[0].info, group[0].name if len(group) == 1 else None, across
             ),
-            device=_device(group[0].facts),
+            device=_device(group[0].info),
             runs=tuple(profile.name for profile in group),
         )
         for number, group in enumerate(largest_first)
     )
 
 
-def _conditions(facts: Mapping[str, Any], alone: str | None, across: Collection[str]) -> str:
+def _conditions(info: RunInfo, alone: str | None, across: Collection[str]) -> str:
     """What all runs of a group share; of a profile that does not say, its name."""
-    w, threads = facts.get("workload") or {}, facts.get("threads")
-    shape = f"{w.get('batch')}×{w.get('time_steps')}×{w.get('features')}"
+    w, threads = info.workload, info.threads
     unnamed = alone or "profiles made elsewhere"
     shared = {
-        "workload": f"{w.get('name')} ({shape})" if w else unnamed,
-        "mode": facts.get("mode"),
-        "precision": facts.get("precision"),
-        "device": _device(facts),
+        "workload": f"{w.name} ({w.shape})" if w else unnamed,
+        "mode": info.mode,
+        "precision": info.precision,
+        "device": _device(info),
         "threads": f"{threads} thread" + "s" * (threads != 1) if threads else None,
     }
     return ", ".join(str(text) for name, text in shared.items() if text and name not in across)
 
 
-def _device(facts: Mapping[str, Any]) -> str | None:
-    named = dict.fromkeys((facts.get("device_names") or {}).values())
-    return facts.get("device_name") or ", ".join(map(str, named)) or None
+def _device(info: RunInfo) -> str | None:
+    return info.device_name or ", ".join(dict.fromkeys(info.device_names.values())) or None
 
 
 def run_reports(
     breakdowns: Sequence[Breakdown], profiles: Sequence[StepProfile], groups: Sequence[Group]
 ) -> list[RunReport]:
     """The runs in their order; ``profiles`` are those of ``breakdowns``."""
-    short = {p.name: _short(p.facts) for p in profiles}
+    short = {p.name: _short(p.info) for p in profiles}
     label_of, group_of = dict[str, str](), dict[str, int]()
     for group in groups:
         texts = labels(group.runs, [short[run] for run in group.runs])
@@ -84,42 +82,41 @@ def run_reports(
     ]
 
 
-def _short(facts: Mapping[str, Any]) -> str:
-    return f"{facts.get('implementation') or ''} {facts.get('label') or ''}".strip()
+def _short(info: RunInfo) -> str:
+    return f"{info.implementation or ''} {info.label or ''}".strip()
 
 
 def _facts(breakdown: Breakdown, profile: StepProfile, label: str, group: int) -> RunFacts:
-    facts = breakdown.run.metadata
+    info = breakdown.run.info
     return RunFacts(
         run=profile.name,
         label=label,
         group=group,
-        implementation=facts.get("implementation"),
-        workload=(facts.get("workload") or {}).get("name"),
-        precision=facts.get("precision"),
-        mode=facts.get("mode"),
-        device=_device(facts),
-        versions=_versions(facts),
-        date=facts.get("started_at") or _day(facts),
-        profiler=facts.get("profiler") or facts.get("profile_format"),
+        implementation=info.implementation,
+        workload=info.workload.name,
+        precision=info.precision,
+        mode=info.mode,
+        device=_device(info),
+        versions=_versions(info),
+        date=info.started_at or _day(info),
+        profiler=info.profiler or info.profile_format,
         steps=sum(w.rank == profile.rank for w in breakdown.windows),
         iterations=breakdown.timings.iterations if breakdown.timings else None,
         marked=profile.marked,
     )
 
 
-def _versions(facts: Mapping[str, Any]) -> str | None:
-    versions = facts.get("versions") or {}
-    texts = [f"{k} {v}" for k, v in versions.items() if v is not None and k not in _UNTOLD]
+def _versions(info: RunInfo) -> str | None:
+    versions = (info.versions or {}).items()
+    texts = [f"{k} {v}" for k, v in versions if v is not None and k not in _UNTOLD]
     return ", ".join(texts) or None
 
 
-def _day(facts: Mapping[str, Any]) -> str | None:
+def _day(info: RunInfo) -> str | None:
     """When a profile made elsewhere was taken, if it says so; when it was read says nothing."""
-    base_ns = facts.get("base_ns")
-    if not isinstance(base_ns, int) or base_ns <= 0:
+    if info.base_ns is None or info.base_ns <= 0:
         return None
-    return datetime.datetime.fromtimestamp(base_ns / 1e9, datetime.UTC).isoformat()
+    return datetime.datetime.fromtimestamp(info.base_ns / 1e9, datetime.UTC).isoformat()
 
 
 def missing(report: Report, runs: Sequence[RunReport], empty: Sequence[str]) -> Iterator[str]:

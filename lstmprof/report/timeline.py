@@ -53,7 +53,7 @@ def timelines(known: Sequence[RunReport]) -> tuple[Timeline, ...]:
 
 def _thread_names(one: RunReport, rank: int | None) -> Mapping[str, str]:
     """The names of host threads by tid, where the profile gives them."""
-    told = one.profile.facts.get("profile_metadata") or {}
+    told = one.profile.info.profile_metadata or {}
     of_rank_ = (told.get("ranks") or {}).get(str(rank), told)
     return of_rank_.get("threads") or {}
 

@@ -19,11 +19,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from msgspec import to_builtins
 from msgspec.structs import replace
 
 from lstmprof.errors import RunError, UsageError
@@ -55,12 +53,6 @@ class Run:
     def name(self) -> str:
         """The directory's name, or the name run.json gives where the directory is a cache entry."""
         return self.info.name or self.path.name
-
-    @property
-    def metadata(self) -> dict[str, Any]:
-        """run.json; to go."""
-        found: dict[str, Any] = to_builtins(self.info)
-        return found
 
     def events(self) -> EventTable:
         """The events table of the profiled pass.

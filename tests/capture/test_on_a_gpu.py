@@ -122,7 +122,7 @@ def test_many_small_kernels_wait_for_their_launches(captured: Captured) -> None:
 @pytest.mark.gpu
 def test_cudnns_kernels_are_rnn_in_both_passes(captured: Captured) -> None:
     run = captured("torch-cudnn")
-    assert run.metadata["kernels_used"] == "cuDNN"
+    assert run.info.kernels_used == "cuDNN"
     recurrent = [row for row in rows_of(run, "kernel") if row["category"] == "rnn"]
     assert {row["phase"] for row in recurrent} == {"forward", "backward"}
     assert {row["family"] for row in recurrent} <= {"gemm", "pointwise", "persistent", None}
@@ -198,7 +198,7 @@ def test_a_graph_s_kernels_belong_to_its_one_launch(captured: Captured) -> None:
     assert len({row["launch_id"] for row in replayed}) == STEPS
     # Kineto writes the node since February 2026 (pytorch/kineto#1276): torch 2.11 does not.
     assert len({row["graph_node_id"] is None for row in replayed}) == 1
-    assert graph.metadata["cuda_graph"] is True
+    assert graph.info.cuda_graph is True
     walls = [statistics.median(_walls(run)) for run in (graph, eager)]
     assert walls[0] < walls[1]
 
@@ -225,21 +225,21 @@ def test_device_events_lie_within_the_wall_and_around_the_work(
 
 @pytest.mark.gpu
 def test_nvml_tells_clocks_temperature_and_energy(captured: Captured) -> None:
-    facts = captured("torch-lstmcell-basic").metadata
-    assert facts["hardware"]["gpu"]
-    assert facts["hardware"]["gpu_memory_bytes"] > 1 << 30
-    assert facts["gpu_sm_clock_mhz"] > 100
-    assert facts["gpu_memory_clock_mhz"] > 100
-    assert 10 < facts["gpu_temperature_c"] < 110
-    assert isinstance(facts["gpu_throttle_reasons"], list)
-    assert facts["timing_gpu_energy_j"] >= 0
-    assert len(facts["profiled_preemptions"]) == STEPS
+    info = captured("torch-lstmcell-basic").info
+    assert info.hardware.gpu
+    assert info.hardware.gpu_memory_bytes > 1 << 30
+    assert info.gpu_sm_clock_mhz > 100
+    assert info.gpu_memory_clock_mhz > 100
+    assert 10 < info.gpu_temperature_c < 110
+    assert info.gpu_throttle_reasons is not None
+    assert info.timing_gpu_energy_j >= 0
+    assert len(info.profiled_preemptions) == STEPS
 
 
 @pytest.mark.gpu
 def test_inductor_fuses_the_cell(captured: Captured) -> None:
     run = captured("torch-compile")
-    assert run.metadata["kernels_used"] == "Inductor"
+    assert run.info.kernels_used == "Inductor"
     names = Counter(row["name"].partition("_")[0] for row in rows_of(run, "kernel"))
     assert names["triton"] / STEPS >= SMALL.time_steps
     assert len(rows_of(run, "kernel")) < len(rows_of(captured("torch-lstmcell-basic"), "kernel"))
@@ -251,8 +251,8 @@ def test_jax_has_kernels_of_both_passes_and_says_what_it_ran_on(captured: Captur
     kernels = rows_of(run, "kernel")
     assert len(kernels) / STEPS > SMALL.time_steps
     assert {"forward", "backward"} <= {row["phase"] for row in kernels}
-    assert run.metadata["versions"]["cuda"]
-    assert run.metadata["hardware"]["gpu_memory_bytes"] > 1 << 30
+    assert run.info.versions["cuda"]
+    assert run.info.hardware.gpu_memory_bytes > 1 << 30
     timings = run.timings()
     assert timings is not None
     assert timings.column("device_ns").null_count == timings.num_rows

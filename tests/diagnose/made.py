@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from lstmprof.diagnose.step_profile import Contributor, StepProfile
+from lstmprof.runs.metadata import run_info
 
 
 def contributor(
@@ -17,10 +18,18 @@ def contributor(
     return Contributor(state, part, ns, name=name, **given)
 
 
-def profile(*contributors: Contributor, name: str = "run", **fields: Any) -> StepProfile:
-    """A profile of these contributors on a host, of one marked step, not timed."""
+def profile(
+    *contributors: Contributor,
+    name: str = "run",
+    facts: dict[str, Any] | None = None,
+    **fields: Any,
+) -> StepProfile:
+    """A profile of these contributors on a host, of one marked step, not timed.
+
+    ``facts`` are those of run.json.
+    """
     given: dict[str, Any] = {
-        "facts": {},
+        "info": run_info(facts or {}),
         "median_ns": None,
         "interval_ns": None,
         "steps": 1,

@@ -18,6 +18,7 @@ from lstmprof.diagnose.findings import Finding
 from lstmprof.diagnose.step_profile import StepProfile, labels, total_ns
 from lstmprof.implementations import CELL_OP, LAYER_OP, LOOP
 from lstmprof.numbers import count, cropped, listed, milliseconds, times_a_step
+from lstmprof.runs.metadata import WorkloadInfo
 
 #: GPUs with TF32: compute capability 8.0 and later.
 _AMPERE = re.compile(r"\b(?:A100|A10|A30|A40|H100|H200|B200|L4|L40|RTX (?:A\d|[3-5]0\d\d))")
@@ -56,7 +57,7 @@ def keras_without_cudnn(f: Finding) -> str | None:
 
 def layer_in_one_op(f: Finding) -> str | None:
     """The cells run one by one where the framework has the whole layer in one op."""
-    one_op = _ONE_OP.get(str(f.slow.facts.get("framework")))
+    one_op = _ONE_OP.get(str(f.slow.info.framework))
     if one_op is None or form_of(f.slow) not in (LOOP, CELL_OP):
         return None
     fused = [c for c in f.fast.contributors if c.part == "rnn"] if f.fast else []
@@ -81,7 +82,7 @@ def form_of(profile: StepProfile) -> str | None:
 
 def products_to_hoist(f: Finding) -> str | None:
     """So many products a cell that the inputs' are among them: they depend on no earlier step."""
-    needed = 1 if f.slow.facts.get("mode") == "forward" else 2
+    needed = 1 if f.slow.info.mode == "forward" else 2
     each = _each_cell(f, "products")
     if each < needed + 0.9 or form_of(f.slow) == LAYER_OP:
         return None
@@ -134,7 +135,7 @@ def unfused_cell(f: Finding) -> str | None:
 def optimizer(f: Finding) -> str | None:
     """Much of it is the optimizer, parameter by parameter, in PyTorch."""
     own = [c for c in f.contributors if c.part == "optimizer" or c.purpose == "optimizer"]
-    if f.slow.facts.get("framework") != "torch" or 2 * total_ns(own) < total_ns(f.contributors):
+    if f.slow.info.framework != "torch" or 2 * total_ns(own) < total_ns(f.contributors):
         return None
     return "most of it is the optimizer: torch.optim's fused=True updates all parameters in one go"
 
@@ -142,7 +143,7 @@ def optimizer(f: Finding) -> str | None:
 def casts_each_time_step(f: Finding) -> str | None:
     """Automatic mixed precision casts in every time step what does not change between them."""
     each = counted(f.slow, "casts") / (f.slow.time_steps or float("inf"))
-    if not str(f.slow.facts.get("precision")).startswith("amp") or each < 1:
+    if not str(f.slow.info.precision).startswith("amp") or each < 1:
         return None
     return (
         f"autocast casts {count(each)} times a time step: cast weights and inputs once before the "
@@ -177,9 +178,9 @@ def contiguous(f: Finding) -> str | None:
 
 def tf32(f: Finding) -> str | None:
     """Float32 products on a GPU that has TF32, which is off."""
-    facts = f.slow.facts
-    named = f"{facts.get('device_name')} {' '.join((facts.get('device_names') or {}).values())}"
-    if facts.get("precision") != "fp32" or f.slow.device is None or not _AMPERE.search(named):
+    info = f.slow.info
+    named = f"{info.device_name} {' '.join(info.device_names.values())}"
+    if info.precision != "fp32" or f.slow.device is None or not _AMPERE.search(named):
         return None
     return "these are float32 products: --precision tf32 or amp-bf16 runs them on the tensor cores"
 
@@ -201,7 +202,7 @@ def native_ctc(f: Finding) -> str | None:
 
 def denormals(f: Finding) -> str | None:
     """A CPU that computes with denormal numbers."""
-    if f.slow.device is not None or f.slow.facts.get("denormals_flushed") is not False:
+    if f.slow.device is not None or f.slow.info.denormals_flushed is not False:
         return None
     return "denormal numbers were not flushed to zero: torch.set_flush_denormal(True)"
 
@@ -223,23 +224,22 @@ def unmet_by_keras(profile: StepProfile) -> list[str]:
 
 def unmet_by_persistent_kernels(profile: StepProfile) -> list[str]:
     """Why nn.LSTM on cuDNN takes its standard kernels, by torch's own conditions."""
-    facts, workload = profile.facts, profile.facts.get("workload") or {}
-    by_torch = facts.get("framework") == "torch" and facts.get("kernels_used") == "cuDNN"
+    info, workload = profile.info, profile.info.workload
+    by_torch = info.framework == "torch" and info.kernels_used == "cuDNN"
     if profile.device is None or not by_torch or not workload:
         return []
     if any(c.part == "rnn" and c.family == "persistent" for c in profile.contributors):
         return []
-    return list(_persistent(workload, str(facts.get("precision"))))
+    return list(_persistent(workload, str(info.precision)))
 
 
-def _persistent(workload: dict[str, object], precision: str) -> Iterator[str]:
-    if workload.get("variable_length"):
+def _persistent(workload: WorkloadInfo, precision: str) -> Iterator[str]:
+    if workload.variable_length:
         yield "sequences of one length: packed ones always take the standard kernels"
     if "fp16" not in precision:
         yield f"float16 (this is {precision})"
-    if workload.get("layers") != 1 or workload.get("bidirectional"):
+    if workload.layers != 1 or workload.bidirectional:
         yield "one layer in one direction"
-    for name in ("hidden", "features"):
-        size = workload.get(name)
-        if isinstance(size, int) and size % 128:
+    for name, size in (("hidden", workload.hidden), ("features", workload.features)):
+        if size is not None and size % 128:
             yield f"{name} a multiple of 128 (it is {size})"

@@ -39,11 +39,11 @@ def recompiles(f: Finding) -> str | None:
 
 def cuda_graph(f: Finding) -> str | None:
     """A step of PyTorch on a GPU that is launched kernel by kernel."""
-    facts, workload = f.slow.facts, f.slow.facts.get("workload") or {}
-    refused = workload.get("loss") == "ctc" or workload.get("variable_length")
-    if refused or f.slow.device is None or facts.get("framework") != "torch":
+    info, workload = f.slow.info, f.slow.info.workload
+    refused = workload.loss == "ctc" or workload.variable_length
+    if refused or f.slow.device is None or info.framework != "torch":
         return None
-    if facts.get("cuda_graph"):
+    if info.cuda_graph:
         return None
     launches = count(counted(f.slow, "launches"))
     return f"replay the step as a CUDA graph, one launch for {launches} (capture --cuda-graph)"
@@ -51,7 +51,7 @@ def cuda_graph(f: Finding) -> str | None:
 
 def xla(f: Finding) -> str | None:
     """A step of TensorFlow that is not compiled, of a row that can be."""
-    if f.slow.facts.get("framework") != "tensorflow" or f.slow.facts.get("xla") or not _compiles(f):
+    if f.slow.info.framework != "tensorflow" or f.slow.info.xla or not _compiles(f):
         return None
     return "compile the step with XLA: jit_compile=True (capture --xla)"
 
@@ -90,7 +90,7 @@ def input_in_line(f: Finding) -> str | None:
     how = {
         "torch": "a DataLoader with num_workers prepares it meanwhile",
         "tensorflow": "tf.data's prefetch prepares it meanwhile",
-    }.get(str(f.slow.facts.get("framework")), "prepare it in another thread or process")
+    }.get(str(f.slow.info.framework), "prepare it in another thread or process")
     return f"the next batch can be prepared while this one computes: {how}"
 
 

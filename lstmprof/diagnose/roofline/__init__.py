@@ -19,13 +19,15 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any, TypeGuard
+from dataclasses import dataclass
+
+from msgspec.structs import asdict
 
 from lstmprof.diagnose.comparable import CONDITIONS
 from lstmprof.diagnose.roofline.work import Cost, costs, flops
 from lstmprof.diagnose.step_profile import StepProfile, total_ns
 from lstmprof.errors import UsageError
+from lstmprof.runs.metadata import RunInfo
 from lstmprof.workloads import Workload
 
 #: The ledger's categories of a recurrent layer: what an ``rnn`` op does by itself in one run is
@@ -157,37 +159,30 @@ def _reaches(least: Sequence[Bound], busy_ns: Mapping[str, float]) -> tuple[Reac
     return tuple(sorted(reaches, key=lambda reach: (-reach.busy_ns, reach.categories)))
 
 
-def workload_of(facts: Mapping[str, Any]) -> Workload | None:
+def workload_of(info: RunInfo) -> Workload | None:
     """The workload in run.json; None of a foreign profile, or where it lacks a field."""
-    workload = facts.get("workload")
-    if not isinstance(workload, Mapping):
-        return None
-    names = {field.name for field in fields(Workload)}
+    told = {name: value for name, value in asdict(info.workload).items() if value is not None}
     try:
-        return Workload(**{name: value for name, value in workload.items() if name in names})
+        return Workload(**told)
     except TypeError:
         return None
 
 
-def costs_of(facts: Mapping[str, Any]) -> tuple[Cost, ...] | None:
+def costs_of(info: RunInfo) -> tuple[Cost, ...] | None:
     """The work of a captured run's step, by its run.json; None where that does not say."""
-    workload = workload_of(facts)
-    if workload is None or not {"mode", "precision", "seed"} <= facts.keys():
+    workload = workload_of(info)
+    if workload is None or info.mode is None or info.precision is None or info.seed is None:
         return None
-    return costs(workload, facts["mode"], facts["precision"], facts["seed"])
+    return costs(workload, info.mode, info.precision, info.seed)
 
 
-def recorded(facts: Mapping[str, Any]) -> Peaks | None:
+def recorded(info: RunInfo) -> Peaks | None:
     """The peaks in run.json; None where one was not measured or is no rate."""
-    rates = facts.get("peaks")
-    if not isinstance(rates, Mapping):
+    peaks = info.peaks
+    if peaks is None or not peaks.gemm_flops_per_s or not peaks.copy_bytes_per_s:
         return None
-    products, copies = rates.get("gemm_flops_per_s"), rates.get("copy_bytes_per_s")
-    return Peaks(products, copies) if _is_rate(products) and _is_rate(copies) else None
-
-
-def _is_rate(value: Any) -> TypeGuard[float]:
-    return type(value) in (int, float) and 0 < value < math.inf
+    rates = (peaks.gemm_flops_per_s, peaks.copy_bytes_per_s)
+    return Peaks(*rates) if min(rates) > 0 else None
 
 
 def highest(peaks: Iterable[Peaks]) -> Peaks | None:
@@ -229,10 +224,10 @@ def roofline_of(
     alike = [
         other
         for other in (profile, *others)
-        if all(CONDITIONS[c](other.facts) == CONDITIONS[c](profile.facts) for c in _OF_PEAKS)
+        if all(CONDITIONS[c](other.info) == CONDITIONS[c](profile.info) for c in _OF_PEAKS)
     ]
-    peaks = given or highest(rates for run in alike if (rates := recorded(run.facts)) is not None)
-    rows = costs_of(profile.facts)
+    peaks = given or highest(rates for run in alike if (rates := recorded(run.info)) is not None)
+    rows = costs_of(profile.info)
     if peaks is None or rows is None:
         return None
     busy = {part: float(ns) for (state, part), ns in profile.parts.items() if state == "busy"}

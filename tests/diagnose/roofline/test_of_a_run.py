@@ -45,7 +45,7 @@ def test_given_peaks_come_first_and_unknown_ones_give_no_roofline() -> None:
     assert found is not None
     assert found.peaks == Peaks(5e9, 6e9)
     assert roofline_of(run(None), [], None) is None
-    assert roofline_of(run(1e9, workload=None), [], None) is None
+    assert roofline_of(run(1e9, workload={}), [], None) is None
 
 
 @pytest.mark.parametrize(("peak", "factor"), [(1e12, 100.0), (1e3, 1.0)])

@@ -13,6 +13,7 @@ from lstmprof.diagnose.roofline import (
     recorded,
 )
 from lstmprof.errors import UsageError
+from lstmprof.runs.metadata import run_info
 
 
 @pytest.mark.parametrize(
@@ -55,20 +56,19 @@ def test_what_is_no_pair_of_rates_is_refused_with_an_example(text: str, fault: s
     "peaks",
     [
         None,
-        "fast",
         {},
         {"gemm_flops_per_s": None, "copy_bytes_per_s": None, "reason": "not asked for"},
         {"gemm_flops_per_s": 1e9, "copy_bytes_per_s": 0},
-        {"gemm_flops_per_s": True, "copy_bytes_per_s": 1e9},
+        {"gemm_flops_per_s": -1.0, "copy_bytes_per_s": 1e9},
     ],
 )
 def test_a_run_without_both_peaks_has_none(peaks: Any) -> None:
-    assert recorded({"peaks": peaks}) is None
+    assert recorded(run_info({"peaks": peaks})) is None
 
 
 def test_the_device_s_peaks_are_the_highest_that_runs_on_it_measured() -> None:
-    mkl = recorded({"peaks": {"gemm_flops_per_s": 100e9, "copy_bytes_per_s": 42e9}})
-    eigen = recorded({"peaks": {"gemm_flops_per_s": 240e9, "copy_bytes_per_s": 40e9}})
+    mkl = recorded(run_info({"peaks": {"gemm_flops_per_s": 100e9, "copy_bytes_per_s": 42e9}}))
+    eigen = recorded(run_info({"peaks": {"gemm_flops_per_s": 240e9, "copy_bytes_per_s": 40e9}}))
     assert mkl is not None
     assert eigen is not None
     assert highest([mkl, eigen]) == Peaks(240e9, 42e9)

@@ -15,6 +15,7 @@ from lstmprof.diagnose.roofline import (
     workload_of,
 )
 from lstmprof.diagnose.roofline.work import Cost, costs
+from lstmprof.runs.metadata import RunInfo, decoded, encoded, run_info
 from lstmprof.workloads.studies import named
 
 #: 10 flops and 2 bytes a ns
@@ -70,25 +71,26 @@ def test_no_timing_gives_no_share() -> None:
     assert (found.share, found.gemm_flops_per_s, found.step_ns) == (None, None, 135)
 
 
-def facts(**changed: Any) -> dict[str, Any]:
+def info(**changed: Any) -> RunInfo:
     workload = dataclasses.asdict(named("1x320-ce-short"))
-    return {"workload": workload, "mode": "train", "precision": "fp32", "seed": 0, **changed}
+    told = {"workload": workload, "mode": "train", "precision": "fp32", "seed": 0, **changed}
+    return run_info(told)
 
 
 def test_a_captured_run_says_what_its_step_costs() -> None:
-    assert workload_of(facts()) == named("1x320-ce-short")
-    assert costs_of(facts(mode="forward")) == costs(named("1x320-ce-short"), "forward")
-    newer = {**facts()["workload"], "of_a_later_version": 1}
-    assert workload_of(facts(workload=newer)) == named("1x320-ce-short")
+    assert workload_of(info()) == named("1x320-ce-short")
+    assert costs_of(info(mode="forward")) == costs(named("1x320-ce-short"), "forward")
+    newer = encoded(info()).replace(b'"layers"', b'"of_a_later_version": 1, "layers"')
+    assert workload_of(decoded(newer, "run.json")) == named("1x320-ce-short")
 
 
-@pytest.mark.parametrize("workload", [None, "ptb", {}, {"layers": 2}])
+@pytest.mark.parametrize("workload", [{}, {"name": "ptb"}, {"layers": 2}])
 def test_a_foreign_profile_has_no_known_work(workload: Any) -> None:
-    assert costs_of(facts(workload=workload)) is None
+    assert costs_of(info(workload=workload)) is None
 
 
 def test_a_run_that_tells_no_mode_has_no_known_work() -> None:
-    assert costs_of({"workload": facts()["workload"]}) is None
+    assert costs_of(info(mode=None)) is None
 
 
 def test_the_short_asr_network_is_bound_by_its_products_on_a_cpu() -> None:
