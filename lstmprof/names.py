@@ -6,7 +6,18 @@ Each list is stated here alone, in the order in which it is shown.
 from __future__ import annotations
 
 #: The tables of a breakdown (``breakdown.tables``).
-TABLES = ("ledger", "steps", "kernels", "ops", "launches", "casts", "copies", "streams", "ranges")
+TABLES = (
+    "ledger",
+    "steps",
+    "kernels",
+    "ops",
+    "launches",
+    "launch_gaps",
+    "casts",
+    "copies",
+    "streams",
+    "ranges",
+)
 #: What is shown of a run where no table is asked for.
 USUAL_TABLES = ("ledger", "kernels")
 #: What must agree for two runs to be compared, unless a user says otherwise

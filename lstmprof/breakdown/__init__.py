@@ -9,21 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import pyarrow as pa
 
 from lstmprof.breakdown import host
 from lstmprof.breakdown.tables import TABLES, TableKind, table_of
+from lstmprof.breakdown.tables.database import database
 from lstmprof.breakdown.timings import Timings, timings
 from lstmprof.events.annotate import CAPTURED
 from lstmprof.events.annotate.steps import Window, windows, with_markers, with_steps
 from lstmprof.events.batches import Batches
 from lstmprof.events.packed import Packed, packed
 from lstmprof.events.schema import SCHEMA
+from lstmprof.events.table import EventTable
 from lstmprof.events.tracks import READS, windows_of
 from lstmprof.names import USUAL_TABLES
 from lstmprof.runs.metadata import RunInfo
-from lstmprof.runs.run import Run
+from lstmprof.runs.run import EVENTS_FILE, Run
 
 __all__ = ["TABLES", "Breakdown", "break_down"]
 
@@ -47,8 +50,7 @@ class Breakdown:
         """
         wanted = table_of(name)
         if name not in self._made:
-            events = _marked(self.run, self.step_range, [wanted])[0]
-            self._made.update(_tables([wanted], events, self.windows, self.run.info))
+            self._made.update(_made(self.run, self.step_range, [wanted])[0])
         return self._made[name]
 
     @property
@@ -75,48 +77,60 @@ def break_down(
         UsageError: ``step_range`` is no regular expression, or finds no host range; no table has
             one of these names.
     """
-    wanted = [table_of(name) for name in tables]
-    events, found = _marked(run, step_range, wanted)
+    made, found = _made(run, step_range, [table_of(name) for name in tables])
     measured = run.timings()
     return Breakdown(
         run=run,
         windows=found,
         timings=None if measured is None else timings(measured, run.info),
         step_range=step_range,
-        _made=_tables(wanted, events, found, run.info),
+        _made=made,
     )
 
 
-def _marked(
+def _made(
     run: Run, step_range: str | None, wanted: Sequence[TableKind]
-) -> tuple[Packed, list[Window]]:
-    """What the ``wanted`` tables read of the events of ``run``, with their steps; the windows."""
+) -> tuple[dict[str, pa.Table], list[Window]]:
+    """The ``wanted`` tables by name, and the windows of ``run``."""
     captured = run.info.source == CAPTURED
-    read = {*READS, *(name for table in wanted for name in table.reads)}
+    read = {*READS, *(name for kind in wanted for name in kind.reads)}
     columns = [name for name in SCHEMA.names if name in read]
+    events: EventTable | Path = run.path / EVENTS_FILE
     if step_range:
-        events = with_markers(run.events(), step_range)
-        events = with_steps(events, windows(events, captured=False))
-        held, captured = packed(events.select(columns)), False
+        events = marked = _marked(run.events(), step_range)
+        held, captured = packed(marked.select(columns)), False
     else:
         held = Packed(run.narrow_events(columns))
     ranges = host.framework_ranges(run.info)
     found = windows_of(held, captured=captured)
-    return held, [replace(window, framework_ranges=ranges) for window in found]
+    found = [replace(window, framework_ranges=ranges) for window in found]
+    tables = _computed([kind for kind in wanted if kind.make], held, found, run.info)
+    selected = [kind for kind in wanted if kind.select]
+    if selected:
+        del held
+        with database(events) as opened:
+            opened.account_for(found, run.info.workload.time_steps)
+            tables |= {kind.name: kind.selected(opened) for kind in selected}
+    return tables, found
 
 
-def _tables(
-    wanted: Sequence[TableKind], events: Packed, found: list[Window], info: RunInfo
+def _marked(events: EventTable, step_range: str) -> EventTable:
+    marked = with_markers(events, step_range)
+    return EventTable.of(with_steps(marked, windows(marked, captured=False)))
+
+
+def _computed(
+    kinds: Sequence[TableKind], events: Packed, found: list[Window], info: RunInfo
 ) -> dict[str, pa.Table]:
-    """The ``wanted`` tables by name; where events are many, those that can be from batches."""
+    """The tables of these ``kinds``; where events are many, those that can be from batches."""
     parts = Batches(events)
-    gathered = {t.name: t.gather(events, found) for t in wanted if t.gather and parts.divisible}
+    gathered = {k.name: k.gather(events, found) for k in kinds if k.gather and parts.divisible}
     for batch in parts if gathered else ():
         for one in gathered.values():
             one.add(batch)
     return {
-        table.name: table.ordered(gathered[table.name].table())
-        if table.name in gathered
-        else table.of(events.table(table.reads), found, info)
-        for table in wanted
+        kind.name: kind.ordered(gathered[kind.name].table())
+        if kind.name in gathered
+        else kind.of(EventTable(events.table(kind.reads)), found, info)
+        for kind in kinds
     }

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from lstmprof.events.annotate import CAPTURED
+from lstmprof.events.annotate.calls import is_kernel_launch
 from lstmprof.events.annotate.steps import is_kind, of_rank
 from lstmprof.events.intervals import Flags, Ints, Segments, foremost
 from lstmprof.events.schema import ints, texts
@@ -51,7 +52,7 @@ def computing(events: pa.Table) -> Flags:
 def _launches_unseen_work(events: pa.Table) -> Flags:
     """A boolean a row: its rank has kernel launches in the profile."""
     names, name_texts = texts(events, "name")
-    launch = np.array(["Launch" in n and "Kernel" in n for n in name_texts] or [False])
+    launch = np.array([*map(is_kernel_launch, name_texts), False])
     calls = is_kind(events, "runtime") & launch[names]
     unseen = np.zeros(len(events), dtype=bool)
     for rank in events.filter(pa.array(calls)).column("rank").unique().to_pylist():

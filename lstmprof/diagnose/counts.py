@@ -12,7 +12,7 @@ from typing import Any
 
 from lstmprof.diagnose.causes import KINDS
 from lstmprof.diagnose.step_profile import StepProfile
-from lstmprof.events.annotate.calls import direction
+from lstmprof.events.annotate.calls import direction, is_kernel_launch
 from lstmprof.events.threads import ASKS
 
 Rows = Iterable[dict[str, Any]]
@@ -74,7 +74,7 @@ def _computing_ops(profile: StepProfile) -> float | None:
 
 def _launch_rows(profile: StepProfile) -> list[dict[str, Any]]:
     rows = profile.rows("launches")
-    return [row for row in rows if row["kind"] == "kernel" or "Launch" in row["name"]]
+    return [row for row in rows if row["kind"] == "kernel" or is_kernel_launch(row["name"])]
 
 
 def _launches(profile: StepProfile) -> float | None:

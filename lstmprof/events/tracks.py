@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from lstmprof.events.annotate.calls import is_kernel_launch
 from lstmprof.events.annotate.steps import Window, windows
 from lstmprof.events.intervals import Ints
 from lstmprof.events.numbering import numbered
@@ -41,7 +42,7 @@ class Sorts:
 def sorts(packed: Packed) -> Sorts:
     """The sorts of the events, gathered piece by piece."""
     found: dict[tuple[int, ...], list[int]] = {}
-    launching = np.array(["Launch" in n and "Kernel" in n for n in packed.texts("name")] + [False])
+    launching = np.array([*map(is_kernel_launch, packed.texts("name")), False])
     runtime = [*packed.texts("kind"), "runtime"].index("runtime")
     for begin in range(0, len(packed), _PIECE):
         rows = slice(begin, begin + _PIECE)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from lstmprof.breakdown.tables.launches import launch_calls
+from lstmprof.events.annotate.calls import launch_calls
 from lstmprof.events.annotate.links import NONE, inherited
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.call_tree import Forest, referenced

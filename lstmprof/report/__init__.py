@@ -25,7 +25,7 @@ from lstmprof.report.runs import RunReport, groups, missing, run_reports
 from lstmprof.report.timeline import timelines
 
 #: Tables to make while the events of a run are in memory.
-TABLES = ("ledger", "kernels", "casts")
+TABLES = ("ledger", "kernels", "launch_gaps", "casts")
 
 
 def report_of(

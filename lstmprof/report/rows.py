@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lstmprof.breakdown.mean_step import MeanStep, mean_steps
-from lstmprof.breakdown.tables import launch_gaps as gaps
 from lstmprof.breakdown.timings import slowdowns
 from lstmprof.diagnose.findings import lengths, waterfall
 from lstmprof.diagnose.roofline import roofline_of
@@ -83,11 +82,7 @@ def launch_gaps(runs: Iterable[RunReport]) -> list[Row]:
         row
         for run in runs
         if run.profile.device is not None
-        for row in _of(
-            run,
-            gaps.launch_gaps(run.breakdown.run.events(), run.breakdown.windows),
-            MOST_GAPS,
-        )
+        for row in _of(run, run.breakdown.table("launch_gaps"), MOST_GAPS)
     ]
 
 

@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from lstmprof.breakdown import host
 from lstmprof.breakdown.attribution import Stretches, attributed
-from lstmprof.breakdown.tables.launches import launch_calls
 from lstmprof.diagnose.step_profile import median_step
+from lstmprof.events.annotate.calls import launch_calls
 from lstmprof.events.annotate.steps import Window, is_kind, of_rank
 from lstmprof.events.call_tree import referenced
 from lstmprof.events.intervals import Ints

@@ -17,7 +17,7 @@ import msgspec
 import pyarrow as pa
 
 from lstmprof.errors import RunError
-from lstmprof.events.annotate.coverage import Coverage
+from lstmprof.events.annotate.calls import Coverage
 from lstmprof.events.columns import Column, schema
 from lstmprof.events.schema import SCHEMA_VERSION
 

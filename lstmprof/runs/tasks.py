@@ -13,7 +13,7 @@ from typing import Any
 from lstmprof import __version__
 from lstmprof.events import EventTable, Profile
 from lstmprof.events.annotate import annotated
-from lstmprof.events.annotate.coverage import coverage
+from lstmprof.events.annotate.calls import coverage
 from lstmprof.formats.sources import Source
 from lstmprof.runs import run
 from lstmprof.runs.metadata import run_info

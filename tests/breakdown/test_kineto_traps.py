@@ -10,7 +10,7 @@ from lstmprof import formats
 from lstmprof.events.annotate import (
     annotated,
 )
-from lstmprof.events.annotate.coverage import coverage
+from lstmprof.events.annotate.calls import coverage
 
 Row = dict[str, Any]
 

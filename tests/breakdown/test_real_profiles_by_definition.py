@@ -18,12 +18,14 @@ import shared_traces
 from breakdown import brute_force
 
 from lstmprof.breakdown.ledger import ledger
-from lstmprof.breakdown.tables.kernels import kernels
+from lstmprof.breakdown.tables import TABLES
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import Window, windows
 from lstmprof.events.schema import ACTIVITY_KINDS, COLUMNS
 from lstmprof.events.table import events_table
 from lstmprof.events.threads import thread_ids
+
+kernels = TABLES["kernels"].of
 
 pytestmark = shared_traces.needed
 every_profile = pytest.mark.parametrize("path", shared_traces.profiles(), ids=shared_traces.name)

@@ -20,7 +20,7 @@ import pytest
 from peers import accounts
 
 from lstmprof import formats
-from lstmprof.breakdown.tables.kernels import kernels
+from lstmprof.breakdown.tables import TABLES
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.worker import profiling
 from lstmprof.events.annotate import (
@@ -28,6 +28,8 @@ from lstmprof.events.annotate import (
 )
 from lstmprof.events.call_tree import own_time
 from lstmprof.workloads import Workload
+
+kernels = TABLES["kernels"].of
 
 torch = accounts.peer("torch", "'lstmprof[torch]'")
 

@@ -10,9 +10,9 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 import msgspec
 import pytest
 from hypothesis import given, strategies as st
+from lstmprof.events.annotate.coverage import Coverage
 
 from lstmprof.errors import RunError
-from lstmprof.events.annotate.coverage import Coverage
 from lstmprof.events.schema import SCHEMA_VERSION
 from lstmprof.runs.metadata import (
     Hardware,

@@ -18,17 +18,20 @@ from lstmprof.breakdown.tables import (
     casts,
     copies,
     kernels,
+    launch_gaps,
     launches,
     ops,
     ranges,
     steps,
     streams,
 )
+from lstmprof.breakdown.tables.database import Database, database
 from lstmprof.errors import unknown_name
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.batches import Batch
 from lstmprof.events.columns import Column
 from lstmprof.events.packed import Packed
+from lstmprof.events.table import EventTable
 from lstmprof.runs.metadata import RunInfo
 
 #: events, their windows, run.json → the table
@@ -53,8 +56,9 @@ Gather = Callable[[Packed, list[Window]], Gathered]
 class TableKind:
     """One table: what it is, its columns, how it is made, sorted and shown.
 
-    ``reads`` are the columns of the events that it is made of. ``gather`` makes it of batches,
-    equal in every row; None where it is made of all events at once.
+    ``select`` makes it in a ``Database``; where there is none ``make`` does of the columns
+    ``reads`` of the events. ``gather`` makes it of batches, equal in every row; None where it is
+    made of all events at once.
 
     ``order`` names columns, the largest first where one begins with ``-``; empty: as made.
     ``shown`` are the columns that a terminal has room for, the others are in JSON and CSV.
@@ -63,15 +67,27 @@ class TableKind:
     name: str
     meaning: str
     columns: tuple[Column, ...]
-    make: Make
-    reads: tuple[str, ...]
     order: tuple[str, ...]
     shown: tuple[str, ...]
+    select: str = ""
+    make: Make | None = None
+    reads: tuple[str, ...] = ()
     gather: Gather | None = None
 
-    def of(self, events: pa.Table, windows: list[Window], info: RunInfo) -> pa.Table:
-        """This table of annotated ``events``, sorted; ``info`` is run.json."""
-        return self.ordered(self.make(events, windows, info))
+    def of(
+        self, events: EventTable, windows: list[Window], info: RunInfo | None = None
+    ) -> pa.Table:
+        """This table of annotated ``events``, sorted; ``info`` is run.json, where there is one."""
+        info = info or RunInfo()
+        if self.make:
+            return self.ordered(self.make(events, windows, info))
+        with database(events) as opened:
+            opened.account_for(windows, info.workload.time_steps)
+            return self.selected(opened)
+
+    def selected(self, events: Database) -> pa.Table:
+        """This table of ``events`` whose windows the database knows."""
+        return events.table(self.select, self.columns, self.order)
 
     def ordered(self, made: pa.Table) -> pa.Table:
         """The rows of ``made`` as this table sorts them."""
@@ -86,10 +102,6 @@ def _plain(make: Callable[[pa.Table, list[Window]], pa.Table]) -> Make:
     return lambda events, windows, info: make(events, windows)
 
 
-def _launches(events: pa.Table, windows: list[Window], info: RunInfo) -> pa.Table:
-    return launches.launches(events, windows, info.workload.time_steps)
-
-
 #: Columns of the events that several tables read.
 _TIMED = ("event_id", "kind", "name", "start_ns", "dur_ns", "rank")
 _LANES = (*_TIMED, "pid", "tid", "device", "stream")
@@ -99,129 +111,105 @@ _ALL = (
         "ledger",
         "every nanosecond of each step and device once: busy by category, idle by cause",
         ledger.COLUMNS,
-        _plain(ledger.ledger),
-        (*_LANES, "correlation_id", "launch_id", "category"),
         (),
         ("rank", "step", "device", "state", "part", "ns"),
-        ledger.GatheredLedger,
+        make=_plain(ledger.ledger),
+        reads=(*_LANES, "correlation_id", "launch_id", "category"),
+        gather=ledger.GatheredLedger,
     ),
     TableKind(
         "steps",
         "each step on each device: how busy, what overlapped, what ran on after its end",
         steps.COLUMNS,
-        _plain(steps.steps),
-        (*_LANES, "parent_id", "launch_id", "step", "category"),
         ("rank", "step", "device"),
         (
             *("rank", "step", "device", "dur_ns", "busy_ns", "idle_ns", "overlapped_ns"),
             *("spilled_ns", "activities", "launches", "host_ops"),
         ),
+        make=_plain(steps.steps),
+        reads=(*_LANES, "parent_id", "launch_id", "step", "category"),
     ),
     TableKind(
         "kernels",
         "what each kernel took; on a CPU each computing op, its self time",
         kernels.COLUMNS,
-        _plain(kernels.kernels),
-        (
-            *(
-                "event_id",
-                "kind",
-                "name",
-                "dur_ns",
-                "rank",
-                "device",
-                "op_name",
-                "dtypes",
-                "parent_id",
-                "op_id",
-                "step",
-            ),
-            *("phase", "category", "family", "rule"),
-        ),
         ("-total_ns", "name"),
         ("rank", "device", "total_ns", "share", "count", "p50_ns", "category", "rule", "name"),
-        kernels.GatheredKernels,
+        kernels.SELECT,
     ),
     TableKind(
         "ops",
         "what each framework op took on the host and made a device do",
         ops.COLUMNS,
-        _plain(ops.ops),
-        ("event_id", "kind", "name", "dur_ns", "rank", "parent_id", "op_id", "step"),
         ("-device_total_ns", "-host_total_ns", "name"),
         (
             *("rank", "device_total_ns", "device_self_ns", "host_total_ns", "host_self_ns"),
             *("kernels_total", "count", "per_step", "name"),
         ),
+        ops.SELECT,
     ),
     TableKind(
         "launches",
         "what it costs to enqueue work, and how far the host is ahead of the device",
         launches.COLUMNS,
-        _launches,
-        (*_TIMED, "device", "parent_id", "launch_id", "step"),
         ("-call_total_ns", "name"),
         (
             *("rank", "call_total_ns", "latency_p50_ns", "latency_negative", "queue_mean"),
             *("count", "per_step", "per_time_step", "kind", "name"),
         ),
+        launches.SELECT,
+    ),
+    TableKind(
+        "launch_gaps",
+        "how long each kernel ran, and how long its device waited just before it",
+        launch_gaps.COLUMNS,
+        ("-dur_total_ns", "name"),
+        tuple(c.name for c in launch_gaps.COLUMNS),
+        launch_gaps.SELECT,
     ),
     TableKind(
         "casts",
         "who changed the element type of what: the price of mixed precision",
         casts.COLUMNS,
-        _plain(casts.casts),
-        (
-            *(
-                "event_id",
-                "kind",
-                "name",
-                "dur_ns",
-                "rank",
-                "device",
-                "op_name",
-                "shapes",
-                "dtypes",
-                "parent_id",
-                "op_id",
-            ),
-            *("step", "category"),
-        ),
         ("-total_ns", "op", "within"),
         (
             *("rank", "device", "total_ns", "count", "per_step", "bytes", "from_dtype"),
             *("to_dtype", "op", "within"),
+        ),
+        make=_plain(casts.casts),
+        reads=(
+            *("event_id", "kind", "name", "dur_ns", "rank", "device", "op_name", "shapes"),
+            *("dtypes", "parent_id", "op_id", "step", "category"),
         ),
     ),
     TableKind(
         "copies",
         "what was copied between and within host and devices, and what was set",
         copies.COLUMNS,
-        _plain(copies.copies),
-        ("kind", "name", "dur_ns", "rank", "device", "bytes", "step"),
         ("-total_ns", "kind", "direction"),
         tuple(c.name for c in copies.COLUMNS),
+        copies.SELECT,
     ),
     TableKind(
         "streams",
         "what ran on each stream of a device, and for how much of the time",
         streams.COLUMNS,
-        _plain(streams.streams),
-        ("kind", "start_ns", "dur_ns", "rank", "device", "stream"),
         ("rank", "device", "stream"),
         tuple(c.name for c in streams.COLUMNS[:-2]),
+        make=_plain(streams.streams),
+        reads=("kind", "start_ns", "dur_ns", "rank", "device", "stream"),
     ),
     TableKind(
         "ranges",
         "the host's ranges, phases and steps, and the device time launched in them",
         ranges.COLUMNS,
-        _plain(ranges.ranges),
-        (*_TIMED, "device", "parent_id", "launch_id", "op_id"),
         ("-total_ns", "name"),
         (
             *("rank", "total_ns", "self_ns", "device_total_ns", "device_self_ns", "count"),
             *("mean_ns", "kind", "name"),
         ),
+        make=_plain(ranges.ranges),
+        reads=(*_TIMED, "device", "parent_id", "launch_id", "op_id"),
     ),
 )
 

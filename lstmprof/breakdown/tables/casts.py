@@ -17,14 +17,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from lstmprof.breakdown.tables.kernels import work
+from lstmprof.breakdown.host import computing
 from lstmprof.events.annotate.links import NONE, inherited
-from lstmprof.events.annotate.steps import Window, is_kind
+from lstmprof.events.annotate.steps import Window, is_kind, of_rank, ranks
 from lstmprof.events.call_tree import own_time, referenced
 from lstmprof.events.columns import DEVICE, PER_STEP, RANK, Column, schema
 from lstmprof.events.groups import Groups, heads, per_step, where_known
 from lstmprof.events.intervals import Flags, Ints
-from lstmprof.events.schema import ints, texts
+from lstmprof.events.schema import ACTIVITY_KINDS, ints, texts
 from lstmprof.events.threads import UNKNOWN
 
 _COPY = "aten::copy_"
@@ -66,7 +66,7 @@ SCHEMA = schema(COLUMNS)
 def casts(events: pa.Table, windows: list[Window]) -> pa.Table:
     """One row a (rank, device, op, within, from_dtype, to_dtype); ``SCHEMA``."""
     codes, categories = texts(events, "category")
-    rows = work(events)
+    rows = _work(events)
     rows = rows[np.array([c == "cast" for c in categories] + [False])[codes[rows]]]
     said = [*_asked_by(events, rows), *_types(events, rows)]
     moved = _moved_bytes(events, rows)
@@ -84,6 +84,16 @@ def casts(events: pa.Table, windows: list[Window]) -> pa.Table:
         ],
         schema=SCHEMA,
     )
+
+
+def _work(events: pa.Table) -> Ints:
+    """Rows of the activities; of the ops that compute, in ranks that have none."""
+    activity, op = is_kind(events, *ACTIVITY_KINDS), computing(events)
+    rows = [np.empty(0, dtype=np.int64)]
+    for rank in ranks(events):
+        mine = of_rank(events, rank)
+        rows.append(mine[activity[mine]] if activity[mine].any() else mine[op[mine]])
+    return np.concatenate(rows)
 
 
 def _texts(values: list[str], codes: Ints) -> pa.Array:

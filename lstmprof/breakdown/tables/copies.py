@@ -6,16 +6,10 @@ ROCTracer, Nsight Systems and XLA write it.
 
 from __future__ import annotations
 
-import numpy as np
 import pyarrow as pa
 
-from lstmprof.events.annotate.calls import DIRECTIONS, MEMORIES, direction, host_memory
-from lstmprof.events.annotate.steps import Window, is_kind
-from lstmprof.events.columns import DEVICE, PER_STEP, RANK, Column, schema
-from lstmprof.events.groups import Groups, heads, per_second, per_step, where_known
-from lstmprof.events.intervals import Ints
-from lstmprof.events.schema import ints, texts
-from lstmprof.events.threads import UNKNOWN
+from lstmprof.events.annotate.calls import DIRECTIONS, MEMORIES
+from lstmprof.events.columns import DEVICE, PER_STEP, RANK, Column
 
 COLUMNS = (
     RANK,
@@ -47,41 +41,13 @@ COLUMNS = (
         "bytes is unknown, or total_ns is 0",
     ),
 )
-SCHEMA = schema(COLUMNS)
 
-
-def copies(events: pa.Table, windows: list[Window]) -> pa.Table:
-    """One row a (rank, device, kind, direction, host memory); ``SCHEMA``."""
-    rows = np.flatnonzero(is_kind(events, "memcpy", "memset"))
-    names, name_texts = texts(events, "name")
-    way = _codes([direction(n) for n in name_texts], DIRECTIONS)[names[rows]]
-    way = np.where(is_kind(events, "memset")[rows], -1, way)
-    memory = _codes([host_memory(n) for n in name_texts], MEMORIES)[names[rows]]
-    rank, device = (ints(events, c, UNKNOWN)[rows] for c in ("rank", "device"))
-    groups = Groups(rank, device, texts(events, "kind")[0][rows], way, memory)
-    size = ints(events, "bytes", -1)[rows]
-    moved, known = groups.sums(size), groups.sizes(size < 0) == 0
-    total = groups.sums(ints(events, "dur_ns", 0)[rows])
-    first = groups.first
-    in_step = ints(events, "step", -1)[rows] >= 0
-    return pa.table(
-        [
-            *heads(events, rows, groups, ("rank", "device", "kind")),
-            _texts(DIRECTIONS, way[first]),
-            _texts(MEMORIES, memory[first]),
-            pa.array(groups.sizes()),
-            per_step(groups.sizes(in_step), rank[first], windows),
-            where_known(moved, known),
-            pa.array(total),
-            per_second(moved, np.where(known, total, 0)),
-        ],
-        schema=SCHEMA,
-    )
-
-
-def _codes(values: list[str | None], known: tuple[str, ...]) -> Ints:
-    return np.array([-1 if v is None else known.index(v) for v in values] or [-1], dtype=np.int64)
-
-
-def _texts(values: tuple[str, ...], codes: Ints) -> pa.Array:
-    return pa.array(values).take(pa.array(codes, mask=codes < 0))
+SELECT = """
+SELECT e.rank, device, kind, CASE WHEN kind = 'memcpy' THEN direction END AS direction, host_memory,
+       count(*) AS count, per(count(step), any_value(steps)) AS per_step,
+       if(count(bytes) = count(*), sum(bytes), NULL)::BIGINT AS moved, moved AS bytes,
+       sum(dur_ns)::BIGINT AS total_ns, per(moved * 1e9, total_ns) AS bytes_per_s
+FROM events e JOIN names USING (name) JOIN ranks r ON r.rank IS NOT DISTINCT FROM e.rank
+WHERE kind IN ('memcpy', 'memset')
+GROUP BY ALL
+"""

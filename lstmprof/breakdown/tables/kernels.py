@@ -8,19 +8,9 @@ are the nearest rank, so each is the duration of a row of ``events``.
 
 from __future__ import annotations
 
-import numpy as np
 import pyarrow as pa
 
-from lstmprof.breakdown.host import computing
-from lstmprof.events.annotate.steps import Window, is_kind, of_rank, ranks
-from lstmprof.events.batches import BATCH_EVENTS, Batch
-from lstmprof.events.call_tree import own_time
-from lstmprof.events.columns import DEVICE, PER_STEP, RANK, Column, schema
-from lstmprof.events.groups import Groups, heads, per_step, ratio
-from lstmprof.events.intervals import Ints
-from lstmprof.events.packed import Packed
-from lstmprof.events.schema import ACTIVITY_KINDS, ints, texts
-from lstmprof.events.threads import UNKNOWN
+from lstmprof.events.columns import DEVICE, PER_STEP, RANK, Column
 
 COLUMNS = (
     RANK,
@@ -50,95 +40,36 @@ COLUMNS = (
         "the run was written before rules were: ingest it again",
     ),
 )
-SCHEMA = schema(COLUMNS)
 
-
-#: What is said of a row of the table by its events.
-_TOLD = ("rank", "device", "name", "category", "family", "rule", "step")
-
-
-def kernels(events: pa.Table, windows: list[Window]) -> pa.Table:
-    """One row a (rank, device, name, category, family), the largest total first; ``SCHEMA``."""
-    rows = work(events)
-    told = events.select(list(_TOLD)).take(pa.array(rows))
-    return _by_name(told, own_time(events)[rows], windows)
-
-
-class GatheredKernels:
-    """The kernel table of ``packed`` events, gathered from their batches."""
-
-    def __init__(self, packed: Packed, windows: list[Window]) -> None:
-        self._packed, self._windows = packed, windows
-        self._rows: list[Ints] = []
-
-    def add(self, batch: Batch) -> None:
-        """Take in the work that begins in ``batch``."""
-        rows = work(batch.events)
-        rows = rows[(rows >= batch.own.start) & (rows < batch.own.stop)]
-        self._rows.append(batch.rows[rows])
-
-    def table(self) -> pa.Table:
-        """The table of all batches so far, ``SCHEMA``."""
-        rows = np.concatenate(self._rows)
-        told = self._packed.table(_TOLD, rows)
-        return _by_name(told, _own_time(self._packed)[rows], self._windows)
-
-
-def _own_time(packed: Packed) -> Ints:
-    """``forest.own_time`` of packed events, whose ids are their row numbers."""
-    dur, parent = packed.values("dur_ns"), packed.values("parent_id")
-    own = dur.astype(np.int64)
-    for first in range(0, len(own), BATCH_EVENTS):
-        of = parent[first : first + BATCH_EVENTS]
-        inner = np.flatnonzero(of >= 0)
-        np.subtract.at(own, of[inner], dur[first + inner].astype(np.int64))
-    return np.maximum(own, 0, out=own)
-
-
-def _by_name(told: pa.Table, spent: Ints, windows: list[Window]) -> pa.Table:
-    """The table of the events ``told`` of, which took ``spent``."""
-    rank, device = (ints(told, c, UNKNOWN) for c in ("rank", "device"))
-    groups = Groups(rank, device, *(texts(told, c)[0] for c in ("name", "category", "family")))
-    first = groups.first
-    total = groups.sums(spent)
-    lane = Groups(rank[first], device[first])
-    table = pa.table(
-        [
-            *heads(
-                told,
-                np.arange(len(told)),
-                groups,
-                ("rank", "device", "name", "category", "family"),
-            ),
-            pa.array(groups.sizes()),
-            pa.array(total),
-            groups.mean(spent),
-            groups.percentile(spent, 50),
-            groups.percentile(spent, 95),
-            groups.largest(spent),
-            ratio(total, lane.sums(total)[lane.of]),
-            per_step(groups.sizes(ints(told, "step", -1) >= 0), rank[first], windows),
-            _rules(told, groups),
-        ],
-        schema=SCHEMA,
-    )
-    return table.sort_by([("total_ns", "descending"), ("name", "ascending")])
-
-
-def _rules(told: pa.Table, groups: Groups) -> pa.Array:
-    """The rule that decided for most of each group's rows."""
-    codes, values = texts(told, "rule")
-    most = groups.most_frequent(codes)
-    return pa.array(values, pa.string()).take(pa.array(most, mask=most < 0))
-
-
-def work(events: pa.Table) -> Ints:
-    """Rows of the activities; of the ops that compute, in ranks that have none."""
-    activity = is_kind(events, *ACTIVITY_KINDS)
-    op = computing(events)
-    rows = []
-    for rank in ranks(events):
-        mine = of_rank(events, rank)
-        found = mine[activity[mine]]
-        rows.append(found if len(found) else mine[op[mine]])
-    return np.concatenate(rows) if rows else np.empty(0, dtype=np.int64)
+SELECT = """
+WITH inside AS (  -- time in the events directly inside an event of the host
+    SELECT e.parent_id AS event_id, sum(e.dur_ns) AS ns
+    FROM events e JOIN ranks r ON r.rank IS NOT DISTINCT FROM e.rank AND r.computes
+    WHERE e.parent_id IS NOT NULL GROUP BY e.parent_id
+), work AS (
+    SELECT rank, device, name, category, family, rule, step, dur_ns AS ns
+    FROM events WHERE activity(kind)
+    UNION ALL
+    SELECT e.rank, device, name, category, family, rule, step,
+           greatest(dur_ns - coalesce(inside.ns, 0), 0)
+    FROM events e JOIN ranks r ON r.rank IS NOT DISTINCT FROM e.rank AND r.computes
+         LEFT JOIN inside USING (event_id)
+    WHERE kind = 'op' AND category IS NOT NULL
+), decided AS (
+    SELECT rank, device, name, category, family, rule, count(*) AS times FROM work GROUP BY ALL
+), deciding AS (  -- the rule of most; of several one of an op, for 'op' is the last by its text
+    SELECT rank, device, name, category, family, first(rule ORDER BY times DESC, rule DESC) AS rule
+    FROM decided GROUP BY ALL
+), kernels AS (
+    SELECT rank, device, name, category, family, count(*) AS count, sum(ns)::BIGINT AS total_ns,
+           quantile_disc(ns, 0.5)::BIGINT AS p50_ns, quantile_disc(ns, 0.95)::BIGINT AS p95_ns,
+           max(ns)::BIGINT AS max_ns, count(step) AS in_steps
+    FROM work GROUP BY ALL
+)
+SELECT k.*, d.rule, per(total_ns, count) AS mean_ns, per(in_steps, steps) AS per_step,
+       per(total_ns, sum(total_ns) OVER (PARTITION BY k.rank, k.device)::BIGINT) AS share
+FROM kernels k
+JOIN deciding d ON (k.rank, k.device, k.name, k.category, k.family)
+    IS NOT DISTINCT FROM (d.rank, d.device, d.name, d.category, d.family)
+JOIN ranks r ON r.rank IS NOT DISTINCT FROM k.rank
+"""

@@ -10,31 +10,10 @@ had not ended, its own included. Percentiles are the nearest rank.
 
 from __future__ import annotations
 
-import re
-
-import numpy as np
 import pyarrow as pa
 
-from lstmprof.events.annotate.links import NONE
-from lstmprof.events.annotate.steps import Window, is_kind
-from lstmprof.events.call_tree import referenced
-from lstmprof.events.columns import PER_STEP, RANK, Column, schema
-from lstmprof.events.groups import (
-    Groups,
-    heads,
-    in_windows,
-    per_second,
-    per_step,
-    per_time_step,
-    window_time,
-)
-from lstmprof.events.intervals import Ints
-from lstmprof.events.schema import ACTIVITY_KINDS, ints, texts
-from lstmprof.events.threads import UNKNOWN
-
-#: cudaLaunchKernel, hipExtModuleLaunchKernel, cudaGraphLaunch, cudaMemcpyAsync, hipMemsetAsync …
-_ENQUEUES = re.compile(r"Launch|Memcpy|Memset")
-MIXED = "mixed"
+from lstmprof.events.columns import PER_STEP, RANK, Column
+from lstmprof.events.schema import ACTIVITY_KINDS
 
 _UNLINKED = "the profile has no activity of any of these calls"
 
@@ -45,7 +24,7 @@ COLUMNS = (
         "kind",
         pa.string(),
         "",
-        f"of what it enqueued: {', '.join(ACTIVITY_KINDS)}, or {MIXED} where one call enqueued "
+        f"of what it enqueued: {', '.join(ACTIVITY_KINDS)}, or mixed where one call enqueued "
         "several kinds",
         _UNLINKED,
     ),
@@ -89,102 +68,50 @@ COLUMNS = (
     Column("queue_mean", pa.float64(), "", "mean queue depth when a call returned", _UNLINKED),
     Column("queue_max", pa.int64(), "", "largest queue depth when a call returned", _UNLINKED),
 )
-SCHEMA = schema(COLUMNS)
 
-
-def launches(events: pa.Table, windows: list[Window], time_steps: int | None = None) -> pa.Table:
-    """One row a (rank, name, kind); ``SCHEMA``. ``time_steps``: of the workload, None unknown."""
-    calls = _Calls(events)
-    rows, rank = calls.rows, ints(events, "rank", UNKNOWN)[calls.rows]
-    groups = Groups(rank, texts(events, "name")[0][rows], calls.kind)
-    rank = rank[groups.first]
-    stepwise = per_step(groups.sizes(ints(events, "step", -1)[rows] >= 0), rank, windows)
-    inside = groups.sizes(in_windows(events, windows)[rows])
-    known = calls.activities > 0
-    return pa.table(
-        [
-            *heads(events, rows, groups, ("rank", "name")),
-            pa.array([*ACTIVITY_KINDS, MIXED]).take(
-                pa.array(calls.kind[groups.first], mask=~known[groups.first])
-            ),
-            pa.array(groups.sizes()),
-            pa.array(groups.sizes(known)),
-            pa.array(groups.sums(calls.activities)),
-            stepwise,
-            per_time_step(stepwise, time_steps),
-            per_second(inside, window_time(rank, windows)),
-            pa.array(groups.sums(calls.dur_ns)),
-            groups.mean(calls.dur_ns),
-            groups.percentile(calls.dur_ns, 50),
-            groups.percentile(calls.dur_ns, 95),
-            groups.mean(calls.latency_ns, known),
-            groups.percentile(calls.latency_ns, 50, known),
-            groups.percentile(calls.latency_ns, 95, known),
-            pa.array(groups.sizes(known & (calls.latency_ns < 0))),
-            pa.array(groups.sizes(known & (calls.latency_ns < -calls.dur_ns))),
-            groups.mean(calls.depth, known),
-            groups.largest(calls.depth, known),
-        ],
-        schema=SCHEMA,
-    )
-
-
-def launch_calls(events: pa.Table) -> Ints:
-    """Rows of the runtime calls that enqueue work."""
-    runtime = is_kind(events, "runtime")
-    names, name_texts = texts(events, "name")
-    enqueues = np.array([bool(_ENQUEUES.search(n)) for n in name_texts] or [False])[names]
-    parent = referenced(events, "parent_id")
-    enqueues &= ~(runtime[parent] & (parent != NONE))
-    launch = referenced(events, "launch_id")
-    enqueues[launch[launch != NONE]] = True
-    return np.flatnonzero(runtime & enqueues)
-
-
-class _Calls:
-    """The launches of ``events``; arrays have one entry a call, 0 where nothing is known."""
-
-    def __init__(self, events: pa.Table) -> None:
-        self.rows = launch_calls(events)
-        start, dur = ints(events, "start_ns", 0), ints(events, "dur_ns", 0)
-        launch = referenced(events, "launch_id")
-        activities = np.flatnonzero((launch != NONE) & is_kind(events, *ACTIVITY_KINDS))
-        place = np.full(len(events), NONE, dtype=np.int64)
-        place[self.rows] = np.arange(len(self.rows))
-        of = place[launch[activities]]
-        self.dur_ns = dur[self.rows]
-        self.activities = np.bincount(of, minlength=len(self.rows)).astype(np.int64)
-        self.kind = _kinds(events, activities, of, len(self.rows))
-        first = _earliest(start, activities, of, len(self.rows))
-        returned = start[self.rows] + self.dur_ns
-        self.latency_ns = np.where(self.activities > 0, start[first] - returned, 0)
-        self.depth = np.zeros(len(self.rows), dtype=np.int64)
-        end = np.maximum(start[activities] + dur[activities], returned[of])
-        lane = Groups(*(ints(events, c, UNKNOWN)[activities] for c in ("rank", "device"))).of
-        lane_of = np.full(len(events), NONE, dtype=np.int64)
-        lane_of[activities] = lane
-        for one in range(int(lane.max(initial=NONE)) + 1):
-            mine = np.flatnonzero((self.activities > 0) & (lane_of[first] == one))
-            queued = np.sort(returned[of][lane == one])
-            ended = np.sort(end[lane == one])
-            at = returned[mine]
-            self.depth[mine] = np.searchsorted(queued, at, "right") - np.searchsorted(
-                ended, at, "right"
-            )
-
-
-def _kinds(events: pa.Table, activities: Ints, of: Ints, count: int) -> Ints:
-    """For each call an index into ACTIVITY_KINDS, their number for several, −1 for none."""
-    kind = np.full(count, NONE, dtype=np.int64)
-    for number, name in enumerate(ACTIVITY_KINDS):
-        mine = np.unique(of[is_kind(events, name)[activities]])
-        kind[mine] = np.where(kind[mine] == NONE, number, len(ACTIVITY_KINDS))
-    return kind
-
-
-def _earliest(start: Ints, activities: Ints, of: Ints, count: int) -> Ints:
-    """For each call the row of the activity that started first, 0 where it has none."""
-    first = np.zeros(count, dtype=np.int64)
-    latest_first = np.argsort(-start[activities], kind="stable")
-    first[of[latest_first]] = activities[latest_first]
-    return first
+SELECT = """
+WITH enqueued AS (
+    SELECT launch_id AS call_id, rank, device, kind, start_ns, start_ns + dur_ns AS end_ns
+    FROM events WHERE activity(kind) AND launch_id IS NOT NULL
+), firsts AS (  -- of each call the activity that started first, and how many it enqueued
+    SELECT call_id, count(*) AS activities, min(start_ns) AS start_ns, rank,
+           if(min(kind) = max(kind), min(kind), 'mixed') AS kind,
+           min({start_ns: start_ns, device: device}).device AS device
+    FROM enqueued GROUP BY call_id, rank
+), calls AS (
+    SELECT c.event_id AS call_id, c.rank, c.name, c.step, c.dur_ns, f.kind, f.device, f.activities,
+           c.start_ns + c.dur_ns AS returned_ns, f.start_ns - returned_ns AS latency_ns
+    FROM events c JOIN names USING (name)
+         LEFT JOIN events outer_call ON outer_call.event_id = c.parent_id
+         LEFT JOIN firsts f ON f.call_id = c.event_id
+    WHERE c.kind = 'runtime'
+        AND (f.call_id IS NOT NULL
+             OR is_launch AND outer_call.kind IS DISTINCT FROM 'runtime')
+), changes AS (  -- of the queue of a device
+    SELECT e.rank, e.device, returned_ns AS at_ns, 1 AS change, NULL AS call_id
+    FROM enqueued e JOIN calls USING (call_id)
+    UNION ALL
+    SELECT e.rank, e.device, greatest(end_ns, returned_ns), -1, NULL
+    FROM enqueued e JOIN calls USING (call_id)
+    UNION ALL
+    SELECT rank, device, returned_ns, 0, call_id FROM calls WHERE activities > 0
+), depths AS (
+    SELECT call_id, sum(change) OVER (PARTITION BY rank, device ORDER BY at_ns) AS depth
+    FROM changes QUALIFY call_id IS NOT NULL
+)
+SELECT c.rank, name, kind, count(*) AS count, count(activities) AS linked,
+       coalesce(sum(activities), 0) AS activities, per(count(step), any_value(steps)) AS per_step,
+       per_step / time_steps() AS per_time_step,
+       per(if(any_value(unmarked), count(*), count(step)) * 1e9, any_value(window_ns))
+           AS per_second,
+       sum(dur_ns)::BIGINT AS call_total_ns, per(call_total_ns, count(*)) AS call_mean_ns,
+       quantile_disc(dur_ns, 0.5) AS call_p50_ns, quantile_disc(dur_ns, 0.95) AS call_p95_ns,
+       per(sum(latency_ns)::BIGINT, linked) AS latency_mean_ns,
+       quantile_disc(latency_ns, 0.5) AS latency_p50_ns,
+       quantile_disc(latency_ns, 0.95) AS latency_p95_ns,
+       count(*) FILTER (latency_ns < 0) AS latency_negative,
+       count(*) FILTER (latency_ns < -dur_ns) AS started_before_call,
+       per(sum(depth)::BIGINT, linked) AS queue_mean, max(depth)::BIGINT AS queue_max
+FROM calls c LEFT JOIN depths USING (call_id) JOIN ranks r ON r.rank IS NOT DISTINCT FROM c.rank
+GROUP BY ALL
+"""

@@ -10,17 +10,9 @@ activities; overlaps between streams are not taken out.
 
 from __future__ import annotations
 
-import numpy as np
 import pyarrow as pa
 
-from lstmprof.events.annotate.links import NONE
-from lstmprof.events.annotate.steps import Window, is_kind
-from lstmprof.events.call_tree import Forest, own_time, referenced
-from lstmprof.events.columns import PER_STEP, RANK, Column, schema
-from lstmprof.events.groups import Groups, heads, per_step, where_known
-from lstmprof.events.intervals import Flags, Ints
-from lstmprof.events.schema import ACTIVITY_KINDS, ints, texts
-from lstmprof.events.threads import UNKNOWN
+from lstmprof.events.columns import PER_STEP, RANK, Column
 
 _NO_ACTIVITIES = "the rank has no device activities"
 
@@ -54,46 +46,41 @@ COLUMNS = (
     ),
     Column("kernels_self", pa.int64(), "", "kernels that it launched itself", _NO_ACTIVITIES),
 )
-SCHEMA = schema(COLUMNS)
 
-
-def ops(events: pa.Table, windows: list[Window]) -> pa.Table:
-    """One row a (rank, name of an op); ``SCHEMA``."""
-    rows = np.flatnonzero(is_kind(events, "op"))
-    rank, name = ints(events, "rank", UNKNOWN), texts(events, "name")[0]
-    groups = Groups(rank[rows], name[rows])
-    forest = Forest(referenced(events, "parent_id"))
-    outer = forest.outermost(rows, name)
-    caused_ns, caused_kernels = _caused(events)
-    on_device = np.isin(rank[rows], rank[is_kind(events, *ACTIVITY_KINDS)])[groups.first]
-
-    def summed(values: Ints, where: Flags | None = None) -> Ints:
-        return groups.sums(values[rows], where)
-
-    return pa.table(
-        [
-            *heads(events, rows, groups, ("rank", "name")),
-            pa.array(groups.sizes()),
-            per_step(
-                groups.sizes(ints(events, "step", -1)[rows] >= 0), rank[rows][groups.first], windows
-            ),
-            pa.array(summed(ints(events, "dur_ns", 0), outer)),
-            pa.array(summed(own_time(events))),
-            where_known(summed(forest.beneath(caused_ns), outer), on_device),
-            where_known(summed(caused_ns), on_device),
-            where_known(summed(forest.beneath(caused_kernels), outer), on_device),
-            where_known(summed(caused_kernels), on_device),
-        ],
-        schema=SCHEMA,
-    )
-
-
-def _caused(events: pa.Table) -> tuple[Ints, Ints]:
-    """For each row the (nanoseconds, kernels) of the activities that name it as their op."""
-    op = referenced(events, "op_id")
-    activity = is_kind(events, *ACTIVITY_KINDS) & (op != NONE)
-    kernel = activity & is_kind(events, "kernel")
-    spent, kernels = np.zeros(len(events), dtype=np.int64), np.zeros(len(events), dtype=np.int64)
-    np.add.at(spent, op[activity], ints(events, "dur_ns", 0)[activity])
-    np.add.at(kernels, op[kernel], 1)
-    return spent, kernels
+SELECT = """
+WITH RECURSIVE hosts AS MATERIALIZED (
+    SELECT event_id, parent_id, rank, name, kind = 'op' AS is_op
+    FROM events WHERE NOT activity(kind)
+), around AS (  -- each op with itself and every event around it
+    SELECT event_id AS op_id, event_id AS around_id, parent_id FROM hosts WHERE is_op
+    UNION ALL
+    SELECT op_id, event_id, h.parent_id FROM around a JOIN hosts h ON h.event_id = a.parent_id
+), within AS (  -- each op with the names of the ops that are open then, and how often each is
+    SELECT op_id, rank, name, count(*) AS times
+    FROM around JOIN hosts ON event_id = around_id WHERE is_op GROUP BY ALL
+), caused AS (
+    SELECT op_id, sum(dur_ns) AS ns, count(*) FILTER (kind = 'kernel') AS kernels
+    FROM events WHERE activity(kind) AND op_id IS NOT NULL GROUP BY ALL
+), beneath AS (
+    SELECT rank, name, sum(ns) AS ns, sum(kernels) AS kernels
+    FROM within JOIN caused USING (op_id) GROUP BY ALL
+), inside AS (  -- time in the events directly inside an event
+    SELECT parent_id AS event_id, sum(dur_ns) AS ns
+    FROM events WHERE parent_id IS NOT NULL GROUP BY ALL
+), ops AS (
+    SELECT o.rank, o.name, count(*) AS count, count(step) AS in_steps,
+           coalesce(sum(dur_ns) FILTER (times = 1), 0) AS host_total_ns,
+           sum(greatest(dur_ns - coalesce(i.ns, 0), 0)) AS host_self_ns,
+           coalesce(sum(c.ns), 0) AS device_ns, coalesce(sum(c.kernels), 0) AS kernels
+    FROM events o JOIN within w ON w.op_id = o.event_id AND w.name = o.name
+         LEFT JOIN inside i USING (event_id) LEFT JOIN caused c ON c.op_id = o.event_id
+    GROUP BY ALL
+)
+SELECT o.rank, o.name, count, per(in_steps, steps) AS per_step, host_total_ns, host_self_ns,
+       if(on_device, coalesce(b.ns, 0), NULL) AS device_total_ns,
+       if(on_device, device_ns, NULL) AS device_self_ns,
+       if(on_device, coalesce(b.kernels, 0), NULL) AS kernels_total,
+       if(on_device, o.kernels, NULL) AS kernels_self
+FROM ops o JOIN ranks r ON r.rank IS NOT DISTINCT FROM o.rank
+     LEFT JOIN beneath b ON b.name = o.name AND b.rank IS NOT DISTINCT FROM o.rank
+"""

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from lstmprof.breakdown.host import computing, merged_lanes
-from lstmprof.breakdown.tables.launches import launch_calls
+from lstmprof.events.annotate.calls import launch_calls
 from lstmprof.events.annotate.links import NONE
 from lstmprof.events.annotate.steps import Window, is_kind, of_rank
 from lstmprof.events.call_tree import referenced

@@ -2,7 +2,7 @@
 
 ::
 
-    events ─ links ─ fwd_bwd ─ categories ─ steps ─▶ events with every column
+    events ─ links ─ categories ─ steps ─▶ events with every column
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from lstmprof.events.annotate.categories import categorised
-from lstmprof.events.annotate.fwd_bwd import with_forwards
-from lstmprof.events.annotate.links import linked
+from lstmprof.events.annotate.links import linked, with_forwards
 from lstmprof.events.annotate.steps import windows, with_markers, with_steps
 
 #: run.json's ``source`` of a run that lstmprof captured itself: its steps end synchronised.

@@ -1,15 +1,54 @@
-"""What the name of a runtime call or a copy says: CUPTI, ROCTracer, Nsight Systems and XLA."""
+"""What the name of a runtime call or a copy says: CUPTI, ROCTracer, Nsight Systems and XLA.
+
+Whether a call enqueues work, which way a copy goes and what memory it reads is said here alone.
+"""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from lstmprof.events.annotate.links import NONE
+from lstmprof.events.call_tree import referenced
+from lstmprof.events.intervals import Ints
+from lstmprof.events.schema import ACTIVITY_KINDS
+from lstmprof.events.table import EventTable
 
 DIRECTIONS = ("HtoD", "DtoH", "DtoD", "PtoP", "HtoH")
 MEMORIES = ("pinned", "pageable", "managed")
 
+#: cudaLaunchKernel, hipExtModuleLaunchKernel, cudaGraphLaunch, cudaMemcpyAsync, hipMemsetAsync …
+_ENQUEUES = re.compile(r"Launch|Memcpy|Memset")
 _LETTERS = re.compile(r"([HDPA])(?:to|2)([HDPA])(?![a-z])")
 _WORDS = re.compile(r"(Host|Device|Peer|Array)[- ]?(?:To|to|->)[- ]?(Host|Device|Peer|Array)")
 _MEMORY = re.compile(r"(?i)\b(pinned|pageable|managed)\b")
+
+
+def is_launch(name: str) -> bool:
+    """Whether a runtime call of this name enqueues work for a device."""
+    return _ENQUEUES.search(name) is not None
+
+
+def is_kernel_launch(name: str) -> bool:
+    """Whether a runtime call of this name launches a kernel or a graph of them."""
+    return "Launch" in name and "HostFunc" not in name
+
+
+def launch_calls(events: EventTable) -> Ints:
+    """Rows of the launches in linked ``events``.
+
+    A launch is a runtime call that enqueued an activity of the profile, or whose name says that it
+    enqueues one; a driver call inside a runtime call is part of that.
+    """
+    events = EventTable.of(events)
+    runtime, launch = events.is_kind("runtime"), events.where_name(is_launch)
+    parent = referenced(events, "parent_id")
+    launch = launch & ~(runtime[parent] & (parent != NONE))
+    enqueued_by = referenced(events, "launch_id")
+    launch[enqueued_by[enqueued_by != NONE]] = True
+    return np.flatnonzero(runtime & launch)
 
 
 def direction(name: str) -> str | None:
@@ -29,3 +68,35 @@ def host_memory(name: str) -> str | None:
     """``pinned``, ``pageable`` or ``managed``; None where the name of a copy does not say."""
     found = _MEMORY.search(name)
     return found.group(1).lower() if found else None
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How much of what ran on the devices is linked to what caused it: counts of one profile.
+
+    ``activities``; of these ``launched`` have a launch in the profile, ``issued`` an op that caused
+    them. ``kernel_launches`` are the calls that launch kernels or graphs; of these ``unanswered``
+    have no activity. Activities without a launch are normal where a profile has no host, was
+    trimmed or lost events; so are launches without one (an empty copy, a kernel not recorded).
+    """
+
+    activities: int
+    launched: int
+    issued: int
+    kernel_launches: int
+    unanswered: int
+
+
+def coverage(events: EventTable) -> Coverage:
+    """The counts of ``events``."""
+    activity = events.is_kind(*ACTIVITY_KINDS)
+    launch, op = events.ints("launch_id", -1), events.ints("op_id", -1)
+    launching = events.is_kind("runtime") & events.where_name(is_kernel_launch)
+    calls = events.ints("event_id", -1)[launching]
+    return Coverage(
+        activities=int(activity.sum()),
+        launched=int((activity & (launch >= 0)).sum()),
+        issued=int((activity & (op >= 0)).sum()),
+        kernel_launches=len(calls),
+        unanswered=int((~np.isin(calls, launch[activity])).sum()),
+    )

@@ -1,7 +1,7 @@
 """Links between events: parent, launch, op, phase.
 
-Reads the events of one profile and fills ``parent_id``, ``launch_id``, ``op_id`` and ``phase``;
-what cannot be linked stays null. ``step`` is filled by ``windows``.
+Reads the events of one profile and fills ``parent_id``, ``launch_id``, ``op_id``, ``phase`` and
+``forward_id``; what cannot be linked stays null. ``step`` is filled by ``windows``.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from lstmprof.events.intervals import Flags, Ints, Segments, foremost
 from lstmprof.events.schema import ACTIVITY_KINDS, PHASES, ints, texts
+from lstmprof.events.table import EventTable
 from lstmprof.events.threads import UNKNOWN, nesting_order, thread_ids
 
 NONE = -1
@@ -269,3 +270,37 @@ def _owner_at(segments: Segments, at_ns: Ints) -> Ints:
     index = np.searchsorted(segments.start_ns, at_ns, side="right") - 1
     inside = (index >= 0) & (at_ns < segments.end_ns[np.maximum(index, 0)])
     return np.where(inside, segments.owner[np.maximum(index, 0)], NONE)
+
+
+def with_forwards(events: EventTable) -> EventTable:
+    """``events`` with ``forward_id`` filled."""
+    forward = forwards(events)
+    event_id = events.ints("event_id", UNKNOWN)
+    named = event_id[np.maximum(forward, 0)] if len(event_id) else forward
+    return events.with_columns({"forward_id": pa.array(named, mask=forward < 0)})
+
+
+def forwards(events: EventTable) -> Ints:
+    """For each backward op the row of its forward op, whose gradient it computes, −1 for none.
+
+    PyTorch's autograd numbers the nodes of its graph: an op that makes a node has the node's
+    number, and so has, on a thread of the autograd engine, what later runs the node. Ops inside the
+    one that made the node have the number too; the one that started last made it. So the forward op
+    is the last of its rank that has the same number and began before. Source: the ``fwdbwd`` flows
+    of torch/csrc/autograd/profiler_kineto.cpp.
+    """
+    number = events.ints("sequence_number", UNKNOWN)
+    numbered = events.is_kind("op") & (number >= 0)
+    is_backward = numbered & (events.ints("forward_thread", 0) > 0)
+    forward = np.full(len(events), -1, dtype=np.int64)
+    rows = np.flatnonzero(numbered)
+    rank, start = events.ints("rank", UNKNOWN), events.start_ns
+    # Of those that start together the backward ones come first: a forward op begins before.
+    rows = rows[np.lexsort((~is_backward[rows], start[rows], number[rows], rank[rows]))]
+    place = np.where(is_backward[rows], -1, np.arange(len(rows)))
+    latest = np.maximum.accumulate(place) if len(rows) else place
+    made = rows[np.maximum(latest, 0)]
+    same = (latest >= 0) & (number[made] == number[rows]) & (rank[made] == rank[rows])
+    linked = same & is_backward[rows]
+    forward[rows[linked]] = made[linked]
+    return forward

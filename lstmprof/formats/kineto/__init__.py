@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 
 from lstmprof.errors import ProfileError, one_line
 from lstmprof.events import Profile
+from lstmprof.events.annotate.calls import is_kernel_launch
 from lstmprof.events.schema import ACTIVITY_KINDS, texts
 from lstmprof.events.spool import Spool
 from lstmprof.formats import rows
@@ -188,7 +189,7 @@ def _missing(events: pa.Table, has_devices: bool) -> list[str]:
 def _launches(events: pa.Table) -> int:
     kinds, kind_names = texts(events, "kind")
     names, name_texts = texts(events, "name")
-    launches = np.array(["Launch" in name for name in name_texts])[names]
+    launches = np.array([*map(is_kernel_launch, name_texts), False])[names]
     return (
         int(launches[kinds == kind_names.index("runtime")].sum()) if "runtime" in kind_names else 0
     )

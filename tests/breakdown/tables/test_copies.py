@@ -5,9 +5,7 @@ from __future__ import annotations
 import pytest
 from events.rows import row, table
 
-from lstmprof.breakdown.tables.copies import (
-    copies,
-)
+from lstmprof.breakdown.tables import TABLES
 from lstmprof.events.annotate import (
     annotated,
 )
@@ -16,6 +14,8 @@ from lstmprof.events.annotate.calls import (
     host_memory,
 )
 from lstmprof.events.annotate.steps import windows
+
+copies = TABLES["copies"].of
 
 HOST = {"pid": 1, "tid": 1}
 GPU = {"device": 0, "stream": 7}

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from events.rows import row, table
 
-from lstmprof.breakdown.tables.launch_gaps import launch_gaps
+from lstmprof.breakdown.tables import TABLES
 from lstmprof.events.annotate.steps import Window
+
+launch_gaps = TABLES["launch_gaps"].of
 
 
 def test_the_gap_is_what_the_device_had_nothing_to_run_in() -> None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import pytest
 from events.rows import row, table
 
-from lstmprof.breakdown.tables.launches import launches
+from lstmprof.breakdown.tables import TABLES
 from lstmprof.events.annotate import (
     annotated,
 )
 from lstmprof.events.annotate.steps import windows
+from lstmprof.runs.metadata import RunInfo, WorkloadInfo
+
+launches = TABLES["launches"].of
 
 HOST = {"pid": 1, "tid": 1}
 GPU = {"device": 0, "stream": 7}
@@ -34,7 +37,8 @@ def test_calls_latencies_and_queue_depth() -> None:
         row("kernel", "k", 36, 38, **GPU, correlation_id=4),
     ]
     events = annotated(table(rows), captured=True)
-    (found,) = launches(events, windows(events, captured=True), time_steps=4).to_pylist()
+    info = RunInfo(workload=WorkloadInfo(time_steps=4))
+    (found,) = launches(events, windows(events, captured=True), info).to_pylist()
     assert (found["name"], found["kind"]) == ("cudaLaunchKernel", "kernel")
     assert (found["count"], found["linked"], found["activities"]) == (4, 4, 4)
     assert (found["per_step"], found["per_time_step"]) == (2.0, 0.5)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from events.rows import row, table
 
-from lstmprof.breakdown.tables.ops import ops
+from lstmprof.breakdown.tables import TABLES
 from lstmprof.events.annotate import (
     annotated,
 )
 from lstmprof.events.annotate.steps import windows
+
+ops = TABLES["ops"].of
 
 HOST = {"pid": 1, "tid": 1}
 GPU = {"device": 0, "stream": 7}
@@ -72,8 +74,8 @@ def test_device_time_is_unknown_where_a_rank_has_no_activities() -> None:
     events = annotated(table(rows), captured=False)
     found = ops(events, windows(events, captured=False)).to_pylist()
     assert [(r["rank"], r["host_total_ns"], r["device_total_ns"]) for r in found] == [
-        (0, 5, None),
         (1, 7, 0),
+        (0, 5, None),
     ]
 
 

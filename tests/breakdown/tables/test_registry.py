@@ -58,12 +58,19 @@ def test_a_table_has_the_columns_the_registry_says(name: str) -> None:
     assert all(column.meaning for column in known.columns)
 
 
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("name", [name for name, kind in TABLES.items() if kind.make])
 def test_a_table_is_made_of_the_columns_that_it_reads(name: str) -> None:
     known, events = TABLES[name], annotated(table(ROWS), captured=False)
     found = windows(events, captured=False)
     made = known.of(events.select(list(known.reads)), found, run_info({}))
     assert made.equals(known.of(events, found, run_info({})))
+
+
+@pytest.mark.parametrize("name", [name for name, kind in TABLES.items() if kind.select])
+def test_a_table_of_a_stored_run_is_that_of_its_events(name: str, run: Path) -> None:
+    (opened,) = open_runs([run])
+    account, events = break_down(opened), opened.events()
+    assert account.table(name).equals(TABLES[name].of(events, account.windows, opened.info))
 
 
 def test_help_names_every_table() -> None:

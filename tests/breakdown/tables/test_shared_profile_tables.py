@@ -10,16 +10,18 @@ import pytest
 import shared_traces
 
 from lstmprof.breakdown.ledger import ledger
+from lstmprof.breakdown.tables import TABLES
 from lstmprof.breakdown.tables.casts import casts
-from lstmprof.breakdown.tables.copies import copies
-from lstmprof.breakdown.tables.kernels import kernels
-from lstmprof.breakdown.tables.launches import launches
-from lstmprof.breakdown.tables.ops import ops
 from lstmprof.breakdown.tables.ranges import ranges
 from lstmprof.breakdown.tables.steps import steps
 from lstmprof.breakdown.tables.streams import streams
 from lstmprof.events.annotate.steps import Window, is_kind, windows
 from lstmprof.events.schema import ACTIVITY_KINDS, ints
+
+copies = TABLES["copies"].of
+kernels = TABLES["kernels"].of
+launches = TABLES["launches"].of
+ops = TABLES["ops"].of
 
 pytestmark = [
     shared_traces.needed,

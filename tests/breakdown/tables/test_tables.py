@@ -8,12 +8,14 @@ from events.rows import row, table
 
 from lstmprof.breakdown.ledger import ledger
 from lstmprof.breakdown.mean_step import mean_steps
-from lstmprof.breakdown.tables.kernels import kernels
+from lstmprof.breakdown.tables import TABLES
 from lstmprof.breakdown.timings import slowdowns, timings
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import windows
 from lstmprof.runs.metadata import run_info
 from lstmprof.runs.run import TIMINGS_SCHEMA
+
+kernels = TABLES["kernels"].of
 
 HOST = {"pid": 1, "tid": 1}
 GPU = {"device": 0, "stream": 7}

@@ -9,7 +9,7 @@ import shared_traces
 from events.rows import row, table
 
 from lstmprof import formats
-from lstmprof.events.annotate.fwd_bwd import with_forwards
+from lstmprof.events.annotate.links import with_forwards
 
 MAIN, ENGINE = {"pid": 1, "tid": 1}, {"pid": 1, "tid": 2, "forward_thread": 1}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from events.rows import row, table
 
-from lstmprof.events.annotate.coverage import coverage
+from lstmprof.events.annotate.calls import coverage
 from lstmprof.events.annotate.links import linked
 
 HOST, GPU = {"pid": 1, "tid": 1}, {"device": 0, "stream": 7}

@@ -1,0 +1,173 @@
+"""The events of a run in DuckDB, and the words that the SELECTs of the tables share.
+
+::
+
+    events    the events table; of a stored run its Parquet file, read by columns
+    windows   number, rank, step, start_ns, end_ns: what the ledger accounts for
+    ranks     rank, steps, window_ns, unmarked (one window, no steps), on_device (activities),
+              computes (no activities and no launch of any: its ops compute)
+    names     what ``annotate.calls`` says of the names of runtime calls, copies and memsets
+
+``activity(kind)`` is of what occupies a device, ``per(a, b)`` a / b, null where b is 0, and
+``time_steps()`` the workload's. Percentiles are ``quantile_disc``: the nearest rank. Ranks are
+compared by IS NOT DISTINCT FROM: in SQL no null equals another.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lstmprof.errors import RunError
+from lstmprof.events.annotate import calls
+from lstmprof.events.annotate.steps import Window
+from lstmprof.events.columns import Column, schema
+from lstmprof.events.schema import ACTIVITY_KINDS, SCHEMA
+from lstmprof.events.table import EventTable
+from lstmprof.runs.metadata import AGAIN
+from lstmprof.runs.run import check_file
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+#: Threads of one breakdown; more do not read a file of a million events sooner.
+_THREADS = 4
+#: DuckDB's sums are wider.
+_INTEGER = "{0}::BIGINT AS {0}"
+_NUMBERS = ("number", "rank", "step", "start_ns", "end_ns")
+_WINDOWS = pa.schema([(name, pa.int64()) for name in _NUMBERS])
+_NAMES = pa.schema(
+    [
+        ("name", pa.string()),
+        ("is_launch", pa.bool_()),
+        ("is_kernel_launch", pa.bool_()),
+        ("direction", pa.string()),
+        ("host_memory", pa.string()),
+    ]
+)
+_MACROS = f"""
+CREATE MACRO activity(kind) AS kind IN {ACTIVITY_KINDS};
+CREATE MACRO per(amount, whole) AS CASE WHEN whole <> 0 THEN amount::DOUBLE / whole::DOUBLE END
+"""
+_RANKS = """
+CREATE TABLE ranks AS
+SELECT e.rank, steps, window_ns::BIGINT AS window_ns, coalesce(unmarked, false) AS unmarked,
+       on_device, NOT on_device AND NOT launches AS computes
+FROM (SELECT rank, bool_or(activity(kind)) AS on_device,
+             bool_or(kind = 'runtime' AND coalesce(is_kernel_launch, false)) AS launches
+      FROM events LEFT JOIN names USING (name) GROUP BY rank) e
+LEFT JOIN (SELECT rank, count(step) AS steps, sum(end_ns - start_ns) AS window_ns,
+                  bool_or(step IS NULL) AS unmarked
+           FROM windows GROUP BY rank) w ON w.rank IS NOT DISTINCT FROM e.rank
+"""
+
+
+@contextmanager
+def database(events: EventTable | pa.Table | Path) -> Iterator[Database]:
+    """A database of ``events``, or of those in a Parquet file, while the context lasts.
+
+    Raises:
+        RunError: the file is missing, damaged, or of a schema version that is not read.
+    """
+    import duckdb
+
+    with tempfile.TemporaryDirectory(prefix="lstmprof-") as spill:
+        threads = min(_THREADS, os.cpu_count() or 1)
+        settings = {
+            "threads": threads,
+            "temp_directory": spill,
+            "python_enable_replacements": False,
+        }
+        with duckdb.connect(config=settings) as connection:
+            if isinstance(events, Path):
+                connection.execute(f"CREATE VIEW events AS {reading(events, SCHEMA)}")
+            else:
+                connection.register("events", EventTable.of(events).arrow)
+            connection.execute(_MACROS)
+            faults = (duckdb.DataError, duckdb.OperationalError, duckdb.InvalidInputException)
+            told = str(events) if isinstance(events, Path) else "the events"
+            yield Database(connection, told, faults)
+
+
+@dataclass(frozen=True)
+class Database:
+    """The events of one run in DuckDB, which answers SELECTs; ``faults`` are the events' own."""
+
+    connection: DuckDBPyConnection
+    told: str
+    faults: tuple[type[Exception], ...]
+
+    def account_for(self, windows: Sequence[Window], time_steps: int | None) -> None:
+        """Tell the SELECTs the ``windows`` of the events and the workload's ``time_steps``."""
+        rows = [{**vars(window), "number": n} for n, window in enumerate(windows)]
+        self.connection.register("windows", pa.Table.from_pylist(rows, schema=_WINDOWS))
+        self.connection.register("names", self._names())
+        self.connection.execute(f"CREATE MACRO time_steps() AS {time_steps or 'NULL::BIGINT'}")
+        with self._told():
+            self.connection.execute(_RANKS)
+
+    def table(self, select: str, columns: Sequence[Column], order: Sequence[str]) -> pa.Table:
+        """The rows of ``select``, which has these columns, sorted by those of ``order``.
+
+        The largest first where one begins with ``-``, unknown ones last; of rows that agree in
+        them all, by the other columns.
+
+        Raises:
+            RunError: the events are damaged, or take too long to be summed.
+        """
+        wanted = schema(columns)
+        values = [_INTEGER.format(f.name) if f.type == pa.int64() else f.name for f in wanted]
+        keys = [f"{n.removeprefix('-')} {'DESC' if n[0] == '-' else ''} NULLS LAST" for n in order]
+        keys += [f"{name} NULLS FIRST" for name in wanted.names]
+        rows = f"SELECT {', '.join(values)} FROM ({select}) ORDER BY {', '.join(keys)}"
+        return self._rows(rows).cast(wanted)
+
+    def _names(self) -> pa.Table:
+        select = "SELECT DISTINCT name FROM events WHERE kind IN ('runtime', 'memcpy', 'memset')"
+        names = self._rows(select).column(0).to_pylist()
+        says = (calls.is_launch, calls.is_kernel_launch, calls.direction, calls.host_memory)
+        columns = [names, *([say(name) for name in names] for say in says)]
+        return pa.table(
+            [pa.array(c, f.type) for c, f in zip(columns, _NAMES, strict=True)], schema=_NAMES
+        )
+
+    def _rows(self, select: str) -> pa.Table:
+        with self._told():
+            return self.connection.sql(select).to_arrow_table()
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except self.faults as fault:
+            first = str(fault).split("\n")[0].rstrip(".")
+            raise RunError(f"{self.told}: cannot be summed ({first})", AGAIN) from fault
+
+
+def reading(path: Path, columns: pa.Schema) -> str:
+    """The SELECT of all ``columns`` of the Parquet file ``path``; null are those it is too old for.
+
+    Raises:
+        RunError: the file is missing, damaged, or of a schema version that is not read.
+    """
+    absent = check_file(path, columns)
+    nulls = "".join(f", NULL::VARCHAR AS {name}" for name in absent)
+    return f"SELECT *{nulls} FROM read_parquet({quoted(literally(path))})"
+
+
+def literally(path: Path) -> str:
+    """``path`` where DuckDB takes patterns: each of their signs stands for itself."""
+    return re.sub(r"[*?\[]", r"[\g<0>]", str(path))
+
+
+def quoted(text: object) -> str:
+    """``text`` in SQL."""
+    return "'" + str(text).replace("'", "''") + "'"
