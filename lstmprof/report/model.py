@@ -115,6 +115,11 @@ class Report:
     kernels: Rows = ()
     missing: tuple[str, ...] = ()
 
+    @property
+    def waterfall(self) -> Rows:
+        """The rows of the first of ``pairs``: the largest difference of the largest group."""
+        return self.pairs[0].rows if self.pairs else ()
+
     def facts_of(self, run: str) -> RunFacts:
         """The facts of the run of this name."""
         return next(facts for facts in self.runs if facts.run == run)

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import altair as alt
 
-from lstmprof.numbers import percent
+from lstmprof.numbers import labels, percent
 from lstmprof.report import drawing
 from lstmprof.report.model import Figure, Report, Rows
 from lstmprof.report.palette import PARTS
 
 TITLE = "Casts"
-COLUMNS = ("label", "op", "within", "from_dtype", "to_dtype", "per_step", "total_ns", "share")
+COLUMNS = (
+    "run",
+    "label",
+    "op",
+    "within",
+    "from_dtype",
+    "to_dtype",
+    "per_step",
+    "total_ns",
+    "share",
+)
 
 
 def figures(report: Report) -> list[Figure]:
@@ -31,17 +41,17 @@ def figures(report: Report) -> list[Figure]:
     ]
 
 
-def _shares(rows: Rows, name: str) -> dict[str, float]:
+def _shares(rows: Rows) -> dict[str, float]:
     """The share of all casts of each run, the largest first."""
     shares: dict[str, float] = {}
     for row in rows:
-        shares[row[name]] = shares.get(row[name], 0.0) + (row["share"] or 0.0)
+        shares[row["run"]] = shares.get(row["run"], 0.0) + (row["share"] or 0.0)
     return dict(sorted(shares.items(), key=lambda run: -run[1]))
 
 
 def sentence(rows: Rows) -> str:
     """Which run casts most, and who asks for most of it."""
-    run, share = next(iter(_shares(rows, "run").items()))
+    run, share = next(iter(_shares(rows).items()))
     most = max((row for row in rows if row["run"] == run), key=lambda row: row["total_ns"])
     by = f"{most['op'] or 'an unknown op'}" + (f" in {most['within']}" if most["within"] else "")
     return f"{run} spends {percent(share)} of its steps on casts, most of it by {by}."
@@ -49,10 +59,13 @@ def sentence(rows: Rows) -> str:
 
 def chart(rows: Rows) -> drawing.Drawn:
     """Bars of the share of the step, a piece for each (op, from, to)."""
-    order = list(_shares(rows, "label"))
+    label_of = {row["run"]: row["label"] for row in rows}
+    # Runs that cannot be compared may have one label: no bar is of two of them.
+    label_of = dict(zip(label_of, labels(list(label_of), list(label_of.values())), strict=True))
+    order = [label_of[run] for run in _shares(rows)]
     values = [
         {
-            "label": row["label"],
+            "label": label_of[row["run"]],
             "percent": 100 * (row["share"] or 0.0),
             "cast": f"{row['op'] or '?'}: {row['from_dtype'] or '?'} → {row['to_dtype'] or '?'}",
             "within": row["within"] or "?",

@@ -53,8 +53,8 @@ def sentence(rows: Rows) -> str:
     calls = sum(row["count"] for row in rows)
     above = sum(row["count"] for row in rows if row["gap_p50_ns"] > row["dur_p50_ns"])
     return (
-        f"{above:,} of {calls:,} calls ({percent(above / calls)}) are of kernels that run shorter "
-        "than the device waited before them: they lie above the line."
+        f"{above:,} of {calls:,} calls ({percent(above / calls)}) are of kernels shorter than the "
+        "gap before them: they lie above the line."
     )
 
 
@@ -76,7 +76,7 @@ def chart(rows: Rows) -> drawing.Drawn:
     x = alt.X(
         "dur_us:Q",
         title="duration, µs",
-        scale=alt.Scale(type="log"),
+        scale=alt.Scale(type="log", domain=[0.8 * shortest, 1.2 * longest], nice=False),
         axis=alt.Axis(values=ticks, format=",~r"),
     )
     y = alt.Y(

@@ -95,7 +95,9 @@ def bars(rows: Rows) -> list[Row]:
         for row, delta in zip(large, map(_delta_ns, large), strict=True)
     ]
     if rest := sum(map(_delta_ns, small)):
-        changes.append((f"{len(small)} smaller ones", "other", rest))
+        before = sum(row["part"] != PROFILER for row in large)
+        text = f"{len(small)} smaller part" + "s" * (len(small) != 1)
+        changes.insert(before, (text, "other", rest))
     found, at = [_bar(0, "the fast step", STEP, 0, fast_ns)], fast_ns
     for text, base, delta_ns in changes:
         found.append(_bar(len(found), text, base, at, at + delta_ns))

@@ -1,0 +1,59 @@
+"""Each chart draws from the columns that its file names, and no bar is of two runs."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import pytest
+from report import runs
+
+from lstmprof.breakdown import break_down
+from lstmprof.diagnose.findings import PROFILER
+from lstmprof.report import TABLES, report_of
+from lstmprof.report.charts import CHARTS, casts, waterfall
+from lstmprof.report.model import Report
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
+    folder = tmp_path_factory.mktemp("runs")
+    cast = ("unrolled_elementwise_kernel<direct_copy_kernel_cuda::LoadWithCast<1>>",)
+    made = [
+        runs.run(folder, "small", implementation="a", walls_ns=runs.walls(30_000), names=cast),
+        runs.run(folder, "large", implementation="a", hidden=64, walls_ns=runs.walls(40_000)),
+        runs.run(folder, "slow", implementation="b", kernels=9, walls_ns=runs.walls(90_000)),
+    ]
+    return report_of([break_down(run, None, TABLES) for run in made])
+
+
+CAST: dict[str, Any] = {
+    **{"label": "a", "group": 0, "op": "aten::to", "within": None, "from_dtype": "float"},
+    **{"to_dtype": "c10::Half", "per_step": 1.0, "total_ns": 5, "share": 0.25},
+}
+
+
+@pytest.mark.parametrize("name", CHARTS)
+def test_a_chart_reads_no_column_but_those_it_names(report: Report, name: str) -> None:
+    module = importlib.import_module(f"lstmprof.report.charts.{name}")
+    rows = getattr(report, name) or [{"run": "one", **CAST}]
+    columns = [{column: row[column] for column in module.COLUMNS} for row in rows]
+    assert columns
+    assert module.chart(columns).to_dict() == module.chart(rows).to_dict()
+
+
+def test_runs_of_one_label_in_two_groups_have_a_bar_of_casts_each() -> None:
+    rows = [{"run": run, **CAST} for run in ("fp32", "amp")]
+    values = casts.chart(rows).to_dict()["data"]["values"]
+    assert [(row["label"], row["percent"]) for row in values] == [("fp32", 25.0), ("amp", 25.0)]
+
+
+def test_the_profilers_effect_is_the_last_step_of_a_waterfall() -> None:
+    rows = [
+        {"state": "busy", "part": "gemm", "fast_ns": 1_000, "slow_ns": 3_000},
+        {"state": "", "part": PROFILER, "fast_ns": 0, "slow_ns": -900},
+        {"state": "busy", "part": "rng", "fast_ns": 0, "slow_ns": 1},
+    ]
+    labels = [bar["label"] for bar in waterfall.bars(rows)]
+    assert labels[1:-1] == ["busy: gemm", "1 smaller part", PROFILER]
+    assert [bar["end_ns"] for bar in waterfall.bars(rows)] == [1_000, 3_000, 3_001, 2_101, 2_101]
