@@ -5,7 +5,7 @@ from __future__ import annotations
 from lstmprof.diagnose import causes
 from lstmprof.diagnose.causes import KINDS
 from lstmprof.diagnose.counts import QUANTITIES
-from lstmprof.diagnose.findings import Change, Culprit, Finding, lengths, timed
+from lstmprof.diagnose.findings import Change, Finding, lengths, timed
 from lstmprof.diagnose.roofline import Roofline
 from lstmprof.diagnose.step_profile import StepProfile, labels
 from lstmprof.numbers import count, cropped, listed, milliseconds, percent, quantity
@@ -225,13 +225,8 @@ def _by_largest(finding: Finding, fast_name: str) -> str:
     first = next((c for c in finding.largest if c.delta_ns > 0), None)
     if first is None or first.delta_ns < TELLING_SHARE * finding.delta_ns:
         return ""
-    text = f"{short(first)} takes {milliseconds(first.slow_ns)} ms of it"
+    text = f"{cropped(first.name)} takes {milliseconds(first.slow_ns)} ms of it"
     return f"{text} against {milliseconds(first.fast_ns)} in {fast_name}" if fast_name else text
-
-
-def short(culprit: Culprit) -> str:
-    """Its name in few characters."""
-    return cropped(culprit.name)
 
 
 def of_roofline(limit: Roofline) -> str:

@@ -230,3 +230,24 @@ def test_two_real_captures_are_explained_to_the_nanosecond(
     assert sum(f["delta_ns"] for f in found["findings"]) == found["difference_ns"]
     # Ops of a few µs: which of the two a busy machine makes the larger is chance.
     assert found["cause"] in ("dispatch-bound", "memory-bound")
+
+
+@pytest.mark.parametrize("marked", [True, False])
+def test_a_count_is_of_a_step_only_where_one_is_marked(
+    marked: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    step = [row("step", "step", 0, 90 * MS, **HOST)] if marked else []
+    rows = [*step, row("op", "aten::mm", 10 * MS, 80 * MS, **HOST)]
+    assert lstmprof(["diagnose", str(write_run(tmp_path, "run", rows, 90))]) == 0
+    text = capsys.readouterr().out
+    assert ("matrix products a step" in text, "70.000 ms in 1" in text) == (marked, True)
+
+
+def test_time_before_a_call_is_in_no_calls(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    op = row("op", "aten::mm", 9_000, 400_000, **HOST)
+    rows = [row("step", "step", 0, 400_000, **HOST), op]
+    assert lstmprof(["diagnose", str(write_run(tmp_path, "run", rows, 90))]) == 0
+    text = capsys.readouterr().out
+    assert ("0.009 ms" in text, " in 0" in text) == (True, False)
