@@ -9,27 +9,22 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
-import pyarrow as pa
 
 from lstmprof.events.annotate.links import NONE
 from lstmprof.events.intervals import Flags, Ints
-from lstmprof.events.schema import ints
+from lstmprof.events.table import EventTable
 
 
-def referenced(events: pa.Table, column: str) -> Ints:
+def referenced(events: EventTable, column: str) -> Ints:
     """For each row the row number of the event that ``column`` names, ``NONE`` without one."""
-    event_id = ints(events, "event_id", NONE)
-    row_of = np.full(int(event_id.max(initial=NONE)) + 2, NONE, dtype=np.int64)
-    row_of[event_id] = np.arange(len(events))
-    named = ints(events, column, NONE)
-    return np.asarray(row_of[np.where(named < len(row_of) - 1, named, NONE)], dtype=np.int64)
+    return events.rows_named(column)
 
 
-def own_time(events: pa.Table) -> Ints:
+def own_time(events: EventTable) -> Ints:
     """Duration less that of the events directly inside; a profiler's jitter is no negative time."""
-    dur = ints(events, "dur_ns", 0)
+    dur = events.dur_ns
     own = dur.copy()
-    parent = referenced(events, "parent_id")
+    parent = events.rows_named("parent_id")
     inner = np.flatnonzero(parent != NONE)
     np.subtract.at(own, parent[inner], dur[inner])
     return np.asarray(np.maximum(own, 0), dtype=np.int64)

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.schema import COLUMNS, SCHEMA
@@ -96,7 +97,7 @@ class EventTable:
         replaced._kept = {
             key: value
             for key, value in self._kept.items()
-            if isinstance(key[1], str) and key[1] not in columns
+            if key[0] != "function" and key[1] not in columns
         }
         return replaced
 
@@ -128,21 +129,18 @@ class EventTable:
 
     def texts(self, column: str) -> tuple[Ints, list[str]]:
         """A column as (codes, values): ``values[code]`` is the text of a row, code −1 a null."""
-        return self._once(("texts", column), lambda: self._texts(column))
+        codes, values = self._codes(column)
+        return self._once(("texts", column), lambda: codes.astype(np.int64)), values
 
-    def _texts(self, column: str) -> tuple[Ints, list[str]]:
-        values = self.column(column).combine_chunks()
-        if isinstance(values, pa.ChunkedArray):  # an empty table
-            return np.empty(0, dtype=np.int64), []
-        codes = values.indices.fill_null(-1).to_numpy().astype(np.int64)
-        codes.flags.writeable = False
-        return codes, values.dictionary.to_pylist()
+    def _codes(self, column: str) -> tuple[NDArray[Any], list[str]]:
+        """As ``texts``; the codes as Arrow has them, in half the memory."""
+        return self._once(("codes", column), lambda: _codes(self.column(column).combine_chunks()))
 
     def mapped(
         self, column: str, function: Callable[[str], Any], unknown: Any, dtype: Any = np.int64
     ) -> np.ndarray:
         """What ``function`` says of the text in ``column``; ``unknown`` where it is null."""
-        codes, values = self.texts(column)
+        codes, values = self._codes(column)
         answers = np.array([*map(function, values), unknown], dtype=dtype)
         return np.asarray(answers[codes])
 
@@ -177,6 +175,15 @@ class EventTable:
         number = UNKNOWN if rank is None else rank
         return np.flatnonzero(self.ints("rank", UNKNOWN) == number)
 
+    def rows_named(self, column: str) -> Ints:
+        """The row of the event whose ``event_id`` is in ``column``, −1 where there is none."""
+        return self._once(("function", column), lambda: self.rows_of(self.ints(column, -1)))
+
+    def rows_of(self, event_ids: Ints) -> Ints:
+        """The row of each of these events, −1 for one that is not here."""
+        row_of = self.once(_rows_by_id)
+        return np.asarray(row_of[np.where(event_ids < len(row_of) - 1, event_ids, -1)], np.int64)
+
     def once(self, function: Callable[[EventTable], _Value]) -> _Value:
         """``function`` of this table, kept like a column."""
         return self._once(("function", function), lambda: function(self))
@@ -194,6 +201,20 @@ class EventTable:
 
     def _keeps(self) -> bool:
         return len(self) <= KEPT_ROWS
+
+
+def _codes(texts: pa.DictionaryArray | pa.ChunkedArray) -> tuple[NDArray[Any], list[str]]:
+    if isinstance(texts, pa.ChunkedArray):  # of an empty table
+        return np.empty(0, dtype=np.int32), []
+    return texts.indices.fill_null(-1).to_numpy(), texts.dictionary.to_pylist()
+
+
+def _rows_by_id(events: EventTable) -> Ints:
+    """The row of each ``event_id``, −1 for ids that no event has and for the last of all."""
+    event_id = events.ints("event_id", -1)
+    row_of = np.full(int(event_id.max(initial=-1)) + 2, -1, dtype=np.int64)
+    row_of[event_id] = np.arange(len(events))
+    return row_of
 
 
 def _end_ns(events: EventTable) -> Ints:

@@ -101,7 +101,7 @@ def retimed(
     closes = window.start_ns + replay.length_ns
     start, end = events.start_ns, events.end_ns
     host = np.flatnonzero(np.isin(thread, graph.segments.column("thread").to_numpy()))
-    activities = _rows(events, graph.activities.column("event_id").to_numpy())
+    activities = events.rows_of(graph.activities.column("event_id").to_numpy())
     begun, runs_on = start[activities] < window.start_ns, end[activities] > window.end_ns
     moved = []
     for at in (start, end):
@@ -128,14 +128,6 @@ def _shown(events: EventTable, graph: StepGraph, replay: Replay) -> Flags:
     launches = graph.activities.column("launch_id").drop_null().to_numpy()
     event_id = events.ints("event_id", -1)
     return np.asarray(np.isin(event_id, np.concatenate([spent, launches])), dtype=np.bool_)
-
-
-def _rows(events: EventTable, event_ids: Ints) -> Ints:
-    """The row of each event, −1 for none."""
-    event_id = events.ints("event_id", -1)
-    order = np.argsort(event_id)
-    place = np.minimum(np.searchsorted(event_id[order], event_ids), len(order) - 1)
-    return np.where(event_id[order][place] == event_ids, order[place], -1)
 
 
 def _moved(graph: StepGraph, replay: Replay, thread: Ints, at_ns: Ints) -> Ints:

@@ -35,10 +35,8 @@ from lstmprof.events.annotate.rules import (
     rnn_family,
     rule_text,
 )
-from lstmprof.events.annotate.steps import is_kind
-from lstmprof.events.call_tree import referenced
 from lstmprof.events.intervals import Flags
-from lstmprof.events.schema import texts
+from lstmprof.events.table import EventTable
 
 _COPY_OP = "aten::copy_"
 _CONVERTING = ("aten::_to_copy", "aten::to")
@@ -60,7 +58,7 @@ _FAMILIES = tuple(family for family, _ in RNN_FAMILIES)
 _TEXTS = tuple(rule_text(number) for number in range(len(RULES)))
 
 
-def categorised(events: pa.Table) -> pa.Table:
+def categorised(events: EventTable) -> EventTable:
     """``events`` with ``category``, ``family`` and ``rule`` filled in."""
     rule = _rules(events)
     category = _CATEGORY[rule]
@@ -76,42 +74,37 @@ def _dictionary(values: tuple[str, ...], codes: Codes) -> pa.Array:
     return pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes < 0), pa.array(values))
 
 
-def _rules(events: pa.Table) -> Codes:
+def _rules(events: EventTable) -> Codes:
     """For each row the number of the rule that decides its category, ``NONE`` where it has none."""
-    by_row = _Links(events)
-    op_rules = _op_rules(events, by_row)
-    by_name = np.array([_kernel_rule(n) for n in by_row.name_texts] or [NONE], dtype=_RULE)
-    within = [_kernel_rule(n.rpartition("::")[2]) for n in by_row.name_texts] or [NONE]
-    of_library = op_rules == _NUMBER[LIBRARY_OP]
-    rule = np.where(of_library, np.array(within, dtype=_RULE)[by_row.names], op_rules)
-    kernels = np.flatnonzero(is_kind(events, "kernel"))
-    rule[kernels] = _kernel_rules(events, by_row, op_rules, by_name, kernels)
-    copies = np.flatnonzero(is_kind(events, "memcpy"))
-    ways = np.array([direction(n) in _COPIES_ON_DEVICE for n in by_row.name_texts] or [False])
-    on_device = ways[by_row.names[copies]]
-    rule[copies] = np.where(on_device, _NUMBER[COPY_ON_DEVICE], _NUMBER[TRANSFER])
-    rule[is_kind(events, "memset")] = _NUMBER[MEMSET]
+    links = _Links(events)
+    op_rules = _op_rules(events, links)
+    within = events.mapped("name", _rule_of_library_op, _NUMBER[UNNAMED], _RULE)
+    rule = np.where(op_rules == _NUMBER[LIBRARY_OP], within, op_rules)
+    kernels = np.flatnonzero(events.is_kind("kernel"))
+    rule[kernels] = _kernel_rules(events, links, op_rules, kernels)
+    copies, on_device = events.is_kind("memcpy"), events.where_name(_is_on_device)
+    rule[copies] = _NUMBER[TRANSFER]
+    rule[copies & on_device] = _NUMBER[COPY_ON_DEVICE]
+    rule[events.is_kind("memset")] = _NUMBER[MEMSET]
     rule[_small_optimizer_work(events, rule)] = _NUMBER[OPTIMIZER_WORK]
     return rule
 
 
 class _Links:
-    """Row numbers instead of ids, and the distinct names."""
+    """Row numbers instead of ids."""
 
-    def __init__(self, events: pa.Table) -> None:
-        self.parent = small(referenced(events, "parent_id"))
-        self.op = small(referenced(events, "op_id"))
-        self.names, self.name_texts = texts(events, "name")
-        self.is_op = is_kind(events, "op")
+    def __init__(self, events: EventTable) -> None:
+        self.parent = small(events.rows_named("parent_id"))
+        self.op = small(events.rows_named("op_id"))
 
 
-def _op_rules(events: pa.Table, links: _Links) -> Codes:
+def _op_rules(events: EventTable, links: _Links) -> Codes:
     """For each op the rule of its own name, ``NONE`` where it only arranges work."""
-    by_name = np.array([_op_rule(n) for n in links.name_texts] or [NONE], dtype=_RULE)
-    rule = np.where(links.is_op, by_name[links.names], NONE).astype(_RULE)
+    is_op = events.is_kind("op")
+    rule = np.where(is_op, events.mapped("name", _op_rule, NONE, _RULE), _RULE(NONE))
     named = np.where(_is(rule, "other"), _named_rules(events), NONE)
     rule = np.where(named != NONE, named, rule)
-    copies = links.is_op & (links.names == _code(links.name_texts, _COPY_OP))
+    copies = is_op & events.is_one_of("name", _COPY_OP)
     rule[copies & _converts(events, links)] = _NUMBER[COPY_THAT_CASTS]
     return rule
 
@@ -125,21 +118,16 @@ def _op_rule(name: str) -> int:
     return NONE if rule is None or rule.category is None else _NUMBER[rule]
 
 
-def _code(values: list[str], value: str) -> int:
-    return values.index(value) if value in values else -2
-
-
-def _converts(events: pa.Table, links: _Links) -> Flags:
+def _converts(events: EventTable, links: _Links) -> Flags:
     """A boolean a row: a copy whose element type changes.
 
     By the recorded types where there are any, else by the ``aten::to`` around it, which PyTorch's
     autocast calls for a cast.
     """
-    codes, values = texts(events, "dtypes")
-    recorded = np.array([_types_differ(v) for v in values] + [-1], dtype=_RULE)[codes]
-    wanted = [_code(links.name_texts, name) for name in _CONVERTING]
-    converting = np.where(links.is_op & np.isin(links.names, wanted), _RULE(1), _RULE(NONE))
-    beneath = inherited(events, links.parent, converting) == 1
+    recorded = events.mapped("dtypes", _types_differ, -1, _RULE)
+    converting = events.is_kind("op") & events.is_one_of("name", *_CONVERTING)
+    marks = np.where(converting, _RULE(1), _RULE(NONE))
+    beneath = inherited(events, links.parent, marks) == 1
     return np.asarray(np.where(recorded >= 0, recorded == 1, beneath), dtype=np.bool_)
 
 
@@ -153,9 +141,7 @@ def _types_differ(dtypes: str) -> int:
     return int(first != second) if first and second else -1
 
 
-def _kernel_rules(
-    events: pa.Table, links: _Links, op_rules: Codes, by_name: Codes, rows: Codes
-) -> Codes:
+def _kernel_rules(events: EventTable, links: _Links, op_rules: Codes, rows: Codes) -> Codes:
     """For each of these kernels: a recurrent op around, any op around, the op named, its name.
 
     A path of JAX ends in the last op of a fusion: where that only moves elements, a kernel whose
@@ -169,40 +155,46 @@ def _kernel_rules(
         by_op = np.where(links.op[rows] != NONE, around[links.op[rows]], NONE)
         found = np.where(found != NONE, found, by_op)
     named = _named_rules(events)[rows]
-    by_kernel = by_name[links.names[rows]]
+    by_kernel = events.mapped("name", _kernel_rule, _NUMBER[UNNAMED], _RULE)[rows]
     says_more = _is(by_kernel, *_SAYS_MORE) & (named != NONE) & _is(named, "layout")
     found = np.where((found != NONE) | says_more, found, named)
     return np.where(found != NONE, found, by_kernel)
 
 
-def _named_rules(events: pa.Table) -> Codes:
+def _named_rules(events: EventTable) -> Codes:
     """By ``op_name``, the op that an event itself names (XPlane); of JAX's path its last part."""
-    codes, values = texts(events, "op_name")
-    found = []
-    for value in values:
-        number = _op_rule(value)
-        part = value[value.rfind("/") :] if value.startswith("jit(") else value
-        rule = kernel_rule(part) if number == NONE and "/" in value else None
-        found.append(number if rule is None else _NUMBER[rule])
-    decided: Codes = np.array([*found, NONE], dtype=_RULE)[codes]
-    return decided
+    return events.mapped("op_name", _named_rule, NONE, _RULE)
+
+
+def _named_rule(op_name: str) -> int:
+    number = _op_rule(op_name)
+    part = op_name[op_name.rfind("/") :] if op_name.startswith("jit(") else op_name
+    rule = kernel_rule(part) if number == NONE and "/" in op_name else None
+    return number if rule is None else _NUMBER[rule]
+
+
+def _rule_of_library_op(name: str) -> int:
+    return _kernel_rule(name.rpartition("::")[2])
+
+
+def _is_on_device(copy: str) -> bool:
+    return direction(copy) in _COPIES_ON_DEVICE
 
 
 def _kernel_rule(name: str) -> int:
     return _NUMBER[kernel_rule(name) or UNNAMED]
 
 
-def _small_optimizer_work(events: pa.Table, rule: Codes) -> Flags:
-    phases, names = texts(events, "phase")
-    in_phase: Flags = phases == _code(names, "optimizer")
-    return in_phase & _is(rule, *_OPTIMIZER_WORK)
+def _small_optimizer_work(events: EventTable, rule: Codes) -> Flags:
+    return events.is_one_of("phase", "optimizer") & _is(rule, *_OPTIMIZER_WORK)
 
 
-def _families(events: pa.Table, category: Codes) -> pa.Array:
-    rnn = is_kind(events, "kernel") & (category == CATEGORIES.index("rnn"))
-    names, name_texts = texts(events, "name")
-    found = [rnn_family(n) for n in name_texts]
-    codes = np.array(
-        [NONE if f is None else _FAMILIES.index(f) for f in found] or [NONE], dtype=_RULE
-    )
-    return _dictionary(_FAMILIES, np.where(rnn, codes[names], NONE))
+def _families(events: EventTable, category: Codes) -> pa.Array:
+    rnn = events.is_kind("kernel") & (category == CATEGORIES.index("rnn"))
+    family = events.mapped("name", _family, NONE, _RULE)
+    return _dictionary(_FAMILIES, np.where(rnn, family, NONE))
+
+
+def _family(kernel: str) -> int:
+    family = rnn_family(kernel)
+    return NONE if family is None else _FAMILIES.index(family)

@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from lstmprof.events.intervals import Flags, Ints, Segments, foremost
-from lstmprof.events.schema import ACTIVITY_KINDS, PHASES, ints, texts
+from lstmprof.events.schema import ACTIVITY_KINDS, PHASES
 from lstmprof.events.table import EventTable
 from lstmprof.events.threads import UNKNOWN, nesting_order, thread_ids
 
@@ -36,7 +36,7 @@ _SCAN_GRADIENT = "pytensor::Scan{grad_of_"
 _SCAN = "pytensor::Scan{"
 
 
-def linked(events: pa.Table) -> pa.Table:
+def linked(events: EventTable) -> EventTable:
     """``events`` with parents, launches, ops and phases filled in."""
     parent = small(parents(events))
     events = events.with_columns({"parent_id": _ids(events, parent)})
@@ -59,13 +59,13 @@ def _nullable(rows: Codes) -> pa.Array:
     return pa.array(rows, mask=rows == NONE)
 
 
-def _ids(events: pa.Table, rows: Ints) -> pa.Array:
+def _ids(events: EventTable, rows: Ints) -> pa.Array:
     """The event_id of each row number, null for ``NONE``."""
-    event_id = ints(events, "event_id", NONE)
+    event_id = events.ints("event_id", NONE)
     return pa.array(event_id[np.maximum(rows, 0)], mask=rows == NONE) if len(rows) else pa.array([])
 
 
-def parents(events: pa.Table) -> Ints:
+def parents(events: EventTable) -> Ints:
     """Row of the innermost enclosing event of the same thread, ``NONE`` where there is none.
 
     In nesting order that is the nearest row before that does not end sooner. It is looked for in
@@ -79,9 +79,7 @@ def parents(events: pa.Table) -> Ints:
     del thread
     before = np.append(0, np.where(first, 0, np.arange(len(rows), dtype=rows.dtype)))
     before = small(before)
-    end = ints(events, "start_ns", 0) + ints(events, "dur_ns", 0)
-    ends = np.append(np.iinfo(np.int64).max, end[rows])  # place 0 encloses all
-    del end
+    ends = np.append(np.iinfo(np.int64).max, events.end_ns[rows])  # place 0 encloses all
     behind = np.flatnonzero(ends[before] < ends)
     while len(behind):
         before[behind] = before[before[behind]]
@@ -92,21 +90,19 @@ def parents(events: pa.Table) -> Ints:
     return parent
 
 
-def launches(events: pa.Table) -> Ints:
+def launches(events: EventTable) -> Ints:
     """For each activity the row of the earliest runtime call with its rank and correlation id.
 
     Where the profile names the process of an activity, the call is one of that process: correlation
     ids are unique within a process only.
     """
-    kinds, kind_names = texts(events, "kind")
-    correlation = ints(events, "correlation_id", UNKNOWN)
-    rank, pid = (ints(events, name, UNKNOWN) for name in ("rank", "pid"))
+    correlation = events.ints("correlation_id", UNKNOWN)
+    rank, pid = (events.ints(name, UNKNOWN) for name in ("rank", "pid"))
     known = correlation > 0  # profilers write 0 and −1 for "none"
-    calls = np.flatnonzero(known & np.isin(kinds, _codes(kind_names, ("runtime",))))
-    activities = known & np.isin(kinds, _codes(kind_names, ACTIVITY_KINDS))
+    calls = np.flatnonzero(known & events.is_kind("runtime"))
+    activities = known & events.is_kind(*ACTIVITY_KINDS)
     launch = np.full(len(events), NONE, dtype=np.int64)
-    start, dur = (ints(events, name, 0)[calls] for name in ("start_ns", "dur_ns"))
-    calls = calls[np.lexsort((-dur, start))]
+    calls = calls[np.lexsort((-events.dur_ns[calls], events.start_ns[calls]))]
     for rows, columns in (
         (np.flatnonzero(activities & (pid == UNKNOWN)), (rank, correlation)),
         (np.flatnonzero(activities & (pid != UNKNOWN)), (rank, pid, correlation)),
@@ -129,32 +125,26 @@ def _first_match(columns: tuple[Ints, ...], among: Ints, rows: Ints) -> Ints:
     return first[key[len(among) :]]
 
 
-def _codes(kind_names: list[str], wanted: tuple[str, ...]) -> list[int]:
-    return [i for i, k in enumerate(kind_names) if k in wanted]
-
-
-def ops(events: pa.Table, parent: Ints, launch: Ints) -> Ints:
+def ops(events: EventTable, parent: Ints, launch: Ints) -> Ints:
     """For each activity and runtime call the row of the innermost op that issued it.
 
     The op that encloses the launch on its thread. Where an activity has no known launch: the op
     with its external id, unless the profiler repeated the correlation id there.
     """
-    kinds, kind_names = texts(events, "kind")
-    is_op = np.isin(kinds, _codes(kind_names, ("op",)))
+    is_op = events.is_kind("op")
     enclosing = inherited(events, parent, small(np.where(is_op, np.arange(len(events)), NONE)))
-    runtime = np.isin(kinds, _codes(kind_names, ("runtime",)))
+    runtime = events.is_kind("runtime")
     op = np.where(runtime, enclosing, NONE)
     has_launch = launch != NONE
     op[has_launch] = enclosing[launch[has_launch]]
     return np.where(op != NONE, op, _ops_by_external_id(events, is_op, launch))
 
 
-def _ops_by_external_id(events: pa.Table, is_op: Flags, launch: Ints) -> Ints:
-    kinds, kind_names = texts(events, "kind")
-    external = ints(events, "external_id", UNKNOWN)
+def _ops_by_external_id(events: EventTable, is_op: Flags, launch: Ints) -> Ints:
+    external = events.ints("external_id", UNKNOWN)
     op = np.full(len(events), NONE, dtype=np.int64)
-    activity = np.isin(kinds, _codes(kind_names, ACTIVITY_KINDS)) & (launch == NONE)
-    activity &= (external > 0) & (external != ints(events, "correlation_id", UNKNOWN))
+    activity = events.is_kind(*ACTIVITY_KINDS) & (launch == NONE)
+    activity &= (external > 0) & (external != events.ints("correlation_id", UNKNOWN))
     owners = np.flatnonzero(is_op & (external > 0))
     rows = np.flatnonzero(activity)
     if not len(owners) or not len(rows):
@@ -166,7 +156,7 @@ def _ops_by_external_id(events: pa.Table, is_op: Flags, launch: Ints) -> Ints:
     return op
 
 
-def inherited(events: pa.Table, parent: Codes, own: Codes) -> Codes:
+def inherited(events: EventTable, parent: Codes, own: Codes) -> Codes:
     """``own`` where a row has one (not ``NONE``), else that of its nearest ancestor that has."""
     value = own.copy()
     above = parent.copy()
@@ -178,7 +168,7 @@ def inherited(events: pa.Table, parent: Codes, own: Codes) -> Codes:
     return value
 
 
-def phases(events: pa.Table, parent: Ints, launch: Ints) -> Codes:
+def phases(events: EventTable, parent: Ints, launch: Ints) -> Codes:
     """For each row an index into ``PHASES``, or ``NONE``.
 
     In order of trust: the name scope of the graph node; that of the nearest enclosing node, or the
@@ -199,14 +189,10 @@ def phases(events: pa.Table, parent: Ints, launch: Ints) -> Codes:
     return phase
 
 
-def _named_phases(events: pa.Table) -> Codes:
-    kinds, kind_names = texts(events, "kind")
-    names, name_texts = texts(events, "name")
-    of_range = np.array([_range_phase(n) for n in name_texts] or [NONE], dtype=np.int8)
-    of_op = np.array([_op_phase(n) for n in name_texts] or [NONE], dtype=np.int8)
-    is_range = np.isin(kinds, _codes(kind_names, ("range",)))
-    is_op = np.isin(kinds, _codes(kind_names, ("op",)))
-    return np.where(is_range, of_range[names], np.where(is_op, of_op[names], np.int8(NONE)))
+def _named_phases(events: EventTable) -> Codes:
+    of_range = events.mapped("name", _range_phase, NONE, np.int8)
+    of_op = np.where(events.is_kind("op"), events.mapped("name", _op_phase, NONE, np.int8), NONE)
+    return np.where(events.is_kind("range"), of_range, of_op.astype(np.int8))
 
 
 def _op_phase(name: str) -> int:
@@ -221,17 +207,15 @@ def _range_phase(name: str) -> int:
     return PHASES.index("optimizer") if _OPTIMIZER_RANGE.search(name) else NONE
 
 
-def _scope_phases(events: pa.Table) -> Codes:
+def _scope_phases(events: EventTable) -> Codes:
     """Phase by the name scope of TensorFlow nodes and of XLA's op names."""
     phase = np.full(len(events), NONE, dtype=np.int8)
-    kinds, kind_names = texts(events, "kind")
     for column, rows in (
-        ("name", np.isin(kinds, _codes(kind_names, ("op",)))),
+        ("name", events.is_kind("op")),
         ("op_name", np.ones(len(events), dtype=bool)),
     ):
-        codes, values = texts(events, column)
-        by_value = np.array([_scope_phase(v) for v in values] + [NONE], dtype=np.int8)
-        phase = np.where((phase == NONE) & rows, by_value[codes], phase)
+        scoped = events.mapped(column, _scope_phase, NONE, np.int8)
+        phase = np.where((phase == NONE) & rows, scoped, phase)
     return phase
 
 
@@ -244,20 +228,18 @@ def _scope_phase(name: str) -> int:
     return PHASES.index(found.group(1)) if found else NONE
 
 
-def _open_phases(events: pa.Table) -> Codes:
+def _open_phases(events: EventTable) -> Codes:
     """Phase of the innermost phase range open on any thread of the rank when the row started."""
-    kinds, kind_names = texts(events, "kind")
     named = _named_phases(events)
     on_host = thread_ids(events) >= 0
     phase = np.full(len(events), NONE, dtype=np.int8)
-    is_range = np.isin(kinds, _codes(kind_names, ("range",))) & (named != NONE) & on_host
-    rank = ints(events, "rank", UNKNOWN)
-    start = ints(events, "start_ns", 0)
-    for one in np.unique(rank[is_range]):
-        rows = nesting_order(events, np.flatnonzero(is_range & (rank == one)))
-        end = start[rows] + ints(events, "dur_ns", 0)[rows]
-        open_then = foremost(start[rows], end, np.arange(len(rows))[::-1])
-        asked = np.flatnonzero(on_host & (rank == one))
+    is_range = events.is_kind("range") & (named != NONE) & on_host
+    rank = events.ints("rank", UNKNOWN)
+    start, end = events.start_ns, events.end_ns
+    for number in np.unique(rank[is_range]):
+        rows = nesting_order(events, np.flatnonzero(is_range & (rank == number)))
+        open_then = foremost(start[rows], end[rows], np.arange(len(rows))[::-1])
+        asked = np.flatnonzero(on_host & (rank == number))
         owner = _owner_at(open_then, start[asked])
         phase[asked] = np.where(owner == NONE, NONE, named[rows[np.maximum(owner, 0)]])
     return phase

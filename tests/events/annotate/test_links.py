@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from events.rows import Row, row, table
+from events.rows import Row, nameless, row, table
 from hypothesis import given, strategies as st
 
-from lstmprof.events.annotate.links import NONE, linked, parents
+from lstmprof.events.annotate.links import NONE, launches, linked, parents, phases
+from lstmprof.events.schema import PHASES
 from lstmprof.events.threads import nesting_order, thread_ids
 
 HOST = {"pid": 1, "tid": 1}
@@ -201,3 +202,11 @@ def test_phases_of_xla_come_from_the_path_and_what_has_none_is_of_the_loop_aroun
         "dot.5": "backward",
         "add.9": "optimizer",
     }
+
+
+def test_a_range_without_a_name_is_no_phase() -> None:
+    # [?---)  [backward)
+    rows = [row("range", "?", 0, 4, **HOST), row("range", "backward", 6, 9, **HOST)]
+    events = nameless(table(rows), 0)
+    backward = PHASES.index("backward")
+    assert phases(events, parents(events), launches(events)).tolist() == [NONE, backward]
