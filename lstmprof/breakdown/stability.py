@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lstmprof.events.intervals import Ints
+from lstmprof.numbers import milliseconds
 from lstmprof.runs.metadata import RunInfo
 
 #: Fewer iterations say too little for any of the tests.
@@ -105,7 +106,8 @@ def _modes(series: Ints) -> Warning | None:
     if apart < MODES_APART_SHARE * ordered.mean() or np.sqrt(2) * apart <= MODES_D * spread:
         return None
     return Warning(
-        f"the series has two modes, {low.mean() / 1e6:.3f} and {high.mean() / 1e6:.3f} ms",
+        f"the series has two modes, {milliseconds(low.mean(), 3)} and "
+        f"{milliseconds(high.mean(), 3)} ms",
         "look for another process, a second NUMA node or clock changes; do not quote the mean",
     )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -90,6 +89,8 @@ def refuse_without_report() -> None:
     Raises:
         LstmprofError: the extra ``report`` is not installed.
     """
+    import importlib.util
+
     missing = [
         name for module, name in REPORT_LIBRARIES.items() if not importlib.util.find_spec(module)
     ]
