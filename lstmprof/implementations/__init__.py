@@ -25,8 +25,8 @@ A file of the table has
 ``KERNELS``
     (operator, words): the first operator found in a profile says which kernels really ran
 
-No loss, loop, timing, device or CLI: those exist once a framework, in ``capture``. A file whose
-name starts with an underscore is no implementation but what several of them share.
+No loss, loop, timing, device or CLI: those exist once a framework, in ``capture``. What the files
+of a folder share is in its ``__init__``; a name that starts with an underscore is no row's.
 
 Keeps to the standard library and Python 3.7; an implementation's file is imported only by the
 worker that runs it.

@@ -26,8 +26,8 @@ from lstmprof.capture.request import CaptureRequest, refusal
 from lstmprof.capture.worker import host
 from lstmprof.capture.worker.loops import cudnn as cudnn_loop
 from lstmprof.errors import CaptureError
-from lstmprof.implementations.cudnn import _api, _runtime, direct
-from lstmprof.implementations.cudnn._api import Cudnn
+from lstmprof.implementations import cudnn as _api
+from lstmprof.implementations.cudnn import Cudnn, _runtime, direct
 from lstmprof.implementations.cudnn._runtime import Runtime
 from lstmprof.workloads import Workload
 from lstmprof.workloads.studies import named

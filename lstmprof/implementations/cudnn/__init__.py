@@ -1,1 +1,331 @@
-"""cuDNN called without a framework, through ctypes."""
+"""cuDNN 9 through ctypes: the functions, constants and descriptors that cudnn-direct uses.
+
+Names, order and types of the parameters are those of cudnn_graph.h, cudnn_ops.h and cudnn_adv.h of
+cuDNN 9 (read at 9.28); a test compares them with the headers where these are installed. What cuDNN
+is told of a recurrent network, and where it puts the network's weights, follows its documentation
+of cudnnSetRNNDescriptor_v8, cudnnSetRNNDataDescriptor and cudnnGetRNNWeightParams, and jaxlib's
+gpu/rnn_kernels.cc where that leaves a choice.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+from typing import Any, ClassVar, Iterator, List, Mapping, Sequence, Tuple
+
+from lstmprof.errors import CaptureError
+from lstmprof.implementations.cudnn._runtime import CUDNN, Buffer, Library, Runtime, loaded
+from lstmprof.workloads import GATES, Workload
+
+# The headers' constants.
+CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED = 4004
+CUDNN_DATA_FLOAT = 0
+CUDNN_DEFAULT_MATH = 0
+CUDNN_FMA_MATH = 3
+CUDNN_PROPAGATE_NAN = 1
+CUDNN_OP_TENSOR_ADD = 0
+CUDNN_REDUCE_TENSOR_AVG = 5
+CUDNN_REDUCE_TENSOR_NORM2 = 7
+CUDNN_REDUCE_TENSOR_NO_INDICES = 0
+CUDNN_32BIT_INDICES = 0
+CUDNN_RNN_ALGO_STANDARD = 0
+CUDNN_RNN_TANH = 1
+CUDNN_LSTM = 2
+CUDNN_GRU = 3
+CUDNN_RNN_DOUBLE_BIAS = 2
+CUDNN_UNIDIRECTIONAL = 0
+CUDNN_BIDIRECTIONAL = 1
+CUDNN_LINEAR_INPUT = 0
+CUDNN_RNN_PADDED_IO_ENABLED = 1
+CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED = 0
+CUDNN_FWD_MODE_INFERENCE = 0
+CUDNN_FWD_MODE_TRAINING = 1
+CUDNN_WGRAD_MODE_ADD = 0
+CUDNN_DIM_MAX = 8
+
+_SPACES = "workSpaceSize:z workSpace reserveSpaceSize:z reserveSpace"
+
+CELLS = {"lstm": CUDNN_LSTM, "gru": CUDNN_GRU, "rnn": CUDNN_RNN_TANH}
+
+
+class Cudnn(Library):
+    """libcudnn."""
+
+    prototypes: ClassVar[Mapping[str, str]] = {
+        "cudnnCreate": "handle",
+        "cudnnCreateTensorDescriptor": "tensorDesc",
+        "cudnnSetTensorNdDescriptor": "tensorDesc dataType:i nbDims:i dimA strideA",
+        "cudnnGetTensorNdDescriptor": "tensorDesc nbDimsRequested:i dataType nbDims dimA strideA",
+        "cudnnCreateDropoutDescriptor": "dropoutDesc",
+        "cudnnSetDropoutDescriptor": (
+            "dropoutDesc handle dropout:f states stateSizeInBytes:z seed:q"
+        ),
+        "cudnnCreateRNNDescriptor": "rnnDesc",
+        "cudnnSetRNNDescriptor_v8": (
+            "rnnDesc algo:i cellMode:i biasMode:i dirMode:i inputMode:i dataType:i mathPrec:i"
+            " mathType:i inputSize:i hiddenSize:i projSize:i numLayers:i dropoutDesc auxFlags:u"
+        ),
+        "cudnnCreateRNNDataDescriptor": "rnnDataDesc",
+        "cudnnSetRNNDataDescriptor": (
+            "rnnDataDesc dataType:i layout:i maxSeqLength:i batchSize:i vectorSize:i"
+            " seqLengthArray paddingFill"
+        ),
+        "cudnnGetRNNWeightSpaceSize": "handle rnnDesc weightSpaceSize",
+        "cudnnGetRNNTempSpaceSizes": (
+            "handle rnnDesc fwdMode:i xDesc workSpaceSize reserveSpaceSize"
+        ),
+        "cudnnGetRNNWeightParams": (
+            "handle rnnDesc pseudoLayer:i weightSpaceSize:z weightSpace linLayerID:i"
+            " mDesc mAddr bDesc bAddr"
+        ),
+        "cudnnRNNForward": (
+            "handle rnnDesc fwdMode:i devSeqLengths xDesc x yDesc y hDesc hx hy cDesc cx cy"
+            " weightSpaceSize:z weightSpace " + _SPACES
+        ),
+        "cudnnRNNBackwardData_v8": (
+            "handle rnnDesc devSeqLengths yDesc y dy xDesc dx hDesc hx dhy dhx cDesc cx dcy dcx"
+            " weightSpaceSize:z weightSpace " + _SPACES
+        ),
+        "cudnnRNNBackwardWeights_v8": (
+            "handle rnnDesc addGrad:i devSeqLengths xDesc x hDesc hx yDesc y"
+            " weightSpaceSize:z dweightSpace " + _SPACES
+        ),
+        "cudnnAddTensor": "handle alpha aDesc A beta cDesc C",
+        "cudnnScaleTensor": "handle yDesc y alpha",
+        "cudnnCreateOpTensorDescriptor": "opTensorDesc",
+        "cudnnSetOpTensorDescriptor": (
+            "opTensorDesc opTensorOp:i opTensorCompType:i opTensorNanOpt:i"
+        ),
+        "cudnnOpTensor": "handle opTensorDesc alpha1 aDesc A alpha2 bDesc B beta cDesc C",
+        "cudnnCreateReduceTensorDescriptor": "reduceTensorDesc",
+        "cudnnSetReduceTensorDescriptor": (
+            "reduceTensorDesc reduceTensorOp:i reduceTensorCompType:i reduceTensorNanOpt:i"
+            " reduceTensorIndices:i reduceTensorIndicesType:i"
+        ),
+        "cudnnGetReductionWorkspaceSize": "handle reduceTensorDesc aDesc cDesc sizeInBytes",
+        "cudnnReduceTensor": (
+            "handle reduceTensorDesc indices indicesSizeInBytes:z workspace"
+            " workspaceSizeInBytes:z alpha aDesc A beta cDesc C"
+        ),
+    }
+
+    def __init__(self, library: Any) -> None:
+        super().__init__(library)
+        library.cudnnGetVersion.restype = ctypes.c_size_t
+        library.cudnnGetCudartVersion.restype = ctypes.c_size_t
+        self.version = int(library.cudnnGetVersion())
+        self.runtime = Runtime.load(int(library.cudnnGetCudartVersion()))
+
+    @classmethod
+    def load(cls) -> Cudnn:
+        """The library and the CUDA runtime that it was built for.
+
+        Raises:
+            CaptureError: one of them is missing or too old.
+        """
+        return cls(loaded(*CUDNN))
+
+    def failure(self, name: str, status: int) -> CaptureError:
+        """The error for a function that returned ``status``."""
+        last = ctypes.create_string_buffer(512)
+        self.library.cudnnGetLastErrorString(last, ctypes.c_size_t(len(last)))
+        said = self.library.cudnnGetErrorString
+        said.argtypes, said.restype = [ctypes.c_int], ctypes.c_char_p
+        words = said(status).decode("utf-8", "replace")
+        more = last.value.decode("utf-8", "replace")
+        if status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED:
+            return CaptureError("out of memory: " + name, "try a smaller --batch")
+        return CaptureError(
+            "{} failed: {} ({})".format(name, words, more) if more else name + " failed: " + words,
+            "set CUDNN_LOGLEVEL_DBG=3 and CUDNN_LOGDEST_DBG=stderr for cuDNN's own log",
+        )
+
+    def created(self, what: str) -> int:
+        """What cudnnCreate ``what`` makes; it lives as long as the process."""
+        name = "cudnnCreate" + what
+        pointer = ctypes.c_void_p()
+        self.call(name, **{self.prototypes[name]: ctypes.byref(pointer)})
+        return int(pointer.value or 0)
+
+    def tensor(self, shape: Sequence[int]) -> int:
+        """A descriptor of a packed float32 tensor."""
+        strides = [1]
+        for length in reversed(shape[1:]):
+            strides.insert(0, strides[0] * length)
+        made = self.created("TensorDescriptor")
+        self.call(
+            "cudnnSetTensorNdDescriptor",
+            tensorDesc=made,
+            dataType=CUDNN_DATA_FLOAT,
+            nbDims=len(shape),
+            dimA=int_array(shape),
+            strideA=int_array(strides),
+        )
+        return made
+
+    def tensor_size(self, descriptor: int) -> int:
+        """Elements of the packed tensor that cuDNN described."""
+        count, kind = ctypes.c_int(), ctypes.c_int()
+        lengths, strides = int_array([0] * CUDNN_DIM_MAX), int_array([0] * CUDNN_DIM_MAX)
+        self.call(
+            "cudnnGetTensorNdDescriptor",
+            tensorDesc=descriptor,
+            nbDimsRequested=CUDNN_DIM_MAX,
+            dataType=ctypes.byref(kind),
+            nbDims=ctypes.byref(count),
+            dimA=lengths,
+            strideA=strides,
+        )
+        size = 1
+        for length in lengths[: count.value]:
+            size *= length
+        return size
+
+    def read_size(self, name: str, parameter: str, arguments: Mapping[str, Any]) -> int:
+        """The size that function ``name`` writes to its ``parameter``, bytes."""
+        size = ctypes.c_size_t()
+        self.bound(name, dict(arguments, **{parameter: ctypes.byref(size)}))()
+        return size.value
+
+
+def int_array(values: Sequence[int]) -> Any:
+    """A C array of int."""
+    return (ctypes.c_int * len(values))(*values)
+
+
+def scalar(value: float) -> Any:
+    """A pointer to a host float, as cuDNN takes its scaling factors."""
+    return ctypes.byref(ctypes.c_float(value))
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """Where ``rows`` of the weight called ``name`` lie in the weight space, one after the other."""
+
+    name: str
+    rows: slice
+    start: int  # in float32 numbers
+    size: int
+
+    @property
+    def numbers(self) -> slice:
+        """Its numbers in the weight space."""
+        return slice(self.start, self.start + self.size)
+
+
+def rnn_descriptor(cudnn: Cudnn, handle: int, w: Workload, tf32: bool) -> int:
+    """The network of ``w``, by the standard algorithm, without dropout."""
+    dropout = cudnn.created("DropoutDescriptor")
+    cudnn.call(
+        "cudnnSetDropoutDescriptor",
+        dropoutDesc=dropout,
+        handle=handle,
+        dropout=0.0,
+        states=None,
+        stateSizeInBytes=0,
+        seed=0,
+    )
+    descriptor = cudnn.created("RNNDescriptor")
+    cudnn.call(
+        "cudnnSetRNNDescriptor_v8",
+        rnnDesc=descriptor,
+        algo=CUDNN_RNN_ALGO_STANDARD,
+        cellMode=CELLS[w.cell],
+        biasMode=CUDNN_RNN_DOUBLE_BIAS,
+        dirMode=CUDNN_BIDIRECTIONAL if w.bidirectional else CUDNN_UNIDIRECTIONAL,
+        inputMode=CUDNN_LINEAR_INPUT,
+        dataType=CUDNN_DATA_FLOAT,
+        mathPrec=CUDNN_DATA_FLOAT,
+        mathType=CUDNN_DEFAULT_MATH if tf32 else CUDNN_FMA_MATH,
+        inputSize=w.features,
+        hiddenSize=w.hidden,
+        projSize=w.hidden,  # as large: no projection
+        numLayers=w.layers,
+        dropoutDesc=dropout,
+        auxFlags=CUDNN_RNN_PADDED_IO_ENABLED,
+    )
+    return descriptor
+
+
+def data_descriptor(cudnn: Cudnn, w: Workload, width: int) -> int:
+    """Of (time, batch, width): every sequence is of full length, so that nothing is filled."""
+    descriptor = cudnn.created("RNNDataDescriptor")
+    cudnn.call(
+        "cudnnSetRNNDataDescriptor",
+        rnnDataDesc=descriptor,
+        dataType=CUDNN_DATA_FLOAT,
+        layout=CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED,
+        maxSeqLength=w.time_steps,
+        batchSize=w.batch,
+        vectorSize=width,
+        seqLengthArray=int_array([w.time_steps] * w.batch),
+        paddingFill=None,
+    )
+    return descriptor
+
+
+def places(cudnn: Cudnn, handle: int, rnn: int, w: Workload, space: Buffer) -> List[Place]:
+    """Of every shared weight, gate by gate, in ``space``; b_R has no shared name and is left out.
+
+    Raises:
+        CaptureError: cuDNN has another shape there than its documentation says.
+    """
+    seeker = _Seeker(cudnn, handle, rnn, space)
+    return [place for slot in _slots(w) for place in seeker.places(w, *slot)]
+
+
+def _slots(w: Workload) -> Iterator[Tuple[int, str, int]]:
+    """(pseudo-layer, suffix of the shared names, inputs) of every layer and direction."""
+    for layer in range(w.layers):
+        inputs = w.directions * w.hidden if layer else w.features
+        for direction, suffix in enumerate(("", "_reverse")[: w.directions]):
+            yield w.directions * layer + direction, "_l{}{}".format(layer, suffix), inputs
+
+
+class _Seeker:
+    """Asks cuDNN where a linear layer lies."""
+
+    def __init__(self, cudnn: Cudnn, handle: int, rnn: int, space: Buffer) -> None:
+        self.cudnn, self.space = cudnn, space
+        self.described = {"mDesc": cudnn.created("TensorDescriptor")}
+        self.described["bDesc"] = cudnn.created("TensorDescriptor")
+        self.asked = {
+            "handle": handle,
+            "rnnDesc": rnn,
+            "weightSpaceSize": space.bytes,
+            "weightSpace": space.address,
+        }
+
+    def places(self, w: Workload, pseudo: int, suffix: str, inputs: int) -> Iterator[Place]:
+        """Of one pseudo-layer: of every gate W and b_W, then R."""
+        gates = GATES[w.cell]
+        for gate in range(gates):
+            rows = slice(gate * w.hidden, (gate + 1) * w.hidden)
+            matrix, bias = self.linear_layer(pseudo, gate, w.hidden, inputs)
+            yield Place("weight_ih" + suffix, rows, *matrix)
+            yield Place("bias" + suffix, rows, *bias)
+            matrix, _ = self.linear_layer(pseudo, gates + gate, w.hidden, w.hidden)
+            yield Place("weight_hh" + suffix, rows, *matrix)
+
+    def linear_layer(
+        self, pseudo: int, number: int, hidden: int, inputs: int
+    ) -> Tuple[Tuple[int, int], Tuple[int, int]]:
+        """(start, size) of its matrix and of its bias, in float32 numbers."""
+        matrix, bias = ctypes.c_void_p(), ctypes.c_void_p()
+        self.cudnn.call(
+            "cudnnGetRNNWeightParams",
+            pseudoLayer=pseudo,
+            linLayerID=number,
+            mAddr=ctypes.byref(matrix),
+            bAddr=ctypes.byref(bias),
+            **self.asked,
+            **self.described,
+        )
+        sizes = [self.cudnn.tensor_size(self.described[name]) for name in ("mDesc", "bDesc")]
+        if sizes != [hidden * inputs, hidden] or not (matrix.value and bias.value):
+            raise CaptureError(
+                "cudnnGetRNNWeightParams: linear layer {} of pseudo-layer {} has {} weights and"
+                " {} biases, not {} and {}".format(number, pseudo, *sizes, hidden * inputs, hidden)
+            )
+        first, second = (matrix.value - self.space.address, bias.value - self.space.address)
+        return (first // 4, sizes[0]), (second // 4, sizes[1])

@@ -29,8 +29,8 @@ from typing import Any, Dict, Mapping, Tuple
 
 import numpy as np
 
-from lstmprof.implementations.cudnn import _api as api
-from lstmprof.implementations.cudnn._api import Cudnn
+from lstmprof.implementations import cudnn as api
+from lstmprof.implementations.cudnn import Cudnn
 from lstmprof.implementations.cudnn._runtime import Buffer
 from lstmprof.workloads import Workload, parameter_shapes
 

@@ -1,1 +1,153 @@
-"""Keras's LSTM layer, on each of its backends."""
+"""Keras's recurrent layers, one after the other, between the embedding and the head.
+
+The shared order of gates is Keras's own but for GRU, where it is z r h against r z n; Keras holds
+the weights transposed. ``unit_forget_bias`` concerns the initial weights only, which ``load``
+replaces. GRU has two biases (``reset_after``), the rows of one variable: the shared one goes into
+the first, on the inputs; the second, on h_{t−1}, holds zeros and is trained as Keras has it.
+
+Of sequences of variable length the layers get a mask, made in every step, and set the outputs
+beyond to 0 (``zero_output_for_mask``). Source: the documentation of keras.layers.LSTM, GRU,
+SimpleRNN and Bidirectional.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Iterator, Mapping, Optional, Tuple
+
+import keras
+import numpy as np
+
+from lstmprof.workloads import Workload, reordered
+
+LAYERS = {"lstm": keras.layers.LSTM, "gru": keras.layers.GRU, "rnn": keras.layers.SimpleRNN}
+#: Keras's own gates by their place in the shared order; its own inverse
+GATES = {"lstm": (0, 1, 2, 3), "gru": (1, 0, 2), "rnn": (0,)}
+
+
+class Network(keras.Model):  # type: ignore[misc]
+    """``lstms``, each a layer of the cell or a Bidirectional of one, and the ends there are."""
+
+    def __init__(self, workload: Workload, options: Mapping[str, Any]) -> None:
+        super().__init__()
+        self.every_step = workload.every_step
+        self.cell_name = workload.cell
+        self.embedding: Any = None
+        if workload.vocabulary:
+            self.embedding = keras.layers.Embedding(workload.vocabulary, workload.features)
+        self.lstms = [_layer(workload, options) for _ in range(workload.layers)]
+        self.head: Any = None
+        if workload.head:
+            self.head = keras.layers.Dense(workload.classes, use_bias=False)
+
+    def call(self, inputs: Any, lengths: Optional[Any] = None) -> Any:
+        """Inputs (batch, time, features) or tokens; outputs (batch, classes), or one a step."""
+        outputs = inputs if self.embedding is None else self.embedding(inputs)
+        lengths = None if lengths is None else keras.ops.cast(lengths, "int32")
+        mask = None
+        if lengths is not None:
+            mask = keras.ops.arange(inputs.shape[1])[None] < lengths[:, None]
+        for lstm in self.lstms:
+            outputs = lstm(outputs, mask=mask)
+        if not self.every_step:
+            outputs = _last(outputs, lengths)
+        return outputs if self.head is None else self.head(outputs)
+
+
+def _layer(workload: Workload, options: Mapping[str, Any]) -> Any:
+    """One layer; a SimpleRNN, which has one gate and no cuDNN, takes no options."""
+    if workload.cell == "rnn":
+        options = {}
+    layer = LAYERS[workload.cell](
+        workload.hidden, return_sequences=True, zero_output_for_mask=True, **options
+    )
+    if not workload.bidirectional:
+        return layer
+    both = keras.layers.Bidirectional(layer)
+    if "implementation" in options:  # lost where Bidirectional copies the layer
+        for each in (both.forward_layer, both.backward_layer):
+            each.cell.implementation = options["implementation"]
+    return both
+
+
+def _last(outputs: Any, lengths: Optional[Any]) -> Any:
+    """Each sequence's last of ``outputs`` (batch, time, width)."""
+    if lengths is None:
+        return outputs[:, -1]
+    batch, steps, width = outputs.shape
+    places = keras.ops.arange(batch) * steps + lengths - 1
+    return keras.ops.take(keras.ops.reshape(outputs, (batch * steps, width)), places, axis=0)
+
+
+def mixed_precision(precision: str) -> None:
+    """Set Keras's policy for every layer made from now on: computes in 16 bits, weights float32."""
+    keras.mixed_precision.set_global_policy(
+        {"amp-fp16": "mixed_float16", "amp-bf16": "mixed_bfloat16"}[precision]
+    )
+
+
+def built(workload: Workload, **options: Any) -> Network:
+    """The network, its layers made with ``options``; every parameter made, weights not yet set."""
+    module = Network(workload, options)
+    place = (workload.batch, workload.time_steps)
+    if workload.vocabulary:
+        module(np.zeros(place, np.int64))
+    else:
+        module(np.zeros((*place, workload.features), np.float32))
+    return module
+
+
+def parameters(module: Network) -> Dict[str, Any]:
+    """Own path -> the backend's variable, in the module's order."""
+    return {variable.path: variable.value for variable in module.trainable_variables}
+
+
+def load(module: Network, weights: Mapping[str, Any]) -> None:
+    """Set the shared weights."""
+    for variable, name in _shared_names(module):
+        variable.assign(_own(weights[name], name, module.cell_name))
+
+
+def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
+    """``arrays``, one a parameter by its own path, in the shared names and layout."""
+    return {
+        name: _shared(np.asarray(arrays[variable.path]), name, module.cell_name)
+        for variable, name in _shared_names(module)
+    }
+
+
+def _own(weight: Any, name: str, cell: str) -> Any:
+    """The shared weight ``name`` as Keras holds it."""
+    if name == "embedding":
+        return weight
+    if name != "head":
+        weight = reordered(weight, GATES[cell])
+    if name.startswith("bias") and cell == "gru":
+        return np.stack([weight, np.zeros_like(weight)])
+    return weight.T
+
+
+def _shared(array: Any, name: str, cell: str) -> Any:
+    """The way back."""
+    if name == "embedding":
+        return array
+    if name.startswith("bias") and cell == "gru":
+        array = array[0]
+    return array.T if name == "head" else reordered(array.T, GATES[cell])
+
+
+def _shared_names(module: Network) -> Iterator[Tuple[Any, str]]:
+    """Every variable and its shared name."""
+    if module.embedding is not None:
+        yield module.embedding.embeddings, "embedding"
+    if module.head is not None:
+        yield module.head.kernel, "head"
+    for number, layer in enumerate(module.lstms):
+        slot = "_l{}".format(number)
+        if isinstance(layer, keras.layers.Bidirectional):
+            directions = [(layer.forward_layer, slot), (layer.backward_layer, slot + "_reverse")]
+        else:
+            directions = [(layer, slot)]
+        for lstm, suffix in directions:
+            yield lstm.cell.kernel, "weight_ih" + suffix
+            yield lstm.cell.recurrent_kernel, "weight_hh" + suffix
+            yield lstm.cell.bias, "bias" + suffix

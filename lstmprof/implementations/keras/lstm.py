@@ -23,8 +23,8 @@ gru.py 3.15.
 
 from __future__ import annotations
 
-from lstmprof.implementations.keras import _layers
-from lstmprof.implementations.keras._layers import (
+from lstmprof.implementations import keras as layers
+from lstmprof.implementations.keras import (
     Network,
     canonical,
     load,
@@ -53,4 +53,4 @@ KERNELS = (
 
 def build(workload: Workload) -> Network:
     """The network of ``workload``, weights not yet set."""
-    return _layers.built(workload)
+    return layers.built(workload)

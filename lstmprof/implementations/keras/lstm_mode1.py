@@ -17,8 +17,8 @@ keras/src/layers/rnn/lstm.py 3.15, LSTMCell.call; gru.py.
 
 from __future__ import annotations
 
-from lstmprof.implementations.keras import _layers
-from lstmprof.implementations.keras._layers import canonical, load, mixed_precision, parameters
+from lstmprof.implementations import keras as layers
+from lstmprof.implementations.keras import canonical, load, mixed_precision, parameters
 from lstmprof.workloads import Workload
 
 __all__ = ["KERNELS", "TIME_MAJOR", "build", "canonical", "load", "mixed_precision", "parameters"]
@@ -27,6 +27,6 @@ TIME_MAJOR = False
 KERNELS = (("while", "separate products for each gate in Keras's while loop"),)
 
 
-def build(workload: Workload) -> _layers.Network:
+def build(workload: Workload) -> layers.Network:
     """The network of ``workload``, weights not yet set."""
-    return _layers.built(workload, implementation=1, use_cudnn=False)
+    return layers.built(workload, implementation=1, use_cudnn=False)

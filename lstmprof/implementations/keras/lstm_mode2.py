@@ -16,8 +16,8 @@ Source: keras/src/layers/rnn/lstm.py 3.15, LSTMCell.call; gru.py.
 
 from __future__ import annotations
 
-from lstmprof.implementations.keras import _layers
-from lstmprof.implementations.keras._layers import canonical, load, mixed_precision, parameters
+from lstmprof.implementations import keras as layers
+from lstmprof.implementations.keras import canonical, load, mixed_precision, parameters
 from lstmprof.workloads import Workload
 
 __all__ = ["KERNELS", "TIME_MAJOR", "build", "canonical", "load", "mixed_precision", "parameters"]
@@ -26,6 +26,6 @@ TIME_MAJOR = False
 KERNELS = (("while", "one product for all gates in Keras's while loop"),)
 
 
-def build(workload: Workload) -> _layers.Network:
+def build(workload: Workload) -> layers.Network:
     """The network of ``workload``, weights not yet set."""
-    return _layers.built(workload, implementation=2, use_cudnn=False)
+    return layers.built(workload, implementation=2, use_cudnn=False)

@@ -1,1 +1,193 @@
-"""LSTMs of TensorFlow operators; they run under ``tf.function``."""
+"""Layers and directions of a TensorFlow cell with one kernel and one bias.
+
+::
+
+    h_t, c_t = cell(x_t, h_{t−1}, c_{t−1}),   h_0 = c_0 = 0
+
+The reverse direction runs from the last time step to the first; both outputs at a time step, the
+forward one first, are the next layer's input. The loop is tf.while_loop, which reads and writes
+TensorArrays, unless a ``Direction`` brings its own ``run``. Of a sequence that has ended h_t and
+c_t are 0: a mask selects them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Mapping, Optional, Tuple, Type
+
+import numpy as np
+import tensorflow as tf
+
+from lstmprof.workloads import Workload, reordered
+
+
+class Ends(tf.Module):  # type: ignore[misc]
+    """What stands before and behind the layers, which are a subclass's: both under shared names.
+
+    ``embedding`` (vocabulary, features) where the inputs are tokens, ``head`` (directions·hidden,
+    classes) where there is one, without bias. The gradient of the embedding is TensorFlow's own
+    IndexedSlices, one row a token, never a dense array: SGD then updates these rows alone, and
+    Adam, which changes every row all the same, does it by several operators in place of one.
+    """
+
+    def __init__(self, workload: Workload) -> None:
+        super().__init__()
+        self.every_step = workload.every_step
+        self.embedding: Any = None
+        if workload.vocabulary:
+            shape = [workload.vocabulary, workload.features]
+            self.embedding = tf.Variable(tf.zeros(shape), name="embedding")
+        self.head: Any = None
+        if workload.head:
+            width = workload.directions * workload.hidden
+            self.head = tf.Variable(tf.zeros([width, workload.classes]), name="head")
+
+    def __call__(self, inputs: tf.Tensor, lengths: Optional[tf.Tensor] = None) -> tf.Tensor:
+        """Inputs (time, batch, features) or tokens; outputs (batch, classes), or one a step."""
+        lengths = None if lengths is None else tf.cast(lengths, tf.int32)
+        if self.embedding is not None:
+            inputs = tf.nn.embedding_lookup(self.embedding, inputs)
+        outputs = self.run(inputs, lengths)
+        if not self.every_step:
+            outputs = _last(outputs, lengths)
+        return outputs if self.head is None else tf.tensordot(outputs, self.head, 1)
+
+    def run(self, inputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> tf.Tensor:
+        """Inputs (time, batch, features); the last layer's outputs (time, batch, width)."""
+        raise NotImplementedError
+
+
+def _last(outputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> tf.Tensor:
+    """Each sequence's last of ``outputs`` (time, batch, width)."""
+    if lengths is None:
+        return outputs[-1]
+    return tf.gather_nd(outputs, tf.stack([lengths - 1, tf.range(outputs.shape[1])], 1))
+
+
+class Direction(tf.Module):  # type: ignore[misc]
+    """One direction of one layer: ``kernel`` (inputs + hidden, 4·hidden), ``bias`` (4·hidden)."""
+
+    #: the cell's own gates by their place in the shared order i f g o; its own inverse
+    GATES: Tuple[int, ...] = (0, 1, 2, 3)
+
+    def __init__(self, inputs: int, hidden: int, name: str) -> None:
+        super().__init__(name=name)
+        self.hidden = hidden
+        self.kernel = tf.Variable(tf.zeros([inputs + hidden, 4 * hidden]), name=name + "/kernel")
+        self.bias = tf.Variable(tf.zeros([4 * hidden]), name=name + "/bias")
+
+    def __call__(self, x: tf.Tensor, h: tf.Tensor, c: tf.Tensor) -> Any:
+        """The next h and c, each (batch, hidden)."""
+        raise NotImplementedError
+
+    def run(self, inputs: tf.Tensor, reverse: bool, lengths: Optional[tf.Tensor]) -> tf.Tensor:
+        """Inputs (time, batch, inputs); outputs (time, batch, hidden), in the order of time."""
+        steps, batch = inputs.shape[0], inputs.shape[1]
+        read = tf.TensorArray(tf.float32, steps).unstack(inputs)
+        alive = None
+        if lengths is not None:
+            alive = tf.TensorArray(tf.bool, steps).unstack(mask(lengths, steps))
+        zeros = tf.zeros([batch, self.hidden])
+
+        def body(k: tf.Tensor, h: tf.Tensor, c: tf.Tensor, written: tf.TensorArray) -> Any:
+            t = steps - 1 - k if reverse else k
+            with tf.name_scope(type(self).__name__):
+                h, c = self(read.read(t), h, c)
+                if alive is not None:
+                    here = alive.read(t)
+                    h, c = tf.where(here, h, 0.0), tf.where(here, c, 0.0)
+            return k + 1, h, c, written.write(t, h)
+
+        start = (tf.constant(0), zeros, zeros, tf.TensorArray(tf.float32, steps))
+        end = tf.while_loop(lambda k, *_: k < steps, body, start, maximum_iterations=steps)
+        return tf.ensure_shape(end[3].stack(), [steps, batch, self.hidden])
+
+
+def mask(lengths: tf.Tensor, steps: int) -> tf.Tensor:
+    """Whether a sequence has not ended (time, batch, 1)."""
+    return tf.transpose(tf.sequence_mask(lengths, steps))[:, :, None]
+
+
+def reversed_in_time(outputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> tf.Tensor:
+    """``outputs`` (time, batch, width) from each sequence's end to its beginning."""
+    if lengths is None:
+        return tf.reverse(outputs, [0])
+    return tf.reverse_sequence(outputs, lengths, seq_axis=0, batch_axis=1)
+
+
+class Network(Ends):
+    """``l{k}[_reverse]/kernel`` and ``/bias`` between the ends."""
+
+    def __init__(self, workload: Workload, direction: Type[Direction]) -> None:
+        super().__init__(workload)
+        width = workload.directions * workload.hidden
+        suffixes = ("", "_reverse")[: workload.directions]
+        self.layers = [
+            [
+                direction(
+                    width if layer else workload.features,
+                    workload.hidden,
+                    "l{}{}".format(layer, suffix),
+                )
+                for suffix in suffixes
+            ]
+            for layer in range(workload.layers)
+        ]
+
+    def run(self, inputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> tf.Tensor:
+        """Inputs (time, batch, features); the last layer's outputs (time, batch, width)."""
+        for directions in self.layers:
+            outputs = [each.run(inputs, bool(n), lengths) for n, each in enumerate(directions)]
+            inputs = outputs[0] if len(outputs) == 1 else tf.concat(outputs, 2)
+        return inputs
+
+
+def parameters(module: Ends) -> Dict[str, tf.Variable]:
+    """Own name -> variable, in the module's order."""
+    return {variable.name.split(":")[0]: variable for variable in module.trainable_variables}
+
+
+def load_ends(module: Ends, weights: Mapping[str, Any]) -> None:
+    """Set the embedding and the head."""
+    if module.embedding is not None:
+        module.embedding.assign(weights["embedding"])
+    if module.head is not None:
+        module.head.assign(weights["head"].T)
+
+
+def canonical_ends(arrays: Mapping[str, Any]) -> Dict[str, Any]:
+    """The embedding and the head of ``arrays``, in the shared layout."""
+    shared = {name: np.asarray(arrays[name]) for name in ("embedding", "head") if name in arrays}
+    return {name: array.T if name == "head" else array for name, array in shared.items()}
+
+
+def mixed_precision(precision: str) -> None:
+    """Let TensorFlow rewrite every graph from now on: GEMMs and their like in 16 bits.
+
+    The rewrite inserts the casts; weights stay float32. To float16 it goes on NVIDIA GPUs only, to
+    bfloat16 on CPUs only. Source: tensorflow/core/grappler/optimizers/auto_mixed_precision.cc.
+    """
+    option = {
+        "amp-fp16": "auto_mixed_precision",
+        "amp-bf16": "auto_mixed_precision_onednn_bfloat16",
+    }[precision]
+    tf.config.optimizer.set_experimental_options({option: True})
+
+
+def load(module: Network, weights: Mapping[str, Any]) -> None:
+    """Set the shared weights."""
+    load_ends(module, weights)
+    for each in (each for directions in module.layers for each in directions):
+        both = (weights["weight_ih_" + each.name], weights["weight_hh_" + each.name])
+        each.kernel.assign(reordered(np.concatenate(both, axis=1), each.GATES).T)
+        each.bias.assign(reordered(weights["bias_" + each.name], each.GATES))
+
+
+def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
+    """``arrays``, one a parameter by its own name, in the shared names and layout."""
+    shared = canonical_ends(arrays)
+    for each in (each for directions in module.layers for each in directions):
+        kernel = reordered(np.asarray(arrays[each.name + "/kernel"]).T, each.GATES)
+        shared["weight_ih_" + each.name] = kernel[:, : -each.hidden]
+        shared["weight_hh_" + each.name] = kernel[:, -each.hidden :]
+        shared["bias_" + each.name] = reordered(np.asarray(arrays[each.name + "/bias"]), each.GATES)
+    return shared

@@ -22,8 +22,8 @@ from typing import Any, Optional, Tuple
 
 import tensorflow as tf
 
-from lstmprof.implementations.tensorflow import _layers
-from lstmprof.implementations.tensorflow._layers import canonical, load, mixed_precision, parameters
+from lstmprof.implementations import tensorflow as layers
+from lstmprof.implementations.tensorflow import canonical, load, mixed_precision, parameters
 from lstmprof.workloads import Workload
 
 __all__ = ["KERNELS", "TIME_MAJOR", "build", "canonical", "load", "mixed_precision", "parameters"]
@@ -34,7 +34,7 @@ KERNELS = (("rnn/while", "separate TensorFlow operators under dynamic_rnn"),)
 FORGET_BIAS = 0.0
 
 
-class BasicLSTMCell(_layers.Direction):
+class BasicLSTMCell(layers.Direction):
     """One direction of one layer; to dynamic_rnn, a cell whose state is (c, h)."""
 
     GATES = (0, 2, 1, 3)  # i j f o
@@ -66,13 +66,13 @@ class BasicLSTMCell(_layers.Direction):
 
     def run(self, inputs: tf.Tensor, reverse: bool, lengths: Optional[tf.Tensor]) -> tf.Tensor:
         """Inputs (time, batch, inputs); outputs (time, batch, hidden), in the order of time."""
-        inputs = _layers.reversed_in_time(inputs, lengths) if reverse else inputs
+        inputs = layers.reversed_in_time(inputs, lengths) if reverse else inputs
         outputs, _ = tf.compat.v1.nn.dynamic_rnn(
             self, inputs, sequence_length=lengths, dtype=tf.float32, time_major=True
         )
-        return _layers.reversed_in_time(outputs, lengths) if reverse else outputs
+        return layers.reversed_in_time(outputs, lengths) if reverse else outputs
 
 
-def build(workload: Workload) -> _layers.Network:
+def build(workload: Workload) -> layers.Network:
     """The network of ``workload``, weights not yet set."""
-    return _layers.Network(workload, BasicLSTMCell)
+    return layers.Network(workload, BasicLSTMCell)

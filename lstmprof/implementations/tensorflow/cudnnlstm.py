@@ -23,7 +23,7 @@ from typing import Any, Dict, Iterator, Mapping, Optional, Tuple
 import numpy as np
 import tensorflow as tf
 
-from lstmprof.implementations.tensorflow._layers import (
+from lstmprof.implementations.tensorflow import (
     Ends,
     canonical_ends,
     load_ends,

@@ -19,8 +19,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from lstmprof.implementations.tensorflow import _layers
-from lstmprof.implementations.tensorflow._layers import canonical, load, mixed_precision, parameters
+from lstmprof.implementations import tensorflow as layers
+from lstmprof.implementations.tensorflow import canonical, load, mixed_precision, parameters
 from lstmprof.workloads import Workload
 
 __all__ = ["KERNELS", "TIME_MAJOR", "build", "canonical", "load", "mixed_precision", "parameters"]
@@ -32,7 +32,7 @@ FORGET_BIAS = 0.0
 NO_CLIP = -1.0
 
 
-class BlockCell(_layers.Direction):
+class BlockCell(layers.Direction):
     """One direction of one layer."""
 
     GATES = (0, 2, 1, 3)  # i c̃ f o
@@ -62,6 +62,6 @@ def _fused(x: tf.Tensor, h: tf.Tensor, c: tf.Tensor, kernel: tf.Tensor, bias: tf
     return (made.h, made.cs), gradients
 
 
-def build(workload: Workload) -> _layers.Network:
+def build(workload: Workload) -> layers.Network:
     """The network of ``workload``, weights not yet set."""
-    return _layers.Network(workload, BlockCell)
+    return layers.Network(workload, BlockCell)

@@ -23,8 +23,8 @@ from typing import Optional
 
 import tensorflow as tf
 
-from lstmprof.implementations.tensorflow import _layers
-from lstmprof.implementations.tensorflow._layers import canonical, load, mixed_precision, parameters
+from lstmprof.implementations import tensorflow as layers
+from lstmprof.implementations.tensorflow import canonical, load, mixed_precision, parameters
 from lstmprof.workloads import Workload
 
 __all__ = ["KERNELS", "TIME_MAJOR", "build", "canonical", "load", "mixed_precision", "parameters"]
@@ -36,14 +36,14 @@ FORGET_BIAS = 0.0
 NO_CLIP = -1.0
 
 
-class BlockLayer(_layers.Direction):
+class BlockLayer(layers.Direction):
     """One direction of one layer."""
 
     GATES = (0, 2, 1, 3)  # i c̃ f o
 
     def run(self, inputs: tf.Tensor, reverse: bool, lengths: Optional[tf.Tensor]) -> tf.Tensor:
         """Inputs (time, batch, inputs); outputs (time, batch, hidden), in the order of time."""
-        inputs = _layers.reversed_in_time(inputs, lengths) if reverse else inputs
+        inputs = layers.reversed_in_time(inputs, lengths) if reverse else inputs
         zeros = tf.zeros([inputs.shape[1], self.hidden])
         outputs = tf.raw_ops.BlockLSTM(
             seq_len_max=tf.constant(inputs.shape[0], tf.int64),
@@ -58,10 +58,10 @@ class BlockLayer(_layers.Direction):
             **dict.fromkeys(("wci", "wcf", "wco"), tf.zeros([self.hidden])),
         ).h
         if lengths is not None:
-            outputs = tf.where(_layers.mask(lengths, inputs.shape[0]), outputs, 0.0)
-        return _layers.reversed_in_time(outputs, lengths) if reverse else outputs
+            outputs = tf.where(layers.mask(lengths, inputs.shape[0]), outputs, 0.0)
+        return layers.reversed_in_time(outputs, lengths) if reverse else outputs
 
 
-def build(workload: Workload) -> _layers.Network:
+def build(workload: Workload) -> layers.Network:
     """The network of ``workload``, weights not yet set."""
-    return _layers.Network(workload, BlockLayer)
+    return layers.Network(workload, BlockLayer)

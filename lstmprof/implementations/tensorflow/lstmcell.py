@@ -19,8 +19,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from lstmprof.implementations.tensorflow import _layers
-from lstmprof.implementations.tensorflow._layers import canonical, load, mixed_precision, parameters
+from lstmprof.implementations import tensorflow as layers
+from lstmprof.implementations.tensorflow import canonical, load, mixed_precision, parameters
 from lstmprof.workloads import Workload
 
 __all__ = ["KERNELS", "TIME_MAJOR", "build", "canonical", "load", "mixed_precision", "parameters"]
@@ -29,7 +29,7 @@ TIME_MAJOR = True
 KERNELS = (("HandWrittenCell", "separate TensorFlow operators in a while loop"),)
 
 
-class HandWrittenCell(_layers.Direction):
+class HandWrittenCell(layers.Direction):
     """One direction of one layer."""
 
     GATES = (0, 2, 1, 3)  # i j f o
@@ -42,6 +42,6 @@ class HandWrittenCell(_layers.Direction):
         return tf.sigmoid(o) * tf.tanh(c), c
 
 
-def build(workload: Workload) -> _layers.Network:
+def build(workload: Workload) -> layers.Network:
     """The network of ``workload``, weights not yet set."""
-    return _layers.Network(workload, HandWrittenCell)
+    return layers.Network(workload, HandWrittenCell)

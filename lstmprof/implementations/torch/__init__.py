@@ -1,1 +1,149 @@
-"""LSTMs of PyTorch."""
+"""Layers and directions of a torch cell in a Python loop over time steps, with the head.
+
+::
+
+    h_t, c_t = cell(x_t, (h_{t−1}, c_{t−1})),   h_0 = c_0 = 0
+
+The reverse direction runs from the last time step to the first; both outputs at a time step, the
+forward one first, are the next layer's input. The head has no bias. Of a sequence that has ended
+h_t and c_t are 0: a mask multiplies them, as a framework without packed sequences has to.
+
+Torch keeps the layout of ``workloads``: gates i f g o, ``weight_ih`` (4·hidden, inputs),
+``weight_hh`` (4·hidden, hidden); only the names differ. ``names`` maps a parameter's own name to
+the shared one, or to None where the framework has a second bias, which holds zeros and whose
+gradient equals the first one's.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, List, Mapping, Optional
+
+import torch
+
+from lstmprof.workloads import Workload
+
+Names = Mapping[str, Optional[str]]
+
+
+class Layers(torch.nn.Module):  # type: ignore[misc]
+    """``cells.l{k}[_reverse]``, made by ``cell(inputs, hidden)``, and ``head``."""
+
+    def __init__(self, workload: Workload, cell: Callable[[int, int], torch.nn.Module]) -> None:
+        super().__init__()
+        self.hidden = workload.hidden
+        self.layers = workload.layers
+        self.suffixes = ("", "_reverse")[: workload.directions]
+        self.every_step = workload.every_step
+        self.embedding = embedding(workload)
+        width = workload.directions * workload.hidden
+        self.cells = torch.nn.ModuleDict(
+            {
+                "l{}{}".format(layer, suffix): cell(
+                    width if layer else workload.features, self.hidden
+                )
+                for layer in range(workload.layers)
+                for suffix in self.suffixes
+            }
+        )
+        self.head = head(workload)
+
+    def forward(self, inputs: torch.Tensor, lengths: Optional[torch.Tensor] = None) -> torch.Tensor:
+        """Inputs (time, batch, features) or tokens; outputs (batch, classes), or one a step.
+
+        ``lengths`` (batch,) on the host.
+        """
+        steps = list(self.embedding(inputs).unbind(0))
+        masks = None if lengths is None else _masks(steps, lengths)
+        for layer in range(self.layers):
+            directions = [self._run("l{}{}".format(layer, s), steps, masks) for s in self.suffixes]
+            steps = directions[0]
+            if len(directions) == 2:
+                steps = [torch.cat([h, back], 1) for h, back in zip(*directions)]  # noqa: B905
+        if self.every_step:
+            return self.head(torch.stack(steps))
+        if lengths is None:
+            return self.head(steps[-1])
+        return self.head(last(torch.stack(steps), lengths))
+
+    def _run(
+        self, slot: str, steps: List[torch.Tensor], masks: Optional[List[torch.Tensor]]
+    ) -> List[torch.Tensor]:
+        """The cell's outputs at every time step, in the order of time."""
+        cell = self.cells[slot]
+        state = (steps[0].new_zeros(len(steps[0]), self.hidden),) * 2
+        outputs = []
+        order = range(len(steps))
+        for t in reversed(order) if slot.endswith("_reverse") else order:
+            state = cell(steps[t], state)
+            if masks is not None:
+                state = (state[0] * masks[t], state[1] * masks[t])
+            outputs.append(state[0])
+        return outputs[::-1] if slot.endswith("_reverse") else outputs
+
+
+def _masks(steps: List[torch.Tensor], lengths: torch.Tensor) -> List[torch.Tensor]:
+    """For every time step (batch, 1): 1 where a sequence has not ended, else 0."""
+    device = steps[0].device
+    times = torch.arange(len(steps), device=device)[:, None, None]
+    alive = times < lengths.to(device)[None, :, None]
+    return list(alive.to(steps[0].dtype).unbind(0))
+
+
+def shared_names(module: Layers) -> Dict[str, Any]:
+    """Own name -> shared name: ``cells.l0.weight_ih`` is ``weight_ih_l0``; ``bias_hh`` has none."""
+    names: Dict[str, Any] = end_names(module)
+    for own, _ in module.cells.named_parameters():
+        slot, kind = own.split(".")
+        names["cells." + own] = (
+            None if kind == "bias_hh" else kind.replace("bias_ih", "bias") + "_" + slot
+        )
+    return names
+
+
+def parameters(module: torch.nn.Module) -> Dict[str, Any]:
+    """Own name -> parameter, in the module's order."""
+    return dict(module.named_parameters())
+
+
+def embedding(workload: Workload) -> torch.nn.Module:
+    """Tokens to features; for features themselves nothing."""
+    if not workload.vocabulary:
+        return torch.nn.Identity()
+    return torch.nn.Embedding(workload.vocabulary, workload.features)
+
+
+def head(workload: Workload) -> torch.nn.Module:
+    """The output layer, without bias; for a workload without one nothing."""
+    if not workload.head:
+        return torch.nn.Identity()
+    width = workload.directions * workload.hidden
+    return torch.nn.Linear(width, workload.classes, bias=False)
+
+
+def last(outputs: torch.Tensor, lengths: Optional[torch.Tensor]) -> torch.Tensor:
+    """Each sequence's last of ``outputs`` (time, batch, width)."""
+    if lengths is None:
+        return outputs[-1]
+    return outputs[lengths.to(outputs.device) - 1, torch.arange(outputs.shape[1])]
+
+
+def end_names(module: torch.nn.Module) -> Dict[str, Optional[str]]:
+    """Own name -> shared name of ``embedding`` and ``head``, where the module has them."""
+    names = {"embedding.weight": "embedding", "head.weight": "head"}
+    return {own: names[own] for own, _ in module.named_parameters() if own in names}
+
+
+def load(module: torch.nn.Module, weights: Mapping[str, Any], names: Names) -> None:
+    """Set every parameter to the shared weight that ``names`` gives it, or to zero."""
+    with torch.no_grad():
+        for own, parameter in module.named_parameters():
+            shared = names[own]
+            if shared is None:
+                parameter.zero_()
+            else:
+                parameter.copy_(torch.from_numpy(weights[shared]))
+
+
+def canonical(arrays: Mapping[str, Any], names: Names) -> Dict[str, Any]:
+    """``arrays``, one a parameter by its own name, under the shared names."""
+    return {shared: arrays[own] for own, shared in names.items() if shared is not None}

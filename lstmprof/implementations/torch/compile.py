@@ -14,11 +14,11 @@ documentation of torch.compile.
 
 from __future__ import annotations
 
+from lstmprof.implementations import torch as layers
 from lstmprof.implementations.torch import (
-    _layers,
     lstmcell_basic,
+    parameters,
 )
-from lstmprof.implementations.torch._layers import parameters
 from lstmprof.implementations.torch.lstmcell_basic import canonical, load
 from lstmprof.workloads import Workload
 
@@ -31,7 +31,7 @@ KERNELS = (
 )
 
 
-def build(workload: Workload) -> _layers.Layers:
+def build(workload: Workload) -> layers.Layers:
     """The network of ``workload``, weights not yet set; compiled at its first call."""
     module = lstmcell_basic.build(workload)
     for cell in module.cells.values():

@@ -26,8 +26,8 @@ from typing import Any, Dict, Mapping, Optional
 import torch
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from lstmprof.implementations.torch import _layers
-from lstmprof.implementations.torch._layers import parameters
+from lstmprof.implementations import torch as layers
+from lstmprof.implementations.torch import parameters
 from lstmprof.workloads import Workload
 
 __all__ = ["KERNELS", "TIME_MAJOR", "build", "canonical", "load", "parameters"]
@@ -50,14 +50,14 @@ class Network(torch.nn.Module):  # type: ignore[misc]
     def __init__(self, workload: Workload) -> None:
         super().__init__()
         self.every_step = workload.every_step
-        self.embedding = _layers.embedding(workload)
+        self.embedding = layers.embedding(workload)
         self.lstm = LAYERS[workload.cell](
             workload.features,
             workload.hidden,
             workload.layers,
             bidirectional=workload.bidirectional,
         )
-        self.head = _layers.head(workload)
+        self.head = layers.head(workload)
 
     def forward(self, inputs: torch.Tensor, lengths: Optional[torch.Tensor] = None) -> torch.Tensor:
         """Inputs (time, batch, features) or tokens; outputs (batch, classes), or one a step.
@@ -70,11 +70,11 @@ class Network(torch.nn.Module):  # type: ignore[misc]
         else:
             packed = pack_padded_sequence(inputs, lengths, enforce_sorted=False)
             outputs, _ = pad_packed_sequence(self.lstm(packed)[0], total_length=len(inputs))
-        return self.head(outputs if self.every_step else _layers.last(outputs, lengths))
+        return self.head(outputs if self.every_step else layers.last(outputs, lengths))
 
 
 def _shared_names(module: Network) -> Dict[str, Any]:
-    names: Dict[str, Any] = _layers.end_names(module)
+    names: Dict[str, Any] = layers.end_names(module)
     for own, _ in module.lstm.named_parameters():
         names["lstm." + own] = None if own.startswith("bias_hh") else own.replace("bias_ih", "bias")
     return names
@@ -87,9 +87,9 @@ def build(workload: Workload) -> Network:
 
 def load(module: Network, weights: Mapping[str, Any]) -> None:
     """Set the shared weights."""
-    _layers.load(module, weights, _shared_names(module))
+    layers.load(module, weights, _shared_names(module))
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
     """``arrays``, one a parameter by its own name, in the shared names and layout."""
-    return _layers.canonical(arrays, _shared_names(module))
+    return layers.canonical(arrays, _shared_names(module))

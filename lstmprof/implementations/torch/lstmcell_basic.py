@@ -19,10 +19,8 @@ from typing import Any, Dict, Mapping, Tuple
 import torch
 import torch.nn.functional as F
 
-from lstmprof.implementations.torch import (
-    _layers,
-)
-from lstmprof.implementations.torch._layers import parameters
+from lstmprof.implementations import torch as layers
+from lstmprof.implementations.torch import parameters
 from lstmprof.workloads import Workload
 
 __all__ = ["KERNELS", "TIME_MAJOR", "build", "canonical", "load", "parameters"]
@@ -51,16 +49,16 @@ class Cell(torch.nn.Module):  # type: ignore[misc]
         return torch.sigmoid(o) * torch.tanh(c), c
 
 
-def build(workload: Workload) -> _layers.Layers:
+def build(workload: Workload) -> layers.Layers:
     """The network of ``workload``, weights not yet set."""
-    return _layers.Layers(workload, Cell)
+    return layers.Layers(workload, Cell)
 
 
-def load(module: _layers.Layers, weights: Mapping[str, Any]) -> None:
+def load(module: layers.Layers, weights: Mapping[str, Any]) -> None:
     """Set the shared weights."""
-    _layers.load(module, weights, _layers.shared_names(module))
+    layers.load(module, weights, layers.shared_names(module))
 
 
-def canonical(module: _layers.Layers, arrays: Mapping[str, Any]) -> Dict[str, Any]:
+def canonical(module: layers.Layers, arrays: Mapping[str, Any]) -> Dict[str, Any]:
     """``arrays``, one a parameter by its own name, in the shared names and layout."""
-    return _layers.canonical(arrays, _layers.shared_names(module))
+    return layers.canonical(arrays, layers.shared_names(module))

@@ -20,10 +20,8 @@ from typing import Any, List, Mapping, Optional
 import torch
 import torch.nn.functional as F
 
-from lstmprof.implementations.torch import (
-    _layers,
-)
-from lstmprof.implementations.torch._layers import parameters
+from lstmprof.implementations import torch as layers
+from lstmprof.implementations.torch import parameters
 from lstmprof.workloads import Workload
 
 __all__ = ["KERNELS", "TIME_MAJOR", "build", "canonical", "load", "parameters"]
@@ -58,7 +56,7 @@ class Loop(torch.nn.Module):  # type: ignore[misc]
         return outputs[::-1] if reverse else outputs
 
 
-class Network(_layers.Layers):
+class Network(layers.Layers):
     """Layers whose cells run over the time steps by themselves."""
 
     def _run(
@@ -75,9 +73,9 @@ def build(workload: Workload) -> Network:
 
 def load(module: Network, weights: Mapping[str, Any]) -> None:
     """Set the shared weights."""
-    _layers.load(module, weights, _layers.shared_names(module))
+    layers.load(module, weights, layers.shared_names(module))
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Any:
     """``arrays``, one a parameter by its own name, in the shared names and layout."""
-    return _layers.canonical(arrays, _layers.shared_names(module))
+    return layers.canonical(arrays, layers.shared_names(module))

@@ -1,1 +1,107 @@
-"""The loops: one a framework, called by the framework's name."""
+"""What the loops of all frameworks share: the implementation under test, and its profile pass."""
+
+from __future__ import annotations
+
+import glob
+import importlib
+import os
+import shutil
+import time
+from typing import Any, ContextManager, Iterable, List, Optional, Sequence, Tuple
+
+from lstmprof import implementations
+from lstmprof.capture.request import CaptureRequest
+from lstmprof.capture.worker.profiling import (
+    Profiled,
+    Ranges,
+    both,
+    compressed,
+    first_found,
+    no_ranges,
+    throwaway_steps,
+)
+
+
+class Trainer:
+    """One implementation with its weights, data and optimizer on one device.
+
+    A loop's own has ``step(ranges)``, ``facts()``, and of its profiler ``recording``, ``annotated``
+    and ``written``.
+    """
+
+    profiler = ""
+
+    def __init__(self, request: CaptureRequest) -> None:
+        self.row = implementations.find(request.implementation)
+        self.workload, self.forward_only = request.workload, request.mode == "forward"
+        self.implementation: Any = importlib.import_module(self.row.module)
+
+    def step(self, ranges: Ranges) -> Any:
+        """One step, synchronised at its end; its outcome, which ``loss`` reads."""
+        raise NotImplementedError
+
+    def loss(self, outcome: Any) -> float:
+        """The number in a step's outcome."""
+        return float(outcome)
+
+    def kept(self, outcome: Any) -> Any:
+        """``outcome`` so that the next step does not overwrite it."""
+        return outcome
+
+    def device_ns(self) -> Optional[int]:
+        """Length of the last step by the device's own events; None where there are none."""
+        return None
+
+    def recording(self, folder: str) -> ContextManager[Any]:
+        """The profiler, on; what it writes by itself lies in ``folder``."""
+        raise NotImplementedError
+
+    def annotated(self, number: int) -> Ranges:
+        """The ranges of the profiler's own in the step ``number``."""
+        raise NotImplementedError
+
+    def written(self, session: Any, folder: str) -> Tuple[str, str]:
+        """The profile in a file, and the name to keep it by."""
+        raise NotImplementedError
+
+    def needles(self) -> Sequence[Tuple[str, str]]:
+        """(text in the profile, which kernels then really ran, in words)."""
+        found: Sequence[Tuple[str, str]] = self.implementation.KERNELS
+        return found
+
+    def profile(self, ranges: Ranges, steps: int, folder: str) -> Profiled:
+        """``steps`` profiled steps, after a throwaway session; the profile lies in ``folder``."""
+        logs = os.path.join(folder, "logs")
+        self._session(no_ranges, throwaway_steps(steps, time.perf_counter_ns), logs)
+        shutil.rmtree(logs, ignore_errors=True)
+        session, walls_ns, losses = self._session(ranges, range(steps), logs)
+        raw, name = self.written(session, logs if os.path.isdir(logs) else folder)
+        kernels = first_found(raw, self.needles())
+        packed = compressed(raw, os.path.join(folder, name + ".gz"))
+        shutil.rmtree(logs, ignore_errors=True)
+        return Profiled(walls_ns, losses, [packed], kernels)
+
+    def _session(
+        self, ranges: Ranges, steps: Iterable[int], folder: str
+    ) -> Tuple[Any, List[int], List[float]]:
+        """A finished session, and each step's wall time and loss."""
+        walls_ns, outcomes = [], []
+        with self.recording(folder) as session:
+            for number in steps:
+                seen = both(ranges, self.annotated(number))
+                start_ns = time.perf_counter_ns()
+                outcome = self.step(seen)
+                walls_ns.append(time.perf_counter_ns() - start_ns)
+                outcomes.append(self.kept(outcome))
+        return session, walls_ns, [self.loss(outcome) for outcome in outcomes]
+
+
+def torch_needles(kernels: Sequence[Tuple[str, str]]) -> List[Tuple[str, str]]:
+    """``kernels`` of an implementation's row as torch.profiler writes an operator's name."""
+    return [('"{}"'.format(operator), words) for operator, words in kernels]
+
+
+def xplane_in(folder: str) -> Tuple[str, str]:
+    """The XPlane that a session left in ``folder``, and its name."""
+    (raw,) = glob.glob(os.path.join(folder, "plugins", "profile", "*", "*.xplane.pb"))
+    return raw, os.path.basename(raw)

@@ -26,12 +26,12 @@ import numpy as np
 
 from lstmprof import workloads
 from lstmprof.capture.request import CaptureRequest
-from lstmprof.capture.worker import base
+from lstmprof.capture.worker import loops
 from lstmprof.capture.worker.host import cuda_devices, thread_count
 from lstmprof.capture.worker.profiling import Ranges
 from lstmprof.errors import CaptureError
-from lstmprof.implementations.cudnn import _api as api, _runtime
-from lstmprof.implementations.cudnn._api import Cudnn
+from lstmprof.implementations import cudnn as api
+from lstmprof.implementations.cudnn import Cudnn, _runtime
 from lstmprof.implementations.cudnn._runtime import Buffer, Call
 
 
@@ -58,7 +58,7 @@ def set_threads(threads: int) -> None:
     """Nothing: the host computes nothing."""
 
 
-class Trainer(base.Trainer):
+class Trainer(loops.Trainer):
     """One implementation with its weights, data, loss and optimizer on one device."""
 
     profiler = "torch.profiler"
@@ -164,7 +164,7 @@ class Trainer(base.Trainer):
 
     def needles(self) -> Sequence[Tuple[str, str]]:
         """cuDNN's calls as torch.profiler writes their names."""
-        return base.torch_needles(self.implementation.KERNELS)
+        return loops.torch_needles(self.implementation.KERNELS)
 
     def facts(self) -> Dict[str, Any]:
         """What run.json says of the libraries and the device."""

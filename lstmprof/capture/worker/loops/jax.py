@@ -32,7 +32,7 @@ import numpy as np
 
 from lstmprof import workloads
 from lstmprof.capture.request import CaptureRequest
-from lstmprof.capture.worker import base
+from lstmprof.capture.worker import loops
 from lstmprof.capture.worker.host import thread_count
 from lstmprof.capture.worker.peaks import Run
 from lstmprof.capture.worker.profiling import Ranges
@@ -80,7 +80,7 @@ def set_threads(threads: int) -> None:
     """Nothing: XLA obeys the affinity only, which was set before JAX was imported."""
 
 
-class Trainer(base.Trainer):
+class Trainer(loops.Trainer):
     """One implementation with its weights, data and optimizer on one device."""
 
     profiler = "jax.profiler"
@@ -146,7 +146,7 @@ class Trainer(base.Trainer):
 
     def written(self, session: None, folder: str) -> Tuple[str, str]:
         """The XPlane."""
-        return base.xplane_in(folder)
+        return loops.xplane_in(folder)
 
     def facts(self) -> Dict[str, Any]:
         """What run.json says of the framework and the device."""

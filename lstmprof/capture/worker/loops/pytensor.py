@@ -31,7 +31,7 @@ from pytensor.link.vm import VMLinker
 
 from lstmprof import workloads
 from lstmprof.capture.request import CaptureRequest
-from lstmprof.capture.worker import base
+from lstmprof.capture.worker import loops
 from lstmprof.capture.worker.host import thread_count
 from lstmprof.capture.worker.peaks import numpy_copy, numpy_product
 from lstmprof.capture.worker.profiling import Ranges
@@ -73,7 +73,7 @@ def set_threads(threads: int) -> None:
     """Nothing: its operators have one thread, its BLAS reads the environment."""
 
 
-class Trainer(base.Trainer):
+class Trainer(loops.Trainer):
     """One implementation with its weights, data and optimizer."""
 
     profiler = "clock around PyTensor's thunks"

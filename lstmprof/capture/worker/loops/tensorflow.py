@@ -26,7 +26,7 @@ import tensorflow as tf
 
 from lstmprof import workloads
 from lstmprof.capture.request import CaptureRequest
-from lstmprof.capture.worker import base
+from lstmprof.capture.worker import loops
 from lstmprof.capture.worker.peaks import Run
 from lstmprof.capture.worker.profiling import Ranges
 from lstmprof.errors import CaptureError
@@ -65,7 +65,7 @@ def set_threads(threads: int) -> None:
     tf.config.threading.set_inter_op_parallelism_threads(threads)
 
 
-class Trainer(base.Trainer):
+class Trainer(loops.Trainer):
     """One implementation with its weights, data and optimizer on one device."""
 
     profiler = "tf.profiler"
@@ -129,7 +129,7 @@ class Trainer(base.Trainer):
 
     def written(self, session: None, folder: str) -> Tuple[str, str]:
         """The XPlane."""
-        return base.xplane_in(folder)
+        return loops.xplane_in(folder)
 
     def needles(self) -> Sequence[Tuple[str, str]]:
         """Operators of the implementation, unless XLA fused them."""

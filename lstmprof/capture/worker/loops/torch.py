@@ -27,7 +27,7 @@ import torch
 
 from lstmprof import workloads
 from lstmprof.capture.request import CaptureRequest
-from lstmprof.capture.worker import base
+from lstmprof.capture.worker import loops
 from lstmprof.capture.worker.peaks import Run, faster
 from lstmprof.capture.worker.profiling import Ranges, no_ranges
 from lstmprof.errors import CaptureError
@@ -60,7 +60,7 @@ def set_threads(threads: int) -> None:
     torch.set_num_threads(threads)
 
 
-class Trainer(base.Trainer):
+class Trainer(loops.Trainer):
     """One implementation with its weights, data and optimizer on one device."""
 
     profiler = "torch.profiler"
@@ -217,7 +217,7 @@ class Trainer(base.Trainer):
 
     def needles(self) -> Sequence[Tuple[str, str]]:
         """Operators as torch.profiler writes their names."""
-        return base.torch_needles(self.implementation.KERNELS)
+        return loops.torch_needles(self.implementation.KERNELS)
 
     def facts(self) -> Dict[str, Any]:
         """What run.json says of the framework and the device."""
