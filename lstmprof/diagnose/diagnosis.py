@@ -210,27 +210,27 @@ def compare(one: StepProfile, other: StepProfile, across: Collection[str] = ()) 
     refuse_unless_comparable(one, other, across)
     ends = lengths(one, other)
     fast, slow = (one, other) if ends[0] <= ends[1] else (other, one)
-    found = findings(fast, slow)
+    differences = findings(fast, slow)
     return Diagnosis(
         fast=fast,
         slow=slow,
-        sentence=sentences.of_difference(fast, slow, found),
+        sentence=sentences.of_difference(fast, slow, differences),
         differences=tuple(waterfall(fast, slow)),
-        findings=_explained(found),
-        warnings=(*_doubts(found), *_warnings(fast, slow)),
+        findings=_explained(differences),
+        warnings=(*_doubts(differences), *_warnings(fast, slow)),
         notes=tuple(_notes(fast, slow)),
     )
 
 
 def alone(profile: StepProfile) -> Diagnosis:
     """What a run's step is bound by."""
-    found = findings(None, profile)
+    parts = findings(None, profile)
     return Diagnosis(
         fast=None,
         slow=profile,
-        sentence=sentences.of_run(profile, found),
+        sentence=sentences.of_run(profile, parts),
         differences=(),
-        findings=_explained(found),
+        findings=_explained(parts),
         warnings=profile.warnings,
         notes=(*profile.notes, *_unmarked(profile)),
     )
@@ -262,10 +262,10 @@ def _warnings(fast: StepProfile, slow: StepProfile) -> list[str]:
     ]
 
 
-def _doubts(found: list[Finding]) -> list[str]:
+def _doubts(differences: list[Finding]) -> list[str]:
     """Whether the profiled steps can explain the undisturbed ones at all."""
-    cause = sentences.dominant(found)
-    changed = sum(f.delta_ns for f in found if f.kind == causes.PROFILER)
+    cause = sentences.dominant(differences)
+    changed = sum(f.delta_ns for f in differences if f.kind == causes.PROFILER)
     if cause is None or abs(changed) <= cause.delta_ns:
         return []
     return [
@@ -275,15 +275,15 @@ def _doubts(found: list[Finding]) -> list[str]:
 
 
 def _notes(fast: StepProfile, slow: StepProfile) -> list[str]:
-    found = [f"they differ in {d}" for d in disagreements(fast, slow)]
+    notes = [f"they differ in {d}" for d in disagreements(fast, slow)]
     if not timed(fast, slow):
-        found.append("not both were timed undisturbed: this explains the profiled steps")
+        notes.append("not both were timed undisturbed: this explains the profiled steps")
     if (fast.device is None) != (slow.device is None):
-        found.append("one ran on a GPU and the other on a CPU: their parts are of different kinds")
+        notes.append("one ran on a GPU and the other on a CPU: their parts are of different kinds")
     for profile in (fast, slow):
-        found += [f"{profile.name}: {note}" for note in (*profile.notes, *_unmarked(profile))]
+        notes += [f"{profile.name}: {note}" for note in (*profile.notes, *_unmarked(profile))]
     first_steps = _first_steps(fast, slow)
-    return [*found, first_steps] if first_steps else found
+    return [*notes, first_steps] if first_steps else notes
 
 
 def _unmarked(profile: StepProfile) -> list[str]:

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lstmprof import numbers
 from lstmprof.breakdown import TABLES, Breakdown
 from lstmprof.breakdown.mean_step import MeanStep, mean_steps, waits_for_host_ns
 from lstmprof.diagnose.contributors import contributors
@@ -260,4 +261,5 @@ def by_name(contributors: Iterable[Contributor]) -> Spent:
 
 def labels(fast: StepProfile, slow: StepProfile) -> tuple[str, str]:
     """What tells the two apart: the implementation where that is enough, else the run's name."""
-    return (fast.label, slow.label) if fast.label != slow.label else (fast.name, slow.name)
+    one, other = numbers.labels([fast.name, slow.name], [fast.label, slow.label])
+    return one, other
