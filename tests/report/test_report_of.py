@@ -16,6 +16,7 @@ from lstmprof.breakdown import (
     account_rows,
     break_down,
 )
+from lstmprof.diagnose.diagnosis import diagnose_all
 from lstmprof.diagnose.findings import lengths
 from lstmprof.events.annotate import (
     annotated,
@@ -182,3 +183,14 @@ def test_of_very_many_runs_each_is_led_to_from_the_fastest(
     pairs = {(p.fast.name, p.slow.name) for p in report.pairs}
     assert pairs == {("fast", "slow"), ("fast", "hostile")}
     assert any("from the fastest" in sentence for sentence in report.missing)
+
+
+def test_diagnoses_that_are_there_are_not_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    breakdowns, report = report_on(tmp_path)
+    diagnoses = diagnose_all(breakdowns)
+    monkeypatch.delattr(reports, "diagnose_all")
+    again = reports.report_of(breakdowns, diagnoses=diagnoses)
+    assert [d.sentence for d in again.diagnoses] == [d.sentence for d in report.diagnoses]
+    assert (again.runs, again.groups, again.ledger) == (report.runs, report.groups, report.ledger)
