@@ -11,14 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 
 from lstmprof.breakdown import host
 from lstmprof.events.annotate.links import NONE
-from lstmprof.events.annotate.steps import Window, is_kind, of_rank
+from lstmprof.events.annotate.steps import Window
 from lstmprof.events.intervals import Flags, Ints, Segments, filled, foremost, overlaps
 from lstmprof.events.packed import Packed
-from lstmprof.events.schema import ACTIVITY_KINDS, ints, texts
+from lstmprof.events.schema import ACTIVITY_KINDS
+from lstmprof.events.table import EventTable
 from lstmprof.events.threads import (
     HOST,
     STATES,
@@ -101,7 +101,7 @@ class Waits:
 
 
 def attributed(
-    events: pa.Table,
+    events: EventTable,
     windows: Sequence[Window],
     rank: int | None,
     waits: Mapping[int, Waits] | None = None,
@@ -144,13 +144,12 @@ class _Instants:
 class _Hosts:
     """The host threads of a profile; a thread's innermost segments are made when asked for."""
 
-    def __init__(self, events: pa.Table, framework_ranges: Sequence[str]) -> None:
+    def __init__(self, events: EventTable, framework_ranges: Sequence[str]) -> None:
         self.events = events
         self.thread = thread_ids(events)
         self.state = state_codes(events, framework_ranges)
-        self.start_ns = ints(events, "start_ns", 0)
-        self.end_ns = self.start_ns + ints(events, "dur_ns", 0)
-        codes, names = texts(events, "category")
+        self.start_ns, self.end_ns = events.start_ns, events.end_ns
+        codes, names = events.texts("category")
         self.categories = (*names, OTHER)
         self.category = np.where(codes < 0, len(names), codes)
         self._segments: dict[int, Segments] = {}
@@ -266,49 +265,35 @@ class Lane:
     busy: Segments  # owner: row of events
 
 
-def device_lanes(events: pa.Table, rank: int | None) -> Iterator[Lane]:
+def device_lanes(events: EventTable, rank: int | None) -> Iterator[Lane]:
     """The devices of ``rank`` that have activities, by number."""
-    rows = of_rank(events, rank)
-    rows = rows[is_kind(events, *ACTIVITY_KINDS)[rows]]
-    device = ints(events, "device", UNKNOWN)
+    rows = events.of_rank(rank)
+    rows = rows[events.is_kind(*ACTIVITY_KINDS)[rows]]
+    device = events.ints("device", UNKNOWN)
     for one in np.unique(device[rows]).tolist():
         if one != UNKNOWN:
             yield _lane(events, one, rows[device[rows] == one])
 
 
-def _lane(events: pa.Table, device: int, rows: Ints) -> Lane:
-    starts = ints(events, "start_ns", 0)
-    ends = starts + ints(events, "dur_ns", 0)
+def _lane(events: EventTable, device: int, rows: Ints) -> Lane:
+    starts, ends = events.start_ns, events.end_ns
     start, end = starts[rows], ends[rows]
-    correlation = ints(events, "correlation_id", np.iinfo(np.int64).max)[rows]
+    correlation = events.ints("correlation_id", np.iinfo(np.int64).max)[rows]
     tie = content_order(events, rows)
     first = np.lexsort((tie, end, correlation, start, _classes(events)[rows]))
     busy = foremost(start, end, first)
     runs = np.flatnonzero(end > start)
     order = runs[np.lexsort((tie[runs], correlation[runs], end[runs], start[runs]))]
     row = rows[order]
-    launch = launch_rows(events)[row]
+    launch = events.rows_named("launch_id")[row]
     owned = Segments(busy.start_ns, busy.end_ns, rows[busy.owner])
     return Lane(device, start[order], end[order], row, launch, ends[launch], owned)
 
 
-def _classes(events: pa.Table) -> Ints:
-    categories, category_names = texts(events, "category")
-    kinds, kind_names = texts(events, "kind")
-    collective = np.array([c == "collective" for c in category_names] + [False])[categories]
-    by_kind = np.array([_KIND_CLASS.get(k, 0) for k in kind_names] or [0])[kinds]
+def _classes(events: EventTable) -> Ints:
+    collective = events.is_one_of("category", "collective")
+    by_kind = events.mapped("kind", lambda kind: _KIND_CLASS.get(kind, 0), 0)
     return np.where((by_kind == 0) & collective, _COLLECTIVE_CLASS, by_kind)
-
-
-def launch_rows(events: pa.Table) -> Ints:
-    """For each row the row number of its launch, ``NONE`` where it has none."""
-    event_id = ints(events, "event_id", NONE)
-    launch = ints(events, "launch_id", NONE)
-    order = np.argsort(event_id)
-    if not len(order):
-        return launch
-    found = order[np.minimum(np.searchsorted(event_id[order], launch), len(order) - 1)]
-    return np.where((launch >= 0) & (event_id[found] == launch), found, NONE)
 
 
 def _waits(lane: Lane) -> Waits:

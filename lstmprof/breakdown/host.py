@@ -13,9 +13,8 @@ import pyarrow as pa
 
 from lstmprof.events.annotate import CAPTURED
 from lstmprof.events.annotate.calls import is_kernel_launch
-from lstmprof.events.annotate.steps import is_kind, of_rank
 from lstmprof.events.intervals import Flags, Ints, Segments, foremost
-from lstmprof.events.schema import ints, texts
+from lstmprof.events.table import EventTable
 from lstmprof.events.threads import innermost, nesting_order, thread_ids
 from lstmprof.runs.metadata import RunInfo
 
@@ -39,36 +38,33 @@ def framework_ranges(info: RunInfo) -> tuple[str, ...]:
     return _OF_FRAMEWORK.get(str(info.framework), ()) if captured else ()
 
 
-def computing(events: pa.Table) -> Flags:
+def computing(events: EventTable) -> Flags:
     """A boolean a row: an op that computes on the host.
 
     An op has a category where it computes, none where it only arranges. Where its rank launched
     work on a device whose activities were not recorded, the computing was there and not here.
     """
-    busy = is_kind(events, "op") & events.column("category").is_valid().to_numpy()
+    busy = events.is_kind("op") & events.column("category").is_valid().to_numpy()
     return np.asarray(busy & ~_launches_unseen_work(events), dtype=np.bool_)
 
 
-def _launches_unseen_work(events: pa.Table) -> Flags:
+def _launches_unseen_work(events: EventTable) -> Flags:
     """A boolean a row: its rank has kernel launches in the profile."""
-    names, name_texts = texts(events, "name")
-    launch = np.array([*map(is_kernel_launch, name_texts), False])
-    calls = is_kind(events, "runtime") & launch[names]
+    calls = events.is_kind("runtime") & events.where_name(is_kernel_launch)
     unseen = np.zeros(len(events), dtype=bool)
     for rank in events.filter(pa.array(calls)).column("rank").unique().to_pylist():
-        unseen[of_rank(events, rank)] = True
+        unseen[events.of_rank(rank)] = True
     return unseen
 
 
-def innermost_of_each(events: pa.Table, rows: Ints, thread: Ints) -> Segments:
+def innermost_of_each(events: EventTable, rows: Ints, thread: Ints) -> Segments:
     """``threads.innermost`` of each thread of ``rows``, one after the other.
 
     All threads are looked at at once, each in a time of its own: shifted behind that of the last.
     """
     nested = nesting_order(events, rows)
     nested = nested[np.argsort(thread[nested], kind="stable")]
-    start = ints(events, "start_ns", 0)[nested]
-    end = start + ints(events, "dur_ns", 0)[nested]
+    start, end = events.start_ns[nested], events.end_ns[nested]
     if not len(nested):
         return Segments(nested, nested, nested)
     first_ns = int(start.min())
@@ -84,18 +80,17 @@ def innermost_of_each(events: pa.Table, rows: Ints, thread: Ints) -> Segments:
     return Segments(lanes.start_ns - shift, lanes.end_ns - shift, nested[lanes.owner])
 
 
-def merged_lanes(events: pa.Table, rank: int | None, computes: Flags, state: Ints) -> Segments:
+def merged_lanes(events: EventTable, rank: int | None, computes: Flags, state: Ints) -> Segments:
     """Which row has each instant of ``rank``'s host; instants without an event are left out.
 
     ``computes`` and ``state`` have one entry a row: ``computing``, ``threads.state_codes``.
     """
     thread = thread_ids(events)
-    rows = of_rank(events, rank)
+    rows = events.of_rank(rank)
     lanes = innermost_of_each(events, rows[thread[rows] >= 0], thread)
     start, end, owner = lanes.start_ns, lanes.end_ns, lanes.owner
-    categories, names = texts(events, "category")
-    busy_class = np.array([_CLASS.get(c, 0) for c in names] + [0])[categories]
+    busy_class = events.mapped("category", lambda category: _CLASS.get(category, 0), 0)
     priority = np.where(computes, busy_class, _FIRST_IDLE + state)[owner]
-    began = ints(events, "start_ns", 0)[owner]
+    began = events.start_ns[owner]
     merged = foremost(start, end, np.lexsort((start, thread[owner], began, priority)))
     return Segments(merged.start_ns, merged.end_ns, owner[merged.owner])

@@ -29,7 +29,7 @@ from lstmprof.events.batches import Batch
 from lstmprof.events.columns import DEVICE, RANK, STEP, Column, schema
 from lstmprof.events.intervals import Ints
 from lstmprof.events.packed import Packed
-from lstmprof.events.schema import texts
+from lstmprof.events.table import EventTable
 from lstmprof.events.threads import HOST, STATES
 
 COLUMNS = (
@@ -46,7 +46,7 @@ SCHEMA = schema(COLUMNS)
 _Place = tuple[int, int | None, int]
 
 
-def ledger(events: pa.Table, windows: list[Window]) -> pa.Table:
+def ledger(events: EventTable, windows: list[Window]) -> pa.Table:
     """The account of ``windows``: one row a part that has time in it, ``SCHEMA``."""
     sums = _Sums(windows)
     sums.add(events, None, {})
@@ -84,12 +84,12 @@ class _Sums:
 
     def add(
         self,
-        events: pa.Table,
+        events: EventTable,
         within: tuple[int, int] | None,
         waits: Mapping[int | None, Mapping[int, Waits]],
     ) -> None:
         """Add what ``events`` tell of the windows ``within`` start and end, if not of all time."""
-        self._categories |= dict.fromkeys([*texts(events, "category")[1], OTHER])
+        self._categories |= dict.fromkeys([*events.texts("category")[1], OTHER])
         for place, rank in enumerate(self.ranks):
             numbers = [
                 n for n, w in enumerate(self._windows) if w.rank == rank and _meets(w, within)

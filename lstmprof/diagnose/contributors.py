@@ -17,12 +17,13 @@ import pyarrow as pa
 from lstmprof.breakdown.attribution import LATENCY, TAIL, Stretches, attributed
 from lstmprof.breakdown.host import computing
 from lstmprof.events.annotate.links import NONE, inherited
-from lstmprof.events.annotate.steps import Window, is_kind
-from lstmprof.events.call_tree import Forest, own_time, referenced
+from lstmprof.events.annotate.steps import Window
+from lstmprof.events.call_tree import Forest, own_time
 from lstmprof.events.columns import Column, schema
 from lstmprof.events.groups import Groups
 from lstmprof.events.intervals import Covered, Flags, Ints
-from lstmprof.events.schema import ACTIVITY_KINDS, ints, texts
+from lstmprof.events.schema import ACTIVITY_KINDS
+from lstmprof.events.table import EventTable
 from lstmprof.events.threads import ops_called, thread_ids
 
 #: A computing op that takes no longer has computed next to nothing: its time is that of calling it.
@@ -53,7 +54,7 @@ SCHEMA = schema(COLUMNS)
 
 
 def contributors(
-    events: pa.Table, windows: list[Window], rank: int | None, device: int | None
+    events: EventTable, windows: list[Window], rank: int | None, device: int | None
 ) -> pa.Table:
     """One row a contributor of one lane; they sum to the windows, all of ``rank``; ``SCHEMA``."""
     starts, ends = _input_times(events, windows)
@@ -71,13 +72,13 @@ def contributors(
     states = np.where((begun > over) & prepared, INPUT, states)
     purpose, tiny = _purposes(events)
     label = np.unique(np.stack([states, parts]), axis=1, return_inverse=True)[1].reshape(-1)
-    columns = [texts(events, "name")[0], purpose, texts(events, "family")[0], tiny.astype(np.int64)]
+    columns = [events.texts("name")[0], purpose, events.texts("family")[0], tiny.astype(np.int64)]
     columns = [np.where(row == NONE, NONE, column[row]) for column in columns]
     groups = Groups(label, *columns, overhead.astype(np.int64))
     first = groups.first
     calls = np.where((overhead | (parts == LATENCY))[first], 0, _calls(groups, row))
-    names = [_STEP.sub("", name) for name in texts(events, "name")[1]]
-    values = (names, *(texts(events, column)[1] for column in ("category", "family")))
+    names = [_STEP.sub("", name) for name in events.texts("name")[1]]
+    values = (names, *(events.texts(column)[1] for column in ("category", "family")))
     return pa.table(
         [
             pa.array(states[first].tolist(), pa.string()),
@@ -92,32 +93,29 @@ def contributors(
     )
 
 
-def _input_times(events: pa.Table, windows: list[Window]) -> tuple[Ints, Ints]:
+def _input_times(events: EventTable, windows: list[Window]) -> tuple[Ints, Ints]:
     """(starts, ends) of the input that the threads of ``windows`` prepare, disjoint, by time."""
     times = zip(*(_input_of(events, window) for window in windows), strict=True)
     return Covered(*(np.concatenate(column) for column in times)).bounds
 
 
-def _input_of(events: pa.Table, window: Window) -> tuple[Ints, Ints]:
-    codes, names = texts(events, "name")
-    prepares = np.array([bool(_PREPARES.fullmatch(n)) for n in names] + [False])[codes]
+def _input_of(events: EventTable, window: Window) -> tuple[Ints, Ints]:
+    prepares = events.where_name(_PREPARES.fullmatch)
     thread = -1 if window.thread is None else window.thread
-    rows = (
-        prepares & is_kind(events, "range", "op") & (thread_ids(events) == thread) & (thread >= 0)
-    )
-    start = ints(events, "start_ns", 0)[rows]
-    end = np.minimum(start + ints(events, "dur_ns", 0)[rows], window.end_ns)
+    rows = prepares & events.is_kind("range", "op") & (thread_ids(events) == thread) & (thread >= 0)
+    start = events.start_ns[rows]
+    end = np.minimum(start + events.dur_ns[rows], window.end_ns)
     start = np.maximum(start, window.start_ns)
     return start[end > start], end[end > start]
 
 
-def _called(events: pa.Table, stretches: Stretches, device: int | None) -> Ints:
+def _called(events: EventTable, stretches: Stretches, device: int | None) -> Ints:
     """On a host the op that each short stretch of Python is the way into, else ``NONE``."""
     row = stretches.row
     if device is not None or not len(events):
         return np.full(len(row), NONE, dtype=np.int64)
     called = ops_called(events, thread_ids(events)[row], stretches.start_ns, stretches.end_ns)
-    python = is_kind(events, "step", "range", "python")[row] & (row != NONE)
+    python = events.is_kind("step", "range", "python")[row] & (row != NONE)
     return np.where(python, called, NONE)
 
 
@@ -128,18 +126,18 @@ def _labels(stretches: Stretches) -> tuple[np.ndarray, np.ndarray]:
     return states[stretches.label].astype(str), parts[stretches.label].astype(str)
 
 
-def _prepares(events: pa.Table, windows: list[Window], window: Ints, row: Ints) -> Flags:
+def _prepares(events: EventTable, windows: list[Window], window: Ints, row: Ints) -> Flags:
     """Whether the thread that runs the step, and so prepares the input, holds each stretch."""
     threads = np.array([NONE if w.thread is None else w.thread for w in windows])
     holds = thread_ids(events)[row] == threads[window] if len(events) else False
     return np.asarray((row == NONE) | holds, dtype=np.bool_)
 
 
-def _purposes(events: pa.Table) -> tuple[Ints, Flags]:
+def _purposes(events: EventTable) -> tuple[Ints, Flags]:
     """For each row (category that it serves, ``NONE`` unknown; whether its calls are short)."""
-    category, names = texts(events, "category")
-    parent = referenced(events, "parent_id")
-    is_op, computes = is_kind(events, "op"), computing(events)
+    category, names = events.texts("category")
+    parent = events.rows_named("parent_id")
+    is_op, computes = events.is_kind("op"), computing(events)
     decides = np.where(computes | ~is_op, category, NONE)
     forest = Forest(parent)
     work = forest.beneath(computes.astype(np.int64))
@@ -150,10 +148,10 @@ def _purposes(events: pa.Table) -> tuple[Ints, Flags]:
     own = np.where(is_op & ((decides != NONE) | several), np.arange(len(events)), NONE)
     decider = inherited(events, parent, own)
     serves = np.where(decider != NONE, decides[decider], decides)
-    dur = ints(events, "dur_ns", 0)
+    dur = events.dur_ns
     spent = np.where(computes, own_time(events), dur)
     short_op = spent[decider] <= TINY_OP_NS
-    short_kernel = is_kind(events, *ACTIVITY_KINDS) & (dur <= TINY_KERNEL_NS)
+    short_kernel = events.is_kind(*ACTIVITY_KINDS) & (dur <= TINY_KERNEL_NS)
     return serves, np.where(is_op, short_op & (decider != NONE), short_kernel)
 
 

@@ -16,7 +16,8 @@ from lstmprof.breakdown import TABLES, Breakdown
 from lstmprof.breakdown.mean_step import MeanStep, mean_steps, waits_for_host_ns
 from lstmprof.diagnose.contributors import contributors
 from lstmprof.errors import RunError
-from lstmprof.events.annotate.steps import Window, is_kind, of_rank
+from lstmprof.events.annotate.steps import Window
+from lstmprof.events.table import EventTable
 from lstmprof.events.threads import STATES, state_codes
 from lstmprof.runs.metadata import RunInfo
 
@@ -206,9 +207,9 @@ def mean_of(totals: Sequence[int], steps: int) -> list[int]:
     return floors
 
 
-def _of_lane(events: pa.Table, windows: list[Window], lane: MeanStep) -> pa.Table:
+def _of_lane(events: EventTable, windows: list[Window], lane: MeanStep) -> pa.Table:
     """The rows of the lane's rank in its windows, without those of other devices."""
-    rows = events.take(pa.array(of_rank(events, lane.rank)))
+    rows = events.take(pa.array(events.of_rank(lane.rank)))
     if windows[0].step is not None:
         steps = pa.array([window.step for window in windows], pa.int64())
         rows = rows.filter(pc.is_in(rows.column("step"), steps, skip_nulls=True))
@@ -218,9 +219,9 @@ def _of_lane(events: pa.Table, windows: list[Window], lane: MeanStep) -> pa.Tabl
     return rows.filter(pc.or_kleene(pc.is_null(device), pc.equal(device, lane.device)))
 
 
-def _sync_calls(events: pa.Table, steps: int) -> float | None:
+def _sync_calls(events: EventTable, steps: int) -> float | None:
     """Blocking runtime calls a step; None where the profile has no runtime calls."""
-    calls = is_kind(events, "runtime")
+    calls = events.is_kind("runtime")
     blocking = calls & (state_codes(events) == STATES.index("sync"))
     return int(blocking.sum()) / steps if calls.any() else None
 

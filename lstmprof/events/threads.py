@@ -10,11 +10,10 @@ import re
 from collections.abc import Sequence
 
 import numpy as np
-import pyarrow as pa
 
 from lstmprof.events.intervals import Flags, Ints, Segments, foremost
 from lstmprof.events.numbering import numbered
-from lstmprof.events.schema import ints, texts
+from lstmprof.events.table import EventTable
 
 UNKNOWN = np.iinfo(np.int64).min
 
@@ -44,49 +43,49 @@ def runtime_state(name: str) -> str:
     return "alloc" if _ALLOC.search(name) else "runtime"
 
 
-def state_codes(events: pa.Table, framework_ranges: Sequence[str] = ()) -> Ints:
+def state_codes(events: EventTable, framework_ranges: Sequence[str] = ()) -> Ints:
     """For each row its thread's state while it is innermost: an index into ``STATES``, else −1.
 
     ``framework_ranges`` are names of steps and ranges that run no Python of the user's.
     """
-    kinds, kind_names = texts(events, "kind")
-    names, name_texts = texts(events, "name")
-    by_kind = np.array([_STATE_OF_KIND.get(k, -1) for k in kind_names] + [-1])
-    by_name = np.array([STATES.index(runtime_state(n)) for n in name_texts] + [-1])
-    of_framework = np.array([n in framework_ranges for n in name_texts] + [False])
-    arranges = np.isin(kinds, _places(kind_names, "step", "range")) & of_framework[names]
-    codes = np.where(arranges, STATES.index("dispatch"), by_kind[kinds])
-    codes = np.where(np.isin(kinds, _places(kind_names, "runtime")), by_name[names], codes)
+    arranges = events.is_kind("step", "range") & events.is_one_of("name", *framework_ranges)
+    by_kind = events.mapped("kind", lambda kind: _STATE_OF_KIND.get(kind, -1), -1)
+    codes = np.where(arranges, STATES.index("dispatch"), by_kind)
+    of_call = events.mapped("name", _code_of_call, STATES.index("runtime"))
+    codes = np.where(events.is_kind("runtime"), of_call, codes)
     return np.where(_on_thread(events), codes, -1)
 
 
-def _places(values: list[str], *wanted: str) -> list[int]:
-    return [place for place, value in enumerate(values) if value in wanted]
+def _code_of_call(name: str) -> int:
+    return STATES.index(runtime_state(name))
 
 
-def thread_ids(events: pa.Table) -> Ints:
+def thread_ids(events: EventTable) -> Ints:
     """For each row the number of its host thread, −1 for what ran on a device."""
+    return events.once(_thread_ids)
+
+
+def _thread_ids(events: EventTable) -> Ints:
     rows = np.flatnonzero(_on_thread(events))
     ids = np.full(len(events), -1, dtype=np.int64)
     if len(rows):
-        ids[rows] = numbered(*(ints(events, c, UNKNOWN)[rows] for c in ("rank", "pid", "tid")))
+        ids[rows] = numbered(*(events.ints(c, UNKNOWN)[rows] for c in ("rank", "pid", "tid")))
     return ids
 
 
-def _on_thread(events: pa.Table) -> Flags:
+def _on_thread(events: EventTable) -> Flags:
     """A boolean a row: it ran on a host thread."""
-    kinds, kind_names = texts(events, "kind")
-    host_kind = np.array([k in _DEPTH for k in kind_names] or [False])
-    return np.asarray(events.column("device").is_null().to_numpy() & host_kind[kinds], np.bool_)
+    of_host = events.column("device").is_null().to_numpy()
+    return np.asarray(of_host & events.is_kind(*_DEPTH), np.bool_)
 
 
-def nesting_order(events: pa.Table, rows: Ints) -> Ints:
+def nesting_order(events: EventTable, rows: Ints) -> Ints:
     """``rows`` sorted so that an enclosing event comes before what it encloses.
 
     Rows of an events table are sorted but for those that begin and end together.
     """
-    start = ints(events, "start_ns", 0)[rows]
-    dur = ints(events, "dur_ns", 0)[rows]
+    start = events.start_ns[rows]
+    dur = events.dur_ns[rows]
     later = (start[1:] > start[:-1]) | ((start[1:] == start[:-1]) & (dur[1:] < dur[:-1]))
     alike = (start[1:] == start[:-1]) & (dur[1:] == dur[:-1])
     if not (later | alike).all():
@@ -97,34 +96,32 @@ def nesting_order(events: pa.Table, rows: Ints) -> Ints:
     return order
 
 
-def _nested(events: pa.Table, rows: Ints, start: Ints, dur: Ints) -> Ints:
-    kinds, kind_names = texts(events, "kind")
-    depth = np.array([_DEPTH.get(k, 9) for k in kind_names] or [9])[kinds[rows]]
+def _nested(events: EventTable, rows: Ints, start: Ints, dur: Ints) -> Ints:
+    depth = events.mapped("kind", lambda kind: _DEPTH.get(kind, 9), 9)[rows]
     return np.lexsort((content_order(events, rows), depth, -dur, start))
 
 
-def content_order(events: pa.Table, rows: Ints) -> Ints:
+def content_order(events: EventTable, rows: Ints) -> Ints:
     """A last tie-break of ``rows`` by what one says (name, category, stream), not its place."""
     keys = []
     for column in ("name", "category"):
-        codes, values = texts(events, column)
+        codes, values = events.texts(column)
         place = np.empty(len(values) + 1, dtype=np.int64)
         known = [*values, ""]
         place[sorted(range(len(known)), key=known.__getitem__)] = np.arange(len(known))
         keys.append(place[codes[rows]])
-    return numbered(*keys, ints(events, "stream", UNKNOWN)[rows])
+    return numbered(*keys, events.ints("stream", UNKNOWN)[rows])
 
 
-def innermost(events: pa.Table, rows: Ints) -> Segments:
+def innermost(events: EventTable, rows: Ints) -> Segments:
     """The innermost event of one thread at each instant; ``owner`` is a row of ``events``.
 
     ``rows`` are the thread's events.
     """
     nested = nesting_order(events, rows)
-    start = ints(events, "start_ns", 0)[nested]
-    end = start + ints(events, "dur_ns", 0)[nested]
-    found = foremost(start, end, np.arange(len(nested))[::-1])
-    return Segments(found.start_ns, found.end_ns, nested[found.owner])
+    start, end = events.start_ns[nested], events.end_ns[nested]
+    segments = foremost(start, end, np.arange(len(nested))[::-1])
+    return Segments(segments.start_ns, segments.end_ns, nested[segments.owner])
 
 
 #: Longest stretch of Python that is called the price of the op after it. Measured by profiling
@@ -133,17 +130,16 @@ def innermost(events: pa.Table, rows: Ints) -> Segments:
 CALL_GAP_NS = 10_000
 
 
-def ops_called(events: pa.Table, thread: Ints, start_ns: Ints, end_ns: Ints) -> Ints:
+def ops_called(events: EventTable, thread: Ints, start_ns: Ints, end_ns: Ints) -> Ints:
     """For each stretch of Python the row of the op that it is the way into, −1 for none.
 
     Such a stretch is at most ``CALL_GAP_NS`` long, and an op begins on its ``thread`` as it ends;
     of several that begin then the outermost.
     """
-    kinds, kind_names = texts(events, "kind")
-    ops = np.flatnonzero(np.isin(kinds, _places(kind_names, "op")))
-    shortest_first = np.argsort(ints(events, "dur_ns", 0)[ops], kind="stable")
+    ops = np.flatnonzero(events.is_kind("op"))
+    shortest_first = np.argsort(events.dur_ns[ops], kind="stable")
     ops = ops[shortest_first]
-    began = np.concatenate([ints(events, "start_ns", 0)[ops], end_ns])
+    began = np.concatenate([events.start_ns[ops], end_ns])
     place = numbered(np.concatenate([thread_ids(events)[ops], thread]), began)
     outermost = np.full(int(place.max(initial=-1)) + 1, -1, dtype=np.int64)
     outermost[place[: len(ops)]] = ops

@@ -19,7 +19,7 @@ import pyarrow as pa
 from lstmprof.events.annotate.calls import launch_calls
 from lstmprof.events.annotate.links import NONE, inherited
 from lstmprof.events.annotate.steps import Window
-from lstmprof.events.call_tree import Forest, referenced
+from lstmprof.events.call_tree import Forest
 from lstmprof.events.columns import Column, schema
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.schema import ACTIVITY_KINDS
@@ -116,7 +116,7 @@ def _launching(step: StepRows) -> Flags:
 def _purposes(step: StepRows, row: Ints) -> pa.Array:
     """What the work is for that the nearest op or call around each ``row`` issued."""
     codes, names = step.events.texts("category")
-    issuer = np.where(step.launch != NONE, step.launch, referenced(step.events, "op_id"))
+    issuer = np.where(step.launch != NONE, step.launch, step.events.rows_named("op_id"))
     issuer[~step.events.is_kind(*ACTIVITY_KINDS)] = NONE
     issuer[step.computes] = np.flatnonzero(step.computes)
     forest, mask = Forest(step.parent), np.zeros(len(codes), dtype=np.int64)

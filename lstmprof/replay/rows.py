@@ -10,7 +10,6 @@ import pyarrow as pa
 from lstmprof.breakdown.host import computing
 from lstmprof.events.annotate.links import NONE
 from lstmprof.events.annotate.steps import Window
-from lstmprof.events.call_tree import referenced
 from lstmprof.events.columns import Column
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.schema import ACTIVITY_KINDS
@@ -39,8 +38,8 @@ class StepRows:
         self.event_id = events.ints("event_id", NONE)
         self.start_ns, self.end_ns = events.start_ns, events.end_ns
         self.correlation = events.ints("correlation_id", UNKNOWN)
-        self.launch = referenced(events, "launch_id")
-        self.parent = referenced(events, "parent_id")
+        self.launch = events.rows_named("launch_id")
+        self.parent = events.rows_named("parent_id")
         rows = events.of_rank(window.rank)
         # as for the ledger: where devices are seen, host threads compute nothing
         self.computes = computing(events) & (not self.runs_on_device[rows].any())

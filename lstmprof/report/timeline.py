@@ -8,16 +8,15 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
-import pyarrow as pa
 
 from lstmprof.breakdown import host
 from lstmprof.breakdown.attribution import Stretches, attributed
 from lstmprof.diagnose.step_profile import median_step
 from lstmprof.events.annotate.calls import launch_calls
-from lstmprof.events.annotate.steps import Window, is_kind, of_rank
-from lstmprof.events.call_tree import referenced
+from lstmprof.events.annotate.steps import Window
 from lstmprof.events.intervals import Ints
-from lstmprof.events.schema import ACTIVITY_KINDS, ints, texts
+from lstmprof.events.schema import ACTIVITY_KINDS
+from lstmprof.events.table import EventTable
 from lstmprof.events.threads import STATES, UNKNOWN, state_codes, thread_ids
 from lstmprof.numbers import shown_name
 from lstmprof.report.model import Timeline, Track
@@ -60,7 +59,7 @@ def _thread_names(one: RunReport, rank: int | None) -> Mapping[str, str]:
 
 def timeline(
     run: str,
-    events: pa.Table,
+    events: EventTable,
     window: Window,
     most: int,
     thread_names: Mapping[str, str] = MappingProxyType({}),
@@ -93,7 +92,7 @@ def timeline(
 class _Drawing:
     """The tracks and events of one window, gathered; ``names`` are places in one list."""
 
-    events: pa.Table
+    events: EventTable
     window: Window
     thread_names: Mapping[str, str]
 
@@ -102,11 +101,11 @@ class _Drawing:
         self.left_out = 0
         none = np.empty(0, dtype=np.int64)
         self.columns = {name: [none] for name in ("track", "start_ns", "dur_ns", "name", "part")}
-        self.code, names = texts(self.events, "name")
+        self.code, names = self.events.texts("name")
         self.names = [shown_name(name, _NAME) for name in names]
-        self.start = ints(self.events, "start_ns", 0)
-        self.end = self.start + ints(self.events, "dur_ns", 0)
-        mine = of_rank(self.events, self.window.rank)
+        self.start = self.events.start_ns
+        self.end = self.start + self.events.dur_ns
+        mine = self.events.of_rank(self.window.rank)
         seen = (self.start[mine] < self.window.end_ns) & (self.end[mine] > self.window.start_ns)
         self.rows = mine[seen]
         self.part = _parts(self.events)
@@ -139,8 +138,8 @@ class _Drawing:
 
     def add_streams(self) -> None:
         """A track for each stream of each device."""
-        activities = self.rows[is_kind(self.events, *ACTIVITY_KINDS)[self.rows]]
-        device, stream = (ints(self.events, c, UNKNOWN)[activities] for c in ("device", "stream"))
+        activities = self.rows[self.events.is_kind(*ACTIVITY_KINDS)[self.rows]]
+        device, stream = (self.events.ints(c, UNKNOWN)[activities] for c in ("device", "stream"))
         for pair in np.unique(np.stack([device, stream]), axis=1).T.tolist():
             mine = activities[(device == pair[0]) & (stream == pair[1])]
             of = ["?" if n == UNKNOWN else str(n) for n in pair]
@@ -155,7 +154,7 @@ class _Drawing:
         busiest = sorted(zip((-counts).tolist(), numbers.tolist(), strict=True))
         order = sorted((n for _, n in busiest), key=lambda n: n != self.window.thread)
         depth = _depth(self.events)
-        tids = ints(self.events, "tid", UNKNOWN)
+        tids = self.events.ints("tid", UNKNOWN)
         for place, number in enumerate(order[:MOST_THREADS], 1):
             mine = on_host[thread[on_host] == number]
             shallow = mine[depth[mine] < MOST_DEPTH]
@@ -185,9 +184,9 @@ def _joined(stretches: Stretches) -> Stretches:
     return Stretches(s.labels, s.window[first], s.row[first], s.label[first], starts, ends)
 
 
-def _depth(events: pa.Table) -> Ints:
+def _depth(events: EventTable) -> Ints:
     """How many events of its thread are around each row."""
-    parent = referenced(events, "parent_id")
+    parent = events.rows_named("parent_id")
     depth = np.zeros(len(events), dtype=np.int64)
     around = parent.copy()
     while (around >= 0).any():
@@ -196,15 +195,15 @@ def _depth(events: pa.Table) -> Ints:
     return depth
 
 
-def _parts(events: pa.Table) -> Ints:
+def _parts(events: EventTable) -> Ints:
     """For each row the place of its part in ``PARTS``, −1 for a step or a range."""
     places = {name: place for place, name in enumerate(PARTS)}
-    codes, categories = texts(events, "category")
+    codes, categories = events.texts("category")
     category = np.array([places.get(c, places["other"]) for c in categories] + [places["other"]])
     state = np.array([places[name] for name in STATES] + [_NEITHER])[state_codes(events)]
     calls = launch_calls(events)
     state[calls] = places["launch call"]
-    computes = host.computing(events) | is_kind(events, *ACTIVITY_KINDS)
+    computes = host.computing(events) | events.is_kind(*ACTIVITY_KINDS)
     part = np.where(computes, category[codes], state)
-    part[is_kind(events, "step", "range")] = _NEITHER
+    part[events.is_kind("step", "range")] = _NEITHER
     return np.asarray(part, dtype=np.int64)

@@ -17,8 +17,9 @@ import pyarrow as pa
 
 from lstmprof.errors import UsageError
 from lstmprof.events.intervals import Flags, Ints
-from lstmprof.events.schema import ACTIVITY_KINDS, ints, texts
-from lstmprof.events.threads import UNKNOWN, thread_ids
+from lstmprof.events.schema import ACTIVITY_KINDS
+from lstmprof.events.table import EventTable
+from lstmprof.events.threads import thread_ids
 
 _MOST_NAMED = 8
 _NUMBER = re.compile(r"#(\d+)$")
@@ -42,24 +43,22 @@ class Window:
     framework_ranges: tuple[str, ...] = ()
 
 
-def ranks(events: pa.Table) -> list[int | None]:
+def ranks(events: EventTable) -> list[int | None]:
     """The ranks in ``events``, None for a rank that the profile does not name."""
-    found = events.column("rank").unique().to_pylist()
-    return sorted(found, key=lambda r: (r is not None, r))
+    return events.ranks()
 
 
-def of_rank(events: pa.Table, rank: int | None) -> Ints:
+def of_rank(events: EventTable, rank: int | None) -> Ints:
     """Rows of ``rank``."""
-    return np.flatnonzero(ints(events, "rank", UNKNOWN) == (UNKNOWN if rank is None else rank))
+    return events.of_rank(rank)
 
 
-def is_kind(events: pa.Table, *wanted: str) -> Flags:
+def is_kind(events: EventTable, *wanted: str) -> Flags:
     """A boolean a row: whether its kind is one of ``wanted``."""
-    kinds, kind_names = texts(events, "kind")
-    return np.isin(kinds, [i for i, k in enumerate(kind_names) if k in wanted])
+    return events.is_kind(*wanted)
 
 
-def with_markers(events: pa.Table, pattern: str) -> pa.Table:
+def with_markers(events: EventTable, pattern: str) -> EventTable:
     """``events`` with the host ranges whose name ``pattern`` finds as the only steps.
 
     Raises:
@@ -69,10 +68,10 @@ def with_markers(events: pa.Table, pattern: str) -> pa.Table:
         expression = re.compile(pattern)
     except re.error as fault:
         raise UsageError(f"--step-range '{pattern}' is no regular expression ({fault})") from fault
-    codes, names = texts(events, "name")
-    found = np.array([bool(expression.search(name)) for name in names] + [False])[codes]
-    on_host = is_kind(events, "range", "step") & (thread_ids(events) >= 0)
-    if not (found & on_host).any():
+    codes, names = events.texts("name")
+    named = events.where_name(expression.search)
+    on_host = events.is_kind("range", "step") & (thread_ids(events) >= 0)
+    if not (named & on_host).any():
         there = Counter(codes[on_host].tolist()).most_common(_MOST_NAMED)
         known = ", ".join(f"'{names[code]}'" for code, _ in there) or "none"
         raise UsageError(
@@ -80,16 +79,16 @@ def with_markers(events: pa.Table, pattern: str) -> pa.Table:
         )
     kinds = np.array(events.column("kind").to_pylist(), dtype=object)
     kinds[kinds == "step"] = "range"
-    kinds[found & on_host] = "step"
+    kinds[named & on_host] = "step"
     return events.with_columns({"kind": pa.array(kinds, pa.string())})
 
 
-def windows(events: pa.Table, *, captured: bool) -> list[Window]:
+def windows(events: EventTable, *, captured: bool) -> list[Window]:
     """The windows of ``events`` by rank and time; ``captured``: lstmprof made the profile."""
     found: list[Window] = []
     thread = thread_ids(events)
-    for rank in ranks(events):
-        rows = of_rank(events, rank)
+    for rank in events.ranks():
+        rows = events.of_rank(rank)
         markers = _markers(events, rows, thread)
         if len(markers):
             found += _marked(events, rank, rows, markers, thread, captured)
@@ -98,15 +97,14 @@ def windows(events: pa.Table, *, captured: bool) -> list[Window]:
     return [w for w in found if w.end_ns > w.start_ns]
 
 
-def _markers(events: pa.Table, rows: Ints, thread: Ints) -> Ints:
+def _markers(events: EventTable, rows: Ints, thread: Ints) -> Ints:
     """Rows of the step markers by time: those of the thread with most, none inside another."""
-    rows = rows[is_kind(events, "step")[rows] & (thread[rows] >= 0)]
+    rows = rows[events.is_kind("step")[rows] & (thread[rows] >= 0)]
     if not len(rows):
         return rows
     most = np.bincount(thread[rows]).argmax()
     rows = rows[thread[rows] == most]
-    start = ints(events, "start_ns", 0)
-    end = start + ints(events, "dur_ns", 0)
+    start, end = events.start_ns, events.end_ns
     rows = rows[np.lexsort((-end[rows], start[rows]))]
     reached = np.maximum.accumulate(end[rows])
     outermost: Flags = np.append(True, end[rows][1:] > reached[:-1])
@@ -114,18 +112,17 @@ def _markers(events: pa.Table, rows: Ints, thread: Ints) -> Ints:
 
 
 def _marked(
-    events: pa.Table,
+    events: EventTable,
     rank: int | None,
     rows: Ints,
     markers: Ints,
     thread: Ints,
     captured: bool,
 ) -> list[Window]:
-    start = ints(events, "start_ns", 0)
-    end = start + ints(events, "dur_ns", 0)
+    start, end = events.start_ns, events.end_ns
     ends = end[markers]
     if not captured:
-        activities = rows[is_kind(events, *ACTIVITY_KINDS)[rows]]
+        activities = rows[events.is_kind(*ACTIVITY_KINDS)[rows]]
         last = np.append(end[activities], ends[-1]).max()
         ends = np.append(start[markers][1:], last)
     numbers = _numbers(events.column("name").take(pa.array(markers)).to_pylist())
@@ -143,37 +140,33 @@ def _numbers(names: list[str]) -> list[int]:
     return numbers if distinct else list(range(len(names)))
 
 
-def _whole(events: pa.Table, rank: int | None, rows: Ints, thread: Ints) -> list[Window]:
+def _whole(events: EventTable, rank: int | None, rows: Ints, thread: Ints) -> list[Window]:
     if not len(rows):
         return []
-    start = ints(events, "start_ns", 0)[rows]
-    end = start + ints(events, "dur_ns", 0)[rows]
+    start, end = events.start_ns[rows], events.end_ns[rows]
     return [Window(rank, None, int(start.min()), int(end.max()), _busiest(events, rows, thread))]
 
 
-def _busiest(events: pa.Table, rows: Ints, thread: Ints) -> int | None:
+def _busiest(events: EventTable, rows: Ints, thread: Ints) -> int | None:
     """The thread with the most ops; in a profile without ops, with the most runtime calls."""
     for kind in ("op", "runtime"):
-        on_thread = thread[rows[is_kind(events, kind)[rows] & (thread[rows] >= 0)]]
+        on_thread = thread[rows[events.is_kind(kind)[rows] & (thread[rows] >= 0)]]
         if len(on_thread):
             return int(np.bincount(on_thread).argmax())
     return None
 
 
-def with_steps(events: pa.Table, found: list[Window]) -> pa.Table:
+def with_steps(events: EventTable, found: list[Window]) -> EventTable:
     """``events`` with ``step`` filled: the window in which a row, or its launch, started."""
-    at = ints(events, "start_ns", 0).copy()
-    event_id = ints(events, "event_id", 0)
-    launch = ints(events, "launch_id", -1)
-    by_id = np.argsort(event_id)
+    at = events.start_ns.copy()
+    launch = events.rows_named("launch_id")
     has_launch = np.flatnonzero(launch >= 0)
-    launch_rows = by_id[np.searchsorted(event_id[by_id], launch[has_launch])]
-    at[has_launch] = at[launch_rows]
+    at[has_launch] = at[launch[has_launch]]
     step = np.full(len(events), -1, dtype=np.int64)
-    for rank in ranks(events):
+    for rank in events.ranks():
         own = [w for w in found if w.rank == rank and w.step is not None]
         if own:
-            rows = of_rank(events, rank)
+            rows = events.of_rank(rank)
             step[rows] = _steps_at(at[rows], own)
     return events.with_columns({"step": pa.array(step, mask=step < 0)})
 
