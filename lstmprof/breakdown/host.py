@@ -9,12 +9,11 @@ before copies, these before every cause of idleness. Source: docs/ledger.md.
 from __future__ import annotations
 
 import numpy as np
-import pyarrow as pa
 
 from lstmprof.events.annotate import CAPTURED
 from lstmprof.events.annotate.calls import is_kernel_launch
 from lstmprof.events.intervals import Flags, Ints, Segments, foremost
-from lstmprof.events.table import EventTable
+from lstmprof.events.table import UNKNOWN, EventTable
 from lstmprof.events.threads import innermost, nesting_order, thread_ids
 from lstmprof.runs.metadata import RunInfo
 
@@ -51,10 +50,8 @@ def computing(events: EventTable) -> Flags:
 def _launches_unseen_work(events: EventTable) -> Flags:
     """A boolean a row: its rank has kernel launches in the profile."""
     calls = events.is_kind("runtime") & events.where_name(is_kernel_launch)
-    unseen = np.zeros(len(events), dtype=bool)
-    for rank in events.filter(pa.array(calls)).column("rank").unique().to_pylist():
-        unseen[events.of_rank(rank)] = True
-    return unseen
+    rank = events.ints("rank", UNKNOWN)
+    return np.asarray(np.isin(rank, np.unique(rank[calls])), dtype=np.bool_)
 
 
 def innermost_of_each(events: EventTable, rows: Ints, thread: Ints) -> Segments:
