@@ -13,7 +13,6 @@ import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,10 +20,10 @@ from pathlib import Path
 from lstmprof import __version__
 from lstmprof.errors import LstmprofError, ProfileError, RunError
 from lstmprof.formats import sources
+from lstmprof.formats.pool import KilledError, Pool
 from lstmprof.runs import remote, run
 from lstmprof.runs.cluster import cluster, killed_worker, other_version
 from lstmprof.runs.ingest import Ingested, Task, tasks
-from lstmprof.runs.pool import done_here, process_pool
 
 #: Less than this of files is read sooner than a second process starts.
 _WORTH_BYTES = 32 * 2**20
@@ -121,10 +120,10 @@ def _workers(
             )
     elif count > 1:
         yield _Workers(
-            executor=functools.partial(process_pool, count),
-            lone=functools.partial(process_pool, 1),
-            done=functools.partial(done_here, done),
-            killed=BrokenProcessPool,
+            executor=functools.partial(Pool, count),
+            lone=functools.partial(Pool, 1),
+            done=done,
+            killed=KilledError,
             fault="the process that read it was killed",
             check=lambda: None,
         )

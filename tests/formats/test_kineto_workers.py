@@ -18,7 +18,8 @@ from shared_traces import FOLDER, needed
 from lstmprof import formats
 from lstmprof.errors import ProfileError
 from lstmprof.events.spool import StoredEvents
-from lstmprof.formats.kineto import stream, workers
+from lstmprof.formats import pool
+from lstmprof.formats.kineto import stream
 
 PIECE_BYTES = 2**16
 
@@ -40,13 +41,13 @@ def temporary(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[subprocess.Popen[bytes]]]:
     """The workers that were started."""
     found: list[subprocess.Popen[bytes]] = []
-    start = workers.Workers._started
+    start = pool.Pool._start
 
-    def kept(self: workers.Workers) -> subprocess.Popen[bytes]:
+    def kept(self: pool.Pool) -> subprocess.Popen[bytes]:
         found.append(start(self))
         return found[-1]
 
-    monkeypatch.setattr(workers.Workers, "_started", kept)
+    monkeypatch.setattr(pool.Pool, "_start", kept)
     yield found
     assert [worker.returncode is None for worker in found] == [False] * len(found)
 
@@ -116,14 +117,14 @@ def test_a_killed_worker_is_one_line(
     tmp_path: Path,
     started: list[subprocess.Popen[bytes]],
 ) -> None:
-    dies = "import os, sys; sys.stdin.buffer.readline(); os.kill(os.getpid(), 9)"
-    monkeypatch.setattr(workers, "_SERVE", dies)
+    dies = "import os, sys; sys.stdin.buffer.read(8); os.kill(os.getpid(), 9)"
+    monkeypatch.setattr(pool, "_SERVE", dies)
     path = tmp_path / "trace.json"
     path.write_bytes(document(*mixed_events(900)))
     with pytest.raises(ProfileError, match=r"trace.json: a process that read it was killed") as one:
         formats.read(path)
     assert "\n" not in str(one.value)
-    assert len(started) == 2
+    assert len(started) >= 2
     assert list(temporary.iterdir()) == []
 
 

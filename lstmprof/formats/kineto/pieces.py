@@ -9,12 +9,11 @@ the columns are spooled.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -64,6 +63,23 @@ def read(label: Path | str, text: bytes, spooled: Path | None = None) -> Piece |
     return Piece(spooled, found.rows, found.left_out, found.categories)
 
 
+class Part(NamedTuple):
+    """``length`` bytes of ``file`` from ``start`` on."""
+
+    file: Path
+    start: int
+    length: int
+
+
+def read_part(part: bytes | Part, spooled: Path) -> Piece | None:
+    """As ``read``, of a text or of the part of a file that holds it."""
+    if isinstance(part, bytes):
+        return read("piece", part, spooled)
+    with part.file.open("rb") as file:
+        file.seek(part.start)
+        return read("piece", file.read(part.length), spooled)
+
+
 def _read_rows(label: Path | str, text: bytes) -> Piece | None:
     try:
         listed = json_document(label, b"[" + text + b"]")
@@ -73,30 +89,6 @@ def _read_rows(label: Path | str, text: bytes) -> Piece | None:
     categories = frozenset(str(e.get("cat")).lower() for e in listed if isinstance(e, dict))
     columns = rows.columns(found) if found else pa.table({})
     return Piece(columns, len(found), left_out, categories)
-
-
-def as_json(piece: Piece | None) -> Any:
-    """What ``json.dumps`` writes, for ``of_json``; without the columns."""
-    return piece and {
-        "rows": piece.rows,
-        "spans": piece.left_out.spans,
-        "dropped": piece.left_out.dropped,
-        "unknown": piece.left_out.unknown,
-        "categories": sorted(piece.categories),
-    }
-
-
-def of_json(said: Mapping[str, Any] | None, spooled: Path) -> Piece | None:
-    """The piece whose columns are in ``spooled``."""
-    if said is None:
-        return None
-    spans: Sequence[Sequence[int]] = said["spans"]
-    left_out = kineto.LeftOut(
-        [(start, length) for start, length in spans],
-        Counter(said["dropped"]),
-        Counter(said["unknown"]),
-    )
-    return Piece(spooled, said["rows"], left_out, frozenset(said["categories"]))
 
 
 def read_columns(text: bytes) -> Piece:

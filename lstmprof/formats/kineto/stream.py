@@ -8,7 +8,7 @@
 A piece ends where ``}`` and ``,`` meet a ``{``, which may also be inside a string or a list. That
 it is a border of events is known once the piece has been read as whole elements of an array, given
 that the piece before was: so a wrong guess is always found, and the piece grows by the next. Pieces
-of a big file are read in several processes (``workers``), their columns spooled. Where the
+of a big file are read in several processes (``pool``), their columns spooled. Where the
 file is not as Kineto writes it, the answer is None, and ``kineto.read`` takes the file as a whole.
 """
 
@@ -17,10 +17,11 @@ from __future__ import annotations
 import contextlib
 import functools
 import io
-import multiprocessing
 import os
 import re
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -33,8 +34,8 @@ from lstmprof.events.spool import Folder, Spool
 from lstmprof.formats import kineto
 from lstmprof.formats.kineto import pieces
 from lstmprof.formats.kineto.events import KINDS
-from lstmprof.formats.kineto.pieces import Piece
-from lstmprof.formats.kineto.workers import Text, Workers
+from lstmprof.formats.kineto.pieces import Part, Piece
+from lstmprof.formats.pool import KilledError, Pool, is_worker
 from lstmprof.formats.raw_file import (
     FREE_BYTES,
     GZIP_MAGIC,
@@ -55,9 +56,24 @@ MOST_WORKERS = 4
 #: Most bytes before the events and after them; Kineto writes a few kB, environments a few MB.
 _MOST_AROUND = 2**26
 _MOST_TRIES = 16
+_AHEAD = 2  # pieces that wait, for each worker
 _OPENING = re.compile(rb'"traceEvents"\s*+:\s*+\[')
 _CLOSING = re.compile(rb"\}\s*+,?\s*+\]")
 _EVENTS_KEY = b'"traceEvents"'
+
+
+@dataclass(frozen=True)
+class _Text:
+    """The text of a piece; ``file`` holds it from byte ``start`` on, if it is a plain one."""
+
+    content: bytes
+    file: Path | None
+    start: int
+
+    @property
+    def part(self) -> bytes | Part:
+        """Where it stands in the file, else the text."""
+        return Part(self.file, self.start, len(self.content)) if self.file else self.content
 
 
 class _UnusualError(Exception):
@@ -126,20 +142,37 @@ class _Reader:
     def __init__(self, label: Path | str, size_bytes: int, stack: contextlib.ExitStack) -> None:
         self._label = label
         self._folder = Folder() if size_bytes >= SPOOLED_BYTES else None
-        self._workers: Workers | None = None
+        self._workers: Pool | None = None
         self._read_here = 0
         if self._folder:
             stack.push(functools.partial(_remove_on_error, self._folder))
-        count = _worker_count()
-        if self._folder and size_bytes >= SHARED_BYTES and count > 1:
+        self._count = _worker_count()
+        if self._folder and size_bytes >= SHARED_BYTES and self._count > 1:
             with contextlib.suppress(OSError):  # no more processes to be had
-                self._workers = stack.enter_context(Workers(label, count))
+                self._workers = stack.enter_context(Pool(self._count))
 
-    def in_order(self, texts: Iterable[Text]) -> Iterator[tuple[Text, Piece | None]]:
+    def in_order(self, texts: Iterable[_Text]) -> Iterator[tuple[_Text, Piece | None]]:
         """Each of ``texts`` and what was read of it, None where it is no whole elements."""
         if self._workers and self._folder:
-            return self._workers.read(texts, self._folder.path)
+            return self._shared(texts, self._workers, self._folder.path)
         return ((text, self.read(text.content)) for text in texts)
+
+    def _shared(
+        self, texts: Iterable[_Text], workers: Pool, folder: Path
+    ) -> Iterator[tuple[_Text, Piece | None]]:
+        asked: list[tuple[_Text, Future[Piece | None]]] = []
+        try:
+            for number, text in enumerate(texts):
+                spooled = folder / f"piece-{number}"
+                asked.append((text, workers.submit(pieces.read_part, text.part, spooled)))
+                if len(asked) > _AHEAD * self._count:
+                    text, answer = asked.pop(0)
+                    yield text, answer.result()
+            for text, answer in asked:
+                yield text, answer.result()
+        except KilledError as error:
+            fault = "a process that read it was killed, most likely for want of memory"
+            raise ProfileError(self._label, fault, "profile fewer steps") from error
 
     def read(self, content: bytes) -> Piece | None:
         """The piece that ``content`` is, read by this process."""
@@ -162,7 +195,7 @@ def _remove_on_error(folder: Folder, error: type[BaseException] | None, *_: obje
 
 def _worker_count() -> int:
     """As many as there are cores for this process; none where it is one of several itself."""
-    if multiprocessing.parent_process() is not None:
+    if is_worker():
         return 0
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return min(MOST_WORKERS, cores or 1)
@@ -229,12 +262,12 @@ class _Texts:
         self._plain = plain
         self._start = start
 
-    def __iter__(self) -> Iterator[Text]:
+    def __iter__(self) -> Iterator[_Text]:
         while more := self._file.read(PIECE_BYTES):
             self.rest += more
             border = last_border(self.rest)
             if border:
-                yield Text(self.rest[:border], self._plain, self._start)
+                yield _Text(self.rest[:border], self._plain, self._start)
                 self.rest = self.rest[border + 1 :]
                 self._start += border + 1
             elif len(self.rest) > _MOST_AROUND:

@@ -1,0 +1,178 @@
+"""Fresh interpreters that work for this process, as a ``concurrent.futures.Executor``.
+
+A worker runs ``serve``: a call comes pickled on its standard input, what it returned goes back on
+its output. ``multiprocessing`` is not used: it would run a user's script again in each worker; nor
+loky, whose workers outlive a process that was killed. Ctrl-C reaches this process alone, which ends
+its workers; each removes what it has half-written. They end, too, when this process is killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from queue import SimpleQueue
+from typing import IO, Any, ParamSpec, TypeVar
+
+_Given = ParamSpec("_Given")
+_Made = TypeVar("_Made")
+_Worker = subprocess.Popen[bytes]
+
+_SERVE = "from lstmprof.formats.pool import serve; serve()"
+_MARK = "LSTMPROF_WORKER"
+_LENGTH_BYTES = 8
+
+
+class KilledError(Exception):
+    """A worker has ended before it answered."""
+
+
+class Pool(Executor):
+    """``count`` workers; one that was killed costs what it worked at, and is replaced.
+
+    Raises:
+        OSError: they cannot be started.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._idle: SimpleQueue[_Worker] = SimpleQueue()
+        self._started: list[_Worker] = []
+        self._is_open = True
+        self._threads = ThreadPoolExecutor(count)
+        try:
+            for _ in range(count):
+                self._idle.put(self._start())
+        except OSError:
+            self.shutdown(wait=False)
+            raise
+
+    def submit(
+        self, call: Callable[_Given, _Made], /, *args: _Given.args, **kwargs: _Given.kwargs
+    ) -> Future[_Made]:
+        """What ``call`` makes of these arguments, in a worker."""
+        return self._threads.submit(self._answer, pickle.dumps((call, args, kwargs), protocol=5))
+
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
+        self.shutdown(wait=error is None)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = True) -> None:
+        """End the workers: with ``wait`` when all is done, else what they do is broken off."""
+        if wait:
+            self._threads.shutdown(cancel_futures=cancel_futures)
+        self._is_open = False
+        for worker in self._started:
+            (worker.kill if wait else worker.terminate)()
+        self._threads.shutdown(cancel_futures=True)
+        for worker in self._started:
+            for pipe in (worker.stdin, worker.stdout):
+                with contextlib.suppress(OSError):  # what was written to it is lost
+                    _open(pipe).close()
+            worker.wait()
+
+    def _start(self) -> _Worker:
+        path = os.pathsep.join(folder for folder in sys.path if folder)
+        with _interrupts_held():  # who starts now never gets any
+            worker = subprocess.Popen(
+                [sys.executable, "-P", "-c", _SERVE],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env={**os.environ, "PYTHONPATH": path, _MARK: str(os.getpid())},
+            )
+        self._started.append(worker)
+        return worker
+
+    def _answer(self, request: bytes) -> Any:
+        worker = self._idle.get()
+        try:
+            _send(_open(worker.stdin), request)
+            is_well, answer = pickle.loads(_received(_open(worker.stdout)))
+        except (OSError, EOFError) as fault:
+            worker.kill()
+            if self._is_open:
+                self._idle.put(self._start())
+            raise KilledError from fault
+        self._idle.put(worker)
+        if not is_well:
+            raise answer
+        return answer
+
+
+def is_worker() -> bool:
+    """Whether this process works for another one, of this pool or of multiprocessing."""
+    return _MARK in os.environ or multiprocessing.parent_process() is not None
+
+
+def serve() -> None:
+    """Do what is asked on the standard input until it ends; SIGTERM ends it in good order."""
+    signal.signal(signal.SIGTERM, _end)
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what the work prints is no answer
+    requests: SimpleQueue[bytes] = SimpleQueue()
+    threading.Thread(target=_read, args=(requests,), daemon=True).start()
+    while True:
+        request = requests.get()
+        try:
+            call, args, kwargs = pickle.loads(request)
+            answer = pickle.dumps((True, call(*args, **kwargs)), protocol=5)
+        except Exception as error:  # raised where it was asked for
+            answer = pickle.dumps((False, error), protocol=5)
+        _send(answers, answer)
+
+
+def _read(requests: SimpleQueue[bytes]) -> None:
+    pipe = os.fdopen(os.dup(sys.stdin.fileno()), "rb", buffering=0)  # no lock to end with
+    with contextlib.suppress(EOFError):
+        while True:
+            requests.put(_received(pipe))
+    os.kill(os.getpid(), signal.SIGTERM)  # who asked has gone
+
+
+def _end(number: int, frame: object) -> None:
+    raise SystemExit(128 + number)
+
+
+def _send(pipe: IO[bytes], content: bytes) -> None:
+    pipe.write(len(content).to_bytes(_LENGTH_BYTES, "little") + content)
+    pipe.flush()
+
+
+def _received(pipe: IO[bytes]) -> bytes:
+    length = int.from_bytes(_whole(pipe, _LENGTH_BYTES), "little")
+    return _whole(pipe, length)
+
+
+def _whole(pipe: IO[bytes], length: int) -> bytes:
+    parts = []
+    while length:
+        part = pipe.read(length)
+        if not part:
+            raise EOFError
+        parts.append(part)
+        length -= len(part)
+    return b"".join(parts)
+
+
+def _open(pipe: IO[bytes] | None) -> IO[bytes]:
+    if pipe is None:
+        raise ValueError("a worker without pipes")
+    return pipe
+
+
+@contextlib.contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Keep Ctrl-C until the end of the block."""
+    if sys.platform == "win32":
+        yield
+        return
+    held = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, held)

@@ -1,0 +1,100 @@
+"""Processes of one's own: fresh, told from the user's script, and gone when they should be."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from lstmprof.errors import ForeignFileError
+from lstmprof.formats.pool import KilledError, Pool, is_worker
+
+
+def told(word: str) -> tuple[str, int, bool]:
+    print(word)
+    return word, os.getpid(), is_worker()
+
+
+def killed() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def refused() -> None:
+    raise ForeignFileError("a.json", "is no profile", "give one")
+
+
+def unsendable() -> object:
+    return lambda: None
+
+
+def test_work_is_done_elsewhere_and_what_it_prints_is_no_answer(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    with Pool(2) as pool:
+        found = [pool.submit(told, word).result() for word in "abc"]
+    assert [(word, there) for word, _, there in found] == [("a", True), ("b", True), ("c", True)]
+    assert os.getpid() not in {pid for _, pid, _ in found}
+    written = capfd.readouterr()
+    assert (written.out, sorted(written.err.split())) == ("", ["a", "b", "c"])
+    assert not is_worker()
+
+
+def test_an_error_comes_back_and_an_answer_that_cannot_costs_no_worker() -> None:
+    with Pool(1) as pool:
+        with pytest.raises(ForeignFileError, match="is no profile"):
+            pool.submit(refused).result()
+        with pytest.raises(Exception, match="pickle"):
+            pool.submit(unsendable).result()
+        assert pool.submit(told, "x").result()[0] == "x"
+
+
+def test_who_is_killed_costs_its_own_work_and_is_replaced() -> None:
+    with Pool(1) as pool:
+        lost, after = pool.submit(killed), pool.submit(told, "after")
+        with pytest.raises(KilledError):
+            lost.result()
+        assert after.result()[0] == "after"
+
+
+def test_what_is_under_way_ends_with_the_block_that_an_error_leaves() -> None:
+    def left() -> None:
+        with Pool(1) as pool:
+            pids.append(pool.submit(told, "x").result()[1])
+            pool.submit(time.sleep, 60)
+            raise RuntimeError
+
+    pids: list[int] = []
+    began = time.monotonic()
+    with pytest.raises(RuntimeError):
+        left()
+    assert time.monotonic() - began < 30
+    with pytest.raises(ProcessLookupError):
+        os.kill(pids[0], 0)
+
+
+def test_a_script_without_a_guard_runs_once(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import os\nfrom lstmprof.formats.pool import Pool\nprint('once', flush=True)\n"
+        "with Pool(2) as pool:\n    pool.submit(os.getpid).result()\n"
+    )
+    command = [sys.executable, "-W", "error", str(script)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("once\n", "")
+
+
+def test_they_end_with_a_process_that_is_killed() -> None:
+    code = (
+        "import os, time\nfrom lstmprof.formats.pool import Pool\n"
+        "pool = Pool(1)\nprint(pool.submit(os.getpid).result(), flush=True)\n"
+        "pool.submit(time.sleep, 60)\nos.kill(os.getpid(), 9)"
+    )
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == -signal.SIGKILL  # and no worker holds the pipes open any more
+    assert done.stderr == ""
