@@ -59,8 +59,6 @@ def command(
     """
     if format_ == "csv" and table is None:
         raise UsageError("CSV holds one table", "add --table " + "|".join((TIMINGS, *TABLES)))
-    if open_:
-        options.refuse_without_report()
 
     from lstmprof.breakdown import break_down
 

@@ -62,8 +62,6 @@ def command(
       lstmprof diagnose fp32-run amp-run --across precision --format markdown
       lstmprof diagnose traces/ --open
     """
-    if open_:
-        options.refuse_without_report()
 
     from lstmprof.breakdown import break_down
     from lstmprof.commands.terminal import diagnosis

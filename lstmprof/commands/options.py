@@ -18,12 +18,6 @@ if TYPE_CHECKING:
 
 #: Where capture and ingest write, and query reads, if they are not told.
 TRACES = "traces"
-#: What the page and its charts are made with, and what ``pip`` calls it.
-REPORT_LIBRARIES = {
-    "altair": "altair",
-    "jinja2": "jinja2",
-    "vl_convert": "vl-convert-python",
-}
 
 
 def _checked_regex(_: click.Context, option: click.Parameter, pattern: str | None) -> str | None:
@@ -81,23 +75,6 @@ def runs_of(paths: Sequence[str]) -> list[Run]:
     from lstmprof.runs.ingest import open_runs
 
     return open_runs(paths, warn=lambda line: say(f"left out: {line}"))
-
-
-def refuse_without_report() -> None:
-    """Nothing where a page can be made.
-
-    Raises:
-        LstmprofError: the extra ``report`` is not installed.
-    """
-    import importlib.util
-
-    missing = [
-        name for module, name in REPORT_LIBRARIES.items() if not importlib.util.find_spec(module)
-    ]
-    if missing:
-        raise LstmprofError(
-            f"the report needs {', '.join(missing)}", "install it: pip install 'lstmprof[report]'"
-        )
 
 
 def report_tables() -> tuple[str, ...]:

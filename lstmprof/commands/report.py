@@ -61,7 +61,6 @@ def command(
       lstmprof report traces/ --svg charts/
       lstmprof report traces/ --open
     """
-    options.refuse_without_report()
     from lstmprof.breakdown import break_down
     from lstmprof.report import TABLES, charts, page, report_of
 

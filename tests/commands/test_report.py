@@ -11,10 +11,6 @@ from xml.etree import ElementTree
 import pytest
 from report import runs
 
-from lstmprof import cli
-from lstmprof.commands import options
-from lstmprof.errors import LstmprofError
-
 
 def lstmprof(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "lstmprof", "report", *map(str, arguments)]
@@ -64,12 +60,3 @@ def test_what_cannot_be_read_is_one_line_and_leaves_nothing(tmp_path: Path) -> N
     made = lstmprof("no-such-place", cwd=tmp_path)
     assert (made.returncode, made.stdout, len(made.stderr.splitlines())) == (1, "", 1)
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("arguments", [["report"], ["breakdown", "--open"], ["diagnose", "--open"]])
-def test_without_its_libraries_it_says_what_to_install(
-    arguments: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(options.REPORT_LIBRARIES, "no_such_module", "no-such-module")
-    with pytest.raises(LstmprofError, match=r"no-such-module; .*lstmprof\[report\]"):
-        cli.cli.main([*arguments, "."], standalone_mode=False)
