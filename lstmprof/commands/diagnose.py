@@ -83,4 +83,4 @@ def command(
         for one in diagnoses:
             diagnosis.show(one)
     if open_:
-        options.open_report(breakdowns, across)
+        options.open_report(breakdowns, across, diagnoses)

@@ -14,6 +14,7 @@ from lstmprof.errors import LstmprofError, UsageError
 
 if TYPE_CHECKING:
     from lstmprof.breakdown import Breakdown
+    from lstmprof.diagnose.diagnosis import Diagnosis
     from lstmprof.runs.run import Run
 
 #: Where capture and ingest write, and query reads, if they are not told.
@@ -84,8 +85,14 @@ def report_tables() -> tuple[str, ...]:
     return tuple(TABLES)
 
 
-def open_report(breakdowns: Sequence[Breakdown], across: Collection[str] = ()) -> None:
+def open_report(
+    breakdowns: Sequence[Breakdown],
+    across: Collection[str] = (),
+    diagnoses: Sequence[Diagnosis] | None = None,
+) -> None:
     """Write the report on ``breakdowns`` into the cache, over that of the same runs; show it.
+
+    ``diagnoses`` of them are made where they are not given.
 
     Raises:
         RunError: the page cannot be written.
@@ -99,7 +106,7 @@ def open_report(breakdowns: Sequence[Breakdown], across: Collection[str] = ()) -
     folders = "\n".join(str(breakdown.run.path.resolve()) for breakdown in breakdowns)
     name = hashlib.sha256(folders.encode()).hexdigest()[:16]
     path = cache_folder() / "reports" / f"{name}.html"
-    size = page.write(report_of(breakdowns, across=across), path, force=True)
+    size = page.write(report_of(breakdowns, None, across, diagnoses), path, force=True)
     say(f"wrote {path} ({size / 1e6:.1f} MB)")
     show(path)
 

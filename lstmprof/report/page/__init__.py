@@ -20,9 +20,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from lstmprof.breakdown.mean_step import WAITS_FOR_HOST
 from lstmprof.diagnose.diagnosis import Diagnosis
 from lstmprof.errors import RunError
-from lstmprof.numbers import shown_name, with_short_names
+from lstmprof.numbers import listed, shown_name, with_short_names
 from lstmprof.report.charts import figures, waterfall
 from lstmprof.report.drawing import shown
 from lstmprof.report.model import Figure, Report, Rows, Timeline
@@ -77,6 +78,7 @@ def page(report: Report) -> str:
         folded=len(report.diagnoses) > MOST_VERDICTS,
         timeline_height=_timeline_height(report),
         glossary=(("Busy", BUSY), ("Idle", IDLE), ("Elsewhere", COMPARED)),
+        waits=listed(list(WAITS_FOR_HOST)),
         data=script_json(_data(report, drawn)),
         timelines=[_packed(timeline) for timeline in report.timelines],
         vega=_vega(),
