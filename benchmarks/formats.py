@@ -28,7 +28,7 @@ from typing import Any
 
 from lstmprof import formats
 from lstmprof.formats.xplane import schema
-from lstmprof.runs import run as store
+from lstmprof.runs.run import runs_in
 
 _INGEST = (
     "import sys; from pathlib import Path; from lstmprof.runs.ingest import ingest_profiles;"
@@ -211,7 +211,7 @@ def _report(real: Path, events: int, folder: Path, given: argparse.Namespace) ->
                 link = Path(alone) / path.name
                 link.hardlink_to(path)
                 costs[name].append(cost(python, code, str(link), str(folder / "runs")))
-    (run,) = store.runs_in(folder / "runs")
+    (run,) = runs_in(folder / "runs")
     for name, found in costs.items():
         label = f"{real.name.partition('.')[0][:24]:26}{name:18}"
         if not all(one.ok for one in found):

@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 
 from lstmprof.breakdown import TABLES
 from lstmprof.events.schema import SCHEMA
-from lstmprof.runs import run as store
+from lstmprof.runs.run import RUN_FILE, Run, open_run
 
 SIZES, ROUNDS = (100_000, 1_000_000, 10_000_000), 3
 _IDS = ("event_id", "parent_id", "launch_id", "op_id", "forward_id")
@@ -35,11 +35,11 @@ _ROW_GROUP = 2**20  # rows that Parquet files are written by where they are writ
 _CODE = (
     "import sys; from pathlib import Path; from lstmprof import store;"
     "from lstmprof.breakdown import USUAL, break_down;"
-    "break_down(store.open_run(Path(sys.argv[1])), tables=sys.argv[2:] or USUAL)"
+    "break_down(open_run(Path(sys.argv[1])), tables=sys.argv[2:] or USUAL)"
 )
 
 
-def repeat(run: store.Run, least: int, folder: Path) -> int:
+def repeat(run: Run, least: int, folder: Path) -> int:
     """Write the events of ``run`` to ``folder`` as often as makes ``least``; how many they are."""
     events = run.events()
     copies = -(-least // len(events))
@@ -57,7 +57,7 @@ def repeat(run: store.Run, least: int, folder: Path) -> int:
                 for copy in range(first, min(first + block, copies))
             ]
             file.write_table(pa.concat_tables(moved))
-    shutil.copy(run.path / store.RUN_FILE, folder)
+    shutil.copy(run.path / RUN_FILE, folder)
     return copies * len(events)
 
 
@@ -101,7 +101,7 @@ def _cost(folder: Path, tables: Sequence[str]) -> Cost:
     return Cost(time.perf_counter() - start, cpu_s, usage.ru_maxrss / 1024)
 
 
-def of_all_sizes(run: store.Run) -> None:
+def of_all_sizes(run: Run) -> None:
     """Print a row a size, of the usual tables."""
     print(f"{'events':>12}{'wall s':>9}{'CPU s':>9}{'CPU s a million':>17}{'MiB':>8}")
     for size in SIZES:
@@ -112,7 +112,7 @@ def of_all_sizes(run: store.Run) -> None:
         print(f"{count:12}{one.wall_s:9.2f}{one.cpu_s:9.2f}{rate:17.2f}{one.memory_mb:8.0f}")
 
 
-def of_each_table(run: store.Run) -> None:
+def of_each_table(run: Run) -> None:
     """Print a row a table; ``growth`` is the CPU time of ten times the events, start-up taken off.
 
     Linear is 10; the time of the smaller run is little, so it is 5 to 15 on a busy machine.
@@ -131,5 +131,5 @@ def of_each_table(run: store.Run) -> None:
 
 
 if __name__ == "__main__":
-    of_all_sizes(store.open_run(Path(sys.argv[1])))
-    of_each_table(store.open_run(Path(sys.argv[1])))
+    of_all_sizes(open_run(Path(sys.argv[1])))
+    of_each_table(open_run(Path(sys.argv[1])))

@@ -28,9 +28,9 @@ _INGEST = (
     "sys.exit(not done.runs)"
 )
 _BREAKDOWN = (
-    "import sys; from pathlib import Path; from lstmprof import store;"
+    "import sys; from pathlib import Path; from lstmprof.runs.run import runs_in;"
     "from lstmprof.breakdown import break_down;"
-    "[break_down(run) for run in store.runs_in(Path(sys.argv[2]))]"
+    "[break_down(run) for run in runs_in(Path(sys.argv[2]))]"
 )
 _JSON = "import json, sys; json.load(open(sys.argv[1]))"
 _HTA = (

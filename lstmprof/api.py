@@ -40,7 +40,8 @@ from lstmprof.replay import CHANGES, Prediction
 from lstmprof.report import report_of
 from lstmprof.report.charts import CHARTS, alone
 from lstmprof.report.page import refuse, write
-from lstmprof.runs.ingest import ingest_profiles, open_runs
+from lstmprof.runs.cache import open_runs
+from lstmprof.runs.ingest import ingest_profiles
 from lstmprof.runs.metadata import RunInfo
 from lstmprof.runs.run import Run as StoredRun
 from lstmprof.workloads import Workload

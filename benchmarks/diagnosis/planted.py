@@ -36,9 +36,10 @@ from lstmprof.events.annotate import (
     annotated,
 )
 from lstmprof.events.annotate.steps import windows, with_steps
-from lstmprof.runs import run
+from lstmprof.runs.directory import new_run
+from lstmprof.runs.ingest import described
 from lstmprof.runs.metadata import run_info
-from lstmprof.runs.tasks import described
+from lstmprof.runs.run import TIMINGS_SCHEMA, Run, open_run, write_tables
 
 TORCH = ("torch-lstmcell-basic", "torch-lstmcell-fused", "torch-cudnn")
 COMPILED = ("tf-lstmcell", "keras-lstm", "jax-scan")
@@ -190,7 +191,7 @@ def outcome(case: Case, made: dict[str, Any], place: Path) -> Outcome:
     )
 
 
-def written(case: str, made: dict[str, Any], place: Path) -> list[run.Run]:
+def written(case: str, made: dict[str, Any], place: Path) -> list[Run]:
     """The clean run and the planted one, like those that ``lstmprof capture`` writes."""
     profile = formats.read(Path(made["profile"]))
     events = annotated(profile.events, captured=True)
@@ -206,9 +207,9 @@ def written(case: str, made: dict[str, Any], place: Path) -> list[run.Run]:
             **described(name, profile, mine),
             "profiled_wall_ns": [made["profiled_wall_ns"][step] for step in steps],
         }
-        with run.new_run(place / "runs", name, force=True) as folder:
-            run.write_tables(folder, run_info(info), mine, timings_of(made["timings"][variant]))
-        runs.append(run.open_run(place / "runs" / name))
+        with new_run(place / "runs", name, force=True) as folder:
+            write_tables(folder, run_info(info), mine, timings_of(made["timings"][variant]))
+        runs.append(open_run(place / "runs" / name))
     return runs
 
 
@@ -223,8 +224,8 @@ def kept(preempted: Sequence[int], number: int) -> list[int]:
 def timings_of(columns: dict[str, list[Any]]) -> pa.Table:
     """The timings of a run in one round."""
     whole = {**columns, "round": [0] * len(columns["iteration"])}
-    names = run.TIMINGS_SCHEMA.names
-    return pa.table({name: whole[name] for name in names}).cast(run.TIMINGS_SCHEMA)
+    names = TIMINGS_SCHEMA.names
+    return pa.table({name: whole[name] for name in names}).cast(TIMINGS_SCHEMA)
 
 
 def row(found: Outcome) -> str:

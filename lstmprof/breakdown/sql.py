@@ -26,9 +26,8 @@ from lstmprof.errors import LstmprofError, UsageError
 from lstmprof.events.columns import schema
 from lstmprof.events.schema import SCHEMA
 from lstmprof.numbers import UNKNOWN
-from lstmprof.runs import run as store
 from lstmprof.runs.metadata import ITERATIONS, facts_table
-from lstmprof.runs.run import Run
+from lstmprof.runs.run import Run, check_file
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -197,7 +196,7 @@ def _add_files(
         RunError: one is damaged or of another schema version.
     """
     files = [(run.name, path) for run in runs if (path := _path(run, name))]
-    absent = {path: store.check_file(path, columns) for _, path in files}
+    absent = {path: check_file(path, columns) for _, path in files}
     if not files:
         database.register(name, pa.schema([_RUN, *columns]).empty_table())
         return

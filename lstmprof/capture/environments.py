@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from lstmprof.errors import CaptureError, UsageError
-from lstmprof.runs.ingest import cache_folder
+from lstmprof.runs.directory import cache_folder
 
 Progress = Callable[[str], None]
 

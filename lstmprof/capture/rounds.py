@@ -13,10 +13,10 @@ from lstmprof.capture.request import CaptureRequest, check, run_name
 from lstmprof.capture.supervisor import CaptureResult, capture
 from lstmprof.errors import LstmprofError, UsageError
 from lstmprof.events.annotate import CAPTURED, annotated
-from lstmprof.runs import run as store
+from lstmprof.runs.directory import check_name, new_run, staging
+from lstmprof.runs.ingest import described
 from lstmprof.runs.metadata import run_info
-from lstmprof.runs.run import Run
-from lstmprof.runs.tasks import described
+from lstmprof.runs.run import TIMINGS_SCHEMA, Run, open_run, write_tables
 
 Progress = Callable[[str], None]
 
@@ -62,7 +62,7 @@ def capture_rounds(
     found = {name: _refused(name, r, out, force) or [] for name, r in requests.items()}
     if all(isinstance(made, LstmprofError) for made in found.values()):
         return {name: made for name, made in found.items() if isinstance(made, LstmprofError)}
-    with store.staging(out) as place:
+    with staging(out) as place:
         for number in range(rounds):
             names = list(requests) if number % 2 == 0 else list(requests)[::-1]
             for name in names:
@@ -83,7 +83,7 @@ def _refused(name: str, request: CaptureRequest, out: Path, force: bool) -> Lstm
     """Why a capture cannot even begin."""
     try:
         check(request)
-        store.check_name(out, name, force=force)
+        check_name(out, name, force=force)
     except LstmprofError as error:
         return error
     return None
@@ -139,12 +139,12 @@ def write_captured(
     events = annotated(profile.events, captured=True)
     facts = {**first.metadata, **described(name, profile, events), "source": CAPTURED}
     info = run_info({**facts, "rounds": [r.metadata["started_at"] for r in rounds]})
-    with store.new_run(out, name, force=force) as folder:
+    with new_run(out, name, force=force) as folder:
         (folder / "profile").mkdir()
         for path in first.profiles:
             path.rename(folder / "profile" / path.name)
-        store.write_tables(folder, info, events, _timings(rounds))
-    return store.open_run(out / name)
+        write_tables(folder, info, events, _timings(rounds))
+    return open_run(out / name)
 
 
 def _timings(rounds: Sequence[CaptureResult]) -> pa.Table:
@@ -152,8 +152,8 @@ def _timings(rounds: Sequence[CaptureResult]) -> pa.Table:
     tables = []
     for number, made in enumerate(rounds):
         columns = {**made.timings, "round": [number] * len(made.timings["iteration"])}
-        tables.append(pa.table({n: columns[n] for n in store.TIMINGS_SCHEMA.names}))
-    whole = pa.concat_tables([table.cast(store.TIMINGS_SCHEMA) for table in tables])
+        tables.append(pa.table({n: columns[n] for n in TIMINGS_SCHEMA.names}))
+    whole = pa.concat_tables([table.cast(TIMINGS_SCHEMA) for table in tables])
     iteration = pa.array(range(whole.num_rows), pa.int64())
-    place = store.TIMINGS_SCHEMA.get_field_index("iteration")
-    return whole.set_column(place, store.TIMINGS_SCHEMA.field("iteration"), iteration)
+    place = TIMINGS_SCHEMA.get_field_index("iteration")
+    return whole.set_column(place, TIMINGS_SCHEMA.field("iteration"), iteration)

@@ -73,7 +73,7 @@ def runs_of(paths: Sequence[str]) -> list[Run]:
     Raises:
         RunError: a path means no run and no profile.
     """
-    from lstmprof.runs.ingest import open_runs
+    from lstmprof.runs.cache import open_runs
 
     return open_runs(paths, warn=lambda line: say(f"left out: {line}"))
 
@@ -101,7 +101,7 @@ def open_report(
     import hashlib
 
     from lstmprof.report import page, report_of
-    from lstmprof.runs.ingest import cache_folder
+    from lstmprof.runs.directory import cache_folder
 
     folders = "\n".join(str(breakdown.run.path.resolve()) for breakdown in breakdowns)
     name = hashlib.sha256(folders.encode()).hexdigest()[:16]

@@ -38,6 +38,9 @@ _PROFILE_NAMES = (
     *(".json", ".json.gz", ".xplane.pb", ".xplane.pb.gz", ".tar", ".tar.gz", ".tgz"),
     *(".sqlite", ".sqlite.gz", ".sql", ".db", ".nsys-rep", ".qdrep"),
 )
+#: Each part of these, and what users and torch put before them: a run is named without.
+_ENDINGS = {f".{part}" for name in _PROFILE_NAMES for part in name.split(".")[1:]}
+_ENDINGS |= {".trace", ".pt"}
 _GIVE = "give a run, a folder of runs or a profile"
 _MOST_FILES = 10_000
 _HEAD_BYTES = 2**16
@@ -136,6 +139,14 @@ def _stamp(path: Path) -> str:
     except (OSError, ValueError):
         return ""
     return f"{path.resolve()}|{facts.st_size}|{facts.st_mtime_ns}"
+
+
+def profile_name(path: Path | str) -> str:
+    """The file's name without the endings that profilers give."""
+    name = str(path).rstrip("/").rpartition("/")[2]
+    while name[name.rfind(".") :] in _ENDINGS:
+        name = name[: name.rindex(".")]
+    return name.lstrip(".") or "profile"
 
 
 def _may_be_profile(name: str) -> bool:

@@ -5,35 +5,33 @@ A word is a file, a folder, a tar archive or a URL of one (``formats.sources``).
 
 from __future__ import annotations
 
-import hashlib
+import dataclasses
+import datetime
 import itertools
-import os
 import re
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from lstmprof import __version__, formats
 from lstmprof.errors import ForeignFileError, LstmprofError, ProfileError, RunError, UsageError
 from lstmprof.events import Profile
-from lstmprof.events.schema import LACKING, SCHEMA, SCHEMA_VERSION
+from lstmprof.events.annotate import annotated
+from lstmprof.events.annotate.calls import coverage
+from lstmprof.events.schema import LACKING, SCHEMA
+from lstmprof.events.table import EventTable
 from lstmprof.formats import sources
-from lstmprof.formats.sources import Source
-from lstmprof.runs import remote, run as store
+from lstmprof.formats.sources import Source, profile_name
+from lstmprof.runs import remote
+from lstmprof.runs.directory import cache_folder, new_run, staging
+from lstmprof.runs.metadata import run_info
 from lstmprof.runs.remote import RemoteRun
-from lstmprof.runs.run import Run
-from lstmprof.runs.tasks import written
+from lstmprof.runs.run import Run, open_run, write_events, write_info
 
-Warn = Callable[[str], None]
-
-#: Endings that profilers give their files; a run made of one is named without them.
-_ENDINGS = (
-    *(".gz", ".json", ".trace", ".pt", ".pb", ".xplane", ".sqlite", ".sql", ".db"),
-    *(".tar", ".tgz"),
-)
 #: A profile that says nothing: with it only a file's name can name a rank.
 _SILENT = Profile("", None, SCHEMA.empty_table())
 
@@ -143,7 +141,7 @@ def _run_at(out: Path | str, name: str) -> Run | RemoteRun | None:
     if isinstance(out, str):
         return remote.run_at(f"{out}/{name}")
     try:
-        return store.open_run(out / name)
+        return open_run(out / name)
     except RunError:  # where it is damaged, it is in the way of the new one, which says so
         return None
 
@@ -158,7 +156,7 @@ def tasks(
             f"{word} holds {len(groups)} profiles: --name is for one",
             "leave it out, or give one file",
         )
-    names = [name] if name else _names(word, groups)
+    names = [name] if name else run_names(word, groups)
     return [
         Task(group, own, out, force, step_range) for own, group in zip(names, groups, strict=True)
     ]
@@ -192,18 +190,10 @@ def ingest_profile(path: Path, out: Path, *, name: str | None = None, force: boo
     done = ingest_profiles(path, out, name=name, force=force)
     for error in (*done.errors, *done.foreign):
         raise error
-    return store.open_run(out / done.runs[0].name)
+    return open_run(out / done.runs[0].name)
 
 
-def profile_name(path: Path | str) -> str:
-    """The file's name without the endings that profilers give."""
-    name = str(path).rstrip("/").rpartition("/")[2]
-    while any(name.endswith(ending) for ending in _ENDINGS):
-        name = name[: name.rindex(".")]
-    return name.lstrip(".") or "profile"
-
-
-def _names(word: Path | str, groups: Sequence[Sequence[Source]]) -> list[str]:
+def run_names(word: Path | str, groups: Sequence[Sequence[Source]]) -> list[str]:
     """A name for the run of each group: the file's, of several what theirs begin with."""
     if len(groups) == 1 and len(groups[0]) > 1:
         return [profile_name(word)]
@@ -253,21 +243,56 @@ def _written(task: Task, profile: Profile) -> Run | RemoteRun:
     """The run, written to the folder ``task.out``, or here and then copied to that URL."""
     if isinstance(task.out, Path):
         return _written_to(task.out, task, profile)
-    with store.staging(cache_folder() / "uploads") as folder:
+    with staging(cache_folder() / "uploads") as folder:
         run = _written_to(folder, task, profile)
         return remote.uploaded(run, f"{task.out}/{task.name}", force=task.force)
 
 
+INGESTED = "ingest"
+
+
 def _written_to(out: Path, task: Task, profile: Profile) -> Run:
-    return written(
-        task.name,
-        task.group,
-        profile,
-        out,
-        force=task.force,
-        step_range=task.step_range,
-        command=task.command,
+    """The run of ``task`` in the folder ``out``, made of ``profile``, which its files hold.
+
+    Raises:
+        RunError: it is there already and ``force`` is not given.
+        UsageError: ``step_range`` is no regular expression, or finds no host range.
+    """
+    labels = [source.label for source in task.group]
+    events = annotated(profile.events, captured=False, step_range=task.step_range)
+    info = run_info(
+        {
+            **described(task.name, profile, events),
+            "source": INGESTED,
+            "command": task.command,
+            "source_paths": [str(x.resolve() if isinstance(x, Path) else x) for x in labels],
+            "source_stamps": [source.stamp for source in task.group],
+            "step_range": task.step_range or None,
+        }
     )
+    with new_run(out, task.name, force=task.force) as folder:
+        write_events(folder, events)
+        write_info(folder, info)
+    return open_run(out / task.name)
+
+
+def described(name: str, profile: Profile, events: EventTable) -> dict[str, Any]:
+    """What run.json says of a run's making, of its profile and of its ``events``, annotated.
+
+    The command is that of this process.
+    """
+    return {
+        "name": name,
+        "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "command": shlex.join(sys.argv),
+        "lstmprof_version": __version__,
+        "base_ns": profile.base_ns,
+        "profile_format": profile.format,
+        "profile_metadata": dict(profile.metadata),
+        "device_names": {str(k): v for k, v in profile.device_names.items()},
+        "notes": list(profile.notes),
+        "links": dataclasses.asdict(coverage(events)),
+    }
 
 
 def _runs(
@@ -285,62 +310,3 @@ def _runs(
         return
     for source, profile in read:
         yield profile_name(source.name), [source], profile
-
-
-def open_runs(
-    words: Iterable[Path | str], cache: Path | None = None, warn: Warn = lambda line: None
-) -> list[Run]:
-    """The runs that ``words`` mean: a run, every run in a folder, or raw profiles; here or at URLs.
-
-    Raw profiles are ingested into ``cache`` (default ``cache_folder()``), never beside the file,
-    and only when the file has changed since; a run at a URL is fetched into it. Of several, one
-    that cannot be read is told to ``warn``.
-
-    Raises:
-        ProfileError: nothing of a word can be read as a profile.
-        RunError: a run is damaged, or cannot be fetched.
-    """
-    cache = cache or cache_folder()
-    return [run for word in words for run in _runs_at(word, cache) or _cached(word, cache, warn)]
-
-
-def _runs_at(word: Path | str, cache: Path) -> list[Run]:
-    """The run that ``word`` is, or those directly in it."""
-    if sources.is_url(word):
-        return [run.fetched(cache) for run in remote.runs_at(str(word))]
-    path = sources.path_of(word)
-    if store.is_run(path):
-        return [store.open_run(path)]
-    return store.runs_in(path) if path.is_dir() else []
-
-
-def cache_folder() -> Path:
-    """Where raw profiles are ingested on the fly: $LSTMPROF_CACHE, else the user's cache folder."""
-    given = os.environ.get("LSTMPROF_CACHE")
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(given) if given else Path(base) / "lstmprof"
-
-
-def _cached(word: Path | str, cache: Path, warn: Warn) -> list[Run]:
-    """The runs of the profiles at ``word``, read now or before."""
-    runs: list[Run] = []
-    refused: list[LstmprofError] = []
-    groups = sources.groups(word)
-    for name, group in zip(_names(word, groups), groups, strict=True):
-        key = "|".join([*(source.stamp for source in group), __version__, str(SCHEMA_VERSION)])
-        folder = cache / hashlib.sha256(key.encode()).hexdigest()[:20]
-        before = store.runs_in(folder) if folder.is_dir() else []
-        if before:
-            runs += before
-            continue
-        done = Task(group, name, folder, force=True, step_range=None).done()
-        runs += [run for run in done.runs if isinstance(run, Run)]
-        refused += [*done.errors, *done.foreign]
-    if not runs:
-        first = refused[0]
-        if len(refused) == 1:
-            raise first
-        raise RunError(f"{word}: holds no run and no profile that can be read", str(first))
-    for error in refused:
-        warn(str(error))
-    return runs

@@ -21,8 +21,9 @@ from lstmprof import __version__
 from lstmprof.errors import LstmprofError, ProfileError, RunError
 from lstmprof.formats import sources
 from lstmprof.formats.pool import KilledError, Pool
-from lstmprof.runs import remote, run
+from lstmprof.runs import remote
 from lstmprof.runs.cluster import cluster, killed_worker, other_version
+from lstmprof.runs.directory import staging
 from lstmprof.runs.ingest import Ingested, Task, tasks
 
 #: Less than this of files is read sooner than a second process starts.
@@ -133,7 +134,7 @@ def _workers(
 
 def _mark(out: Path | str) -> AbstractContextManager[Path | None]:
     """A folder in the folder ``out`` for as long as the context: who sees it sees ``out``."""
-    return nullcontext() if isinstance(out, str) else run.staging(out)
+    return nullcontext() if isinstance(out, str) else staging(out)
 
 
 def _useful_jobs(todo: Sequence[Task]) -> int:

@@ -20,9 +20,9 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from lstmprof.errors import LstmprofError, RunError, of_url
-from lstmprof.runs import run as store
+from lstmprof.runs.directory import new_run
 from lstmprof.runs.metadata import RunInfo, decoded
-from lstmprof.runs.run import EVENTS_FILE, RUN_FILE, Run
+from lstmprof.runs.run import EVENTS_FILE, RUN_FILE, Run, is_run, open_run
 
 _LOCAL = "file://"
 
@@ -51,10 +51,10 @@ class RemoteRun:
             RunError: it cannot be fetched, or was replaced meanwhile.
         """
         place = folder / hashlib.sha256(f"{self.url}|{self.stamp}".encode()).hexdigest()[:20]
-        if not store.is_run(place / self.name):
-            with store.new_run(place, self.name, force=True) as content, _reached(self.url):
+        if not is_run(place / self.name):
+            with new_run(place, self.name, force=True) as content, _reached(self.url):
                 _fetch(self, content)
-        return store.open_run(place / self.name)
+        return open_run(place / self.name)
 
 
 def place(out: Path | str) -> Path | str:

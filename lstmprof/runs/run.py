@@ -1,9 +1,8 @@
-"""Run directories: written beside their place and renamed, so that a run is whole or not there.
+"""A run on disk: its tables and its record.
 
 ::
 
-    <out>/<run>/run.json  timings.parquet  events.parquet  profile/
-    <out>/.partial-<host>-<pid>-<run>-xxxx/     being written; swept when its process is gone
+    <run>/run.json  timings.parquet  events.parquet  profile/
 
 Every Parquet file carries the schema version: an older one is read or refused by name (``LACKING``
 of ``events.schema``), a newer one refused by name, none ever misread.
@@ -11,12 +10,7 @@ of ``events.schema``), a newer one refused by name, none ever misread.
 
 from __future__ import annotations
 
-import os
-import shutil
-import socket
-import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,14 +18,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec.structs import replace
 
-from lstmprof.errors import RunError, UsageError
+from lstmprof.errors import RunError
 from lstmprof.events import columns
 from lstmprof.events.narrow import narrow_table
 from lstmprof.events.schema import LACKING, SCHEMA, SCHEMA_VERSION, VERSION_KEY
 from lstmprof.events.table import EventTable
 from lstmprof.runs.metadata import AGAIN, ITERATIONS, RunInfo, decoded, encoded
 
-PARTIAL = ".partial-"
 RUN_FILE = "run.json"
 EVENTS_FILE = "events.parquet"
 
@@ -163,95 +156,6 @@ def runs_in(folder: Path) -> list[Run]:
     return [
         open_run(p) for p in sorted(folder.iterdir()) if not p.name.startswith(".") and is_run(p)
     ]
-
-
-def check_name(out: Path, name: str, *, force: bool = False) -> None:
-    """Whether a run called ``name`` may be written to ``out``.
-
-    Raises:
-        UsageError: ``name`` is no single visible path component.
-        RunError: the run is there already and ``force`` is not given.
-    """
-    if not name or name != Path(name).name or name.startswith("."):
-        raise UsageError(f"'{name}' is no name for a run", "give one without / and not hidden")
-    if not force and (out / name).exists():
-        raise RunError(
-            f"{out / name}: is there already",
-            "give --force to replace it, or another --out or --name",
-        )
-
-
-@contextmanager
-def staging(out: Path) -> Iterator[Path]:
-    """A directory in ``out`` that nobody takes for a run; removed at the end, or by a later sweep.
-
-    Raises:
-        RunError: ``out`` cannot be written.
-    """
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        _sweep(out)
-        prefix = f"{PARTIAL}{socket.gethostname()}-{os.getpid()}-"
-        partial = Path(tempfile.mkdtemp(prefix=prefix, dir=out))
-    except OSError as fault:
-        raise RunError(f"{out}: {fault.strerror}", "give an --out that can be written") from fault
-    try:
-        yield partial
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-
-
-@contextmanager
-def new_run(out: Path, name: str, *, force: bool = False) -> Iterator[Path]:
-    """A directory to write the run ``name`` into; renamed to its place at the end, else removed.
-
-    Raises:
-        UsageError: ``name`` is no single visible path component.
-        RunError: the run is there already and ``force`` is not given, or ``out`` cannot be written.
-    """
-    check_name(out, name, force=force)
-    with staging(out) as partial:
-        content = partial / name
-        content.mkdir()
-        yield content
-        _put_in_place(content, out / name, partial / "replaced")
-
-
-def _put_in_place(content: Path, place: Path, replaced: Path) -> None:
-    """Rename ``content`` to ``place``; an older run there goes to ``replaced`` in between."""
-    if place.exists():
-        replaced.mkdir()
-        place.rename(replaced / place.name)
-    try:
-        content.rename(place)
-    except OSError as fault:
-        if (replaced / place.name).exists() and not place.exists():
-            (replaced / place.name).rename(place)
-        raise RunError(
-            f"{place}: {fault.strerror}", "another capture may have written it"
-        ) from fault
-
-
-def _sweep(out: Path) -> None:
-    """Remove what captures killed on this host left in ``out``; put back a run being replaced."""
-    for partial in out.glob(f"{PARTIAL}{socket.gethostname()}-*"):
-        pid = partial.name.removeprefix(f"{PARTIAL}{socket.gethostname()}-").split("-")[0]
-        if not pid.isdigit() or _alive(int(pid)):
-            continue
-        for old in (partial / "replaced").glob("*"):
-            if not (out / old.name).exists():
-                old.rename(out / old.name)
-        shutil.rmtree(partial, ignore_errors=True)
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 def write_tables(

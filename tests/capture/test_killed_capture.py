@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from lstmprof.runs import run as store
+from lstmprof.runs.directory import PARTIAL
+from lstmprof.runs.run import is_run, runs_in
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="needs /proc")
 
@@ -60,9 +61,9 @@ def test_killing_the_parent_leaves_no_half_written_run(
     parent.send_signal(signal.SIGKILL)
     parent.communicate()
     assert wait_until(lambda: not processes_of(tmp_path)), "a worker outlived its parent"
-    for run in store.runs_in(tmp_path):  # it may have been whole already
+    for run in runs_in(tmp_path):  # it may have been whole already
         assert run.events().num_rows > 0
-    assert all(p.name.startswith(store.PARTIAL) or store.is_run(p) for p in tmp_path.iterdir())
+    assert all(p.name.startswith(PARTIAL) or is_run(p) for p in tmp_path.iterdir())
 
 
 def test_the_next_capture_works_and_sweeps(tmp_path: Path) -> None:
@@ -70,10 +71,10 @@ def test_the_next_capture_works_and_sweeps(tmp_path: Path) -> None:
     assert wait_until(lambda: processes_of(tmp_path)), "no worker was started"
     parent.send_signal(signal.SIGKILL)
     parent.communicate()
-    assert [p.name.startswith(store.PARTIAL) for p in tmp_path.iterdir()] == [True]
+    assert [p.name.startswith(PARTIAL) for p in tmp_path.iterdir()] == [True]
     assert wait_until(lambda: not processes_of(tmp_path))
     _, said = capture(tmp_path).communicate()
-    assert [p.name for p in tmp_path.iterdir()] == [r.name for r in store.runs_in(tmp_path)], said
+    assert [p.name for p in tmp_path.iterdir()] == [r.name for r in runs_in(tmp_path)], said
 
 
 def test_killing_the_worker_is_one_line_and_leaves_nothing(tmp_path: Path) -> None:

@@ -25,9 +25,7 @@ from lstmprof.capture.rounds import (
     capture_run,
 )
 from lstmprof.capture.worker.host import cuda_devices
-from lstmprof.runs.run import (
-    Run,
-)
+from lstmprof.runs.run import Run
 from lstmprof.workloads import Workload
 
 SMALL = Workload("small-ce", 1, 64, False, 16, 20, 32, 5, "ce")

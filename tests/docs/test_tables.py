@@ -18,9 +18,7 @@ from lstmprof.capture.rounds import (
     capture_run,
 )
 from lstmprof.events.columns import schema
-from lstmprof.runs.ingest import (
-    ingest_profile,
-)
+from lstmprof.runs.ingest import ingest_profile
 from lstmprof.runs.metadata import ITERATIONS, facts, facts_table
 from lstmprof.runs.run import TIMINGS_SCHEMA
 from lstmprof.workloads import Workload

@@ -18,9 +18,9 @@ from events.rows import Row, row, table
 from lstmprof.events.annotate import (
     annotated,
 )
-from lstmprof.runs import run as store
+from lstmprof.runs.directory import new_run
 from lstmprof.runs.metadata import run_info
-from lstmprof.runs.run import TIMINGS_SCHEMA, Run
+from lstmprof.runs.run import TIMINGS_SCHEMA, Run, open_run, write_tables
 
 PERIOD, KERNEL, LAUNCH = 10_000, 3_000, 2_000
 HOSTILE = (
@@ -75,11 +75,9 @@ def run(
         "peaks": {"gemm_flops_per_s": 1e12, "copy_bytes_per_s": 1e11},
         **(facts or {}),
     }
-    with store.new_run(out, name) as folder:
-        store.write_tables(
-            folder, run_info(metadata), events, _timings(walls_ns) if walls_ns else None
-        )
-    return store.open_run(out / name)
+    with new_run(out, name) as folder:
+        write_tables(folder, run_info(metadata), events, _timings(walls_ns) if walls_ns else None)
+    return open_run(out / name)
 
 
 def _launched(at: int, correlation: int, names: tuple[str, ...]) -> list[Row]:

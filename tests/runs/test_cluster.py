@@ -21,9 +21,10 @@ import lstmprof
 from lstmprof import __version__
 from lstmprof.cli import run as command_line
 from lstmprof.errors import LstmprofError, RunError, UsageError
-from lstmprof.runs import cluster, jobs, run as store
+from lstmprof.runs import cluster, jobs
 from lstmprof.runs.ingest import Ingested, tasks
 from lstmprof.runs.jobs import ingest_all
+from lstmprof.runs.run import open_run, runs_in
 
 distributed = pytest.importorskip("distributed", reason="the extra cluster is not installed")
 
@@ -96,7 +97,7 @@ def test_workers_write_the_runs_that_one_machine_writes(tmp_path: Path, address:
     assert names(done) == names(here) == [["a"], [], ["c"]]
     assert str(done[1].errors[0]) == str(here[1].errors[0])
     for name in ("a", "c"):
-        runs = [store.open_run(tmp_path / place / name) for place in ("out", "here")]
+        runs = [open_run(tmp_path / place / name) for place in ("out", "here")]
         assert runs[0].events() == runs[1].events()
         assert [run.info.command for run in runs] == [shlex.join(sys.argv)] * 2
     again = list(ingest_all(words, tmp_path / "out", scheduler=address))
@@ -108,7 +109,7 @@ def test_workers_write_to_a_url_that_all_of_them_reach(tmp_path: Path, address: 
     out = f"local://{tmp_path}/out"
     done = list(ingest_all([f"file://{w}" for w in words], out, scheduler=address))
     assert [one.runs[0].url for one in done] == [f"{out}/a", f"{out}/b"]  # type: ignore[union-attr]
-    assert store.open_run(tmp_path / "out" / "b").events().column("dur_ns").to_pylist() == [6000]
+    assert open_run(tmp_path / "out" / "b").events().column("dur_ns").to_pylist() == [6000]
 
 
 def test_a_worker_killed_half_way_loses_nothing_and_only_what_it_was_at_is_done_again(
@@ -126,7 +127,7 @@ def test_a_worker_killed_half_way_loses_nothing_and_only_what_it_was_at_is_done_
         os.kill(pid, signal.SIGKILL)
         done += results
     assert names(done) == [[name] for name in given]
-    assert [run.name for run in store.runs_in(tmp_path / "out")] == given
+    assert [run.name for run in runs_in(tmp_path / "out")] == given
     assert not list((tmp_path / "out").glob(".*"))
     begun = [len(Path(f"{word}.begun").read_text()) for word in words]
     assert 12 <= sum(begun) <= 13  # it had one task in hand

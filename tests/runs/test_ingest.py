@@ -12,7 +12,9 @@ import pytest
 from lstmprof import breakdown
 from lstmprof.cli import run as lstmprof
 from lstmprof.errors import UsageError
-from lstmprof.runs.ingest import ingest_profile, ingest_profiles, open_runs, profile_name, tasks
+from lstmprof.formats.sources import profile_name
+from lstmprof.runs.cache import open_runs
+from lstmprof.runs.ingest import ingest_profile, ingest_profiles, tasks
 
 
 def trace(rank: int | None, name: str = "aten::mm") -> str:

@@ -16,9 +16,10 @@ import pytest
 
 from lstmprof.cli import run as lstmprof
 from lstmprof.errors import ForeignFileError
-from lstmprof.runs import jobs as ingest_jobs, run as store
+from lstmprof.runs import jobs as ingest_jobs
 from lstmprof.runs.ingest import Ingested, Task, ingest_profile
 from lstmprof.runs.jobs import ingest_all
+from lstmprof.runs.run import open_run, runs_in
 
 
 def write(folder: Path, name: str, dur: int = 5, events: int = 1) -> Path:
@@ -123,7 +124,7 @@ def test_a_run_at_a_url_is_left_or_replaced_as_in_a_folder(tmp_path: Path) -> No
 
 def test_a_file_url_is_the_folder(tmp_path: Path) -> None:
     done = list(ingest_all([write(tmp_path, "a.json")], f"file://{tmp_path}/out"))
-    assert done[0].runs == [store.open_run(tmp_path / "out" / "a")]
+    assert done[0].runs == [open_run(tmp_path / "out" / "a")]
 
 
 def test_progress_in_a_pipe_is_a_line_now_and_then_and_what_was_left_is_counted(
@@ -168,7 +169,7 @@ def test_an_interrupted_ingest_leaves_whole_runs_and_no_processes(
         assert said.endswith("error: interrupted; nothing half-written was left\n")
         assert "Traceback" not in said
         assert not list((tmp_path / "out").glob(".*"))
-    runs = store.runs_in(tmp_path / "out")
+    runs = runs_in(tmp_path / "out")
     assert 0 < len(runs) < 60
     assert all(run.events().num_rows == 200 for run in runs)
 

@@ -10,9 +10,9 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 import msgspec
 import pytest
 from hypothesis import given, strategies as st
-from lstmprof.events.annotate.coverage import Coverage
 
 from lstmprof.errors import RunError
+from lstmprof.events.annotate.calls import Coverage
 from lstmprof.events.schema import SCHEMA_VERSION
 from lstmprof.runs.metadata import (
     Hardware,
@@ -162,3 +162,21 @@ def test_a_surrogate_without_its_other_is_written_as_a_question_mark() -> None:
     written = decoded(encoded(info), "run.json")
     assert written.source_paths == ("b?.json",)
     assert written.profile_metadata == {"a": ["?"]}
+
+
+def test_a_run_of_an_older_version_loses_nothing() -> None:
+    text = (Path(__file__).parent / "run_of_schema_2.json").read_bytes()
+    written = json.loads(text)
+    info = decoded(text, "run.json")
+    assert info.schema_version == 2
+    assert (info.workload.time_steps, info.hardware.cores, info.threads) == (20, 2, 1)
+    assert info.profiled_wall_ns == tuple(written["profiled_wall_ns"])
+    assert info.versions == written["versions"]
+    assert without_nulls(json.loads(encoded(info))) == without_nulls(written)
+
+
+def without_nulls(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    kept = {name: without_nulls(inner) for name, inner in value.items() if inner is not None}
+    return {name: inner for name, inner in kept.items() if inner not in ({}, [])}

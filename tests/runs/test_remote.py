@@ -11,9 +11,10 @@ import pytest
 
 from lstmprof.errors import RunError
 from lstmprof.events.table import events_table
-from lstmprof.runs import remote, run as store
+from lstmprof.runs import remote
+from lstmprof.runs.directory import new_run
 from lstmprof.runs.metadata import run_info
-from lstmprof.runs.run import Run
+from lstmprof.runs.run import Run, open_run, runs_in, write_tables
 
 MEMORY = fsspec.filesystem("memory")
 
@@ -25,11 +26,9 @@ def url() -> str:
 
 def run(folder: Path, dur_ns: int = 5) -> Run:
     columns = {"kind": ["op"], "name": ["mm"], "start_ns": [0], "dur_ns": [dur_ns]}
-    with store.new_run(folder, "one", force=True) as content:
-        store.write_tables(
-            content, run_info({"name": "one", "base_ns": dur_ns}), events_table(columns)
-        )
-    return store.open_run(folder / "one")
+    with new_run(folder, "one", force=True) as content:
+        write_tables(content, run_info({"name": "one", "base_ns": dur_ns}), events_table(columns))
+    return open_run(folder / "one")
 
 
 def test_what_is_uploaded_is_fetched(tmp_path: Path, url: str) -> None:
@@ -81,7 +80,7 @@ def test_a_run_that_is_replaced_while_it_is_read_is_not_taken(tmp_path: Path, ur
     remote.uploaded(run(tmp_path, 7), url, force=True)
     with pytest.raises(RunError, match="was replaced while it was read"):
         old.fetched(tmp_path / "cache")
-    assert not store.runs_in(tmp_path / "cache" / next((tmp_path / "cache").iterdir()).name)
+    assert not runs_in(tmp_path / "cache" / next((tmp_path / "cache").iterdir()).name)
 
 
 @pytest.mark.parametrize("text", [b"{", b"[]"])

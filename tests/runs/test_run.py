@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import subprocess
@@ -15,20 +16,21 @@ import pytest
 from lstmprof.errors import RunError, UsageError
 from lstmprof.events.schema import SCHEMA, VERSION_KEY
 from lstmprof.events.table import events_table
-from lstmprof.runs import run as store
+from lstmprof.runs.directory import PARTIAL, new_run
 from lstmprof.runs.metadata import RunInfo, run_info
+from lstmprof.runs.run import open_run, runs_in, write_tables
 
 EVENTS = events_table({"kind": ["op"], "name": ["a"], "start_ns": [0], "dur_ns": [1]})
 
 
 def write(out: Path, name: str, *, force: bool = False) -> None:
-    with store.new_run(out, name, force=force) as folder:
-        store.write_tables(folder, run_info({"source": "ingest"}), EVENTS)
+    with new_run(out, name, force=force) as folder:
+        write_tables(folder, run_info({"source": "ingest"}), EVENTS)
 
 
 def write_what_is_no_json(out: Path) -> None:
-    with store.new_run(out, "a") as folder:
-        store.write_tables(folder, RunInfo(profile_metadata={"a": object()}), EVENTS)
+    with new_run(out, "a") as folder:
+        write_tables(folder, RunInfo(profile_metadata={"a": object()}), EVENTS)
 
 
 def left_in(out: Path) -> list[str]:
@@ -37,22 +39,22 @@ def left_in(out: Path) -> list[str]:
 
 def test_a_run_is_written_and_read_back(tmp_path: Path) -> None:
     write(tmp_path, "a")
-    run = store.open_run(tmp_path / "a")
+    run = open_run(tmp_path / "a")
     assert run.events().equals(EVENTS)
     assert run.events().schema.equals(SCHEMA)
     assert run.timings() is None
-    assert [r.name for r in store.runs_in(tmp_path)] == ["a"]
+    assert [r.name for r in runs_in(tmp_path)] == ["a"]
 
 
 def test_narrow_events_are_the_events_in_less_room(tmp_path: Path) -> None:
     columns = {"kind": ["op"] * 3, "start_ns": [0, 1, 2**40], "dur_ns": [1, 127, 128]}
     columns |= {"name": ["a", "b", "a"], "device": [None, -129, 3], "category": [None] * 3}
     events = events_table(columns)
-    with store.new_run(tmp_path, "a") as folder:
-        store.write_tables(folder, run_info({}), events)
+    with new_run(tmp_path, "a") as folder:
+        write_tables(folder, run_info({}), events)
         pq.write_table(events.cast(SCHEMA), folder / "events.parquet", row_group_size=2)
     names = ["dur_ns", *columns, "event_id", "pid"]
-    found = store.open_run(tmp_path / "a").narrow_events(list(dict.fromkeys(names)))
+    found = open_run(tmp_path / "a").narrow_events(list(dict.fromkeys(names)))
     for name in dict.fromkeys(names):
         assert found.column(name).to_pylist() == events.column(name).to_pylist()
         assert found.column(name).num_chunks == 1
@@ -71,10 +73,10 @@ def test_narrow_texts_of_many_row_groups_are_one_dictionary(tmp_path: Path) -> N
     numbers = list(range(300))
     columns = {"kind": ["op"] * 300, "name": names, "start_ns": numbers, "dur_ns": numbers}
     events = events_table(columns)
-    with store.new_run(tmp_path, "a") as folder:
-        store.write_tables(folder, run_info({}), events)
+    with new_run(tmp_path, "a") as folder:
+        write_tables(folder, run_info({}), events)
         pq.write_table(events.arrow, folder / "events.parquet", row_group_size=100)
-    found = store.open_run(tmp_path / "a").narrow_events(["name"])
+    found = open_run(tmp_path / "a").narrow_events(["name"])
     assert found.column("name").to_pylist() == names
 
 
@@ -97,7 +99,7 @@ def test_an_existing_run_is_refused_without_force_and_replaced_with_it(tmp_path:
 def test_a_failed_replacement_keeps_the_old_run(tmp_path: Path) -> None:
     write(tmp_path, "a")
     (tmp_path / "a" / "mine").touch()
-    with pytest.raises(ZeroDivisionError), store.new_run(tmp_path, "a", force=True):
+    with pytest.raises(ZeroDivisionError), new_run(tmp_path, "a", force=True):
         raise ZeroDivisionError
     assert (tmp_path / "a" / "mine").exists()
 
@@ -109,7 +111,7 @@ def dead_process() -> int:
 
 
 def test_what_a_killed_process_left_is_swept_and_a_live_one_is_not(tmp_path: Path) -> None:
-    prefix = f"{store.PARTIAL}{socket.gethostname()}"
+    prefix = f"{PARTIAL}{socket.gethostname()}"
     dead = tmp_path / f"{prefix}-{dead_process()}-x"
     live = tmp_path / f"{prefix}-{os.getpid()}-x"
     (dead / "replaced" / "old").mkdir(parents=True)  # killed between its two renames
@@ -118,10 +120,33 @@ def test_what_a_killed_process_left_is_swept_and_a_live_one_is_not(tmp_path: Pat
     assert left_in(tmp_path) == [live.name, "a", "old"]
 
 
+def test_a_partial_folder_of_no_process_is_left_alone(tmp_path: Path) -> None:
+    strange = tmp_path / f"{PARTIAL}{socket.gethostname()}-²-x"
+    strange.mkdir()
+    write(tmp_path, "a")
+    assert left_in(tmp_path) == [strange.name, "a"]
+
+
+def write_where_no_room_is_left(out: Path) -> None:
+    with new_run(out, "a"):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_disk_that_is_full_is_one_line_and_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match=r"a: cannot be written \(No space left on device\); give"):
+        write_where_no_room_is_left(tmp_path)
+    assert left_in(tmp_path) == []
+
+
+def test_a_name_too_long_for_a_file_system_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="too long a name for a run"):
+        write(tmp_path, "é" * 200)
+
+
 def test_a_partial_run_is_no_run(tmp_path: Path) -> None:
-    with store.new_run(tmp_path, "a") as folder:
-        store.write_tables(folder, run_info({}), EVENTS)
-        assert store.runs_in(tmp_path) == []
+    with new_run(tmp_path, "a") as folder:
+        write_tables(folder, run_info({}), EVENTS)
+        assert runs_in(tmp_path) == []
 
 
 def test_what_is_damaged_or_missing_is_told_with_the_next_step(tmp_path: Path) -> None:
@@ -130,10 +155,10 @@ def test_what_is_damaged_or_missing_is_told_with_the_next_step(tmp_path: Path) -
     os.truncate(events, 100)
     again = r"; capture or ingest the run again$"
     with pytest.raises(RunError, match=r"events\.parquet: is damaged \(.*[^.]\)" + again):
-        store.open_run(tmp_path / "a").events()
+        open_run(tmp_path / "a").events()
     events.unlink()
     with pytest.raises(RunError, match=r"events\.parquet: is missing" + again):
-        store.open_run(tmp_path / "a").narrow_events(["name"])
+        open_run(tmp_path / "a").narrow_events(["name"])
 
 
 def test_another_schema_version_is_refused_by_name(tmp_path: Path) -> None:
@@ -141,14 +166,14 @@ def test_another_schema_version_is_refused_by_name(tmp_path: Path) -> None:
     newer = EVENTS.replace_schema_metadata({VERSION_KEY: b"99"})
     pq.write_table(newer, tmp_path / "a" / "events.parquet")
     with pytest.raises(RunError, match="schema version 99"):
-        store.open_run(tmp_path / "a").events()
+        open_run(tmp_path / "a").events()
 
 
 def test_a_run_of_before_rules_were_stored_is_read_without_them(tmp_path: Path) -> None:
     write(tmp_path, "a")
     older = EVENTS.arrow.drop_columns(["rule"]).replace_schema_metadata({VERSION_KEY: b"2"})
     pq.write_table(older, tmp_path / "a" / "events.parquet")
-    run = store.open_run(tmp_path / "a")
+    run = open_run(tmp_path / "a")
     assert run.events().equals(EVENTS)
     assert run.narrow_events(["rule", "name"]).column("rule").null_count == len(EVENTS)
     pq.write_table(older.drop_columns(["phase"]), tmp_path / "a" / "events.parquet")
@@ -160,24 +185,24 @@ def test_damage_is_one_line(tmp_path: Path) -> None:
     write(tmp_path, "a")
     (tmp_path / "a" / "events.parquet").write_bytes(b"PAR1 no")
     with pytest.raises(RunError, match=r"events\.parquet"):
-        store.open_run(tmp_path / "a").events()
+        open_run(tmp_path / "a").events()
     (tmp_path / "a" / "run.json").write_text("{")
     with pytest.raises(RunError, match=r"run\.json"):
-        store.open_run(tmp_path / "a")
+        open_run(tmp_path / "a")
     with pytest.raises(RunError, match="no run is there"):
-        store.open_run(tmp_path / "b")
+        open_run(tmp_path / "b")
 
 
 def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(RunError, match="--out"), store.new_run(tmp_path / "file" / "out", "a"):
+    with pytest.raises(RunError, match="--out"), new_run(tmp_path / "file" / "out", "a"):
         pass
 
 
 def test_the_events_of_many_runs_are_one_data_set(tmp_path: Path) -> None:
     write(tmp_path, "a")
     write(tmp_path, "b")
-    both = pa.concat_tables([r.events().arrow for r in store.runs_in(tmp_path)])
+    both = pa.concat_tables([r.events().arrow for r in runs_in(tmp_path)])
     assert both.num_rows == 2
 
 

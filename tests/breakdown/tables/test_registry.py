@@ -18,9 +18,7 @@ from lstmprof.events.annotate import (
     annotated,
 )
 from lstmprof.events.annotate.steps import windows
-from lstmprof.runs.ingest import (
-    open_runs,
-)
+from lstmprof.runs.cache import open_runs
 from lstmprof.runs.metadata import run_info
 from lstmprof.runs.run import write_tables
 
