@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 import pyarrow as pa
 
@@ -23,7 +22,6 @@ from lstmprof.events.batches import Batches
 from lstmprof.events.packed import Packed, packed
 from lstmprof.events.schema import SCHEMA
 from lstmprof.events.table import EventTable
-from lstmprof.events.tracks import READS, windows_of
 from lstmprof.names import USUAL_TABLES
 from lstmprof.runs.metadata import RunInfo
 from lstmprof.runs.run import EVENTS_FILE, Run
@@ -92,25 +90,19 @@ def _made(
     run: Run, step_range: str | None, wanted: Sequence[TableKind]
 ) -> tuple[dict[str, pa.Table], list[Window]]:
     """The ``wanted`` tables by name, and the windows of ``run``."""
-    captured = run.info.source == CAPTURED
-    read = {*READS, *(name for kind in wanted for name in kind.reads)}
-    columns = [name for name in SCHEMA.names if name in read]
-    events: EventTable | Path = run.path / EVENTS_FILE
-    if step_range:
-        events = marked = _marked(run.events(), step_range)
-        held, captured = packed(marked.select(columns)), False
-    else:
-        held = Packed(run.narrow_events(columns))
-    ranges = host.framework_ranges(run.info)
-    found = windows_of(held, captured=captured)
-    found = [replace(window, framework_ranges=ranges) for window in found]
-    tables = _computed([kind for kind in wanted if kind.make], held, found, run.info)
-    selected = [kind for kind in wanted if kind.select]
-    if selected:
-        del held
-        with database(events) as opened:
-            opened.account_for(found, run.info.workload.time_steps)
-            tables |= {kind.name: kind.selected(opened) for kind in selected}
+    captured = run.info.source == CAPTURED and not step_range
+    marked = _marked(run.events(), step_range) if step_range else None
+    with database(run.path / EVENTS_FILE if marked is None else marked) as events:
+        ranges = host.framework_ranges(run.info)
+        found = events.windows(captured=captured)
+        found = [replace(window, framework_ranges=ranges) for window in found]
+        events.account_for(found, run.info.workload.time_steps)
+        tables = {kind.name: kind.selected(events) for kind in wanted if kind.select}
+    computed = [kind for kind in wanted if kind.make]
+    columns = [n for n in SCHEMA.names if any(n in kind.reads for kind in computed)]
+    if columns:
+        held = packed(marked.select(columns)) if marked else Packed(run.narrow_events(columns))
+        tables |= _computed(computed, held, found, run.info)
     return tables, found
 
 

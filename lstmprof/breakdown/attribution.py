@@ -118,7 +118,7 @@ def attributed(
     if not lanes:
         return {None: _of_host(hosts, at, rank)}
     return {
-        lane.device: _of_device(hosts, at, lane, waits[lane.device] if waits else _waits(lane))
+        lane.device: _of_device(hosts, at, lane, (waits or {}).get(lane.device) or _waits(lane))
         for lane in lanes
     }
 

@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 
 from lstmprof.events.annotate.calls import is_kernel_launch
-from lstmprof.events.annotate.steps import Window, windows
 from lstmprof.events.intervals import Ints
 from lstmprof.events.numbering import numbered
 from lstmprof.events.packed import Packed
@@ -84,37 +83,3 @@ def _numbered_few(keys: list[np.ndarray]) -> Ints:
         code = code * (high - low + 1) + (key.astype(np.int64) - low)
         room *= high - low + 1
     return np.asarray(pa.array(code).dictionary_encode().indices.to_numpy(), dtype=np.int64)
-
-
-def windows_of(packed: Packed, *, captured: bool) -> list[Window]:
-    """The windows of the run; ``captured``: lstmprof made the profile.
-
-    Of events sorted by start it takes the rows that decide: all step markers, and of each sort the
-    first and the last. The thread with most ops (without ops, most runtime calls), which ran the
-    step where there are no markers, has most here too.
-    """
-    start_ns = packed.values("start_ns")
-    if not (start_ns[1:] >= start_ns[:-1]).all():
-        return windows(packed.table(READS), captured=captured)
-    found = sorts(packed)
-    marks = np.flatnonzero(packed.is_kind("step") & ~packed.known("device"))
-    rows = np.unique(np.concatenate([marks, found.first, found.last]))
-    rows = np.concatenate([rows, _of_busiest(packed, found)])
-    return windows(packed.table(READS, rows), captured=captured)
-
-
-def _of_busiest(packed: Packed, found: Sorts) -> Ints:
-    """For each rank an event of the thread with most ops, so often that it has most here too."""
-    kinds: dict[int | None, dict[str, dict[_Thread, tuple[int, int]]]] = {}
-    said = packed.table(("kind", *_PLACE), found.first).to_pylist()
-    for row, first, count in zip(said, found.first.tolist(), found.count.tolist(), strict=True):
-        if row["kind"] in ("op", "runtime") and row["device"] is None:
-            threads = kinds.setdefault(row["rank"], {}).setdefault(row["kind"], {})
-            thread = tuple((row[name] is not None, row[name] or 0) for name in ("pid", "tid"))
-            threads[thread] = (threads.get(thread, (0, 0))[0] + count, first)
-    rows: list[int] = []
-    for of_rank in kinds.values():
-        threads = of_rank.get("op") or of_rank["runtime"]
-        lowest_first = sorted(threads)
-        rows += [threads[max(lowest_first, key=lambda t: threads[t][0])][1]] * _MORE_THAN_OTHERS
-    return np.array(rows, dtype=np.int64)

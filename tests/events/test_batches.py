@@ -25,21 +25,22 @@ from lstmprof import formats
 from lstmprof.breakdown import (
     TABLES,
 )
+from lstmprof.breakdown.tables.database import database
 from lstmprof.errors import ProfileError
 from lstmprof.events.annotate import (
     annotated,
 )
-from lstmprof.events.annotate.steps import windows
+from lstmprof.events.annotate.steps import Window, windows
 from lstmprof.events.batches import Batches
 from lstmprof.events.packed import Packed, packed
-from lstmprof.events.tracks import windows_of
+from lstmprof.events.schema import SCHEMA
 
 GATHERED = [name for name, table in TABLES.items() if table.gather]
 ranks = st.sampled_from((None, 0, 1))
 
 
-def gathered(name: str, held: Packed, size: int, **facts: Any) -> pa.Table:
-    known, found = TABLES[name], windows_of(held, captured=False)
+def gathered(name: str, held: Packed, found: list[Window], size: int) -> pa.Table:
+    known = TABLES[name]
     assert known.gather is not None
     made = known.gather(held, found)
     for batch in Batches(held, size):
@@ -49,9 +50,10 @@ def gathered(name: str, held: Packed, size: int, **facts: Any) -> pa.Table:
 
 def check(events: pa.Table, size: int) -> None:
     held, found = packed(events), windows(events, captured=False)
-    assert windows_of(held, captured=False) == found
+    with database(events) as opened:
+        assert opened.windows(captured=False) == found
     for name in GATHERED:
-        assert gathered(name, held, size).equals(TABLES[name].of(events, found, {})), name
+        assert gathered(name, held, found, size).equals(TABLES[name].of(events, found, {})), name
 
 
 def marked(rows: list[Row], steps: list[int]) -> list[Row]:
@@ -110,5 +112,6 @@ def test_events_in_another_order_or_of_other_numbers_are_not_divided() -> None:
     assert not Batches(packed(events), 9).divisible
     backwards = packed(events.take(list(range(8, -1, -1))))
     assert not Batches(backwards, 3).divisible
-    assert windows_of(backwards, captured=False) == windows(events, captured=False)
+    with database(backwards.table(SCHEMA.names)) as opened:
+        assert opened.windows(captured=False) == windows(events, captured=False)
     assert not Batches(packed(events.slice(4)), 3).divisible
