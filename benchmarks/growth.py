@@ -33,9 +33,9 @@ _IDS = ("event_id", "parent_id", "launch_id", "op_id", "forward_id")
 _PAUSE_NS = 1000
 _ROW_GROUP = 2**20  # rows that Parquet files are written by where they are written at once
 _CODE = (
-    "import sys; from pathlib import Path; from lstmprof import store;"
-    "from lstmprof.breakdown import USUAL, break_down;"
-    "break_down(open_run(Path(sys.argv[1])), tables=sys.argv[2:] or USUAL)"
+    "import sys; from pathlib import Path; from lstmprof.names import USUAL_TABLES;"
+    "from lstmprof.breakdown import break_down; from lstmprof.runs.run import open_run;"
+    "break_down(open_run(Path(sys.argv[1])), tables=sys.argv[2:] or USUAL_TABLES)"
 )
 
 

@@ -121,13 +121,16 @@ def retimed(
 def _shown(events: EventTable, graph: StepGraph, replay: Replay) -> Flags:
     """A boolean a row: its thread spends time in it, or it launched an activity of the graph.
 
-    What shrinks to the events inside it would otherwise tie with them for the innermost.
+    What shrinks to the events inside it would otherwise tie with them for the innermost. What was
+    over before the window, or came after it, is as it was.
     """
+    window = graph.window
+    outside = (events.end_ns <= window.start_ns) | (events.start_ns >= window.end_ns)
     lasts = pa.array(replay.segment_end_ns > replay.segment_start_ns)
     spent = graph.segments.column("event_id").filter(lasts).drop_null().to_numpy()
     launches = graph.activities.column("launch_id").drop_null().to_numpy()
     event_id = events.ints("event_id", -1)
-    return np.asarray(np.isin(event_id, np.concatenate([spent, launches])), dtype=np.bool_)
+    return np.asarray(outside | np.isin(event_id, np.concatenate([spent, launches])), np.bool_)
 
 
 def _moved(graph: StepGraph, replay: Replay, thread: Ints, at_ns: Ints) -> Ints:

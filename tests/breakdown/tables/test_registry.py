@@ -20,7 +20,7 @@ from lstmprof.events.annotate import (
 from lstmprof.events.annotate.steps import windows
 from lstmprof.runs.cache import open_runs
 from lstmprof.runs.metadata import run_info
-from lstmprof.runs.run import write_tables
+from lstmprof.runs.run import open_run, write_tables
 
 HOST = {"pid": 1, "tid": 1}
 GPU = {"device": 0, "stream": 7}
@@ -40,6 +40,39 @@ def run(tmp_path: Path) -> Path:
     facts = {"name": "run", "source": "ingest", "workload": {"time_steps": 4}}
     write_tables(tmp_path / "run", run_info(facts), annotated(table(ROWS), captured=False))
     return tmp_path / "run"
+
+
+#                 0   2       10  12      20      30 ns
+# step            [-----------------------------------)
+# forward             [-------)
+#   aten::mm              [4-6)
+# backward                        [-------------)
+#   autograd node                     [14-18)
+@pytest.mark.parametrize(
+    ("framework", "source", "dispatch", "python"),
+    [
+        ("torch", "capture", 4 + 6, 8 + 10),  # between the ops of the backward pass
+        ("torch", "ingest", 4, 8 + 6 + 10),
+        ("tensorflow", "capture", 4 + 10, 8 + 6),  # in the step itself
+        ("jax", "capture", 4 + 10, 8 + 6),
+        ("cudnn", "capture", 4, 8 + 6 + 10),
+    ],
+)
+def test_time_of_the_framework_between_ops_is_dispatch(
+    tmp_path: Path, framework: str, source: str, dispatch: int, python: int
+) -> None:
+    rows = [
+        row("step", "step", 0, 30, **HOST),
+        row("range", "forward", 2, 12, **HOST),
+        row("op", "aten::mm", 4, 6, **HOST, category="gemm"),
+        row("range", "backward", 12, 22, **HOST),
+        row("op", "autograd::engine::evaluate_function: MmBackward0", 14, 18, **HOST),
+    ]
+    (tmp_path / "run").mkdir()
+    facts = run_info({"name": "run", "source": source, "framework": framework})
+    write_tables(tmp_path / "run", facts, annotated(table(rows), captured=source == "capture"))
+    spent = {r["part"]: r["ns"] for r in break_down(open_run(tmp_path / "run")).ledger.to_pylist()}
+    assert spent == {"gemm": 2, "dispatch": dispatch, "python": python}
 
 
 @pytest.mark.parametrize("name", TABLES)
