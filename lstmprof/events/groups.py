@@ -10,12 +10,10 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.numbering import numbered
-from lstmprof.events.schema import ints
 from lstmprof.events.threads import UNKNOWN
 
 
@@ -58,13 +56,6 @@ class Groups:
         """The largest of ``values`` in each group; null where it has none."""
         return self.percentile(values, 100, where)
 
-    def most_frequent(self, codes: Ints) -> Ints:
-        """The most frequent of ``codes`` in each group, of several the lowest."""
-        pairs = Groups(self.of, codes)
-        of, code = self.of[pairs.first], codes[pairs.first]
-        order = np.lexsort((code, -pairs.sizes(), of))
-        return np.asarray(code[order][np.searchsorted(of[order], np.arange(self.count))])
-
     def mean(self, values: Ints, where: Flags | None = None) -> pa.Array:
         """Mean of ``values`` in each group; null where it has none."""
         return ratio(self.sums(values, where), self.sizes(where))
@@ -91,18 +82,6 @@ def per_step(amounts: Ints, rank: Ints, windows: list[Window]) -> pa.Array:
     return ratio(amounts, _looked_up(steps, rank))
 
 
-def per_time_step(stepwise: pa.Array, time_steps: int | None) -> pa.Array:
-    """Amounts a step, divided by the time steps of one; null where those are unknown."""
-    if not time_steps:
-        return pa.nulls(len(stepwise), pa.float64())
-    return pc.divide(stepwise, float(time_steps))
-
-
-def per_second(amounts: Ints, of_ns: Ints) -> pa.Array:
-    """``amounts`` a second of ``of_ns``; null where that is 0."""
-    return pa.array(amounts * 1e9 / np.maximum(of_ns, 1), pa.float64(), mask=of_ns == 0)
-
-
 def window_time(rank: Ints, windows: list[Window]) -> Ints:
     """Nanoseconds of all windows of each ``rank``."""
     spent: Counter[int] = Counter()
@@ -113,13 +92,6 @@ def window_time(rank: Ints, windows: list[Window]) -> Ints:
 
 def _looked_up(by_rank: Counter[int], rank: Ints) -> Ints:
     return np.array([by_rank[one] for one in rank.tolist()], dtype=np.int64)
-
-
-def in_windows(events: pa.Table, windows: list[Window]) -> Flags:
-    """A boolean a row: a step has it; in a rank without step markers all are in the one window."""
-    unmarked = [UNKNOWN if w.rank is None else w.rank for w in windows if w.step is None]
-    in_step = ints(events, "step", -1) >= 0
-    return np.asarray(in_step | np.isin(ints(events, "rank", UNKNOWN), unmarked), dtype=np.bool_)
 
 
 def heads(events: pa.Table, rows: Ints, groups: Groups, columns: Sequence[str]) -> list[pa.Array]:
