@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lstmprof.breakdown.stability import profile_warnings, warnings
-from lstmprof.breakdown.timings import median_interval
+from lstmprof.breakdown.timings import median_interval, profile_warnings, warnings
 from lstmprof.runs.metadata import run_info
 
 GENERATOR = np.random.default_rng(7)

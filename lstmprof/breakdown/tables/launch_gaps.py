@@ -2,7 +2,7 @@
 
 Reads linked and categorised events. The gap before an activity is the time in which its device ran
 nothing, up to its start; 0 where something still ran. The first activity of a window has none.
-Where the gap is longer than the kernel, the host sets the pace: the kernel is launch-bound.
+Where the gap is longer than the kernel, something else than the kernel sets the pace.
 """
 
 from __future__ import annotations
