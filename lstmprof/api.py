@@ -96,7 +96,7 @@ class Run:
     @functools.cached_property
     def breakdown(self) -> Breakdown:
         """The account of its steps, as the other stages take it."""
-        return break_down(self.stored, self.step_range, (*USUAL_TABLES, "casts"))
+        return break_down(self.stored, self.step_range, (*USUAL_TABLES, "launch_gaps", "casts"))
 
     def ledger(self) -> Table:
         """Every nanosecond of each step and device once."""

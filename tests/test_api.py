@@ -15,6 +15,7 @@ import pytest
 
 import lstmprof as lp
 from lstmprof.errors import LstmprofError, UsageError
+from lstmprof.names import TABLES
 
 PROFILES = Path(__file__).parent / "profiles"
 PROFILE = PROFILES / "kineto-today.pt.trace.json"
@@ -50,6 +51,12 @@ def test_a_table_is_that_of_the_command_in_every_form(run: lp.Run) -> None:
     assert list(frame.nlargest(1, "total_ns")["name"]) == [table.rows()[0]["name"]]
     assert isinstance(table.to_polars(), polars.DataFrame)
     assert table.to_polars().shape == (len(table), len(table.columns))
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_each_table_by_itself_is_that_of_the_command(run: lp.Run, name: str) -> None:
+    rows = by_command("breakdown", PROFILE, "--table", name)
+    assert [{"run": run.name, **row} for row in lp.Run(run.stored).table(name)] == rows
 
 
 def test_integers_stay_integers_where_some_are_unknown(run: lp.Run) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from lstmprof.breakdown import host
-from lstmprof.breakdown.tables import TABLES, TableKind, table_of
+from lstmprof.breakdown.tables import TABLES, Gathered, TableKind, table_of
 from lstmprof.breakdown.tables.database import database
 from lstmprof.breakdown.timings import Timings, timings
 from lstmprof.events.annotate import CAPTURED
@@ -115,11 +115,13 @@ def _computed(
     kinds: Sequence[TableKind], events: Packed, found: list[Window], info: RunInfo
 ) -> dict[str, pa.Table]:
     """The tables of these ``kinds``; where events are many, those that can be from batches."""
-    parts = Batches(events)
-    gathered = {k.name: k.gather(events, found) for k in kinds if k.gather and parts.divisible}
-    for batch in parts if gathered else ():
-        for one in gathered.values():
-            one.add(batch)
+    gathered: dict[str, Gathered] = {}
+    gathering = {kind.name: kind.gather for kind in kinds if kind.gather}
+    if gathering and (batches := Batches(events)).divisible:
+        gathered = {name: gather(events, found) for name, gather in gathering.items()}
+        for batch in batches:
+            for table in gathered.values():
+                table.add(batch)
     return {
         kind.name: kind.ordered(gathered[kind.name].table())
         if kind.name in gathered

@@ -12,8 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lstmprof import numbers
-from lstmprof.breakdown import TABLES, Breakdown
+from lstmprof.breakdown import Breakdown
 from lstmprof.breakdown.mean_step import MeanStep, mean_steps, waits_for_host_ns
+from lstmprof.breakdown.tables import tables_of
 from lstmprof.diagnose.contributors import contributors
 from lstmprof.errors import RunError
 from lstmprof.events.annotate.steps import Window
@@ -159,7 +160,7 @@ def step_profile_of(breakdown: Breakdown) -> StepProfile:
         device=lane.device,
         contributors=_means(contributors(events, windows, rank, lane.device), len(windows)),
         sync_calls=_sync_calls(rows, len(windows)),
-        tables={name: TABLES[name].of(rows, windows, info) for name in _EVIDENCE},
+        tables=tables_of(_EVIDENCE, rows, windows, info),
         warnings=() if timings is None else timings.warnings,
         notes=(*_other_lanes(lane, lanes), *_left_out(of_lane, windows)),
     )
