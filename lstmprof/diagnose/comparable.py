@@ -44,14 +44,14 @@ def _shown(value: Any) -> str:
     return "unknown" if value is None else str(value)
 
 
-def disagreements(one: StepProfile, other: StepProfile) -> list[Disagreement]:
+def disagreements(first: StepProfile, second: StepProfile) -> list[Disagreement]:
     """The conditions that differ between two runs."""
-    found = []
+    differences = []
     for name, read in CONDITIONS.items():
-        if read(one.info) != read(other.info):
-            shown = [_named(name, profile.info) for profile in (one, other)]
-            found.append(Disagreement(name, *shown))
-    return found
+        if read(first.info) != read(second.info):
+            shown = [_named(name, profile.info) for profile in (first, second)]
+            differences.append(Disagreement(name, *shown))
+    return differences
 
 
 def _named(condition: str, info: RunInfo) -> Any:
@@ -61,18 +61,18 @@ def _named(condition: str, info: RunInfo) -> Any:
 
 
 def refuse_unless_comparable(
-    one: StepProfile, other: StepProfile, across: Collection[str] = ()
+    first: StepProfile, second: StepProfile, across: Collection[str] = ()
 ) -> None:
     """Nothing where two runs agree in all but what ``across`` names.
 
     Raises:
         UsageError: they differ in something else; or ``across`` names no condition.
     """
-    differ = [d for d in disagreements(one, other) if d.condition not in known(across)]
+    differ = [d for d in disagreements(first, second) if d.condition not in known(across)]
     if differ:
         options = " ".join(f"--across {d.condition}" for d in differ)
         raise UsageError(
-            f"{one.name} and {other.name} differ in " + ", ".join(map(str, differ)),
+            f"{first.name} and {second.name} differ in " + ", ".join(map(str, differ)),
             f"compare them all the same with {options}",
         )
 

@@ -145,8 +145,8 @@ def _purposes(events: EventTable) -> tuple[Ints, Flags]:
         of_one = forest.beneath((computes & (category == code)).astype(np.int64))
         decides[is_op & ~computes & (work > 0) & (of_one == work)] = code
     several = is_op & ~computes & (work > 0) & (decides == NONE)
-    own = np.where(is_op & ((decides != NONE) | several), np.arange(len(events)), NONE)
-    decider = inherited(events, parent, own)
+    deciders = np.where(is_op & ((decides != NONE) | several), np.arange(len(events)), NONE)
+    decider = inherited(events, parent, deciders)
     serves = np.where(decider != NONE, decides[decider], decides)
     dur = events.dur_ns
     spent = np.where(computes, own_time(events), dur)

@@ -36,8 +36,8 @@ def _per_step(profile: StepProfile, rows: Rows, column: str = "count") -> float:
     return _sum(rows, column) / profile.steps
 
 
-def _ratio(amount: float | None, of: float | None) -> float | None:
-    return amount / of if amount is not None and of else None
+def _ratio(amount: float | None, base: float | None) -> float | None:
+    return amount / base if amount is not None and base else None
 
 
 def _ops(profile: StepProfile) -> float | None:
@@ -117,8 +117,8 @@ def _bytes(table: str) -> Callable[[StepProfile], float | None]:
 
     def moved_bytes(profile: StepProfile) -> float | None:
         rows = profile.rows(table)
-        known = rows and all(row["bytes"] is not None for row in rows)
-        return _per_step(profile, rows, "bytes") if known else None
+        complete = rows and all(row["bytes"] is not None for row in rows)
+        return _per_step(profile, rows, "bytes") if complete else None
 
     return moved_bytes
 
@@ -135,9 +135,9 @@ def _syncs(profile: StepProfile) -> float | None:
 
 
 def _each_time_step(
-    of: Callable[[StepProfile], float | None],
+    amount: Callable[[StepProfile], float | None],
 ) -> Callable[[StepProfile], float | None]:
-    return lambda profile: _ratio(of(profile), profile.time_steps)
+    return lambda profile: _ratio(amount(profile), profile.time_steps)
 
 
 _ALL = (

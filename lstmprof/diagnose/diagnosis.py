@@ -167,17 +167,20 @@ def diagnose_all(
     for group in [profiles] if must_compare else comparable_groups(profiles, across):
         fast, *slower = sorted(group, key=lambda profile: profile.length_ns)
         diagnoses += [compare(fast, slow, across) for slow in slower] or [alone(fast)]
-    return [_with_limits(one, profiles, breakdown_of[one.slow.name], asked) for one in diagnoses]
+    return [
+        _with_limits(diagnosis, profiles, breakdown_of[diagnosis.slow.name], asked)
+        for diagnosis in diagnoses
+    ]
 
 
 def _with_limits(
-    one: Diagnosis, profiles: Sequence[StepProfile], breakdown: Breakdown, asked: Asked
+    diagnosis: Diagnosis, profiles: Sequence[StepProfile], breakdown: Breakdown, asked: Asked
 ) -> Diagnosis:
     """``one`` with the roofline of its slow run and what was asked for."""
-    limit = roofline_of(one.slow, profiles, asked.peaks)
-    notes = one.notes if limit or not asked.peaks else (*one.notes, _NO_ROOFLINE)
-    replays = _what_ifs(breakdown, one.slow, limit, asked)
-    return replace(one, roofline=limit, what_ifs=replays, notes=notes)
+    limit = roofline_of(diagnosis.slow, profiles, asked.peaks)
+    notes = diagnosis.notes if limit or not asked.peaks else (*diagnosis.notes, _NO_ROOFLINE)
+    replays = _what_ifs(breakdown, diagnosis.slow, limit, asked)
+    return replace(diagnosis, roofline=limit, what_ifs=replays, notes=notes)
 
 
 def _what_ifs(
@@ -201,15 +204,15 @@ def _what_ifs(
     return tuple(WhatIf(name, replay) for name, replay in zip(changes, replays, strict=True))
 
 
-def compare(one: StepProfile, other: StepProfile, across: Collection[str] = ()) -> Diagnosis:
+def compare(first: StepProfile, second: StepProfile, across: Collection[str] = ()) -> Diagnosis:
     """Why the slower of two runs is slower.
 
     Raises:
         UsageError: they differ in a condition that ``across`` does not name.
     """
-    refuse_unless_comparable(one, other, across)
-    ends = lengths(one, other)
-    fast, slow = (one, other) if ends[0] <= ends[1] else (other, one)
+    refuse_unless_comparable(first, second, across)
+    ends = lengths(first, second)
+    fast, slow = (first, second) if ends[0] <= ends[1] else (second, first)
     differences = findings(fast, slow)
     return Diagnosis(
         fast=fast,
@@ -238,10 +241,10 @@ def alone(profile: StepProfile) -> Diagnosis:
 
 def _explained(differences: list[Finding]) -> tuple[Explained, ...]:
     """Each finding with its sentence, and with remedies where it is worth one; each told once."""
-    explained, told = [], set[str]()
+    explained, given = [], set[str]()
     for finding in differences:
-        advice = tuple(a for a in _advice(finding) if a.sentence not in told)
-        told |= {a.sentence for a in advice}
+        advice = tuple(a for a in _advice(finding) if a.sentence not in given)
+        given |= {a.sentence for a in advice}
         explained.append(Explained(finding, sentences.of_finding(finding), advice))
     return tuple(explained)
 

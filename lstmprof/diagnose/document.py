@@ -34,7 +34,7 @@ def to_dict(diagnosis: Diagnosis) -> dict[str, Any]:
         "waterfall": [{**asdict(d), "delta_ns": d.delta_ns} for d in diagnosis.differences],
         "findings": [_finding(explained) for explained in diagnosis.findings],
         "roofline": None if diagnosis.roofline is None else _roofline(diagnosis.roofline),
-        "what_if": [_what_if(one) for one in diagnosis.what_ifs],
+        "what_if": [_what_if(replay) for replay in diagnosis.what_ifs],
         "warnings": list(diagnosis.warnings),
         "notes": list(diagnosis.notes),
     }

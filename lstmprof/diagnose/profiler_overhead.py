@@ -59,7 +59,7 @@ def recording_ns(profile: StepProfile, *others: StepProfile) -> float:
     profiled steps are no longer was disturbed while it was timed, and bounds nothing.
     """
     usual_ns = QUICK_RECORDING_NS.get(str(profile.info.profiler), RECORDING_NS)
-    bounds = [_inflation_ns(one) for one in (profile, *others)]
+    bounds = [_inflation_ns(run) for run in (profile, *others)]
     return min([usual_ns, *(each for each in bounds if each > 0)])
 
 

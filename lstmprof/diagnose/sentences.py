@@ -129,9 +129,9 @@ def of_run(profile: StepProfile, findings: list[Finding]) -> str:
             f"most are {KINDS[cause.kind]}, {most} ms."
         )
     why = because(cause)
-    of = f"{milliseconds(cause.slow_ns)} of {milliseconds(profile.profiled_ns)} ms"
+    amount = f"{milliseconds(cause.slow_ns)} of {milliseconds(profile.profiled_ns)} ms"
     share = percent(cause.slow_ns / profile.profiled_ns)
-    sentence = f"{name} is {cause.kind}: {share} of {_whole(profile)} ({of}) are"
+    sentence = f"{name} is {cause.kind}: {share} of {_whole(profile)} ({amount}) are"
     return f"{sentence} {KINDS[cause.kind]}" + (f"; {why}." if why else ".")
 
 
@@ -144,10 +144,10 @@ def _waits(profile: StepProfile, findings: list[Finding]) -> str:
     waits = [f for f in findings if f.kind in causes.WAITS and (f.share or 0) >= 0.01]
     shares = [f"{KINDS[f.kind]} {percent(f.share or 0)}" for f in waits]
     busy = percent(profile.busy_ns / profile.profiled_ns)
-    of = f"{milliseconds(profile.busy_ns)} of {milliseconds(profile.profiled_ns)} ms"
-    waited_share = percent(profile.waits_for_host_ns / profile.profiled_ns)
+    amount = f"{milliseconds(profile.busy_ns)} of {milliseconds(profile.profiled_ns)} ms"
+    waits = percent(profile.waits_for_host_ns / profile.profiled_ns)
     sentence = (
-        f"the GPU is busy {busy} of {_whole(profile)} ({of}) and waits for its host {waited_share}"
+        f"the GPU is busy {busy} of {_whole(profile)} ({amount}) and waits for its host {waits}"
     )
     sentence += f": {', '.join(shares)}" if shares else ""
     values = {name: QUANTITIES[name].of(profile) for name in _RATES}
@@ -174,9 +174,9 @@ def because(finding: Finding) -> str:
     each = each_step(finding.slow)
     if finding.kind == causes.GEMM:
         return _products(finding, fast_name, each)
-    known = [c for c in finding.changes if QUANTITIES[c.quantity].unit == ""]
-    if known and _tells(known[0]) and not _in_one_place(finding):
-        return _counted(finding, known[0], fast_name, each)
+    counts = [c for c in finding.changes if QUANTITIES[c.quantity].unit == ""]
+    if counts and _tells(counts[0]) and not _in_one_place(finding):
+        return _counted(finding, counts[0], fast_name, each)
     return _by_largest(finding, fast_name)
 
 

@@ -231,9 +231,9 @@ def _other_lanes(lane: MeanStep, lanes: list[MeanStep]) -> tuple[str, ...]:
     """Which lane of several this is about."""
     if len(lanes) == 1:
         return ()
-    of = f"device {lane.device}" if lane.device is not None else "the host"
+    place = f"device {lane.device}" if lane.device is not None else "the host"
     rank = "" if lane.rank is None else f" of rank {lane.rank}"
-    return (f"this is about {of}{rank}, one of {len(lanes)}",)
+    return (f"this is about {place}{rank}, one of {len(lanes)}",)
 
 
 def _left_out(windows: list[Window], kept: list[Window]) -> tuple[str, ...]:
@@ -263,5 +263,5 @@ def by_name(contributors: Iterable[Contributor]) -> Spent:
 
 def labels(fast: StepProfile, slow: StepProfile) -> tuple[str, str]:
     """What tells the two apart: the implementation where that is enough, else the run's name."""
-    one, other = numbers.labels([fast.name, slow.name], [fast.label, slow.label])
-    return one, other
+    first, second = numbers.labels([fast.name, slow.name], [fast.label, slow.label])
+    return first, second

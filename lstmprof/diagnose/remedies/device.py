@@ -109,10 +109,10 @@ def repeated_products(f: Finding) -> str | None:
 
 def indexed_time_steps(f: Finding) -> str | None:
     """The backward pass of indexing fills a whole gradient with zeros in every time step."""
-    found = [r["name"] for r in f.slow.rows("ops") if _INDEXING.search(r["name"])]
+    indexing = [r["name"] for r in f.slow.rows("ops") if _INDEXING.search(r["name"])]
     calls = [r for r in f.slow.rows("ops") if r["name"] == "aten::select_backward"]
     steps = f.slow.time_steps
-    if not found or not calls or not steps or calls[0]["count"] / f.slow.steps < steps - 1:
+    if not indexing or not calls or not steps or calls[0]["count"] / f.slow.steps < steps - 1:
         return None
     return (
         "x[t] in the loop has a backward pass that fills and adds a whole sequence in every time "
@@ -134,8 +134,8 @@ def unfused_cell(f: Finding) -> str | None:
 
 def optimizer(f: Finding) -> str | None:
     """Much of it is the optimizer, parameter by parameter, in PyTorch."""
-    own = [c for c in f.contributors if c.part == "optimizer" or c.purpose == "optimizer"]
-    if f.slow.info.framework != "torch" or 2 * total_ns(own) < total_ns(f.contributors):
+    optimizing = [c for c in f.contributors if c.part == "optimizer" or c.purpose == "optimizer"]
+    if f.slow.info.framework != "torch" or 2 * total_ns(optimizing) < total_ns(f.contributors):
         return None
     return "most of it is the optimizer: torch.optim's fused=True updates all parameters in one go"
 
@@ -216,10 +216,10 @@ def unmet_by_keras(profile: StepProfile) -> list[str]:
         return ["use_cudnn='auto'"]
     names = [row["name"] for row in profile.rows("ops")]
     cells = [name for name in names if _KERAS_CELL.search(name)]
-    found = [want for pattern, want in _KERAS if any(re.search(pattern, name) for name in cells)]
+    wants = [want for pattern, want in _KERAS if any(re.search(pattern, name) for name in cells)]
     if any(_UNROLLED.search(n) for n in cells) and not any(_LOOP.search(n) for n in names):
-        found.append("unroll=False")
-    return found
+        wants.append("unroll=False")
+    return wants
 
 
 def unmet_by_persistent_kernels(profile: StepProfile) -> list[str]:

@@ -161,9 +161,9 @@ def _reaches(least: Sequence[Bound], busy_ns: Mapping[str, float]) -> tuple[Reac
 
 def workload_of(info: RunInfo) -> Workload | None:
     """The workload in run.json; None of a foreign profile, or where it lacks a field."""
-    told = {name: value for name, value in asdict(info.workload).items() if value is not None}
+    values = {name: value for name, value in asdict(info.workload).items() if value is not None}
     try:
-        return Workload(**told)
+        return Workload(**values)
     except TypeError:
         return None
 

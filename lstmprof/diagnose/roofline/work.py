@@ -124,8 +124,8 @@ def _sizes(w: Workload, mode: str, precision: str, seed: int) -> _Sizes:
         batch: Any = workloads.batch(w, seed)
         lengths = batch.lengths if w.variable_length else np.full(w.batch, w.time_steps)
         rows = int(lengths.sum())
-        known = np.arange(w.time_steps)[:, None] < lengths[None, :]
-        tokens = len(np.unique(batch.inputs[known])) if w.vocabulary else 0
+        unpadded = np.arange(w.time_steps)[:, None] < lengths[None, :]
+        tokens = len(np.unique(batch.inputs[unpadded])) if w.vocabulary else 0
     outputs = rows if w.every_step else w.batch
     element_bytes = 2 if precision.startswith("amp-") else MASTER_BYTES
     return _Sizes(rows, outputs, tokens, element_bytes, mode == "train")
@@ -134,18 +134,18 @@ def _sizes(w: Workload, mode: str, precision: str, seed: int) -> _Sizes:
 def _layer(w: Workload, s: _Sizes, layer: int) -> Iterator[Cost]:
     width, element = w.directions * w.hidden, s.element_bytes
     inputs = width if layer else w.features
-    came, made = s.rows * inputs, s.rows * width
+    inflow, outflow = s.rows * inputs, s.rows * width
     into, back = GATES[w.cell] * width * inputs, GATES[w.cell] * width * w.hidden
     yield from _cell(w, s, layer)
-    yield _gemm("input", FORWARD, layer, s.rows * into, element * (into + came))
+    yield _gemm("input", FORWARD, layer, s.rows * into, element * (into + inflow))
     yield _gemm("recurrent", FORWARD, layer, s.rows * back, element * back)
     if not s.training:
         return
     if layer or w.vocabulary:
-        yield _gemm("input", DATA, layer, s.rows * into, element * (into + came))
+        yield _gemm("input", DATA, layer, s.rows * into, element * (into + inflow))
     if s.rows > w.batch:
         yield _gemm("recurrent", DATA, layer, (s.rows - w.batch) * back, element * back)
-    for part, read, matrix in (("input", came, into), ("recurrent", made, back)):
+    for part, read, matrix in (("input", inflow, into), ("recurrent", outflow, back)):
         moved_bytes = element * read + MASTER_BYTES * matrix
         yield _gemm(part, WEIGHTS, layer, s.rows * matrix, moved_bytes)
 
@@ -188,11 +188,11 @@ def _loss(w: Workload, s: _Sizes) -> Cost:
 def _embedding(w: Workload, s: _Sizes) -> Iterator[Cost]:
     if not w.vocabulary:
         return
-    made, used = s.rows * w.features, s.tokens * w.features
-    moved_bytes = TOKEN_BYTES * s.rows + MASTER_BYTES * used + s.element_bytes * made
+    elements, used = s.rows * w.features, s.tokens * w.features
+    moved_bytes = TOKEN_BYTES * s.rows + MASTER_BYTES * used + s.element_bytes * elements
     yield Cost("embedding", FORWARD, "embedding", None, 0, moved_bytes)
     if s.training:
-        yield Cost("embedding", WEIGHTS, "embedding", None, made, moved_bytes)
+        yield Cost("embedding", WEIGHTS, "embedding", None, elements, moved_bytes)
 
 
 def _casts(w: Workload, s: _Sizes) -> Iterator[Cost]:
@@ -206,10 +206,10 @@ def _casts(w: Workload, s: _Sizes) -> Iterator[Cost]:
 
 def _optimizer(w: Workload, s: _Sizes) -> Cost:
     """Rows of the embedding that no token used have no gradient; only Adam changes them too."""
-    operations, own = OPTIMIZERS[w.optimizer]
+    operations, accesses = OPTIMIZERS[w.optimizer]
     parameters = sum(prod(shape) for shape in parameter_shapes(w).values())
     unused = ((w.vocabulary or 0) - s.tokens) * w.features if w.vocabulary else 0
     used = parameters - unused
     changed = parameters if w.optimizer == "adam" else used
-    moved_bytes = MASTER_BYTES * (own * changed + used)
+    moved_bytes = MASTER_BYTES * (accesses * changed + used)
     return Cost("optimizer", UPDATE, "optimizer", None, operations * changed, moved_bytes)
