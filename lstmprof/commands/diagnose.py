@@ -80,7 +80,7 @@ def command(
     elif format_ == "markdown":
         click.echo("\n\n".join(map(diagnosis.markdown, diagnoses)))
     else:
-        for one in diagnoses:
-            diagnosis.show(one)
+        for comparison in diagnoses:
+            diagnosis.show(comparison)
     if open_:
         options.open_report(breakdowns, across, diagnoses)

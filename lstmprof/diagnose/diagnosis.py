@@ -176,7 +176,7 @@ def diagnose_all(
 def _with_limits(
     diagnosis: Diagnosis, profiles: Sequence[StepProfile], breakdown: Breakdown, asked: Asked
 ) -> Diagnosis:
-    """``one`` with the roofline of its slow run and what was asked for."""
+    """``diagnosis`` with the roofline of its slow run and what was asked for."""
     limit = roofline_of(diagnosis.slow, profiles, asked.peaks)
     notes = diagnosis.notes if limit or not asked.peaks else (*diagnosis.notes, _NO_ROOFLINE)
     replays = _what_ifs(breakdown, diagnosis.slow, limit, asked)

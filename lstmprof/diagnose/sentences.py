@@ -145,9 +145,9 @@ def _waits(profile: StepProfile, findings: list[Finding]) -> str:
     shares = [f"{KINDS[f.kind]} {percent(f.share or 0)}" for f in waits]
     busy = percent(profile.busy_ns / profile.profiled_ns)
     amount = f"{milliseconds(profile.busy_ns)} of {milliseconds(profile.profiled_ns)} ms"
-    waits = percent(profile.waits_for_host_ns / profile.profiled_ns)
+    waited = percent(profile.waits_for_host_ns / profile.profiled_ns)
     sentence = (
-        f"the GPU is busy {busy} of {_whole(profile)} ({amount}) and waits for its host {waits}"
+        f"the GPU is busy {busy} of {_whole(profile)} ({amount}) and waits for its host {waited}"
     )
     sentence += f": {', '.join(shares)}" if shares else ""
     values = {name: QUANTITIES[name].of(profile) for name in _RATES}

@@ -107,6 +107,6 @@ def profiled(runs: Sequence[RunFacts]) -> str:
     marked, whole = [r for r in runs if r.marked], [r.label for r in runs if not r.marked]
     texts = [f"mean of {span((r.steps for r in marked), 'profiled steps')}"] if marked else []
     if whole:
-        of = f" of {', '.join(whole)}" if marked else ""
-        texts.append(f"the whole profile{of}, which has no step markers")
+        subject = f" of {', '.join(whole)}" if marked else ""
+        texts.append(f"the whole profile{subject}, which has no step markers")
     return "; ".join(texts)

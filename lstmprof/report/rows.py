@@ -163,20 +163,20 @@ def _counted(table: pa.Table) -> list[tuple[int, int]]:
 
 def pairs(runs: Sequence[RunReport], groups: Sequence[Group]) -> list[Pair]:
     """Every two runs of a group, ``MOST_PAIRS`` allowing, the largest difference first."""
-    found = []
+    ordered = []
     for group in groups:
         members = [run.profile for run in runs if run.facts.group == group.number]
         fastest, *others = members = sorted(members, key=lambda profile: profile.length_ns)
         every = math.comb(len(members), 2) <= MOST_PAIRS
         two = itertools.combinations(members, 2) if every else ((fastest, o) for o in others)
-        of_group = [_pair(one, other) for one, other in two]
-        found += sorted(of_group, key=lambda pair: -sum(_deltas(pair)))
-    return found
+        of_group = [_pair(first, second) for first, second in two]
+        ordered += sorted(of_group, key=lambda pair: -sum(_deltas(pair)))
+    return ordered
 
 
-def _pair(one: StepProfile, other: StepProfile) -> Pair:
-    ends = lengths(one, other)
-    fast, slow = (one, other) if ends[0] <= ends[1] else (other, one)
+def _pair(first: StepProfile, second: StepProfile) -> Pair:
+    ends = lengths(first, second)
+    fast, slow = (first, second) if ends[0] <= ends[1] else (second, first)
     return Pair(fast, slow, [dataclasses.asdict(part) for part in waterfall(fast, slow)])
 
 

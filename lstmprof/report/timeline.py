@@ -35,25 +35,26 @@ _NUMBERED = re.compile(r"/-?\d+$")
 _NEITHER = -1
 
 
-def timelines(known: Sequence[RunReport]) -> tuple[Timeline, ...]:
+def timelines(reports: Sequence[RunReport]) -> tuple[Timeline, ...]:
     """The timelines of the runs, in their order, while there is room for their events."""
-    room, found = ALL_EVENTS, []
-    for one in known:
+    room, fitting = ALL_EVENTS, []
+    for report in reports:
         if room <= 0:
             break
-        events, rank = one.breakdown.run.events(), one.profile.rank
-        window = median_step(w for w in one.breakdown.windows if w.rank == rank)
-        made = timeline(one.facts.run, events, window, MOST_EVENTS, _thread_names(one, window.rank))
-        if len(made.columns["track"]) <= room:
-            room -= len(made.columns["track"])
-            found.append(made)
-    return tuple(found)
+        events, rank = report.breakdown.run.events(), report.profile.rank
+        window = median_step(w for w in report.breakdown.windows if w.rank == rank)
+        names = _thread_names(report, window.rank)
+        candidate = timeline(report.facts.run, events, window, MOST_EVENTS, names)
+        if len(candidate.columns["track"]) <= room:
+            room -= len(candidate.columns["track"])
+            fitting.append(candidate)
+    return tuple(fitting)
 
 
-def _thread_names(one: RunReport, rank: int | None) -> Mapping[str, str]:
+def _thread_names(report: RunReport, rank: int | None) -> Mapping[str, str]:
     """The names of host threads by tid, where the profile gives them."""
-    told = one.profile.info.profile_metadata or {}
-    of_rank_ = (told.get("ranks") or {}).get(str(rank), told)
+    metadata = report.profile.info.profile_metadata or {}
+    of_rank_ = (metadata.get("ranks") or {}).get(str(rank), metadata)
     return of_rank_.get("threads") or {}
 
 
@@ -69,7 +70,7 @@ def timeline(
     drawn.add_accounts()
     drawn.add_streams()
     drawn.add_threads()
-    columns = {name: np.concatenate(found) for name, found in drawn.columns.items()}
+    columns = {name: np.concatenate(pieces) for name, pieces in drawn.columns.items()}
     kept = np.sort(np.argsort(-columns["dur_ns"], kind="stable")[:most])
     kept = kept[np.lexsort((columns["start_ns"][kept], columns["track"][kept]))]
     names, columns["name"] = np.unique(columns["name"][kept], return_inverse=True)
@@ -105,9 +106,9 @@ class _Drawing:
         self.names = [shown_name(name, _NAME) for name in names]
         self.start = self.events.start_ns
         self.end = self.start + self.events.dur_ns
-        mine = self.events.of_rank(self.window.rank)
-        seen = (self.start[mine] < self.window.end_ns) & (self.end[mine] > self.window.start_ns)
-        self.rows = mine[seen]
+        rows = self.events.of_rank(self.window.rank)
+        seen = (self.start[rows] < self.window.end_ns) & (self.end[rows] > self.window.start_ns)
+        self.rows = rows[seen]
         self.part = _parts(self.events)
 
     def _add(self, track: Ints, start: Ints, end: Ints, name: Ints, part: Ints) -> None:
@@ -141,10 +142,10 @@ class _Drawing:
         activities = self.rows[self.events.is_kind(*ACTIVITY_KINDS)[self.rows]]
         device, stream = (self.events.ints(c, UNKNOWN)[activities] for c in ("device", "stream"))
         for pair in np.unique(np.stack([device, stream]), axis=1).T.tolist():
-            mine = activities[(device == pair[0]) & (stream == pair[1])]
-            of = ["?" if n == UNKNOWN else str(n) for n in pair]
-            self.tracks.append(Track(f"device {of[0]}, stream {of[1]}", "stream", 0))
-            self._add_rows(mine, np.full(len(mine), len(self.tracks) - 1))
+            rows = activities[(device == pair[0]) & (stream == pair[1])]
+            ids = ["?" if n == UNKNOWN else str(n) for n in pair]
+            self.tracks.append(Track(f"device {ids[0]}, stream {ids[1]}", "stream", 0))
+            self._add_rows(rows, np.full(len(rows), len(self.tracks) - 1))
 
     def add_threads(self) -> None:
         """Tracks for each host thread, one a depth of nesting; the step's own thread first."""
@@ -156,13 +157,13 @@ class _Drawing:
         depth = _depth(self.events)
         tids = self.events.ints("tid", UNKNOWN)
         for place, number in enumerate(order[:MOST_THREADS], 1):
-            mine = on_host[thread[on_host] == number]
-            shallow = mine[depth[mine] < MOST_DEPTH]
-            self.left_out += len(mine) - len(shallow)
+            rows = on_host[thread[on_host] == number]
+            shallow = rows[depth[rows] < MOST_DEPTH]
+            self.left_out += len(rows) - len(shallow)
             least = int(depth[shallow].min())
             deepest = int(depth[shallow].max()) - least
             first = len(self.tracks)
-            named = self._thread(int(tids[mine[0]]), place)
+            named = self._thread(int(tids[rows[0]]), place)
             self.tracks += [Track(named if d == 0 else "", "host", d) for d in range(deepest + 1)]
             self._add_rows(shallow, first + depth[shallow] - least)
         self.left_out += sum(-count for count, n in busiest if n in order[MOST_THREADS:])

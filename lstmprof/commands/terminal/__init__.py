@@ -159,10 +159,10 @@ def _shorten(columns: Sequence[str], cells: Cells, long: Sequence[str], width: i
     fixed = sum(w + _SPACE for i, w in enumerate(wide) if i not in places)
     room = width + _SPACE - fixed - _SPACE * len(places)
     for left, at in zip(range(len(places), 0, -1), places, strict=True):
-        mine = max(min(wide[at], room // left), 16)
-        room -= mine
+        widest = max(min(wide[at], room // left), 16)
+        room -= widest
         for row in cells:
-            row[at] = cropped(row[at], mine)
+            row[at] = cropped(row[at], widest)
 
 
 def _drawn(bars: Bars, width: int) -> list[Any]:

@@ -24,15 +24,15 @@ HEIGHT = 360
 
 def figures(report: Report) -> list[Figure]:
     """One a run with a device."""
-    found: list[Figure] = []
+    group_figures: list[Figure] = []
     for facts in report.runs:
         rows = [row for row in report.launch_gaps if row["run"] == facts.run]
         if rows:
             n = f"median of all calls of each kernel, {len(rows)} kernels"
             unit = "µs, logarithmic; gaps linear below 1 µs"
-            found.append(
+            group_figures.append(
                 Figure(
-                    key=f"launch-gaps-{len(found)}",
+                    key=f"launch-gaps-{len(group_figures)}",
                     title=f"{TITLE}: {facts.run}",
                     kind="Scatter plot of kernel duration and gap",
                     sentence=sentence(rows),
@@ -41,7 +41,7 @@ def figures(report: Report) -> list[Figure]:
                     legend=tuple(sorted({_base(row) for row in rows}, key=order_of)),
                 )
             )
-    return found
+    return group_figures
 
 
 def _base(row: Row) -> str:
@@ -85,7 +85,7 @@ def chart(rows: Rows) -> drawing.Drawn:
         scale=alt.Scale(type="symlog", constant=1, domain=[0, 1.6 * longest], nice=False),
         axis=alt.Axis(values=[0, *(t for t in ticks if t >= 1)], format=",~r"),
     )
-    ends = [{"dur_us": one, "gap_us": one} for one in _between(shortest, longest)]
+    ends = [{"dur_us": length_us, "gap_us": length_us} for length_us in _between(shortest, longest)]
     line = alt.Chart(alt.InlineData(values=ends)).mark_line(strokeDash=[6, 4]).encode(x=x, y=y)
     points = (
         alt.Chart(drawing.inline(values))

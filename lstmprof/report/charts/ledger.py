@@ -15,11 +15,11 @@ COLUMNS = ("run", "label", "lane", "state", "part", "total_ns", "steps")
 
 def figures(report: Report) -> list[Figure]:
     """One a group of runs that can be compared."""
-    found = []
+    group_figures = []
     for group, rows in report.by_group(report.ledger):
         runs = report.members(group)
         n = f"{drawing.profiled(runs)}, each nanosecond counted once"
-        found.append(
+        group_figures.append(
             Figure(
                 key=f"ledger-{group.number}",
                 title=f"{TITLE}: {group.conditions}",
@@ -30,7 +30,7 @@ def figures(report: Report) -> list[Figure]:
                 legend=tuple(sorted({_base(row) for row in rows}, key=order_of)),
             )
         )
-    return found
+    return group_figures
 
 
 def _base(row: Row) -> str:

@@ -14,11 +14,11 @@ COLUMNS = ("run", "label", "least_ns", "median_ns", "share", "gemm_flops_per_s")
 
 def figures(report: Report) -> list[Figure]:
     """One a group with a run whose peaks were measured."""
-    found = []
+    group_figures = []
     for group, rows in report.by_group(report.roofline):
         rows.sort(key=lambda row: -row["share"])
         n = "least time of a step by measured peaks over its undisturbed median"
-        found.append(
+        group_figures.append(
             Figure(
                 key=f"roofline-{group.number}",
                 title=f"{TITLE}: {group.conditions}",
@@ -28,7 +28,7 @@ def figures(report: Report) -> list[Figure]:
                 spec=drawing.specification(chart(rows)),
             )
         )
-    return found
+    return group_figures
 
 
 def sentence(rows: Rows) -> str:

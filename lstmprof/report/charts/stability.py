@@ -22,12 +22,12 @@ COLOURS = ("#1f6fc4", "#5f8fc0", "#8f949c", "#c0813c", "#d9730d")
 
 def figures(report: Report) -> list[Figure]:
     """One a group that has timed runs."""
-    found = []
+    group_figures = []
     for group, rows in report.by_group(report.stability):
         runs = report.members(group)
         n = drawing.span((facts.iterations for facts in runs), "iterations")
         unit = f"% off the run's median, colours end at ±{MOST_PERCENT} %"
-        found.append(
+        group_figures.append(
             Figure(
                 key=f"stability-{group.number}",
                 title=f"{TITLE}: {group.conditions}",
@@ -37,7 +37,7 @@ def figures(report: Report) -> list[Figure]:
                 spec=drawing.specification(chart(rows)),
             )
         )
-    return found
+    return group_figures
 
 
 def sentence(rows: Rows) -> str:

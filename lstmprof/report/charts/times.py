@@ -19,11 +19,11 @@ COLUMNS = (
 
 def figures(report: Report) -> list[Figure]:
     """One a group that has timed runs."""
-    found = []
+    group_figures = []
     for group, rows in report.by_group(report.times):
         rows.sort(key=_median_ns)
         n = f"median of {drawing.span((row['iterations'] for row in rows), 'iterations')}"
-        found.append(
+        group_figures.append(
             Figure(
                 key=f"times-{group.number}",
                 title=f"{TITLE}: {group.conditions}",
@@ -37,7 +37,7 @@ def figures(report: Report) -> list[Figure]:
                 spec=drawing.specification(chart(rows)),
             )
         )
-    return found
+    return group_figures
 
 
 def _median_ns(row: Row) -> float:

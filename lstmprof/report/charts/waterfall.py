@@ -95,14 +95,14 @@ def bars(rows: Rows) -> list[Row]:
         for row, delta in zip(large, map(_delta_ns, large), strict=True)
     ]
     if rest := sum(map(_delta_ns, small)):
-        before = sum(row["part"] != PROFILER for row in large)
+        place = sum(row["part"] != PROFILER for row in large)
         text = f"{len(small)} smaller part" + "s" * (len(small) != 1)
-        changes.insert(before, (text, "other", rest))
-    found, at = [_bar(0, "the fast step", STEP, 0, fast_ns)], fast_ns
+        changes.insert(place, (text, "other", rest))
+    shown, at = [_bar(0, "the fast step", STEP, 0, fast_ns)], fast_ns
     for text, base, delta_ns in changes:
-        found.append(_bar(len(found), text, base, at, at + delta_ns))
+        shown.append(_bar(len(shown), text, base, at, at + delta_ns))
         at += delta_ns
-    return [*found, _bar(len(found), "the slow step", STEP, 0, slow_ns)]
+    return [*shown, _bar(len(shown), "the slow step", STEP, 0, slow_ns)]
 
 
 def _bar(order: int, label: str, base: str, start_ns: int, end_ns: int) -> Row:

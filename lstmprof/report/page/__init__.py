@@ -134,9 +134,9 @@ def _vega() -> str:
 def _sections(report: Report, drawn: list[Figure]) -> Iterator[dict[str, Any]]:
     extra = {"timeline": bool(report.timelines), "kernels": bool(report.kernels)}
     for key, heading in SECTIONS:
-        own = [figure for figure in drawn if figure.key.startswith(key)]
-        if own or extra.get(key):
-            yield {"key": key, "heading": heading, "figures": own}
+        members = [figure for figure in drawn if figure.key.startswith(key)]
+        if members or extra.get(key):
+            yield {"key": key, "heading": heading, "figures": members}
 
 
 def _verdicts(report: Report) -> list[dict[str, Any]]:
