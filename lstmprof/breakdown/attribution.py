@@ -13,16 +13,20 @@ from dataclasses import dataclass
 import numpy as np
 
 from lstmprof.breakdown import host
-from lstmprof.events.annotate.links import NONE
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.intervals import Flags, Ints, Segments, filled, foremost, overlaps
-from lstmprof.events.packed import Packed
+from lstmprof.events.narrow import (
+    Packed,
+)
 from lstmprof.events.schema import ACTIVITY_KINDS
-from lstmprof.events.table import EventTable
+from lstmprof.events.table import (
+    NONE,
+    UNKNOWN,
+    EventTable,
+)
 from lstmprof.events.threads import (
     HOST,
     STATES,
-    UNKNOWN,
     content_order,
     innermost,
     state_codes,

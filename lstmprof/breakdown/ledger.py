@@ -28,7 +28,9 @@ from lstmprof.events.annotate.steps import Window
 from lstmprof.events.batches import Batch
 from lstmprof.events.columns import DEVICE, RANK, STEP, Column, schema
 from lstmprof.events.intervals import Ints
-from lstmprof.events.packed import Packed
+from lstmprof.events.narrow import (
+    Packed,
+)
 from lstmprof.events.table import EventTable
 from lstmprof.events.threads import HOST, STATES
 

@@ -16,16 +16,19 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from lstmprof.events.annotate.links import NONE
+from lstmprof.events.annotate.calls import is_kernel_launch
+from lstmprof.events.groups import numbered
 from lstmprof.events.intervals import Ints
-from lstmprof.events.numbering import numbered
-from lstmprof.events.packed import LINKS, Packed
+from lstmprof.events.narrow import LINKS, Packed
 from lstmprof.events.schema import ACTIVITY_KINDS, SCHEMA
-from lstmprof.events.table import EventTable
-from lstmprof.events.tracks import sorts
+from lstmprof.events.table import NONE, EventTable
 
 #: Events that begin in one batch: of 2**16 to 2**20 about the fastest (docs/performance.md).
 BATCH_EVENTS = 2**17
+#: What a sort of events is of, beside the kind.
+_PLACE = ("rank", "pid", "tid", "device")
+#: Rows that are looked at at once.
+_PIECE = 2**18
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,7 @@ class Batches:
 
     def __iter__(self) -> Iterator[Batch]:
         """The batches by time, of events that are ``divisible``."""
-        lanes, known = _lanes(self._packed), sorts(self._packed).first
+        lanes, known = _lanes(self._packed), _first_of_sorts(self._packed)
         table = _Tables(self._packed, self._links)
         count, first = len(self._packed), 0
         running = np.empty(0, dtype=np.int64)
@@ -161,3 +164,42 @@ def _next(lanes: list[tuple[Ints, Ints]], row: int) -> Iterator[Ints]:
         first = int(np.searchsorted(rows, row))
         if first < len(rows):
             yield rows[first : int(np.searchsorted(start_ns, start_ns[first], side="right"))]
+
+
+def _first_of_sorts(packed: Packed) -> Ints:
+    """The row of the first event of each sort, gathered piece by piece.
+
+    A sort is the events of one kind on one thread or device of a rank; kernel launches are a sort
+    of their own among the runtime calls.
+    """
+    firsts: dict[tuple[int, ...], int] = {}
+    launching = np.array([*map(is_kernel_launch, packed.texts("name")), False])
+    runtime = [*packed.texts("kind"), "runtime"].index("runtime")
+    for begin in range(0, len(packed), _PIECE):
+        rows = slice(begin, begin + _PIECE)
+        kind = packed.codes("kind", rows)
+        keys = [kind, launching[packed.codes("name", rows)] & (kind == runtime)]
+        keys += [packed.known(name, rows) for name in _PLACE]
+        keys += [packed.values(name, rows) for name in _PLACE]
+        of = _numbered_few(keys)
+        first = np.empty(int(of.max()) + 1, dtype=np.int64)
+        first[of[::-1]] = np.arange(len(of))[::-1]
+        for row, *sort in zip(begin + first, *(key[first].tolist() for key in keys), strict=True):
+            firsts.setdefault(tuple(sort), int(row))
+    return np.array(list(firsts.values()), dtype=np.int64)
+
+
+def _numbered_few(keys: list[np.ndarray]) -> Ints:
+    """Each position's number among the distinct combinations of ``keys``, in any order."""
+    code = np.zeros(len(keys[0]), dtype=np.int64)
+    room = 1
+    for key in keys:
+        low, high = int(key.min()), int(key.max())
+        if high == low:
+            continue
+        if room * (high - low + 1) >= 2**62:
+            code, room = numbered(code), len(code)
+            key, low, high = numbered(key.astype(np.int64)), 0, len(code)
+        code = code * (high - low + 1) + (key.astype(np.int64) - low)
+        room *= high - low + 1
+    return np.asarray(pa.array(code).dictionary_encode().indices.to_numpy(), dtype=np.int64)

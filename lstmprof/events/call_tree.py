@@ -10,14 +10,11 @@ from itertools import pairwise
 
 import numpy as np
 
-from lstmprof.events.annotate.links import NONE
 from lstmprof.events.intervals import Flags, Ints
-from lstmprof.events.table import EventTable
-
-
-def referenced(events: EventTable, column: str) -> Ints:
-    """For each row the row number of the event that ``column`` names, ``NONE`` without one."""
-    return events.rows_named(column)
+from lstmprof.events.table import (
+    NONE,
+    EventTable,
+)
 
 
 def own_time(events: EventTable) -> Ints:

@@ -5,16 +5,16 @@ Everywhere a position is an index into the arrays that were grouped, not a row o
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
 
-from lstmprof.events.annotate.steps import Window
 from lstmprof.events.intervals import Flags, Ints
-from lstmprof.events.numbering import numbered
-from lstmprof.events.threads import UNKNOWN
+from lstmprof.events.table import UNKNOWN
+
+#: Values spread over at most this many times their number are counted, others are hashed.
+_SPARSE = 4
 
 
 class Groups:
@@ -56,10 +56,6 @@ class Groups:
         """The largest of ``values`` in each group; null where it has none."""
         return self.percentile(values, 100, where)
 
-    def mean(self, values: Ints, where: Flags | None = None) -> pa.Array:
-        """Mean of ``values`` in each group; null where it has none."""
-        return ratio(self.sums(values, where), self.sizes(where))
-
 
 def _taken(values: Ints, place: Ints) -> pa.Array:
     """``values`` at each place, null at UNKNOWN."""
@@ -76,27 +72,41 @@ def where_known(values: Ints, known: Flags) -> pa.Array:
     return pa.array(values, mask=~known)
 
 
-def per_step(amounts: Ints, rank: Ints, windows: list[Window]) -> pa.Array:
-    """``amounts`` a step of their ``rank`` (UNKNOWN: none named); null without step markers."""
-    steps = Counter(UNKNOWN if w.rank is None else w.rank for w in windows if w.step is not None)
-    return ratio(amounts, _looked_up(steps, rank))
-
-
-def window_time(rank: Ints, windows: list[Window]) -> Ints:
-    """Nanoseconds of all windows of each ``rank``."""
-    spent: Counter[int] = Counter()
-    for window in windows:
-        spent[UNKNOWN if window.rank is None else window.rank] += window.end_ns - window.start_ns
-    return _looked_up(spent, rank)
-
-
-def _looked_up(by_rank: Counter[int], rank: Ints) -> Ints:
-    return np.array([by_rank[one] for one in rank.tolist()], dtype=np.int64)
-
-
 def heads(events: pa.Table, rows: Ints, groups: Groups, columns: Sequence[str]) -> list[pa.Array]:
     """``columns`` of the first row of each group, dictionaries decoded."""
     first = events.select(list(columns)).take(pa.array(rows[groups.first]))
     return [
         c.cast(c.type.value_type) if pa.types.is_dictionary(c.type) else c for c in first.columns
     ]
+
+
+def numbered(*keys: Ints) -> Ints:
+    """Each position's place among the distinct combinations of ``keys``, the first key first."""
+    code = _numbered(keys[0])
+    for key in keys[1:]:
+        number = _numbered(key)
+        count = int(number.max(initial=0)) + 1
+        if count > 1:
+            code = _numbered(code * count + number)
+    return code
+
+
+def _numbered(key: Ints) -> Ints:
+    if not len(key) or key.min() == key.max():
+        return np.zeros(len(key), dtype=np.int64)
+    known = key != UNKNOWN  # it comes first, and is not counted from
+    low = int(key.min(where=known, initial=np.iinfo(np.int64).max)) - 1
+    high = int(key.max())
+    if high - low > _SPARSE * len(key) + 64:
+        return _hashed(key)
+    shifted = np.where(known, key, low) - low
+    present = np.zeros(high - low + 1, dtype=np.int64)
+    present[shifted] = 1
+    return np.asarray((np.cumsum(present) - 1)[shifted], dtype=np.int64)
+
+
+def _hashed(key: Ints) -> Ints:
+    encoded = pa.array(key).dictionary_encode()
+    place = np.empty(len(encoded.dictionary), dtype=np.int64)
+    place[np.argsort(encoded.dictionary.to_numpy())] = np.arange(len(place))
+    return np.asarray(place[encoded.indices.to_numpy()], dtype=np.int64)

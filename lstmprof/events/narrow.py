@@ -1,12 +1,113 @@
-"""Columns in a third of their memory: integers, and places of texts, in the narrowest types."""
+"""The events of a run held in a third of their memory, and unpacked piece by piece.
+
+``ints`` and ``texts`` of a whole table of ten million events are arrays of 80 MB, and a computation
+holds many. Packed columns are of the narrowest types; a computation gets the rows that it
+needs as an events table of its own.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+
+from lstmprof.events.intervals import Flags, Ints
+from lstmprof.events.schema import SCHEMA
+from lstmprof.events.table import NONE, EventTable
+
+#: Columns of texts that are many: unpacked rows hold those which they have.
+_MANY_TEXTS = ("name", "op_name", "shapes", "dtypes")
+#: Columns that name other events by ``event_id``.
+LINKS = ("parent_id", "launch_id", "op_id")
+#: So many texts are not worth a look at which of them some rows have.
+_FEW_TEXTS = 1000
+
+
+class Packed:
+    """Columns of an events table, all of its rows; ``columns`` are arrays of one chunk."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self.names = tuple(table.schema.names)
+        self._arrays = {name: _whole(table.column(name)) for name in self.names}
+        self._count = len(table)
+        for name in LINKS:
+            if name in self._arrays:
+                self._arrays[name] = self._arrays[name].fill_null(NONE)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def values(self, name: str, rows: slice = slice(None)) -> np.ndarray:
+        """A column of integers as it is packed, of all rows or some, −1 in place of nulls."""
+        array = self._part(name, rows)
+        return np.asarray(array.fill_null(NONE).to_numpy(zero_copy_only=False))
+
+    def codes(self, name: str, rows: slice = slice(None)) -> np.ndarray:
+        """A column of texts as places in ``texts``, −1 for a null."""
+        indices = self._part(name, rows).indices
+        return np.asarray(indices.fill_null(NONE).to_numpy(zero_copy_only=False))
+
+    def texts(self, name: str) -> list[str]:
+        """The distinct values of a column of texts."""
+        values: list[str] = self._arrays[name].dictionary.to_pylist()
+        return values
+
+    def is_kind(self, *wanted: str) -> Flags:
+        """A boolean a row: whether its kind is one of ``wanted``."""
+        among = np.array([kind in wanted for kind in self.texts("kind")] + [False])
+        return np.asarray(among[self.codes("kind")], dtype=np.bool_)
+
+    def known(self, name: str, rows: slice = slice(None)) -> Flags:
+        """A boolean a row: the column is not null there."""
+        return np.asarray(self._part(name, rows).is_valid().to_numpy(zero_copy_only=False))
+
+    def table(self, columns: Sequence[str], rows: Ints | None = None) -> EventTable:
+        """These columns of these rows, all where None, with the types of the events table."""
+        arrays = [self._unpacked(name, rows) for name in columns]
+        schema = pa.schema([SCHEMA.field(name) for name in columns])
+        return EventTable(pa.table(arrays, schema=schema))
+
+    def _part(self, name: str, rows: slice) -> pa.Array:
+        first, last, _ = rows.indices(self._count)
+        return self._arrays[name].slice(first, last - first)
+
+    def _unpacked(self, name: str, rows: Ints | None) -> pa.Array:
+        array, type_ = self._arrays[name], SCHEMA.field(name).type
+        picked = array if rows is None else array.take(pa.array(rows))
+        if pa.types.is_dictionary(type_):
+            return _with_own_texts(picked, type_, name in _MANY_TEXTS)
+        if name in LINKS:
+            values = picked.to_numpy()
+            return pa.array(values.astype(np.int64), mask=values < 0)
+        return picked.cast(type_)
+
+
+def packed(events: pa.Table) -> Packed:
+    """An events table packed."""
+    return Packed(
+        pa.table([narrowed(_whole(c)) for c in events.columns], names=events.schema.names)
+    )
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    found = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+    return pa.nulls(0, column.type) if isinstance(found, pa.ChunkedArray) else found
+
+
+def _with_own_texts(array: pa.DictionaryArray, type_: pa.DataType, reduced: bool) -> pa.Array:
+    """``array`` as ``type_``; ``reduced``: without the texts that no row has, the order kept."""
+    codes, texts = array.indices, array.dictionary
+    if reduced and len(texts) > _FEW_TEXTS:
+        filled = codes.fill_null(NONE).to_numpy(zero_copy_only=False)
+        used = np.zeros(len(texts) + 1, dtype=np.bool_)
+        used[filled] = True
+        place = np.cumsum(used) - 1
+        texts = texts.take(pa.array(np.flatnonzero(used[:-1])))
+        codes = pa.array(place[filled], mask=filled < 0)
+    return pa.DictionaryArray.from_arrays(codes.cast(type_.index_type), texts)
 
 
 def narrowed(array: pa.Array) -> pa.Array:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 
 SCHEMA_VERSION = 3
@@ -145,17 +144,3 @@ SCHEMA = pa.schema(
     [pa.field(c.name, c.type, c.nullable) for c in COLUMNS],
     metadata={VERSION_KEY: str(SCHEMA_VERSION).encode()},
 )
-
-
-def ints(events: pa.Table, name: str, null: int) -> np.ndarray:
-    """Column ``name`` as int64 with ``null`` in place of nulls: for computing, never for output."""
-    return np.asarray(events.column(name).fill_null(null).to_numpy(), dtype=np.int64)
-
-
-def texts(events: pa.Table, name: str) -> tuple[np.ndarray, list[str]]:
-    """Column ``name`` as (codes, values): ``values[code]`` is the text of a row, code −1 a null."""
-    column = events.column(name).combine_chunks()
-    if isinstance(column, pa.ChunkedArray):  # an empty table
-        return np.empty(0, dtype=np.int64), []
-    codes = column.indices.fill_null(-1).to_numpy().astype(np.int64)
-    return codes, column.dictionary.to_pylist()

@@ -20,6 +20,8 @@ from lstmprof.events.schema import COLUMNS, SCHEMA
 
 #: What stands for null among integers that may be negative.
 UNKNOWN = np.iinfo(np.int64).min
+#: What stands for none among rows, and among codes of texts.
+NONE = -1
 #: Of larger tables nothing is kept: an array of ten million rows takes 80 MB.
 KEPT_ROWS = 2**21
 

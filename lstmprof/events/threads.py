@@ -11,11 +11,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from lstmprof.events.groups import (
+    numbered,
+)
 from lstmprof.events.intervals import Flags, Ints, Segments, foremost
-from lstmprof.events.numbering import numbered
-from lstmprof.events.table import EventTable
-
-UNKNOWN = np.iinfo(np.int64).min
+from lstmprof.events.table import UNKNOWN, EventTable
 
 #: The causes for which a device waits for the host, in the order in which lanes of a CPU run are
 #: merged: a thread that enqueues work or is inside the framework says more than one that waits.

@@ -23,9 +23,9 @@ import numpy as np
 import pyarrow as pa
 
 from lstmprof.events.intervals import Flags, Ints
+from lstmprof.events.table import NONE
 from lstmprof.replay.graph import StepGraph
 
-NONE = -1
 #: Before every instant: a condition that is always met.
 ALWAYS = -(2**62)
 _NO_STREAM = np.iinfo(np.int64).min

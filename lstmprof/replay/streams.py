@@ -14,10 +14,12 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from lstmprof.events.annotate.links import NONE
 from lstmprof.events.columns import Column, schema
 from lstmprof.events.intervals import Ints
-from lstmprof.events.threads import UNKNOWN
+from lstmprof.events.table import (
+    NONE,
+    UNKNOWN,
+)
 from lstmprof.replay.rows import END, EVENT, PHASE, START, THREAD, StepRows, texts_at, values_at
 
 ACTIVITIES = schema(

@@ -32,7 +32,10 @@ from lstmprof.events.annotate import (
 )
 from lstmprof.events.annotate.steps import Window, windows
 from lstmprof.events.batches import Batches
-from lstmprof.events.packed import Packed, packed
+from lstmprof.events.narrow import (
+    Packed,
+    packed,
+)
 from lstmprof.events.schema import SCHEMA
 
 GATHERED = [name for name, table in TABLES.items() if table.gather]

@@ -8,8 +8,10 @@ import numpy as np
 from hypothesis import given, strategies as st
 
 from lstmprof.events.call_tree import Forest
-from lstmprof.events.groups import Groups
-from lstmprof.events.threads import UNKNOWN
+from lstmprof.events.groups import Groups, ratio
+from lstmprof.events.table import (
+    UNKNOWN,
+)
 
 
 @st.composite
@@ -72,6 +74,6 @@ def test_groups_are_those_of_a_dictionary(rows: list[tuple[int, int, int, bool]]
     assert groups.percentile(columns[2], 95, where).to_pylist() == [
         v[math.ceil(0.95 * len(v)) - 1] if v else None for v in ordered
     ]
-    assert groups.mean(columns[2], where).to_pylist() == [
+    assert ratio(groups.sums(columns[2], where), groups.sizes(where)).to_pylist() == [
         sum(v) / len(v) if v else None for v in ordered
     ]

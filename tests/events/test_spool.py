@@ -14,7 +14,7 @@ import pytest
 
 from lstmprof.events import spool
 from lstmprof.events.annotate import annotated
-from lstmprof.events.schema import SCHEMA, ints, texts
+from lstmprof.events.schema import SCHEMA
 from lstmprof.events.spool import Folder, Spool, StoredEvents, write_columns
 from lstmprof.events.table import events_table
 
@@ -69,12 +69,11 @@ def test_the_events_are_those_of_the_chunks(stored: StoredEvents, in_memory: pa.
 
 def test_columns_are_read_as_from_a_table(stored: StoredEvents, in_memory: pa.Table) -> None:
     assert (
-        ints(stored, "correlation_id", -1).tolist()
-        == ints(in_memory, "correlation_id", -1).tolist()
+        stored.ints("correlation_id", -1).tolist() == in_memory.ints("correlation_id", -1).tolist()
     )
-    codes, names = texts(stored, "name")
+    codes, names = stored.texts("name")
     assert [names[code] for code in codes] == in_memory.column("name").to_pylist()
-    assert texts(stored, "phase")[0].tolist() == [-1] * 5
+    assert stored.texts("phase")[0].tolist() == [-1] * 5
 
 
 def test_replaced_columns_leave_the_events_before_as_they_were(stored: StoredEvents) -> None:

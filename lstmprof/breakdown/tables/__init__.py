@@ -30,7 +30,9 @@ from lstmprof.errors import unknown_name
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.batches import Batch
 from lstmprof.events.columns import Column
-from lstmprof.events.packed import Packed
+from lstmprof.events.narrow import (
+    Packed,
+)
 from lstmprof.events.table import EventTable
 from lstmprof.runs.metadata import RunInfo
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from functools import lru_cache
 from typing import Any
 
@@ -18,14 +19,16 @@ import numpy as np
 import pyarrow as pa
 
 from lstmprof.breakdown.host import computing
-from lstmprof.events.annotate.links import NONE, inherited
-from lstmprof.events.annotate.steps import Window, is_kind, of_rank, ranks
-from lstmprof.events.call_tree import own_time, referenced
+from lstmprof.events.annotate.links import (
+    inherited,
+)
+from lstmprof.events.annotate.steps import Window
+from lstmprof.events.call_tree import own_time
 from lstmprof.events.columns import DEVICE, PER_STEP, RANK, Column, schema
-from lstmprof.events.groups import Groups, heads, per_step, where_known
+from lstmprof.events.groups import Groups, heads, ratio, where_known
 from lstmprof.events.intervals import Flags, Ints
-from lstmprof.events.schema import ACTIVITY_KINDS, ints, texts
-from lstmprof.events.threads import UNKNOWN
+from lstmprof.events.schema import ACTIVITY_KINDS
+from lstmprof.events.table import NONE, UNKNOWN, EventTable
 
 _COPY = "aten::copy_"
 _CONVERSIONS = (_COPY, "aten::_to_copy", "aten::to", "aten::type_as")
@@ -63,22 +66,21 @@ COLUMNS = (
 SCHEMA = schema(COLUMNS)
 
 
-def casts(events: pa.Table, windows: list[Window]) -> pa.Table:
+def casts(events: EventTable, windows: list[Window]) -> pa.Table:
     """One row a (rank, device, op, within, from_dtype, to_dtype); ``SCHEMA``."""
-    codes, categories = texts(events, "category")
     rows = _work(events)
-    rows = rows[np.array([c == "cast" for c in categories] + [False])[codes[rows]]]
+    rows = rows[events.is_one_of("category", "cast")[rows]]
     said = [*_asked_by(events, rows), *_types(events, rows)]
     moved = _moved_bytes(events, rows)
-    rank = ints(events, "rank", UNKNOWN)[rows]
-    groups = Groups(rank, ints(events, "device", UNKNOWN)[rows], *(key for key, _ in said))
-    in_step = groups.sizes(ints(events, "step", -1)[rows] >= 0)
+    rank = events.ints("rank", UNKNOWN)[rows]
+    groups = Groups(rank, events.ints("device", UNKNOWN)[rows], *(key for key, _ in said))
+    in_step = groups.sizes(events.ints("step", -1)[rows] >= 0)
     return pa.table(
         [
             *heads(events, rows, groups, ("rank", "device")),
             *(_texts(values, key[groups.first]) for key, values in said),
             pa.array(groups.sizes()),
-            per_step(in_step, rank[groups.first], windows),
+            ratio(in_step, _steps(rank[groups.first], windows)),
             pa.array(groups.sums(own_time(events)[rows])),
             where_known(groups.sums(moved), groups.sizes(moved < 0) == 0),
         ],
@@ -86,12 +88,18 @@ def casts(events: pa.Table, windows: list[Window]) -> pa.Table:
     )
 
 
-def _work(events: pa.Table) -> Ints:
+def _steps(ranks: Ints, windows: list[Window]) -> Ints:
+    """How many windows of steps each of ``ranks`` has, ``UNKNOWN`` one that is not named."""
+    steps = Counter(UNKNOWN if w.rank is None else w.rank for w in windows if w.step is not None)
+    return np.array([steps[rank] for rank in ranks.tolist()], dtype=np.int64)
+
+
+def _work(events: EventTable) -> Ints:
     """Rows of the activities; of the ops that compute, in ranks that have none."""
-    activity, op = is_kind(events, *ACTIVITY_KINDS), computing(events)
+    activity, op = events.is_kind(*ACTIVITY_KINDS), computing(events)
     rows = [np.empty(0, dtype=np.int64)]
-    for rank in ranks(events):
-        mine = of_rank(events, rank)
+    for rank in events.ranks():
+        mine = events.of_rank(rank)
         rows.append(mine[activity[mine]] if activity[mine].any() else mine[op[mine]])
     return np.concatenate(rows)
 
@@ -100,22 +108,22 @@ def _texts(values: list[str], codes: Ints) -> pa.Array:
     return pa.array(values, pa.string()).take(pa.array(codes, mask=codes < 0))
 
 
-def _issuers(events: pa.Table, rows: Ints) -> Ints:
+def _issuers(events: EventTable, rows: Ints) -> Ints:
     """For each of ``rows`` the op that it is, or that issued it, ``NONE`` unknown."""
-    return np.where(is_kind(events, "op")[rows], rows, referenced(events, "op_id")[rows])
+    return np.where(events.is_kind("op")[rows], rows, events.rows_named("op_id")[rows])
 
 
-def _asked_by(events: pa.Table, rows: Ints) -> list[tuple[Ints, list[str]]]:
+def _asked_by(events: EventTable, rows: Ints) -> list[tuple[Ints, list[str]]]:
     """(codes, texts) of ``op`` and of ``within``, a code −1 where it is null."""
-    names, name_texts = texts(events, "name")
-    is_op = is_kind(events, "op")
-    around = _around(inherited(events, referenced(events, "parent_id"), _rows_where(is_op)), events)
-    converts = is_op & np.array([n in _CONVERSIONS for n in name_texts] or [False])[names]
+    names, name_texts = events.texts("name")
+    is_op = events.is_kind("op")
+    around = _around(inherited(events, events.rows_named("parent_id"), _rows_where(is_op)), events)
+    converts = is_op & events.is_one_of("name", *_CONVERSIONS)
     inner = converts & converts[around] & (around != NONE)
     op = inherited(events, np.where(is_op, around, NONE), _rows_where(is_op & ~inner))
     op = _at(op, _issuers(events, rows))
     within = _at(around, op)
-    own, own_texts = texts(events, "op_name")
+    own, own_texts = events.texts("op_name")
     unlinked = np.where(own[rows] >= 0, own[rows] + len(name_texts), NONE)
     op_code = np.where(op != NONE, _at(names, op), unlinked)
     return [(op_code, [*name_texts, *own_texts]), (_at(names, within), name_texts)]
@@ -125,34 +133,31 @@ def _rows_where(flags: Flags) -> Ints:
     return np.where(flags, np.arange(len(flags)), NONE)
 
 
-def _around(nearest: Ints, events: pa.Table) -> Ints:
+def _around(nearest: Ints, events: EventTable) -> Ints:
     """``nearest`` of each row's parent: the op around it that it is not itself."""
-    return _at(nearest, referenced(events, "parent_id"))
+    return _at(nearest, events.rows_named("parent_id"))
 
 
 def _at(values: Ints, rows: Ints) -> Ints:
     """``values`` of these rows, ``NONE`` at ``NONE``."""
-    if not len(values):
-        return np.full(len(rows), NONE, dtype=np.int64)
     return np.where(rows != NONE, values[rows], NONE)
 
 
-def _types(events: pa.Table, rows: Ints) -> list[tuple[Ints, list[str]]]:
+def _copies(events: EventTable, ops: Ints) -> Flags:
+    """Whether each of ``ops`` is the op that copies, ``NONE`` is not."""
+    return np.asarray((ops != NONE) & events.is_one_of("name", _COPY)[ops], dtype=np.bool_)
+
+
+def _types(events: EventTable, rows: Ints) -> list[tuple[Ints, list[str]]]:
     """(codes, texts) of the types before and after, a code −1 where unknown."""
-    codes, values = texts(events, "dtypes")
+    codes, values = events.texts("dtypes")
     issuer = _issuers(events, rows)
-    copies = _at(_is_copy(events), issuer) == 1
+    copies = _copies(events, issuer)
     code = _at(codes, issuer)
     recorded = [_strings(v) for v in values]
     source = [copied(r)[0] for r in recorded], [(r or [None])[0] for r in recorded]
     target = [copied(r)[1] for r in recorded], [None] * len(recorded)
     return [_chosen(code, copies, *both) for both in (source, target)]
-
-
-def _is_copy(events: pa.Table) -> Ints:
-    names, name_texts = texts(events, "name")
-    is_copy: Ints = np.array([int(n == _COPY) for n in name_texts] or [0], dtype=np.int64)[names]
-    return is_copy
 
 
 def copied(recorded: list[Any]) -> tuple[Any, Any]:
@@ -185,12 +190,12 @@ def _list(recorded: str) -> list[Any]:
     return found if isinstance(found, list) else []
 
 
-def _moved_bytes(events: pa.Table, rows: Ints) -> Ints:
+def _moved_bytes(events: EventTable, rows: Ints) -> Ints:
     """For each of ``rows`` the bytes read and written, −1 unknown."""
     issuer = _issuers(events, rows)
-    shapes, shape_texts = texts(events, "shapes")
-    dtypes, dtype_texts = texts(events, "dtypes")
-    known = (_at(_is_copy(events), issuer) == 1) & (_at(shapes, issuer) >= 0)
+    shapes, shape_texts = events.texts("shapes")
+    dtypes, dtype_texts = events.texts("dtypes")
+    known = _copies(events, issuer) & (_at(shapes, issuer) >= 0)
     known &= _at(dtypes, issuer) >= 0
     pairs = Groups(_at(shapes, issuer)[known], _at(dtypes, issuer)[known])
     sizes = [

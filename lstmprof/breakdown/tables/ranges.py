@@ -13,14 +13,16 @@ import re
 import numpy as np
 import pyarrow as pa
 
-from lstmprof.events.annotate.links import NONE, inherited
-from lstmprof.events.annotate.steps import Window, is_kind
-from lstmprof.events.call_tree import Forest, own_time, referenced
+from lstmprof.events.annotate.links import (
+    inherited,
+)
+from lstmprof.events.annotate.steps import Window
+from lstmprof.events.call_tree import Forest, own_time
 from lstmprof.events.columns import RANK, Column, schema
 from lstmprof.events.groups import Groups, heads, ratio, where_known
 from lstmprof.events.intervals import Flags, Ints, foremost
-from lstmprof.events.schema import ACTIVITY_KINDS, PHASES, ints, texts
-from lstmprof.events.threads import UNKNOWN
+from lstmprof.events.schema import ACTIVITY_KINDS, PHASES
+from lstmprof.events.table import NONE, UNKNOWN, EventTable
 
 KINDS = ("step", "phase", "range")
 _NUMBERED = re.compile(r"#\d+$")
@@ -52,22 +54,22 @@ COLUMNS = (
 SCHEMA = schema(COLUMNS)
 
 
-def ranges(events: pa.Table, windows: list[Window]) -> pa.Table:
+def ranges(events: EventTable, windows: list[Window]) -> pa.Table:
     """One row a (rank, name, kind); ``SCHEMA``."""
     on_host = events.column("device").is_null().to_numpy()
-    named = is_kind(events, "step", "range") & on_host
+    named = events.is_kind("step", "range") & on_host
     rows = np.flatnonzero(named)
-    rank = ints(events, "rank", UNKNOWN)
+    rank = events.ints("rank", UNKNOWN)
     name, kind = _names_and_kinds(events)
     names, name_codes = np.unique(np.array([*name, ""]), return_inverse=True)
-    code = name_codes[texts(events, "name")[0]] * len(KINDS) + kind
+    code = name_codes[events.texts("name")[0]] * len(KINDS) + kind
     groups = Groups(rank[rows], code[rows])
-    parent = referenced(events, "parent_id")
+    parent = events.rows_named("parent_id")
     forest = Forest(parent)
     outer = forest.outermost(rows, code)
     caused = _caused(events, parent, named)
-    dur = ints(events, "dur_ns", 0)
-    on_device = np.isin(rank[rows], rank[is_kind(events, *ACTIVITY_KINDS)])[groups.first]
+    dur = events.dur_ns
+    on_device = np.isin(rank[rows], rank[events.is_kind(*ACTIVITY_KINDS)])[groups.first]
     first = code[rows][groups.first]
     return pa.table(
         [
@@ -85,21 +87,21 @@ def ranges(events: pa.Table, windows: list[Window]) -> pa.Table:
     )
 
 
-def _names_and_kinds(events: pa.Table) -> tuple[list[str], Ints]:
+def _names_and_kinds(events: EventTable) -> tuple[list[str], Ints]:
     """The name of each distinct text without a step's number, and for each row a KINDS index."""
-    codes, values = texts(events, "name")
-    is_step = is_kind(events, "step")
+    codes, values = events.texts("name")
+    is_step = events.is_kind("step")
     marks = np.zeros(len(values) + 1, dtype=np.bool_)
     marks[codes[is_step]] = True
     name = [_NUMBERED.sub("", v) if m else v for v, m in zip(values, marks, strict=False)]
-    phase = np.array([v in PHASES for v in values] or [False])[codes]
+    phase = events.is_one_of("name", *PHASES)
     return name, np.where(is_step, 0, np.where(phase, 1, 2)).astype(np.int64)
 
 
-def _caused(events: pa.Table, parent: Ints, named: Flags) -> Ints:
+def _caused(events: EventTable, parent: Ints, named: Flags) -> Ints:
     """For each range row the nanoseconds of the activities that belong to it."""
-    activity = np.flatnonzero(is_kind(events, *ACTIVITY_KINDS))
-    launch, op = (referenced(events, c)[activity] for c in ("launch_id", "op_id"))
+    activity = np.flatnonzero(events.is_kind(*ACTIVITY_KINDS))
+    launch, op = (events.rows_named(c)[activity] for c in ("launch_id", "op_id"))
     asked = np.where(launch != NONE, launch, op)
     activity, asked = activity[asked != NONE], asked[asked != NONE]
     around = inherited(events, parent, np.where(named, np.arange(len(events)), NONE))[asked]
@@ -107,19 +109,19 @@ def _caused(events: pa.Table, parent: Ints, named: Flags) -> Ints:
     around[elsewhere] = _open_ranges(events, named, asked[elsewhere])
     spent = np.zeros(len(events), dtype=np.int64)
     found = around != NONE
-    np.add.at(spent, around[found], ints(events, "dur_ns", 0)[activity[found]])
+    np.add.at(spent, around[found], events.dur_ns[activity[found]])
     return spent
 
 
-def _open_ranges(events: pa.Table, named: Flags, asked: Ints) -> Ints:
+def _open_ranges(events: EventTable, named: Flags, asked: Ints) -> Ints:
     """For each row of ``asked`` the range of its rank that was open and had started last."""
-    rank = ints(events, "rank", UNKNOWN)
-    start, dur = ints(events, "start_ns", 0), ints(events, "dur_ns", 0)
+    rank = events.ints("rank", UNKNOWN)
+    start, dur = events.start_ns, events.dur_ns
     owner = np.full(len(asked), NONE, dtype=np.int64)
     for one in np.unique(rank[asked]):
         rows = np.flatnonzero(named & (rank == one))
         rows = rows[np.lexsort((-dur[rows], start[rows]))]
-        lane = foremost(start[rows], (start + dur)[rows], np.arange(len(rows))[::-1])
+        lane = foremost(start[rows], events.end_ns[rows], np.arange(len(rows))[::-1])
         mine = np.flatnonzero(rank[asked] == one)
         if len(lane.start_ns):
             at = start[asked[mine]]

@@ -14,13 +14,14 @@ import pyarrow as pa
 
 from lstmprof.breakdown.host import computing, merged_lanes
 from lstmprof.events.annotate.calls import launch_calls
-from lstmprof.events.annotate.links import NONE
-from lstmprof.events.annotate.steps import Window, is_kind, of_rank
-from lstmprof.events.call_tree import referenced
+from lstmprof.events.annotate.steps import Window
 from lstmprof.events.columns import DEVICE, RANK, STEP, Column, schema
 from lstmprof.events.intervals import Covered, Flags, Ints, running_time
-from lstmprof.events.schema import ACTIVITY_KINDS, ints
-from lstmprof.events.threads import UNKNOWN, state_codes
+from lstmprof.events.schema import ACTIVITY_KINDS
+from lstmprof.events.table import NONE, UNKNOWN, EventTable
+from lstmprof.events.threads import (
+    state_codes,
+)
 
 _ON_HOST = "the work ran on host threads"
 
@@ -58,7 +59,7 @@ COLUMNS = (
 SCHEMA = schema(COLUMNS)
 
 
-def steps(events: pa.Table, windows: list[Window]) -> pa.Table:
+def steps(events: EventTable, windows: list[Window]) -> pa.Table:
     """One row a (rank, step, device); ``SCHEMA``."""
     tables = [
         lane
@@ -68,12 +69,11 @@ def steps(events: pa.Table, windows: list[Window]) -> pa.Table:
     return pa.concat_tables(tables) if tables else SCHEMA.empty_table()
 
 
-def _of_rank(events: pa.Table, rank: int | None, windows: list[Window]) -> Iterator[pa.Table]:
-    mine = np.zeros(len(events), dtype=np.bool_)
-    mine[of_rank(events, rank)] = True
-    activity = mine & is_kind(events, *ACTIVITY_KINDS)
-    device = ints(events, "device", UNKNOWN)
-    ops = _per_window(events, np.flatnonzero(mine & is_kind(events, "op")), windows)
+def _of_rank(events: EventTable, rank: int | None, windows: list[Window]) -> Iterator[pa.Table]:
+    mine = events.ints("rank", UNKNOWN) == (UNKNOWN if rank is None else rank)
+    activity = mine & events.is_kind(*ACTIVITY_KINDS)
+    device = events.ints("device", UNKNOWN)
+    ops = _per_window(events, np.flatnonzero(mine & events.is_kind("op")), windows)
     calls = launch_calls(events)
     calls = calls[mine[calls]]
     if not activity.any():
@@ -83,12 +83,12 @@ def _of_rank(events: pa.Table, rank: int | None, windows: list[Window]) -> Itera
         yield _rows(windows, None, busy, [unknown] * 3, [called, ops])
     for one in np.unique(device[activity & (device != UNKNOWN)]):
         rows = np.flatnonzero(activity & (device == one))
-        launch = referenced(events, "launch_id")[rows]
+        launch = events.rows_named("launch_id")[rows]
         called = _per_window(events, np.unique(launch[launch != NONE]), windows)
         yield _device_rows(events, rows, int(one), windows, [called, ops])
 
 
-def _busy_on_host(events: pa.Table, rank: int | None, windows: list[Window]) -> Ints:
+def _busy_on_host(events: EventTable, rank: int | None, windows: list[Window]) -> Ints:
     """Time of each window in which a thread of ``rank`` computed."""
     computes = computing(events)
     lane = merged_lanes(events, rank, computes, state_codes(events))
@@ -98,10 +98,9 @@ def _busy_on_host(events: pa.Table, rank: int | None, windows: list[Window]) -> 
 
 
 def _device_rows(
-    events: pa.Table, rows: Ints, device: int, windows: list[Window], counts: list[Ints]
+    events: EventTable, rows: Ints, device: int, windows: list[Window], counts: list[Ints]
 ) -> pa.Table:
-    start = ints(events, "start_ns", 0)[rows]
-    end = start + ints(events, "dur_ns", 0)[rows]
+    start, end = events.start_ns[rows], events.end_ns[rows]
     opens, closes = _array([w.start_ns for w in windows]), _array([w.end_ns for w in windows])
     busy = Covered(start, end).within(opens, closes)
     overlapped = running_time(start, end, opens, closes) - busy
@@ -133,18 +132,18 @@ def _rows(
     )
 
 
-def _window_numbers(events: pa.Table, windows: list[Window]) -> Ints:
+def _window_numbers(events: EventTable, windows: list[Window]) -> Ints:
     """For each row which of one rank's ``windows`` has it, by its step; ``NONE`` for none."""
     if windows[0].step is None:
         return np.zeros(len(events), dtype=np.int64)
-    step = ints(events, "step", UNKNOWN)
+    step = events.ints("step", UNKNOWN)
     numbers = _array([w.step for w in windows])
     order = np.argsort(numbers)
     found = np.minimum(np.searchsorted(numbers[order], step), len(order) - 1)
     return np.where(numbers[order][found] == step, order[found], NONE)
 
 
-def _per_window(events: pa.Table, rows: Ints, windows: list[Window]) -> Ints:
+def _per_window(events: EventTable, rows: Ints, windows: list[Window]) -> Ints:
     number = _window_numbers(events, windows)[rows]
     counted: Flags = number != NONE
     return np.bincount(number[counted], minlength=len(windows)).astype(np.int64)

@@ -8,12 +8,12 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from lstmprof.events.annotate.steps import Window, is_kind
+from lstmprof.events.annotate.steps import Window
 from lstmprof.events.columns import DEVICE, RANK, Column, schema
-from lstmprof.events.groups import Groups, heads, ratio, window_time
+from lstmprof.events.groups import Groups, heads, ratio
 from lstmprof.events.intervals import Covered
-from lstmprof.events.schema import ACTIVITY_KINDS, ints
-from lstmprof.events.threads import UNKNOWN
+from lstmprof.events.schema import ACTIVITY_KINDS
+from lstmprof.events.table import UNKNOWN, EventTable
 
 COLUMNS = (
     RANK,
@@ -36,33 +36,36 @@ COLUMNS = (
 SCHEMA = schema(COLUMNS)
 
 
-def streams(events: pa.Table, windows: list[Window]) -> pa.Table:
+def streams(events: EventTable, windows: list[Window]) -> pa.Table:
     """One row a (rank, device, stream) with activities; ``SCHEMA``."""
-    rows = np.flatnonzero(is_kind(events, *ACTIVITY_KINDS))
-    keys = [ints(events, c, UNKNOWN)[rows] for c in ("rank", "device", "stream")]
+    rows = np.flatnonzero(events.is_kind(*ACTIVITY_KINDS))
+    keys = [events.ints(c, UNKNOWN)[rows] for c in ("rank", "device", "stream")]
     groups = Groups(*keys)
-    start, dur = ints(events, "start_ns", 0)[rows], ints(events, "dur_ns", 0)[rows]
-    rank = keys[0][groups.first]
-    covered = [Covered(start[mine], (start + dur)[mine]) for mine in groups.members()]
-    inside = [_inside(c, r, windows) for c, r in zip(covered, rank.tolist(), strict=True)]
+    start, end = events.start_ns[rows], events.end_ns[rows]
+    covered = [Covered(start[mine], end[mine]) for mine in groups.members()]
+    ranks = keys[0][groups.first].tolist()
+    in_windows = np.array(
+        [_in_windows(c, rank, windows) for c, rank in zip(covered, ranks, strict=True)],
+        dtype=np.int64,
+    ).reshape(-1, 2)
     return pa.table(
         [
             *heads(events, rows, groups, ("rank", "device", "stream")),
             pa.array(groups.sizes()),
-            pa.array(groups.sizes(is_kind(events, "kernel")[rows])),
+            pa.array(groups.sizes(events.is_kind("kernel")[rows])),
             pa.array([c.whole_ns for c in covered], pa.int64()),
-            pa.array(groups.sums(dur)),
-            ratio(np.array(inside, dtype=np.int64), window_time(rank, windows)),
+            pa.array(groups.sums(end - start)),
+            ratio(in_windows[:, 0], in_windows[:, 1]),
             groups.percentile(start, 0),
-            groups.largest(start + dur),
+            groups.largest(end),
         ],
         schema=SCHEMA,
     )
 
 
-def _inside(covered: Covered, rank: int, windows: list[Window]) -> int:
-    """Covered nanoseconds of the windows of ``rank``."""
+def _in_windows(covered: Covered, rank: int, windows: list[Window]) -> tuple[int, int]:
+    """Covered nanoseconds of the windows of ``rank``, and how many they have."""
     mine = [w for w in windows if rank == (UNKNOWN if w.rank is None else w.rank)]
     start = np.array([w.start_ns for w in mine], dtype=np.int64)
     end = np.array([w.end_ns for w in mine], dtype=np.int64)
-    return int(covered.within(start, end).sum())
+    return int(covered.within(start, end).sum()), int((end - start).sum())

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lstmprof.events.annotate.links import NONE
-from lstmprof.events.call_tree import referenced
 from lstmprof.events.intervals import Ints
 from lstmprof.events.schema import ACTIVITY_KINDS
-from lstmprof.events.table import EventTable
+from lstmprof.events.table import (
+    NONE,
+    EventTable,
+)
 
 DIRECTIONS = ("HtoD", "DtoH", "DtoD", "PtoP", "HtoH")
 MEMORIES = ("pinned", "pageable", "managed")
@@ -44,9 +45,9 @@ def launch_calls(events: EventTable) -> Ints:
     """
     events = EventTable.of(events)
     runtime, launch = events.is_kind("runtime"), events.where_name(is_launch)
-    parent = referenced(events, "parent_id")
+    parent = events.rows_named("parent_id")
     launch = launch & ~(runtime[parent] & (parent != NONE))
-    enqueued_by = referenced(events, "launch_id")
+    enqueued_by = events.rows_named("launch_id")
     launch[enqueued_by[enqueued_by != NONE]] = True
     return np.flatnonzero(runtime & launch)
 

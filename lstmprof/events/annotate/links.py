@@ -15,10 +15,15 @@ from numpy.typing import NDArray
 
 from lstmprof.events.intervals import Flags, Ints, Segments, foremost
 from lstmprof.events.schema import ACTIVITY_KINDS, PHASES
-from lstmprof.events.table import EventTable
-from lstmprof.events.threads import UNKNOWN, nesting_order, thread_ids
-
-NONE = -1
+from lstmprof.events.table import (
+    NONE,
+    UNKNOWN,
+    EventTable,
+)
+from lstmprof.events.threads import (
+    nesting_order,
+    thread_ids,
+)
 
 #: Integers, in the narrowest type that holds them.
 Codes = NDArray[Any]

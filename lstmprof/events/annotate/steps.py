@@ -43,21 +43,6 @@ class Window:
     framework_ranges: tuple[str, ...] = ()
 
 
-def ranks(events: EventTable) -> list[int | None]:
-    """The ranks in ``events``, None for a rank that the profile does not name."""
-    return events.ranks()
-
-
-def of_rank(events: EventTable, rank: int | None) -> Ints:
-    """Rows of ``rank``."""
-    return events.of_rank(rank)
-
-
-def is_kind(events: EventTable, *wanted: str) -> Flags:
-    """A boolean a row: whether its kind is one of ``wanted``."""
-    return events.is_kind(*wanted)
-
-
 def with_markers(events: EventTable, pattern: str) -> EventTable:
     """``events`` with the host ranges whose name ``pattern`` finds as the only steps.
 

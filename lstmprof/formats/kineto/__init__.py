@@ -18,14 +18,13 @@ from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lstmprof.errors import ProfileError, one_line
 from lstmprof.events import Profile
 from lstmprof.events.annotate.calls import is_kernel_launch
-from lstmprof.events.schema import ACTIVITY_KINDS, texts
+from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.spool import Spool
 from lstmprof.formats import rows
 from lstmprof.formats.foreign import trace_events
@@ -174,7 +173,7 @@ def _missing(events: pa.Table, has_devices: bool) -> list[str]:
     counts = pc.value_counts(events.column("kind").combine_chunks()).to_pylist()
     kinds = Counter({count["values"]: count["counts"] for count in counts})
     if not any(kinds[activity] for activity in ACTIVITY_KINDS):
-        launches = _launches(events)
+        launches = int((events.is_kind("runtime") & events.where_name(is_kernel_launch)).sum())
         if launches:
             return [f"{launches} kernel launches but no GPU activity were recorded: {_RECORD_GPU}"]
         return [f"no GPU activity was recorded: {_RECORD_GPU}"] if has_devices else []
@@ -184,15 +183,6 @@ def _missing(events: pa.Table, has_devices: bool) -> list[str]:
             " the device waited for; record with ProfilerActivity.CPU too"
         ]
     return []
-
-
-def _launches(events: pa.Table) -> int:
-    kinds, kind_names = texts(events, "kind")
-    names, name_texts = texts(events, "name")
-    launches = np.array([*map(is_kernel_launch, name_texts), False])[names]
-    return (
-        int(launches[kinds == kind_names.index("runtime")].sum()) if "runtime" in kind_names else 0
-    )
 
 
 def _logged(header: Mapping[str, Any]) -> list[str]:

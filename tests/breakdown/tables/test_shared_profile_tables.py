@@ -15,8 +15,8 @@ from lstmprof.breakdown.tables.casts import casts
 from lstmprof.breakdown.tables.ranges import ranges
 from lstmprof.breakdown.tables.steps import steps
 from lstmprof.breakdown.tables.streams import streams
-from lstmprof.events.annotate.steps import Window, is_kind, windows
-from lstmprof.events.schema import ACTIVITY_KINDS, ints
+from lstmprof.events.annotate.steps import Window, windows
+from lstmprof.events.schema import ACTIVITY_KINDS
 
 copies = TABLES["copies"].of
 kernels = TABLES["kernels"].of
@@ -40,8 +40,8 @@ def total(table: pa.Table, column: str) -> int:
 
 def test_every_activity_is_in_the_kernels_the_streams_and_the_ops(path: Path) -> None:
     events, found = read(path)
-    activity = is_kind(events, *ACTIVITY_KINDS)
-    dur = ints(events, "dur_ns", 0)
+    activity = events.is_kind(*ACTIVITY_KINDS)
+    dur = events.dur_ns
     by_stream, by_op = streams(events, found), ops(events, found)
     assert total(by_stream, "total_ns") == dur[activity].sum()
     assert total(by_stream, "activities") == activity.sum()
@@ -75,18 +75,18 @@ def test_a_step_is_as_busy_as_the_ledger_says(path: Path) -> None:
 
 def test_every_copied_byte_is_in_the_copies(path: Path) -> None:
     events, found = read(path)
-    copied = is_kind(events, "memcpy", "memset")
+    copied = events.is_kind("memcpy", "memset")
     sizes = events.column("bytes").filter(pa.array(copied))
     table = copies(events, found)
     if sizes.null_count == 0:
         assert total(table, "bytes") == sum(sizes.to_pylist())
     assert total(table, "count") == copied.sum()
-    assert total(table, "total_ns") == ints(events, "dur_ns", 0)[copied].sum()
+    assert total(table, "total_ns") == events.dur_ns[copied].sum()
 
 
 def test_launches_casts_and_ranges_hold_what_the_events_do(path: Path) -> None:
     events, found = read(path)
-    activity = is_kind(events, *ACTIVITY_KINDS)
+    activity = events.is_kind(*ACTIVITY_KINDS)
     linked = activity & events.column("launch_id").is_valid().to_numpy()
     assert total(launches(events, found), "activities") == linked.sum()
     spent = {r["category"]: 0 for r in kernels(events, found).to_pylist()}
@@ -98,12 +98,12 @@ def test_launches_casts_and_ranges_hold_what_the_events_do(path: Path) -> None:
         events.column("launch_id").is_valid().to_numpy()
         | events.column("op_id").is_valid().to_numpy()
     )
-    assert caused <= ints(events, "dur_ns", 0)[asked].sum()
+    assert caused <= events.dur_ns[asked].sum()
 
 
 def test_less_than_a_twentieth_is_of_category_other(path: Path) -> None:
     events, found = read(path)
-    if not is_kind(events, *ACTIVITY_KINDS).any():
+    if not events.is_kind(*ACTIVITY_KINDS).any():
         pytest.skip("no activities")
     rows = ledger(events, found).to_pylist()
     busy = sum(r["ns"] for r in rows if r["state"] == "busy")
