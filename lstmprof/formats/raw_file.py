@@ -282,8 +282,8 @@ def last_border(text: bytes) -> int:
     brace = len(text)
     for _ in range(_MOST_TRIES):
         brace = text.rfind(b"{", 0, brace)
-        before = text[max(0, brace - 64) : max(0, brace)].rstrip()
-        if before.endswith(b",") and before[:-1].rstrip().endswith(b"}"):
+        head = text[max(0, brace - 64) : max(0, brace)].rstrip()
+        if head.endswith(b",") and head[:-1].rstrip().endswith(b"}"):
             return text.rindex(b",", 0, brace)
     return 0
 

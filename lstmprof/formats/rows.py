@@ -67,11 +67,11 @@ def moved(columns: pa.Table | Spool, origin_ns: int, rank: int | None = None) ->
     """
     if isinstance(columns, Spool):
         return columns.events(origin_ns, rank)
-    found = {name: columns.column(name) for name in columns.column_names}
-    found["start_ns"] = pc.subtract(found["start_ns"], origin_ns)
+    arrays = {name: columns.column(name) for name in columns.column_names}
+    arrays["start_ns"] = pc.subtract(arrays["start_ns"], origin_ns)
     if rank is not None:
-        found["rank"] = pa.array(np.full(len(columns), rank))
-    return events_table(found)
+        arrays["rank"] = pa.array(np.full(len(columns), rank))
+    return events_table(arrays)
 
 
 def clean(text: str) -> str:

@@ -112,8 +112,8 @@ def groups(word: Path | str) -> list[list[Source]]:
     if not files:
         raise ProfileError(path, "is a directory without a run or a profile", _GIVE)
     archives = [f for f in files if _is_archive(_head(f))]
-    found = _grouped(_local(f) for f in files if f not in archives)
-    return [*found, *(group for f in archives for group in _grouped(_members(_local(f))))]
+    loose = _grouped(_local(f) for f in files if f not in archives)
+    return [*loose, *(group for f in archives for group in _grouped(_members(_local(f))))]
 
 
 def are_hosts(group: Iterable[Source]) -> bool:
@@ -193,13 +193,13 @@ def _member(archive: _Archive, label: str, begin: int, size: int) -> RawFile:
 
 def _grouped(sources: Iterable[Source]) -> list[list[Source]]:
     """Files of one folder whose names differ in digits alone, or of one session, together."""
-    found: dict[tuple[str, str], list[Source]] = {}
+    jobs: dict[tuple[str, str], list[Source]] = {}
     for source in _without_viewer_copies(list(sources)):
         name = re.sub(r"\d+", "#", source.name)
         if _SESSION.search(source.folder):
             name = next((e for e in (_XPLANE, _VIEWER) if source.name.endswith(e)), name)
-        found.setdefault((source.folder, name), []).append(source)
-    return list(found.values())
+        jobs.setdefault((source.folder, name), []).append(source)
+    return list(jobs.values())
 
 
 def _without_viewer_copies(sources: list[Source]) -> list[Source]:
@@ -268,13 +268,13 @@ def ranks_of(names: Sequence[str], profiles: Sequence[Profile]) -> list[int] | N
     """
     if len({profile.format for profile in profiles}) > 1:
         return None
-    said = [profile.metadata.get("rank") for profile in profiles]
-    if all(rank is None for rank in said):
-        found = [_RANK.search(name) for name in names]
-        said = [int(match.group(1)) if match else None for match in found]
-    if all(rank is None for rank in said) and profiles[0].format in _OF_HOSTS:
+    ranks = [profile.metadata.get("rank") for profile in profiles]
+    if all(rank is None for rank in ranks):
+        matches = [_RANK.search(name) for name in names]
+        ranks = [int(match.group(1)) if match else None for match in matches]
+    if all(rank is None for rank in ranks) and profiles[0].format in _OF_HOSTS:
         return list(range(len(profiles)))
-    whole = [rank for rank in said if isinstance(rank, int)]
+    whole = [rank for rank in ranks if isinstance(rank, int)]
     return whole if len(set(whole)) == len(profiles) else None
 
 

@@ -71,8 +71,8 @@ class Device(NamedTuple):
     @property
     def stream(self) -> int | None:
         """The number of the stream that the process is, None where it is none."""
-        found = _STREAM.search(self.lane)
-        return int(found[1]) if found else None
+        match = _STREAM.search(self.lane)
+        return int(match[1]) if match else None
 
     @property
     def is_executor(self) -> bool:
@@ -139,19 +139,19 @@ def read(raw: RawFile) -> Profile:
     dropped: Counter[str] = Counter()
     ops = list(_ops(events, processes, dropped))
     devices = {name: device_of(name) for name in processes.values()}
-    found = list(_rows(ops, devices))
-    if not found:
+    intervals = list(_rows(ops, devices))
+    if not intervals:
         raise ProfileError(
             raw.path,
             "the timeline holds no op with a time: nothing was recorded",
             "run the session with RunOptions(trace_level=FULL_TRACE)",
         )
-    origin_ns = min(row.start_ns for row in found)
+    origin_ns = min(row.start_ns for row in intervals)
     return Profile(
         format="tf1_timeline",
         base_ns=rows.positive(origin_ns),
-        events=rows.table(found, origin_ns),
-        notes=tuple(_notes(ops, found, devices.values(), dropped)),
+        events=rows.table(intervals, origin_ns),
+        notes=tuple(_notes(ops, intervals, devices.values(), dropped)),
         metadata={"processes": {str(pid): name for pid, name in processes.items()}},
     )
 
@@ -230,7 +230,7 @@ def _host_row(op: _Event, device: Device | None) -> Row:
 
 
 def _notes(
-    ops: list[_Event], found: list[Row], devices: Iterable[Device | None], dropped: Counter[str]
+    ops: list[_Event], intervals: list[Row], devices: Iterable[Device | None], dropped: Counter[str]
 ) -> Iterator[str]:
     for why, count in dropped.items():
         yield f"{count} events were left out because {why}"
@@ -240,7 +240,7 @@ def _notes(
             f"{runs} runs of the session are merged here into one window; only the first one's"
             " names of processes are left, and a later run may have numbered its own differently"
         )
-    if any(row.kind in ACTIVITY_KINDS for row in found):
+    if any(row.kind in ACTIVITY_KINDS for row in intervals):
         yield (
             "a TensorFlow 1 timeline has no correlation ids, so that idle time stays unattributed,"
             " and times in whole µs; nsys profile of the same program records both"
@@ -254,15 +254,15 @@ def _notes(
 
 def device_of(process_name: str) -> Device | None:
     """The device that a process stands for, None for the host and what is no device."""
-    found = _DEVICE.fullmatch(process_name)
-    if found is None or found[2] == "host":
+    match = _DEVICE.fullmatch(process_name)
+    if match is None or match[2] == "host":
         return None
-    return Device(found[1], found[2].upper(), int(found[3]), found[4] or "")
+    return Device(match[1], match[2].upper(), int(match[3]), match[4] or "")
 
 
 def names_of(events: Sequence[Any], row: str) -> dict[tuple[int | None, int | None], str]:
     """(pid, tid) to name, as the metadata rows ``row`` give them (``process_name``: tid None)."""
-    found: dict[tuple[int | None, int | None], str] = {}
+    names: dict[tuple[int | None, int | None], str] = {}
     for event in events:
         if not isinstance(event, dict) or event.get("name") != row:
             continue
@@ -270,15 +270,15 @@ def names_of(events: Sequence[Any], row: str) -> dict[tuple[int | None, int | No
         tid = rows.int64(event.get("tid")) if row == "thread_name" else None
         name = args.get("name") if isinstance(args, dict) else None
         if pid is not None and isinstance(name, str):
-            found[pid, tid] = rows.clean(name)
-    return found
+            names[pid, tid] = rows.clean(name)
+    return names
 
 
 def gpu_numbers(devices: Iterable[Device]) -> dict[tuple[str, int], int]:
     """``Device.key`` to device number: the GPU's own, counted on where two tasks share one."""
-    keys = sorted({one.key for one in devices})
-    own = {key: key[1] for key in keys}
-    return own if len(set(own.values())) == len(own) else {k: i for i, k in enumerate(keys)}
+    keys = sorted({device.key for device in devices})
+    ids = {key: key[1] for key in keys}
+    return ids if len(set(ids.values())) == len(ids) else {k: i for i, k in enumerate(keys)}
 
 
 def copy_or_kernel(name: str) -> str:

@@ -67,8 +67,8 @@ class _Lines:
     @cached_property
     def devices(self) -> dict[int | None, Device]:
         """The device of each pid that is one's."""
-        found = {pid: device_of(name) for pid, name in self.processes.items()}
-        return {pid: device for pid, device in found.items() if device is not None}
+        devices = {pid: device_of(name) for pid, name in self.processes.items()}
+        return {pid: device for pid, device in devices.items() if device is not None}
 
     @cached_property
     def gpu_numbers(self) -> dict[tuple[str, int], int]:
@@ -108,15 +108,15 @@ def read(raw: RawFile) -> Profile:
     threads = names_of(events, "thread_name")
     lines = _Lines({pid: name for (pid, _), name in processes.items()}, threads)
     dropped: Counter[str] = Counter()
-    found = list(_rows(events, lines, dropped))
-    if not found:
+    intervals = list(_rows(events, lines, dropped))
+    if not intervals:
         raise ProfileError(raw.path, "no host or GPU event was recorded", "record it again")
-    origin_ns = min(row.start_ns for row in found)
+    origin_ns = min(row.start_ns for row in intervals)
     return Profile(
         format="trace_viewer",
         base_ns=origin_ns if origin_ns >= _EPOCH_FLOOR_NS else None,
-        events=rows.table(found, origin_ns),
-        notes=tuple(_notes(events, lines, found, dropped)),
+        events=rows.table(intervals, origin_ns),
+        notes=tuple(_notes(events, lines, intervals, dropped)),
         metadata={
             "threads": {
                 str(tid): name for (pid, tid), name in threads.items() if lines.is_host(pid)
@@ -209,12 +209,12 @@ def _stream(line: str | None, tid: int | None, stats: Mapping[str, Any]) -> int 
     """
     if line is None:
         return tid if _DETAILS & stats.keys() else None
-    found = _STREAM.match(line)
-    return int(found[1]) if found else None
+    match = _STREAM.match(line)
+    return int(match[1]) if match else None
 
 
 def _notes(
-    events: Sequence[Any], lines: _Lines, found: list[Row], dropped: Counter[str]
+    events: Sequence[Any], lines: _Lines, intervals: list[Row], dropped: Counter[str]
 ) -> Iterator[str]:
     for why, count in dropped.items():
         yield f"{count} events were left out because {why}"
@@ -225,12 +225,12 @@ def _notes(
         )
     if any(device.type == "TPU" for device in lines.devices.values()):
         yield "TPU planes are not read: these are the host's events only"
-    activities = [row for row in found if row.kind in ACTIVITY_KINDS]
+    activities = [row for row in intervals if row.kind in ACTIVITY_KINDS]
     if activities and all(row.correlation_id is None for row in activities):
         yield f"activities have no correlation ids: idle time stays unattributed; {_GIVE_XPLANE}"
-    if activities and not any(row.device is None for row in found):
+    if activities and not any(row.device is None for row in intervals):
         yield "GPU activities were recorded but no host event"
-    if any(row.kind == "op" and row.op_name == row.name for row in found):
+    if any(row.kind == "op" and row.op_name == row.name for row in intervals):
         yield f"XLA's instructions have no paths here, and so no phases; {_GIVE_XPLANE}"
     if not activities and any(device.is_gpu for device in lines.devices.values()):
         yield (

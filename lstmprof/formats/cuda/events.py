@@ -90,30 +90,30 @@ def _within(batch: Batch, first_ns: int, last_ns: int) -> Batch:
     return batch.only((batch.ints["end_ns"] >= first_ns) & (batch.ints["start_ns"] <= last_ns))
 
 
-def _span(found: Sequence[Batch]) -> tuple[int, int] | None:
+def _span(batches: Sequence[Batch]) -> tuple[int, int] | None:
     """(first start, last end) of all events, None where there is none."""
-    found = [batch for batch in found if len(batch)]
-    if not found:
+    batches = [batch for batch in batches if len(batch)]
+    if not batches:
         return None
-    first = min(int(batch.ints["start_ns"].min()) for batch in found)
-    return first, max(int(batch.ints["end_ns"].max()) for batch in found)
+    first = min(int(batch.ints["start_ns"].min()) for batch in batches)
+    return first, max(int(batch.ints["end_ns"].max()) for batch in batches)
 
 
-def _table(found: Sequence[Batch], origin_ns: int) -> pa.Table:
+def _table(batches: Sequence[Batch], origin_ns: int) -> pa.Table:
     """The events table of all events, their times counted from ``origin_ns``."""
-    start = np.concatenate([batch.ints["start_ns"] for batch in found])
-    end = np.concatenate([batch.ints["end_ns"] for batch in found])
+    start = np.concatenate([batch.ints["start_ns"] for batch in batches])
+    end = np.concatenate([batch.ints["end_ns"] for batch in batches])
     columns = {"start_ns": start - origin_ns, "dur_ns": end - start}
     for name in _INTS:
         values = np.concatenate(
-            [batch.ints.get(name, np.full(len(batch), UNKNOWN)) for batch in found]
+            [batch.ints.get(name, np.full(len(batch), UNKNOWN)) for batch in batches]
         )
         columns[name] = pa.array(values, mask=values == UNKNOWN)
-    return events_table({**columns, **{name: _joined(found, name) for name in _TEXTS}})
+    return events_table({**columns, **{name: _joined(batches, name) for name in _TEXTS}})
 
 
-def _joined(found: Sequence[Batch], name: str) -> pa.Array:
-    parts = [batch.texts.get(name, pa.nulls(len(batch), _TEXT)).cast(_TEXT) for batch in found]
+def _joined(batches: Sequence[Batch], name: str) -> pa.Array:
+    parts = [batch.texts.get(name, pa.nulls(len(batch), _TEXT)).cast(_TEXT) for batch in batches]
     return pa.chunked_array(parts, _TEXT).unify_dictionaries().combine_chunks()
 
 
@@ -136,13 +136,13 @@ class CudaEvents:
     @property
     def origin_ns(self) -> int | None:
         """The first start of any event, None where the program has none."""
-        found = _span([*self.busy, *self.calls, *self.ranges])
-        return None if found is None else min(found, _span(self.others) or found)[0]
+        span = _span([*self.busy, *self.calls, *self.ranges])
+        return None if span is None else min(span, _span(self.others) or span)[0]
 
     def table(self, origin_ns: int) -> pa.Table:
         """The events table, its times counted from ``origin_ns``."""
-        found = [*self.busy, *self.calls, *self.ranges, *self.others]
-        return _table(found, origin_ns)
+        batches = [*self.busy, *self.calls, *self.ranges, *self.others]
+        return _table(batches, origin_ns)
 
     @property
     def activities(self) -> int:
@@ -158,11 +158,11 @@ class CudaEvents:
     def lost_launches(self) -> int:
         """How many activities have no call of their correlation id, and process where known."""
         pid, correlation = _ints(self.busy, "pid"), _ints(self.busy, "correlation_id")
-        of, called = _ints(self.calls, "pid"), _ints(self.calls, "correlation_id")
-        in_process = np.isin(_pair(pid, correlation), _pair(of, called))
+        callers, called = _ints(self.calls, "pid"), _ints(self.calls, "correlation_id")
+        in_process = np.isin(_pair(pid, correlation), _pair(callers, called))
         anywhere = np.isin(correlation, called)
-        found = np.where(pid == UNKNOWN, anywhere, in_process) & (correlation != UNKNOWN)
-        return int((~found).sum())
+        launched = np.where(pid == UNKNOWN, anywhere, in_process) & (correlation != UNKNOWN)
+        return int((~launched).sum())
 
     def notes(self) -> Iterator[str]:
         """What the user must be told of any such profile."""
@@ -208,8 +208,8 @@ def _last_ns(batch: Batch) -> int:
     return int(times[times <= rows.MAX_NS].max(initial=UNKNOWN))
 
 
-def _ints(found: Sequence[Batch], column: str) -> Ints:
-    parts = [batch.ints.get(column, np.full(len(batch), UNKNOWN)) for batch in found]
+def _ints(batches: Sequence[Batch], column: str) -> Ints:
+    parts = [batch.ints.get(column, np.full(len(batch), UNKNOWN)) for batch in batches]
     return np.concatenate([np.empty(0, np.int64), *parts])
 
 

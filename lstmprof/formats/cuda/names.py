@@ -207,16 +207,18 @@ def nvtx_ranges(ints: Mapping[str, Ints], text: pa.Array) -> Batch:
     """NVTX ranges by what their texts say, each distinct one read once, ids of ops aside."""
     alike, ids = _without_ids(text)
     encoded = alike.dictionary_encode()
-    ranges = [nvtx_range(one) for one in encoded.dictionary.to_pylist()]
-    own = np.array([UNKNOWN if d.external_id is None else d.external_id for d in ranges], np.int64)
+    ranges = [nvtx_range(message) for message in encoded.dictionary.to_pylist()]
+    own_ids = np.array(
+        [UNKNOWN if d.external_id is None else d.external_id for d in ranges], np.int64
+    )
     codes = encoded.indices.to_numpy()
     columns = {
         name: pa.array([getattr(d, name) for d in ranges], pa.string()).dictionary_encode()
         for name in ("kind", "name", "shapes")
     }
-    has_id = (ids != UNKNOWN) & (own != UNKNOWN)[codes]
+    has_id = (ids != UNKNOWN) & (own_ids != UNKNOWN)[codes]
     return Batch(
-        {**ints, "external_id": np.where(has_id, positive(ids), own[codes])},
+        {**ints, "external_id": np.where(has_id, positive(ids), own_ids[codes])},
         {name: values.take(encoded.indices) for name, values in columns.items()},
     )
 

@@ -103,12 +103,12 @@ def read(raw: RawFile) -> Profile:
     """
     with sqlite.opened(raw) as database:
         devices = _devices(database)
-        found = _events(database, devices)
+        recorded = _events(database, devices)
         complaints = _complaints(database)
         graphs = _whole_graphs(database)
         started_ns = _started_ns(database)
         metadata = _metadata(database)
-    origin_ns = found.origin_ns
+    origin_ns = recorded.origin_ns
     if origin_ns is None:
         why = f" ({complaints[0]})" if complaints else ""
         raise ProfileError(
@@ -117,9 +117,9 @@ def read(raw: RawFile) -> Profile:
     return Profile(
         format="nsys",
         base_ns=None if started_ns is None else rows.positive(started_ns + origin_ns),
-        events=found.table(origin_ns),
+        events=recorded.table(origin_ns),
         device_names=devices.names,
-        notes=(*found.notes(), *_missing(found, graphs, complaints)),
+        notes=(*recorded.notes(), *_missing(recorded, graphs, complaints)),
         metadata=metadata,
     )
 
@@ -139,13 +139,13 @@ def _events(database: Database, devices: _Devices) -> CudaEvents:
     )
 
 
-def _missing(found: CudaEvents, graphs: int, complaints: list[str]) -> Iterator[str]:
+def _missing(recorded: CudaEvents, graphs: int, complaints: list[str]) -> Iterator[str]:
     """What the user must be told is not there, and how to record it."""
-    if not found.activities:
-        calls = f"{found.launches} CUDA calls were recorded but " if found.launches else ""
+    if not recorded.activities:
+        calls = f"{recorded.launches} CUDA calls were recorded but " if recorded.launches else ""
         yield f"{calls}no CUDA activity was recorded: {_NEXT_STEP}"
         yield from (f"the profiler logged: {line}" for line in complaints)
-    elif not any(map(len, found.ranges)):
+    elif not any(map(len, recorded.ranges)):
         yield (
             "no NVTX range was recorded: nothing says what the kernels are for; mark the steps, or"
             f" run under torch.autograd.profiler.emit_nvtx, and {_NEXT_STEP}"
@@ -173,8 +173,8 @@ def _complaints(database: Database) -> list[str]:
         return []
     severity = database.ints(table, "severity")["severity"].tolist()
     texts = [one_line(text or "")[:200] for text in database.texts(table, "text")]
-    said = [text for level, text in zip(severity, texts, strict=False) if level in _SERIOUS]
-    about = [text for text in said if any(word in text for word in _ABOUT_CUDA)]
+    messages = [text for level, text in zip(severity, texts, strict=False) if level in _SERIOUS]
+    about = [text for text in messages if any(word in text for word in _ABOUT_CUDA)]
     return list(dict.fromkeys(about))[:_MAX_COMPLAINTS]
 
 
@@ -238,8 +238,8 @@ def _ordinals(database: Database) -> dict[int, int]:
 
 def _activities(database: Database, strings: Mapping[int, str]) -> list[Batch]:
     """Kernels, whole CUDA graphs, copies and memsets."""
-    found = [name for name in _ACTIVITIES if name in database.columns]
-    return [_activity(database, table, strings) for table in found]
+    tables = [name for name in _ACTIVITIES if name in database.columns]
+    return [_activity(database, table, strings) for table in tables]
 
 
 def _activity(database: Database, table: str, strings: Mapping[int, str]) -> Batch:
@@ -253,7 +253,7 @@ def _activity(database: Database, table: str, strings: Mapping[int, str]) -> Bat
     if table == _GRAPHS:
         name = named(read["graphId"], lambda n: f"CUDA graph {n}" if n >= 0 else "CUDA graph")
     elif kind == "kernel":
-        name = _first_known([read[column] for column in _KERNEL_NAMES], strings)
+        name = _first_present([read[column] for column in _KERNEL_NAMES], strings)
     elif kind == "memcpy":
         kinds = read["copyKind"], read["srcKind"], read["dstKind"]
         name = copy_names(*kinds, NSYS_MEMORY)
@@ -278,7 +278,7 @@ def _placed(read: Mapping[str, Ints]) -> dict[str, Ints]:
     }
 
 
-def _first_known(columns: list[Ints], strings: Mapping[int, str]) -> pa.DictionaryArray:
+def _first_present(columns: list[Ints], strings: Mapping[int, str]) -> pa.DictionaryArray:
     """The text of each row's first column that has one."""
     chosen = columns[-1]
     for column in reversed(columns[:-1]):
@@ -299,9 +299,9 @@ def _synchronizations(database: Database, busy: list[Batch]) -> list[Batch]:
     contexts, first = np.unique(np.concatenate(keys), return_index=True)
     if len(contexts):
         devices = np.concatenate([batch.ints["device"] for batch in busy])[first]
-        found = np.minimum(np.searchsorted(contexts, _context_key(ints)), len(contexts) - 1)
-        known = contexts[found] == _context_key(ints)
-        ints["device"] = np.where(known, devices[found], ints["device"])
+        place = np.minimum(np.searchsorted(contexts, _context_key(ints)), len(contexts) - 1)
+        busy_context = contexts[place] == _context_key(ints)
+        ints["device"] = np.where(busy_context, devices[place], ints["device"])
     kind = constant("device_sync", len(read["start"]))
     return [Batch(ints, {"kind": kind, "name": sync_names(read["syncType"])})]
 
@@ -352,19 +352,19 @@ def _ranges(database: Database, strings: Mapping[int, str]) -> list[Batch]:
 
 def _range_types(database: Database) -> list[int]:
     listed = database.strings("ENUM_NSYS_EVENT_TYPE", "id", "name")
-    found = [number for number, name in listed.items() if name in _RANGE_TYPES]
-    return found or list(_USUAL_RANGE_TYPES)
+    types = [number for number, name in listed.items() if name in _RANGE_TYPES]
+    return types or list(_USUAL_RANGE_TYPES)
 
 
 def _threaded(read: Mapping[str, Ints]) -> dict[str, Ints]:
     """Times, pid and tid; ``globalTid`` holds machine, process and thread in 16, 24 and 24 bits."""
     thread = read["globalTid"]
-    known = thread != UNKNOWN
+    has_thread = thread != UNKNOWN
     return {
         "start_ns": read["start"],
         "end_ns": read["end"],
-        "pid": np.where(known, positive(thread >> 24 & 0xFFFFFF), UNKNOWN),
-        "tid": np.where(known, thread & 0xFFFFFF, UNKNOWN),
+        "pid": np.where(has_thread, positive(thread >> 24 & 0xFFFFFF), UNKNOWN),
+        "tid": np.where(has_thread, thread & 0xFFFFFF, UNKNOWN),
     }
 
 

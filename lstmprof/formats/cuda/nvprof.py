@@ -81,19 +81,19 @@ def read(raw: RawFile) -> Profile:
     """
     with sqlite.opened(raw) as database:
         strings = database.strings(_STRINGS, "_id_", "value")
-        found = _events(database, strings)
+        recorded = _events(database, strings)
         device_names = _device_names(database, strings)
         versions = database.ints("Version", "version") if "Version" in database.columns else {}
-    origin_ns = found.origin_ns
+    origin_ns = recorded.origin_ns
     if origin_ns is None:
         raise ProfileError(raw.path, "the session holds no CUDA call and no NVTX range", _NEXT_STEP)
     version = [rows.positive(v) for values in versions.values() for v in values.tolist()]
     return Profile(
         format="nvprof",
         base_ns=origin_ns if origin_ns >= _EPOCH_FLOOR_NS else None,
-        events=found.table(origin_ns),
+        events=recorded.table(origin_ns),
         device_names=device_names,
-        notes=(*found.notes(), *_missing(found)),
+        notes=(*recorded.notes(), *_missing(recorded)),
         metadata={"schema_version": version[0]} if version and version[0] else {},
     )
 
@@ -107,12 +107,12 @@ def _events(database: Database, strings: Mapping[int, str]) -> CudaEvents:
     )
 
 
-def _missing(found: CudaEvents) -> Iterator[str]:
+def _missing(recorded: CudaEvents) -> Iterator[str]:
     """What the user must be told is not there, and how to record it."""
-    if not found.activities:
-        calls = f"{found.launches} CUDA calls were recorded but " if found.launches else ""
+    if not recorded.activities:
+        calls = f"{recorded.launches} CUDA calls were recorded but " if recorded.launches else ""
         yield f"{calls}no CUDA activity was recorded: {_NEXT_STEP}"
-    elif not any(map(len, found.ranges)):
+    elif not any(map(len, recorded.ranges)):
         yield (
             "no NVTX range was recorded: nothing says what the kernels are for; mark the steps, or"
             " run under torch.autograd.profiler.emit_nvtx"
@@ -123,8 +123,8 @@ def _device_names(database: Database, strings: Mapping[int, str]) -> dict[int, s
     if _DEVICES not in database.columns:
         return {}
     read = database.ints(_DEVICES, "id", "name")
-    found = zip(np.maximum(read["id"], -1).tolist(), read["name"].tolist(), strict=True)
-    return {number: strings[name] for number, name in found if name in strings and number >= 0}
+    pairs = zip(np.maximum(read["id"], -1).tolist(), read["name"].tolist(), strict=True)
+    return {number: strings[name] for number, name in pairs if name in strings and number >= 0}
 
 
 def _activities(database: Database, strings: Mapping[int, str]) -> Iterator[Batch]:
@@ -195,9 +195,9 @@ def _calls(database: Database) -> Iterator[Batch]:
             yield Batch(ints, {"kind": constant("runtime", len(name)), "name": name})
 
 
-def _call_name(table: str, known: Mapping[int, str], number: int) -> str:
+def _call_name(table: str, names: Mapping[int, str], number: int) -> str:
     unknown = f"CUDA {table.lower()} call" + (f" {number}" if number >= 0 else "")
-    return known.get(number, unknown)
+    return names.get(number, unknown)
 
 
 def _overheads(database: Database) -> Iterator[Batch]:
@@ -206,13 +206,13 @@ def _overheads(database: Database) -> Iterator[Batch]:
     if table not in database.columns:
         return
     read = database.ints(table, "start", "end", "overheadKind")
-    of = {kind: name for kind, (name, _) in OVERHEADS.items()}
+    kind_names = {kind: name for kind, (name, _) in OVERHEADS.items()}
     kinds = {kind: "overhead" if own else "runtime" for kind, (_, own) in OVERHEADS.items()}
     yield Batch(
         _threaded(read, *_objects(database, table)),
         {
             "kind": named(read["overheadKind"], lambda key: kinds.get(key, "overhead")),
-            "name": named(read["overheadKind"], lambda key: of.get(key, "Unknown")),
+            "name": named(read["overheadKind"], lambda key: kind_names.get(key, "Unknown")),
         },
     )
 
@@ -223,16 +223,16 @@ def _ranges(database: Database, strings: Mapping[int, str]) -> list[Batch]:
     if table not in database.columns:
         return []
     read = database.ints(table, "flags", "timestamp", "id", "name")
-    known = (read["flags"] >= 0) & (read["timestamp"] != UNKNOWN)
-    starts = np.flatnonzero(known & (read["flags"] & _STARTS > 0))
-    ends = np.flatnonzero(known & (read["flags"] & _ENDS > 0))
+    timed = (read["flags"] >= 0) & (read["timestamp"] != UNKNOWN)
+    starts = np.flatnonzero(timed & (read["flags"] & _STARTS > 0))
+    ends = np.flatnonzero(timed & (read["flags"] & _ENDS > 0))
     end_ns = np.full(len(starts), UNKNOWN)
     if len(ends):
         ends = ends[np.argsort(read["id"][ends], kind="stable")]
         ids = read["id"][ends]
-        found = np.minimum(np.searchsorted(ids, read["id"][starts]), len(ids) - 1)
-        hit = ids[found] == read["id"][starts]
-        end_ns[hit] = read["timestamp"][ends][found[hit]]
+        place = np.minimum(np.searchsorted(ids, read["id"][starts]), len(ids) - 1)
+        hit = ids[place] == read["id"][starts]
+        end_ns[hit] = read["timestamp"][ends][place[hit]]
     times = {"start": read["timestamp"][starts], "end": end_ns}
     pid, tid = (values[starts] for values in _objects(database, table))
     text = named(read["name"][starts], lambda key: strings.get(key, _UNNAMED))

@@ -47,8 +47,8 @@ class Database:
 
     def ints(self, table: str, *names: str) -> dict[str, Ints]:
         """These columns; ``UNKNOWN`` where a value, or the whole column, is no integer."""
-        known = [name for name in names if name in self.columns[table]]
-        asked = known or sorted(self.columns[table])[:1]
+        present = [name for name in names if name in self.columns[table]]
+        asked = present or sorted(self.columns[table])[:1]
         exact = ", ".join(
             f"CASE WHEN typeof({quoted(n)}) = 'integer' THEN {quoted(n)} ELSE ?1 END" for n in asked
         )
@@ -57,7 +57,7 @@ class Database:
         nothing = np.empty(0, np.int64)
         read = {
             name: np.concatenate([nothing, *(chunk[:, i] for chunk in chunks)])
-            for i, name in enumerate(known)
+            for i, name in enumerate(present)
         }
         return {name: read.get(name, absent) for name in names}
 
@@ -79,8 +79,8 @@ class Database:
         if not {key, value} <= self.columns.get(table, frozenset()):
             return {}
         keys = self.ints(table, key)[key].tolist()
-        found = zip(keys, self.texts(table, value), strict=True)
-        return {number: text for number, text in found if text is not None}
+        pairs = zip(keys, self.texts(table, value), strict=True)
+        return {number: text for number, text in pairs if text is not None}
 
     def _values(self, table: str, name: str, type_: str) -> Iterator[list[Any]]:
         if name in self.columns.get(table, frozenset()):
@@ -108,15 +108,15 @@ def is_sqlite(raw: RawFile) -> bool:
     return raw.part(0, len(MAGIC)) == MAGIC
 
 
-def names(raw: RawFile, known: tuple[str, ...]) -> set[str]:
-    """The tables of an SQLite database; of a damaged one those of ``known`` that stand in it."""
+def names(raw: RawFile, wanted: tuple[str, ...]) -> set[str]:
+    """The tables of an SQLite database; of a damaged one those of ``wanted`` that stand in it."""
     if not is_sqlite(raw):
         return set()
     try:
         with raw.on_disk() as path, contextlib.closing(_connected(path)) as connection:
             return set(_columns(connection))
     except (sqlite3.Error, UnicodeError):
-        return {name for name in known if name.encode() in raw.content}
+        return {name for name in wanted if name.encode() in raw.content}
 
 
 @contextlib.contextmanager
@@ -163,8 +163,8 @@ def _connected(path: Path) -> sqlite3.Connection:
 def _columns(connection: sqlite3.Connection) -> dict[str, frozenset[str]]:
     """The plain columns of each ordinary table; a view and a virtual table have no root page."""
     listed = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage")
-    found = {}
+    columns = {}
     for (table,) in listed.fetchall():
         described = connection.execute(f"PRAGMA table_info({quoted(str(table))})").fetchall()
-        found[str(table)] = frozenset(str(row[1]) for row in described)
-    return found
+        columns[str(table)] = frozenset(str(row[1]) for row in described)
+    return columns

@@ -77,14 +77,14 @@ def read(raw: RawFile) -> Profile:
         ProfileError: the trace holds no event with a duration.
     """
     header = raw.json if isinstance(raw.json, dict) else {}
-    found, left_out = found_rows(trace_events(raw.json) or ())
-    if not found:
+    intervals, left_out = found_rows(trace_events(raw.json) or ())
+    if not intervals:
         raise ProfileError(
             raw.path,
             "the trace holds no event with a duration: nothing was recorded",
             "run the profiled steps inside the profiler, then export",
         )
-    return profile(header, rows.columns(found), left_out)
+    return profile(header, rows.columns(intervals), left_out)
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def profile(header: Mapping[str, Any], columns: pa.Table | Spool, left_out: Left
 
 def found_rows(events: Iterable[Any]) -> tuple[list[Row], LeftOut]:
     """The rows of ``events``, and what was left out."""
-    found: list[Row] = []
+    intervals: list[Row] = []
     left_out = LeftOut()
     for event in events:
         if not isinstance(event, dict) or event.get("ph") != "X":
@@ -136,10 +136,10 @@ def found_rows(events: Iterable[Any]) -> tuple[list[Row], LeftOut]:
         elif category == PROFILER_SPAN:
             left_out.spans.append(timed)
         else:
-            found.append(row(event, *timed))
+            intervals.append(row(event, *timed))
             if kind(category, "") is None:
                 left_out.unknown[category] += 1
-    return found, left_out
+    return intervals, left_out
 
 
 def _left_out(left_out: LeftOut) -> list[str]:

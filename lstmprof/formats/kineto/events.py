@@ -57,15 +57,15 @@ _FS_PER_NS = 10**6
 
 def kind(category: str, name: str) -> str | None:
     """The kind of a host or device event by its category (lower case), None for an unknown one."""
-    known = KINDS.get(category)
-    if known is None and category.endswith(("_runtime", "_driver")):  # xpu, mtia, privateuse1
+    usual = KINDS.get(category)
+    if usual is None and category.endswith(("_runtime", "_driver")):  # xpu, mtia, privateuse1
         return "runtime"
-    if known in ("op", "range") and category not in ON_DEVICE:
-        if name.startswith("ProfilerStep#") or known == "range":
+    if usual in ("op", "range") and category not in ON_DEVICE:
+        if name.startswith("ProfilerStep#") or usual == "range":
             return "step" if _STEP.fullmatch(name) else "range"
         if category == "operator" and _TORCH_RANGE.match(name):
             return "range"
-    return known
+    return usual
 
 
 def femtoseconds(microseconds: object) -> int | None:
@@ -109,16 +109,16 @@ def row(event: dict[str, Any], start_ns: int, dur_ns: int) -> Row:
     name = rows.clean(str(event.get("name", "")))
     args = event.get("args")
     args = args if isinstance(args, dict) else {}
-    known = kind(category, name)
+    row_kind = kind(category, name)
     plain = Row(
-        known or "range",
+        row_kind or "range",
         name,
         start_ns,
         dur_ns,
         correlation_id=rows.positive(args.get("correlation")),
         external_id=rows.positive(args.get("External id", args.get("external id"))),
     )
-    if category in ON_DEVICE or (known is None and "device" in args and "stream" in args):
+    if category in ON_DEVICE or (row_kind is None and "device" in args and "stream" in args):
         return plain._replace(
             device=rows.natural(args.get("device", event.get("pid"))),
             stream=stream(args.get("stream", event.get("tid"))),

@@ -52,15 +52,15 @@ def read(label: Path | str, text: bytes, spooled: Path | None = None) -> Piece |
     Raises:
         ProfileError: there is no room for ``spooled``.
     """
-    found: Piece | None
+    piece: Piece | None
     try:
-        found = read_columns(text)
+        piece = read_columns(text)
     except OddError:
-        found = _read_rows(label, text)
-    if found is None or spooled is None:
-        return found
-    write_columns(spooled, found.columns)
-    return Piece(spooled, found.rows, found.left_out, found.categories)
+        piece = _read_rows(label, text)
+    if piece is None or spooled is None:
+        return piece
+    write_columns(spooled, piece.columns)
+    return Piece(spooled, piece.rows, piece.left_out, piece.categories)
 
 
 class Part(NamedTuple):
@@ -85,10 +85,10 @@ def _read_rows(label: Path | str, text: bytes) -> Piece | None:
         listed = json_document(label, b"[" + text + b"]")
     except ProfileError:
         return None
-    found, left_out = kineto.found_rows(listed)
+    intervals, left_out = kineto.found_rows(listed)
     categories = frozenset(str(e.get("cat")).lower() for e in listed if isinstance(e, dict))
-    columns = rows.columns(found) if found else pa.table({})
-    return Piece(columns, len(found), left_out, categories)
+    columns = rows.columns(intervals) if intervals else pa.table({})
+    return Piece(columns, len(intervals), left_out, categories)
 
 
 def read_columns(text: bytes) -> Piece:
@@ -263,5 +263,5 @@ def _digits(numerals: bytes) -> tuple[Ints, Ints]:
     lengths = np.diff(marks[ends], prepend=-1) - 1 - dotted
     bounds = np.append(0, np.cumsum(lengths)).astype(np.int32)
     digits = pa.py_buffer(numerals.translate(None, b".\0"))
-    found = pa.StringArray.from_buffers(len(ends), pa.py_buffer(bounds), digits)
-    return found.cast(pa.int64()).to_numpy(), decimals
+    texts = pa.StringArray.from_buffers(len(ends), pa.py_buffer(bounds), digits)
+    return texts.cast(pa.int64()).to_numpy(), decimals

@@ -121,8 +121,8 @@ class Records:
         add, count = self._fields, len(events)
         args = list(map(_FIELD["args"], events))
         for name, codes in self._codes.items():
-            found = map(codes.__getitem__, map(_FIELD[name], events))
-            add[name].append(np.fromiter(found, np.int64, count))
+            values = map(codes.__getitem__, map(_FIELD[name], events))
+            add[name].append(np.fromiter(values, np.int64, count))
         for name in ("ts", "dur"):
             add[name].append(b"\0".join(map(_FIELD[name], events)))
         for name in ("pid", "tid"):
@@ -134,9 +134,9 @@ class Records:
 
     def only(self, kept: Ints) -> Records:
         """Those of the events that ``kept`` numbers."""
-        found = copy.copy(self)
-        found._rows = kept
-        return found
+        records = copy.copy(self)
+        records._rows = kept
+        return records
 
     def texts(self, field: str) -> tuple[Ints, list[str]]:
         """(codes, distinct texts) of a text; it may be that some of these texts have no code."""
@@ -144,15 +144,15 @@ class Records:
 
     def ints(self, field: str) -> Ints:
         """An integer of each event, or the text of one; ``ABSENT`` where it is not there."""
-        found = self._fields[field]
-        if any(isinstance(part, list) for part in found):
+        parts = self._fields[field]
+        if any(isinstance(part, list) for part in parts):
             return self.numbers(field, rows.int64)
-        return _whole(found)[self._rows]
+        return _whole(parts)[self._rows]
 
     def either(self, field: str, older: str) -> Ints:
         """The integer ``field``, where it is not there ``older``."""
-        found = self.ints(field)
-        return np.where(found == ABSENT, self.ints(older), found)
+        newer = self.ints(field)
+        return np.where(newer == ABSENT, self.ints(older), newer)
 
     def numbers(self, field: str, meaning: Callable[[object], int | None]) -> Ints:
         """What each number or text means: ``NULL`` for None, ``ABSENT`` where there is none."""
@@ -198,21 +198,21 @@ def _meant(parts: Sequence[Ints | list[Any]], meaning: Callable[[object], int | 
         return np.array(list(map(means.__getitem__, values)), dtype=np.int64)
     encoded = pa.array(_whole(packed)).dictionary_encode()
     means = _meanings(encoded.dictionary.to_pylist(), meaning)
-    found: Ints = np.array(list(means.values()), dtype=np.int64)[encoded.indices.to_numpy()]
-    return found
+    numbers: Ints = np.array(list(means.values()), dtype=np.int64)[encoded.indices.to_numpy()]
+    return numbers
 
 
 def _meanings(distinct: Iterable[Any], meaning: Callable[[object], int | None]) -> dict[Any, int]:
-    found = {value: meaning(value) for value in distinct}
-    means = {value: NULL if number is None else number for value, number in found.items()}
+    numbers = {value: meaning(value) for value in distinct}
+    means = {value: NULL if number is None else number for value, number in numbers.items()}
     return means | {ABSENT: ABSENT} if ABSENT in means else means
 
 
 def _either(args: Sequence[_Args], field: str, older: str) -> list[Any]:
-    found, of_2021 = list(map(_FIELD[field], args)), list(map(_FIELD[older], args))
+    newest, of_2021 = list(map(_FIELD[field], args)), list(map(_FIELD[older], args))
     if of_2021.count(_RAW) == len(of_2021):
-        return found
-    return [old if new is _RAW else new for new, old in zip(found, of_2021, strict=True)]
+        return newest
+    return [old if new is _RAW else new for new, old in zip(newest, of_2021, strict=True)]
 
 
 def _whole(parts: Sequence[Ints]) -> Ints:

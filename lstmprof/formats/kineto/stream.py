@@ -99,8 +99,8 @@ def profile(label: Path | str, file: BinaryIO) -> Profile | None:
     """
     try:
         with contextlib.ExitStack() as stack:
-            found = _profile(label, file, _Reader(label, _unpacked_bytes(file), stack))
-        return kineto.profile(*found) if found else None  # the workers have gone
+            parts = _profile(label, file, _Reader(label, _unpacked_bytes(file), stack))
+        return kineto.profile(*parts) if parts else None  # the workers have gone
     except (_UnusualError, OSError, EOFError, igzip.isal_zlib.error):
         return None
 
@@ -114,11 +114,11 @@ class _Bounded:
         self._unpacked_bytes = 0
 
     def read(self, size: int) -> bytes:
-        found: bytes = self._file.read(size)
-        self._unpacked_bytes += len(found)
+        content: bytes = self._file.read(size)
+        self._unpacked_bytes += len(content)
         if self._unpacked_bytes > max(FREE_BYTES, MAX_RATIO * self._packed.tell()):
             raise _UnusualError
-        return found
+        return content
 
 
 def _is_gzipped(file: BinaryIO) -> bool:
@@ -180,11 +180,11 @@ class _Reader:
         spooled = self._folder.path / f"here-{self._read_here}" if self._folder else None
         return pieces.read(self._label, content, spooled)
 
-    def columns(self, found: Iterable[Piece]) -> pa.Table | Spool:
+    def columns(self, content: Iterable[Piece]) -> pa.Table | Spool:
         """The columns of one piece or more."""
         if self._folder:
-            return Spool(self._folder, [(p.columns, p.rows) for p in found])
-        tables = [piece.columns for piece in found]
+            return Spool(self._folder, [(p.columns, p.rows) for p in content])
+        tables = [piece.columns for piece in content]
         return pa.concat_tables(tables, promote_options="default").unify_dictionaries()
 
 
@@ -201,7 +201,7 @@ def _worker_count() -> int:
     return min(MOST_WORKERS, cores or 1)
 
 
-class _Found:
+class _Total:
     """What has been read of the events; the categories are those of some events at least."""
 
     def __init__(self) -> None:
@@ -225,12 +225,12 @@ def _profile(
     head, rest = _head(label, unpacked)
     plain = label if isinstance(label, Path) and not is_gzipped else None
     texts = _Texts(unpacked, rest, plain, len(head))
-    found = _Found()
-    tail = _read_events(head, texts, reader, found)
+    total = _Total()
+    tail = _read_events(head, texts, reader, total)
     header = _header(label, head, tail)
-    if not found.pieces or not kineto.is_kineto(header, found.categories):
+    if not total.pieces or not kineto.is_kineto(header, total.categories):
         return None
-    return header, reader.columns(found.pieces), found.left_out
+    return header, reader.columns(total.pieces), total.left_out
 
 
 def _head(label: Path | str, file: Any) -> tuple[bytes, bytes]:
@@ -274,8 +274,8 @@ class _Texts:
                 raise _UnusualError
 
 
-def _read_events(head: bytes, texts: _Texts, reader: _Reader, found: _Found) -> bytes:
-    """Add all events to ``found``; what follows them, from the bracket on."""
+def _read_events(head: bytes, texts: _Texts, reader: _Reader, total: _Total) -> bytes:
+    """Add all events to ``total``; what follows them, from the bracket on."""
     unread = b""
     for text, read in reader.in_order(texts):
         if unread:
@@ -289,19 +289,19 @@ def _read_events(head: bytes, texts: _Texts, reader: _Reader, found: _Found) -> 
                 raise _UnusualError
             continue
         unread = b""
-        found.add(piece)
-        if not (found.categories & KINDS.keys() or kineto.may_be_header(head)):
+        total.add(piece)
+        if not (total.categories & KINDS.keys() or kineto.may_be_header(head)):
             raise _UnusualError  # of another profiler, most likely
-    return _last(unread + b"," + texts.rest if unread else texts.rest, reader, found)
+    return _last(unread + b"," + texts.rest if unread else texts.rest, reader, total)
 
 
-def _last(text: bytes, reader: _Reader, found: _Found) -> bytes:
-    """Add the events of the last piece to ``found``; what follows them, from the bracket on."""
+def _last(text: bytes, reader: _Reader, total: _Total) -> bytes:
+    """Add the events of the last piece to ``total``; what follows them, from the bracket on."""
     closings = list(_CLOSING.finditer(text))[-_MOST_TRIES:]
     for closing in reversed(closings):
         piece = reader.read(text[: closing.start() + 1])
         if piece:
-            found.add(piece)
+            total.add(piece)
             return text[closing.end() - 1 :]
     raise _UnusualError
 

@@ -85,9 +85,9 @@ def read(raw: RawFile) -> Profile:
 def _profile(raw: RawFile, outlined: Outline) -> Profile:
     space = outlined.space
     planes = [(text(plane.name), plane) for plane in space.planes]
-    found = list(_found(raw, planes, outlined.pieces))
-    tables = [part.columns for part in found if part.columns is not None]
-    untimed = sum(part.untimed for part in found)
+    parts = list(_parts(raw, planes, outlined.pieces))
+    tables = [part.columns for part in parts if part.columns is not None]
+    untimed = sum(part.untimed for part in parts)
     complaints = [one_line(text(line))[:200] for line in (*space.errors, *space.warnings)]
     if not tables:
         why = f": {complaints[0]}" if complaints else ""
@@ -117,7 +117,7 @@ def _profile(raw: RawFile, outlined: Outline) -> Profile:
     )
 
 
-def _found(
+def _parts(
     raw: RawFile, planes: list[tuple[str, Any]], pieces: list[list[list[Piece]]]
 ) -> Iterator[Found]:
     """The events of all lines that are read; the others are only checked for damage."""

@@ -184,9 +184,9 @@ def inputs(stats: Stats) -> tuple[str | None, str | None]:
     listed = stats.get("shape")
     if not isinstance(listed, str) or not (listed.startswith("(") and listed.endswith(")")):
         return None, None
-    found = [_INPUT.fullmatch(part) for part in listed[1:-1].split(";")]
-    shapes = [[int(n) for n in m[2].split(",") if n] if m else [] for m in found]
-    dtypes = [m[1] if m else "" for m in found]
+    matches = [_INPUT.fullmatch(part) for part in listed[1:-1].split(";")]
+    shapes = [[int(n) for n in m[2].split(",") if n] if m else [] for m in matches]
+    dtypes = [m[1] if m else "" for m in matches]
     return json.dumps(shapes, separators=(",", ":")), json.dumps(dtypes, separators=(",", ":"))
 
 
@@ -215,8 +215,8 @@ class PlaneTables:
 
     def stats(self, stats: Any) -> dict[str, Any]:
         """By name, those of these stats that are read."""
-        found = ((self.wanted.get(stat.metadata_id), stat) for stat in stats)
-        return {name: self.value(stat) for name, stat in found if name is not None}
+        named = ((self.wanted.get(stat.metadata_id), stat) for stat in stats)
+        return {name: self.value(stat) for name, stat in named if name is not None}
 
     def all_stats(self, stats: Any) -> dict[str, Any]:
         """By name, all of these stats."""
@@ -240,14 +240,14 @@ def hlo_proto() -> Any:
 
 def hlo_paths(planes: list[tuple[str, Any]]) -> Paths:
     """The path of every instruction that has one; a module that cannot be read has none."""
-    found: dict[tuple[str, str], str] = {}
+    paths: dict[tuple[str, str], str] = {}
     for plane in (plane for name, plane in planes if name == HLO_PLANE):
         tables = PlaneTables(plane)
         for entry in plane.event_metadata:
             content = tables.all_stats(entry.value.stats).get(_HLO_PROTO)
             if isinstance(content, bytes):
-                found.update(_module_paths(content))
-    return found
+                paths.update(_module_paths(content))
+    return paths
 
 
 def _module_paths(content: bytes) -> dict[tuple[str, str], str]:
@@ -258,8 +258,8 @@ def _module_paths(content: bytes) -> dict[tuple[str, str], str]:
     except DecodeError:
         return {}
     return {
-        (text(module.name), text(one.name)): rows.clean(text(one.metadata.op_name))
+        (text(module.name), text(instruction.name)): rows.clean(text(instruction.metadata.op_name))
         for computation in module.computations
-        for one in computation.instructions
-        if b"/" in one.metadata.op_name  # else an argument's name
+        for instruction in computation.instructions
+        if b"/" in instruction.metadata.op_name  # else an argument's name
     }

@@ -162,8 +162,8 @@ def _ids(stats: Stats, place: Ints, names: list[str]) -> dict[str, tuple[Ints, I
         owner = stats.event[hit]
         if (np.diff(owner) == 0).any():
             raise OddError  # two in one event: the last one counts
-        own = hit & _is_whole(stats)
-        ids[column] = (stats.event[own], stats.value[own])
+        whole = hit & _is_whole(stats)
+        ids[column] = (stats.event[whole], stats.value[whole])
     return ids
 
 
@@ -202,10 +202,10 @@ def _kinds(events: Events, stats: Stats, codes: Ints) -> tuple[Ints, Ints]:
     rank = np.arange(len(stats.event)) - begins
     most = int(codes.max(initial=0)) + 2
     for number in range(int(rank.max(initial=-1)) + 1):
-        said = np.zeros(len(kinds), np.int64)
+        stated = np.zeros(len(kinds), np.int64)
         hit = rank == number
-        said[stats.event[hit]] = codes[hit] + 1
-        kinds = _codes(kinds * most + said)
+        stated[stats.event[hit]] = codes[hit] + 1
+        kinds = _codes(kinds * most + stated)
     first = np.zeros(int(kinds.max()) + 1, np.int64)
     first[kinds[::-1]] = np.arange(len(kinds))[::-1]
     return kinds, first
@@ -235,9 +235,9 @@ def _taken(described: list[Row], kinds: Ints) -> dict[str, pa.Array]:
 
 def _replaced(column: pa.Array, kept: Ints, owner: Ints, ids: Ints, events: int) -> pa.Array:
     """``column`` of the ``kept`` events, those of ``owner`` with their ``ids``, null below 1."""
-    own = np.zeros(events, bool)
+    replaced = np.zeros(events, bool)
     value = np.zeros(events, np.int64)
-    own[owner], value[owner] = True, ids
-    own, value = own[kept], value[kept]
+    replaced[owner], value[owner] = True, ids
+    replaced, value = replaced[kept], value[kept]
     ours = pa.array(value, mask=value <= 0)
-    return pc.if_else(pa.array(own), ours, column)
+    return pc.if_else(pa.array(replaced), ours, column)

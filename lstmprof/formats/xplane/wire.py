@@ -110,7 +110,7 @@ def events(content: bytes, starts: Ints, stops: Ints) -> Events:
     counted = np.zeros(len(starts), bool)
     columns = {_METADATA_ID: metadata_id, _OFFSET_PS: offset_ps, _DURATION_PS: duration_ps}
     nothing = np.empty(0, np.int64)
-    found = [(nothing, nothing, nothing)]
+    parts = [(nothing, nothing, nothing)]
     for fields in _rounds(content, starts, stops, (*columns, _STATS, _OCCURRENCES)):
         for tag, column in columns.items():
             hit = fields.tag == tag
@@ -118,8 +118,8 @@ def events(content: bytes, starts: Ints, stops: Ints) -> Events:
         for tag in (_OFFSET_PS, _OCCURRENCES):
             counted[fields.owner[fields.tag == tag]] = tag == _OCCURRENCES
         hit = fields.tag == _STATS
-        found.append((fields.owner[hit], fields.start[hit], fields.value[hit]))
-    owner, first, length = (np.concatenate(part) for part in zip(*found, strict=True))
+        parts.append((fields.owner[hit], fields.start[hit], fields.value[hit]))
+    owner, first, length = (np.concatenate(part) for part in zip(*parts, strict=True))
     order = np.argsort(first)
     stats = _stats(content, owner[order], first[order], (first + length)[order])
     return Events(metadata_id, offset_ps, duration_ps, counted, stats)
@@ -144,15 +144,15 @@ def _rounds(content: bytes, starts: Ints, stops: Ints, tags: tuple[int, ...]) ->
     padded = content + _PADDING
     octets = np.frombuffer(padded, np.uint8)
     words = np.ndarray((len(padded) - 7,), "<u8", padded, strides=(1,))
-    known = np.zeros(256, bool)
-    known[list(tags)] = True
+    numbered = np.zeros(256, bool)
+    numbered[list(tags)] = True
     owner = np.flatnonzero(starts < stops)
     at, stops = starts[owner].astype(np.int64), stops[owner]
     for _ in range(_MOST_FIELDS):
         if not len(owner):
             return
         tag = octets[at]
-        if not known[tag].all():
+        if not numbered[tag].all():
             raise OddError
         value, start, end = _values(octets, words, at + 1, tag & 7)
         if (end > stops).any():
@@ -244,8 +244,8 @@ def plane_names(raw: RawFile) -> list[bytes]:
     names = []
     for plane_tag, _, plane, end in _fields(raw, 0, raw.length):
         if plane_tag == _PLANES:
-            found = [(v, s) for t, _, v, s in _fields(raw, plane, end) if t == _PLANE_NAME]
-            names += [raw.part(value, stop) for value, stop in found[-1:]]
+            fields = [(v, s) for t, _, v, s in _fields(raw, plane, end) if t == _PLANE_NAME]
+            names += [raw.part(value, stop) for value, stop in fields[-1:]]
     return names
 
 
@@ -285,7 +285,7 @@ def _line(raw: RawFile, start: int, stop: int) -> tuple[Any, list[Piece]]:
             else:  # one that is not whole in the window
                 starts, stops = [value - base], [end - base]
             bounds = (np.array(places, np.int64) - (at - base) for places in (starts, stops))
-            pieces.append(Piece(at, end, *(found.astype(np.int32) for found in bounds)))
+            pieces.append(Piece(at, end, *(bound.astype(np.int32) for bound in bounds)))
         at = end
     return schema.message("XLine").FromString(b"".join(rest)), pieces
 
