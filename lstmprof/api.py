@@ -194,7 +194,7 @@ def _runs(given: Runs) -> list[Run]:
     if isinstance(given, (str, Path)):
         return read_all(given)
     if isinstance(given, Iterable) and not isinstance(given, (bytes, Mapping)):
-        return [run for one in given for run in _runs(one)]
+        return [run for element in given for run in _runs(element)]
     raise UsageError(f"{given!r} is no run", "give what lp.read returns, or a path")
 
 
@@ -334,8 +334,8 @@ def _chart(name: str, runs: Runs, *, across: Collection[str] = ()) -> altair.Top
     figures = importlib.import_module(f"lstmprof.report.charts.{name}").figures(drawn)
     if not figures:
         raise RunError(f"the runs hold nothing for the chart {name}", "see docs/tables.md")
-    made = [altair.Chart.from_dict(alone(figure)) for figure in figures]
-    return made[0] if len(made) == 1 else altair.vconcat(*made)
+    drawings = [altair.Chart.from_dict(alone(figure)) for figure in figures]
+    return drawings[0] if len(drawings) == 1 else altair.vconcat(*drawings)
 
 
 charts = Charts()

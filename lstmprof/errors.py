@@ -34,10 +34,10 @@ class LstmprofError(Exception):
 
     def __reduce__(self) -> Tuple[Any, ...]:
         """How it is sent from one process to another."""
-        return _made_again, (type(self), self.fault, self.next_step)
+        return _unpickled, (type(self), self.fault, self.next_step)
 
 
-def _made_again(kind: Type[LstmprofError], fault: str, next_step: str) -> LstmprofError:
+def _unpickled(kind: Type[LstmprofError], fault: str, next_step: str) -> LstmprofError:
     error = kind.__new__(kind)
     LstmprofError.__init__(error, fault, next_step)
     return error
@@ -83,9 +83,9 @@ def one_line(text: str) -> str:
     return "".join(c if c.isprintable() else " " for c in text).strip()
 
 
-def unknown_name(kind: str, name: str, known: Iterable[str]) -> UsageError:
+def unknown_name(kind: str, name: str, choices: Iterable[str]) -> UsageError:
     """The error for a name that is not in a table, with the nearest one that is."""
-    names = list(known)
+    names = list(choices)
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     listed = ", ".join(names) if len(names) <= MOST_LISTED else "see lstmprof list"
     hint = "did you mean '{}'?".format(near[0]) if near else "known: " + listed

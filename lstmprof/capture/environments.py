@@ -99,6 +99,6 @@ def _runs(command: Sequence[str]) -> str | None:
         return f"{command[0]}: {fault.strerror}"
     if done.returncode == 0:
         return None
-    said = [line for line in (done.stderr + done.stdout).splitlines() if line.strip()]
-    errors = [line for line in said if line.lower().startswith("error")]
-    return (errors or said or [f"{command[0]} ended with {done.returncode}"])[-1]
+    messages = [line for line in (done.stderr + done.stdout).splitlines() if line.strip()]
+    errors = [line for line in messages if line.lower().startswith("error")]
+    return (errors or messages or [f"{command[0]} ended with {done.returncode}"])[-1]

@@ -56,13 +56,13 @@ def matching(patterns: Sequence[str], names: Sequence[str], kind: str) -> list[s
     Raises:
         UsageError: a pattern means none; says which name is nearest.
     """
-    found: set[str] = set()
+    matches: set[str] = set()
     for pattern in patterns:
         meant = set(fnmatch.filter(names, pattern))
         if not meant:
             raise unknown_name(kind, pattern, names)
-        found |= meant
-    return [name for name in names if name in found]
+        matches |= meant
+    return [name for name in names if name in matches]
 
 
 def implementation_names(patterns: Sequence[str]) -> list[str]:
@@ -135,8 +135,8 @@ def run(
 
 def _groups(planned: Sequence[Planned]) -> list[list[Planned]]:
     groups: dict[tuple[str, str], list[Planned]] = {}
-    for one in planned:
-        groups.setdefault(one.group, []).append(one)
+    for entry in planned:
+        groups.setdefault(entry.group, []).append(entry)
     return list(groups.values())
 
 

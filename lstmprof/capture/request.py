@@ -115,9 +115,9 @@ def refusal(request: CaptureRequest) -> Optional[str]:
 
 def check(request: CaptureRequest) -> None:
     """Raise UsageError if no worker could mean ``request``."""
-    for field, known in (("mode", MODES), ("precision", PRECISIONS)):
-        if getattr(request, field) not in known:
-            raise unknown_name(field, getattr(request, field), known)
+    for field, choices in (("mode", MODES), ("precision", PRECISIONS)):
+        if getattr(request, field) not in choices:
+            raise unknown_name(field, getattr(request, field), choices)
     refused = refusal(request)
     if refused:
         raise UsageError(refused, "see lstmprof list")

@@ -58,25 +58,25 @@ def capture_rounds(
     Each round is a fresh worker with its share of the iterations; every other round goes backwards.
     The profile is taken in the first. A run appears when its last round is done.
     """
-    found: dict[str, list[CaptureResult] | LstmprofError]
-    found = {name: _refused(name, r, out, force) or [] for name, r in requests.items()}
-    if all(isinstance(made, LstmprofError) for made in found.values()):
-        return {name: made for name, made in found.items() if isinstance(made, LstmprofError)}
+    outcomes: dict[str, list[CaptureResult] | LstmprofError]
+    outcomes = {name: _refused(name, r, out, force) or [] for name, r in requests.items()}
+    if all(isinstance(outcome, LstmprofError) for outcome in outcomes.values()):
+        return {name: e for name, e in outcomes.items() if isinstance(e, LstmprofError)}
     with staging(out) as place:
         for number in range(rounds):
             names = list(requests) if number % 2 == 0 else list(requests)[::-1]
             for name in names:
-                before = found[name]
-                if isinstance(before, LstmprofError):
+                earlier = outcomes[name]
+                if isinstance(earlier, LstmprofError):
                     continue
                 try:
                     request = _share(requests[name], rounds, number)
-                    said = _labelled(progress, request, rounds, number)
-                    result = capture(request, place / f"{name}-{number}", said)
-                    found[name] = [*before, result]
+                    say = _labelled(progress, request, rounds, number)
+                    result = capture(request, place / f"{name}-{number}", say)
+                    outcomes[name] = [*earlier, result]
                 except LstmprofError as error:
-                    found[name] = error
-        return {name: _outcome(name, made, out, force) for name, made in found.items()}
+                    outcomes[name] = error
+        return {name: _outcome(name, outcome, out, force) for name, outcome in outcomes.items()}
 
 
 def _refused(name: str, request: CaptureRequest, out: Path, force: bool) -> LstmprofError | None:
@@ -113,12 +113,12 @@ def _labelled(progress: Progress, request: CaptureRequest, rounds: int, number: 
 
 
 def _outcome(
-    name: str, made: list[CaptureResult] | LstmprofError, out: Path, force: bool
+    name: str, results: list[CaptureResult] | LstmprofError, out: Path, force: bool
 ) -> Run | LstmprofError:
-    if isinstance(made, LstmprofError):
-        return made
+    if isinstance(results, LstmprofError):
+        return results
     try:
-        return write_captured(name, made, out, force=force)
+        return write_captured(name, results, out, force=force)
     except LstmprofError as error:
         return error
 
@@ -150,8 +150,8 @@ def write_captured(
 def _timings(rounds: Sequence[CaptureResult]) -> pa.Table:
     """The rows of all rounds, numbered on."""
     tables = []
-    for number, made in enumerate(rounds):
-        columns = {**made.timings, "round": [number] * len(made.timings["iteration"])}
+    for number, result in enumerate(rounds):
+        columns = {**result.timings, "round": [number] * len(result.timings["iteration"])}
         tables.append(pa.table({n: columns[n] for n in TIMINGS_SCHEMA.names}))
     whole = pa.concat_tables([table.cast(TIMINGS_SCHEMA) for table in tables])
     iteration = pa.array(range(whole.num_rows), pa.int64())

@@ -53,9 +53,9 @@ def _cached(word: Path | str, cache: Path, warn: Warn) -> list[Run]:
     for name, group in zip(run_names(word, groups), groups, strict=True):
         key = "|".join([*(source.stamp for source in group), __version__, str(SCHEMA_VERSION)])
         folder = cache / hashlib.sha256(key.encode()).hexdigest()[:20]
-        before = runs_in(folder) if folder.is_dir() else []
-        if before:
-            runs += before
+        runs_before = runs_in(folder) if folder.is_dir() else []
+        if runs_before:
+            runs += runs_before
             continue
         done = Task(group, name, folder, force=True, step_range=None).done()
         runs += [run for run in done.runs if isinstance(run, Run)]

@@ -101,8 +101,8 @@ def killed_worker() -> type[Exception]:
     """What a task raises that was running each time a worker died, too often."""
     from distributed import KilledWorker
 
-    found: type[Exception] = KilledWorker
-    return found
+    error: type[Exception] = KilledWorker
+    return error
 
 
 @contextmanager
@@ -133,7 +133,7 @@ def _client(address: str, progress: Progress) -> Iterator[Client]:
         ) from fault
     try:
         get_address_host_port(address)  # where it is wrong, Client hangs when it is deleted
-        with warnings.catch_warnings(record=True) as said:
+        with warnings.catch_warnings(record=True) as caught:
             client = Client(address, timeout=_ANSWER_S, set_as_default=False)
     except ValueError as fault:
         raise UsageError(
@@ -145,7 +145,7 @@ def _client(address: str, progress: Progress) -> Iterator[Client]:
             "start one (dask scheduler) and give the address that it prints",
         ) from fault
     try:
-        for warning in said:
+        for warning in caught:
             progress(f"{address}: {one_line(str(warning.message))}")
         with _unlogged("distributed.client"):  # that the scheduler is gone is said in one line
             yield client
@@ -156,13 +156,13 @@ def _client(address: str, progress: Progress) -> Iterator[Client]:
 
 @contextmanager
 def _unlogged(logger: str) -> Iterator[None]:
-    found = logging.getLogger(logger)
-    level = found.level
-    found.setLevel(logging.CRITICAL)
+    log = logging.getLogger(logger)
+    level = log.level
+    log.setLevel(logging.CRITICAL)
     try:
         yield
     finally:
-        found.setLevel(level)
+        log.setLevel(level)
 
 
 def _workers(client: Client, address: str) -> dict[str, Any]:
@@ -172,10 +172,10 @@ def _workers(client: Client, address: str) -> dict[str, Any]:
         LstmprofError: the scheduler does not answer.
     """
     try:
-        found: dict[str, Any] = client.nthreads()
+        threads: dict[str, Any] = client.nthreads()
     except Exception as fault:  # OSError, TimeoutError, RuntimeError, ValueError: as it went
         raise gone(address) from fault
-    return found
+    return threads
 
 
 def gone(address: str) -> LstmprofError:
@@ -198,8 +198,8 @@ def _wait_for_workers(client: Client, address: str) -> None:
 
 def _check_versions(client: Client) -> None:
     """Whether all workers have this lstmprof; asked with the standard library alone."""
-    found = client.run(pkgutil.resolve_name, "lstmprof:__version__", on_error="return")
-    for worker, version in found.items():
+    versions = client.run(pkgutil.resolve_name, "lstmprof:__version__", on_error="return")
+    for worker, version in versions.items():
         if version != __version__:
             raise other_version(worker, version, __version__)
 

@@ -158,7 +158,8 @@ def tasks(
         )
     names = [name] if name else run_names(word, groups)
     return [
-        Task(group, own, out, force, step_range) for own, group in zip(names, groups, strict=True)
+        Task(group, run_name, out, force, step_range)
+        for run_name, group in zip(names, groups, strict=True)
     ]
 
 
@@ -229,9 +230,9 @@ def _ingest_group(task: Task) -> Ingested:
             done += Ingested([], [], [error])
         except ProfileError as error:
             done += Ingested([], [error], [])
-    for own, of_run, profile in _runs(task.name, read):
+    for run_name, of_run, profile in _runs(task.name, read):
         try:
-            run = _written(replace(task, name=own, group=of_run), profile)
+            run = _written(replace(task, name=run_name, group=of_run), profile)
         except LstmprofError as error:
             done += Ingested([], [error], [])
         else:
@@ -304,9 +305,9 @@ def _runs(
         yield name, [source], profile
         return
     profiles = [profile for _, profile in read]
-    found = sources.ranks_of([source.name for source, _ in read], profiles) if read else None
-    if found:
-        yield name, [source for source, _ in read], sources.of_one_job(found, profiles)
+    ranks = sources.ranks_of([source.name for source, _ in read], profiles) if read else None
+    if ranks:
+        yield name, [source for source, _ in read], sources.of_one_job(ranks, profiles)
         return
     for source, profile in read:
         yield profile_name(source.name), [source], profile

@@ -63,23 +63,23 @@ def ingest_all(
     if scheduler is not None:  # a worker is in another folder
         place = place if isinstance(place, str) else place.resolve()
         words = [word if sources.is_url(word) else Path(word).resolve() for word in words]
-    found: list[Task] = []
+    all_tasks: list[Task] = []
     for word in words:
         try:
-            found += tasks(word, place, name=name, force=force, step_range=step_range)
+            all_tasks += tasks(word, place, name=name, force=force, step_range=step_range)
         except LstmprofError as error:
             yield Ingested([], [error], [])
-    kept = _kept(found) if len(found) > 1 else [None] * len(found)
-    todo = [task for task, before in zip(found, kept, strict=True) if before is None]
+    kept = _kept(all_tasks) if len(all_tasks) > 1 else [None] * len(all_tasks)
+    todo = [task for task, result in zip(all_tasks, kept, strict=True) if result is None]
     with _workers(todo, place, jobs, scheduler, progress) as workers:
-        results = _told(_results(todo, workers), todo, progress)
-        for before in kept:
-            yield before if before is not None else next(results)
+        results = _with_time_left(_results(todo, workers), todo, progress)
+        for result in kept:
+            yield result if result is not None else next(results)
 
 
-def _kept(found: Sequence[Task]) -> list[Ingested | None]:
+def _kept(all_tasks: Sequence[Task]) -> list[Ingested | None]:
     with ThreadPoolExecutor(_LOOKS) as threads:
-        return list(threads.map(Task.kept, found))
+        return list(threads.map(Task.kept, all_tasks))
 
 
 @dataclass(frozen=True)
@@ -110,14 +110,14 @@ def _workers(
     done = functools.partial(_once, _done) if len(todo) > 1 else _done
     count = min(jobs or _useful_jobs(todo), len(todo))
     if scheduler is not None and todo:
-        with cluster(scheduler, progress) as found, _mark(out) as mark:
+        with cluster(scheduler, progress) as pool, _mark(out) as mark:
             yield _Workers(
-                executor=found.executor,
-                lone=found.executor,
+                executor=pool.executor,
+                lone=pool.executor,
                 done=functools.partial(_done_there, done, __version__, mark),
                 killed=killed_worker(),
                 fault="each worker that read it was killed",
-                check=found.check,
+                check=pool.check,
             )
     elif count > 1:
         yield _Workers(
@@ -152,22 +152,22 @@ def _results(todo: Sequence[Task], workers: _Workers | None) -> Iterator[Ingeste
     if workers is None:
         yield from map(_done, todo)
         return
-    known: dict[int, Ingested] = {}
+    outcomes: dict[int, Ingested] = {}
     number = 0
     while number < len(todo):
         with workers.executor() as executor:
             futures = {
                 n: _begun(workers, executor, todo[n])
                 for n in _first_of_name(todo, number)
-                if n not in known
+                if n not in outcomes
             }
             while number < len(todo):
                 try:
-                    result = known.pop(number, None) or _outcome(
+                    result = outcomes.pop(number, None) or _outcome(
                         workers, futures.get(number) or _begun(workers, executor, todo[number])
                     )
                 except workers.killed:
-                    known |= _through(workers, futures, number)
+                    outcomes |= _through(workers, futures, number)
                     break
                 yield result
                 number += 1
@@ -261,7 +261,7 @@ def _done_there(
     return done(task)
 
 
-def _told(
+def _with_time_left(
     results: Iterator[Ingested], todo: Sequence[Task], progress: Progress
 ) -> Iterator[Ingested]:
     """The ``results``; from the second on how long the rest will take, by the size of the files.

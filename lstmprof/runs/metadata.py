@@ -46,8 +46,8 @@ def _fact(
     meaning: str, null_when: str = _MADE_ELSEWHERE, unit: str = "", column: str = ""
 ) -> msgspec.Meta:
     """What a field of run.json says; ``column`` is its name in SQL where that is another."""
-    said = {"null_when": null_when, "unit": unit, "column": column}
-    return msgspec.Meta(description=meaning, extra=said)
+    extra = {"null_when": null_when, "unit": unit, "column": column}
+    return msgspec.Meta(description=meaning, extra=extra)
 
 
 class _Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -227,18 +227,18 @@ class Fact:
 _COLUMN_TYPES = {_Int: pa.int64(), _Real: pa.float64(), _Flag: pa.bool_()}
 
 
-def _facts(record: type[msgspec.Struct], of: str = "") -> Iterator[Fact]:
+def _facts(record: type[msgspec.Struct], prefix: str = "") -> Iterator[Fact]:
     """The fields of ``record``, those of a record that it holds in its place."""
     for name, hint in get_type_hints(record, include_extras=True).items():
         if get_origin(hint) is not Annotated:
             yield from _facts(hint, f"{name}.")
             continue
-        said = hint.__metadata__[-1]
+        meta = hint.__metadata__[-1]
         arrow = _COLUMN_TYPES.get(hint.__origin__, pa.string())
-        column = said.extra["column"] or name
+        column = meta.extra["column"] or name
         yield Fact(
-            of + name,
-            Column(column, arrow, said.extra["unit"], said.description, said.extra["null_when"]),
+            prefix + name,
+            Column(column, arrow, meta.extra["unit"], meta.description, meta.extra["null_when"]),
         )
 
 
@@ -264,7 +264,7 @@ def run_info(facts: Mapping[str, Any]) -> RunInfo:
         TypeError: one is no field of run.json, so that nobody would read it.
         RunError: one has another type than its field.
     """
-    with _told_of(f"run '{facts.get('name', '')}'"):
+    with _run_errors(f"run '{facts.get('name', '')}'"):
         info = msgspec.convert(facts, RunInfo)
     unknown = list(_unknown(facts, info))
     if unknown:
@@ -290,7 +290,7 @@ def decoded(text: bytes, place: object) -> RunInfo:
     Raises:
         RunError: it is damaged, a field has another type, or a later version of lstmprof wrote it.
     """
-    with _told_of(place):
+    with _run_errors(place):
         version = msgspec.json.decode(text, type=_Version).schema_version
         if isinstance(version, int) and version > SCHEMA_VERSION:
             raise RunError(
@@ -301,7 +301,7 @@ def decoded(text: bytes, place: object) -> RunInfo:
 
 
 @contextmanager
-def _told_of(place: object) -> Iterator[None]:
+def _run_errors(place: object) -> Iterator[None]:
     """Make an error for users, which names the field, of what is wrong at ``place``."""
     try:
         yield

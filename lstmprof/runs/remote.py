@@ -92,10 +92,10 @@ def runs_at(url: str) -> list[RemoteRun]:
         # Not isdir: over HTTP it downloads the file to look for links.
         if system.info(path)["type"] != "directory" and not url.endswith("/"):
             return []
-        found = sorted(system.find(path, maxdepth=2))
-    folders = [name.rpartition("/")[0] for name in found if name.endswith(f"/{RUN_FILE}")]
+        files = sorted(system.find(path, maxdepth=2))
+    folders = [name.rpartition("/")[0] for name in files if name.endswith(f"/{RUN_FILE}")]
     urls = [url.rstrip("/") + folder.removeprefix(path.rstrip("/")) for folder in folders]
-    return [run for one in urls if (run := run_at(one)) is not None]
+    return [run for folder_url in urls if (run := run_at(folder_url)) is not None]
 
 
 def uploaded(run: Run, url: str, *, force: bool) -> RemoteRun:

@@ -112,16 +112,16 @@ def check_file(path: Path, schema: pa.Schema) -> list[str]:
         RunError: it is missing, damaged, or of a schema version that is not read or other columns.
     """
     try:
-        found = pq.read_schema(path)
+        actual = pq.read_schema(path)
     except (OSError, pa.ArrowException) as fault:
         raise _unreadable(path, fault) from fault
-    version = (found.metadata or {}).get(VERSION_KEY, b"none").decode(errors="replace")
+    version = (actual.metadata or {}).get(VERSION_KEY, b"none").decode(errors="replace")
     lacking = {str(number): names for number, names in LACKING.items()}
     if version not in lacking:
         read = f"{', '.join(sorted(lacking))}"
         raise RunError(f"{path}: schema version {version}, this lstmprof reads {read}", AGAIN)
     absent = [name for name in schema.names if name in lacking[version]]
-    if found.names != [name for name in schema.names if name not in absent]:
+    if actual.names != [name for name in schema.names if name not in absent]:
         raise RunError(f"{path}: columns differ from the schema", AGAIN)
     return absent
 

@@ -129,9 +129,9 @@ def _checked(w: Workload) -> Workload:
     for field in ("layers", "hidden", "batch", "time_steps", "features", "classes"):
         if getattr(w, field) < 1:
             raise UsageError("{} must be at least 1, not {}".format(field, getattr(w, field)))
-    for kind, name, known in (("loss", w.loss, LOSSES), ("cell", w.cell, tuple(GATES))):
-        if name not in known:
-            raise unknown_name(kind, name, known)
+    for kind, name, choices in (("loss", w.loss, LOSSES), ("cell", w.cell, tuple(GATES))):
+        if name not in choices:
+            raise unknown_name(kind, name, choices)
     if w.loss == "ctc" and not w.head:
         raise UsageError("CTC needs an output layer, and this workload has none")
     if w.variable_length and w.each_step:

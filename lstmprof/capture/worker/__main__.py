@@ -85,7 +85,7 @@ def outcome(request: CaptureRequest, folder: str, report: Report) -> Dict[str, A
 
 def captured(request: CaptureRequest, folder: str, report: Report) -> Dict[str, Any]:
     """Both passes: metadata for run.json, columns for timings.parquet, raw profiles."""
-    before = {"load_average_before": host.load_average(), "started_at": now()}
+    conditions = {"load_average_before": host.load_average(), "started_at": now()}
     framework = implementations.find(request.implementation).framework
     cpus = _take_cpus(request)
     report("importing {} in process {}".format(framework, os.getpid()))
@@ -100,7 +100,7 @@ def captured(request: CaptureRequest, folder: str, report: Report) -> Dict[str, 
     of_passes = pass_facts(passes, request)
     of_passes["peaks"] = peaks.facts(request, loop, device, report)
     return {
-        "metadata": dict(asked, **before, **ran_on, **of_passes, ended_at=now()),
+        "metadata": dict(asked, **conditions, **ran_on, **of_passes, ended_at=now()),
         "timings": timing.columns(passes.rows),
         "profiles": [os.path.relpath(path, folder) for path in passes.profiled.files],
     }

@@ -174,10 +174,10 @@ def idlest(allowed: List[int], count: int) -> List[int]:
     """The ``count`` CPUs that did least over SAMPLE_S; of equals the last, far from interrupts."""
     if count == len(allowed):
         return allowed
-    before = _busy_ticks()
+    first = _busy_ticks()
     time.sleep(SAMPLE_S)
     after = _busy_ticks()
-    ordered = sorted(allowed, key=lambda cpu: (after.get(cpu, 0) - before.get(cpu, 0), -cpu))
+    ordered = sorted(allowed, key=lambda cpu: (after.get(cpu, 0) - first.get(cpu, 0), -cpu))
     return sorted(ordered[:count])
 
 

@@ -147,14 +147,14 @@ class Gpu:
         bus = ctypes.create_string_buffer(32)
         number = ctypes.c_int()
         handle = ctypes.c_void_p()
-        found = (
+        answered = (
             driver.cuInit(0) == 0
             and driver.cuDeviceGet(ctypes.byref(number), int(device.partition(":")[2])) == 0
             and driver.cuDeviceGetPCIBusId(bus, len(bus), number) == 0
             and library.nvmlInit_v2() == 0
             and library.nvmlDeviceGetHandleByPciBusId_v2(bus, ctypes.byref(handle)) == 0
         )
-        return cls(library, handle) if found else None
+        return cls(library, handle) if answered else None
 
     def energy_mj(self) -> Optional[int]:
         """Energy since the driver was loaded, mJ; None before Volta."""

@@ -146,11 +146,11 @@ def numpy_product(size: int, device: str, dtype: str) -> Run:
     import numpy as np
 
     left, right = (np.random.RandomState(0).rand(size, size).astype(dtype) for _ in range(2))
-    made = np.empty_like(left)
+    output = np.empty_like(left)
 
     def run(times: int) -> None:
         for _ in range(times):
-            np.matmul(left, right, out=made)
+            np.matmul(left, right, out=output)
 
     return run
 

@@ -129,9 +129,9 @@ class Cudnn(Library):
         """The error for a function that returned ``status``."""
         last = ctypes.create_string_buffer(512)
         self.library.cudnnGetLastErrorString(last, ctypes.c_size_t(len(last)))
-        said = self.library.cudnnGetErrorString
-        said.argtypes, said.restype = [ctypes.c_int], ctypes.c_char_p
-        words = said(status).decode("utf-8", "replace")
+        error_string = self.library.cudnnGetErrorString
+        error_string.argtypes, error_string.restype = [ctypes.c_int], ctypes.c_char_p
+        words = error_string(status).decode("utf-8", "replace")
         more = last.value.decode("utf-8", "replace")
         if status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED:
             return CaptureError("out of memory: " + name, "try a smaller --batch")
@@ -152,16 +152,16 @@ class Cudnn(Library):
         strides = [1]
         for length in reversed(shape[1:]):
             strides.insert(0, strides[0] * length)
-        made = self.created("TensorDescriptor")
+        descriptor = self.created("TensorDescriptor")
         self.call(
             "cudnnSetTensorNdDescriptor",
-            tensorDesc=made,
+            tensorDesc=descriptor,
             dataType=CUDNN_DATA_FLOAT,
             nbDims=len(shape),
             dimA=int_array(shape),
             strideA=int_array(strides),
         )
-        return made
+        return descriptor
 
     def tensor_size(self, descriptor: int) -> int:
         """Elements of the packed tensor that cuDNN described."""

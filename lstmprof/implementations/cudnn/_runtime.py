@@ -169,19 +169,19 @@ class Runtime(Library):
         """The error for a function that returned ``status``."""
         if status == ERROR_MEMORY_ALLOCATION:
             return CaptureError("out of memory: " + name, "try a smaller --batch")
-        said = self.library.cudaGetErrorString
-        said.argtypes, said.restype = [ctypes.c_int], ctypes.c_char_p
-        words = said(status).decode("utf-8", "replace")
+        error_string = self.library.cudaGetErrorString
+        error_string.argtypes, error_string.restype = [ctypes.c_int], ctypes.c_char_p
+        words = error_string(status).decode("utf-8", "replace")
         return CaptureError(
             "{} failed: {} (error {})".format(name, words, status),
             "see whether nvidia-smi shows the GPU, and a driver as new as the library",
         )
 
-    def version(self, of: str) -> str:
+    def version(self, component: str) -> str:
         """``Runtime``'s or ``Driver``'s version of CUDA, as ``12.9``."""
         number = ctypes.c_int()
-        name = "cuda{}GetVersion".format(of)
-        self.call(name, **{of.lower() + "Version": ctypes.byref(number)})
+        name = "cuda{}GetVersion".format(component)
+        self.call(name, **{component.lower() + "Version": ctypes.byref(number)})
         return "{}.{}".format(number.value // 1000, number.value % 1000 // 10)
 
     def memory_bytes(self) -> int:
@@ -231,15 +231,15 @@ class Buffer:
 
     def array(self) -> Any:
         """A copy on the host, of all that was enqueued before."""
-        found = np.empty(self.shape, self.dtype)
+        content = np.empty(self.shape, self.dtype)
         self.runtime.call(
             "cudaMemcpy",
-            dst=found.ctypes.data,
+            dst=content.ctypes.data,
             src=self.address,
             count=self.bytes,
             kind=DEVICE_TO_HOST,
         )
-        return found
+        return content
 
 
 class Stopwatch:
@@ -271,18 +271,18 @@ class Stopwatch:
 
 def device_name(number: int) -> Optional[str]:
     """The driver's name of device ``number``; None where there is no driver."""
-    found = _driver_and_device(number)
+    pair = _driver_and_device(number)
     name = ctypes.create_string_buffer(256)
-    if found is None or found[0].cuDeviceGetName(name, len(name), found[1]) != SUCCESS:
+    if pair is None or pair[0].cuDeviceGetName(name, len(name), pair[1]) != SUCCESS:
         return None
     return name.value.decode("utf-8", "replace")
 
 
 def device_memory_bytes(number: int) -> Optional[int]:
     """Memory of device ``number`` in all, by the driver; None where there is none."""
-    found = _driver_and_device(number)
+    pair = _driver_and_device(number)
     total = ctypes.c_size_t()
-    if found is None or found[0].cuDeviceTotalMem_v2(ctypes.byref(total), found[1]) != SUCCESS:
+    if pair is None or pair[0].cuDeviceTotalMem_v2(ctypes.byref(total), pair[1]) != SUCCESS:
         return None
     return total.value
 

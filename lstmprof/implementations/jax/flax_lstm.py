@@ -56,7 +56,7 @@ class Layers(linen.Module):  # type: ignore[misc]
             if workload.bidirectional:
                 rnn = linen.Bidirectional(rnn, self._direction(name + "_reverse"))
             steps = rnn(steps, seq_lengths=lengths)
-        seen = _every_one(steps, lengths) if workload.every_step else _last(steps, lengths)
+        seen = _masked(steps, lengths) if workload.every_step else _last(steps, lengths)
         if not workload.head:
             return seen
         return linen.Dense(workload.classes, use_bias=False, name="head")(seen)
@@ -66,7 +66,7 @@ class Layers(linen.Module):  # type: ignore[misc]
         return linen.RNN(CELLS[self.workload.cell](self.workload.hidden, name=name))
 
 
-def _every_one(steps: Any, lengths: Any) -> Any:
+def _masked(steps: Any, lengths: Any) -> Any:
     """``steps`` (batch, time, width), zero beyond the end of each sequence."""
     if lengths is None:
         return steps
@@ -89,8 +89,8 @@ class Network:
         inputs = np.zeros((*place, workload.features), np.float32)
         if workload.vocabulary:
             inputs = np.zeros(place, np.int32)
-        made = jax.eval_shape(self.layers.init, jax.random.key(0), inputs)["params"]
-        paths = traverse_util.flatten_dict(made, sep="/").items()
+        shapes = jax.eval_shape(self.layers.init, jax.random.key(0), inputs)["params"]
+        paths = traverse_util.flatten_dict(shapes, sep="/").items()
         self.arrays = {path: np.zeros(array.shape, np.float32) for path, array in paths}
 
 
@@ -144,10 +144,10 @@ def _turned(path: str, array: Any) -> Any:
 
 def load(module: Network, weights: Mapping[str, Any]) -> None:
     """Set the shared weights, and GRU's second bias to zero."""
-    for path, before in module.arrays.items():
+    for path, array in module.arrays.items():
         place = _place(module.layers.workload.cell, path)
         if place is None:
-            module.arrays[path] = np.zeros_like(before)
+            module.arrays[path] = np.zeros_like(array)
         else:
             rows = np.split(weights[place.shared], place.gates)[place.gate]
             module.arrays[path] = _turned(path, rows)

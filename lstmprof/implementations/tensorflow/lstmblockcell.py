@@ -47,19 +47,19 @@ def _fused(x: tf.Tensor, h: tf.Tensor, c: tf.Tensor, kernel: tf.Tensor, bias: tf
     """The next h and c, and the function from their gradients to those of the five inputs."""
     given = {"x": x, "h_prev": h, "cs_prev": c, "w": kernel, "b": bias, "use_peephole": False}
     given.update(dict.fromkeys(("wci", "wcf", "wco"), tf.zeros([h.shape[1]])))
-    made = tf.raw_ops.LSTMBlockCell(forget_bias=FORGET_BIAS, cell_clip=NO_CLIP, **given)
+    block = tf.raw_ops.LSTMBlockCell(forget_bias=FORGET_BIAS, cell_clip=NO_CLIP, **given)
 
     def gradients(h_grad: tf.Tensor, c_grad: tf.Tensor) -> Any:
-        kept = {name: getattr(made, name) for name in ("i", "cs", "f", "o", "ci", "co")}
-        found = tf.raw_ops.LSTMBlockCellGrad(cs_grad=c_grad, h_grad=h_grad, **kept, **given)
-        gates = found.dicfo
+        kept = {name: getattr(block, name) for name in ("i", "cs", "f", "o", "ci", "co")}
+        gradient = tf.raw_ops.LSTMBlockCellGrad(cs_grad=c_grad, h_grad=h_grad, **kept, **given)
+        gates = gradient.dicfo
         x_grad, h_before = tf.split(
             tf.matmul(gates, kernel, transpose_b=True), [x.shape[1], h.shape[1]], 1
         )
         kernel_grad = tf.matmul(tf.concat([x, h], 1), gates, transpose_a=True)
-        return x_grad, h_before, found.cs_prev_grad, kernel_grad, tf.reduce_sum(gates, 0)
+        return x_grad, h_before, gradient.cs_prev_grad, kernel_grad, tf.reduce_sum(gates, 0)
 
-    return (made.h, made.cs), gradients
+    return (block.h, block.cs), gradients
 
 
 def build(workload: Workload) -> layers.Network:

@@ -92,9 +92,9 @@ def _masks(steps: List[torch.Tensor], lengths: torch.Tensor) -> List[torch.Tenso
 def shared_names(module: Layers) -> Dict[str, Any]:
     """Own name -> shared name: ``cells.l0.weight_ih`` is ``weight_ih_l0``; ``bias_hh`` has none."""
     names: Dict[str, Any] = end_names(module)
-    for own, _ in module.cells.named_parameters():
-        slot, kind = own.split(".")
-        names["cells." + own] = (
+    for name, _ in module.cells.named_parameters():
+        slot, kind = name.split(".")
+        names["cells." + name] = (
             None if kind == "bias_hh" else kind.replace("bias_ih", "bias") + "_" + slot
         )
     return names
@@ -130,14 +130,14 @@ def last(outputs: torch.Tensor, lengths: Optional[torch.Tensor]) -> torch.Tensor
 def end_names(module: torch.nn.Module) -> Dict[str, Optional[str]]:
     """Own name -> shared name of ``embedding`` and ``head``, where the module has them."""
     names = {"embedding.weight": "embedding", "head.weight": "head"}
-    return {own: names[own] for own, _ in module.named_parameters() if own in names}
+    return {name: names[name] for name, _ in module.named_parameters() if name in names}
 
 
 def load(module: torch.nn.Module, weights: Mapping[str, Any], names: Names) -> None:
     """Set every parameter to the shared weight that ``names`` gives it, or to zero."""
     with torch.no_grad():
-        for own, parameter in module.named_parameters():
-            shared = names[own]
+        for name, parameter in module.named_parameters():
+            shared = names[name]
             if shared is None:
                 parameter.zero_()
             else:
@@ -146,4 +146,4 @@ def load(module: torch.nn.Module, weights: Mapping[str, Any], names: Names) -> N
 
 def canonical(arrays: Mapping[str, Any], names: Names) -> Dict[str, Any]:
     """``arrays``, one a parameter by its own name, under the shared names."""
-    return {shared: arrays[own] for own, shared in names.items() if shared is not None}
+    return {shared: arrays[name] for name, shared in names.items() if shared is not None}

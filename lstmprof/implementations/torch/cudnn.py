@@ -75,8 +75,8 @@ class Network(torch.nn.Module):  # type: ignore[misc]
 
 def _shared_names(module: Network) -> Dict[str, Any]:
     names: Dict[str, Any] = layers.end_names(module)
-    for own, _ in module.lstm.named_parameters():
-        names["lstm." + own] = None if own.startswith("bias_hh") else own.replace("bias_ih", "bias")
+    for key, _ in module.lstm.named_parameters():
+        names["lstm." + key] = None if key.startswith("bias_hh") else key.replace("bias_ih", "bias")
     return names
 
 

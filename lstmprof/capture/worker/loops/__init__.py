@@ -66,8 +66,8 @@ class Trainer:
 
     def needles(self) -> Sequence[Tuple[str, str]]:
         """(text in the profile, which kernels then really ran, in words)."""
-        found: Sequence[Tuple[str, str]] = self.implementation.KERNELS
-        return found
+        names: Sequence[Tuple[str, str]] = self.implementation.KERNELS
+        return names
 
     def profile(self, ranges: Ranges, steps: int, folder: str) -> Profiled:
         """``steps`` profiled steps, after a throwaway session; the profile lies in ``folder``."""

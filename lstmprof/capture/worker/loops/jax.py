@@ -107,8 +107,8 @@ class Trainer(loops.Trainer):
         time_major = self.implementation.TIME_MAJOR
         inputs = batch.inputs if time_major else batch.inputs.swapaxes(0, 1)
         inputs = np.ascontiguousarray(inputs, np.int32 if self.workload.vocabulary else np.float32)
-        known = (batch.lengths.astype(np.int32),) if self.workload.variable_length else ()
-        return (inputs, *known), targets_of(self.workload, batch, time_major)
+        lengths = (batch.lengths.astype(np.int32),) if self.workload.variable_length else ()
+        return (inputs, *lengths), targets_of(self.workload, batch, time_major)
 
     def _loss(self, parameters: Parameters, inputs: Arrays, targets: Arrays) -> Any:
         with jax.named_scope("forward"):
@@ -168,8 +168,8 @@ class Trainer(loops.Trainer):
 
 def cuda_version(platform: str) -> Optional[str]:
     """``12.9`` of a client's platform that ends in ``cuda 12090``; None where none is told."""
-    told = re.search(r"cuda (\d+)", platform)
-    number = int(told.group(1)) if told else 0
+    match = re.search(r"cuda (\d+)", platform)
+    number = int(match.group(1)) if match else 0
     return "{}.{}".format(number // 1000, number % 1000 // 10) if number else None
 
 
@@ -207,16 +207,16 @@ def _repeated(work: Callable[..., Any], *operands: Any) -> Run:
 
     def run(times: int) -> None:
         for _ in range(times):
-            made = compiled(*operands)
-        made.block_until_ready()
+            output = compiled(*operands)
+        output.block_until_ready()
 
     return run
 
 
 def out_of_memory(error: BaseException) -> bool:
     """Whether ``error`` is XLA's way of saying so."""
-    said = str(error)
-    return "RESOURCE_EXHAUSTED" in said or "Out of memory" in said
+    message = str(error)
+    return "RESOURCE_EXHAUSTED" in message or "Out of memory" in message
 
 
 #: log 0: finite, because the gradient of logaddexp(-inf, -inf) is no number
@@ -249,9 +249,9 @@ def _log_likelihoods(scores: Any, labels: Any, lengths: Any) -> Any:
     start = jnp.where(jnp.arange(symbols) < 2, emitted[0], LOG_ZERO)
 
     def forward(sums: Any, step: Tuple[Any, Any]) -> Tuple[Any, None]:
-        t, own = step
+        t, label_scores = step
         two = jnp.where(may_skip, _shifted(sums, 2), LOG_ZERO)
-        reached = own + jnp.logaddexp(jnp.logaddexp(sums, _shifted(sums, 1)), two)
+        reached = label_scores + jnp.logaddexp(jnp.logaddexp(sums, _shifted(sums, 1)), two)
         return jnp.where((t < lengths)[:, None], reached, sums), None
 
     times = jnp.arange(1, scores.shape[0])
@@ -301,8 +301,8 @@ def initial_state(workload: Workload, parameters: Parameters) -> Dict[str, Any]:
 def updated(workload: Workload, state: Any, gradients: Parameters) -> Dict[str, Any]:
     """The state after one step, as torch.optim.SGD or torch.optim.Adam computes it."""
     if workload.optimizer == "sgd":
-        rate, before = workload.learning_rate, state["parameters"]
-        return {"parameters": {name: before[name] - rate * g for name, g in gradients.items()}}
+        rate, parameters = workload.learning_rate, state["parameters"]
+        return {"parameters": {name: parameters[name] - rate * g for name, g in gradients.items()}}
     return _after_adam(workload, state, gradients)
 
 

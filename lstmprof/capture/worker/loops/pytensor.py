@@ -92,8 +92,8 @@ class Trainer(loops.Trainer):
 
     def _compiled(self, mode: Any) -> Any:
         inputs, targets, lengths = symbols(self.workload)
-        known = (lengths,) if self.workload.variable_length else ()
-        outputs = self.implementation.apply(self.module, inputs, mode, *known)
+        true_lengths = (lengths,) if self.workload.variable_length else ()
+        outputs = self.implementation.apply(self.module, inputs, mode, *true_lengths)
         loss = loss_of(self.workload, outputs, targets)
         updates = [] if self.forward_only else self.optimizer.updates(loss)
         taken = [inputs, targets, lengths]

@@ -198,8 +198,8 @@ def _read_back(work: Callable[[], Any]) -> Run:
 
     def run(times: int) -> None:
         for _ in range(times):
-            made = work()
-        made[(0,) * len(made.shape)].numpy()
+            output = work()
+        output[(0,) * len(output.shape)].numpy()
 
     return run
 

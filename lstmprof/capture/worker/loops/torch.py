@@ -263,8 +263,8 @@ def product(size: int, device: str, dtype: str) -> Run:
     left, right = (
         torch.rand(size, size, device=device).to(getattr(torch, dtype)) for _ in range(2)
     )
-    made = torch.empty_like(left)
-    run = _repeated(lambda: torch.mm(left, right, out=made), device)
+    output = torch.empty_like(left)
+    run = _repeated(lambda: torch.mm(left, right, out=output), device)
     if (device, dtype) != ("cpu", "float32") or not torch.backends.mkldnn.is_available():
         return run
     packed = left.to_mkldnn(), right.to_mkldnn()
@@ -274,8 +274,8 @@ def product(size: int, device: str, dtype: str) -> Run:
 def copy(buffer: int, device: str) -> Run:
     """A copy of ``buffer`` bytes."""
     source = torch.ones(buffer, dtype=torch.int8, device=device)
-    made = torch.empty_like(source)
-    return _repeated(lambda: made.copy_(source), device)
+    target = torch.empty_like(source)
+    return _repeated(lambda: target.copy_(source), device)
 
 
 def _repeated(work: Callable[[], Any], device: str) -> Run:
@@ -342,8 +342,8 @@ def autocast(precision: str, device_type: str) -> Callable[[], ContextManager[An
     wanted = AUTOCAST[precision]
     context = functools.partial(torch.autocast, device_type, dtype=wanted)
     with context():  # an older torch only warns, and casts nothing
-        one = torch.ones(1, 1, device=device_type)
-        if (one @ one).dtype != wanted:
+        unit = torch.ones(1, 1, device=device_type)
+        if (unit @ unit).dtype != wanted:
             raise CaptureError(
                 "torch {} has no {} on {}".format(torch.__version__, precision, device_type),
                 "give another --precision or a newer torch",
