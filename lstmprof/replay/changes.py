@@ -80,7 +80,7 @@ def _without_work(graph: StepGraph, categories: frozenset[str]) -> ReplayTimes:
     purposes = graph.segments.column("purpose").to_pylist()
     removed = {p: p is not None and set(p.split("+")) <= categories for p in set(purposes)}
     vanish = np.array([removed[purpose] for purpose in purposes], dtype=np.bool_)
-    gone = _one_of(graph.activities, "category", categories)
+    gone = _among(graph.activities, "category", categories)
     calls = graph.segments.column("event_id").filter(pa.array(vanish))
     return replace(
         times,
@@ -104,8 +104,8 @@ def without_syncs(graph: StepGraph) -> ReplayTimes:
     launches = _flags(segments, "launches") | _flags_in(segments, "event_id", copies)
     start = segments.column("start_ns").to_numpy()
     last = int(start[launches].max(initial=graph.window.start_ns))
-    waiting |= _one_of(segments, "state", frozenset({"sync"}))
-    asking = _one_of(segments, "name", frozenset(ASKS))
+    waiting |= _among(segments, "state", frozenset({"sync"}))
+    asking = _among(segments, "name", frozenset(ASKS))
     free = (waiting | asking) & (start < last) | asking & (not launches.any())
     spent = np.where(free, 0, times.segment_ns)
     return replace(times, segment_ns=spent, waits=syncs.column("start_ns").to_numpy() >= last)
@@ -124,7 +124,7 @@ def without_dispatch(graph: StepGraph) -> ReplayTimes:
 def _without_state(graph: StepGraph, state: str) -> ReplayTimes:
     times, segments = nothing(graph), graph.segments
     idle = segments.column("category").is_null().to_numpy()
-    free = idle & _one_of(segments, "state", frozenset({state}))
+    free = idle & _among(segments, "state", frozenset({state}))
     return replace(times, segment_ns=np.where(free, 0, times.segment_ns))
 
 
@@ -139,9 +139,9 @@ def faster_gemms(factor: float) -> Change:
 
     def change(graph: StepGraph) -> ReplayTimes:
         times = nothing(graph)
-        gemms = _one_of(graph.activities, "category", frozenset({"gemm"}))
-        gemms |= _one_of(graph.activities, "family", frozenset({"gemm"}))
-        on_host = _one_of(graph.segments, "category", frozenset({"gemm"}))
+        gemms = _among(graph.activities, "category", frozenset({"gemm"}))
+        gemms |= _among(graph.activities, "family", frozenset({"gemm"}))
+        on_host = _among(graph.segments, "category", frozenset({"gemm"}))
         return replace(
             times,
             segment_ns=np.where(on_host, _divided(times.segment_ns, factor), times.segment_ns),
@@ -209,7 +209,7 @@ def _recording(graph: StepGraph, each_ns: float) -> Ints:
     """What of each segment was spent on recording ops."""
     segments = graph.segments
     ops = segments.column("category").is_valid().to_numpy()
-    ops |= _one_of(segments, "state", frozenset({"dispatch"}))
+    ops |= _among(segments, "state", frozenset({"dispatch"}))
     event = segments.column("event_id").fill_null(-1).to_numpy()
     first = np.zeros(len(event), dtype=np.bool_)
     rows = np.flatnonzero(ops)
@@ -251,6 +251,6 @@ def _flags_in(table: pa.Table, column: str, event_ids: pa.ChunkedArray) -> Flags
     return np.asarray(flags.to_numpy(), dtype=np.bool_)
 
 
-def _one_of(table: pa.Table, column: str, values: frozenset[str]) -> Flags:
+def _among(table: pa.Table, column: str, values: frozenset[str]) -> Flags:
     flags = pc.is_in(table.column(column), pa.array(sorted(values), pa.string()))
     return np.asarray(flags.to_numpy(), dtype=np.bool_)

@@ -76,12 +76,12 @@ def dependencies(graph: StepGraph) -> Dependencies:
     """Who waited for whom in ``graph``."""
     segments = _Columns(graph.segments)
     thread = segments["thread"]
-    before = np.arange(len(thread)) - 1
-    before[np.flatnonzero(np.append(True, np.diff(thread) != 0))[: len(thread)]] = NONE
+    previous = np.arange(len(thread)) - 1
+    previous[np.flatnonzero(np.append(True, np.diff(thread) != 0))[: len(thread)]] = NONE
     waits = _positions(segments, segments.nullable("waits_for"), segments["end_ns"])
     return Dependencies(
         _order(graph),
-        before,
+        previous,
         waits,
         _activities(graph, segments),
         _syncs(graph, segments),
@@ -116,15 +116,15 @@ def _order(graph: StepGraph) -> list[int]:
 def _positions(segments: _Columns, thread: Ints, at_ns: Ints) -> Positions:
     """Where ``at_ns`` lies on ``thread``: in the segment that began before it."""
     on, start = segments["thread"], segments["start_ns"]
-    found = np.full(len(thread), NONE, dtype=np.int64)
-    for one in np.unique(thread[thread != NONE]):
-        mine = np.flatnonzero(on == one)
-        asked = np.flatnonzero(thread == one)
-        if len(mine):
-            place = np.searchsorted(start[mine], at_ns[asked]) - 1
-            found[asked] = mine[np.maximum(place, 0)]
-    offset = np.where(found != NONE, at_ns - _at(start, found, 0), 0)
-    return Positions(found, np.maximum(offset, 0))
+    segment = np.full(len(thread), NONE, dtype=np.int64)
+    for number in np.unique(thread[thread != NONE]):
+        members = np.flatnonzero(on == number)
+        asked = np.flatnonzero(thread == number)
+        if len(members):
+            place = np.searchsorted(start[members], at_ns[asked]) - 1
+            segment[asked] = members[np.maximum(place, 0)]
+    offset = np.where(segment != NONE, at_ns - _at(start, segment, 0), 0)
+    return Positions(segment, np.maximum(offset, 0))
 
 
 def _at(values: Ints, places: Ints, none: int) -> Ints:
@@ -145,17 +145,17 @@ def _activities(graph: StepGraph, segments: _Columns) -> Activities:
     latency = np.where(linked, start - enqueued, ALWAYS)
     least = _least(latency, linked & ~inside, device * 2 + blocks)
     latency = np.where(linked, np.minimum(least, latency), ALWAYS)
-    before = _before(device, rows.nullable("stream", _NO_STREAM))
-    gap = start - _at(end, before, 0)
-    behind = (before != NONE) & linked & (gap >= 0)
-    behind &= enqueued + np.maximum(latency, 0) <= _at(end, before, ALWAYS)
-    gap = np.where(before != NONE, np.minimum(_least(gap, behind, device), gap), 0)
+    previous = _before(device, rows.nullable("stream", _NO_STREAM))
+    gap = start - _at(end, previous, 0)
+    behind = (previous != NONE) & linked & (gap >= 0)
+    behind &= enqueued + np.maximum(latency, 0) <= _at(end, previous, ALWAYS)
+    gap = np.where(previous != NONE, np.minimum(_least(gap, behind, device), gap), 0)
     after = _places(rows["event_id"], rows.nullable("after_id"))
     return _explained(
         start,
         end,
         enqueued,
-        Activities(launched, latency, before, gap, after, np.zeros(len(start), dtype=np.int64)),
+        Activities(launched, latency, previous, gap, after, np.zeros(len(start), dtype=np.int64)),
     )
 
 
@@ -171,9 +171,9 @@ def _explained(start: Ints, end: Ints, enqueued: Ints, rows: Activities) -> Acti
     )
     last = conditions.argmax(axis=0)
     rest = start - conditions.max(axis=0, initial=ALWAYS)
-    known = conditions.max(axis=0, initial=ALWAYS) > ALWAYS
+    explained = conditions.max(axis=0, initial=ALWAYS) > ALWAYS
     latency, gap, delay = (
-        old + np.where(known & (last == number), rest, 0)
+        old + np.where(explained & (last == number), rest, 0)
         for number, old in enumerate((rows.latency_ns, rows.gap_ns, rows.delay_ns))
     )
     return Activities(rows.launched, latency, rows.before, gap, rows.after, delay)
@@ -181,10 +181,10 @@ def _explained(start: Ints, end: Ints, enqueued: Ints, rows: Activities) -> Acti
 
 def _least(ns: Ints, seen: Flags, group: Ints) -> Ints:
     """For each row the least of ``ns`` that was ``seen`` in its group, 0 where none was."""
-    groups, of = np.unique(group, return_inverse=True)
+    groups, member = np.unique(group, return_inverse=True)
     least = np.full(len(groups), np.iinfo(np.int64).max)
-    np.minimum.at(least, of.reshape(-1)[seen], ns[seen])
-    return np.where(least == np.iinfo(np.int64).max, 0, least)[of.reshape(-1)]
+    np.minimum.at(least, member.reshape(-1)[seen], ns[seen])
+    return np.where(least == np.iinfo(np.int64).max, 0, least)[member.reshape(-1)]
 
 
 def _any(seen: Flags, group: Ints) -> Flags:
@@ -194,12 +194,12 @@ def _any(seen: Flags, group: Ints) -> Flags:
 
 def _before(device: Ints, stream: Ints) -> Ints:
     """The place of the activity before on the same stream."""
-    before = np.full(len(device), NONE, dtype=np.int64)
+    previous = np.full(len(device), NONE, dtype=np.int64)
     order = np.lexsort((stream, device))
     same = np.diff(device[order]) == 0
     same &= np.diff(stream[order]) == 0
-    before[order[1:][same]] = order[:-1][same]
-    return before
+    previous[order[1:][same]] = order[:-1][same]
+    return previous
 
 
 def _places(event_id: Ints, wanted: Ints) -> Ints:
@@ -207,8 +207,8 @@ def _places(event_id: Ints, wanted: Ints) -> Ints:
     if not len(event_id):
         return np.full(len(wanted), NONE, dtype=np.int64)
     order = np.argsort(event_id)
-    found = np.minimum(np.searchsorted(event_id[order], wanted), len(order) - 1)
-    return np.where(event_id[order][found] == wanted, order[found], NONE)
+    position = np.minimum(np.searchsorted(event_id[order], wanted), len(order) - 1)
+    return np.where(event_id[order][position] == wanted, order[position], NONE)
 
 
 def _syncs(graph: StepGraph, segments: _Columns) -> dict[int, Sync]:
@@ -239,11 +239,11 @@ def _syncs(graph: StepGraph, segments: _Columns) -> dict[int, Sync]:
 
 def _last_segments(segments: _Columns, event_id: Ints) -> Ints:
     """The last segment of each event, ``NONE`` where it has none."""
-    of = segments.nullable("event_id")
+    owner = segments.nullable("event_id")
     last = np.full(len(event_id), NONE, dtype=np.int64)
-    place = _places(event_id, of)
-    own = np.flatnonzero((place != NONE) & (of != NONE))
-    np.maximum.at(last, place[own], own)
+    place = _places(event_id, owner)
+    owned = np.flatnonzero((place != NONE) & (owner != NONE))
+    np.maximum.at(last, place[owned], owned)
     return last
 
 

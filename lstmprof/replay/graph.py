@@ -81,27 +81,27 @@ def _segments(step: StepRows) -> pa.Table:
     python, dispatch = STATES.index("python"), STATES.index("dispatch")
     patient = np.isin(step.state, (python, dispatch)) & ~step.computes
     segments = host_segments(events, step.window, step.host, step.thread, patient)
-    known, row = segments.row != NONE, np.maximum(segments.row, 0)
+    at_work, row = segments.row != NONE, np.maximum(segments.row, 0)
     states = pa.array([*STATES, HOST])
-    codes = np.where(known, values_at(step.state, row), len(STATES))
-    category = texts_at(events, "category", row, known & values_at(step.computes, row))
+    codes = np.where(at_work, values_at(step.state, row), len(STATES))
+    category = texts_at(events, "category", row, at_work & values_at(step.computes, row))
     launching = _launching(step)
-    python = known & values_at(step.runs_python, row) & (segments.waits_for == NONE)
+    python = at_work & values_at(step.runs_python, row) & (segments.waits_for == NONE)
     called = ops_called(events, segments.thread, segments.start_ns, segments.end_ns)
     called = np.where(python, called, NONE)
-    of = np.where(called != NONE, called, segments.row)
+    source = np.where(called != NONE, called, segments.row)
     columns = [
         pa.array(segments.thread),
         pa.array(segments.start_ns),
         pa.array(segments.end_ns),
-        pa.array(values_at(step.event_id, row), mask=~known),
-        texts_at(events, "name", np.maximum(of, 0), known),
+        pa.array(values_at(step.event_id, row), mask=~at_work),
+        texts_at(events, "name", np.maximum(source, 0), at_work),
         pa.array(called != NONE),
         states.take(pa.array(codes)),
         category,
-        pa.array(known & values_at(launching, row)),
-        _purposes(step, of),
-        texts_at(events, "phase", row, known),
+        pa.array(at_work & values_at(launching, row)),
+        _purposes(step, source),
+        texts_at(events, "phase", row, at_work),
         pa.array(segments.waits_for, mask=segments.waits_for == NONE),
     ]
     return pa.Table.from_arrays(columns, schema=SEGMENTS)
@@ -110,9 +110,9 @@ def _segments(step: StepRows) -> pa.Table:
 def _launching(step: StepRows) -> Flags:
     """A boolean a row: a call that enqueues work and returns, or a call inside one."""
     calls = launch_calls(step.events)
-    own = np.full(len(step.event_id), NONE, dtype=np.int64)
-    own[calls] = calls
-    around = inherited(step.events, step.parent, own)
+    call_rows = np.full(len(step.event_id), NONE, dtype=np.int64)
+    call_rows[calls] = calls
+    around = inherited(step.events, step.parent, call_rows)
     blocks = step.blocks | (step.state == STATES.index("sync"))
     runtime = step.events.is_kind("runtime")
     return np.asarray(runtime & (around != NONE) & ~blocks[around], dtype=np.bool_)
@@ -130,8 +130,8 @@ def _purposes(step: StepRows, row: Ints) -> pa.Array:
         issued[issuer[(codes == number) & (issuer != NONE)]] = 1
         if issued.any():
             mask |= (forest.beneath(issued) > 0).astype(np.int64) << number
-    own = np.where((mask > 0) & step.events.is_kind("op", "runtime"), mask, NONE)
-    mask = inherited(step.events, step.parent, own)
+    bits = np.where((mask > 0) & step.events.is_kind("op", "runtime"), mask, NONE)
+    mask = inherited(step.events, step.parent, bits)
     served = np.where(row == NONE, NONE, values_at(mask, row))
     values, place = np.unique(served, return_inverse=True)
     purposes = [None if v == NONE else _joined(int(v), names) for v in values]

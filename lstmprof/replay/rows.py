@@ -88,7 +88,7 @@ def values_at(values: Values, rows: Ints) -> Values:
     return values[rows] if len(rows) else values[:0]
 
 
-def texts_at(events: EventTable, column: str, rows: Ints, known: Flags) -> pa.Array:
+def texts_at(events: EventTable, column: str, rows: Ints, mask: Flags) -> pa.Array:
     codes, values = events.texts(column)
-    code = np.where(known, codes[rows], NONE) if len(codes) else np.full(len(rows), NONE)
+    code = np.where(mask, codes[rows], NONE) if len(codes) else np.full(len(rows), NONE)
     return pa.array(values, pa.string()).take(pa.array(code, pa.int64(), mask=code < 0))

@@ -57,11 +57,11 @@ def replayed(
     times, causes = change(graph), causes or dependencies(graph)
     hosts = _Hosts(graph, times, causes)
     streams = _Streams(graph, times, causes.activities)
-    for one in causes.order:
-        if one >= 0:
-            hosts.run(one, streams.end)
+    for number in causes.order:
+        if number >= 0:
+            hosts.run(number, streams.end)
         else:
-            streams.run(NONE - one, hosts)
+            streams.run(NONE - number, hosts)
     start, end = np.array(streams.start, np.int64), np.array(streams.end, np.int64)
     return Replay(
         _length_ns(graph, hosts, end, times.gone),
@@ -100,8 +100,8 @@ class _Hosts:
         self.start[number], self.end[number] = start, end
 
     def begin(self, number: int) -> int:
-        before = self.before[number]
-        return self.opens if before == NONE else self.end[before]
+        previous = self.before[number]
+        return self.opens if previous == NONE else self.end[previous]
 
     def instant(self, segment: int, offset_ns: int) -> int:
         """When the host is where it was ``offset_ns`` after the start of ``segment``."""
@@ -140,9 +140,9 @@ class _Streams:
 
     def run(self, place: int, hosts: _Hosts) -> None:
         """Runs one activity."""
-        before, after = self.before[place], self.after[place]
-        free = ALWAYS if before == NONE else self.end[before]
-        held = ALWAYS if before == NONE else self.held[before]
+        previous, after = self.before[place], self.after[place]
+        free = ALWAYS if previous == NONE else self.end[previous]
+        held = ALWAYS if previous == NONE else self.held[previous]
         if after != NONE:
             held = max(held, self.end[after] + self.delay_ns[place])
         self.held[place] = held
@@ -166,8 +166,8 @@ def _length_ns(graph: StepGraph, hosts: _Hosts, ends: Ints, gone: Flags) -> int:
     window = graph.window
     done = int(ends[~gone].max(initial=window.start_ns))
     thread = graph.segments.column("thread").to_numpy()
-    mine = np.flatnonzero(thread == (NONE if window.thread is None else window.thread))
-    if len(mine):
-        return max(done, hosts.end[int(mine[-1])]) - window.start_ns
+    step_segments = np.flatnonzero(thread == (NONE if window.thread is None else window.thread))
+    if len(step_segments):
+        return max(done, hosts.end[int(step_segments[-1])]) - window.start_ns
     observed = graph.activities.column("end_ns").to_numpy().max(initial=window.start_ns)
     return done - window.start_ns + window.end_ns - int(observed)

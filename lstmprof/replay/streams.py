@@ -91,8 +91,8 @@ class Streams:
         linked = (call != NONE) & (step.thread[call] >= 0) & (step.start_ns[call] >= opens)
         linked &= (step.start_ns[rows] >= opens) & (step.start_ns[call] < step.window.end_ns)
         self.call = np.where(linked, call, NONE)
-        before = np.where(call != NONE, np.iinfo(np.int64).min, self.start_ns)
-        self.called_ns = np.where(linked, step.start_ns[self.call], before)
+        unlinked_ns = np.where(call != NONE, np.iinfo(np.int64).min, self.start_ns)
+        self.called_ns = np.where(linked, step.start_ns[self.call], unlinked_ns)
         self.reported = self._reported()
         linked = np.flatnonzero(linked)
         by_call = linked[np.lexsort((self.end_ns[linked], self.called_ns[linked]))]
@@ -100,7 +100,7 @@ class Streams:
             thread: _Ordered(self.called_ns[places], places)
             for (thread,), places in _split(by_call, step.thread[self.call[by_call]])
         }
-        self._told = {
+        self._called = {
             place: _Ordered(self.called_ns[places], places)
             for place, places in _split(by_call, self.device[by_call], self.stream[by_call])
         }
@@ -131,8 +131,8 @@ class Streams:
         blocks = step.blocks[rows] & linked
         began = step.start_ns[self.call] if len(rows) else rows
         enqueued = np.where(blocks, began, step.end_ns[self.call])
-        known = np.ones(len(rows), dtype=np.bool_)
-        after, told = self._after()
+        everywhere = np.ones(len(rows), dtype=np.bool_)
+        after, caller = self._after()
         columns = [
             pa.array(step.event_id[rows]),
             pa.array(self.device),
@@ -143,9 +143,9 @@ class Streams:
             pa.array(step.thread[self.call], mask=~linked),
             pa.array(enqueued, mask=~linked),
             pa.array(blocks),
-            *(texts_at(events, name, rows, known) for name in ("category", "family", "phase")),
+            *(texts_at(events, name, rows, everywhere) for name in ("category", "family", "phase")),
             pa.array(step.event_id[rows[after]], mask=after == NONE),
-            pa.array(step.event_id[told], mask=after == NONE),
+            pa.array(step.event_id[caller], mask=after == NONE),
         ]
         return pa.Table.from_arrays(columns, schema=ACTIVITIES)
 
@@ -155,23 +155,23 @@ class Streams:
         Of several the one that ended last.
         """
         step = self.step
-        after, told = np.full((2, len(self.rows)), NONE, dtype=np.int64)
+        after, caller = np.full((2, len(self.rows)), NONE, dtype=np.int64)
         for call in step.calls("StreamWaitEvent").tolist():
             awaited = self.recorded(int(step.thread[call]), int(step.start_ns[call]))
-            one = self._held(call)
-            if awaited is None or one is None or awaited >= one:
+            held = self._held(call)
+            if awaited is None or held is None or awaited >= held:
                 continue
-            known = after[one] != NONE and self.end_ns[after[one]] >= self.end_ns[awaited]
-            if self.end_ns[awaited] <= self.start_ns[one] and not known:
-                after[one], told[one] = awaited, call
-        return after, told
+            settled = after[held] != NONE and self.end_ns[after[held]] >= self.end_ns[awaited]
+            if self.end_ns[awaited] <= self.start_ns[held] and not settled:
+                after[held], caller[held] = awaited, call
+        return after, caller
 
     def _held(self, call: int) -> int | None:
         """Place of the first activity launched after ``call`` on the stream that it holds."""
         step = self.step
         place = self.reported.get(int(step.correlation[call]))
         by_thread = self._launched.get(int(step.thread[call]))
-        later = self._told.get(place) if place is not None else by_thread
+        later = self._called.get(place) if place is not None else by_thread
         return None if later is None else later.first_from(int(step.end_ns[call]))
 
     def recorded(self, thread: int, at_ns: int) -> int | None:
@@ -187,8 +187,8 @@ class Streams:
 
     def launched_by(self, call: int) -> list[int]:
         """Places of the activities of one call."""
-        found: list[int] = self._of_call.get(call, np.empty(0, dtype=np.int64)).tolist()
-        return found
+        places: list[int] = self._of_call.get(call, np.empty(0, dtype=np.int64)).tolist()
+        return places
 
     def enqueued_last(self, device: int, stream: int | None, at_ns: int) -> list[int]:
         """Places of the last activity of each stream, or of one, enqueued before ``at_ns``."""
@@ -197,8 +197,8 @@ class Streams:
             for (on, number), queue in self._queued.items()
             if on == device and stream in (None, number)
         ]
-        found = [queue.last_before(at_ns) for queue in queues]
-        return [place for place in found if place is not None]
+        places = [queue.last_before(at_ns) for queue in queues]
+        return [place for place in places if place is not None]
 
 
 def _split(numbers: Ints, *keys: Ints) -> Iterator[tuple[tuple[int, ...], Ints]]:
@@ -215,8 +215,8 @@ def syncs(step: StepRows, streams: Streams) -> pa.Table:
     rows = step.calls("Synchronize")
     rows = np.append(rows, step.host[step.blocks[step.host]])
     rows = rows[np.lexsort((step.end_ns[rows], step.start_ns[rows]))]
-    found = [_awaited(step, streams, row) for row in rows.tolist()]
-    scopes, awaited = zip(*found, strict=True) if found else ((), ())
+    waits = [_awaited(step, streams, row) for row in rows.tolist()]
+    scopes, awaited = zip(*waits, strict=True) if waits else ((), ())
     columns = [
         pa.array(values_at(step.event_id, rows)),
         pa.array(values_at(step.thread, rows)),
@@ -244,9 +244,9 @@ def _awaited(step: StepRows, streams: Streams, row: int) -> tuple[str, list[int]
         device = UNKNOWN if last is None else int(streams.device[last])
     if "Stream" not in name:
         return "device", list(_ended(streams, streams.enqueued_last(device, None, began), ended))
-    one = None if stream == UNKNOWN else stream
-    found = list(_ended(streams, streams.enqueued_last(device, one, began), ended))
-    return "stream", sorted(found, key=lambda place: int(streams.end_ns[place]))[-1:]
+    number = None if stream == UNKNOWN else stream
+    places = list(_ended(streams, streams.enqueued_last(device, number, began), ended))
+    return "stream", sorted(places, key=lambda place: int(streams.end_ns[place]))[-1:]
 
 
 def _ended(streams: Streams, places: list[int], at_ns: int) -> Iterator[int]:

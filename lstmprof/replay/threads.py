@@ -69,10 +69,10 @@ def host_segments(
     ``thread`` and ``patient`` have an entry a row of ``events``.
     """
     numbers = np.unique(thread[rows])
-    found = _segments(events, window, rows, thread, patient)
-    order = np.lexsort((-found.thread, found.end_ns, -found.start_ns))
-    at_work = foremost(found.start_ns, found.end_ns, order)
-    parts = [_of_thread(found, at_work, int(number), window) for number in numbers]
+    segments = _segments(events, window, rows, thread, patient)
+    order = np.lexsort((-segments.thread, segments.end_ns, -segments.start_ns))
+    at_work = foremost(segments.start_ns, segments.end_ns, order)
+    parts = [_of_thread(segments, at_work, int(number), window) for number in numbers]
     if not parts:
         return HostSegments(*(np.empty(0, dtype=np.int64) for _ in range(5)))
     return HostSegments(*(np.concatenate(column) for column in zip(*parts, strict=True)))
@@ -95,57 +95,57 @@ def _segments(
 def _lanes(events: EventTable, window: Window, rows: Ints, thread: Ints) -> Iterator[Segments]:
     by_thread = rows[np.argsort(thread[rows], kind="stable")]
     borders = np.flatnonzero(np.diff(thread[by_thread])) + 1
-    for mine in np.split(by_thread, borders):
-        if len(mine):
-            taken = events.take(mine)
-            lane = innermost(taken, np.arange(len(mine))).within(window.start_ns, window.end_ns)
-            yield Segments(lane.start_ns, lane.end_ns, mine[lane.owner])
+    for members in np.split(by_thread, borders):
+        if len(members):
+            taken = events.take(members)
+            lane = innermost(taken, np.arange(len(members))).within(window.start_ns, window.end_ns)
+            yield Segments(lane.start_ns, lane.end_ns, members[lane.owner])
 
 
 def _of_thread(
-    found: _Innermost, at_work: Segments, number: int, window: Window
+    lanes: _Innermost, at_work: Segments, number: int, window: Window
 ) -> tuple[Ints, Ints, Ints, Ints, Ints]:
     """(thread, start, end, row, waits for) of one thread's segments."""
-    mine = np.flatnonzero(found.thread == number)
-    bounds = [found.start_ns[mine], found.end_ns[mine], at_work.start_ns, at_work.end_ns]
+    rows = np.flatnonzero(lanes.thread == number)
+    bounds = [lanes.start_ns[rows], lanes.end_ns[rows], at_work.start_ns, at_work.end_ns]
     bounds.append(np.array([window.start_ns, window.end_ns], dtype=np.int64))
     cells = np.unique(np.concatenate(bounds))
-    own = _at(Segments(found.start_ns[mine], found.end_ns[mine], mine), cells[:-1])
+    inner = _at(Segments(lanes.start_ns[rows], lanes.end_ns[rows], rows), cells[:-1])
     working = _at(at_work, cells[:-1])
-    others = (working != NONE) & (found.thread[working] != number)
-    waits = others & (own != NONE) & found.hold(own, working)
-    gap = np.searchsorted(found.start_ns[mine], cells[:-1], side="right")  # segments before it
-    waits |= _waiting_gaps(found, np.append(mine, NONE), cells, own, working, others, gap)
-    new = np.append(True, (own[1:] != own[:-1]) | (gap[1:] != gap[:-1]) | np.diff(waits))
+    others = (working != NONE) & (lanes.thread[working] != number)
+    waits = others & (inner != NONE) & lanes.hold(inner, working)
+    gap = np.searchsorted(lanes.start_ns[rows], cells[:-1], side="right")  # segments before it
+    waits |= _waiting_gaps(lanes, np.append(rows, NONE), cells, inner, working, others, gap)
+    new = np.append(True, (inner[1:] != inner[:-1]) | (gap[1:] != gap[:-1]) | np.diff(waits))
     first = np.flatnonzero(new)
-    last = np.append(first[1:], len(own)) - 1
+    last = np.append(first[1:], len(inner)) - 1
     return (
         np.full(len(first), number, dtype=np.int64),
         cells[first],
         cells[last + 1],
-        np.where(own[first] == NONE, NONE, found.row[own[first]]),
-        np.where(waits[first], found.thread[working[last]], NONE),
+        np.where(inner[first] == NONE, NONE, lanes.row[inner[first]]),
+        np.where(waits[first], lanes.thread[working[last]], NONE),
     )
 
 
 def _waiting_gaps(
-    found: _Innermost, mine: Ints, cells: Ints, own: Ints, working: Ints, others: Flags, gap: Ints
+    lanes: _Innermost, rows: Ints, cells: Ints, inner: Ints, working: Ints, others: Flags, gap: Ints
 ) -> Flags:
-    """A boolean a cell: it is of a gap that waits; ``mine`` has ``NONE`` after the last."""
-    waits = np.zeros(len(own), dtype=np.bool_)
-    free = np.flatnonzero(own == NONE)
+    """A boolean a cell: it is of a gap that waits; ``rows`` has ``NONE`` after the last."""
+    waits = np.zeros(len(inner), dtype=np.bool_)
+    free = np.flatnonzero(inner == NONE)
     if not len(free):
         return waits
     starts = np.flatnonzero(np.append(True, np.diff(gap[free]) > 0))
     first, last = free[starts], free[np.append(starts[1:], len(free)) - 1]
     begins, ends = cells[first], cells[last + 1]
-    of = np.repeat(np.arange(len(first)), np.diff(np.append(starts, len(free))))
-    whole = others[free] & (found.start_ns[working[free]] >= begins[of])
-    whole &= found.end_ns[working[free]] <= ends[of]
-    holds = np.bincount(of[whole], minlength=len(first)) > 0
-    following = mine[gap[first]]
-    holds |= (following != NONE) & found.hold(working[last], following)
-    waits[free] = (holds & others[last])[of]
+    place = np.repeat(np.arange(len(first)), np.diff(np.append(starts, len(free))))
+    whole = others[free] & (lanes.start_ns[working[free]] >= begins[place])
+    whole &= lanes.end_ns[working[free]] <= ends[place]
+    holds = np.bincount(place[whole], minlength=len(first)) > 0
+    following = rows[gap[first]]
+    holds |= (following != NONE) & lanes.hold(working[last], following)
+    waits[free] = (holds & others[last])[place]
     return waits
 
 

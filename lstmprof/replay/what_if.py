@@ -139,9 +139,9 @@ def _moved(graph: StepGraph, replay: Replay, thread: Ints, at_ns: Ints) -> Ints:
     on, opens, closes = (table.column(n).to_numpy() for n in ("thread", "start_ns", "end_ns"))
     moved = at_ns.copy()
     for number in np.unique(thread):
-        mine = np.flatnonzero(on == number)
+        members = np.flatnonzero(on == number)
         asked = np.flatnonzero((thread == number) & (at_ns >= window.start_ns))
-        place = mine[np.searchsorted(opens[mine], at_ns[asked], side="right") - 1]
+        place = members[np.searchsorted(opens[members], at_ns[asked], side="right") - 1]
         offset, length = at_ns[asked] - opens[place], closes[place] - opens[place]
         new = replay.segment_end_ns[place] - replay.segment_start_ns[place]
         moved[asked] = replay.segment_start_ns[place] + np.minimum(offset, length) * new // length
