@@ -19,10 +19,7 @@ from lstmprof.breakdown.timings import Timings, timings
 from lstmprof.events.annotate import CAPTURED
 from lstmprof.events.annotate.steps import Window, windows, with_markers, with_steps
 from lstmprof.events.batches import Batches
-from lstmprof.events.narrow import (
-    Packed,
-    packed,
-)
+from lstmprof.events.narrow import Packed, packed
 from lstmprof.events.schema import SCHEMA
 from lstmprof.events.table import EventTable
 from lstmprof.names import USUAL_TABLES

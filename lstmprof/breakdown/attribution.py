@@ -15,23 +15,10 @@ import numpy as np
 from lstmprof.breakdown import host
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.intervals import Flags, Ints, Segments, filled, foremost, overlaps
-from lstmprof.events.narrow import (
-    Packed,
-)
+from lstmprof.events.narrow import Packed
 from lstmprof.events.schema import ACTIVITY_KINDS
-from lstmprof.events.table import (
-    NONE,
-    UNKNOWN,
-    EventTable,
-)
-from lstmprof.events.threads import (
-    HOST,
-    STATES,
-    content_order,
-    innermost,
-    state_codes,
-    thread_ids,
-)
+from lstmprof.events.table import NONE, UNKNOWN, EventTable
+from lstmprof.events.threads import HOST, STATES, content_order, innermost, state_codes, thread_ids
 
 CALL, LATENCY, QUEUED = "launch call", "launch latency", "queued"
 UNATTRIBUTED, OTHER = "unattributed", "other"

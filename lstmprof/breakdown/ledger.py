@@ -26,11 +26,9 @@ from lstmprof.breakdown.attribution import (
 )
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.batches import Batch
-from lstmprof.events.columns import DEVICE, RANK, STEP, Column, schema
 from lstmprof.events.intervals import Ints
-from lstmprof.events.narrow import (
-    Packed,
-)
+from lstmprof.events.narrow import Packed
+from lstmprof.events.schema import DEVICE, RANK, STEP, Column, schema
 from lstmprof.events.table import EventTable
 from lstmprof.events.threads import HOST, STATES
 

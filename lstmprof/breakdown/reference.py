@@ -11,8 +11,7 @@ import pyarrow as pa
 
 from lstmprof.breakdown.tables import TABLES, TableKind
 from lstmprof.breakdown.timings import COLUMNS as TIMINGS
-from lstmprof.events import schema
-from lstmprof.events.columns import Column
+from lstmprof.events.schema import COLUMNS, Column
 from lstmprof.runs.metadata import ITERATIONS, facts
 
 _HEAD = """\
@@ -54,7 +53,7 @@ def _lines() -> Iterator[str]:
         yield from _of_table(table)
     yield from _section("Statistics of the timings", _STATISTICS, TIMINGS)
     yield from ("## timings.parquet\n", _ITERATIONS, "", *_rows(ITERATIONS), "")
-    yield from ("## schema.parquet\n", _EVENTS, "", *_rows(map(_of_event, schema.COLUMNS)), "")
+    yield from ("## events.parquet\n", _EVENTS, "", *_rows(COLUMNS), "")
     yield from ("## run.json\n", _FACTS, "", *_facts())
 
 
@@ -87,14 +86,9 @@ def _facts() -> Iterator[str]:
 
 
 def _row(first: str, column: Column) -> str:
-    cells = (_type_name(column.type), column.unit, column.meaning, column.null_when or "never")
+    meaning = column.meaning + ("; derived" if column.derived else "")
+    cells = (_type_name(column.type), column.unit, meaning, column.null_when or "never")
     return f"| {first} | " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
-
-
-def _of_event(column: schema.Column) -> Column:
-    derived = "; derived" if column.derived else ""
-    absent = "it does not apply, or the profile does not say" if column.nullable else ""
-    return Column(column.name, column.type, column.unit, column.meaning + derived, absent)
 
 
 def _type_name(type_: pa.DataType) -> str:

@@ -23,8 +23,7 @@ import pyarrow as pa
 from lstmprof.breakdown import break_down
 from lstmprof.breakdown.tables import TABLES
 from lstmprof.errors import LstmprofError, UsageError
-from lstmprof.events.columns import schema
-from lstmprof.events.schema import SCHEMA
+from lstmprof.events.schema import SCHEMA, schema
 from lstmprof.numbers import UNKNOWN
 from lstmprof.runs.metadata import ITERATIONS, facts_table
 from lstmprof.runs.run import Run, check_file

@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lstmprof.events.columns import Column
 from lstmprof.events.intervals import Ints
+from lstmprof.events.schema import Column
 from lstmprof.numbers import milliseconds
 from lstmprof.runs.metadata import RunInfo
 

@@ -16,19 +16,13 @@ import pyarrow as pa
 
 from lstmprof.breakdown.attribution import LATENCY, TAIL, Stretches, attributed
 from lstmprof.breakdown.host import computing
-from lstmprof.events.annotate.links import (
-    inherited,
-)
+from lstmprof.events.annotate.links import inherited
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.call_tree import Forest, own_time
-from lstmprof.events.columns import Column, schema
 from lstmprof.events.groups import Groups
 from lstmprof.events.intervals import Covered, Flags, Ints
-from lstmprof.events.schema import ACTIVITY_KINDS
-from lstmprof.events.table import (
-    NONE,
-    EventTable,
-)
+from lstmprof.events.schema import ACTIVITY_KINDS, Column, schema
+from lstmprof.events.table import NONE, EventTable
 from lstmprof.events.threads import ops_called, thread_ids
 
 #: A computing op that takes no longer has computed next to nothing: its time is that of calling it.

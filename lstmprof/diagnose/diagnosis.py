@@ -22,7 +22,7 @@ from lstmprof.diagnose.step_profile import (
     step_profile_of,
     typical,
 )
-from lstmprof.events.columns import Column, schema
+from lstmprof.events.schema import Column, schema
 from lstmprof.numbers import escaped, milliseconds, told_apart
 from lstmprof.replay import CHANGES, Change, Prediction, Timed, faster_gemms, what_if
 

@@ -11,10 +11,7 @@ from itertools import pairwise
 import numpy as np
 
 from lstmprof.events.intervals import Flags, Ints
-from lstmprof.events.table import (
-    NONE,
-    EventTable,
-)
+from lstmprof.events.table import NONE, EventTable
 
 
 def own_time(events: EventTable) -> Ints:

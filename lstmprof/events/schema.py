@@ -1,4 +1,4 @@
-"""The events table: every column's name, type, unit and meaning, stated once.
+"""What a column of a table says, and the columns of the events table, stated once.
 
 Readers (``formats``) fill the columns that a profile holds; ``events.annotate`` fills the derived
 ones; everything after reads only this table. What is unknown is null, never 0 or −1.
@@ -6,7 +6,7 @@ ones; everything after reads only this table. What is unknown is null, never 0 o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -36,111 +36,95 @@ ACTIVITY_KINDS = ("kernel", "memcpy", "memset")
 #: The phases of a step, in order.
 PHASES = ("input", "forward", "loss", "backward", "optimizer")
 
-_TEXT = pa.dictionary(pa.int32(), pa.string())
-
 
 @dataclass(frozen=True)
 class Column:
-    """One column of the events table."""
+    """One column of a table; ``null_when`` is empty where it never is null.
+
+    ``derived``: of the events table, computed from its other columns.
+    """
 
     name: str
     type: pa.DataType
     unit: str
-    nullable: bool
-    derived: bool
     meaning: str
+    null_when: str = ""
+    derived: bool = False
 
 
+def schema(columns: Sequence[Column]) -> pa.Schema:
+    """The Arrow schema of ``columns``."""
+    return pa.schema([pa.field(c.name, c.type, bool(c.null_when)) for c in columns])
+
+
+#: Columns that many result tables have.
+RANK = Column("rank", pa.int64(), "", "rank of a distributed job", "the profile names no rank")
+DEVICE = Column("device", pa.int64(), "", "device number", "the work ran on host threads")
+STEP = Column("step", pa.int64(), "", "number of the step", "the profile has no step markers")
+PER_STEP = Column(
+    "per_step",
+    pa.float64(),
+    "",
+    "those that a step holds or launched, divided by the number of steps",
+    "the profile has no step markers",
+)
+
+_INT, _TEXT = pa.int64(), pa.dictionary(pa.int32(), pa.string())
+_ABSENT = "it does not apply, or the profile does not say"
+
+
+def _derived(name: str, type_: pa.DataType, meaning: str) -> Column:
+    return Column(name, type_, "", meaning, _ABSENT, derived=True)
+
+
+#: The columns of the events table.
 COLUMNS = (
-    Column("event_id", pa.int64(), "", False, False, "row number, unique in the run"),
-    Column("kind", _TEXT, "", False, False, "one of " + ", ".join(KINDS)),
-    Column("name", _TEXT, "", False, False, "as the profiler wrote it"),
-    Column("start_ns", pa.int64(), "ns", False, False, "start, since base_ns of run.json"),
-    Column("dur_ns", pa.int64(), "ns", False, False, "length of the half-open interval, 0 or more"),
-    Column("rank", pa.int64(), "", True, False, "rank of a distributed job"),
-    Column("pid", pa.int64(), "", True, False, "host process"),
-    Column("tid", pa.int64(), "", True, False, "host thread; null for what ran on a device"),
-    Column("device", pa.int64(), "", True, False, "device number; null for what ran on the host"),
-    Column("stream", pa.int64(), "", True, False, "stream of the device"),
-    Column(
-        "correlation_id", pa.int64(), "", True, False, "joins a runtime call and its activities"
-    ),
-    Column("external_id", pa.int64(), "", True, False, "the profiler's id of the op, as written"),
-    Column(
-        "graph_node_id",
-        pa.int64(),
-        "",
-        True,
-        False,
-        "node of the CUDA graph that replayed the activity",
-    ),
+    Column("event_id", _INT, "", "row number, unique in the run"),
+    Column("kind", _TEXT, "", "one of " + ", ".join(KINDS)),
+    Column("name", _TEXT, "", "as the profiler wrote it"),
+    Column("start_ns", _INT, "ns", "start, since base_ns of run.json"),
+    Column("dur_ns", _INT, "ns", "length of the half-open interval, 0 or more"),
+    Column("rank", _INT, "", "rank of a distributed job", _ABSENT),
+    Column("pid", _INT, "", "host process", _ABSENT),
+    Column("tid", _INT, "", "host thread; null for what ran on a device", _ABSENT),
+    Column("device", _INT, "", "device number; null for what ran on the host", _ABSENT),
+    Column("stream", _INT, "", "stream of the device", _ABSENT),
+    Column("correlation_id", _INT, "", "joins a runtime call and its activities", _ABSENT),
+    Column("external_id", _INT, "", "the profiler's id of the op, as written", _ABSENT),
+    Column("graph_node_id", _INT, "", "node of the CUDA graph that replayed the activity", _ABSENT),
     Column(
         "op_name",
         _TEXT,
         "",
-        True,
-        False,
         "framework op named by the activity itself (XPlane tf_op, annotation)",
+        _ABSENT,
     ),
-    Column("shapes", _TEXT, "", True, False, "shapes of the op's inputs, JSON"),
-    Column("dtypes", _TEXT, "", True, False, "element types of the op's inputs, JSON"),
-    Column("bytes", pa.int64(), "bytes", True, False, "size of a copy"),
+    Column("shapes", _TEXT, "", "shapes of the op's inputs, JSON", _ABSENT),
+    Column("dtypes", _TEXT, "", "element types of the op's inputs, JSON", _ABSENT),
+    Column("bytes", _INT, "bytes", "size of a copy", _ABSENT),
     Column(
         "sequence_number",
-        pa.int64(),
+        _INT,
         "",
-        True,
-        False,
         "autograd's number of the node that an op made (forward) or runs (backward)",
+        _ABSENT,
     ),
     Column(
         "forward_thread",
-        pa.int64(),
+        _INT,
         "",
-        True,
-        False,
         "of a backward op: the profiler's number of the thread of its forward op",
+        _ABSENT,
     ),
-    Column(
-        "parent_id",
-        pa.int64(),
-        "",
-        True,
-        True,
-        "event_id of the innermost enclosing event of the same thread",
-    ),
-    Column(
-        "launch_id",
-        pa.int64(),
-        "",
-        True,
-        True,
-        "of an activity: event_id of the runtime call that enqueued it",
-    ),
-    Column(
-        "op_id",
-        pa.int64(),
-        "",
-        True,
-        True,
-        "of an activity or runtime call: event_id of the op that issued it",
-    ),
-    Column(
-        "forward_id",
-        pa.int64(),
-        "",
-        True,
-        True,
-        "of a backward op: event_id of the op whose gradient it computes",
-    ),
-    Column("step", pa.int64(), "", True, True, "number of the profiled step"),
-    Column("phase", _TEXT, "", True, True, "one of " + ", ".join(PHASES)),
-    Column("category", _TEXT, "", True, True, "what the time is for: events/annotate/categories"),
-    Column("family", _TEXT, "", True, True, "within category rnn: gemm, pointwise or persistent"),
-    Column("rule", _TEXT, "", True, True, "the rule of annotate/rules that decided category"),
+    _derived("parent_id", _INT, "event_id of the innermost enclosing event of the same thread"),
+    _derived("launch_id", _INT, "of an activity: event_id of the runtime call that enqueued it"),
+    _derived("op_id", _INT, "of an activity or runtime call: event_id of the op that issued it"),
+    _derived("forward_id", _INT, "of a backward op: event_id of the op whose gradient it computes"),
+    _derived("step", _INT, "number of the profiled step"),
+    _derived("phase", _TEXT, "one of " + ", ".join(PHASES)),
+    _derived("category", _TEXT, "what the time is for: events/annotate/categories"),
+    _derived("family", _TEXT, "within category rnn: gemm, pointwise or persistent"),
+    _derived("rule", _TEXT, "the rule of annotate/rules that decided category"),
 )
 
-SCHEMA = pa.schema(
-    [pa.field(c.name, c.type, c.nullable) for c in COLUMNS],
-    metadata={VERSION_KEY: str(SCHEMA_VERSION).encode()},
-)
+SCHEMA = schema(COLUMNS).with_metadata({VERSION_KEY: str(SCHEMA_VERSION).encode()})

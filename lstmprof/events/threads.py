@@ -11,9 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lstmprof.events.groups import (
-    numbered,
-)
+from lstmprof.events.groups import numbered
 from lstmprof.events.intervals import Flags, Ints, Segments, foremost
 from lstmprof.events.table import UNKNOWN, EventTable
 

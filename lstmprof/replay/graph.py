@@ -17,18 +17,12 @@ import numpy as np
 import pyarrow as pa
 
 from lstmprof.events.annotate.calls import launch_calls
-from lstmprof.events.annotate.links import (
-    inherited,
-)
+from lstmprof.events.annotate.links import inherited
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.call_tree import Forest
-from lstmprof.events.columns import Column, schema
 from lstmprof.events.intervals import Flags, Ints
-from lstmprof.events.schema import ACTIVITY_KINDS
-from lstmprof.events.table import (
-    NONE,
-    EventTable,
-)
+from lstmprof.events.schema import ACTIVITY_KINDS, Column, schema
+from lstmprof.events.table import NONE, EventTable
 from lstmprof.events.threads import HOST, STATES, ops_called
 from lstmprof.replay.rows import END, PHASE, START, THREAD, StepRows, texts_at, values_at
 from lstmprof.replay.streams import Streams, syncs

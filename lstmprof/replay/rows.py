@@ -9,19 +9,10 @@ import pyarrow as pa
 
 from lstmprof.breakdown.host import computing
 from lstmprof.events.annotate.steps import Window
-from lstmprof.events.columns import Column
 from lstmprof.events.intervals import Flags, Ints
-from lstmprof.events.schema import ACTIVITY_KINDS
-from lstmprof.events.table import (
-    NONE,
-    UNKNOWN,
-    EventTable,
-)
-from lstmprof.events.threads import (
-    STATES,
-    state_codes,
-    thread_ids,
-)
+from lstmprof.events.schema import ACTIVITY_KINDS, Column
+from lstmprof.events.table import NONE, UNKNOWN, EventTable
+from lstmprof.events.threads import STATES, state_codes, thread_ids
 
 EVENT = Column("event_id", pa.int64(), "", "the event")
 START = Column("start_ns", pa.int64(), "ns", "start, inside the window")

@@ -20,9 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lstmprof.events.intervals import Flags, Ints
-from lstmprof.events.table import (
-    NONE,
-)
+from lstmprof.events.table import NONE
 from lstmprof.replay.changes import Change, ReplayTimes, nothing
 from lstmprof.replay.dependencies import (
     ALWAYS,

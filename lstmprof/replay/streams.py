@@ -14,12 +14,9 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from lstmprof.events.columns import Column, schema
 from lstmprof.events.intervals import Ints
-from lstmprof.events.table import (
-    NONE,
-    UNKNOWN,
-)
+from lstmprof.events.schema import Column, schema
+from lstmprof.events.table import NONE, UNKNOWN
 from lstmprof.replay.rows import END, EVENT, PHASE, START, THREAD, StepRows, texts_at, values_at
 
 ACTIVITIES = schema(

@@ -23,10 +23,7 @@ import numpy as np
 
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.intervals import Flags, Ints, Segments, foremost
-from lstmprof.events.table import (
-    NONE,
-    EventTable,
-)
+from lstmprof.events.table import NONE, EventTable
 from lstmprof.events.threads import innermost
 
 _READ = ["kind", "name", "category", "stream", "start_ns", "dur_ns"]

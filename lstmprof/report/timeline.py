@@ -16,15 +16,8 @@ from lstmprof.events.annotate.calls import launch_calls
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.intervals import Ints
 from lstmprof.events.schema import ACTIVITY_KINDS
-from lstmprof.events.table import (
-    UNKNOWN,
-    EventTable,
-)
-from lstmprof.events.threads import (
-    STATES,
-    state_codes,
-    thread_ids,
-)
+from lstmprof.events.table import UNKNOWN, EventTable
+from lstmprof.events.threads import STATES, state_codes, thread_ids
 from lstmprof.numbers import shown_name
 from lstmprof.report.model import Timeline, Track
 from lstmprof.report.palette import PARTS, label_of, part_of

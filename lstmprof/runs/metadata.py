@@ -18,8 +18,7 @@ import pyarrow as pa
 
 from lstmprof.errors import RunError
 from lstmprof.events.annotate.calls import Coverage
-from lstmprof.events.columns import Column, schema
-from lstmprof.events.schema import SCHEMA_VERSION
+from lstmprof.events.schema import SCHEMA_VERSION, Column, schema
 
 _MADE_ELSEWHERE = "the run is an ingested profile"
 _UNREAD = "it cannot be read on that machine, or the run is an ingested profile"

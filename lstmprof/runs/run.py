@@ -19,18 +19,15 @@ import pyarrow.parquet as pq
 from msgspec.structs import replace
 
 from lstmprof.errors import RunError
-from lstmprof.events import columns
 from lstmprof.events.narrow import narrow_table
-from lstmprof.events.schema import LACKING, SCHEMA, SCHEMA_VERSION, VERSION_KEY
+from lstmprof.events.schema import LACKING, SCHEMA, SCHEMA_VERSION, VERSION_KEY, schema
 from lstmprof.events.table import EventTable
 from lstmprof.runs.metadata import AGAIN, ITERATIONS, RunInfo, decoded, encoded
 
 RUN_FILE = "run.json"
 EVENTS_FILE = "events.parquet"
 
-TIMINGS_SCHEMA = columns.schema(ITERATIONS).with_metadata(
-    {VERSION_KEY: str(SCHEMA_VERSION).encode()}
-)
+TIMINGS_SCHEMA = schema(ITERATIONS).with_metadata({VERSION_KEY: str(SCHEMA_VERSION).encode()})
 #: run.json is a few kilobytes, of a job of a thousand ranks some megabytes.
 MOST_BYTES = 64 * 2**20
 

@@ -11,13 +11,9 @@ from typing import Any
 from lstmprof.breakdown.reference import reference
 from lstmprof.breakdown.tables import TABLES
 from lstmprof.breakdown.timings import COLUMNS, Timings
-from lstmprof.capture.request import (
-    CaptureRequest,
-)
-from lstmprof.capture.rounds import (
-    capture_run,
-)
-from lstmprof.events.columns import schema
+from lstmprof.capture.request import CaptureRequest
+from lstmprof.capture.rounds import capture_run
+from lstmprof.events.schema import schema
 from lstmprof.runs.ingest import ingest_profile
 from lstmprof.runs.metadata import ITERATIONS, facts, facts_table
 from lstmprof.runs.run import TIMINGS_SCHEMA

@@ -22,20 +22,13 @@ from events.rows import Row, row, table
 from hypothesis import given, settings, strategies as st
 
 from lstmprof import formats
-from lstmprof.breakdown import (
-    TABLES,
-)
+from lstmprof.breakdown import TABLES
 from lstmprof.breakdown.tables.database import database
 from lstmprof.errors import ProfileError
-from lstmprof.events.annotate import (
-    annotated,
-)
+from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import Window, windows
 from lstmprof.events.batches import Batches
-from lstmprof.events.narrow import (
-    Packed,
-    packed,
-)
+from lstmprof.events.narrow import Packed, packed
 from lstmprof.events.schema import SCHEMA
 
 GATHERED = [name for name, table in TABLES.items() if table.gather]

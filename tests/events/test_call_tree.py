@@ -9,9 +9,7 @@ from hypothesis import given, strategies as st
 
 from lstmprof.events.call_tree import Forest
 from lstmprof.events.groups import Groups, ratio
-from lstmprof.events.table import (
-    UNKNOWN,
-)
+from lstmprof.events.table import UNKNOWN
 
 
 @st.composite

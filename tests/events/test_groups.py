@@ -5,12 +5,8 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given, strategies as st
 
-from lstmprof.events.groups import (
-    numbered,
-)
-from lstmprof.events.table import (
-    UNKNOWN,
-)
+from lstmprof.events.groups import numbered
+from lstmprof.events.table import UNKNOWN
 
 _KEYS = st.sampled_from([UNKNOWN, -(2**62), -1, 0, 1, 2, 7, 300, 2**62, 2**63 - 1])
 

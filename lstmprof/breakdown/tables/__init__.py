@@ -29,10 +29,8 @@ from lstmprof.breakdown.tables.database import Database, database
 from lstmprof.errors import unknown_name
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.batches import Batch
-from lstmprof.events.columns import Column
-from lstmprof.events.narrow import (
-    Packed,
-)
+from lstmprof.events.narrow import Packed
+from lstmprof.events.schema import Column
 from lstmprof.events.table import EventTable
 from lstmprof.runs.metadata import RunInfo
 

@@ -19,15 +19,12 @@ import numpy as np
 import pyarrow as pa
 
 from lstmprof.breakdown.host import computing
-from lstmprof.events.annotate.links import (
-    inherited,
-)
+from lstmprof.events.annotate.links import inherited
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.call_tree import own_time
-from lstmprof.events.columns import DEVICE, PER_STEP, RANK, Column, schema
 from lstmprof.events.groups import Groups, heads, ratio, where_known
 from lstmprof.events.intervals import Flags, Ints
-from lstmprof.events.schema import ACTIVITY_KINDS
+from lstmprof.events.schema import ACTIVITY_KINDS, DEVICE, PER_STEP, RANK, Column, schema
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 
 _COPY = "aten::copy_"

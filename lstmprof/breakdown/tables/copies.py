@@ -9,7 +9,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from lstmprof.events.annotate.calls import DIRECTIONS, MEMORIES
-from lstmprof.events.columns import DEVICE, PER_STEP, RANK, Column
+from lstmprof.events.schema import DEVICE, PER_STEP, RANK, Column
 
 COLUMNS = (
     RANK,

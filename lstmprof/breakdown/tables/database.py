@@ -29,8 +29,7 @@ import pyarrow as pa
 from lstmprof.errors import RunError
 from lstmprof.events.annotate import calls
 from lstmprof.events.annotate.steps import Window, windows
-from lstmprof.events.columns import Column, schema
-from lstmprof.events.schema import ACTIVITY_KINDS, SCHEMA
+from lstmprof.events.schema import ACTIVITY_KINDS, SCHEMA, Column, schema
 from lstmprof.events.table import EventTable, cast
 from lstmprof.runs.metadata import AGAIN
 from lstmprof.runs.run import check_file

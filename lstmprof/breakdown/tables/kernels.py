@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from lstmprof.events.columns import DEVICE, PER_STEP, RANK, Column
+from lstmprof.events.schema import DEVICE, PER_STEP, RANK, Column
 
 COLUMNS = (
     RANK,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from lstmprof.events.columns import DEVICE, RANK, Column
+from lstmprof.events.schema import DEVICE, RANK, Column
 
 COLUMNS = (
     RANK,

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from lstmprof.events.columns import PER_STEP, RANK, Column
-from lstmprof.events.schema import ACTIVITY_KINDS
+from lstmprof.events.schema import ACTIVITY_KINDS, PER_STEP, RANK, Column
 
 _UNLINKED = "the profile has no activity of any of these calls"
 

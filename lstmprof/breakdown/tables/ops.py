@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from lstmprof.events.columns import PER_STEP, RANK, Column
+from lstmprof.events.schema import PER_STEP, RANK, Column
 
 _NO_ACTIVITIES = "the rank has no device activities"
 

@@ -15,13 +15,10 @@ import pyarrow as pa
 from lstmprof.breakdown.host import computing, merged_lanes
 from lstmprof.events.annotate.calls import launch_calls
 from lstmprof.events.annotate.steps import Window
-from lstmprof.events.columns import DEVICE, RANK, STEP, Column, schema
 from lstmprof.events.intervals import Covered, Flags, Ints, running_time
-from lstmprof.events.schema import ACTIVITY_KINDS
+from lstmprof.events.schema import ACTIVITY_KINDS, DEVICE, RANK, STEP, Column, schema
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
-from lstmprof.events.threads import (
-    state_codes,
-)
+from lstmprof.events.threads import state_codes
 
 _ON_HOST = "the work ran on host threads"
 

@@ -9,10 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from lstmprof.events.annotate.steps import Window
-from lstmprof.events.columns import DEVICE, RANK, Column, schema
 from lstmprof.events.groups import Groups, heads, ratio
 from lstmprof.events.intervals import Covered
-from lstmprof.events.schema import ACTIVITY_KINDS
+from lstmprof.events.schema import ACTIVITY_KINDS, DEVICE, RANK, Column, schema
 from lstmprof.events.table import UNKNOWN, EventTable
 
 COLUMNS = (

@@ -14,7 +14,7 @@ from lstmprof.breakdown.account_rows import comparable, compared
 from lstmprof.breakdown.mean_step import MeanStep, mean_steps
 from lstmprof.breakdown.tables import TABLES
 from lstmprof.commands import terminal
-from lstmprof.events.columns import Column
+from lstmprof.events.schema import Column
 from lstmprof.numbers import UNKNOWN, known, labels, milliseconds, percent
 
 #: Texts that may be cut where a line is too long.

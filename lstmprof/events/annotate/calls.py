@@ -12,10 +12,7 @@ import numpy as np
 
 from lstmprof.events.intervals import Ints
 from lstmprof.events.schema import ACTIVITY_KINDS
-from lstmprof.events.table import (
-    NONE,
-    EventTable,
-)
+from lstmprof.events.table import NONE, EventTable
 
 DIRECTIONS = ("HtoD", "DtoH", "DtoD", "PtoP", "HtoH")
 MEMORIES = ("pinned", "pageable", "managed")

@@ -18,11 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from lstmprof.events.annotate.calls import direction
-from lstmprof.events.annotate.links import (
-    Codes,
-    inherited,
-    small,
-)
+from lstmprof.events.annotate.links import Codes, inherited, small
 from lstmprof.events.annotate.rules import (
     CATEGORIES,
     COPY_ON_DEVICE,
@@ -40,10 +36,7 @@ from lstmprof.events.annotate.rules import (
     rule_text,
 )
 from lstmprof.events.intervals import Flags
-from lstmprof.events.table import (
-    NONE,
-    EventTable,
-)
+from lstmprof.events.table import NONE, EventTable
 
 _COPY_OP = "aten::copy_"
 _CONVERTING = ("aten::_to_copy", "aten::to")

@@ -15,15 +15,8 @@ from numpy.typing import NDArray
 
 from lstmprof.events.intervals import Flags, Ints, Segments, foremost
 from lstmprof.events.schema import ACTIVITY_KINDS, PHASES
-from lstmprof.events.table import (
-    NONE,
-    UNKNOWN,
-    EventTable,
-)
-from lstmprof.events.threads import (
-    nesting_order,
-    thread_ids,
-)
+from lstmprof.events.table import NONE, UNKNOWN, EventTable
+from lstmprof.events.threads import nesting_order, thread_ids
 
 #: Integers, in the narrowest type that holds them.
 Codes = NDArray[Any]

@@ -9,16 +9,9 @@ import pyarrow as pa
 from events.rows import Row, nameless, row, table
 from hypothesis import given, strategies as st
 
-from lstmprof.events.annotate.links import (
-    launches,
-    linked,
-    parents,
-    phases,
-)
+from lstmprof.events.annotate.links import launches, linked, parents, phases
 from lstmprof.events.schema import PHASES
-from lstmprof.events.table import (
-    NONE,
-)
+from lstmprof.events.table import NONE
 from lstmprof.events.threads import nesting_order, thread_ids
 
 HOST = {"pid": 1, "tid": 1}
