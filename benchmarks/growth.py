@@ -1,4 +1,4 @@
-"""How the account of a run grows with its events: seconds of CPU a million, and memory.
+"""How the breakdown of a run grows with its events: seconds of CPU a million, and memory.
 
 A run is repeated in time, ids renumbered, and ``break_down`` makes its usual tables, each size in a
 process of its own; then each table alone. The promise is that seconds a million, those of a run of

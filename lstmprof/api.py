@@ -95,7 +95,7 @@ class Run:
 
     @functools.cached_property
     def breakdown(self) -> Breakdown:
-        """The account of its steps, as the other stages take it."""
+        """The breakdown of its steps, as the other stages take it."""
         return break_down(self.stored, self.step_range, (*USUAL_TABLES, "launch_gaps", "casts"))
 
     def ledger(self) -> Table:

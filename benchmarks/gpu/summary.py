@@ -12,7 +12,7 @@ from typing import Any
 from benchmarks.gpu import packing, raw_captures
 
 UNKNOWN = "–"
-#: Events of a run whose account is made for the table: it takes seconds a million.
+#: Events of a run whose breakdown is made for the table: it takes seconds a million.
 MOST_EVENTS_BYTES = 20_000_000
 HEADS = ("step ms", "device ms", "busy", "waits for host", "kernels/step", "n", "MB", "capture")
 

@@ -1,4 +1,4 @@
-"""``lstmprof breakdown``: the account of one run or many."""
+"""``lstmprof breakdown``: the breakdown of one run or many."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _TOP, _TOP_OF_ONE = 8, 20
 @click.option(
     "--top",
     type=click.IntRange(0),
-    help=f"Rows to show of a run's table; of the account of a step always all.  [default: "
+    help=f"Rows to show of a run's table; of the ledger of a step always all.  [default: "
     f"{_TOP} kernels, {_TOP_OF_ONE} with --table, all in JSON and CSV]",
 )
 @options.step_range

@@ -1,4 +1,4 @@
-"""One step of each run as a timeline: the account of its lanes, its streams, its host threads."""
+"""One step of each run as a timeline: the ledger of its lanes, its streams, its host threads."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def timeline(
 ) -> Timeline:
     """The ``most`` longest events of ``window``, clipped to it; ``thread_names`` are by tid."""
     drawn = _Drawing(events, window, thread_names)
-    drawn.add_accounts()
+    drawn.add_ledgers()
     drawn.add_streams()
     drawn.add_threads()
     columns = {name: np.concatenate(pieces) for name, pieces in drawn.columns.items()}
@@ -121,7 +121,7 @@ class _Drawing:
     def _add_rows(self, rows: Ints, track: Ints) -> None:
         self._add(track, self.start[rows], self.end[rows], self.code[rows], self.part[rows])
 
-    def add_accounts(self) -> None:
+    def add_ledgers(self) -> None:
         """A track for each lane of the ledger: busy by category, idle by cause."""
         places = {name: place for place, name in enumerate(PARTS)}
         lanes = attributed(self.events, [self.window], self.window.rank)

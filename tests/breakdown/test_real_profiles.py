@@ -1,4 +1,4 @@
-"""The account of every real profile that can be read."""
+"""The breakdown of every real profile that can be read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The account of real profiles equals the definition, and does not depend on how it is told.
+"""The ledger of real profiles equals the definition, and does not depend on how it is told.
 
 Windows of a few dozen events are cut out of every profile, where every instant can be looked at one
 by one.

@@ -19,7 +19,7 @@ from lstmprof.replay.what_if import predictions
 pytestmark = shared_traces.needed
 STEPS = 3  # of each profile
 MOST_EVENTS = 30_000  # of a profile whose changes are replayed as well
-MOST_THREADS = 64  # the account of one with more takes a second
+MOST_THREADS = 64  # the ledger of one with more takes a second
 MOST_ERROR = 0.01
 
 

@@ -10,7 +10,7 @@ To know when reading the events:
 - Overheads are the profiler's only. What CUDA does without it too (a full command buffer, lazy
   loading) is a ``runtime`` event inside the call that waited for it.
 - Calls of operating system libraries (``OSRT_API``) are left out: inside a CUDA call they are
-  how it waits, and would hide from the account that the thread was in that call; elsewhere a
+  how it waits, and would hide from the ledger that the thread was in that call; elsewhere a
   blocked thread is ``host`` or ``python`` without them too.
 - Each table may lack, or lack columns:
   https://docs.nvidia.com/nsight-systems/UserGuide/index.html#sqlite-schema-reference

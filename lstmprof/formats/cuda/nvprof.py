@@ -207,7 +207,7 @@ def _overheads(database: Database) -> Iterator[Batch]:
         return
     read = database.ints(table, "start", "end", "overheadKind")
     kind_names = {kind: name for kind, (name, _) in OVERHEADS.items()}
-    kinds = {kind: "overhead" if own else "runtime" for kind, (_, own) in OVERHEADS.items()}
+    kinds = {n: "overhead" if overhead else "runtime" for n, (_, overhead) in OVERHEADS.items()}
     yield Batch(
         _threaded(read, *_objects(database, table)),
         {

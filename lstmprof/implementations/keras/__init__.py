@@ -104,7 +104,7 @@ def parameters(module: Network) -> Dict[str, Any]:
 def load(module: Network, weights: Mapping[str, Any]) -> None:
     """Set the shared weights."""
     for variable, name in _shared_names(module):
-        variable.assign(_own(weights[name], name, module.cell_name))
+        variable.assign(_native(weights[name], name, module.cell_name))
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
@@ -115,7 +115,7 @@ def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
     }
 
 
-def _own(weight: Any, name: str, cell: str) -> Any:
+def _native(weight: Any, name: str, cell: str) -> Any:
     """The shared weight ``name`` as Keras holds it."""
     if name == "embedding":
         return weight
