@@ -135,6 +135,7 @@ def _read(requests: SimpleQueue[bytes]) -> None:
 
 
 def _end(number: int, frame: object) -> None:
+    signal.signal(number, signal.SIG_IGN)  # a second one would break off the clearing away
     raise SystemExit(128 + number)
 
 

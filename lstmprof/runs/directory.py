@@ -57,7 +57,7 @@ def staging(out: Path) -> Iterator[Path]:
     """
     try:
         out.mkdir(parents=True, exist_ok=True)
-        _sweep(out)
+        sweep(out)
         prefix = f"{PARTIAL}{socket.gethostname()}-{os.getpid()}-"
         partial = Path(tempfile.mkdtemp(prefix=prefix, dir=out))
     except OSError as fault:
@@ -106,8 +106,8 @@ def _put_in_place(content: Path, place: Path, replaced: Path) -> None:
         ) from fault
 
 
-def _sweep(out: Path) -> None:
-    """Remove what captures killed on this host left in ``out``; put back a run being replaced."""
+def sweep(out: Path) -> None:
+    """Remove what processes killed on this host left in ``out``; put back a run being replaced."""
     for partial in out.glob(f"{PARTIAL}{socket.gethostname()}-*"):
         pid = partial.name.removeprefix(f"{PARTIAL}{socket.gethostname()}-").split("-")[0]
         if not (pid.isascii() and pid.isdigit()) or _alive(int(pid)):

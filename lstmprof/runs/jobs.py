@@ -23,7 +23,7 @@ from lstmprof.formats import sources
 from lstmprof.formats.pool import KilledError, Pool
 from lstmprof.runs import remote
 from lstmprof.runs.cluster import cluster, killed_worker, other_version
-from lstmprof.runs.directory import staging
+from lstmprof.runs.directory import staging, sweep
 from lstmprof.runs.ingest import Ingested, Task, tasks
 
 #: Less than this of files is read sooner than a second process starts.
@@ -120,14 +120,18 @@ def _workers(
                 check=pool.check,
             )
     elif count > 1:
-        yield _Workers(
-            executor=functools.partial(Pool, count),
-            lone=functools.partial(Pool, 1),
-            done=done,
-            killed=KilledError,
-            fault="the process that read it was killed",
-            check=lambda: None,
-        )
+        try:
+            yield _Workers(
+                executor=functools.partial(Pool, count),
+                lone=functools.partial(Pool, 1),
+                done=done,
+                killed=KilledError,
+                fault="the process that read it was killed",
+                check=lambda: None,
+            )
+        finally:  # a signal may have broken off a worker while it cleared away
+            if isinstance(out, Path):
+                sweep(out)
     else:
         yield None
 

@@ -95,7 +95,9 @@ def refusal(path: Path) -> str:
 
 def test_the_table_names_the_folders_formats() -> None:
     folder = Path(lstmprof.formats.__file__).parent
-    readers = {f.stem for f in folder.glob("*.py") if "def recognises(raw" in f.read_text("utf-8")}
+    files = [f for f in folder.rglob("*.py") if "def recognises(raw" in f.read_text("utf-8")]
+    dotted = (".".join(f.relative_to(folder).with_suffix("").parts) for f in files)
+    readers = {name.removesuffix(".__init__") for name in dotted}
     assert readers == set(FORMATS)
 
 

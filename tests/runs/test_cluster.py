@@ -28,7 +28,7 @@ from lstmprof.runs.run import open_run, runs_in
 
 distributed = pytest.importorskip("distributed", reason="the extra cluster is not installed")
 
-PACKAGES = [str(Path(lstmprof.__file__).parents[1]), str(Path(cluster_tasks.__file__).parent)]
+PACKAGES = [str(Path(lstmprof.__file__).parents[1]), str(Path(cluster_tasks.__file__).parents[1])]
 
 
 @contextmanager
@@ -98,7 +98,7 @@ def test_workers_write_the_runs_that_one_machine_writes(tmp_path: Path, address:
     assert str(done[1].errors[0]) == str(here[1].errors[0])
     for name in ("a", "c"):
         runs = [open_run(tmp_path / place / name) for place in ("out", "here")]
-        assert runs[0].events() == runs[1].events()
+        assert runs[0].events().arrow == runs[1].events().arrow
         assert [run.info.command for run in runs] == [shlex.join(sys.argv)] * 2
     again = list(ingest_all(words, tmp_path / "out", scheduler=address))
     assert [len(one.kept) for one in again] == [1, 0, 1]
