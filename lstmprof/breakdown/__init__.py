@@ -108,7 +108,7 @@ def _made(
 
 def _marked(events: EventTable, step_range: str) -> EventTable:
     marked = with_markers(events, step_range)
-    return EventTable.of(with_steps(marked, windows(marked, captured=False)))
+    return with_steps(marked, windows(marked, captured=False))
 
 
 def _computed(
@@ -125,6 +125,6 @@ def _computed(
     return {
         kind.name: kind.ordered(gathered[kind.name].table())
         if kind.name in gathered
-        else kind.of(EventTable(events.table(kind.reads)), found, info)
+        else kind.of(events.table(kind.reads), found, info)
         for kind in kinds
     }

@@ -19,7 +19,7 @@ from lstmprof.breakdown.host import computing
 from lstmprof.events.annotate.links import inherited
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.call_tree import Forest, own_time
-from lstmprof.events.groups import Groups
+from lstmprof.events.groups import Groups, texts_at
 from lstmprof.events.intervals import Covered, Flags, Ints
 from lstmprof.events.schema import ACTIVITY_KINDS, Column, schema
 from lstmprof.events.table import NONE, EventTable
@@ -82,7 +82,7 @@ def contributors(
         [
             pa.array(states[first].tolist(), pa.string()),
             pa.array(parts[first].tolist(), pa.string()),
-            *(_texts(v, c[first]) for v, c in zip(values, columns[:3], strict=True)),
+            *(texts_at(v, c[first]) for v, c in zip(values, columns[:3], strict=True)),
             pa.array(columns[3][first] == 1),
             pa.array(overhead[first]),
             pa.array(calls),
@@ -163,7 +163,3 @@ def _calls(groups: Groups, row: Ints) -> Ints:
     pairs = np.unique(np.stack([groups.of, row]), axis=1)
     counted = pairs[0][pairs[1] != NONE]
     return np.bincount(counted, minlength=groups.count).astype(np.int64)
-
-
-def _texts(values: list[str], codes: Ints) -> pa.Array:
-    return pa.array(values, pa.string()).take(pa.array(codes, mask=codes < 0))

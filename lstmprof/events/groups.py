@@ -1,4 +1,4 @@
-"""Rows that agree in some columns, and sums and percentiles of them, without a loop over rows.
+"""Rows that agree in some columns, and sums of them, without a loop over rows.
 
 Everywhere a position is an index into the arrays that were grouped, not a row of events.
 """
@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from lstmprof.events.intervals import Flags, Ints
-from lstmprof.events.table import UNKNOWN
+from lstmprof.events.table import UNKNOWN, EventTable
 
 #: Values spread over at most this many times their number are counted, others are hashed.
 _SPARSE = 4
@@ -43,28 +43,15 @@ class Groups:
         np.add.at(total, self.of[chosen], values[chosen])
         return total
 
-    def percentile(self, values: Ints, percent: int, where: Flags | None = None) -> pa.Array:
-        """Nearest rank ⌈percent/100 · n⌉ of ``values`` in each group; null where it has none."""
-        chosen = np.arange(len(self.of)) if where is None else np.flatnonzero(where)
-        ordered = chosen[np.lexsort((values[chosen], self.of[chosen]))]
-        sizes = self.sizes(where)
-        end = np.cumsum(sizes)
-        place = end - sizes + np.maximum(-(-percent * sizes // 100), 1) - 1
-        return _taken(values[ordered], np.where(sizes > 0, place, UNKNOWN))
-
-    def largest(self, values: Ints, where: Flags | None = None) -> pa.Array:
-        """The largest of ``values`` in each group; null where it has none."""
-        return self.percentile(values, 100, where)
-
-
-def _taken(values: Ints, place: Ints) -> pa.Array:
-    """``values`` at each place, null at UNKNOWN."""
-    return pa.array(values).take(pa.array(place, mask=place == UNKNOWN))
-
 
 def ratio(amounts: Ints, of: Ints) -> pa.Array:
     """``amounts`` over ``of``; null where that is 0."""
     return pa.array(amounts / np.maximum(of, 1), pa.float64(), mask=of == 0)
+
+
+def texts_at(values: Sequence[str], codes: Ints) -> pa.Array:
+    """The text of each of ``codes``, null at ``NONE``."""
+    return pa.array(values, pa.string()).take(pa.array(codes, mask=codes < 0))
 
 
 def where_known(values: Ints, known: Flags) -> pa.Array:
@@ -72,7 +59,7 @@ def where_known(values: Ints, known: Flags) -> pa.Array:
     return pa.array(values, mask=~known)
 
 
-def heads(events: pa.Table, rows: Ints, groups: Groups, columns: Sequence[str]) -> list[pa.Array]:
+def heads(events: EventTable, rows: Ints, groups: Groups, columns: Sequence[str]) -> list[pa.Array]:
     """``columns`` of the first row of each group, dictionaries decoded."""
     first = events.select(list(columns)).take(pa.array(rows[groups.first]))
     return [

@@ -27,7 +27,7 @@ from pathlib import Path, PurePosixPath
 import pyarrow as pa
 
 from lstmprof.errors import ProfileError, of_url
-from lstmprof.events import Profile
+from lstmprof.events import EventTable, Profile
 from lstmprof.events.schema import COLUMNS
 from lstmprof.events.table import events_table
 from lstmprof.formats import raw_file
@@ -312,7 +312,7 @@ def of_one_job(ranks: Sequence[int], profiles: Sequence[Profile]) -> Profile:
     )
 
 
-def _shifted(events: pa.Table, rank: int, shift_ns: int) -> pa.Table:
+def _shifted(events: EventTable, rank: int, shift_ns: int) -> pa.Table:
     start = pa.compute.add(events.column("start_ns"), shift_ns)
     kept = events.select(_KEPT)
     kept = kept.set_column(kept.schema.get_field_index("start_ns"), "start_ns", start)

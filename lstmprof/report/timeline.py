@@ -199,12 +199,12 @@ def _depth(events: EventTable) -> Ints:
 def _parts(events: EventTable) -> Ints:
     """For each row the place of its part in ``PARTS``, −1 for a step or a range."""
     places = {name: place for place, name in enumerate(PARTS)}
-    codes, categories = events.texts("category")
-    category = np.array([places.get(c, places["other"]) for c in categories] + [places["other"]])
+    other = places["other"]
+    category = events.mapped("category", lambda name: places.get(name, other), other)
     state = np.array([places[name] for name in STATES] + [_NEITHER])[state_codes(events)]
     calls = launch_calls(events)
     state[calls] = places["launch call"]
     computes = host.computing(events) | events.is_kind(*ACTIVITY_KINDS)
-    part = np.where(computes, category[codes], state)
+    part = np.where(computes, category, state)
     part[events.is_kind("step", "range")] = _NEITHER
     return np.asarray(part, dtype=np.int64)

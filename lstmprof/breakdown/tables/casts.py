@@ -22,7 +22,7 @@ from lstmprof.breakdown.host import computing
 from lstmprof.events.annotate.links import inherited
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.call_tree import own_time
-from lstmprof.events.groups import Groups, heads, ratio, where_known
+from lstmprof.events.groups import Groups, heads, ratio, texts_at, where_known
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.schema import ACTIVITY_KINDS, DEVICE, PER_STEP, RANK, Column, schema
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
@@ -75,7 +75,7 @@ def casts(events: EventTable, windows: list[Window]) -> pa.Table:
     return pa.table(
         [
             *heads(events, rows, groups, ("rank", "device")),
-            *(_texts(values, key[groups.first]) for key, values in said),
+            *(texts_at(values, key[groups.first]) for key, values in said),
             pa.array(groups.sizes()),
             ratio(in_step, _steps(rank[groups.first], windows)),
             pa.array(groups.sums(own_time(events)[rows])),
@@ -99,10 +99,6 @@ def _work(events: EventTable) -> Ints:
         mine = events.of_rank(rank)
         rows.append(mine[activity[mine]] if activity[mine].any() else mine[op[mine]])
     return np.concatenate(rows)
-
-
-def _texts(values: list[str], codes: Ints) -> pa.Array:
-    return pa.array(values, pa.string()).take(pa.array(codes, mask=codes < 0))
 
 
 def _issuers(events: EventTable, rows: Ints) -> Ints:

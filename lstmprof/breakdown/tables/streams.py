@@ -55,8 +55,8 @@ def streams(events: EventTable, windows: list[Window]) -> pa.Table:
             pa.array([c.whole_ns for c in covered], pa.int64()),
             pa.array(groups.sums(end - start)),
             ratio(in_windows[:, 0], in_windows[:, 1]),
-            groups.percentile(start, 0),
-            groups.largest(end),
+            pa.array([c.bounds[0][0] for c in covered], pa.int64()),
+            pa.array([c.bounds[1][-1] for c in covered], pa.int64()),
         ],
         schema=SCHEMA,
     )

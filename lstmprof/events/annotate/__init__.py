@@ -7,17 +7,16 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
-
 from lstmprof.events.annotate.categories import categorised
 from lstmprof.events.annotate.links import linked, with_forwards
 from lstmprof.events.annotate.steps import windows, with_markers, with_steps
+from lstmprof.events.table import EventTable
 
 #: run.json's ``source`` of a run that lstmprof captured itself: its steps end synchronised.
 CAPTURED = "capture"
 
 
-def annotated(events: pa.Table, *, captured: bool, step_range: str | None = None) -> pa.Table:
+def annotated(events: EventTable, *, captured: bool, step_range: str | None = None) -> EventTable:
     """A reader's ``events`` with every derived column filled.
 
     Raises:

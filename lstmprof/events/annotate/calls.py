@@ -40,7 +40,6 @@ def launch_calls(events: EventTable) -> Ints:
     A launch is a runtime call that enqueued an activity of the profile, or whose name says that it
     enqueues one; a driver call inside a runtime call is part of that.
     """
-    events = EventTable.of(events)
     runtime, launch = events.is_kind("runtime"), events.where_name(is_launch)
     parent = events.rows_named("parent_id")
     launch = launch & ~(runtime[parent] & (parent != NONE))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from lstmprof.events.table import events_table
+from lstmprof.events.table import EventTable, events_table
 from lstmprof.formats import rows
 from lstmprof.formats.cuda.sqlite import UNKNOWN, Ints
 
@@ -99,7 +99,7 @@ def _span(batches: Sequence[Batch]) -> tuple[int, int] | None:
     return first, max(int(batch.ints["end_ns"].max()) for batch in batches)
 
 
-def _table(batches: Sequence[Batch], origin_ns: int) -> pa.Table:
+def _table(batches: Sequence[Batch], origin_ns: int) -> EventTable:
     """The events table of all events, their times counted from ``origin_ns``."""
     start = np.concatenate([batch.ints["start_ns"] for batch in batches])
     end = np.concatenate([batch.ints["end_ns"] for batch in batches])
@@ -139,7 +139,7 @@ class CudaEvents:
         span = _span([*self.busy, *self.calls, *self.ranges])
         return None if span is None else min(span, _span(self.others) or span)[0]
 
-    def table(self, origin_ns: int) -> pa.Table:
+    def table(self, origin_ns: int) -> EventTable:
         """The events table, its times counted from ``origin_ns``."""
         batches = [*self.busy, *self.calls, *self.ranges, *self.others]
         return _table(batches, origin_ns)

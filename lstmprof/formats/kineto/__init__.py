@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lstmprof.errors import ProfileError, one_line
-from lstmprof.events import Profile
+from lstmprof.events import EventTable, Profile
 from lstmprof.events.annotate.calls import is_kernel_launch
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.spool import Spool
@@ -168,7 +168,7 @@ def _device_names(header: Mapping[str, Any]) -> dict[int, str]:
     return names
 
 
-def _missing(events: pa.Table, has_devices: bool) -> list[str]:
+def _missing(events: EventTable, has_devices: bool) -> list[str]:
     """What the user must be told is not there."""
     counts = pc.value_counts(events.column("kind").combine_chunks()).to_pylist()
     kinds = Counter({count["values"]: count["counts"] for count in counts})

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lstmprof.errors import ProfileError, one_line
-from lstmprof.events import Profile
+from lstmprof.events import EventTable, Profile
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.formats import rows
 from lstmprof.formats.raw_file import RawFile
@@ -162,7 +162,7 @@ def _base_ns(environment: dict[str, Any], origin_ns: int) -> int | None:
 
 
 def _notes(
-    planes: list[tuple[str, Any]], events: pa.Table, complaints: list[str], untimed: int
+    planes: list[tuple[str, Any]], events: EventTable, complaints: list[str], untimed: int
 ) -> Iterator[str]:
     if untimed:
         yield f"{untimed} events were left out because they have no possible time of their own"
