@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from events.rows import row, table
@@ -18,6 +19,8 @@ from lstmprof.events.annotate import (
     annotated,
 )
 from lstmprof.events.annotate.steps import windows
+from lstmprof.events.batches import BATCH_EVENTS
+from lstmprof.events.table import events_table
 from lstmprof.runs.cache import open_runs
 from lstmprof.runs.metadata import run_info
 from lstmprof.runs.run import open_run, write_tables
@@ -127,3 +130,18 @@ def test_tables_made_at_once_need_no_second_look_at_the_events(run: Path) -> Non
     (run / "events.parquet").unlink()
     assert pa.compute.sum(breakdown.ledger.column("ns")).as_py() == 50
     assert breakdown.table("copies").num_rows == 0
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_is_made_of_its_own_columns_where_events_are_many(
+    tmp_path: Path, name: str
+) -> None:
+    count = BATCH_EVENTS + 1
+    times = {"start_ns": np.arange(count), "dur_ns": np.ones(count, dtype=np.int64)}
+    texts = {"kind": ["kernel"] * count, "name": ["k"] * count}
+    devices = {"device": np.zeros(count, dtype=np.int64)}
+    (tmp_path / "run").mkdir()
+    events = annotated(events_table(times | texts | devices), captured=False)
+    write_tables(tmp_path / "run", run_info({"name": "run", "source": "ingest"}), events)
+    made = break_down(open_run(tmp_path / "run"), tables=[name]).table(name)
+    assert made.schema.names == [column.name for column in TABLES[name].columns]
