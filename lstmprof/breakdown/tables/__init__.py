@@ -143,7 +143,8 @@ _ALL = (
             *("rank", "device_total_ns", "device_self_ns", "host_total_ns", "host_self_ns"),
             *("kernels_total", "count", "per_step", "name"),
         ),
-        ops.SELECT,
+        make=_plain(ops.ops),
+        reads=("event_id", "kind", "name", "dur_ns", "rank", "parent_id", "op_id", "step"),
     ),
     TableKind(
         "launches",

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections import Counter
 from functools import lru_cache
 from typing import Any
 
@@ -20,7 +19,7 @@ import pyarrow as pa
 
 from lstmprof.breakdown.host import computing
 from lstmprof.events.annotate.links import inherited
-from lstmprof.events.annotate.steps import Window
+from lstmprof.events.annotate.steps import Window, steps_of
 from lstmprof.events.call_tree import own_time
 from lstmprof.events.groups import Groups, heads, ratio, texts_at, where_known
 from lstmprof.events.intervals import Flags, Ints
@@ -77,18 +76,12 @@ def casts(events: EventTable, windows: list[Window]) -> pa.Table:
             *heads(events, rows, groups, ("rank", "device")),
             *(texts_at(values, key[groups.first]) for key, values in said),
             pa.array(groups.sizes()),
-            ratio(in_step, _steps(rank[groups.first], windows)),
+            ratio(in_step, steps_of(rank[groups.first], windows)),
             pa.array(groups.sums(own_time(events)[rows])),
             where_known(groups.sums(moved), groups.sizes(moved < 0) == 0),
         ],
         schema=SCHEMA,
     )
-
-
-def _steps(ranks: Ints, windows: list[Window]) -> Ints:
-    """How many windows of steps each of ``ranks`` has, ``UNKNOWN`` one that is not named."""
-    steps = Counter(UNKNOWN if w.rank is None else w.rank for w in windows if w.step is not None)
-    return np.array([steps[rank] for rank in ranks.tolist()], dtype=np.int64)
 
 
 def _work(events: EventTable) -> Ints:

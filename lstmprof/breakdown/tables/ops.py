@@ -6,13 +6,22 @@ it, whatever they are. On a device ``self`` is the duration of the activities th
 launched (their ``op_id``), ``total`` of those that it or any op beneath it launched, each once.
 So the sum of all ops' device self time and of the activities without an op is that of all
 activities; overlaps between streams are not taken out.
+
+By NumPy: the recursion that sums beneath every op takes SQL half as long again, and a third more
+memory.
 """
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 
-from lstmprof.events.schema import PER_STEP, RANK, Column
+from lstmprof.events.annotate.steps import Window, steps_of
+from lstmprof.events.call_tree import Forest, own_time
+from lstmprof.events.groups import Groups, heads, ratio, where_known
+from lstmprof.events.intervals import Flags, Ints
+from lstmprof.events.schema import ACTIVITY_KINDS, PER_STEP, RANK, Column, schema
+from lstmprof.events.table import NONE, UNKNOWN, EventTable
 
 _NO_ACTIVITIES = "the rank has no device activities"
 
@@ -47,40 +56,43 @@ COLUMNS = (
     Column("kernels_self", pa.int64(), "", "kernels that it launched itself", _NO_ACTIVITIES),
 )
 
-SELECT = """
-WITH RECURSIVE hosts AS MATERIALIZED (
-    SELECT event_id, parent_id, rank, name, kind = 'op' AS is_op
-    FROM events WHERE NOT activity(kind)
-), around AS (  -- each op with itself and every event around it
-    SELECT event_id AS op_id, event_id AS around_id, parent_id FROM hosts WHERE is_op
-    UNION ALL
-    SELECT op_id, event_id, h.parent_id FROM around a JOIN hosts h ON h.event_id = a.parent_id
-), within AS (  -- each op with the names of the ops that are open then, and how often each is
-    SELECT op_id, rank, name, count(*) AS times
-    FROM around JOIN hosts ON event_id = around_id WHERE is_op GROUP BY ALL
-), caused AS (
-    SELECT op_id, sum(dur_ns) AS ns, count(*) FILTER (kind = 'kernel') AS kernels
-    FROM events WHERE activity(kind) AND op_id IS NOT NULL GROUP BY ALL
-), beneath AS (
-    SELECT rank, name, sum(ns) AS ns, sum(kernels) AS kernels
-    FROM within JOIN caused USING (op_id) GROUP BY ALL
-), inside AS (  -- time in the events directly inside an event
-    SELECT parent_id AS event_id, sum(dur_ns) AS ns
-    FROM events WHERE parent_id IS NOT NULL GROUP BY ALL
-), ops AS (
-    SELECT o.rank, o.name, count(*) AS count, count(step) AS in_steps,
-           coalesce(sum(dur_ns) FILTER (times = 1), 0) AS host_total_ns,
-           sum(greatest(dur_ns - coalesce(i.ns, 0), 0)) AS host_self_ns,
-           coalesce(sum(c.ns), 0) AS device_ns, coalesce(sum(c.kernels), 0) AS kernels
-    FROM events o JOIN within w ON w.op_id = o.event_id AND w.name = o.name
-         LEFT JOIN inside i USING (event_id) LEFT JOIN caused c ON c.op_id = o.event_id
-    GROUP BY ALL
-)
-SELECT o.rank, o.name, count, per(in_steps, steps) AS per_step, host_total_ns, host_self_ns,
-       if(on_device, coalesce(b.ns, 0), NULL) AS device_total_ns,
-       if(on_device, device_ns, NULL) AS device_self_ns,
-       if(on_device, coalesce(b.kernels, 0), NULL) AS kernels_total,
-       if(on_device, o.kernels, NULL) AS kernels_self
-FROM ops o JOIN ranks r ON r.rank IS NOT DISTINCT FROM o.rank
-     LEFT JOIN beneath b ON b.name = o.name AND b.rank IS NOT DISTINCT FROM o.rank
-"""
+
+def ops(events: EventTable, windows: list[Window]) -> pa.Table:
+    """One row a (rank, name of an op); ``COLUMNS``."""
+    rows = np.flatnonzero(events.is_kind("op"))
+    rank, name = events.ints("rank", UNKNOWN), events.texts("name")[0]
+    groups = Groups(rank[rows], name[rows])
+    forest = Forest(events.rows_named("parent_id"))
+    outer = forest.outermost(rows, name)
+    caused_ns, caused_kernels = _caused(events)
+    on_device = np.isin(rank[rows], rank[events.is_kind(*ACTIVITY_KINDS)])[groups.first]
+
+    def summed(values: Ints, where: Flags | None = None) -> Ints:
+        return groups.sums(values[rows], where)
+
+    in_steps = groups.sizes(events.ints("step", -1)[rows] >= 0)
+    return pa.table(
+        [
+            *heads(events, rows, groups, ("rank", "name")),
+            pa.array(groups.sizes()),
+            ratio(in_steps, steps_of(rank[rows][groups.first], windows)),
+            pa.array(summed(events.dur_ns, outer)),
+            pa.array(summed(own_time(events))),
+            where_known(summed(forest.beneath(caused_ns), outer), on_device),
+            where_known(summed(caused_ns), on_device),
+            where_known(summed(forest.beneath(caused_kernels), outer), on_device),
+            where_known(summed(caused_kernels), on_device),
+        ],
+        schema=schema(COLUMNS),
+    )
+
+
+def _caused(events: EventTable) -> tuple[Ints, Ints]:
+    """For each row the (nanoseconds, kernels) of the activities that name it as their op."""
+    op = events.rows_named("op_id")
+    activity = events.is_kind(*ACTIVITY_KINDS) & (op != NONE)
+    kernel = activity & events.is_kind("kernel")
+    spent, kernels = np.zeros(len(events), dtype=np.int64), np.zeros(len(events), dtype=np.int64)
+    np.add.at(spent, op[activity], events.dur_ns[activity])
+    np.add.at(kernels, op[kernel], 1)
+    return spent, kernels

@@ -18,7 +18,7 @@ import pyarrow as pa
 from lstmprof.errors import UsageError
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.schema import ACTIVITY_KINDS
-from lstmprof.events.table import EventTable
+from lstmprof.events.table import UNKNOWN, EventTable
 from lstmprof.events.threads import thread_ids
 
 _MOST_NAMED = 8
@@ -139,6 +139,12 @@ def _busiest(events: EventTable, rows: Ints, thread: Ints) -> int | None:
         if len(on_thread):
             return int(np.bincount(on_thread).argmax())
     return None
+
+
+def steps_of(ranks: Ints, found: list[Window]) -> Ints:
+    """How many windows of steps each of ``ranks`` has, ``UNKNOWN`` one that is not named."""
+    steps = Counter(UNKNOWN if w.rank is None else w.rank for w in found if w.step is not None)
+    return np.array([steps[rank] for rank in ranks.tolist()], dtype=np.int64)
 
 
 def with_steps(events: EventTable, found: list[Window]) -> EventTable:
