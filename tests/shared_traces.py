@@ -10,9 +10,7 @@ import pytest
 
 from lstmprof import formats
 from lstmprof.errors import ProfileError
-from lstmprof.events.annotate import (
-    annotated,
-)
+from lstmprof.events.annotate import annotated
 
 FOLDER = Path(__file__).resolve().parents[2] / "shared" / "traces"
 needed = pytest.mark.skipif(not FOLDER.is_dir(), reason=f"no real profiles at {FOLDER}")

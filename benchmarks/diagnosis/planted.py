@@ -27,14 +27,9 @@ import pyarrow.compute as pc
 from lstmprof import formats, implementations
 from lstmprof.breakdown import break_down
 from lstmprof.diagnose import causes
-from lstmprof.diagnose.diagnosis import (
-    diagnose,
-)
+from lstmprof.diagnose.diagnosis import diagnose
 from lstmprof.errors import LstmprofError
-from lstmprof.events.annotate import (
-    CAPTURED,
-    annotated,
-)
+from lstmprof.events.annotate import CAPTURED, annotated
 from lstmprof.events.annotate.steps import windows, with_steps
 from lstmprof.runs.directory import new_run
 from lstmprof.runs.ingest import described

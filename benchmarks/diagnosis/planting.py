@@ -26,12 +26,7 @@ from typing import Any
 
 from lstmprof import implementations
 from lstmprof.capture.request import CaptureRequest
-from lstmprof.capture.worker import (
-    host,
-    metadata,
-    profiling,
-    timing,
-)
+from lstmprof.capture.worker import host, metadata, profiling, timing
 from lstmprof.capture.worker.profiling import Profiled
 from lstmprof.workloads import Workload
 

@@ -24,10 +24,7 @@ from planting import WORKLOAD
 from lstmprof.breakdown import break_down
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.rounds import capture_rounds
-from lstmprof.diagnose.diagnosis import (
-    Asked,
-    diagnose,
-)
+from lstmprof.diagnose.diagnosis import Asked, diagnose
 from lstmprof.errors import LstmprofError
 from lstmprof.runs.run import Run
 

@@ -91,9 +91,7 @@ def make_run(out: Path, name: str) -> Path:
     Raises:
         LstmprofError: its profile cannot be read; the capture stays.
     """
-    from lstmprof.capture.rounds import (
-        write_captured,
-    )
+    from lstmprof.capture.rounds import write_captured
 
     found, kept = read(out, name), place(out, name)
     profiles = tuple(kept / PROFILE / profile for profile in found["profiles"])

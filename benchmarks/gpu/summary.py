@@ -95,9 +95,7 @@ def _is_quick(folder: Path) -> bool:
 
 def _account(folder: Path) -> tuple[float | None, float | None, float | None]:
     """(share busy, share waiting for the host, activities of a step); None without a device."""
-    from lstmprof.breakdown import (
-        break_down,
-    )
+    from lstmprof.breakdown import break_down
     from lstmprof.breakdown.mean_step import mean_steps
     from lstmprof.runs.run import open_run
 

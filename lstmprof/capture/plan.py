@@ -15,11 +15,7 @@ from pathlib import Path
 
 from lstmprof import implementations
 from lstmprof.capture import rounds as captures
-from lstmprof.capture.request import (
-    CaptureRequest,
-    refusal,
-    run_name,
-)
+from lstmprof.capture.request import CaptureRequest, refusal, run_name
 from lstmprof.capture.worker.host import cuda_devices
 from lstmprof.errors import LstmprofError, unknown_name
 from lstmprof.runs.run import Run, is_run

@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from lstmprof import formats
-from lstmprof.events.annotate import (
-    annotated,
-)
+from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.calls import coverage
 
 Row = dict[str, Any]

@@ -12,13 +12,8 @@ import pytest
 import reference
 
 from lstmprof import implementations, workloads
-from lstmprof.capture.request import (
-    CaptureRequest,
-)
-from lstmprof.capture.supervisor import (
-    CaptureResult,
-    capture,
-)
+from lstmprof.capture.request import CaptureRequest
+from lstmprof.capture.supervisor import CaptureResult, capture
 from lstmprof.implementations import Implementation
 from lstmprof.workloads import Workload
 

@@ -11,12 +11,8 @@ from typing import Any
 
 import pytest
 
-from lstmprof.capture.request import (
-    CaptureRequest,
-)
-from lstmprof.capture.supervisor import (
-    capture,
-)
+from lstmprof.capture.request import CaptureRequest
+from lstmprof.capture.supervisor import capture
 from lstmprof.errors import CaptureError, UsageError
 from lstmprof.workloads import Workload
 

@@ -11,13 +11,8 @@ import reference
 
 from lstmprof import formats, workloads
 from lstmprof.breakdown.ledger import ledger
-from lstmprof.capture.request import (
-    CaptureRequest,
-    refusal,
-)
-from lstmprof.capture.supervisor import (
-    capture,
-)
+from lstmprof.capture.request import CaptureRequest, refusal
+from lstmprof.capture.supervisor import capture
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import windows
 from lstmprof.workloads import Workload

@@ -14,16 +14,9 @@ from typing import Any
 
 import pytest
 
-from lstmprof.breakdown import (
-    Breakdown,
-    break_down,
-)
-from lstmprof.capture.request import (
-    CaptureRequest,
-)
-from lstmprof.capture.rounds import (
-    capture_run,
-)
+from lstmprof.breakdown import Breakdown, break_down
+from lstmprof.capture.request import CaptureRequest
+from lstmprof.capture.rounds import capture_run
 from lstmprof.capture.worker.host import cuda_devices
 from lstmprof.runs.run import Run
 from lstmprof.workloads import Workload

@@ -11,9 +11,7 @@ from pathlib import Path
 import pytest
 
 from lstmprof.capture import plan
-from lstmprof.capture.request import (
-    CaptureRequest,
-)
+from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.worker.host import cuda_devices
 from lstmprof.errors import LstmprofError, UsageError
 from lstmprof.runs.run import runs_in

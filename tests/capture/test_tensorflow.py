@@ -7,13 +7,8 @@ from typing import Any
 import pytest
 
 from lstmprof import formats
-from lstmprof.capture.request import (
-    CaptureRequest,
-)
-from lstmprof.capture.supervisor import (
-    CaptureResult,
-    capture,
-)
+from lstmprof.capture.request import CaptureRequest
+from lstmprof.capture.supervisor import CaptureResult, capture
 from lstmprof.errors import CaptureError
 from lstmprof.workloads import Workload
 

@@ -12,13 +12,9 @@ import pyarrow as pa
 import pytest
 from events.rows import row, table
 
-from lstmprof.breakdown import (
-    TABLES,
-)
+from lstmprof.breakdown import TABLES
 from lstmprof.cli import run as lstmprof
-from lstmprof.events.annotate import (
-    annotated,
-)
+from lstmprof.events.annotate import annotated
 from lstmprof.runs.metadata import run_info
 from lstmprof.runs.run import TIMINGS_SCHEMA, write_tables
 

@@ -9,9 +9,7 @@ import pytest
 from events.rows import row, table
 
 from lstmprof.cli import run as lstmprof
-from lstmprof.events.annotate import (
-    annotated,
-)
+from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.calls import coverage
 from lstmprof.runs.metadata import run_info
 from lstmprof.runs.run import write_tables

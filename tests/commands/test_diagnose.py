@@ -12,9 +12,7 @@ import shared_traces
 from events.rows import Row, row, table
 
 from lstmprof.cli import run as lstmprof
-from lstmprof.events.annotate import (
-    annotated,
-)
+from lstmprof.events.annotate import annotated
 from lstmprof.runs.metadata import run_info
 from lstmprof.runs.run import TIMINGS_SCHEMA, write_tables
 from lstmprof.workloads import with_overrides

@@ -17,14 +17,9 @@ import pyarrow as pa
 import pytest
 from events.rows import row, table
 
-from lstmprof.breakdown import (
-    TABLES,
-    break_down,
-)
+from lstmprof.breakdown import TABLES, break_down
 from lstmprof.cli import run as lstmprof
-from lstmprof.events.annotate import (
-    annotated,
-)
+from lstmprof.events.annotate import annotated
 from lstmprof.runs.metadata import run_info
 from lstmprof.runs.run import TIMINGS_SCHEMA, open_run, write_tables
 

@@ -7,17 +7,11 @@ from pathlib import Path
 import pytest
 from events.rows import Row, row, table
 
-from lstmprof.breakdown import (
-    break_down,
-)
-from lstmprof.diagnose.diagnosis import (
-    diagnose,
-)
+from lstmprof.breakdown import break_down
+from lstmprof.diagnose.diagnosis import diagnose
 from lstmprof.diagnose.step_profile import StepProfile, step_profile_of, typical
 from lstmprof.errors import RunError
-from lstmprof.events.annotate import (
-    annotated,
-)
+from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import Window
 from lstmprof.runs.metadata import run_info
 from lstmprof.runs.run import open_run, write_tables

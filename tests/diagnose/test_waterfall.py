@@ -5,13 +5,7 @@ from __future__ import annotations
 from diagnose.made import contributor, profile
 from hypothesis import given, strategies as st
 
-from lstmprof.diagnose.findings import (
-    PROFILER,
-    Difference,
-    findings,
-    lengths,
-    waterfall,
-)
+from lstmprof.diagnose.findings import PROFILER, Difference, findings, lengths, waterfall
 from lstmprof.diagnose.step_profile import StepProfile, mean_of
 
 

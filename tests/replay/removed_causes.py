@@ -22,9 +22,7 @@ from simulator.gpu_programs import (
     Work,
 )
 
-from lstmprof.events.threads import (
-    ASKS,
-)
+from lstmprof.events.threads import ASKS
 
 Rewritten = tuple[Body, Machine]
 #: Scopes that are Python's; an op is the framework's.

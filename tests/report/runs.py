@@ -15,9 +15,7 @@ from typing import Any
 import pyarrow as pa
 from events.rows import Row, row, table
 
-from lstmprof.events.annotate import (
-    annotated,
-)
+from lstmprof.events.annotate import annotated
 from lstmprof.runs.directory import new_run
 from lstmprof.runs.metadata import run_info
 from lstmprof.runs.run import TIMINGS_SCHEMA, Run, open_run, write_tables

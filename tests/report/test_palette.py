@@ -11,9 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from lstmprof.breakdown.attribution import CALL, LATENCY, QUEUED, UNATTRIBUTED
-from lstmprof.diagnose.findings import (
-    PROFILER,
-)
+from lstmprof.diagnose.findings import PROFILER
 from lstmprof.events.annotate.rules import RULES
 from lstmprof.events.threads import HOST, STATES
 from lstmprof.report import drawing, page

@@ -11,16 +11,10 @@ from events import rows
 from report import runs
 
 from lstmprof import report as reports
-from lstmprof.breakdown import (
-    Breakdown,
-    account_rows,
-    break_down,
-)
+from lstmprof.breakdown import Breakdown, account_rows, break_down
 from lstmprof.diagnose.diagnosis import diagnose_all
 from lstmprof.diagnose.findings import lengths
-from lstmprof.events.annotate import (
-    annotated,
-)
+from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import windows
 from lstmprof.numbers import with_short_names
 from lstmprof.report import page, rows as report_rows

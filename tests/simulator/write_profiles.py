@@ -12,14 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from simulator.gpu_simulator import simulated
-from simulator.lstm_programs import (
-    MACHINE,
-    MAIN,
-    Body,
-    Style,
-    tensorflow_program,
-    torch_program,
-)
+from simulator.lstm_programs import MACHINE, MAIN, Body, Style, tensorflow_program, torch_program
 from simulator.recording import Recording
 from simulator.writers import kineto, nsys, xplane
 

@@ -15,16 +15,7 @@ import os
 import sys
 import weakref
 from pathlib import Path
-from typing import (
-    Any,
-    Callable,
-    ClassVar,
-    ContextManager,
-    Iterator,
-    Mapping,
-    Optional,
-    Tuple,
-)
+from typing import Any, Callable, ClassVar, ContextManager, Iterator, Mapping, Optional, Tuple
 
 import numpy as np
 

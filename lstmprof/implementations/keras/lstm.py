@@ -24,13 +24,7 @@ gru.py 3.15.
 from __future__ import annotations
 
 from lstmprof.implementations import keras as layers
-from lstmprof.implementations.keras import (
-    Network,
-    canonical,
-    load,
-    mixed_precision,
-    parameters,
-)
+from lstmprof.implementations.keras import Network, canonical, load, mixed_precision, parameters
 from lstmprof.workloads import Workload
 
 __all__ = [

@@ -15,10 +15,7 @@ documentation of torch.compile.
 from __future__ import annotations
 
 from lstmprof.implementations import torch as layers
-from lstmprof.implementations.torch import (
-    lstmcell_basic,
-    parameters,
-)
+from lstmprof.implementations.torch import lstmcell_basic, parameters
 from lstmprof.implementations.torch.lstmcell_basic import canonical, load
 from lstmprof.workloads import Workload
 

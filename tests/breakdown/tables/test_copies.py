@@ -6,13 +6,8 @@ import pytest
 from events.rows import row, table
 
 from lstmprof.breakdown.tables import TABLES
-from lstmprof.events.annotate import (
-    annotated,
-)
-from lstmprof.events.annotate.calls import (
-    direction,
-    host_memory,
-)
+from lstmprof.events.annotate import annotated
+from lstmprof.events.annotate.calls import direction, host_memory
 from lstmprof.events.annotate.steps import windows
 
 copies = TABLES["copies"].of

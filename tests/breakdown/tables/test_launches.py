@@ -6,9 +6,7 @@ import pytest
 from events.rows import row, table
 
 from lstmprof.breakdown.tables import TABLES
-from lstmprof.events.annotate import (
-    annotated,
-)
+from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import windows
 from lstmprof.runs.metadata import RunInfo, WorkloadInfo
 

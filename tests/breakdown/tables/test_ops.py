@@ -5,9 +5,7 @@ from __future__ import annotations
 from events.rows import row, table
 
 from lstmprof.breakdown.tables import TABLES
-from lstmprof.events.annotate import (
-    annotated,
-)
+from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import windows
 
 ops = TABLES["ops"].of

@@ -5,9 +5,7 @@ from __future__ import annotations
 from events.rows import row, table
 
 from lstmprof.breakdown.tables.ranges import ranges
-from lstmprof.events.annotate import (
-    annotated,
-)
+from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import windows
 
 MAIN, AUTOGRAD = {"pid": 1, "tid": 1}, {"pid": 1, "tid": 2}

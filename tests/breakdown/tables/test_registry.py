@@ -10,14 +10,9 @@ import pytest
 from events.rows import row, table
 
 from lstmprof import names
-from lstmprof.breakdown import (
-    TABLES,
-    break_down,
-)
+from lstmprof.breakdown import TABLES, break_down
 from lstmprof.errors import UsageError
-from lstmprof.events.annotate import (
-    annotated,
-)
+from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import windows
 from lstmprof.events.batches import BATCH_EVENTS
 from lstmprof.events.table import events_table

@@ -8,11 +8,7 @@ from typing import Any
 import pytest
 from diagnose.made import contributor, profile
 
-from lstmprof.diagnose.roofline import (
-    Peaks,
-    gemm_factor,
-    roofline_of,
-)
+from lstmprof.diagnose.roofline import Peaks, gemm_factor, roofline_of
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.workloads import with_overrides
 from lstmprof.workloads.studies import NAMED

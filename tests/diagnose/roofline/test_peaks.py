@@ -6,12 +6,7 @@ from typing import Any
 
 import pytest
 
-from lstmprof.diagnose.roofline import (
-    Peaks,
-    highest,
-    parsed,
-    recorded,
-)
+from lstmprof.diagnose.roofline import Peaks, highest, parsed, recorded
 from lstmprof.errors import UsageError
 from lstmprof.runs.metadata import run_info
 

@@ -7,13 +7,7 @@ from typing import Any
 
 import pytest
 
-from lstmprof.diagnose.roofline import (
-    Peaks,
-    bounds,
-    costs_of,
-    roofline,
-    workload_of,
-)
+from lstmprof.diagnose.roofline import Peaks, bounds, costs_of, roofline, workload_of
 from lstmprof.diagnose.roofline.work import Cost, costs
 from lstmprof.runs.metadata import RunInfo, decoded, encoded, run_info
 from lstmprof.workloads.studies import named
