@@ -66,7 +66,6 @@ def command(
     from lstmprof.breakdown import break_down
     from lstmprof.commands.terminal import diagnosis
     from lstmprof.diagnose.diagnosis import Asked, diagnose_all
-    from lstmprof.diagnose.document import to_dict
     from lstmprof.diagnose.roofline import parsed
 
     asked = Asked(tuple(dict.fromkeys(without)), gemm_at_roofline, parsed(peaks) if peaks else None)
@@ -76,7 +75,7 @@ def command(
     breakdowns = [break_down(run, step_range, ("ledger",)) for of_path in runs for run in of_path]
     diagnoses = diagnose_all(breakdowns, across, asked, must_compare=named)
     if format_ == "json":
-        terminal.write_json(list(map(to_dict, diagnoses)))
+        terminal.write_json([comparison.to_dict() for comparison in diagnoses])
     elif format_ == "markdown":
         click.echo("\n\n".join(map(diagnosis.markdown, diagnoses)))
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import pyarrow as pa
 
@@ -11,10 +12,19 @@ from lstmprof.breakdown import Breakdown
 from lstmprof.breakdown.result import Table
 from lstmprof.diagnose import causes, sentences
 from lstmprof.diagnose.comparable import comparable_groups, disagreements, refuse_unless_comparable
-from lstmprof.diagnose.findings import Difference, Finding, findings, lengths, timed, waterfall
+from lstmprof.diagnose.counts import QUANTITIES
+from lstmprof.diagnose.findings import (
+    Difference,
+    Finding,
+    findings,
+    lengths,
+    timed,
+    waterfall,
+)
 from lstmprof.diagnose.profiler_overhead import recording_ns
 from lstmprof.diagnose.remedies import Advice, remedies
 from lstmprof.diagnose.roofline import Peaks, Roofline, gemm_factor, roofline_of
+from lstmprof.diagnose.sentences import of_what_if
 from lstmprof.diagnose.step_profile import (
     StepProfile,
     labels,
@@ -110,6 +120,34 @@ class Diagnosis:
         """What to do, in the order of the causes."""
         return tuple(advice for explained in self.findings for advice in explained.remedies)
 
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as JSON has it; unknown is None.
+
+        The ``delta_ns`` of ``waterfall`` sum to ``difference_ns``, those of ``findings`` too; of a
+        run alone these sum to ``slow_ns``, its profiled step. ``busy_share`` is of that; None on a
+        host.
+        """
+        fast, slow = self.fast, self.slow
+        ends = (None, slow.profiled_ns) if fast is None else lengths(fast, slow)
+        dominant = self.dominant
+        return {
+            "slow": slow.name,
+            "fast": None if fast is None else fast.name,
+            "slow_ns": ends[1],
+            "fast_ns": ends[0],
+            "difference_ns": None if ends[0] is None else ends[1] - ends[0],
+            "steps": "undisturbed" if fast is not None and timed(fast, slow) else "profiled",
+            "cause": None if dominant is None else dominant.finding.kind,
+            "sentence": self.sentence,
+            "busy_share": slow.busy_ns / slow.profiled_ns if slow.device is not None else None,
+            "waterfall": [{**asdict(d), "delta_ns": d.delta_ns} for d in self.differences],
+            "findings": [_finding(explained) for explained in self.findings],
+            "roofline": None if self.roofline is None else _roofline(self.roofline),
+            "what_if": [_what_if(replay) for replay in self.what_ifs],
+            "warnings": list(self.warnings),
+            "notes": list(self.notes),
+        }
+
     def waterfall(self) -> Table:
         """From the fast step to the slow one, part by part; no rows of a run alone."""
         rows = [{**asdict(part), "delta_ns": part.delta_ns} for part in self.differences]
@@ -124,6 +162,48 @@ class Diagnosis:
                 lines.append(f"- **{explained.finding.kind}**: {escaped(explained.sentence)}")
                 lines += [f"  - {escaped(advice.sentence)}" for advice in explained.remedies]
         return "\n".join(lines)
+
+
+def _of(thing: object, *names: str) -> dict[str, Any]:
+    return {name: getattr(thing, name) for name in names}
+
+
+def _finding(explained: Explained) -> dict[str, Any]:
+    finding = explained.finding
+    return {
+        **_of(finding, "kind", "fast_ns", "slow_ns", "delta_ns", "share"),
+        "sentence": explained.sentence,
+        "counts": [
+            {
+                "quantity": change.quantity,
+                "unit": QUANTITIES[change.quantity].unit,
+                **_of(change, "fast", "slow"),
+            }
+            for change in finding.changes
+        ],
+        "largest": [{**asdict(c), "delta_ns": c.delta_ns} for c in finding.largest],
+        "remedies": [asdict(advice) for advice in explained.remedies],
+    }
+
+
+def _roofline(limit: Roofline) -> dict[str, Any]:
+    return {
+        "peaks": asdict(limit.peaks),
+        **_of(limit, "step_ns", "share", "memory_share", "gemm_flops_per_s"),
+        "reaches": [{**asdict(reach), "share": reach.share} for reach in limit.reaches],
+    }
+
+
+def _what_if(what_if: WhatIf) -> dict[str, Any]:
+    prediction = what_if.prediction
+    bottleneck = prediction.bottleneck or (None, None, None)
+    return {
+        "change": what_if.name,
+        **_of(prediction, "observed_ns", "replayed_ns", "predicted_ns", "saved_ns"),
+        "undisturbed_ns": prediction.undisturbed_ns,
+        "bottleneck": dict(zip(("state", "part", "ns"), bottleneck, strict=True)),
+        "sentence": of_what_if(what_if.name, prediction),
+    }
 
 
 def diagnose(
