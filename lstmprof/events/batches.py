@@ -1,4 +1,4 @@
-"""The events of a run in batches of time, so that an account holds one batch at a time.
+"""The events of a run in batches of time, so that a table holds one batch at a time.
 
 A batch stands for [start_ns, end_ns). Its events are a table of their own, numbered anew: those
 that begin then (its ``own``), those that run on into it, and those that a computation asks for
@@ -69,14 +69,14 @@ class Batches:
 
     def __iter__(self) -> Iterator[Batch]:
         """The batches by time, of events that are ``divisible``."""
-        lanes, known = _lanes(self._packed), _first_of_sorts(self._packed)
+        lanes, first_rows = _lanes(self._packed), _first_of_sorts(self._packed)
         table = _Tables(self._packed, self._links)
         count, first = len(self._packed), 0
         running = np.empty(0, dtype=np.int64)
         while first < count:
-            last = self._until(first + max(self._size, len(running), len(known)))
+            last = self._until(first + max(self._size, len(running), len(first_rows)))
             end_ns = int(self._start[last]) if last < count else _end(self._start, self._dur)
-            beside = [running, known, *_next(lanes, last)]
+            beside = [running, first_rows, *_next(lanes, last)]
             yield table.batch(first, last, np.concatenate(beside), int(self._start[first]), end_ns)
             both = np.concatenate([running, np.arange(first, last)])
             running = both[self._start[both] + self._dur[both] > end_ns]
@@ -110,16 +110,16 @@ class _Tables:
         others = self._linked(first, last, np.unique(beside[~self._inside[beside]]))
         self._inside[first:last] = False
         self._inside[others] = False
-        before, after = others[others < first], others[others >= last]
-        rows = np.concatenate([before, np.arange(first, last), after])
+        earlier, later = others[others < first], others[others >= last]
+        rows = np.concatenate([earlier, np.arange(first, last), later])
         self._place[rows] = np.arange(len(rows))
-        own = slice(len(before), len(before) + last - first)
+        own = slice(len(earlier), len(earlier) + last - first)
         return Batch(self._numbered(rows), rows, own, start_ns, end_ns)
 
     def _linked(self, first: int, last: int, others: Ints) -> Ints:
         """``others`` and all that they and the rows [first, last) are linked to, sorted."""
         self._inside[others] = True
-        found = [others]
+        parts = [others]
         links = self._links.values()
         named = [link[first:last] for link in links] + [link[others] for link in links]
         while named:
@@ -129,9 +129,9 @@ class _Tables:
             if not len(new):
                 break
             self._inside[new] = True
-            found.append(new)
+            parts.append(new)
             named = [link[new] for link in links]
-        return np.sort(np.concatenate(found)).astype(np.int64)
+        return np.sort(np.concatenate(parts)).astype(np.int64)
 
     def _numbered(self, rows: Ints) -> EventTable:
         """These rows as a table in which every event has its row number as id."""
@@ -141,7 +141,7 @@ class _Tables:
             ids[name] = pa.array(self._place[named].astype(np.int64), mask=named < 0)
         names = self._packed.names
         events = self._packed.table([name for name in names if name not in ids], rows).arrow
-        for name, numbers in sorted(ids.items(), key=lambda one: names.index(one[0])):
+        for name, numbers in sorted(ids.items(), key=lambda item: names.index(item[0])):
             place = names.index(name)
             events = events.add_column(place, SCHEMA.field(name), numbers)
         return EventTable(events)
@@ -153,9 +153,9 @@ def _lanes(packed: Packed) -> list[tuple[Ints, Ints]]:
     rows = rows[packed.values("dur_ns")[rows] > 0]
     start_ns = packed.values("start_ns")
     keys = [packed.values(c)[rows].astype(np.int64) for c in ("rank", "device")]
-    of = numbered(*keys)
-    lanes = [rows[of == one] for one in range(int(of.max(initial=NONE)) + 1)]
-    return [(mine, start_ns[mine].astype(np.int64)) for mine in lanes]
+    group = numbered(*keys)
+    lanes = [rows[group == number] for number in range(int(group.max(initial=NONE)) + 1)]
+    return [(members, start_ns[members].astype(np.int64)) for members in lanes]
 
 
 def _next(lanes: list[tuple[Ints, Ints]], row: int) -> Iterator[Ints]:
@@ -181,9 +181,9 @@ def _first_of_sorts(packed: Packed) -> Ints:
         keys = [kind, launching[packed.codes("name", rows)] & (kind == runtime)]
         keys += [packed.known(name, rows) for name in _PLACE]
         keys += [packed.values(name, rows) for name in _PLACE]
-        of = _numbered_few(keys)
-        first = np.empty(int(of.max()) + 1, dtype=np.int64)
-        first[of[::-1]] = np.arange(len(of))[::-1]
+        code = _numbered_few(keys)
+        first = np.empty(int(code.max()) + 1, dtype=np.int64)
+        first[code[::-1]] = np.arange(len(code))[::-1]
         for row, *sort in zip(begin + first, *(key[first].tolist() for key in keys), strict=True):
             firsts.setdefault(tuple(sort), int(row))
     return np.array(list(firsts.values()), dtype=np.int64)

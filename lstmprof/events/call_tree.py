@@ -17,11 +17,11 @@ from lstmprof.events.table import NONE, EventTable
 def own_time(events: EventTable) -> Ints:
     """Duration less that of the events directly inside; a profiler's jitter is no negative time."""
     dur = events.dur_ns
-    own = dur.copy()
+    time_ns = dur.copy()
     parent = events.rows_named("parent_id")
     inner = np.flatnonzero(parent != NONE)
-    np.subtract.at(own, parent[inner], dur[inner])
-    return np.asarray(np.maximum(own, 0), dtype=np.int64)
+    np.subtract.at(time_ns, parent[inner], dur[inner])
+    return np.asarray(np.maximum(time_ns, 0), dtype=np.int64)
 
 
 class Forest:
@@ -55,9 +55,9 @@ class Forest:
         begin = code[rows] * span + self.place[rows]
         order = np.argsort(begin)
         reached = np.maximum.accumulate((begin + self.size[rows])[order])
-        found = np.ones(len(rows), dtype=np.bool_)
-        found[order[1:]] = reached[:-1] <= begin[order][1:]
-        return found
+        flags = np.ones(len(rows), dtype=np.bool_)
+        flags[order[1:]] = reached[:-1] <= begin[order][1:]
+        return flags
 
 
 def _depths(parent: Ints) -> Ints:
@@ -75,9 +75,9 @@ def _depths(parent: Ints) -> Ints:
 def _after_siblings(parent: Ints, size: Ints) -> Ints:
     """For each row the size of the siblings before it."""
     order = np.argsort(parent, kind="stable")
-    before = np.cumsum(size[order]) - size[order]
+    offset = np.cumsum(size[order]) - size[order]
     new = np.append(True, parent[order][1:] != parent[order][:-1])[: len(order)]
     first = np.maximum.accumulate(np.where(new, np.arange(len(order)), 0))
     place = np.empty(len(parent), dtype=np.int64)
-    place[order] = before - before[first]
+    place[order] = offset - offset[first]
     return place

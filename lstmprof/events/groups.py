@@ -44,9 +44,9 @@ class Groups:
         return total
 
 
-def ratio(amounts: Ints, of: Ints) -> pa.Array:
-    """``amounts`` over ``of``; null where that is 0."""
-    return pa.array(amounts / np.maximum(of, 1), pa.float64(), mask=of == 0)
+def ratio(amounts: Ints, counts: Ints) -> pa.Array:
+    """``amounts`` over ``counts``; null where that is 0."""
+    return pa.array(amounts / np.maximum(counts, 1), pa.float64(), mask=counts == 0)
 
 
 def texts_at(values: Sequence[str], codes: Ints) -> pa.Array:
@@ -54,9 +54,9 @@ def texts_at(values: Sequence[str], codes: Ints) -> pa.Array:
     return pa.array(values, pa.string()).take(pa.array(codes, mask=codes < 0))
 
 
-def where_known(values: Ints, known: Flags) -> pa.Array:
-    """``values``, null where not ``known``."""
-    return pa.array(values, mask=~known)
+def where_known(values: Ints, is_known: Flags) -> pa.Array:
+    """``values``, null where not ``is_known``."""
+    return pa.array(values, mask=~is_known)
 
 
 def heads(events: EventTable, rows: Ints, groups: Groups, columns: Sequence[str]) -> list[pa.Array]:
@@ -81,12 +81,12 @@ def numbered(*keys: Ints) -> Ints:
 def _numbered(key: Ints) -> Ints:
     if not len(key) or key.min() == key.max():
         return np.zeros(len(key), dtype=np.int64)
-    known = key != UNKNOWN  # it comes first, and is not counted from
-    low = int(key.min(where=known, initial=np.iinfo(np.int64).max)) - 1
+    has_value = key != UNKNOWN  # it comes first, and is not counted from
+    low = int(key.min(where=has_value, initial=np.iinfo(np.int64).max)) - 1
     high = int(key.max())
     if high - low > _SPARSE * len(key) + 64:
         return _hashed(key)
-    shifted = np.where(known, key, low) - low
+    shifted = np.where(has_value, key, low) - low
     present = np.zeros(high - low + 1, dtype=np.int64)
     present[shifted] = 1
     return np.asarray((np.cumsum(present) - 1)[shifted], dtype=np.int64)

@@ -71,9 +71,9 @@ def _least_over_ranges(left: Ints, right: Ints, value: Ints, cells: int, none: i
     level = np.frexp((right - left).astype(np.float64))[1] - 1  # exact below 2**53 cells
     for k in range(int(level.max()), -1, -1):
         # least[i] now stands for the block of 2**k cells from i on
-        mine = level == k
-        np.minimum.at(least, left[mine], value[mine])
-        np.minimum.at(least, right[mine] - (1 << k), value[mine])
+        members = level == k
+        np.minimum.at(least, left[members], value[members])
+        np.minimum.at(least, right[members] - (1 << k), value[members])
         if k:
             half = 1 << (k - 1)
             blocks = least.copy()

@@ -93,8 +93,8 @@ def packed(events: pa.Table) -> Packed:
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:
-    found = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
-    return pa.nulls(0, column.type) if isinstance(found, pa.ChunkedArray) else found
+    chunk = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+    return pa.nulls(0, column.type) if isinstance(chunk, pa.ChunkedArray) else chunk
 
 
 def _with_own_texts(array: pa.DictionaryArray, type_: pa.DataType, reduced: bool) -> pa.Array:
@@ -137,18 +137,18 @@ def narrow_table(file: pq.ParquetFile, columns: Sequence[str]) -> pa.Table:
     return pa.table(whole, names=columns)
 
 
-def _narrow_type(metadata: pq.FileMetaData, found: pa.Schema, name: str) -> pa.DataType:
-    if not pa.types.is_integer(found.field(name).type):
-        return found.field(name).type
-    place = found.get_field_index(name)
+def _narrow_type(metadata: pq.FileMetaData, schema: pa.Schema, name: str) -> pa.DataType:
+    if not pa.types.is_integer(schema.field(name).type):
+        return schema.field(name).type
+    place = schema.get_field_index(name)
     bounds = [0]
     for group in range(metadata.num_row_groups):
         column = metadata.row_group(group).column(place)
-        told = column.statistics
-        if told is not None and told.has_min_max:
-            bounds += [told.min, told.max]
-        elif told is None or told.null_count != column.num_values:
-            return found.field(name).type
+        statistics = column.statistics
+        if statistics is not None and statistics.has_min_max:
+            bounds += [statistics.min, statistics.max]
+        elif statistics is None or statistics.null_count != column.num_values:
+            return schema.field(name).type
     return _narrowest(min(bounds), max(bounds))
 
 

@@ -105,8 +105,8 @@ def content_order(events: EventTable, rows: Ints) -> Ints:
     for column in ("name", "category"):
         codes, values = events.texts(column)
         place = np.empty(len(values) + 1, dtype=np.int64)
-        known = [*values, ""]
-        place[sorted(range(len(known)), key=known.__getitem__)] = np.arange(len(known))
+        texts = [*values, ""]
+        place[sorted(range(len(texts)), key=texts.__getitem__)] = np.arange(len(texts))
         keys.append(place[codes[rows]])
     return numbered(*keys, events.ints("stream", UNKNOWN)[rows])
 

@@ -53,18 +53,18 @@ def direction(name: str) -> str | None:
 
     An array is memory of a device.
     """
-    found = _LETTERS.search(name) or _WORDS.search(name)
-    if found is None:
+    match = _LETTERS.search(name) or _WORDS.search(name)
+    if match is None:
         return None
-    ends = [end[0].replace("A", "D") for end in found.groups()]
+    ends = [end[0].replace("A", "D") for end in match.groups()]
     way = "PtoP" if "P" in ends else "to".join(ends)
     return way if way in DIRECTIONS else None
 
 
 def host_memory(name: str) -> str | None:
     """``pinned``, ``pageable`` or ``managed``; None where the name of a copy does not say."""
-    found = _MEMORY.search(name)
-    return found.group(1).lower() if found else None
+    match = _MEMORY.search(name)
+    return match.group(1).lower() if match else None
 
 
 @dataclass(frozen=True)

@@ -147,18 +147,18 @@ def _kernel_rules(events: EventTable, links: _Links, op_rules: Codes, rows: Code
     A path of JAX ends in the last op of a fusion: where that only moves elements, a kernel whose
     name says that it computes is believed.
     """
-    known = np.where(_is(op_rules, "other"), NONE, op_rules)
+    known_rules = np.where(_is(op_rules, "other"), NONE, op_rules)
     recurrent = np.where(_is(op_rules, "rnn"), op_rules, NONE)
-    found = np.full(len(rows), NONE, dtype=_RULE)
-    for own in (recurrent, known):
-        around = inherited(events, links.parent, own)
+    rules = np.full(len(rows), NONE, dtype=_RULE)
+    for candidates in (recurrent, known_rules):
+        around = inherited(events, links.parent, candidates)
         by_op = np.where(links.op[rows] != NONE, around[links.op[rows]], NONE)
-        found = np.where(found != NONE, found, by_op)
+        rules = np.where(rules != NONE, rules, by_op)
     named = _named_rules(events)[rows]
     by_kernel = events.mapped("name", _kernel_rule, _NUMBER[UNNAMED], _RULE)[rows]
     says_more = _is(by_kernel, *_SAYS_MORE) & (named != NONE) & _is(named, "layout")
-    found = np.where((found != NONE) | says_more, found, named)
-    return np.where(found != NONE, found, by_kernel)
+    rules = np.where((rules != NONE) | says_more, rules, named)
+    return np.where(rules != NONE, rules, by_kernel)
 
 
 def _named_rules(events: EventTable) -> Codes:

@@ -75,16 +75,16 @@ def parents(events: EventTable) -> Ints:
     rows = rows[np.argsort(thread[rows], kind="stable")]
     first = np.append(True, np.diff(thread[rows]) != 0)[: len(rows)]
     del thread
-    before = np.append(0, np.where(first, 0, np.arange(len(rows), dtype=rows.dtype)))
-    before = small(before)
+    previous = np.append(0, np.where(first, 0, np.arange(len(rows), dtype=rows.dtype)))
+    previous = small(previous)
     ends = np.append(np.iinfo(np.int64).max, events.end_ns[rows])  # place 0 encloses all
-    behind = np.flatnonzero(ends[before] < ends)
+    behind = np.flatnonzero(ends[previous] < ends)
     while len(behind):
-        before[behind] = before[before[behind]]
-        behind = behind[ends[before[behind]] < ends[behind]]
+        previous[behind] = previous[previous[behind]]
+        behind = behind[ends[previous[behind]] < ends[behind]]
     del ends, behind
     parent = np.full(len(events), NONE, dtype=np.int64)
-    parent[rows] = np.append(NONE, rows)[before[1:]]
+    parent[rows] = np.append(NONE, rows)[previous[1:]]
     return parent
 
 
@@ -96,9 +96,9 @@ def launches(events: EventTable) -> Ints:
     """
     correlation = events.ints("correlation_id", UNKNOWN)
     rank, pid = (events.ints(name, UNKNOWN) for name in ("rank", "pid"))
-    known = correlation > 0  # profilers write 0 and −1 for "none"
-    calls = np.flatnonzero(known & events.is_kind("runtime"))
-    activities = known & events.is_kind(*ACTIVITY_KINDS)
+    has_id = correlation > 0  # profilers write 0 and −1 for "none"
+    calls = np.flatnonzero(has_id & events.is_kind("runtime"))
+    activities = has_id & events.is_kind(*ACTIVITY_KINDS)
     launch = np.full(len(events), NONE, dtype=np.int64)
     calls = calls[np.lexsort((-events.dur_ns[calls], events.start_ns[calls]))]
     for rows, columns in (
@@ -148,15 +148,15 @@ def _ops_by_external_id(events: EventTable, is_op: Flags, launch: Ints) -> Ints:
     if not len(owners) or not len(rows):
         return op
     owners = owners[np.argsort(external[owners], kind="stable")]
-    found = np.minimum(np.searchsorted(external[owners], external[rows]), len(owners) - 1)
-    hit = external[owners][found] == external[rows]
-    op[rows[hit]] = owners[found[hit]]
+    place = np.minimum(np.searchsorted(external[owners], external[rows]), len(owners) - 1)
+    hit = external[owners][place] == external[rows]
+    op[rows[hit]] = owners[place[hit]]
     return op
 
 
-def inherited(events: EventTable, parent: Codes, own: Codes) -> Codes:
-    """``own`` where a row has one (not ``NONE``), else that of its nearest ancestor that has."""
-    value = own.copy()
+def inherited(events: EventTable, parent: Codes, values: Codes) -> Codes:
+    """``values`` where a row has one (not ``NONE``), else that of its nearest ancestor that has."""
+    value = values.copy()
     above = parent.copy()
     open_rows = np.flatnonzero((value == NONE) & (above != NONE))
     while len(open_rows):
@@ -175,8 +175,8 @@ def phases(events: EventTable, parent: Ints, launch: Ints) -> Codes:
     of its rank when it started.
     """
     scoped = _scope_phases(events)
-    own = np.where(scoped != NONE, scoped, _named_phases(events))
-    phase = inherited(events, parent, own)
+    scopes = np.where(scoped != NONE, scoped, _named_phases(events))
+    phase = inherited(events, parent, scopes)
     has_launch = launch != NONE
     phase[has_launch] = np.where(
         scoped[has_launch] != NONE, scoped[has_launch], phase[launch[has_launch]]
@@ -222,8 +222,8 @@ def _scope_phase(name: str) -> int:
         return NONE
     if _GRADIENT_SCOPE.search(name):
         return PHASES.index("backward")
-    found = _PHASE_SCOPE.search(name)
-    return PHASES.index(found.group(1)) if found else NONE
+    match = _PHASE_SCOPE.search(name)
+    return PHASES.index(match.group(1)) if match else NONE
 
 
 def _open_phases(events: EventTable) -> Codes:
@@ -279,8 +279,8 @@ def forwards(events: EventTable) -> Ints:
     rows = rows[np.lexsort((~is_backward[rows], start[rows], number[rows], rank[rows]))]
     place = np.where(is_backward[rows], -1, np.arange(len(rows)))
     latest = np.maximum.accumulate(place) if len(rows) else place
-    made = rows[np.maximum(latest, 0)]
-    same = (latest >= 0) & (number[made] == number[rows]) & (rank[made] == rank[rows])
+    maker = rows[np.maximum(latest, 0)]
+    same = (latest >= 0) & (number[maker] == number[rows]) & (rank[maker] == rank[rows])
     linked = same & is_backward[rows]
-    forward[rows[linked]] = made[linked]
+    forward[rows[linked]] = maker[linked]
     return forward

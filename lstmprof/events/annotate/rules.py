@@ -419,6 +419,6 @@ def rnn_family(name: str) -> str | None:
 def rule_text(number: int) -> str:
     """What a table says of the rule of this number, different for each: its kind and reason."""
     rule = RULES[number]
-    of = "op" if number < len(OP_RULES) else "kernel name"
-    of = of if number < len(OP_RULES) + len(KERNEL_RULES) else "activity"
-    return f"{of}: {rule.reason} ({rule.framework})"
+    subject = "op" if number < len(OP_RULES) else "kernel name"
+    subject = subject if number < len(OP_RULES) + len(KERNEL_RULES) else "activity"
+    return f"{subject}: {rule.reason} ({rule.framework})"

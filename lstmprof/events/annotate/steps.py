@@ -58,9 +58,9 @@ def with_markers(events: EventTable, pattern: str) -> EventTable:
     on_host = events.is_kind("range", "step") & (thread_ids(events) >= 0)
     if not (named & on_host).any():
         there = Counter(codes[on_host].tolist()).most_common(_MOST_NAMED)
-        known = ", ".join(f"'{names[code]}'" for code, _ in there) or "none"
+        frequent = ", ".join(f"'{names[code]}'" for code, _ in there) or "none"
         raise UsageError(
-            f"--step-range '{pattern}' finds no host range", f"the most frequent are {known}"
+            f"--step-range '{pattern}' finds no host range", f"the most frequent are {frequent}"
         )
     kinds = np.array(events.column("kind").to_pylist(), dtype=object)
     kinds[kinds == "step"] = "range"
@@ -70,16 +70,16 @@ def with_markers(events: EventTable, pattern: str) -> EventTable:
 
 def windows(events: EventTable, *, captured: bool) -> list[Window]:
     """The windows of ``events`` by rank and time; ``captured``: lstmprof made the profile."""
-    found: list[Window] = []
+    all_windows: list[Window] = []
     thread = thread_ids(events)
     for rank in events.ranks():
         rows = events.of_rank(rank)
         markers = _markers(events, rows, thread)
         if len(markers):
-            found += _marked(events, rank, rows, markers, thread, captured)
+            all_windows += _marked(events, rank, rows, markers, thread, captured)
         else:
-            found += _whole(events, rank, rows, thread)
-    return [w for w in found if w.end_ns > w.start_ns]
+            all_windows += _whole(events, rank, rows, thread)
+    return [w for w in all_windows if w.end_ns > w.start_ns]
 
 
 def _markers(events: EventTable, rows: Ints, thread: Ints) -> Ints:
@@ -119,8 +119,8 @@ def _marked(
 
 def _numbers(names: list[str]) -> list[int]:
     """The markers' own numbers (``ProfilerStep#7``) where each has its own, else 0, 1, 2 …"""
-    found = [_NUMBER.search(name) for name in names]
-    numbers = [int(n.group(1)) for n in found if n]
+    matches = [_NUMBER.search(name) for name in names]
+    numbers = [int(n.group(1)) for n in matches if n]
     distinct = len(numbers) == len(names) == len(set(numbers))
     return numbers if distinct else list(range(len(names)))
 
@@ -141,13 +141,15 @@ def _busiest(events: EventTable, rows: Ints, thread: Ints) -> int | None:
     return None
 
 
-def steps_of(ranks: Ints, found: list[Window]) -> Ints:
+def steps_of(ranks: Ints, step_windows: list[Window]) -> Ints:
     """How many windows of steps each of ``ranks`` has, ``UNKNOWN`` one that is not named."""
-    steps = Counter(UNKNOWN if w.rank is None else w.rank for w in found if w.step is not None)
+    steps = Counter(
+        UNKNOWN if w.rank is None else w.rank for w in step_windows if w.step is not None
+    )
     return np.array([steps[rank] for rank in ranks.tolist()], dtype=np.int64)
 
 
-def with_steps(events: EventTable, found: list[Window]) -> EventTable:
+def with_steps(events: EventTable, step_windows: list[Window]) -> EventTable:
     """``events`` with ``step`` filled: the window in which a row, or its launch, started."""
     at = events.start_ns.copy()
     launch = events.rows_named("launch_id")
@@ -155,21 +157,21 @@ def with_steps(events: EventTable, found: list[Window]) -> EventTable:
     at[has_launch] = at[launch[has_launch]]
     step = np.full(len(events), -1, dtype=np.int64)
     for rank in events.ranks():
-        own = [w for w in found if w.rank == rank and w.step is not None]
-        if own:
+        rank_windows = [w for w in step_windows if w.rank == rank and w.step is not None]
+        if rank_windows:
             rows = events.of_rank(rank)
-            step[rows] = _steps_at(at[rows], own)
+            step[rows] = _steps_at(at[rows], rank_windows)
     return events.with_columns({"step": pa.array(step, mask=step < 0)})
 
 
-def _steps_at(at_ns: Ints, found: list[Window]) -> Ints:
+def _steps_at(at_ns: Ints, step_windows: list[Window]) -> Ints:
     """The step at each instant, −1 in none; windows of one rank, of which each ends after the last.
 
     Of two that overlap it is the later.
     """
     starts, ends, steps = (
         np.array(values, dtype=np.int64)
-        for values in zip(*((w.start_ns, w.end_ns, w.step) for w in found), strict=True)
+        for values in zip(*((w.start_ns, w.end_ns, w.step) for w in step_windows), strict=True)
     )
     latest = np.searchsorted(starts, at_ns, side="right") - 1
     inside = (latest >= 0) & (at_ns < ends[latest])
