@@ -1,4 +1,4 @@
-"""From events to the account of a step: pure functions, table to table.
+"""From events to the breakdown of a step: pure functions, table to table.
 
 ::
 
@@ -31,7 +31,7 @@ __all__ = ["TABLES", "Breakdown", "break_down"]
 
 @dataclass(frozen=True)
 class Breakdown:
-    """The account of one run: its windows, its timings, and any table of ``TABLES`` on demand."""
+    """The breakdown of one run: its windows, its timings, and any table of ``TABLES`` on demand."""
 
     run: Run
     windows: list[Window]
@@ -48,7 +48,7 @@ class Breakdown:
         """
         wanted = table_of(name)
         if name not in self._made:
-            self._made.update(_made(self.run, self.step_range, [wanted])[0])
+            self._made.update(_tables_and_windows(self.run, self.step_range, [wanted])[0])
         return self._made[name]
 
     @property
@@ -65,7 +65,7 @@ class Breakdown:
 def break_down(
     run: Run, step_range: str | None = None, tables: Sequence[str] = USUAL_TABLES
 ) -> Breakdown:
-    """The account of ``run``; its steps are the host ranges that ``step_range`` finds, if given.
+    """The breakdown of ``run``; its steps are the host ranges that ``step_range`` finds, if given.
 
     ``tables`` are made at once, while the events are in memory; ``Breakdown.table`` reads them
     again for any other.
@@ -75,18 +75,20 @@ def break_down(
         UsageError: ``step_range`` is no regular expression, or finds no host range; no table has
             one of these names.
     """
-    made, found = _made(run, step_range, [table_of(name) for name in tables])
+    by_name, step_windows = _tables_and_windows(
+        run, step_range, [table_of(name) for name in tables]
+    )
     measured = run.timings()
     return Breakdown(
         run=run,
-        windows=found,
+        windows=step_windows,
         timings=None if measured is None else timings(measured, run.info),
         step_range=step_range,
-        _made=made,
+        _made=by_name,
     )
 
 
-def _made(
+def _tables_and_windows(
     run: Run, step_range: str | None, wanted: Sequence[TableKind]
 ) -> tuple[dict[str, pa.Table], list[Window]]:
     """The ``wanted`` tables by name, and the windows of ``run``."""
@@ -94,16 +96,16 @@ def _made(
     marked = _marked(run.events(), step_range) if step_range else None
     with database(run.path / EVENTS_FILE if marked is None else marked) as events:
         ranges = host.framework_ranges(run.info)
-        found = events.windows(captured=captured)
-        found = [replace(window, framework_ranges=ranges) for window in found]
-        events.account_for(found, run.info.workload.time_steps)
+        step_windows = events.windows(captured=captured)
+        step_windows = [replace(window, framework_ranges=ranges) for window in step_windows]
+        events.account_for(step_windows, run.info.workload.time_steps)
         tables = {kind.name: kind.selected(events) for kind in wanted if kind.select}
     computed = [kind for kind in wanted if kind.make]
     columns = [n for n in SCHEMA.names if any(n in kind.reads for kind in computed)]
     if columns:
         held = packed(marked.select(columns)) if marked else Packed(run.narrow_events(columns))
-        tables |= _computed(computed, held, found, run.info)
-    return tables, found
+        tables |= _computed(computed, held, step_windows, run.info)
+    return tables, step_windows
 
 
 def _marked(events: EventTable, step_range: str) -> EventTable:
@@ -112,19 +114,19 @@ def _marked(events: EventTable, step_range: str) -> EventTable:
 
 
 def _computed(
-    kinds: Sequence[TableKind], events: Packed, found: list[Window], info: RunInfo
+    kinds: Sequence[TableKind], events: Packed, step_windows: list[Window], info: RunInfo
 ) -> dict[str, pa.Table]:
     """The tables of these ``kinds``; where events are many, those that can be from batches."""
     gathered: dict[str, Gathered] = {}
     gathering = {kind.name: kind.gather for kind in kinds if kind.gather}
     if gathering and (batches := Batches(events)).divisible:
-        gathered = {name: gather(events, found) for name, gather in gathering.items()}
+        gathered = {name: gather(events, step_windows) for name, gather in gathering.items()}
         for batch in batches:
             for table in gathered.values():
                 table.add(batch)
     return {
         kind.name: kind.ordered(gathered[kind.name].table())
         if kind.name in gathered
-        else kind.of(events.table(kind.reads), found, info)
+        else kind.of(events.table(kind.reads), step_windows, info)
         for kind in kinds
     }

@@ -26,7 +26,7 @@ def columns(table: str) -> list[str]:
 def rows(breakdowns: list[Breakdown], table: str, top: int | None = None) -> list[dict[str, Any]]:
     """The rows of one table over all runs, the first ``top`` of each; unknown is None.
 
-    Times and the account of a step are given whole.
+    Times and the ledger of a step are given whole.
     """
     if table == "timings":
         return _timing_rows(breakdowns)
@@ -40,7 +40,7 @@ def rows(breakdowns: list[Breakdown], table: str, top: int | None = None) -> lis
 
 def _timing_rows(breakdowns: list[Breakdown]) -> list[dict[str, Any]]:
     slowdown = compared(breakdowns)
-    found = []
+    timings = []
     for position, breakdown in enumerate(breakdowns):
         if breakdown.timings is None:
             continue
@@ -52,8 +52,8 @@ def _timing_rows(breakdowns: list[Breakdown]) -> list[dict[str, Any]]:
             **dataclasses.asdict(breakdown.timings),
             "slowdown": slowdown.get(position),
         }
-        found.append({name: row[name] for name in columns("timings")})
-    return found
+        timings.append({name: row[name] for name in columns("timings")})
+    return timings
 
 
 def comparable(breakdowns: list[Breakdown]) -> list[list[int]]:
@@ -67,12 +67,12 @@ def comparable(breakdowns: list[Breakdown]) -> list[list[int]]:
 
 
 def compared(breakdowns: list[Breakdown]) -> dict[int, float]:
-    """Position of an account -> its slowdown against the fastest comparable one.
+    """Position of a breakdown -> its slowdown against the fastest comparable one.
 
     A run with none to compare with is left out.
     """
-    found: dict[int, float] = {}
+    ratios: dict[int, float] = {}
     for group in comparable(breakdowns):
         medians = {i: t.median_ns for i in group if (t := breakdowns[i].timings) is not None}
-        found |= slowdowns(medians) if len(medians) > 1 else {}
-    return found
+        ratios |= slowdowns(medians) if len(medians) > 1 else {}
+    return ratios

@@ -60,13 +60,13 @@ class Stretches:
         """The same, none over one of ``borders_ns``, which are sorted."""
         first = np.searchsorted(borders_ns, self.start_ns, side="right")
         inside = np.searchsorted(borders_ns, self.end_ns, side="left") - first
-        of = np.repeat(np.arange(len(inside)), inside + 1)
-        place = np.arange(len(of)) - np.repeat(np.cumsum(inside + 1) - inside - 1, inside + 1)
-        border = np.append(borders_ns, 0)[np.minimum(first[of] + place, len(borders_ns))]
-        before = np.append(0, border[:-1])[: len(of)]
-        start = np.where(place == 0, self.start_ns[of], before)
-        end = np.where(place == inside[of], self.end_ns[of], border)
-        return Stretches(self.labels, self.window[of], self.row[of], self.label[of], start, end)
+        old = np.repeat(np.arange(len(inside)), inside + 1)
+        place = np.arange(len(old)) - np.repeat(np.cumsum(inside + 1) - inside - 1, inside + 1)
+        border = np.append(borders_ns, 0)[np.minimum(first[old] + place, len(borders_ns))]
+        previous = np.append(0, border[:-1])[: len(old)]
+        start = np.where(place == 0, self.start_ns[old], previous)
+        end = np.where(place == inside[old], self.end_ns[old], border)
+        return Stretches(self.labels, self.window[old], self.row[old], self.label[old], start, end)
 
     def by_time(self) -> Stretches:
         """The same, each window's in the order of time."""
@@ -157,16 +157,16 @@ class _Hosts:
     def segments(self, thread: int) -> Segments:
         """What ``thread`` was doing at every instant."""
         if thread not in self._segments:
-            mine = np.flatnonzero(self.thread == thread)
-            self._segments[thread] = filled(innermost(self.events, mine))
+            rows = np.flatnonzero(self.thread == thread)
+            self._segments[thread] = filled(innermost(self.events, rows))
         return self._segments[thread]
 
     def state_labels(self, row: Ints) -> Ints:
         """The label of time in which each ``row``, or no event, is innermost on a thread."""
         if not len(self.state):
             return np.full(len(row), self.idle(HOST), dtype=np.int64)
-        known = row != NONE
-        return self.idle(STATES[0]) + np.where(known, self.state[row], len(STATES))
+        at_work = row != NONE
+        return self.idle(STATES[0]) + np.where(at_work, self.state[row], len(STATES))
 
 
 def _of_host(hosts: _Hosts, at: _Instants, rank: int | None) -> Stretches:
@@ -205,24 +205,24 @@ def _idle(hosts: _Hosts, at: _Instants, lane: Lane, waits: Waits) -> Iterator[_C
     tail = until >= at.ends_ns[window]
     following = np.searchsorted(lane.start_ns, until)
     launch = np.where(tail, NONE, np.append(lane.launch, NONE)[following])
-    known = np.flatnonzero(launch != NONE)
-    issued = launch[known]
+    linked = np.flatnonzero(launch != NONE)
+    issued = launch[linked]
     called, returned = hosts.start_ns[issued], hosts.end_ns[issued]
-    queued = returned <= waits.since(until[known])
+    queued = returned <= waits.since(until[linked])
     borders = [
-        np.where(queued, start[known], np.clip(instant, start[known], end[known]))
+        np.where(queued, start[linked], np.clip(instant, start[linked], end[linked]))
         for instant in (called, returned, returned + waits.latency_ns)
     ]
     thread = np.where(tail, at.thread[window], NONE)
-    thread[known] = hosts.thread[issued]
+    thread[linked] = hosts.thread[issued]
     begins = end.copy()
-    begins[known] = borders[0]
+    begins[linked] = borders[0]
     yield from _of_threads(hosts, window, thread, tail, start, begins)
-    borders.append(end[known])
-    holders = (issued, issued, lane.row[following[known]])
+    borders.append(end[linked])
+    holders = (issued, issued, lane.row[following[linked]])
     for place, cause in enumerate((CALL, LATENCY, QUEUED)):
-        label = np.full(len(known), hosts.idle(cause), dtype=np.int64)
-        yield window[known], holders[place], label, borders[place], borders[place + 1]
+        label = np.full(len(linked), hosts.idle(cause), dtype=np.int64)
+        yield window[linked], holders[place], label, borders[place], borders[place + 1]
 
 
 def _of_threads(
@@ -235,10 +235,10 @@ def _of_threads(
     label = first[unknown] + _OF_THREAD.index(UNATTRIBUTED)
     yield window[unknown], nobody, label, start[unknown], end[unknown]
     for number in np.unique(thread[~unknown]).tolist():
-        mine = np.flatnonzero(thread == number)
+        places = np.flatnonzero(thread == number)
         segments = hosts.segments(number)
-        shared = overlaps(segments, start[mine], end[mine])
-        row, interval = segments.owner[shared.segment], mine[shared.interval]
+        shared = overlaps(segments, start[places], end[places])
+        row, interval = segments.owner[shared.segment], places[shared.interval]
         label = hosts.state_labels(row) + np.where(tail[interval], _FIRST_TAIL, 0)
         yield window[interval], row, label, shared.start_ns, shared.end_ns
 
@@ -261,9 +261,9 @@ def device_lanes(events: EventTable, rank: int | None) -> Iterator[Lane]:
     rows = events.of_rank(rank)
     rows = rows[events.is_kind(*ACTIVITY_KINDS)[rows]]
     device = events.ints("device", UNKNOWN)
-    for one in np.unique(device[rows]).tolist():
-        if one != UNKNOWN:
-            yield _lane(events, one, rows[device[rows] == one])
+    for number in np.unique(device[rows]).tolist():
+        if number != UNKNOWN:
+            yield _lane(events, number, rows[device[rows] == number])
 
 
 def _lane(events: EventTable, device: int, rows: Ints) -> Lane:
@@ -302,8 +302,8 @@ def _waits(lane: Lane) -> Waits:
 def all_waits(packed: Packed, rank: int | None) -> dict[int, Waits]:
     """Those of each device of ``rank`` of a whole profile, sorted and numbered by start."""
     rows = np.flatnonzero(packed.is_kind(*ACTIVITY_KINDS) & packed.known("device"))
-    of = packed.known("rank")[rows] == (rank is not None)
-    rows = rows[of & (packed.values("rank")[rows] == (NONE if rank is None else rank))]
+    same_rank = packed.known("rank")[rows] == (rank is not None)
+    rows = rows[same_rank & (packed.values("rank")[rows] == (NONE if rank is None else rank))]
     rows = rows[packed.values("dur_ns")[rows] > 0]
     device = packed.values("device")[rows]
     return {

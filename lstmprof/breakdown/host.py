@@ -68,8 +68,8 @@ def innermost_of_each(events: EventTable, rows: Ints, thread: Ints) -> Segments:
     span_ns = int(end.max()) - first_ns + 1
     if span_ns * (int(thread[nested[-1]]) + 1) >= _MOST_NS:
         each = np.split(nested, np.flatnonzero(np.diff(thread[nested])) + 1)
-        found = [innermost(events, np.sort(mine)) for mine in each]
-        columns = ([s.start_ns for s in found], [s.end_ns for s in found], [s.owner for s in found])
+        parts = [innermost(events, np.sort(members)) for members in each]
+        columns = ([s.start_ns for s in parts], [s.end_ns for s in parts], [s.owner for s in parts])
         return Segments(*(np.concatenate(column) for column in columns))
     shift = thread[nested] * span_ns - first_ns
     lanes = foremost(start + shift, end + shift, np.arange(len(nested))[::-1])

@@ -47,14 +47,14 @@ _Place = tuple[int, int | None, int]
 
 
 def ledger(events: EventTable, windows: list[Window]) -> pa.Table:
-    """The account of ``windows``: one row a part that has time in it, ``SCHEMA``."""
+    """The ledger of ``windows``: one row a part that has time in it, ``SCHEMA``."""
     sums = _Sums(windows)
     sums.add(events, None, {})
     return sums.table()
 
 
 class GatheredLedger:
-    """The account of ``windows``, gathered from the batches of ``packed``.
+    """The ledger of ``windows``, gathered from the batches of ``packed``.
 
     A batch has its part of every window that it overlaps; a part's times sum to the whole. When a
     device fell idle, and how long its launches take, is known of the whole beforehand.
@@ -69,7 +69,7 @@ class GatheredLedger:
         self._sums.add(batch.events, (batch.start_ns, batch.end_ns), self._waits)
 
     def table(self) -> pa.Table:
-        """The account so far, ``SCHEMA``: by rank, device and step, busy before idle."""
+        """The ledger so far, ``SCHEMA``: by rank, device and step, busy before idle."""
         return self._sums.table()
 
 
@@ -97,12 +97,13 @@ class _Sums:
             windows = [self._windows[n] for n in numbers]
             if not windows:
                 continue
-            for device, found in attributed(events, windows, rank, waits.get(rank), within).items():
-                for number, spent in zip(numbers, _summed(found, len(numbers)), strict=True):
-                    known = self._spent.setdefault((place, device, number), {})
+            lanes = attributed(events, windows, rank, waits.get(rank), within)
+            for device, stretches in lanes.items():
+                for number, spent in zip(numbers, _summed(stretches, len(numbers)), strict=True):
+                    sums = self._spent.setdefault((place, device, number), {})
                     for label in np.flatnonzero(spent).tolist():
-                        part = found.labels[label]
-                        known[part] = known.get(part, 0) + int(spent[label])
+                        part = stretches.labels[label]
+                        sums[part] = sums.get(part, 0) + int(spent[label])
 
     def table(self) -> pa.Table:
         """The sums so far, ``SCHEMA``: by rank, device and step, busy before idle."""

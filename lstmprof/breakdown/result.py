@@ -92,7 +92,7 @@ class Table:
 
 def html_table(heads: Sequence[tuple[str, str]], rows: Sequence[Sequence[Any]]) -> str:
     """A table in HTML; ``heads`` are (name, what it means)."""
-    head = "".join(f'<th title="{_safe(told)}">{_safe(name)}</th>' for name, told in heads)
+    head = "".join(f'<th title="{_safe(title)}">{_safe(name)}</th>' for name, title in heads)
     body = "".join("<tr>" + "".join(map(_cell, row)) + "</tr>" for row in rows)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 

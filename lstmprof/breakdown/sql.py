@@ -59,14 +59,14 @@ class Answer:
     @property
     def columns(self) -> list[str]:
         """The names; one that came before gets a number."""
-        found: list[str] = []
+        heads: list[str] = []
         for name in self.names:
-            number, own = 1, name
-            while own in found:
+            number, head = 1, name
+            while head in heads:
                 number += 1
-                own = f"{name}_{number}"
-            found.append(own)
-        return found
+                head = f"{name}_{number}"
+            heads.append(head)
+        return heads
 
     def records(self) -> list[dict[str, Any]]:
         """The rows for JSON and CSV."""
@@ -99,9 +99,9 @@ def _plain(value: Any) -> Any:
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, dict):
-        return {str(key): _plain(one) for key, one in value.items()}
+        return {str(key): _plain(element) for key, element in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(one) for one in value]
+        return [_plain(element) for element in value]
     return str(value)
 
 
@@ -132,8 +132,8 @@ def answer(sql: str, runs: Sequence[Run]) -> Answer:
             _lock(database, runs, spill)
             return _answered(database, sql)
         except duckdb.Error as fault:
-            said = str(fault).split("\n\nLINE ")[0].split("\n")[0]
-            raise UsageError(said, "tables: " + ", ".join(NAMES)) from fault
+            message = str(fault).split("\n\nLINE ")[0].split("\n")[0]
+            raise UsageError(message, "tables: " + ", ".join(NAMES)) from fault
 
 
 def _answered(database: DuckDBPyConnection, sql: str) -> Answer:
@@ -148,11 +148,11 @@ def _answered(database: DuckDBPyConnection, sql: str) -> Answer:
 
 
 def _rows(database: DuckDBPyConnection, sql: str) -> Answer:
-    found = database.execute(sql)
+    result = database.execute(sql)
     return Answer(
-        [name for name, *_ in found.description],
-        [str(type_) for _, type_, *_ in found.description],
-        found.fetchall(),
+        [name for name, *_ in result.description],
+        [str(type_) for _, type_, *_ in result.description],
+        result.fetchall(),
     )
 
 
@@ -178,8 +178,8 @@ def _add_tables(database: DuckDBPyConnection, runs: Sequence[Run], wanted: set[s
     breakdowns = [(run.name, break_down(run, tables=asked)) for run in runs if asked]
     for name, table in TABLES.items():
         empty = pa.schema([_RUN, *schema(table.columns)]).empty_table()
-        made = [_with_run(run, a.table(name)) for run, a in breakdowns if name in asked]
-        database.register(name, pa.concat_tables([empty, *made]))
+        parts = [_with_run(run, a.table(name)) for run, a in breakdowns if name in asked]
+        database.register(name, pa.concat_tables([empty, *parts]))
 
 
 def _with_run(run: str, table: pa.Table) -> pa.Table:

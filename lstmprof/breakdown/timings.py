@@ -166,28 +166,28 @@ class Warning:
 def warnings(walls_ns: Sequence[int], info: RunInfo) -> list[Warning]:
     """Every reason not to trust the series ``walls_ns`` of a run with run.json ``info``."""
     series = np.asarray(walls_ns, dtype=np.int64)
-    found = list(_of_machine(series, info))
+    faults = list(_of_machine(series, info))
     if len(series) >= LEAST:
-        found += [w for w in (_drift(series), _modes(series)) if w]
-        found += [] if found else [w for w in (_spread(series),) if w]
-    return found
+        faults += [w for w in (_drift(series), _modes(series)) if w]
+        faults += [] if faults else [w for w in (_spread(series),) if w]
+    return faults
 
 
 def profile_warnings(inflation_share: float | None, info: RunInfo) -> list[Warning]:
-    """Whether the account of the profiled steps can stand for the undisturbed ones."""
+    """Whether the breakdown of the profiled steps can stand for the undisturbed ones."""
     if inflation_share is None or abs(inflation_share) <= INFLATION_SHARE:
         return []
     fault = f"the profiled steps took {inflation_share:+.0%} against the undisturbed ones"
-    faults, before = info.profiled_page_faults, _timed_page_faults(info)
-    if faults and float(np.median(faults)) > max(MANY_FAULTS, MORE_FAULTS * (before or 0)):
+    faults, timed = info.profiled_page_faults, _timed_page_faults(info)
+    if faults and float(np.median(faults)) > max(MANY_FAULTS, MORE_FAULTS * (timed or 0)):
         return [
             Warning(
                 f"{fault}, with {np.median(faults):,.0f} page faults each where those have"
-                f" {before or 0:,.0f}: beside a profiler the allocator leaves freed blocks unused",
+                f" {timed or 0:,.0f}: beside a profiler the allocator leaves freed blocks unused",
                 "preload another allocator (LD_PRELOAD=libjemalloc.so.2)",
             )
         ]
-    return [Warning(fault, "read their account with care; more --profile-steps may help")]
+    return [Warning(fault, "read their breakdown with care; more --profile-steps may help")]
 
 
 def _timed_page_faults(info: RunInfo) -> float | None:

@@ -86,13 +86,13 @@ class TableKind:
         """This table of ``events`` whose windows the database knows."""
         return events.table(self.select, self.columns, self.order)
 
-    def ordered(self, made: pa.Table) -> pa.Table:
-        """The rows of ``made`` as this table sorts them."""
+    def ordered(self, table: pa.Table) -> pa.Table:
+        """The rows of ``table`` as this kind sorts them."""
         keys = [
             (name.removeprefix("-"), "descending" if name.startswith("-") else "ascending")
             for name in self.order
         ]
-        return made.sort_by(keys) if keys else made
+        return table.sort_by(keys) if keys else table
 
 
 def _plain(make: Callable[[pa.Table, list[Window]], pa.Table]) -> Make:

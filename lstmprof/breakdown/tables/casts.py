@@ -66,15 +66,15 @@ def casts(events: EventTable, windows: list[Window]) -> pa.Table:
     """One row a (rank, device, op, within, from_dtype, to_dtype); ``SCHEMA``."""
     rows = _work(events)
     rows = rows[events.is_one_of("category", "cast")[rows]]
-    said = [*_asked_by(events, rows), *_types(events, rows)]
+    columns = [*_asked_by(events, rows), *_types(events, rows)]
     moved = _moved_bytes(events, rows)
     rank = events.ints("rank", UNKNOWN)[rows]
-    groups = Groups(rank, events.ints("device", UNKNOWN)[rows], *(key for key, _ in said))
+    groups = Groups(rank, events.ints("device", UNKNOWN)[rows], *(key for key, _ in columns))
     in_step = groups.sizes(events.ints("step", -1)[rows] >= 0)
     return pa.table(
         [
             *heads(events, rows, groups, ("rank", "device")),
-            *(texts_at(values, key[groups.first]) for key, values in said),
+            *(texts_at(values, key[groups.first]) for key, values in columns),
             pa.array(groups.sizes()),
             ratio(in_step, steps_of(rank[groups.first], windows)),
             pa.array(groups.sums(own_time(events)[rows])),
@@ -89,8 +89,8 @@ def _work(events: EventTable) -> Ints:
     activity, op = events.is_kind(*ACTIVITY_KINDS), computing(events)
     rows = [np.empty(0, dtype=np.int64)]
     for rank in events.ranks():
-        mine = events.of_rank(rank)
-        rows.append(mine[activity[mine]] if activity[mine].any() else mine[op[mine]])
+        members = events.of_rank(rank)
+        rows.append(members[activity[members]] if activity[members].any() else members[op[members]])
     return np.concatenate(rows)
 
 
@@ -109,10 +109,10 @@ def _asked_by(events: EventTable, rows: Ints) -> list[tuple[Ints, list[str]]]:
     op = inherited(events, np.where(is_op, around, NONE), _rows_where(is_op & ~inner))
     op = _at(op, _issuers(events, rows))
     within = _at(around, op)
-    own, own_texts = events.texts("op_name")
-    unlinked = np.where(own[rows] >= 0, own[rows] + len(name_texts), NONE)
+    op_names, op_texts = events.texts("op_name")
+    unlinked = np.where(op_names[rows] >= 0, op_names[rows] + len(name_texts), NONE)
     op_code = np.where(op != NONE, _at(names, op), unlinked)
-    return [(op_code, [*name_texts, *own_texts]), (_at(names, within), name_texts)]
+    return [(op_code, [*name_texts, *op_texts]), (_at(names, within), name_texts)]
 
 
 def _rows_where(flags: Flags) -> Ints:
@@ -158,8 +158,8 @@ def _chosen(
     distinct = sorted({t for t in (*of_copy, *of_other) if t})
     place = {t: i for i, t in enumerate(distinct)}
     by_copy, by_other = (
-        np.array([place.get(t or "", NONE) for t in of] + [NONE], dtype=np.int64)
-        for of in (of_copy, of_other)
+        np.array([place.get(t or "", NONE) for t in texts] + [NONE], dtype=np.int64)
+        for texts in (of_copy, of_other)
     )
     return np.where(copies, by_copy[code], by_other[code]), distinct
 
@@ -170,10 +170,10 @@ def _strings(recorded: str) -> list[str | None]:
 
 def _list(recorded: str) -> list[Any]:
     try:
-        found = json.loads(recorded)
+        value = json.loads(recorded)
     except ValueError:
         return []
-    return found if isinstance(found, list) else []
+    return value if isinstance(value, list) else []
 
 
 def _moved_bytes(events: EventTable, rows: Ints) -> Ints:
@@ -181,19 +181,19 @@ def _moved_bytes(events: EventTable, rows: Ints) -> Ints:
     issuer = _issuers(events, rows)
     shapes, shape_texts = events.texts("shapes")
     dtypes, dtype_texts = events.texts("dtypes")
-    known = _copies(events, issuer) & (_at(shapes, issuer) >= 0)
-    known &= _at(dtypes, issuer) >= 0
-    pairs = Groups(_at(shapes, issuer)[known], _at(dtypes, issuer)[known])
+    copies = _copies(events, issuer) & (_at(shapes, issuer) >= 0)
+    copies &= _at(dtypes, issuer) >= 0
+    pairs = Groups(_at(shapes, issuer)[copies], _at(dtypes, issuer)[copies])
     sizes = [
         _copy_bytes(shape_texts[shape], dtype_texts[dtype])
         for shape, dtype in zip(
-            _at(shapes, issuer)[known][pairs.first].tolist(),
-            _at(dtypes, issuer)[known][pairs.first].tolist(),
+            _at(shapes, issuer)[copies][pairs.first].tolist(),
+            _at(dtypes, issuer)[copies][pairs.first].tolist(),
             strict=True,
         )
     ]
     moved = np.full(len(rows), -1, dtype=np.int64)
-    moved[known] = np.array(sizes, dtype=np.int64)[pairs.of]
+    moved[copies] = np.array(sizes, dtype=np.int64)[pairs.of]
     return moved
 
 

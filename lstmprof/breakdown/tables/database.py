@@ -111,8 +111,8 @@ def database(events: EventTable | pa.Table | Path) -> Iterator[Database]:
                 connection.register("events", EventTable.of(events).arrow)
             connection.execute(_MACROS)
             faults = (duckdb.DataError, duckdb.OperationalError, duckdb.InvalidInputException)
-            told = str(events) if isinstance(events, Path) else "the events"
-            yield Database(connection, told, faults)
+            source = str(events) if isinstance(events, Path) else "the events"
+            yield Database(connection, source, faults)
 
 
 @dataclass(frozen=True)
@@ -134,13 +134,13 @@ class Database:
         values = {name: cast(rows.column(name), SCHEMA.field(name).type) for name in columns}
         return windows(EventTable(pa.table(values)), captured=captured)
 
-    def account_for(self, found: Sequence[Window], time_steps: int | None) -> None:
-        """Tell the SELECTs the windows ``found`` in the events, and the workload's time steps."""
-        rows = [{**vars(window), "number": n} for n, window in enumerate(found)]
+    def account_for(self, step_windows: Sequence[Window], time_steps: int | None) -> None:
+        """Tell the SELECTs the ``step_windows`` of the events, and the workload's time steps."""
+        rows = [{**vars(window), "number": n} for n, window in enumerate(step_windows)]
         self.connection.register("windows", pa.Table.from_pylist(rows, schema=_WINDOWS))
         self.connection.register("names", self._names())
         self.connection.execute(f"CREATE MACRO time_steps() AS {time_steps or 'NULL::BIGINT'}")
-        with self._told():
+        with self._run_errors():
             self.connection.execute(_RANKS)
 
     def table(self, select: str, columns: Sequence[Column], order: Sequence[str]) -> pa.Table:
@@ -169,11 +169,11 @@ class Database:
         )
 
     def _rows(self, select: str) -> pa.Table:
-        with self._told():
+        with self._run_errors():
             return self.connection.sql(select).to_arrow_table()
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _run_errors(self) -> Iterator[None]:
         try:
             yield
         except self.faults as fault:

@@ -105,8 +105,8 @@ def _caused(events: EventTable, parent: Ints, named: Flags) -> Ints:
     elsewhere = around == NONE
     around[elsewhere] = _open_ranges(events, named, asked[elsewhere])
     spent = np.zeros(len(events), dtype=np.int64)
-    found = around != NONE
-    np.add.at(spent, around[found], events.dur_ns[activity[found]])
+    inside = around != NONE
+    np.add.at(spent, around[inside], events.dur_ns[activity[inside]])
     return spent
 
 
@@ -115,14 +115,14 @@ def _open_ranges(events: EventTable, named: Flags, asked: Ints) -> Ints:
     rank = events.ints("rank", UNKNOWN)
     start, dur = events.start_ns, events.dur_ns
     owner = np.full(len(asked), NONE, dtype=np.int64)
-    for one in np.unique(rank[asked]):
-        rows = np.flatnonzero(named & (rank == one))
+    for number in np.unique(rank[asked]):
+        rows = np.flatnonzero(named & (rank == number))
         rows = rows[np.lexsort((-dur[rows], start[rows]))]
         lane = foremost(start[rows], events.end_ns[rows], np.arange(len(rows))[::-1])
-        mine = np.flatnonzero(rank[asked] == one)
+        members = np.flatnonzero(rank[asked] == number)
         if len(lane.start_ns):
-            at = start[asked[mine]]
+            at = start[asked[members]]
             place = np.searchsorted(lane.start_ns, at, side="right") - 1
             open_then = (place >= 0) & (at < lane.end_ns[place])
-            owner[mine] = np.where(open_then, rows[lane.owner[place]], NONE)
+            owner[members] = np.where(open_then, rows[lane.owner[place]], NONE)
     return owner

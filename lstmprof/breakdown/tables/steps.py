@@ -67,22 +67,22 @@ def steps(events: EventTable, windows: list[Window]) -> pa.Table:
 
 
 def _of_rank(events: EventTable, rank: int | None, windows: list[Window]) -> Iterator[pa.Table]:
-    mine = events.ints("rank", UNKNOWN) == (UNKNOWN if rank is None else rank)
-    activity = mine & events.is_kind(*ACTIVITY_KINDS)
+    in_rank = events.ints("rank", UNKNOWN) == (UNKNOWN if rank is None else rank)
+    activity = in_rank & events.is_kind(*ACTIVITY_KINDS)
     device = events.ints("device", UNKNOWN)
-    ops = _per_window(events, np.flatnonzero(mine & events.is_kind("op")), windows)
+    ops = _per_window(events, np.flatnonzero(in_rank & events.is_kind("op")), windows)
     calls = launch_calls(events)
-    calls = calls[mine[calls]]
+    calls = calls[in_rank[calls]]
     if not activity.any():
         unknown = pa.nulls(len(windows), pa.int64())
         called = _per_window(events, calls, windows)
         busy = _busy_on_host(events, rank, windows)
         yield _rows(windows, None, busy, [unknown] * 3, [called, ops])
-    for one in np.unique(device[activity & (device != UNKNOWN)]):
-        rows = np.flatnonzero(activity & (device == one))
+    for number in np.unique(device[activity & (device != UNKNOWN)]):
+        rows = np.flatnonzero(activity & (device == number))
         launch = events.rows_named("launch_id")[rows]
         called = _per_window(events, np.unique(launch[launch != NONE]), windows)
-        yield _device_rows(events, rows, int(one), windows, [called, ops])
+        yield _device_rows(events, rows, int(number), windows, [called, ops])
 
 
 def _busy_on_host(events: EventTable, rank: int | None, windows: list[Window]) -> Ints:
@@ -111,7 +111,7 @@ def _device_rows(
 
 
 def _rows(
-    windows: list[Window], device: int | None, busy: Ints, known: list[pa.Array], counts: list[Ints]
+    windows: list[Window], device: int | None, busy: Ints, times: list[pa.Array], counts: list[Ints]
 ) -> pa.Table:
     length = _array([w.end_ns - w.start_ns for w in windows])
     return pa.table(
@@ -123,7 +123,7 @@ def _rows(
             pa.array(length),
             pa.array(busy),
             pa.array(length - busy),
-            *(pa.array(k) for k in (*known, *counts)),
+            *(pa.array(k) for k in (*times, *counts)),
         ],
         schema=SCHEMA,
     )
@@ -136,8 +136,8 @@ def _window_numbers(events: EventTable, windows: list[Window]) -> Ints:
     step = events.ints("step", UNKNOWN)
     numbers = _array([w.step for w in windows])
     order = np.argsort(numbers)
-    found = np.minimum(np.searchsorted(numbers[order], step), len(order) - 1)
-    return np.where(numbers[order][found] == step, order[found], NONE)
+    position = np.minimum(np.searchsorted(numbers[order], step), len(order) - 1)
+    return np.where(numbers[order][position] == step, order[position], NONE)
 
 
 def _per_window(events: EventTable, rows: Ints, windows: list[Window]) -> Ints:

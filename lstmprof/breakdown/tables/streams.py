@@ -41,7 +41,7 @@ def streams(events: EventTable, windows: list[Window]) -> pa.Table:
     keys = [events.ints(c, UNKNOWN)[rows] for c in ("rank", "device", "stream")]
     groups = Groups(*keys)
     start, end = events.start_ns[rows], events.end_ns[rows]
-    covered = [Covered(start[mine], end[mine]) for mine in groups.members()]
+    covered = [Covered(start[members], end[members]) for members in groups.members()]
     ranks = keys[0][groups.first].tolist()
     in_windows = np.array(
         [_in_windows(c, rank, windows) for c, rank in zip(covered, ranks, strict=True)],
@@ -64,7 +64,7 @@ def streams(events: EventTable, windows: list[Window]) -> pa.Table:
 
 def _in_windows(covered: Covered, rank: int, windows: list[Window]) -> tuple[int, int]:
     """Covered nanoseconds of the windows of ``rank``, and how many they have."""
-    mine = [w for w in windows if rank == (UNKNOWN if w.rank is None else w.rank)]
-    start = np.array([w.start_ns for w in mine], dtype=np.int64)
-    end = np.array([w.end_ns for w in mine], dtype=np.int64)
+    rank_windows = [w for w in windows if rank == (UNKNOWN if w.rank is None else w.rank)]
+    start = np.array([w.start_ns for w in rank_windows], dtype=np.int64)
+    end = np.array([w.end_ns for w in rank_windows], dtype=np.int64)
     return int(covered.within(start, end).sum()), int((end - start).sum())
