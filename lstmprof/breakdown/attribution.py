@@ -57,7 +57,8 @@ class Stretches:
     end_ns: Ints
 
     def cut_at(self, borders_ns: Ints) -> Stretches:
-        """The same, none over one of ``borders_ns``, which are sorted."""
+        """The same, none over one of ``borders_ns``."""
+        borders_ns = np.unique(borders_ns)
         first = np.searchsorted(borders_ns, self.start_ns, side="right")
         inside = np.searchsorted(borders_ns, self.end_ns, side="left") - first
         old = np.repeat(np.arange(len(inside)), inside + 1)

@@ -58,7 +58,7 @@ def contributors(
     """One row a contributor of one lane; they sum to the windows, all of ``rank``; ``SCHEMA``."""
     starts, ends = _input_times(events, windows)
     stretches = attributed(events, windows, rank)[device]
-    stretches = stretches.cut_at(np.sort(np.concatenate([starts, ends])))
+    stretches = stretches.cut_at(np.concatenate([starts, ends]))
     called = _called(events, stretches, device)
     overhead = called != NONE
     row = np.where(overhead, called, stretches.row)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 import shared_traces
 from breakdown.test_ledger_properties import cpu_programs, gpu_programs, one_window
-from events.rows import Row, table
+from events.rows import Row, row as event, table
 from hypothesis import given, settings, strategies as st
 
 from lstmprof.breakdown.attribution import Stretches, attributed
@@ -47,8 +47,15 @@ def assert_is_the_ledger_in_time(events: pa.Table, window: Window) -> None:
         assert (ordered.start_ns[1:] == ordered.end_ns[:-1]).all()
 
 
+def test_borders_at_one_instant_cut_once() -> None:
+    events, window = one_window([event("op", "aten::lstm", 3, 45)], 3, 45)
+    (stretches,) = attributed(linked(events), [window], None).values()
+    cut = stretches.cut_at(np.array([4, 4], dtype=np.int64))
+    assert (cut.start_ns.tolist(), cut.end_ns.tolist()) == ([3, 4], [4, 45])
+
+
 @settings(max_examples=150, deadline=None)
-@given(gpu_programs | cpu_programs, st.lists(st.integers(-5, 70), max_size=4).map(sorted))
+@given(gpu_programs | cpu_programs, st.lists(st.integers(-5, 70), max_size=4))
 def test_cut_at_borders_nothing_is_lost(rows: list[Row], borders: list[int]) -> None:
     events, window = one_window(rows, 3, 45)
     for stretches in attributed(linked(events), [window], None).values():
