@@ -80,12 +80,12 @@ WITH enqueued AS (
 ), calls AS (
     SELECT c.event_id AS call_id, c.rank, c.name, c.step, c.dur_ns, f.kind, f.device, f.activities,
            c.start_ns + c.dur_ns AS returned_ns, f.start_ns - returned_ns AS latency_ns
-    FROM events c JOIN names USING (name)
-         LEFT JOIN events outer_call ON outer_call.event_id = c.parent_id
-         LEFT JOIN firsts f ON f.call_id = c.event_id
-    WHERE c.kind = 'runtime'
+    FROM events c LEFT JOIN firsts f ON f.call_id = c.event_id
+    WHERE c.kind = 'runtime'  -- as annotate.calls.launch_calls
         AND (f.call_id IS NOT NULL
-             OR is_launch AND outer_call.kind IS DISTINCT FROM 'runtime')
+             OR name IN (SELECT name FROM names WHERE is_launch)
+                AND coalesce(
+                    parent_id NOT IN (SELECT event_id FROM events WHERE kind = 'runtime'), true))
 ), changes AS (  -- of the queue of a device
     SELECT e.rank, e.device, returned_ns AS at_ns, 1 AS change, NULL AS call_id
     FROM enqueued e JOIN calls USING (call_id)

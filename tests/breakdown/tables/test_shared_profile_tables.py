@@ -15,6 +15,7 @@ from lstmprof.breakdown.tables.casts import casts
 from lstmprof.breakdown.tables.ranges import ranges
 from lstmprof.breakdown.tables.steps import steps
 from lstmprof.breakdown.tables.streams import streams
+from lstmprof.events.annotate.calls import launch_calls
 from lstmprof.events.annotate.steps import Window, windows
 from lstmprof.events.schema import ACTIVITY_KINDS
 
@@ -109,3 +110,12 @@ def test_less_than_a_twentieth_is_of_category_other(path: Path) -> None:
     busy = sum(r["ns"] for r in rows if r["state"] == "busy")
     other = sum(r["ns"] for r in rows if r["part"] == "other")
     assert other < 0.05 * busy
+
+
+def test_the_launches_are_those_of_the_steps_and_of_the_replay(path: Path) -> None:
+    events, found = read(path)
+    names = Counter(events.take(pa.array(launch_calls(events))).column("name").to_pylist())
+    counted: Counter[str] = Counter()
+    for row in launches(events, found).to_pylist():
+        counted[row["name"]] += row["count"]
+    assert counted == names
