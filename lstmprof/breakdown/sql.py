@@ -22,11 +22,12 @@ import pyarrow as pa
 
 from lstmprof.breakdown import break_down
 from lstmprof.breakdown.tables import TABLES
+from lstmprof.breakdown.tables.database import literally, quoted, reading
 from lstmprof.errors import LstmprofError, UsageError
 from lstmprof.events.schema import SCHEMA, schema
 from lstmprof.numbers import UNKNOWN
 from lstmprof.runs.metadata import ITERATIONS, facts_table
-from lstmprof.runs.run import Run, check_file
+from lstmprof.runs.run import Run
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -195,15 +196,11 @@ def _add_files(
         RunError: one is damaged or of another schema version.
     """
     files = [(run.name, path) for run in runs if (path := _path(run, name))]
-    absent = {path: check_file(path, columns) for _, path in files}
     if not files:
         database.register(name, pa.schema([_RUN, *columns]).empty_table())
         return
     selects = (
-        f"SELECT {_quoted(run)} AS run, *"
-        + "".join(f", NULL::VARCHAR AS {column}" for column in absent[path])
-        + f" FROM read_parquet({_quoted(_literally(path))})"
-        for run, path in files
+        f"SELECT {quoted(run)} AS run, * FROM ({reading(path, columns)})" for run, path in files
     )
     database.execute(f"CREATE VIEW {name} AS " + " UNION ALL ".join(selects))
 
@@ -213,19 +210,10 @@ def _path(run: Run, name: str) -> Path | None:
     return path if path.exists() else None
 
 
-def _literally(path: Path) -> str:
-    """``path`` where DuckDB takes patterns: each of their signs stands for itself."""
-    return re.sub(r"[*?\[]", r"[\g<0>]", str(path))
-
-
 def _lock(database: DuckDBPyConnection, runs: Sequence[Run], spill: str) -> None:
     files = [path for run in runs for name in _FILES if (path := _path(run, name))]
-    paths = [name for path in files for name in (path, _literally(path))]
-    database.execute(f"SET temp_directory={_quoted(spill)}")
-    database.execute(f"SET allowed_paths=[{', '.join(map(_quoted, paths))}]")
+    paths = [name for path in files for name in (path, literally(path))]
+    database.execute(f"SET temp_directory={quoted(spill)}")
+    database.execute(f"SET allowed_paths=[{', '.join(map(quoted, paths))}]")
     for setting in _LOCKED:
         database.execute(f"SET {setting}")
-
-
-def _quoted(text: object) -> str:
-    return "'" + str(text).replace("'", "''") + "'"
