@@ -21,7 +21,7 @@ TABLES = (
 #: What is shown of a run where no table is asked for.
 USUAL_TABLES = ("ledger", "kernels")
 #: What must agree for two runs to be compared, unless a user says otherwise
-#: (``diagnose.comparable``).
+#: (``runs.metadata.condition``).
 CONDITIONS = ("workload", "precision", "mode", "device", "threads", "seed")
 #: The causes without which a step can be replayed (``replay.changes``).
 CHANGES = ("launch", "casts", "syncs", "copies", "python", "dispatch")

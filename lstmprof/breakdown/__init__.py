@@ -8,14 +8,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any
 
 import pyarrow as pa
 
 from lstmprof.breakdown import host
 from lstmprof.breakdown.tables import TABLES, Gathered, TableKind, table_of
 from lstmprof.breakdown.tables.database import database
-from lstmprof.breakdown.timings import Timings, timings
+from lstmprof.breakdown.timings import Timings, slowdowns, timings
 from lstmprof.events.annotate import CAPTURED
 from lstmprof.events.annotate.steps import Window, windows, with_markers, with_steps
 from lstmprof.events.batches import Batches
@@ -23,10 +24,13 @@ from lstmprof.events.narrow import Packed, packed
 from lstmprof.events.schema import SCHEMA
 from lstmprof.events.table import EventTable
 from lstmprof.names import USUAL_TABLES
-from lstmprof.runs.metadata import RunInfo
+from lstmprof.runs.metadata import RunInfo, alike
 from lstmprof.runs.run import EVENTS_FILE, Run
 
 __all__ = ["TABLES", "Breakdown", "break_down"]
+
+#: run.json fields that stand beside the times.
+_FACTS = ("implementation", "precision", "mode", "device", "device_name", "kernels_used", "threads")
 
 
 @dataclass(frozen=True)
@@ -130,3 +134,64 @@ def _computed(
         else kind.of(events.table(kind.reads), step_windows, info)
         for kind in kinds
     }
+
+
+def columns(table: str) -> list[str]:
+    """The columns of one table, in order."""
+    if table == "timings":
+        measured = [field.name for field in fields(Timings)]
+        return ["run", *_FACTS[:1], "workload", *_FACTS[1:], *measured, "slowdown"]
+    return ["run", *(column.name for column in TABLES[table].columns)]
+
+
+def rows_of(
+    breakdowns: Sequence[Breakdown], table: str, top: int | None = None
+) -> list[dict[str, Any]]:
+    """The rows of one table over all runs, the first ``top`` of each; unknown is None.
+
+    Times and the ledger of a step are given whole.
+    """
+    if table == "timings":
+        return _timing_rows(breakdowns)
+    most = None if table == "ledger" else top
+    return [
+        {"run": breakdown.run.name, **row}
+        for breakdown in breakdowns
+        for row in breakdown.table(table).slice(0, most).to_pylist()
+    ]
+
+
+def _timing_rows(breakdowns: Sequence[Breakdown]) -> list[dict[str, Any]]:
+    slowdown = compared(breakdowns)
+    timed = []
+    for position, breakdown in enumerate(breakdowns):
+        if breakdown.timings is None:
+            continue
+        info = breakdown.run.info
+        row = {
+            "run": breakdown.run.name,
+            "workload": info.workload.name,
+            **{name: getattr(info, name) for name in _FACTS},
+            **asdict(breakdown.timings),
+            "slowdown": slowdown.get(position),
+        }
+        timed.append({name: row[name] for name in columns("timings")})
+    return timed
+
+
+def comparable(breakdowns: Sequence[Breakdown]) -> list[list[int]]:
+    """Positions of the timed breakdowns in groups whose runs can be compared."""
+    timed = [i for i, breakdown in enumerate(breakdowns) if breakdown.timings is not None]
+    return alike(timed, lambda position: breakdowns[position].run.info)
+
+
+def compared(breakdowns: Sequence[Breakdown]) -> dict[int, float]:
+    """Position of a breakdown -> its slowdown against the fastest comparable one.
+
+    A run with none to compare with is left out.
+    """
+    slowdown: dict[int, float] = {}
+    for group in comparable(breakdowns):
+        medians = {i: t.median_ns for i in group if (t := breakdowns[i].timings) is not None}
+        slowdown |= slowdowns(medians) if len(medians) > 1 else {}
+    return slowdown

@@ -75,7 +75,7 @@ def _show(
     breakdowns: list[Breakdown], tables: tuple[str, ...], format_: str, top: int | None
 ) -> None:
     """The ``tables`` of all runs in one of the formats; of one alone more rows are for reading."""
-    from lstmprof.breakdown import account_rows
+    from lstmprof.breakdown import columns, rows_of
     from lstmprof.commands.terminal import breakdown
 
     alone = tables[0] if len(tables) == 1 else None
@@ -84,11 +84,11 @@ def _show(
         most = _TOP_OF_ONE if alone else _TOP
         breakdown.show(breakdowns, tables, most if top is None else top)
         return
-    rows: dict[str, Any] = {name: account_rows.rows(breakdowns, name, top) for name in tables}
+    rows: dict[str, Any] = {name: rows_of(breakdowns, name, top) for name in tables}
     if format_ == "json":
         terminal.write_json(rows[alone] if alone else rows)
     elif alone:
-        terminal.write_csv(rows[alone], account_rows.columns(alone))
+        terminal.write_csv(rows[alone], columns(alone))
 
 
 def _tell_notes(breakdowns: list[Breakdown]) -> None:

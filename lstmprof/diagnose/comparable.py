@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
@@ -10,22 +10,7 @@ from typing import Any
 from lstmprof import names
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.errors import UsageError
-from lstmprof.runs.metadata import RunInfo
-
-
-def _device(info: RunInfo) -> str | None:
-    return info.device_name or next(iter(info.device_names.values()), None)
-
-
-#: Conditions that are no field of run.json by their name.
-_READ: Mapping[str, Callable[[RunInfo], Any]] = {
-    "workload": lambda info: info.workload or None,
-    "device": _device,
-}
-
-
-#: What must agree → how it is read from run.json; ``--across`` lets one differ.
-CONDITIONS = {name: _READ.get(name) or attrgetter(name) for name in names.CONDITIONS}
+from lstmprof.runs.metadata import RunInfo, alike, condition
 
 
 @dataclass(frozen=True)
@@ -47,17 +32,15 @@ def _shown(value: Any) -> str:
 def disagreements(first: StepProfile, second: StepProfile) -> list[Disagreement]:
     """The conditions that differ between two runs."""
     differences = []
-    for name, read in CONDITIONS.items():
-        if read(first.info) != read(second.info):
+    for name in names.CONDITIONS:
+        if condition(name, first.info) != condition(name, second.info):
             shown = [_named(name, profile.info) for profile in (first, second)]
             differences.append(Disagreement(name, *shown))
     return differences
 
 
-def _named(condition: str, info: RunInfo) -> Any:
-    if condition == "workload":
-        return info.workload.name
-    return CONDITIONS[condition](info)
+def _named(name: str, info: RunInfo) -> Any:
+    return info.workload.name if name == "workload" else condition(name, info)
 
 
 def refuse_unless_comparable(
@@ -84,9 +67,9 @@ def known(across: Collection[str]) -> Collection[str]:
         UsageError: one is not.
     """
     for name in across:
-        if name not in CONDITIONS:
+        if name not in names.CONDITIONS:
             raise UsageError(
-                f"'{name}' is nothing that must agree", "one of " + ", ".join(CONDITIONS)
+                f"'{name}' is nothing that must agree", "one of " + ", ".join(names.CONDITIONS)
             )
     return across
 
@@ -95,8 +78,4 @@ def comparable_groups(
     profiles: Iterable[StepProfile], across: Collection[str] = ()
 ) -> list[list[StepProfile]]:
     """``profiles`` in groups that can be compared, in their order."""
-    read = [how for name, how in CONDITIONS.items() if name not in known(across)]
-    groups: dict[str, list[StepProfile]] = {}
-    for profile in profiles:
-        groups.setdefault(repr([how(profile.info) for how in read]), []).append(profile)
-    return list(groups.values())
+    return alike(profiles, attrgetter("info"), known(across))

@@ -8,14 +8,16 @@ list, versions by package) is JSON text there.
 
 import functools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeAlias, get_origin, get_type_hints
+from operator import attrgetter
+from typing import Annotated, Any, TypeAlias, TypeVar, get_origin, get_type_hints
 
 import msgspec
 import pyarrow as pa
 
+from lstmprof import names
 from lstmprof.errors import RunError
 from lstmprof.events.annotate.calls import Coverage
 from lstmprof.events.schema import SCHEMA_VERSION, Column, schema
@@ -30,6 +32,7 @@ _NEVER = ""
 
 AGAIN = "capture or ingest the run again"
 
+_Item = TypeVar("_Item")
 _Int64: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 _Text: TypeAlias = str | None
 _Int: TypeAlias = _Int64 | None
@@ -206,6 +209,30 @@ class RunInfo(_Record, frozen=True):
     device_names: Annotated[dict[str, str], _fact("by device number, JSON", _NEVER)] = {}
     notes: Annotated[tuple[str, ...], _fact("what a reader must know, JSON", _NEVER)] = ()
     links: Annotated[Coverage | None, _fact("how many events are linked, JSON", _FOREIGN)] = None
+
+
+#: Conditions that are no field of run.json by their name.
+_CONDITIONS: Mapping[str, Callable[[RunInfo], Any]] = {
+    "workload": lambda info: info.workload or None,
+    "device": lambda info: info.device_name or next(iter(info.device_names.values()), None),
+}
+
+
+def condition(name: str, info: RunInfo) -> Any:
+    """What run.json says of one of ``names.CONDITIONS``; None is unknown."""
+    return _CONDITIONS.get(name, attrgetter(name))(info)
+
+
+def alike(
+    items: Iterable[_Item], info_of: Callable[[_Item], RunInfo], across: Collection[str] = ()
+) -> list[list[_Item]]:
+    """``items`` in groups that agree in all of ``names.CONDITIONS`` but those ``across``."""
+    conditions = [name for name in names.CONDITIONS if name not in across]
+    groups: dict[tuple[Any, ...], list[_Item]] = {}
+    for item in items:
+        values = tuple(condition(name, info_of(item)) for name in conditions)
+        groups.setdefault(values, []).append(item)
+    return list(groups.values())
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from events import rows
 from report import runs
 
 from lstmprof import report as reports
-from lstmprof.breakdown import Breakdown, account_rows, break_down
+from lstmprof.breakdown import Breakdown, break_down, rows_of
 from lstmprof.diagnose.diagnosis import diagnose_all
 from lstmprof.diagnose.findings import lengths
 from lstmprof.events.annotate import annotated
@@ -30,13 +30,13 @@ def report_on(folder: Path) -> tuple[list[Breakdown], Report]:
 
 def test_times_and_ledger_are_those_of_breakdown(tmp_path: Path) -> None:
     breakdowns, report = report_on(tmp_path)
-    timed = {row["run"]: row for row in account_rows.rows(breakdowns, "timings")}
+    timed = {row["run"]: row for row in rows_of(breakdowns, "timings")}
     assert {row["run"] for row in report.times} == set(timed) == {"fast", "slow", "hostile"}
     for row in report.times:
         for field in ("median_ns", "median_low_ns", "median_high_ns", "slowdown", "iterations"):
             assert row[field] == timed[row["run"]][field]
     expected: Counter[tuple[str, str, str]] = Counter()
-    for row in account_rows.rows(breakdowns, "ledger"):
+    for row in rows_of(breakdowns, "ledger"):
         expected[row["run"], row["state"], row["part"]] += row["ns"]
     found = {(row["run"], row["state"], row["part"]): row["total_ns"] for row in report.ledger}
     assert found == dict(expected)

@@ -9,8 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lstmprof.breakdown import Breakdown
-from lstmprof.breakdown.account_rows import comparable, compared
+from lstmprof.breakdown import Breakdown, comparable, compared
 from lstmprof.breakdown.mean_step import MeanStep, mean_steps
 from lstmprof.breakdown.tables import TABLES
 from lstmprof.commands import terminal

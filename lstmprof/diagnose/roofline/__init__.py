@@ -23,11 +23,10 @@ from dataclasses import dataclass
 
 from msgspec.structs import asdict
 
-from lstmprof.diagnose.comparable import CONDITIONS
 from lstmprof.diagnose.roofline.work import Cost, costs, flops
 from lstmprof.diagnose.step_profile import StepProfile, total_ns
 from lstmprof.errors import UsageError
-from lstmprof.runs.metadata import RunInfo
+from lstmprof.runs.metadata import RunInfo, condition
 from lstmprof.workloads import Workload
 
 #: The ledger's categories of a recurrent layer: what an ``rnn`` op does by itself in one run is
@@ -224,7 +223,7 @@ def roofline_of(
     alike = [
         other
         for other in (profile, *others)
-        if all(CONDITIONS[c](other.info) == CONDITIONS[c](profile.info) for c in _OF_PEAKS)
+        if all(condition(c, other.info) == condition(c, profile.info) for c in _OF_PEAKS)
     ]
     peaks = given or highest(rates for run in alike if (rates := recorded(run.info)) is not None)
     rows = costs_of(profile.info)
