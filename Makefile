@@ -32,6 +32,7 @@ test: $(INSTALLED)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/mypy docs/tables.py
 	$(BIN)/pytest --numprocesses logical --maxprocesses 4 --dist worksteal
 
 bench: $(INSTALLED)
@@ -45,7 +46,7 @@ gpu-wheels: $(INSTALLED)
 	$(BIN)/python -m benchmarks.gpu.wheels build/wheels
 
 docs: $(INSTALLED)
-	$(BIN)/python -m lstmprof.breakdown.reference > docs/tables.md.partial
+	$(BIN)/python docs/tables.py > docs/tables.md.partial
 	mv docs/tables.md.partial docs/tables.md
 
 # The stamp is written last: an install that was cut short is done again.
