@@ -84,12 +84,12 @@ def write_columns(path: Path, columns: pa.Table) -> None:
     Raises:
         ProfileError: there is no room.
     """
-    narrow = pa.table({n: narrowed(_one(columns.column(n))) for n in columns.column_names})
+    narrow = pa.table({n: narrowed(_chunk(columns.column(n))) for n in columns.column_names})
     with _room_for(path.parent), pa.ipc.new_file(str(path), narrow.schema) as file:
         file.write_table(narrow, max_chunksize=BATCH_ROWS)
 
 
-def _one(column: pa.ChunkedArray) -> pa.Array:
+def _chunk(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
@@ -151,7 +151,7 @@ class Spool:
         places = pa.array(order)
 
         def sorted_column(name: str) -> Path:
-            return events.stored(name, _one(self.column(name)).take(places))
+            return events.stored(name, _chunk(self.column(name)).take(places))
 
         names = sorted({name for names in self._names for name in names} - {"start_ns", "dur_ns"})
         with ThreadPoolExecutor(_THREADS) as pool:
