@@ -13,14 +13,7 @@ from lstmprof.breakdown.result import Table
 from lstmprof.diagnose import causes, sentences
 from lstmprof.diagnose.comparable import comparable_groups, disagreements, refuse_unless_comparable
 from lstmprof.diagnose.counts import QUANTITIES
-from lstmprof.diagnose.findings import (
-    Difference,
-    Finding,
-    findings,
-    lengths,
-    timed,
-    waterfall,
-)
+from lstmprof.diagnose.findings import Difference, Finding, findings, lengths, timed, waterfall
 from lstmprof.diagnose.profiler_overhead import recording_ns
 from lstmprof.diagnose.remedies import Advice, remedies
 from lstmprof.diagnose.roofline import Peaks, Roofline, gemm_factor, roofline_of

@@ -6,11 +6,7 @@ import pytest
 from diagnose.made import contributor, profile
 
 from lstmprof import names
-from lstmprof.diagnose.comparable import (
-    comparable_groups,
-    disagreements,
-    refuse_unless_comparable,
-)
+from lstmprof.diagnose.comparable import comparable_groups, disagreements, refuse_unless_comparable
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.errors import UsageError
 
