@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import sys
+import tomllib
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -46,3 +49,27 @@ def test_every_command_file_is_a_verb_or_serves_one() -> None:
 def test_every_chart_is_in_the_table_and_in_a_file() -> None:
     files = {p.stem for p in (PACKAGE / "report" / "charts").glob("*.py")} - {"__init__"}
     assert files == set(CHARTS)
+
+
+#: What is brought by an extra: frameworks, and what ``to_polars`` and the cluster need.
+OF_EXTRAS = {
+    *("torch", "tensorflow", "keras", "jax", "jaxlib", "flax", "pytensor", "polars"),
+    *("dask", "distributed"),
+}
+
+
+def test_what_is_imported_is_installed_with_it() -> None:
+    project = tomllib.loads((PACKAGE.parent / "pyproject.toml").read_text("utf-8"))["project"]
+    declared = {name.split(">")[0].lower() for name in project["dependencies"]}
+    roots = {root for path in FILES for root in roots_of(path)} - sys.stdlib_module_names
+    brought = packages_distributions()
+    for root in roots - OF_EXTRAS - {"lstmprof", "google"}:
+        assert {name.lower() for name in brought.get(root, [root])} & declared, root
+
+
+def roots_of(path: Path) -> set[str]:
+    """First parts of all names that a file imports."""
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    names += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
+    return {name.partition(".")[0] for name in names}
