@@ -20,8 +20,8 @@ _HEAD = """\
 Every table of lstmprof, column by column. Written by `make docs` from the definitions in the code.
 
 - `lstmprof breakdown PATH… --table NAME` shows a table; `--format json|csv` gives all columns and
-  rows with a column `run` in front; `break_down(run).table("NAME")` of `lstmprof.api` is an Arrow
-  table.
+  rows with a column `run` in front; in Python `lstmprof.read(PATH).table("NAME")` gives it to
+  pandas, polars or Arrow.
 - `lstmprof query "SELECT …" PATH…` answers SQL over all of them, over `events`, `timings` and
   `runs`, each with the column `run` in front.
 - Times are integers of nanoseconds, means are not. What is unknown is null, never 0 or −1.

@@ -1,7 +1,7 @@
 """The parent's side of a capture: starts the worker, shows its progress, explains its end.
 
 The worker lives in a session of its own, so that all it started ends with it; it ends with this
-process too, however that ends (``worker_host.die_with``).
+process too, however that ends (``worker.host.die_with``).
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ class Passes:
     """What the two passes brought."""
 
     rows: List[Iteration]
-    cost: Dict[str, Any]  # worker_meters
+    cost: Dict[str, Any]  # of ``meters``
     profiled: Profiled
 
 
