@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lstmprof.commands import terminal
+from lstmprof.diagnose.because import each_step
 from lstmprof.diagnose.counts import QUANTITIES
 from lstmprof.diagnose.diagnosis import Diagnosis, Explained
 from lstmprof.diagnose.findings import Change, Difference, Finding
 from lstmprof.diagnose.roofline import Roofline
-from lstmprof.diagnose.sentences import each_step, of_roofline, of_what_if
+from lstmprof.diagnose.sentences import of_roofline, of_what_if
 from lstmprof.diagnose.step_profile import labels
 from lstmprof.numbers import UNKNOWN, count, cropped, escaped, milliseconds, percent, quantity
 
