@@ -1,0 +1,134 @@
+"""What a kernel's name says of itself, apart from what it was instantiated and called with.
+
+A name in a profile is a C++ signature: ``void cudnn::ops::nchwToNhwcKernel<float>(cudnn::Params)``.
+Template arguments, parameter types and namespaces belong to others: a kernel that takes a
+``cublasGemvParams`` or lives in ``fbgemm_gpu`` need not be a product.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+#: Demanglers write these where C++ has no name.
+_UNNAMED = re.compile(r"\(anonymous namespace\)|<unnamed>|\(anonymous\)")
+#: Written behind a symbol by a compiler (``[clone .kd]``) or by the loader of AMD's code objects.
+_SUFFIX = re.compile(r"\s*\[(?:clone|with) [^\]]*\]|\.kd$")
+#: ``_ZN2at6native13reduce_kernelILi512E…``: each name behind the number of its letters.
+_MANGLED = re.compile(r"_ZN?K?L?(?=\d)")
+_LENGTH = re.compile(r"\d+")
+#: What may stand before the first name in encoded template arguments: numbers, built-in types.
+_BEFORE_A_NAME = re.compile(r"I?(?:L[a-z]n?\d+E|NS\d*_|S\d*_|T\d*_|[Na-z])*")
+#: No type that tells what is computed: numbers, element types, the generation of a chip.
+_PLAIN_ARGUMENT = re.compile(
+    r"\s*(?:\(.*\).*|-?\d.*|true|false|\w*(?:int|long|char|float|double|half|bool)\d*_?t?"
+    r"|(?:ck_tile::)?gfx\w*)\s*"
+)
+#: These run what their template names: CUTLASS, composable kernel, Thrust, rocPRIM.
+_WRAPPER = re.compile(
+    r"Kernel\d?|kernel|device_kernel|kentry|_?kernel_agent|trampoline_kernel|kernel_entry|run_kernel"
+    r"|enable_\w+"
+)
+
+
+@dataclass(frozen=True)
+class KernelName:
+    """``qualified``: the function with its namespaces; ``runs``: what a wrapper only runs."""
+
+    qualified: str
+    runs: str = ""
+
+    @property
+    def own(self) -> str:
+        """The function's name alone, and what it runs."""
+        return f"{self.qualified.rpartition('::')[2]} {self.runs}".strip()
+
+
+@lru_cache(maxsize=65536)
+def kernel_name(kernel: str) -> KernelName:
+    """The names within a kernel's signature, mangled or not."""
+    name = _SUFFIX.sub("", _UNNAMED.sub("_", kernel)).strip()
+    match = _MANGLED.match(name)
+    qualified, template = _encoded(name, match.end()) if match else _written(name)
+    if not template or not _WRAPPER.fullmatch(qualified.rpartition("::")[2]):
+        return KernelName(qualified or name)
+    if match:
+        before = _BEFORE_A_NAME.match(template)
+        return KernelName(qualified, _encoded(template, before.end() if before else 0)[0])
+    telling = (a for a in _arguments(template) if not _PLAIN_ARGUMENT.fullmatch(a))
+    inner = kernel_name(next(telling, ""))
+    return KernelName(qualified, f"{inner.qualified} {inner.runs}".strip())
+
+
+def _written(name: str) -> tuple[str, str]:
+    """The qualified name and the template arguments of a signature in C++."""
+    depth, begin, first, last = 0, 0, 0, 0
+    for place, letter in enumerate(name):
+        if letter == "<":
+            first = first if depth or last else place
+            depth += 1
+        elif letter == ">" and depth:
+            depth -= 1
+            last = last if depth else place
+        elif letter == " " and not depth:
+            begin, first, last = place + 1, 0, 0
+        elif letter == "(" and not depth and place > begin:
+            name = name[:place]
+            break
+    if not last:
+        return name[begin:], ""
+    return name[begin:first] + name[last + 1 :], name[first + 1 : last]
+
+
+def _arguments(template: str) -> list[str]:
+    """The arguments of a template, outermost commas apart."""
+    depth, begin, found = 0, 0, []
+    for place, letter in enumerate(template):
+        depth += (letter in "<([{") - (letter in ">)]}")
+        if letter == "," and not depth:
+            found.append(template[begin:place].strip())
+            begin = place + 1
+    return [*found, template[begin:].strip()]
+
+
+def _encoded(name: str, place: int) -> tuple[str, str]:
+    """As ``_written``, of a symbol as the Itanium ABI encodes it; templates stay encoded."""
+    parts: list[str] = []
+    while length := _LENGTH.match(name, place):
+        place = length.end() + int(length.group())
+        part = name[length.end() : place]
+        parts.append("_" if part.startswith("_GLOBAL__N_") else part)
+    return "::".join(parts), name[place:] if name[place : place + 1] == "I" else ""
+
+
+_PRODUCT = re.compile(
+    r"(?i)(?<!fb)gemm|gemv|matmul|nvjet|cijk_|xmma|wmma|(?:^|_)b?mm_|(?:^|_)dot(?:_|$)|dot_?general"
+    r"|syr2?k|trsm|trmm|triton_(?:tem|mm)_|einsum"
+    r"|scudnn|conv(?!er[ts])|(?<![a-z])[dw]grad|fprop|winograd|implicit_"
+    r"|fmha|flash\w*(?:fwd|bwd|mla|attn|attention)|(?:attention|attn|mha|mla)\w*(?:fwd|bwd|kernel|$)"
+    r"|attention_[23]d|(?:Prefill|Decode)With\w*KV|_fwd_(?:grouped_)?kernel_stage1|persistrnn"
+    r"|rnn_\w*persist|^(?:loop_|input_)?fusion(?:[._]\d+)*$"
+)
+#: They prepare the operands or finish the result of a product, and have its name in theirs.
+_HELPER = re.compile(
+    r"(?i)offsets|precompute|pointers|problem_sizes|_starts|metadata|prepare|schedule|init_"
+    r"|generateWinogradTiles|winograd\w*(?:Data|Filter|Output|Delta|Xform|transform)"
+    r"|(?:im|vol)(?:\dd)?2?col|col2(?:im|vol)|(?:nchw|nhwc)\w*?(?:2|to)_?n|flip_filter|padding"
+    r"|split_?k_?reduce|reduce_kernel|PostGSU|combine|merge_?state|finalize|permute|bwdbias"
+    r"|(?:pre|post)process|ograddoto|dot_do_o|convert|rng_?state|cu_?seqlen|indices|cache_flash"
+    r"|(?:^|_)(?:copy|scale|fill|zero|set|transpose|quantize)_|concat|elementwise_kernel"
+)
+
+
+@lru_cache(maxsize=65536)
+def is_product(kernel: str) -> bool:
+    """Whether a kernel of this name multiplies: a matrix product, a convolution, an attention.
+
+    No product are those that a library launches around one: they lay its operands out, transform
+    them, work out offsets, add up partial sums. Nor is a kernel whose name does not say what it is.
+    """
+    name = kernel_name(kernel)
+    # cuBLAS calls the kernel itself no more than ``kernel``: internal::gemvx::kernel
+    tells = f"{name.qualified} {name.runs}" if name.runs or name.own == "kernel" else name.own
+    return _PRODUCT.search(tells) is not None and _HELPER.search(name.own) is None
