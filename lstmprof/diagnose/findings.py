@@ -132,7 +132,7 @@ def findings(fast: StepProfile | None, slow: StepProfile) -> list[Finding]:
     to its profiled step. Where both were timed they are of the undisturbed steps, and what
     profiling changed is of kind ``profiler`` (``profiler_overhead.spent``).
     """
-    comparison = causes.comparison_of(slow, fast)
+    comparison = causes.comparison_of(slow)
     of_slow = causes.by_kind(slow, comparison)
     of_fast = causes.by_kind(fast, comparison) if fast else {kind: [] for kind in causes.KINDS}
     if fast is not None and timed(fast, slow):
