@@ -31,7 +31,7 @@ class Remedy:
 
 TABLE = (
     Remedy(
-        (LAUNCH, causes.RUNTIME, causes.ALLOCATION),
+        (LAUNCH, causes.ALLOCATION),
         host.initialises,
         "CUDA C++ guide: initialisation, lazy loading",
     ),
