@@ -6,14 +6,16 @@ kinds' differences sum to that of the steps.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from lstmprof.breakdown.attribution import CALL, LATENCY, QUEUED
 from lstmprof.diagnose.step_profile import Contributor, StepProfile
+from lstmprof.events.annotate.calls import is_launch
 from lstmprof.events.threads import ASKS
 
 LAUNCH, DISPATCH, PYTHON = "launch-bound", "dispatch-bound", "Python-bound"
+RUNTIME = "runtime-bound"
 SYNC, CAST, COPY, GEMM, MEMORY = (
     "sync-bound",
     "cast-bound",
@@ -28,6 +30,7 @@ PROFILER, UNRECORDED, UNKNOWN = "profiler", "unrecorded host", "unknown"
 #: What the time of each kind is, in a sentence.
 KINDS = {
     LAUNCH: "launching kernels",
+    RUNTIME: "calls of the runtime",
     DISPATCH: "framework dispatch",
     PYTHON: "Python between the ops",
     SYNC: "waiting for synchronisations",
@@ -45,27 +48,20 @@ KINDS = {
     PROFILER: "what profiling changed",
     UNKNOWN: "work and waiting of unknown cause",
 }
-#: The kinds in which a device waits for its host: an infinitely fast host would have none.
-WAITS = (LAUNCH, DISPATCH, PYTHON, UNRECORDED, ALLOCATION)
+#: The kinds in which a device waits for its host, as the ledger has it
+#: (``breakdown.mean_step.WAITS_FOR_HOST``), but for what it waits for while its input is prepared
+#: or its host compiles: that is of these kinds.
+WAITS = (LAUNCH, RUNTIME, DISPATCH, PYTHON, UNRECORDED, ALLOCATION)
 
-_COMPILES = re.compile(
-    r"(?i)xlacompile|\bcompile_?fx|convert_frame|backend_?compile|::compile\b|compileandrun"
-    r"|pjrtclient::compile|jit_compile|triton.*\bcompile\b|nvrtc"
-)
 _PRODUCTS = ("gemm", "conv", "attention")
 _MOVES = ("layout", "transfer", "memset")
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What a contributor is judged by besides itself.
-
-    ``many_tiny_kernels``: there are so many more kernels too short to hide the next launch than in
-    the run compared with, that their time is that of launching.
-    """
+    """What a contributor is judged by besides itself: on what lane it is."""
 
     on_device: bool
-    many_tiny_kernels: bool = False
 
 
 @dataclass(frozen=True)
@@ -88,12 +84,16 @@ RULES = (
     Rule(PROFILER, _part("profiler"), "the profiler recorded its own overhead"),
     Rule(
         COMPILE,
-        lambda c, run: bool(c.name and _COMPILES.search(c.name)),
-        "an op of a compiler: in a warm step it compiles again",
+        lambda c, run: c.compiling,
+        "in or beneath an event of a compiler: a warm step compiles again",
     ),
     Rule(SYNC, _part("sync"), "a blocking runtime call"),
-    Rule(QUEUE, _part("queued"), "the device had the work: no host could have made it start"),
-    Rule(SYNC, lambda c, run: c.name in ASKS, "the host asks for a value and waits for it"),
+    Rule(QUEUE, _part(QUEUED), "the device had the work: no host could have made it start"),
+    Rule(
+        SYNC,
+        lambda c, run: c.name in ASKS and not run.on_device,
+        "the host asks for a value; on a device the wait for it is a blocking call",
+    ),
     Rule(CAST, _part("cast"), "only the element type changes"),
     Rule(
         CAST,
@@ -101,9 +101,13 @@ RULES = (
         "the call that arranges a cast is part of its price",
     ),
     Rule(ALLOCATION, _part("alloc"), "a runtime call that allocates or frees"),
+    Rule(LAUNCH, _part(CALL, LATENCY), "the device waits in or for the launch of its next work"),
     Rule(
-        LAUNCH, _part("launch call", "launch latency", "runtime"), "the device waits for launches"
+        LAUNCH,
+        lambda c, run: c.part == "runtime" and is_launch(c.name or "") and not run.on_device,
+        "a launch to a device of which nothing was recorded",
     ),
+    Rule(RUNTIME, _part("runtime"), "any other call of the runtime or driver"),
     Rule(
         COPY,
         lambda c, run: c.purpose in _MOVES and not c.tiny and not run.on_device,
@@ -119,11 +123,6 @@ RULES = (
     Rule(PYTHON, _part("python"), "a long stretch of a step or range without an op"),
     Rule(UNRECORDED, _part("host"), "the host did something that was not recorded"),
     Rule(GEMM, _part(*_PRODUCTS), "matrix products, convolutions, attention"),
-    Rule(
-        LAUNCH,
-        lambda c, run: c.state == "busy" and c.tiny and run.many_tiny_kernels,
-        "many kernels, each over before the host can launch the next",
-    ),
     Rule(
         MEMORY,
         lambda c, run: c.part == "rnn" and c.family == "pointwise",
@@ -155,16 +154,6 @@ def by_kind(profile: StepProfile, comparison: Comparison) -> dict[str, list[Cont
     return kinds
 
 
-def comparison_of(slow: StepProfile, fast: StepProfile | None) -> Comparison:
-    """How the contributors of both are judged, by one comparison: like against like.
-
-    Twice as many short kernels are many.
-    """
-    if slow.device is None:
-        return Comparison(on_device=False)
-    grown = fast is not None and _tiny_kernels(slow) >= 2 * _tiny_kernels(fast)
-    return Comparison(on_device=True, many_tiny_kernels=grown)
-
-
-def _tiny_kernels(profile: StepProfile) -> float:
-    return sum(c.count for c in profile.contributors if c.state == "busy" and c.tiny)
+def comparison_of(slow: StepProfile) -> Comparison:
+    """How the contributors of ``slow`` and of what it is compared with are judged, both alike."""
+    return Comparison(on_device=slow.device is not None)

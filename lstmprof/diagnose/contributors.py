@@ -2,9 +2,8 @@
 
 Reads the attribution. Ops that only arrange work serve the work beneath them where that is of one
 category, else what the op around them serves: ``aten::to``, and ``aten::empty_strided`` inside it,
-serve the cast that ``aten::copy_`` in it does. Input is prepared in the range ``input`` of
-lstmprof's own captures, while PyTorch's DataLoader hands out a batch, and in the ops by which
-TensorFlow takes the next element of a dataset.
+serve the cast that ``aten::copy_`` in it does. What is done to prepare the input or to compile is
+told apart (``contexts``).
 """
 
 from __future__ import annotations
@@ -16,11 +15,12 @@ import pyarrow as pa
 
 from lstmprof.breakdown.attribution import LATENCY, TAIL, Stretches, attributed
 from lstmprof.breakdown.host import computing
+from lstmprof.diagnose.contexts import INPUT, Compiling, Held, Preparing
 from lstmprof.events.annotate.links import inherited
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.call_tree import Forest, own_time
 from lstmprof.events.groups import Groups, texts_at
-from lstmprof.events.intervals import Covered, Flags, Ints
+from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.schema import ACTIVITY_KINDS, Column, schema
 from lstmprof.events.table import NONE, EventTable
 from lstmprof.events.threads import ops_called, thread_ids
@@ -33,8 +33,6 @@ TINY_OP_NS = 3_000
 #: 4.8 to 6.6 µs in a profile of BERT on an H100 (torch.profiler).
 TINY_KERNEL_NS = 5_000
 
-INPUT = "input"
-_PREPARES = re.compile(r"input|enumerate\(DataLoader\)#.*__next__|.*:IteratorGetNext\w*")
 #: The number of PyTorch's step markers, which all are one contributor.
 _STEP = re.compile(r"(?<=ProfilerStep)#\d+$")
 
@@ -46,6 +44,7 @@ COLUMNS = (
     Column("family", pa.string(), "", "gemm, pointwise or persistent", "the category is not rnn"),
     Column("tiny", pa.bool_(), "", "whether its calls do next to nothing"),
     Column("call_overhead", pa.bool_(), "", "whether this is the time before the call"),
+    Column("compiling", pa.bool_(), "", "whether a compiler ran; name is then of its event"),
     Column("count", pa.int64(), "", "calls or activities that hold some of the time"),
     Column("ns", pa.int64(), "ns", "time of all windows together"),
 )
@@ -56,24 +55,21 @@ def contributors(
     events: EventTable, windows: list[Window], rank: int | None, device: int | None
 ) -> pa.Table:
     """One row a contributor of one lane; they sum to the windows, all of ``rank``; ``SCHEMA``."""
-    starts, ends = _input_times(events, windows)
     stretches = attributed(events, windows, rank)[device]
-    stretches = stretches.cut_at(np.concatenate([starts, ends]))
+    preparing, compiling = Preparing(events, windows, rank), Compiling(events, rank)
+    stretches = stretches.cut_at(np.concatenate([preparing.borders_ns, compiling.borders_ns]))
     called = _called(events, stretches, device)
     overhead = called != NONE
     row = np.where(overhead, called, stretches.row)
     states, parts = _labels(stretches)
-    begun, over = (np.searchsorted(at, stretches.start_ns, "right") for at in (starts, ends))
-    if device is None:
-        prepared = _prepares(events, windows, stretches.window, row)
-    else:
-        prepared = (states == "idle") | (parts == "transfer")
-    states = np.where((begun > over) & prepared, INPUT, states)
+    held = Held(stretches, row, device, states == "idle", parts == "transfer")
+    states = np.where(preparing.holds(held), INPUT, states)
+    compiles, row = compiling.holds(held)
     purpose, tiny = _purposes(events)
     label = np.unique(np.stack([states, parts]), axis=1, return_inverse=True)[1].reshape(-1)
     columns = [events.texts("name")[0], purpose, events.texts("family")[0], tiny.astype(np.int64)]
     columns = [np.where(row == NONE, NONE, column[row]) for column in columns]
-    groups = Groups(label, *columns, overhead.astype(np.int64))
+    groups = Groups(label, *columns, overhead.astype(np.int64), compiles.astype(np.int64))
     first = groups.first
     calls = np.where((overhead | (parts == LATENCY))[first], 0, _calls(groups, row))
     names = [_STEP.sub("", name) for name in events.texts("name")[1]]
@@ -85,27 +81,12 @@ def contributors(
             *(texts_at(v, c[first]) for v, c in zip(values, columns[:3], strict=True)),
             pa.array(columns[3][first] == 1),
             pa.array(overhead[first]),
+            pa.array(compiles[first]),
             pa.array(calls),
             pa.array(groups.sums(stretches.end_ns - stretches.start_ns)),
         ],
         schema=SCHEMA,
     )
-
-
-def _input_times(events: EventTable, windows: list[Window]) -> tuple[Ints, Ints]:
-    """(starts, ends) of the input that the threads of ``windows`` prepare, disjoint, by time."""
-    times = zip(*(_input_of(events, window) for window in windows), strict=True)
-    return Covered(*(np.concatenate(column) for column in times)).bounds
-
-
-def _input_of(events: EventTable, window: Window) -> tuple[Ints, Ints]:
-    prepares = events.where_name(_PREPARES.fullmatch)
-    thread = -1 if window.thread is None else window.thread
-    rows = prepares & events.is_kind("range", "op") & (thread_ids(events) == thread) & (thread >= 0)
-    start = events.start_ns[rows]
-    end = np.minimum(start + events.dur_ns[rows], window.end_ns)
-    start = np.maximum(start, window.start_ns)
-    return start[end > start], end[end > start]
 
 
 def _called(events: EventTable, stretches: Stretches, device: int | None) -> Ints:
@@ -123,13 +104,6 @@ def _labels(stretches: Stretches) -> tuple[np.ndarray, np.ndarray]:
     states = np.array([state for state, _ in stretches.labels], dtype=object)
     parts = np.array([part.removeprefix(TAIL) for _, part in stretches.labels], dtype=object)
     return states[stretches.label].astype(str), parts[stretches.label].astype(str)
-
-
-def _prepares(events: EventTable, windows: list[Window], window: Ints, row: Ints) -> Flags:
-    """Whether the thread that runs the step, and so prepares the input, holds each stretch."""
-    threads = np.array([NONE if w.thread is None else w.thread for w in windows])
-    holds = thread_ids(events)[row] == threads[window] if len(events) else False
-    return np.asarray((row == NONE) | holds, dtype=np.bool_)
 
 
 def _purposes(events: EventTable) -> tuple[Ints, Flags]:

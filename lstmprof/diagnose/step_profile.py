@@ -58,7 +58,7 @@ class Contributor:
 
     ``name`` of the op or activity, None for time that none holds; ``purpose`` the category that an
     op is for. ``tiny``: its calls compute next to nothing. ``call_overhead``: the time is that
-    between ops, just before it was called.
+    between ops, just before it was called. ``compiling``: a compiler ran.
     """
 
     state: str
@@ -70,6 +70,7 @@ class Contributor:
     family: str | None = None
     tiny: bool = False
     call_overhead: bool = False
+    compiling: bool = False
 
 
 @dataclass(frozen=True)

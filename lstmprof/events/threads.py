@@ -29,8 +29,13 @@ _STATE_OF_KIND = {
     **dict.fromkeys(("python", "step", "range"), STATES.index("python")),
 }
 _DEPTH = {"step": 0, "range": 1, "python": 2, "op": 3, "runtime": 4, "overhead": 5}
-#: CUDA's and HIP's names, and those of other accelerators (MTIA: ``synchronizeStream``).
-_SYNC = re.compile(r"[Ss]ynchronize|EventQuery|Memcpy(?!.*Async)|^cuMemcpy(?!.*Async)")
+#: CUDA's and HIP's names, and those of other accelerators: MTIA's, Ascend's and Level Zero's
+#: (``synchronizeStream``, ``aclrtSynchronizeDevice``, ``zeEventHostSynchronize``), OpenCL's and
+#: SYCL's (``clFinish``, ``urQueueFinish``, ``urEventWait``, ``piEventsWait``).
+_SYNC = re.compile(
+    r"[Ss]ynchronize|EventQuery|Memcpy(?!.*Async)|^cuMemcpy(?!.*Async)"
+    r"|^cl(Finish|WaitForEvents)|^(ur|pi)(QueueFinish|Events?Wait)$"
+)
 _ALLOC = re.compile(r"Malloc|Free|HostAlloc|^cuMem")
 
 

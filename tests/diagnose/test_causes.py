@@ -7,9 +7,12 @@ from pathlib import Path
 import pytest
 from diagnose.made import contributor, profile
 
+from lstmprof.breakdown.attribution import UNATTRIBUTED
+from lstmprof.breakdown.mean_step import WAITS_FOR_HOST
 from lstmprof.diagnose import causes
-from lstmprof.diagnose.causes import KINDS, RULES, Comparison, comparison_of, kind_of
-from lstmprof.diagnose.contributors import TINY_KERNEL_NS, TINY_OP_NS
+from lstmprof.diagnose.causes import KINDS, RULES, Comparison, kind_of
+from lstmprof.diagnose.contributors import TINY_OP_NS
+from lstmprof.diagnose.findings import findings
 from lstmprof.diagnose.profiler_overhead import QUICK_RECORDING_NS, RECORDING_NS
 from lstmprof.diagnose.step_profile import Contributor
 from lstmprof.events.threads import CALL_GAP_NS
@@ -53,7 +56,10 @@ HOST, DEVICE = Comparison(on_device=False), Comparison(on_device=True)
         (contributor("idle", "profiler", 1, "Buffer Flush"), "profiler"),
         (contributor("input", "python", 1, "input"), "input-bound"),
         (contributor("input", "gemm", 1, "aten::mm"), "input-bound"),
-        (contributor("idle", "dispatch", 1, "PjRtClient::Compile"), "compile-bound"),
+        (contributor("idle", "python", 1, "view.py(3): go", compiling=True), "compile-bound"),
+        (contributor("busy", "gemm", 1, "aten::mm", compiling=True), "compile-bound"),
+        (contributor("idle", "runtime", 1, "synEventCreate"), "runtime-bound"),
+        (contributor("idle", "runtime", 1, "cudaLaunchKernel"), "launch-bound"),
         (contributor("busy", "pointwise", 1, "Torch-Compiled Region: 0/0"), "memory-bound"),
     ],
 )
@@ -66,7 +72,9 @@ def test_on_a_host(one: Contributor, kind: str) -> None:
     [
         (contributor("idle", "launch call", 1), "launch-bound"),
         (contributor("idle", "launch latency", 1), "launch-bound"),
-        (contributor("idle", "runtime", 1), "launch-bound"),
+        (contributor("idle", "runtime", 1, "cuModuleUnload"), "runtime-bound"),
+        (contributor("idle", "dispatch", 1, "aten::item"), "dispatch-bound"),
+        (contributor("idle", "host", 1, compiling=True), "compile-bound"),
         (contributor("idle", "dispatch", 1), "dispatch-bound"),
         (contributor("idle", "dispatch", 1, "aten::to", purpose="cast"), "dispatch-bound"),
         (contributor("idle", "python", 1), "Python-bound"),
@@ -87,13 +95,20 @@ def test_on_a_device(one: Contributor, kind: str) -> None:
     assert kind_of(one, DEVICE) == kind
 
 
-def test_many_more_tiny_kernels_than_before_are_launches() -> None:
-    few = profile(contributor("busy", "pointwise", 9, "add", tiny=True, count=10), device=0)
-    many = profile(contributor("busy", "pointwise", 50, "add", tiny=True, count=20), device=0)
-    more = comparison_of(many, few)
-    assert kind_of(many.contributors[0], more) == "launch-bound"
-    assert kind_of(many.contributors[0], comparison_of(few, many)) == "memory-bound"
-    assert kind_of(contributor("busy", "pointwise", 9, "add"), more) == "memory-bound"
+@pytest.mark.parametrize("part", [*WAITS_FOR_HOST, "sync", "queued", "profiler", UNATTRIBUTED])
+@pytest.mark.parametrize("name", [None, "aten::item", "aten::to", "cuModuleUnload"])
+def test_waiting_for_the_host_is_what_the_ledger_calls_so(part: str, name: str | None) -> None:
+    kind = kind_of(contributor("idle", part, 1, name, purpose="cast"), DEVICE)
+    assert (kind in causes.WAITS) == (part in WAITS_FOR_HOST)
+    assert (kind == "launch-bound") == (part in ("launch call", "launch latency"))
+
+
+def test_short_kernels_are_work_however_many_more_there_are() -> None:
+    few, many = (
+        profile(contributor("busy", "pointwise", ns, "add", tiny=True, count=count), device=0)
+        for ns, count in ((9, 10), (50, 20))
+    )
+    assert [f.kind for f in findings(few, many)] == ["memory-bound"]
 
 
 def test_every_kind_can_be_reached_and_says_what_its_time_is() -> None:
@@ -108,5 +123,4 @@ def test_the_documentation_names_every_kind_and_every_threshold() -> None:
     assert f"{RECORDING_NS} ns for each op" in text
     assert [name for name, ns in QUICK_RECORDING_NS.items() if f"{ns} by {name}" not in text] == []
     assert f"{TINY_OP_NS // 1000} µs or less" in text
-    assert f"kernels under {TINY_KERNEL_NS // 1000} µs" in text
     assert f"up to {CALL_GAP_NS // 1000} µs of Python" in text

@@ -31,7 +31,7 @@ class Remedy:
 
 TABLE = (
     Remedy(
-        (LAUNCH, causes.ALLOCATION),
+        (LAUNCH, causes.RUNTIME, causes.ALLOCATION),
         host.initialises,
         "CUDA C++ guide: initialisation, lazy loading",
     ),

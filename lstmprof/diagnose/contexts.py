@@ -1,0 +1,161 @@
+"""What a stretch of time was for beside what ran in it: the input was prepared, a compiler ran.
+
+Input is prepared in the range ``input`` of lstmprof's own captures, while PyTorch's DataLoader
+hands out a batch, in the ops by which TensorFlow takes the next element of a dataset, and in ranges
+and functions that are named for it. What runs beneath an event of a compiler is compiling, whatever
+it is: Python, ops, an autotuner's kernels.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from lstmprof.breakdown.attribution import Stretches
+from lstmprof.events.annotate.links import inherited
+from lstmprof.events.annotate.steps import Window
+from lstmprof.events.intervals import Covered, Flags, Ints
+from lstmprof.events.table import NONE, EventTable
+from lstmprof.events.threads import thread_ids
+
+INPUT = "input"
+_PREPARES = re.compile(
+    r"input|enumerate\(DataLoader\)#.*__next__|.*torch/utils/data/dataloader\.py\(\d+\): __next__"
+    r"|(.*[:/ ])?IteratorGetNext\w*|(.*[].])?\w*dataloader_next"  # the last is Lightning's
+    r"|(?i:(.*: )?\W*((get|next|fetch|load|prepare)_?(next_?)?(batch|data|inputs?)"
+    r"|(data|batch)[_ -]?load(er|ing)?|input_?pipeline)\W*)"
+)
+#: Events of compilers, in which they trace, lower, generate code, and try it out. That they run in
+#: every step is no reason to leave one out: a look into a cache is over at once.
+_COMPILES = re.compile(
+    # PyTorch: Dynamo's timers, its frames and Inductor's; Triton's compiler and autotuner
+    r"\(dynamo_timed\)|_dynamo/convert_frame\.py|\bcompile_?fx(_inner)?\b"
+    r"|\b(fx_codegen_and_compile|codegen_and_compile|compile_to_fn|compile_to_module)\b"
+    r"|triton.*\b(_do_)?compile\b|\bbenchmark_all_configs\b|\bdo_bench\b"
+    # TensorFlow traces a function; XLA and PJRT compile; JAX traces, lowers, compiles
+    r"|tf\.function-graph_building|\bfunc_graph_from_py_func\b|(?i:xlacompile|jit_compile)"
+    r"|\btrace_to_jaxpr\w*|\blower_sharding_computation\b|\b_?cached_lowering\w*"
+    r"|\blower_jaxpr_to_\w+|(?i:backend_?compile(?!d|r))|\bcompile_or_get_cached\b"
+    # what they are built with, nvFuser, and the drivers' own compilers
+    r"|(::|_)[cC]ompile(?![dr])\w*|(?i:compileandrun|nvrtc|hiprtc|amd_comgr|nvptxcompiler)"
+    r"|(?i:miopen).*(?i:compile|buildprogram)|\bcuLink(Create|Add|Complete)"
+)
+
+
+@dataclass(frozen=True)
+class Held:
+    """The stretches of one lane, each with the ``row`` that it is counted for."""
+
+    stretches: Stretches
+    row: Ints
+    device: int | None
+    idle: Flags
+    transfers: Flags
+
+    def unrecorded(self) -> Flags:
+        """Whether a device waited then for a thread of which nothing was recorded."""
+        return np.asarray((self.row == NONE) & self.idle & (self.device is not None), np.bool_)
+
+    def inside(self, times: Covered) -> Flags:
+        """Whether each stretch lies inside ``times``; none lies over a border of these."""
+        return times.within(self.stretches.start_ns, self.stretches.end_ns) > 0
+
+
+class Preparing:
+    """When and by which events the input was prepared."""
+
+    def __init__(self, events: EventTable, windows: list[Window], rank: int | None) -> None:
+        prepares = events.where_name(_PREPARES.fullmatch) & events.is_kind("range", "op", "python")
+        self._threads = np.array([NONE if w.thread is None else w.thread for w in windows])
+        self._thread = thread_ids(events)
+        self._around = _around(events, prepares)
+        times = [_times_of(events, prepares & (self._thread == w.thread), w) for w in windows]
+        self._in_line = _union(times)
+        launching = np.isin(self._thread, _launching_threads(events, rank))
+        self._launching = _union([_times_of(events, prepares & launching, w) for w in windows])
+
+    @property
+    def borders_ns(self) -> Ints:
+        """When a preparation began or ended."""
+        return np.concatenate([*self._in_line.bounds, *self._launching.bounds])
+
+    def holds(self, held: Held) -> Flags:
+        """Whether each stretch goes to the input.
+
+        On a host the time of the thread that runs the step. A device waits for the input while
+        that thread prepares it, or the one that then launches; if nothing of that one was recorded,
+        while any thread that launches does. Copies are the input's where it launched them.
+        """
+        inside = held.inside(self._in_line)
+        if held.device is None:
+            return inside & self._runs_step(held)
+        beneath = (held.row != NONE) & (_at(self._around, held.row) != NONE)
+        waited = held.unrecorded() & held.inside(self._launching)
+        can_wait = held.idle | held.transfers
+        return np.asarray(((inside | beneath) & can_wait) | waited, np.bool_)
+
+    def _runs_step(self, held: Held) -> Flags:
+        own = _at(self._thread, held.row) == self._threads[held.stretches.window]
+        return np.asarray((held.row == NONE) | own, dtype=np.bool_)
+
+
+class Compiling:
+    """When and in which events a compiler ran."""
+
+    def __init__(self, events: EventTable, rank: int | None) -> None:
+        compiles = events.where_name(_COMPILES.search)
+        compiles &= events.is_kind("range", "op", "python", "runtime") & (thread_ids(events) >= 0)
+        self._around = _around(events, compiles)
+        rows = np.intersect1d(np.flatnonzero(compiles), events.of_rank(rank))
+        self._times = Covered(events.start_ns[rows], events.end_ns[rows])
+
+    @property
+    def borders_ns(self) -> Ints:
+        """When a compiler began or ended."""
+        return np.concatenate(self._times.bounds)
+
+    def holds(self, held: Held) -> tuple[Flags, Ints]:
+        """(whether it is compiling, the row that it is counted for) of each stretch.
+
+        What a device waited for is counted for the compiler's event, its own work for itself. Where
+        it waited for a thread of which nothing was recorded, another one was compiling.
+        """
+        around = np.where(held.row == NONE, NONE, _at(self._around, held.row))
+        beneath = around != NONE
+        other = held.unrecorded() & held.inside(self._times)
+        own_work = (held.device is not None) & ~held.idle
+        return beneath | other, np.where(beneath & ~own_work, around, held.row)
+
+
+def _around(events: EventTable, chosen: Flags) -> Ints:
+    """For each row the nearest of ``chosen`` around it or its launch, or itself; else ``NONE``."""
+    own = np.where(chosen, np.arange(len(events)), NONE)
+    if not chosen.any():
+        return own
+    around = inherited(events, events.rows_named("parent_id"), own)
+    launch = events.rows_named("launch_id")
+    return np.where(launch == NONE, around, around[launch])
+
+
+def _launching_threads(events: EventTable, rank: int | None) -> Ints:
+    """The threads of ``rank`` that gave a device work."""
+    launch = events.rows_named("launch_id")[events.of_rank(rank)]
+    return np.unique(thread_ids(events)[launch[launch != NONE]])
+
+
+def _at(values: Ints, row: Ints) -> Ints:
+    """``values`` of each row, where there are rows at all."""
+    return values[row] if len(values) else np.full(len(row), NONE, dtype=np.int64)
+
+
+def _times_of(events: EventTable, rows: Flags, window: Window) -> tuple[Ints, Ints]:
+    """(starts, ends) of ``rows`` inside ``window``."""
+    start = np.maximum(events.start_ns[rows], window.start_ns)
+    end = np.minimum(events.end_ns[rows], window.end_ns)
+    return start[end > start], end[end > start]
+
+
+def _union(times: list[tuple[Ints, Ints]]) -> Covered:
+    return Covered(*(np.concatenate(column) for column in zip(*times, strict=True)))

@@ -1,0 +1,204 @@
+"""What time was for: an input that is prepared, a compiler that runs, whatever ran in them."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+import shared_traces
+from events.rows import Row, row, table
+
+from lstmprof import formats
+from lstmprof.diagnose.causes import Comparison, kind_of
+from lstmprof.diagnose.contributors import contributors
+from lstmprof.diagnose.step_profile import Contributor
+from lstmprof.events.annotate import annotated
+from lstmprof.events.annotate.steps import windows
+from lstmprof.events.table import EventTable
+
+MAIN, OTHER = {"pid": 1, "tid": 1}, {"pid": 1, "tid": 2}
+DATALOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+
+
+def kinds_of(events: EventTable, device: int | None) -> dict[str, int]:
+    """Kind → ns of the whole of one lane."""
+    found = windows(events, captured=False)
+    rows = contributors(events, found, found[0].rank, device).to_pylist()
+    kinds: Counter[str] = Counter()
+    for each in rows:
+        kinds[kind_of(Contributor(**each), Comparison(device is not None))] += each["ns"]
+    return dict(kinds)
+
+
+def kinds(rows: list[Row], device: int | None) -> dict[str, int]:
+    return kinds_of(annotated(table(rows), captured=False), device)
+
+
+#            0        10        20        30        40        50        60 ns
+# step       |==========================================================|
+# compiler      |5 ------------------------- 35|
+# frame            |8 ---- 15|
+# aten::mm                       |18 -- 25|
+# aten::add                                         |40 -- 45|
+@pytest.mark.parametrize(
+    "compiler",
+    [
+        "compile_fx_inner (dynamo_timed)",
+        "torch/_dynamo/convert_frame.py(1064): _compile",
+        "triton/compiler/compiler.py(226): compile",
+        "tf.function-graph_building",
+        "XlaCompile",
+        "TfrtTpuCompiler::Compile",
+        "trace_to_jaxpr_dynamic",
+        "lower_sharding_computation",
+        "backend_compile_and_load",
+        "FusionKernelRuntime::compileFusionParallel",
+        "hiprtcCompileProgram",
+        "nvrtcCompileProgram",
+    ],
+)
+def test_what_runs_beneath_a_compiler_is_compiling(compiler: str) -> None:
+    rows = [
+        row("step", "ProfilerStep#1", 0, 60, **MAIN),
+        row("op", compiler, 5, 35, **MAIN),
+        row("python", "view.py(3): go", 8, 15, **MAIN),
+        row("op", "aten::mm", 18, 25, **MAIN),
+        row("op", "aten::add", 40, 45, **MAIN),
+    ]
+    assert kinds(rows, None)["compile-bound"] == 30 + 5  # and the way into it
+
+
+@pytest.mark.parametrize(
+    "warm",
+    [
+        "Torch-Compiled Region: 0/0",
+        "TorchDynamo Cache Lookup",
+        "## Call CompiledFxGraph fal4 ##",
+        "CompiledFunctionBackward",
+        "torch/_dynamo/eval_frame.py(1039): _fn",
+        "triton/runtime/jit.py(574): run",
+        "triton/compiler/compiler.py(482): launch_metadata",
+        "vllm/compilation/wrapper.py(208): __call__",
+        "torch/compiler/__init__.py(367): is_compiling",
+        "PjitFunction(step)",
+        "TfrtTpuExecutable::Execute",
+    ],
+)
+def test_running_what_was_compiled_is_no_compiling(warm: str) -> None:
+    rows = [row("step", "ProfilerStep#1", 0, 60, **MAIN), row("op", warm, 5, 35, **MAIN)]
+    assert "compile-bound" not in kinds(rows, None)
+
+
+#          0        10        20        30        40        50        60 ns
+# step     |==========================================================|
+# compiler    |5 ------------ 20|
+#   launch      |8 9|
+# aten::mm                            |32 ---- 40|
+#   launch                              |34 - 37|
+# kernel              |10 - 15|  (an autotuner's)  |42 --- 50|
+def test_a_device_waits_for_a_compiler_and_what_it_tries_out_is_compiling() -> None:
+    on_device = {"device": 0, "stream": 7}
+    rows = [
+        row("step", "ProfilerStep#1", 0, 60, **MAIN),
+        row("op", "backend_compile", 5, 20, **MAIN),
+        row("runtime", "cudaLaunchKernel", 8, 9, **MAIN, correlation_id=1),
+        row("kernel", "candidate", 10, 15, **on_device, correlation_id=1),
+        row("op", "aten::mm", 32, 40, **MAIN),
+        row("runtime", "cudaLaunchKernel", 34, 37, **MAIN, correlation_id=2),
+        row("kernel", "sgemm", 42, 50, **on_device, correlation_id=2),
+    ]
+    found = kinds(rows, 0)
+    assert found["compile-bound"] == (10 - 5) + (15 - 10) + (20 - 15)
+    assert found["launch-bound"] == 42 - 34
+    assert found["Python-bound"] == 5 + (32 - 20) + (60 - 50)
+
+
+#          0        10        20        30        40        50 ns
+# step     |================================================|
+# main       |2 -- compile ------------ 28|
+# other                                       |36 38| launch
+# kernel                                          |39 - 45|
+def test_a_wait_for_a_thread_of_which_nothing_is_recorded_while_another_compiles() -> None:
+    rows = [
+        row("step", "ProfilerStep#1", 0, 50, **MAIN),
+        row("range", "compileFusionParallel", 2, 28, **MAIN),
+        row("range", "X::compileFusionParallel", 2, 28, **MAIN),
+        row("runtime", "cudaLaunchKernel", 36, 38, **OTHER, correlation_id=1),
+        row("kernel", "sgemm", 39, 45, device=0, stream=7, correlation_id=1),
+    ]
+    found = kinds(rows, 0)
+    assert found["compile-bound"] == 28 - 2
+    assert found["unrecorded host"] == 2 + (36 - 28)
+
+
+#            0        10        20        30        40        50        60 ns
+# step       |==========================================================|
+# next batch    |5 ------------------------- 35|
+#   aten::sub      |8 ---- 15|
+#   copy                       |17 19|
+# Memcpy                          |20 -------- 30|
+# aten::mm                                         |40 ---- 50|
+#   launch                                           |42 45|
+# kernel                                                |46 - 52|
+@pytest.mark.parametrize(
+    "batch",
+    [
+        DATALOADER,
+        "torch/utils/data/dataloader.py(702): __next__",
+        "train/IteratorGetNext",
+        "model/next:IteratorGetNextSync",
+        "IteratorGetNext",
+        "[pl][profile][_TrainingEpochLoop].train_dataloader_next",
+        "data_loading",
+        "## load_data ##",
+        "train.py(12): get_batch",
+    ],
+)
+def test_a_device_waits_for_its_input(batch: str) -> None:
+    on_device = {"device": 0, "stream": 7}
+    rows = [
+        row("step", "ProfilerStep#1", 0, 60, **MAIN),
+        row("python" if ".py(" in batch else "range", batch, 5, 35, **MAIN),
+        row("op", "aten::sub", 8, 15, **MAIN),
+        row("runtime", "cudaMemcpyAsync", 17, 19, **MAIN, correlation_id=1),
+        row("memcpy", "Memcpy HtoD (Pinned -> Device)", 20, 30, **on_device, correlation_id=1),
+        row("op", "aten::mm", 40, 50, **MAIN),
+        row("runtime", "cudaLaunchKernel", 42, 45, **MAIN, correlation_id=2),
+        row("kernel", "sgemm", 46, 52, **on_device, correlation_id=2),
+    ]
+    assert kinds(rows, 0)["input-bound"] == 35 - 5
+
+
+#            0        10        20        30        40 ns
+# main        |2 ------ DataLoader ------- 26|            one op
+# worker                                       |29 31 33 35| three ops, no markers
+# kernel                                              |36 - 40|
+def test_the_input_is_prepared_by_the_thread_that_launches_though_another_has_more_ops() -> None:
+    on_device = {"device": 0, "stream": 7}
+    rows = [
+        row("runtime", "cudaLaunchKernel", 0, 1, **MAIN, correlation_id=1),
+        row("kernel", "first", 1, 2, **on_device, correlation_id=1),
+        row("range", DATALOADER, 2, 26, **MAIN),
+        *(row("op", "aten::add", at, at + 1, **OTHER) for at in (27, 29, 31)),
+        row("runtime", "cudaLaunchKernel", 33, 35, **OTHER, correlation_id=2),
+        row("kernel", "sgemm", 36, 40, **on_device, correlation_id=2),
+    ]
+    assert kinds(rows, 0)["input-bound"] == 26 - 2
+
+
+@shared_traces.needed
+@pytest.mark.parametrize(
+    ("name", "kind", "least_share"),
+    [
+        ("tf/tpu-inference.xplane.pb", "compile-bound", 0.01),
+        ("kineto/kineto2021-resnet50-v100-nw0.pt.trace.json.gz", "input-bound", 0.3),
+    ],
+)
+def test_real_profiles_compile_and_wait_for_input(name: str, kind: str, least_share: float) -> None:
+    events = annotated(formats.read(shared_traces.FOLDER / name).events, captured=False)
+    found = windows(events, captured=False)
+    rank = found[0].rank
+    device = events.ints("device", -1)
+    found_kinds = kinds_of(events, int(device.max()) if (device >= 0).any() else None)
+    assert rank is None or rank >= 0
+    assert found_kinds[kind] / sum(found_kinds.values()) >= least_share
