@@ -35,8 +35,15 @@ def percent(share: float) -> str:
 
 
 def count(number: float) -> str:
-    """``2,412``, ``0.5``: whole where it is large."""
+    """``2,412``, ``0.5``: whole where it is large, never 0 where it is not."""
+    if 0 < abs(number) < 0.05:
+        return f"{number:.1g}"
     return f"{number:,.0f}" if number >= 100 or number == int(number) else f"{number:,.1f}"
+
+
+def number_of(number: float, one: str, many: str) -> str:
+    """``1 kernel launch``, ``60 kernel launches``: a number with the noun that it counts."""
+    return f"{count(number)} {one if number == 1 else many}"
 
 
 def times_a_step(number: float) -> str:
@@ -45,10 +52,12 @@ def times_a_step(number: float) -> str:
 
 
 def quantity(number: float | None, unit: str) -> str:
-    """A number with its unit: ``5.0 µs``, ``1.2 MB``, ``14,000 /s``."""
+    """A number with its unit: ``5.0 µs``, ``1 ns``, ``1.2 MB``, ``14,000 /s``."""
     if number is None:
         return UNKNOWN
     if unit == "ns":
+        if abs(number) < 100:
+            return f"{number:,.0f} ns"
         return f"{number / 1e3:,.1f} µs" if number < 1e6 else f"{number / 1e6:,.3f} ms"
     if unit == "bytes":
         return f"{number / 1e6:,.2f} MB" if number >= 1e4 else f"{number:,.0f} B"

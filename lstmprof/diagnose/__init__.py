@@ -3,10 +3,9 @@
 ::
 
     breakdown → step_profile → comparable → findings → remedies → sentences → diagnosis
-                contributors                causes     host       because     roofline
-                                            counts     device                 replay
+                contributors                causes     host         roofline, replay
+                                            counts     device
                                             profiler_overhead
-                                            savings
 
 ``diagnosis.diagnose_all`` goes the whole way.
 """

@@ -1,27 +1,89 @@
-"""Why a finding is what it is: half a sentence, of its counts or of what takes most of it."""
+"""Why a finding is what it is: half a sentence, of its counts or of what takes most of it.
+
+What is said explains the finding: the items that it counts take ``TELLING_SHARE`` of it at least.
+Against a faster run a count is the reason where as many as there would save that share; else what
+the items take in both runs is said. Where no items explain it, one op or range may; else nothing
+is said.
+"""
 
 from __future__ import annotations
 
-from lstmprof.diagnose import causes
-from lstmprof.diagnose.counts import QUANTITIES
-from lstmprof.diagnose.findings import Change, Finding
-from lstmprof.diagnose.step_profile import StepProfile, labels
-from lstmprof.numbers import count, cropped, milliseconds, quantity
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-#: An op or range with less of a finding is no reason for it.
+from lstmprof.breakdown.attribution import CALL, LATENCY
+from lstmprof.diagnose import causes
+from lstmprof.diagnose.counts import QUANTITIES, Quantity, Spread, spread_of
+from lstmprof.diagnose.findings import Change, Finding
+from lstmprof.diagnose.step_profile import Contributor, StepProfile, labels, total_ns
+from lstmprof.diagnose.tally import is_kernel_call, noun_of
+from lstmprof.events.annotate.calls import is_kernel_launch
+from lstmprof.numbers import count, cropped, listed, milliseconds, quantity
+
+#: What takes less of a finding is no reason for it.
 TELLING_SHARE = 0.25
+#: Fewer than so many times as many are as many, counted otherwise.
+_MORE = 1.1
+
+#: Noun of the items of a finding → the quantity that counts them, the first that is known.
+_QUANTITIES = {
+    "product": ("products",),
+    "convolution": ("convolutions",),
+    "attention": ("attentions",),
+    "layer": ("layer_ops", "layer_kernels"),
+    "cell": ("cell_ops",),
+    "pointwise": ("pointwise",),
+    "copy": ("copies",),
+    "memset": ("memsets",),
+    "cast": ("casts",),
+    "sync": ("syncs",),
+    "dispatched": ("ops",),
+    "launch": ("launches",),
+}
+_OF_KIND = {causes.CAST: "cast", causes.SYNC: "sync", causes.DISPATCH: "dispatched"}
+#: Of kinds of work the nouns of ``tally`` that they count.
+_OF_WORK = {
+    causes.GEMM: ("product", "convolution", "attention", "layer", "cell"),
+    causes.MEMORY: ("pointwise",),
+    causes.COPY: ("copy", "memset"),
+}
+#: Libraries whose ops hold whole recurrent layers, by a part of the op's name.
+_LIBRARIES = (("mkldnn", "oneDNN"), ("miopen", "MIOpen"), ("cudnn", "cuDNN"))
+
+
+@dataclass(frozen=True)
+class _Items:
+    """What one run spends a finding's time on: how many of ``noun`` a step, how long all take."""
+
+    noun: str
+    number: float
+    ns: float
+    profile: StepProfile
+    library: str
+
+    @property
+    def spread(self) -> Spread | None:
+        """How long each takes; None where only the op that arranges it is known."""
+        return spread_of(self.profile, self.noun)
+
+    @property
+    def text(self) -> str:
+        """``52 convolutions``, ``2 oneDNN layer ops``."""
+        about = QUANTITIES[_quantity(self.noun, self.profile)]
+        text = about.of_number(self.number)
+        return text.replace("recurrent-layer", f"{self.library} layer") if self.library else text
 
 
 def because(finding: Finding) -> str:
-    """The counts behind a finding, as half a sentence; may be empty."""
-    fast_name = labels(finding.fast, finding.slow)[0] if finding.fast else ""
-    each = each_step(finding.slow)
-    if finding.kind == causes.GEMM:
-        return _products(finding, fast_name, each)
-    counts = [c for c in finding.changes if QUANTITIES[c.quantity].unit == ""]
-    if counts and _tells(counts[0]) and not _in_one_place(finding):
-        return _counted(finding, counts[0], fast_name, each)
-    return _by_largest(finding, fast_name)
+    """The counts behind a finding, as half a sentence; empty where they do not explain it."""
+    slow = _items(finding, finding.slow, finding.slow_ns)
+    if finding.fast is None:
+        text = _alone(finding, slow)
+    else:
+        text = _against(finding, slow, _items(finding, finding.fast, finding.fast_ns))
+    return text or _by_largest(finding)
 
 
 def each_step(profile: StepProfile) -> str:
@@ -29,45 +91,177 @@ def each_step(profile: StepProfile) -> str:
     return " a step" if profile.marked else ""
 
 
-def _tells(change: Change) -> bool:
-    """Whether the count differs enough to be a reason, or stands alone."""
-    return bool(change.slow) and (change.slow or 0) >= 1.1 * (change.fast or 0)
+def pace(profile: StepProfile) -> str:
+    """How many kernels a device is given, how long they and the gaps take; empty if not known."""
+    launches, rate = (QUANTITIES[name].of(profile) for name in ("launches", "launches_per_s"))
+    kernel, gap = (spread_of(profile, noun) for noun in ("kernel", "gap"))
+    if not launches or rate is None or kernel is None or gap is None:
+        return ""
+    number = QUANTITIES["launches"].of_number(launches)
+    return (
+        f"it gets {number}{each_step(profile)}, {count(rate)} a second, and a kernel takes "
+        f"{lasting(kernel)} against a gap of {lasting(gap)}"
+    )
 
 
-def _in_one_place(finding: Finding) -> bool:
-    """Whether most of Python's time is in one range or frame: that says more than a count."""
-    first = finding.largest[0].delta_ns if finding.largest else 0
-    return finding.kind == causes.PYTHON and 2 * first > finding.delta_ns
+def worth_a_line(finding: Finding) -> list[Change]:
+    """The counts and lengths of a finding that a reader needs: not all are.
+
+    None that is 0 in both runs; of lengths the mean, or where a few long ones make it, the median
+    and the longest.
+    """
+    profiles = [profile for profile in (finding.fast, finding.slow) if profile is not None]
+    changes = [c for c in finding.changes if c.fast or c.slow]
+    return [c for c in changes if _is_read(QUANTITIES[c.quantity], profiles)]
 
 
-def _counted(finding: Finding, change: Change, fast_name: str, each: str) -> str:
-    per = finding.change(change.quantity + "_per_time_step")
-    text = f"it has {count(change.slow or 0)} {QUANTITIES[change.quantity].text}{each}"
-    text += f" ({count(per.slow)} a time step)" if per and per.slow is not None else ""
-    return text if change.fast is None else f"{text} where {fast_name} has {count(change.fast)}"
+def _is_read(about: Quantity, profiles: Sequence[StepProfile]) -> bool:
+    if not about.length_of:
+        return True
+    spreads = (spread_of(profile, about.length_of) for profile in profiles)
+    uneven = any(spread is not None and spread.uneven for spread in spreads)
+    return (about.statistic == "mean") != uneven
 
 
-def _products(finding: Finding, fast_name: str, each: str) -> str:
-    """Products are few and long or many and short: both say how many and how long."""
-    text = f"it has {_products_of(finding, 'slow', each)}"
-    if not fast_name:
-        return text
-    return f"{text}, where {fast_name} has {_products_of(finding, 'fast', each)}"
+def lasting(spread: Spread) -> str:
+    """``5.1 µs``; where a few long ones make the mean ``1 ns in the median, 4.1 ms at most``."""
+    if not spread.uneven:
+        return quantity(spread.mean_ns, "ns")
+    longest = quantity(spread.longest_ns, "ns")
+    return f"{quantity(spread.median_ns, 'ns')} in the median ({longest} at most)"
 
 
-def _products_of(finding: Finding, whose: str, each: str) -> str:
-    values = {c.quantity: getattr(c, whose) for c in finding.changes}
-    number, mean = values.get("products"), values.get("mean_product_ns")
-    text = f"{count(number or 0)} matrix products{each}"
-    text += f" of {quantity(mean, 'ns')}" if mean is not None else ""
-    layers = values.get("layer_ops")
-    return text + (f" and {count(layers)} ops for whole recurrent layers" if layers else "")
+def _alone(finding: Finding, items: Sequence[_Items]) -> str:
+    """``it has 52 convolutions a step of 1.2 ms and 1 matrix product of 40 µs``."""
+    if not items or sum(i.ns for i in items) < TELLING_SHARE * finding.slow_ns:
+        return ""
+    first, *others = items
+    texts = [
+        f"{first.text}{each_step(finding.slow)}{_each_time_step(first)}{_of_length(first)}",
+        *(f"{item.text}{_of_length(item)}" for item in others),
+    ]
+    return f"it has {listed(texts)}"
 
 
-def _by_largest(finding: Finding, fast_name: str) -> str:
+def _against(finding: Finding, slow: Sequence[_Items], fast: Sequence[_Items]) -> str:
+    """How many more there are than in the fast run, or what they take in both."""
+    name = labels(finding.fast, finding.slow)[0] if finding.fast else ""
+    added = sum(i.ns for i in slow) - sum(i.ns for i in fast)
+    if not slow or added < TELLING_SHARE * finding.delta_ns:
+        return ""
+    first, each = slow[0], each_step(finding.slow)
+    there = next((i.number for i in fast if i.noun == first.noun), None)
+    there = _known(first.noun, finding.fast) if there is None else there
+    if len(slow) == 1 and there is not None and first.number >= _MORE * there:
+        saved = first.ns * (1 - there / first.number)
+        if saved >= TELLING_SHARE * finding.delta_ns and all(i.noun == first.noun for i in fast):
+            here = f"{first.text}{each}{_each_time_step(first)}"
+            return f"it has {here} where {name} has {count(there) if there else 'none'}"
+    if [(i.noun, i.number) for i in slow] == [(i.noun, i.number) for i in fast] and len(slow) == 1:
+        return _same_number(first, fast[0], name)
+    text = f"its {_taking(slow)}"
+    return f"{text}, {name}'s {_taking(fast, verb=False)}" if fast else text
+
+
+def _known(noun: str, profile: StepProfile | None) -> float | None:
+    return None if profile is None else QUANTITIES[_quantity(noun, profile)].of(profile)
+
+
+def _same_number(slow: _Items, fast: _Items, name: str) -> str:
+    """As many in both: what one takes is what differs."""
+    if slow.number == 1:
+        return f"its {slow.text} takes {milliseconds(slow.ns)} ms, {name}'s {milliseconds(fast.ns)}"
+    here, there = (quantity(items.ns / items.number, "ns") for items in (slow, fast))
+    return f"its {slow.text} take {here} each, {name}'s {there}"
+
+
+def _taking(items: Sequence[_Items], *, verb: bool = True) -> str:
+    """``52 convolutions take 61.0 ms and 1 matrix product 0.040 ms``."""
+    texts = [f"{item.text} {milliseconds(item.ns)} ms" for item in items]
+    if verb:
+        first = items[0]
+        takes = "takes" if first.number == 1 else "take"
+        texts[0] = f"{first.text} {takes} {milliseconds(first.ns)} ms"
+    return listed(texts)
+
+
+def _of_length(items: _Items) -> str:
+    """How long each takes, of items that are work; of launches where a few take most."""
+    spread = items.spread
+    if items.noun == "launch":
+        uneven = spread is not None and spread.uneven
+        return f", whose calls take {lasting(spread)}" if spread and uneven else ""
+    return "" if spread is None else f" of {lasting(spread)}"
+
+
+def _each_time_step(items: _Items) -> str:
+    name = f"{_quantity(items.noun, items.profile)}_per_time_step"
+    number = QUANTITIES[name].of(items.profile) if name in QUANTITIES else None
+    return "" if number is None else f" ({count(number)} a time step)"
+
+
+def _items(finding: Finding, profile: StepProfile, spent_ns: int) -> list[_Items]:
+    """What ``profile`` spends ``spent_ns`` of the finding's kind on, the most first."""
+    contributors = _contributors(finding, profile)
+    taken = Counter[str]()
+    names: dict[str, set[str]] = {}
+    for contributor in contributors:
+        noun = _noun(finding.kind, contributor, profile.device is not None)
+        if noun is not None:
+            taken[noun] += contributor.ns
+            names.setdefault(noun, set()).add(str(contributor.name))
+    whole = total_ns(contributors)
+    share = min(1.0, spent_ns / whole) if whole else 0.0
+    return [
+        _Items(noun, number, ns * share, profile, _library(names[noun]))
+        for noun, ns in taken.most_common()
+        if (number := QUANTITIES[_quantity(noun, profile)].of(profile))
+    ]
+
+
+def _contributors(finding: Finding, profile: StepProfile) -> Sequence[Contributor]:
+    if profile is finding.slow:
+        return finding.contributors
+    return causes.by_kind(profile, causes.comparison_of(finding.slow))[finding.kind]
+
+
+def _noun(kind: str, contributor: Contributor, on_device: bool) -> str | None:
+    """What the time of ``contributor`` is spent on, of the nouns of its kind; None: no item."""
+    name = contributor.name
+    if name is None:
+        return None
+    if kind == causes.LAUNCH:
+        launches = contributor.part in (CALL, LATENCY) and is_kernel_call(name)
+        return "launch" if launches or is_kernel_launch(name) else None
+    if kind in _OF_KIND:
+        return _OF_KIND[kind]
+    busy = contributor.state == "busy"
+    category = contributor.part if busy else contributor.purpose
+    noun = noun_of(category or "", contributor.family or "", name, on_device)
+    return noun if noun in _OF_WORK.get(kind, ()) else None
+
+
+def _quantity(noun: str, profile: StepProfile) -> str:
+    names = _QUANTITIES[noun]
+    return names[0] if profile.device is None else names[-1]
+
+
+def _library(names: set[str]) -> str:
+    """The library that all these ops name; empty where they do not."""
+    found = {
+        next((library for part, library in _LIBRARIES if re.search(part, name, re.I)), "")
+        for name in names
+    }
+    return found.pop() if len(found) == 1 else ""
+
+
+def _by_largest(finding: Finding) -> str:
     """The largest culprit that adds ``TELLING_SHARE`` of the finding; may be empty."""
     first = next((c for c in finding.largest if c.delta_ns > 0), None)
     if first is None or first.delta_ns < TELLING_SHARE * finding.delta_ns:
         return ""
     text = f"{cropped(first.name)} takes {milliseconds(first.slow_ns)} ms of it"
-    return f"{text} against {milliseconds(first.fast_ns)} in {fast_name}" if fast_name else text
+    if finding.fast is None:
+        return text
+    there = milliseconds(first.fast_ns) if first.fast_ns else "none"
+    return f"{text} against {there} in {labels(finding.fast, finding.slow)[0]}"

@@ -1,7 +1,7 @@
-"""How often a step does what: the counts behind the parts of its time.
+"""How often a step does what: the counts behind the parts of its time, and how long one takes.
 
 Reads the tables of a profile; every count is of the mean profiled step, None where it is unknown or
-does not apply.
+does not apply. What a noun counts is said in ``tally``.
 """
 
 from __future__ import annotations
@@ -12,20 +12,76 @@ from typing import Any
 
 from lstmprof.diagnose.causes import KINDS
 from lstmprof.diagnose.step_profile import StepProfile
-from lstmprof.events.annotate.calls import direction, is_kernel_launch
 from lstmprof.events.threads import ASKS
+from lstmprof.numbers import number_of
 
 Rows = Iterable[dict[str, Any]]
+Amount = Callable[[StepProfile], float | None]
+
+#: A mean so many medians long is that of a few long ones.
+_FAR_FROM_MEDIAN = 5
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """One count: what it is in a sentence, its unit (empty for a plain number), how it is made."""
+    """One count or length: what it is in a sentence, its unit (empty for a plain number).
+
+    ``one`` is the noun of a count in the singular. A length is a ``statistic`` (mean, median or
+    longest) of a noun.
+    """
 
     name: str
     text: str
     unit: str
-    of: Callable[[StepProfile], float | None]
+    of: Amount
+    one: str = ""
+    length_of: str = ""
+    statistic: str = ""
+
+    def of_number(self, number: float) -> str:
+        """``1 matrix product``, ``52 convolutions``: a count with its noun."""
+        return number_of(number, self.one, self.text)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How many there are of a noun in all profiled steps, and how long they take, ns."""
+
+    count: int
+    total_ns: int
+    median_ns: int
+    longest_ns: int
+
+    @property
+    def mean_ns(self) -> float:
+        """Mean length."""
+        return self.total_ns / self.count
+
+    @property
+    def uneven(self) -> bool:
+        """Whether a few long ones make the mean, so that it is the length of none."""
+        outlier = 2 * self.longest_ns > self.total_ns and self.longest_ns > 2 * self.median_ns
+        return outlier or self.mean_ns > _FAR_FROM_MEDIAN * self.median_ns
+
+
+def spread_of(profile: StepProfile, noun: str) -> Spread | None:
+    """How long those of ``noun`` take (``tally``); None where there are none or it is unknown."""
+    row = _row(profile, noun)
+    if row is None or not row["count"]:
+        return None
+    return Spread(row["count"], row["total_ns"], row["median_ns"], row["longest_ns"])
+
+
+def _row(profile: StepProfile, noun: str) -> dict[str, Any] | None:
+    return next((row for row in profile.rows("tally") if row["noun"] == noun), None)
+
+
+def _counted(noun: str) -> Amount:
+    def each_step(profile: StepProfile) -> float | None:
+        row = _row(profile, noun)
+        return None if row is None else row["count"] / profile.steps
+
+    return each_step
 
 
 def _sum(rows: Rows, column: str) -> int:
@@ -45,78 +101,11 @@ def _ops(profile: StepProfile) -> float | None:
     return _per_step(profile, rows) if rows else None
 
 
-def _work(profile: StepProfile, *categories: str) -> list[dict[str, Any]]:
-    """Rows of the kernels, on a host of the computing ops, of these categories; of all by none."""
-    rows = profile.rows("kernels")
-    return [row for row in rows if not categories or row["category"] in categories]
-
-
-def _kernel_rows(profile: StepProfile) -> list[dict[str, Any]]:
-    """The kernels of a device, without what copies or sets memory; on a host none."""
-    if profile.device is None:
-        return []
-    return [row for row in _work(profile) if not _is_copy(row)]
-
-
-def _is_copy(row: dict[str, Any]) -> bool:
-    """Whether the device's copy engine did it, and no kernel: a memcpy, a memset."""
-    on_device = row["category"] == "layout" and direction(row["name"]) is not None
-    return row["category"] in ("transfer", "memset") or on_device
-
-
-def _kernels(profile: StepProfile) -> float | None:
-    return None if profile.device is None else _per_step(profile, _kernel_rows(profile))
-
-
-def _computing_ops(profile: StepProfile) -> float | None:
-    return _per_step(profile, _work(profile)) if profile.device is None else None
-
-
-def _launch_rows(profile: StepProfile) -> list[dict[str, Any]]:
-    rows = profile.rows("launches")
-    return [row for row in rows if row["kind"] == "kernel" or is_kernel_launch(row["name"])]
-
-
-def _launches(profile: StepProfile) -> float | None:
-    rows = _launch_rows(profile)
-    return _per_step(profile, rows) if rows else None
-
-
-def _mean(rows: list[dict[str, Any]], total: str = "total_ns") -> float | None:
-    return _ratio(_sum(rows, total), _sum(rows, "count"))
-
-
-def _gap(profile: StepProfile) -> float | None:
-    return _ratio(profile.profiled_ns - profile.busy_ns, _kernels(profile))
-
-
-def _products(profile: StepProfile) -> list[dict[str, Any]]:
-    """Products; of a recurrent layer's kernels those that are one."""
-    inside = [r for r in _work(profile, "rnn") if r["family"] in ("gemm", "persistent")]
-    return [*_work(profile, "gemm", "conv", "attention"), *inside]
-
-
-def _layer_ops(profile: StepProfile) -> float | None:
-    """Ops that hold a whole recurrent layer; on a device unknown, as its kernels are counted."""
-    return _per_step(profile, _work(profile, "rnn")) if profile.device is None else None
-
-
-_POINTWISE = ("pointwise", "reduction", "softmax_loss", "normalization", "embedding", "rng")
-
-
-def _pointwise(profile: StepProfile) -> list[dict[str, Any]]:
-    return _work(profile, *_POINTWISE, "optimizer")
-
-
-def _copies(profile: StepProfile) -> float | None:
-    return _per_step(profile, [*_work(profile, "layout", "transfer"), *_work(profile, "memset")])
-
-
-def _bytes(table: str) -> Callable[[StepProfile], float | None]:
-    """Bytes of a table a step; None where there are no rows, or one does not say."""
+def _bytes(table: str) -> Amount:
+    """Bytes of a table a step, memory that is set apart; None where one row does not say."""
 
     def moved_bytes(profile: StepProfile) -> float | None:
-        rows = profile.rows(table)
+        rows = [row for row in profile.rows(table) if row.get("kind") != "memset"]
         complete = rows and all(row["bytes"] is not None for row in rows)
         return _per_step(profile, rows, "bytes") if complete else None
 
@@ -134,26 +123,43 @@ def _syncs(profile: StepProfile) -> float | None:
     return _asked(profile) if profile.sync_calls is None else profile.sync_calls
 
 
-def _each_time_step(
-    amount: Callable[[StepProfile], float | None],
-) -> Callable[[StepProfile], float | None]:
+def _each_time_step(amount: Amount) -> Amount:
     return lambda profile: _ratio(amount(profile), profile.time_steps)
 
 
+def _layers(on_device: bool) -> Amount:
+    """On a host ops hold a whole recurrent layer, on a device kernels."""
+    layers = _counted("layer")
+    return lambda profile: layers(profile) if (profile.device is not None) == on_device else None
+
+
+def _lengths(noun: str, text: str) -> tuple[Quantity, ...]:
+    """The mean, median and longest of a noun, which is called ``text``."""
+
+    def length(statistic: str) -> Amount:
+        name = f"{statistic}_ns"
+        return lambda profile: getattr(spread_of(profile, noun), name, None)
+
+    return tuple(
+        Quantity(
+            f"{which}_{noun}_ns", f"{which} {text}", "ns", length(which), "", noun, statistic=which
+        )
+        for which in ("mean", "median", "longest")
+    )
+
+
+_launches = _counted("launch")
+_kernels = _counted("kernel")
 _ALL = (
-    Quantity("ops", "ops", "", _ops),
+    Quantity("ops", "ops", "", _ops, "op"),
     Quantity("ops_per_time_step", "ops a time step", "", _each_time_step(_ops)),
-    Quantity("computing_ops", "computing ops", "", _computing_ops),
-    Quantity("kernels", "kernels", "", _kernels),
+    Quantity("computing_ops", "computing ops", "", _counted("op"), "computing op"),
+    *_lengths("op", "computing op"),
+    Quantity("kernels", "kernels", "", _kernels, "kernel"),
     Quantity("kernels_per_time_step", "kernels a time step", "", _each_time_step(_kernels)),
-    Quantity(
-        "mean_kernel_ns",
-        "mean kernel",
-        "ns",
-        lambda c: _mean(_kernel_rows(c)),
-    ),
-    Quantity("mean_gap_ns", "mean gap between kernels", "ns", _gap),
-    Quantity("launches", "kernel launches", "", _launches),
+    *_lengths("kernel", "kernel"),
+    *_lengths("gap", "gap before a kernel"),
+    Quantity("launches", "kernel launches", "", _launches, "kernel launch"),
     Quantity("launches_per_time_step", "launches a time step", "", _each_time_step(_launches)),
     Quantity(
         "launches_per_s",
@@ -161,22 +167,45 @@ _ALL = (
         "1/s",
         lambda c: _ratio(_launches(c), c.profiled_ns / 1e9),
     ),
+    *_lengths("launch", "launch call"),
+    Quantity("products", "matrix products", "", _counted("product"), "matrix product"),
+    *_lengths("product", "matrix product"),
+    Quantity("convolutions", "convolutions", "", _counted("convolution"), "convolution"),
+    *_lengths("convolution", "convolution"),
+    Quantity("attentions", "fused attentions", "", _counted("attention"), "fused attention"),
+    *_lengths("attention", "fused attention"),
+    Quantity("layer_ops", "recurrent-layer ops", "", _layers(False), "recurrent-layer op"),
     Quantity(
-        "mean_launch_ns",
-        "mean launch call",
-        "ns",
-        lambda c: _mean(_launch_rows(c), "call_total_ns"),
+        "layer_kernels",
+        "persistent recurrent kernels",
+        "",
+        _layers(True),
+        "persistent recurrent kernel",
     ),
-    Quantity("products", "matrix products", "", lambda c: _per_step(c, _products(c))),
-    Quantity("mean_product_ns", "mean product", "ns", lambda c: _mean(_products(c))),
-    Quantity("layer_ops", "recurrent-layer ops", "", _layer_ops),
-    Quantity("pointwise", "element-by-element ops", "", lambda c: _per_step(c, _pointwise(c))),
-    Quantity("mean_pointwise_ns", "mean of these", "ns", lambda c: _mean(_pointwise(c))),
-    Quantity("casts", "casts", "", lambda c: _per_step(c, c.rows("casts"))),
+    *_lengths("layer", "recurrent layer"),
+    Quantity("cell_ops", "recurrent-cell ops", "", _counted("cell"), "recurrent-cell op"),
+    *_lengths("cell", "recurrent cell"),
+    Quantity(
+        "pointwise",
+        "element-by-element operations and reductions",
+        "",
+        _counted("pointwise"),
+        "element-by-element operation or reduction",
+    ),
+    *_lengths("pointwise", "of these"),
+    Quantity("casts", "casts", "", lambda c: _per_step(c, c.rows("casts")), "cast"),
     Quantity("cast_bytes", "bytes cast", "bytes", _bytes("casts")),
-    Quantity("copies", "copies", "", _copies),
-    Quantity("copied_bytes", "bytes copied between memories", "bytes", _bytes("copies")),
-    Quantity("syncs", "waits for a value or the device", "", _syncs),
+    Quantity("copies", "copies", "", _counted("copy"), "copy"),
+    *_lengths("copy", "copy"),
+    Quantity("memsets", "fills of memory", "", _counted("memset"), "fill of memory"),
+    Quantity("copied_bytes", "bytes copied", "bytes", _bytes("copies")),
+    Quantity(
+        "syncs",
+        "waits for a value or the device",
+        "",
+        _syncs,
+        "wait for a value or the device",
+    ),
 )
 
 #: Name → quantity.
@@ -188,10 +217,16 @@ def counted(profile: StepProfile, name: str) -> float:
     return QUANTITIES[name].of(profile) or 0.0
 
 
-_HOST = ("ops", "ops_per_time_step", "computing_ops", "kernels", "mean_kernel_ns", "mean_gap_ns")
+def _with_lengths(count: str, noun: str) -> tuple[str, ...]:
+    return count, f"mean_{noun}_ns", f"median_{noun}_ns", f"longest_{noun}_ns"
+
+
+_PACE = (*_with_lengths("kernels", "kernel"), *_with_lengths("", "gap")[1:])
+_HOST = ("ops", "ops_per_time_step", "computing_ops", *_PACE)
 _LAUNCHES = (
-    *("launches", "launches_per_time_step", "launches_per_s", "mean_launch_ns"),
-    *("kernels", "mean_kernel_ns", "mean_gap_ns"),
+    *("launches", "launches_per_time_step", "launches_per_s"),
+    *_with_lengths("", "launch")[1:],
+    *_PACE,
 )
 
 #: Kind → the counts that are its evidence; the first that is known is said in its sentence.
@@ -203,8 +238,17 @@ EVIDENCE: dict[str, tuple[str, ...]] = {
     "unrecorded host": _LAUNCHES,
     "sync-bound": ("syncs",),
     "cast-bound": ("casts", "cast_bytes"),
-    "copy-bound": ("copies", "copied_bytes"),
-    "GEMM-bound": ("products", "mean_product_ns", "layer_ops"),
-    "memory-bound": ("pointwise", "mean_pointwise_ns", "kernels", "mean_kernel_ns"),
+    "copy-bound": (*_with_lengths("copies", "copy"), "memsets", "copied_bytes"),
+    "GEMM-bound": (
+        *_with_lengths("products", "product"),
+        *_with_lengths("convolutions", "convolution"),
+        *_with_lengths("attentions", "attention"),
+        *("layer_ops", *_with_lengths("layer_kernels", "layer")),
+        *_with_lengths("cell_ops", "cell"),
+    ),
+    "memory-bound": (
+        *_with_lengths("pointwise", "pointwise"),
+        *_with_lengths("kernels", "kernel"),
+    ),
     "input-bound": ("copied_bytes",),
 }

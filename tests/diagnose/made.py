@@ -40,6 +40,20 @@ def profile(
     return StepProfile(name=name, contributors=contributors, **{**given, **fields})
 
 
+def tally(**lengths_ns: list[int]) -> list[dict[str, Any]]:
+    """Rows of the tally: of each noun these lengths."""
+    return [
+        {
+            "noun": noun,
+            "count": len(lengths),
+            "total_ns": sum(lengths),
+            "median_ns": sorted(lengths)[(len(lengths) - 1) // 2] if lengths else None,
+            "longest_ns": max(lengths, default=None),
+        }
+        for noun, lengths in lengths_ns.items()
+    ]
+
+
 def table(*rows: dict[str, Any]) -> pa.Table:
     """A table of these rows."""
     return pa.Table.from_pylist(list(rows))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from diagnose.made import contributor, profile, table
+from diagnose.made import contributor, profile, table, tally
 
 from lstmprof import implementations
 from lstmprof.diagnose import causes
@@ -43,16 +43,11 @@ def run(
     return profile(*contributors, facts=facts, device=device, tables=made)
 
 
-def kernels(category: str, count: int) -> list[dict[str, Any]]:
-    row = {"category": category, "family": None, "count": count, "total_ns": 9, "name": "k"}
-    return [row]
-
-
 HAND_WRITTEN = {**TORCH, "implementation": "torch-lstmcell-basic"}
 
 
 def test_a_hand_written_cell_is_told_of_the_layer_in_one_op_and_of_hoisting() -> None:
-    slow = run(MM, facts=HAND_WRITTEN, kernels=kernels("gemm", 102))
+    slow = run(MM, facts=HAND_WRITTEN, tally=tally(product=[9] * 102))
     fused = contributor("busy", "rnn", 100, "aten::mkldnn_rnn_layer")
     fast = run(fused, facts={**TORCH, "implementation": "torch-cudnn"})
     said = told("GEMM-bound", slow, fast)
@@ -99,13 +94,13 @@ def test_the_form_of_a_profile_made_elsewhere_is_in_its_ops() -> None:
 
 
 def test_the_products_of_a_layer_op_are_not_the_users_to_hoist() -> None:
-    slow = run(MM, facts={**TORCH, "implementation": "torch-cudnn"}, kernels=kernels("gemm", 102))
+    slow = run(MM, facts={**TORCH, "implementation": "torch-cudnn"}, tally=tally(product=[9] * 102))
     assert "inputs' product" not in told("GEMM-bound", slow)
 
 
 @pytest.mark.parametrize(("products", "fits"), [(42, False), (102, True)])
 def test_hoisting_needs_more_products_than_the_recurrence(products: int, fits: bool) -> None:
-    slow = run(MM, facts=HAND_WRITTEN, kernels=kernels("gemm", products))
+    slow = run(MM, facts=HAND_WRITTEN, tally=tally(product=[9] * products))
     assert ("inputs' product" in told("GEMM-bound", slow)) == fits
 
 
@@ -230,9 +225,9 @@ def test_a_cast_that_is_done_once_is_said_to_be() -> None:
 def test_calls_so_long_that_they_set_cuda_up_are_told_apart_from_launching() -> None:
     launching = contributor("idle", "launch call", 40_000, "cudaLaunchKernel", count=10)
     first = contributor("idle", "launch call", 7_000_000_000, "cudaStreamCreateWithFlags", count=1)
-    gaps = [{"category": "gemm", "family": None, "count": 9, "total_ns": 9, "name": "k"}]
+    gaps = tally(kernel=[1] * 9, gap=[4_000] * 8)
     told_of = {
-        long: told("launch-bound", run(launching, *long, facts=TORCH, device=0, kernels=gaps))
+        long: told("launch-bound", run(launching, *long, facts=TORCH, device=0, tally=gaps))
         for long in ((), (first,))
     }
     assert "initialised" not in told_of[()]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lstmprof.commands import terminal
-from lstmprof.diagnose.because import each_step
+from lstmprof.diagnose.because import each_step, worth_a_line
 from lstmprof.diagnose.counts import QUANTITIES
 from lstmprof.diagnose.diagnosis import Diagnosis, Explained
 from lstmprof.diagnose.findings import Change, Difference, Finding
@@ -115,11 +115,11 @@ def _names(diagnosis: Diagnosis, narrow: bool = False) -> tuple[str, str]:
 def _waterfall_heads(diagnosis: Diagnosis, narrow: bool = False) -> list[str]:
     """The headings; numbers begin with ``>``."""
     fast, slow = _names(diagnosis, narrow)
-    return ["time of", f">{fast} ms", f">{slow} ms", ">difference ms", ">share"]
+    return ["", "part", f">{fast} ms", f">{slow} ms", ">difference ms", ">share"]
 
 
 def _waterfall_cells(diagnosis: Diagnosis) -> list[list[str]]:
-    """One line a kind and the sum; each column adds up as printed."""
+    """One line a part and the sum; each column adds up as printed."""
     rows = _with_small_ones_joined(diagnosis.differences)
     columns = [[d.fast_ns for d in rows], [d.slow_ns for d in rows], [d.delta_ns for d in rows]]
     whole = sum(columns[2])
@@ -131,11 +131,11 @@ def _waterfall_cells(diagnosis: Diagnosis) -> list[list[str]]:
         for column in columns
     ]
     cells = [
-        [d.kind, fast, slow, _signed(delta), f"{share} %"]
+        [d.state, d.part, fast, slow, _signed(delta), f"{share} %"]
         for d, fast, slow, delta, share in zip(rows, *printed, shares, strict=True)
     ]
     sums = [milliseconds(sum(column), 3) for column in columns]
-    return [*cells, ["sum", *sums[:2], _signed(sums[2]), "100.0 %" if whole else UNKNOWN]]
+    return [*cells, ["", "sum", *sums[:2], _signed(sums[2]), "100.0 %" if whole else UNKNOWN]]
 
 
 def _waterfall_bars(diagnosis: Diagnosis) -> terminal.Bars:
@@ -153,7 +153,7 @@ def _with_small_ones_joined(rows: tuple[Difference, ...]) -> list[Difference]:
     if len(small) < 2:
         return list(rows)
     fast, slow = sum(d.fast_ns for d in small), sum(d.slow_ns for d in small)
-    return [*large, Difference(f"{len(small)} smaller differences", fast, slow)]
+    return [*large, Difference("", f"{len(small)} smaller differences", fast, slow)]
 
 
 def _signed(number: str) -> str:
@@ -168,7 +168,8 @@ def _evidence_heads(diagnosis: Diagnosis, narrow: bool = False) -> list[str]:
 
 def _evidence_cells(finding: Finding, alone: bool) -> list[list[str]]:
     """The counts and the largest kernels or ops of a finding, a line each."""
-    cells = [_count_cells(change, each_step(finding.slow)) for change in finding.changes]
+    each = each_step(finding.slow)
+    cells = [_count_cells(change, each) for change in worth_a_line(finding)]
     for c in finding.largest:
         spent = _spent(c.fast_ns, c.fast_count), _spent(c.slow_ns, c.slow_count)
         cells.append([cropped(c.name), *spent])
@@ -176,7 +177,9 @@ def _evidence_cells(finding: Finding, alone: bool) -> list[list[str]]:
 
 
 def _spent(ns: int, calls: float) -> str:
-    """``3.200 ms in 20``; time before or after calls has none of its own."""
+    """``3.2 ms in 20``, ``3.2 ms, once in 2 steps``; time before or after calls has none itself."""
+    if 0 < calls < 1:
+        return f"{milliseconds(ns, 3)} ms, once in {count(round(1 / calls))} steps"
     return f"{milliseconds(ns, 3)} ms" + (f" in {count(calls)}" if calls else "")
 
 

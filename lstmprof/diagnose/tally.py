@@ -1,0 +1,186 @@
+"""How many of what a lane's steps did, and how long one took: a row a noun of the sentences.
+
+Reads linked and categorised events. A kernel is what its device calls one: no copy, no memset. A
+matrix product, a convolution or an attention is the op that computes it, on a device the kernel:
+what a library launches around one is a kernel and none of them. A launch is a call that enqueued a
+kernel or a graph on this device, or whose name says so. The gap before a kernel is the time in
+which its device ran nothing, up to its start; the first of a window has none. Medians are the
+nearest rank, so each is the length of a row of ``events``.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pyarrow as pa
+
+from lstmprof.breakdown.host import computing
+from lstmprof.events.annotate.calls import is_kernel_launch, launch_calls
+from lstmprof.events.annotate.kernel_names import is_product
+from lstmprof.events.annotate.steps import Window
+from lstmprof.events.call_tree import own_time
+from lstmprof.events.groups import Groups
+from lstmprof.events.intervals import Flags, Ints
+from lstmprof.events.schema import ACTIVITY_KINDS, Column, schema
+from lstmprof.events.table import NONE, UNKNOWN, EventTable
+
+#: Category → what an op or kernel of it is; of a recurrent layer's the name tells.
+_OF_CATEGORY = {
+    "gemm": "product",
+    "conv": "convolution",
+    "attention": "attention",
+    **dict.fromkeys(("pointwise", "reduction", "softmax_loss", "normalization"), "pointwise"),
+    **dict.fromkeys(("embedding", "rng", "optimizer"), "pointwise"),
+    **dict.fromkeys(("layout", "transfer"), "copy"),
+    "memset": "memset",
+}
+#: What work is called: ``layer`` a recurrent one in one op or kernel, ``cell`` its single step.
+WORK = (*dict.fromkeys(_OF_CATEGORY.values()), "layer", "cell")
+_PRODUCTS = ("product", "convolution", "attention")
+#: Recurrent ops of one time step, in TensorFlow and Chainer; the others hold a layer.
+_CELL_OP = re.compile(r"(?:LSTM|GRU)BlockCell|chainer::S?LSTM(?:Grad|Backward)?$")
+#: Activities as CUPTI, ROCTracer, Nsight Systems and XLA name them; the calls that enqueue them.
+_COPY = re.compile(r"(?i)^\W*(?:CUDA |HIP )?(?:mem(?:cpy|set)|Copy(?:Host|Device|Peer))")
+_COPY_CALL = re.compile(r"Memcpy|Memset")
+
+_NO_ITEMS = "there is none"
+COLUMNS = (
+    Column("noun", pa.string(), "", f"kernel, gap, launch, op, or one of {', '.join(WORK)}"),
+    Column("count", pa.int64(), "", "in all steps"),
+    Column("total_ns", pa.int64(), "ns", "sum of their lengths; of ops, of self time"),
+    Column("median_ns", pa.int64(), "ns", "median of them, nearest rank", _NO_ITEMS),
+    Column("longest_ns", pa.int64(), "ns", "longest of them", _NO_ITEMS),
+)
+SCHEMA = schema(COLUMNS)
+
+
+def tally(
+    events: EventTable, windows: list[Window], rank: int | None, device: int | None
+) -> pa.Table:
+    """One row a noun that applies to the lane in ``windows``, all of ``rank``; ``SCHEMA``.
+
+    A noun of which nothing can be known has no row: kernels on a host, launches where no runtime
+    call was recorded.
+    """
+    inside = _issued_in(events, windows, rank)
+    lengths = _work_of_host(events, inside) if device is None else _work_of(events, inside, device)
+    if device is not None:
+        lengths["gap"] = _gaps(events, windows, rank, device)
+    if (inside & events.is_kind("runtime")).any():
+        lengths["launch"] = events.dur_ns[_launches(events, inside, device)]
+    rows = [_row(noun, np.sort(found)) for noun, found in lengths.items()]
+    return pa.Table.from_pylist(rows, SCHEMA)
+
+
+def _row(noun: str, lengths_ns: Ints) -> dict[str, str | int | None]:
+    count = len(lengths_ns)
+    return {
+        "noun": noun,
+        "count": count,
+        "total_ns": int(lengths_ns.sum()),
+        "median_ns": int(lengths_ns[(count - 1) // 2]) if count else None,
+        "longest_ns": int(lengths_ns[-1]) if count else None,
+    }
+
+
+def _issued_in(events: EventTable, windows: list[Window], rank: int | None) -> Flags:
+    """Whether an event is of ``rank`` and of a step of ``windows``; without steps, of ``rank``."""
+    inside = np.zeros(len(events), dtype=np.bool_)
+    inside[events.of_rank(rank)] = True
+    steps = [window.step for window in windows if window.step is not None]
+    return inside & np.isin(events.ints("step", UNKNOWN), steps) if steps else inside
+
+
+def _work_of_host(events: EventTable, inside: Flags) -> dict[str, Ints]:
+    rows = np.flatnonzero(inside & computing(events))
+    return {"op": own_time(events)[rows], **_by_noun(events, rows, own_time(events), False)}
+
+
+def _work_of(events: EventTable, inside: Flags, device: int) -> dict[str, Ints]:
+    on_device = inside & (events.ints("device", UNKNOWN) == device)
+    kernels = events.dur_ns[on_device & events.is_kind("kernel")]
+    rows = np.flatnonzero(on_device & events.is_kind(*ACTIVITY_KINDS))
+    return {"kernel": kernels, **_by_noun(events, rows, events.dur_ns, True)}
+
+
+def _by_noun(events: EventTable, rows: Ints, length_ns: Ints, on_device: bool) -> dict[str, Ints]:
+    """The lengths of these rows, by what each is."""
+    columns = [events.texts(column) for column in ("category", "family", "name")]
+    groups = Groups(*(codes[rows] for codes, _ in columns))
+    nouns = list(WORK)
+    of_group = np.full(groups.count, NONE, dtype=np.int64)
+    for group, first in enumerate(rows[groups.first].tolist()):
+        category, family, name = (_text(values, codes[first]) for codes, values in columns)
+        noun = noun_of(category, family, name, on_device)
+        of_group[group] = NONE if noun is None else nouns.index(noun)
+    noun_codes = of_group[groups.of]
+    return {noun: length_ns[rows[noun_codes == code]] for code, noun in enumerate(nouns)}
+
+
+def _text(values: list[str], code: int) -> str:
+    return values[code] if code >= 0 else ""
+
+
+def noun_of(category: str, family: str, name: str, on_device: bool) -> str | None:
+    """What an op or activity of this category and name is, one of ``WORK``; None: none of them.
+
+    A copy stays one in the optimizer's phase.
+    """
+    if on_device and _COPY.search(name):
+        return "memset" if "memset" in name.lower() else "copy"
+    if category == "rnn":
+        return _of_recurrent_kernel(family, name) if on_device else _of_recurrent_op(name)
+    noun = _OF_CATEGORY.get(category)
+    return None if on_device and noun in _PRODUCTS and not is_product(name) else noun
+
+
+def _of_recurrent_op(name: str) -> str:
+    return "cell" if _CELL_OP.search(name) else "layer"
+
+
+def _of_recurrent_kernel(family: str, name: str) -> str | None:
+    if family == "gemm":
+        return "product" if is_product(name) else None
+    return {"persistent": "layer", "pointwise": "pointwise"}.get(family)
+
+
+def is_kernel_call(name: str) -> bool:
+    """Whether a call of this name that launched a kernel is a launch: a copy may run as one."""
+    return _COPY_CALL.search(name) is None
+
+
+def _launches(events: EventTable, inside: Flags, device: int | None) -> Ints:
+    """Rows of the calls that launched kernels or graphs on ``device``.
+
+    Of a call without an activity the device is known where there is no other.
+    """
+    calls = launch_calls(events)
+    calls = calls[inside[calls]]
+    activity = inside & events.is_kind(*ACTIVITY_KINDS)
+    launch = events.rows_named("launch_id")
+    here = activity & (events.ints("device", UNKNOWN) == (UNKNOWN if device is None else device))
+    linked = np.isin(calls, launch[activity])
+    mine = np.isin(calls, launch[here]) | (~linked & bool((here == activity).all()))
+    kernels = np.isin(calls, launch[here & events.is_kind("kernel")])
+    named = mine & events.where_name(is_kernel_launch)[calls]
+    return calls[named | (kernels & events.where_name(is_kernel_call)[calls])]
+
+
+def _gaps(events: EventTable, windows: list[Window], rank: int | None, device: int) -> Ints:
+    """The gap before each kernel of the device that starts in a window and is not its first."""
+    rows = events.of_rank(rank)
+    of_device = events.ints("device", UNKNOWN) == device
+    rows = rows[(of_device & events.is_kind(*ACTIVITY_KINDS))[rows]]
+    start, end = events.start_ns[rows], events.end_ns[rows]
+    order = np.lexsort((end, start))
+    rows, start, end = rows[order], start[order], end[order]
+    gaps = [np.empty(0, dtype=np.int64)]
+    for window in windows:
+        first, last = np.searchsorted(start, (window.start_ns, window.end_ns))
+        if last - first < 2:
+            continue
+        idle_from = np.maximum.accumulate(end[first : last - 1])
+        before = np.maximum(start[first + 1 : last] - idle_from, 0)
+        gaps.append(before[events.is_kind("kernel")[rows[first + 1 : last]]])
+    return np.concatenate(gaps)

@@ -1,0 +1,190 @@
+"""The reason for a finding explains it, counts what it names, and says what takes the time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from diagnose.made import contributor, profile, table, tally
+
+from lstmprof.diagnose.because import because, pace, worth_a_line
+from lstmprof.diagnose.counts import QUANTITIES
+from lstmprof.diagnose.findings import Finding, findings
+from lstmprof.diagnose.step_profile import Contributor, StepProfile
+
+MS = 1_000_000
+
+
+def run(
+    *contributors: Contributor,
+    lengths: dict[str, list[int]] | None = None,
+    ops: int | None = None,
+    **fields: Any,
+) -> StepProfile:
+    tables = {"tally": table(*tally(**lengths))} if lengths else {}
+    if ops is not None:
+        tables["ops"] = table({"name": "aten::view", "count": ops})
+    return profile(*contributors, tables=tables, **fields)
+
+
+def only(kind: str, slow: StepProfile, fast: StepProfile | None = None) -> Finding:
+    (finding,) = (f for f in findings(fast, slow) if f.kind == kind)
+    return finding
+
+
+def reason(kind: str, slow: StepProfile, fast: StepProfile | None = None) -> str:
+    return because(only(kind, slow, fast))
+
+
+SGEMM, CONV = "ampere_sgemm_128x64_nn", "sm80_xmma_fprop_implicit_gemm_f32"
+
+
+def test_convolutions_are_named_as_such_and_the_most_is_first() -> None:
+    resnet = run(
+        contributor("busy", "gemm", MS, SGEMM),
+        contributor("busy", "conv", 52 * MS, CONV, count=52),
+        contributor("busy", "conv", MS, "void at::native::im2col_kernel<float>(long)", count=52),
+        lengths={"convolution": [MS] * 52, "product": [MS], "kernel": [MS] * 105},
+        device=0,
+    )
+    assert reason("GEMM-bound", resnet) == (
+        "it has 52 convolutions a step of 1.000 ms and 1 matrix product of 1.000 ms"
+    )
+
+
+def test_without_steps_nothing_is_a_step() -> None:
+    whole = run(
+        contributor("busy", "gemm", 4 * MS, SGEMM),
+        lengths={"product": [2 * MS] * 2},
+        device=0,
+        marked=False,
+    )
+    assert reason("GEMM-bound", whole) == "it has 2 matrix products of 2.000 ms"
+
+
+def test_the_median_and_the_longest_where_one_long_item_makes_the_mean() -> None:
+    lengths = [1000] * 7 + [93 * MS]
+    first = run(
+        contributor("busy", "gemm", sum(lengths), "aten::mm", count=8),
+        lengths={"product": lengths},
+    )
+    assert reason("GEMM-bound", first) == (
+        "it has 8 matrix products a step of 1.0 µs in the median (93.000 ms at most)"
+    )
+
+
+def test_what_takes_the_time_in_each_and_no_count_that_is_none() -> None:
+    lstmcell = run(
+        contributor("busy", "gemm", 61 * MS, "aten::mm", count=33),
+        lengths={"product": [61 * MS // 33] * 33},
+        facts={"implementation": "tf-lstmcell"},
+    )
+    layers = run(
+        contributor("busy", "rnn", 132 * MS, "aten::mkldnn_rnn_layer", count=2),
+        contributor("busy", "gemm", 3 * 48_000, "aten::mm", count=3),
+        lengths={"product": [48_000] * 3, "layer": [66 * MS] * 2},
+        facts={"implementation": "torch-cudnn"},
+    )
+    assert reason("GEMM-bound", layers, lstmcell) == (
+        "its 2 oneDNN layer ops take 132.0 ms and 3 matrix products 0.144 ms, tf-lstmcell's 33 "
+        "matrix products 61.0 ms"
+    )
+
+
+@pytest.mark.parametrize(("calls", "said"), [(3, "3 matrix products take"), (1, "product takes")])
+def test_a_count_that_is_equal_is_no_reason(calls: int, said: str) -> None:
+    def with_products(ms: int, name: str) -> StepProfile:
+        product = contributor("busy", "gemm", calls * ms * MS, "aten::mm", count=calls)
+        return run(product, lengths={"product": [ms * MS] * calls}, name=name)
+
+    text = reason("GEMM-bound", with_products(9, "slow"), with_products(2, "fast"))
+    assert said in text
+    assert ("9.000 ms each, fast's 2.000 ms" in text) == (calls > 1)
+    assert "where fast has" not in text
+
+
+def test_a_count_is_the_reason_where_so_many_less_would_save_it() -> None:
+    few = run(contributor("idle", "dispatch", 2 * MS, "aten::view"), ops=61, name="few")
+    many = run(contributor("idle", "dispatch", 20 * MS, "aten::view"), ops=2412, name="many")
+    assert reason("dispatch-bound", many, few) == "it has 2,412 ops a step where few has 61"
+    slow = run(contributor("idle", "dispatch", 20 * MS, "aten::view"), ops=70, name="slow")
+    assert reason("dispatch-bound", slow, few) == "its 70 ops take 20.0 ms, few's 61 ops 2.0 ms"
+
+
+def test_a_count_of_what_takes_little_of_it_is_no_reason() -> None:
+    waiting = run(
+        contributor("idle", "host", 90 * MS),
+        contributor("idle", "launch call", MS, "cudaLaunchKernel", count=60),
+        contributor("idle", "launch latency", 9 * MS, "cudaMemcpyAsync"),
+        contributor("idle", "python", 30 * MS),
+        lengths={"launch": [9000] * 60},
+        ops=500,
+        device=0,
+    )
+    assert reason("unrecorded host", waiting) == ""
+    assert reason("Python-bound", waiting) == ""
+    assert reason("launch-bound", waiting) == "cudaMemcpyAsync takes 9.0 ms of it"
+
+
+def test_what_an_unknown_number_takes_is_not_counted() -> None:
+    assert reason("GEMM-bound", run(contributor("busy", "gemm", MS, "aten::mm"))) == (
+        "aten::mm takes 1.0 ms of it"
+    )
+
+
+def test_a_copy_in_element_by_element_work_is_not_counted_there() -> None:
+    optimizer = run(
+        contributor("busy", "optimizer", MS, "multi_tensor_apply_kernel"),
+        contributor("busy", "optimizer", 2 * MS, "Memcpy DtoD (Device -> Device)"),
+        lengths={"pointwise": [MS], "copy": [2 * MS]},
+        device=0,
+    )
+    assert reason("memory-bound", optimizer) == (
+        "it has 1 element-by-element operation or reduction a step of 1.000 ms"
+    )
+
+
+def test_copies_and_fills_of_memory_are_two_things() -> None:
+    moved = run(
+        contributor("busy", "layout", 2 * MS, "Memcpy DtoD (Device -> Device)"),
+        contributor("busy", "memset", MS, "Memset (Device)"),
+        lengths={"copy": [2 * MS], "memset": [MS // 2] * 2},
+        device=0,
+    )
+    assert reason("copy-bound", moved) == (
+        "it has 1 copy a step of 2.000 ms and 2 fills of memory of 500.0 µs"
+    )
+
+
+def test_the_pace_of_a_device_is_of_kernels_and_tells_a_long_gap() -> None:
+    steady = run(
+        contributor("busy", "gemm", 4 * MS),
+        lengths={"kernel": [MS] * 4, "gap": [2000] * 3, "launch": [5] * 4},
+        device=0,
+    )
+    assert pace(steady) == (
+        "it gets 4 kernel launches a step, 1,000 a second, and a kernel takes 1.000 ms against a "
+        "gap of 2.0 µs"
+    )
+    once = run(
+        contributor("busy", "gemm", 100 * MS),
+        lengths={"kernel": [MS] * 4, "gap": [1, 1, 96 * MS], "launch": [5]},
+        device=0,
+        marked=False,
+    )
+    assert pace(once) == (
+        "it gets 1 kernel launch, 10 a second, and a kernel takes 1.000 ms against a gap of 1 ns "
+        "in the median (96.000 ms at most)"
+    )
+    assert pace(run(contributor("busy", "gemm", MS), device=0)) == ""
+
+
+def test_a_table_shows_the_mean_or_the_median_and_the_longest_and_no_zeros() -> None:
+    def shown(lengths: list[int]) -> list[str]:
+        product = contributor("busy", "gemm", MS, SGEMM)
+        finding = only("GEMM-bound", run(product, lengths={"product": lengths}, device=0))
+        return [change.quantity for change in worth_a_line(finding)]
+
+    assert shown([5, 5]) == ["products", "mean_product_ns"]
+    assert shown([1, 1, 98]) == ["products", "median_product_ns", "longest_product_ns"]
+    assert QUANTITIES["mean_product_ns"].unit == "ns"
