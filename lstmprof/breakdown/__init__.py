@@ -173,6 +173,7 @@ def _timing_rows(breakdowns: Sequence[Breakdown]) -> list[dict[str, Any]]:
             "workload": info.workload.name,
             **{name: getattr(info, name) for name in _FACTS},
             **asdict(breakdown.timings),
+            "warnings": [str(warning) for warning in breakdown.timings.warnings],
             "slowdown": slowdown.get(position),
         }
         timed.append({name: row[name] for name in columns("timings")})

@@ -11,6 +11,7 @@ import pyarrow as pa
 from lstmprof.breakdown import Breakdown
 from lstmprof.breakdown.result import Table
 from lstmprof.diagnose import causes, sentences
+from lstmprof.diagnose.certainty import no_difference
 from lstmprof.diagnose.comparable import comparable_groups, disagreements, refuse_unless_comparable
 from lstmprof.diagnose.counts import QUANTITIES
 from lstmprof.diagnose.findings import Difference, Finding, findings, lengths, timed, waterfall
@@ -103,7 +104,7 @@ class Diagnosis:
     @property
     def dominant(self) -> Explained | None:
         """The cause that adds most, or takes most; None where there is no difference, or none."""
-        if self.fast is not None and sentences.no_difference(self.fast, self.slow):
+        if self.fast is not None and no_difference(self.fast, self.slow):
             return None
         cause = sentences.dominant([e.finding for e in self.findings])
         return next((e for e in self.findings if e.finding is cause), None)
@@ -324,7 +325,7 @@ def _explained(differences: list[Finding]) -> tuple[Explained, ...]:
 
 def _advice(finding: Finding) -> tuple[Advice, ...]:
     fast, slow = finding.fast, finding.slow
-    same = fast is not None and sentences.no_difference(fast, slow)
+    same = fast is not None and no_difference(fast, slow)
     if same or (finding.share or 0) < ADVISED_SHARE or finding.delta_ns <= 0:
         return ()
     return remedies(finding)

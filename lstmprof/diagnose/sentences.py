@@ -5,6 +5,7 @@ from __future__ import annotations
 from lstmprof.diagnose import causes
 from lstmprof.diagnose.because import because, pace
 from lstmprof.diagnose.causes import KINDS
+from lstmprof.diagnose.certainty import no_difference, outcome
 from lstmprof.diagnose.findings import Finding, lengths, timed
 from lstmprof.diagnose.roofline import Roofline
 from lstmprof.diagnose.step_profile import StepProfile, labels
@@ -15,8 +16,6 @@ from lstmprof.replay import Prediction
 REPLAY_ERROR = 0.05
 #: A cause with a smaller share of the difference is not named beside the dominant one.
 NAMED_SHARE = 0.15
-#: A smaller difference between the medians of a step is none.
-EQUAL_SHARE = 0.02
 
 
 def of_difference(fast: StepProfile, slow: StepProfile, findings: list[Finding]) -> str:
@@ -26,7 +25,7 @@ def of_difference(fast: StepProfile, slow: StepProfile, findings: list[Finding])
     what = "a step" if timed(fast, slow) else _profiled(slow)
     times = f"{milliseconds(ends[1])} against {milliseconds(ends[0])} ms {what}"
     if no_difference(fast, slow):
-        return f"{slow_name} and {fast_name} take the same time ({times}): {_sameness(fast, slow)}."
+        return f"{slow_name} and {fast_name} {outcome(fast, slow, findings).reason}."
     cause = dominant(findings)
     head = f"{slow_name} is {ends[1] / ends[0]:.2f}× slower than {fast_name} ({times})"
     if cause is None:
@@ -52,27 +51,6 @@ _CAUSES = tuple(kind for kind in KINDS if kind not in (causes.PROFILER, causes.U
 def dominant(findings: list[Finding]) -> Finding | None:
     """The cause that adds most; None where none adds anything."""
     return next((f for f in findings if f.kind in _CAUSES and f.delta_ns > 0), None)
-
-
-def no_difference(fast: StepProfile, slow: StepProfile) -> bool:
-    """Whether the two steps take the same time, as far as was measured.
-
-    Their medians' 95 % intervals overlap, or they differ by less than ``EQUAL_SHARE``.
-    """
-    ends = lengths(fast, slow)
-    if ends[1] <= ends[0] * (1 + EQUAL_SHARE):
-        return True
-    if not timed(fast, slow) or fast.interval_ns is None or slow.interval_ns is None:
-        return False
-    return fast.interval_ns[1] >= slow.interval_ns[0]
-
-
-def _sameness(fast: StepProfile, slow: StepProfile) -> str:
-    """Why a difference is none."""
-    ends = lengths(fast, slow)
-    if ends[1] <= ends[0] * (1 + EQUAL_SHARE):
-        return f"they are less than {percent(EQUAL_SHARE)} apart"
-    return "the 95 % intervals of their medians overlap"
 
 
 def _profiled(profile: StepProfile) -> str:

@@ -13,7 +13,9 @@ import pyarrow.compute as pc
 
 from lstmprof import numbers
 from lstmprof.breakdown import Breakdown
+from lstmprof.breakdown.doubts import Warning
 from lstmprof.breakdown.mean_step import MeanStep, mean_steps, waits_for_host_ns
+from lstmprof.breakdown.rounds import Round, rounds_of
 from lstmprof.breakdown.tables import tables_of
 from lstmprof.diagnose.contributors import contributors
 from lstmprof.diagnose.tally import tally
@@ -64,7 +66,8 @@ class StepProfile:
     no step markers and its whole is taken as one. ``contributors`` sum to the length of the mean
     profiled step. ``sync_calls`` are the blocking runtime calls of a step, None where no runtime
     call was recorded. ``tables`` are those of a breakdown, of this lane's rank, windows and device
-    alone, and the lane's ``tally``.
+    alone, and the lane's ``tally``. ``doubts`` are reasons not to trust the times, ``rounds`` the
+    processes that were timed.
     """
 
     name: str
@@ -78,7 +81,8 @@ class StepProfile:
     contributors: tuple[Contributor, ...]
     sync_calls: float | None = None
     tables: Mapping[str, pa.Table] = field(default_factory=dict)
-    warnings: tuple[str, ...] = ()
+    doubts: tuple[Warning, ...] = ()
+    rounds: tuple[Round, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
@@ -130,6 +134,11 @@ class StepProfile:
         """Its implementation, where that is not known its name."""
         return self.implementation or self.name
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Its ``doubts`` in words."""
+        return tuple(map(str, self.doubts))
+
     def rows(self, table: str) -> list[dict[str, Any]]:
         """The rows of one of its tables; none where it has no such table."""
         return list(self.tables[table].to_pylist()) if table in self.tables else []
@@ -149,6 +158,7 @@ def step_profile_of(breakdown: Breakdown) -> StepProfile:
     of_lane = [window for window in breakdown.windows if window.rank == rank]
     windows = typical(of_lane)
     events, info, timings = breakdown.run.events(), breakdown.run.info, breakdown.timings
+    measured = breakdown.run.timings()
     rows = _of_lane(events, windows, lane)
     bounds = None if timings is None else (timings.median_low_ns, timings.median_high_ns)
     return StepProfile(
@@ -166,7 +176,8 @@ def step_profile_of(breakdown: Breakdown) -> StepProfile:
             **tables_of(_EVIDENCE, rows, windows, info),
             "tally": tally(events, windows, rank, lane.device),
         },
-        warnings=() if timings is None else timings.warnings,
+        doubts=() if timings is None else timings.warnings,
+        rounds=() if measured is None else rounds_of(measured),
         notes=(*_other_lanes(lane, lanes), *_left_out(of_lane, windows)),
     )
 

@@ -226,8 +226,8 @@ def test_two_real_captures_are_explained_to_the_nanosecond(
     assert found["slow"].startswith("torch-lstmcell-basic")
     assert sum(d["delta_ns"] for d in found["waterfall"]) == found["difference_ns"] > 0
     assert sum(f["delta_ns"] for f in found["findings"]) == found["difference_ns"]
-    # Ops of a few µs: which of the two a busy machine makes the larger is chance.
-    assert found["cause"] in ("dispatch-bound", "memory-bound")
+    # Ops of a few µs: which is the larger is chance on a busy machine, and whether it can be told.
+    assert found["cause"] in (None, "dispatch-bound", "memory-bound")
 
 
 @pytest.mark.parametrize("marked", [True, False])

@@ -53,10 +53,7 @@ def test_steps_as_long_as_each_other_have_no_cause() -> None:
         contributor("busy", "gemm", 120), median_ns=115, interval_ns=(110.0, 120.0), name="b"
     )
     found = compare(fast, slow)
-    assert found.sentence == (
-        "b and a take the same time (0.000 against 0.000 ms a step): the 95 % intervals of their "
-        "medians overlap."
-    )
+    assert found.sentence.startswith("b and a cannot be told apart: 0.000 and 0.000 ms a step, ")
     assert found.dominant is None
     apart = profile(
         contributor("busy", "gemm", 120), median_ns=115, interval_ns=(113.0, 120.0), name="b"

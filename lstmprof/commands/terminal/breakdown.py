@@ -83,9 +83,9 @@ def _show_timings(breakdowns: list[Breakdown]) -> None:
 
 def _show_warnings(breakdowns: list[Breakdown]) -> None:
     lines = [
-        f"warning: {label}: {text}"
+        f"warning: {label}: {warning}"
         for label, breakdown in zip(_labels(breakdowns), breakdowns, strict=True)
-        for text in (breakdown.timings.warnings if breakdown.timings else ())
+        for warning in (breakdown.timings.warnings if breakdown.timings else ())
     ]
     for line in lines:
         terminal.write_line(line)

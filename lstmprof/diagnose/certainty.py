@@ -1,0 +1,276 @@
+"""How far a diagnosis can be trusted: of a whole comparison, of a run alone, of one finding.
+
+Certainty is computed. A difference must exceed the noise of the two medians: their 95 % intervals
+(``breakdown/rounds.py``), wider where the runs were captured apart. Then every reason to doubt a
+run has a size, and it lowers what could be no more than that. Reasons that have no known size make
+nothing worse than likely.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Literal
+
+from lstmprof.breakdown import doubts
+from lstmprof.breakdown.rounds import BUSY_BETWEEN_PROCESSES, Z95, error_within
+from lstmprof.diagnose import causes
+from lstmprof.diagnose.findings import lengths, timed
+from lstmprof.diagnose.step_profile import StepProfile, labels
+from lstmprof.numbers import listed, milliseconds, percent
+
+if TYPE_CHECKING:
+    from lstmprof.diagnose.findings import Finding
+
+Level = Literal["measured", "likely", "cannot be told"]
+State = Literal["found", "none", "unknown"]
+
+#: A smaller difference between the medians of a step is none.
+EQUAL_SHARE = 0.02
+#: Less of a difference, or of a step, explains it by no more than chance.
+EXPLAINED_SHARE = 0.5
+#: Runs that do not take turns and start so many seconds after each other were captured apart: the
+#: machine may have changed its speed. Of sixteen such pairs of identical code, three rounds each,
+#: on a machine with no other work, eight differed beyond their intervals, by up to 1.65×.
+APART_S = 60.0
+#: Kinds of finding that name no cause.
+_NO_CAUSE = (causes.PROFILER, causes.UNKNOWN)
+_QUIETER = "capture again on a quieter machine, with more --profile-steps"
+
+
+@dataclass(frozen=True)
+class Certainty:
+    """How far one finding can be trusted, and why no further; of what is measured no reason."""
+
+    level: Level
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Whether a diagnosis says anything.
+
+    ``found``: there is a difference, or a step, and a cause of it. ``none``: no difference beyond
+    noise. ``unknown``: that could not be seen. ``reason`` of the last two is said after the runs'
+    names, without a full stop; it ends with what to do.
+    """
+
+    state: State
+    reason: str = ""
+
+
+FOUND = Outcome("found")
+
+
+@dataclass(frozen=True)
+class _Doubt:
+    """What may make a time wrong by ``ns``; None unknown."""
+
+    text: str
+    remedy: str
+    ns: float | None
+
+
+def outcome(fast: StepProfile, slow: StepProfile, findings: Sequence[Finding]) -> Outcome:
+    """Whether ``slow`` differs from ``fast`` and one of ``findings`` says why."""
+    sameness = _sameness(fast, slow)
+    if sameness:
+        return Outcome("none", f"cannot be told apart: {sameness}")
+    whole_ns = difference_ns(fast, slow)
+    for doubt in _doubts_of_times(fast, slow):
+        if doubt.ns is not None and doubt.ns >= whole_ns - noise_ns(fast, slow):
+            return Outcome(
+                "unknown", f"cannot be told on this machine: {doubt.text}; {doubt.remedy}"
+            )
+    unexplained = _unexplained_ns(findings)
+    cause = next((f for f in findings if _is_cause(f) and _told(f, findings)), None)
+    if cause is not None and unexplained <= (1 - EXPLAINED_SHARE) * whole_ns:
+        return FOUND
+    return Outcome("unknown", f"not explained by the profile: {_why_not(whole_ns, findings)}")
+
+
+def of_run(profile: StepProfile, findings: Sequence[Finding]) -> Outcome:
+    """Whether one of ``findings`` says what the step of a run alone is bound by."""
+    whole_ns = profile.profiled_ns
+    unknown_ns = sum(f.slow_ns for f in findings if f.kind in _NO_CAUSE)
+    whole = "the step" if profile.marked else "the profile"
+    named = [f for f in findings if _is_cause(f)]
+    if not named or unknown_ns > (1 - EXPLAINED_SHARE) * whole_ns:
+        share = percent(unknown_ns / whole_ns) if whole_ns else "all"
+        return Outcome("unknown", f"not explained by the profile: the cause of {share} of {whole}")
+    if any(_told(f, findings) for f in named):
+        return FOUND
+    largest = max(named, key=lambda f: f.slow_ns)
+    reasons = listed(list(of_finding(largest, findings).reasons))
+    return Outcome("unknown", f"cannot be told: {reasons}; {_QUIETER}")
+
+
+def of_finding(finding: Finding, findings: Sequence[Finding]) -> Certainty:
+    """How far ``finding``, one of ``findings``, can be trusted."""
+    size_ns = abs(finding.delta_ns)
+    noise = 0.0 if finding.fast is None else noise_ns(finding.fast, finding.slow)
+    if size_ns <= noise:
+        reason = f"it is no more than the noise of the difference ({milliseconds(noise)} ms)"
+        return Certainty("cannot be told", (reason,))
+    some = list(_doubts(finding, findings))
+    large = [d.text for d in some if d.ns is not None and d.ns >= size_ns]
+    if large:
+        return Certainty("cannot be told", tuple(large))
+    doubtful = [d.text for d in some if d.ns is None or d.ns + noise >= size_ns]
+    return Certainty("likely", tuple(doubtful)) if doubtful else Certainty("measured")
+
+
+def no_difference(fast: StepProfile, slow: StepProfile) -> bool:
+    """Whether the two steps cannot be told apart."""
+    return bool(_sameness(fast, slow))
+
+
+def difference_ns(fast: StepProfile, slow: StepProfile) -> int:
+    """By how much the steps' ``lengths`` differ."""
+    ends = lengths(fast, slow)
+    return ends[1] - ends[0]
+
+
+def noise_ns(fast: StepProfile, slow: StepProfile) -> float:
+    """The difference of the steps up to which they cannot be told apart; 0 where none was timed."""
+    return lengths(fast, slow)[1] * -math.expm1(-_noise(fast, slow))
+
+
+def _noise(fast: StepProfile, slow: StepProfile) -> float:
+    """The same of the logarithm of their ratio: the two 95 % intervals touch."""
+    if not timed(fast, slow):
+        return 0.0
+    if _one_process(fast, slow):
+        return sum(error_within(profile.rounds) or 0.0 for profile in (fast, slow))
+    upper, lower = _error(fast, upper=True), _error(slow, upper=False)
+    if _apart(fast, slow):
+        return max(upper, Z95 * BUSY_BETWEEN_PROCESSES) + max(lower, Z95 * BUSY_BETWEEN_PROCESSES)
+    return upper + lower
+
+
+def _error(profile: StepProfile, *, upper: bool) -> float:
+    """How far the median may be from one end of its interval, in logarithms; 0 unknown."""
+    if profile.interval_ns is None or not profile.median_ns or profile.interval_ns[0] <= 0:
+        return 0.0
+    return abs(math.log(profile.interval_ns[upper] / profile.median_ns))
+
+
+def _starts(profile: StepProfile) -> tuple[str, ...]:
+    info = profile.info
+    return tuple(info.rounds or ()) or ((info.started_at,) if info.started_at else ())
+
+
+def _one_process(fast: StepProfile, slow: StepProfile) -> bool:
+    """Whether one process timed both in turn."""
+    return bool(_starts(fast)) and _starts(fast) == _starts(slow)
+
+
+def _apart(fast: StepProfile, slow: StepProfile) -> bool:
+    """Whether one was captured, all rounds of it, and long after that the other."""
+    first, second = sorted(_starts(profile) for profile in (fast, slow))
+    if not first or not second or max(first) >= min(second):
+        return False
+    gap = datetime.fromisoformat(min(second)) - datetime.fromisoformat(max(first))
+    return gap.total_seconds() > APART_S
+
+
+def _sameness(fast: StepProfile, slow: StepProfile) -> str:
+    """Why no difference can be told, with both lengths; empty where it can."""
+    ends = lengths(fast, slow)
+    what = "a step" if timed(fast, slow) else "a profiled step"
+    times = f"{milliseconds(ends[1])} and {milliseconds(ends[0])} ms {what}"
+    if ends[1] <= ends[0] * (1 + EQUAL_SHARE):
+        return f"{times}, less than {percent(EQUAL_SHARE)} apart"
+    if ends[0] <= 0 or math.log(ends[1] / ends[0]) > _noise(fast, slow):
+        return ""
+    if _apart(fast, slow):
+        return (
+            f"{times}, captured more than a minute apart, in which a machine may change its speed "
+            "by as much; capture both by one command with --rounds 3, or without a pause"
+        )
+    return (
+        f"{times}, 95 % intervals {_interval(slow)} and {_interval(fast)} ms; {_more(fast, slow)}"
+    )
+
+
+def _interval(profile: StepProfile) -> str:
+    low, high = profile.interval_ns or (None, None)
+    return f"{milliseconds(low)}–{milliseconds(high)}"
+
+
+def _more(fast: StepProfile, slow: StepProfile) -> str:
+    """What makes the intervals narrower."""
+    if min(len(fast.rounds), len(slow.rounds)) < 3:
+        return "capture both with --rounds 3, which shows how far processes differ"
+    return "more --rounds on a quieter machine would narrow them"
+
+
+def _doubts_of_times(fast: StepProfile, slow: StepProfile) -> Iterator[_Doubt]:
+    """What may have made the undisturbed steps differ without a cause in the code.
+
+    That the fast run lost its CPU makes none: it would be faster still.
+    """
+    for label, profile in zip(labels(fast, slow), (fast, slow), strict=True):
+        for warning in profile.doubts:
+            if warning.kind == doubts.INFLATION or not timed(fast, slow):
+                continue
+            if profile is fast and warning.kind in (doubts.BUSY, doubts.CPU_TAKEN):
+                continue
+            ns = None if warning.size is None else warning.size * profile.length_ns
+            yield _Doubt(f"{label}: {warning.fault}", warning.remedy, ns)
+
+
+def _doubts(finding: Finding, findings: Sequence[Finding]) -> Iterator[_Doubt]:
+    """What may have made ``finding`` without a cause in the code."""
+    fast, slow = finding.fast, finding.slow
+    if fast is None:
+        yield from _doubts_alone(slow)
+        return
+    yield from _doubts_of_times(fast, slow)
+    if not timed(fast, slow):
+        yield _Doubt("not both were timed undisturbed", "capture both", None)
+    effects = [f for f in findings if f.kind == causes.PROFILER]
+    net = sum(f.delta_ns for f in effects)
+    if finding.kind != causes.PROFILER and net:
+        text = f"what profiling changed ({milliseconds(net)} ms) may hide or make it"
+        yield _Doubt(text, _QUIETER, abs(net))
+
+
+def _doubts_alone(profile: StepProfile) -> Iterator[_Doubt]:
+    """What may have made a part of the profiled step."""
+    if profile.median_ns is None:
+        return
+    excess_ns = profile.profiled_ns - profile.length_ns
+    if excess_ns > 0:
+        text = f"profiling made the step {milliseconds(excess_ns)} ms longer"
+        yield _Doubt(text, _QUIETER, excess_ns)
+
+
+def _is_cause(finding: Finding) -> bool:
+    return finding.kind not in _NO_CAUSE and finding.delta_ns > 0
+
+
+def _told(finding: Finding, findings: Sequence[Finding]) -> bool:
+    return of_finding(finding, findings).level != "cannot be told"
+
+
+def _unexplained_ns(findings: Sequence[Finding]) -> int:
+    return sum(f.delta_ns for f in findings if f.kind in _NO_CAUSE)
+
+
+def _why_not(whole_ns: int, findings: Sequence[Finding]) -> str:
+    """Why no finding explains a difference, and what to do."""
+    unexplained_ns = _unexplained_ns(findings)
+    largest = max((f for f in findings if _is_cause(f)), key=lambda f: f.delta_ns, default=None)
+    if unexplained_ns > (1 - EXPLAINED_SHARE) * whole_ns:
+        text = f"the profiled steps do not show {milliseconds(unexplained_ns)} of the "
+        text += f"{milliseconds(whole_ns)} ms"
+    elif largest is None:
+        text = "no recorded cause adds to it"
+    else:
+        text = (
+            f"{largest.kind} adds most, and {listed(list(of_finding(largest, findings).reasons))}"
+        )
+    return f"{text}; {_QUIETER}"

@@ -1,0 +1,247 @@
+"""How far a diagnosis can be trusted: simulated pairs, and each doubt where it tells or does not.
+
+A simulated run is some processes, each faster or slower than usual by a draw, with iterations of
+which each is like the one before. Its profile explains all of its step. ::
+
+    A:  process ─ 20 iterations ─▶ median ┐
+        process ─ 20 iterations ─▶ median ├▶ interval ─┐
+        process ─ 20 iterations ─▶ median ┘            ├▶ found · none · unknown
+    B:  likewise, perhaps with a cause in each step ───┘
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from typing import Any
+
+import numpy as np
+import pytest
+from diagnose.made import contributor, profile
+
+from lstmprof.breakdown.doubts import (
+    BUSY,
+    CPU_TAKEN,
+    DRIFT,
+    INFLATION,
+    LOSS,
+    MODES,
+    THROTTLED,
+    Warning,
+)
+from lstmprof.breakdown.rounds import round_of
+from lstmprof.breakdown.timings import median_interval
+from lstmprof.diagnose.certainty import Certainty, of_finding, of_run, outcome
+from lstmprof.diagnose.findings import findings
+from lstmprof.diagnose.step_profile import StepProfile
+
+STEP_NS, MS = 10_000_000, 1_000_000
+
+
+def simulated(
+    generator: np.random.Generator, rounds: int, spread: float, cause_ns: int = 0
+) -> StepProfile:
+    """A run in so many processes that differ by ``spread``; its profile is of the usual step."""
+    walls = []
+    for _ in range(rounds):
+        usual = (STEP_NS + cause_ns) * math.exp(generator.normal(0, spread))
+        drawn = generator.normal(0, 0.01, 20)
+        for i in range(1, 20):
+            drawn[i] = 0.5 * drawn[i - 1] + math.sqrt(0.75) * drawn[i]
+        walls.append((usual * np.exp(drawn)).astype(int).tolist())
+    middle = statistics.median(wall for some in walls for wall in some)
+    processes = [round_of(some) for some in walls]
+    return ran(
+        cause_ns,
+        median_ns=round(middle),
+        interval_ns=median_interval(middle, processes),
+        rounds=tuple(processes),
+    )
+
+
+def ran(cause_ns: int = 0, **fields: Any) -> StepProfile:
+    """A run of 10 ms and so much Python; ``profiled_ns`` more is of what profiling does."""
+    excess = contributor("idle", "unattributed", fields.pop("excess_ns", 0))
+    parts = [contributor("busy", "gemm", STEP_NS, "mm"), contributor("idle", "python", cause_ns)]
+    given: dict[str, Any] = {"median_ns": STEP_NS + cause_ns, **fields}
+    if given["median_ns"] is not None:
+        given.setdefault("interval_ns", (0.99 * given["median_ns"], 1.01 * given["median_ns"]))
+    return profile(*parts, *([excess] if excess.ns else []), **given)
+
+
+def state(fast: StepProfile, slow: StepProfile) -> str:
+    first, second = sorted((fast, slow), key=lambda run: run.length_ns)
+    return outcome(first, second, findings(first, second)).state
+
+
+def share_found(rounds: int, spread: float, cause_ns: int, pairs: int = 300) -> float:
+    generator = np.random.default_rng(rounds)
+    states = [
+        state(simulated(generator, rounds, spread), simulated(generator, rounds, spread, cause_ns))
+        for _ in range(pairs)
+    ]
+    return states.count("found") / pairs
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.01, 0.02])
+@pytest.mark.parametrize("rounds", [1, 3])
+def test_identical_code_gets_no_cause(rounds: int, spread: float) -> None:
+    # The profiles show a cause by chance: what is tested is the difference of the medians.
+    generator = np.random.default_rng(rounds)
+    found = 0
+    for _ in range(300):
+        runs = [simulated(generator, rounds, spread) for _ in range(2)]
+        fast, slow = sorted(runs, key=lambda run: run.length_ns)
+        chance = ran(
+            slow.length_ns - fast.length_ns,
+            median_ns=slow.median_ns,
+            interval_ns=slow.interval_ns,
+            rounds=slow.rounds,
+        )
+        found += outcome(fast, chance, findings(fast, chance)).state == "found"
+    assert found / 300 <= 0.02
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.01, 0.02])
+def test_a_true_difference_of_15_percent_is_found_in_three_rounds(spread: float) -> None:
+    assert share_found(3, spread, round(0.15 * STEP_NS)) >= 0.95
+
+
+def doubted(kind: str, size: float | None) -> tuple[Warning, ...]:
+    return (Warning(kind, "something happened", "do something", size),)
+
+
+@pytest.mark.parametrize(
+    ("kind", "of_slow", "of_fast"),
+    [
+        (DRIFT, True, True),
+        (MODES, True, True),
+        (CPU_TAKEN, True, False),
+        (BUSY, True, False),
+        (INFLATION, False, False),
+    ],
+)
+def test_a_doubt_tells_where_it_could_be_the_whole_difference(
+    kind: str, of_slow: bool, of_fast: bool
+) -> None:
+    large, small = doubted(kind, 0.5), doubted(kind, 0.05)
+    fast, slow = ran(), ran(4 * MS)
+    assert state(fast, slow) == "found"
+    for tells, pair in (
+        (of_slow, (fast, ran(4 * MS, doubts=large))),
+        (of_fast, (ran(doubts=large), slow)),
+        (False, (fast, ran(4 * MS, doubts=small))),
+        (False, (ran(doubts=small), slow)),
+    ):
+        assert state(*pair) == ("unknown" if tells else "found")
+
+
+def test_the_outcome_says_what_happened_and_what_to_do() -> None:
+    fast, slow = ran(name="a"), ran(4 * MS, name="b", doubts=doubted(CPU_TAKEN, 0.5))
+    told = outcome(fast, slow, findings(fast, slow))
+    assert told.reason == ("cannot be told on this machine: b: something happened; do something")
+
+
+def levels(fast: StepProfile | None, slow: StepProfile) -> dict[str, Certainty]:
+    parts = findings(fast, slow)
+    return {part.kind: of_finding(part, parts) for part in parts}
+
+
+def test_a_drift_of_5_percent_leaves_a_finding_of_60_percent_measured() -> None:
+    large = levels(ran(), ran(6 * MS, doubts=doubted(DRIFT, 0.05)))
+    assert large["Python-bound"] == Certainty("measured")
+    alike = levels(ran(), ran(6 * MS, doubts=doubted(DRIFT, 0.4)))["Python-bound"]
+    assert alike == Certainty("cannot be told", ("run: something happened",))
+    between = levels(ran(), ran(6 * MS, doubts=doubted(DRIFT, 0.36)))["Python-bound"]
+    assert between.level == "likely"
+
+
+@pytest.mark.parametrize(("kind", "level"), [(THROTTLED, "likely"), (LOSS, "measured")])
+def test_a_doubt_of_unknown_size_leaves_a_finding_likely(kind: str, level: str) -> None:
+    size = None if kind == THROTTLED else 0.0
+    told = levels(ran(), ran(6 * MS, doubts=doubted(kind, size)))
+    assert told["Python-bound"].level == level
+
+
+def test_a_finding_below_the_noise_cannot_be_told() -> None:
+    fast = profile(
+        contributor("busy", "gemm", 10 * MS, "mm"),
+        median_ns=10 * MS,
+        interval_ns=(9.5 * MS, 10.5 * MS),
+    )
+    slow = profile(
+        contributor("busy", "gemm", 10 * MS, "mm"),
+        contributor("idle", "python", 9 * MS),
+        contributor("busy", "cast", MS, "to"),
+        median_ns=20 * MS,
+        interval_ns=(19.0 * MS, 21.0 * MS),
+    )
+    told = levels(fast, slow)
+    assert told["Python-bound"].level == "measured"
+    assert told["cast-bound"].level == "cannot be told"
+
+
+def test_a_difference_that_the_profile_does_not_show_is_not_explained() -> None:
+    fast = ran()
+    hidden = ran(MS, median_ns=STEP_NS + 10 * MS)
+    told = outcome(fast, hidden, findings(fast, hidden))
+    assert told.state == "unknown"
+    assert told.reason.startswith("not explained by the profile: the profiled steps do not show ")
+    shown = ran(9 * MS, median_ns=STEP_NS + 10 * MS)
+    assert outcome(fast, shown, findings(fast, shown)).state == "found"
+
+
+def test_what_profiling_added_hides_a_cause_that_is_smaller() -> None:
+    fast = ran()
+    slowed = profile(
+        contributor("busy", "gemm", 2 * STEP_NS, "mm", count=2),
+        contributor("idle", "python", 4 * MS),
+        median_ns=STEP_NS + 4 * MS,
+        interval_ns=(0.99 * (STEP_NS + 4 * MS), 1.01 * (STEP_NS + 4 * MS)),
+    )
+    assert state(fast, slowed) == "unknown"
+
+
+def test_a_run_alone_is_bound_by_nothing_that_profiling_could_have_made() -> None:
+    quiet = ran(MS, median_ns=STEP_NS)
+    assert of_run(quiet, findings(None, quiet)).state == "found"
+    slowed = ran(MS, median_ns=MS // 2)
+    told = of_run(slowed, findings(None, slowed))
+    assert told.state == "unknown"
+    assert "profiling made the step 10.5 ms longer" in told.reason
+
+
+def test_a_run_alone_whose_time_is_not_explained_is_unknown() -> None:
+    little = ran(excess_ns=3 * STEP_NS, median_ns=None)
+    assert of_run(little, findings(None, little)).state == "unknown"
+    most = ran(excess_ns=STEP_NS // 2, median_ns=None)
+    assert of_run(most, findings(None, most)).state == "found"
+
+
+def at(*starts: str, **fields: Any) -> dict[str, Any]:
+    return {"facts": {"rounds": [f"2026-11-22T{start}Z" for start in starts]}, **fields}
+
+
+@pytest.mark.parametrize(
+    ("fast", "slow", "expected"),
+    [
+        (("10:00:00", "10:02:00"), ("10:01:00", "10:03:00"), "found"),  # in turn
+        (("10:00:00", "10:01:00"), ("10:01:30", "10:02:30"), "found"),  # back to back
+        (("10:00:00", "10:01:00"), ("10:20:00", "10:21:00"), "none"),  # apart
+        (("10:20:00", "10:21:00"), ("10:00:00", "10:01:00"), "none"),
+    ],
+)
+def test_runs_captured_apart_saw_two_machines(
+    fast: tuple[str, ...], slow: tuple[str, ...], expected: str
+) -> None:
+    assert state(ran(**at(*fast)), ran(4 * MS, **at(*slow))) == expected
+    assert state(ran(**at(*fast)), ran(40 * MS, **at(*slow))) == "found"
+
+
+def test_steps_timed_in_turn_by_one_process_have_no_noise_between_processes() -> None:
+    walls = [STEP_NS + 10_000 * i for i in range(20)]
+    rounds = (round_of(walls),)
+    wide = {"interval_ns": (0.9 * STEP_NS, 1.1 * STEP_NS), "rounds": rounds}
+    assert state(ran(**wide), ran(MS, **{**wide, "interval_ns": (0.99e7, 1.21e7)})) == "none"
+    same = at("10:00:00", **wide)
+    assert state(ran(**same), ran(MS, **{**same, "interval_ns": (0.99e7, 1.21e7)})) == "found"
