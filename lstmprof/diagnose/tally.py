@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from lstmprof.breakdown.host import computing
-from lstmprof.events.annotate.calls import is_kernel_launch, launch_calls
+from lstmprof.events.annotate.calls import is_copy, is_kernel_launch, launch_calls
 from lstmprof.events.annotate.kernel_names import is_product
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.call_tree import own_time
@@ -40,8 +40,7 @@ WORK = (*dict.fromkeys(_OF_CATEGORY.values()), "layer", "cell")
 _PRODUCTS = ("product", "convolution", "attention")
 #: Recurrent ops of one time step, in TensorFlow and Chainer; the others hold a layer.
 _CELL_OP = re.compile(r"(?:LSTM|GRU)BlockCell|chainer::S?LSTM(?:Grad|Backward)?$")
-#: Activities as CUPTI, ROCTracer, Nsight Systems and XLA name them; the calls that enqueue them.
-_COPY = re.compile(r"(?i)^\W*(?:CUDA |HIP )?(?:mem(?:cpy|set)|Copy(?:Host|Device|Peer))")
+#: Calls that copy or set memory.
 _COPY_CALL = re.compile(r"Memcpy|Memset")
 
 _NO_ITEMS = "there is none"
@@ -127,7 +126,7 @@ def noun_of(category: str, family: str, name: str, on_device: bool) -> str | Non
 
     A copy stays one in the optimizer's phase.
     """
-    if on_device and _COPY.search(name):
+    if on_device and is_copy(name):
         return "memset" if "memset" in name.lower() else "copy"
     if category == "rnn":
         return _of_recurrent_kernel(family, name) if on_device else _of_recurrent_op(name)

@@ -16,6 +16,7 @@ from lstmprof.breakdown.timings import slowdowns
 from lstmprof.diagnose.findings import lengths, waterfall
 from lstmprof.diagnose.roofline import roofline_of
 from lstmprof.diagnose.step_profile import StepProfile
+from lstmprof.events.annotate.calls import is_copy
 from lstmprof.report.model import Group, Pair, Row
 from lstmprof.report.runs import RunReport
 
@@ -82,8 +83,12 @@ def launch_gaps(runs: Iterable[RunReport]) -> list[Row]:
         row
         for run in runs
         if run.profile.device is not None
-        for row in _of(run, run.breakdown.table("launch_gaps"), MOST_GAPS)
+        for row in _of(run, _without_copies(run.breakdown.table("launch_gaps")), MOST_GAPS)
     ]
+
+
+def _without_copies(table: pa.Table) -> pa.Table:
+    return table.filter(pa.array([not is_copy(name) for name in table["name"].to_pylist()]))
 
 
 def casts(runs: Iterable[RunReport]) -> list[Row]:

@@ -43,6 +43,24 @@ def test_the_share_of_linked_activities_is_printed(
     assert "; kernel launches without an activity: 1" in said
 
 
+@pytest.mark.parametrize(
+    ("kind", "name", "title"),
+    [
+        ("kernel", "k1", "mine: kernels\n"),
+        ("memcpy", "Memcpy HtoD (Pageable -> Device)", "mine: kernels and copies\n"),
+    ],
+)
+def test_a_copy_is_not_called_a_kernel(
+    kind: str, name: str, title: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [row("kernel", "k2", 50, 60, **GPU), row(kind, name, 70, 80, **GPU)]
+    events = annotated(table(rows), captured=False)
+    (tmp_path / "mine").mkdir()
+    write_tables(tmp_path / "mine", run_info({"name": "mine", "source": "ingest"}), events)
+    assert lstmprof(["breakdown", str(tmp_path / "mine")]) == 0
+    assert title in capsys.readouterr().out
+
+
 def test_a_profile_without_times_or_kernels_has_no_empty_tables(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

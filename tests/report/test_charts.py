@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from report import runs
 from lstmprof.breakdown import break_down
 from lstmprof.diagnose.findings import PROFILER
 from lstmprof.report import TABLES, report_of
-from lstmprof.report.charts import CHARTS, casts, waterfall
+from lstmprof.report.charts import CHARTS, casts, launch_gaps, waterfall
 from lstmprof.report.model import Report
 
 
@@ -46,6 +47,27 @@ def test_runs_of_one_label_in_two_groups_have_a_bar_of_casts_each() -> None:
     rows = [{"run": run, **CAST} for run in ("fp32", "amp")]
     values = casts.chart(rows).to_dict()["data"]["values"]
     assert [(row["label"], row["percent"]) for row in values] == [("fp32", 25.0), ("amp", 25.0)]
+
+
+def test_a_copy_is_no_kernel_that_waited(tmp_path: Path) -> None:
+    copy, kernel = "Memcpy HtoD (Pageable -> Device)", "ampere_sgemm_128x64_nn"
+    run = runs.run(tmp_path, "one", implementation="a", kernels=6, names=(copy, kernel))
+    drawn = report_of([break_down(run, None, TABLES)])
+    assert {row["name"] for row in drawn.launch_gaps} == {kernel}
+    (figure,) = launch_gaps.figures(drawn)
+    count = sum(row["count"] for row in drawn.launch_gaps)
+    assert f" of {count} kernels" in figure.sentence
+    assert "1 kernel name" in figure.caption
+    assert "names" not in figure.caption
+
+
+@pytest.mark.parametrize(
+    ("gap_ns", "said"),
+    [(4, "No kernel waits longer than it runs, in the median."), (9, "3 of 3 kernels (100 %)")],
+)
+def test_kernels_that_wait_longer_than_they_run_are_counted(gap_ns: int, said: str) -> None:
+    row = {"count": 3, "dur_p50_ns": 5, "gap_p50_ns": gap_ns}
+    assert launch_gaps.sentence([row]).startswith(said)
 
 
 def test_the_profilers_effect_is_the_last_step_of_a_waterfall() -> None:

@@ -128,7 +128,7 @@ _ALL = (
     ),
     TableKind(
         "kernels",
-        "what each kernel took; on a CPU each computing op, its self time",
+        "what each kernel and copy took; on a CPU each computing op, its self time",
         kernels.COLUMNS,
         ("-total_ns", "name"),
         ("rank", "device", "total_ns", "share", "count", "p50_ns", "category", "rule", "name"),
@@ -159,7 +159,7 @@ _ALL = (
     ),
     TableKind(
         "launch_gaps",
-        "how long each kernel ran, and how long its device waited just before it",
+        "how long each kernel and copy ran, and how long its device waited just before it",
         launch_gaps.COLUMNS,
         ("-dur_total_ns", "name"),
         tuple(c.name for c in launch_gaps.COLUMNS),

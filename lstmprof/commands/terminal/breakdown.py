@@ -13,6 +13,7 @@ from lstmprof.breakdown import Breakdown, comparable, compared
 from lstmprof.breakdown.mean_step import MeanStep, mean_steps
 from lstmprof.breakdown.tables import TABLES
 from lstmprof.commands import terminal
+from lstmprof.events.annotate.calls import is_copy
 from lstmprof.events.schema import Column
 from lstmprof.numbers import UNKNOWN, known, labels, milliseconds, percent
 
@@ -206,7 +207,9 @@ def _show_kernels(breakdown: Breakdown, top: int) -> None:
         ]
         for row in table
     ]
-    what = "kernels" if on_device else "computing ops, self time"
+    copies = any(map(is_copy, breakdown.kernels["name"].to_pylist()))
+    on_devices = "kernels and copies" if copies else "kernels"
+    what = on_devices if on_device else "computing ops, self time"
     hidden = breakdown.kernels.num_rows - len(rows)
     terminal.write_table(
         f"{breakdown.run.name}: {what}" + (f" ({hidden} more: --top)" if hidden > 0 else ""),

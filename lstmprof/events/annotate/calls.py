@@ -21,6 +21,8 @@ MEMORIES = ("pinned", "pageable", "managed")
 _ENQUEUES = re.compile(r"Launch|Memcpy|Memset")
 _LETTERS = re.compile(r"([HDPA])(?:to|2)([HDPA])(?![a-z])")
 _WORDS = re.compile(r"(Host|Device|Peer|Array)[- ]?(?:To|to|->)[- ]?(Host|Device|Peer|Array)")
+#: Activities as CUPTI, ROCTracer, Nsight Systems and XLA name them.
+_COPY = re.compile(r"(?i)^\W*(?:CUDA |HIP )?(?:mem(?:cpy|set)|Copy(?:Host|Device|Peer))")
 _MEMORY = re.compile(r"(?i)\b(pinned|pageable|managed)\b")
 
 
@@ -59,6 +61,11 @@ def direction(name: str) -> str | None:
     ends = [end[0].replace("A", "D") for end in match.groups()]
     way = "PtoP" if "P" in ends else "to".join(ends)
     return way if way in DIRECTIONS else None
+
+
+def is_copy(activity: str) -> bool:
+    """Whether an activity of this name copies or sets memory and is no kernel."""
+    return _COPY.search(activity) is not None
 
 
 def host_memory(name: str) -> str | None:

@@ -10,7 +10,7 @@ import math
 
 import altair as alt
 
-from lstmprof.numbers import percent
+from lstmprof.numbers import number_of, percent
 from lstmprof.report import drawing
 from lstmprof.report.model import Figure, Report, Row, Rows
 from lstmprof.report.palette import order_of, part_of
@@ -28,7 +28,9 @@ def figures(report: Report) -> list[Figure]:
     for facts in report.runs:
         rows = [row for row in report.launch_gaps if row["run"] == facts.run]
         if rows:
-            n = f"median of all calls of each kernel, {len(rows)} kernels"
+            n = "median of all times that each kernel ran, " + number_of(
+                len(rows), "kernel name", "kernel names"
+            )
             unit = "µs, logarithmic; gaps linear below 1 µs"
             group_figures.append(
                 Figure(
@@ -49,12 +51,14 @@ def _base(row: Row) -> str:
 
 
 def sentence(rows: Rows) -> str:
-    """How many of the calls are of kernels shorter than the gap before them."""
+    """How many of the times that kernels ran are of those shorter than the gap before them."""
     calls = sum(row["count"] for row in rows)
     above = sum(row["count"] for row in rows if row["gap_p50_ns"] > row["dur_p50_ns"])
+    if not above:
+        return "No kernel waits longer than it runs, in the median."
     return (
-        f"{above:,} of {calls:,} calls ({percent(above / calls)}) are of kernels shorter than the "
-        "gap before them: they lie above the line."
+        f"{above:,} of {calls:,} kernels ({percent(above / calls)}) are of those whose median gap "
+        "is longer than they run: they lie above the line."
     )
 
 
