@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from pathlib import Path
 
 from lstmprof import __version__
 from lstmprof.errors import LstmprofError, RunError
+from lstmprof.events import annotate
 from lstmprof.events.schema import SCHEMA_VERSION
 from lstmprof.formats import sources
 from lstmprof.runs import remote
@@ -24,8 +26,8 @@ def open_runs(
     """The runs that ``words`` mean: a run, every run in a folder, or raw profiles; here or at URLs.
 
     Raw profiles are ingested into ``cache`` (default ``cache_folder()``), never beside the file,
-    and only when the file has changed since; a run at a URL is fetched into it. Of several, one
-    that cannot be read is told to ``warn``.
+    and only when the file has changed since, or the rules that annotate its events have; a run at a
+    URL is fetched into it. Of several, one that cannot be read is told to ``warn``.
 
     Raises:
         ProfileError: nothing of a word can be read as a profile.
@@ -51,7 +53,8 @@ def _cached(word: Path | str, cache: Path, warn: Warn) -> list[Run]:
     refused: list[LstmprofError] = []
     groups = sources.groups(word)
     for name, group in zip(run_names(word, groups), groups, strict=True):
-        key = "|".join([*(source.stamp for source in group), __version__, str(SCHEMA_VERSION)])
+        readers = [__version__, str(SCHEMA_VERSION), _annotation(Path(annotate.__file__).parent)]
+        key = "|".join([*(source.stamp for source in group), *readers])
         folder = cache / hashlib.sha256(key.encode()).hexdigest()[:20]
         runs_before = runs_in(folder) if folder.is_dir() else []
         if runs_before:
@@ -68,3 +71,12 @@ def _cached(word: Path | str, cache: Path, warn: Warn) -> list[Run]:
     for error in refused:
         warn(str(error))
     return runs
+
+
+@lru_cache(maxsize=1)
+def _annotation(folder: Path) -> str:
+    """A digest of the code that fills the derived columns, which a run in the cache holds."""
+    digest = hashlib.sha256()
+    for source in sorted(folder.rglob("*.py")):
+        digest.update(source.read_bytes())
+    return digest.hexdigest()

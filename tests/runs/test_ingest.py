@@ -12,6 +12,7 @@ import pytest
 from lstmprof import breakdown
 from lstmprof.cli import run as lstmprof
 from lstmprof.errors import UsageError
+from lstmprof.events import annotate
 from lstmprof.formats.sources import profile_name
 from lstmprof.runs.cache import open_runs
 from lstmprof.runs.ingest import ingest_profile, ingest_profiles, tasks
@@ -204,6 +205,19 @@ def test_a_folder_of_profiles_is_read_into_the_cache_once(tmp_path: Path) -> Non
     (changed,) = open_runs([job], cache)
     assert changed.path != first.path
     assert not [path for path in job.iterdir() if path.is_dir()]
+
+
+def test_a_profile_is_read_again_when_the_rules_have_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.json").write_text(trace(None))
+    (first,) = open_runs([tmp_path / "a.json"], tmp_path / "cache")
+    (tmp_path / "annotate").mkdir()
+    (tmp_path / "annotate" / "rules.py").write_text("OTHER_RULES = ()\n")
+    monkeypatch.setattr(annotate, "__file__", str(tmp_path / "annotate" / "__init__.py"))
+    (second,) = open_runs([tmp_path / "a.json"], tmp_path / "cache")
+    (third,) = open_runs([tmp_path / "a.json"], tmp_path / "cache")
+    assert first.path != second.path == third.path
 
 
 def test_what_cannot_be_read_beside_what_can_is_told(tmp_path: Path) -> None:

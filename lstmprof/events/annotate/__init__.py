@@ -23,5 +23,5 @@ def annotated(events: EventTable, *, captured: bool, step_range: str | None = No
         UsageError: ``step_range`` is no regular expression, or finds no host range.
     """
     events = with_markers(events, step_range) if step_range else events
-    derived = categorised(with_forwards(linked(events)))
+    derived = categorised(with_forwards(linked(events)), captured=captured)
     return with_steps(derived, windows(derived, captured=captured))

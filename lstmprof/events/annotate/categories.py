@@ -3,10 +3,11 @@
 The table of rules stands in ``rules``; the events hold the text of the one that decided, not its
 number, so that it says the same when another version, of other rules, reads it.
 
-Reads linked events. For an activity, in order: a copy or a memset by its kind; ``rnn`` beneath a
-recurrent op; ``optimizer`` for the small work of that phase; the nearest enclosing op with a rule;
-the op the activity names; its own name; else ``other``. For an op: its own rule; null where it only
-arranges work. Source: docs/ledger.md.
+Reads linked events. For an activity, in order: a copy or a memset by its kind, a kernel that is one
+by its name; ``rnn`` beneath a recurrent op; ``optimizer`` for the small work of that phase; a copy
+between tensors by its name; the nearest enclosing op with a rule; the op the activity names; its
+own name; the name of a library's op around it; else ``other``. For an op: its own rule; null where
+it only arranges work. Names of scopes never decide. Source: docs/ledger.md.
 """
 
 from __future__ import annotations
@@ -18,11 +19,13 @@ import numpy as np
 import pyarrow as pa
 
 from lstmprof.events.annotate.calls import direction
-from lstmprof.events.annotate.links import Codes, inherited, small
+from lstmprof.events.annotate.links import Codes, inherited, scope_phases, small
 from lstmprof.events.annotate.rules import (
+    ATEN_COPIES,
     CATEGORIES,
     COPY_ON_DEVICE,
     COPY_THAT_CASTS,
+    DECIDED_BY_NAME,
     LIBRARY_OP,
     MEMSET,
     OPTIMIZER_WORK,
@@ -32,10 +35,12 @@ from lstmprof.events.annotate.rules import (
     UNNAMED,
     kernel_rule,
     op_rule,
+    path_rule,
     rnn_family,
     rule_text,
 )
 from lstmprof.events.intervals import Flags
+from lstmprof.events.schema import PHASES
 from lstmprof.events.table import NONE, EventTable
 
 _COPY_OP = "aten::copy_"
@@ -54,13 +59,18 @@ _CATEGORY = np.array(
     [NONE if r.category is None else CATEGORIES.index(r.category) for r in RULES] + [NONE],
     dtype=_RULE,
 )
+_DECIDED = [_NUMBER[rule] for rule in DECIDED_BY_NAME]
+_COPIES = [_NUMBER[rule] for rule in ATEN_COPIES]
 _FAMILIES = tuple(family for family, _ in RNN_FAMILIES)
 _TEXTS = tuple(rule_text(number) for number in range(len(RULES)))
 
 
-def categorised(events: EventTable) -> EventTable:
-    """``events`` with ``category``, ``family`` and ``rule`` filled in."""
-    rule = _rules(events)
+def categorised(events: EventTable, *, captured: bool = False) -> EventTable:
+    """``events`` with ``category``, ``family`` and ``rule`` filled in.
+
+    ``captured``: lstmprof's own worker ran the step, whose scopes are the phases.
+    """
+    rule = _rules(events, captured)
     category = _CATEGORY[rule]
     derived = {
         "category": _dictionary(CATEGORIES, category),
@@ -74,7 +84,7 @@ def _dictionary(values: tuple[str, ...], codes: Codes) -> pa.Array:
     return pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes < 0), pa.array(values))
 
 
-def _rules(events: EventTable) -> Codes:
+def _rules(events: EventTable, captured: bool) -> Codes:
     """For each row the number of the rule that decides its category, ``NONE`` where it has none."""
     links = _Links(events)
     op_rules = _op_rules(events, links)
@@ -86,7 +96,10 @@ def _rules(events: EventTable) -> Codes:
     rule[copies] = _NUMBER[TRANSFER]
     rule[copies & on_device] = _NUMBER[COPY_ON_DEVICE]
     rule[events.is_kind("memset")] = _NUMBER[MEMSET]
-    rule[_small_optimizer_work(events, rule)] = _NUMBER[OPTIMIZER_WORK]
+    optimizing = events.is_one_of("phase", "optimizer") & _is(rule, *_OPTIMIZER_WORK)
+    if not captured:
+        optimizing &= ~_in_scope_of_optimizer(events, links)
+    rule[optimizing] = _NUMBER[OPTIMIZER_WORK]
     return rule
 
 
@@ -145,32 +158,53 @@ def _kernel_rules(events: EventTable, links: _Links, op_rules: Codes, rows: Code
     """For each of these kernels: a recurrent op around, any op around, the op named, its name.
 
     A path of JAX ends in the last op of a fusion: where that only moves elements, a kernel whose
-    name says that it computes is believed.
+    name says that it computes is believed. Where nothing else tells, the name of a library's op.
     """
     known_rules = np.where(_is(op_rules, "other"), NONE, op_rules)
     recurrent = np.where(_is(op_rules, "rnn"), op_rules, NONE)
-    rules = np.full(len(rows), NONE, dtype=_RULE)
-    for candidates in (recurrent, known_rules):
-        around = inherited(events, links.parent, candidates)
-        by_op = np.where(links.op[rows] != NONE, around[links.op[rows]], NONE)
-        rules = np.where(rules != NONE, rules, by_op)
-    named = _named_rules(events)[rows]
+    in_layer = _around(events, links, recurrent, rows)
+    by_op = _around(events, links, known_rules, rows)
     by_kernel = events.mapped("name", _kernel_rule, _NUMBER[UNNAMED], _RULE)[rows]
+    named = _named_rules(events)[rows]
     says_more = _is(by_kernel, *_SAYS_MORE) & (named != NONE) & _is(named, "layout")
-    rules = np.where((rules != NONE) | says_more, rules, named)
-    return np.where(rules != NONE, rules, by_kernel)
+    rules = np.where((by_op != NONE) | says_more, by_op, named)
+    rules = np.where((rules == NONE) | _copies_itself(by_kernel, rules), by_kernel, rules)
+    rules = np.where(in_layer != NONE, in_layer, rules)
+    rules = np.where(np.isin(by_kernel, _DECIDED), by_kernel, rules)
+    library = _around(events, links, _library_rules(events, op_rules), rows)
+    return np.where((rules == _NUMBER[UNNAMED]) & (library != NONE), library, rules)
+
+
+def _around(events: EventTable, links: _Links, candidates: Codes, rows: Codes) -> Codes:
+    """For each of ``rows`` the candidate of the nearest op around it that has one."""
+    around = inherited(events, links.parent, candidates)
+    return np.where(links.op[rows] != NONE, around[links.op[rows]], NONE)
+
+
+def _copies_itself(by_kernel: Codes, rules: Codes) -> Flags:
+    """Kernels that copy a tensor before or after what the op around them is for.
+
+    Where the name does not tell a cast from a copy, an op of either does.
+    """
+    unsure = (by_kernel == _NUMBER[ATEN_COPIES[-1]]) & _is(rules, "cast", "layout")
+    return np.asarray(np.isin(by_kernel, _COPIES) & ~unsure, dtype=np.bool_)
+
+
+def _library_rules(events: EventTable, op_rules: Codes) -> Codes:
+    """For each op of a library's own namespace what its name says, ``NONE`` for nothing."""
+    within = events.mapped("name", _rule_of_library_op, NONE, _RULE)
+    says = (op_rules == _NUMBER[LIBRARY_OP]) & (within != _NUMBER[UNNAMED])
+    return np.where(says, within, NONE)
 
 
 def _named_rules(events: EventTable) -> Codes:
-    """By ``op_name``, the op that an event itself names (XPlane); of JAX's path its last part."""
+    """By ``op_name``, the op that an event itself names (XPlane)."""
     return events.mapped("op_name", _named_rule, NONE, _RULE)
 
 
 def _named_rule(op_name: str) -> int:
-    number = _op_rule(op_name)
-    part = op_name[op_name.rfind("/") :] if op_name.startswith("jit(") else op_name
-    rule = kernel_rule(part) if number == NONE and "/" in op_name else None
-    return number if rule is None else _NUMBER[rule]
+    rule = path_rule(op_name) if "/" in op_name else op_rule(op_name)
+    return NONE if rule is None or rule.category in (None, "other") else _NUMBER[rule]
 
 
 def _rule_of_library_op(name: str) -> int:
@@ -185,8 +219,16 @@ def _kernel_rule(name: str) -> int:
     return _NUMBER[kernel_rule(name) or UNNAMED]
 
 
-def _small_optimizer_work(events: EventTable, rule: Codes) -> Flags:
-    return events.is_one_of("phase", "optimizer") & _is(rule, *_OPTIMIZER_WORK)
+def _in_scope_of_optimizer(events: EventTable, links: _Links) -> Flags:
+    """Rows that are in the optimizer's phase by a scope alone: anyone may give one that name."""
+    optimizer = PHASES.index("optimizer")
+    scoped = scope_phases(events)
+    if not np.any(scoped == optimizer):
+        return np.zeros(len(events), dtype=np.bool_)
+    around = inherited(events, links.parent, scoped)
+    launch = small(events.rows_named("launch_id"))
+    launched = np.where(launch != NONE, around[launch], NONE)
+    return np.asarray(np.where(around != NONE, around, launched) == optimizer, dtype=np.bool_)
 
 
 def _families(events: EventTable, category: Codes) -> pa.Array:

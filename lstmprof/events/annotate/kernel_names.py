@@ -25,19 +25,28 @@ _PLAIN_ARGUMENT = re.compile(
     r"\s*(?:\(.*\).*|-?\d.*|true|false|\w*(?:int|long|char|float|double|half|bool)\d*_?t?"
     r"|(?:ck_tile::)?gfx\w*)\s*"
 )
-#: These run what their template names: CUTLASS, composable kernel, Thrust, rocPRIM.
+#: These run what their template names: CUTLASS, composable kernel, Thrust, rocPRIM …
 _WRAPPER = re.compile(
     r"Kernel\d?|kernel|device_kernel|kentry|_?kernel_agent|trampoline_kernel|kernel_entry|run_kernel"
     r"|enable_\w+"
 )
 
+#: … and these one functor or expression for each element: ATen, Eigen.
+_ELEMENTWISE = re.compile(
+    r"\w*elementwise\w*kernel\w*|EigenMetaKernel\w*|multi_tensor_apply_kernel|kernelPointwise\w+"
+)
+
 
 @dataclass(frozen=True)
 class KernelName:
-    """``qualified``: the function with its namespaces; ``runs``: what a wrapper only runs."""
+    """``qualified``: the function with its namespaces; ``runs``: what a wrapper only runs.
+
+    ``template``: all its template arguments.
+    """
 
     qualified: str
     runs: str = ""
+    template: str = ""
 
     @property
     def own(self) -> str:
@@ -51,14 +60,23 @@ def kernel_name(kernel: str) -> KernelName:
     name = _SUFFIX.sub("", _UNNAMED.sub("_", kernel)).strip()
     match = _MANGLED.match(name)
     qualified, template = _encoded(name, match.end()) if match else _written(name)
-    if not template or not _WRAPPER.fullmatch(qualified.rpartition("::")[2]):
-        return KernelName(qualified or name)
-    if match:
-        before = _BEFORE_A_NAME.match(template)
-        return KernelName(qualified, _encoded(template, before.end() if before else 0)[0])
+    function = qualified.rpartition("::")[2]
+    runs = template if _ELEMENTWISE.fullmatch(function) else ""
+    if template and _WRAPPER.fullmatch(function):
+        runs = _first_name_encoded(template) if match else _first_name(template)
+    return KernelName(qualified or name, runs, template)
+
+
+def _first_name(template: str) -> str:
+    """The first argument that tells what is computed, without its own arguments."""
     telling = (a for a in _arguments(template) if not _PLAIN_ARGUMENT.fullmatch(a))
-    inner = kernel_name(next(telling, ""))
-    return KernelName(qualified, f"{inner.qualified} {inner.runs}".strip())
+    name = kernel_name(next(telling, ""))
+    return f"{name.qualified} {name.runs}".strip()
+
+
+def _first_name_encoded(template: str) -> str:
+    before = _BEFORE_A_NAME.match(template)
+    return _encoded(template, before.end() if before else 0)[0]
 
 
 def _written(name: str) -> tuple[str, str]:
@@ -117,7 +135,8 @@ _HELPER = re.compile(
     r"|(?:im|vol)(?:\dd)?2?col|col2(?:im|vol)|(?:nchw|nhwc)\w*?(?:2|to)_?n|flip_filter|padding"
     r"|split_?k_?reduce|reduce_kernel|PostGSU|combine|merge_?state|finalize|permute|bwdbias"
     r"|(?:pre|post)process|ograddoto|dot_do_o|convert|rng_?state|cu_?seqlen|indices|cache_flash"
-    r"|(?:^|_)(?:copy|scale|fill|zero|set|transpose|quantize)_|concat|elementwise_kernel"
+    r"|(?:^|_)(?:copy|scale|fill|zero|set|transpose|quantize)_|concat|elementwise\w*kernel"
+    r"|^EigenMeta|^multi_tensor_apply"
 )
 
 

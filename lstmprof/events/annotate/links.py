@@ -174,7 +174,7 @@ def phases(events: EventTable, parent: Ints, launch: Ints) -> Codes:
     last, for a host event outside any such range, the phase range that was open on another thread
     of its rank when it started.
     """
-    scoped = _scope_phases(events)
+    scoped = scope_phases(events)
     scopes = np.where(scoped != NONE, scoped, _named_phases(events))
     phase = inherited(events, parent, scopes)
     has_launch = launch != NONE
@@ -205,7 +205,7 @@ def _range_phase(name: str) -> int:
     return PHASES.index("optimizer") if _OPTIMIZER_RANGE.search(name) else NONE
 
 
-def _scope_phases(events: EventTable) -> Codes:
+def scope_phases(events: EventTable) -> Codes:
     """Phase by the name scope of TensorFlow nodes and of XLA's op names."""
     phase = np.full(len(events), NONE, dtype=np.int8)
     for column, rows in (

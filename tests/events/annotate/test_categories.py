@@ -140,6 +140,41 @@ def test_copies_go_by_their_kind_and_direction() -> None:
         ("pytensor::Composite{...}", "pointwise"),
         ("pytensor::Sum{axis=0, acc=float64}", "reduction"),
         ("pytensor::IncSubtensor{start:}", "layout"),
+        ("theano::Elemwise{Cast{float32}}", "cast"),
+        ("theano::Elemwise{scalar_sigmoid}", "pointwise"),
+        ("theano::for{cpu,grad_of_l0}", None),
+        ("theano::Dot22", "gemm"),
+        ("chainer::LSTM", "pointwise"),  # the gates, after the products
+        ("chainer::LSTMBackward", None),
+        ("chainer::LinearGradWeight", "gemm"),
+        ("chainer::_ + _", "pointwise"),
+        ("aten::unsafe_split", "layout"),
+        ("aten::unsafe_chunk", "layout"),
+        ("aten::split", None),
+        ("aten::split_with_sizes", None),
+        ("aten::split_with_sizes_copy", "layout"),
+        ("aten::_foreach_copy_", "layout"),
+        ("aten::_foreach_norm", "reduction"),
+        ("aten::linalg_vector_norm", "reduction"),
+        ("aten::_fused_adamw_", "optimizer"),
+        ("aten::_fused_dropout", "rng"),
+        ("aten::_convert_weight_to_int4pack", "cast"),
+        ("aten::_embedding_bag", "embedding"),
+        ("aten::_grouped_mm", "gemm"),
+        ("aten::_scaled_mm", "gemm"),
+        ("fbgemm::bounds_check_indices", "embedding"),
+        ("fbgemm::block_bucketize_sparse_features", "layout"),
+        ("fbgemm::FloatToFP8RowwiseQuantized", "cast"),
+        ("fbgemm::split_embedding_codegen_lookup_rowwise_adagrad_function", "embedding"),
+        ("vllm::unified_kv_cache_update", "layout"),
+        ("_C::rotary_embedding", "pointwise"),
+        ("lstm/while/LogicalAnd:LogicalAnd", "pointwise"),
+        ("a/Relu:_MklRelu", "pointwise"),
+        ("a/bn:_FusedBatchNormEx", "normalization"),
+        ("a/moments/SquaredDifference:SquaredDifference", "pointwise"),
+        ("a:_NobodyKnows", "other"),
+        ("triton_poi_fused__to_copy_1", "cast"),
+        ("triton_per_fused__softmax_2", "softmax_loss"),
     ],
 )
 def test_an_op_has_a_category_where_it_computes(name: str, expected: str | None) -> None:
@@ -162,6 +197,99 @@ def test_the_op_that_an_activity_names_decides_before_its_own_name() -> None:
 def test_the_path_decides_what_a_library_fused(path: str, expected: str) -> None:
     rows = [row("op", "ynn_fusion.2", 0, 5, **HOST, op_name=path)]
     assert category(rows, "ynn_fusion.2")[0] == expected
+
+
+SCOPES = ("lstm", "gru", "rnn", "attention", "embedding", "conv2d", "optimizer", "loss", "softmax")
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("model/{}/while/body/_1/zeros:ZerosLike", "pointwise"),
+        ("model/{}/while/body/_1/add:AddV2", "pointwise"),
+        ("model/{}/while/body/_1/mul:Identity", None),
+        ("model/{}/while/MatMul_3", "gemm"),
+        ("model/{}/LogicalAnd", "pointwise"),
+        ("gradient_tape/{}/while/mul_2", "pointwise"),
+        ("jit(step)/transpose(jvp({}))/while/body/closed_call/add_any", "pointwise"),
+        ("jit(step)/jvp({})/convert_element_type", "cast"),
+        ("jit({})/jit(main)/broadcast_in_dim", "layout"),
+        ("jit(step)/{}/reduce_sum", "reduction"),
+    ],
+)
+def test_the_name_of_a_scope_never_decides(scope: str, path: str, expected: str | None) -> None:
+    path = path.format(scope)
+    on_device = [row("kernel", "input_fusion_3", 0, 1, **GPU, op_name=path)]
+    assert category(on_device, "input_fusion_3")[0] == (expected or "pointwise")
+    if ":" in path:
+        assert category([row("op", path, 0, 5, **HOST)], path)[0] == expected
+    else:
+        on_host = [row("op", "fusion.7", 0, 5, **HOST, op_name=path)]
+        assert category(on_host, "fusion.7")[0] == expected
+
+
+def test_a_scope_called_optimizer_is_the_optimizer_only_where_lstmprof_wrote_it() -> None:
+    rows = [row("kernel", "fusion_3", 0, 1, **GPU, op_name="jit(step)/optimizer/mul")]
+    events = linked(table(rows))
+    found = [categorised(events, captured=c).to_pylist()[0]["category"] for c in (False, True)]
+    assert found == ["pointwise", "optimizer"]
+
+
+_DIRECT = "at::native::direct_copy_kernel_cuda(at::TensorIteratorBase&)::{lambda()#3}"
+NOCAST = f"void at::native::elementwise_kernel<128, 4, gpu_kernel_impl_nocast<{_DIRECT}> >(int)"
+CASTS = f"void at::native::unrolled_elementwise_kernel<{_DIRECT}, memory::LoadWithCast<1> >(int)"
+EITHER = f"void at::native::elementwise_kernel<128, 4, gpu_kernel_impl<{_DIRECT}> >(int)"
+
+
+@pytest.mark.parametrize(
+    ("kernel", "op", "dtypes", "expected"),
+    [
+        (NOCAST, "aten::addmm", None, "layout"),
+        (NOCAST, "aten::copy_", None, "layout"),
+        (CASTS, "aten::copy_", None, "cast"),
+        (CASTS, "aten::cat", None, "cast"),
+        (CASTS, "aten::mm", None, "cast"),
+        (EITHER, "aten::copy_", '["c10::Half", "float", ""]', "cast"),
+        (EITHER, "aten::copy_", '["float", "float", ""]', "layout"),
+        (EITHER, "aten::addmm", None, "layout"),
+        (NOCAST, "aten::_cudnn_rnn", None, "rnn"),
+    ],
+)
+def test_a_copy_within_an_op_is_a_copy(
+    kernel: str, op: str, dtypes: str | None, expected: str
+) -> None:
+    rows = beneath(op, kernel, **({"dtypes": dtypes} if dtypes else {}))
+    assert category(rows, kernel)[0] == expected
+
+
+def test_a_copy_to_another_layout_is_no_cast_though_aten_to_asks_for_it() -> None:
+    assert category(beneath("aten::copy_", NOCAST, "aten::_to_copy", "aten::to"), NOCAST)[0] == (
+        "layout"
+    )
+
+
+@pytest.mark.parametrize(
+    ("kernel", "expected"),
+    [
+        ("redzone_checker", "pointwise"),
+        ("__xla_fp32_comparison", "pointwise"),
+        ("__amd_rocclr_fillBufferAligned.kd", "memset"),
+        ("__amd_rocclr_copyBuffer.kd", "layout"),
+        ("nchwToNhwcKernel", "conv"),
+    ],
+)
+def test_an_autotuners_check_and_a_memset_of_rocm_are_no_convolution(
+    kernel: str, expected: str
+) -> None:
+    path = "functional_1/conv2d_8/Conv2D"
+    assert category([row("kernel", kernel, 0, 1, **GPU, op_name=path)], kernel)[0] == expected
+    assert category(beneath("aten::cudnn_convolution", kernel), kernel)[0] == expected
+
+
+def test_the_name_of_a_librarys_op_decides_where_its_kernels_name_does_not() -> None:
+    assert category(beneath("mylib::rotary_embedding", "k17"), "k17")[0] == "pointwise"
+    assert category(beneath("mylib::rotary_embedding", "sgemm_nt"), "sgemm_nt")[0] == "gemm"
 
 
 def test_every_rule_names_a_known_category_and_every_category_has_a_rule() -> None:

@@ -1,0 +1,136 @@
+"""What time is for: the ordered table of rules, op names first, kernel names second.
+
+The first rule that matches decides. An op rule without a category says that the op arranges work
+(a view, a wrapper, an autograd node) and computes nothing itself; a kernel launched beneath it is
+then decided by the op around it. One file a framework. Source: docs/ledger.md; names as found in
+profiles.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from lstmprof.events.annotate.kernel_names import kernel_name
+from lstmprof.events.annotate.rules.kernels import (
+    ATEN_COPIES,
+    DECIDED_BY_NAME,
+    KERNEL_RULES,
+)
+from lstmprof.events.annotate.rules.pytensor import PYTENSOR_RULES
+from lstmprof.events.annotate.rules.rule import CATEGORIES, Rule, named
+from lstmprof.events.annotate.rules.tensorflow import TENSORFLOW_RULES, UNKNOWN_TYPE
+from lstmprof.events.annotate.rules.torch import INDUCTOR_OPS, LIBRARY_OP, TORCH_RULES
+from lstmprof.events.annotate.rules.xla import PRIMITIVE_RULES, XLA_RULES
+
+__all__ = [
+    "ATEN_COPIES",
+    "CATEGORIES",
+    "COPY_ON_DEVICE",
+    "COPY_THAT_CASTS",
+    "DECIDED_BY_NAME",
+    "KERNEL_RULES",
+    "LIBRARY_OP",
+    "MEMSET",
+    "OPTIMIZER_WORK",
+    "OP_RULES",
+    "RNN_FAMILIES",
+    "RULES",
+    "TRANSFER",
+    "UNNAMED",
+    "Rule",
+    "kernel_rule",
+    "op_rule",
+    "path_rule",
+    "rnn_family",
+    "rule_text",
+]
+
+OP_RULES: tuple[Rule, ...] = (
+    *TORCH_RULES,
+    *INDUCTOR_OPS,
+    *TENSORFLOW_RULES,
+    *PYTENSOR_RULES,
+    *XLA_RULES,
+    UNKNOWN_TYPE,
+    LIBRARY_OP,
+)
+
+#: What decides where no name does.
+COPY_THAT_CASTS = named("cast", "torch", r"aten::copy_", "a copy to another element type")
+COPY_ON_DEVICE = named("layout", "any", r"(?i)memcpy", "a copy on or between devices")
+TRANSFER = named("transfer", "any", r"(?i)memcpy", "a copy between host and device")
+MEMSET = named("memset", "any", r"(?i)memset", "memory is set")
+OPTIMIZER_WORK = named("optimizer", "any", r"", "small work of the optimizer's phase")
+UNNAMED = named("other", "any", r"", "no rule knows op or kernel")
+
+#: Every rule; its place here is its number.
+RULES: tuple[Rule, ...] = (
+    *OP_RULES,
+    *PRIMITIVE_RULES,
+    *KERNEL_RULES,
+    *(COPY_THAT_CASTS, COPY_ON_DEVICE, TRANSFER, MEMSET, OPTIMIZER_WORK, UNNAMED),
+)
+_SUBJECTS = (
+    ("op", len(OP_RULES) + len(PRIMITIVE_RULES)),
+    ("kernel name", len(KERNEL_RULES)),
+    ("activity", len(RULES)),
+)
+
+#: Within ``rnn``: what a kernel launched beneath a recurrent op does. The first match decides.
+RNN_FAMILIES: tuple[tuple[str, re.Pattern[str]], ...] = (
+    ("persistent", re.compile(r"(?i)persist")),
+    ("gemm", re.compile(r"(?i)gemm|cutlass|cublas|cijk_|xmma|splitk|nvjet")),
+    ("pointwise", re.compile(r"(?i)element|pointwise|rnncell|lstm|gru|functor|fill|copy")),
+)
+#: Two equal names of TensorFlow's are told apart by a number: ``MatMul_1``.
+_NUMBERED = re.compile(r"_\d+$")
+
+
+@lru_cache(maxsize=65536)
+def op_rule(name: str) -> Rule | None:
+    """The first op rule that matches the whole of ``name``."""
+    return next((rule for rule in OP_RULES if rule.pattern.fullmatch(name)), None)
+
+
+@lru_cache(maxsize=65536)
+def path_rule(path: str) -> Rule | None:
+    """The rule of the op that the path of an instruction ends in; None where no rule knows it.
+
+    An operator's type after a colon, a primitive of JAX, a node that TensorFlow named after its
+    type, else a custom call's name. The functions and scopes before the last slash say nothing.
+    """
+    if ":" in path[path.rfind("/") + 1 :]:
+        return op_rule(path)
+    last = path[path.rfind("/") :]
+    rule = next((rule for rule in PRIMITIVE_RULES if rule.pattern.fullmatch(last)), None)
+    if rule is None and last[1:2].isupper():
+        rule = op_rule(f":{_NUMBERED.sub('', last[1:])}")
+    known = rule is not None and rule is not UNKNOWN_TYPE
+    return rule if known else kernel_rule(last[1:])
+
+
+@lru_cache(maxsize=65536)
+def kernel_rule(name: str) -> Rule | None:
+    """The first kernel rule that matches in the function's name, else in its namespaces, …"""
+    parts = kernel_name(name)
+    for text in (parts.own, parts.qualified, parts.template):
+        for rule in KERNEL_RULES:
+            if rule.pattern.search(text):
+                return rule
+    return None
+
+
+def rnn_family(name: str) -> str | None:
+    """gemm, pointwise or persistent, for a kernel beneath a recurrent op."""
+    return next((family for family, pattern in RNN_FAMILIES if pattern.search(name)), None)
+
+
+def rule_text(number: int) -> str:
+    """What a table says of the rule of this number, different for each: its kind and reason."""
+    rule, place = RULES[number], number
+    for subject, rows in _SUBJECTS:
+        if place < rows:
+            return f"{subject}: {rule.reason} ({rule.framework})"
+        place -= rows
+    raise IndexError(number)

@@ -1,0 +1,223 @@
+"""Kernels by their own names: of vendors' libraries, of inference engines, of compilers.
+
+A pattern is searched in the name of the function first, then in its namespaces, then in its
+template: ``kernel_names`` says why. Names as found in profiles and in the libraries' sources.
+"""
+
+from __future__ import annotations
+
+from lstmprof.events.annotate.rules.rule import Rule, named
+from lstmprof.events.annotate.rules.torch import INDUCTOR_KERNELS
+
+#: An autotuner (XLA's) runs these beside each candidate; they carry the candidate's ``op_name``.
+AUTOTUNER_CHECK = named(
+    "pointwise",
+    "XLA",
+    r"(?i)redzone_?checker|buffer_?comparator|xla_\w+_comparison",
+    "an autotuner compares buffers",
+)
+AUTOTUNER_DELAY = named("other", "XLA", r"(?i)delay_?kernel", "an autotuner keeps the device busy")
+#: ROCm runs hipMemset and hipMemcpy as kernels; CUDA's are activities of their own kind.
+ROCM_MEMSET = named("memset", "ROCm", r"__amd_rocclr_fill", "memory is set, by a kernel of ROCm")
+ROCM_COPY = named("layout", "ROCm", r"__amd_rocclr_copy", "a copy by a kernel of ROCm")
+
+#: Kernels of these are so whatever the op around: it did not ask for them.
+DECIDED_BY_NAME = (AUTOTUNER_CHECK, AUTOTUNER_DELAY, ROCM_MEMSET, ROCM_COPY)
+
+#: Copies between tensors of one device, which many ops begin or end with. ATen casts as it loads
+#: and stores; a kernel that does not has no such template argument. Source: ATen's Loops.cuh.
+ATEN_CAST = named(
+    "cast",
+    "torch",
+    r"b?float\d+\w*_copy_kernel|(?:direct_copy|copy_device_to_device).*LoadWithCast"
+    r"|manual_unroll\b.*gpu_kernel_impl<.*direct_copy",
+    "an elementwise copy to another type",
+)
+ATEN_COPY = named(
+    "layout",
+    "torch",
+    r"(?:direct|conj|neg)_copy_kernel.*nocast|nocast.*(?:direct_copy|copy_device_to_device)"
+    r"|vectorized_elementwise_kernel\b.*direct_copy|LoadWithoutCast.*direct_copy"
+    r"|direct_copy.*LoadWithoutCast|CatArrayBatchedCopy|chunk_cat_cuda|no_cast_kernel",
+    "an elementwise copy that keeps the type",
+)
+#: Which of the two cannot be told from the name: versions before 2022 had one name for both.
+ATEN_COPY_OF_SOME_SORT = named(
+    "layout", "torch", r"direct_copy_kernel|copy_device_to_device", "an elementwise copy"
+)
+ATEN_COPIES = (ATEN_CAST, ATEN_COPY, ATEN_COPY_OF_SOME_SORT)
+
+KERNEL_RULES: tuple[Rule, ...] = (
+    *INDUCTOR_KERNELS,
+    *DECIDED_BY_NAME,
+    *ATEN_COPIES,
+    named(
+        "collective",
+        "NCCL, RCCL, DeepEP, vLLM",
+        r"(?i)nccl|rccl|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|(?:^|_|moe)a2a"
+        r"|cross_device_reduce|multimem|nvshmem|rocshmem|userbuffers|ulysses|sendrecv"
+        r"|notify_(?:dispatch|combine)|deep_ep|(?:intra|inter)_?node|low_latency"
+        r"|\bep_?(?:dispatch|combine)|(?:one|two)_?shot_(?:reduce|push|pull)",
+        "between devices",
+    ),
+    named(
+        "layout",
+        "vLLM, SGLang, FlashInfer",
+        r"(?i)reshape_and_cache|concat_and_cache|gather_and_\w*cache|swap_blocks|copy_blocks"
+        r"|(?:store|write|append|update|save|set|copy|gather|load|fill)_?\w*k_?v_?"
+        r"(?:cache|buffer|block)|append_?paged_?kv|kv_?cache_?(?:store|write|append|copy|update)"
+        r"|store_cache|kv_indices|block_tables?|slot_mapping",
+        "keys and values are put into their cache",
+    ),
+    named(
+        "pointwise",
+        "torch",
+        r"(?:lstm|gru)_cell_(?:forward|backward)",
+        "the gates of a fused cell",
+    ),
+    named(
+        "rnn",
+        "cuDNN",
+        r"(?i)rnn_?cell|(?:^|_)rnn|persist\w*rnn|lstm|(?:^|_)gru(?:_|$)",
+        "recurrent kernel",
+    ),
+    named("ctc", "cuDNN, torch", r"(?i)ctc_?loss|_ctc_", "CTC kernel"),
+    named(
+        "attention",
+        "any",
+        r"(?i)fmha|flash(?!_?infer)|attention|attn|(?:^|_)(?:mha|mla|mqa|gqa)_"
+        r"|(?:Prefill|Decode)With\w*KV|MergeStates|_fwd_(?:grouped_)?kernel_stage\d",
+        "fused attention",
+    ),
+    named(
+        "conv",
+        "cuDNN, MIOpen",
+        r"(?i)scudnn|conv(?!er[ts])|(?<![a-z])[dw]grad|winograd|fprop|igemm_(?:fwd|bwd|wrw)"
+        r"|(?:im|vol)(?:\dd)?2?col|col2(?:im|vol)|implicit_|cask_\w*cudnn|fft2d_(?:r2c|c2r)"
+        r"|compute\w*OffsetsKernel",
+        "convolution",
+    ),
+    named(
+        "reduction",
+        "TensorRT-LLM, Triton",
+        r"(?i)finalize_?(?:moe|matmul|kernel)|moe\w*finalize|moe_(?:sum|align|combine)"
+        r"|(?:^|_)(?:un)?permute\w*_and_(?:sum|combine)",
+        "the experts' rows are counted, or added up",
+    ),
+    named(
+        "gemm",
+        "cuBLAS, rocBLAS, Triton",
+        r"(?i)(?<!fb)gemm|gemv|(?<!kernel_)cutlass|cublas|cijk_|matmul|split_?k_?reduce"
+        r"|reduce_?split_?k|nvjet|wmma|xmma|(?:^|_)b?mm(?:_|$)|marlin|(?:^|_)w\d+a\d+|einsum"
+        r"|dot_general|(?:^|[_/])dot(?:_|$)|contraction|fused_moe_kernel|moe\w*_(?:mma|wna16)"
+        r"|scal_kernel",
+        "GEMM",
+    ),
+    named(
+        "normalization",
+        "any",
+        r"(?i)bn_(?:fw|bw)|batch_?norm|layer_?norm|rms_?norm|group_?norm|instance_?norm|qk_?norm",
+        "normalisation by name",
+    ),
+    named(
+        "normalization",
+        "torch",
+        r"RowwiseMoments|GammaBeta|ComputeInternalGradients",
+        "normalisation's moments",
+    ),
+    named(
+        "softmax_loss",
+        "any",
+        r"(?i)softmax|nll_?(?:loss|crit)|cross_?entropy|sparsexent"
+        r"|(?:mse|l1|huber)_?(?:loss|crit|kernel|backward)",
+        "softmax or its loss",
+    ),
+    named(
+        "pointwise",
+        "any",
+        r"(?i)rotary|(?:^|_)m?rope(?:_|$)|(?:qk|apply|pos_?ids?)_?rope|(?:act|silu|gelu)_and_mul"
+        r"|swiglu|geglu",
+        "rotation of positions, or an activation",
+    ),
+    named("embedding", "any", r"(?i)embedding|indexselect|bounds_check_indices", "table look-up"),
+    named(
+        "rng",
+        "any",
+        r"(?i)philox|curand|dropout|distribution_|random|threefry|rng_?state|multinomial",
+        "random numbers",
+    ),
+    named(
+        "reduction", "torch", r"multi_tensor_apply.*(?:Norm|Max)\w*Functor", "norms of many tensors"
+    ),
+    named("layout", "torch", r"multi_tensor_apply.*Copy", "copies of many tensors"),
+    named(
+        "optimizer",
+        "any",
+        r"(?i)multi_tensor_apply|apply_?adam|applygradient|adagrad|(?:^|_)sgd_|(?:^|_)adamw?_"
+        r"|(?:^|_)lamb_|koptimizer",
+        "fused update",
+    ),
+    named(
+        "cast",
+        "any",
+        r"(?i)convert_element_type|cast_?kernel|OpWithCast|convert_?kernel|to_copy"
+        r"|(?:^|_)(?:auto)?cast_(?:to|transpose|fp|bf|mx|nvfp|master|gated)|_cast(?:_|$)|loop_cast"
+        r"|^(?:(?:wrapped|loop|input)_)?convert(?:_fusion)?(?:[._]\d+)*$",
+        "copy to another type",
+    ),
+    named(
+        "cast",
+        "any",
+        r"(?i)quant(?!ile)|to_float|float_to|cvt_\w*(?:fp|bf|f|int)\d+|to_h?fp\d|h?fp\d_to|qparam"
+        r"|per_(?:token|block|channel|group|tensor)_cast",
+        "the element type changes",
+    ),
+    named("pointwise", "any", r"SubTensorOpWithScalar|_memset(?:_|$)", "sets a part of a tensor"),
+    named(
+        "layout",
+        "any",
+        r"(?i)transpose|copy_?buffer|catarray|concat|copy_?kernel|copy_?packed|permut|gather"
+        r"|scatter|(?<!with_)index|(?<!n)roll_|flip|(?<![a-z])pad(?:_|ding)|nchw_?to_?nhwc"
+        r"|nhwc_?to_?nchw|swapdim|stridedslice|split_?v?_?(?:op|with|kernel)|subtensor"
+        r"|(?:^|_)copy(?:_|$)|wrapped_slice|dynamic_(?:update_)?slice|broadcast|memcpy|recat"
+        r"|expand_?input|jagged|bucketize_sparse|shuffle|repack|swizzle|reorder|slice_kernel"
+        r"|tensortransform|(?:un)?pack_kernel|repeat_interleave|compute_cuda_kernel|_tril|_triu",
+        "elements move",
+    ),
+    named(
+        "reduction",
+        "any",
+        r"(?i)reduc(?:e|tion)|scan|sort|top_?k|pool|cum_?sum|arg_?m(?:ax|in)|prefix_?sum|histogram"
+        r"|unique|device(?:select|compact|partition|runlength)|routing|_(?:sum|mean|amax)(?:_|$)",
+        "many elements to one",
+    ),
+    named("reduction", "nvFuser", r"nvfuser_\w*persistent", "reduction kept in registers"),
+    named(
+        "pointwise", "any", r"(?i)upsample|interpolat|bilinear|bicubic|grid_sampl", "interpolation"
+    ),
+    named(
+        "pointwise",
+        "any",
+        r"(?i)elementwise|element_wise|functor|pointwise|Op(?:2|3)d?TensorGeneric|op_?tensor",
+        "element by element",
+    ),
+    named(
+        "pointwise",
+        "Eigen",
+        r"Eigen|BiasNHWC|BiasNCHW|BiasGrad|Relu|Sigmoid|Tanh|Logical",
+        "Eigen's functor",
+    ),
+    named(
+        "pointwise",
+        "XLA",
+        r"(?i)fusion|fused|wrapped_|/(?:add|mul|sub|div|tanh|logistic|max|select)",
+        "fused element by element",
+    ),
+    named(
+        "pointwise",
+        "any",
+        r"(?i)fill|memset|(?<![a-z])set_|zero_?|iota|a?range_|where|scale|activation|clamp|mask"
+        r"|(?:^|_)(?:add|sub|mul|div|exp|log|pow|sqrt|rsqrt|neg|abs|relu|gelu|silu|tanh|sigmoid)_",
+        "sets or scales",
+    ),
+)
