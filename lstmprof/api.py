@@ -96,7 +96,9 @@ class Run:
     @functools.cached_property
     def breakdown(self) -> Breakdown:
         """The breakdown of its steps, as the other stages take it."""
-        return break_down(self.stored, self.step_range, (*USUAL_TABLES, "launch_gaps", "casts"))
+        return break_down(
+            self.stored, self.step_range, (*USUAL_TABLES, "launch_gaps", "casts", "collectives")
+        )
 
     def ledger(self) -> Table:
         """Every nanosecond of each step and device once."""
@@ -252,25 +254,47 @@ def capture(
     )
 
 
-def compare(one: Run | Target, other: Run | Target, *, across: Collection[str] = ()) -> Diagnosis:
+def compare(
+    one: Run | Target,
+    other: Run | Target,
+    *,
+    across: Collection[str] = (),
+    rank: int | None = None,
+    device: int | None = None,
+) -> Diagnosis:
     """Why the slower of two runs is slower; ``across`` names conditions that may differ.
 
+    ``rank`` and ``device`` are those to speak of, as for ``diagnose``.
+
     Raises:
-        UsageError: they differ in another condition, or these are not two runs.
+        UsageError: they differ in another condition, these are not two runs, or one has no such
+            rank or device.
     """
     runs = _runs([one, other])
     if len(runs) != 2:
         raise UsageError(f"these are {len(runs)} runs", "compare takes two; diagnose takes any")
-    return diagnose_all([run.breakdown for run in runs], _names(across), must_compare=True)[0]
+    asked = Asked(rank=rank, device=device)
+    breakdowns = [run.breakdown for run in runs]
+    return diagnose_all(breakdowns, _names(across), asked, must_compare=True)[0]
 
 
-def diagnose(runs: Runs, *, across: Collection[str] = ()) -> list[Diagnosis]:
+def diagnose(
+    runs: Runs,
+    *,
+    across: Collection[str] = (),
+    rank: int | None = None,
+    device: int | None = None,
+) -> list[Diagnosis]:
     """Each run against the fastest that can be compared with it; alone where there is none.
 
+    A run of several ranks or devices is seen on ``device`` of ``rank``; by default on the one that
+    the others wait for in collectives, where there is one, else the busiest of the first rank.
+
     Raises:
-        UsageError: ``across`` names no condition.
+        UsageError: ``across`` names no condition; a run has no such rank or device.
     """
-    return diagnose_all([run.breakdown for run in _runs(runs)], _names(across))
+    asked = Asked(rank=rank, device=device)
+    return diagnose_all([run.breakdown for run in _runs(runs)], _names(across), asked)
 
 
 def _names(across: Collection[str]) -> Collection[str]:

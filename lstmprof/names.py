@@ -16,6 +16,7 @@ TABLES = (
     "casts",
     "copies",
     "streams",
+    "collectives",
     "ranges",
 )
 #: What is shown of a run where no table is asked for.

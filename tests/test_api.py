@@ -90,7 +90,7 @@ def test_a_diagnosis_has_its_parts(run: lp.Run) -> None:
     same = lp.compare(run, run)
     assert "no difference" in same.sentence or "take the same time" in same.sentence
     waterfall = same.waterfall()
-    assert waterfall.columns[:2] == ["state", "part"]
+    assert waterfall.columns[0] == "kind"
     assert sum(row["delta_ns"] for row in waterfall) == 0
 
 

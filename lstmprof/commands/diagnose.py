@@ -35,6 +35,8 @@ from lstmprof.names import CHANGES
     metavar="PRODUCTS,COPIES",
     help="Peaks of the device, like 67TFLOP/s,3.35TB/s.  [default: as measured with the runs]",
 )
+@options.rank
+@options.device
 @options.open_
 def command(
     paths: tuple[str, ...],
@@ -44,6 +46,8 @@ def command(
     without: tuple[str, ...],
     gemm_at_roofline: bool,
     peaks: str | None,
+    rank: int | None,
+    device: int | None,
     open_: bool,
 ) -> None:
     """Say why one run is slower than another, and what to do.
@@ -51,7 +55,9 @@ def command(
     The difference is told part by part, with the cause of each and the evidence for it.
 
     PATH is a run, a folder of runs, or raw profiles, as for breakdown. Of several runs each is held
-    against the fastest that can be compared with it; a run alone against its own step.
+    against the fastest that can be compared with it; a run alone against its own step. A run of
+    several ranks or devices is seen on the one that the others wait for in collectives, where there
+    is one, else on the busiest device of the first rank.
 
     \b
     Example:
@@ -60,6 +66,7 @@ def command(
       lstmprof diagnose profile.pt.trace.json.gz
       lstmprof diagnose profile.pt.trace.json.gz --without launch --without syncs
       lstmprof diagnose fp32-run amp-run --across precision --format markdown
+      lstmprof diagnose folder-of-ranks/ --rank 3
       lstmprof diagnose traces/ --open
     """
 
@@ -68,11 +75,13 @@ def command(
     from lstmprof.diagnose.diagnosis import Asked, diagnose_all
     from lstmprof.diagnose.roofline import parsed
 
-    asked = Asked(tuple(dict.fromkeys(without)), gemm_at_roofline, parsed(peaks) if peaks else None)
+    limits = parsed(peaks) if peaks else None
+    asked = Asked(tuple(dict.fromkeys(without)), gemm_at_roofline, limits, rank, device)
     runs = [options.runs_of([path]) for path in paths]
     # Runs that were named one by one are meant to be compared; of a folder those that can be.
     named = len(runs) > 1 and all(len(of_path) == 1 for of_path in runs)
-    breakdowns = [break_down(run, step_range, ("ledger",)) for of_path in runs for run in of_path]
+    tables = ("ledger", "collectives")
+    breakdowns = [break_down(run, step_range, tables) for of_path in runs for run in of_path]
     diagnoses = diagnose_all(breakdowns, across, asked, must_compare=named)
     if format_ == "json":
         terminal.write_json([comparison.to_dict() for comparison in diagnoses])

@@ -46,6 +46,18 @@ across = click.option(
     metavar="NAME",
     help=f"Compare runs that differ in this; repeat for more: {', '.join(names.CONDITIONS)}.",
 )
+rank = click.option(
+    "--rank",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Speak of this rank.  [default: the one that the others wait for]",
+)
+device = click.option(
+    "--device",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Speak of this device.  [default: the busiest of the rank]",
+)
 open_ = click.option(
     "--open",
     "open_",

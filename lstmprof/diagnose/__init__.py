@@ -3,9 +3,10 @@
 ::
 
     breakdown → step_profile → comparable → findings → remedies → sentences → diagnosis
-                contributors                causes     host         roofline, replay
-                                            counts     device
+                contributors                causes     host       because     roofline
+                                            counts     device                 replay
                                             profiler_overhead
+                                            savings
 
 ``diagnosis.diagnose_all`` goes the whole way.
 """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -14,10 +14,12 @@ from lstmprof.diagnose import causes, sentences
 from lstmprof.diagnose.certainty import no_difference
 from lstmprof.diagnose.comparable import comparable_groups, disagreements, refuse_unless_comparable
 from lstmprof.diagnose.counts import QUANTITIES
-from lstmprof.diagnose.findings import Difference, Finding, findings, lengths, timed, waterfall
+from lstmprof.diagnose.findings import Difference, Finding, findings, lengths, timed
 from lstmprof.diagnose.profiler_overhead import recording_ns
+from lstmprof.diagnose.ranks import lane_to_dict, overlap_to_dict, straggler_to_dict
 from lstmprof.diagnose.remedies import Advice, remedies
 from lstmprof.diagnose.roofline import Peaks, Roofline, gemm_factor, roofline_of
+from lstmprof.diagnose.savings import Saving, savings
 from lstmprof.diagnose.sentences import of_what_if
 from lstmprof.diagnose.step_profile import (
     StepProfile,
@@ -35,11 +37,10 @@ ADVISED_SHARE = 0.05
 #: A first step that takes so many steps longer than the other run's has compiled something.
 LONG_FIRST_STEP = 10
 WATERFALL = (
-    Column("state", pa.string(), "", "busy, idle or input; the profiler's effect has none"),
-    Column("part", pa.string(), "", "of busy time its category, of idle time its cause"),
-    Column("fast_ns", pa.int64(), "ns", "of the fast run's mean step"),
-    Column("slow_ns", pa.int64(), "ns", "of the slow run's mean step"),
-    Column("delta_ns", pa.int64(), "ns", "what the part adds to the slow step"),
+    Column("kind", pa.string(), "", "of time: diagnose.causes.KINDS"),
+    Column("fast_ns", pa.int64(), "ns", "of the fast run's step"),
+    Column("slow_ns", pa.int64(), "ns", "of the slow run's step"),
+    Column("delta_ns", pa.int64(), "ns", "what the kind adds to the slow step"),
 )
 #: What is asked by this name beside the causes of ``CHANGES``.
 GEMM_AT_ROOFLINE = "gemm at roofline"
@@ -47,14 +48,17 @@ GEMM_AT_ROOFLINE = "gemm at roofline"
 
 @dataclass(frozen=True)
 class Asked:
-    """What a user wants to know of limits: ``without`` are names of ``CHANGES``.
+    """What a user wants to know: ``without`` are names of ``CHANGES``.
 
-    ``peaks`` are the device's, None for those that were measured with the runs.
+    ``peaks`` are the device's, None for those that were measured with the runs. ``rank`` and
+    ``device`` are those to speak of, None where ``step_profile`` chooses.
     """
 
     without: tuple[str, ...] = ()
     gemm_at_roofline: bool = False
     peaks: Peaks | None = None
+    rank: int | None = None
+    device: int | None = None
 
 
 _NOTHING = Asked()
@@ -85,8 +89,8 @@ class WhatIf:
 class Diagnosis:
     """Why ``slow`` takes as long as it does; ``fast`` is None where it is diagnosed alone.
 
-    ``differences`` sum to that of the steps, those of ``findings`` too; of a run
-    alone there are none, and the findings sum to its profiled step. ``warnings`` are reasons
+    The differences of ``findings`` sum to that of the steps; of a run alone what they take sums to
+    its profiled step. ``warnings`` are reasons
     to doubt the times, ``notes`` what else must be known. ``roofline`` is of ``slow``, None where
     its work or its device's peaks are not known; ``what_ifs`` are what was asked for.
     """
@@ -94,7 +98,6 @@ class Diagnosis:
     fast: StepProfile | None
     slow: StepProfile
     sentence: str
-    differences: tuple[Difference, ...]
     findings: tuple[Explained, ...]
     warnings: tuple[str, ...]
     notes: tuple[str, ...]
@@ -108,6 +111,14 @@ class Diagnosis:
             return None
         cause = sentences.dominant([e.finding for e in self.findings])
         return next((e for e in self.findings if e.finding is cause), None)
+
+    @property
+    def differences(self) -> tuple[Difference, ...]:
+        """From the fast step to the slow one, kind by kind; none of a run alone."""
+        if self.fast is None:
+            return ()
+        rows = (explained.finding for explained in self.findings)
+        return tuple(Difference(f.kind, f.fast_ns, f.slow_ns) for f in rows)
 
     @property
     def remedies(self) -> tuple[Advice, ...]:
@@ -133,6 +144,10 @@ class Diagnosis:
             "steps": "undisturbed" if fast is not None and timed(fast, slow) else "profiled",
             "cause": None if dominant is None else dominant.finding.kind,
             "sentence": self.sentence,
+            "lane": lane_to_dict(slow.place, slow.lanes),
+            "fast_lane": None if fast is None else lane_to_dict(fast.place, fast.lanes),
+            "straggler": straggler_to_dict(slow.straggler),
+            "overlap": overlap_to_dict(slow.overlap),
             "busy_share": slow.busy_ns / slow.profiled_ns if slow.device is not None else None,
             "waterfall": [{**asdict(d), "delta_ns": d.delta_ns} for d in self.differences],
             "findings": [_finding(explained) for explained in self.findings],
@@ -165,7 +180,9 @@ def _of(thing: object, *names: str) -> dict[str, Any]:
 def _finding(explained: Explained) -> dict[str, Any]:
     finding = explained.finding
     return {
-        **_of(finding, "kind", "fast_ns", "slow_ns", "delta_ns", "share"),
+        **_of(finding, "rank", "kind", "group", "fast_ns", "slow_ns", "delta_ns", "share"),
+        "saves_ns": finding.saving.ns,
+        "saves_by": finding.saving.by,
         "sentence": explained.sentence,
         "counts": [
             {
@@ -175,6 +192,7 @@ def _finding(explained: Explained) -> dict[str, Any]:
             }
             for change in finding.changes
         ],
+        "parts": [asdict(part) for part in finding.parts],
         "largest": [{**asdict(c), "delta_ns": c.delta_ns} for c in finding.largest],
         "remedies": [asdict(advice) for advice in explained.remedies],
     }
@@ -236,25 +254,28 @@ def diagnose_all(
     """
     names = told_apart(breakdown.run.name for breakdown in breakdowns)
     breakdown_of = dict(zip(names, breakdowns, strict=True))
-    profiles = [replace(step_profile_of(b), name=name) for name, b in breakdown_of.items()]
+    place = asked.rank, asked.device
+    profiles = [replace(step_profile_of(b, *place), name=name) for name, b in breakdown_of.items()]
     diagnoses: list[Diagnosis] = []
     for group in [profiles] if must_compare else comparable_groups(profiles, across):
         fast, *slower = sorted(group, key=lambda profile: profile.length_ns)
-        diagnoses += [compare(fast, slow, across) for slow in slower] or [alone(fast)]
-    return [
-        _with_limits(diagnosis, profiles, breakdown_of[diagnosis.slow.name], asked)
-        for diagnosis in diagnoses
-    ]
+        limits = {p.name: roofline_of(p, profiles, asked.peaks) for p in group}
+        diagnoses += [
+            replace(compare(fast, slow, across), roofline=limits[slow.name]) for slow in slower
+        ] or [_alone(fast, breakdown_of[fast.name], limits[fast.name])]
+    return [_with_what_ifs(d, breakdown_of[d.slow.name], asked) for d in diagnoses]
 
 
-def _with_limits(
-    diagnosis: Diagnosis, profiles: Sequence[StepProfile], breakdown: Breakdown, asked: Asked
-) -> Diagnosis:
-    """``diagnosis`` with the roofline of its slow run and what was asked for."""
-    limit = roofline_of(diagnosis.slow, profiles, asked.peaks)
-    notes = diagnosis.notes if limit or not asked.peaks else (*diagnosis.notes, _NO_ROOFLINE)
+def _alone(profile: StepProfile, breakdown: Breakdown, limit: Roofline | None) -> Diagnosis:
+    return replace(alone(profile, savings(breakdown, profile, limit)), roofline=limit)
+
+
+def _with_what_ifs(diagnosis: Diagnosis, breakdown: Breakdown, asked: Asked) -> Diagnosis:
+    """``diagnosis`` with what was asked for."""
+    limit, notes = diagnosis.roofline, diagnosis.notes
+    notes = notes if limit or not asked.peaks else (*notes, _NO_ROOFLINE)
     replays = _what_ifs(breakdown, diagnosis.slow, limit, asked)
-    return replace(diagnosis, roofline=limit, what_ifs=replays, notes=notes)
+    return replace(diagnosis, what_ifs=replays, notes=notes)
 
 
 def _what_ifs(
@@ -292,21 +313,19 @@ def compare(first: StepProfile, second: StepProfile, across: Collection[str] = (
         fast=fast,
         slow=slow,
         sentence=sentences.of_difference(fast, slow, differences),
-        differences=tuple(waterfall(fast, slow)),
         findings=_explained(differences),
         warnings=(*_doubts(differences), *_warnings(fast, slow)),
         notes=tuple(_notes(fast, slow)),
     )
 
 
-def alone(profile: StepProfile) -> Diagnosis:
-    """What a run's step is bound by."""
-    parts = findings(None, profile)
+def alone(profile: StepProfile, saved: Mapping[str, Saving] | None = None) -> Diagnosis:
+    """What a run's step is bound by; ``saved`` is by kind, all that each takes by none."""
+    parts = findings(None, profile, saved)
     return Diagnosis(
         fast=None,
         slow=profile,
         sentence=sentences.of_run(profile, parts),
-        differences=(),
         findings=_explained(parts),
         warnings=profile.warnings,
         notes=(*profile.notes, *_unmarked(profile)),

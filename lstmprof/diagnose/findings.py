@@ -1,36 +1,42 @@
-"""How two steps differ: part by part (the waterfall), and by what bounds them (the findings).
+"""What a step's time goes to by kind, in the one order in which all of it is told.
 
-Both sum to the difference of the steps' ``lengths``, exact to the nanosecond.
+Of two steps the kinds' differences sum to that of the steps' ``lengths``, of one step their times
+sum to it, exact to the nanosecond. First comes what can be saved, the most first; what one change
+of form makes go together (``HOST``) stands together, by what it saves in all, so that what one of
+its kinds gains and another loses is netted before it is named. The first sentence, the waterfall,
+the list, the picture and JSON all follow this order.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lstmprof.diagnose import causes, profiler_overhead
 from lstmprof.diagnose.counts import EVIDENCE, QUANTITIES
-from lstmprof.diagnose.step_profile import Contributor, Spent, StepProfile, by_name, total_ns
+from lstmprof.diagnose.savings import DIFFERENCE, TAKEN, Saving
+from lstmprof.diagnose.step_profile import Contributor, Part, Spent, StepProfile, by_name, total_ns
 
 #: Kernels or ops that stand as evidence of a finding.
 LARGEST = 3
-#: The part in which profiled steps differ from the undisturbed ones.
-PROFILER = "the profiler's effect"
+#: Kinds that are causes; the others say that a cause is not known.
+CAUSES = tuple(kind for kind in causes.KINDS if kind not in (causes.PROFILER, causes.UNKNOWN))
+#: The group of the kinds in which a device waits for its host.
+HOST = "host"
 
 
 @dataclass(frozen=True)
 class Difference:
-    """One part of both mean steps; ``state`` is empty for the profiler's effect."""
+    """Time of one kind in both steps; of a run alone ``fast_ns`` is 0."""
 
-    state: str
-    part: str
+    kind: str
     fast_ns: int
     slow_ns: int
 
     @property
     def delta_ns(self) -> int:
-        """What the part adds to the slow step."""
+        """What the kind adds to the slow step."""
         return self.slow_ns - self.fast_ns
 
 
@@ -47,20 +53,57 @@ def lengths(fast: StepProfile, slow: StepProfile) -> tuple[int, int]:
 
 
 def waterfall(fast: StepProfile, slow: StepProfile) -> list[Difference]:
-    """One difference a part, the largest first; they sum to that of the ``lengths``.
+    """One difference a kind that has time in either step, in the order of their findings.
 
-    Where both runs were timed, what the undisturbed median has less than the mean profiled step
-    (or more) is a part of its own.
+    They sum to that of the ``lengths``: where both were timed, what profiling changed is of kind
+    ``profiler`` (``profiler_overhead.spent``).
     """
-    parts = dict.fromkeys([*fast.parts, *slow.parts])
-    differences = [Difference(*p, fast.parts.get(p, 0), slow.parts.get(p, 0)) for p in parts]
-    ends = lengths(fast, slow)
-    if timed(fast, slow):
-        effects = (
-            end - profile.profiled_ns for end, profile in zip(ends, (fast, slow), strict=True)
-        )
-        differences.append(Difference("", PROFILER, *effects))
-    return sorted(differences, key=lambda d: (-abs(d.delta_ns), d.state, d.part))
+    rows = _times(*_kinds(fast, slow), fast, slow)
+    return _ranked(rows, {row.kind: row.delta_ns for row in rows}, slow)
+
+
+_Kinds = Mapping[str, list[Contributor]]
+
+
+def _kinds(fast: StepProfile | None, slow: StepProfile) -> tuple[_Kinds, _Kinds]:
+    """The contributors of both steps by kind, none where there is no fast one."""
+    comparison = causes.comparison_of(slow)
+    of_fast = causes.by_kind(fast, comparison) if fast else {kind: [] for kind in causes.KINDS}
+    return of_fast, causes.by_kind(slow, comparison)
+
+
+def _times(
+    of_fast: _Kinds, of_slow: _Kinds, fast: StepProfile | None, slow: StepProfile
+) -> list[Difference]:
+    if fast is not None and timed(fast, slow):
+        fast_ns, slow_ns = profiler_overhead.spent(fast, slow, of_fast, of_slow)
+    else:
+        fast_ns, slow_ns = _spent(of_fast), _spent(of_slow)
+    return [
+        Difference(kind, fast_ns[kind], slow_ns[kind])
+        for kind in causes.KINDS
+        if of_fast[kind] or of_slow[kind] or fast_ns[kind] or slow_ns[kind]
+    ]
+
+
+def group_of(kind: str, profile: StepProfile) -> str:
+    """What a kind is told together with: the other waits for the host of a device, or itself."""
+    return HOST if profile.device is not None and kind in causes.WAITS else kind
+
+
+def _ranked(
+    rows: Sequence[Difference], saves: Mapping[str, int], slow: StepProfile
+) -> list[Difference]:
+    """Causes before what is unknown, what saves most first, a group by what it saves in all."""
+    of_group: Counter[str] = Counter()
+    for row in rows:
+        of_group[group_of(row.kind, slow)] += saves[row.kind]
+
+    def order(row: Difference) -> tuple[bool, int, str, int, str]:
+        group = group_of(row.kind, slow)
+        return (row.kind not in CAUSES, -of_group[group], group, -saves[row.kind], row.kind)
+
+    return sorted(rows, key=order)
 
 
 @dataclass(frozen=True)
@@ -89,19 +132,33 @@ class Culprit:
 
 
 @dataclass(frozen=True)
+class Held:
+    """One part of the ledger among a finding's time, of the mean profiled steps."""
+
+    state: str
+    part: str
+    fast_ns: int
+    slow_ns: int
+
+
+@dataclass(frozen=True)
 class Finding:
     """What one kind adds to the slow step; of a run alone (``fast`` None) what it takes of it.
 
-    ``share`` of the difference, or of the step; None where that is 0. ``contributors`` are those of
-    the slow step.
+    ``rank`` counts from 1. ``share`` of the difference, or of the step; None where that is 0.
+    ``saving`` is what the step would be shorter by without it. ``contributors`` are those of the
+    slow step, ``parts`` what the ledger calls their time, in both.
     """
 
+    rank: int
     kind: str
     fast_ns: int
     slow_ns: int
     share: float | None
+    saving: Saving
     changes: tuple[Change, ...]
     largest: tuple[Culprit, ...]
+    parts: tuple[Held, ...]
     slow: StepProfile
     fast: StepProfile | None
     contributors: tuple[Contributor, ...]
@@ -110,6 +167,11 @@ class Finding:
     def delta_ns(self) -> int:
         """What the kind adds to the slow step."""
         return self.slow_ns - self.fast_ns
+
+    @property
+    def group(self) -> str:
+        """What it is told together with (``group_of``)."""
+        return group_of(self.kind, self.slow)
 
     def change(self, quantity: str) -> Change | None:
         """The change of this quantity, None where it is no evidence here."""
@@ -125,40 +187,51 @@ class Finding:
         return next((c for c in grown if c.delta_ns > 0), None)
 
 
-def findings(fast: StepProfile | None, slow: StepProfile) -> list[Finding]:
-    """One finding a kind that has time in either step, the one that adds most first.
+def findings(
+    fast: StepProfile | None, slow: StepProfile, savings: Mapping[str, Saving] | None = None
+) -> list[Finding]:
+    """One finding a kind that has time in either step, in their order (``waterfall``).
 
-    They sum to the difference of the steps' ``lengths``; of a run alone (``fast`` None)
-    to its profiled step. Where both were timed they are of the undisturbed steps, and what
-    profiling changed is of kind ``profiler`` (``profiler_overhead.spent``).
+    They sum to the difference of the steps' ``lengths``; of a run alone (``fast`` None) to its
+    profiled step. ``savings`` are of a run alone, by kind; by none, what it takes of the step.
     """
-    comparison = causes.comparison_of(slow)
-    of_slow = causes.by_kind(slow, comparison)
-    of_fast = causes.by_kind(fast, comparison) if fast else {kind: [] for kind in causes.KINDS}
-    if fast is not None and timed(fast, slow):
-        fast_ns, slow_ns = profiler_overhead.spent(fast, slow, of_fast, of_slow)
-    else:
-        fast_ns, slow_ns = _spent(of_fast), _spent(of_slow)
-    whole = slow_ns.total() - fast_ns.total()
-    rows = [
+    of_fast, of_slow = _kinds(fast, slow)
+    rows = _times(of_fast, of_slow, fast, slow)
+    by = TAKEN if fast is None else DIFFERENCE
+    saved = {row.kind: Saving(row.delta_ns, by) for row in rows} | dict(savings or {})
+    whole = sum(row.delta_ns for row in rows)
+    return [
         Finding(
-            kind,
-            fast_ns[kind],
-            slow_ns[kind],
-            share=(slow_ns[kind] - fast_ns[kind]) / whole if whole else None,
-            changes=_changes(kind, fast, slow),
-            largest=_largest(of_fast[kind], of_slow[kind]),
+            rank,
+            row.kind,
+            row.fast_ns,
+            row.slow_ns,
+            share=row.delta_ns / whole if whole else None,
+            saving=saved[row.kind],
+            changes=_changes(row.kind, fast, slow),
+            largest=_largest(of_fast[row.kind], of_slow[row.kind]),
+            parts=_parts(of_fast[row.kind], of_slow[row.kind]),
             slow=slow,
             fast=fast,
-            contributors=tuple(of_slow[kind]),
+            contributors=tuple(of_slow[row.kind]),
         )
-        for kind in causes.KINDS
-        if of_fast[kind] or of_slow[kind] or fast_ns[kind] or slow_ns[kind]
+        for rank, row in enumerate(
+            _ranked(rows, {kind: saving.ns for kind, saving in saved.items()}, slow), start=1
+        )
     ]
-    return sorted(rows, key=lambda f: (-f.delta_ns, f.kind))
 
 
-def _spent(contributors: Mapping[str, list[Contributor]]) -> Counter[str]:
+def _parts(fast: list[Contributor], slow: list[Contributor]) -> tuple[Held, ...]:
+    """What the ledger calls the time of both, the largest difference first."""
+    times: dict[Part, list[int]] = {}
+    for place, some in enumerate((fast, slow)):
+        for contributor in some:
+            times.setdefault((contributor.state, contributor.part), [0, 0])[place] += contributor.ns
+    rows = [Held(*part, *both) for part, both in times.items()]
+    return tuple(sorted(rows, key=lambda r: (-abs(r.slow_ns - r.fast_ns), r.state, r.part)))
+
+
+def _spent(contributors: _Kinds) -> Counter[str]:
     return Counter({kind: total_ns(some) for kind, some in contributors.items()})
 
 

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from lstmprof.breakdown.mean_step import waits_for_host_ns
 from lstmprof.diagnose import causes
 from lstmprof.diagnose.because import because, pace
 from lstmprof.diagnose.causes import KINDS
 from lstmprof.diagnose.certainty import no_difference, outcome
-from lstmprof.diagnose.findings import Finding, lengths, timed
+from lstmprof.diagnose.findings import CAUSES, HOST, Finding, lengths, timed
 from lstmprof.diagnose.roofline import Roofline
+from lstmprof.diagnose.savings import REPLAY, ROOFLINE
 from lstmprof.diagnose.step_profile import StepProfile, labels
-from lstmprof.numbers import listed, milliseconds, percent
+from lstmprof.numbers import cropped, listed, milliseconds, percent
 from lstmprof.replay import Prediction
 
 #: A replay that misses the observed step by more is told of.
 REPLAY_ERROR = 0.05
-#: A cause with a smaller share of the difference is not named beside the dominant one.
+#: A cause with a smaller share is not named beside the dominant one.
 NAMED_SHARE = 0.15
+#: A wait with a smaller share is not named among those for the host.
+SMALL_SHARE = 0.01
+#: Kinds that say that nothing was recorded.
+UNEXPLAINED = (causes.UNRECORDED, causes.UNKNOWN, causes.PROFILER)
 
 
-def of_difference(fast: StepProfile, slow: StepProfile, findings: list[Finding]) -> str:
+def of_difference(fast: StepProfile, slow: StepProfile, findings: Sequence[Finding]) -> str:
     """The first sentence: how much slower, and what most of the difference is."""
     fast_name, slow_name = labels(fast, slow)
     ends = lengths(fast, slow)
@@ -33,47 +41,66 @@ def of_difference(fast: StepProfile, slow: StepProfile, findings: list[Finding])
     why = because(cause)
     why = f": {why}" if why else ""
     then = _others(cause, findings)
-    return f"{head}: {cause.kind}; {_portion(cause, ends[1] - ends[0])}{why}{then}."
+    return f"{head}: {cause.kind}; {_portion(cause, findings)}{why}{then}."
 
 
-def _others(cause: Finding, findings: list[Finding]) -> str:
-    """The causes beside the dominant one that add a good share."""
-    named = [f for f in findings if f is not cause and f.kind in _CAUSES]
+def _others(cause: Finding, findings: Sequence[Finding]) -> str:
+    """The causes beside the dominant one, and those told with it, that add a good share."""
+    named = [f for f in findings if f.group != cause.group and f.kind in CAUSES]
     named = [f for f in named if f.delta_ns > 0 and (f.share or 0) >= NAMED_SHARE]
     texts = [f"{f.kind} (+{milliseconds(f.delta_ns)} ms)" for f in named]
     return "; then " + listed(texts) if texts else ""
 
 
-#: Kinds that are causes; the others say that a cause is not known.
-_CAUSES = tuple(kind for kind in KINDS if kind not in (causes.PROFILER, causes.UNKNOWN))
-
-
-def dominant(findings: list[Finding]) -> Finding | None:
-    """The cause that adds most; None where none adds anything."""
-    return next((f for f in findings if f.kind in _CAUSES and f.delta_ns > 0), None)
+def dominant(findings: Sequence[Finding]) -> Finding | None:
+    """The first cause that saves anything; None where none does."""
+    return next((f for f in findings if f.kind in CAUSES and f.saving.ns > 0), None)
 
 
 def _profiled(profile: StepProfile) -> str:
     return "a profiled step" if profile.marked else "in the whole profile"
 
 
-def _portion(cause: Finding, whole_ns: int) -> str:
-    """``18.1 of the 26.5 ms are framework dispatch``."""
+def _portion(cause: Finding, findings: Sequence[Finding]) -> str:
+    """``18.1 of the 26.5 ms go to framework dispatch``; of a group all that it adds."""
+    whole_ns = sum(f.delta_ns for f in findings)
+    group = [f for f in findings if f.group == cause.group]
+    delta_ns = sum(f.delta_ns for f in group)
     what = KINDS[cause.kind]
-    delta = milliseconds(cause.delta_ns)
-    if cause.delta_ns > whole_ns:
-        won_back = milliseconds(cause.delta_ns - whole_ns)
-        return f"{delta} ms more are {what}, of which {won_back} are won back elsewhere"
-    return f"{delta} of the {milliseconds(whole_ns)} ms are {what}"
+    if len(group) > 1:
+        parts = [f for f in group if abs(f.delta_ns) >= NAMED_SHARE * abs(delta_ns)]
+        each = listed([f"{KINDS[f.kind]} {signed_ms(f.delta_ns)}" for f in parts])
+        what = f"waits of the device for its host ({each})"
+    if delta_ns <= whole_ns:
+        return f"{milliseconds(delta_ns)} of the {milliseconds(whole_ns)} ms go to {what}"
+    less = min(findings, key=lambda f: f.delta_ns)
+    back = f", of which {milliseconds(-less.delta_ns)} are won back in {KINDS[less.kind]}"
+    return f"{milliseconds(delta_ns)} ms more go to {what}{back if less.kind in CAUSES else ''}"
+
+
+def signed_ms(ns: int) -> str:
+    """``+18.1 ms``."""
+    return f"{'+' if ns >= 0 else ''}{milliseconds(ns)} ms"
 
 
 def of_finding(finding: Finding) -> str:
     """One sentence of one finding; of one that the slow run has less of, it says so."""
     share = "" if finding.share is None else f" ({percent(finding.share)})"
-    sign = "" if finding.fast is None else "+" if finding.delta_ns >= 0 else ""
-    sentence = f"{sign}{milliseconds(finding.delta_ns)} ms{share}: {_what(finding)}"
+    amount = milliseconds(finding.slow_ns) + " ms"
+    amount = amount if finding.fast is None else signed_ms(finding.delta_ns)
+    sentence = f"{amount}{share}: {_what(finding)}"
+    if finding.saving.by in (REPLAY, ROOFLINE):
+        sentence += f", of which {_saved(finding)}"
     why = because(finding) if finding.delta_ns > 0 else ""
     return f"{sentence}; {why}." if why else f"{sentence}."
+
+
+def _saved(finding: Finding) -> str:
+    """What a step would gain without a finding, where that is not all of its time."""
+    amount = f"{milliseconds(max(finding.saving.ns, 0))} ms"
+    if finding.saving.by == ROOFLINE:
+        return f"{amount} are above the least time of this work"
+    return f"{amount} would be saved without it"
 
 
 def _what(finding: Finding) -> str:
@@ -89,45 +116,79 @@ def _what(finding: Finding) -> str:
     return f"less time in {what}" if fewer else what
 
 
-def of_run(profile: StepProfile, findings: list[Finding]) -> str:
-    """The first sentence on a run alone: what takes most of its step."""
-    name = profile.label
-    if profile.device is not None and profile.waits_for_host_ns > profile.busy_ns:
-        return f"{name} is host-bound: {_waits(profile, findings)}."
-    cause = next((f for f in findings if f.kind in _CAUSES and f.slow_ns > 0), None)
+def of_run(profile: StepProfile, findings: Sequence[Finding]) -> str:
+    """The first sentence on a run alone: what most of its step could be saved of."""
+    name, cause = profile.label, dominant(findings)
     if cause is None:
         return f"{name}: the profile says nothing of what its time was spent on."
-    unknown = sum(f.slow_ns for f in findings if f.kind not in _CAUSES)
-    if unknown > cause.slow_ns:
-        share, most = percent(unknown / profile.profiled_ns), milliseconds(cause.slow_ns)
-        return (
-            f"{name}: the cause of {share} of {_whole(profile)} is not known; of what is known "
-            f"most are {KINDS[cause.kind]}, {most} ms."
-        )
+    unknown_ns = sum(f.slow_ns for f in findings if f.kind in UNEXPLAINED)
+    if 2 * unknown_ns > profile.profiled_ns:
+        return f"{name}: {_unexplained(profile, findings, unknown_ns)}."
+    if cause.group == HOST:
+        return f"{name}: the GPU waits for its host {_waits(cause, findings)}."
     why = because(cause)
-    amount = f"{milliseconds(cause.slow_ns)} of {milliseconds(profile.profiled_ns)} ms"
     share = percent(cause.slow_ns / profile.profiled_ns)
-    sentence = f"{name} is {cause.kind}: {share} of {_whole(profile)} ({amount}) are"
-    return f"{sentence} {KINDS[cause.kind]}" + (f"; {why}." if why else ".")
+    amount = f"{milliseconds(cause.slow_ns)} of {milliseconds(profile.profiled_ns)} ms"
+    sentence = f"{name} is {cause.kind}: {share} of {_whole(profile)} ({amount}) go to"
+    sentence += f" {KINDS[cause.kind]}" + (f"; {why}" if why else "")
+    return f"{sentence}{_then(cause, findings)}."
+
+
+def _unexplained(profile: StepProfile, findings: Sequence[Finding], unknown_ns: int) -> str:
+    """How much the profile does not explain, and what is most of what it does."""
+    share = percent(unknown_ns / profile.profiled_ns)
+    text = f"not explained by the profile: {share} of {_whole(profile)} has no recorded cause"
+    cause = next((f for f in findings if f.kind not in UNEXPLAINED and f.slow_ns > 0), None)
+    if cause is None:
+        return text
+    return f"{text}; most of the rest is {KINDS[cause.kind]}, {milliseconds(cause.slow_ns)} ms"
+
+
+def _then(cause: Finding, findings: Sequence[Finding]) -> str:
+    """The other causes with a good share of the step; waits for the host once."""
+    waits = sum(f.share or 0 for f in findings if f.group == HOST)
+    texts = [
+        f"{KINDS[f.kind]} {percent(f.share or 0)}"
+        for f in findings
+        if f is not cause and f.kind in CAUSES and f.group != HOST and (f.share or 0) >= NAMED_SHARE
+    ]
+    if cause.group != HOST and waits >= NAMED_SHARE:
+        whole = cause.slow.waits_for_host_ns / cause.slow.profiled_ns
+        texts.append(f"the GPU waits for its host {percent(whole)}")
+    return f"; then {listed(texts)}" if texts else ""
 
 
 def _whole(profile: StepProfile) -> str:
     return "the step" if profile.marked else "the profile"
 
 
-def _waits(profile: StepProfile, findings: list[Finding]) -> str:
-    """How little the device is busy, what it waits for, and at which rate it is given work."""
-    waits = [f for f in findings if f.kind in causes.WAITS and (f.share or 0) >= 0.01]
-    shares = [f"{KINDS[f.kind]} {percent(f.share or 0)}" for f in waits]
-    busy = percent(profile.busy_ns / profile.profiled_ns)
-    amount = f"{milliseconds(profile.busy_ns)} of {milliseconds(profile.profiled_ns)} ms"
-    waited = percent(profile.waits_for_host_ns / profile.profiled_ns)
-    sentence = (
-        f"the GPU is busy {busy} of {_whole(profile)} ({amount}) and waits for its host {waited}"
-    )
-    sentence += f": {', '.join(shares)}" if shares else ""
+def _waits(cause: Finding, findings: Sequence[Finding]) -> str:
+    """How long the device waits, for what, how little it is busy, and the rate of its work."""
+    profile = cause.slow
+    whole_ns = profile.profiled_ns
+    waits = [(_waiting_ns(f) / whole_ns, f) for f in findings]
+    waits.sort(key=lambda wait: (-wait[0], wait[1].rank))
+    each = listed([f"{_wait(f)} {percent(share)}" for share, f in waits if share >= SMALL_SHARE])
+    amount = f"{milliseconds(profile.waits_for_host_ns)} of {milliseconds(whole_ns)} ms"
+    share = percent(profile.waits_for_host_ns / whole_ns)
+    sentence = f"{share} of {_whole(profile)} ({amount}): {each}{_then(cause, findings)}; "
+    sentence += f"it is busy {percent(profile.busy_ns / whole_ns)}"
     rate = pace(profile)
-    return f"{sentence}; {rate}" if rate else sentence
+    return f"{sentence} and {rate.removeprefix('it ')}" if rate else sentence
+
+
+def _wait(finding: Finding) -> str:
+    """What a device waits for: of runtime calls the one that is most of them, by its name."""
+    first = finding.largest[0] if finding.largest else None
+    if finding.kind != causes.RUNTIME or first is None or 2 * first.slow_ns < finding.slow_ns:
+        return KINDS[finding.kind]
+    return f"{KINDS[finding.kind]}, most of it {cropped(first.name)},"
+
+
+def _waiting_ns(finding: Finding) -> int:
+    """What of a finding is a device's wait for its host."""
+    idle = (c for c in finding.contributors if c.state != "busy")
+    return waits_for_host_ns((c.part, c.ns) for c in idle)
 
 
 def of_roofline(limit: Roofline) -> str:

@@ -1,4 +1,9 @@
-"""A run as the diagnosis sees it: where the mean step of its busiest lane goes, and its tables."""
+"""A run as the diagnosis sees it: where the mean step of one lane goes, and its tables.
+
+The lane is what is asked for. Else, of several ranks or devices, it is the one that all others wait
+for in collectives, where that is seen (``ranks``); else the busiest device of the first rank, or
+that rank's host.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +23,20 @@ from lstmprof.breakdown.mean_step import MeanStep, mean_steps, waits_for_host_ns
 from lstmprof.breakdown.rounds import Round, rounds_of
 from lstmprof.breakdown.tables import tables_of
 from lstmprof.diagnose.contributors import contributors
+from lstmprof.diagnose.ranks import (
+    FOUND,
+    LEAST_SHARE,
+    Overlap,
+    Place,
+    Straggler,
+    of_overlap,
+    of_straggler,
+    overlap_of,
+    straggler_of,
+    words,
+)
 from lstmprof.diagnose.tally import tally
-from lstmprof.errors import RunError
+from lstmprof.errors import RunError, UsageError
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.table import EventTable
 from lstmprof.events.threads import STATES, state_codes
@@ -32,6 +49,8 @@ Spent = dict[str, tuple[int, float]]
 
 #: The tables of a breakdown from which findings take their evidence.
 _EVIDENCE = ("kernels", "ops", "launches", "casts", "copies", "ranges")
+#: An error lists so many ranks and devices.
+_MOST_LISTED = 8
 #: A step longer than so many median ones was disturbed.
 LONG = 1.5
 
@@ -67,7 +86,8 @@ class StepProfile:
     profiled step. ``sync_calls`` are the blocking runtime calls of a step, None where no runtime
     call was recorded. ``tables`` are those of a breakdown, of this lane's rank, windows and device
     alone, and the lane's ``tally``. ``doubts`` are reasons not to trust the times, ``rounds`` the
-    processes that were timed.
+    processes that were timed. It is one of ``lanes``; ``straggler`` is whom they wait for, None
+    where there is one lane that communicates with none; ``overlap`` None where it does not.
     """
 
     name: str
@@ -84,6 +104,14 @@ class StepProfile:
     doubts: tuple[Warning, ...] = ()
     rounds: tuple[Round, ...] = ()
     notes: tuple[str, ...] = ()
+    lanes: int = 1
+    straggler: Straggler | None = None
+    overlap: Overlap | None = None
+
+    @property
+    def place(self) -> Place:
+        """Its rank and device."""
+        return self.rank, self.device
 
     @property
     def profiled_ns(self) -> int:
@@ -144,22 +172,26 @@ class StepProfile:
         return list(self.tables[table].to_pylist()) if table in self.tables else []
 
 
-def step_profile_of(breakdown: Breakdown) -> StepProfile:
-    """The mean step of the busiest device of the first rank, or of that rank's host.
+def step_profile_of(
+    breakdown: Breakdown, rank: int | None = None, device: int | None = None
+) -> StepProfile:
+    """The mean step of ``device`` of ``rank``; of what is None as the module says.
 
     Raises:
         RunError: the run's profile has no events; one of its files is missing or damaged.
+        UsageError: it has no such rank or device.
     """
     if not breakdown.windows:
         raise RunError(f"{breakdown.run.name}: no event of its profile has a length")
     lanes = mean_steps(breakdown.ledger)
-    rank = breakdown.windows[0].rank
-    lane = max((lane for lane in lanes if lane.rank == rank), key=lambda lane: lane.busy_share)
-    of_lane = [window for window in breakdown.windows if window.rank == rank]
+    straggler = straggler_of(breakdown, [(lane.rank, lane.device) for lane in lanes])
+    lane, reason = _chosen(breakdown.run.name, lanes, straggler, (rank, device))
+    of_lane = [window for window in breakdown.windows if window.rank == lane.rank]
     windows = typical(of_lane)
     events, info, timings = breakdown.run.events(), breakdown.run.info, breakdown.timings
     measured = breakdown.run.timings()
     rows = _of_lane(events, windows, lane)
+    overlap = overlap_of(breakdown, (lane.rank, lane.device), windows)
     bounds = None if timings is None else (timings.median_low_ns, timings.median_high_ns)
     return StepProfile(
         name=breakdown.run.name,
@@ -168,18 +200,63 @@ def step_profile_of(breakdown: Breakdown) -> StepProfile:
         interval_ns=None if bounds is None or None in bounds else bounds,  # type: ignore[arg-type]
         steps=len(windows),
         marked=windows[0].step is not None,
-        rank=rank,
+        rank=lane.rank,
         device=lane.device,
-        contributors=_means(contributors(events, windows, rank, lane.device), len(windows)),
+        contributors=_means(contributors(events, windows, lane.rank, lane.device), len(windows)),
         sync_calls=_sync_calls(rows, len(windows)),
         tables={
             **tables_of(_EVIDENCE, rows, windows, info),
-            "tally": tally(events, windows, rank, lane.device),
+            "tally": tally(events, windows, lane.rank, lane.device),
         },
         doubts=() if timings is None else timings.warnings,
         rounds=() if measured is None else rounds_of(measured),
-        notes=(*_other_lanes(lane, lanes), *_left_out(of_lane, windows)),
+        notes=(
+            *_which_lane(lane, lanes, reason),
+            *_communication(windows, straggler, overlap, len(lanes)),
+            *_left_out(of_lane, windows),
+        ),
+        lanes=len(lanes),
+        straggler=straggler,
+        overlap=overlap,
     )
+
+
+def _chosen(
+    name: str, lanes: Sequence[MeanStep], straggler: Straggler | None, asked: Place
+) -> tuple[MeanStep, str]:
+    """The lane to speak of, and why that one.
+
+    Raises:
+        UsageError: none is on the rank or device that is ``asked`` for.
+    """
+    rank, device = asked
+    fitting = [
+        lane for lane in lanes if rank in (None, lane.rank) and device in (None, lane.device)
+    ]
+    if not fitting:
+        raise UsageError(f"{name}: has no {_named(asked)}", f"it has {_listed(lanes)}")
+    if len(fitting) == 1:
+        return fitting[0], "" if asked == (None, None) else "the one asked for"
+    if straggler is not None and straggler.state == FOUND:
+        for lane in fitting:
+            if (lane.rank, lane.device) == straggler.place:
+                return lane, "the one that the others wait for"
+    of_first = [lane for lane in fitting if lane.rank == fitting[0].rank]
+    lane = max(of_first, key=lambda lane: lane.busy_share)
+    return lane, "the busiest" if len(of_first) == len(fitting) else "of the first rank"
+
+
+def _named(asked: Place) -> str:
+    rank, device = asked
+    words = [] if device is None else [f"device {device}"]
+    return " of ".join([*words, *([] if rank is None else [f"rank {rank}"])])
+
+
+def _listed(lanes: Sequence[MeanStep]) -> str:
+    """Its ranks and devices, a few by name."""
+    named = [words((lane.rank, lane.device)) for lane in lanes]
+    more = len(named) - _MOST_LISTED
+    return numbers.listed(named if more <= 0 else [*named[:_MOST_LISTED], f"{more} more"])
 
 
 def typical(windows: Sequence[Window]) -> list[Window]:
@@ -243,13 +320,21 @@ def _sync_calls(events: EventTable, steps: int) -> float | None:
     return int(blocking.sum()) / steps if calls.any() else None
 
 
-def _other_lanes(lane: MeanStep, lanes: list[MeanStep]) -> tuple[str, ...]:
-    """Which lane of several this is about."""
+def _which_lane(lane: MeanStep, lanes: Sequence[MeanStep], reason: str) -> tuple[str, ...]:
+    """Which lane of several this is about, and why."""
     if len(lanes) == 1:
         return ()
-    place = f"device {lane.device}" if lane.device is not None else "the host"
-    rank = "" if lane.rank is None else f" of rank {lane.rank}"
-    return (f"this is about {place}{rank}, one of {len(lanes)}",)
+    return (f"this is about {words((lane.rank, lane.device))}, one of {len(lanes)}: {reason}",)
+
+
+def _communication(
+    windows: Sequence[Window], straggler: Straggler | None, overlap: Overlap | None, lanes: int
+) -> list[str]:
+    """Who waits for whom, where there are several; what communication costs, where that matters."""
+    least_ns = LEAST_SHARE * statistics.mean(map(_length_ns, windows))
+    matters = overlap if overlap and overlap.communication_ns >= least_ns else None
+    lines = [of_straggler(straggler)] if straggler and (matters or lanes > 1) else []
+    return [*lines, of_overlap(matters, windows[0].step is not None)] if matters else lines
 
 
 def _left_out(windows: list[Window], kept: list[Window]) -> tuple[str, ...]:

@@ -55,7 +55,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Pair:
-    """The way from the fast step to the slow one; ``rows`` are (state, part, fast_ns, slow_ns)."""
+    """The way from the fast step to the slow one; ``rows`` are (kind, fast_ns, slow_ns)."""
 
     fast: StepProfile
     slow: StepProfile

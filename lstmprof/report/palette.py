@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lstmprof.diagnose import causes
 from lstmprof.numbers import shown_name
 
 #: What the ledger writes before an idle part at the end of a window.
@@ -86,11 +87,33 @@ IDLE = (
 #: Parts of a comparison that the ledger of a step does not have.
 COMPARED = (
     Part("input", "#4a5a76", "#7f93b8", "preparing the input, whatever was done then"),
+    Part("compiling", "#5b3fa0", "#9a84d6", "a compiler ran inside the step"),
     Part("the profiler's effect", "#8793a7", "#94a0b4", "profiled steps less undisturbed ones"),
     Part("step", "#6b7689", "#6b7689", "the whole step"),
 )
 PARTS = {part.name: part for part in (*BUSY, *IDLE, *COMPARED)}
 UNKNOWN = PARTS["other"]
+#: Kind of a finding → the part whose colour it has: that of most of its time.
+_OF_KIND = {
+    causes.LAUNCH: "launch call",
+    causes.RUNTIME: "runtime",
+    causes.DISPATCH: "dispatch",
+    causes.PYTHON: "python",
+    causes.SYNC: "sync",
+    causes.CAST: "cast",
+    causes.COPY: "layout",
+    causes.GEMM: "gemm",
+    causes.MEMORY: "pointwise",
+    causes.INPUT: "input",
+    causes.COMPILE: "compiling",
+    causes.ALLOCATION: "alloc",
+    causes.UNRECORDED: "host",
+    causes.COLLECTIVE: "collective",
+    causes.CTC: "ctc",
+    causes.QUEUE: "queued",
+    causes.PROFILER: "the profiler's effect",
+    causes.UNKNOWN: "unattributed",
+}
 _ORDER = {name: place for place, name in enumerate(PARTS)}
 
 
@@ -99,6 +122,11 @@ def part_of(state: str, part: str) -> Part:
     if state == "input":
         return PARTS["input"]
     return PARTS.get(part.removeprefix(TAIL), UNKNOWN)
+
+
+def part_of_kind(kind: str) -> Part:
+    """The part whose colour a kind of ``diagnose.causes`` has."""
+    return PARTS.get(_OF_KIND.get(kind, ""), UNKNOWN)
 
 
 def order_of(part: str) -> int:

@@ -37,7 +37,7 @@ def test_the_first_sentence_names_the_cause_its_size_and_its_counts() -> None:
     assert found.slow is slow
     assert found.sentence == (
         "torch-lstmcell-basic is 2.18× slower than torch-cudnn (49.0 against 22.5 ms a step): "
-        "dispatch-bound; 18.0 of the 26.5 ms are framework dispatch: it has 2,412 ops a step "
+        "dispatch-bound; 18.0 of the 26.5 ms go to framework dispatch: it has 2,412 ops a step "
         "(121 a time step) where torch-cudnn has 61; then GEMM-bound (+8.0 ms)."
     )
     assert found.dominant is not None
@@ -67,7 +67,7 @@ def test_a_reason_is_what_adds_a_good_part_of_the_finding() -> None:
     many = compare(
         fast, profile(contributor("idle", "python", 9 * MS, "forward"), *frames, name="b")
     )
-    assert many.sentence.endswith("20.0 of the 20.0 ms are Python between the ops.")
+    assert many.sentence.endswith("20.0 of the 20.0 ms go to Python between the ops.")
     one = compare(fast, profile(contributor("idle", "python", 29 * MS, "forward"), name="b"))
     assert one.sentence.endswith(
         "Python between the ops: forward takes 29.0 ms of it against 9.0 in a."
@@ -83,7 +83,7 @@ def test_time_won_back_elsewhere_is_said() -> None:
     )
     assert compare(fast, slow).sentence.startswith(
         "b is 1.40× slower than a (70.0 against 50.0 ms a profiled step): Python-bound; 30.0 ms "
-        "more are Python between the ops, of which 10.0 are won back elsewhere"
+        "more go to Python between the ops, of which 10.0 are won back in matrix products"
     )
 
 
@@ -159,7 +159,7 @@ def test_profiled_steps_that_explain_little_are_doubted() -> None:
     assert doubt.startswith("what profiling changed (10.0 ms) is more than the largest cause")
 
 
-def test_a_device_that_waits_most_of_the_time_is_host_bound() -> None:
+def test_a_device_that_waits_most_of_the_time_waits_for_its_host() -> None:
     run = profile(
         contributor("busy", "gemm", 7 * MS, "k", count=2),
         contributor("idle", "python", 60 * MS),
@@ -170,9 +170,9 @@ def test_a_device_that_waits_most_of_the_time_is_host_bound() -> None:
     )
     found = alone(run)
     assert found.sentence == (
-        "bert is host-bound: the GPU is busy 7 % of the step (7.0 of 100.0 ms) and waits for its "
-        "host 93 %: Python between the ops 60 %, launching kernels 33 %; it gets 2 kernel launches "
-        "a step, 20 a second, and a kernel takes 3.500 ms against a gap of 46.000 ms."
+        "bert: the GPU waits for its host 93 % of the step (93.0 of 100.0 ms): Python between the "
+        "ops 60 % and launching kernels 33 %; it is busy 7 % and gets 2 kernel launches a step, "
+        "20 a second, and a kernel takes 3.500 ms against a gap of 46.000 ms."
     )
     launching = next(e for e in found.findings if e.finding.kind == "launch-bound")
     assert launching.finding.largest[0].name == "cudaLaunchKernel"
@@ -203,8 +203,8 @@ def test_time_of_unknown_cause_is_said_first() -> None:
         device=0,
     )
     assert alone(run).sentence == (
-        "run: the cause of 80 % of the step is not known; of what is known most are matrix "
-        "products, 2.0 ms."
+        "run: not explained by the profile: 80 % of the step has no recorded cause; most of the "
+        "rest is matrix products, 2.0 ms."
     )
 
 

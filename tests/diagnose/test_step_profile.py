@@ -56,7 +56,7 @@ def test_the_busiest_device_of_the_first_rank_and_what_else_there_is(tmp_path: P
     found = profile(tmp_path / "r", rows)
     assert (found.rank, found.device, found.busy_ns, found.sync_calls) == (0, 1, 50, 1)
     assert [r["total_ns"] for r in found.rows("kernels")] == [50]
-    assert found.notes == ("this is about device 1 of rank 0, one of 2",)
+    assert found.notes[0] == "this is about device 1 of rank 0, one of 2: the busiest"
 
 
 def test_what_the_input_phase_took_is_kept_apart(tmp_path: Path) -> None:

@@ -1,15 +1,19 @@
-"""The way from the fast step to the slow one: exact, and its largest step first."""
+"""The way from the fast step to the slow one: exact, and in the one order of the findings."""
 
 from __future__ import annotations
 
 from diagnose.made import contributor, profile
 from hypothesis import given, strategies as st
 
-from lstmprof.diagnose.findings import PROFILER, Difference, findings, lengths, waterfall
+from lstmprof.diagnose.diagnosis import alone, compare
+from lstmprof.diagnose.findings import Difference, Held, findings, lengths, waterfall
+from lstmprof.diagnose.savings import Saving
 from lstmprof.diagnose.step_profile import StepProfile, mean_of
 
+MS = 1_000_000
 
-def test_the_parts_of_two_timed_steps_sum_to_the_difference_of_their_medians() -> None:
+
+def test_the_kinds_of_two_timed_steps_sum_to_the_difference_of_their_medians() -> None:
     fast = profile(
         contributor("busy", "gemm", 70), contributor("idle", "dispatch", 20), median_ns=85
     )
@@ -18,12 +22,11 @@ def test_the_parts_of_two_timed_steps_sum_to_the_difference_of_their_medians() -
     )
     found = waterfall(fast, slow)
     assert found == [
-        Difference("idle", "python", 0, 60),
-        Difference("idle", "dispatch", 20, 0),
-        Difference("", PROFILER, -5, 5),
-        Difference("busy", "gemm", 70, 75),
+        Difference("Python-bound", 0, 60),
+        Difference("GEMM-bound", 70, 75),
+        Difference("dispatch-bound", 20, 0),
+        Difference("profiler", -5, 5),
     ]
-    assert [d.delta_ns for d in found] == [60, -20, 10, 5]
     assert sum(d.delta_ns for d in found) == 140 - 85
 
 
@@ -32,8 +35,94 @@ def test_without_timings_the_profiled_steps_are_explained() -> None:
         profile(contributor("busy", "gemm", 70)),
         profile(contributor("busy", "gemm", 90), median_ns=80),
     )
-    assert waterfall(fast, slow) == [Difference("busy", "gemm", 70, 90)]
+    assert waterfall(fast, slow) == [Difference("GEMM-bound", 70, 90)]
     assert lengths(fast, slow) == (70, 90)
+
+
+def test_products_and_recurrent_layers_are_netted_before_they_are_named() -> None:
+    # one change of form: a loop of products (fast: one op for the layer), and 28 ms of gates
+    fast = profile(contributor("busy", "rnn", 51 * MS, "mkldnn_rnn_layer"))
+    slow = profile(
+        contributor("busy", "gemm", 69 * MS, "aten::mm"),
+        contributor("busy", "pointwise", 28 * MS, "aten::tanh"),
+    )
+    diagnosis = compare(fast, slow)
+    assert [(d.kind, d.delta_ns) for d in diagnosis.differences] == [
+        ("memory-bound", 28 * MS),
+        ("GEMM-bound", 18 * MS),
+    ]
+    assert diagnosis.dominant is diagnosis.findings[0]
+    assert diagnosis.findings[1].finding.parts == (
+        Held("busy", "gemm", 0, 69 * MS),
+        Held("busy", "rnn", 51 * MS, 0),
+    )
+
+
+def test_what_a_device_waits_for_its_host_for_is_netted_and_told_together() -> None:
+    # launching +10 and Python -8 are one change of how the host gives work: +2, less than casts
+    fast = profile(
+        contributor("idle", "launch call", 1 * MS),
+        contributor("idle", "python", 9 * MS),
+        contributor("busy", "gemm", 5 * MS, "k"),
+        device=0,
+    )
+    slow = profile(
+        contributor("idle", "launch call", 11 * MS),
+        contributor("idle", "python", 1 * MS),
+        contributor("busy", "gemm", 5 * MS, "k"),
+        contributor("busy", "cast", 4 * MS, "c"),
+        device=0,
+    )
+    kinds = [f.kind for f in findings(fast, slow)]
+    assert kinds == ["cast-bound", "launch-bound", "Python-bound", "GEMM-bound"]
+    on_host = [profile(*p.contributors) for p in (fast, slow)]
+    assert findings(*on_host)[0].kind == "launch-bound"
+
+
+def test_a_wait_for_the_host_of_several_kinds_comes_before_a_longer_single_kind() -> None:
+    run = profile(
+        contributor("idle", "launch call", 20 * MS),
+        contributor("idle", "dispatch", 22 * MS),
+        contributor("idle", "python", 18 * MS),
+        contributor("busy", "gemm", 40 * MS, "k"),
+        device=0,
+    )
+    diagnosis = alone(run)
+    kinds = [e.finding.kind for e in diagnosis.findings]
+    assert kinds == ["dispatch-bound", "launch-bound", "Python-bound", "GEMM-bound"]
+    assert "waits for its host 60 % of the step (60.0 of 100.0 ms)" in diagnosis.sentence
+    assert diagnosis.to_dict()["cause"] == "dispatch-bound"
+
+
+def test_a_wait_for_the_host_never_hides_a_longer_one_for_the_input() -> None:
+    run = profile(
+        contributor("input", "python", 50 * MS, "enumerate(DataLoader)#_.__next__"),
+        contributor("idle", "dispatch", 20 * MS),
+        contributor("idle", "python", 20 * MS),
+        contributor("busy", "gemm", 10 * MS, "k"),
+        device=0,
+    )
+    diagnosis = alone(run)
+    assert diagnosis.to_dict()["cause"] == "input-bound"
+    assert diagnosis.sentence.startswith("run is input-bound: 50 % of the step (50.0 of 100.0 ms)")
+    # the one number of breakdown: input, dispatch and Python
+    assert "the GPU waits for its host 90 %" in diagnosis.sentence
+
+
+def test_the_order_is_by_what_would_be_saved() -> None:
+    run = profile(
+        contributor("busy", "gemm", 60 * MS, "aten::mm"),
+        contributor("idle", "dispatch", 40 * MS, "aten::view"),
+    )
+    assert [f.kind for f in findings(None, run)] == ["GEMM-bound", "dispatch-bound"]
+    saved = {"GEMM-bound": Saving(20 * MS, "roofline")}
+    first, second = findings(None, run, saved)
+    assert (first.kind, first.rank, first.saving) == (
+        "dispatch-bound",
+        1,
+        Saving(40 * MS, "time taken"),
+    )
+    assert (second.kind, second.rank, second.slow_ns) == ("GEMM-bound", 2, 60 * MS)
 
 
 PARTS = st.sampled_from(["gemm", "pointwise", "cast", "layout", "other", "rnn"])
@@ -64,8 +153,15 @@ def profiles(draw: st.DrawFn, device: int | None) -> StepProfile:
 def test_parts_and_causes_sum_to_the_difference(data: st.DataObject, device: int | None) -> None:
     fast, slow = data.draw(profiles(device)), data.draw(profiles(device))
     start, end = lengths(fast, slow)
-    assert sum(d.delta_ns for d in waterfall(fast, slow)) == end - start
+    rows = waterfall(fast, slow)
+    assert sum(d.delta_ns for d in rows) == end - start
     found = findings(fast, slow)
+    assert rows == [Difference(f.kind, f.fast_ns, f.slow_ns) for f in found]
+    assert [f.rank for f in found] == list(range(1, len(found) + 1))
+    for finding in found:
+        assert sum(part.slow_ns for part in finding.parts) == sum(
+            c.ns for c in finding.contributors
+        )
     assert sum(f.delta_ns for f in found) == end - start
     assert sum(f.fast_ns for f in found) == start
     assert sum(f.slow_ns for f in findings(None, slow)) == slow.profiled_ns

@@ -10,7 +10,7 @@ import pytest
 from report import runs
 
 from lstmprof.breakdown import break_down
-from lstmprof.diagnose.findings import PROFILER
+from lstmprof.diagnose.causes import PROFILER
 from lstmprof.report import TABLES, report_of
 from lstmprof.report.charts import CHARTS, casts, launch_gaps, waterfall
 from lstmprof.report.model import Report
@@ -70,12 +70,12 @@ def test_kernels_that_wait_longer_than_they_run_are_counted(gap_ns: int, said: s
     assert launch_gaps.sentence([row]).startswith(said)
 
 
-def test_the_profilers_effect_is_the_last_step_of_a_waterfall() -> None:
+def test_a_waterfall_is_in_the_order_of_the_findings_and_small_ones_are_one() -> None:
     rows = [
-        {"state": "busy", "part": "gemm", "fast_ns": 1_000, "slow_ns": 3_000},
-        {"state": "", "part": PROFILER, "fast_ns": 0, "slow_ns": -900},
-        {"state": "busy", "part": "rng", "fast_ns": 0, "slow_ns": 1},
+        {"kind": "GEMM-bound", "fast_ns": 1_000, "slow_ns": 3_000},
+        {"kind": "memory-bound", "fast_ns": 0, "slow_ns": 1},
+        {"kind": PROFILER, "fast_ns": 0, "slow_ns": -900},
     ]
     labels = [bar["label"] for bar in waterfall.bars(rows)]
-    assert labels[1:-1] == ["busy: gemm", "1 smaller part", PROFILER]
+    assert labels[1:-1] == ["GEMM-bound", "1 smaller part", PROFILER]
     assert [bar["end_ns"] for bar in waterfall.bars(rows)] == [1_000, 3_000, 3_001, 2_101, 2_101]

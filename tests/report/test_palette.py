@@ -11,12 +11,21 @@ import pytest
 from numpy.typing import NDArray
 
 from lstmprof.breakdown.attribution import CALL, LATENCY, QUEUED, UNATTRIBUTED
-from lstmprof.diagnose.findings import PROFILER
+from lstmprof.diagnose.causes import KINDS
 from lstmprof.events.annotate.rules import RULES
 from lstmprof.events.threads import HOST, STATES
 from lstmprof.report import drawing, page
 from lstmprof.report.charts import stability, sweep
-from lstmprof.report.palette import BUSY, IDLE, PARTS, Part, label_of, part_of
+from lstmprof.report.palette import (
+    BUSY,
+    IDLE,
+    PARTS,
+    UNKNOWN,
+    Part,
+    label_of,
+    part_of,
+    part_of_kind,
+)
 
 #: Of linear RGB, severity 1 (G. Machado et al., IEEE TVCG 15, 2009).
 SEEN = {
@@ -61,10 +70,15 @@ def test_every_part_of_a_ledger_has_a_colour_and_a_meaning() -> None:
     for cause in (*STATES, HOST, CALL, LATENCY, QUEUED, UNATTRIBUTED):
         assert part_of("idle", cause).name == cause
         assert part_of("idle", f"tail:{cause}") is part_of("idle", cause)
-    assert part_of("", PROFILER).name == PROFILER
     assert part_of("input", "gemm").name == "input"
     assert part_of("busy", "no such category").name == "other"
     assert label_of("idle", "tail:python") == "idle: python, at the end"
+
+
+def test_every_kind_of_a_finding_has_a_colour_of_its_own() -> None:
+    parts = [part_of_kind(kind) for kind in KINDS]
+    assert UNKNOWN not in parts
+    assert len(set(parts)) == len(KINDS)
 
 
 def test_no_two_parts_have_one_colour() -> None:

@@ -16,6 +16,7 @@ from lstmprof import names
 from lstmprof.breakdown import ledger
 from lstmprof.breakdown.tables import (
     casts,
+    collectives,
     copies,
     kernels,
     launch_gaps,
@@ -196,6 +197,21 @@ _ALL = (
         tuple(c.name for c in streams.COLUMNS[:-2]),
         make=_plain(streams.streams),
         reads=("kind", "start_ns", "dur_ns", "rank", "device", "stream"),
+    ),
+    TableKind(
+        "collectives",
+        "how long each rank was in each collective, and waited there for the last to arrive",
+        collectives.COLUMNS,
+        (),
+        (
+            *("rank", "device", "step", "collective", "dur_ns", "waits_ns", "last_rank"),
+            *("last_device", "overlapped_ns", "name"),
+        ),
+        make=_plain(collectives.collectives),
+        reads=(
+            *("kind", "name", "start_ns", "dur_ns", "rank", "device", "stream", "step"),
+            "category",
+        ),
     ),
     TableKind(
         "ranges",

@@ -115,11 +115,11 @@ def _names(diagnosis: Diagnosis, narrow: bool = False) -> tuple[str, str]:
 def _waterfall_heads(diagnosis: Diagnosis, narrow: bool = False) -> list[str]:
     """The headings; numbers begin with ``>``."""
     fast, slow = _names(diagnosis, narrow)
-    return ["", "part", f">{fast} ms", f">{slow} ms", ">difference ms", ">share"]
+    return ["time of", f">{fast} ms", f">{slow} ms", ">difference ms", ">share"]
 
 
 def _waterfall_cells(diagnosis: Diagnosis) -> list[list[str]]:
-    """One line a part and the sum; each column adds up as printed."""
+    """One line a kind and the sum; each column adds up as printed."""
     rows = _with_small_ones_joined(diagnosis.differences)
     columns = [[d.fast_ns for d in rows], [d.slow_ns for d in rows], [d.delta_ns for d in rows]]
     whole = sum(columns[2])
@@ -131,11 +131,11 @@ def _waterfall_cells(diagnosis: Diagnosis) -> list[list[str]]:
         for column in columns
     ]
     cells = [
-        [d.state, d.part, fast, slow, _signed(delta), f"{share} %"]
+        [d.kind, fast, slow, _signed(delta), f"{share} %"]
         for d, fast, slow, delta, share in zip(rows, *printed, shares, strict=True)
     ]
     sums = [milliseconds(sum(column), 3) for column in columns]
-    return [*cells, ["", "sum", *sums[:2], _signed(sums[2]), "100.0 %" if whole else UNKNOWN]]
+    return [*cells, ["sum", *sums[:2], _signed(sums[2]), "100.0 %" if whole else UNKNOWN]]
 
 
 def _waterfall_bars(diagnosis: Diagnosis) -> terminal.Bars:
@@ -153,7 +153,7 @@ def _with_small_ones_joined(rows: tuple[Difference, ...]) -> list[Difference]:
     if len(small) < 2:
         return list(rows)
     fast, slow = sum(d.fast_ns for d in small), sum(d.slow_ns for d in small)
-    return [*large, Difference("", f"{len(small)} smaller differences", fast, slow)]
+    return [*large, Difference(f"{len(small)} smaller differences", fast, slow)]
 
 
 def _signed(number: str) -> str:

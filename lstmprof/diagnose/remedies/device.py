@@ -158,7 +158,10 @@ def casts(f: Finding) -> str | None:
         return None
     row = rows[0]
     types = f" from {row['from_dtype']} to {row['to_dtype']}" if row["to_dtype"] else ""
-    op, times = cropped(row["op"]), times_a_step(row["count"] / f.slow.steps)
+    op, times = (
+        cropped(row["op"] or "work of an unknown op"),
+        times_a_step(row["count"] / f.slow.steps),
+    )
     within = f" in {cropped(row['within'])}" if row["within"] else ""
     return f"{op}{within} casts{types} {times}: keep one element type there"
 

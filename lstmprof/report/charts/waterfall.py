@@ -1,4 +1,4 @@
-"""The way from the fast step to the slow one, part by part, for two runs chosen on the page."""
+"""The way from the fast step to the slow one, kind by kind, for two runs chosen on the page."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ from collections.abc import Sequence
 
 import altair as alt
 
-from lstmprof.diagnose.findings import PROFILER, timed
+from lstmprof.diagnose.causes import KINDS, PROFILER
+from lstmprof.diagnose.findings import CAUSES, timed
 from lstmprof.numbers import milliseconds
 from lstmprof.report import drawing
 from lstmprof.report.model import Figure, Pair, Report, Row, Rows, RunFacts
-from lstmprof.report.palette import PARTS, label_of, part_of
+from lstmprof.report.palette import PARTS, part_of_kind
 
 TITLE = "From the fast step to the slow one"
-COLUMNS = ("state", "part", "fast_ns", "slow_ns")
-#: Parts that add less of the longer step are drawn as one.
+COLUMNS = ("kind", "fast_ns", "slow_ns")
+#: Kinds that add less of the longer step are drawn as one.
 LEAST_SHARE = 0.005
 STEP = "step"
 
@@ -46,15 +47,16 @@ def _delta_ns(row: Row) -> int:
 
 
 def sentence(pair: Pair) -> str:
-    """What the difference is, and which part adds most to it."""
+    """What the difference is, and what the first of its causes adds to it."""
     fast_ns, slow_ns = _sum(pair.rows, "fast_ns"), _sum(pair.rows, "slow_ns")
     difference = (
         f"{pair.slow.name} takes {milliseconds(slow_ns)} ms a step, {pair.fast.name} "
         f"{milliseconds(fast_ns)} ms: {milliseconds(slow_ns - fast_ns)} ms more"
     )
-    most = max(pair.rows, key=_delta_ns)
-    part = label_of(most["state"], most["part"])
-    return f"{difference}; {part} adds most, {milliseconds(_delta_ns(most))} ms."
+    first = next((row for row in pair.rows if row["kind"] in CAUSES and _delta_ns(row) > 0), None)
+    if first is None:
+        return f"{difference}; no recorded cause adds to it."
+    return f"{difference}; {KINDS[first['kind']]} adds {milliseconds(_delta_ns(first))} ms."
 
 
 def caption(pair: Pair, report: Report) -> str:
@@ -62,7 +64,7 @@ def caption(pair: Pair, report: Report) -> str:
     both = [report.facts_of(pair.fast.name), report.facts_of(pair.slow.name)]
     counted = [pair.fast.steps, pair.slow.steps]
     means = _each([_of(n, facts) for n, facts in zip(counted, both, strict=True)])
-    n = f"parts: means of {means} profiled steps"
+    n = f"between them: means of {means} profiled steps"
     if timed(pair.fast, pair.slow):
         n = f"ends: medians of {_each([facts.iterations for facts in both])} iterations; {n}"
     if counted != [facts.steps for facts in both]:
@@ -81,21 +83,17 @@ def _each(numbers: Sequence[int | str | None]) -> str:
 
 
 def bars(rows: Rows) -> list[Row]:
-    """Where each bar begins and ends, ns: the fast step, what each part adds, the slow step.
+    """Where each bar begins and ends, ns: the fast step, what each kind adds, the slow step.
 
-    What adds most comes first, what takes away last, the profiler's effect after all.
+    In the order of the rows; those that add little are one, before what profiling changed.
     """
     fast_ns, slow_ns = _sum(rows, "fast_ns"), _sum(rows, "slow_ns")
     least = LEAST_SHARE * max(slow_ns, fast_ns)
     large = [row for row in rows if abs(_delta_ns(row)) >= least]
     small = [row for row in rows if abs(_delta_ns(row)) < least]
-    large.sort(key=lambda row: (row["part"] == PROFILER, -_delta_ns(row)))
-    changes = [
-        (label_of(row["state"], row["part"]), part_of(row["state"], row["part"]).name, delta)
-        for row, delta in zip(large, map(_delta_ns, large), strict=True)
-    ]
+    changes = [(row["kind"], part_of_kind(row["kind"]).name, _delta_ns(row)) for row in large]
     if rest := sum(map(_delta_ns, small)):
-        place = sum(row["part"] != PROFILER for row in large)
+        place = sum(row["kind"] != PROFILER for row in large)
         text = f"{len(small)} smaller part" + "s" * (len(small) != 1)
         changes.insert(place, (text, "other", rest))
     shown, at = [_bar(0, "the fast step", STEP, 0, fast_ns)], fast_ns

@@ -1,0 +1,158 @@
+"""The collective table: how long each rank was in a collective, and how long it waited there.
+
+::
+
+    rank 0   |==== waits ====|== communicates ==|
+    rank 1                   |== communicates ==|     the last to arrive: nobody waits in its call
+
+A collective ends on all its ranks at once, so that of its kernels the shortest is that of the last
+to arrive, and what another is longer is what that rank waited. Clocks of ranks differ, so starts
+are compared of no two. The kernels of two ranks are one collective where both have as many of that
+name in a step on that stream, in their order; streams are numbered by rank, and match in the order
+of their numbers where all ranks have as many. Whether they are one can be seen: then their ends,
+the clocks' offset taken off, are the same (``skew_ns``). Reads categorised events with steps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from lstmprof.events.annotate.steps import Window
+from lstmprof.events.groups import Groups, numbered
+from lstmprof.events.intervals import Covered, Flags, Ints
+from lstmprof.events.schema import DEVICE, RANK, STEP, Column, schema
+from lstmprof.events.table import NONE, UNKNOWN, EventTable
+
+_ALONE = "no step launched it, the other ranks have not as many, or there is no other"
+COLUMNS = (
+    RANK,
+    DEVICE,
+    STEP,
+    Column("stream", pa.int64(), "", "stream of the device", "the profile does not say"),
+    Column("name", pa.string(), "", "of the kernel"),
+    Column("collective", pa.int64(), "", "its number, the same on all its ranks", _ALONE),
+    Column("start_ns", pa.int64(), "ns", "start, by the clock of its rank"),
+    Column("dur_ns", pa.int64(), "ns", "length of the kernel"),
+    Column("overlapped_ns", pa.int64(), "ns", "of it, with a kernel that computes on the device"),
+    Column(
+        "waits_ns", pa.int64(), "ns", "what it is longer than the shortest of its ranks", _ALONE
+    ),
+    Column("last_rank", pa.int64(), "", "rank of the shortest", f"{_ALONE}; it names no rank"),
+    Column("last_device", pa.int64(), "", "device of the shortest", _ALONE),
+    Column("skew_ns", pa.int64(), "ns", "how far apart its ranks end it, clocks set alike", _ALONE),
+)
+SCHEMA = schema(COLUMNS)
+
+
+@dataclass(frozen=True)
+class _Calls:
+    """The kernels of collectives, an entry each, by time; ``lane`` counts the ``lanes``.
+
+    Those that no step launched are ``in_step`` where the profile marks none.
+    """
+
+    row: Ints
+    in_step: Flags
+    lane: Ints
+    lanes: int
+    start_ns: Ints
+    end_ns: Ints
+
+
+def collectives(events: EventTable, windows: list[Window]) -> pa.Table:
+    """One row a collective and device that took part, by rank, device and time; ``SCHEMA``."""
+    calls = _calls(events, windows)
+    match = _matches(calls, _alike(events, calls))
+    rank, device = (events.ints(c, UNKNOWN)[calls.row] for c in ("rank", "device"))
+    waits, last, skew, number = _waits(calls, match)
+    unknown = number == NONE
+    columns = [
+        *_columns(events, calls.row, ("rank", "device", "step", "stream", "name")),
+        pa.array(number, mask=unknown),
+        pa.array(calls.start_ns),
+        pa.array(calls.end_ns - calls.start_ns),
+        pa.array(_overlapped(events, calls, rank, device)),
+        pa.array(waits, mask=unknown),
+        *(pa.array(of[last], mask=unknown | (of[last] == UNKNOWN)) for of in (rank, device)),
+        pa.array(skew, mask=unknown),
+    ]
+    order = np.lexsort((calls.start_ns, device, rank))
+    return pa.table(columns, schema=SCHEMA).take(pa.array(order))
+
+
+def _columns(events: EventTable, rows: Ints, names: tuple[str, ...]) -> list[pa.Array]:
+    taken = events.select(names).take(rows)
+    return [taken.column(name).cast(SCHEMA.field(name).type) for name in names]
+
+
+def _calls(events: EventTable, windows: list[Window]) -> _Calls:
+    rows = np.flatnonzero(events.is_kind("kernel") & events.is_one_of("category", "collective"))
+    rows = rows[np.argsort(events.start_ns[rows], kind="stable")]
+    marked = any(window.step is not None for window in windows)
+    in_step = (events.ints("step", UNKNOWN)[rows] != UNKNOWN) | (not marked)
+    lane = numbered(*(events.ints(c, UNKNOWN)[rows] for c in ("rank", "device")))
+    lanes = int(lane.max(initial=-1)) + 1
+    return _Calls(rows, in_step, lane, lanes, events.start_ns[rows], events.end_ns[rows])
+
+
+def _alike(events: EventTable, calls: _Calls) -> Ints:
+    """A number for each call: equal where step, name and place of the stream are."""
+    stream = events.ints("stream", UNKNOWN)[calls.row]
+    place = np.zeros(len(stream), dtype=np.int64)
+    of_lane = [np.unique(stream[calls.lane == lane]) for lane in range(calls.lanes)]
+    if len({len(streams) for streams in of_lane}) == 1:
+        for lane, streams in enumerate(of_lane):
+            members = calls.lane == lane
+            place[members] = np.searchsorted(streams, stream[members])
+    step = events.ints("step", UNKNOWN)[calls.row]
+    return numbered(step, place, events.texts("name")[0][calls.row])
+
+
+def _matches(calls: _Calls, alike: Ints) -> Ints:
+    """The calls of each collective, one row each, one column a lane."""
+    matches = [np.empty((0, calls.lanes), dtype=np.int64)]
+    for members in Groups(alike).members() if calls.lanes > 1 else ():
+        members = members[calls.in_step[members]]
+        counts = np.bincount(calls.lane[members], minlength=calls.lanes)
+        if counts[0] and (counts == counts[0]).all():
+            by_lane = members[np.argsort(calls.lane[members], kind="stable")]
+            matches.append(by_lane.reshape(calls.lanes, counts[0]).T)
+    together = np.concatenate(matches)
+    return together[np.argsort(together[:, 0])] if calls.lanes else together
+
+
+def _waits(calls: _Calls, match: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+    """Of each call what it waits, the call of the last to arrive, the skew, its number."""
+    dur = (calls.end_ns - calls.start_ns)[match]
+    waits, last, skew = (np.zeros(len(calls.row), dtype=np.int64) for _ in range(3))
+    number = np.full(len(calls.row), NONE, dtype=np.int64)
+    if len(match):
+        shortest = dur.argmin(axis=1)[:, None]
+        waits[match] = dur - np.take_along_axis(dur, shortest, axis=1)
+        last[match] = np.take_along_axis(match, shortest, axis=1)
+        skew[match] = _skew(calls.end_ns[match])[:, None]
+        number[match] = np.arange(len(match))[:, None]
+    return waits, last, skew, number
+
+
+def _skew(ends_ns: Ints) -> Ints:
+    """How far apart the lanes end each collective, each lane's median offset taken off."""
+    offset = ends_ns - ends_ns[:, :1]
+    left = offset - np.median(offset, axis=0).astype(np.int64)
+    return np.asarray(left.max(axis=1) - left.min(axis=1), dtype=np.int64)
+
+
+def _overlapped(events: EventTable, calls: _Calls, rank: Ints, device: Ints) -> Ints:
+    """Time of each call in which its device computed as well."""
+    computes = events.is_kind("kernel") & ~events.is_one_of("category", "collective")
+    ranks, devices = (events.ints(c, UNKNOWN) for c in ("rank", "device"))
+    overlapped = np.zeros(len(calls.row), dtype=np.int64)
+    for lane in range(calls.lanes):
+        own = np.flatnonzero(calls.lane == lane)
+        at = computes & (ranks == rank[own[0]]) & (devices == device[own[0]])
+        busy = Covered(events.start_ns[at], events.end_ns[at])
+        overlapped[own] = busy.within(calls.start_ns[own], calls.end_ns[own])
+    return overlapped

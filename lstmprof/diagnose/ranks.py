@@ -1,0 +1,348 @@
+"""Several ranks and devices: which one all others wait for, and what communication costs a step.
+
+Reads the table of collectives, where what a rank waits is what its kernel is longer than that of
+the last to arrive: only durations of ranks are compared, whose clocks differ. Three states:
+``found`` one rank whom the others wait for, ``none`` that all wait for, or ``unknown`` with the
+reason why it could not be looked for. Overlap is as in Holistic Trace Analysis
+(``get_comm_comp_overlap``): of the time with a collective running the share in which the device
+computed as well, here of the steps' windows alone.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from lstmprof.breakdown import Breakdown
+from lstmprof.events.annotate.steps import Window
+from lstmprof.events.intervals import Covered
+from lstmprof.numbers import cropped, milliseconds, percent
+from lstmprof.runs.metadata import RunInfo
+
+FOUND, NONE, UNKNOWN = "found", "none", "unknown"
+MEASURED, LIKELY = "measured", "likely"
+#: Less of a step is not worth a word: as of the findings that are shown.
+LEAST_SHARE = 0.01
+#: One waits for another where that waits less than half as long: else both do.
+LATE = 0.5
+#: With fewer collectives the median offset of two clocks hides whether their ends agree.
+CHECKED = 3
+
+#: (rank, device)
+Place = tuple[int | None, int | None]
+_Rows = list[dict[str, Any]]
+
+
+def words(place: Place) -> str:
+    """What a person calls it: ``device 0 of rank 3``."""
+    rank, device = place
+    named = "the host" if device is None else f"device {device}"
+    return named if rank is None else f"{named} of rank {rank}"
+
+
+@dataclass(frozen=True)
+class Waiter:
+    """One device and what it waits in the collectives of a mean step; ``last_in`` so many of all
+    it was the last to arrive.
+    """
+
+    rank: int | None
+    device: int | None
+    waits_ns: float
+    last_in: int
+
+    @property
+    def place(self) -> Place:
+        """Its rank and device."""
+        return self.rank, self.device
+
+
+@dataclass(frozen=True)
+class WaitsFor:
+    """What one device waits in a mean step for another, the last to arrive."""
+
+    rank: int | None
+    device: int | None
+    for_rank: int | None
+    for_device: int | None
+    ns: float
+
+
+@dataclass(frozen=True)
+class Straggler:
+    """Whom the others wait for in collectives; ``rank`` and ``device`` are None where no one.
+
+    ``waiters`` are by rank and device, ``waits_for`` the longest first. ``late_in`` of ``steps``
+    it was that waited least. ``certainty`` is ``measured`` where the collectives of the ranks
+    were seen to end together, ``likely`` where there are too few to see that. ``reason`` says why
+    there is none, or why that is unknown. Times are of a step where steps are ``marked``, else of
+    the profile. ``world_size`` is that of the job, None unknown: more ranks than were profiled.
+    """
+
+    state: str
+    reason: str | None = None
+    certainty: str | None = None
+    rank: int | None = None
+    device: int | None = None
+    marked: bool = True
+    world_size: int | None = None
+    steps: int = 0
+    late_in: int = 0
+    collectives: int = 0
+    waiters: tuple[Waiter, ...] = ()
+    waits_for: tuple[WaitsFor, ...] = ()
+
+    @property
+    def place(self) -> Place:
+        """Its rank and device."""
+        return self.rank, self.device
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """Communication of a mean step, of ``exposed_ns`` of which the device computed nothing."""
+
+    communication_ns: int
+    exposed_ns: int
+
+    @property
+    def overlapped_ns(self) -> int:
+        """Of it, with the device computing as well."""
+        return self.communication_ns - self.exposed_ns
+
+    @property
+    def share(self) -> float:
+        """Overlapped of all communication, 0–1."""
+        return self.overlapped_ns / self.communication_ns
+
+
+def straggler_of(breakdown: Breakdown, places: Sequence[Place]) -> Straggler | None:
+    """Whom the devices at ``places`` wait for; None where one runs alone and communicates not.
+
+    Raises:
+        RunError: the run's events are missing or damaged.
+    """
+    rows = breakdown.table("collectives").to_pylist()
+    if len(places) < 2 and not rows:
+        return None
+    reason = _unlike(breakdown, rows)
+    known: dict[str, Any] = {
+        "marked": any(window.step is not None for window in breakdown.windows),
+        "world_size": world_size(breakdown.run.info),
+    }
+    if reason is not None:
+        return Straggler(UNKNOWN, reason, **known)
+    matched = [row for row in rows if row["collective"] is not None]
+    return _judged(matched, breakdown.windows, known)
+
+
+def _unlike(breakdown: Breakdown, rows: _Rows) -> str | None:
+    """Why the collectives of the ranks cannot be matched; None where all of them are."""
+    if not rows:
+        return "no collective is in the profile"
+    places = sorted({_place(row) for row in rows}, key=_order)
+    if len(places) < 2:
+        job = world_size(breakdown.run.info) or 1
+        only = f"no other device than {words(places[0])} has collectives"
+        return f"the profile has one of the {job} ranks of the job" if job > 1 else only
+    steps = [{w.step for w in breakdown.windows if w.rank == rank} for rank, _ in places]
+    common = set.intersection(*steps)
+    if not common:
+        return "no step was profiled on all ranks"
+    unmatched = [r for r in rows if r["collective"] is None and r["step"] in common]
+    return _other_number(unmatched, rows, places) if unmatched else None
+
+
+def _other_number(unmatched: _Rows, rows: _Rows, places: Sequence[Place]) -> str:
+    first = min(unmatched, key=lambda row: (row["step"] or 0, row["name"]))
+    name, step = first["name"], first["step"]
+    counts = Counter(_place(r) for r in rows if r["name"] == name and r["step"] == step)
+    most = max(places, key=lambda place: counts[place])
+    fewest = min(places, key=lambda place: counts[place])
+    where = "" if step is None else f" in step {step}"
+    if counts[most] == counts[fewest]:
+        return f"the streams of {cropped(name)}{where} are not the same on all ranks"
+    return (
+        f"{words(most)} has {counts[most]} of {cropped(name)}{where}"
+        f" and {words(fewest)} {counts[fewest]}"
+    )
+
+
+def _judged(rows: _Rows, windows: Iterable[Window], known: dict[str, Any]) -> Straggler:
+    """The straggler of ``rows`` that are all matched."""
+    steps = len({row["step"] for row in rows})
+    waiters = _waiters(rows, steps)
+    known |= {
+        "steps": steps,
+        "collectives": len({row["collective"] for row in rows}),
+        "waiters": waiters,
+        "waits_for": _waits_for(rows, steps),
+    }
+    matters = LEAST_SHARE * statistics.mean(w.end_ns - w.start_ns for w in windows)
+    longest = max(waiter.waits_ns for waiter in waiters)
+    skews = {row["collective"]: row["skew_ns"] for row in rows}
+    if sum(skews.values()) / steps > max(matters, LATE * longest):
+        reason = (
+            "the collectives of the ranks do not end together (up to"
+            f" {milliseconds(max(skews.values()))} ms apart, clocks set alike)"
+        )
+        return Straggler(UNKNOWN, reason, **{**known, "waiters": (), "waits_for": ()})
+    certainty = MEASURED if len(skews) >= CHECKED else LIKELY
+    if longest < matters:
+        reason = f"none waits more than {milliseconds(longest, 3)} ms{_each(known)} for another"
+        return Straggler(NONE, reason, certainty, **known)
+    return _latest(rows, waiters, certainty, known)
+
+
+def _latest(
+    rows: _Rows, waiters: Sequence[Waiter], certainty: str, known: dict[str, Any]
+) -> Straggler:
+    late = min(waiters, key=lambda waiter: (waiter.waits_ns, _order(waiter.place)))
+    others = statistics.median(w.waits_ns for w in waiters if w is not late)
+    late_in = sum(place == late.place for place in _late_of_steps(rows))
+    if late.waits_ns > LATE * others or 2 * late_in <= known["steps"]:
+        low, high = (f(w.waits_ns for w in waiters) for f in (min, max))
+        reason = (
+            f"they wait for each other in turn, {milliseconds(low)} to"
+            f" {milliseconds(high)} ms{_each(known)}"
+        )
+        return Straggler(NONE, reason, certainty, **known)
+    return Straggler(FOUND, None, certainty, late.rank, late.device, late_in=late_in, **known)
+
+
+def _waiters(rows: _Rows, steps: int) -> tuple[Waiter, ...]:
+    waits: Counter[Place] = Counter()
+    for row in rows:
+        waits[_place(row)] += row["waits_ns"]
+    last_of = {row["collective"]: (row["last_rank"], row["last_device"]) for row in rows}
+    last_in = Counter(last_of.values())
+    return tuple(
+        Waiter(*place, waits[place] / steps, last_in[place]) for place in sorted(waits, key=_order)
+    )
+
+
+def _waits_for(rows: _Rows, steps: int) -> tuple[WaitsFor, ...]:
+    waits: Counter[tuple[Place, Place]] = Counter()
+    for row in rows:
+        waits[_place(row), (row["last_rank"], row["last_device"])] += row["waits_ns"]
+    return tuple(
+        WaitsFor(*place, *other, ns / steps) for (place, other), ns in waits.most_common() if ns
+    )
+
+
+def _late_of_steps(rows: _Rows) -> list[Place]:
+    """Who waits least, of each step."""
+    waits: dict[int | None, Counter[Place]] = defaultdict(Counter)
+    for row in rows:
+        waits[row["step"]][_place(row)] += row["waits_ns"]
+    return [min(w, key=lambda place: (w[place], _order(place))) for w in waits.values()]
+
+
+def _place(row: dict[str, Any]) -> Place:
+    return row["rank"], row["device"]
+
+
+def _order(place: Place) -> tuple[int, int]:
+    rank, device = place
+    return (-1 if rank is None else rank, -1 if device is None else device)
+
+
+def _each(known: dict[str, Any]) -> str:
+    return " a step" if known["marked"] else ""
+
+
+def overlap_of(breakdown: Breakdown, place: Place, windows: Sequence[Window]) -> Overlap | None:
+    """Communication of the mean of ``windows`` at ``place``; None where there is none.
+
+    What is exposed is the ledger's part ``collective``: compute has an instant before it.
+    """
+    rows = [row for row in breakdown.table("collectives").to_pylist() if _place(row) == place]
+    start, end = (
+        np.array(values, dtype=np.int64)
+        for values in (
+            [row["start_ns"] for row in rows],
+            [row["start_ns"] + row["dur_ns"] for row in rows],
+        )
+    )
+    covered = Covered(start, end).within(
+        np.array([w.start_ns for w in windows], dtype=np.int64),
+        np.array([w.end_ns for w in windows], dtype=np.int64),
+    )
+    communication, steps = int(covered.sum()), {w.step for w in windows}
+    exposed = sum(
+        row["ns"]
+        for row in breakdown.ledger.to_pylist()
+        if _place(row) == place and row["part"] == "collective" and row["step"] in steps
+    )
+    mean = [round(ns / len(windows)) for ns in (communication, exposed)]
+    return Overlap(*mean) if mean[0] else None
+
+
+def world_size(info: RunInfo) -> int | None:
+    """How many ranks the job has, as its profiles say; None where they do not."""
+    metadata = info.profile_metadata or {}
+    of_ranks = metadata.get("ranks")
+    records = of_ranks.values() if isinstance(of_ranks, dict) else [metadata]
+    sizes = [record.get("world_size") for record in records if isinstance(record, dict)]
+    return max((size for size in sizes if isinstance(size, int)), default=None)
+
+
+def of_straggler(straggler: Straggler) -> str:
+    """What is said of it, in any of the three states."""
+    if straggler.state == UNKNOWN:
+        return f"which rank the others wait for: could not look, because {straggler.reason}"
+    size, ranks = straggler.world_size or 0, len({w.rank for w in straggler.waiters})
+    others = f"; {size - ranks} of the {size} ranks were not profiled" if size > ranks else ""
+    if straggler.state == NONE:
+        return f"no rank or device is the one that the others wait for: {straggler.reason}{others}"
+    return _of_late(straggler) + others
+
+
+def _of_late(late: Straggler) -> str:
+    each = " a step" if late.marked else ""
+    own = next(w for w in late.waiters if w.place == late.place)
+    longest = max(late.waiters, key=lambda waiter: waiter.waits_ns)
+    for_it = sum(
+        w.ns
+        for w in late.waits_for
+        if (w.rank, w.device) == longest.place and (w.for_rank, w.for_device) == late.place
+    )
+    likely = "" if late.certainty == MEASURED else "likely, of few collectives: "
+    return (
+        f"{likely}the others wait for {words(late.place)}, the last to arrive in {own.last_in} of"
+        f" {late.collectives} collectives: {words(longest.place)} waits"
+        f" {milliseconds(longest.waits_ns)} ms{each}, {milliseconds(for_it)} ms of that for it;"
+        f" it waits {milliseconds(own.waits_ns)} ms itself"
+    )
+
+
+def of_overlap(overlap: Overlap, marked: bool) -> str:
+    """What is said of communication."""
+    each = " a step" if marked else ""
+    return (
+        f"collectives run for {milliseconds(overlap.communication_ns)} ms{each}; the device"
+        f" computes as well in {percent(overlap.share)} of that, and"
+        f" {milliseconds(overlap.exposed_ns)} ms are exposed"
+    )
+
+
+def lane_to_dict(place: Place, lanes: int) -> dict[str, int | None]:
+    """Which of so many lanes it is, as JSON has it."""
+    return {"rank": place[0], "device": place[1], "of": lanes}
+
+
+def straggler_to_dict(straggler: Straggler | None) -> dict[str, Any] | None:
+    """The straggler as JSON has it."""
+    return None if straggler is None else asdict(straggler)
+
+
+def overlap_to_dict(overlap: Overlap | None) -> dict[str, Any] | None:
+    """Overlap as JSON has it."""
+    if overlap is None:
+        return None
+    return {**asdict(overlap), "overlapped_ns": overlap.overlapped_ns, "share": overlap.share}

@@ -1,0 +1,94 @@
+"""What a step would be shorter by without one kind of its time.
+
+Waiting is saved as it was waited: its cause, not its length, is what another program would change.
+Work is: casts and copies on a device by a replay of the step without them, because a device that
+waits for its host anyway gains nothing; other work, where the least time of it is known, by what it
+takes above that (``roofline``); the rest by all that it takes, which no program can undercut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from lstmprof.breakdown import Breakdown
+from lstmprof.diagnose import causes
+from lstmprof.diagnose.roofline import Roofline
+from lstmprof.diagnose.step_profile import (
+    Contributor,
+    StepProfile,
+    median_step,
+    total_ns,
+    typical,
+)
+from lstmprof.replay import CHANGES, what_if
+
+#: How a saving is known: by the difference of two runs; by all the time that is taken, waiting or
+#: working; by what work takes above its least time; by a replay of the step.
+DIFFERENCE, TAKEN, ROOFLINE, REPLAY = "difference", "time taken", "roofline", "replay"
+
+#: Kind → the change that replays a step without it.
+_REPLAYED = {causes.CAST: "casts", causes.COPY: "copies"}
+#: Less of a step is not worth a replay of it.
+_LEAST_SHARE = 0.05
+#: A replay that misses the observed step by more says nothing of what would be saved.
+_REPLAY_ERROR = 0.05
+#: A step of more events is not replayed unasked: 3 s on an EPYC.
+_MOST_EVENTS = 200_000
+
+
+@dataclass(frozen=True)
+class Saving:
+    """Nanoseconds of a step that would be saved, and ``by`` what that is known."""
+
+    ns: int
+    by: str
+
+
+def savings(
+    breakdown: Breakdown, profile: StepProfile, limit: Roofline | None
+) -> dict[str, Saving]:
+    """Kind → what a run's step would be shorter by without it; of every kind of ``causes``.
+
+    Raises:
+        RunError: a file of the run is missing or damaged.
+    """
+    kinds = causes.by_kind(profile, causes.comparison_of(profile))
+    by_time = {kind: of_kind(some, limit) for kind, some in kinds.items()}
+    return by_time | dict(_replayed(breakdown, profile, kinds))
+
+
+def of_kind(contributors: Iterable[Contributor], limit: Roofline | None) -> Saving:
+    """What is saved of ``contributors``: their time, of work whose least time is known the rest."""
+    rows = list(contributors)
+    shares = _reached(limit)
+    least = round(sum(c.ns * shares.get(c.part, 0.0) for c in rows if c.state == "busy"))
+    return Saving(total_ns(rows) - least, ROOFLINE if least else TAKEN)
+
+
+def _reached(limit: Roofline | None) -> dict[str, float]:
+    """Category → the least time of its work over its busy time, at most 1; of those known."""
+    return {
+        category: min(reach.share, 1.0)
+        for reach in (limit.reaches if limit else ())
+        if reach.share is not None
+        for category in reach.categories
+    }
+
+
+def _replayed(
+    breakdown: Breakdown, profile: StepProfile, kinds: dict[str, list[Contributor]]
+) -> Iterator[tuple[str, Saving]]:
+    """The kinds of work on a device that a replay can take out, where they take a good share."""
+    least = _LEAST_SHARE * profile.profiled_ns
+    asked = [kind for kind in _REPLAYED if total_ns(kinds[kind]) >= least]
+    events = len(breakdown.run.events())
+    if profile.device is None or not asked or events > _MOST_EVENTS * len(breakdown.windows):
+        return
+    window = median_step(typical([w for w in breakdown.windows if w.rank == profile.rank]))
+    changes = [CHANGES[_REPLAYED[kind]] for kind in asked]
+    for kind, prediction in zip(asked, what_if(breakdown, window, changes), strict=True):
+        off = abs(prediction.replayed_ns - prediction.observed_ns)
+        if prediction.replayed_ns and off <= _REPLAY_ERROR * prediction.observed_ns:
+            share = prediction.saved_ns / prediction.replayed_ns
+            yield kind, Saving(round(share * profile.profiled_ns), REPLAY)

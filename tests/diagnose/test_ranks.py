@@ -1,0 +1,251 @@
+"""Several ranks and devices: which is spoken of, who waits for whom, what communication costs."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import kineto_documents
+import pytest
+import shared_traces
+from diagnose.made_job import REDUCE, STEP_NS, breakdown_of, job, rank_rows
+from events.rows import row
+from hypothesis import given, strategies as st
+
+import lstmprof as lp
+from lstmprof.cli import run as lstmprof
+from lstmprof.diagnose.diagnosis import Asked, diagnose, diagnose_all
+from lstmprof.diagnose.step_profile import step_profile_of
+from lstmprof.errors import UsageError
+
+CLOCKS = {0: 0, 1: 7_000_000, 2: 123}
+#: Rank 1 comes 200 and 100 µs after the others, who come to one collective 50 µs apart.
+LATE = {
+    0: [[100_000, 500_000], [100_000, 500_000]],
+    1: [[300_000, 600_000], [300_000, 600_000]],
+    2: [[100_000, 450_000], [100_000, 500_000]],
+}
+
+
+def facts(folder: Path, rows: list[Any], **of_run: Any) -> dict[str, Any]:
+    return diagnose(breakdown_of(folder, rows, **of_run)).to_dict()
+
+
+def test_the_straggler_is_who_the_others_wait_for_and_is_spoken_of(tmp_path: Path) -> None:
+    found = facts(tmp_path / "r", job(LATE, CLOCKS))
+    assert found["lane"] == {"rank": 1, "device": 0, "of": 3}
+    straggler = found["straggler"]
+    assert (straggler["state"], straggler["certainty"]) == ("found", "measured")
+    assert (straggler["rank"], straggler["device"]) == (1, 0)
+    assert (straggler["steps"], straggler["late_in"], straggler["collectives"]) == (2, 2, 4)
+    assert {w["rank"]: (w["waits_ns"], w["last_in"]) for w in straggler["waiters"]} == {
+        0: (300_000, 0),
+        1: (0, 4),
+        2: (325_000, 0),
+    }
+    assert [(w["rank"], w["for_rank"], w["ns"]) for w in straggler["waits_for"]] == [
+        (2, 1, 325_000),
+        (0, 1, 300_000),
+    ]
+    assert any("device 0 of rank 1, one of 3" in note for note in found["notes"])
+
+
+def test_the_offsets_of_the_clocks_change_nothing(tmp_path: Path) -> None:
+    one, other = (facts(tmp_path / str(n), job(LATE, c)) for n, c in enumerate(({}, CLOCKS)))
+    assert one["straggler"] == other["straggler"]
+
+
+def test_ranks_that_arrive_together_have_no_straggler(tmp_path: Path) -> None:
+    together = {0: [[100_000], [100_000]], 1: [[100_900], [100_000]], 2: [[100_000], [100_000]]}
+    found = facts(tmp_path / "r", job(together))
+    assert (found["straggler"]["state"], found["straggler"]["rank"]) == ("none", None)
+    assert found["lane"]["rank"] == 0
+
+
+def test_ranks_that_wait_in_turn_have_no_straggler(tmp_path: Path) -> None:
+    turns = {0: [[100_000, 400_000]], 1: [[200_000, 300_000]]}
+    straggler = facts(tmp_path / "r", job(turns))["straggler"]
+    assert (straggler["state"], straggler["certainty"]) == ("none", "likely")
+    assert [w["waits_ns"] for w in straggler["waiters"]] == [100_000, 100_000]
+    assert "in turn" in straggler["reason"]
+
+
+def test_who_is_late_in_one_of_many_steps_is_no_straggler(tmp_path: Path) -> None:
+    once = {0: [[100_000], [101_000], [101_000]], 1: [[400_000], [100_000], [100_000]]}
+    assert facts(tmp_path / "r", job(once))["straggler"]["state"] == "none"
+
+
+def test_another_number_of_collectives_cannot_be_looked_into(tmp_path: Path) -> None:
+    rows = job(LATE)
+    rows.remove(next(r for r in rows if r["kind"] == "kernel" and r["rank"] == 2))
+    found = facts(tmp_path / "r", rows)
+    straggler = found["straggler"]
+    assert (straggler["state"], straggler["rank"], straggler["waiters"]) == ("unknown", None, ())
+    assert "device 0 of rank 0 has 2 of ncclDevKernel" in straggler["reason"]
+    assert "in step 0 and device 0 of rank 2 1" in straggler["reason"]
+    assert any("could not look, because" in note for note in found["notes"])
+
+
+def test_collectives_that_do_not_end_together_are_not_the_same(tmp_path: Path) -> None:
+    ends = {
+        0: [[300_000, 500_000, 800_000]],
+        1: [[200_000, 700_000, 750_000]],
+    }
+    starts = [[100_000, 400_000, 600_000]]
+    rows = [made for rank, stops in ends.items() for made in rank_rows(rank, starts, stops)]
+    straggler = facts(tmp_path / "r", rows)["straggler"]
+    assert straggler["state"] == "unknown"
+    assert "do not end together" in straggler["reason"]
+
+
+def test_ranks_of_which_no_step_is_the_same_cannot_be_looked_into(tmp_path: Path) -> None:
+    straggler = facts(tmp_path / "r", job(LATE, steps={0: 5, 1: 10, 2: 5}))["straggler"]
+    assert (straggler["state"], straggler["reason"]) == (
+        "unknown",
+        "no step was profiled on all ranks",
+    )
+
+
+def test_steps_that_a_rank_has_not_are_left_out(tmp_path: Path) -> None:
+    straggler = facts(tmp_path / "r", job(LATE, steps={0: 5, 1: 6, 2: 5}))["straggler"]
+    assert (straggler["state"], straggler["steps"]) == ("found", 1)
+
+
+def test_one_rank_of_a_job_does_not_say_for_whom_it_waits(tmp_path: Path) -> None:
+    alone = facts(tmp_path / "r", job({3: LATE[0]}), profile_metadata={"rank": 3, "world_size": 8})
+    assert alone["lane"] == {"rank": 3, "device": 0, "of": 1}
+    assert alone["straggler"]["state"] == "unknown"
+    assert "one of the 8 ranks" in alone["straggler"]["reason"]
+
+
+def test_that_not_all_ranks_were_profiled_is_said(tmp_path: Path) -> None:
+    metadata = {"ranks": {str(rank): {"rank": rank, "world_size": 8} for rank in LATE}}
+    found = facts(tmp_path / "r", job(LATE), profile_metadata=metadata)
+    assert found["straggler"]["world_size"] == 8
+    assert any("5 of the 8 ranks were not profiled" in note for note in found["notes"])
+
+
+def test_a_run_of_one_device_without_collectives_has_no_lane_to_choose(tmp_path: Path) -> None:
+    rows = rank_rows(None, [[]], [[]])
+    rows.append(row("kernel", "sgemm", 10, 60, device=0, stream=7))
+    found = facts(tmp_path / "r", rows)
+    assert (found["straggler"], found["overlap"], found["notes"]) == (None, None, [])
+    assert found["lane"] == {"rank": None, "device": 0, "of": 1}
+
+
+@pytest.mark.parametrize(
+    ("rank", "device", "lane"),
+    [(2, None, (2, 0)), (0, 0, (0, 0)), (None, 0, (1, 0)), (None, 1, (0, 1)), (0, None, (0, 1))],
+)
+def test_another_rank_and_device_can_be_asked_for(
+    tmp_path: Path, rank: int | None, device: int | None, lane: tuple[int, int]
+) -> None:
+    rows = [*job(LATE), row("kernel", "sgemm", 0, 900_000, rank=0, device=1, stream=7)]
+    profile = step_profile_of(breakdown_of(tmp_path / "r", rows), rank, device)
+    assert (profile.rank, profile.device, profile.lanes) == (*lane, 4)
+    assert sum(c.ns for c in profile.contributors) == profile.profiled_ns == STEP_NS
+
+
+def test_a_rank_that_is_not_there_is_refused_with_those_that_are(tmp_path: Path) -> None:
+    breakdown = breakdown_of(tmp_path / "r", job(LATE))
+    with pytest.raises(UsageError, match="r: has no device 1 of rank 7; it has device 0 of rank 0"):
+        diagnose_all([breakdown], asked=Asked(rank=7, device=1))
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 30), st.integers(1, 30)), min_size=1, max_size=5),
+    st.lists(st.tuples(st.integers(0, 30), st.integers(1, 30)), max_size=5),
+)
+def test_overlap_is_what_a_count_of_instants_finds(
+    tmp_path_factory: pytest.TempPathFactory,
+    communicates: list[tuple[int, int]],
+    computes: list[tuple[int, int]],
+) -> None:
+    at_work = [
+        {t for start, length in spans for t in range(start, start + length)}
+        for spans in (communicates, computes)
+    ]
+    rows = [row("step", "step", 0, 100, rank=0, pid=1, tid=1)]
+    for number, (name, spans) in enumerate(((REDUCE, communicates), ("sgemm", computes))):
+        rows += [
+            row("kernel", name, s, s + length, rank=0, device=0, stream=10 * number + place)
+            for place, (s, length) in enumerate(spans)
+        ]
+    overlap = facts(tmp_path_factory.mktemp("r"), rows)["overlap"]
+    assert overlap["communication_ns"] == len(at_work[0])
+    assert overlap["overlapped_ns"] == len(at_work[0] & at_work[1])
+    assert overlap["exposed_ns"] == len(at_work[0] - at_work[1])
+    assert overlap["share"] == len(at_work[0] & at_work[1]) / len(at_work[0])
+
+
+def documents(folder: Path) -> list[Path]:
+    """The job as torch writes it: a Kineto trace a rank, its rank in the header."""
+    folder.mkdir()
+    paths = []
+    for rank in LATE:
+        events = [
+            {
+                "ph": "X",
+                "name": made["name"],
+                "ts": made["start_ns"] / 1000,
+                "dur": made["dur_ns"] / 1000,
+                **(
+                    {"cat": "user_annotation", "pid": 1, "tid": 1}
+                    if made["kind"] == "step"
+                    else {"cat": "cuda_runtime", "pid": 1, "tid": 1}
+                    if made["kind"] == "runtime"
+                    else {"cat": "kernel", "pid": rank, "tid": 20}
+                ),
+                "args": {"correlation": made["correlation_id"] or 0, "device": rank, "stream": 20},
+            }
+            for made in job(LATE, CLOCKS)
+            if made["rank"] == rank
+        ]
+        header = {"distributedInfo": {"backend": "nccl", "rank": rank, "world_size": 3}}
+        path = folder / f"rank{rank}.pt.trace.json"
+        path.write_bytes(kineto_documents.document(*events, **header))
+        paths.append(path)
+    return paths
+
+
+def told(*arguments: object, capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    assert lstmprof([*map(str, arguments), "--format", "json"]) == 0
+    answer: list[dict[str, Any]] = json.loads(capsys.readouterr().out)
+    return answer
+
+
+def test_ranks_in_a_folder_and_in_an_archive_are_one_job(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LSTMPROF_CACHE", str(tmp_path / "cache"))
+    paths = documents(tmp_path / "job")
+    with tarfile.open(tmp_path / "job.tar.gz", "w:gz") as archive:
+        for path in paths:
+            archive.add(path, path.name)
+    for target in (tmp_path / "job", tmp_path / "job.tar.gz"):
+        (found,) = told("diagnose", target, capsys=capsys)
+        assert found["lane"] == {"rank": 1, "device": 1, "of": 3}
+        assert found["straggler"]["state"] == "found"
+        (asked,) = told("diagnose", target, "--rank", 2, capsys=capsys)
+        assert asked["lane"] == {"rank": 2, "device": 2, "of": 3}
+        assert asked["straggler"] == found["straggler"]
+        assert lp.diagnose(target, rank=2)[0].to_dict()["lane"] == asked["lane"]
+    assert lstmprof(["diagnose", str(tmp_path / "job"), "--rank", "9"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+@shared_traces.needed
+def test_the_ranks_of_a_real_job_wait_for_the_seventh(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LSTMPROF_CACHE", str(tmp_path))
+    run = lp.read(shared_traces.FOLDER / "kineto" / "param-dlrm-8ranks.tar.gz")
+    found = lp.diagnose(run)[0].to_dict()
+    assert (found["lane"], found["straggler"]["certainty"]) == (
+        {"rank": 7, "device": 7, "of": 8},
+        "measured",
+    )
+    assert max(row["skew_ns"] for row in run.table("collectives")) < 10_000
+    assert sum(w["last_in"] for w in found["straggler"]["waiters"]) == 8

@@ -1,0 +1,76 @@
+"""What a step would be shorter by without a cause: by a replay, by the roofline, by its time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from diagnose.made import contributor
+from events.rows import Row, row, table
+
+from lstmprof.breakdown import break_down
+from lstmprof.diagnose.diagnosis import diagnose
+from lstmprof.diagnose.roofline import Peaks, Reach, Roofline
+from lstmprof.diagnose.savings import REPLAY, ROOFLINE, TAKEN, Saving, of_kind
+from lstmprof.events.annotate import annotated
+from lstmprof.runs.metadata import run_info
+from lstmprof.runs.run import open_run, write_tables
+
+MS = 1_000_000
+HOST = {"pid": 1, "tid": 1}
+GPU = {"device": 0, "stream": 7}
+
+
+def launched(op: str, at: int, kernel: str, begins: int, ends: int) -> list[Row]:
+    """An op of 2 µs in which a kernel is launched that runs from ``begins`` to ``ends``, in µs."""
+    given = {"correlation_id": at}
+    return [
+        row("op", op, at * 1000, (at + 2) * 1000, **HOST),
+        row("runtime", "cudaLaunchKernel", at * 1000 + 500, at * 1000 + 1500, **HOST, **given),
+        row("kernel", kernel, begins * 1000, ends * 1000, **GPU, **given),
+    ]
+
+
+def test_a_cast_that_hides_behind_the_host_saves_what_a_replay_says(tmp_path: Path) -> None:
+    # host  to|....|mm|......      µs 0..2, 40..42
+    # GPU      cast  |  mm |       3..23, 43..63: without the cast the step is as long but for 2 µs
+    rows = [
+        row("step", "step", 0, 64_000, **HOST),
+        *launched("mine::halved", 0, "float_to_half_kernel", 3, 23),
+        *launched("aten::mm", 40, "gemm_kernel", 43, 63),
+    ]
+    (tmp_path / "r").mkdir()
+    write_tables(tmp_path / "r", run_info({"name": "r"}), annotated(table(rows), captured=True))
+    diagnosis = diagnose(break_down(open_run(tmp_path / "r")))
+    cast = next(e for e in diagnosis.findings if e.finding.kind == "cast-bound").finding
+    assert cast.slow_ns == 20_000
+    assert cast.saving.by == REPLAY
+    assert cast.saving.ns <= 2_000
+    # so it is not named first, though it takes as long as the product
+    assert diagnosis.findings[0].finding.kind != "cast-bound"
+
+
+def test_work_saves_what_it_takes_above_its_least_time() -> None:
+    rows = [contributor("busy", "gemm", 60 * MS), contributor("busy", "rnn", 20 * MS)]
+    limit = Roofline(
+        median_ns=100 * MS,
+        peaks=Peaks(1.0, 1.0),
+        bounds=(),
+        reaches=(Reach(("rnn", "gemm"), 80 * MS, 20 * MS), Reach(("cast",), 5 * MS, None)),
+    )
+    assert of_kind(rows, limit) == Saving(60 * MS, ROOFLINE)
+    assert of_kind(rows, None) == Saving(80 * MS, TAKEN)
+    waits = [contributor("idle", "gemm", 7 * MS), contributor("busy", "cast", 5 * MS)]
+    assert of_kind(waits, limit) == Saving(12 * MS, TAKEN)
+
+
+def test_work_faster_than_its_bound_saves_nothing_and_never_less() -> None:
+    limit = Roofline(100 * MS, Peaks(1.0, 1.0), (), (Reach(("gemm",), 10 * MS, 30 * MS),))
+    assert of_kind([contributor("busy", "gemm", 10 * MS)], limit) == Saving(0, ROOFLINE)
+
+
+def test_json_says_what_a_finding_saves_and_by_what(tmp_path: Path) -> None:
+    rows = [row("step", "step", 0, 5_000, **HOST), row("op", "aten::mm", 0, 4_000, **HOST)]
+    (tmp_path / "r").mkdir()
+    write_tables(tmp_path / "r", run_info({"name": "r"}), annotated(table(rows), captured=True))
+    first = diagnose(break_down(open_run(tmp_path / "r"))).to_dict()["findings"][0]
+    assert (first["rank"], first["saves_ns"], first["saves_by"]) == (1, 4_000, TAKEN)
