@@ -29,7 +29,7 @@ _PREPARES = re.compile(
 )
 #: Events of compilers, in which they trace, lower, generate code, and try it out. That they run in
 #: every step is no reason to leave one out: a look into a cache is over at once.
-_COMPILES = re.compile(
+COMPILES = re.compile(
     # PyTorch: Dynamo's timers, its frames and Inductor's; Triton's compiler and autotuner
     r"\(dynamo_timed\)|_dynamo/convert_frame\.py|\bcompile_?fx(_inner)?\b"
     r"|\b(fx_codegen_and_compile|codegen_and_compile|compile_to_fn|compile_to_module)\b"
@@ -105,7 +105,7 @@ class Compiling:
     """When and in which events a compiler ran."""
 
     def __init__(self, events: EventTable, rank: int | None) -> None:
-        compiles = events.where_name(_COMPILES.search)
+        compiles = events.where_name(COMPILES.search)
         compiles &= events.is_kind("range", "op", "python", "runtime") & (thread_ids(events) >= 0)
         self._around = _around(events, compiles)
         rows = np.intersect1d(np.flatnonzero(compiles), events.of_rank(rank))

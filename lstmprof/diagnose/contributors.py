@@ -52,10 +52,17 @@ SCHEMA = schema(COLUMNS)
 
 
 def contributors(
-    events: EventTable, windows: list[Window], rank: int | None, device: int | None
+    events: EventTable,
+    windows: list[Window],
+    rank: int | None,
+    device: int | None,
+    stretches: Stretches | None = None,
 ) -> pa.Table:
-    """One row a contributor of one lane; they sum to the windows, all of ``rank``; ``SCHEMA``."""
-    stretches = attributed(events, windows, rank)[device]
+    """One row a contributor of one lane; they sum to the windows, all of ``rank``; ``SCHEMA``.
+
+    ``stretches`` are those of the lane, where they are known already.
+    """
+    stretches = stretches or attributed(events, windows, rank)[device]
     preparing, compiling = Preparing(events, windows, rank), Compiling(events, rank)
     stretches = stretches.cut_at(np.concatenate([preparing.borders_ns, compiling.borders_ns]))
     called = _called(events, stretches, device)

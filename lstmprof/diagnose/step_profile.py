@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from lstmprof import numbers
 from lstmprof.breakdown import Breakdown
+from lstmprof.breakdown.attribution import attributed
 from lstmprof.breakdown.doubts import Warning
 from lstmprof.breakdown.mean_step import MeanStep, mean_steps, waits_for_host_ns
 from lstmprof.breakdown.rounds import Round, rounds_of
@@ -35,6 +36,7 @@ from lstmprof.diagnose.ranks import (
     straggler_of,
     words,
 )
+from lstmprof.diagnose.seen import Seen, seen_in
 from lstmprof.diagnose.tally import tally
 from lstmprof.errors import RunError, UsageError
 from lstmprof.events.annotate.steps import Window
@@ -101,6 +103,7 @@ class StepProfile:
     contributors: tuple[Contributor, ...]
     sync_calls: float | None = None
     tables: Mapping[str, pa.Table] = field(default_factory=dict)
+    seen: Seen = field(default_factory=Seen)
     doubts: tuple[Warning, ...] = ()
     rounds: tuple[Round, ...] = ()
     notes: tuple[str, ...] = ()
@@ -158,6 +161,11 @@ class StepProfile:
         return self.info.implementation
 
     @property
+    def framework(self) -> str | None:
+        """Of its implementation, or by the names in its profile; None where these tell none."""
+        return self.info.framework or self.seen.framework
+
+    @property
     def label(self) -> str:
         """Its implementation, where that is not known its name."""
         return self.implementation or self.name
@@ -192,6 +200,7 @@ def step_profile_of(
     measured = breakdown.run.timings()
     rows = _of_lane(events, windows, lane)
     overlap = overlap_of(breakdown, (lane.rank, lane.device), windows)
+    stretches = attributed(events, windows, lane.rank)[lane.device]
     bounds = None if timings is None else (timings.median_low_ns, timings.median_high_ns)
     return StepProfile(
         name=breakdown.run.name,
@@ -202,12 +211,15 @@ def step_profile_of(
         marked=windows[0].step is not None,
         rank=lane.rank,
         device=lane.device,
-        contributors=_means(contributors(events, windows, lane.rank, lane.device), len(windows)),
+        contributors=_means(
+            contributors(events, windows, lane.rank, lane.device, stretches), len(windows)
+        ),
         sync_calls=_sync_calls(rows, len(windows)),
         tables={
             **tables_of(_EVIDENCE, rows, windows, info),
             "tally": tally(events, windows, lane.rank, lane.device),
         },
+        seen=seen_in(events, windows, lane.device, stretches, info),
         doubts=() if timings is None else timings.warnings,
         rounds=() if measured is None else rounds_of(measured),
         notes=(

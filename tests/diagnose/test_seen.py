@@ -1,0 +1,273 @@
+"""What a profile shows beside its times: each fact in a few events, and in none of its like."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from events.rows import Row, row, table
+
+from lstmprof.breakdown.attribution import attributed
+from lstmprof.diagnose.seen import Fact, Gaps, Seen, seen_in
+from lstmprof.events.annotate.links import linked
+from lstmprof.events.annotate.steps import Window
+from lstmprof.runs.metadata import RunInfo
+
+MS = 1_000_000
+HOST = {"pid": 1, "tid": 1}
+
+
+def call(name: str, start_ms: float, end_ms: float, correlation: int | None = None) -> Row:
+    return event("runtime", name, start_ms, end_ms, correlation_id=correlation)
+
+
+def event(kind: str, name: str, start_ms: float, end_ms: float, **columns: Any) -> Row:
+    return row(kind, name, round(start_ms * MS), round(end_ms * MS), **HOST, **columns)
+
+
+def kernel(
+    name: str, start_ms: float, end_ms: float, correlation: int, kind: str = "kernel", **more: Any
+) -> Row:
+    columns = {"device": 0, "stream": 7, "correlation_id": correlation, **more}
+    return row(kind, name, round(start_ms * MS), round(end_ms * MS), **columns)
+
+
+def seen(*rows: Row, end_ms: float = 100, steps: int = 1, device: int | None = 0) -> Seen:
+    """The facts of one unmarked window, or of as many steps of ``end_ms`` each."""
+    length = round(end_ms * MS)
+    marked = [{**r, "step": r["start_ns"] // length if steps > 1 else None} for r in rows]
+    events = linked(table(marked))
+    shapes = {(r["name"], r["start_ns"]): r["shapes"] for r in rows}
+    places = zip(*(events.column(name).to_pylist() for name in ("name", "start_ns")), strict=True)
+    events = events.with_columns({"shapes": pa.array([shapes[p] for p in places], pa.string())})
+    windows = [
+        Window(None, number if steps > 1 else None, number * length, (number + 1) * length, 0)
+        for number in range(steps)
+    ]
+    stretches = attributed(events, windows, None)[device]
+    return seen_in(events, windows, device, stretches, RunInfo())
+
+
+#                 0    10   20   30   40   50   60 ms
+# cudaLaunchKernel|-20-------|    |40-|    |50-|
+# a, a, a                    |-30|   |41-|    |51-|
+def launches(name: str) -> list[Row]:
+    times = ((0, 20, 30), (40, 40.01, 41), (50, 50.01, 51))
+    return [
+        one
+        for number, (start, returned, end) in enumerate(times, start=1)
+        for one in (call(name, start, returned, number), kernel("a", returned, end, number))
+    ]
+
+
+@pytest.mark.parametrize("name", ["cudaLaunchKernel", "hipLaunchKernel", "cuLaunchKernelEx"])
+def test_the_first_launch_of_a_kernel_that_is_long_has_loaded_it(name: str) -> None:
+    assert seen(*launches(name)).loading == (Fact(name, 20 * MS, 1, None, 10_000),)
+
+
+def test_a_launch_that_is_long_and_not_the_first_has_loaded_nothing() -> None:
+    late = [call("cudaLaunchKernel", 60, 90, 9), kernel("a", 90, 91, 9)]
+    times = {fact.ns for fact in seen(*launches("cudaLaunchKernel"), *late).loading}
+    assert times == {20 * MS}
+    loaded = [call("cudaLaunchKernel", 60, 90, 9), kernel("b", 90, 91, 9)]
+    (both,) = seen(*launches("cudaLaunchKernel"), *loaded).loading
+    assert (both.ns, both.count) == (50 * MS, 2)
+
+
+def test_calls_that_all_take_long_have_loaded_nothing() -> None:
+    rows = [
+        one
+        for i in range(1, 5)
+        for one in (
+            call("cudaLaunchKernel", 20 * i, 20 * i + 15, i),
+            kernel("a", 20 * i + 15, 20 * i + 16, i),
+        )
+    ]
+    assert seen(*rows).loading == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "loads"),
+    [
+        ("cuModuleLoadData", True),
+        ("cuLibraryLoadData", True),
+        ("Runtime Triggered Module Loading", True),
+        ("cudaGetDeviceProperties", True),
+        ("cudaFree", True),
+        ("cuModuleUnload", False),
+        ("cudaDeviceSynchronize", False),
+        ("gif_remote", False),
+    ],
+)
+def test_a_call_that_is_made_once_loads_by_its_name_or_before_all_work(
+    name: str, loads: bool
+) -> None:
+    rows = [call(name, 0, 20), call("cudaLaunchKernel", 20, 20.01, 1), kernel("a", 21, 22, 1)]
+    assert (name in {fact.name for fact in seen(*rows).loading}) == loads
+
+
+def test_an_allocation_that_is_retried_is_no_initialisation() -> None:
+    rows = [call("cudaMalloc", 0, 0.1), *launches("cudaLaunchKernel")[2:]]
+    retried = [call("cudaMalloc", 60, 90), call("cudaLaunchKernel", 90, 90.01, 9)]
+    facts = seen(*rows, *retried, kernel("a", 90.01, 91, 9))
+    assert facts.loading == ()
+    assert [(fact.name, fact.ns) for fact in facts.later_allocs] == [("cudaMalloc", 30 * MS)]
+
+
+#          0    10   20   30   40 ms
+# k1       |-10-|                    k2 was launched at 2 ms, behind a wait
+# k2                 |20--30|
+@pytest.mark.parametrize(
+    "name", ["cudaStreamWaitEvent", "hipStreamWaitEvent", "cudaLaunchHostFunc"]
+)
+def test_queued_work_waited_for_what_its_thread_enqueued_before_it(name: str) -> None:
+    rows = [
+        call("cudaLaunchKernel", 0, 0.1, 1),
+        call(name, 1, 1.1),
+        call("cudaLaunchKernel", 2, 2.1, 2),
+        kernel("k1", 0, 10, 1),
+        kernel("k2", 20, 30, 2, stream=8),
+    ]
+    assert seen(*rows).queued == (Fact("k2", 10 * MS, 1, name),)
+    assert seen(*rows[:1], *rows[2:]).queued == ()
+    in_between = call("cudaLaunchKernel", 1.5, 1.6, 3)
+    assert seen(*rows, in_between, kernel("k3", 30, 31, 3)).queued == ()
+
+
+def test_a_recorded_wait_of_the_stream_says_what_was_waited_for() -> None:
+    rows = [
+        call("cudaLaunchKernel", 0, 0.1, 1),
+        call("cudaLaunchKernel", 2, 2.1, 2),
+        kernel("k1", 0, 10, 1),
+        kernel("k2", 20, 30, 2, stream=8),
+    ]
+    for stream, waits in ((8, "Stream Wait Event"), (9, None)):
+        wait = kernel("Stream Wait Event", 3, 20, 5, kind="device_sync", stream=stream)
+        queued = seen(*rows, wait).queued
+        assert [fact.within for fact in queued] == ([waits] if waits else [])
+
+
+def test_a_blocking_call_is_told_with_the_op_that_made_it() -> None:
+    rows = [
+        call("cudaLaunchKernel", 0, 0.1, 1),
+        kernel("k", 0.1, 10, 1),
+        event("op", "aten::nonzero", 10, 40),
+        call("cudaStreamSynchronize", 12, 38),
+        call("cudaLaunchKernel", 50, 50.1, 2),
+        kernel("k", 50.1, 60, 2),
+    ]
+    assert seen(*rows).asked == (Fact("cudaStreamSynchronize", 26 * MS, 1, "aten::nonzero"),)
+
+
+# Kernels of 1 ms, each 3 ms after the one before it; then one 80 ms later.
+def test_gaps_have_medians_and_the_usual_ones_are_told_apart() -> None:
+    starts = (0, 4, 8, 12, 96)
+    rows = [kernel("k", start, start + 1, i) for i, start in enumerate(starts)]
+    assert seen(*rows).gaps == Gaps(5, 1 * MS, 3 * MS, 9 * MS, 92 * MS)
+    assert seen(event("op", "aten::mm", 0, 1), device=None).gaps is None
+
+
+def test_gaps_under_other_streams_are_none() -> None:
+    rows = [kernel("long", 0, 50, 1, stream=8), kernel("k", 1, 2, 2), kernel("k", 10, 11, 3)]
+    gaps = seen(*rows).gaps
+    assert gaps is not None
+    assert (gaps.gap_ns, gaps.all_ns) == (0, 0)
+
+
+def mm(start_ms: float, shapes: str | None) -> Row:
+    return event("op", "aten::mm", start_ms, start_ms + 1, category="gemm", shapes=shapes)
+
+
+def test_shapes_that_differ_between_steps_are_named() -> None:
+    first, second, third = "[[2,3]]", "[[4,3]]", "[[5,5]]"
+
+    def shapes(*each: tuple[float, str | None]) -> object:
+        return seen(*(mm(*one) for one in each), steps=2, device=None).shapes
+
+    assert shapes((1, first), (101, second)) == ("aten::mm", (first, second))
+    assert shapes((1, first), (3, third), (101, first), (103, third)) is None
+    assert shapes((1, first), (3, third), (101, third), (103, first)) is None, "only the order"
+    assert shapes((1, first), (3, first), (101, second)) is None, "not as often"
+    assert shapes((1, None), (101, None)) is None
+
+
+def test_tracing_is_counted_by_step_and_what_is_inside_it_is_not_counted_again() -> None:
+    def trace(start: float) -> list[Row]:
+        outer = event("op", "tf.function-graph_building", start, start + 40)
+        return [outer, event("op", "XlaCompile", start + 1, start + 20)]
+
+    facts = seen(*trace(10), *trace(110), steps=2, device=None)
+    assert facts.compiled == (Fact("tf.function-graph_building", 40 * MS, 1),)
+    assert (facts.compiled_steps, seen(*trace(10), device=None).compiled_steps) == (2, 1)
+
+
+def test_allocations_of_the_first_step_are_not_later_ones() -> None:
+    rows = [call("cudaMalloc", 0, 30), call("cudaLaunchKernel", 30, 30.1, 1)]
+    rows += [kernel("k", 30.1, 31, 1), call("cudaLaunchKernel", 130, 130.1, 2)]
+    rows += [kernel("k", 130.1, 131, 2)]
+    assert seen(*rows, steps=2).later_allocs == ()
+    later = call("cudaFree", 101, 120)
+    (fact,) = seen(*rows, later, steps=2).later_allocs
+    assert (fact.name, fact.ns, fact.count) == ("cudaFree", 19 * MS / 2, 0.5)
+
+
+def test_copies_are_told_with_the_outermost_op_that_asked_for_them() -> None:
+    names = ("aten::reshape", "aten::clone", "aten::copy_")
+    rows = [event("op", name, 10 + i, 40 - i) for i, name in enumerate(names)]
+    rows += [call("cudaLaunchKernel", 13, 14, 1), kernel("copy", 20, 30, 1, category="layout")]
+    assert seen(*rows).moved == (Fact("copy", 10 * MS, 1, "aten::reshape"),)
+
+
+def test_copies_and_fills_inside_other_ops_are_told_apart() -> None:
+    layer = event("op", "aten::_cudnn_rnn", 10, 40)
+    copy = [call("cudaMemcpyAsync", 13, 14, 1), kernel("Memcpy DtoD", 20, 30, 1, "memcpy")]
+    copy[1]["category"] = "layout"
+    assert seen(layer, *copy).weights == (Fact("Memcpy DtoD", 10 * MS, 1, "aten::_cudnn_rnn"),)
+    assert seen(*copy).weights == ()
+    fill = event("op", "aten::fill_", 11, 13, category="pointwise")
+    for name, fills in (("aten::empty", 1), ("aten::ones_like", 0)):
+        facts = seen(event("op", name, 10, 14), fill, device=None)
+        assert len(facts.filled) == fills
+
+
+def test_backward_passes_of_indexing_are_counted_by_shape() -> None:
+    def passes(*shapes: str) -> int:
+        rows = [
+            event("op", "aten::select_backward", i, i + 1, shapes=shape)
+            for i, shape in enumerate(shapes)
+        ]
+        return seen(*rows, device=None).selected
+
+    assert passes("[[4,16]]", "[[4,16]]", "[[9,9]]") == 2
+    assert seen(event("op", "aten::select_backward", 0, 1), device=None).selected == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "framework"),
+    [
+        ("op", "aten::mm", "torch"),
+        ("step", "ProfilerStep#3", "torch"),
+        ("op", "model/dense/MatMul:MatMul", "tensorflow"),
+        ("op", "PjitFunction(step)", "jax"),
+        ("op", "pytensor::Gemm{inplace}", "pytensor"),
+        ("op", "chainer::Stack", "chainer"),
+        ("range", "forward", None),
+    ],
+)
+def test_the_framework_is_in_the_names(kind: str, name: str, framework: str | None) -> None:
+    assert seen(event(kind, name, 0, 1), device=None).framework == framework
+
+
+def test_of_a_profile_without_ops_kernels_tell_the_framework() -> None:
+    torch = kernel("void at::native::vectorized_elementwise_kernel<4>()", 0, 1, 1)
+    assert seen(torch).framework == "torch"
+    assert seen(kernel("ampere_sgemm_128x64_tn", 0, 1, 1)).framework is None
+
+
+def test_graphs_are_seen_by_their_launch_or_their_nodes() -> None:
+    launched = [call("cudaGraphLaunch", 0, 1, 1), kernel("k", 1, 2, 1)]
+    node = kernel("k", 1, 2, 1, graph_node_id=5)
+    assert [seen(*launched).graph, seen(node).graph, seen(launched[1]).graph] == [True, True, False]
+    assert replace(seen(node), graph=False) == seen(launched[1])
