@@ -18,7 +18,7 @@ help:
 	@echo "make bench  what the harness itself costs"
 	@echo "make gpu    on a machine with a GPU: its tests, then captures for BUDGET=480s into OUT=traces/gpu"
 	@echo "make gpu-wheels  what such a machine lacks without a network, into build/wheels"
-	@echo "make docs   write docs/tables.md from the code"
+	@echo "make docs   write docs/tables.md and the table of remedies from the code"
 	@echo "make clean  remove .venv and the demo's runs"
 
 demo: $(INSTALLED)
@@ -32,7 +32,7 @@ test: $(INSTALLED)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/mypy docs/tables.py
+	$(BIN)/mypy docs/tables.py docs/remedies.py
 	$(BIN)/pytest --numprocesses logical --maxprocesses 4 --dist worksteal
 
 bench: $(INSTALLED)
@@ -48,6 +48,7 @@ gpu-wheels: $(INSTALLED)
 docs: $(INSTALLED)
 	$(BIN)/python docs/tables.py > docs/tables.md.partial
 	mv docs/tables.md.partial docs/tables.md
+	$(BIN)/python docs/remedies.py
 
 # The stamp is written last: an install that was cut short is done again.
 $(INSTALLED): pyproject.toml requirements.lock

@@ -251,30 +251,31 @@ def _framework(events: EventTable) -> str | None:
 
 
 def _gaps(lane: _Lane) -> Gaps | None:
-    """Medians over the activities of a device, those first in a window left out."""
-    if lane.device is None:
-        return None
+    """Medians over the kernels of a device, those first in a window left out."""
     rows = np.flatnonzero(lane.activity & (lane.events.dur_ns > 0))
-    if len(rows) < 2:
+    rows = rows[np.lexsort((lane.events.end_ns[rows], lane.events.start_ns[rows]))]
+    kernel = lane.events.is_kind("kernel")[rows]
+    if lane.device is None or not kernel[1:].any():
         return None
-    start, end = lane.events.start_ns[rows], lane.events.end_ns[rows]
-    order = np.lexsort((end, start))
-    rows, start, end = rows[order], start[order], end[order]
-    gap = np.maximum(start[1:] - np.maximum.accumulate(end)[:-1], 0)
-    same_step = lane.step[rows][1:] == lane.step[rows][:-1]
-    gap = gap[same_step] if lane.marked else gap
+    reached = np.maximum.accumulate(lane.events.end_ns[rows])
+    gap = np.maximum(lane.events.start_ns[rows][1:] - reached[:-1], 0)
+    inside = lane.step[rows][1:] == lane.step[rows][:-1] if lane.marked else True
+    gap = gap[kernel[1:] & inside]
     if not len(gap):
         return None
-    kernels = lane.events.is_kind("kernel")[rows]
-    dur = lane.events.dur_ns[rows][kernels] if kernels.any() else lane.events.dur_ns[rows]
-    median = int(np.sort(gap)[(len(gap) - 1) // 2])
+    median = _median(gap)
     return Gaps(
-        kernels=int(kernels.sum()) / lane.steps,
-        kernel_ns=int(np.sort(dur)[(len(dur) - 1) // 2]),
+        kernels=int(kernel.sum()) / lane.steps,
+        kernel_ns=_median(lane.events.dur_ns[rows][kernel]),
         gap_ns=median,
         usual_ns=round(int(gap[gap <= UNUSUAL * median].sum()) / lane.steps),
         all_ns=round(int(gap.sum()) / lane.steps),
     )
+
+
+def _median(values: Ints) -> int:
+    """The lower median, which is one of them."""
+    return int(np.sort(values)[(len(values) - 1) // 2])
 
 
 def _loading(lane: _Lane) -> tuple[Fact, ...]:
@@ -304,7 +305,7 @@ def _first_long(lane: _Lane, rows: Ints, begun_ns: int, dur: Ints) -> Iterator[F
         return
     first = rows if loads else _firsts(lane, rows, name)
     others = np.setdiff1d(rows, first)
-    median = int(np.sort(dur[others])[(len(others) - 1) // 2]) if len(others) else None
+    median = _median(dur[others]) if len(others) else None
     if loads:
         long = np.ones(len(first), dtype=np.bool_)
     elif median is not None:

@@ -49,7 +49,8 @@ class Implementation:
     """One row of the table.
 
     ``form`` is one of ``FORMS``, ``form_on_gpu`` where it is another on a GPU. ``library`` is whose
-    layer it is, where it is neither the framework's own nor written here.
+    layer it is, where it is neither the framework's own nor written here; ``by_hand`` whether the
+    cell is written here in operators, so that what is in it can be changed.
     ``refuses`` maps what this row cannot do to the reason, in the words that a user is shown:
     ``cpu``, ``cuda``, ``forward``, ``bidirectional``, ``layers``, ``ctc``, ``cuda-graph``, ``xla``,
     a precision, or two at once (``tf32 on cpu``, ``cuda-graph on cpu``, ``xla of ctc``).
@@ -67,6 +68,7 @@ class Implementation:
     settles_after: int = 3  # iterations until it takes as long as ever after
     form_on_gpu: Optional[str] = None
     library: str = ""
+    by_hand: bool = False
 
     @property
     def module(self) -> str:
@@ -157,6 +159,7 @@ TABLE: Tuple[Implementation, ...] = (
         LOOP,
         "cell written by hand, Python loop over time steps",
         knows=_OTHER_NETWORKS_AND_LENGTHS,
+        by_hand=True,
     ),
     Implementation(
         "torch-lstmcell-fused",
@@ -183,6 +186,7 @@ TABLE: Tuple[Implementation, ...] = (
         "cell and loop written by hand, compiled by torch.jit.script",
         knows=_OTHER_NETWORKS,
         settles_after=5,  # its executor profiles and optimises the first calls
+        by_hand=True,
     ),
     Implementation(
         "torch-compile",
@@ -191,6 +195,7 @@ TABLE: Tuple[Implementation, ...] = (
         CELL_OP,
         "cell written by hand under torch.compile, loop in Python",
         knows=_OTHER_NETWORKS_AND_LENGTHS,
+        by_hand=True,
     ),
     Implementation(
         "tf-lstmcell",
@@ -200,6 +205,7 @@ TABLE: Tuple[Implementation, ...] = (
         "cell written by hand under tf.while_loop",
         _GRAPH_REWRITE,
         knows=_OTHER_NETWORKS_AND_LENGTHS,
+        by_hand=True,
     ),
     Implementation(
         "tf-basiclstmcell",
@@ -278,6 +284,7 @@ TABLE: Tuple[Implementation, ...] = (
         LOOP,
         "cell written by hand under jax.lax.scan",
         knows=_OTHER_NETWORKS_AND_LENGTHS,
+        by_hand=True,
     ),
     Implementation(
         "flax-lstm",
@@ -315,6 +322,7 @@ TABLE: Tuple[Implementation, ...] = (
         LOOP,
         "cell written by hand under pytensor.scan",
         knows=_OTHER_NETWORKS_AND_LENGTHS,
+        by_hand=True,
     ),
     Implementation(
         "cudnn-direct",

@@ -1,9 +1,12 @@
-"""Remedies are told where the facts of a run show their condition, and nowhere else."""
+"""Each remedy is told under its condition, and not where one fact of it is taken away."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
+import msgspec
 import pytest
 from diagnose.made import contributor, profile, table, tally
 
@@ -11,7 +14,8 @@ from lstmprof import implementations
 from lstmprof.diagnose import causes
 from lstmprof.diagnose.diagnosis import alone, compare
 from lstmprof.diagnose.findings import findings
-from lstmprof.diagnose.remedies import TABLE, device as remedies_of_device, remedies
+from lstmprof.diagnose.remedies import TABLE, Advice, layers, remedies
+from lstmprof.diagnose.seen import Fact, Gaps, Seen
 from lstmprof.diagnose.step_profile import Contributor, StepProfile
 
 WORKLOAD = {
@@ -21,37 +25,668 @@ WORKLOAD = {
     "bidirectional": False,
     "time_steps": 20,
     "loss": "ce",
+    "optimizer": "adam",
 }
-TORCH = {"framework": "torch", "precision": "fp32", "mode": "train", "workload": WORKLOAD}
-TENSORFLOW = {**TORCH, "framework": "tensorflow"}
+#: What a profile made elsewhere shows of itself.
+TORCH, TENSORFLOW, JAX = (Seen(framework=name) for name in ("torch", "tensorflow", "jax"))
+OURS = {"framework": "torch", "precision": "fp32", "mode": "train", "workload": WORKLOAD}
+BY_HAND = {**OURS, "implementation": "torch-lstmcell-basic"}
+NN_LSTM = {**OURS, "implementation": "torch-cudnn"}
+TF_BY_HAND = {**OURS, "framework": "tensorflow", "implementation": "tf-lstmcell"}
+
 MM = contributor("busy", "gemm", 900, "aten::mm", count=100)
 TANH = contributor("busy", "pointwise", 900, "aten::tanh", count=200)
-WAIT = contributor("idle", "dispatch", 900)
-
-
-def told(kind: str, slow: StepProfile, fast: StepProfile | None = None) -> str:
-    """All remedies for the finding of this kind, joined."""
-    (finding,) = (f for f in findings(fast, slow) if f.kind == kind)
-    found = remedies(finding)
-    return " | ".join(advice.sentence for advice in found)
+COPY = contributor("busy", "layout", 900, "aten::copy_")
+CAST = contributor("busy", "cast", 900, "aten::copy_")
+DISPATCH = contributor("idle", "dispatch", 900, "aten::empty")
+LAUNCH = contributor("idle", "launch call", 900, "cudaLaunchKernel", count=100)
+SYNC = contributor("idle", "sync", 900, "cudaStreamSynchronize")
+PYTHON = contributor("idle", "python", 900, "prepare")
+INPUT = contributor("input", "python", 900, "input")
+ALLOC = contributor("idle", "alloc", 900, "cudaMalloc")
+QUEUED = contributor("idle", "queued", 900, "k")
+#: A hundred kernels of 2 µs, each after a gap of 7 ns: most of the waiting.
+SERIES = Gaps(kernels=100, kernel_ns=2, gap_ns=7, usual_ns=700, all_ns=900)
 
 
 def run(
-    *contributors: Contributor, facts: dict[str, Any], device: int | None = None, **tables: Any
+    *contributors: Contributor,
+    facts: Mapping[str, Any] | None = None,
+    device: int | None = None,
+    seen: Seen | None = None,
+    **tables: Any,
 ) -> StepProfile:
     made = {name: table(*rows) for name, rows in tables.items()}
-    return profile(*contributors, facts=facts, device=device, tables=made)
+    fields = {"facts": dict(facts or {}), "device": device, "tables": made}
+    return profile(*contributors, seen=seen or Seen(), **fields)
 
 
-HAND_WRITTEN = {**TORCH, "implementation": "torch-lstmcell-basic"}
+def ops(**calls: float) -> list[dict[str, Any]]:
+    """Rows of the op table; ``__`` in a name stands for ``::``."""
+    return [op(name.replace("__", "::"), count) for name, count in calls.items()]
+
+
+def op(name: str, count: float, ns: int = 9) -> dict[str, Any]:
+    return {"name": name, "count": count, "host_total_ns": ns, "device_total_ns": ns}
+
+
+def kernels(category: str, count: int, name: str = "k", ns: int = 9) -> dict[str, Any]:
+    return {"category": category, "family": None, "count": count, "total_ns": ns, "name": name}
+
+
+def copies(memory: str, ns: int = 900) -> list[dict[str, Any]]:
+    return [{"host_memory": memory, "total_ns": ns, "count": 1, "bytes": None}]
+
+
+def casts(count: int = 60, ns: int = 900) -> list[dict[str, Any]]:
+    row = {"op": "aten::to", "within": "aten::linear", "from_dtype": "float", "bytes": None}
+    return [{**row, "to_dtype": "c10::BFloat16", "count": count, "total_ns": ns}]
+
+
+def advice(kind: str, slow: StepProfile, fast: StepProfile | None = None) -> tuple[Advice, ...]:
+    """The remedies for the finding of this kind; none where there is none."""
+    return tuple(a for f in findings(fast, slow) if f.kind == kind for a in remedies(f))
+
+
+def told(kind: str, slow: StepProfile, fast: StepProfile | None = None) -> str:
+    """The same, joined."""
+    return " | ".join(a.sentence for a in advice(kind, slow, fast))
+
+
+@dataclass(frozen=True)
+class Case:
+    """A run whose finding of ``kind`` gets the remedy; the runs that lack one fact do not.
+
+    ``saves_ns`` of it is expected; ``lacking`` is what is missing → the run without it.
+    """
+
+    kind: str
+    slow: StepProfile
+    saves_ns: int | None
+    lacking: Mapping[str, StepProfile]
+    fast: StepProfile | None = None
+
+
+def series(*more: Contributor, **given: Any) -> StepProfile:
+    """A stranger's profile on a GPU that waits for a hundred launches."""
+    counts = tally(launch=[9] * 100, kernel=[2] * 100, pointwise=[2] * 50)
+    given = {"seen": replace(TORCH, gaps=SERIES), "tally": counts, **given}
+    return run(LAUNCH, *more, device=0, **given)
+
+
+def with_gaps(**changed: int) -> Seen:
+    return replace(TORCH, gaps=replace(SERIES, **changed))
+
+
+def loading(*held: Fact) -> Seen:
+    return replace(TORCH, loading=held)
+
+
+FIRST = Fact("cudaLaunchKernel", 800, 1, None, 8)
+COMPILING = contributor("busy", "other", 900, "compile_fx", compiling=True)
+ITEM = Fact("cudaStreamSynchronize", 600, 40, "aten::item")
+SIZED = Fact("cudaStreamSynchronize", 600, 3, "aten::nonzero")
+DEVICE = Fact("cudaDeviceSynchronize", 800, 4, "step")
+WAIT = Fact("gemm", 500, 1, "cudaStreamWaitEvent")
+CALLBACK = Fact("gemm", 500, 1, "cudaLaunchHostFunc")
+MOVED = Fact("copy_kernel", 700, 3, "aten::contiguous")
+WEIGHTS = Fact("Memcpy DtoD", 400, 8, "aten::_cudnn_rnn")
+FILLED = Fact("aten::fill_", 300, 90, "aten::empty")
+LATER = Fact("cudaMalloc", 400, 3)
+NCCL = contributor("busy", "collective", 900, "ncclDevKernel_AllReduce")
+KERAS = [op("lstm/while/lstm_cell/Relu:Relu", 1)]
+GRADIENTS = [op("autograd::engine::evaluate_function: MmBackward0", 30), op("aten::isnan", 30, 400)]
+ADAM = [op("Optimizer.step#Adam.step", 1)]
+UPDATES = [kernels("optimizer", 40), kernels("gemm", 60)]
+SHAPES = ("aten::mm", ("[[2,3]]", "[[4,3]]"))
+FUSED = contributor("busy", "rnn", 100, "aten::mkldnn_rnn_layer")
+CTC_KERNEL = contributor("busy", "ctc", 900, "ctc_loss_log_alpha_gpu_kernel")
+
+CASES: dict[str, Case] = {
+    "profile later": Case(
+        "launch-bound",
+        run(LAUNCH, seen=loading(FIRST), device=0),
+        800,
+        {"a long first call": run(LAUNCH, seen=TORCH, device=0)},
+    ),
+    "trace once": Case(
+        "compile-bound",
+        run(COMPILING, seen=replace(TORCH, compiled=(Fact("compile_fx", 800, 2),))),
+        900,
+        {"tracing": run(COMPILING, seen=TORCH)},
+    ),
+    "Keras on cuDNN": Case(
+        "dispatch-bound",
+        run(DISPATCH, device=0, seen=TENSORFLOW, ops=KERAS),
+        None,
+        {
+            "Keras's cell": run(DISPATCH, device=0, seen=TENSORFLOW, ops=[op("rnn/Relu:Relu", 1)]),
+            "a GPU": run(DISPATCH, seen=TENSORFLOW, ops=KERAS),
+            "TensorFlow": run(DISPATCH, device=0, seen=TORCH, ops=KERAS),
+        },
+    ),
+    "layer in one op": Case(
+        "GEMM-bound",
+        run(MM, facts=BY_HAND),
+        None,
+        {"cells": run(MM, facts=NN_LSTM), "a form": run(MM, seen=TORCH)},
+    ),
+    "inputs' product at once": Case(
+        "GEMM-bound",
+        run(MM, facts=BY_HAND, tally=tally(product=[9] * 102)),
+        None,
+        {
+            "products of the inputs": run(MM, facts=BY_HAND, tally=tally(product=[9] * 42)),
+            "a cell of one's own": run(MM, facts=NN_LSTM, tally=tally(product=[9] * 102)),
+            "a form": run(
+                MM, facts={"workload": WORKLOAD}, seen=TORCH, tally=tally(product=[9] * 102)
+            ),
+        },
+    ),
+    "do it once": Case(
+        "GEMM-bound",
+        run(replace(MM, count=6), facts=NN_LSTM),
+        800,
+        {
+            "more calls": run(replace(MM, count=3), facts=NN_LSTM),
+            "the same implementation": run(replace(MM, count=6), facts=BY_HAND),
+        },
+        fast=run(replace(MM, ns=100, count=3), facts=NN_LSTM),
+    ),
+    "unbind before the loop": Case(
+        "memory-bound",
+        run(TANH, seen=replace(TORCH, selected=20), ops=[op("aten::select_backward", 20, 300)]),
+        300,
+        {
+            "a loop": run(TANH, seen=TORCH, ops=[op("aten::select_backward", 20, 300)]),
+            "backward passes": run(TANH, seen=replace(TORCH, selected=20)),
+        },
+    ),
+    "flatten_parameters": Case(
+        "copy-bound",
+        run(COPY, seen=replace(TORCH, weights=(WEIGHTS,)), ops=[op("aten::_cudnn_rnn", 2)]),
+        400,
+        {
+            "copies in the layer": run(COPY, seen=TORCH, ops=[op("aten::_cudnn_rnn", 2)]),
+            "four a call": run(
+                COPY, seen=replace(TORCH, weights=(WEIGHTS,)), ops=[op("aten::_cudnn_rnn", 8)]
+            ),
+        },
+    ),
+    "pad instead of pack": Case(
+        "GEMM-bound",
+        run(MM, seen=TORCH, ops=ops(aten___pack_padded_sequence=1)),
+        None,
+        {
+            "packing": run(MM, seen=TORCH, ops=ops(aten__lstm=1)),
+            "no layer op": run(
+                MM,
+                seen=TORCH,
+                ops=ops(aten___pack_padded_sequence=1, aten__mkldnn_rnn_layer=1),
+            ),
+            "a CPU": run(MM, seen=TORCH, device=0, ops=ops(aten___pack_padded_sequence=1)),
+        },
+    ),
+    "CUDA graph": Case(
+        "launch-bound",
+        series(),
+        700,
+        {
+            "many kernels": series(seen=with_gaps(kernels=9)),
+            "kernels shorter than gaps": series(seen=with_gaps(kernel_ns=8)),
+            "usual gaps": series(seen=with_gaps(usual_ns=440)),
+            "no graph": series(seen=replace(with_gaps(), graph=True)),
+            "no value asked for": series(ops=ops(aten__item=1)),
+            "no size asked for": series(ops=ops(aten__nonzero=1)),
+            "no tracing": series(seen=replace(with_gaps(), compiled=(Fact("compile_fx", 1, 1),))),
+            "one shape": series(seen=replace(with_gaps(), shapes=SHAPES)),
+            "no communication": series(NCCL),
+            "no CTC": series(facts={"workload": {"loss": "ctc"}}),
+            "one length": series(facts={"workload": {"variable_length": True}}),
+            "no graph of ours": series(facts={"cuda_graph": True}),
+            "PyTorch": series(seen=replace(with_gaps(), framework=None)),
+        },
+    ),
+    "XLA": Case(
+        "launch-bound",
+        series(seen=replace(TENSORFLOW, gaps=SERIES)),
+        700,
+        {
+            "a series of launches": series(seen=TENSORFLOW),
+            "ops that XLA takes": series(
+                seen=replace(TENSORFLOW, gaps=SERIES), ops=[op("a/CTCLoss:CTCLoss", 1)]
+            ),
+            "no tracing": series(
+                seen=replace(TENSORFLOW, gaps=SERIES, compiled=(Fact("graph_building", 1, 1),))
+            ),
+            "nothing compiled": series(
+                seen=replace(TENSORFLOW, gaps=SERIES), kernels=[kernels("pointwise", 9, "fusion_2")]
+            ),
+        },
+    ),
+    "jit the whole": Case(
+        "launch-bound",
+        series(seen=replace(JAX, gaps=SERIES), ops=[op("PjitFunction(dot)", 30)]),
+        700,
+        {
+            "many programs": series(
+                seen=replace(JAX, gaps=SERIES), ops=[op("PjitFunction(step)", 1)]
+            ),
+            "a series of launches": series(seen=JAX, ops=[op("PjitFunction(dot)", 30)]),
+            "one trace": series(
+                seen=replace(JAX, gaps=SERIES, compiled=(Fact("trace_to_jaxpr", 1, 1),)),
+                ops=[op("PjitFunction(dot)", 30)],
+            ),
+        },
+    ),
+    "fused cell": Case(
+        "memory-bound",
+        run(TANH, facts=BY_HAND, tally=tally(pointwise=[9] * 100)),
+        None,
+        {
+            "five ops": run(TANH, facts=BY_HAND, tally=tally(pointwise=[9] * 80)),
+            "a cell by hand": run(TANH, facts=NN_LSTM, tally=tally(pointwise=[9] * 100)),
+        },
+    ),
+    "torch.compile": Case(
+        "launch-bound",
+        series(),
+        350,
+        {
+            "half of them element by element": series(
+                tally=tally(kernel=[2] * 100, pointwise=[2] * 49)
+            ),
+            "nothing compiled": series(kernels=[kernels("pointwise", 50, "triton_poi_0")]),
+            "nothing compiled, by an op": series(ops=[op("Torch-Compiled Region: 0/0", 1)]),
+            "a series of launches": series(seen=TORCH),
+        },
+    ),
+    "fused optimizer": Case(
+        "launch-bound",
+        series(kernels=UPDATES, ops=ADAM),
+        280,
+        {
+            "ten kernels": series(kernels=[kernels("optimizer", 9), kernels("gemm", 91)], ops=ADAM),
+            "not fused": series(kernels=UPDATES, ops=[*ADAM, op("aten::_fused_adam_", 1)]),
+            "a fused form": series(kernels=UPDATES, ops=[op("Optimizer.step#RMSprop.step", 1)]),
+            "a known optimizer": series(kernels=UPDATES),
+            "a series of launches": series(kernels=UPDATES, ops=ADAM, seen=TORCH),
+        },
+    ),
+    "ask for no value": Case(
+        "sync-bound",
+        run(SYNC, device=0, seen=replace(TORCH, asked=(ITEM,)), ops=ops(aten__item=40)),
+        600,
+        {
+            "a value": run(SYNC, device=0, seen=replace(TORCH, asked=(ITEM,))),
+            "waiting in it": run(SYNC, device=0, seen=TORCH, ops=ops(aten__item=40)),
+        },
+    ),
+    "ask for no size": Case(
+        "sync-bound",
+        run(SYNC, device=0, seen=replace(TORCH, asked=(SIZED,))),
+        600,
+        {"such an op": run(SYNC, device=0, seen=replace(TORCH, asked=(ITEM,)))},
+    ),
+    "synchronise once": Case(
+        "sync-bound",
+        run(SYNC, device=0, seen=replace(TORCH, asked=(DEVICE,))),
+        600,
+        {
+            "more than one": run(
+                SYNC, device=0, seen=replace(TORCH, asked=(replace(DEVICE, count=1),))
+            ),
+            "the whole device": run(SYNC, device=0, seen=replace(TORCH, asked=(ITEM,))),
+        },
+    ),
+    "pin memory": Case(
+        "copy-bound",
+        run(COPY, device=0, seen=TORCH, copies=copies("pageable")),
+        900,
+        {
+            "pageable": run(COPY, device=0, seen=TORCH, copies=copies("pinned")),
+            "a size that matters": run(COPY, device=0, seen=TORCH, copies=copies("pageable", 40)),
+        },
+    ),
+    "cast once before the loop": Case(
+        "cast-bound",
+        run(CAST, facts={**OURS, "precision": "amp-bf16"}, casts=casts()),
+        855,
+        {
+            "autocast": run(CAST, facts=OURS, casts=casts()),
+            "every time step": run(CAST, facts={**OURS, "precision": "amp-bf16"}, casts=casts(19)),
+        },
+    ),
+    "keep one type": Case(
+        "cast-bound",
+        run(CAST, seen=TORCH, casts=casts()),
+        900,
+        {
+            "a known op": run(CAST, seen=TORCH),
+            "a size that matters": run(CAST, seen=TORCH, casts=casts(ns=40)),
+        },
+    ),
+    "channels last": Case(
+        "copy-bound",
+        run(COPY, device=0, seen=TORCH, kernels=[kernels("layout", 4, "nchwToNhwcKernel", 500)]),
+        500,
+        {
+            "such kernels": run(COPY, device=0, seen=TORCH, kernels=[kernels("layout", 4)]),
+            "a size that matters": run(
+                COPY, device=0, seen=TORCH, kernels=[kernels("layout", 4, "nchwToNhwcKernel", 40)]
+            ),
+        },
+    ),
+    "keep the layout": Case(
+        "copy-bound",
+        run(COPY, device=0, seen=replace(TORCH, moved=(MOVED,))),
+        700,
+        {
+            "a copy that was asked for": run(
+                COPY, device=0, seen=replace(TORCH, moved=(replace(MOVED, within="aten::cat"),))
+            ),
+            "an op": run(COPY, device=0, seen=replace(TORCH, moved=(replace(MOVED, within=None),))),
+        },
+    ),
+    "workers": Case(
+        "input-bound",
+        run(INPUT, seen=TORCH, ops=[op("enumerate(DataLoader)#_SingleProcessDataLoaderIter", 1)]),
+        900,
+        {
+            "a loader": run(INPUT, seen=TORCH),
+            "no workers": run(
+                INPUT,
+                seen=TORCH,
+                ops=[op("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", 1)],
+            ),
+        },
+    ),
+    "more workers": Case(
+        "input-bound",
+        run(
+            INPUT,
+            seen=TORCH,
+            ops=[op("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", 1)],
+        ),
+        900,
+        {
+            "workers": run(
+                INPUT, seen=TORCH, ops=[op("enumerate(DataLoader)#_SingleProcessDataLoaderIter", 1)]
+            )
+        },
+    ),
+    "prefetch": Case(
+        "input-bound",
+        run(INPUT, seen=TENSORFLOW, ops=[op("IteratorGetNext:IteratorGetNext", 1)]),
+        900,
+        {
+            "a dataset": run(INPUT, seen=TENSORFLOW),
+            "TensorFlow": run(INPUT, seen=TORCH, ops=[op("IteratorGetNext:IteratorGetNext", 1)]),
+        },
+    ),
+    "input beside the step": Case(
+        "input-bound",
+        run(INPUT, seen=TORCH),
+        900,
+        {
+            "no loader": run(
+                INPUT,
+                seen=TORCH,
+                ops=[op("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", 1)],
+            )
+        },
+    ),
+    "event sooner": Case(
+        "queue-bound",
+        run(QUEUED, device=0, seen=replace(TORCH, queued=(WAIT,))),
+        500,
+        {
+            "a wait": run(QUEUED, device=0, seen=TORCH),
+            "an event": run(QUEUED, device=0, seen=replace(TORCH, queued=(CALLBACK,))),
+        },
+    ),
+    "no host function": Case(
+        "queue-bound",
+        run(QUEUED, device=0, seen=replace(TORCH, queued=(CALLBACK,))),
+        500,
+        {"a host function": run(QUEUED, device=0, seen=replace(TORCH, queued=(WAIT,)))},
+    ),
+    "look inside": Case(
+        "Python-bound",
+        run(PYTHON, seen=TORCH),
+        900,
+        {
+            "a name": run(replace(PYTHON, name=None), seen=TORCH),
+            "no step marker": run(replace(PYTHON, name="ProfilerStep"), seen=TORCH),
+            "no wait": run(replace(PYTHON, name="$api.py:3165 try_to_block"), seen=JAX),
+            "none of the profiler": run(replace(PYTHON, name="$profiler.py:1 stop_trace")),
+        },
+    ),
+    "TF32": Case(
+        "GEMM-bound",
+        run(MM, device=0, seen=TORCH, kernels=[kernels("gemm", 9, "ampere_sgemm_128x64_tn", 700)]),
+        700,
+        {
+            "float32 products": run(
+                MM,
+                device=0,
+                seen=TORCH,
+                kernels=[kernels("gemm", 9, "ampere_fp16_s16816gemm", 700)],
+            ),
+            "such a GPU": run(
+                MM, device=0, seen=TORCH, kernels=[kernels("gemm", 9, "volta_sgemm_128x64", 700)]
+            ),
+            "TF32 off": run(
+                MM,
+                device=0,
+                facts={**NN_LSTM, "tf32": True},
+                kernels=[kernels("gemm", 9, "ampere_sgemm_128x64_tn", 700)],
+            ),
+        },
+    ),
+    "persistent kernels": Case(
+        "GEMM-bound",
+        run(MM, device=0, facts={**NN_LSTM, "kernels_used": "cuDNN"}),
+        None,
+        {
+            "cuDNN": run(MM, device=0, facts=NN_LSTM),
+            "standard kernels": run(
+                contributor("busy", "rnn", 900, "persist", family="persistent"),
+                device=0,
+                facts={**NN_LSTM, "kernels_used": "cuDNN"},
+            ),
+            "a large layer": run(
+                MM,
+                device=0,
+                facts={
+                    **NN_LSTM,
+                    "kernels_used": "cuDNN",
+                    "workload": {**WORKLOAD, "hidden": 128},
+                },
+            ),
+        },
+    ),
+    "cuDNN's CTC": Case(
+        "CTC-bound",
+        run(CTC_KERNEL, device=0, seen=TORCH),
+        900,
+        {"PyTorch's kernels": run(replace(CTC_KERNEL, name="ctcAlpha"), device=0, seen=TORCH)},
+    ),
+    "allocate once": Case(
+        "allocation-bound",
+        run(ALLOC, device=0, seen=replace(TORCH, later_allocs=(LATER,))),
+        400,
+        {"warm steps": run(ALLOC, device=0, seen=TORCH)},
+    ),
+    "overlap communication": Case(
+        "collective-bound",
+        run(NCCL, replace(MM, ns=300), device=0, seen=TORCH),
+        300,
+        {
+            "work beside it": run(NCCL, device=0, seen=TORCH),
+            "enough of it": run(NCCL, replace(MM, ns=30), device=0, seen=TORCH),
+        },
+    ),
+    "no anomaly mode": Case(
+        "memory-bound",
+        run(TANH, seen=TORCH, ops=GRADIENTS),
+        400,
+        {
+            "every node": run(TANH, seen=TORCH, ops=[GRADIENTS[0], op("aten::isnan", 29, 400)]),
+            "a backward pass": run(TANH, seen=TORCH, ops=GRADIENTS[1:]),
+        },
+    ),
+    "leave memory unfilled": Case(
+        "dispatch-bound",
+        run(DISPATCH, seen=replace(TORCH, filled=(FILLED,))),
+        300,
+        {"filling": run(DISPATCH, seen=TORCH)},
+    ),
+    "larger batch": Case(
+        "launch-bound",
+        series(seen=replace(Seen(), gaps=SERIES)),
+        None,
+        {
+            "kernels shorter than gaps": series(seen=Seen(gaps=replace(SERIES, kernel_ns=8))),
+            "usual gaps": series(seen=Seen(gaps=replace(SERIES, usual_ns=440))),
+            "no graph": series(seen=Seen(gaps=SERIES, graph=True)),
+        },
+    ),
+    "flush denormals": Case(
+        "GEMM-bound",
+        run(MM, facts={**NN_LSTM, "denormals_flushed": False}),
+        None,
+        {
+            "not flushed": run(MM, facts={**NN_LSTM, "denormals_flushed": True}),
+            "known": run(MM, facts=NN_LSTM),
+            "a CPU": run(MM, device=0, facts={**NN_LSTM, "denormals_flushed": False}),
+        },
+        fast=run(replace(MM, ns=300), facts={**NN_LSTM, "denormals_flushed": True}),
+    ),
+}
+
+
+def test_every_remedy_has_a_case_and_a_fact_without_which_it_is_not_told() -> None:
+    assert [remedy.name for remedy in TABLE] == list(CASES)
+    assert all(case.lacking for case in CASES.values())
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_remedy_is_told_under_its_condition(name: str) -> None:
+    case, remedy = CASES[name], next(r for r in TABLE if r.name == name)
+    (given,) = (a for a in advice(case.kind, case.slow, case.fast) if a.name == name)
+    assert given.saves_ns == case.saves_ns
+    assert (given.condition, given.source) == (remedy.condition, remedy.source)
+    assert given.framework == (case.slow.framework if remedy.frameworks else None)
+    assert (remedy.saves is None) <= (given.saves_ns is None)
+
+
+@pytest.mark.parametrize(
+    ("name", "fact"), [(name, fact) for name, case in CASES.items() for fact in case.lacking]
+)
+def test_a_remedy_is_not_told_where_one_fact_is_missing(name: str, fact: str) -> None:
+    case = CASES[name]
+    assert name not in {a.name for a in advice(case.kind, case.lacking[fact], case.fast)}
+
+
+@pytest.mark.parametrize("name", [r.name for r in TABLE if r.frameworks])
+def test_a_remedy_of_a_framework_is_told_to_no_other(name: str) -> None:
+    case = CASES[name]
+    for framework in (None, "mxnet"):
+        info = replace_framework(case.slow, framework)
+        assert name not in {a.name for a in advice(case.kind, info, case.fast)}
+
+
+def replace_framework(slow: StepProfile, framework: str | None) -> StepProfile:
+    info = msgspec.structs.replace(slow.info, framework=None)
+    return replace(slow, info=info, seen=replace(slow.seen, framework=framework))
+
+
+def test_every_remedy_is_for_kinds_that_exist_and_says_all_of_itself() -> None:
+    for remedy in TABLE:
+        assert set(remedy.kinds) <= set(causes.KINDS)
+        assert remedy.condition
+        assert remedy.source
+        assert remedy.saves != ""
+    assert len({remedy.name for remedy in TABLE}) == len(TABLE)
+
+
+def test_what_addresses_too_little_is_not_worth_a_remedy() -> None:
+    for ns, fits in ((50, True), (49, False)):
+        slow = run(COPY, contributor("busy", "gemm", 100, "mm"), device=0, seen=TORCH,
+                   copies=copies("pageable", ns))  # fmt: skip
+        assert bool(told("copy-bound", slow)) == fits
+
+
+def test_a_remedy_saves_no_more_than_its_finding_takes() -> None:
+    slow = run(COPY, device=0, seen=TORCH, copies=copies("pageable", 5_000))
+    assert [a.saves_ns for a in advice("copy-bound", slow)] == [900]
+
+
+# Two runs of one implementation: what both have is no reason why one of them is slower.
+
+
+def pair(kind: str, slow: StepProfile, fast: StepProfile) -> set[str]:
+    return {a.name for a in advice(kind, slow, fast)}
+
+
+def test_twins_are_not_told_of_what_both_do() -> None:
+    slow, fast = (
+        run(replace(MM, ns=ns), facts=BY_HAND, tally=tally(product=[9] * 102)) for ns in (900, 300)
+    )
+    assert pair("GEMM-bound", slow, fast) == set()
+    other = run(replace(FUSED, ns=300), facts=NN_LSTM)
+    assert {"layer in one op", "inputs' product at once"} <= pair("GEMM-bound", slow, other)
+
+
+def test_twins_are_told_of_a_setting_that_differs() -> None:
+    slow, fast = (
+        run(
+            replace(LAUNCH, ns=ns),
+            device=0,
+            facts={**NN_LSTM, "cuda_graph": graph},
+            seen=with_gaps(),
+        )
+        for ns, graph in ((900, False), (300, True))
+    )
+    assert pair("launch-bound", slow, fast) >= {"CUDA graph"}
+    both = replace(fast, info=slow.info)
+    assert "CUDA graph" in pair("launch-bound", slow, replace(both, seen=Seen()))
+    assert "CUDA graph" not in pair("launch-bound", slow, both)
+
+
+def test_of_twins_only_what_the_slower_has_more_of_is_saved() -> None:
+    def casting(count: int, ns: int) -> StepProfile:
+        return run(replace(CAST, ns=ns), replace(MM, ns=900), facts=NN_LSTM, casts=casts(count, ns))
+
+    slow = casting(60, 700)
+    expected = [("keep one type", 680)]
+    assert [(a.name, a.saves_ns) for a in advice("cast-bound", slow, casting(30, 20))] == expected
+    assert advice("cast-bound", slow, casting(30, 200)) == ()
+
+
+def test_profiles_of_unknown_origin_are_taken_for_twins() -> None:
+    slow, fast = (
+        run(replace(MM, ns=ns), seen=TORCH, ops=ops(aten__lstm_cell=9)) for ns in (900, 300)
+    )
+    assert pair("GEMM-bound", slow, fast) == set()
+    assert "layer in one op" in pair("GEMM-bound", slow, replace(fast, tables={}))
+
+
+def test_what_the_same_implementation_does_more_often_is_named() -> None:
+    case = CASES["do it once"]
+    assert "aten::mm runs 6 times a step against 3" in told(case.kind, case.slow, case.fast)
+    unknown = [profile(*one.contributors, facts={}) for one in (case.slow, case.fast) if one]
+    assert "aten::mm runs" not in told("GEMM-bound", *unknown)
+
+
+# What is said, and to whom.
 
 
 def test_a_hand_written_cell_is_told_of_the_layer_in_one_op_and_of_hoisting() -> None:
-    slow = run(MM, facts=HAND_WRITTEN, tally=tally(product=[9] * 102))
-    fused = contributor("busy", "rnn", 100, "aten::mkldnn_rnn_layer")
-    fast = run(fused, facts={**TORCH, "implementation": "torch-cudnn"})
-    said = told("GEMM-bound", slow, fast)
-    assert "torch-cudnn (torch.nn.LSTM); of torch-cudnn aten::mkldnn_rnn_layer take" in said
+    slow = run(MM, facts=BY_HAND, tally=tally(product=[9] * 102))
+    said = told("GEMM-bound", slow, run(FUSED, facts=NN_LSTM))
+    assert "torch-cudnn, torch.nn.LSTM; of torch-cudnn aten::mkldnn_rnn_layer take" in said
     assert "5.1 products a time step where 2 depend on the step before" in said
 
 
@@ -68,62 +703,49 @@ def test_a_hand_written_cell_is_told_of_the_layer_in_one_op_and_of_hoisting() ->
 def test_one_op_a_layer_is_told_of_to_rows_that_have_none(
     name: str, device: int | None, form: str
 ) -> None:
-    facts = {**TORCH, "framework": implementations.find(name).framework, "implementation": name}
+    facts = {**OURS, "framework": implementations.find(name).framework, "implementation": name}
     slow = run(MM, facts=facts, device=device)
-    assert remedies_of_device.form_of(slow) == form
+    assert layers.form_of(slow) == form
     assert ("in one op" in told("GEMM-bound", slow)) == (form != "layer op")
 
 
 def test_the_rows_that_are_told_of_run_a_layer_in_one_op_there() -> None:
-    for framework, texts in remedies_of_device._ONE_OP.items():
-        for text, where in zip(texts, ("cuda", "cpu"), strict=True):
-            row = implementations.find(text.split()[0].rstrip(","))
+    for framework, choices in layers._ONE_OP.items():
+        for (name, _), where in zip(choices, ("cuda", "cpu"), strict=True):
+            row = implementations.find(name)
             assert (row.framework, row.form_on(where)) == (framework, "layer op")
             assert where not in row.refusals()
 
 
 def test_the_form_of_a_profile_made_elsewhere_is_in_its_ops() -> None:
-    ops = [
-        {"name": name, "count": 9, "host_self_ns": 1} for name in ("aten::mm", "aten::lstm_cell")
-    ]
-    cells = run(MM, facts=TORCH, ops=ops)
-    assert "one op: torch-cudnn" in told("GEMM-bound", cells)
-    layer = contributor("busy", "rnn", 100, "aten::_cudnn_rnn")
-    forms = [remedies_of_device.form_of(run(c, facts=TORCH)) for c in (layer, MM)]
-    assert forms == ["layer op", None]
+    def with_op(name: str) -> StepProfile:
+        return run(MM, seen=TORCH, ops=[op("aten::mm", 9), op(name, 9)])
 
-
-def test_the_products_of_a_layer_op_are_not_the_users_to_hoist() -> None:
-    slow = run(MM, facts={**TORCH, "implementation": "torch-cudnn"}, tally=tally(product=[9] * 102))
-    assert "inputs' product" not in told("GEMM-bound", slow)
-
-
-@pytest.mark.parametrize(("products", "fits"), [(42, False), (102, True)])
-def test_hoisting_needs_more_products_than_the_recurrence(products: int, fits: bool) -> None:
-    slow = run(MM, facts=HAND_WRITTEN, tally=tally(product=[9] * products))
-    assert ("inputs' product" in told("GEMM-bound", slow)) == fits
+    cells = with_op("aten::lstm_cell")
+    assert "torch.nn.LSTM runs all time steps of a layer in one op, unless" in told(
+        "GEMM-bound", cells
+    )
+    in_loop = with_op("forward/rnn/while/basic_lstm_cell/MatMul:MatMul")
+    layer = run(contributor("busy", "rnn", 100, "aten::_cudnn_rnn"), seen=TORCH)
+    forms = [layers.form_of(one) for one in (cells, in_loop, layer, run(MM, seen=TORCH))]
+    assert forms == ["cell op", "loop", "layer op", None]
 
 
 @pytest.mark.parametrize(
-    ("change", "fits"),
+    ("name", "told_of"),
     [
-        ({}, True),
-        ({"cuda_graph": True}, False),
-        ({"framework": "tensorflow"}, False),
-        ({"workload": {**WORKLOAD, "loss": "ctc"}}, False),
-        ({"workload": {**WORKLOAD, "variable_length": True}}, False),
+        ("torch-lstmcell-basic", True),
+        ("torch-lstmcell-fused", False),
+        ("torch-cudnn", False),
+        ("tf-basiclstmcell", False),
+        ("keras-lstm-mode1", False),
+        ("jax-scan", True),
     ],
 )
-def test_a_cuda_graph_is_offered_where_one_can_be_captured(
-    change: dict[str, Any], fits: bool
-) -> None:
-    waiting = contributor("idle", "launch call", 900)
-    slow = run(waiting, facts={**TORCH, "implementation": "torch-cudnn", **change}, device=0)
-    assert ("--cuda-graph" in told("launch-bound", slow)) == fits
-
-
-def test_no_cuda_graph_on_a_cpu() -> None:
-    assert "--cuda-graph" not in told("dispatch-bound", run(WAIT, facts=HAND_WRITTEN))
+def test_only_who_writes_the_cell_can_hoist_its_products(name: str, told_of: bool) -> None:
+    facts = {**OURS, "framework": implementations.find(name).framework, "implementation": name}
+    slow = run(MM, facts=facts, tally=tally(product=[9] * 102))
+    assert ("inputs' product" in told("GEMM-bound", slow)) == told_of
 
 
 @pytest.mark.parametrize(
@@ -137,8 +759,13 @@ def test_no_cuda_graph_on_a_cpu() -> None:
 def test_xla_is_offered_to_rows_that_it_compiles(
     implementation: str, xla: bool, fits: bool
 ) -> None:
-    slow = run(WAIT, facts={**TENSORFLOW, "implementation": implementation, "xla": xla})
+    slow = run(DISPATCH, facts={**TF_BY_HAND, "implementation": implementation, "xla": xla})
     assert ("--xla" in told("dispatch-bound", slow)) == fits
+
+
+def test_xla_is_not_offered_to_a_function_that_is_traced_in_every_step() -> None:
+    retraced = Seen(compiled=(Fact("tf.function-graph_building", 1, 1),), compiled_steps=5)
+    assert "--xla" not in told("dispatch-bound", run(DISPATCH, facts=TF_BY_HAND, seen=retraced))
 
 
 @pytest.mark.parametrize(
@@ -147,6 +774,7 @@ def test_xla_is_offered_to_rows_that_it_compiles(
         (["lstm/while/lstm_cell/MatMul:MatMul"], []),
         (["lstm/while/lstm_cell/hard_sigmoid/Relu6:Relu6"], ["recurrent_activation='sigmoid'"]),
         (["lstm/while/lstm_cell/Relu:Relu"], ["activation='tanh'"]),
+        (["rnn/while/basic_lstm_cell/Relu:Relu"], []),
         (["gru/while/gru_cell/dropout/random_uniform:R"], ["recurrent_dropout=0"]),
         (["model/lstm_cell_7/MatMul:MatMul"], ["unroll=False"]),
     ],
@@ -154,141 +782,93 @@ def test_xla_is_offered_to_rows_that_it_compiles(
 def test_the_condition_of_kerass_cudnn_path_that_fails_is_named(
     names: list[str], unmet: list[str]
 ) -> None:
-    rows = [{"name": n, "count": 1, "host_self_ns": 1} for n in names]
-    slow = run(WAIT, facts={**TENSORFLOW, "implementation": None}, device=0, ops=rows)
-    assert remedies_of_device.unmet_by_keras(slow) == unmet
-    assert ("Keras runs this layer on cuDNN only with" in told("dispatch-bound", slow)) == bool(
-        unmet
-    )
-    on_host = run(WAIT, facts=TENSORFLOW, ops=rows)
-    assert remedies_of_device.unmet_by_keras(on_host) == []
+    rows = [op(n, 1) for n in names]
+    slow = run(DISPATCH, device=0, seen=TENSORFLOW, ops=rows)
+    assert layers.unmet_by_keras(slow) == unmet
+    assert ("on cuDNN only with" in told("dispatch-bound", slow)) == bool(unmet)
+    assert layers.unmet_by_keras(run(DISPATCH, seen=TENSORFLOW, ops=rows)) == []
 
 
 def test_what_cudnns_persistent_kernels_would_need() -> None:
-    facts = {**TORCH, "kernels_used": "cuDNN", "implementation": "torch-cudnn"}
-    kernel = contributor("busy", "rnn", 900, "sgemm", family="gemm")
-    assert told("GEMM-bound", run(kernel, facts=facts, device=0)).endswith(
+    case = CASES["persistent kernels"]
+    assert told(case.kind, case.slow).endswith(
         "cuDNN's persistent kernels would need float16 (this is fp32), hidden a multiple of 128 "
         "(it is 320) and features a multiple of 128 (it is 123)"
     )
-    persistent = contributor("busy", "rnn", 900, "persist", family="persistent")
-    assert "persistent" not in told("GEMM-bound", run(persistent, facts=facts, device=0))
 
 
-def test_tf32_is_offered_to_float32_on_a_gpu_that_has_it() -> None:
-    facts = {**TORCH, "device_name": "NVIDIA A100-SXM4-80GB"}
-    assert "--precision tf32" in told("GEMM-bound", run(MM, facts=facts, device=0))
-    for other in ({"device_name": "Tesla V100"}, {"precision": "amp-bf16"}):
-        assert "tf32" not in told("GEMM-bound", run(MM, facts={**facts, **other}, device=0))
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (FIRST, "the first cudaLaunchKernel took 0.8 µs and under 1 µs later: CUDA was"),
+        (replace(FIRST, count=4), "cudaLaunchKernel took 0.2 µs for the first launch of a kernel"),
+        (
+            replace(FIRST, name="hipLaunchKernel", median_ns=4_000),
+            "the first hipLaunchKernel took 0.8 µs and 4.0 µs later: HIP was",
+        ),
+        (Fact("cuModuleLoadData", 800, 1), "cuModuleLoadData took 0.8 µs: CUDA was"),
+    ],
+)
+def test_the_call_that_initialises_is_named(call: Fact, words: str) -> None:
+    slow = run(replace(LAUNCH, name=call.name), seen=loading(call), device=0)
+    assert told("launch-bound", slow).startswith(words)
 
 
-def test_what_asks_for_values_is_named() -> None:
-    rows = [{"name": "aten::item", "count": 40, "host_self_ns": 1}]
-    slow = run(contributor("idle", "dispatch", 9, "aten::item"), facts=TORCH, ops=rows)
-    assert told("sync-bound", slow).startswith("aten::item asks for a value 40 times a step")
+def test_calls_that_are_none_of_the_finding_are_not_its_initialisation() -> None:
+    assert told("launch-bound", run(LAUNCH, seen=loading(replace(FIRST, name="cudaFree")))) == ""
 
 
-def test_pageable_memory_is_named_and_pinned_memory_is_not() -> None:
-    slow_copy = contributor("busy", "transfer", 9, "Memcpy HtoD (Pageable -> Device)")
-    for memory, fits in (("pageable", True), ("pinned", False)):
-        rows = [{"host_memory": memory, "total_ns": 2_000_000, "count": 1, "bytes": None}]
-        slow = run(slow_copy, facts=TORCH, device=0, copies=rows)
-        assert ("2.0 ms a step are copies of pageable memory" in told("copy-bound", slow)) == fits
+def test_how_not_to_trace_again_is_told_in_the_words_of_the_framework() -> None:
+    words = {"torch": "TORCH_LOGS=recompiles", "tensorflow": "reduce_retracing=True"}
+    words |= {"jax": "jax_explain_cache_misses", "other": "the same shapes and types"}
+    for framework, word in words.items():
+        compiled = Seen(framework=framework, compiled=(Fact("compile_fx", 9, 1),), compiled_steps=3)
+        said = told("compile-bound", run(COMPILING, seen=replace(compiled, shapes=SHAPES)))
+        assert word in said
+        assert "in 3 steps (the shapes of aten::mm differ: [[2,3]] and [[4,3]])" in said
+        once = told("compile-bound", run(COMPILING, seen=replace(compiled, compiled_steps=1)))
+        assert once.endswith("run a few steps before those that are profiled")
 
 
-def test_casts_of_autocast_are_counted_by_time_step() -> None:
-    row = {
-        "op": "aten::to",
-        "within": "aten::linear",
-        "from_dtype": "float",
-        "to_dtype": "c10::BFloat16",
-        "count": 60,
-        "total_ns": 9,
-        "bytes": None,
-    }
-    cast = contributor("busy", "cast", 9, "aten::copy_")
-    amp = run(cast, facts={**TORCH, "precision": "amp-bf16"}, casts=[row])
-    assert told("cast-bound", amp).startswith("autocast casts 3 times a time step")
-    assert told("cast-bound", run(cast, facts=TORCH, casts=[row])) == (
-        "aten::to in aten::linear casts from float to c10::BFloat16 60 times a step: keep one "
-        "element type there"
-    )
-
-
-def test_a_cast_that_is_done_once_is_said_to_be() -> None:
-    row: dict[str, Any] = {"op": "aten::to", "within": None, "to_dtype": None}
-    row |= {"count": 1, "total_ns": 9, "bytes": None}
-    cast = run(contributor("busy", "cast", 9, "aten::copy_"), facts=TORCH, casts=[row])
-    assert told("cast-bound", cast).startswith("aten::to casts once a step: keep")
-
-
-def test_calls_so_long_that_they_set_cuda_up_are_told_apart_from_launching() -> None:
-    launching = contributor("idle", "launch call", 40_000, "cudaLaunchKernel", count=10)
-    first = contributor("idle", "launch call", 7_000_000_000, "cudaStreamCreateWithFlags", count=1)
-    gaps = tally(kernel=[1] * 9, gap=[4_000] * 8)
-    told_of = {
-        long: told("launch-bound", run(launching, *long, facts=TORCH, device=0, tally=gaps))
-        for long in ((), (first,))
-    }
-    assert "initialised" not in told_of[()]
-    assert told_of[first,].startswith("cudaStreamCreateWithFlags takes 7,000.000 ms a call: CUDA")
-    freed = contributor("idle", "alloc", 6_000_000_000, "cudaFree", count=15)
-    said = told("allocation-bound", run(freed, facts=TORCH, device=0))
-    assert "cudaFree takes 400.000 ms a call" in said
-    assert "warm step" not in said
-
-
-def test_what_the_same_implementation_does_more_often_is_named() -> None:
-    facts = {**TORCH, "implementation": "torch-cudnn"}
-    fast = run(contributor("busy", "gemm", 100, "aten::mm", count=3), facts=facts)
-    slow = run(contributor("busy", "gemm", 200, "aten::mm", count=6), facts=facts)
-    assert "aten::mm runs 6 times a step against 3" in told("GEMM-bound", slow, fast)
-    other = run(contributor("busy", "gemm", 200, "aten::mm", count=6), facts=HAND_WRITTEN)
-    assert "aten::mm runs" not in told("GEMM-bound", other, fast)
-    unknown = [profile(*one.contributors, facts={}) for one in (slow, fast)]
-    assert "aten::mm runs" not in told("GEMM-bound", *unknown)
+def test_a_step_is_spoken_of_where_steps_are_marked() -> None:
+    slow = CASES["ask for no value"].slow
+    assert told("sync-bound", slow).startswith("aten::item asks for a value 40 times a step and")
+    unmarked = told("sync-bound", replace(slow, marked=False))
+    assert unmarked.startswith("aten::item asks for a value 40 times and waits")
+    for case in CASES.values():
+        if case.fast is None:
+            sentences = told(case.kind, replace(case.slow, marked=False))
+            assert " a step " not in sentences
+            assert "times a step" not in sentences
 
 
 def test_a_remedy_quotes_no_whole_template() -> None:
     kernel = "void at::native::elementwise_kernel<" + 40 * "at::detail::Array<char*, 2>, " + ">"
-    copy = contributor("busy", "layout", 900, kernel, count=7)
-    said = told("copy-bound", run(copy, facts=TORCH, device=0))
-    assert said.startswith("void at::native::elementwise_kernel<at::detail")
-    assert "… moves elements 7 times a step" in said
+    slow = run(QUEUED, device=0, seen=replace(TORCH, queued=(replace(WAIT, name=kernel),)))
+    assert told("queue-bound", slow).startswith("void at::native::elementwise_kernel<at::detail")
+    assert "… waited 0.001 ms a step for an event" in told("queue-bound", slow)
 
 
-def test_indexing_a_sequence_in_a_loop_is_found_by_its_backward_pass() -> None:
-    rows = [{"name": "aten::select_backward", "count": 20, "host_self_ns": 1}]
-    assert "x.unbind(0)" in told("memory-bound", run(TANH, facts=TORCH, ops=rows))
-    few = [{**rows[0], "count": 1}]
-    assert "x.unbind(0)" not in told("memory-bound", run(TANH, facts=TORCH, ops=few))
-
-
-def test_denormals_are_spoken_of_where_they_were_not_flushed() -> None:
-    for flushed, fits in ((False, True), (True, False), (None, False)):
-        slow = run(MM, facts={**TORCH, "denormals_flushed": flushed})
-        assert ("set_flush_denormal" in told("GEMM-bound", slow)) == fits
+def test_indexing_in_a_loop_of_known_length_is_found_without_shapes() -> None:
+    for count, fits in ((20, True), (1, False)):
+        slow = run(TANH, facts=NN_LSTM, ops=[op("aten::select_backward", count, 300)])
+        assert ("x.unbind(0)" in told("memory-bound", slow)) == fits
 
 
 def test_nothing_is_told_of_a_run_of_which_nothing_is_known() -> None:
-    for one in (
-        MM,
-        TANH,
-        WAIT,
-        contributor("idle", "python", 9),
-        contributor("busy", "cast", 9, "x"),
-    ):
-        assert all(e.remedies == () for e in alone(profile(one)).findings)
+    for one in (MM, TANH, DISPATCH, PYTHON, LAUNCH, QUEUED, SYNC, CAST, COPY, ALLOC):
+        unnamed = replace(one, name=None)
+        assert all(e.remedies == () for e in alone(profile(unnamed)).findings)
 
 
 def test_a_remedy_is_told_once() -> None:
-    slow = run(MM, TANH, WAIT, facts=HAND_WRITTEN)
-    fast = run(
-        contributor("busy", "rnn", 100, "aten::lstm"), facts={**TORCH, "implementation": "x"}
-    )
+    slow = run(MM, TANH, DISPATCH, facts=BY_HAND)
+    fast = run(contributor("busy", "rnn", 100, "aten::lstm"), facts={**OURS, "implementation": "x"})
     said = [a.sentence for e in compare(slow, fast).findings for a in e.remedies]
     assert len(said) == len(set(said)) > 0
 
 
-def test_every_remedy_is_for_kinds_that_exist_and_has_a_source() -> None:
-    assert all(set(remedy.kinds) <= set(causes.KINDS) and remedy.source for remedy in TABLE)
+def test_json_has_all_of_a_remedy() -> None:
+    found = alone(CASES["event sooner"].slow).to_dict()["findings"][0]["remedies"]
+    keys = {"name", "sentence", "condition", "framework", "saves_ns", "source"}
+    assert [(set(one), one["saves_ns"], one["framework"]) for one in found] == [(keys, 500, None)]

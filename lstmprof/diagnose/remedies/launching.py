@@ -1,0 +1,233 @@
+"""What lets a host keep up with its device: set-up before the steps, fewer launches."""
+
+from __future__ import annotations
+
+import re
+
+from lstmprof import implementations
+from lstmprof.diagnose import causes
+from lstmprof.diagnose.counts import counted
+from lstmprof.diagnose.findings import Finding
+from lstmprof.diagnose.remedies.told import (
+    SERIES,
+    Told,
+    each,
+    is_compiled,
+    is_retraced,
+    often,
+    series_of_launches,
+    times_called,
+    total,
+)
+from lstmprof.diagnose.seen import RUNTIMES, Fact
+from lstmprof.diagnose.step_profile import StepProfile
+from lstmprof.events.threads import ASKS
+from lstmprof.numbers import count, cropped, listed, milliseconds, percent, quantity
+
+#: Ops of torch whose result's size is asked of the device: no graph can be captured over them.
+SIZED_BY_DATA = re.compile(r"aten::(?:nonzero|masked_select|_?unique\w*)$")
+_ASKS = re.compile("|".join(f"^{name}$" for name in ASKS))
+_COLLECTIVE = "collective"
+#: Ops of TensorFlow that XLA does not compile.
+_NOT_XLA = re.compile(r":(?:CTCLoss|CudnnRNN|BlockLSTM|LSTMBlockCell|GRUBlockCell)\w*$")
+_PROGRAM = re.compile(r"^PjitFunction\(")
+_FUSED = re.compile(r"_fused_(?:adam|sgd|adagrad)|FusedAdam|FusedSgd|FusedAdagrad", re.IGNORECASE)
+_OPTIMIZER = re.compile(r"Optimizer\.step#(\w+)\.step")
+#: The optimizers of torch.optim that take ``fused``.
+_CAN_FUSE = ("Adam", "AdamW", "SGD", "Adagrad")
+_HOW_NOT_TO_TRACE = {
+    "torch": "TORCH_LOGS=recompiles says why; give it the same shapes, or torch.compile(dynamic="
+    "True), and tensors for numbers that change",
+    "tensorflow": "pass tensors, no Python numbers, and give tf.function an input_signature or "
+    "reduce_retracing=True",
+    "jax": "make the jitted function once, outside the loop, and give it the same shapes and "
+    "types; jax_explain_cache_misses says why",
+}
+
+
+def initialises(f: Finding) -> Told | None:
+    """Calls of this kind that set the runtime up or loaded code."""
+    names = {c.name for c in f.contributors}
+    calls = [h for h in f.slow.seen.loading if h.name in names]
+    if not calls:
+        return None
+    return Told(
+        f"{_took(calls[0])}: {_runtime_of(calls[0].name)} was being initialised or loaded code; "
+        "run a few steps before those that are profiled",
+        total(calls),
+    )
+
+
+def _took(call: Fact) -> str:
+    """What a call that initialises took, and what the later ones of its name take."""
+    each_ns = quantity(call.ns / call.count, "ns")
+    if call.median_ns is None:
+        return f"{call.name} took {each_ns}" + (" a call" if call.count > 1 else "")
+    first = f"the first {call.name} took {each_ns}"
+    if call.count > 1:
+        first = f"{call.name} took {each_ns} for the first launch of a kernel"
+    return f"{first} and {_short(call.median_ns)} later"
+
+
+def _short(ns: int) -> str:
+    return "under 1 µs" if ns < 1000 else quantity(ns, "ns")
+
+
+def _runtime_of(name: str) -> str:
+    names = (runtime for runtime, pattern in RUNTIMES.items() if pattern.match(name))
+    return next(names, "CUDA")
+
+
+def recompiles(f: Finding) -> Told | None:
+    """Something was traced or compiled in the profiled steps."""
+    compiled = f.slow.seen.compiled
+    if not compiled:
+        return None
+    steps, name = f.slow.seen.compiled_steps, cropped(compiled[0].name)
+    took = f"{name} and such take {milliseconds(f.slow_ns)} ms{each(f.slow)}"
+    if steps < 2:
+        return Told(f"{took}: run a few steps before those that are profiled", f.slow_ns)
+    how = _HOW_NOT_TO_TRACE.get(f.slow.framework or "", "give every step the same shapes and types")
+    return Told(f"{took}, in {steps} steps{_shapes(f)}: {how}", f.slow_ns)
+
+
+def _shapes(f: Finding) -> str:
+    if f.slow.seen.shapes is None:
+        return ""
+    name, shapes = f.slow.seen.shapes
+    return f" (the shapes of {name} differ: {listed([cropped(s) for s in shapes[:2]])})"
+
+
+def cuda_graph(f: Finding) -> Told | None:
+    """A series of launches of PyTorch that is the same in every step, as far as is seen."""
+    saves, row = series_of_launches(f), implementations.ROWS.get(f.slow.implementation or "")
+    if saves is None or not _can_be_captured(f.slow):
+        return None
+    launches = f"{count(counted(f.slow, 'launches'))} launches{each(f.slow)}"
+    if row is not None:
+        return Told(f"replay its {launches} as one CUDA graph (capture --cuda-graph)", saves)
+    return Told(
+        f"its {launches} can be one where every step has the same shapes: a CUDA graph, by "
+        "torch.compile(mode='reduce-overhead') or torch.cuda.graph",
+        saves,
+    )
+
+
+def _can_be_captured(profile: StepProfile) -> bool:
+    """Whether nothing is seen that a CUDA graph refuses, and none is there already."""
+    info, workload = profile.info, profile.info.workload
+    if info.cuda_graph or profile.seen.graph or is_retraced(profile):
+        return False
+    if workload.loss == "ctc" or workload.variable_length:
+        return False
+    asks = times_called(profile, _ASKS) + times_called(profile, SIZED_BY_DATA)
+    shared = any(c.part == _COLLECTIVE for c in profile.contributors)
+    row = implementations.ROWS.get(profile.implementation or "")
+    return not asks and not shared and (row is None or "cuda-graph" not in row.refusals())
+
+
+def compiled_step(f: Finding) -> Told | None:
+    """A series of launches of PyTorch, half of them element by element, that nothing compiled."""
+    saves = series_of_launches(f)
+    if saves is None or f.slow.implementation or is_compiled(f.slow) or is_retraced(f.slow):
+        return None
+    kernels, pointwise = counted(f.slow, "kernels"), counted(f.slow, "pointwise")
+    if 2 * pointwise < kernels or not kernels:
+        return None
+    return Told(
+        f"{count(pointwise)} of its {count(kernels)} kernels{each(f.slow)} are element by element: "
+        "torch.compile fuses such",
+        round(saves * min(pointwise / kernels, 1.0)),
+    )
+
+
+def fused_optimizer(f: Finding) -> Told | None:
+    """PyTorch's optimizer parameter by parameter: most of this work, or of a series of launches."""
+    if _is_fused(f.slow) or not _can_fuse(f.slow):
+        return None
+    optimizing = [c for c in f.contributors if "optimizer" in (c.part, c.purpose)]
+    saves = sum(c.ns for c in optimizing)
+    if f.kind in causes.WAITS and f.slow.device is not None:
+        series, kernels = series_of_launches(f), counted(f.slow, "kernels")
+        updates = sum(r["count"] for r in _of_optimizer(f.slow)) / f.slow.steps
+        if series is None or updates < SERIES:
+            return None
+        saves = round(series * min(updates / max(kernels, 1.0), 1.0))
+    elif 2 * saves < sum(c.ns for c in f.contributors):
+        return None
+    share = percent(saves / f.slow_ns) if f.slow_ns else ""
+    return Told(
+        f"{share} of it is the optimizer, parameter by parameter: fused=True of torch.optim "
+        "updates all of them in one kernel",
+        saves,
+    )
+
+
+def _of_optimizer(profile: StepProfile) -> list[dict[str, int]]:
+    return [row for row in profile.rows("kernels") if row["category"] == "optimizer"]
+
+
+def _is_fused(profile: StepProfile) -> bool:
+    rows = [*profile.rows("ops"), *profile.rows("kernels")]
+    return any(_FUSED.search(row["name"]) for row in rows)
+
+
+def _can_fuse(profile: StepProfile) -> bool:
+    """Whether the optimizer that is seen has a fused form."""
+    if profile.info.workload.optimizer is not None:
+        return True
+    rows = [*profile.rows("ops"), *profile.rows("ranges")]
+    names = [m.group(1) for row in rows if (m := _OPTIMIZER.search(row["name"]))]
+    return bool(names) and all(name in _CAN_FUSE for name in names)
+
+
+def xla(f: Finding) -> Told | None:
+    """A step of TensorFlow that XLA compiles and did not."""
+    row = implementations.ROWS.get(f.slow.implementation or "")
+    if f.slow.info.xla or is_retraced(f.slow) or is_compiled(f.slow):
+        return None
+    if row is not None:
+        where = "cpu" if f.slow.device is None else "cuda"
+        if {"xla", f"xla on {where}"} & row.refusals().keys() or _ctc(f.slow, row):
+            return None
+        return Told("compile the step with XLA: jit_compile=True (capture --xla)")
+    saves = series_of_launches(f)
+    if saves is None or times_called(f.slow, _NOT_XLA):
+        return None
+    return Told(
+        "compile the step with XLA where its shapes are known: tf.function(jit_compile=True) "
+        f"launches what it fuses at once, of {count(counted(f.slow, 'launches'))} launches"
+        f"{each(f.slow)}",
+        saves,
+    )
+
+
+def _ctc(profile: StepProfile, row: implementations.Implementation) -> bool:
+    return profile.info.workload.loss == "ctc" and "xla of ctc" in row.refusals()
+
+
+def jitted_whole(f: Finding) -> Told | None:
+    """JAX runs a series of small programs."""
+    programs = times_called(f.slow, _PROGRAM)
+    if programs < SERIES or is_retraced(f.slow):
+        return None
+    saves = None if f.slow.device is None else series_of_launches(f)
+    if f.slow.device is not None and saves is None:
+        return None
+    return Told(
+        f"it calls compiled programs {often(f.slow, programs)}: one jax.jit around what calls them "
+        "makes them one",
+        saves,
+    )
+
+
+def larger_batch(f: Finding) -> Told | None:
+    """Kernels that are over before the host brings the next one, one after another."""
+    gaps = f.slow.seen.gaps
+    if gaps is None or series_of_launches(f) is None or f.slow.seen.graph:
+        return None
+    return Told(
+        f"in the median a kernel takes {quantity(gaps.kernel_ns, 'ns')} and is waited for "
+        f"{quantity(gaps.gap_ns, 'ns')}: a larger batch gives every launch more to do at the "
+        "same price"
+    )

@@ -1,0 +1,241 @@
+"""What shortens waiting: for values, copies, other streams and ranks, the input, the allocator."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from lstmprof.diagnose import causes
+from lstmprof.diagnose.findings import Finding
+from lstmprof.diagnose.remedies.launching import SIZED_BY_DATA
+from lstmprof.diagnose.remedies.told import Told, each, often, times_called, total
+from lstmprof.diagnose.seen import Fact
+from lstmprof.events.threads import ASKS
+from lstmprof.numbers import count, cropped, listed, milliseconds
+
+_COPIES = re.compile(r"aten::(?:copy_|_to_copy|to)$")
+_WHOLE_DEVICE = re.compile(r"(?:Device|Ctx|Context)Synchronize$")
+_SINGLE_LOADER = re.compile(r"enumerate\(DataLoader\)#_SingleProcess")
+_WORKERS = re.compile(r"enumerate\(DataLoader\)#_MultiProcessing")
+_NEXT_ELEMENT = re.compile(r":IteratorGetNext|^IteratorGetNext")
+_PREFETCH = re.compile(r"Prefetch")
+_STEP = re.compile(r"ProfilerStep|^train$|^step$")
+_FREES = re.compile(r"Free|Release")
+#: Frames and ranges that only wait, or are the profiler's own.
+_WAITS = re.compile(r"(?i)profiler|block_until|try_to_block|\bwait\b|synchroni[sz]e|sleep|_trace\b")
+_GATHERS = re.compile(r"(?i)all_?gather|reduce_?scatter")
+_EXCHANGES = re.compile(r"(?i)send_?recv|all_?to_?all")
+_REDUCES = re.compile(r"(?i)all_?reduce")
+
+
+def _asked_in(f: Finding, inside: Callable[[str], object]) -> list[Fact]:
+    """The blocking calls that ops of these names made."""
+    return [h for h in f.slow.seen.asked if h.within is not None and inside(h.within)]
+
+
+def values_asked_for(f: Finding) -> Told | None:
+    """The host asks for values in the step."""
+    rows = {r["name"]: r["count"] / f.slow.steps for r in f.slow.rows("ops")}
+    asked = [(rows[name], name) for name in ASKS if name in rows]
+    if not asked:
+        return None
+    times, name = max(asked)
+    waits = total(_asked_in(f, lambda name: name in ASKS))
+    saves = waits + sum(c.ns for c in f.contributors if c.name in ASKS)
+    return Told(
+        f"{name} asks for a value {often(f.slow, times)} and waits for it: keep it where it "
+        "is computed, and read it once in many steps",
+        saves,
+    )
+
+
+def sizes_asked_for(f: Finding) -> Told | None:
+    """Ops whose result is as large as the data say: the host asks the device for the size."""
+    calls = _asked_in(f, SIZED_BY_DATA.match)
+    if not calls:
+        return None
+    name, times = str(calls[0].within), sum(h.count for h in calls)
+    return Told(
+        f"{name} waits {often(f.slow, times)} for the size of its result: masks of a fixed size "
+        "(torch.where, masked_fill) need none",
+        total(calls),
+    )
+
+
+def pageable_copies(f: Finding) -> Told | None:
+    """Copies from or to memory that the driver first has to copy itself."""
+    rows = [r for r in f.slow.rows("copies") if r.get("host_memory") == "pageable"]
+    if not rows:
+        return None
+    took = sum(r["total_ns"] for r in rows) / f.slow.steps
+    waits = total(_asked_in(f, _COPIES.match)) if f.kind == causes.SYNC else 0
+    if waits:
+        what = f"the host waits {milliseconds(waits)} ms{each(f.slow)} for copies"
+    else:
+        what = f"{milliseconds(took)} ms{each(f.slow)} are copies"
+    how = "pin_memory() and non_blocking=True" if f.slow.framework == "torch" else "page-locked"
+    return Told(
+        f"{what} of pageable memory: {how} let them run beside the step"
+        if f.slow.framework == "torch"
+        else f"{what} of pageable memory: from {how} memory they run beside the step",
+        round(waits if f.kind == causes.SYNC else took),
+    )
+
+
+def device_synchronised(f: Finding) -> Told | None:
+    """The whole device is waited for more than once in a step."""
+    calls = [h for h in f.slow.seen.asked if _WHOLE_DEVICE.search(h.name)]
+    times = sum(h.count for h in calls)
+    if times < 2:
+        return None
+    within = f" (most of it in {cropped(calls[0].within)})" if calls[0].within else ""
+    return Told(
+        f"{calls[0].name} is called {often(f.slow, times)}{within}: synchronise once, at the end "
+        "of what is timed",
+        round(total(calls) * (1 - 1 / times)),
+    )
+
+
+def waits_for_event(f: Finding) -> Told | None:
+    """Queued work whose stream was made to wait for an event of another one."""
+    waits = [h for h in f.slow.seen.queued if h.within and "Wait" in h.within]
+    if not waits:
+        return None
+    most = waits[0]
+    return Told(
+        f"{cropped(most.name)} waited {milliseconds(most.ns)} ms{each(f.slow)} for an event of "
+        f"another stream ({most.within}): record that event as soon as what is needed is done, "
+        "and launch first what does not need it",
+        total(waits),
+    )
+
+
+def waits_for_host_function(f: Finding) -> Told | None:
+    """Queued work behind a function of the host."""
+    waits = [h for h in f.slow.seen.queued if h.within and "Wait" not in h.within]
+    if not waits:
+        return None
+    most = waits[0]
+    return Told(
+        f"{cropped(most.name)} waited {milliseconds(most.ns)} ms{each(f.slow)} behind a function "
+        f"of the host ({most.within}): a stream stands still until it returns; do its work "
+        "elsewhere",
+        total(waits),
+    )
+
+
+def loader_in_line(f: Finding) -> Told | None:
+    """A DataLoader of PyTorch without workers makes the batch in the step."""
+    if not times_called(f.slow, _SINGLE_LOADER) or times_called(f.slow, _WORKERS):
+        return None
+    return Told(
+        "the DataLoader makes each batch in the step's own process: num_workers=1 or more, with "
+        "pin_memory=True, makes the next one meanwhile",
+        f.slow_ns,
+    )
+
+
+def slow_workers(f: Finding) -> Told | None:
+    """A DataLoader with workers is waited for."""
+    if not times_called(f.slow, _WORKERS):
+        return None
+    return Told(
+        "the DataLoader has workers, and they are slower than the step: more of them "
+        "(num_workers), or less work for each sample",
+        f.slow_ns,
+    )
+
+
+def dataset_in_line(f: Finding) -> Told | None:
+    """TensorFlow's next element is waited for, and nothing fetches it before."""
+    if not times_called(f.slow, _NEXT_ELEMENT):
+        return None
+    if times_called(f.slow, _PREFETCH):
+        return Told(
+            "the dataset is prefetched and still slower than the step: "
+            "map(…, num_parallel_calls=tf.data.AUTOTUNE), cache()",
+            f.slow_ns,
+        )
+    return Told("dataset.prefetch(tf.data.AUTOTUNE) makes the next element meanwhile", f.slow_ns)
+
+
+def input_in_line(f: Finding) -> Told | None:
+    """The step prepares its own input, in no loader that is known."""
+    loaders = (_SINGLE_LOADER, _WORKERS, _NEXT_ELEMENT)
+    if any(times_called(f.slow, loader) for loader in loaders):
+        return None
+    how = {
+        "torch": "a DataLoader with num_workers prepares it meanwhile",
+        "tensorflow": "tf.data's prefetch prepares it meanwhile",
+    }.get(f.slow.framework or "", "prepare it in another thread or process")
+    return Told(f"the next batch can be prepared while this one computes: {how}", f.slow_ns)
+
+
+def allocations(f: Finding) -> Told | None:
+    """Calls that allocate or free in warm steps."""
+    calls = f.slow.seen.later_allocs
+    if not calls:
+        return None
+    names = listed(sorted({h.name for h in calls})[:2])
+    how = "keep the shapes constant, or take the memory from a pool"
+    if f.slow.framework == "torch":
+        how = "keep the shapes constant; PYTORCH_ALLOC_CONF=expandable_segments:True "
+        how += "(before 2.9 PYTORCH_CUDA_ALLOC_CONF) lets memory grow"
+        if any(_FREES.search(h.name) for h in calls):
+            how += "; call no torch.cuda.empty_cache(), and leave memory free for what is cached"
+    where = "after the first step" if f.slow.marked else "in the later half of the profile"
+    times = often(f.slow, sum(h.count for h in calls))
+    return Told(f"{names} are called {where}, {times}: {how}", total(calls))
+
+
+def collectives(f: Finding) -> Told | None:
+    """Communication that the device waits for, and work that it could run beside."""
+    profile = f.slow
+    computing = sum(
+        c.ns for c in profile.contributors if c.state == "busy" and c.part != "collective"
+    )
+    if not computing or not f.contributors:
+        return None
+    most = max(f.contributors, key=lambda c: c.ns)
+    how = "start it earlier, on a stream of its own, while something else is computed"
+    name = str(most.name)
+    if f.slow.framework == "torch":
+        if _GATHERS.search(name):
+            how = "FSDP fetches the next parameters meanwhile by forward_prefetch=True and "
+            how += "backward_prefetch; larger wrapped units have fewer exchanges"
+        elif _REDUCES.search(name):
+            how = "DistributedDataParallel reduces gradients beside the backward pass, in buckets "
+            how += "of bucket_cap_mb"
+        elif _EXCHANGES.search(name):
+            how = "exchange the next batch's while this one is computed"
+    exposed = milliseconds(sum(c.ns for c in f.contributors))
+    return Told(
+        f"{exposed} ms{each(profile)} of communication run while nothing computes "
+        f"(most of it {cropped(name, 40)}): {how}; what it waits for other ranks stays",
+        min(f.slow_ns, computing),
+    )
+
+
+def python_stretches(f: Finding) -> Told | None:
+    """One range or frame holds most of the time in which no op runs."""
+    places = [c for c in f.largest if 2 * c.delta_ns > f.delta_ns]
+    if not places or _STEP.search(places[0].name) or _WAITS.search(places[0].name):
+        return None
+    first = places[0]
+    return Told(
+        f"{milliseconds(first.delta_ns)} ms of it are inside '{cropped(first.name)}' and in no op: "
+        "a sampling profiler (py-spy record --native) says what runs there",
+        first.delta_ns,
+    )
+
+
+def repeated(f: Finding) -> Told | None:
+    """The same implementation does the same more often than in the faster run."""
+    grown = f.repeated
+    if grown is None:
+        return None
+    calls = f"{count(grown.slow_count)} times{each(f.slow)} against {count(grown.fast_count)}"
+    return Told(
+        f"{cropped(grown.name)} runs {calls}: look for what is done again, or piece by piece",
+        grown.delta_ns,
+    )
