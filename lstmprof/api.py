@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from lstmprof import workloads
 from lstmprof.breakdown import Breakdown, break_down, sql as database
-from lstmprof.breakdown.mean_step import MeanStep, mean_steps
+from lstmprof.breakdown.mean_step import lane_words, mean_steps
 from lstmprof.breakdown.result import Table, html_table
 from lstmprof.breakdown.tables import TABLES
 from lstmprof.breakdown.timings import Timings
@@ -138,16 +138,17 @@ class Run:
         """Its steps' lengths and the largest parts of each lane."""
         heads = [("lane", ""), ("state", ""), ("part", ""), ("ms a step", ""), ("share", "")]
         rows = [
-            (_lane(lane), state, part, milliseconds(ns / lane.steps), percent(ns / lane.total_ns))
+            (
+                lane_words(lane.rank, lane.device),
+                state,
+                part,
+                milliseconds(ns / lane.steps),
+                percent(ns / lane.total_ns),
+            )
             for lane in mean_steps(self.breakdown.ledger)
             for state, part, ns in lane.parts
         ]
         return f"<p>Run {html.escape(self.name)}</p>" + html_table(heads, rows)
-
-
-def _lane(lane: MeanStep) -> str:
-    rank = "" if lane.rank is None else f"rank {lane.rank}, "
-    return rank + ("host" if lane.device is None else f"device {lane.device}")
 
 
 def read(target: Target, *, step_range: str | None = None) -> Run:

@@ -23,6 +23,12 @@ def waits_for_host_ns(parts: Iterable[tuple[str, int]]) -> int:
     return sum(ns for part, ns in parts if part.removeprefix(TAIL) in WAITS_FOR_HOST)
 
 
+def lane_words(rank: int | None, device: int | None) -> str:
+    """What a person calls a lane: ``device 0 of rank 3``, ``CPU of rank 3``, ``device 0``."""
+    where = "CPU" if device is None else f"device {device}"
+    return where if rank is None else f"{where} of rank {rank}"
+
+
 @dataclass(frozen=True)
 class MeanStep:
     """One device (None: the host's CPU) of one rank over ``steps`` windows.

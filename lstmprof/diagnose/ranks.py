@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from lstmprof.breakdown import Breakdown
+from lstmprof.breakdown.mean_step import lane_words
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.intervals import Covered
 from lstmprof.numbers import cropped, milliseconds, percent
@@ -36,13 +37,6 @@ CHECKED = 3
 #: (rank, device)
 Place = tuple[int | None, int | None]
 _Rows = list[dict[str, Any]]
-
-
-def words(place: Place) -> str:
-    """What a person calls it: ``device 0 of rank 3``."""
-    rank, device = place
-    named = "the host" if device is None else f"device {device}"
-    return named if rank is None else f"{named} of rank {rank}"
 
 
 @dataclass(frozen=True)
@@ -148,8 +142,9 @@ def _unlike(breakdown: Breakdown, rows: _Rows) -> str | None:
     places = sorted({_place(row) for row in rows}, key=_order)
     if len(places) < 2:
         job = world_size(breakdown.run.info) or 1
-        only = f"no other device than {words(places[0])} has collectives"
-        return f"the profile has one of the {job} ranks of the job" if job > 1 else only
+        only = f"no other device than {lane_words(*places[0])} has collectives"
+        one = f"the profile has one of the {job} ranks of the job: give a folder that holds all"
+        return one if job > 1 else only
     steps = [{w.step for w in breakdown.windows if w.rank == rank} for rank, _ in places]
     common = set.intersection(*steps)
     if not common:
@@ -168,8 +163,8 @@ def _other_number(unmatched: _Rows, rows: _Rows, places: Sequence[Place]) -> str
     if counts[most] == counts[fewest]:
         return f"the streams of {cropped(name)}{where} are not the same on all ranks"
     return (
-        f"{words(most)} has {counts[most]} of {cropped(name)}{where}"
-        f" and {words(fewest)} {counts[fewest]}"
+        f"{lane_words(*most)} has {counts[most]} of {cropped(name)}{where}"
+        f" and {lane_words(*fewest)} {counts[fewest]}"
     )
 
 
@@ -313,9 +308,10 @@ def _of_late(late: Straggler) -> str:
         if (w.rank, w.device) == longest.place and (w.for_rank, w.for_device) == late.place
     )
     likely = "" if late.certainty == MEASURED else "likely, of few collectives: "
+    name, other = lane_words(*late.place), lane_words(*longest.place)
     return (
-        f"{likely}the others wait for {words(late.place)}, the last to arrive in {own.last_in} of"
-        f" {late.collectives} collectives: {words(longest.place)} waits"
+        f"{likely}the others wait for {name}, the last to arrive in {own.last_in} of"
+        f" {late.collectives} collectives: {other} waits"
         f" {milliseconds(longest.waits_ns)} ms{each}, {milliseconds(for_it)} ms of that for it;"
         f" it waits {milliseconds(own.waits_ns)} ms itself"
     )

@@ -20,7 +20,7 @@ from lstmprof import numbers
 from lstmprof.breakdown import Breakdown
 from lstmprof.breakdown.attribution import attributed
 from lstmprof.breakdown.doubts import Warning
-from lstmprof.breakdown.mean_step import MeanStep, mean_steps, waits_for_host_ns
+from lstmprof.breakdown.mean_step import MeanStep, lane_words, mean_steps, waits_for_host_ns
 from lstmprof.breakdown.rounds import Round, rounds_of
 from lstmprof.breakdown.tables import tables_of
 from lstmprof.diagnose.contributors import contributors
@@ -34,7 +34,6 @@ from lstmprof.diagnose.ranks import (
     of_straggler,
     overlap_of,
     straggler_of,
-    words,
 )
 from lstmprof.diagnose.seen import Seen, seen_in
 from lstmprof.diagnose.tally import tally
@@ -266,7 +265,7 @@ def _named(asked: Place) -> str:
 
 def _listed(lanes: Sequence[MeanStep]) -> str:
     """Its ranks and devices, a few by name."""
-    named = [words((lane.rank, lane.device)) for lane in lanes]
+    named = [lane_words(lane.rank, lane.device) for lane in lanes]
     more = len(named) - _MOST_LISTED
     return numbers.listed(named if more <= 0 else [*named[:_MOST_LISTED], f"{more} more"])
 
@@ -336,7 +335,7 @@ def _which_lane(lane: MeanStep, lanes: Sequence[MeanStep], reason: str) -> tuple
     """Which lane of several this is about, and why."""
     if len(lanes) == 1:
         return ()
-    return (f"this is about {words((lane.rank, lane.device))}, one of {len(lanes)}: {reason}",)
+    return (f"this is about {lane_words(lane.rank, lane.device)}, one of {len(lanes)}: {reason}",)
 
 
 def _communication(

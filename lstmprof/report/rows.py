@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lstmprof.breakdown.mean_step import MeanStep, mean_steps
+from lstmprof.breakdown.mean_step import lane_words, mean_steps
 from lstmprof.breakdown.timings import slowdowns
 from lstmprof.diagnose.findings import lengths, waterfall
 from lstmprof.diagnose.roofline import roofline_of
@@ -57,7 +57,7 @@ def ledger(runs: Iterable[RunReport]) -> list[Row]:
     return [
         run.row(
             {
-                **{"lane": _lane(lane), "state": state, "part": part},
+                **{"lane": lane_words(lane.rank, lane.device), "state": state, "part": part},
                 **{"total_ns": total_ns, "steps": lane.steps},
             }
         )
@@ -65,11 +65,6 @@ def ledger(runs: Iterable[RunReport]) -> list[Row]:
         for lane in mean_steps(run.breakdown.ledger)
         for state, part, total_ns in lane.parts
     ]
-
-
-def _lane(lane: MeanStep) -> str:
-    where = "CPU" if lane.device is None else f"device {lane.device}"
-    return where if lane.rank is None else f"{where} of rank {lane.rank}"
 
 
 def kernels(runs: Iterable[RunReport]) -> list[Row]:

@@ -154,6 +154,15 @@ def test_a_rank_that_is_not_there_is_refused_with_those_that_are(tmp_path: Path)
         diagnose_all([breakdown], asked=Asked(rank=7, device=1))
 
 
+def test_breakdown_and_diagnosis_call_a_lane_alike(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = breakdown_of(tmp_path / "r", job(LATE)).run.path
+    for verb in ("breakdown", "diagnose"):
+        assert lstmprof([verb, str(run)]) == 0
+        assert "device 0 of rank 1" in capsys.readouterr().out
+
+
 @given(
     st.lists(st.tuples(st.integers(0, 30), st.integers(1, 30)), min_size=1, max_size=5),
     st.lists(st.tuples(st.integers(0, 30), st.integers(1, 30)), max_size=5),

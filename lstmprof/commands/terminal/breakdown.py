@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from lstmprof.breakdown import Breakdown, comparable, compared
-from lstmprof.breakdown.mean_step import MeanStep, mean_steps
+from lstmprof.breakdown.mean_step import MeanStep, lane_words, mean_steps
 from lstmprof.breakdown.tables import TABLES
 from lstmprof.commands import terminal
 from lstmprof.events.annotate.calls import is_copy
@@ -176,15 +176,14 @@ def _show_links(breakdown: Breakdown) -> None:
 
 def _heading(breakdown: Breakdown, step: MeanStep) -> str:
     info = breakdown.run.info
-    where = f"device {step.device}" if step.device is not None else "CPU"
+    where = lane_words(step.rank, step.device)
     named = info.device_names.get(str(step.device))
-    of_rank = "" if step.rank is None else f", rank {step.rank}"
     marked = any(w.step is not None for w in breakdown.windows)
     what = (
         f"mean of {step.steps} profiled steps" if marked else "the whole profile, no step markers"
     )
     where += f" ({named})" if named else ""
-    facts = [where + of_rank, what]
+    facts = [where, what]
     facts += [f"kernels: {info.kernels_used}"] if info.kernels_used else []
     waits = step.waits_for_host_share
     facts += [f"waits for the host {percent(waits)}"] if waits is not None else []
