@@ -130,9 +130,11 @@ class PlantedTrainer(worker_torch.Trainer):
         self.preempted.append(preemptions(resource.RUSAGE_THREAD) - before)
         return loss
 
-    def _session(self, ranges: Ranges, steps: Iterable[int]) -> tuple[Any, list[int], list[float]]:
+    def _session(
+        self, ranges: Ranges, steps: Iterable[int], folder: str
+    ) -> tuple[Any, list[int], list[float]]:
         self.take_turns(self.turns)
-        return super()._session(ranges, steps)
+        return super()._session(ranges, steps, folder)
 
     def _on_device(self) -> tuple[torch.Tensor, torch.Tensor]:
         self.call = 0

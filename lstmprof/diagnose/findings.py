@@ -58,11 +58,20 @@ def waterfall(fast: StepProfile, slow: StepProfile) -> list[Difference]:
     They sum to that of the ``lengths``: where both were timed, what profiling changed is of kind
     ``profiler`` (``profiler_overhead.spent``).
     """
-    rows = _times(*_kinds(fast, slow), fast, slow)
+    rows = _times(*_kinds(*_undisturbed(fast, slow)), fast, slow)
     return _ranked(rows, {row.kind: row.delta_ns for row in rows}, slow)
 
 
 _Kinds = Mapping[str, list[Contributor]]
+
+
+def _undisturbed(
+    fast: StepProfile | None, slow: StepProfile
+) -> tuple[StepProfile | None, StepProfile]:
+    """Both without what recording took of them, where both were timed."""
+    if fast is None or not timed(fast, slow):
+        return fast, slow
+    return profiler_overhead.unrecorded(fast, slow), profiler_overhead.unrecorded(slow, fast)
 
 
 def _kinds(fast: StepProfile | None, slow: StepProfile) -> tuple[_Kinds, _Kinds]:
@@ -195,7 +204,8 @@ def findings(
     They sum to the difference of the steps' ``lengths``; of a run alone (``fast`` None) to its
     profiled step. ``savings`` are of a run alone, by kind; by none, what it takes of the step.
     """
-    of_fast, of_slow = _kinds(fast, slow)
+    of_fast, of_slow = _kinds(*_undisturbed(fast, slow))
+    profiled = _kinds(fast, slow)
     rows = _times(of_fast, of_slow, fast, slow)
     by = TAKEN if fast is None else DIFFERENCE
     saved = {row.kind: Saving(row.delta_ns, by) for row in rows} | dict(savings or {})
@@ -210,10 +220,10 @@ def findings(
             saving=saved[row.kind],
             changes=_changes(row.kind, fast, slow),
             largest=_largest(of_fast[row.kind], of_slow[row.kind]),
-            parts=_parts(of_fast[row.kind], of_slow[row.kind]),
+            parts=_parts(*(kinds[row.kind] for kinds in profiled)),
             slow=slow,
             fast=fast,
-            contributors=tuple(of_slow[row.kind]),
+            contributors=tuple(profiled[1][row.kind]),
         )
         for rank, row in enumerate(
             _ranked(rows, {kind: saving.ns for kind, saving in saved.items()}, slow), start=1

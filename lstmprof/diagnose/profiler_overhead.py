@@ -1,92 +1,114 @@
-"""From the profiled steps to the undisturbed ones: what of each kind is the profiler's.
+"""From the profiled steps to the undisturbed ones: what of each contributor is the profiler's.
 
-Two things are taken from the kinds and given to ``profiler``, so that all still sum to the
-undisturbed steps. Recording an op takes a known time. And where the profiled steps differ by more
-than the undisturbed ones, what was done as often in both and took longer in one is the first to be
-doubted: it is taken off, up to what there is too much.
+A profiler takes its time for an event around it: before it notes the begin and after it notes the
+end (calls of ``.item()`` by torch.profiler: 0.34 µs of it before the outer op, 0.27 in the outer op
+around the inner one, 0.03 in that). What the profiled steps of a run are longer by is shared by the
+events, and each contributor gives up its events' share (``Contributor.recorded``), as far as an
+event can cost that much and the contributor has it. On a device these are the waits for the host.
+What the profiled steps differ by beyond that is of kind ``profiler``: so all kinds still sum to the
+undisturbed steps. Where the profiled steps differ by more than the undisturbed ones, what was done
+as often in both and took longer in one is the first to be doubted: it is taken off, up to what
+there is too much.
 """
 
 from __future__ import annotations
 
+import statistics
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 
 from lstmprof.diagnose.causes import PROFILER
 from lstmprof.diagnose.step_profile import Contributor, StepProfile, by_name, total_ns
 
-#: Of recording one op, where the runs do not show less. Measured on an EPYC (torch 2.13,
+#: Of recording one event on a host, where no run shows it. Measured on an EPYC (torch 2.13,
 #: torch.profiler): 20,000 calls of ``.item()``, two ops each, take 2.5 ms undisturbed and 9.7 ms
-#: profiled.
+#: profiled, in a loop that does nothing else.
 RECORDING_NS = 180
 #: Profiler → the same where it takes less. Measured on that EPYC: a jitted product of one element
 #: takes 3.2 µs undisturbed and 4.8 µs profiled, 14 events (jax 0.10); an eager one in TensorFlow
 #: 5.2 µs and 5.7 µs, 8 events (2.21).
 QUICK_RECORDING_NS = {"jax.profiler": 119, "tf.profiler": 69}
+#: No event costs more; what a profiled step is longer by beyond that is something else. CPU time of
+#: steps of five implementations, profiled and not in turn, on that EPYC beside five other processes
+#: (which slowed the steps themselves 2.6 times): 1.6 to 2.3 µs an event by torch.profiler, 1.5 to
+#: 2.0 by jax.profiler, 3.0 to 3.1 by tf.profiler.
+MOST_RECORDING_NS = 3_000
 #: Calls in one step against the other: closer than this, an op is called as often.
 AS_OFTEN = 0.1
 
 Kinds = Mapping[str, list[Contributor]]
 
 
+def unrecorded(profile: StepProfile, *others: StepProfile) -> StepProfile:
+    """``profile``, of which recording took none of the time.
+
+    It was timed. No contributor has more than the undisturbed step.
+    """
+    each_ns = recording_ns(profile, *others)
+    return replace(
+        profile,
+        contributors=tuple(
+            replace(c, ns=min(c.ns - recording(c, each_ns), profile.length_ns))
+            for c in profile.contributors
+        ),
+    )
+
+
 def spent(
     fast: StepProfile, slow: StepProfile, of_fast: Kinds, of_slow: Kinds
 ) -> tuple[Counter[str], ...]:
-    """(fast, slow) kind → ns of the undisturbed steps; both were timed."""
-    fast_ns, fast_rest = _settled(fast, of_fast, recording_ns(fast, slow))
-    slow_ns, slow_rest = _settled(slow, of_slow, recording_ns(slow, fast))
+    """(fast, slow) kind → ns of the undisturbed steps; both were timed.
+
+    ``of_fast`` and ``of_slow`` are the contributors of both ``unrecorded``.
+    """
+    fast_ns, fast_rest = _settled(fast, of_fast)
+    slow_ns, slow_rest = _settled(slow, of_slow)
     for kind, ns in _doubted(slow_rest - fast_rest, of_fast, of_slow).items():
         slow_ns[kind] -= ns
         slow_ns[PROFILER] += ns
     return fast_ns, slow_ns
 
 
-def _settled(profile: StepProfile, contributors: Kinds, each_ns: float) -> tuple[Counter[str], int]:
-    """Kind → ns without recording; and what the undisturbed step has over these."""
-    recorded = {kind: recording(some, profile, each_ns) for kind, some in contributors.items()}
-    kinds_ns = Counter(
-        {kind: total_ns(some) - recorded[kind] for kind, some in contributors.items()}
-    )
+def _settled(profile: StepProfile, contributors: Kinds) -> tuple[Counter[str], int]:
+    """Kind → ns; and what the undisturbed step has over these."""
+    kinds_ns = Counter({kind: total_ns(some) for kind, some in contributors.items()})
     rest = profile.length_ns - kinds_ns.total()
     kinds_ns[PROFILER] += rest
     return kinds_ns, rest
 
 
 def recording_ns(profile: StepProfile, *others: StepProfile) -> float:
-    """Nanoseconds of recording one op of ``profile``: its profiler's, or less where that cannot be.
+    """Nanoseconds of recording one event of ``profile``, as it and ``others`` show it.
 
-    What the profiled steps of a run are longer by, shared by their ops, holds the recording and
-    whatever else the profile or another process disturbed: a bound from above. A run whose
-    profiled steps are no longer was disturbed while it was timed, and bounds nothing.
+    What the profiled steps of a run are longer by, shared by their events, holds the recording and
+    whatever else the profile or another process disturbed: a bound from above, and the least of
+    several runs counts. A run whose profiled steps are no longer was disturbed while it was timed,
+    and shows nothing; where none does it is what was measured of the profiler alone.
     """
+    shown = [each for each in map(_inflation_ns, (profile, *others)) if each > 0]
+    if shown:
+        return min(MOST_RECORDING_NS, *shown)
     usual_ns = QUICK_RECORDING_NS.get(str(profile.info.profiler), RECORDING_NS)
-    bounds = [_inflation_ns(run) for run in (profile, *others)]
-    return min([usual_ns, *(each for each in bounds if each > 0)])
+    return usual_ns if profile.device is None else 0.0
 
 
 def _inflation_ns(profile: StepProfile) -> float:
-    """What a profiled step is longer by than an undisturbed one, an op; 0 unknown."""
-    ops = sum(contributor.count for contributor in _recorded(profile.contributors))
-    if profile.device is not None or not ops:
-        return 0.0
-    return (profile.profiled_ns - profile.length_ns) / ops
+    """What a profiled step is longer by than an undisturbed one, an event; 0 unknown.
 
-
-def recording(contributors: Iterable[Contributor], profile: StepProfile, each_ns: float) -> int:
-    """Nanoseconds of the ops among ``contributors``, and before them, in which these were recorded.
-
-    On a host's own lane; on a device none, where it is not known what recording delayed.
+    Of the mean and the median profiled step the shorter: one long one tells nothing of recording.
     """
-    if profile.device is not None:
-        return 0
-    ops = _recorded(contributors)
-    return min(int(sum(contributor.count for contributor in ops) * each_ns), total_ns(ops))
+    events = sum(contributor.recorded for contributor in profile.contributors)
+    if not events:
+        return 0.0
+    walls_ns = profile.info.profiled_wall_ns
+    lengths_ns = [profile.profiled_ns, *([statistics.median(walls_ns)] if walls_ns else [])]
+    return (min(lengths_ns) - profile.length_ns) / events
 
 
-def _recorded(contributors: Iterable[Contributor]) -> list[Contributor]:
-    """The ops among ``contributors``, and the way into ops."""
-    return [
-        i for i in contributors if i.name is not None and (i.call_overhead or i.part != "python")
-    ]
+def recording(contributor: Contributor, each_ns: float) -> int:
+    """Nanoseconds of ``contributor`` in which events were recorded, each for ``each_ns``."""
+    return min(int(contributor.recorded * each_ns), contributor.ns)
 
 
 def _doubted(rest_ns: int, of_fast: Kinds, of_slow: Kinds) -> dict[str, int]:

@@ -62,7 +62,8 @@ class Contributor:
 
     ``name`` of the op or activity, None for time that none holds; ``purpose`` the category that an
     op is for. ``tiny``: its calls compute next to nothing. ``call_overhead``: the time is that
-    between ops, just before it was called. ``compiling``: a compiler ran.
+    between ops, just before it was called. ``compiling``: a compiler ran. ``recorded``: how many
+    events were recorded in it, half of one where it begins and half where it ends.
     """
 
     state: str
@@ -75,6 +76,7 @@ class Contributor:
     tiny: bool = False
     call_overhead: bool = False
     compiling: bool = False
+    recorded: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -294,7 +296,7 @@ def _means(table: pa.Table, steps: int) -> tuple[Contributor, ...]:
     rows = table.to_pylist()
     means = mean_of([row["ns"] for row in rows], steps)
     return tuple(
-        Contributor(**{**row, "ns": ns, "count": row["count"] / steps})
+        Contributor(**{**row, "ns": ns, **{n: row[n] / steps for n in ("count", "recorded")}})
         for row, ns in zip(rows, means, strict=True)
     )
 

@@ -13,7 +13,7 @@ from lstmprof.diagnose import causes
 from lstmprof.diagnose.causes import KINDS, RULES, Comparison, kind_of
 from lstmprof.diagnose.contributors import TINY_OP_NS
 from lstmprof.diagnose.findings import findings
-from lstmprof.diagnose.profiler_overhead import QUICK_RECORDING_NS, RECORDING_NS
+from lstmprof.diagnose.profiler_overhead import MOST_RECORDING_NS, QUICK_RECORDING_NS, RECORDING_NS
 from lstmprof.diagnose.step_profile import Contributor
 from lstmprof.events.threads import CALL_GAP_NS
 
@@ -121,6 +121,7 @@ def test_the_documentation_names_every_kind_and_every_threshold() -> None:
     text = (Path(__file__).parents[2] / "docs" / "diagnosis.md").read_text(encoding="utf-8")
     assert [kind for kind in KINDS if kind not in text] == []
     assert f"{RECORDING_NS} ns for each op" in text
+    assert f"No event costs more than {MOST_RECORDING_NS:,} ns" in text
     assert [name for name, ns in QUICK_RECORDING_NS.items() if f"{ns} by {name}" not in text] == []
     assert f"{TINY_OP_NS // 1000} µs or less" in text
     assert f"up to {CALL_GAP_NS // 1000} µs of Python" in text
