@@ -26,6 +26,7 @@ TAIL = "tail:"
 #: A launch reaches an idle device within so many times the median of the profile, and this time at
 #: least; what is later the host could not have helped (docs/ledger.md).
 LATENCIES, LEAST_LATENCY_NS = 10, 100_000
+_NEVER = np.iinfo(np.int64).min
 
 #: What a thread does; first its states, by their codes. The last where no thread is known.
 _OF_THREAD = (*STATES, HOST, UNATTRIBUTED)
@@ -290,11 +291,12 @@ def _classes(events: EventTable) -> Ints:
 
 def _waits(lane: Lane) -> Waits:
     """The waits of a device whose ``lane`` is of the whole profile."""
-    reached = np.maximum.accumulate(np.append(np.iinfo(np.int64).min, lane.end_ns[:-1]))
+    reached = np.maximum.accumulate(np.append(_NEVER, lane.end_ns[:-1]))
     after_gap = np.flatnonzero(lane.start_ns > reached[: len(lane.start_ns)])
     since, until = reached[after_gap], lane.start_ns[after_gap]
     returned = lane.returned_ns[after_gap]
-    waited = (lane.launch[after_gap] != NONE) & (returned > since)
+    # before its first activity a device has not fallen idle: what it did then is not recorded
+    waited = (lane.launch[after_gap] != NONE) & (returned > since) & (since > _NEVER)
     latencies = np.sort((until - returned)[waited])
     median = int(latencies[(len(latencies) - 1) // 2]) if len(latencies) else 0
     return Waits(since, until, max(LATENCIES * median, LEAST_LATENCY_NS))

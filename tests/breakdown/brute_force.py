@@ -130,7 +130,7 @@ def most_latency(rows: list[Row], device: int) -> int:
     for _, together in itertools.groupby(mine, key=lambda r: int(r["start_ns"])):
         first, *others = together
         launch = launch_of(calls.get(first["correlation_id"], []), first)
-        if launch is not None and idle_since < first["start_ns"] and idle_since < end(launch):
+        if launch is not None and -INFINITE < idle_since < min(first["start_ns"], end(launch)):
             latencies.append(first["start_ns"] - end(launch))
         idle_since = max(idle_since, *(end(r) for r in (first, *others)))
     if not latencies:

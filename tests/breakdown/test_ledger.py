@@ -108,13 +108,13 @@ def test_a_launch_is_late_for_ten_times_the_usual_latency_then_the_work_is_queue
             row("kernel", "k", start, start + 1_000, **GPU, correlation_id=number, category="gemm"),
         ]
 
-    # of four the lower median counts: 60, not 100
+    # before the first the device had not fallen idle; of the others the lower median counts: 60
     rows = [row("step", "step", 0, 20_000_000, **HOST)]
     rows += launched(1, 0, 10) + launched(2, 100, 60) + launched(3, 300, 100)
-    rows += launched(4, 500, late_us)
+    rows += launched(4, 500, 60) + launched(5, 700, late_us)
     found = parts(rows)
     late = late_us - min(late_us, most_us)
-    assert found["idle:launch latency"] == (10 + 60 + 100 + late_us - late) * 1_000
+    assert found["idle:launch latency"] == (10 + 60 + 100 + 60 + late_us - late) * 1_000
     assert found.get("idle:queued", 0) == late * 1_000
 
 
@@ -123,11 +123,26 @@ def test_a_launch_is_never_late_before_100_microseconds() -> None:
         row("runtime", "cudaLaunchKernel", 0, 1_000, **HOST, correlation_id=1),
         row("kernel", "k", 2_000, 3_000, **GPU, correlation_id=1),
         row("runtime", "cudaLaunchKernel", 4_000, 5_000, **HOST, correlation_id=2),
-        row("kernel", "k", 125_000, 126_000, **GPU, correlation_id=2),
+        row("kernel", "k", 6_000, 7_000, **GPU, correlation_id=2),
+        row("runtime", "cudaLaunchKernel", 8_000, 9_000, **HOST, correlation_id=3),
+        row("kernel", "k", 129_000, 130_000, **GPU, correlation_id=3),
     ]
     found = parts(rows)
-    assert found["idle:launch latency"] == 1_000 + 100_000
+    assert found["idle:launch latency"] == 1_000 + 1_000 + 100_000
     assert found["idle:queued"] == 20_000
+
+
+#              0  1   2                       150 151 ms
+# host         |--[L1)-------------------------------|
+# device       ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~[k1)      what it did before is not in the profile
+def test_the_first_activity_of_a_profile_is_no_measure_of_its_own_latency() -> None:
+    rows = [
+        row("runtime", "cudaLaunchKernel", 1_000_000, 2_000_000, **HOST, correlation_id=1),
+        row("kernel", "k", 150_000_000, 151_000_000, **GPU, correlation_id=1),
+    ]
+    found = parts(rows)
+    assert found["idle:launch latency"] == 100_000
+    assert found["idle:queued"] == 147_900_000
 
 
 #          0    5    10        20        30        40
