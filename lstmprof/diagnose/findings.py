@@ -96,8 +96,12 @@ def _times(
 
 
 def group_of(kind: str, profile: StepProfile) -> str:
-    """What a kind is told together with: the other waits for the host of a device, or itself."""
-    return HOST if profile.device is not None and kind in causes.WAITS else kind
+    """What a kind is told together with: the other waits of a device for its host, or itself.
+
+    While its host prepares the input or compiles, a device waits for it as well.
+    """
+    waits = (*causes.WAITS, causes.INPUT, causes.COMPILE)
+    return HOST if profile.device is not None and kind in waits else kind
 
 
 def _ranked(

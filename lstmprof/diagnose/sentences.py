@@ -124,12 +124,12 @@ def of_run(profile: StepProfile, findings: Sequence[Finding]) -> str:
     unknown_ns = sum(f.slow_ns for f in findings if f.kind in UNEXPLAINED)
     if 2 * unknown_ns > profile.profiled_ns:
         return f"{name}: {_unexplained(profile, findings, unknown_ns)}."
-    if cause.group == HOST:
+    if cause.kind in causes.WAITS and cause.group == HOST:
         return f"{name}: the GPU waits for its host {_waits(cause, findings)}."
     why = because(cause)
     share = percent(cause.slow_ns / profile.profiled_ns)
     amount = f"{milliseconds(cause.slow_ns)} of {milliseconds(profile.profiled_ns)} ms"
-    sentence = f"{name} is {cause.kind}: {share} of {_whole(profile)} ({amount}) go to"
+    sentence = f"{name} is {cause.kind}: {share} of {_whole(profile)} ({amount}) goes to"
     sentence += f" {KINDS[cause.kind]}" + (f"; {why}" if why else "")
     return f"{sentence}{_then(cause, findings)}."
 
@@ -145,16 +145,16 @@ def _unexplained(profile: StepProfile, findings: Sequence[Finding], unknown_ns: 
 
 
 def _then(cause: Finding, findings: Sequence[Finding]) -> str:
-    """The other causes with a good share of the step; waits for the host once."""
-    waits = sum(f.share or 0 for f in findings if f.group == HOST)
+    """The other causes with a good share of the step; all waits for the host in one number."""
     texts = [
         f"{KINDS[f.kind]} {percent(f.share or 0)}"
         for f in findings
         if f is not cause and f.kind in CAUSES and f.group != HOST and (f.share or 0) >= NAMED_SHARE
     ]
-    if cause.group != HOST and waits >= NAMED_SHARE:
-        whole = cause.slow.waits_for_host_ns / cause.slow.profiled_ns
-        texts.append(f"the GPU waits for its host {percent(whole)}")
+    waits = cause.slow.waits_for_host_ns / cause.slow.profiled_ns
+    if cause.kind not in causes.WAITS and cause.slow.device is not None and waits >= NAMED_SHARE:
+        in_all = "in all " if cause.group == HOST else ""
+        texts.append(f"{in_all}the GPU waits for its host {percent(waits)}")
     return f"; then {listed(texts)}" if texts else ""
 
 

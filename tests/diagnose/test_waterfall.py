@@ -106,7 +106,22 @@ def test_a_wait_for_the_host_never_hides_a_longer_one_for_the_input() -> None:
     assert diagnosis.to_dict()["cause"] == "input-bound"
     assert diagnosis.sentence.startswith("run is input-bound: 50 % of the step (50.0 of 100.0 ms)")
     # the one number of breakdown: input, dispatch and Python
-    assert "the GPU waits for its host 90 %" in diagnosis.sentence
+    assert "in all the GPU waits for its host 90 %" in diagnosis.sentence
+
+
+def test_waiting_for_the_input_and_for_the_host_together_come_before_longer_work() -> None:
+    run = profile(
+        contributor("busy", "conv", 38 * MS, "implicit_convolve_sgemm"),
+        contributor("input", "python", 33 * MS, "enumerate(DataLoader)#_.__next__"),
+        contributor("idle", "dispatch", 9 * MS),
+        contributor("busy", "pointwise", 20 * MS, "k"),
+        device=0,
+    )
+    assert [f.kind for f in findings(None, run)][:3] == [
+        "input-bound",
+        "dispatch-bound",
+        "GEMM-bound",
+    ]
 
 
 def test_the_order_is_by_what_would_be_saved() -> None:
