@@ -174,6 +174,14 @@ def test_copies_go_by_their_kind_and_direction() -> None:
         ("a/moments/SquaredDifference:SquaredDifference", "pointwise"),
         ("a:_NobodyKnows", "other"),
         ("triton_poi_fused__to_copy_1", "cast"),
+        ("all-reduce.3", "collective"),
+        ("all-gather-start", "collective"),
+        ("all-reduce-simplifier", None),  # a pass of the compiler
+        ("collective-pipeliner-forward", None),
+        ("dot_canonicalizer", None),
+        ("convolution_precision_normalizer", None),
+        ("multi_output_fusion", None),
+        ("dot_add_fusion.2", "gemm"),
         ("triton_per_fused__softmax_2", "softmax_loss"),
     ],
 )

@@ -13,6 +13,7 @@ _TEMPLATE = "at::native::vectorized_elementwise_kernel<4, {}, std::array<char*, 
 
 NAMES: dict[str, tuple[str, ...]] = {
     "gemm": (
+        "_ZN5aiter47fmoe_bf16_blockscaleFp8_g1u1_vs_silu_1tg_32x384E",
         "bmm_MxE4m3_MxE2m1MxE4m3_Fp32_Ab32_Bb32_Cb32_t128x8x512_s3_et128x8_rM_TN_transOut_schPd",
         "bmm_Bfloat16_E2m1E2m1_Fp32_t128x8x512_s5_et128x8_m128x8x64_cga1x1x1_16dp256b_rM_TN",
         "_w8a8_triton_block_scaled_mm",
@@ -27,6 +28,7 @@ NAMES: dict[str, tuple[str, ...]] = {
         "void splitKreduce_kernel<32, 16, float>(cublasSplitKParams<float>)",
     ),
     "conv": (
+        "trt_volta_h884cudnn_256x64_ldg8_relu_exp_small_nhwc_tn_v1",
         "void fft2d_r2c_32x32<float, false, 1u, true>(float2*, cudnn::reduced_divisor)",
         "cask_cudnn::computeWgradSplitKOffsetsKernel(cask_cudnn::ComputeSplitKOffsetsParams)",
         "causal_conv1d_fwd_kernel",
@@ -34,6 +36,8 @@ NAMES: dict[str, tuple[str, ...]] = {
         "void cudnn::winograd_nonfused::winogradForwardData4x4<float, float>(P)",
     ),
     "attention": (
+        "void flashinfer::BatchPrefillWithRaggedKVCacheKernel<P>(P)",
+        "chunk_gated_delta_rule_fwd_kernel_h_blockdim64",
         "fmhaSm100fKernel_QkvBfloat16OBfloat16H64PagedKvCausalP64VarSeqQ128Kv128Persistent",
         "void flashinfer::BatchDecodeWithPagedKVCacheKernel<1>(P)",
         "_fwd_grouped_kernel_stage1",
@@ -84,6 +88,9 @@ NAMES: dict[str, tuple[str, ...]] = {
         "triton_poi_fused_view__to_copy_4",
     ),
     "layout": (
+        "write_req_to_token_pool_triton",
+        "void genericReformat::copyVectorizedKernel<double>(P)",
+        "void moe::dev::convertsf::convertSfKernel<P>(P)",
         "void CUTENSOR_NAMESPACE::permutationKernelPLC3<CUTENSOR_NAMESPACE::VectorWrite2D>(P)",
         "void vllm::reshape_and_cache_flash_kernel<half>(half const*)",
         "void vllm::concat_and_cache_mla_kernel<half>(half const*)",
@@ -109,6 +116,10 @@ NAMES: dict[str, tuple[str, ...]] = {
     ),
     "memset": ("__amd_rocclr_fillBufferAligned.kd",),
     "pointwise": (
+        "void tensorrt_llm::kernels::applyBiasRopeUpdateKVCacheV2<half>(P)",
+        "void cutlass_kernels::computeStridesTmaWarpSpecializedKernel<half>(P)",
+        "mul_broadcast_2d_kernel",
+        "void cudnn::ops::op_generic_tensor_kernel<2, float>(P)",
         "void vllm::rotary_embedding_kernel<c10::BFloat16, true>(long const*)",
         "void flashinfer::BatchQKApplyRotaryPosIdsCosSinCacheKernel<true>(P)",
         "apply_rotary_kernel",
@@ -126,6 +137,7 @@ NAMES: dict[str, tuple[str, ...]] = {
         f"{_ARRAYS}, at::native::memory::LoadWithCast<2> >(int)",
     ),
     "embedding": (
+        "void fbgemm_gpu::lxu_cache_lookup_kernel<long>(P)",
         "void split_embedding_codegen_forward_unweighted_kernel<float>(fbgemm_gpu::P)",
         "void split_embedding_backward_codegen_rowwise_adagrad_unweighted_kernel_cta_per_row_1<c10"
         "::Half>(at::GenericPackedTensorAccessor<float>, fbgemm_gpu::FixedDivisor)",
@@ -133,6 +145,9 @@ NAMES: dict[str, tuple[str, ...]] = {
         "triton_poi_fused_embedding_0",
     ),
     "reduction": (
+        "void at::native::sbtopk::gatherTopK<float>(P)",
+        "void tensorflow::BiasGradNHWC_SharedAtomics<float>(int)",
+        "void cudnn::ops::pooling_fw_4d_kernel<float>(P)",
         "_finalize_matmul_scatter_bf16",
         "void tensorrt_llm::kernels::cutlass_kernels::finalizeMoeRoutingKernel<half>(P)",
         "void moe::dev::finalize::finalizeKernel<moe::dev::finalize::KernelParams<half> >(P)",

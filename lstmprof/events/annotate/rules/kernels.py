@@ -57,16 +57,16 @@ KERNEL_RULES: tuple[Rule, ...] = (
         r"(?i)nccl|rccl|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|(?:^|_|moe)a2a"
         r"|cross_device_reduce|multimem|nvshmem|rocshmem|userbuffers|ulysses|sendrecv"
         r"|notify_(?:dispatch|combine)|deep_ep|(?:intra|inter)_?node|low_latency"
-        r"|\bep_?(?:dispatch|combine)|(?:one|two)_?shot_(?:reduce|push|pull)",
+        r"|(?:^|_)barrier|\bep_?(?:dispatch|combine)|(?:one|two)_?shot_(?:reduce|push|pull)",
         "between devices",
     ),
     named(
         "layout",
         "vLLM, SGLang, FlashInfer",
         r"(?i)reshape_and_cache|concat_and_cache|gather_and_\w*cache|swap_blocks|copy_blocks"
-        r"|(?:store|write|append|update|save|set|copy|gather|load|fill)_?\w*k_?v_?"
+        r"|(?<![a-z])(?:store|write|append|update|save|set|copy|gather|load|fill)_?\w*k_?v_?"
         r"(?:cache|buffer|block)|append_?paged_?kv|kv_?cache_?(?:store|write|append|copy|update)"
-        r"|store_cache|kv_indices|block_tables?|slot_mapping",
+        r"|store_cache|kv_indices|block_tables?|slot_mapping|req_to_token",
         "keys and values are put into their cache",
     ),
     named(
@@ -86,7 +86,8 @@ KERNEL_RULES: tuple[Rule, ...] = (
         "attention",
         "any",
         r"(?i)fmha|flash(?!_?infer)|attention|attn|(?:^|_)(?:mha|mla|mqa|gqa)_"
-        r"|(?:Prefill|Decode)With\w*KV|MergeStates|_fwd_(?:grouped_)?kernel_stage\d",
+        r"|(?:Prefill|Decode)With\w*KV|MergeState|_fwd_(?:grouped_)?kernel_stage\d"
+        r"|delta_rule|fused_recurrent|linear_attn|lightning_attn",
         "fused attention",
     ),
     named(
@@ -94,7 +95,7 @@ KERNEL_RULES: tuple[Rule, ...] = (
         "cuDNN, MIOpen",
         r"(?i)scudnn|conv(?!er[ts])|(?<![a-z])[dw]grad|winograd|fprop|igemm_(?:fwd|bwd|wrw)"
         r"|(?:im|vol)(?:\dd)?2?col|col2(?:im|vol)|implicit_|cask_\w*cudnn|fft2d_(?:r2c|c2r)"
-        r"|compute\w*OffsetsKernel",
+        r"|compute\w*OffsetsKernel|[his]\d+cudnn",
         "convolution",
     ),
     named(
@@ -107,22 +108,23 @@ KERNEL_RULES: tuple[Rule, ...] = (
     named(
         "gemm",
         "cuBLAS, rocBLAS, Triton",
-        r"(?i)(?<!fb)gemm|gemv|(?<!kernel_)cutlass|cublas|cijk_|matmul|split_?k_?reduce"
+        r"(?i)(?<!fb)gemm|gemv|(?<!kernel_)cutlass(?!_kernels)|cublas|cijk_|matmul|split_?k_?reduce"
         r"|reduce_?split_?k|nvjet|wmma|xmma|(?:^|_)b?mm(?:_|$)|marlin|(?:^|_)w\d+a\d+|einsum"
         r"|dot_general|(?:^|[_/])dot(?:_|$)|contraction|fused_moe_kernel|moe\w*_(?:mma|wna16)"
-        r"|scal_kernel",
+        r"|scal_kernel|fmoe_|trsm|syr2?k",
         "GEMM",
     ),
     named(
         "normalization",
         "any",
-        r"(?i)bn_(?:fw|bw)|batch_?norm|layer_?norm|rms_?norm|group_?norm|instance_?norm|qk_?norm",
+        r"(?i)bn_(?:fw|bw)|batch_?norm|layer_?norm|rms_?norm|group_?norm|instance_?norm|qk_?norm"
+        r"|(?:^|_)ln_(?:fwd|bwd)",
         "normalisation by name",
     ),
     named(
         "normalization",
         "torch",
-        r"RowwiseMoments|GammaBeta|ComputeInternalGradients",
+        r"RowwiseMoments|GammaBeta|ComputeInternalGradients|cuComputeGradInput|cuWelford",
         "normalisation's moments",
     ),
     named(
@@ -135,11 +137,17 @@ KERNEL_RULES: tuple[Rule, ...] = (
     named(
         "pointwise",
         "any",
-        r"(?i)rotary|(?:^|_)m?rope(?:_|$)|(?:qk|apply|pos_?ids?)_?rope|(?:act|silu|gelu)_and_mul"
+        r"(?i)rotary|(?:^|_)m?rope(?:_|$)|(?:qk|apply|pos_?ids?)_?rope|(?-i:Rope|RoPE)|(?:act|silu|gelu)_and_mul"
         r"|swiglu|geglu",
         "rotation of positions, or an activation",
     ),
-    named("embedding", "any", r"(?i)embedding|indexselect|bounds_check_indices", "table look-up"),
+    named(
+        "embedding",
+        "any",
+        r"(?i)embedding|indexselect|bounds_check_indices|l[xrf]u_cache|linearize_cache"
+        r"|compute_grad_weight|krn_partial|partial_segment|sum_and_scatter",
+        "table look-up",
+    ),
     named(
         "rng",
         "any",
@@ -176,10 +184,10 @@ KERNEL_RULES: tuple[Rule, ...] = (
     named(
         "layout",
         "any",
-        r"(?i)transpose|copy_?buffer|catarray|concat|copy_?kernel|copy_?packed|permut|gather"
-        r"|scatter|(?<!with_)index|(?<!n)roll_|flip|(?<![a-z])pad(?:_|ding)|nchw_?to_?nhwc"
+        r"(?i)transpose|copy_?buffer|catarray|concat|copy_?kernel|copy_?(?:packed|vectorized)|reformat|convert_?sf|sort_chunks|permut|gather(?!_?top_?k)"
+        r"|scatter|(?<!with_)index|(?<!n)roll_|flip|(?<![a-z])pad(?:_|ding|input)|nchw_?to_?nhwc"
         r"|nhwc_?to_?nchw|swapdim|stridedslice|split_?v?_?(?:op|with|kernel)|subtensor"
-        r"|(?:^|_)copy(?:_|$)|wrapped_slice|dynamic_(?:update_)?slice|broadcast|memcpy|recat"
+        r"|(?:^|_)copy(?:_|$)|wrapped_slice|dynamic_(?:update_)?slice|broadcast(?:_(?:in|kernel|fusion)|$|\.)|memcpy|recat"
         r"|expand_?input|jagged|bucketize_sparse|shuffle|repack|swizzle|reorder|slice_kernel"
         r"|tensortransform|(?:un)?pack_kernel|repeat_interleave|compute_cuda_kernel|_tril|_triu",
         "elements move",
@@ -187,8 +195,8 @@ KERNEL_RULES: tuple[Rule, ...] = (
     named(
         "reduction",
         "any",
-        r"(?i)reduc(?:e|tion)|scan|sort|top_?k|pool|cum_?sum|arg_?m(?:ax|in)|prefix_?sum|histogram"
-        r"|unique|device(?:select|compact|partition|runlength)|routing|_(?:sum|mean|amax)(?:_|$)",
+        r"(?i)reduc(?:e|tion)|scan|sort|top_?k|(?:max|avg|average|adaptive)_?\w*pool|pool(?:ing|_(?:fw|bw|ker)|$)|bias_?grad|cum_?sum|arg_?m(?:ax|in)|prefix_?sum|histogram"
+        r"|unique|(?:^|_)amax|device(?:select|compact|partition|runlength)|routing|_(?:sum|mean|amax)(?:_|$)",
         "many elements to one",
     ),
     named("reduction", "nvFuser", r"nvfuser_\w*persistent", "reduction kept in registers"),
@@ -198,13 +206,14 @@ KERNEL_RULES: tuple[Rule, ...] = (
     named(
         "pointwise",
         "any",
-        r"(?i)elementwise|element_wise|functor|pointwise|Op(?:2|3)d?TensorGeneric|op_?tensor",
+        r"(?i)elementwise|element_wise|functor|pointwise|Op[1-5]dTensorGeneric|op_?(?:generic_)?tensor"
+        r"|parallel_?for|mxnet_generic|__myl_",
         "element by element",
     ),
     named(
         "pointwise",
         "Eigen",
-        r"Eigen|BiasNHWC|BiasNCHW|BiasGrad|Relu|Sigmoid|Tanh|Logical",
+        r"Eigen|BiasNHWC|BiasNCHW|Relu|Sigmoid|Tanh|Logical",
         "Eigen's functor",
     ),
     named(
@@ -216,8 +225,8 @@ KERNEL_RULES: tuple[Rule, ...] = (
     named(
         "pointwise",
         "any",
-        r"(?i)fill|memset|(?<![a-z])set_|zero_?|iota|a?range_|where|scale|activation|clamp|mask"
-        r"|(?:^|_)(?:add|sub|mul|div|exp|log|pow|sqrt|rsqrt|neg|abs|relu|gelu|silu|tanh|sigmoid)_",
+        r"(?i)fill|memset|(?<![a-z])set_|zero_?|iota|a?range_|where|scale|activation|act_kernel|clamp|mask|compute_?strides"
+        r"|(?:^|_)(?:add|sub|mul|div|exp|log|pow|sqrt|rsqrt|neg|abs|relu|gelu|silu|tanh|sigmoid|softplus)_",
         "sets or scales",
     ),
 )

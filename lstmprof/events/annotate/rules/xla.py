@@ -30,7 +30,8 @@ _MOVES = (
     r"|concatenate|broadcast|pad|reverse|gather|scatter|iota)"
 )
 
-#: XLA on a CPU: one op an instruction of the compiled module.
+#: XLA on a CPU: one op an instruction of the compiled module. Its compiler's passes, which have
+#: events too, are called after what they rewrite: ``all-reduce-simplifier``, ``dot_canonicalizer``.
 XLA_RULES: tuple[Rule, ...] = (
     _xla(
         None,
@@ -38,9 +39,18 @@ XLA_RULES: tuple[Rule, ...] = (
         r"|opt-barrier|async-\w+|partition-id|replica-id",
         "holds other instructions, or none",
     ),
-    _xla("gemm", r"MatMul(?:_\d+)?|(?:[\w-]+_)?dot(?:_[\w-]+)?|gemm_fusion\w*|cublas-\w+", "GEMM"),
-    _xla("conv", r"(?:[\w-]+_)?convolution(?:_[\w-]+)?", "convolution"),
-    _xla("collective", r"(?:all|collective)-\w+(?:-\w+)*|reduce-scatter", "collective"),
+    _xla(
+        "gemm",
+        r"MatMul(?:_\d+)?|(?:[\w-]+_)?dot(?:_general|(?:_[\w-]+)?_fusion)?|gemm_fusion\w*|cublas-\w+",
+        "GEMM",
+    ),
+    _xla("conv", r"(?:[\w-]+_)?convolution(?:(?:_[\w-]+)?_fusion)?", "convolution"),
+    _xla(
+        "collective",
+        r"(?:all-(?:reduce|gather)|(?:ragged-)?all-to-all|collective-(?:permute|broadcast)"
+        r"|reduce-scatter|send|recv)(?:-start|-done)?",
+        "collective",
+    ),
     _xla("rng", r"rng(?:-[\w-]+)?|(?:\w+_)?threefry\w*", "RNG"),
     _xla("layout", rf"{_MOVES}(?:_{_MOVES})*(?:_fusion)?", "elements move and do not change"),
     _xla("cast", rf"(?:{_MOVES}_)*convert(?:_{_MOVES})*(?:_fusion)?", "the element type changes"),
@@ -54,7 +64,7 @@ XLA_RULES: tuple[Rule, ...] = (
         "pointwise",
         r"add|subtract|multiply|divide|negate|abs|exponential(?:-minus-one)?|log(?:-plus-one)?|tanh"
         r"|logistic|sqrt|rsqrt|power|maximum|minimum|select|compare|and|or|not|xor|clamp|floor|ceil"
-        r"|sign|remainder|is-finite|[a-z][\w-]*_fusion",
+        r"|sign|remainder|is-finite|(?!multi_output)[a-z][\w-]*_fusion",
         "element by element",
     ),
 )
