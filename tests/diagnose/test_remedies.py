@@ -235,6 +235,7 @@ CASES: dict[str, Case] = {
             "many kernels": series(seen=with_gaps(kernels=9)),
             "kernels shorter than gaps": series(seen=with_gaps(kernel_ns=8)),
             "usual gaps": series(seen=with_gaps(usual_ns=440)),
+            "no long call": series(contributor("idle", "launch call", 600, "cudaLaunchKernel")),
             "no graph": series(seen=replace(with_gaps(), graph=True)),
             "no value asked for": series(ops=ops(aten__item=1)),
             "no size asked for": series(ops=ops(aten__nonzero=1)),
@@ -549,6 +550,9 @@ CASES: dict[str, Case] = {
         {
             "kernels shorter than gaps": series(seen=Seen(gaps=replace(SERIES, kernel_ns=8))),
             "usual gaps": series(seen=Seen(gaps=replace(SERIES, usual_ns=440))),
+            "no long call": series(
+                contributor("idle", "alloc", 600, "cudaMalloc"), seen=Seen(gaps=SERIES)
+            ),
             "no graph": series(seen=Seen(gaps=SERIES, graph=True)),
         },
     ),
@@ -800,11 +804,14 @@ def test_what_cudnns_persistent_kernels_would_need() -> None:
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (FIRST, "the first cudaLaunchKernel took 0.8 µs and under 1 µs later: CUDA was"),
-        (replace(FIRST, count=4), "cudaLaunchKernel took 0.2 µs for the first launch of a kernel"),
+        (FIRST, "the first cudaLaunchKernel took 0.8 µs, the others under 1 µs: CUDA was"),
+        (
+            replace(FIRST, count=4),
+            "cudaLaunchKernel took 0.2 µs where it launched a kernel for the first time, else",
+        ),
         (
             replace(FIRST, name="hipLaunchKernel", median_ns=4_000),
-            "the first hipLaunchKernel took 0.8 µs and 4.0 µs later: HIP was",
+            "the first hipLaunchKernel took 0.8 µs, the others 4.0 µs: HIP was",
         ),
         (Fact("cuModuleLoadData", 800, 1), "cuModuleLoadData took 0.8 µs: CUDA was"),
     ],

@@ -148,9 +148,9 @@ TABLE = (
     ),
     Remedy(
         "CUDA graph",
-        "ten kernels or more a step, the median one shorter than the gap before it, usual gaps "
-        "most of the waiting; no graph, no value asked for, no tracing, no CTC, no communication, "
-        "no differing shapes or lengths",
+        "ten kernels or more a step, the median one shorter than the gap before it; the usual gaps "
+        "are most of the waiting for the host; no graph, no value or size asked for, no "
+        "tracing, no CTC, no communication, no differing shapes or lengths",
         _HOST,
         _TORCH,
         "the usual gaps",

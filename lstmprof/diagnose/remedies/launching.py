@@ -63,10 +63,10 @@ def _took(call: Fact) -> str:
     each_ns = quantity(call.ns / call.count, "ns")
     if call.median_ns is None:
         return f"{call.name} took {each_ns}" + (" a call" if call.count > 1 else "")
-    first = f"the first {call.name} took {each_ns}"
     if call.count > 1:
-        first = f"{call.name} took {each_ns} for the first launch of a kernel"
-    return f"{first} and {_short(call.median_ns)} later"
+        where = "where it launched a kernel for the first time"
+        return f"{call.name} took {each_ns} {where}, else {_short(call.median_ns)}"
+    return f"the first {call.name} took {each_ns}, the others {_short(call.median_ns)}"
 
 
 def _short(ns: int) -> str:

@@ -55,12 +55,14 @@ def times_called(profile: StepProfile, pattern: re.Pattern[str]) -> float:
 def series_of_launches(finding: Finding) -> int | None:
     """The time in usual gaps before kernels that are shorter than these; None where not so.
 
-    One long gap or call says nothing of launching: the usual ones must be most of the waiting.
+    One long gap or call says nothing of launching: the usual gaps must be most of the gaps, and of
+    what the device waits for its host.
     """
     gaps = finding.slow.seen.gaps
     if gaps is None or gaps.kernels < SERIES or gaps.gap_ns < gaps.kernel_ns:
         return None
-    return min(gaps.usual_ns, finding.slow_ns) if 2 * gaps.usual_ns >= gaps.all_ns else None
+    waits_ns = max(gaps.all_ns, finding.slow.waits_for_host_ns)
+    return min(gaps.usual_ns, finding.slow_ns) if 2 * gaps.usual_ns >= waits_ns else None
 
 
 def is_compiled(profile: StepProfile) -> bool:
