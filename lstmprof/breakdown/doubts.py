@@ -175,6 +175,18 @@ def _of_machine(series: Ints, info: RunInfo) -> Iterator[Warning]:
             "close other programs, or capture again with --force",
             taken if _often_preempted(info) else 0.0,
         )
+    if (
+        share is None
+        and info.device == "cpu"
+        and info.timing_preemptions
+        and _often_preempted(info)
+    ):
+        yield Warning(
+            CPU_TAKEN,
+            f"the worker lost its CPU {_preemptions(info):.1f} times an iteration, to other "
+            "processes or among its own threads",
+            "close other programs, or give fewer --threads",
+        )
     governor = info.hardware.cpu_governor
     if governor not in (None, "performance") and info.device == "cpu":
         yield Warning(GOVERNOR, f"the CPU governor is '{governor}'", "set it to 'performance'", 0.0)
@@ -190,8 +202,14 @@ def _often_preempted(info: RunInfo) -> bool:
 
     One that waits by itself has its CPU for less of the time too, and loses it to nobody.
     """
+    lost = _preemptions(info)
+    return lost is None or lost >= OFTEN_PREEMPTED
+
+
+def _preemptions(info: RunInfo) -> float | None:
+    """Of a counted iteration of the first round; None unknown."""
     lost, iterations = info.timing_preemptions, info.iterations
-    return lost is None or not iterations or lost / iterations >= OFTEN_PREEMPTED
+    return None if lost is None or not iterations else lost / iterations
 
 
 def _cpu_share(info: RunInfo) -> float | None:

@@ -34,8 +34,8 @@ CLUSTERS = 3
 #: workers of torch-lstmcell-fused (1 layer of 64 units, batch 32, 20 time steps, 30 iterations)
 #: that had their CPU for 95 % of the time and more, on 2 CPUs with a load of 1 to 5, 95 % lay
 #: within 0.31 of the median one: 7.4 to 14.0 ms. A heap of 25 among all 96, from 7.9 to 8.9 ms, is
-#: taken for those that nothing disturbed: 0.026.
-QUIET_BETWEEN_PROCESSES, BUSY_BETWEEN_PROCESSES = 0.025, 0.16
+#: taken for those that nothing disturbed: 0.029.
+QUIET_BETWEEN_PROCESSES, BUSY_BETWEEN_PROCESSES = 0.03, 0.16
 #: Of the normal distribution, 95 % two-sided; and Student's t for 1 degree of freedom, 2, …
 Z95 = 1.96
 T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)

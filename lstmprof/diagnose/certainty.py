@@ -9,17 +9,28 @@ nothing worse than likely.
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
 from lstmprof.breakdown import doubts
-from lstmprof.breakdown.rounds import BUSY_BETWEEN_PROCESSES, Z95, error_within
+from lstmprof.breakdown.doubts import between_processes
+from lstmprof.breakdown.rounds import (
+    BUSY_BETWEEN_PROCESSES,
+    CLUSTERS,
+    Z95,
+    error_of,
+    error_within,
+    round_of,
+)
 from lstmprof.diagnose import causes
 from lstmprof.diagnose.findings import lengths, timed
+from lstmprof.diagnose.savings import REPLAY_ERROR
 from lstmprof.diagnose.step_profile import StepProfile, labels
-from lstmprof.numbers import listed, milliseconds, percent
+from lstmprof.numbers import count, listed, milliseconds, percent
+from lstmprof.replay import Prediction
 
 if TYPE_CHECKING:
     from lstmprof.diagnose.findings import Finding
@@ -79,11 +90,12 @@ def outcome(fast: StepProfile, slow: StepProfile, findings: Sequence[Finding]) -
     if sameness:
         return Outcome("none", f"cannot be told apart: {sameness}")
     whole_ns = difference_ns(fast, slow)
-    for doubt in _doubts_of_times(fast, slow):
-        if doubt.ns is not None and doubt.ns >= whole_ns - noise_ns(fast, slow):
-            return Outcome(
-                "unknown", f"cannot be told on this machine: {doubt.text}; {doubt.remedy}"
-            )
+    sized = reversed([d for d in _doubts_of_times(fast, slow) if d.ns])
+    doubt = max(sized, key=lambda d: d.ns or 0.0, default=None)
+    if doubt and doubt.ns and doubt.ns >= whole_ns - noise_ns(fast, slow):
+        of_whole = f"up to {milliseconds(doubt.ns)} of {milliseconds(lengths(fast, slow)[1])} ms"
+        text = f"{doubt.text} ({of_whole}); {doubt.remedy}"
+        return Outcome("unknown", f"cannot be told on this machine: {text}")
     unexplained = _unexplained_ns(findings)
     cause = next((f for f in findings if _is_cause(f) and _told(f, findings)), None)
     if cause is not None and unexplained <= (1 - EXPLAINED_SHARE) * whole_ns:
@@ -134,27 +146,27 @@ def difference_ns(fast: StepProfile, slow: StepProfile) -> int:
 
 
 def noise_ns(fast: StepProfile, slow: StepProfile) -> float:
-    """The difference of the steps up to which they cannot be told apart; 0 where none was timed."""
+    """The difference of the steps up to which they cannot be told apart."""
     return lengths(fast, slow)[1] * -math.expm1(-_noise(fast, slow))
 
 
 def _noise(fast: StepProfile, slow: StepProfile) -> float:
     """The same of the logarithm of their ratio: the two 95 % intervals touch."""
-    if not timed(fast, slow):
-        return 0.0
-    if _one_process(fast, slow):
+    if timed(fast, slow) and _one_process(fast, slow):
         return sum(error_within(profile.rounds) or 0.0 for profile in (fast, slow))
-    upper, lower = _error(fast, upper=True), _error(slow, upper=False)
-    if _apart(fast, slow):
-        return max(upper, Z95 * BUSY_BETWEEN_PROCESSES) + max(lower, Z95 * BUSY_BETWEEN_PROCESSES)
-    return upper + lower
+    least = Z95 * BUSY_BETWEEN_PROCESSES if _apart(fast, slow) else 0.0
+    both = timed(fast, slow)
+    return max(_error(fast, both, upper=True), least) + max(_error(slow, both, upper=False), least)
 
 
-def _error(profile: StepProfile, *, upper: bool) -> float:
-    """How far the median may be from one end of its interval, in logarithms; 0 unknown."""
-    if profile.interval_ns is None or not profile.median_ns or profile.interval_ns[0] <= 0:
-        return 0.0
-    return abs(math.log(profile.interval_ns[upper] / profile.median_ns))
+def _error(profile: StepProfile, timed: bool, *, upper: bool) -> float:
+    """How far a step may be from one end of its interval, in logarithms; 0 unknown."""
+    interval_ns = profile.interval_ns
+    if timed and interval_ns is not None and profile.median_ns and interval_ns[0] > 0:
+        return abs(math.log(interval_ns[upper] / profile.median_ns))
+    profiled = (round_of(profile.steps_ns),) if profile.steps_ns else ()
+    rounds = profile.rounds if timed else profiled
+    return error_of(rounds, between_processes(profile.info)) or 0.0
 
 
 def _starts(profile: StepProfile) -> tuple[str, ...]:
@@ -190,6 +202,11 @@ def _sameness(fast: StepProfile, slow: StepProfile) -> str:
             f"{times}, captured more than a minute apart, in which a machine may change its speed "
             "by as much; capture both by one command with --rounds 3, or without a pause"
         )
+    if not timed(fast, slow) or fast.interval_ns is None or slow.interval_ns is None:
+        return (
+            f"{times}, of one process each, and two of the same code may differ by as much; "
+            "capture both with --rounds 3"
+        )
     return (
         f"{times}, 95 % intervals {_interval(slow)} and {_interval(fast)} ms; {_more(fast, slow)}"
     )
@@ -202,24 +219,30 @@ def _interval(profile: StepProfile) -> str:
 
 def _more(fast: StepProfile, slow: StepProfile) -> str:
     """What makes the intervals narrower."""
-    if min(len(fast.rounds), len(slow.rounds)) < 3:
-        return "capture both with --rounds 3, which shows how far processes differ"
+    if min(len(fast.rounds), len(slow.rounds)) < CLUSTERS:
+        return f"capture both with --rounds {CLUSTERS}, which shows how far processes differ"
     return "more --rounds on a quieter machine would narrow them"
 
 
-def _doubts_of_times(fast: StepProfile, slow: StepProfile) -> Iterator[_Doubt]:
+def _doubts_of_times(fast: StepProfile, slow: StepProfile) -> list[_Doubt]:
     """What may have made the undisturbed steps differ without a cause in the code.
 
     That the fast run lost its CPU makes none: it would be faster still.
     """
+    if not timed(fast, slow):
+        return []
+    some = []
     for label, profile in zip(labels(fast, slow), (fast, slow), strict=True):
+        if profile.interval_ns is None:
+            some.append(
+                _Doubt(f"{label}: too few iterations were timed", "more --iterations", None)
+            )
         for warning in profile.doubts:
-            if warning.kind == doubts.INFLATION or not timed(fast, slow):
-                continue
-            if profile is fast and warning.kind in (doubts.BUSY, doubts.CPU_TAKEN):
-                continue
-            ns = None if warning.size is None else warning.size * profile.length_ns
-            yield _Doubt(f"{label}: {warning.fault}", warning.remedy, ns)
+            taken = warning.kind in (doubts.BUSY, doubts.CPU_TAKEN)
+            if warning.kind != doubts.INFLATION and not (taken and profile is fast):
+                ns = None if warning.size is None else warning.size * profile.length_ns
+                some.append(_Doubt(f"{label}: {warning.fault}", warning.remedy, ns))
+    return some
 
 
 def _doubts(finding: Finding, findings: Sequence[Finding]) -> Iterator[_Doubt]:
@@ -231,21 +254,37 @@ def _doubts(finding: Finding, findings: Sequence[Finding]) -> Iterator[_Doubt]:
     yield from _doubts_of_times(fast, slow)
     if not timed(fast, slow):
         yield _Doubt("not both were timed undisturbed", "capture both", None)
-    effects = [f for f in findings if f.kind == causes.PROFILER]
-    net = sum(f.delta_ns for f in effects)
-    if finding.kind != causes.PROFILER and net:
-        text = f"what profiling changed ({milliseconds(net)} ms) may hide or make it"
-        yield _Doubt(text, _QUIETER, abs(net))
+    effect_ns = sum(f.delta_ns for f in findings if f.kind == causes.PROFILER)
+    if finding.kind != causes.PROFILER and effect_ns:
+        text = f"what profiling changed ({milliseconds(effect_ns)} ms) may hide or make it"
+        yield _Doubt(f"{text}{_lost(fast, slow)}", _QUIETER, abs(effect_ns))
 
 
 def _doubts_alone(profile: StepProfile) -> Iterator[_Doubt]:
     """What may have made a part of the profiled step."""
-    if profile.median_ns is None:
-        return
     excess_ns = profile.profiled_ns - profile.length_ns
     if excess_ns > 0:
         text = f"profiling made the step {milliseconds(excess_ns)} ms longer"
-        yield _Doubt(text, _QUIETER, excess_ns)
+        yield _Doubt(f"{text}{_lost(profile)}", _QUIETER, excess_ns)
+
+
+def _lost(*profiles: StepProfile) -> str:
+    """That the profiled steps lost their CPU, in words; empty where they did not."""
+    counts = [p.info.profiled_preemptions for p in profiles]
+    most = max((statistics.median(some) for some in counts if some), default=0)
+    return f", and a profiled step lost its CPU {count(most)} times" if most >= 1 else ""
+
+
+def of_prediction(prediction: Prediction) -> Certainty:
+    """How far a replay without a cause can be trusted: by how well it replays the step with it."""
+    off_ns = abs(prediction.replayed_ns - prediction.observed_ns)
+    off = off_ns / prediction.observed_ns if prediction.observed_ns else 0.0
+    if off <= REPLAY_ERROR:
+        return Certainty("likely")
+    reason = f"the unchanged step is replayed {percent(off)} off"
+    if off_ns >= abs(prediction.saved_ns):
+        return Certainty("cannot be told", (f"{reason}, which is more than is saved",))
+    return Certainty("likely", (reason,))
 
 
 def _is_cause(finding: Finding) -> bool:

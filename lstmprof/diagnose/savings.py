@@ -31,8 +31,8 @@ DIFFERENCE, TAKEN, ROOFLINE, REPLAY = "difference", "time taken", "roofline", "r
 _REPLAYED = {causes.CAST: "casts", causes.COPY: "copies"}
 #: Less of a step is not worth a replay of it.
 _LEAST_SHARE = 0.05
-#: A replay that misses the observed step by more says nothing of what would be saved.
-_REPLAY_ERROR = 0.05
+#: A replay that misses the observed step by more is told of, and no saving is taken from it.
+REPLAY_ERROR = 0.05
 #: A step of more events is not replayed unasked: 3 s on an EPYC.
 _MOST_EVENTS = 200_000
 
@@ -89,6 +89,6 @@ def _replayed(
     changes = [CHANGES[_REPLAYED[kind]] for kind in asked]
     for kind, prediction in zip(asked, what_if(breakdown, window, changes), strict=True):
         off = abs(prediction.replayed_ns - prediction.observed_ns)
-        if prediction.replayed_ns and off <= _REPLAY_ERROR * prediction.observed_ns:
+        if prediction.replayed_ns and off <= REPLAY_ERROR * prediction.observed_ns:
             share = prediction.saved_ns / prediction.replayed_ns
             yield kind, Saving(round(share * profile.profiled_ns), REPLAY)

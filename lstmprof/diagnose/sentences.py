@@ -8,7 +8,7 @@ from lstmprof.breakdown.mean_step import waits_for_host_ns
 from lstmprof.diagnose import causes
 from lstmprof.diagnose.because import because, pace
 from lstmprof.diagnose.causes import KINDS
-from lstmprof.diagnose.certainty import no_difference, outcome
+from lstmprof.diagnose.certainty import no_difference, of_prediction, outcome
 from lstmprof.diagnose.findings import CAUSES, HOST, Finding, lengths, timed
 from lstmprof.diagnose.roofline import Roofline
 from lstmprof.diagnose.savings import REPLAY, ROOFLINE
@@ -16,8 +16,6 @@ from lstmprof.diagnose.step_profile import StepProfile, labels
 from lstmprof.numbers import cropped, listed, milliseconds, percent
 from lstmprof.replay import Prediction
 
-#: A replay that misses the observed step by more is told of.
-REPLAY_ERROR = 0.05
 #: A cause with a smaller share is not named beside the dominant one.
 NAMED_SHARE = 0.15
 #: A wait with a smaller share is not named among those for the host.
@@ -221,7 +219,5 @@ def of_what_if(name: str, prediction: Prediction) -> str:
         text += f"; then {state} {part} is the most, {milliseconds(ns)} ms"
     if prediction.undisturbed_ns is not None:
         text += f"; undisturbed it would take {milliseconds(prediction.undisturbed_ns)} ms"
-    off = replayed_ns / prediction.observed_ns - 1 if prediction.observed_ns else 0.0
-    if abs(off) > REPLAY_ERROR:
-        text += f"; the unchanged step is replayed {percent(off)} off, so take this with care"
-    return f"{text}."
+    doubts = of_prediction(prediction).reasons
+    return f"{text}; {listed([*doubts])}, so take this with care." if doubts else f"{text}."

@@ -89,8 +89,9 @@ class StepProfile:
     profiled step. ``sync_calls`` are the blocking runtime calls of a step, None where no runtime
     call was recorded. ``tables`` are those of a breakdown, of this lane's rank, windows and device
     alone, and the lane's ``tally``. ``doubts`` are reasons not to trust the times, ``rounds`` the
-    processes that were timed. It is one of ``lanes``; ``straggler`` is whom they wait for, None
-    where there is one lane that communicates with none; ``overlap`` None where it does not.
+    processes that were timed, ``steps_ns`` the lengths of the profiled steps. It is one of
+    ``lanes``; ``straggler`` is whom they wait for, None where there is one lane that communicates
+    with none; ``overlap`` None where it does not.
     """
 
     name: str
@@ -107,6 +108,7 @@ class StepProfile:
     seen: Seen = field(default_factory=Seen)
     doubts: tuple[Warning, ...] = ()
     rounds: tuple[Round, ...] = ()
+    steps_ns: tuple[int, ...] = ()
     notes: tuple[str, ...] = ()
     lanes: int = 1
     straggler: Straggler | None = None
@@ -223,6 +225,7 @@ def step_profile_of(
         seen=seen_in(events, windows, lane.device, stretches, info),
         doubts=() if timings is None else timings.warnings,
         rounds=() if measured is None else rounds_of(measured),
+        steps_ns=tuple(map(_length_ns, windows)),
         notes=(
             *_which_lane(lane, lanes, reason),
             *_communication(windows, straggler, overlap, len(lanes)),

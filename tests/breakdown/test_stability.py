@@ -7,8 +7,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lstmprof.breakdown.doubts import profile_warnings, warnings
-from lstmprof.breakdown.rounds import round_of
+from lstmprof.breakdown.doubts import (
+    CPU_TAKEN,
+    DRIFT,
+    MODES,
+    Warning,
+    between_processes,
+    profile_warnings,
+    warnings,
+)
+from lstmprof.breakdown.rounds import (
+    BUSY_BETWEEN_PROCESSES,
+    QUIET_BETWEEN_PROCESSES,
+    round_of,
+)
 from lstmprof.breakdown.timings import median_interval
 from lstmprof.runs.metadata import run_info
 
@@ -62,6 +74,46 @@ def test_noise_is_named() -> None:
 def test_what_the_machine_did_is_named(facts: dict[str, Any], said: str) -> None:
     (fault,) = faults(QUIET, **facts)
     assert said in fault
+
+
+def of_kind(kind: str, walls: list[int], **facts: Any) -> list[Warning]:
+    return [w for w in warnings(walls, run_info(facts)) if w.kind == kind]
+
+
+def test_a_drift_and_modes_have_the_size_that_they_may_move_the_median_by() -> None:
+    (drift,) = of_kind(DRIFT, [w + 2_000 * i for i, w in enumerate(QUIET)])
+    assert drift.size == pytest.approx(0.08, abs=0.005)
+    (modes,) = of_kind(MODES, [w + 300_000 * (i % 3 == 0) for i, w in enumerate(QUIET)])
+    assert modes.size == pytest.approx(0.3, abs=0.01)
+
+
+@pytest.mark.parametrize(("preemptions", "size"), [(None, 0.2), (50, 0.2), (5, 0.0), (0, 0.0)])
+def test_a_cpu_was_taken_only_from_who_lost_it(preemptions: int | None, size: float) -> None:
+    facts = {"device": "cpu", "threads": 1, "timing_cpu_ns": 80, "timing_wall_ns": 100}
+    counted = {"iterations": 60, "timing_preemptions": preemptions}
+    (taken,) = of_kind(CPU_TAKEN, QUIET, **facts, **counted)
+    assert taken.size == pytest.approx(size)
+
+
+def test_threads_that_lose_their_cpu_are_told_of_without_a_size() -> None:
+    facts = {"device": "cpu", "threads": 2, "timing_cpu_ns": 180, "timing_wall_ns": 100}
+    counted = {"iterations": 60, "timing_preemptions": 120}
+    (taken,) = of_kind(CPU_TAKEN, QUIET, **facts, **counted)
+    assert "2.0 times an iteration" in taken.fault
+    assert taken.size is None
+    assert of_kind(CPU_TAKEN, QUIET, **facts, iterations=60, timing_preemptions=2) == []
+
+
+@pytest.mark.parametrize(
+    ("cores", "load", "busy"), [(2, 0.2, False), (2, 1.0, True), (16, 1.0, False), (16, 9.0, True)]
+)
+def test_processes_differ_more_where_others_leave_no_core(
+    cores: int, load: float, busy: bool
+) -> None:
+    info = run_info({"hardware": {"cores": cores}, "threads": 1, "load_average_before": [load]})
+    usual = BUSY_BETWEEN_PROCESSES if busy else QUIET_BETWEEN_PROCESSES
+    assert between_processes(info) == usual
+    assert between_processes(run_info({})) == QUIET_BETWEEN_PROCESSES
 
 
 def test_too_few_iterations_say_nothing() -> None:
