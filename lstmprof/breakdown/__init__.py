@@ -14,10 +14,12 @@ from typing import Any
 import pyarrow as pa
 
 from lstmprof.breakdown import host
+from lstmprof.breakdown.lacks import Lack, lacks_of
 from lstmprof.breakdown.tables import TABLES, Gathered, TableKind, table_of
 from lstmprof.breakdown.tables.database import database
 from lstmprof.breakdown.timings import Timings, slowdowns, timings
 from lstmprof.events.annotate import CAPTURED
+from lstmprof.events.annotate.recorded import Recorded, recorded
 from lstmprof.events.annotate.steps import Window, windows, with_markers, with_steps
 from lstmprof.events.batches import Batches
 from lstmprof.events.narrow import Packed, packed
@@ -35,12 +37,16 @@ _FACTS = ("implementation", "precision", "mode", "device", "device_name", "kerne
 
 @dataclass(frozen=True)
 class Breakdown:
-    """The breakdown of one run: its windows, its timings, and any table of ``TABLES`` on demand."""
+    """The breakdown of one run: its windows, its timings, and any table of ``TABLES`` on demand.
+
+    ``recorded`` is what the profile holds of each rank.
+    """
 
     run: Run
     windows: list[Window]
     timings: Timings | None
     step_range: str | None = None
+    recorded: tuple[Recorded, ...] = ()
     _made: dict[str, pa.Table] = field(default_factory=dict, repr=False, compare=False)
 
     def table(self, name: str) -> pa.Table:
@@ -54,6 +60,24 @@ class Breakdown:
         if name not in self._made:
             self._made.update(_tables_and_windows(self.run, self.step_range, [wanted])[0])
         return self._made[name]
+
+    def events(self) -> EventTable:
+        """The events of the run, with the steps of this breakdown.
+
+        Raises:
+            RunError: they are missing, damaged or of another schema version.
+        """
+        events = self.run.events()
+        return _marked(events, self.step_range) if self.step_range else events
+
+    @property
+    def lacks(self) -> tuple[Lack, ...]:
+        """What the profile lacks, the gravest first."""
+        return lacks_of(self.run.info, self.recorded)
+
+    def lacks_of_rank(self, rank: int | None) -> tuple[Lack, ...]:
+        """What the profile lacks of ``rank``, the gravest first."""
+        return lacks_of(self.run.info, self.recorded, rank)
 
     @property
     def ledger(self) -> pa.Table:
@@ -88,6 +112,7 @@ def break_down(
         windows=step_windows,
         timings=None if measured is None else timings(measured, run.info),
         step_range=step_range,
+        recorded=_recorded(run, step_range),
         _made=by_name,
     )
 
@@ -110,6 +135,18 @@ def _tables_and_windows(
         held = packed(marked.select(columns)) if marked else Packed(run.narrow_events(columns))
         tables |= _computed(computed, held, step_windows, run.info)
     return tables, step_windows
+
+
+def _recorded(run: Run, step_range: str | None) -> tuple[Recorded, ...]:
+    """What the profile of ``run`` holds; counted again only where its steps are other ones.
+
+    Raises:
+        RunError: the events are missing, damaged or of another schema version.
+    """
+    if run.info.recorded is not None and not step_range:
+        return run.info.recorded
+    events = run.events()
+    return recorded(_marked(events, step_range) if step_range else events)
 
 
 def _marked(events: EventTable, step_range: str) -> EventTable:
@@ -158,6 +195,15 @@ def rows_of(
         {"run": breakdown.run.name, **row}
         for breakdown in breakdowns
         for row in breakdown.table(table).slice(0, most).to_pylist()
+    ]
+
+
+def lacking(breakdowns: Sequence[Breakdown]) -> list[dict[str, Any]]:
+    """What the profile of each run lacks, the gravest first; unknown is None."""
+    return [
+        {"run": breakdown.run.name, **lack.to_dict()}
+        for breakdown in breakdowns
+        for lack in breakdown.lacks
     ]
 
 

@@ -75,23 +75,16 @@ def _show(
     breakdowns: list[Breakdown], tables: tuple[str, ...], format_: str, top: int | None
 ) -> None:
     """The ``tables`` of all runs in one of the formats; of one alone more rows are for reading."""
-    from lstmprof.breakdown import columns, rows_of
+    from lstmprof.breakdown import columns, lacking, rows_of
     from lstmprof.commands.terminal import breakdown
 
     alone = tables[0] if len(tables) == 1 else None
     if format_ == "table":
-        _tell_notes(breakdowns)
         most = _TOP_OF_ONE if alone else _TOP
         breakdown.show(breakdowns, tables, most if top is None else top)
         return
     rows: dict[str, Any] = {name: rows_of(breakdowns, name, top) for name in tables}
     if format_ == "json":
-        terminal.write_json(rows[alone] if alone else rows)
+        terminal.write_json(rows[alone] if alone else {"lacks": lacking(breakdowns), **rows})
     elif alone:
         terminal.write_csv(rows[alone], columns(alone))
-
-
-def _tell_notes(breakdowns: list[Breakdown]) -> None:
-    for breakdown in breakdowns:
-        for note in breakdown.run.info.notes:
-            options.say(f"{breakdown.run.name}: note: {note}")

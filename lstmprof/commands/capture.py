@@ -230,14 +230,15 @@ def _capture_one(
     planned: Planned, out: Path, *, rounds: int, only_plan: bool, name: str | None, force: bool
 ) -> int:
     """One capture: its failure is the command's."""
+    from lstmprof.breakdown.lacks import lacks_of
     from lstmprof.capture.rounds import capture_run
 
     if only_plan:
         _show_plan([planned], force)
         return 0
     run = capture_run(planned.request, out, name=name, rounds=rounds, force=force, progress=say)
-    for note in run.info.notes:
-        say(f"{run.name}: note: {note}")
+    for lack in lacks_of(run.info, run.info.recorded or ()):
+        say(f"{run.name}: lacks: {lack.sentence}")
     click.echo(f"wrote {run.path}")
     say(f"next: lstmprof breakdown {out}")
     return 0

@@ -105,11 +105,12 @@ class _ProgressLine:
 
 def _tell(ingested: Ingested) -> None:
     """What was written, what the user must know of it, what could not be read and why."""
+    from lstmprof.breakdown.lacks import lacks_of
     from lstmprof.runs.remote import RemoteRun, event_count
 
     for run in ingested.runs:
-        for note in run.info.notes:
-            options.say(f"{run.name}: note: {note}")
+        for lack in lacks_of(run.info, run.info.recorded or ()):
+            options.say(f"{run.name}: lacks: {lack.sentence}")
         if isinstance(run, RemoteRun):
             click.echo(f"wrote {run.url} ({run.event_count} events)")
         else:

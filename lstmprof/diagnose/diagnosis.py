@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from lstmprof.breakdown import Breakdown
+from lstmprof.breakdown.lacks import Lack
 from lstmprof.breakdown.result import Table
 from lstmprof.diagnose import causes, sentences
 from lstmprof.diagnose.certainty import no_difference
@@ -121,6 +122,22 @@ class Diagnosis:
         return tuple(Difference(f.kind, f.fast_ns, f.slow_ns) for f in rows)
 
     @property
+    def lacks(self) -> tuple[tuple[str, Lack], ...]:
+        """What the profiles lack, each with what its run is called: the slow one's first."""
+        if self.fast is None:
+            return tuple((self.slow.label, lack) for lack in self.slow.lacks)
+        fast, slow = labels(self.fast, self.slow)
+        pairs = ((slow, self.slow), (fast, self.fast))
+        return tuple((label, lack) for label, profile in pairs for lack in profile.lacks)
+
+    @property
+    def lacking(self) -> tuple[str, ...]:
+        """A sentence of each of ``lacks``; of two runs it begins with the run's name."""
+        if self.fast is None:
+            return tuple(lack.sentence for _, lack in self.lacks)
+        return tuple(f"{run}: {lack.sentence}" for run, lack in self.lacks)
+
+    @property
     def remedies(self) -> tuple[Advice, ...]:
         """What to do, in the order of the causes."""
         return tuple(advice for explained in self.findings for advice in explained.remedies)
@@ -143,6 +160,7 @@ class Diagnosis:
             "difference_ns": None if ends[0] is None else ends[1] - ends[0],
             "steps": "undisturbed" if fast is not None and timed(fast, slow) else "profiled",
             "cause": None if dominant is None else dominant.finding.kind,
+            "lacks": [{"run": run, **lack.to_dict()} for run, lack in self.lacks],
             "sentence": self.sentence,
             "lane": lane_to_dict(slow.place, slow.lanes),
             "fast_lane": None if fast is None else lane_to_dict(fast.place, fast.lanes),
@@ -164,7 +182,8 @@ class Diagnosis:
 
     def _repr_markdown_(self) -> str:
         """For a notebook: the sentence, the reasons to doubt it, the causes and what to do."""
-        lines = [f"**{escaped(self.sentence)}**", ""]
+        lines = [f"- lacks: {escaped(text)}" for text in self.lacking]
+        lines += ["", f"**{escaped(self.sentence)}**", ""]
         lines += [f"- {escaped(text)}" for text in (*self.warnings, *self.notes)]
         for explained in self.findings:
             if abs(explained.finding.share or 0) >= ADVISED_SHARE:
@@ -328,7 +347,7 @@ def alone(profile: StepProfile, saved: Mapping[str, Saving] | None = None) -> Di
         sentence=sentences.of_run(profile, parts),
         findings=_explained(parts),
         warnings=profile.warnings,
-        notes=(*profile.notes, *_unmarked(profile)),
+        notes=profile.notes,
     )
 
 
@@ -377,16 +396,9 @@ def _notes(fast: StepProfile, slow: StepProfile) -> list[str]:
     if (fast.device is None) != (slow.device is None):
         notes.append("one ran on a GPU and the other on a CPU: their parts are of different kinds")
     for profile in (fast, slow):
-        notes += [f"{profile.name}: {note}" for note in (*profile.notes, *_unmarked(profile))]
+        notes += [f"{profile.name}: {note}" for note in profile.notes]
     first_steps = _first_steps(fast, slow)
     return [*notes, first_steps] if first_steps else notes
-
-
-def _unmarked(profile: StepProfile) -> list[str]:
-    """What to do about a profile in which no step is marked."""
-    if profile.marked:
-        return []
-    return ["no step is marked, so the whole profile is taken as one: --step-range names them"]
 
 
 def _first_steps(fast: StepProfile, slow: StepProfile) -> str | None:

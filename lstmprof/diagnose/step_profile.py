@@ -20,6 +20,7 @@ from lstmprof import numbers
 from lstmprof.breakdown import Breakdown
 from lstmprof.breakdown.attribution import attributed
 from lstmprof.breakdown.doubts import Warning
+from lstmprof.breakdown.lacks import Lack
 from lstmprof.breakdown.mean_step import MeanStep, lane_words, mean_steps, waits_for_host_ns
 from lstmprof.breakdown.rounds import Round, rounds_of
 from lstmprof.breakdown.tables import tables_of
@@ -110,6 +111,7 @@ class StepProfile:
     rounds: tuple[Round, ...] = ()
     steps_ns: tuple[int, ...] = ()
     notes: tuple[str, ...] = ()
+    lacks: tuple[Lack, ...] = ()
     lanes: int = 1
     straggler: Straggler | None = None
     overlap: Overlap | None = None
@@ -199,7 +201,7 @@ def step_profile_of(
     lane, reason = _chosen(breakdown.run.name, lanes, straggler, (rank, device))
     of_lane = [window for window in breakdown.windows if window.rank == lane.rank]
     windows = typical(of_lane)
-    events, info, timings = breakdown.run.events(), breakdown.run.info, breakdown.timings
+    events, info, timings = breakdown.events(), breakdown.run.info, breakdown.timings
     measured = breakdown.run.timings()
     rows = _of_lane(events, windows, lane)
     overlap = overlap_of(breakdown, (lane.rank, lane.device), windows)
@@ -234,6 +236,7 @@ def step_profile_of(
         lanes=len(lanes),
         straggler=straggler,
         overlap=overlap,
+        lacks=breakdown.lacks_of_rank(lane.rank),
     )
 
 

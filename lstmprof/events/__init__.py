@@ -24,13 +24,17 @@ class Profile:
 
     The derived columns of ``events`` are all null. ``base_ns`` is the epoch time of
     ``start_ns`` 0, None where the file does not say. ``device_names`` maps a device number to the
-    name the profile gives it. ``notes`` are sentences the user must be told (activities that could
-    not be recorded, and why).
+    name the profile gives it. ``accelerators`` are the GPUs and their like that it names, whether
+    or not anything was recorded on them; ``gpu_complaint`` is what its profiler logged where it
+    recorded nothing there. ``notes`` are other sentences the user must be told (events that could
+    not be read, and why).
     """
 
     format: str
     base_ns: int | None
     events: EventTable
     device_names: Mapping[int, str] = field(default_factory=dict)
+    accelerators: tuple[str, ...] = ()
+    gpu_complaint: str | None = None
     notes: tuple[str, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)

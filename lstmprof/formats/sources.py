@@ -282,7 +282,7 @@ def of_one_job(ranks: Sequence[int], profiles: Sequence[Profile]) -> Profile:
     """The profiles of ``ranks`` as one.
 
     Where every profile says when it was taken, times count from the earliest; else each rank's
-    from its own beginning, and a note says that they cannot be compared.
+    from its own beginning, and ``base_ns`` is None: they cannot be compared.
     """
     order = sorted(range(len(ranks)), key=lambda i: ranks[i])
     ranks, profiles = [ranks[i] for i in order], [profiles[i] for i in order]
@@ -301,12 +301,13 @@ def of_one_job(ranks: Sequence[int], profiles: Sequence[Profile]) -> Profile:
         for rank, profile in zip(ranks, profiles, strict=True)
         for note in profile.notes
     ]
-    notes += [] if aligned else ["ranks have clocks of their own: compare no times between them"]
     return Profile(
         format=profiles[0].format,
         base_ns=base_ns,
         events=events_table({n: whole.column(n) for n in whole.column_names}),
         device_names=names,
+        accelerators=tuple(dict.fromkeys(a for p in profiles for a in p.accelerators)),
+        gpu_complaint=next((p.gpu_complaint for p in profiles if p.gpu_complaint), None),
         notes=tuple(notes),
         metadata={"ranks": {str(r): p.metadata for r, p in zip(ranks, profiles, strict=True)}},
     )

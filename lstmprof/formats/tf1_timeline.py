@@ -34,7 +34,6 @@ from typing import Any, NamedTuple
 
 from lstmprof.errors import ProfileError
 from lstmprof.events import Profile
-from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.formats import rows
 from lstmprof.formats.foreign import trace_events
 from lstmprof.formats.kineto.events import interval
@@ -51,6 +50,8 @@ _DEVICE = re.compile(
     r"((?:/(?:job|replica|task):[^/]*)*)/(?:device:)?(\w{1,32}):(\d{1,9})(?:/(\S*))?"
 )
 _STREAM = re.compile(r"(?:^|/)stream[:#](\d{1,18})(?:\D|$)")
+#: XLA_GPU:0 is GPU:0 once more.
+_XLA = "XLA_"
 #: Lanes that hold the activities of the numbered streams once more.
 _KERNELS, _COPIES = "stream:all", "memcpy"
 
@@ -151,7 +152,8 @@ def read(raw: RawFile) -> Profile:
         format="tf1_timeline",
         base_ns=rows.positive(origin_ns),
         events=rows.table(intervals, origin_ns),
-        notes=tuple(_notes(ops, intervals, devices.values(), dropped)),
+        accelerators=accelerators(d for d in devices.values() if d is not None),
+        notes=tuple(_notes(ops, dropped)),
         metadata={"processes": {str(pid): name for pid, name in processes.items()}},
     )
 
@@ -229,9 +231,7 @@ def _host_row(op: _Event, device: Device | None) -> Row:
     return Row(kind, name, *timed, pid=op.pid, tid=op.tid)
 
 
-def _notes(
-    ops: list[_Event], intervals: list[Row], devices: Iterable[Device | None], dropped: Counter[str]
-) -> Iterator[str]:
+def _notes(ops: list[_Event], dropped: Counter[str]) -> Iterator[str]:
     for why, count in dropped.items():
         yield f"{count} events were left out because {why}"
     runs = max(Counter(op.process for op in ops if op.node == _SOURCE).values(), default=0)
@@ -240,16 +240,12 @@ def _notes(
             f"{runs} runs of the session are merged here into one window; only the first one's"
             " names of processes are left, and a later run may have numbered its own differently"
         )
-    if any(row.kind in ACTIVITY_KINDS for row in intervals):
-        yield (
-            "a TensorFlow 1 timeline has no correlation ids, so that idle time stays unattributed,"
-            " and times in whole µs; nsys profile of the same program records both"
-        )
-    elif any(device and device.is_gpu for device in devices):
-        yield (
-            "no GPU activity was recorded, only the host's work for the GPU: let TensorFlow find"
-            " libcupti, with RunOptions(trace_level=FULL_TRACE)"
-        )
+
+
+def accelerators(devices: Iterable[Device]) -> tuple[str, ...]:
+    """The GPUs and TPUs among ``devices``: ``GPU 0``."""
+    types = ((d.type.removeprefix(_XLA), d.number) for d in devices if d.is_gpu or d.type == "TPU")
+    return tuple(dict.fromkeys(f"{type_} {number}" for type_, number in types))
 
 
 def device_of(process_name: str) -> Device | None:

@@ -27,7 +27,6 @@ from typing import Any
 
 from lstmprof.errors import ProfileError
 from lstmprof.events import Profile
-from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.formats import rows
 from lstmprof.formats.foreign import trace_events
 from lstmprof.formats.kineto.events import femtoseconds, interval
@@ -35,6 +34,7 @@ from lstmprof.formats.raw_file import RawFile
 from lstmprof.formats.rows import Row
 from lstmprof.formats.tf1_timeline import (
     Device,
+    accelerators,
     copy_or_kernel,
     device_of,
     executor_row,
@@ -116,7 +116,8 @@ def read(raw: RawFile) -> Profile:
         format="trace_viewer",
         base_ns=origin_ns if origin_ns >= _EPOCH_FLOOR_NS else None,
         events=rows.table(intervals, origin_ns),
-        notes=tuple(_notes(events, lines, intervals, dropped)),
+        accelerators=accelerators(lines.devices.values()),
+        notes=tuple(_notes(events, intervals, dropped)),
         metadata={
             "threads": {
                 str(tid): name for (pid, tid), name in threads.items() if lines.is_host(pid)
@@ -213,9 +214,7 @@ def _stream(line: str | None, tid: int | None, stats: Mapping[str, Any]) -> int 
     return int(match[1]) if match else None
 
 
-def _notes(
-    events: Sequence[Any], lines: _Lines, intervals: list[Row], dropped: Counter[str]
-) -> Iterator[str]:
+def _notes(events: Sequence[Any], intervals: list[Row], dropped: Counter[str]) -> Iterator[str]:
     for why, count in dropped.items():
         yield f"{count} events were left out because {why}"
     if sum(isinstance(e, dict) and e.get("ph") == "X" for e in events) >= MAX_EVENTS:
@@ -223,17 +222,5 @@ def _notes(
             f"the exporter keeps {MAX_EVENTS} events and this file is full: what came later is"
             f" missing; {_GIVE_XPLANE}, or profile fewer steps"
         )
-    if any(device.type == "TPU" for device in lines.devices.values()):
-        yield "TPU planes are not read: these are the host's events only"
-    activities = [row for row in intervals if row.kind in ACTIVITY_KINDS]
-    if activities and all(row.correlation_id is None for row in activities):
-        yield f"activities have no correlation ids: idle time stays unattributed; {_GIVE_XPLANE}"
-    if activities and not any(row.device is None for row in intervals):
-        yield "GPU activities were recorded but no host event"
     if any(row.kind == "op" and row.op_name == row.name for row in intervals):
         yield f"XLA's instructions have no paths here, and so no phases; {_GIVE_XPLANE}"
-    if not activities and any(device.is_gpu for device in lines.devices.values()):
-        yield (
-            "GPUs were visible but no GPU activity was recorded: the program's log says why (no"
-            " libcupti, or no privilege to use it)"
-        )

@@ -28,4 +28,4 @@ def what_if(
     Raises:
         RunError: a file of the run is missing or damaged.
     """
-    return predictions(breakdown.run.events(), window, changes, timed)
+    return predictions(breakdown.events(), window, changes, timed)

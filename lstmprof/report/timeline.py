@@ -41,7 +41,7 @@ def timelines(reports: Sequence[RunReport]) -> tuple[Timeline, ...]:
     for report in reports:
         if room <= 0:
             break
-        events, rank = report.breakdown.run.events(), report.profile.rank
+        events, rank = report.breakdown.events(), report.profile.rank
         window = median_step(w for w in report.breakdown.windows if w.rank == rank)
         names = _thread_names(report, window.rank)
         candidate = timeline(report.facts.run, events, window, MOST_EVENTS, names)

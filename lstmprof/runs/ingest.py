@@ -22,6 +22,7 @@ from lstmprof.errors import ForeignFileError, LstmprofError, ProfileError, RunEr
 from lstmprof.events import Profile
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.calls import coverage
+from lstmprof.events.annotate.recorded import recorded
 from lstmprof.events.schema import LACKING, SCHEMA
 from lstmprof.events.table import EventTable
 from lstmprof.formats import sources
@@ -291,7 +292,10 @@ def described(name: str, profile: Profile, events: EventTable) -> dict[str, Any]
         "profile_format": profile.format,
         "profile_metadata": dict(profile.metadata),
         "device_names": {str(k): v for k, v in profile.device_names.items()},
+        "accelerators": list(profile.accelerators),
+        "gpu_complaint": profile.gpu_complaint,
         "notes": list(profile.notes),
+        "recorded": [dataclasses.asdict(of_rank) for of_rank in recorded(events)],
         "links": dataclasses.asdict(coverage(events)),
     }
 

@@ -20,6 +20,7 @@ import pyarrow as pa
 from lstmprof import names
 from lstmprof.errors import RunError
 from lstmprof.events.annotate.calls import Coverage
+from lstmprof.events.annotate.recorded import Recorded
 from lstmprof.events.schema import SCHEMA_VERSION, Column, schema
 
 _MADE_ELSEWHERE = "the run is an ingested profile"
@@ -207,7 +208,17 @@ class RunInfo(_Record, frozen=True):
         _Int, _fact("time since 1970 of start_ns 0", "the profile does not say", "ns")
     ] = None
     device_names: Annotated[dict[str, str], _fact("by device number, JSON", _NEVER)] = {}
+    accelerators: Annotated[
+        tuple[str, ...], _fact("GPUs and their like that the profile names, JSON", _NEVER)
+    ] = ()
+    gpu_complaint: Annotated[
+        _Text, _fact("what the profiler logged of a GPU it recorded nothing on", "nothing")
+    ] = None
     notes: Annotated[tuple[str, ...], _fact("what a reader must know, JSON", _NEVER)] = ()
+    recorded: Annotated[
+        tuple[Recorded, ...] | None,
+        _fact("what the profile holds of each rank, JSON", f"{_FOREIGN}, or an older lstmprof"),
+    ] = None
     links: Annotated[Coverage | None, _fact("how many events are linked, JSON", _FOREIGN)] = None
 
 

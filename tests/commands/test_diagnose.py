@@ -80,6 +80,7 @@ def test_json_holds_the_waterfall_and_the_findings_exactly(
         "fast_ns": 10 * MS,
         "difference_ns": 12 * MS,
         "steps": "undisturbed",
+        "lacks": [],
         "cause": "memory-bound",
         "lane": {"rank": None, "device": None, "of": 1},
         "fast_lane": {"rank": None, "device": None, "of": 1},

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
+from lacking import lacks
 
 from lstmprof.errors import ProfileError
 from lstmprof.events import Profile
@@ -275,12 +276,21 @@ def test_gzip_and_name_do_not_matter(tmp_path: Path) -> None:
 def test_missing_halves_are_told(tmp_path: Path) -> None:
     launch = event("cuda_runtime", "cudaLaunchKernel", 1, args={"correlation": 1})
     no_activity = read_events(tmp_path, event("cpu_op", "aten::mm", 0), launch)
-    (note,) = no_activity.notes
-    assert note.startswith("1 kernel launches but no GPU activity were recorded: record with")
-    no_op = read_events(tmp_path, launch, kernel(2))
-    assert no_op.notes[0].startswith("GPU activities were recorded but no operators")
-    logged = read_events(tmp_path, event("cpu_op", "aten::mm", 0), ERROR=["CUPTI\nfailed"])
-    assert logged.notes == ("the profiler logged: CUPTI failed",)
+    assert (no_activity.notes, next(iter(lacks(no_activity)))) == ((), "no GPU activity")
+    assert "calls without ops" in lacks(read_events(tmp_path, launch, kernel(2)))
+    logged = {"ERROR": ["CUPTI\nfailed", "of no use"]}
+    silent = read_events(tmp_path, event("cpu_op", "aten::mm", 0), launch, **logged)
+    assert silent.gpu_complaint == "CUPTI failed"
+    assert "the profiler logged: CUPTI failed" in lacks(silent)["no GPU activity"].sentence
+    assert silent.notes == ("the profiler logged: of no use",)
+    loud = read_events(tmp_path, launch, kernel(2), **logged)
+    assert (loud.gpu_complaint, len(loud.notes)) == (None, 2)
+
+
+def test_devices_are_told_whether_or_not_they_were_used(tmp_path: Path) -> None:
+    properties = [{"id": 0, "name": "A100"}, {"id": 1, "name": "A100"}, {"id": 2}]
+    profile = read_events(tmp_path, event("cpu_op", "aten::mm", 0), deviceProperties=properties)
+    assert profile.accelerators == ("A100", "GPU 2")
 
 
 def test_a_trace_of_nothing_is_refused(tmp_path: Path) -> None:

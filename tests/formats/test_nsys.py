@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from formats.databases import Rows, by_name, column, read_tables, write
 from hypothesis import given, settings, strategies as st
+from lacking import lacks
 
 from lstmprof.errors import ProfileError
 from lstmprof.formats import read
@@ -172,8 +173,7 @@ def test_thirteen_columns_are_enough(tmp_path: Path) -> None:
     )
     assert column(profile, "pid") == [7, None]
     assert (profile.base_ns, profile.device_names, profile.metadata) == (None, {}, {})
-    assert len(profile.notes) == 1
-    assert profile.notes[0].startswith("no NVTX range was recorded")
+    assert (profile.notes, next(iter(lacks(profile)))) == ((), "calls without ops")
 
 
 def test_launches_lost_by_trimming_are_counted(tmp_path: Path) -> None:
@@ -187,8 +187,7 @@ def test_launches_lost_by_trimming_are_counted(tmp_path: Path) -> None:
             "NVTX_EVENTS": [nvtx(0, 50, "forward")],
         },
     )
-    assert len(profile.notes) == 1
-    assert profile.notes[0].startswith("1 of 2 GPU activities have no launch in this file")
+    assert lacks(profile)["activities without a launch"].sentence.startswith("1 of 2 GPU act")
 
 
 def test_copies_memsets_and_waits(tmp_path: Path) -> None:
@@ -316,22 +315,22 @@ def test_ranges_by_type_and_those_left_open(tmp_path: Path) -> None:
 
 def test_what_is_missing_is_said_with_how_to_record_it(tmp_path: Path) -> None:
     only_ranges = read_tables(tmp_path, NVTX_EVENTS=[nvtx(0, 9, "reader")])
-    record = "no CUDA activity was recorded: profile with nsys profile --trace=cuda,nvtx"
-    assert only_ranges.notes == (record,)
+    record = "profile with nsys profile --trace=cuda,nvtx"
+    assert lacks(only_ranges)["ranges without ops"].sentence.endswith(record)
     warning = "CUDA profiling might have not been started correctly."
     no_activity = read_tables(
         tmp_path,
-        **{CALLS: [call(0, 9, 1)]},
+        **{CALLS: [call(0, 9, 1)], "StringIds": strings()},
         DIAGNOSTIC_EVENT=[
             {"severity": 2, "text": warning},
             {"severity": 1, "text": "CUDA injection initialized successfully."},
             {"severity": 3, "text": "No OpenGL events collected."},
         ],
     )
-    assert no_activity.notes == (
-        f"1 CUDA calls were recorded but {record}",
-        f"the profiler logged: {warning}",
-    )
+    assert no_activity.gpu_complaint == warning
+    sentence = lacks(no_activity)["no GPU activity"].sentence
+    assert f"the profiler logged: {warning}" in sentence
+    assert sentence.endswith(record)
 
 
 def test_a_session_without_events_is_refused(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lacking import lacks
 from shared_traces import FOLDER
 
 from lstmprof.errors import ProfileError
@@ -116,11 +117,7 @@ def test_copies_and_memory_on_a_stream(tmp_path: Path) -> None:
     assert column(profile, "bytes") == [112, 8, None]
     assert column(profile, "op_name") == [None, None, "dot.3"]
     assert column(profile, "graph_node_id") == [None, None, 12]
-    assert profile.notes == (
-        "activities have no correlation ids: idle time stays unattributed;"
-        " give the .xplane.pb of the same run",
-        "GPU activities were recorded but no host event",
-    )
+    assert (profile.notes, next(iter(lacks(profile)))) == ((), "no host")
 
 
 def test_a_line_without_a_name_is_a_stream_where_its_events_say_so(tmp_path: Path) -> None:
@@ -150,8 +147,8 @@ def test_the_paths_of_xla_are_missed(tmp_path: Path) -> None:
 
 def test_no_gpu_activity_is_told(tmp_path: Path) -> None:
     profile = read_events(tmp_path, event("train", 0))
-    (note,) = profile.notes
-    assert note.startswith("GPUs were visible but no GPU activity was recorded: the program's log")
+    assert (profile.notes, profile.accelerators) == ((), ("GPU 0",))
+    assert "libcupti" in lacks(profile)["no GPU activity"].sentence
 
 
 def test_tpu_planes_are_left_out_and_told(tmp_path: Path) -> None:
@@ -159,7 +156,7 @@ def test_tpu_planes_are_left_out_and_told(tmp_path: Path) -> None:
     work = event("fusion", 0, pid=3)
     profile = read_events(tmp_path, work, event("a", 1), processes=[*PROCESSES[:2], tpu])
     assert column(profile, "name") == ["a"]
-    assert profile.notes == ("TPU planes are not read: these are the host's events only",)
+    assert next(iter(lacks(profile))) == "TPU not read"
     with pytest.raises(ProfileError, match="no host or GPU event was recorded"):
         read_events(tmp_path, work, processes=[tpu])
 
@@ -203,7 +200,7 @@ def test_step_stats_of_2_0_have_a_process_for_each_stream(tmp_path: Path) -> Non
     ]
     assert column(profile, "op_name")[1:3] == ["dense/MatMul:MatMul"] * 2
     assert column(profile, "stream") == [None, None, 14, 15]
-    assert "no correlation ids" in profile.notes[0]
+    assert "give the .xplane.pb" in lacks(profile)["no launches"].sentence
 
 
 def test_profiles_of_torch_and_of_tensorflow_are_never_taken_for_each_other(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lacking import lacks
 
 from lstmprof.errors import ProfileError
 from lstmprof.events import Profile
@@ -222,7 +223,7 @@ def test_copies_have_their_size(tmp_path: Path) -> None:
     )
     profile = space.read(tmp_path)
     assert column(profile, "bytes") == [112, None]
-    assert profile.notes == ("GPU activities were recorded but no host event",)
+    assert (profile.notes, next(iter(lacks(profile)))) == ((), "no host")
     assert profile.base_ns is None
 
 
@@ -237,12 +238,11 @@ def test_no_gpu_activity_is_told_with_the_profilers_reason(tmp_path: Path) -> No
     space = Space()
     space.plane("/device:GPU:0")
     space.line(space.plane("/host:CPU"), "python", 0, ("step", 0, 5000, {}))
-    (note,) = space.read(tmp_path).notes
-    assert note.startswith("no GPU activity was recorded: the profile does not say why; let the")
+    assert "no GPU activity" in lacks(space.read(tmp_path))
     space.message.errors.extend([b"Failed to load libcupti", b"and more"])
-    first, second = space.read(tmp_path).notes
-    assert first.startswith("no GPU activity was recorded: Failed to load libcupti; let the")
-    assert second == "and more"
+    profile = space.read(tmp_path)
+    assert (profile.gpu_complaint, profile.notes) == ("Failed to load libcupti", ("and more",))
+    assert "Failed to load libcupti" in lacks(profile)["no GPU activity"].sentence
 
 
 def test_tpu_planes_are_left_out_and_told(tmp_path: Path) -> None:
@@ -251,7 +251,8 @@ def test_tpu_planes_are_left_out_and_told(tmp_path: Path) -> None:
     space.line(space.plane("/host:CPU"), "python", 0, ("step", 0, 5000, {}))
     profile = space.read(tmp_path)
     assert column(profile, "name") == ["step"]
-    assert profile.notes == ("TPU planes are not read: these are the host's events only",)
+    assert (profile.accelerators, profile.notes) == (("TPU 0",), ())
+    assert next(iter(lacks(profile))) == "TPU not read"
 
 
 def test_counts_and_impossible_times_are_no_intervals(tmp_path: Path) -> None:

@@ -37,6 +37,7 @@ _DIGITS = 3
 def show(breakdowns: list[Breakdown], tables: tuple[str, ...], top: int) -> None:
     """Print the tables of every run, the fastest first; of one alone all its columns."""
     alone = tables[0] if len(tables) == 1 else None
+    _show_lacks(breakdowns)
     if "timings" in tables:
         _show_timings(breakdowns)
     if alone == "timings" and not any(breakdown.timings for breakdown in breakdowns):
@@ -50,6 +51,15 @@ def show(breakdowns: list[Breakdown], tables: tuple[str, ...], top: int) -> None
             _show_table(breakdown, alone, top)
         elif "kernels" in tables and top and breakdown.kernels.num_rows:
             _show_kernels(breakdown, top)
+
+
+def _show_lacks(breakdowns: list[Breakdown]) -> None:
+    """What the profile of each run lacks: nothing is said of it before."""
+    for breakdown in breakdowns:
+        for lack in breakdown.lacks:
+            terminal.write_line(f"{breakdown.run.name}: lacks: {lack.sentence}")
+    if any(breakdown.lacks for breakdown in breakdowns):
+        terminal.write_line()
 
 
 def _show_timings(breakdowns: list[Breakdown]) -> None:
@@ -164,13 +174,10 @@ def _show_links(breakdown: Breakdown) -> None:
     if links is None or not links.activities:
         return
     launched, issued = links.launched / links.activities, links.issued / links.activities
-    line = (
+    terminal.write_line(
         f"linked: of {links.activities:,} device activities {launched:.1%} to a launch,"
         f" {issued:.1%} to an op"
     )
-    if links.unanswered:
-        line += f"; kernel launches without an activity: {links.unanswered:,}"
-    terminal.write_line(line)
     terminal.write_line()
 
 

@@ -28,6 +28,8 @@ _REACH_HEADS = ("busy with", ">ms", ">least ms", ">reached")
 
 def show(diagnosis: Diagnosis) -> None:
     """Print a diagnosis."""
+    for text in diagnosis.lacking:
+        terminal.write_line(f"lacks: {text}")
     terminal.write_line(diagnosis.sentence, style="bold", names=_kernels(diagnosis))
     for warning in diagnosis.warnings:
         terminal.write_line(f"warning: {warning}")
@@ -74,7 +76,9 @@ def _kernels(diagnosis: Diagnosis) -> list[str]:
 
 def markdown(diagnosis: Diagnosis) -> str:
     """The sentence, the waterfall as a table, the causes as a list with what to do."""
-    lines = [f"**{escaped(diagnosis.sentence)}**"]
+    lines = [f"- lacks: {escaped(text)}" for text in diagnosis.lacking]
+    lines += [""] if lines else []
+    lines.append(f"**{escaped(diagnosis.sentence)}**")
     doubts = [f"- warning: {escaped(text)}" for text in diagnosis.warnings]
     doubts += [f"- note: {escaped(text)}" for text in diagnosis.notes]
     lines += ["", *doubts] if doubts else []

@@ -149,21 +149,6 @@ class CudaEvents:
         """How many activities there are."""
         return sum(map(len, self.busy))
 
-    @property
-    def launches(self) -> int:
-        """How many calls there are."""
-        return sum(map(len, self.calls))
-
-    @property
-    def lost_launches(self) -> int:
-        """How many activities have no call of their correlation id, and process where known."""
-        pid, correlation = _ints(self.busy, "pid"), _ints(self.busy, "correlation_id")
-        callers, called = _ints(self.calls, "pid"), _ints(self.calls, "correlation_id")
-        in_process = np.isin(_pair(pid, correlation), _pair(callers, called))
-        anywhere = np.isin(correlation, called)
-        launched = np.where(pid == UNKNOWN, anywhere, in_process) & (correlation != UNKNOWN)
-        return int((~launched).sum())
-
     def notes(self) -> Iterator[str]:
         """What the user must be told of any such profile."""
         if self.untimed:
@@ -172,12 +157,6 @@ class CudaEvents:
             yield (
                 f"{self.open_ranges} NVTX ranges were open when the capture ended: they last until"
                 " its last event"
-            )
-        lost = self.lost_launches
-        if lost:
-            yield (
-                f"{lost} of {self.activities} GPU activities have no launch in this file (a"
-                " trimmed capture?): their waiting time is unattributed; export the whole capture"
             )
 
 
@@ -206,13 +185,3 @@ def _last_ns(batch: Batch) -> int:
     """The latest possible time in ``batch``, ``UNKNOWN`` where there is none."""
     times = np.concatenate([batch.ints["start_ns"], batch.ints["end_ns"]])
     return int(times[times <= rows.MAX_NS].max(initial=UNKNOWN))
-
-
-def _ints(batches: Sequence[Batch], column: str) -> Ints:
-    parts = [batch.ints.get(column, np.full(len(batch), UNKNOWN)) for batch in batches]
-    return np.concatenate([np.empty(0, np.int64), *parts])
-
-
-def _pair(pid: Ints, correlation: Ints) -> Ints:
-    """One number a pair: CUPTI's correlation ids are below 2³², pids below 2²⁴."""
-    return (pid << 32) + correlation

@@ -119,6 +119,8 @@ def read(raw: RawFile) -> Profile:
         base_ns=None if started_ns is None else rows.positive(started_ns + origin_ns),
         events=recorded.table(origin_ns),
         device_names=devices.names,
+        accelerators=tuple(dict.fromkeys(devices.names.values())),
+        gpu_complaint=next(iter(complaints), None) if not recorded.activities else None,
         notes=(*recorded.notes(), *_missing(recorded, graphs, complaints)),
         metadata=metadata,
     )
@@ -140,16 +142,9 @@ def _events(database: Database, devices: _Devices) -> CudaEvents:
 
 
 def _missing(recorded: CudaEvents, graphs: int, complaints: list[str]) -> Iterator[str]:
-    """What the user must be told is not there, and how to record it."""
+    """What the profiler complained of where it recorded no activity, and graphs it did not open."""
     if not recorded.activities:
-        calls = f"{recorded.launches} CUDA calls were recorded but " if recorded.launches else ""
-        yield f"{calls}no CUDA activity was recorded: {_NEXT_STEP}"
-        yield from (f"the profiler logged: {line}" for line in complaints)
-    elif not any(map(len, recorded.ranges)):
-        yield (
-            "no NVTX range was recorded: nothing says what the kernels are for; mark the steps, or"
-            f" run under torch.autograd.profiler.emit_nvtx, and {_NEXT_STEP}"
-        )
+        yield from (f"the profiler logged: {line}" for line in complaints[1:])
     if graphs:
         yield (
             f"{graphs} CUDA graphs were recorded whole, not kernel by kernel: add"

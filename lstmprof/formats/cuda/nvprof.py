@@ -93,7 +93,8 @@ def read(raw: RawFile) -> Profile:
         base_ns=origin_ns if origin_ns >= _EPOCH_FLOOR_NS else None,
         events=recorded.table(origin_ns),
         device_names=device_names,
-        notes=(*recorded.notes(), *_missing(recorded)),
+        accelerators=tuple(dict.fromkeys(device_names.values())),
+        notes=tuple(recorded.notes()),
         metadata={"schema_version": version[0]} if version and version[0] else {},
     )
 
@@ -105,18 +106,6 @@ def _events(database: Database, strings: Mapping[int, str]) -> CudaEvents:
         ranges=_ranges(database, strings),
         others=[*_synchronizations(database), *_overheads(database)],
     )
-
-
-def _missing(recorded: CudaEvents) -> Iterator[str]:
-    """What the user must be told is not there, and how to record it."""
-    if not recorded.activities:
-        calls = f"{recorded.launches} CUDA calls were recorded but " if recorded.launches else ""
-        yield f"{calls}no CUDA activity was recorded: {_NEXT_STEP}"
-    elif not any(map(len, recorded.ranges)):
-        yield (
-            "no NVTX range was recorded: nothing says what the kernels are for; mark the steps, or"
-            " run under torch.autograd.profiler.emit_nvtx"
-        )
 
 
 def _device_names(database: Database, strings: Mapping[int, str]) -> dict[int, str]:

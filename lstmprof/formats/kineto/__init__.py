@@ -13,6 +13,7 @@ Traps and their sources are in the tests. What a reader of the events must know:
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
@@ -22,8 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lstmprof.errors import ProfileError, one_line
-from lstmprof.events import EventTable, Profile
-from lstmprof.events.annotate.calls import is_kernel_launch
+from lstmprof.events import Profile
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.spool import Spool
 from lstmprof.formats import rows
@@ -43,10 +43,8 @@ _METADATA_KEYS = (
 )
 _LOGGED = ("ERROR", "WARNING")
 _MAX_LOGGED = 3
-_RECORD_GPU = (
-    "record with ProfilerActivity.CUDA, no other profiler attached (nsys, DCGM), and synchronise"
-    " before the profiler stops"
-)
+#: What a complaint is about that says why nothing was recorded on a GPU.
+_ABOUT_GPU = re.compile(r"(?i)cupti|cuda|gpu|roctracer|rocprof|hip")
 
 
 def recognises(raw: RawFile) -> bool:
@@ -111,13 +109,21 @@ def profile(header: Mapping[str, Any], columns: pa.Table | Spool, left_out: Left
     events = rows.moved(columns, origin_ns, rows.natural(distributed.get("rank")))
     metadata = {key: header[key] for key in _METADATA_KEYS if key in header}
     metadata |= {k: distributed[k] for k in ("rank", "world_size", "backend") if k in distributed}
+    logged = _logged(header)
+    silent = not events.is_kind(*ACTIVITY_KINDS).any()
+    complaint = next((line for line in logged if silent and _ABOUT_GPU.search(line)), None)
     metadata["profiler_spans_ns"] = [[s - origin_ns, s - origin_ns + d] for s, d in left_out.spans]
     return Profile(
         format="kineto",
         base_ns=_base_ns(header, origin_ns),
         events=events,
         device_names={number: name for number, name in devices.items() if name},
-        notes=(*_left_out(left_out), *_missing(events, bool(devices)), *_logged(header)),
+        accelerators=tuple(dict.fromkeys(n or f"GPU {number}" for number, n in devices.items())),
+        gpu_complaint=complaint,
+        notes=(
+            *_left_out(left_out),
+            *(f"the profiler logged: {line}" for line in logged if line != complaint),
+        ),
         metadata=metadata,
     )
 
@@ -168,28 +174,8 @@ def _device_names(header: Mapping[str, Any]) -> dict[int, str]:
     return names
 
 
-def _missing(events: EventTable, has_devices: bool) -> list[str]:
-    """What the user must be told is not there."""
-    counts = pc.value_counts(events.column("kind").combine_chunks()).to_pylist()
-    kinds = Counter({count["values"]: count["counts"] for count in counts})
-    if not any(kinds[activity] for activity in ACTIVITY_KINDS):
-        launches = int((events.is_kind("runtime") & events.where_name(is_kernel_launch)).sum())
-        if launches:
-            return [f"{launches} kernel launches but no GPU activity were recorded: {_RECORD_GPU}"]
-        return [f"no GPU activity was recorded: {_RECORD_GPU}"] if has_devices else []
-    if not (kinds["op"] or kinds["range"] or kinds["step"] or kinds["python"]):
-        return [
-            "GPU activities were recorded but no operators: nothing says what they are for or what"
-            " the device waited for; record with ProfilerActivity.CPU too"
-        ]
-    return []
-
-
 def _logged(header: Mapping[str, Any]) -> list[str]:
     """The profiler's own complaints, which Kineto keeps in the header."""
     lists = [(level, header.get(level)) for level in _LOGGED]
     lines = [(level, line) for level, lines in lists if isinstance(lines, list) for line in lines]
-    return [
-        f"the profiler logged: {one_line(rows.clean(str(line)))[:200]}"
-        for _, line in lines[:_MAX_LOGGED]
-    ]
+    return [one_line(rows.clean(str(line)))[:200] for _, line in lines[:_MAX_LOGGED]]

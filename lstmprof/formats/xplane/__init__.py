@@ -16,14 +16,14 @@ from the ``profile_start_time`` of plane ``Task Environment``. To know when read
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lstmprof.errors import ProfileError, one_line
-from lstmprof.events import EventTable, Profile
+from lstmprof.events import Profile
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.formats import rows
 from lstmprof.formats.raw_file import RawFile
@@ -33,16 +33,13 @@ from lstmprof.formats.xplane.lines import Found, Line
 from lstmprof.formats.xplane.wire import OddError, Outline, Piece, outline, plane_names
 
 _GPU = re.compile(r"/device:GPU:(\d{1,9})")
+_TPU = re.compile(r"/device:TPU:(\d{1,9})")
 _STREAM = re.compile(r"Stream #(\d{1,18})")
 _ENVIRONMENT = "Task Environment"
 _PLANE_NAMES = ("/host:", "/device:", _ENVIRONMENT)
 _NOT_THREADS = (HLO_PLANE, "/host:tfstreamz")
 #: Nanoseconds since 1970 on 2001-09-09: some TensorFlow 2 versions date their lines.
 _EPOCH_FLOOR_NS = 10**18
-_LET_CUPTI_RUN = (
-    "let the framework find libcupti (LD_LIBRARY_PATH), allow users to profile"
-    " (NVreg_RestrictProfilingToAdminUsers=0), and record again"
-)
 _MAX_NOTES = 3
 
 
@@ -99,6 +96,7 @@ def _profile(raw: RawFile, outlined: Outline) -> Profile:
     environment = _plane_stats(planes, _ENVIRONMENT)
     names = {int(m[1]): name for name, _ in planes if (m := _GPU.match(name))}
     gpus = {number: _plane_stats(planes, name) for number, name in names.items()}
+    silent = not set(pc.unique(columns["kind"]).to_pylist()) & set(ACTIVITY_KINDS)
     return Profile(
         format="xplane",
         base_ns=_base_ns(environment, origin_ns),
@@ -108,7 +106,9 @@ def _profile(raw: RawFile, outlined: Outline) -> Profile:
             for number, stats in gpus.items()
             if isinstance(stats.get("device_type_string"), str)
         },
-        notes=tuple(_notes(planes, columns, complaints, untimed)),
+        accelerators=_accelerators(planes, gpus),
+        gpu_complaint=next(iter(complaints), None) if silent else None,
+        notes=tuple(_notes(complaints[1:] if silent else complaints, untimed)),
         metadata={
             "hostnames": [text(name) for name in space.hostnames],
             "devices": {str(number): _plain(stats) for number, stats in gpus.items()},
@@ -161,19 +161,17 @@ def _base_ns(environment: dict[str, Any], origin_ns: int) -> int | None:
     return None if started_ns is None else rows.positive(started_ns + origin_ns)
 
 
-def _notes(
-    planes: list[tuple[str, Any]], events: EventTable, complaints: list[str], untimed: int
-) -> Iterator[str]:
+def _accelerators(
+    planes: list[tuple[str, Any]], gpus: Mapping[int, Mapping[str, Any]]
+) -> tuple[str, ...]:
+    """The GPUs, by their model where it is written, and the TPUs that have a plane."""
+    models = [(n, stats.get("device_type_string")) for n, stats in gpus.items()]
+    names = [rows.clean(m) if isinstance(m, str) else f"GPU {n}" for n, m in models]
+    tpus = [f"TPU {m[1]}" for name, _ in planes if (m := _TPU.match(name))]
+    return tuple(dict.fromkeys([*names, *tpus]))
+
+
+def _notes(complaints: list[str], untimed: int) -> Iterator[str]:
     if untimed:
         yield f"{untimed} events were left out because they have no possible time of their own"
-    if any(name.startswith("/device:TPU:") for name, _ in planes):
-        yield "TPU planes are not read: these are the host's events only"
-    has_activities = bool(set(pc.unique(events["kind"]).to_pylist()) & set(ACTIVITY_KINDS))
-    has_gpus = any(_GPU.match(name) for name, _ in planes)
-    if has_gpus and not has_activities:
-        why = complaints[0] if complaints else "the profile does not say why"
-        yield f"no GPU activity was recorded: {why}; {_LET_CUPTI_RUN}"
-        complaints = complaints[1:]
     yield from complaints[:_MAX_NOTES]
-    if not events["device"].null_count:
-        yield "GPU activities were recorded but no host event"

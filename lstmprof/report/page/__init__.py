@@ -155,6 +155,7 @@ def _verdict(diagnosis: Diagnosis) -> dict[str, Any]:
     profiles = [profile for profile in (diagnosis.fast, diagnosis.slow) if profile]
     names = [row["name"] for profile in profiles for row in profile.rows("kernels")]
     return {
+        "lacks": diagnosis.lacking,
         "sentence": with_short_names(diagnosis.sentence, names),
         "causes": [
             {

@@ -1,0 +1,80 @@
+"""What a profile lacks: said before anything else that is said of it.
+
+::
+
+    run.json, with what was recorded of each rank ─ RULES, in order ─▶ Lack
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from lstmprof.breakdown.lacks.recording import Recording
+from lstmprof.breakdown.lacks.rules import RULES, Rule
+from lstmprof.events.annotate.recorded import Recorded
+from lstmprof.numbers import listed
+from lstmprof.runs.metadata import RunInfo
+
+#: The kind of what the reader of a profile noted.
+NOTE = "note"
+#: Ranks that are named one by one.
+_SHOWN = 8
+
+
+@dataclass(frozen=True)
+class Lack:
+    """One thing that a profile lacks; ``sentence`` says what, why, and what to do.
+
+    ``share`` is how much it concerns, 0–1, None where that is not known. ``hides`` are the numbers
+    that are not known for it, empty where they are only doubtful. ``blinds``: nothing can be said
+    of what the time was spent on. Of a run of several ranks ``ranks`` are those that lack it, the
+    one of which the sentence is first.
+    """
+
+    kind: str
+    sentence: str
+    share: float | None = None
+    hides: str = ""
+    blinds: bool = False
+    ranks: tuple[int, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as JSON has it; unknown is None."""
+        return {**asdict(self), "ranks": list(self.ranks)}
+
+
+def lacks_of(
+    info: RunInfo, recorded: Sequence[Recorded], rank: int | None = None
+) -> tuple[Lack, ...]:
+    """What the profile of a run lacks, the gravest first, then what its reader noted.
+
+    ``recorded`` is of all its ranks; with ``rank`` only what that one lacks. What several lack is
+    told of the one that lacks most of it.
+    """
+    recordings = [Recording(has, info, len(recorded)) for has in recorded]
+    asked = [r for r in recordings if rank is None or r.has.rank == rank]
+    lacks = (_lack(rule, asked, len(asked) > 1) for rule in RULES)
+    return (*(lack for lack in lacks if lack), *(Lack(NOTE, note) for note in info.notes))
+
+
+def _lack(rule: Rule, asked: Sequence[Recording], several: bool) -> Lack | None:
+    lacking = [recording for recording in asked if rule.holds(recording)]
+    if not lacking:
+        return None
+    lacking.sort(key=lambda recording: -(rule.share(recording) or 0.0))
+    sentence, share = rule.sentence(lacking[0]), rule.share(lacking[0])
+    ranks: tuple[int, ...] = ()
+    if several and not rule.of_run:
+        ranks = tuple(r.has.rank for r in lacking if r.has.rank is not None)
+        sentence = _of_ranks(sentence, ranks)
+    return Lack(rule.kind, sentence, share, rule.hides, rule.blinds, ranks)
+
+
+def _of_ranks(sentence: str, ranks: Sequence[int]) -> str:
+    """``rank 3 (so do 0, 1 and 5 more): …``."""
+    others = [str(rank) for rank in sorted(ranks[1:])]
+    if len(others) > _SHOWN:
+        others = [*others[:_SHOWN], f"{len(others) - _SHOWN:,} more"]
+    return f"rank {ranks[0]}{f' (likewise {listed(others)})' if others else ''}: {sentence}"

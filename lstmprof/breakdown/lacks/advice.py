@@ -1,0 +1,63 @@
+"""How to record, with each profiler, what a profile of it lacks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Advice:
+    """How to record with the profiler of one format what a profile of it lacks."""
+
+    gpu: str
+    host: str
+    ops: str
+    links: str = "export the whole profile"
+
+
+_OF_FORMAT = {
+    "kineto": Advice(
+        "record with ProfilerActivity.CUDA (XPU or MTIA on those), with no other profiler attached "
+        "(nsys, DCGM), and synchronise before the profiler stops",
+        "record with ProfilerActivity.CPU too",
+        "record with ProfilerActivity.CPU too",
+    ),
+    "nsys": Advice(
+        "profile with nsys profile --trace=cuda,nvtx",
+        "profile with nsys profile --trace=cuda,nvtx",
+        "run under torch.autograd.profiler.emit_nvtx and profile with nsys profile "
+        "--trace=cuda,nvtx",
+    ),
+    "nvprof": Advice(
+        "profile with nvprof -o FILE python …, or with nsys profile --trace=cuda,nvtx",
+        "profile with nvprof -o FILE python …, or with nsys profile --trace=cuda,nvtx",
+        "run under torch.autograd.profiler.emit_nvtx",
+    ),
+    "xplane": Advice(
+        "let the framework find libcupti (LD_LIBRARY_PATH), allow users to profile "
+        "(NVreg_RestrictProfilingToAdminUsers=0), and record again",
+        "record with a host tracer level of 1 or more",
+        "record with a host tracer level of 2 or more",
+    ),
+    "trace_viewer": Advice(
+        "look for libcupti in the program's log, allow users to profile "
+        "(NVreg_RestrictProfilingToAdminUsers=0), and record again",
+        "give the .xplane.pb of the same run",
+        "give the .xplane.pb of the same run",
+        "give the .xplane.pb of the same run",
+    ),
+    "tf1_timeline": Advice(
+        "let TensorFlow find libcupti, with RunOptions(trace_level=FULL_TRACE)",
+        "record with RunOptions(trace_level=FULL_TRACE)",
+        "record with RunOptions(trace_level=FULL_TRACE)",
+        "a timeline of TensorFlow 1 never has them: nsys profile of the same program does",
+    ),
+}
+_ANY = Advice(
+    "record the GPU's activities too", "record the host too", "record the framework's ops too"
+)
+
+
+def advice_for(profile_format: str | None) -> Advice:
+    """How to record with the profiler that writes profiles of this format."""
+    return _OF_FORMAT.get(profile_format or "", _ANY)
