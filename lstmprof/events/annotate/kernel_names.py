@@ -123,7 +123,7 @@ def _encoded(name: str, place: int) -> tuple[str, str]:
 _PRODUCT = re.compile(
     r"(?i)(?<!fb)gemm|gemv|matmul|nvjet|cijk_|xmma|wmma|(?:^|_)b?mm_|(?:^|_)dot(?:_|$)|dot_?general"
     r"|syr2?k|trmm|fmoe_|[his]\d+cudnn|triton_(?:tem|mm)_|einsum"
-    r"|scudnn|conv(?!er[ts])|(?<![a-z])[dw]grad|fprop|winograd|implicit_"
+    r"|scudnn|conv(?!er[ts]|ex)|(?<![a-z])[dw]grad|fprop|winograd|implicit_"
     r"|fmha|flash\w*(?:fwd|bwd|mla|attn|attention)|(?:attention|attn|mha|mla)\w*(?:fwd|bwd|kernel|$)"
     r"|attention_[23]d|(?:Prefill|Decode)With\w*KV|_fwd_(?:grouped_)?kernel_stage1|persistrnn"
     r"|rnn_\w*persist|^(?:loop_|input_)?fusion(?:[._]\d+)*$"

@@ -182,6 +182,12 @@ def test_copies_go_by_their_kind_and_direction() -> None:
         ("convolution_precision_normalizer", None),
         ("multi_output_fusion", None),
         ("dot_add_fusion.2", "gemm"),
+        ("input_transpose_fusion.1", "layout"),
+        ("loop_reduce_fusion", "reduction"),
+        ("loop_fusion.4", "other"),
+        ("fb::convex_sum", "reduction"),
+        ("fb::offsets_range", "pointwise"),
+        ("fb::to_dense_representation", "layout"),
         ("triton_per_fused__softmax_2", "softmax_loss"),
     ],
 )

@@ -93,7 +93,7 @@ KERNEL_RULES: tuple[Rule, ...] = (
     named(
         "conv",
         "cuDNN, MIOpen",
-        r"(?i)scudnn|conv(?!er[ts])|(?<![a-z])[dw]grad|winograd|fprop|igemm_(?:fwd|bwd|wrw)"
+        r"(?i)scudnn|conv(?!er[ts]|ex)|(?<![a-z])[dw]grad|winograd|fprop|igemm_(?:fwd|bwd|wrw)"
         r"|(?:im|vol)(?:\dd)?2?col|col2(?:im|vol)|implicit_|cask_\w*cudnn|fft2d_(?:r2c|c2r)"
         r"|compute\w*OffsetsKernel|[his]\d+cudnn",
         "convolution",
@@ -137,7 +137,8 @@ KERNEL_RULES: tuple[Rule, ...] = (
     named(
         "pointwise",
         "any",
-        r"(?i)rotary|(?:^|_)m?rope(?:_|$)|(?:qk|apply|pos_?ids?)_?rope|(?-i:Rope|RoPE)|(?:act|silu|gelu)_and_mul"
+        r"(?i)rotary|(?:^|_)m?rope(?:_|$)|(?:qk|apply|pos_?ids?)_?rope|(?-i:Rope|RoPE)|(?:act|silu"
+        r"|gelu)_and_mul"
         r"|swiglu|geglu",
         "rotation of positions, or an activation",
     ),
@@ -184,19 +185,24 @@ KERNEL_RULES: tuple[Rule, ...] = (
     named(
         "layout",
         "any",
-        r"(?i)transpose|copy_?buffer|catarray|concat|copy_?kernel|copy_?(?:packed|vectorized)|reformat|convert_?sf|sort_chunks|permut|gather(?!_?top_?k)"
+        r"(?i)transpose|copy_?buffer|catarray|concat|copy_?kernel|copy_?(?:packed|vectorized)"
+        r"|reformat|convert_?sf|sort_chunks|permut|gather(?!_?top_?k)"
         r"|scatter|(?<!with_)index|(?<!n)roll_|flip|(?<![a-z])pad(?:_|ding|input)|nchw_?to_?nhwc"
         r"|nhwc_?to_?nchw|swapdim|stridedslice|split_?v?_?(?:op|with|kernel)|subtensor"
-        r"|(?:^|_)copy(?:_|$)|wrapped_slice|dynamic_(?:update_)?slice|broadcast(?:_(?:in|kernel|fusion)|$|\.)|memcpy|recat"
-        r"|expand_?input|jagged|bucketize_sparse|shuffle|repack|swizzle|reorder|slice_kernel"
+        r"|(?:^|_)copy(?:_|$)|wrapped_slice|dynamic_(?:update_)?slice|broadcast(?:_(?:in|kernel"
+        r"|fusion)|$|\.)|memcpy|recat"
+        r"|expand_?input|to_(?:dense|jagged)|(?:dense|sparse|jagged)_to|jagged|bucketize_sparse"
+        r"|shuffle|repack|swizzle|reorder|slice_kernel"
         r"|tensortransform|(?:un)?pack_kernel|repeat_interleave|compute_cuda_kernel|_tril|_triu",
         "elements move",
     ),
     named(
         "reduction",
         "any",
-        r"(?i)reduc(?:e|tion)|scan|sort|top_?k|(?:max|avg|average|adaptive)_?\w*pool|pool(?:ing|_(?:fw|bw|ker)|$)|bias_?grad|cum_?sum|arg_?m(?:ax|in)|prefix_?sum|histogram"
-        r"|unique|(?:^|_)amax|device(?:select|compact|partition|runlength)|routing|_(?:sum|mean|amax)(?:_|$)",
+        r"(?i)reduc(?:e|tion)|scan|sort|top_?k|(?:max|avg|average|adaptive)_?\w*pool|pool(?:ing"
+        r"|_(?:fw|bw|ker)|$)|bias_?grad|cum_?sum|arg_?m(?:ax|in)|prefix_?sum|histogram"
+        r"|unique|(?:^|_)amax|device(?:select|compact|partition|runlength)|routing|_(?:sum|mean"
+        r"|amax)(?:_|$)",
         "many elements to one",
     ),
     named("reduction", "nvFuser", r"nvfuser_\w*persistent", "reduction kept in registers"),
@@ -206,7 +212,8 @@ KERNEL_RULES: tuple[Rule, ...] = (
     named(
         "pointwise",
         "any",
-        r"(?i)elementwise|element_wise|functor|pointwise|Op[1-5]dTensorGeneric|op_?(?:generic_)?tensor"
+        r"(?i)elementwise|element_wise|functor|pointwise|Op[1-5]dTensorGeneric"
+        r"|op_?(?:generic_)?tensor"
         r"|parallel_?for|mxnet_generic|__myl_",
         "element by element",
     ),
@@ -225,8 +232,10 @@ KERNEL_RULES: tuple[Rule, ...] = (
     named(
         "pointwise",
         "any",
-        r"(?i)fill|memset|(?<![a-z])set_|zero_?|iota|a?range_|where|scale|activation|act_kernel|clamp|mask|compute_?strides"
-        r"|(?:^|_)(?:add|sub|mul|div|exp|log|pow|sqrt|rsqrt|neg|abs|relu|gelu|silu|tanh|sigmoid|softplus)_",
+        r"(?i)fill|memset|(?<![a-z])set_|zero_?|iota|a?range_|offsets_range|where|scale"
+        r"|activation|act_kernel|clamp|mask|compute_?strides"
+        r"|(?:^|_)(?:add|sub|mul|div|exp|log|pow|sqrt|rsqrt|neg|abs|relu|gelu|silu|tanh|sigmoid"
+        r"|softplus)_",
         "sets or scales",
     ),
 )

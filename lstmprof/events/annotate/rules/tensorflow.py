@@ -31,7 +31,8 @@ TENSORFLOW_RULES: tuple[Rule, ...] = (
         r"Identity(?:N)?|Const|_?Arg|_?Retval|_?(?:Host)?(?:Send|Recv)|_?Enter|_?Exit|_?Merge"
         r"|_?Switch|(?:Ref)?NextIteration|LoopCond|(?:Stateless)?While|(?:Stateless)?If|NoOp"
         r"|(?:Stateful)?PartitionedCall|_?ReadVariableOp|_?VarHandleOp|_Nodes?\w*|Placeholder\w*"
-        r"|Reshape|(?:Variable)?Shape(?:N)?|Size|Rank|ExpandDims|Squeeze|StopGradient|PreventGradient|Less"
+        r"|Reshape|(?:Variable)?Shape(?:N)?|Size|Rank|ExpandDims|Squeeze|StopGradient"
+        r"|PreventGradient|Less"
         r"|TensorListReserve|TensorListLength|TensorListElementShape|EmptyTensorList|TensorList"
         r"|TensorListPopBack|TensorListPushBack|TensorListGetItem|TensorListSetItem|ControlTrigger"
         r"|AssignAddVariableOp|AssignVariableOp|Assert|Range|BroadcastArgs|Unknown"
@@ -60,7 +61,8 @@ TENSORFLOW_RULES: tuple[Rule, ...] = (
         "layout",
         r"\w*Transpose|Concat(?:V2)?|Split(?:V)?|Slice|StridedSlice\w*|Pack|Unpack|Pad(?:V2)?|Tile"
         r"|Reverse\w*|TensorListStack|TensorListFromTensor|TensorListConcat\w*|Dynamic\w+"
-        r"|Scatter\w*|TensorScatter\w*|MirrorPad|Roll|Copy|_FusedConcat|SparseToDense|Where"
+        r"|Scatter\w*|TensorScatter\w*|MirrorPad|Roll|Copy|Snapshot|_FusedConcat|SparseToDense"
+        r"|Where"
         r"|BroadcastTo|Empty|TensorListGather|TensorListScatter\w*|SparseReorder|Assign|OneHot"
         r"|MatrixBandPart|SpaceToBatch\w*|BatchToSpace\w*|ToTf|InputConversion|SpaceToDepth"
         r"|DepthToSpace",

@@ -15,9 +15,15 @@ from lstmprof.events.annotate.rules.rule import Rule
 def _xla(category: str | None, names: str, reason: str) -> Rule:
     """A rule for HLO instructions: ``copy.38``, ``wrapped_add.3``, ``dot.1.clone``.
 
-    A fusion's name lists its roots and largest parts: ``bitcast_multiply_fusion.2``.
+    A fusion's name lists its roots and largest parts: ``bitcast_multiply_fusion.2``; on a GPU how
+    it is emitted comes first: ``loop_transpose_fusion``.
     """
-    return Rule(category, "XLA", re.compile(rf"(?:wrapped_)?(?:{names})(?:\.\d+|\.clone)*"), reason)
+    return Rule(
+        category,
+        "XLA",
+        re.compile(rf"(?:wrapped_|loop_|input_)?(?:{names})(?:\.\d+|\.clone)*"),
+        reason,
+    )
 
 
 def _primitive(category: str, names: str, reason: str) -> Rule:
@@ -41,7 +47,8 @@ XLA_RULES: tuple[Rule, ...] = (
     ),
     _xla(
         "gemm",
-        r"MatMul(?:_\d+)?|(?:[\w-]+_)?dot(?:_general|(?:_[\w-]+)?_fusion)?|gemm_fusion\w*|cublas-\w+",
+        r"MatMul(?:_\d+)?|(?:[\w-]+_)?dot(?:_general|(?:_[\w-]+)?_fusion)?|gemm_fusion\w*"
+        r"|cublas-\w+",
         "GEMM",
     ),
     _xla("conv", r"(?:[\w-]+_)?convolution(?:(?:_[\w-]+)?_fusion)?", "convolution"),
@@ -98,7 +105,8 @@ PRIMITIVE_RULES: tuple[Rule, ...] = (
     _primitive(
         "pointwise",
         r"add(?:_any)?|sub|mul|div|neg|exp2?|log|tanh|logistic|max|min|select(?:_n)?|and|or|not|xor"
-        r"|[gln][et]|eq|pow|integer_pow|r?sqrt|cbrt|square|abs|sign|floor|ceil|round|clamp|erf\w*|sin"
+        r"|[gln][et]|eq|pow|integer_pow|r?sqrt|cbrt|square|abs|sign|floor|ceil|round|clamp|erf\w*"
+        r"|sin"
         r"|cos|tan|log1p|expm1|is_finite|rem|shift_\w+|iota|real|imag|truediv|floordiv|zeros|ones"
         r"|zeros_like|ones_like|fill|stop_gradient",
         "element by element",
