@@ -6,6 +6,7 @@ step and only of what the lane waits for or spends: what is hidden behind other 
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -58,6 +59,7 @@ _KERNELS = {
 }
 _EVENT_WAIT = re.compile(r"StreamWait(?:Event|Value)")
 _HOST_FUNCTION = re.compile(r"LaunchHostFunc|StreamAddCallback")
+_LAYER_OP = re.compile(r"aten::(?:lstm|gru|rnn_tanh|rnn_relu)$")
 _WEIGHTS_OP = re.compile(r"aten::_(?:cudnn|miopen)_rnn$|aten::(?:miopen_rnn|_cudnn_rnn_flatten)$")
 _EMPTY_OP = re.compile(r"aten::(?:new_)?empty(?:_like|_strided)?$")
 #: Ops of torch that copy by calling each other.
@@ -106,7 +108,8 @@ class Seen:
     ``moved``: work that moves elements, by op. ``weights``: copies inside a recurrent layer's op,
     ``filled``: memory that was filled as it was allocated. ``shapes``: (op, its shapes) that differ
     from step to step. ``selected``: the largest number of backward passes of indexing into one
-    shape in a step. ``graph``: whether CUDA graphs were launched.
+    shape in a step. ``packed``: whether a recurrent layer ran over packed sequences. ``graph``:
+    whether CUDA graphs were launched.
     """
 
     framework: str | None = None
@@ -122,6 +125,7 @@ class Seen:
     filled: tuple[Fact, ...] = ()
     shapes: tuple[str, tuple[str, ...]] | None = None
     selected: int = 0
+    packed: bool = False
     graph: bool = False
 
 
@@ -149,6 +153,7 @@ def seen_in(
         filled=_beneath(lane, events.is_one_of("name", "aten::fill_"), _EMPTY_OP),
         shapes=_shapes(lane),
         selected=_selected(lane),
+        packed=_packed(lane),
         graph=_graph(lane),
     )
 
@@ -175,7 +180,10 @@ class _Lane:
         self.here = here & (
             (of_device == UNKNOWN) | (of_device == (UNKNOWN if device is None else device))
         )
+        states = np.array([state for state, _ in stretches.labels], dtype=object)
+        busy = states[stretches.label] == "busy"
         self.held = self._held(np.ones(len(stretches.row), dtype=np.bool_))
+        self.busy = self._held(np.asarray(busy, np.bool_))
         self.activity = self.here & events.is_kind(*ACTIVITY_KINDS)
         self.names, self.texts = events.texts("name")
         self.parent = events.rows_named("parent_id")
@@ -432,7 +440,7 @@ def _moved(lane: _Lane) -> tuple[Fact, ...]:
     for _ in _ARRANGING:
         outer = np.where(within != NONE, lane.around(within), NONE)
         within = np.where((outer != NONE) & arranges[outer], outer, within)
-    return lane.by_name(rows, within, lane.held)
+    return lane.by_name(rows, within, lane.busy)
 
 
 def _beneath(lane: _Lane, which: Flags, pattern: re.Pattern[str]) -> tuple[Fact, ...]:
@@ -441,7 +449,8 @@ def _beneath(lane: _Lane, which: Flags, pattern: re.Pattern[str]) -> tuple[Fact,
     within = lane.around(rows)
     fits = lane.events.is_kind("op") & lane.events.where_name(pattern.match)
     chosen = (within != NONE) & fits[within]
-    return lane.by_name(rows[chosen], within[chosen], lane.held)
+    spent = lane.busy if lane.events.is_kind(*ACTIVITY_KINDS)[rows].all() else lane.held
+    return lane.by_name(rows[chosen], within[chosen], spent)
 
 
 def _shapes(lane: _Lane) -> tuple[str, tuple[str, ...]] | None:
@@ -474,6 +483,20 @@ def _selected(lane: _Lane) -> int:
     rows = rows[codes[rows] != NONE]
     sizes = Groups(codes[rows], lane.step[rows]).sizes() if len(rows) else np.zeros(1)
     return int(sizes.max())
+
+
+def _packed(lane: _Lane) -> bool:
+    """Whether sequences were packed, or a layer's second input is a list of batch sizes."""
+    packs = lane.events.is_one_of("name", "aten::_pack_padded_sequence")
+    layers = lane.events.where_name(_LAYER_OP.match) & lane.events.where("dtypes", _has_sizes)
+    return bool((lane.here & (packs | layers)).any())
+
+
+def _has_sizes(dtypes: str) -> bool:
+    try:
+        return [str(one) for one in json.loads(dtypes)][1:2] == ["long int"]
+    except (ValueError, TypeError):
+        return False
 
 
 def _graph(lane: _Lane) -> bool:

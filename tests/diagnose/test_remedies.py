@@ -215,16 +215,14 @@ CASES: dict[str, Case] = {
     ),
     "pad instead of pack": Case(
         "GEMM-bound",
-        run(MM, seen=TORCH, ops=ops(aten___pack_padded_sequence=1)),
+        run(MM, seen=replace(TORCH, packed=True)),
         None,
         {
-            "packing": run(MM, seen=TORCH, ops=ops(aten__lstm=1)),
+            "packing": run(MM, seen=TORCH),
             "no layer op": run(
-                MM,
-                seen=TORCH,
-                ops=ops(aten___pack_padded_sequence=1, aten__mkldnn_rnn_layer=1),
+                MM, seen=replace(TORCH, packed=True), ops=ops(aten__mkldnn_rnn_layer=1)
             ),
-            "a CPU": run(MM, seen=TORCH, device=0, ops=ops(aten___pack_padded_sequence=1)),
+            "a CPU": run(MM, seen=replace(TORCH, packed=True), device=0),
         },
     ),
     "CUDA graph": Case(
@@ -459,6 +457,8 @@ CASES: dict[str, Case] = {
         {
             "a name": run(replace(PYTHON, name=None), seen=TORCH),
             "no step marker": run(replace(PYTHON, name="ProfilerStep"), seen=TORCH),
+            "no phase": run(replace(PYTHON, name="forward"), seen=TORCH),
+            "not the framework's": run(replace(PYTHON, name="Optimizer.step#SGD.step")),
             "no wait": run(replace(PYTHON, name="$api.py:3165 try_to_block"), seen=JAX),
             "none of the profiler": run(replace(PYTHON, name="$profiler.py:1 stop_trace")),
         },

@@ -244,6 +244,14 @@ def test_backward_passes_of_indexing_are_counted_by_shape() -> None:
     assert seen(event("op", "aten::select_backward", 0, 1), device=None).selected == 0
 
 
+def test_a_layer_over_packed_sequences_is_known_by_its_batch_sizes() -> None:
+    for dtypes, packed in (('["float","long int"]', True), ('["float","TensorList"]', False)):
+        layer = event("op", "aten::lstm", 0, 9, dtypes=dtypes)
+        assert seen(layer, device=None).packed == packed
+    assert seen(event("op", "aten::_pack_padded_sequence", 0, 9), device=None).packed
+    assert not seen(event("op", "aten::lstm", 0, 9, dtypes="{"), device=None).packed
+
+
 @pytest.mark.parametrize(
     ("kind", "name", "framework"),
     [

@@ -332,7 +332,7 @@ TABLE = (
     ),
     Remedy(
         "look inside",
-        "one range or frame holds most of it; no step marker, no wait, none of the profiler's own",
+        "one range or frame holds most of it; no step or phase, no wait, none of a framework's own",
         (PYTHON,),
         (),
         "this range or frame",

@@ -145,7 +145,11 @@ def fused_optimizer(f: Finding) -> Told | None:
     """PyTorch's optimizer parameter by parameter: most of this work, or of a series of launches."""
     if _is_fused(f.slow) or not _can_fuse(f.slow):
         return None
-    optimizing = [c for c in f.contributors if "optimizer" in (c.part, c.purpose)]
+    optimizing = [
+        c
+        for c in f.contributors
+        if "optimizer" in (c.part, c.purpose) or _OPTIMIZER.search(c.name or "")
+    ]
     saves = sum(c.ns for c in optimizing)
     if f.kind in causes.WAITS and f.slow.device is not None:
         series, kernels = series_of_launches(f), counted(f.slow, "kernels")

@@ -50,7 +50,6 @@ _UNROLLED = re.compile(r"(?<![a-z_])(?:lstm|gru)_cell_\d+/")
 _LOOP = re.compile(r"(?:lstm|gru)\w*/.*while", re.IGNORECASE)
 #: A cell of Keras; TensorFlow's own are called basic_lstm_cell or stand in a scope rnn.
 _KERAS_CELL = re.compile(r"(?<![a-z_])(?:lstm|gru)_cell\w*/")
-_PACKED = re.compile(r"aten::_pack_padded_sequence$")
 _LAYER = re.compile(r"aten::(?:mkldnn_rnn_layer|_cudnn_rnn|miopen_rnn)")
 #: torch's limits of hidden units for cuDNN's kernels that keep small layers' weights (LSTM, GRU).
 _SMALL = {"forward": 192, "train": 128}
@@ -166,9 +165,7 @@ def weights_copied(f: Finding) -> Told | None:
 
 def packed_sequences(f: Finding) -> Told | None:
     """A packed sequence on a CPU leaves the layer's own op: a product a time step, and copies."""
-    if f.slow.device is not None or not times_called(f.slow, _PACKED):
-        return None
-    if times_called(f.slow, _LAYER):
+    if f.slow.device is not None or not f.slow.seen.packed or times_called(f.slow, _LAYER):
         return None
     return Told(
         "a packed sequence is computed time step by time step on a CPU: pad the sequences, "

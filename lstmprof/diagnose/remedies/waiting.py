@@ -10,6 +10,7 @@ from lstmprof.diagnose.findings import Finding
 from lstmprof.diagnose.remedies.launching import SIZED_BY_DATA
 from lstmprof.diagnose.remedies.told import Told, each, often, times_called, total
 from lstmprof.diagnose.seen import Fact
+from lstmprof.events.schema import PHASES
 from lstmprof.events.threads import ASKS
 from lstmprof.numbers import count, cropped, listed, milliseconds
 
@@ -19,10 +20,13 @@ _SINGLE_LOADER = re.compile(r"enumerate\(DataLoader\)#_SingleProcess")
 _WORKERS = re.compile(r"enumerate\(DataLoader\)#_MultiProcessing")
 _NEXT_ELEMENT = re.compile(r":IteratorGetNext|^IteratorGetNext")
 _PREFETCH = re.compile(r"Prefetch")
-_STEP = re.compile(r"ProfilerStep|^train$|^step$")
+_STEP = re.compile("|".join(("ProfilerStep", "^train$", "^step$", *(f"^{p}$" for p in PHASES))))
 _FREES = re.compile(r"Free|Release")
-#: Frames and ranges that only wait, or are the profiler's own.
-_WAITS = re.compile(r"(?i)profiler|block_until|try_to_block|\bwait\b|synchroni[sz]e|sleep|_trace\b")
+#: Frames and ranges that only wait, or are a framework's or the profiler's own.
+_WAITS = re.compile(
+    r"(?i)profiler|^Optimizer\.|^## ?(?:backward|forward)|block_until|try_to_block|\bwait\b"
+    r"|synchroni[sz]e|sleep|_trace\b"
+)
 _GATHERS = re.compile(r"(?i)all_?gather|reduce_?scatter")
 _EXCHANGES = re.compile(r"(?i)send_?recv|all_?to_?all")
 _REDUCES = re.compile(r"(?i)all_?reduce")

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from lstmprof.diagnose.counts import counted
 from lstmprof.diagnose.findings import Finding
 from lstmprof.diagnose.remedies.told import Told, each, often, total
-from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.numbers import count, cropped, milliseconds
 
 #: GPUs with TF32: compute capability 8.0 and later; kernels that say so.
@@ -18,7 +16,8 @@ _AMPERE_KERNEL = re.compile(r"^(?:ampere|sm80|sm86|sm89|sm90)_|cutlass_(?:80|90)
 _FLOAT32_PRODUCT = re.compile(r"sgemm(?!.*tf32)|simt_sgemm")
 _RELAYS = ("aten::contiguous", "aten::reshape", "aten::clone", "aten::flatten")
 _TO_CHANNELS_LAST = re.compile(r"(?i)nchwtonhwc|nhwctonchw")
-_ANOMALY_CHECK = "aten::isnan"
+#: What anomaly mode calls for each gradient, as often; torch 2 has the second.
+_CHECKS = ("aten::isnan", "aten::_is_any_true", "aten::item")
 _NODE = re.compile(r"autograd::engine::evaluate_function: (?!torch::autograd::AccumulateGrad)")
 
 
@@ -122,24 +121,21 @@ def denormals(f: Finding) -> Told | None:
 
 
 def anomaly_mode(f: Finding) -> Told | None:
-    """Autograd looks for NaN after every node."""
+    """Autograd looks for NaN in what every node puts out."""
     rows = f.slow.rows("ops")
-    checks = [r for r in rows if r["name"] == _ANOMALY_CHECK]
+    checks = next((r["count"] for r in rows if r["name"] == _CHECKS[0]), 0)
     nodes = sum(r["count"] for r in rows if _NODE.search(r["name"]))
-    if not checks or not nodes or checks[0]["count"] < nodes:
+    if not nodes or checks < nodes:
         return None
+    spent = "host_total_ns" if f.slow.device is None else "device_total_ns"
+    times = [r.get(spent) for r in rows if r["name"] in _CHECKS and r["count"] == checks]
+    known = [ns for ns in times if ns is not None]
     return Told(
-        f"every node of the backward pass is searched for NaN "
-        f"({often(f.slow, checks[0]['count'] / f.slow.steps)}): anomaly mode is on, "
+        "every node of the backward pass is searched for NaN "
+        f"({often(f.slow, checks / f.slow.steps)}): anomaly mode is on, "
         "torch.autograd.set_detect_anomaly(False)",
-        _host_ns(f.slow, checks[0]),
+        round(sum(known) / f.slow.steps) if known else None,
     )
-
-
-def _host_ns(profile: StepProfile, row: dict[str, Any]) -> int | None:
-    """The time of an op on the lane: on a device only what it launched is its own."""
-    spent = row.get("host_total_ns") if profile.device is None else row.get("device_total_ns")
-    return None if spent is None else round(spent / profile.steps)
 
 
 def filled_memory(f: Finding) -> Told | None:
