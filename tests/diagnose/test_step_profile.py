@@ -59,6 +59,25 @@ def test_the_busiest_device_of_the_first_rank_and_what_else_there_is(tmp_path: P
     assert found.notes[0] == "this is about device 1 of rank 0, one of 2: the busiest"
 
 
+def test_the_steps_that_a_user_names_are_those_of_every_table(tmp_path: Path) -> None:
+    host, gpu = {"pid": 1, "tid": 1}, {"device": 0, "stream": 7}
+    rows = [row("op", "aten::mm", 0, 100, **HOST)]
+    for number in range(2):
+        at = 100 * number
+        rows += [
+            row("range", "batch", at + 10, at + 90, **host),
+            row("runtime", "cudaLaunchKernel", at + 15, at + 17, **host, correlation_id=number + 1),
+            row("kernel", "sgemm", at + 20, at + 60, **gpu, correlation_id=number + 1),
+        ]
+    (tmp_path / "r").mkdir()
+    write_tables(
+        tmp_path / "r", run_info({"source": "ingest"}), annotated(table(rows), captured=False)
+    )
+    found = step_profile_of(break_down(open_run(tmp_path / "r"), "batch"))
+    assert (found.steps, found.marked, found.busy_ns) == (2, True, 40)
+    assert [r["count"] for r in found.rows("kernels")] == [2]
+
+
 def test_what_the_input_phase_took_is_kept_apart(tmp_path: Path) -> None:
     rows = step(
         0,
