@@ -13,7 +13,7 @@ from __future__ import annotations
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -73,7 +73,8 @@ class Straggler:
 
     ``waiters`` are by rank and device, ``waits_for`` the longest first. ``late_in`` of ``steps``
     it was that waited least. ``certainty`` is ``measured`` where the collectives of the ranks
-    were seen to end together, ``likely`` where there are too few to see that. ``reason`` says why
+    were seen to end together, ``likely`` where there are too few to see that, or where the job has
+    groups of some ranks: of which group a kernel is was not read. ``reason`` says why
     there is none, or why that is unknown. Times are of a step where steps are ``marked``, else of
     the profile. ``world_size`` is that of the job, None unknown: more ranks than were profiled.
     """
@@ -132,7 +133,9 @@ def straggler_of(breakdown: Breakdown, places: Sequence[Place]) -> Straggler | N
     if reason is not None:
         return Straggler(UNKNOWN, reason, **known)
     matched = [row for row in rows if row["collective"] is not None]
-    return _judged(matched, breakdown.windows, known)
+    straggler = _judged(matched, breakdown.windows, known)
+    sure = straggler.certainty == MEASURED and not _has_groups(breakdown.run.info)
+    return straggler if sure or not straggler.certainty else replace(straggler, certainty=LIKELY)
 
 
 def _unlike(breakdown: Breakdown, rows: _Rows) -> str | None:
@@ -280,11 +283,22 @@ def overlap_of(breakdown: Breakdown, place: Place, windows: Sequence[Window]) ->
 
 def world_size(info: RunInfo) -> int | None:
     """How many ranks the job has, as its profiles say; None where they do not."""
+    sizes = [record.get("world_size") for record in _records(info)]
+    return max((size for size in sizes if isinstance(size, int)), default=None)
+
+
+def _has_groups(info: RunInfo) -> bool:
+    """Whether some process group of the job has two ranks or more and not all."""
+    sizes = {size for record in _records(info) for size in record.get("group_sizes") or ()}
+    return any(1 < size < (world_size(info) or 0) for size in sizes)
+
+
+def _records(info: RunInfo) -> list[dict[str, Any]]:
+    """What the profile of each rank says of itself."""
     metadata = info.profile_metadata or {}
     of_ranks = metadata.get("ranks")
-    records = of_ranks.values() if isinstance(of_ranks, dict) else [metadata]
-    sizes = [record.get("world_size") for record in records if isinstance(record, dict)]
-    return max((size for size in sizes if isinstance(size, int)), default=None)
+    records = list(of_ranks.values()) if isinstance(of_ranks, dict) else [metadata]
+    return [record for record in records if isinstance(record, dict)]
 
 
 def of_straggler(straggler: Straggler) -> str:
@@ -307,7 +321,7 @@ def _of_late(late: Straggler) -> str:
         for w in late.waits_for
         if (w.rank, w.device) == longest.place and (w.for_rank, w.for_device) == late.place
     )
-    likely = "" if late.certainty == MEASURED else "likely, of few collectives: "
+    likely = "" if late.certainty == MEASURED else "likely "
     name, other = lane_words(*late.place), lane_words(*longest.place)
     return (
         f"{likely}the others wait for {name}, the last to arrive in {own.last_in} of"
@@ -321,9 +335,9 @@ def of_overlap(overlap: Overlap, marked: bool) -> str:
     """What is said of communication."""
     each = " a step" if marked else ""
     return (
-        f"collectives run for {milliseconds(overlap.communication_ns)} ms{each}; the device"
-        f" computes as well in {percent(overlap.share)} of that, and"
-        f" {milliseconds(overlap.exposed_ns)} ms are exposed"
+        f"collectives run for {milliseconds(overlap.communication_ns)} ms{each},"
+        f" {milliseconds(overlap.exposed_ns)} ms of it exposed: the device computes as well in"
+        f" {percent(overlap.share)} of it"
     )
 
 

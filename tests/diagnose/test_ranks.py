@@ -100,6 +100,18 @@ def test_collectives_that_do_not_end_together_are_not_the_same(tmp_path: Path) -
     assert "do not end together" in straggler["reason"]
 
 
+def test_two_groups_that_communicate_apart_are_not_taken_for_one(tmp_path: Path) -> None:
+    """Ranks 0 and 1 reduce among themselves, 2 and 3 at other times: who is late is unknown."""
+    groups = (
+        {0: [[100_000, 400_000, 700_000]], 1: [[180_000, 480_000, 780_000]]},
+        {2: [[100_000, 500_000, 600_000]], 3: [[100_000, 580_000, 640_000]]},
+    )
+    straggler = facts(tmp_path / "r", [made for group in groups for made in job(group)])[
+        "straggler"
+    ]
+    assert (straggler["state"], straggler["rank"]) == ("unknown", None)
+
+
 def test_ranks_of_which_no_step_is_the_same_cannot_be_looked_into(tmp_path: Path) -> None:
     straggler = facts(tmp_path / "r", job(LATE, steps={0: 5, 1: 10, 2: 5}))["straggler"]
     assert (straggler["state"], straggler["reason"]) == (
@@ -118,6 +130,26 @@ def test_one_rank_of_a_job_does_not_say_for_whom_it_waits(tmp_path: Path) -> Non
     assert alone["lane"] == {"rank": 3, "device": 0, "of": 1}
     assert alone["straggler"]["state"] == "unknown"
     assert "one of the 8 ranks" in alone["straggler"]["reason"]
+
+
+@pytest.mark.parametrize(("size", "certainty"), [(3, "measured"), (2, "likely"), (1, "measured")])
+def test_in_a_job_with_groups_of_some_ranks_it_is_likely_at_best(
+    tmp_path: Path, size: int, certainty: str
+) -> None:
+    metadata = {"ranks": {str(r): {"world_size": 3, "group_sizes": [size, 3]} for r in LATE}}
+    found = facts(tmp_path / "r", job(LATE), profile_metadata=metadata)["straggler"]
+    assert (found["state"], found["certainty"], found["rank"]) == ("found", certainty, 1)
+
+
+def test_a_kineto_trace_says_how_large_its_process_groups_are() -> None:
+    groups = [{"pg_size": 4}, {"pg_size": 2}, {"pg_size": "x"}, 7, {"pg_size": 2}]
+    for listed, sizes in ((groups, [2, 4]), ({"0": 1}, None), ([], None)):
+        content = kineto_documents.document(
+            kineto_documents.op(1), distributedInfo={"rank": 0, "pg_config": listed}
+        )
+        whole = kineto_documents.as_a_whole(content)
+        assert whole is not None
+        assert whole["metadata"].get("group_sizes") == sizes
 
 
 def test_that_not_all_ranks_were_profiled_is_said(tmp_path: Path) -> None:

@@ -112,6 +112,8 @@ def profile(header: Mapping[str, Any], columns: pa.Table | Spool, left_out: Left
     logged = _logged(header)
     silent = not events.is_kind(*ACTIVITY_KINDS).any()
     complaint = next((line for line in logged if silent and _ABOUT_GPU.search(line)), None)
+    if sizes := _group_sizes(distributed):
+        metadata["group_sizes"] = sizes
     metadata["profiler_spans_ns"] = [[s - origin_ns, s - origin_ns + d] for s, d in left_out.spans]
     return Profile(
         format="kineto",
@@ -126,6 +128,14 @@ def profile(header: Mapping[str, Any], columns: pa.Table | Spool, left_out: Left
         ),
         metadata=metadata,
     )
+
+
+def _group_sizes(distributed: Mapping[str, Any]) -> list[int]:
+    """How many ranks the process groups of the job have, each number once."""
+    groups = distributed.get("pg_config")
+    listed = groups if isinstance(groups, list) else []
+    sizes = [group.get("pg_size") for group in listed if isinstance(group, dict)]
+    return sorted({size for size in map(rows.positive, sizes) if size is not None})
 
 
 def found_rows(events: Iterable[Any]) -> tuple[list[Row], LeftOut]:
