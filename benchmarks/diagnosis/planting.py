@@ -91,7 +91,8 @@ def captured(
         "profile": profiled.files[0],
         "preempted": preempted,
         "profiled_wall_ns": profiled.walls_ns,
-        "metadata": metadata.request_facts(request),
+        # the same in both runs: one process times them in turn
+        "metadata": {**metadata.request_facts(request), "started_at": metadata.now()},
     }
 
 
