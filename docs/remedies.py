@@ -28,7 +28,7 @@ def with_remedies(page: str) -> str:
 
 
 def _rows() -> Iterator[str]:
-    yield "| remedy | what is seen | of what time | for | it saves at most | source |"
+    yield "| remedy | what is seen | of what time | for | it addresses | source |"
     yield "|---|---|---|---|---|---|"
     for remedy in TABLE:
         kinds = ", ".join(remedy.kinds)

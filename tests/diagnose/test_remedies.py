@@ -868,6 +868,18 @@ def test_nothing_is_told_of_a_run_of_which_nothing_is_known() -> None:
         assert all(e.remedies == () for e in alone(profile(unnamed)).findings)
 
 
+def test_a_graph_saves_of_all_waits_for_the_host_what_is_in_usual_gaps() -> None:
+    slow = series(replace(DISPATCH, ns=100), replace(LAUNCH, ns=100), replace(PYTHON, ns=100))
+    graphs = [a.saves_ns for a in advice("dispatch-bound", slow) if a.name == "CUDA graph"]
+    assert graphs == [700]
+
+
+def test_what_a_remedy_saves_is_told_where_it_is_known() -> None:
+    (known,) = advice("queue-bound", CASES["event sooner"].slow)
+    assert known.text == f"{known.sentence} (addresses 0.001 ms)"
+    assert replace(known, saves_ns=None).text == known.sentence
+
+
 def test_a_remedy_is_told_once() -> None:
     slow = run(MM, TANH, DISPATCH, facts=BY_HAND)
     fast = run(contributor("busy", "rnn", 100, "aten::lstm"), facts={**OURS, "implementation": "x"})

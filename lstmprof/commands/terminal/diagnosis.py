@@ -59,7 +59,7 @@ def _show_finding(diagnosis: Diagnosis, explained: Explained, *, evidence: bool)
     names = _kernels(diagnosis)
     terminal.write_line(f"{finding.kind}: {explained.sentence}", head=finding.kind, names=names)
     for advice in explained.remedies:
-        terminal.write_line(f"  → {advice.sentence}  [{advice.source}]", names=names)
+        terminal.write_line(f"  → {advice.text}  [{advice.source}]", names=names)
     cells = _evidence_cells(finding, alone=diagnosis.fast is None)
     if evidence and finding.delta_ns > 0 and cells:
         heads = _evidence_heads(diagnosis, terminal.narrow())
@@ -88,7 +88,7 @@ def markdown(diagnosis: Diagnosis) -> str:
     for explained in _shown(diagnosis):
         lines.append(f"- **{explained.finding.kind}**: {escaped(explained.sentence)}")
         lines += [
-            f"  - {escaped(advice.sentence)} ({escaped(advice.source)})"
+            f"  - {escaped(advice.text)} ({escaped(advice.source)})"
             for advice in explained.remedies
         ]
     dominant = diagnosis.dominant

@@ -34,6 +34,7 @@ from lstmprof.diagnose.causes import (
 from lstmprof.diagnose.findings import Finding, findings, lengths
 from lstmprof.diagnose.remedies import launching, layers, waiting, work
 from lstmprof.diagnose.remedies.told import Told
+from lstmprof.numbers import milliseconds
 
 #: Remedies told of one finding.
 MOST = 3
@@ -428,8 +429,8 @@ class Advice:
     """A remedy that fits: what to do, why it fits, and where it comes from.
 
     ``framework`` is the one that it is for, None where it is for any; ``saves_ns`` the time of the
-    mean step that it addresses, more than which cannot be saved; of two runs of one implementation
-    what the slower has more of it. None is unknown.
+    mean step that it addresses, of two runs of one implementation what the slower has more of it:
+    what would come to light behind it, or go with it elsewhere, is not counted. None is unknown.
     """
 
     name: str
@@ -438,6 +439,13 @@ class Advice:
     framework: str | None
     saves_ns: int | None
     source: str
+
+    @property
+    def text(self) -> str:
+        """The sentence, and the time that it addresses, where that is known."""
+        if self.saves_ns is None:
+            return self.sentence
+        return f"{self.sentence} (addresses {milliseconds(self.saves_ns)} ms)"
 
 
 def remedies(finding: Finding) -> tuple[Advice, ...]:
@@ -455,7 +463,7 @@ def _advice(remedy: Remedy, finding: Finding) -> Advice | None:
     told = remedy.decide(finding)
     if told is None:
         return None
-    saves_ns = None if told.saves_ns is None else min(told.saves_ns, finding.slow_ns)
+    saves_ns = None if told.saves_ns is None else min(told.saves_ns, _limit_ns(finding))
     if _are_twins(finding):
         before = _of_the_faster(remedy, finding)
         if before is not None and _is_worth(before.saves_ns, before.whole_ns):
@@ -466,6 +474,14 @@ def _advice(remedy: Remedy, finding: Finding) -> Advice | None:
         return None
     of_one = framework if remedy.frameworks else None
     return Advice(remedy.name, told.sentence, remedy.condition, of_one, saves_ns, remedy.source)
+
+
+def _limit_ns(finding: Finding) -> int:
+    """The finding's time; of one wait of a device for its host that of all, told together."""
+    profile = finding.slow
+    if profile.device is not None and finding.kind in causes.WAITS:
+        return max(finding.slow_ns, profile.waits_for_host_ns)
+    return finding.slow_ns
 
 
 def _is_worth(saves_ns: int | None, whole_ns: int) -> bool:

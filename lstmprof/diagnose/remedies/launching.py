@@ -22,7 +22,7 @@ from lstmprof.diagnose.remedies.told import (
 from lstmprof.diagnose.seen import RUNTIMES, Fact
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.events.threads import ASKS
-from lstmprof.numbers import count, cropped, listed, milliseconds, percent, quantity
+from lstmprof.numbers import count, cropped, listed, milliseconds, quantity
 
 #: Ops of torch whose result's size is asked of the device: no graph can be captured over them.
 SIZED_BY_DATA = re.compile(r"aten::(?:nonzero|masked_select|_?unique\w*)$")
@@ -159,10 +159,9 @@ def fused_optimizer(f: Finding) -> Told | None:
         saves = round(series * min(updates / max(kernels, 1.0), 1.0))
     elif 2 * saves < sum(c.ns for c in f.contributors):
         return None
-    share = percent(saves / f.slow_ns) if f.slow_ns else ""
     return Told(
-        f"{share} of it is the optimizer, parameter by parameter: fused=True of torch.optim "
-        "updates all of them in one kernel",
+        f"{milliseconds(saves)} ms{each(f.slow)} are the optimizer, parameter by parameter: "
+        "fused=True of torch.optim updates all of them in one kernel",
         saves,
     )
 

@@ -19,10 +19,7 @@ _COMPILED_KERNEL = re.compile(r"^triton_|fusion")
 
 @dataclass(frozen=True)
 class Told:
-    """What to do; ``saves_ns`` is the time of the mean step that it addresses, None unknown.
-
-    No more than that can be saved.
-    """
+    """What to do; ``saves_ns`` is the time of the mean step that it addresses, None unknown."""
 
     sentence: str
     saves_ns: int | None = None
@@ -62,7 +59,7 @@ def series_of_launches(finding: Finding) -> int | None:
     if gaps is None or gaps.kernels < SERIES or gaps.gap_ns < gaps.kernel_ns:
         return None
     waits_ns = max(gaps.all_ns, finding.slow.waits_for_host_ns)
-    return min(gaps.usual_ns, finding.slow_ns) if 2 * gaps.usual_ns >= waits_ns else None
+    return gaps.usual_ns if 2 * gaps.usual_ns >= waits_ns else None
 
 
 def is_compiled(profile: StepProfile) -> bool:

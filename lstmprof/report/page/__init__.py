@@ -162,7 +162,7 @@ def _verdict(diagnosis: Diagnosis) -> dict[str, Any]:
                 "kind": cause.finding.kind,
                 "sentence": with_short_names(cause.sentence, names),
                 "remedies": [
-                    {"sentence": with_short_names(a.sentence, names), "source": a.source}
+                    {"sentence": with_short_names(a.text, names), "source": a.source}
                     for a in cause.remedies
                 ],
             }
