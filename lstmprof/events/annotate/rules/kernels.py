@@ -29,7 +29,8 @@ DECIDED_BY_NAME = (AUTOTUNER_CHECK, AUTOTUNER_DELAY, ROCM_MEMSET, ROCM_COPY)
 ATEN_CAST = named(
     "cast",
     "torch",
-    r"b?float\d+\w*_copy_kernel|(?:direct_copy|copy_device_to_device).*LoadWithCast"
+    r"elementwise_kernel\b.*float\d+\w*_copy_kernel"
+    r"|(?:direct_copy|copy_device_to_device).*LoadWithCast"
     r"|manual_unroll\b.*gpu_kernel_impl<.*direct_copy",
     "an elementwise copy to another type",
 )
@@ -38,7 +39,7 @@ ATEN_COPY = named(
     "torch",
     r"(?:direct|conj|neg)_copy_kernel.*nocast|nocast.*(?:direct_copy|copy_device_to_device)"
     r"|vectorized_elementwise_kernel\b.*direct_copy|LoadWithoutCast.*direct_copy"
-    r"|direct_copy.*LoadWithoutCast|CatArrayBatchedCopy|chunk_cat_cuda|no_cast_kernel",
+    r"|direct_copy.*LoadWithoutCast|chunk_cat_cuda|no_cast_kernel",
     "an elementwise copy that keeps the type",
 )
 #: Which of the two cannot be told from the name: versions before 2022 had one name for both.
@@ -169,7 +170,7 @@ KERNEL_RULES: tuple[Rule, ...] = (
     named(
         "cast",
         "any",
-        r"(?i)convert_element_type|cast_?kernel|OpWithCast|convert_?kernel|to_copy"
+        r"(?i)float\d+\w*_copy|convert_element_type|cast_?kernel|OpWithCast|convert_?kernel|to_copy"
         r"|(?:^|_)(?:auto)?cast_(?:to|transpose|fp|bf|mx|nvfp|master|gated)|_cast(?:_|$)|loop_cast"
         r"|^(?:(?:wrapped|loop|input)_)?convert(?:_fusion)?(?:[._]\d+)*$",
         "copy to another type",
