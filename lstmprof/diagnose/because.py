@@ -261,6 +261,8 @@ def _by_largest(finding: Finding) -> str:
     if first is None or first.delta_ns < TELLING_SHARE * finding.delta_ns:
         return ""
     text = f"{cropped(first.name)} takes {milliseconds(first.slow_ns)} ms of it"
+    if finding.kind == causes.RANGE:
+        text = f"{milliseconds(first.slow_ns)} ms are inside range '{cropped(first.name)}'"
     if finding.fast is None:
         return text
     there = milliseconds(first.fast_ns) if first.fast_ns else "none"

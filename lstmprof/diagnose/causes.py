@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from lstmprof.breakdown.attribution import CALL, LATENCY, QUEUED
+from lstmprof.breakdown.lacks.rules import RANGES_WITHOUT_OPS
 from lstmprof.diagnose.step_profile import Contributor, StepProfile
 from lstmprof.events.annotate.calls import is_launch
 from lstmprof.events.threads import ASKS
@@ -26,6 +27,7 @@ SYNC, CAST, COPY, GEMM, MEMORY = (
 INPUT, COMPILE, ALLOCATION = "input-bound", "compile-bound", "allocation-bound"
 COLLECTIVE, CTC, QUEUE = "collective-bound", "CTC-bound", "queue-bound"
 PROFILER, UNRECORDED, UNKNOWN = "profiler", "unrecorded host", "unknown"
+RANGE = "range-bound"
 
 #: What the time of each kind is, in a sentence.
 KINDS = {
@@ -41,6 +43,7 @@ KINDS = {
     INPUT: "preparing the input",
     COMPILE: "compiling inside the step",
     ALLOCATION: "allocating memory",
+    RANGE: "ranges in which no op was recorded",
     UNRECORDED: "host activity not recorded",
     COLLECTIVE: "communication between ranks",
     CTC: "the CTC loss",
@@ -51,7 +54,7 @@ KINDS = {
 #: The kinds in which a device waits for its host, as the ledger has it
 #: (``breakdown.mean_step.WAITS_FOR_HOST``), but for what it waits for while its input is prepared
 #: or its host compiles: that is of these kinds.
-WAITS = (LAUNCH, RUNTIME, DISPATCH, PYTHON, UNRECORDED, ALLOCATION)
+WAITS = (LAUNCH, RUNTIME, DISPATCH, PYTHON, RANGE, UNRECORDED, ALLOCATION)
 
 _PRODUCTS = ("gemm", "conv", "attention")
 _MOVES = ("layout", "transfer", "memset")
@@ -59,9 +62,14 @@ _MOVES = ("layout", "transfer", "memset")
 
 @dataclass(frozen=True)
 class Comparison:
-    """What a contributor is judged by besides itself: on what lane it is."""
+    """What a contributor is judged by besides itself.
+
+    On what lane it is; whether no op was recorded, only ranges; and the names of step markers.
+    """
 
     on_device: bool
+    ranges_only: bool = False
+    markers: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -120,6 +128,16 @@ RULES = (
         lambda c, run: c.state == "busy" and c.tiny and not run.on_device,
         "an op this short computes next to nothing: its time is that of calling it",
     ),
+    Rule(
+        UNRECORDED,
+        lambda c, run: c.part == "python" and run.ranges_only and (c.name or "") in run.markers,
+        "a marked step in which nothing was recorded",
+    ),
+    Rule(
+        RANGE,
+        lambda c, run: c.part == "python" and run.ranges_only,
+        "a range of a profile without ops: Python, a framework and waiting all look like this",
+    ),
     Rule(PYTHON, _part("python"), "a long stretch of a step or range without an op"),
     Rule(UNRECORDED, _part("host"), "the host did something that was not recorded"),
     Rule(GEMM, _part(*_PRODUCTS), "matrix products, convolutions, attention"),
@@ -156,4 +174,6 @@ def by_kind(profile: StepProfile, comparison: Comparison) -> dict[str, list[Cont
 
 def comparison_of(slow: StepProfile) -> Comparison:
     """How the contributors of ``slow`` and of what it is compared with are judged, both alike."""
-    return Comparison(on_device=slow.device is not None)
+    lacks_ops = any(lack.kind == RANGES_WITHOUT_OPS for lack in slow.lacks)
+    markers = frozenset(row["name"] for row in slow.rows("ranges") if row["kind"] == "step")
+    return Comparison(slow.device is not None, lacks_ops, markers)

@@ -88,6 +88,7 @@ IDLE = (
 COMPARED = (
     Part("input", "#4a5a76", "#7f93b8", "preparing the input, whatever was done then"),
     Part("compiling", "#5b3fa0", "#9a84d6", "a compiler ran inside the step"),
+    Part("ranges", "#7a5230", "#b98a5e", "ranges of a profile in which no op was recorded"),
     Part("the profiler's effect", "#8793a7", "#94a0b4", "profiled steps less undisturbed ones"),
     Part("step", "#6b7689", "#6b7689", "the whole step"),
 )
@@ -107,6 +108,7 @@ _OF_KIND = {
     causes.INPUT: "input",
     causes.COMPILE: "compiling",
     causes.ALLOCATION: "alloc",
+    causes.RANGE: "ranges",
     causes.UNRECORDED: "host",
     causes.COLLECTIVE: "collective",
     causes.CTC: "ctc",

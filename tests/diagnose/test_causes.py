@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from diagnose.made import contributor, profile
+from diagnose.made import contributor, profile, table
 
 from lstmprof.breakdown.attribution import UNATTRIBUTED
+from lstmprof.breakdown.lacks import Lack
 from lstmprof.breakdown.mean_step import WAITS_FOR_HOST
 from lstmprof.diagnose import causes
-from lstmprof.diagnose.causes import KINDS, RULES, Comparison, kind_of
+from lstmprof.diagnose.causes import (
+    KINDS,
+    PYTHON,
+    RANGE,
+    RULES,
+    UNRECORDED,
+    Comparison,
+    kind_of,
+)
 from lstmprof.diagnose.contributors import TINY_OP_NS
+from lstmprof.diagnose.diagnosis import alone
 from lstmprof.diagnose.findings import findings
 from lstmprof.diagnose.profiler_overhead import MOST_RECORDING_NS, QUICK_RECORDING_NS, RECORDING_NS
 from lstmprof.diagnose.step_profile import Contributor
@@ -125,3 +136,29 @@ def test_the_documentation_names_every_kind_and_every_threshold() -> None:
     assert [name for name, ns in QUICK_RECORDING_NS.items() if f"{ns} by {name}" not in text] == []
     assert f"{TINY_OP_NS // 1000} µs or less" in text
     assert f"up to {CALL_GAP_NS // 1000} µs of Python" in text
+
+
+def test_time_in_ranges_of_a_profile_without_ops_is_not_pythons() -> None:
+    # host  |step 1-----------------)      of a profile without an op
+    #         [find_centers--)
+    named = Contributor("idle", "python", 80, name="find_centers")
+    bare = Contributor("idle", "python", 20, name="ProfilerStep")
+    known = Comparison(on_device=False, markers=frozenset(["ProfilerStep"]))
+    lacking = replace(known, ranges_only=True)
+    assert [kind_of(each, known) for each in (named, bare)] == [PYTHON, PYTHON]
+    assert [kind_of(each, lacking) for each in (named, bare)] == [RANGE, UNRECORDED]
+
+
+def test_a_profile_without_ops_is_judged_as_one() -> None:
+    lack = Lack("ranges without ops", "no op was recorded")
+    markers = table({"name": "ProfilerStep", "kind": "step"}, {"name": "x", "kind": "range"})
+    run = profile(
+        contributor("idle", "python", 80, "find_centers"),
+        contributor("idle", "python", 20, "ProfilerStep"),
+        lacks=(lack,),
+        tables={"ranges": markers},
+    )
+    assert {f.finding.kind: f.finding.slow_ns for f in alone(run).findings} == {
+        "range-bound": 80,
+        "unrecorded host": 20,
+    }

@@ -171,7 +171,6 @@ def test_a_profile_without_markers_is_no_step() -> None:
     found = alone(run)
     assert "of the profile" in found.sentence
     assert "a step" not in found.sentence
-    assert "--step-range" in found.notes[0]
 
 
 def test_a_host_alone_is_bound_by_what_takes_most() -> None:

@@ -11,6 +11,8 @@ from lstmprof.breakdown.lacks.recording import Recording
 #: Less of a whole than this changes no percent that is printed.
 LEAST_SHARE = 0.005
 
+#: The kind of a profile in which time is inside a range, and no more is known of it.
+RANGES_WITHOUT_OPS = "ranges without ops"
 _IDLE = "what the device did and waited for"
 _WAITS = "what the device waited for"
 _HOST = "what the host did while the device waited"
@@ -160,7 +162,7 @@ RULES = (
         hides=_HOST,
     ),
     Rule(
-        "ranges without ops",
+        RANGES_WITHOUT_OPS,
         lambda r: not r.ops and not r.has.python_frames and (r.has.ranges or r.has.steps),
         sentences.ranges_alone,
         hides=_HOST,
