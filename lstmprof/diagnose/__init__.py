@@ -6,6 +6,7 @@
                 contributors                causes     host       because     roofline
                                             counts     device                 replay
                                             profiler_overhead
+                                            slower_calls
                                             savings
 
 ``diagnosis.diagnose_all`` goes the whole way.

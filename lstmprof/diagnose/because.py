@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lstmprof.breakdown.attribution import CALL, LATENCY
-from lstmprof.diagnose import causes
+from lstmprof.diagnose import causes, slower_calls
 from lstmprof.diagnose.counts import QUANTITIES, Quantity, Spread, spread_of
 from lstmprof.diagnose.findings import Change, Finding
 from lstmprof.diagnose.step_profile import Contributor, StepProfile, labels, total_ns
@@ -78,6 +78,8 @@ class _Items:
 
 def because(finding: Finding) -> str:
     """The counts behind a finding, as half a sentence; empty where they do not explain it."""
+    if finding.kind == causes.SLOWER and finding.fast is not None:
+        return slower_calls.because(finding.fast, finding.slow)
     slow = _items(finding, finding.slow, finding.slow_ns)
     if finding.fast is None:
         text = _alone(finding, slow)

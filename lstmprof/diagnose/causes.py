@@ -26,6 +26,7 @@ SYNC, CAST, COPY, GEMM, MEMORY = (
 )
 INPUT, COMPILE, ALLOCATION = "input-bound", "compile-bound", "allocation-bound"
 COLLECTIVE, CTC, QUEUE = "collective-bound", "CTC-bound", "queue-bound"
+SLOWER = "slower-calls"
 PROFILER, UNRECORDED, UNKNOWN = "profiler", "unrecorded host", "unknown"
 RANGE = "range-bound"
 
@@ -48,6 +49,7 @@ KINDS = {
     COLLECTIVE: "communication between ranks",
     CTC: "the CTC loss",
     QUEUE: "waiting with work queued",
+    SLOWER: "the same calls, each taking longer",
     PROFILER: "what profiling changed",
     UNKNOWN: "work and waiting of unknown cause",
 }
@@ -95,6 +97,7 @@ RULES = (
         lambda c, run: c.compiling,
         "in or beneath an event of a compiler: a warm step compiles again",
     ),
+    Rule(SLOWER, lambda c, run: c.slower, "as many calls as in the faster run, each longer"),
     Rule(SYNC, _part("sync"), "a blocking runtime call"),
     Rule(QUEUE, _part(QUEUED), "the device had the work: no host could have made it start"),
     Rule(

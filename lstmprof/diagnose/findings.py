@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from lstmprof.diagnose import causes, profiler_overhead
+from lstmprof.diagnose import causes, profiler_overhead, slower_calls
 from lstmprof.diagnose.counts import EVIDENCE, QUANTITIES
 from lstmprof.diagnose.savings import DIFFERENCE, TAKEN, Saving
 from lstmprof.diagnose.step_profile import Contributor, Part, Spent, StepProfile, by_name, total_ns
@@ -58,11 +58,18 @@ def waterfall(fast: StepProfile, slow: StepProfile) -> list[Difference]:
     They sum to that of the ``lengths``: where both were timed, what profiling changed is of kind
     ``profiler`` (``profiler_overhead.spent``).
     """
+    fast, slow = _marked(fast, slow)
     rows = _times(*_kinds(*_undisturbed(fast, slow)), fast, slow)
     return _ranked(rows, {row.kind: row.delta_ns for row in rows}, slow)
 
 
 _Kinds = Mapping[str, list[Contributor]]
+
+
+def _marked(fast: StepProfile, slow: StepProfile) -> tuple[StepProfile, StepProfile]:
+    """Both, with the calls that are slower in one of them marked."""
+    undisturbed = _undisturbed(fast, slow)
+    return slower_calls.marked(fast, slow, (undisturbed[0] or fast, undisturbed[1]))
 
 
 def _undisturbed(
@@ -208,6 +215,8 @@ def findings(
     They sum to the difference of the steps' ``lengths``; of a run alone (``fast`` None) to its
     profiled step. ``savings`` are of a run alone, by kind; by none, what it takes of the step.
     """
+    if fast is not None:
+        fast, slow = _marked(fast, slow)
     of_fast, of_slow = _kinds(*_undisturbed(fast, slow))
     profiled = _kinds(fast, slow)
     rows = _times(of_fast, of_slow, fast, slow)

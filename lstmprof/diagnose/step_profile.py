@@ -65,6 +65,7 @@ class Contributor:
     op is for. ``tiny``: its calls compute next to nothing. ``call_overhead``: the time is that
     between ops, just before it was called. ``compiling``: a compiler ran. ``recorded``: how many
     events were recorded in it, half of one where it begins and half where it ends.
+    ``slower``: the run compared with makes as many such calls, each shorter (``slower_calls``).
     """
 
     state: str
@@ -78,6 +79,7 @@ class Contributor:
     call_overhead: bool = False
     compiling: bool = False
     recorded: float = 0.0
+    slower: bool = False
 
 
 @dataclass(frozen=True)

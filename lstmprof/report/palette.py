@@ -89,6 +89,7 @@ COMPARED = (
     Part("input", "#4a5a76", "#7f93b8", "preparing the input, whatever was done then"),
     Part("compiling", "#5b3fa0", "#9a84d6", "a compiler ran inside the step"),
     Part("ranges", "#7a5230", "#b98a5e", "ranges of a profile in which no op was recorded"),
+    Part("slower calls", "#7a3b2e", "#c4806f", "the same calls as in the faster run, each longer"),
     Part("the profiler's effect", "#8793a7", "#94a0b4", "profiled steps less undisturbed ones"),
     Part("step", "#6b7689", "#6b7689", "the whole step"),
 )
@@ -113,6 +114,7 @@ _OF_KIND = {
     causes.COLLECTIVE: "collective",
     causes.CTC: "ctc",
     causes.QUEUE: "queued",
+    causes.SLOWER: "slower calls",
     causes.PROFILER: "the profiler's effect",
     causes.UNKNOWN: "unattributed",
 }

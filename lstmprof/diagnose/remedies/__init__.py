@@ -415,7 +415,7 @@ TABLE = (
     Remedy(
         "flush denormals",
         "on a CPU the faster run flushed denormal numbers and this one did not",
-        _WORK,
+        (*_WORK, causes.SLOWER),
         _TORCH,
         None,
         work.denormals,
