@@ -208,7 +208,7 @@ def _optimizer(w: Workload, s: _Sizes) -> Cost:
     """Rows of the embedding that no token used have no gradient; only Adam changes them too."""
     operations, accesses = OPTIMIZERS[w.optimizer]
     parameters = sum(prod(shape) for shape in parameter_shapes(w).values())
-    unused = ((w.vocabulary or 0) - s.tokens) * w.features if w.vocabulary else 0
+    unused = (w.vocabulary - s.tokens) * w.features if w.vocabulary else 0
     used = parameters - unused
     changed = parameters if w.optimizer == "adam" else used
     moved_bytes = MASTER_BYTES * (accesses * changed + used)

@@ -16,7 +16,7 @@ from diagnose.roofline.test_work import SEED, WORKLOADS, by_name
 from reference_cells import Trace
 
 from lstmprof import workloads
-from lstmprof.diagnose.roofline.work import costs
+from lstmprof.diagnose.roofline.work import OPTIMIZERS, costs
 from lstmprof.workloads import Workload
 
 GRU_WITHOUT_HEAD = Workload(
@@ -188,6 +188,26 @@ def test_each_part_moves_the_arrays_of_the_reference(
         expected |= {(*key, layer): n for key, n in of_layer.items()}
     rows = costs(workload, mode, precision, SEED)
     assert {(r.part, r.work, r.layer): r.moved_bytes for r in rows} == expected
+
+
+@pytest.mark.parametrize("workload", ALL, ids=by_name)
+def test_an_optimizer_changes_the_numbers_that_have_a_gradient(
+    workload: Workload, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gradients = watched(workload, monkeypatch).outcome.gradients
+    changed = sum(gradient.size for gradient in gradients.values())
+    if workload.vocabulary and workload.optimizer == "sgd":
+        changed -= int((np.asarray(gradients["embedding"]) == 0).sum())
+    (row,) = (row for row in costs(workload, seed=SEED) if row.part == "optimizer")
+    assert row.flops == OPTIMIZERS[workload.optimizer][0] * changed
+
+
+def test_casts_and_look_ups_compute_nothing() -> None:
+    rows = costs(RNN_WITH_TOKENS, precision="amp-bf16")
+    assert [r.flops for r in rows if r.part in ("cast", "embedding") and r.work == "forward"] == [
+        0,
+        0,
+    ]
 
 
 def test_lengths_and_tokens_are_those_of_the_seed() -> None:
