@@ -9,7 +9,6 @@ is said.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -49,6 +48,15 @@ _OF_WORK = {
     causes.MEMORY: ("pointwise",),
     causes.COPY: ("copy", "memset"),
 }
+#: What products are called in the plural, and how much of them one must be to be called so.
+_WORK = {
+    "product": "matrix products",
+    "convolution": "convolutions",
+    "attention": "attention",
+    "layer": "recurrent layers",
+    "cell": "recurrent cells",
+}
+_NAMED = 0.1
 #: Libraries whose ops hold whole recurrent layers, by a part of the op's name.
 _LIBRARIES = (("mkldnn", "oneDNN"), ("miopen", "MIOpen"), ("cudnn", "cuDNN"))
 
@@ -86,6 +94,16 @@ def because(finding: Finding) -> str:
     else:
         text = _against(finding, slow, _items(finding, finding.fast, finding.fast_ns))
     return text or _by_largest(finding)
+
+
+def named(finding: Finding) -> str:
+    """What the time of a finding is; of products what they are: convolutions, recurrent layers."""
+    if finding.kind != causes.GEMM:
+        return causes.KINDS[finding.kind]
+    taken = _taken(finding.kind, finding.contributors, finding.slow)
+    whole = sum(ns for ns, _ in taken.values())
+    names = [_WORK[noun] for noun, (ns, _) in taken.items() if ns >= _NAMED * whole]
+    return listed(names) or causes.KINDS[finding.kind]
 
 
 def each_step(profile: StepProfile) -> str:
@@ -205,20 +223,26 @@ def _each_time_step(items: _Items) -> str:
 def _items(finding: Finding, profile: StepProfile, spent_ns: int) -> list[_Items]:
     """What ``profile`` spends ``spent_ns`` of the finding's kind on, the most first."""
     contributors = _contributors(finding, profile)
-    taken = Counter[str]()
-    names: dict[str, set[str]] = {}
-    for contributor in contributors:
-        noun = _noun(finding.kind, contributor, profile.device is not None)
-        if noun is not None:
-            taken[noun] += contributor.ns
-            names.setdefault(noun, set()).add(str(contributor.name))
     whole = total_ns(contributors)
     share = min(1.0, spent_ns / whole) if whole else 0.0
     return [
-        _Items(noun, number, ns * share, profile, _library(names[noun]))
-        for noun, ns in taken.most_common()
+        _Items(noun, number, ns * share, profile, _library(names))
+        for noun, (ns, names) in _taken(finding.kind, contributors, profile).items()
         if (number := QUANTITIES[_quantity(noun, profile)].of(profile))
     ]
+
+
+def _taken(
+    kind: str, contributors: Sequence[Contributor], profile: StepProfile
+) -> dict[str, tuple[int, set[str]]]:
+    """Noun → what its items take, ns, and the names of these; the most first."""
+    taken: dict[str, tuple[int, set[str]]] = {}
+    for contributor in contributors:
+        noun = _noun(kind, contributor, profile.device is not None)
+        if noun is not None:
+            ns, names = taken.get(noun, (0, set()))
+            taken[noun] = (ns + contributor.ns, {*names, str(contributor.name)})
+    return dict(sorted(taken.items(), key=lambda item: -item[1][0]))
 
 
 def _contributors(finding: Finding, profile: StepProfile) -> Sequence[Contributor]:

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from lstmprof.breakdown.mean_step import waits_for_host_ns
 from lstmprof.diagnose import causes
-from lstmprof.diagnose.because import because, pace
-from lstmprof.diagnose.causes import KINDS
+from lstmprof.diagnose.because import because, named, pace
 from lstmprof.diagnose.certainty import no_difference, of_prediction, outcome
 from lstmprof.diagnose.findings import CAUSES, HOST, Finding, lengths, timed
 from lstmprof.diagnose.roofline import Roofline
@@ -64,15 +63,15 @@ def _portion(cause: Finding, findings: Sequence[Finding]) -> str:
     whole_ns = sum(f.delta_ns for f in findings)
     group = [f for f in findings if f.group == cause.group]
     delta_ns = sum(f.delta_ns for f in group)
-    what = KINDS[cause.kind]
+    what = named(cause)
     if len(group) > 1:
         parts = [f for f in group if abs(f.delta_ns) >= NAMED_SHARE * abs(delta_ns)]
-        each = listed([f"{KINDS[f.kind]} {signed_ms(f.delta_ns)}" for f in parts])
+        each = listed([f"{named(f)} {signed_ms(f.delta_ns)}" for f in parts])
         what = f"waits of the device for its host ({each})"
     if delta_ns <= whole_ns:
         return f"{milliseconds(delta_ns)} of the {milliseconds(whole_ns)} ms go to {what}"
     less = min(findings, key=lambda f: f.delta_ns)
-    back = f", of which {milliseconds(-less.delta_ns)} are won back in {KINDS[less.kind]}"
+    back = f", of which {milliseconds(-less.delta_ns)} are won back in {named(less)}"
     return f"{milliseconds(delta_ns)} ms more go to {what}{back if less.kind in CAUSES else ''}"
 
 
@@ -102,7 +101,7 @@ def _saved(finding: Finding) -> str:
 
 
 def _what(finding: Finding) -> str:
-    what, fewer = KINDS[finding.kind], finding.delta_ns < 0
+    what, fewer = named(finding), finding.delta_ns < 0
     if finding.fast is None:
         return what
     if finding.kind == causes.PROFILER and timed(finding.fast, finding.slow):
@@ -128,7 +127,7 @@ def of_run(profile: StepProfile, findings: Sequence[Finding]) -> str:
     share = percent(cause.slow_ns / profile.profiled_ns)
     amount = f"{milliseconds(cause.slow_ns)} of {milliseconds(profile.profiled_ns)} ms"
     sentence = f"{name} is {cause.kind}: {share} of {_whole(profile)} ({amount}) goes to"
-    sentence += f" {KINDS[cause.kind]}" + (f"; {why}" if why else "")
+    sentence += f" {named(cause)}" + (f"; {why}" if why else "")
     return f"{sentence}{_then(cause, findings)}."
 
 
@@ -139,13 +138,13 @@ def _unexplained(profile: StepProfile, findings: Sequence[Finding], unknown_ns: 
     cause = next((f for f in findings if f.kind not in UNEXPLAINED and f.slow_ns > 0), None)
     if cause is None:
         return text
-    return f"{text}; most of the rest is {KINDS[cause.kind]}, {milliseconds(cause.slow_ns)} ms"
+    return f"{text}; most of the rest is {named(cause)}, {milliseconds(cause.slow_ns)} ms"
 
 
 def _then(cause: Finding, findings: Sequence[Finding]) -> str:
     """The other causes with a good share of the step; all waits for the host in one number."""
     texts = [
-        f"{KINDS[f.kind]} {percent(f.share or 0)}"
+        f"{named(f)} {percent(f.share or 0)}"
         for f in findings
         if f is not cause and f.kind in CAUSES and f.group != HOST and (f.share or 0) >= NAMED_SHARE
     ]
@@ -179,8 +178,8 @@ def _wait(finding: Finding) -> str:
     """What a device waits for: of runtime calls the one that is most of them, by its name."""
     first = finding.largest[0] if finding.largest else None
     if finding.kind != causes.RUNTIME or first is None or 2 * first.slow_ns < finding.slow_ns:
-        return KINDS[finding.kind]
-    return f"{KINDS[finding.kind]}, most of it {cropped(first.name)},"
+        return named(finding)
+    return f"{named(finding)}, most of it {cropped(first.name)},"
 
 
 def _waiting_ns(finding: Finding) -> int:

@@ -69,7 +69,7 @@ def test_a_profile_without_times_or_kernels_has_no_empty_tables(
     write_tables(tmp_path / "mine", run_info({"name": "mine", "source": "ingest"}), events)
     assert lstmprof(["breakdown", str(tmp_path / "mine")]) == 0
     said = capsys.readouterr().out
-    assert "where the step goes" in said
+    assert "where the profile's time goes" in said
     assert "computing ops" not in said
     assert lstmprof(["breakdown", str(tmp_path / "mine"), "--table", "timings"]) == 0
     assert "no iteration was timed without a profiler" in capsys.readouterr().out

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from diagnose.made import contributor, profile, table, tally
 
-from lstmprof.diagnose.because import because, pace, worth_a_line
+from lstmprof.diagnose.because import because, named, pace, worth_a_line
 from lstmprof.diagnose.counts import QUANTITIES
 from lstmprof.diagnose.findings import Finding, findings
 from lstmprof.diagnose.step_profile import Contributor, StepProfile
@@ -188,3 +188,19 @@ def test_a_table_shows_the_mean_or_the_median_and_the_longest_and_no_zeros() -> 
     assert shown([5, 5]) == ["products", "mean_product_ns"]
     assert shown([1, 1, 98]) == ["products", "median_product_ns", "longest_product_ns"]
     assert QUANTITIES["mean_product_ns"].unit == "ns"
+
+
+def test_the_time_of_products_is_named_by_what_they_are() -> None:
+    def named_of(*parts: tuple[str, str, int]) -> str:
+        busy = [contributor("busy", part, ms * MS, name) for part, name, ms in parts]
+        return named(only("GEMM-bound", run(*busy)))
+
+    assert named_of(("conv", "aten::mkldnn_convolution", 52), ("gemm", "aten::mm", 1)) == (
+        "convolutions"
+    )
+    assert named_of(("rnn", "aten::mkldnn_rnn_layer", 60), ("gemm", "aten::mm", 40)) == (
+        "recurrent layers and matrix products"
+    )
+    assert named_of(("gemm", "aten::mm", 1)) == "matrix products"
+    copying = run(contributor("busy", "layout", MS, "aten::cat"))
+    assert named(only("copy-bound", copying)) == "copies that compute nothing"

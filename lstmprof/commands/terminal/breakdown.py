@@ -194,7 +194,8 @@ def _heading(breakdown: Breakdown, step: MeanStep) -> str:
     facts += [f"kernels: {info.kernels_used}"] if info.kernels_used else []
     waits = step.waits_for_host_share
     facts += [f"waits for the host {percent(waits)}"] if waits is not None else []
-    return f"{breakdown.run.name}: where the step goes, " + ", ".join(facts)
+    whose = "step" if marked else "profile's time"
+    return f"{breakdown.run.name}: where the {whose} goes, " + ", ".join(facts)
 
 
 def _show_kernels(breakdown: Breakdown, top: int) -> None:
