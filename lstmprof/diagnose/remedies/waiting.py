@@ -184,7 +184,7 @@ def allocations(f: Finding) -> Told | None:
     how = "keep the shapes constant, or take the memory from a pool"
     if f.slow.framework == "torch":
         how = "keep the shapes constant; PYTORCH_ALLOC_CONF=expandable_segments:True "
-        how += "(before 2.9 PYTORCH_CUDA_ALLOC_CONF) lets memory grow"
+        how += "(in older versions PYTORCH_CUDA_ALLOC_CONF) lets memory grow"
         if any(_FREES.search(h.name) for h in calls):
             how += "; call no torch.cuda.empty_cache(), and leave memory free for what is cached"
     where = "after the first step" if f.slow.marked else "in the later half of the profile"
