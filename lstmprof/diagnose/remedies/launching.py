@@ -160,7 +160,7 @@ def fused_optimizer(f: Finding) -> Told | None:
     elif 2 * saves < sum(c.ns for c in f.contributors):
         return None
     return Told(
-        f"{milliseconds(saves)} ms{each(f.slow)} are the optimizer, parameter by parameter: "
+        f"{milliseconds(saves)} ms{each(f.slow)} go to the optimizer, parameter by parameter: "
         "fused=True of torch.optim updates all of them in one kernel",
         saves,
     )
