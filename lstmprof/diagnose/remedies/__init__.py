@@ -334,7 +334,7 @@ TABLE = (
     Remedy(
         "look inside",
         "one range or frame holds most of it; no step or phase, no wait, none of a framework's own",
-        (PYTHON,),
+        (PYTHON, causes.RANGE),
         (),
         "this range or frame",
         waiting.python_stretches,
