@@ -80,6 +80,8 @@ def _show(
 
     alone = tables[0] if len(tables) == 1 else None
     if format_ == "table":
+        for row in lacking(breakdowns) if alone else ():
+            options.say(f"{row['run']}: lacks: {row['sentence']}")
         most = _TOP_OF_ONE if alone else _TOP
         breakdown.show(breakdowns, tables, most if top is None else top)
         return

@@ -37,7 +37,8 @@ _DIGITS = 3
 def show(breakdowns: list[Breakdown], tables: tuple[str, ...], top: int) -> None:
     """Print the tables of every run, the fastest first; of one alone all its columns."""
     alone = tables[0] if len(tables) == 1 else None
-    _show_lacks(breakdowns)
+    if alone is None:
+        _show_lacks(breakdowns)
     if "timings" in tables:
         _show_timings(breakdowns)
     if alone == "timings" and not any(breakdown.timings for breakdown in breakdowns):
