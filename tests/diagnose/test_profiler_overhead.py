@@ -98,6 +98,19 @@ def test_of_two_runs_the_one_that_shows_less_counts_and_no_event_costs_more_than
     assert recording_ns(wild) == MOST_RECORDING_NS
 
 
+def test_what_many_more_events_cost_tells_recording_from_what_disturbed_both_profiles() -> None:
+    few, many = (
+        profile(
+            contributor("busy", "gemm", 10 * MS, "aten::mm"),
+            contributor("idle", "dispatch", 6 * MS, "aten::view", recorded=events),
+            median_ns=15 * MS - 500 * events,  # 1 ms of something else, and 500 ns an event
+        )
+        for events in (200, 1200)
+    )
+    assert recording_ns(many, few) == recording_ns(few, many) == 500
+    assert recording_ns(many) > 1300
+
+
 def test_a_run_that_was_disturbed_while_it_was_timed_shows_nothing() -> None:
     op = contributor("idle", "dispatch", 4 * MS, "aten::item", recorded=8000)
     disturbed = profile(op, median_ns=5 * MS)
@@ -107,12 +120,6 @@ def test_a_run_that_was_disturbed_while_it_was_timed_shows_nothing() -> None:
     for name, usual_ns in QUICK_RECORDING_NS.items():
         facts = {"profiler": name}
         assert recording_ns(profile(op, median_ns=5 * MS, facts=facts)) == usual_ns
-
-
-def test_one_long_profiled_step_is_no_recording() -> None:
-    op = contributor("idle", "dispatch", 20 * MS, "aten::view", recorded=1000)
-    facts = {"profiled_wall_ns": [11 * MS, 11 * MS, 11 * MS, 47 * MS]}
-    assert recording_ns(profile(op, median_ns=10 * MS, facts=facts)) == 1000
 
 
 def test_what_lies_beyond_recording_is_the_profilers_own_kind() -> None:
