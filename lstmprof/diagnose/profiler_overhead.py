@@ -34,7 +34,7 @@ QUICK_RECORDING_NS = {"jax.profiler": 119, "tf.profiler": 69}
 #: 2.0 by jax.profiler, 3.0 to 3.1 by tf.profiler.
 MOST_RECORDING_NS = 3_000
 #: A run with so much of its events more than another shows what these alone cost: of ops and casts
-#: planted in torch-cudnn on a loaded EPYC 1.0 and 0.6 µs an event, the runs alone 1.4 to 3.9.
+#: planted in torch-cudnn on a loaded EPYC 1.0 and 0.6 µs an event, the runs alone 1.5 to 3.9.
 MANY_MORE = 0.5
 #: Calls in one step against the other: closer than this, an op is called as often.
 AS_OFTEN = 0.1
