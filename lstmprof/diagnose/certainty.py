@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Literal
 
 from lstmprof.breakdown import doubts
 from lstmprof.breakdown.doubts import between_processes
+from lstmprof.breakdown.lacks.rules import GPU_UNSEEN
 from lstmprof.breakdown.rounds import (
     BUSY_BETWEEN_PROCESSES,
     CLUSTERS,
@@ -26,6 +27,7 @@ from lstmprof.breakdown.rounds import (
     round_of,
 )
 from lstmprof.diagnose import causes
+from lstmprof.diagnose.because import named
 from lstmprof.diagnose.findings import lengths, timed
 from lstmprof.diagnose.savings import REPLAY_ERROR
 from lstmprof.diagnose.step_profile import StepProfile, labels
@@ -46,8 +48,8 @@ EXPLAINED_SHARE = 0.5
 #: machine may have changed its speed. Of sixteen such pairs of identical code, three rounds each,
 #: on a machine with no other work, eight differed beyond their intervals, by up to 1.65×.
 APART_S = 60.0
-#: Kinds of finding that name no cause.
-_NO_CAUSE = (causes.PROFILER, causes.UNKNOWN)
+#: Kinds of finding that name no cause, as it was not recorded.
+_NO_CAUSE = (causes.UNRECORDED, causes.UNKNOWN, causes.PROFILER)
 _QUIETER = "capture again on a quieter machine, with more --profile-steps"
 
 
@@ -63,16 +65,14 @@ class Certainty:
 class Outcome:
     """Whether a diagnosis says anything.
 
-    ``found``: there is a difference, or a step, and a cause of it. ``none``: no difference beyond
-    noise. ``unknown``: that could not be seen. ``reason`` of the last two is said after the runs'
-    names, without a full stop; it ends with what to do.
+    ``found``: there is a difference, or a step, and a ``cause`` of it. ``none``: no difference
+    beyond noise. ``unknown``: that could not be seen. ``reason`` of the last two is said after the
+    runs' names, without a full stop; it ends with what to do.
     """
 
     state: State
     reason: str = ""
-
-
-FOUND = Outcome("found")
+    cause: Finding | None = None
 
 
 @dataclass(frozen=True)
@@ -99,28 +99,51 @@ def outcome(fast: StepProfile, slow: StepProfile, findings: Sequence[Finding]) -
     unexplained = _unexplained_ns(findings)
     cause = next((f for f in findings if _is_cause(f) and _told(f, findings)), None)
     if cause is not None and unexplained <= (1 - EXPLAINED_SHARE) * whole_ns:
-        return FOUND
+        return Outcome("found", cause=cause)
     return Outcome("unknown", f"not explained by the profile: {_why_not(whole_ns, findings)}")
 
 
 def of_run(profile: StepProfile, findings: Sequence[Finding]) -> Outcome:
     """Whether one of ``findings`` says what the step of a run alone is bound by."""
-    whole_ns = profile.profiled_ns
+    whole_ns = profile.length_ns
+    hidden = _hidden(profile)
+    if hidden:
+        return Outcome("unknown", f"could not look at {hidden}: the profile lacks it")
     unknown_ns = sum(f.slow_ns for f in findings if f.kind in _NO_CAUSE)
     whole = "the step" if profile.marked else "the profile"
     named = [f for f in findings if _is_cause(f)]
-    if not named or unknown_ns > (1 - EXPLAINED_SHARE) * whole_ns:
+    unseen = bool(findings) and findings[0].kind in _NO_CAUSE
+    if not named or unseen or unknown_ns > (1 - EXPLAINED_SHARE) * whole_ns:
         share = percent(unknown_ns / whole_ns) if whole_ns else "all"
-        return Outcome("unknown", f"not explained by the profile: the cause of {share} of {whole}")
-    if any(_told(f, findings) for f in named):
-        return FOUND
-    largest = max(named, key=lambda f: f.slow_ns)
-    reasons = listed(list(of_finding(largest, findings).reasons))
+        text = f"not explained by the profile: {share} of {whole} has no recorded cause"
+        return Outcome("unknown", text + _most_of_the_rest(findings))
+    cause = next((f for f in named if _told(f, findings)), None)
+    if cause is not None:
+        return Outcome("found", cause=cause)
+    reasons = listed(list(of_finding(named[0], findings).reasons))
     return Outcome("unknown", f"cannot be told: {reasons}; {_QUIETER}")
+
+
+def _hidden(profile: StepProfile) -> str:
+    """What nothing can be said of for what a profile lacks; empty where it lacks no such thing.
+
+    A device that was busy most of the time has that time all the same.
+    """
+    busy = profile.device is not None and 2 * profile.busy_ns > profile.profiled_ns
+    return next((lack.hides for lack in profile.lacks if lack.blinds and not busy), "")
+
+
+def _most_of_the_rest(findings: Sequence[Finding]) -> str:
+    cause = next((f for f in findings if f.kind not in _NO_CAUSE and f.slow_ns > 0), None)
+    if cause is None:
+        return ""
+    return f"; most of the rest is {named(cause)}, {milliseconds(cause.slow_ns)} ms"
 
 
 def of_finding(finding: Finding, findings: Sequence[Finding]) -> Certainty:
     """How far ``finding``, one of ``findings``, can be trusted."""
+    if finding.kind in _NO_CAUSE:
+        return Certainty("cannot be told", (f"it is {causes.KINDS[finding.kind]}",))
     size_ns = abs(finding.delta_ns)
     noise = 0.0 if finding.fast is None else noise_ns(finding.fast, finding.slow)
     if size_ns <= noise:
@@ -248,24 +271,17 @@ def _doubts_of_times(fast: StepProfile, slow: StepProfile) -> list[_Doubt]:
 def _doubts(finding: Finding, findings: Sequence[Finding]) -> Iterator[_Doubt]:
     """What may have made ``finding`` without a cause in the code."""
     fast, slow = finding.fast, finding.slow
-    if fast is None:
-        yield from _doubts_alone(slow)
-        return
-    yield from _doubts_of_times(fast, slow)
-    if not timed(fast, slow):
-        yield _Doubt("not both were timed undisturbed", "capture both", None)
+    if any(lack.kind == GPU_UNSEEN for lack in slow.lacks):
+        yield _Doubt("a GPU may have worked that was not recorded", "record its kernels", None)
+    if fast is not None:
+        yield from _doubts_of_times(fast, slow)
+        if not timed(fast, slow):
+            yield _Doubt("not both were timed undisturbed", "capture both", None)
     effect_ns = sum(f.delta_ns for f in findings if f.kind == causes.PROFILER)
     if finding.kind != causes.PROFILER and effect_ns:
         text = f"what profiling changed ({milliseconds(effect_ns)} ms) may hide or make it"
-        yield _Doubt(f"{text}{_lost(fast, slow)}", _QUIETER, abs(effect_ns))
-
-
-def _doubts_alone(profile: StepProfile) -> Iterator[_Doubt]:
-    """What may have made a part of the profiled step."""
-    excess_ns = profile.profiled_ns - profile.length_ns
-    if excess_ns > 0:
-        text = f"profiling made the step {milliseconds(excess_ns)} ms longer"
-        yield _Doubt(f"{text}{_lost(profile)}", _QUIETER, excess_ns)
+        lost = _lost(slow) if fast is None else _lost(fast, slow)
+        yield _Doubt(f"{text}{lost}", _QUIETER, abs(effect_ns))
 
 
 def _lost(*profiles: StepProfile) -> str:

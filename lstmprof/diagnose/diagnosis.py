@@ -11,8 +11,8 @@ import pyarrow as pa
 from lstmprof.breakdown import Breakdown
 from lstmprof.breakdown.lacks import Lack
 from lstmprof.breakdown.result import Table
-from lstmprof.diagnose import causes, sentences
-from lstmprof.diagnose.certainty import no_difference
+from lstmprof.diagnose import sentences
+from lstmprof.diagnose.certainty import Certainty, Outcome, of_finding, of_run, outcome
 from lstmprof.diagnose.comparable import comparable_groups, disagreements, refuse_unless_comparable
 from lstmprof.diagnose.counts import QUANTITIES
 from lstmprof.diagnose.findings import Difference, Finding, findings, lengths, timed
@@ -71,10 +71,11 @@ _NO_ROOFLINE = (
 
 @dataclass(frozen=True)
 class Explained:
-    """A finding with its sentence and what to do about it."""
+    """A finding with its sentence, how far it can be trusted and what to do about it."""
 
     finding: Finding
     sentence: str
+    certainty: Certainty
     remedies: tuple[Advice, ...]
 
 
@@ -91,13 +92,14 @@ class Diagnosis:
     """Why ``slow`` takes as long as it does; ``fast`` is None where it is diagnosed alone.
 
     The differences of ``findings`` sum to that of the steps; of a run alone what they take sums to
-    its profiled step. ``warnings`` are reasons
+    its length. ``outcome`` says whether anything can be told. ``warnings`` are reasons
     to doubt the times, ``notes`` what else must be known. ``roofline`` is of ``slow``, None where
     its work or its device's peaks are not known; ``what_ifs`` are what was asked for.
     """
 
     fast: StepProfile | None
     slow: StepProfile
+    outcome: Outcome
     sentence: str
     findings: tuple[Explained, ...]
     warnings: tuple[str, ...]
@@ -107,11 +109,8 @@ class Diagnosis:
 
     @property
     def dominant(self) -> Explained | None:
-        """The cause that adds most, or takes most; None where there is no difference, or none."""
-        if self.fast is not None and no_difference(self.fast, self.slow):
-            return None
-        cause = sentences.dominant([e.finding for e in self.findings])
-        return next((e for e in self.findings if e.finding is cause), None)
+        """The cause that is named; None where there is no difference, or none can be told."""
+        return next((e for e in self.findings if e.finding is self.outcome.cause), None)
 
     @property
     def differences(self) -> tuple[Difference, ...]:
@@ -146,11 +145,10 @@ class Diagnosis:
         """All of it as JSON has it; unknown is None.
 
         The ``delta_ns`` of ``waterfall`` sum to ``difference_ns``, those of ``findings`` too; of a
-        run alone these sum to ``slow_ns``, its profiled step. ``busy_share`` is of that; None on a
-        host.
+        run alone these sum to ``slow_ns``. ``busy_share`` is of the profiled step; None on a host.
         """
         fast, slow = self.fast, self.slow
-        ends = (None, slow.profiled_ns) if fast is None else lengths(fast, slow)
+        ends = (None, slow.length_ns) if fast is None else lengths(fast, slow)
         dominant = self.dominant
         return {
             "slow": slow.name,
@@ -158,7 +156,9 @@ class Diagnosis:
             "slow_ns": ends[1],
             "fast_ns": ends[0],
             "difference_ns": None if ends[0] is None else ends[1] - ends[0],
-            "steps": "undisturbed" if fast is not None and timed(fast, slow) else "profiled",
+            "steps": "undisturbed" if timed(fast or slow, slow) else "profiled",
+            "state": self.outcome.state,
+            "reason": self.outcome.reason or None,
             "cause": None if dominant is None else dominant.finding.kind,
             "lacks": [{"run": run, **lack.to_dict()} for run, lack in self.lacks],
             "sentence": self.sentence,
@@ -202,6 +202,7 @@ def _finding(explained: Explained) -> dict[str, Any]:
         **_of(finding, "rank", "kind", "group", "fast_ns", "slow_ns", "delta_ns", "share"),
         "saves_ns": finding.saving.ns,
         "saves_by": finding.saving.by,
+        "certainty": {"level": explained.certainty.level, "reasons": explained.certainty.reasons},
         "sentence": explained.sentence,
         "counts": [
             {
@@ -328,12 +329,14 @@ def compare(first: StepProfile, second: StepProfile, across: Collection[str] = (
     ends = lengths(first, second)
     fast, slow = (first, second) if ends[0] <= ends[1] else (second, first)
     differences = findings(fast, slow)
+    told = outcome(fast, slow, differences)
     return Diagnosis(
         fast=fast,
         slow=slow,
-        sentence=sentences.of_difference(fast, slow, differences),
-        findings=_explained(differences),
-        warnings=(*_doubts(differences), *_warnings(fast, slow)),
+        outcome=told,
+        sentence=sentences.of_difference(fast, slow, differences, told),
+        findings=_explained(differences, told),
+        warnings=tuple(_warnings(fast, slow)),
         notes=tuple(_notes(fast, slow)),
     )
 
@@ -341,30 +344,32 @@ def compare(first: StepProfile, second: StepProfile, across: Collection[str] = (
 def alone(profile: StepProfile, saved: Mapping[str, Saving] | None = None) -> Diagnosis:
     """What a run's step is bound by; ``saved`` is by kind, all that each takes by none."""
     parts = findings(None, profile, saved)
+    told = of_run(profile, parts)
     return Diagnosis(
         fast=None,
         slow=profile,
-        sentence=sentences.of_run(profile, parts),
-        findings=_explained(parts),
+        outcome=told,
+        sentence=sentences.of_run(profile, parts, told),
+        findings=_explained(parts, told),
         warnings=profile.warnings,
         notes=profile.notes,
     )
 
 
-def _explained(differences: list[Finding]) -> tuple[Explained, ...]:
+def _explained(differences: list[Finding], told: Outcome) -> tuple[Explained, ...]:
     """Each finding with its sentence, and with remedies where it is worth one; each told once."""
     explained, given = [], set[str]()
     for finding in differences:
-        advice = tuple(a for a in _advice(finding) if a.sentence not in given)
+        certainty = of_finding(finding, differences)
+        worth = told.state != "none" and certainty.level != "cannot be told"
+        advice = tuple(a for a in _advice(finding) if worth and a.sentence not in given)
         given |= {a.sentence for a in advice}
-        explained.append(Explained(finding, sentences.of_finding(finding), advice))
+        explained.append(Explained(finding, sentences.of_finding(finding), certainty, advice))
     return tuple(explained)
 
 
 def _advice(finding: Finding) -> tuple[Advice, ...]:
-    fast, slow = finding.fast, finding.slow
-    same = fast is not None and no_difference(fast, slow)
-    if same or (finding.share or 0) < ADVISED_SHARE or finding.delta_ns <= 0:
+    if (finding.share or 0) < ADVISED_SHARE or finding.delta_ns <= 0:
         return ()
     return remedies(finding)
 
@@ -374,18 +379,6 @@ def _warnings(fast: StepProfile, slow: StepProfile) -> list[str]:
         f"{label}: {text}"
         for label, profile in zip(labels(fast, slow), (fast, slow), strict=True)
         for text in profile.warnings
-    ]
-
-
-def _doubts(differences: list[Finding]) -> list[str]:
-    """Whether the profiled steps can explain the undisturbed ones at all."""
-    cause = sentences.dominant(differences)
-    changed = sum(f.delta_ns for f in differences if f.kind == causes.PROFILER)
-    if cause is None or abs(changed) <= cause.delta_ns:
-        return []
-    return [
-        f"what profiling changed ({milliseconds(changed)} ms) is more than the largest cause; "
-        "capture again with more --profile-steps on a quieter machine"
     ]
 
 

@@ -75,8 +75,10 @@ def _marked(fast: StepProfile, slow: StepProfile) -> tuple[StepProfile, StepProf
 def _undisturbed(
     fast: StepProfile | None, slow: StepProfile
 ) -> tuple[StepProfile | None, StepProfile]:
-    """Both without what recording took of them, where both were timed."""
-    if fast is None or not timed(fast, slow):
+    """Both, or one alone, without what recording took of them, where they were timed."""
+    if fast is None:
+        return None, slow if slow.median_ns is None else profiler_overhead.unrecorded(slow)
+    if not timed(fast, slow):
         return fast, slow
     return profiler_overhead.unrecorded(fast, slow), profiler_overhead.unrecorded(slow, fast)
 
@@ -93,6 +95,8 @@ def _times(
 ) -> list[Difference]:
     if fast is not None and timed(fast, slow):
         fast_ns, slow_ns = profiler_overhead.spent(fast, slow, of_fast, of_slow)
+    elif fast is None and slow.median_ns is not None:
+        fast_ns, slow_ns = Counter(), profiler_overhead.spent_alone(slow, of_slow)
     else:
         fast_ns, slow_ns = _spent(of_fast), _spent(of_slow)
     return [
@@ -212,8 +216,8 @@ def findings(
 ) -> list[Finding]:
     """One finding a kind that has time in either step, in their order (``waterfall``).
 
-    They sum to the difference of the steps' ``lengths``; of a run alone (``fast`` None) to its
-    profiled step. ``savings`` are of a run alone, by kind; by none, what it takes of the step.
+    They sum to the difference of the steps' ``lengths``; of a run alone (``fast`` None) to the
+    length of its step. ``savings`` are of a run alone, by kind; by none, what it takes of the step.
     """
     if fast is not None:
         fast, slow = _marked(fast, slow)

@@ -72,6 +72,11 @@ def spent(
     return fast_ns, slow_ns
 
 
+def spent_alone(profile: StepProfile, contributors: Kinds) -> Counter[str]:
+    """Kind → ns of the undisturbed step of a run that was timed; as ``spent``."""
+    return _settled(profile, contributors)[0]
+
+
 def _settled(profile: StepProfile, contributors: Kinds) -> tuple[Counter[str], int]:
     """Kind → ns; and what the undisturbed step has over these."""
     kinds_ns = Counter({kind: total_ns(some) for kind, some in contributors.items()})

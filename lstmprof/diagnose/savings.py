@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from lstmprof.breakdown import Breakdown
 from lstmprof.diagnose import causes
+from lstmprof.diagnose.profiler_overhead import unrecorded
 from lstmprof.diagnose.roofline import Roofline
 from lstmprof.diagnose.step_profile import (
     Contributor,
@@ -48,14 +49,16 @@ class Saving:
 def savings(
     breakdown: Breakdown, profile: StepProfile, limit: Roofline | None
 ) -> dict[str, Saving]:
-    """Kind → what a run's step would be shorter by without it; of every kind of ``causes``.
+    """Kind → what a run's step would be shorter by without it, where that is not all its time.
 
     Raises:
         RunError: a file of the run is missing or damaged.
     """
-    kinds = causes.by_kind(profile, causes.comparison_of(profile))
+    worked = profile if profile.median_ns is None else unrecorded(profile)
+    kinds = causes.by_kind(worked, causes.comparison_of(profile))
     by_time = {kind: of_kind(some, limit) for kind, some in kinds.items()}
-    return by_time | dict(_replayed(breakdown, profile, kinds))
+    known = {kind: saving for kind, saving in by_time.items() if saving.by != TAKEN}
+    return known | dict(_replayed(breakdown, profile, kinds))
 
 
 def of_kind(contributors: Iterable[Contributor], limit: Roofline | None) -> Saving:
@@ -91,4 +94,4 @@ def _replayed(
         off = abs(prediction.replayed_ns - prediction.observed_ns)
         if prediction.replayed_ns and off <= REPLAY_ERROR * prediction.observed_ns:
             share = prediction.saved_ns / prediction.replayed_ns
-            yield kind, Saving(round(share * profile.profiled_ns), REPLAY)
+            yield kind, Saving(round(share * profile.length_ns), REPLAY)

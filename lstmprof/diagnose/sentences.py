@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from lstmprof.breakdown.mean_step import waits_for_host_ns
 from lstmprof.diagnose import causes
 from lstmprof.diagnose.because import because, named, pace
-from lstmprof.diagnose.certainty import no_difference, of_prediction, outcome
+from lstmprof.diagnose.certainty import Outcome, of_finding as certainty_of, of_prediction
 from lstmprof.diagnose.findings import CAUSES, HOST, Finding, lengths, timed
 from lstmprof.diagnose.roofline import Roofline
 from lstmprof.diagnose.savings import REPLAY, ROOFLINE
@@ -19,26 +19,33 @@ from lstmprof.replay import Prediction
 NAMED_SHARE = 0.15
 #: A wait with a smaller share is not named among those for the host.
 SMALL_SHARE = 0.01
-#: Kinds that say that nothing was recorded.
-UNEXPLAINED = (causes.UNRECORDED, causes.UNKNOWN, causes.PROFILER)
 
 
-def of_difference(fast: StepProfile, slow: StepProfile, findings: Sequence[Finding]) -> str:
-    """The first sentence: how much slower, and what most of the difference is."""
+def of_difference(
+    fast: StepProfile, slow: StepProfile, findings: Sequence[Finding], outcome: Outcome
+) -> str:
+    """The first sentence: how much slower, and what most of the difference is; or why not."""
     fast_name, slow_name = labels(fast, slow)
     ends = lengths(fast, slow)
     what = "a step" if timed(fast, slow) else _profiled(slow)
     times = f"{milliseconds(ends[1])} against {milliseconds(ends[0])} ms {what}"
-    if no_difference(fast, slow):
-        return f"{slow_name} and {fast_name} {outcome(fast, slow, findings).reason}."
-    cause = dominant(findings)
+    if outcome.state == "none":
+        return f"{slow_name} and {fast_name} {outcome.reason}."
     head = f"{slow_name} is {ends[1] / ends[0]:.2f}× slower than {fast_name} ({times})"
+    cause = outcome.cause
     if cause is None:
-        return f"{head}, and no recorded cause adds to it: the profiled steps do not differ so."
+        return f"{head}; {outcome.reason}."
     why = because(cause)
     why = f": {why}" if why else ""
     then = _others(cause, findings)
-    return f"{head}: {cause.kind}; {_portion(cause, findings)}{why}{then}."
+    doubt = _doubt(cause, findings)
+    return f"{head}: {cause.kind}; {_portion(cause, findings)}{why}{then}{doubt}."
+
+
+def _doubt(cause: Finding, findings: Sequence[Finding]) -> str:
+    """Why a cause is likely and no more; empty where it was measured."""
+    certainty = certainty_of(cause, findings)
+    return f"; likely, because {listed(list(certainty.reasons))}" if certainty.reasons else ""
 
 
 def _others(cause: Finding, findings: Sequence[Finding]) -> str:
@@ -47,11 +54,6 @@ def _others(cause: Finding, findings: Sequence[Finding]) -> str:
     named = [f for f in named if f.delta_ns > 0 and (f.share or 0) >= NAMED_SHARE]
     texts = [f"{f.kind} (+{milliseconds(f.delta_ns)} ms)" for f in named]
     return "; then " + listed(texts) if texts else ""
-
-
-def dominant(findings: Sequence[Finding]) -> Finding | None:
-    """The first cause that saves anything; None where none does."""
-    return next((f for f in findings if f.kind in CAUSES and f.saving.ns > 0), None)
 
 
 def _profiled(profile: StepProfile) -> str:
@@ -113,32 +115,20 @@ def _what(finding: Finding) -> str:
     return f"less time in {what}" if fewer else what
 
 
-def of_run(profile: StepProfile, findings: Sequence[Finding]) -> str:
-    """The first sentence on a run alone: what most of its step could be saved of."""
-    name, cause = profile.label, dominant(findings)
+def of_run(profile: StepProfile, findings: Sequence[Finding], outcome: Outcome) -> str:
+    """The first sentence on a run alone: what most of its step could be saved of; or why not."""
+    name, cause = profile.label, outcome.cause
     if cause is None:
-        return f"{name}: the profile says nothing of what its time was spent on."
-    unknown_ns = sum(f.slow_ns for f in findings if f.kind in UNEXPLAINED)
-    if 2 * unknown_ns > profile.profiled_ns:
-        return f"{name}: {_unexplained(profile, findings, unknown_ns)}."
+        return f"{name}: {outcome.reason}."
+    doubt = _doubt(cause, findings)
     if cause.kind in causes.WAITS and cause.group == HOST:
-        return f"{name}: the GPU waits for its host {_waits(cause, findings)}."
+        return f"{name}: the GPU waits for its host {_waits(cause, findings)}{doubt}."
     why = because(cause)
-    share = percent(cause.slow_ns / profile.profiled_ns)
-    amount = f"{milliseconds(cause.slow_ns)} of {milliseconds(profile.profiled_ns)} ms"
+    share = percent(cause.slow_ns / profile.length_ns)
+    amount = f"{milliseconds(cause.slow_ns)} of {milliseconds(profile.length_ns)} ms"
     sentence = f"{name} is {cause.kind}: {share} of {_whole(profile)} ({amount}) goes to"
     sentence += f" {named(cause)}" + (f"; {why}" if why else "")
-    return f"{sentence}{_then(cause, findings)}."
-
-
-def _unexplained(profile: StepProfile, findings: Sequence[Finding], unknown_ns: int) -> str:
-    """How much the profile does not explain, and what is most of what it does."""
-    share = percent(unknown_ns / profile.profiled_ns)
-    text = f"not explained by the profile: {share} of {_whole(profile)} has no recorded cause"
-    cause = next((f for f in findings if f.kind not in UNEXPLAINED and f.slow_ns > 0), None)
-    if cause is None:
-        return text
-    return f"{text}; most of the rest is {named(cause)}, {milliseconds(cause.slow_ns)} ms"
+    return f"{sentence}{_then(cause, findings)}{doubt}."
 
 
 def _then(cause: Finding, findings: Sequence[Finding]) -> str:

@@ -25,7 +25,7 @@ HOSTILE = "aten::<script>|*x*"
 FACTS = {"source": "capture", "framework": "torch", "precision": "fp32", "mode": "train"}
 
 
-def write_run(folder: Path, name: str, rows: list[Row], median_ms: int, **facts: Any) -> Path:
+def write_run(folder: Path, name: str, rows: list[Row], median_ms: float, **facts: Any) -> Path:
     import pyarrow as pa
 
     (folder / name).mkdir(parents=True)
@@ -33,7 +33,7 @@ def write_run(folder: Path, name: str, rows: list[Row], median_ms: int, **facts:
         "round": [0],
         "iteration": [0],
         "warmup": [False],
-        "wall_ns": [median_ms * MS],
+        "wall_ns": [round(median_ms * MS)],
         "device_ns": [None],
         "loss": [None],
     }
@@ -81,6 +81,8 @@ def test_json_holds_the_waterfall_and_the_findings_exactly(
         "difference_ns": 12 * MS,
         "steps": "undisturbed",
         "lacks": [],
+        "state": "found",
+        "reason": None,
         "cause": "memory-bound",
         "lane": {"rank": None, "device": None, "of": 1},
         "fast_lane": {"rank": None, "device": None, "of": 1},
@@ -106,6 +108,7 @@ def test_json_holds_the_waterfall_and_the_findings_exactly(
     first = found["findings"][0]
     assert set(first) == {
         *("rank", "kind", "group", "fast_ns", "slow_ns", "delta_ns", "share", "sentence"),
+        "certainty",
         *("saves_ns", "saves_by", "counts", "parts", "largest", "remedies"),
     }
     assert [row["kind"] for row in found["waterfall"]] == [f["kind"] for f in found["findings"]]
@@ -252,6 +255,6 @@ def test_time_before_a_call_is_in_no_calls(
 ) -> None:
     op = row("op", "aten::mm", 9_000, 400_000, **HOST)
     rows = [row("step", "step", 0, 400_000, **HOST), op]
-    assert lstmprof(["diagnose", str(write_run(tmp_path, "run", rows, 90))]) == 0
+    assert lstmprof(["diagnose", str(write_run(tmp_path, "run", rows, 0.4))]) == 0
     text = capsys.readouterr().out
     assert ("0.009 ms" in text, " in 0" in text) == (True, False)

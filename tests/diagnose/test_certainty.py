@@ -211,7 +211,7 @@ def test_a_run_alone_is_bound_by_nothing_that_profiling_could_have_made() -> Non
     slowed = ran(MS, median_ns=MS // 2)
     told = of_run(slowed, findings(None, slowed))
     assert told.state == "unknown"
-    assert "profiling made the step 10.5 ms longer" in told.reason
+    assert "what profiling changed" in told.reason
 
 
 def test_a_run_alone_whose_time_is_not_explained_is_unknown() -> None:

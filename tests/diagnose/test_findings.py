@@ -22,6 +22,7 @@ def test_the_first_sentence_names_the_cause_its_size_and_its_counts() -> None:
         name="a",
         facts={"implementation": "torch-cudnn", "workload": {"time_steps": 20}},
         median_ns=22_500_000,
+        interval_ns=(22_400_000.0, 22_600_000.0),
         tables=ops(("aten::view", 61)),
     )
     slow = profile(
@@ -30,6 +31,7 @@ def test_the_first_sentence_names_the_cause_its_size_and_its_counts() -> None:
         name="b",
         facts={"implementation": "torch-lstmcell-basic", "workload": {"time_steps": 20}},
         median_ns=49_000_000,
+        interval_ns=(48_900_000.0, 49_100_000.0),
         tables=ops(("aten::view", 2400), ("aten::mm", 12)),
     )
     found = compare(slow, fast)
@@ -66,10 +68,11 @@ def test_a_reason_is_what_adds_a_good_part_of_the_finding() -> None:
     many = compare(
         fast, profile(contributor("idle", "python", 9 * MS, "forward"), *frames, name="b")
     )
-    assert many.sentence.endswith("20.0 of the 20.0 ms go to Python between the ops.")
+    assert "20.0 of the 20.0 ms go to Python between the ops;" in many.sentence
     one = compare(fast, profile(contributor("idle", "python", 29 * MS, "forward"), name="b"))
     assert one.sentence.endswith(
-        "Python between the ops: forward takes 29.0 ms of it against 9.0 in a."
+        "Python between the ops: forward takes 29.0 ms of it against 9.0 in a; likely, because not "
+        "both were timed undisturbed."
     )
 
 
@@ -112,9 +115,14 @@ def test_work_done_as_often_is_doubted_where_profiling_made_the_difference() -> 
 def test_profiled_steps_that_explain_little_are_doubted() -> None:
     fast = profile(contributor("busy", "gemm", 10 * MS, "aten::mm"), median_ns=10 * MS)
     parts = contributor("busy", "gemm", 10 * MS, "aten::mm"), contributor("idle", "python", 4 * MS)
-    assert compare(fast, profile(*parts, median_ns=14 * MS)).warnings == ()
-    (doubt,) = compare(fast, profile(*parts, median_ns=24 * MS)).warnings
-    assert doubt.startswith("what profiling changed (10.0 ms) is more than the largest cause")
+    told = compare(fast, profile(*parts, median_ns=14 * MS)).to_dict()
+    assert (told["state"], told["reason"], told["cause"]) == ("found", None, "Python-bound")
+    doubted = compare(fast, profile(*parts, median_ns=24 * MS)).to_dict()
+    assert (doubted["state"], doubted["cause"]) == ("unknown", None)
+    assert doubted["reason"].startswith(
+        "not explained by the profile: the profiled steps do not show 10.0 of the 14.0 ms"
+    )
+    assert doubted["sentence"].endswith(f"; {doubted['reason']}.")
 
 
 def test_a_device_that_waits_most_of_the_time_waits_for_its_host() -> None:

@@ -179,7 +179,7 @@ def test_parts_and_causes_sum_to_the_difference(data: st.DataObject, device: int
         )
     assert sum(f.delta_ns for f in found) == end - start
     assert sum(f.fast_ns for f in found) == start
-    assert sum(f.slow_ns for f in findings(None, slow)) == slow.profiled_ns
+    assert sum(f.slow_ns for f in findings(None, slow)) == slow.length_ns
 
 
 @given(st.lists(st.integers(0, 10**13), min_size=1), st.integers(1, 50))

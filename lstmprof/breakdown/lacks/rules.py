@@ -13,6 +13,8 @@ LEAST_SHARE = 0.005
 
 #: The kind of a profile in which time is inside a range, and no more is known of it.
 RANGES_WITHOUT_OPS = "ranges without ops"
+#: A GPU is there, and nothing says whether the program used it.
+GPU_UNSEEN = "GPU unused or not recorded"
 _IDLE = "what the device did and waited for"
 _WAITS = "what the device waited for"
 _HOST = "what the host did while the device waited"
@@ -75,7 +77,7 @@ RULES = (
         blinds=True,
     ),
     Rule(
-        "GPU unused or not recorded",
+        GPU_UNSEEN,
         lambda r: (
             r.silent
             and r.info.accelerators
