@@ -10,7 +10,7 @@ BUDGET ?= 480s
 OUT ?= traces/gpu
 WHEELS ?= $(wildcard build/wheels)
 
-.PHONY: help demo test bench gpu gpu-wheels docs clean
+.PHONY: help demo test bench gpu gpu-wheels docs sentences clean
 
 help:
 	@echo "make demo   install, capture three LSTMs on a small workload, say where each step goes"
@@ -18,7 +18,8 @@ help:
 	@echo "make bench  what the harness itself costs"
 	@echo "make gpu    on a machine with a GPU: its tests, then captures for BUDGET=480s into OUT=traces/gpu"
 	@echo "make gpu-wheels  what such a machine lacks without a network, into build/wheels"
-	@echo "make docs   write docs/tables.md and the table of remedies from the code"
+	@echo "make docs   write docs/tables.md and the tables of docs/diagnosis.md from the code"
+	@echo "make sentences  every sentence that diagnose, breakdown and the report can print"
 	@echo "make clean  remove .venv and the demo's runs"
 
 demo: $(INSTALLED)
@@ -32,7 +33,7 @@ test: $(INSTALLED)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/mypy docs/tables.py docs/remedies.py
+	$(BIN)/mypy docs/tables.py docs/remedies.py docs/causes.py docs/sentences.py
 	$(BIN)/pytest --numprocesses logical --maxprocesses 4 --dist worksteal
 
 bench: $(INSTALLED)
@@ -49,6 +50,10 @@ docs: $(INSTALLED)
 	$(BIN)/python docs/tables.py > docs/tables.md.partial
 	mv docs/tables.md.partial docs/tables.md
 	$(BIN)/python docs/remedies.py
+	$(BIN)/python docs/causes.py
+
+sentences: $(INSTALLED)
+	@$(BIN)/python docs/sentences.py
 
 # The stamp is written last: an install that was cut short is done again.
 $(INSTALLED): pyproject.toml requirements.lock

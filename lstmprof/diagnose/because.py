@@ -119,8 +119,8 @@ def pace(profile: StepProfile) -> str:
         return ""
     number = QUANTITIES["launches"].of_number(launches)
     return (
-        f"it gets {number}{each_step(profile)}, {count(rate)} a second, and a kernel takes "
-        f"{lasting(kernel)} against a gap of {lasting(gap)}"
+        f"it gets {number}{each_step(profile)}, {count(rate)} a second; a kernel takes "
+        f"{lasting(kernel)}, and the gap before one {lasting(gap)}"
     )
 
 
@@ -152,13 +152,13 @@ def lasting(spread: Spread) -> str:
 
 
 def _alone(finding: Finding, items: Sequence[_Items]) -> str:
-    """``it has 52 convolutions a step of 1.2 ms and 1 matrix product of 40 µs``."""
+    """``it has 52 convolutions a step (1.2 ms each) and 1 matrix product (40 µs)``."""
     if not items or sum(i.ns for i in items) < TELLING_SHARE * finding.slow_ns:
         return ""
     first, *others = items
     texts = [
-        f"{first.text}{each_step(finding.slow)}{_each_time_step(first)}{_of_length(first)}",
-        *(f"{item.text}{_of_length(item)}" for item in others),
+        f"{first.text}{each_step(finding.slow)}{_within(_each_time_step(first), _length(first))}",
+        *(f"{item.text}{_within(_length(item))}" for item in others),
     ]
     return f"it has {listed(texts)}"
 
@@ -175,7 +175,7 @@ def _against(finding: Finding, slow: Sequence[_Items], fast: Sequence[_Items]) -
     if len(slow) == 1 and there is not None and first.number >= _MORE * there:
         saved = first.ns * (1 - there / first.number)
         if saved >= TELLING_SHARE * finding.delta_ns and all(i.noun == first.noun for i in fast):
-            here = f"{first.text}{each}{_each_time_step(first)}"
+            here = f"{first.text}{each}{_within(_each_time_step(first))}"
             return f"it has {here} where {name} has {count(there) if there else 'none'}"
     if [(i.noun, i.number) for i in slow] == [(i.noun, i.number) for i in fast] and len(slow) == 1:
         return _same_number(first, fast[0], name)
@@ -205,19 +205,27 @@ def _taking(items: Sequence[_Items], *, verb: bool = True) -> str:
     return listed(texts)
 
 
-def _of_length(items: _Items) -> str:
+def _within(*remarks: str) -> str:
+    """`` (33 a time step, 1.2 ms each)``: those that are not empty, in brackets."""
+    text = ", ".join(remark for remark in remarks if remark)
+    return f" ({text})" if text else ""
+
+
+def _length(items: _Items) -> str:
     """How long each takes, of items that are work; of launches where a few take most."""
     spread = items.spread
-    if items.noun == "launch":
-        uneven = spread is not None and spread.uneven
-        return f", whose calls take {lasting(spread)}" if spread and uneven else ""
-    return "" if spread is None else f" of {lasting(spread)}"
+    if spread is None or (items.noun == "launch" and not spread.uneven):
+        return ""
+    if spread.uneven:
+        longest = quantity(spread.longest_ns, "ns")
+        return f"median {quantity(spread.median_ns, 'ns')}, longest {longest}"
+    return lasting(spread) + (" each" if items.number != 1 else "")
 
 
 def _each_time_step(items: _Items) -> str:
     name = f"{_quantity(items.noun, items.profile)}_per_time_step"
     number = QUANTITIES[name].of(items.profile) if name in QUANTITIES else None
-    return "" if number is None else f" ({count(number)} a time step)"
+    return "" if number is None else f"{count(number)} a time step"
 
 
 def _items(finding: Finding, profile: StepProfile, spent_ns: int) -> list[_Items]:
@@ -289,6 +297,8 @@ def _by_largest(finding: Finding) -> str:
     text = f"{cropped(first.name)} takes {milliseconds(first.slow_ns)} ms of it"
     if finding.kind == causes.RANGE:
         text = f"{milliseconds(first.slow_ns)} ms are inside range '{cropped(first.name)}'"
+    if finding.kind == causes.QUEUE:
+        text = f"{milliseconds(first.slow_ns)} ms of it are before {cropped(first.name)}"
     if finding.fast is None:
         return text
     there = milliseconds(first.fast_ns) if first.fast_ns else "none"

@@ -33,7 +33,7 @@ RANGE = "range-bound"
 #: What the time of each kind is, in a sentence.
 KINDS = {
     LAUNCH: "launching kernels",
-    RUNTIME: "calls of the runtime",
+    RUNTIME: "runtime calls that launch nothing",
     DISPATCH: "framework dispatch",
     PYTHON: "Python between the ops",
     SYNC: "waiting for synchronisations",
@@ -48,7 +48,7 @@ KINDS = {
     UNRECORDED: "host activity not recorded",
     COLLECTIVE: "communication between ranks",
     CTC: "the CTC loss",
-    QUEUE: "waiting with work queued",
+    QUEUE: "waiting although work was queued",
     SLOWER: "the same calls, each taking longer",
     PROFILER: "what profiling changed",
     UNKNOWN: "work and waiting of unknown cause",

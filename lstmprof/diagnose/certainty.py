@@ -214,7 +214,8 @@ def _apart(fast: StepProfile, slow: StepProfile) -> bool:
 def _sameness(fast: StepProfile, slow: StepProfile) -> str:
     """Why no difference can be told, with both lengths; empty where it can."""
     ends = lengths(fast, slow)
-    what = "a step" if timed(fast, slow) else "a profiled step"
+    unmarked = "a profiled step" if slow.marked else "in the whole profile"
+    what = "a step" if timed(fast, slow) else unmarked
     times = f"{milliseconds(ends[1])} and {milliseconds(ends[0])} ms {what}"
     if ends[1] <= ends[0] * (1 + EQUAL_SHARE):
         return f"{times}, less than {percent(EQUAL_SHARE)} apart"
@@ -222,12 +223,13 @@ def _sameness(fast: StepProfile, slow: StepProfile) -> str:
         return ""
     if _apart(fast, slow):
         return (
-            f"{times}, captured more than a minute apart, in which a machine may change its speed "
-            "by as much; capture both by one command with --rounds 3, or without a pause"
+            f"{times}, captured more than a minute apart, and a machine may change its speed "
+            "by as much in that time; capture both by one command with --rounds 3, or without a "
+            "pause"
         )
     if not timed(fast, slow) or fast.interval_ns is None or slow.interval_ns is None:
         return (
-            f"{times}, of one process each, and two of the same code may differ by as much; "
+            f"{times}, one process each, and two processes of the same code may differ by as much; "
             "capture both with --rounds 3"
         )
     return (
@@ -276,10 +278,10 @@ def _doubts(finding: Finding, findings: Sequence[Finding]) -> Iterator[_Doubt]:
     if fast is not None:
         yield from _doubts_of_times(fast, slow)
         if not timed(fast, slow):
-            yield _Doubt("not both were timed undisturbed", "capture both", None)
+            yield _Doubt("not both runs were timed without a profiler", "capture both", None)
     effect_ns = sum(f.delta_ns for f in findings if f.kind == causes.PROFILER)
     if finding.kind != causes.PROFILER and effect_ns:
-        text = f"what profiling changed ({milliseconds(effect_ns)} ms) may hide or make it"
+        text = f"what profiling changed ({milliseconds(effect_ns)} ms) may hide this or cause it"
         lost = _lost(slow) if fast is None else _lost(fast, slow)
         yield _Doubt(f"{text}{lost}", _QUIETER, abs(effect_ns))
 
@@ -297,7 +299,7 @@ def of_prediction(prediction: Prediction) -> Certainty:
     off = off_ns / prediction.observed_ns if prediction.observed_ns else 0.0
     if off <= REPLAY_ERROR:
         return Certainty("likely")
-    reason = f"the unchanged step is replayed {percent(off)} off"
+    reason = f"the replay of the unchanged step is {percent(off)} off"
     if off_ns >= abs(prediction.saved_ns):
         return Certainty("cannot be told", (f"{reason}, which is more than is saved",))
     return Certainty("likely", (reason,))

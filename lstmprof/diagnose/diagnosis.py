@@ -64,7 +64,7 @@ class Asked:
 
 _NOTHING = Asked()
 _NO_ROOFLINE = (
-    "the peaks are held against nothing: what a step has to compute is known of runs that "
+    "the peaks are compared with nothing: what a step has to compute is known of runs that "
     "lstmprof captured only"
 )
 
@@ -385,7 +385,7 @@ def _warnings(fast: StepProfile, slow: StepProfile) -> list[str]:
 def _notes(fast: StepProfile, slow: StepProfile) -> list[str]:
     notes = [f"they differ in {d}" for d in disagreements(fast, slow)]
     if not timed(fast, slow):
-        notes.append("not both were timed undisturbed: this explains the profiled steps")
+        notes.append("not both runs were timed without a profiler: the profiled times are compared")
     if (fast.device is None) != (slow.device is None):
         notes.append("one ran on a GPU and the other on a CPU: their parts are of different kinds")
     for profile in (fast, slow):
@@ -404,4 +404,4 @@ def _first_steps(fast: StepProfile, slow: StepProfile) -> str | None:
     if price < LONG_FIRST_STEP * slow.length_ns:
         return None
     name, took = labels(fast, slow)[0], milliseconds(first)
-    return f"{name} has made good for its first step ({took} ms) after {-(-price // gain):,} steps"
+    return f"the long first step of {name} ({took} ms) pays off after {-(-price // gain):,} steps"

@@ -308,7 +308,7 @@ def of_straggler(straggler: Straggler) -> str:
     size, ranks = straggler.world_size or 0, len({w.rank for w in straggler.waiters})
     others = f"; {size - ranks} of the {size} ranks were not profiled" if size > ranks else ""
     if straggler.state == NONE:
-        return f"no rank or device is the one that the others wait for: {straggler.reason}{others}"
+        return f"the others do not wait for one rank or device: {straggler.reason}{others}"
     return _of_late(straggler) + others
 
 
@@ -335,9 +335,9 @@ def of_overlap(overlap: Overlap, marked: bool) -> str:
     """What is said of communication."""
     each = " a step" if marked else ""
     return (
-        f"collectives run for {milliseconds(overlap.communication_ns)} ms{each},"
-        f" {milliseconds(overlap.exposed_ns)} ms of it exposed: the device computes as well in"
-        f" {percent(overlap.share)} of it"
+        f"collectives run for {milliseconds(overlap.communication_ns)} ms{each}: the device"
+        f" computes beside them for {percent(overlap.share)} of that time, and the other"
+        f" {milliseconds(overlap.exposed_ns)} ms are exposed"
     )
 
 

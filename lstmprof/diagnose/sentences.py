@@ -50,9 +50,9 @@ def _doubt(cause: Finding, findings: Sequence[Finding]) -> str:
 
 def _others(cause: Finding, findings: Sequence[Finding]) -> str:
     """The causes beside the dominant one, and those told with it, that add a good share."""
-    named = [f for f in findings if f.group != cause.group and f.kind in CAUSES]
-    named = [f for f in named if f.delta_ns > 0 and (f.share or 0) >= NAMED_SHARE]
-    texts = [f"{f.kind} (+{milliseconds(f.delta_ns)} ms)" for f in named]
+    others = [f for f in findings if f.group != cause.group and f.kind in CAUSES]
+    others = [f for f in others if f.delta_ns > 0 and (f.share or 0) >= NAMED_SHARE]
+    texts = [f"{named(f)} (+{milliseconds(f.delta_ns)} ms)" for f in others]
     return "; then " + listed(texts) if texts else ""
 
 
@@ -96,7 +96,9 @@ def of_finding(finding: Finding) -> str:
 
 def _saved(finding: Finding) -> str:
     """What a step would gain without a finding, where that is not all of its time."""
-    amount = f"{milliseconds(max(finding.saving.ns, 0))} ms"
+    if finding.saving.ns <= 0:
+        return "nothing would be saved without it"
+    amount = f"{milliseconds(finding.saving.ns)} ms"
     if finding.saving.by == ROOFLINE:
         return f"{amount} are above the least time of this work"
     return f"{amount} would be saved without it"
@@ -107,12 +109,22 @@ def _what(finding: Finding) -> str:
     if finding.fast is None:
         return what
     if finding.kind == causes.PROFILER and timed(finding.fast, finding.slow):
-        less, large = ("less", "large") if fewer else ("more", "small")
-        return (
-            f"{what}: undisturbed the steps differ by so much {less} than profiled, and the other "
-            f"parts are too {large} by that"
-        )
+        size = "large" if fewer else "small"
+        wrong = f"{milliseconds(abs(finding.delta_ns))} ms"
+        return f"{_slowed(finding)}: the other parts together are too {size} by {wrong}"
     return f"less time in {what}" if fewer else what
+
+
+def _slowed(finding: Finding) -> str:
+    """Which of two runs profiling slowed, where it did, and by how much."""
+    assert finding.fast is not None
+    names = labels(finding.fast, finding.slow)
+    effects = zip(names, (-finding.fast_ns, -finding.slow_ns), strict=True)
+    slowed = [f"{name} by {milliseconds(ns)} ms" for name, ns in effects if ns > 0]
+    if slowed:
+        return f"profiling itself slowed {listed(slowed)}"
+    less = "less" if finding.delta_ns < 0 else "more"
+    return f"undisturbed the steps differ by so much {less} than profiled"
 
 
 def of_run(profile: StepProfile, findings: Sequence[Finding], outcome: Outcome) -> str:
@@ -122,7 +134,8 @@ def of_run(profile: StepProfile, findings: Sequence[Finding], outcome: Outcome) 
         return f"{name}: {outcome.reason}."
     doubt = _doubt(cause, findings)
     if cause.kind in causes.WAITS and cause.group == HOST:
-        return f"{name}: the GPU waits for its host {_waits(cause, findings)}{doubt}."
+        waits = f"the {profile.device_word} waits for its host {_waits(cause, findings)}"
+        return f"{name}: {waits}{doubt}.{_pace(profile)}"
     why = because(cause)
     share = percent(cause.slow_ns / profile.length_ns)
     amount = f"{milliseconds(cause.slow_ns)} of {milliseconds(profile.length_ns)} ms"
@@ -141,7 +154,7 @@ def _then(cause: Finding, findings: Sequence[Finding]) -> str:
     waits = cause.slow.waits_for_host_ns / cause.slow.profiled_ns
     if cause.kind not in causes.WAITS and cause.slow.device is not None and waits >= NAMED_SHARE:
         in_all = "in all " if cause.group == HOST else ""
-        texts.append(f"{in_all}the GPU waits for its host {percent(waits)}")
+        texts.append(f"{in_all}the {cause.slow.device_word} waits for its host {percent(waits)}")
     return f"; then {listed(texts)}" if texts else ""
 
 
@@ -150,7 +163,7 @@ def _whole(profile: StepProfile) -> str:
 
 
 def _waits(cause: Finding, findings: Sequence[Finding]) -> str:
-    """How long the device waits, for what, how little it is busy, and the rate of its work."""
+    """How long the device waits, for what, and how little it is busy."""
     profile = cause.slow
     whole_ns = profile.profiled_ns
     waits = [(_waiting_ns(f) / whole_ns, f) for f in findings]
@@ -159,9 +172,13 @@ def _waits(cause: Finding, findings: Sequence[Finding]) -> str:
     amount = f"{milliseconds(profile.waits_for_host_ns)} of {milliseconds(whole_ns)} ms"
     share = percent(profile.waits_for_host_ns / whole_ns)
     sentence = f"{share} of {_whole(profile)} ({amount}): {each}{_then(cause, findings)}; "
-    sentence += f"it is busy {percent(profile.busy_ns / whole_ns)}"
+    return f"{sentence}it is busy {percent(profile.busy_ns / whole_ns)}"
+
+
+def _pace(profile: StepProfile) -> str:
+    """How fast its work comes, as a sentence of its own."""
     rate = pace(profile)
-    return f"{sentence} and {rate.removeprefix('it ')}" if rate else sentence
+    return f" {rate[0].upper()}{rate[1:]}." if rate else ""
 
 
 def _wait(finding: Finding) -> str:
@@ -169,7 +186,7 @@ def _wait(finding: Finding) -> str:
     first = finding.largest[0] if finding.largest else None
     if finding.kind != causes.RUNTIME or first is None or 2 * first.slow_ns < finding.slow_ns:
         return named(finding)
-    return f"{named(finding)}, most of it {cropped(first.name)},"
+    return f"{named(finding)} (most of it {cropped(first.name)})"
 
 
 def _waiting_ns(finding: Finding) -> int:

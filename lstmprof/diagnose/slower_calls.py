@@ -118,16 +118,15 @@ def reason(fast: StepProfile, slow: StepProfile) -> Reason:
 def _denormals(fast: StepProfile, slow: StepProfile) -> Reason | None:
     if fast.info.denormals_flushed is not True or slow.info.denormals_flushed is not False:
         return None
-    return Reason(
-        "denormals", f"{labels(fast, slow)[0]} flushed denormal numbers to zero and it did not"
-    )
+    other = labels(fast, slow)[0]
+    return Reason("denormals", f"{other} flushed denormal numbers to zero, and this run did not")
 
 
 def _anomaly_mode(fast: StepProfile, slow: StepProfile) -> Reason | None:
     searches = [profile for profile in (fast, slow) if _names(profile) & {_NAN_SEARCH}]
     if searches != [slow]:
         return None
-    return Reason("anomaly mode", f"gradients are searched for NaN ({_NAN_SEARCH}): anomaly mode")
+    return Reason("anomaly mode", f"anomaly mode searches the gradients for NaN ({_NAN_SEARCH})")
 
 
 def _threads(fast: StepProfile, slow: StepProfile) -> Reason | None:
@@ -164,10 +163,10 @@ def _kernel_path(fast: StepProfile, slow: StepProfile) -> Reason | None:
     theirs, own = _libraries(fast), _libraries(slow)
     if theirs == own:
         return None
-    whose = [" and ".join(sorted(some)) or "none of these" for some in (own, theirs)]
+    whose = [" and ".join(sorted(some)) or "no known library" for some in (own, theirs)]
     return Reason(
         "kernel path",
-        f"it runs kernels of {whose[0]} where {labels(fast, slow)[0]} runs {whose[1]}",
+        f"it runs kernels of {whose[0]} where {labels(fast, slow)[0]} runs those of {whose[1]}",
     )
 
 
@@ -188,7 +187,7 @@ def _contention(fast: StepProfile, slow: StepProfile) -> Reason | None:
         return Reason(
             "contention",
             f"it had a CPU for {percent(share)} of its time against {percent(other)}: other "
-            "processes, or other threads of it, took it",
+            "processes or its own threads had it for the rest",
         )
     if first is None or second is None or second < 10 or second < 2 * first:
         return None

@@ -7,6 +7,7 @@ that rank's host.
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -49,6 +50,11 @@ Part = tuple[str, str]
 #: Name → (ns, calls).
 Spent = dict[str, tuple[int, float]]
 
+#: Names that a driver gives GPUs, and no TPU, MTIA or NPU.
+_GPU = re.compile(
+    r"NVIDIA|GeForce|Tesla|Quadro|TITAN|\bRTX\b|Radeon|Instinct|\bgfx\d|\b[PVTAHBL]\d{2,3}\b|GPU",
+    re.I,
+)
 #: The tables of a breakdown from which findings take their evidence.
 _EVIDENCE = ("kernels", "ops", "launches", "casts", "copies", "ranges")
 #: An error lists so many ranks and devices.
@@ -173,6 +179,12 @@ class StepProfile:
         return self.info.framework or self.seen.framework
 
     @property
+    def device_word(self) -> str:
+        """``GPU`` where the profile names its device as one, else ``device``."""
+        named = self.info.device_names.get(str(self.device)) or self.info.device_name or ""
+        return "GPU" if _GPU.search(named) else "device"
+
+    @property
     def label(self) -> str:
         """Its implementation, where that is not known its name."""
         return self.implementation or self.name
@@ -261,10 +273,10 @@ def _chosen(
     if straggler is not None and straggler.state == FOUND:
         for lane in fitting:
             if (lane.rank, lane.device) == straggler.place:
-                return lane, "the one that the others wait for"
+                return lane, "the others wait for it"
     of_first = [lane for lane in fitting if lane.rank == fitting[0].rank]
     lane = max(of_first, key=lambda lane: lane.busy_share)
-    return lane, "the busiest" if len(of_first) == len(fitting) else "of the first rank"
+    return lane, "the busiest" if len(of_first) == len(fitting) else "the busiest of the first rank"
 
 
 def _named(asked: Place) -> str:

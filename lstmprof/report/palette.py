@@ -90,7 +90,7 @@ COMPARED = (
     Part("compiling", "#5b3fa0", "#9a84d6", "a compiler ran inside the step"),
     Part("ranges", "#7a5230", "#b98a5e", "ranges of a profile in which no op was recorded"),
     Part("slower calls", "#7a3b2e", "#c4806f", "the same calls as in the faster run, each longer"),
-    Part("the profiler's effect", "#8793a7", "#94a0b4", "profiled steps less undisturbed ones"),
+    Part("the profiler's effect", "#8793a7", "#94a0b4", "undisturbed steps less profiled ones"),
     Part("step", "#6b7689", "#6b7689", "the whole step"),
 )
 PARTS = {part.name: part for part in (*BUSY, *IDLE, *COMPARED)}

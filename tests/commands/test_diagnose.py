@@ -193,7 +193,7 @@ def test_peaks_that_nothing_can_be_held_against_are_told_of(
     runs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (found,) = document(capsys, runs / "fast", "--peaks", "1GFLOP/s,1GB/s")
-    assert found["notes"][0].startswith("the peaks are held against nothing")
+    assert found["notes"][0].startswith("the peaks are compared with nothing")
     assert found["roofline"] is None
 
 

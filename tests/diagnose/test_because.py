@@ -48,7 +48,7 @@ def test_convolutions_are_named_as_such_and_the_most_is_first() -> None:
         device=0,
     )
     assert reason("GEMM-bound", resnet) == (
-        "it has 52 convolutions a step of 1.000 ms and 1 matrix product of 1.000 ms"
+        "it has 52 convolutions a step (1.000 ms each) and 1 matrix product (1.000 ms)"
     )
 
 
@@ -59,7 +59,7 @@ def test_without_steps_nothing_is_a_step() -> None:
         device=0,
         marked=False,
     )
-    assert reason("GEMM-bound", whole) == "it has 2 matrix products of 2.000 ms"
+    assert reason("GEMM-bound", whole) == "it has 2 matrix products (2.000 ms each)"
 
 
 def test_the_median_and_the_longest_where_one_long_item_makes_the_mean() -> None:
@@ -69,7 +69,7 @@ def test_the_median_and_the_longest_where_one_long_item_makes_the_mean() -> None
         lengths={"product": lengths},
     )
     assert reason("GEMM-bound", first) == (
-        "it has 8 matrix products a step of 1.0 µs in the median (93.000 ms at most)"
+        "it has 8 matrix products a step (median 1.0 µs, longest 93.000 ms)"
     )
 
 
@@ -140,7 +140,7 @@ def test_a_copy_in_element_by_element_work_is_not_counted_there() -> None:
         device=0,
     )
     assert reason("memory-bound", optimizer) == (
-        "it has 1 element-by-element operation or reduction a step of 1.000 ms"
+        "it has 1 element-by-element operation or reduction a step (1.000 ms)"
     )
 
 
@@ -152,7 +152,7 @@ def test_copies_and_fills_of_memory_are_two_things() -> None:
         device=0,
     )
     assert reason("copy-bound", moved) == (
-        "it has 1 copy a step of 2.000 ms and 2 fills of memory of 500.0 µs"
+        "it has 1 copy a step (2.000 ms) and 2 fills of memory (500.0 µs each)"
     )
 
 
@@ -163,8 +163,8 @@ def test_the_pace_of_a_device_is_of_kernels_and_tells_a_long_gap() -> None:
         device=0,
     )
     assert pace(steady) == (
-        "it gets 4 kernel launches a step, 1,000 a second, and a kernel takes 1.000 ms against a "
-        "gap of 2.0 µs"
+        "it gets 4 kernel launches a step, 1,000 a second; a kernel takes 1.000 ms, and the gap "
+        "before one 2.0 µs"
     )
     once = run(
         contributor("busy", "gemm", 100 * MS),
@@ -173,8 +173,8 @@ def test_the_pace_of_a_device_is_of_kernels_and_tells_a_long_gap() -> None:
         marked=False,
     )
     assert pace(once) == (
-        "it gets 1 kernel launch, 10 a second, and a kernel takes 1.000 ms against a gap of 1 ns "
-        "in the median (96.000 ms at most)"
+        "it gets 1 kernel launch, 10 a second; a kernel takes 1.000 ms, and the gap before one "
+        "1 ns in the median (96.000 ms at most)"
     )
     assert pace(run(contributor("busy", "gemm", MS), device=0)) == ""
 

@@ -295,3 +295,12 @@ def test_a_prediction_is_never_measured(
 ) -> None:
     told = of_prediction(Prediction(100, replayed_ns, predicted_ns, {}, None))
     assert (told.level, len(told.reasons)) == (level, reasons)
+
+
+def test_steps_alike_of_a_profile_without_markers_are_called_no_steps() -> None:
+    one, other = (
+        profile(contributor("busy", "gemm", 100 + n), name=f"run {n}", marked=False) for n in (0, 1)
+    )
+    reason = outcome(one, other, findings(one, other)).reason or ""
+    assert "in the whole profile" in reason
+    assert "a profiled step" not in reason

@@ -39,7 +39,7 @@ def test_the_first_sentence_names_the_cause_its_size_and_its_counts() -> None:
     assert found.sentence == (
         "torch-lstmcell-basic is 2.18× slower than torch-cudnn (49.0 against 22.5 ms a step): "
         "dispatch-bound; 18.0 of the 26.5 ms go to framework dispatch: it has 2,412 ops a step "
-        "(121 a time step) where torch-cudnn has 61; then GEMM-bound (+8.0 ms)."
+        "(121 a time step) where torch-cudnn has 61; then matrix products (+8.0 ms)."
     )
     assert found.dominant is not None
     assert found.dominant.finding.largest == (Culprit("aten::view", 2 * MS, 20 * MS, 1.0, 1.0),)
@@ -72,7 +72,7 @@ def test_a_reason_is_what_adds_a_good_part_of_the_finding() -> None:
     one = compare(fast, profile(contributor("idle", "python", 29 * MS, "forward"), name="b"))
     assert one.sentence.endswith(
         "Python between the ops: forward takes 29.0 ms of it against 9.0 in a; likely, because not "
-        "both were timed undisturbed."
+        "both runs were timed without a profiler."
     )
 
 
@@ -136,9 +136,9 @@ def test_a_device_that_waits_most_of_the_time_waits_for_its_host() -> None:
     )
     found = alone(run)
     assert found.sentence == (
-        "bert: the GPU waits for its host 93 % of the step (93.0 of 100.0 ms): Python between the "
-        "ops 60 % and launching kernels 33 %; it is busy 7 % and gets 2 kernel launches a step, "
-        "20 a second, and a kernel takes 3.500 ms against a gap of 46.000 ms."
+        "bert: the device waits for its host 93 % of the step (93.0 of 100.0 ms): Python between "
+        "the ops 60 % and launching kernels 33 %; it is busy 7 %. It gets 2 kernel launches a "
+        "step, 20 a second; a kernel takes 3.500 ms, and the gap before one 46.000 ms."
     )
     launching = next(e for e in found.findings if e.finding.kind == "launch-bound")
     assert launching.finding.largest[0].name == "cudaLaunchKernel"
@@ -147,8 +147,8 @@ def test_a_device_that_waits_most_of_the_time_waits_for_its_host() -> None:
 @pytest.mark.parametrize(
     ("undisturbed_ms", "what"),
     [
-        (12, "so much less than profiled, and the other parts are too large by that."),
-        (24, "so much more than profiled, and the other parts are too small by that."),
+        (12, "itself slowed run by 6.0 ms: the other parts together are too large by 6.0 ms."),
+        (24, "so much more than profiled: the other parts together are too small by 6.0 ms."),
     ],
 )
 def test_what_profiling_changed_is_said_of_the_other_parts(undisturbed_ms: int, what: str) -> None:
@@ -204,6 +204,6 @@ def test_a_long_first_step_is_held_against_what_it_wins() -> None:
     first = [{"compile_ns": 84_000 * MS}, {"compile_ns": 100 * MS}]
     fast = profile(contributor("busy", "gemm", MS), median_ns=20 * MS, facts=first[0], name="a")
     slow = profile(contributor("busy", "gemm", MS), median_ns=30 * MS, facts=first[1], name="b")
-    assert "a has made good for its first step (84,000.0 ms) after 8,390 steps" in (
+    assert "the long first step of a (84,000.0 ms) pays off after 8,390 steps" in (
         compare(fast, slow).notes
     )

@@ -696,7 +696,7 @@ def test_a_hand_written_cell_is_told_of_the_layer_in_one_op_and_of_hoisting() ->
     slow = run(MM, facts=BY_HAND, tally=tally(product=[9] * 102))
     said = told("GEMM-bound", slow, run(FUSED, facts=NN_LSTM))
     assert "torch-cudnn, torch.nn.LSTM; of torch-cudnn aten::mkldnn_rnn_layer take" in said
-    assert "5.1 products a time step where 2 depend on the step before" in said
+    assert "5.1 products a time step where 2 depend on the time step before" in said
 
 
 @pytest.mark.parametrize(
@@ -812,7 +812,7 @@ def test_what_cudnns_persistent_kernels_would_need() -> None:
         (FIRST, "the first cudaLaunchKernel took 0.8 µs, the others under 1 µs: CUDA was"),
         (
             replace(FIRST, count=4),
-            "cudaLaunchKernel took 0.2 µs where it launched a kernel for the first time, else",
+            "cudaLaunchKernel took 0.2 µs where it launched a kernel for the first time, and",
         ),
         (
             replace(FIRST, name="hipLaunchKernel", median_ns=4_000),

@@ -106,7 +106,7 @@ def test_a_wait_for_the_host_never_hides_a_longer_one_for_the_input() -> None:
     assert diagnosis.to_dict()["cause"] == "input-bound"
     assert diagnosis.sentence.startswith("run is input-bound: 50 % of the step (50.0 of 100.0 ms)")
     # the one number of breakdown: input, dispatch and Python
-    assert "in all the GPU waits for its host 90 %" in diagnosis.sentence
+    assert "in all the device waits for its host 90 %" in diagnosis.sentence
 
 
 def test_waiting_for_the_input_and_for_the_host_together_come_before_longer_work() -> None:

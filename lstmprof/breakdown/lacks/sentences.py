@@ -162,7 +162,7 @@ def overlaps(r: Recording) -> str:
     activities = counted(r.has.overlaps, "GPU activity", "GPU activities")
     return (
         f"{activities} began while another of the same stream ran, for "
-        f"{milliseconds(r.has.overlap_ns)} ms in all: a stream runs one after the other (but for "
+        f"{milliseconds(r.has.overlap_ns)} ms in all: a stream runs one after the other (except "
         "kernels that were programmed to begin early), so not all of their lengths are true; busy "
         "time counts each instant once"
     )
@@ -172,8 +172,8 @@ def costly(r: Recording) -> str:
     """Settings of the profiler that cost the host time."""
     return (
         f"{listed(r.settings)} were recorded beside the ops: that takes host time of its "
-        "own, so dispatch, Python and waiting for the host are shorter in truth; record without "
-        "to see by how much"
+        "own, so dispatch, Python and waiting for the host are shorter without it; record without "
+        "it to see by how much"
     )
 
 

@@ -38,9 +38,9 @@ _CAN_FUSE = ("Adam", "AdamW", "SGD", "Adagrad")
 _HOW_NOT_TO_TRACE = {
     "torch": "TORCH_LOGS=recompiles says why; give it the same shapes, or torch.compile(dynamic="
     "True), and tensors for numbers that change",
-    "tensorflow": "pass tensors, no Python numbers, and give tf.function an input_signature or "
-    "reduce_retracing=True",
-    "jax": "make the jitted function once, outside the loop, and give it the same shapes and "
+    "tensorflow": "pass tensors instead of Python numbers, and give tf.function an input_signature "
+    "or reduce_retracing=True",
+    "jax": "create the jitted function once, outside the loop, and give it the same shapes and "
     "types; jax_explain_cache_misses says why",
 }
 
@@ -65,7 +65,7 @@ def _took(call: Fact) -> str:
         return f"{call.name} took {each_ns}" + (" a call" if call.count > 1 else "")
     if call.count > 1:
         where = "where it launched a kernel for the first time"
-        return f"{call.name} took {each_ns} {where}, else {_short(call.median_ns)}"
+        return f"{call.name} took {each_ns} {where}, and {_short(call.median_ns)} otherwise"
     return f"the first {call.name} took {each_ns}, the others {_short(call.median_ns)}"
 
 
@@ -135,8 +135,8 @@ def compiled_step(f: Finding) -> Told | None:
     if 2 * pointwise < kernels or not kernels:
         return None
     return Told(
-        f"{count(pointwise)} of its {count(kernels)} kernels{each(f.slow)} are element by element: "
-        "torch.compile fuses such",
+        f"{count(pointwise)} of its {count(kernels)} kernels{each(f.slow)} work element by "
+        "element: torch.compile can fuse them",
         round(saves * min(pointwise / kernels, 1.0)),
     )
 
@@ -230,7 +230,7 @@ def larger_batch(f: Finding) -> Told | None:
     if gaps is None or series_of_launches(f) is None or f.slow.seen.graph:
         return None
     return Told(
-        f"in the median a kernel takes {quantity(gaps.kernel_ns, 'ns')} and is waited for "
+        f"the median kernel takes {quantity(gaps.kernel_ns, 'ns')}, the median gap before one "
         f"{quantity(gaps.gap_ns, 'ns')}: a larger batch gives every launch more to do at the "
-        "same price"
+        "same cost"
     )

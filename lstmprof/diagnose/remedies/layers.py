@@ -74,7 +74,7 @@ def layer_in_one_op(f: Finding) -> Told | None:
         example = f"; of {labels(f.fast, f.slow)[0]} {names} take {took} ms{each(f.fast)}"
     row, word = one_op[f.slow.device is None]
     if f.slow.implementation is None:
-        unless = "unless what a time step puts out is the next one's input"
+        unless = "unless the output of a time step is the input of the next"
         return Told(f"{word} runs all time steps of a layer in one op, {unless}{example}")
     return Told(f"run all time steps of a layer in one op: {row}, {word}{example}")
 
@@ -102,8 +102,8 @@ def products_to_hoist(f: Finding) -> Told | None:
         return None
     after = "" if needed == 1 else ", and those of the weights' gradients in one after it"
     return Told(
-        f"it has {count(products)} products a time step where {needed} depend on the step before: "
-        f"take the inputs' product of all time steps at once before the loop{after}"
+        f"it has {count(products)} products a time step where {needed} depend on the time step "
+        f"before: take the inputs' product of all time steps at once before the loop{after}"
     )
 
 
@@ -141,7 +141,7 @@ def unfused_cell(f: Finding) -> Told | None:
     pointwise = each_cell(f.slow, "pointwise")
     if not _written_by_hand(f.slow) or form_of(f.slow) != LOOP or pointwise < 5:
         return None
-    fused = "torch.nn.LSTMCell has them in one kernel" if f.slow.device is not None else ""
+    fused = "torch.nn.LSTMCell does them in one kernel" if f.slow.device is not None else ""
     compiled = "torch.compile fuses them (torch-compile)"
     how = f"{fused}, {compiled}" if fused else compiled
     return Told(f"the cell has {count(pointwise)} element-by-element ops a time step: {how}")
@@ -158,7 +158,8 @@ def weights_copied(f: Finding) -> Told | None:
     times = often(f.slow, sum(h.count for h in copies))
     return Told(
         f"{copies[0].within} copies its weights together at every call ({times}): call "
-        "flatten_parameters() once they have their place, and share none between layers",
+        "flatten_parameters() once the model is on its device, and share no weights between "
+        "layers",
         total(copies),
     )
 
@@ -169,7 +170,7 @@ def packed_sequences(f: Finding) -> Told | None:
         return None
     return Told(
         "a packed sequence is computed time step by time step on a CPU: pad the sequences, "
-        "sorted into batches of like length, and oneDNN runs the layer in one op"
+        "in batches of similar length, and oneDNN runs the layer in one op"
     )
 
 

@@ -47,8 +47,8 @@ def values_asked_for(f: Finding) -> Told | None:
     waits = total(_asked_in(f, lambda name: name in ASKS))
     saves = waits + sum(c.ns for c in f.contributors if c.name in ASKS)
     return Told(
-        f"{name} asks for a value {often(f.slow, times)} and waits for it: keep it where it "
-        "is computed, and read it once in many steps",
+        f"{name} asks for a value {often(f.slow, times)} and waits for it: keep it on "
+        "the device, and read it once in many steps",
         saves,
     )
 
@@ -122,8 +122,8 @@ def waits_for_host_function(f: Finding) -> Told | None:
     most = waits[0]
     return Told(
         f"{cropped(most.name)} waited {milliseconds(most.ns)} ms{each(f.slow)} behind a function "
-        f"of the host ({most.within}): a stream stands still until it returns; do its work "
-        "elsewhere",
+        f"of the host ({most.within}): the stream stands still until it returns; do its work "
+        "in another thread",
         total(waits),
     )
 
@@ -144,8 +144,8 @@ def slow_workers(f: Finding) -> Told | None:
     if not times_called(f.slow, _WORKERS):
         return None
     return Told(
-        "the DataLoader has workers, and they are slower than the step: more of them "
-        "(num_workers), or less work for each sample",
+        "the DataLoader has workers, and they are slower than the step: give it more of them "
+        "(num_workers), or give them less work for each sample",
         f.slow_ns,
     )
 
@@ -240,6 +240,6 @@ def repeated(f: Finding) -> Told | None:
         return None
     calls = f"{count(grown.slow_count)} times{each(f.slow)} against {count(grown.fast_count)}"
     return Told(
-        f"{cropped(grown.name)} runs {calls}: look for what is done again, or piece by piece",
+        f"{cropped(grown.name)} runs {calls}: look for work that is repeated or split into pieces",
         grown.delta_ns,
     )

@@ -55,10 +55,10 @@ def sentence(rows: Rows) -> str:
     calls = sum(row["count"] for row in rows)
     above = sum(row["count"] for row in rows if row["gap_p50_ns"] > row["dur_p50_ns"])
     if not above:
-        return "No kernel waits longer than it runs, in the median."
+        return "No kernel waited longer than it ran, in the median."
     return (
-        f"{above:,} of {calls:,} kernels ({percent(above / calls)}) are of those whose median gap "
-        "is longer than they run: they lie above the line."
+        f"{above:,} of {calls:,} kernels ({percent(above / calls)}) have a name whose median gap "
+        "is longer than its median run: those names lie above the line."
     )
 
 

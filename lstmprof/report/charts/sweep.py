@@ -50,13 +50,10 @@ def sentence(rows: Rows) -> str:
     if not growth:
         return f"{len(rows)} runs of different sizes, each of another implementation."
     least, most = min(growth, key=growth.__getitem__), max(growth, key=growth.__getitem__)
-    first = f"From its cheapest to its dearest size {most} takes {growth[most]:.1f}× as long"
+    first = f"From its fastest to its slowest size, {most} takes {growth[most]:.1f}× as long"
     if least == most:
         return f"{first}."
-    return (
-        f"{first}, {least} {growth[least]:.1f}×: the flatter, the more of a step does not depend "
-        "on its size."
-    )
+    return f"{first}, {least} {growth[least]:.1f}×. A flat row means that fixed overhead dominates."
 
 
 def name(row: Row) -> str:
