@@ -33,7 +33,7 @@ test: $(INSTALLED)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/mypy docs/tables.py docs/remedies.py docs/causes.py docs/sentences.py
+	$(BIN)/mypy docs/tables.py docs/remedies.py docs/causes.py docs/schema.py docs/sentences.py
 	$(BIN)/pytest --numprocesses logical --maxprocesses 4 --dist worksteal
 
 bench: $(INSTALLED)
@@ -51,6 +51,7 @@ docs: $(INSTALLED)
 	mv docs/tables.md.partial docs/tables.md
 	$(BIN)/python docs/remedies.py
 	$(BIN)/python docs/causes.py
+	$(BIN)/python docs/schema.py
 
 sentences: $(INSTALLED)
 	@$(BIN)/python docs/sentences.py

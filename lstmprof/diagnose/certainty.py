@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Literal
 
 from lstmprof.breakdown import doubts
 from lstmprof.breakdown.doubts import between_processes
+from lstmprof.breakdown.lacks import Lack
 from lstmprof.breakdown.lacks.rules import GPU_UNSEEN
 from lstmprof.breakdown.rounds import (
     BUSY_BETWEEN_PROCESSES,
@@ -28,7 +29,7 @@ from lstmprof.breakdown.rounds import (
 )
 from lstmprof.diagnose import causes
 from lstmprof.diagnose.because import named
-from lstmprof.diagnose.findings import lengths, timed
+from lstmprof.diagnose.findings import UNEXPLAINED, lengths, timed
 from lstmprof.diagnose.savings import REPLAY_ERROR
 from lstmprof.diagnose.step_profile import StepProfile, labels
 from lstmprof.numbers import count, listed, milliseconds, percent
@@ -48,8 +49,6 @@ EXPLAINED_SHARE = 0.5
 #: machine may have changed its speed. Of sixteen such pairs of identical code, three rounds each,
 #: on a machine with no other work, eight differed beyond their intervals, by up to 1.65×.
 APART_S = 60.0
-#: Kinds of finding that name no cause, as it was not recorded.
-_NO_CAUSE = (causes.UNRECORDED, causes.UNKNOWN, causes.PROFILER)
 _QUIETER = "capture again on a quieter machine, with more --profile-steps"
 
 
@@ -89,6 +88,10 @@ def outcome(fast: StepProfile, slow: StepProfile, findings: Sequence[Finding]) -
     sameness = _sameness(fast, slow)
     if sameness:
         return Outcome("none", f"cannot be told apart: {sameness}")
+    for label, profile in zip(labels(fast, slow), (fast, slow), strict=True):
+        lack = _hidden(profile)
+        if lack is not None:
+            return Outcome("unknown", f"{_blind(lack)} of {label}")
     whole_ns = difference_ns(fast, slow)
     sized = reversed([d for d in _doubts_of_times(fast, slow) if d.ns])
     doubt = max(sized, key=lambda d: d.ns or 0.0, default=None)
@@ -107,16 +110,17 @@ def of_run(profile: StepProfile, findings: Sequence[Finding]) -> Outcome:
     """Whether one of ``findings`` says what the step of a run alone is bound by."""
     whole_ns = profile.length_ns
     hidden = _hidden(profile)
-    if hidden:
-        return Outcome("unknown", f"could not look at {hidden}: the profile lacks it")
-    unknown_ns = sum(f.slow_ns for f in findings if f.kind in _NO_CAUSE)
+    if hidden is not None:
+        return Outcome("unknown", _blind(hidden) + _most(findings, "what was recorded"))
+    unknown_ns = sum(f.slow_ns for f in findings if f.kind in UNEXPLAINED)
     whole = "the step" if profile.marked else "the profile"
     named = [f for f in findings if _is_cause(f)]
-    unseen = bool(findings) and findings[0].kind in _NO_CAUSE
+    largest = max((f.slow_ns for f in findings if f.kind in UNEXPLAINED), default=0)
+    unseen = bool(named) and largest > sum(f.slow_ns for f in named if f.group == named[0].group)
     if not named or unseen or unknown_ns > (1 - EXPLAINED_SHARE) * whole_ns:
         share = percent(unknown_ns / whole_ns) if whole_ns else "all"
         text = f"not explained by the profile: {share} of {whole} has no recorded cause"
-        return Outcome("unknown", text + _most_of_the_rest(findings))
+        return Outcome("unknown", text + _most(findings, "the rest"))
     cause = next((f for f in named if _told(f, findings)), None)
     if cause is not None:
         return Outcome("found", cause=cause)
@@ -124,25 +128,31 @@ def of_run(profile: StepProfile, findings: Sequence[Finding]) -> Outcome:
     return Outcome("unknown", f"cannot be told: {reasons}; {_QUIETER}")
 
 
-def _hidden(profile: StepProfile) -> str:
-    """What nothing can be said of for what a profile lacks; empty where it lacks no such thing.
+def _hidden(profile: StepProfile) -> Lack | None:
+    """What a profile lacks so that nothing can be said of its time; None where it has all that.
 
     A device that was busy most of the time has that time all the same.
     """
     busy = profile.device is not None and 2 * profile.busy_ns > profile.profiled_ns
-    return next((lack.hides for lack in profile.lacks if lack.blinds and not busy), "")
+    return next((lack for lack in profile.lacks if lack.blinds and not busy), None)
 
 
-def _most_of_the_rest(findings: Sequence[Finding]) -> str:
-    cause = next((f for f in findings if f.kind not in _NO_CAUSE and f.slow_ns > 0), None)
-    if cause is None:
+def _blind(lack: Lack) -> str:
+    return f"could not look at {lack.hides}, because there is {lack.kind} in the profile"
+
+
+def _most(findings: Sequence[Finding], what: str) -> str:
+    """What most of ``what`` goes to, as the end of a sentence; empty where nothing is known."""
+    causes = [f for f in findings if f.kind not in UNEXPLAINED and f.slow_ns > 0]
+    if not causes:
         return ""
-    return f"; most of the rest is {named(cause)}, {milliseconds(cause.slow_ns)} ms"
+    cause = max(causes, key=lambda f: f.slow_ns)
+    return f"; most of {what} is {named(cause)}, {milliseconds(cause.slow_ns)} ms"
 
 
 def of_finding(finding: Finding, findings: Sequence[Finding]) -> Certainty:
     """How far ``finding``, one of ``findings``, can be trusted."""
-    if finding.kind in _NO_CAUSE:
+    if finding.kind in UNEXPLAINED:
         return Certainty("cannot be told", (f"it is {causes.KINDS[finding.kind]}",))
     size_ns = abs(finding.delta_ns)
     noise = 0.0 if finding.fast is None else noise_ns(finding.fast, finding.slow)
@@ -306,7 +316,7 @@ def of_prediction(prediction: Prediction) -> Certainty:
 
 
 def _is_cause(finding: Finding) -> bool:
-    return finding.kind not in _NO_CAUSE and finding.delta_ns > 0
+    return finding.kind not in UNEXPLAINED and finding.delta_ns > 0
 
 
 def _told(finding: Finding, findings: Sequence[Finding]) -> bool:
@@ -314,7 +324,7 @@ def _told(finding: Finding, findings: Sequence[Finding]) -> bool:
 
 
 def _unexplained_ns(findings: Sequence[Finding]) -> int:
-    return sum(f.delta_ns for f in findings if f.kind in _NO_CAUSE)
+    return sum(f.delta_ns for f in findings if f.kind in UNEXPLAINED)
 
 
 def _why_not(whole_ns: int, findings: Sequence[Finding]) -> str:

@@ -15,6 +15,7 @@ from lstmprof.diagnose import sentences
 from lstmprof.diagnose.certainty import Certainty, Outcome, of_finding, of_run, outcome
 from lstmprof.diagnose.comparable import comparable_groups, disagreements, refuse_unless_comparable
 from lstmprof.diagnose.counts import QUANTITIES
+from lstmprof.diagnose.document import VERSION
 from lstmprof.diagnose.findings import Difference, Finding, findings, lengths, timed
 from lstmprof.diagnose.profiler_overhead import recording_ns
 from lstmprof.diagnose.ranks import lane_to_dict, overlap_to_dict, straggler_to_dict
@@ -142,7 +143,7 @@ class Diagnosis:
         return tuple(advice for explained in self.findings for advice in explained.remedies)
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as JSON has it; unknown is None.
+        """All of it as JSON has it (``document.Document``); unknown is None.
 
         The ``delta_ns`` of ``waterfall`` sum to ``difference_ns``, those of ``findings`` too; of a
         run alone these sum to ``slow_ns``. ``busy_share`` is of the profiled step; None on a host.
@@ -151,6 +152,7 @@ class Diagnosis:
         ends = (None, slow.length_ns) if fast is None else lengths(fast, slow)
         dominant = self.dominant
         return {
+            "schema_version": VERSION,
             "slow": slow.name,
             "fast": None if fast is None else fast.name,
             "slow_ns": ends[1],
@@ -197,12 +199,12 @@ def _of(thing: object, *names: str) -> dict[str, Any]:
 
 
 def _finding(explained: Explained) -> dict[str, Any]:
-    finding = explained.finding
+    finding, reasons = explained.finding, list(explained.certainty.reasons)
     return {
         **_of(finding, "rank", "kind", "group", "fast_ns", "slow_ns", "delta_ns", "share"),
         "saves_ns": finding.saving.ns,
         "saves_by": finding.saving.by,
-        "certainty": {"level": explained.certainty.level, "reasons": explained.certainty.reasons},
+        "certainty": {"level": explained.certainty.level, "reasons": reasons},
         "sentence": explained.sentence,
         "counts": [
             {
@@ -222,7 +224,9 @@ def _roofline(limit: Roofline) -> dict[str, Any]:
     return {
         "peaks": asdict(limit.peaks),
         **_of(limit, "step_ns", "share", "memory_share", "gemm_flops_per_s"),
-        "reaches": [{**asdict(reach), "share": reach.share} for reach in limit.reaches],
+        "reaches": [
+            {**asdict(r), "categories": list(r.categories), "share": r.share} for r in limit.reaches
+        ],
     }
 
 

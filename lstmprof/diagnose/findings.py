@@ -20,8 +20,9 @@ from lstmprof.diagnose.step_profile import Contributor, Part, Spent, StepProfile
 
 #: Kernels or ops that stand as evidence of a finding.
 LARGEST = 3
-#: Kinds that are causes; the others say that a cause is not known.
-CAUSES = tuple(kind for kind in causes.KINDS if kind not in (causes.PROFILER, causes.UNKNOWN))
+#: Kinds of which nothing was recorded that could be a cause.
+UNEXPLAINED = (causes.UNRECORDED, causes.UNKNOWN, causes.PROFILER)
+CAUSES = tuple(kind for kind in causes.KINDS if kind not in UNEXPLAINED)
 #: The group of the kinds in which a device waits for its host.
 HOST = "host"
 
@@ -109,10 +110,11 @@ def _times(
 def group_of(kind: str, profile: StepProfile) -> str:
     """What a kind is told together with: the other waits of a device for its host, or itself.
 
-    While its host prepares the input or compiles, a device waits for it as well.
+    While its host prepares the input or compiles, a device waits for it as well; where nothing of
+    the host was recorded that is no cause.
     """
-    waits = (*causes.WAITS, causes.INPUT, causes.COMPILE)
-    return HOST if profile.device is not None and kind in waits else kind
+    waits = kind in (*causes.WAITS, causes.INPUT, causes.COMPILE) and kind in CAUSES
+    return HOST if profile.device is not None and waits else kind
 
 
 def _ranked(

@@ -74,6 +74,7 @@ def test_json_holds_the_waterfall_and_the_findings_exactly(
 ) -> None:
     (found,) = document(capsys, runs / "slow", runs / "fast")
     assert {**found, "waterfall": 0, "findings": 0, "sentence": 0} == {
+        "schema_version": 2,
         "slow": "slow",
         "fast": "fast",
         "slow_ns": 22 * MS,

@@ -1,0 +1,205 @@
+"""What ``lstmprof diagnose --format json`` writes, a list of these: every field, when it is null.
+
+The records are the schema, too: docs/diagnose.schema.json is made of them (``make docs``). Times
+are nanoseconds, shares 0–1; null is unknown, or does not apply.
+"""
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+VERSION = 2
+
+
+def _is(meaning: str) -> msgspec.Meta:
+    return msgspec.Meta(description=meaning)
+
+
+class _Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A part of the document; all its fields are always there."""
+
+
+class Certainty(_Record, frozen=True):
+    """How far a finding can be trusted."""
+
+    level: Literal["measured", "likely", "cannot be told"]
+    reasons: Annotated[list[str], _is("why no further; empty of what is measured")]
+
+
+class Count(_Record, frozen=True):
+    """One count or length that is evidence of a finding, of the mean profiled step."""
+
+    quantity: Annotated[str, _is("products, launches, median_kernel_ns …")]
+    unit: Annotated[str, _is("empty of a plain number")]
+    fast: float | None
+    slow: float | None
+
+
+class Part(_Record, frozen=True):
+    """One part of the ledger among a finding's time, of the mean profiled steps."""
+
+    state: Annotated[str, _is("busy, idle or input")]
+    part: Annotated[str, _is("of busy time its category, of idle time its cause")]
+    fast_ns: int
+    slow_ns: int
+
+
+class Culprit(_Record, frozen=True):
+    """One op, kernel, call or range of a finding."""
+
+    name: str
+    fast_ns: int
+    slow_ns: int
+    fast_count: Annotated[float, _is("calls a step")]
+    slow_count: Annotated[float, _is("calls a step")]
+    delta_ns: int
+
+
+class Remedy(_Record, frozen=True):
+    """What to do about a finding; its condition was seen in this profile."""
+
+    name: str
+    sentence: str
+    condition: Annotated[str, _is("what must be seen")]
+    framework: Annotated[str | None, _is("null: for any")]
+    saves_ns: Annotated[int | None, _is("time of the mean step that it addresses; null unknown")]
+    source: str
+
+
+class Finding(_Record, frozen=True):
+    """What one kind of time adds to the slow step; of a run alone what it takes of the step."""
+
+    rank: Annotated[int, _is("from 1: the order of all that is said")]
+    kind: Annotated[str, _is("lstmprof.diagnose.causes.KINDS")]
+    group: Annotated[str, _is("'host' of a device's waits for its host, else the kind")]
+    fast_ns: int
+    slow_ns: int
+    delta_ns: int
+    share: Annotated[float | None, _is("of the difference, or of the step; null where that is 0")]
+    saves_ns: Annotated[int, _is("what the step would be shorter by without it")]
+    saves_by: Annotated[
+        Literal["difference", "time taken", "roofline", "replay"], _is("how that is known")
+    ]
+    certainty: Certainty
+    sentence: str
+    counts: list[Count]
+    parts: list[Part]
+    largest: list[Culprit]
+    remedies: list[Remedy]
+
+
+class Step(_Record, frozen=True):
+    """One row of the waterfall."""
+
+    kind: str
+    fast_ns: int
+    slow_ns: int
+    delta_ns: int
+
+
+class Lack(_Record, frozen=True):
+    """One thing that a profile lacks."""
+
+    run: str
+    kind: str
+    sentence: str
+    share: Annotated[float | None, _is("how much it concerns; null unknown")]
+    hides: Annotated[str, _is("numbers that are not known for it, empty where only doubtful")]
+    blinds: Annotated[bool, _is("whether nothing can be said of what the time was spent on")]
+    ranks: Annotated[list[int], _is("that lack it, of a run of several")]
+
+
+class Lane(_Record, frozen=True):
+    """Which of so many lanes was diagnosed; a device of null is the host."""
+
+    rank: int | None
+    device: int | None
+    of: int
+
+
+class Peaks(_Record, frozen=True):
+    """The highest rates of the device."""
+
+    gemm_flops_per_s: float
+    copy_bytes_per_s: float
+
+
+class Reach(_Record, frozen=True):
+    """Categories that do the same work: busy time, and its least."""
+
+    categories: list[str]
+    busy_ns: float
+    bound_ns: float | None
+    share: float | None
+
+
+class Roofline(_Record, frozen=True):
+    """The least time of the slow run's step."""
+
+    peaks: Peaks
+    step_ns: float
+    share: float | None
+    memory_share: float | None
+    gemm_flops_per_s: float | None
+    reaches: list[Reach]
+
+
+class Bottleneck(_Record, frozen=True):
+    """The largest part of the ledger that a change leaves; null where no time is."""
+
+    state: str | None
+    part: str | None
+    ns: int | None
+
+
+class WhatIf(_Record, frozen=True):
+    """The slow step replayed with one change."""
+
+    change: str
+    observed_ns: int
+    replayed_ns: Annotated[int, _is("the unchanged step as it is replayed")]
+    predicted_ns: int
+    saved_ns: int
+    undisturbed_ns: Annotated[int | None, _is("of the undisturbed median; null where not timed")]
+    bottleneck: Bottleneck
+    sentence: str
+
+
+class Document(_Record, frozen=True):
+    """One diagnosis: of two runs why ``slow`` is slower, of one what its step is bound by."""
+
+    schema_version: Annotated[int, _is("of this document")]
+    slow: str
+    fast: Annotated[str | None, _is("null: a run alone")]
+    slow_ns: int
+    fast_ns: int | None
+    difference_ns: Annotated[int | None, _is("the findings' delta_ns sum to it, or to slow_ns")]
+    steps: Annotated[Literal["undisturbed", "profiled"], _is("which were measured")]
+    state: Annotated[
+        Literal["found", "none", "unknown"],
+        _is("a cause was found; no difference beyond noise; could not look, or cannot be told"),
+    ]
+    reason: Annotated[str | None, _is("why none or unknown; null where found")]
+    cause: Annotated[str | None, _is("kind of the finding that the sentence names; null but found")]
+    lacks: Annotated[list[Lack], _is("what the profiles lack, the gravest first")]
+    sentence: str
+    lane: Lane
+    fast_lane: Lane | None
+    straggler: Annotated[
+        dict[str, Any] | None, _is("whom the ranks wait for; null of one that runs alone")
+    ]
+    overlap: Annotated[
+        dict[str, Any] | None, _is("communication and computing at once; null without either")
+    ]
+    busy_share: Annotated[float | None, _is("of the profiled step; null on a host")]
+    waterfall: Annotated[list[Step], _is("in the order of the findings; empty of a run alone")]
+    findings: list[Finding]
+    roofline: Roofline | None
+    what_if: list[WhatIf]
+    warnings: list[str]
+    notes: list[str]
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema (2020-12) of what is written: a list of documents."""
+    return msgspec.json.schema(list[Document])

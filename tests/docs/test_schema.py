@@ -1,0 +1,60 @@
+"""The schema of what ``diagnose --format json`` writes: as the code has it, and obeyed."""
+
+from __future__ import annotations
+
+import json
+import runpy
+from pathlib import Path
+
+import msgspec
+import pytest
+from diagnose.made import contributor, profile
+
+from lstmprof.diagnose.diagnosis import Diagnosis, alone, compare
+from lstmprof.diagnose.document import Document
+from lstmprof.diagnose.step_profile import StepProfile
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+MS = 1_000_000
+
+
+def timed(name: str, *python_ms: int, spread: float = 0.001) -> StepProfile:
+    parts = [contributor("busy", "gemm", 10 * MS, "aten::mm")]
+    parts += [contributor("idle", "python", ms * MS, "step") for ms in python_ms]
+    length = sum(c.ns for c in parts)
+    interval = (length * (1 - spread), length * (1 + spread))
+    return profile(*parts, name=name, median_ns=length, interval_ns=interval)
+
+
+def diagnoses() -> dict[str, Diagnosis]:
+    fast, slow = timed("fast"), timed("slow", 5)
+    noisy = timed("noisy", 5, spread=0.9)
+    unseen = profile(contributor("idle", "unattributed", 9 * MS), device=0)
+    return {
+        "found": compare(fast, slow),
+        "none": compare(fast, noisy),
+        "unknown": alone(unseen),
+    }
+
+
+def test_the_committed_schema_is_that_of_the_code() -> None:
+    script = runpy.run_path(str(DOCS / "schema.py"))
+    assert script["FILE"].read_text(encoding="utf-8") == script["text"](), "run make docs"
+
+
+@pytest.mark.parametrize("state", ["found", "none", "unknown"])
+def test_each_state_obeys_the_schema_and_gives_its_reason(state: str) -> None:
+    written = json.dumps([diagnoses()[state].to_dict()])
+    (document,) = msgspec.json.decode(written, type=list[Document])
+    assert document.state == state
+    assert (document.cause is None) == (document.reason is not None) == (state != "found")
+
+
+def test_a_field_that_the_schema_has_not_is_refused() -> None:
+    written = {**diagnoses()["found"].to_dict(), "verdict": "fast"}
+    with pytest.raises(msgspec.ValidationError, match="verdict"):
+        msgspec.convert(json.loads(json.dumps(written)), Document)
+
+
+def test_the_documentation_tells_of_it() -> None:
+    assert "diagnose.schema.json" in (DOCS / "diagnosis.md").read_text(encoding="utf-8")
