@@ -5,6 +5,7 @@ Reads the ledger; a part that a step does not have counts as 0 there, which it w
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,11 +17,21 @@ from lstmprof.events.threads import HOST
 
 #: What a device waits for its host for: an infinitely fast one would have saved it that time.
 WAITS_FOR_HOST = (CALL, LATENCY, "runtime", "alloc", "dispatch", "python", HOST)
+#: Names that a driver gives GPUs, and no TPU, MTIA or NPU.
+_GPU = re.compile(
+    r"NVIDIA|GeForce|Tesla|Quadro|TITAN|\bRTX\b|Radeon|Instinct|\bgfx\d|\b[PVTAHBL]\d{2,3}\b|GPU",
+    re.I,
+)
 
 
 def waits_for_host_ns(parts: Iterable[tuple[str, int]]) -> int:
     """Nanoseconds of (part, ns) in which a device waits for its host, tails included."""
     return sum(ns for part, ns in parts if part.removeprefix(TAIL) in WAITS_FOR_HOST)
+
+
+def device_word(name: str) -> str:
+    """``GPU`` where the ``name`` of a device says that it is one, else ``device``."""
+    return "GPU" if _GPU.search(name) else "device"
 
 
 def lane_words(rank: int | None, device: int | None) -> str:

@@ -97,11 +97,11 @@ def of_finding(finding: Finding) -> str:
 def _saved(finding: Finding) -> str:
     """What a step would gain without a finding, where that is not all of its time."""
     if finding.saving.ns <= 0:
-        return "nothing would be saved without it"
+        return "nothing would be saved"
     amount = f"{milliseconds(finding.saving.ns)} ms"
     if finding.saving.by == ROOFLINE:
         return f"{amount} are above the least time of this work"
-    return f"{amount} would be saved without it"
+    return f"{amount} would be saved"
 
 
 def _what(finding: Finding) -> str:
@@ -122,7 +122,7 @@ def _slowed(finding: Finding) -> str:
     effects = zip(names, (-finding.fast_ns, -finding.slow_ns), strict=True)
     slowed = [f"{name} by {milliseconds(ns)} ms" for name, ns in effects if ns > 0]
     if slowed:
-        return f"profiling itself slowed {listed(slowed)}"
+        return f"profiling itself slowed {listed(slowed)} beyond what recording costs"
     less = "less" if finding.delta_ns < 0 else "more"
     return f"undisturbed the steps differ by so much {less} than profiled"
 

@@ -7,7 +7,6 @@ that rank's host.
 
 from __future__ import annotations
 
-import re
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,7 +21,13 @@ from lstmprof.breakdown import Breakdown
 from lstmprof.breakdown.attribution import attributed
 from lstmprof.breakdown.doubts import Warning
 from lstmprof.breakdown.lacks import Lack
-from lstmprof.breakdown.mean_step import MeanStep, lane_words, mean_steps, waits_for_host_ns
+from lstmprof.breakdown.mean_step import (
+    MeanStep,
+    device_word,
+    lane_words,
+    mean_steps,
+    waits_for_host_ns,
+)
 from lstmprof.breakdown.rounds import Round, rounds_of
 from lstmprof.breakdown.tables import tables_of
 from lstmprof.diagnose.contributors import contributors
@@ -50,11 +55,6 @@ Part = tuple[str, str]
 #: Name → (ns, calls).
 Spent = dict[str, tuple[int, float]]
 
-#: Names that a driver gives GPUs, and no TPU, MTIA or NPU.
-_GPU = re.compile(
-    r"NVIDIA|GeForce|Tesla|Quadro|TITAN|\bRTX\b|Radeon|Instinct|\bgfx\d|\b[PVTAHBL]\d{2,3}\b|GPU",
-    re.I,
-)
 #: The tables of a breakdown from which findings take their evidence.
 _EVIDENCE = ("kernels", "ops", "launches", "casts", "copies", "ranges")
 #: An error lists so many ranks and devices.
@@ -182,7 +182,7 @@ class StepProfile:
     def device_word(self) -> str:
         """``GPU`` where the profile names its device as one, else ``device``."""
         named = self.info.device_names.get(str(self.device)) or self.info.device_name or ""
-        return "GPU" if _GPU.search(named) else "device"
+        return device_word(named)
 
     @property
     def label(self) -> str:

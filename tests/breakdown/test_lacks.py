@@ -327,3 +327,10 @@ def test_what_real_profiles_lack(name: str) -> None:
     except ProfileError as refusal:
         pytest.skip(str(refusal))
     assert [kind for kind in lacks(profile) if kind != "no step markers"] == OF_REAL[name]
+
+
+@pytest.mark.parametrize(("named", "word"), [("ARTEMIS", "device"), ("NVIDIA H100", "GPU")])
+def test_what_is_no_gpu_is_not_called_one(named: str, word: str) -> None:
+    facts = {**A100, "accelerators": [named]}
+    said = told([op(0, 9000), launch(2000, 1)], **facts)["no GPU activity"].sentence
+    assert said.startswith(f"no {word} activity was recorded")

@@ -147,7 +147,11 @@ def test_a_device_that_waits_most_of_the_time_waits_for_its_host() -> None:
 @pytest.mark.parametrize(
     ("undisturbed_ms", "what"),
     [
-        (12, "itself slowed run by 6.0 ms: the other parts together are too large by 6.0 ms."),
+        (
+            12,
+            "slowed run by 6.0 ms beyond what recording costs: the other parts together are too "
+            "large by 6.0 ms.",
+        ),
         (24, "so much more than profiled: the other parts together are too small by 6.0 ms."),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lstmprof.breakdown.lacks.advice import Advice, advice_for
+from lstmprof.breakdown.mean_step import device_word
 from lstmprof.events.annotate import CAPTURED
 from lstmprof.events.annotate.recorded import Recorded
 from lstmprof.numbers import cropped
@@ -65,6 +66,11 @@ class Recording:
     def model(self) -> str:
         """The first accelerator that the profile names."""
         return cropped(next(iter(self.info.accelerators), "a GPU"), _WIDTH)
+
+    @property
+    def device_word(self) -> str:
+        """``device`` where the accelerator that is named is no GPU, else ``GPU``."""
+        return device_word(self.model)
 
     @property
     def settings(self) -> list[str]:

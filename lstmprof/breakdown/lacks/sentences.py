@@ -29,8 +29,8 @@ def no_gpu(r: Recording) -> str:
     complaint = r.info.gpu_complaint
     why = f"the profiler logged: {cropped(complaint, _WIDTH)}" if complaint else why
     return (
-        f"no GPU activity was recorded although {seen} ({why}): what it did and waited for is not "
-        f"known, and the host's time is no measure of it; {r.advice.gpu}"
+        f"no {r.device_word} activity was recorded although {seen} ({why}): what it did and "
+        f"waited for is not known, and the host's time is no measure of it; {r.advice.gpu}"
     )
 
 
@@ -69,14 +69,15 @@ def unused(r: Recording) -> str:
     if r.has.runtime_calls:
         calls = counted(r.has.runtime_calls, "runtime call")
         return (
-            f"no GPU activity was recorded, and none of the {calls} gives {r.model} work: the "
-            "program ran on the CPU, as far as the profile tells; if that is not so, "
+            f"no {r.device_word} activity was recorded, and none of the {calls} gives {r.model} "
+            "work: the program ran on the CPU, as far as the profile tells; if that is not so, "
             f"{r.advice.gpu}"
         )
     return (
-        f"no GPU activity and no call of its runtime was recorded although the profile names "
-        f"{r.model}: either the program ran on the CPU, or what it did on the GPU is not in the "
-        f"file, and then the host's time is no measure of it; if it used the GPU, {r.advice.gpu}"
+        f"no {r.device_word} activity and no call of its runtime was recorded although the profile "
+        f"names {r.model}: either the program ran on the CPU, or what it did on that device is not "
+        "in the file, and then the host's time is no measure of it; if it used that device, "
+        f"{r.advice.gpu}"
     )
 
 

@@ -54,7 +54,7 @@ def sentence(rows: Rows) -> str:
     run, share = next(iter(_shares(rows).items()))
     most = max((row for row in rows if row["run"] == run), key=lambda row: row["total_ns"])
     by = f"{most['op'] or 'an unknown op'}" + (f" in {most['within']}" if most["within"] else "")
-    return f"{run} spends {percent(share)} of its steps on casts, most of it by {by}."
+    return f"{run} spends {percent(share)} of its time on casts, most of it by {by}."
 
 
 def chart(rows: Rows) -> drawing.Drawn:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import altair as alt
 
 from lstmprof.numbers import milliseconds, percent
@@ -24,7 +26,7 @@ def figures(report: Report) -> list[Figure]:
                 key=f"ledger-{group.number}",
                 title=f"{TITLE}: {group.conditions}",
                 kind="Stacked bars of busy and idle time",
-                sentence=sentence(rows),
+                sentence=sentence(rows, {facts.label for facts in runs if not facts.marked}),
                 caption=drawing.caption("ms or % of the step", n, runs),
                 spec=drawing.specification(chart(rows)),
                 legend=tuple(sorted({_base(row) for row in rows}, key=order_of)),
@@ -37,7 +39,7 @@ def _base(row: Row) -> str:
     return part_of(row["state"], row["part"]).name
 
 
-def sentence(rows: Rows) -> str:
+def sentence(rows: Rows, unmarked: Collection[str] = ()) -> str:
     """The longest run's largest part, with its time and share."""
     bars: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
@@ -45,8 +47,9 @@ def sentence(rows: Rows) -> str:
     (label, lane), longest = max(bars.items(), key=lambda bar: sum(map(_mean_ns, bar[1])))
     largest = max(longest, key=lambda row: row["total_ns"])
     share = largest["total_ns"] / sum(row["total_ns"] for row in longest)
+    whole = "time" if label in unmarked else "mean step"
     return (
-        f"Of the mean step of {label} on {lane} ({milliseconds(sum(map(_mean_ns, longest)))} ms) "
+        f"Of the {whole} of {label} on {lane} ({milliseconds(sum(map(_mean_ns, longest)))} ms) "
         f"the largest part is {label_of(largest['state'], largest['part'])}, "
         f"{milliseconds(_mean_ns(largest))} ms ({percent(share)})."
     )

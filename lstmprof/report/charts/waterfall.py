@@ -49,14 +49,16 @@ def _delta_ns(row: Row) -> int:
 def sentence(pair: Pair) -> str:
     """What the difference is, and what the first of its causes adds to it."""
     fast_ns, slow_ns = _sum(pair.rows, "fast_ns"), _sum(pair.rows, "slow_ns")
+    each = " a step" if pair.slow.marked and pair.fast.marked else ""
     difference = (
-        f"{pair.slow.name} takes {milliseconds(slow_ns)} ms a step, {pair.fast.name} "
+        f"{pair.slow.name} takes {milliseconds(slow_ns)} ms{each}, {pair.fast.name} "
         f"{milliseconds(fast_ns)} ms: {milliseconds(slow_ns - fast_ns)} ms more"
     )
     first = next((row for row in pair.rows if row["kind"] in CAUSES and _delta_ns(row) > 0), None)
     if first is None:
         return f"{difference}; no recorded cause adds to it."
-    return f"{difference}; {KINDS[first['kind']]} adds {milliseconds(_delta_ns(first))} ms."
+    cause = f"{KINDS[first['kind']]}, +{milliseconds(_delta_ns(first))} ms"
+    return f"{difference}; first among the causes: {cause}."
 
 
 def caption(pair: Pair, report: Report) -> str:
