@@ -138,7 +138,7 @@ def _hidden(profile: StepProfile) -> Lack | None:
 
 
 def _blind(lack: Lack) -> str:
-    return f"could not look at {lack.hides}, because there is {lack.kind} in the profile"
+    return f"could not look at {lack.hides} ({lack.kind})"
 
 
 def _most(findings: Sequence[Finding], what: str) -> str:
