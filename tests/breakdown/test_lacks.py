@@ -67,6 +67,19 @@ WHOLE = (
 A100 = {"accelerators": ["A100"]}
 
 
+@pytest.mark.parametrize(
+    ("rows", "facts"),
+    [
+        ([op(0, 9, "aten::_use_cudnn_ctc_loss")], {}),
+        ([op(0, 9, "aten::cudnn_is_acceptable")], {}),
+        ([op(0, 9), row("range", "torch-cudnn", 0, 9, **HOST)], {}),
+        ([op(0, 9, "aten::cudnn_convolution")], {"source": "capture", "device": "cpu"}),
+    ],
+)
+def test_what_a_cpu_does_too_is_no_sign_of_a_gpu(rows: list[Row], facts: dict[str, Any]) -> None:
+    assert "no GPU activity" not in told(rows, **facts)
+
+
 def test_a_whole_profile_lacks_nothing() -> None:
     assert told(WHOLE) == {}
 

@@ -56,8 +56,10 @@ class Recording:
 
     @property
     def used_gpu(self) -> bool:
-        """Whether the host says that it gave a GPU work, or its like."""
+        """Whether the host says that it gave a GPU work, or its like; on a CPU it did not."""
         has, info = self.has, self.info
+        if info.device == "cpu":
+            return False
         is_default = bool(info.accelerators) and info.profile_format in _GPU_BY_DEFAULT
         asked_for = info.device not in (None, "cpu")
         return bool(has.handed_over or has.gpu_ops or (has.host_events and is_default) or asked_for)

@@ -23,8 +23,12 @@ ROUNDED_NS = 1000
 #: Runtime calls that hand work to a device: CUDA's and HIP's, and those of other accelerators
 #: (MTIA: ``enqueueCommand memcpyHtoDAsync``).
 _HANDS_OVER = re.compile(r"(?i)launch|memcpy|memset|enqueue|submit")
-#: Ops and ranges of libraries that run on GPUs alone.
-_OF_GPU = re.compile(r"(?i)cudnn|cublas|nccl|rccl|miopen")
+#: Ops and ranges of libraries that run on GPUs alone, as the libraries and frameworks call them: no
+#: question that is asked on a CPU too (``_use_cudnn_ctc_loss``), nothing that a person called so.
+_OF_GPU = re.compile(
+    r"(?:aten::|.*:)?_?(?:cudnn|miopen)_(?!is_acceptable)\w*|(?:.*[:/])?Cudnn[A-Z]\w*"
+    r"|(?:nccl|rccl|cudnn):\S.*|(?:nccl|rccl|cublas|cudnn)[A-Z]\w*"
+)
 _CAPTURE_BEGINS, _CAPTURE_ENDS = "StreamBeginCapture", "StreamEndCapture"
 
 
@@ -152,7 +156,7 @@ def _of_events(events: EventTable) -> _Columns:
             "runtime": runtime,
             "handed over": calls & events.where_name(_HANDS_OVER.search),
             "kernel launch": calls & events.where_name(is_kernel_launch),
-            "of gpu": (events.is_kind("op") | ranges) & events.where_name(_OF_GPU.search),
+            "of gpu": (events.is_kind("op") | ranges) & events.where_name(_OF_GPU.fullmatch),
             "activity": activity,
             "kernel": events.is_kind("kernel"),
             "capture": runtime & captures,
