@@ -262,9 +262,10 @@ def _more(fast: StepProfile, slow: StepProfile) -> str:
 def _doubts_of_times(fast: StepProfile, slow: StepProfile) -> list[_Doubt]:
     """What may have made the undisturbed steps differ without a cause in the code.
 
-    That the fast run lost its CPU makes none: it would be faster still.
+    That the fast run lost its CPU makes none: it would be faster still. What one process timed in
+    turn saw the same machine.
     """
-    if not timed(fast, slow):
+    if not timed(fast, slow) or _one_process(fast, slow):
         return []
     some = []
     for label, profile in zip(labels(fast, slow), (fast, slow), strict=True):

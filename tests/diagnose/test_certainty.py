@@ -250,6 +250,14 @@ def test_steps_timed_in_turn_by_one_process_have_no_noise_between_processes() ->
     assert state(ran(**same), ran(MS, **{**same, "interval_ns": (0.99e7, 1.21e7)})) == "found"
 
 
+def test_steps_timed_in_turn_by_one_process_saw_one_machine() -> None:
+    drift = (Warning(DRIFT, "the series drifts", "more --warmup", size=0.5),)
+    apart, same = at("10:00:00"), at("10:00:00")
+    other = at("10:00:10")
+    assert state(ran(**apart, doubts=drift), ran(4 * MS, **other, doubts=drift)) == "unknown"
+    assert state(ran(**same, doubts=drift), ran(4 * MS, **same, doubts=drift)) == "found"
+
+
 def profiled(*steps_ns: int) -> StepProfile:
     """Of a profile made elsewhere: nothing was timed."""
     middle = round(statistics.median(steps_ns))
