@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
-DEMO := --workload 1x320-ce-short --time-steps 20 --out traces/demo --force
+DEMO := --workload 1x320-ce-short --time-steps 20 --rounds 3 --out traces/demo --force
 
 # On the machine with the GPU: its own Python, with torch or JAX for CUDA; nothing is installed.
 GPU_PYTHON ?= $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON))
@@ -23,9 +23,7 @@ help:
 	@echo "make clean  remove .venv and the demo's runs"
 
 demo: $(INSTALLED)
-	$(BIN)/lstmprof capture --impl torch-cudnn $(DEMO)
-	$(BIN)/lstmprof capture --impl torch-lstmcell-basic $(DEMO)
-	$(BIN)/lstmprof capture --impl tf-lstmcell $(DEMO)
+	$(BIN)/lstmprof capture --impl torch-cudnn --impl torch-lstmcell-basic --impl tf-lstmcell $(DEMO)
 	$(BIN)/lstmprof breakdown traces/demo --top 3
 	$(BIN)/lstmprof diagnose traces/demo
 

@@ -39,6 +39,9 @@ QUIET_BETWEEN_PROCESSES, BUSY_BETWEEN_PROCESSES = 0.03, 0.16
 #: Of the normal distribution, 95 % two-sided; and Student's t for 1 degree of freedom, 2, …
 Z95 = 1.96
 T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
+#: Of the normal distribution, 98 % two-sided; and Student's t for 2 degrees of freedom, 3, …
+Z98 = 2.326
+T98 = (6.965, 4.541, 3.747, 3.365, 3.143, 2.998, 2.896, 2.821, 2.764)
 #: Iterations that follow each other are never taken for more alike.
 MOST_CORRELATED = 0.95
 
@@ -114,6 +117,22 @@ def error_of(rounds: Sequence[Round], between: float = QUIET_BETWEEN_PROCESSES) 
         return t95(number) * moderated / math.sqrt(number)
     within = sum(r.error**2 for r in rounds) / number
     return math.sqrt((within + (Z95 * max(spread, between)) ** 2) / number)
+
+
+def error_of_pairs(fast: Sequence[Round], slow: Sequence[Round]) -> float | None:
+    """How far the ratio of two runs in turn may be off, in logarithms; None unknown.
+
+    Each round of one is held against that of the other which ran beside it: a machine that changes
+    its speed changes both. 98 % of Student's t of the ratios' logarithms, and of the usual spread
+    between two processes: of identical code it is exceeded in 2 % at most, whatever that spread.
+    """
+    pairs = [(a.median_ns, b.median_ns) for a, b in zip(fast, slow, strict=False)]
+    if len(fast) != len(slow) or len(pairs) < CLUSTERS or min(map(min, pairs)) <= 0:
+        return None
+    number, ratios = len(pairs), [math.log(b / a) for a, b in pairs]
+    own = T98[min(number - 2, len(T98)) - 1] * statistics.stdev(ratios)
+    usual = Z98 * math.sqrt(2) * QUIET_BETWEEN_PROCESSES
+    return math.hypot(own, usual) / math.sqrt(number)
 
 
 def error_within(rounds: Sequence[Round]) -> float | None:

@@ -8,6 +8,7 @@ nothing worse than likely.
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 from collections.abc import Iterator, Sequence
@@ -24,6 +25,7 @@ from lstmprof.breakdown.rounds import (
     CLUSTERS,
     Z95,
     error_of,
+    error_of_pairs,
     error_within,
     round_of,
 )
@@ -155,7 +157,7 @@ def of_finding(finding: Finding, findings: Sequence[Finding]) -> Certainty:
     if finding.kind in UNEXPLAINED:
         return Certainty("cannot be told", (f"it is {causes.KINDS[finding.kind]}",))
     size_ns = abs(finding.delta_ns)
-    noise = 0.0 if finding.fast is None else noise_ns(finding.fast, finding.slow)
+    noise = _noise_of(finding)
     if size_ns <= noise:
         reason = f"it is no more than the noise of the difference ({milliseconds(noise)} ms)"
         return Certainty("cannot be told", (reason,))
@@ -165,6 +167,20 @@ def of_finding(finding: Finding, findings: Sequence[Finding]) -> Certainty:
         return Certainty("cannot be told", tuple(large))
     doubtful = [d.text for d in some if d.ns is None or d.ns + noise >= size_ns]
     return Certainty("likely", tuple(doubtful)) if doubtful else Certainty("measured")
+
+
+def _noise_of(finding: Finding) -> float:
+    """Up to which difference of one kind's times nothing can be told.
+
+    Where the rounds took turns it is the speed of the machine that is not known, which changes each
+    kind by as much of its own time.
+    """
+    if finding.fast is None:
+        return 0.0
+    if not _in_turn(finding.fast, finding.slow):
+        return noise_ns(finding.fast, finding.slow)
+    longer = max(abs(finding.fast_ns), abs(finding.slow_ns))
+    return longer * -math.expm1(-_noise(finding.fast, finding.slow))
 
 
 def no_difference(fast: StepProfile, slow: StepProfile) -> bool:
@@ -187,6 +203,9 @@ def _noise(fast: StepProfile, slow: StepProfile) -> float:
     """The same of the logarithm of their ratio: the two 95 % intervals touch."""
     if timed(fast, slow) and _one_process(fast, slow):
         return sum(error_within(profile.rounds) or 0.0 for profile in (fast, slow))
+    paired = error_of_pairs(fast.rounds, slow.rounds) if _in_turn(fast, slow) else None
+    if timed(fast, slow) and paired is not None:
+        return paired + _off_pairs(fast, slow)
     least = Z95 * BUSY_BETWEEN_PROCESSES if _apart(fast, slow) else 0.0
     both = timed(fast, slow)
     return max(_error(fast, both, upper=True), least) + max(_error(slow, both, upper=False), least)
@@ -210,6 +229,23 @@ def _starts(profile: StepProfile) -> tuple[str, ...]:
 def _one_process(fast: StepProfile, slow: StepProfile) -> bool:
     """Whether one process timed both in turn."""
     return bool(_starts(fast)) and _starts(fast) == _starts(slow)
+
+
+def _in_turn(fast: StepProfile, slow: StepProfile) -> bool:
+    """Whether the rounds of both took turns: each of one before the next of the other."""
+    starts = [_starts(fast), _starts(slow)]
+    if len(starts[0]) != len(starts[1]) or len(starts[0]) < CLUSTERS:
+        return False
+    both = list(zip(*starts, strict=True))
+    return all(max(one) < min(after) for one, after in itertools.pairwise(both))
+
+
+def _off_pairs(fast: StepProfile, slow: StepProfile) -> float:
+    """How far the rounds' mean ratio is from that of the medians, in logarithms."""
+    pairs = zip(fast.rounds, slow.rounds, strict=True)
+    ratios = [math.log(b.median_ns / a.median_ns) for a, b in pairs]
+    ends = lengths(fast, slow)
+    return abs(statistics.fmean(ratios) - math.log(ends[1] / ends[0]))
 
 
 def _apart(fast: StepProfile, slow: StepProfile) -> bool:
@@ -242,6 +278,11 @@ def _sameness(fast: StepProfile, slow: StepProfile) -> str:
             f"{times}, one process each, and two processes of the same code may differ by as much; "
             "capture both with --rounds 3"
         )
+    if _in_turn(fast, slow):
+        error = percent(math.expm1(_noise(fast, slow)))
+        return f"{times}, and their rounds tell ratios up to {error} from 1 apart by chance; " + (
+            _more(fast, slow)
+        )
     return (
         f"{times}, 95 % intervals {_interval(slow)} and {_interval(fast)} ms; {_more(fast, slow)}"
     )
@@ -263,11 +304,12 @@ def _doubts_of_times(fast: StepProfile, slow: StepProfile) -> list[_Doubt]:
     """What may have made the undisturbed steps differ without a cause in the code.
 
     That the fast run lost its CPU makes none: it would be faster still. What one process timed in
-    turn saw the same machine.
+    turn saw the same machine, and so did rounds in turn.
     """
     if not timed(fast, slow) or _one_process(fast, slow):
         return []
     some = []
+    one_machine = (doubts.DRIFT, doubts.MODES, doubts.BUSY) if _in_turn(fast, slow) else ()
     for label, profile in zip(labels(fast, slow), (fast, slow), strict=True):
         if profile.interval_ns is None:
             some.append(
@@ -275,7 +317,8 @@ def _doubts_of_times(fast: StepProfile, slow: StepProfile) -> list[_Doubt]:
             )
         for warning in profile.doubts:
             taken = warning.kind in (doubts.BUSY, doubts.CPU_TAKEN)
-            if warning.kind != doubts.INFLATION and not (taken and profile is fast):
+            passed = warning.kind in (doubts.INFLATION, *one_machine)
+            if not passed and not (taken and profile is fast):
                 ns = None if warning.size is None else warning.size * profile.length_ns
                 some.append(_Doubt(f"{label}: {warning.fault}", warning.remedy, ns))
     return some

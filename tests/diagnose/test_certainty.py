@@ -29,7 +29,7 @@ from lstmprof.breakdown.doubts import (
     THROTTLED,
     Warning,
 )
-from lstmprof.breakdown.rounds import round_of
+from lstmprof.breakdown.rounds import Round, error_of_pairs, round_of
 from lstmprof.breakdown.timings import median_interval
 from lstmprof.diagnose.certainty import Certainty, of_finding, of_prediction, of_run, outcome
 from lstmprof.diagnose.findings import findings
@@ -256,6 +256,43 @@ def test_steps_timed_in_turn_by_one_process_saw_one_machine() -> None:
     other = at("10:00:10")
     assert state(ran(**apart, doubts=drift), ran(4 * MS, **other, doubts=drift)) == "unknown"
     assert state(ran(**same, doubts=drift), ran(4 * MS, **same, doubts=drift)) == "found"
+
+
+def in_turn(first: str, *medians_ms: float, **fields: Any) -> StepProfile:
+    """A run of a round of each median, every minute from ``first`` on."""
+    minute = int(first[3:5])
+    starts = [f"10:{minute + place:02}:{first[6:]}" for place in range(len(medians_ms))]
+    walls = [[round(ms * MS)] * 20 for ms in medians_ms]
+    rounds = tuple(round_of(some) for some in walls)
+    middle = statistics.median(medians_ms) * MS
+    cause = round(middle) - STEP_NS
+    interval = median_interval(middle, rounds)
+    known = {"median_ns": round(middle), "interval_ns": interval, "rounds": rounds, **fields}
+    return ran(cause, **at(*starts, **known))
+
+
+def test_rounds_in_turn_are_held_against_those_that_ran_beside_them() -> None:
+    # the machine slows by a third from the first round to the last, alike for both
+    drift = (Warning(DRIFT, "the series drifts", "more --warmup", size=0.5),)
+    fast = in_turn("10:00:00", 10, 11.5, 13.3, doubts=drift)
+    slow = in_turn("10:00:30", 14, 16.3, 18.5, doubts=drift)
+    assert state(fast, slow) == "found"
+    assert state(fast, in_turn("10:30:30", 14, 16.3, 18.5)) == "none"  # not beside each other
+    same = in_turn("10:00:30", 10.3, 11.2, 13.9)
+    assert state(fast, same) == "none"
+
+
+@pytest.mark.parametrize("spread", [0.02, 0.05, 0.15])
+def test_identical_code_in_turn_differs_by_chance_in_two_of_a_hundred(spread: float) -> None:
+    generator = np.random.default_rng(0)
+    exceeded = 0
+    for _ in range(2_000):
+        pair = np.exp(generator.normal(0, spread, (2, 3)) + generator.normal(0, 0.1, 3)) * MS
+        fast, slow = (tuple(Round(float(m), None, None) for m in some) for some in pair)
+        error = error_of_pairs(fast, slow)
+        assert error is not None
+        exceeded += abs(np.log(pair[1] / pair[0]).mean()) > max(error, math.log(1.02))
+    assert exceeded <= 0.025 * 2_000
 
 
 def profiled(*steps_ns: int) -> StepProfile:
