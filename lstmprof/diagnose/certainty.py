@@ -280,7 +280,7 @@ def _sameness(fast: StepProfile, slow: StepProfile) -> str:
         )
     if _in_turn(fast, slow):
         error = percent(math.expm1(_noise(fast, slow)))
-        return f"{times}, and their rounds tell ratios up to {error} from 1 apart by chance; " + (
+        return f"{times}, and by chance rounds side by side may be {error} apart here; " + (
             _more(fast, slow)
         )
     return (

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 from pathlib import Path
 from typing import Any
 
 import pytest
+from diagnose.made import contributor, profile
 from report import runs
 
 from lstmprof.breakdown import break_down
 from lstmprof.diagnose.causes import PROFILER
+from lstmprof.diagnose.findings import waterfall as steps
 from lstmprof.report import TABLES, report_of
 from lstmprof.report.charts import CHARTS, casts, launch_gaps, waterfall
-from lstmprof.report.model import Report
+from lstmprof.report.model import Pair, Report
 
 
 @pytest.fixture(scope="module")
@@ -79,3 +82,23 @@ def test_a_waterfall_is_in_the_order_of_the_findings_and_small_ones_are_one() ->
     labels = [bar["label"] for bar in waterfall.bars(rows)]
     assert labels[1:-1] == ["GEMM-bound", "1 smaller part", PROFILER]
     assert [bar["end_ns"] for bar in waterfall.bars(rows)] == [1_000, 3_000, 3_001, 2_101, 2_101]
+
+
+def test_a_way_between_two_runs_that_cannot_be_told_apart_names_no_cause() -> None:
+    fast, near, far = (
+        profile(
+            contributor("busy", "gemm", ns, "aten::mm"),
+            name=name,
+            median_ns=ns,
+            interval_ns=(0.9 * ns, 1.1 * ns),
+        )
+        for name, ns in (("fast", 10_000_000), ("near", 11_000_000), ("far", 30_000_000))
+    )
+    said = {
+        slow.name: waterfall.sentence(
+            Pair(fast, slow, [dataclasses.asdict(row) for row in steps(fast, slow)])
+        )
+        for slow in (near, far)
+    }
+    assert said["near"].endswith("which cannot be told apart.")
+    assert "matrix products" in said["far"]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import altair as alt
 
 from lstmprof.diagnose.causes import KINDS, PROFILER
+from lstmprof.diagnose.certainty import no_difference
 from lstmprof.diagnose.findings import CAUSES, timed
 from lstmprof.numbers import milliseconds
 from lstmprof.report import drawing
@@ -54,6 +55,8 @@ def sentence(pair: Pair) -> str:
         f"{pair.slow.name} takes {milliseconds(slow_ns)} ms{each}, {pair.fast.name} "
         f"{milliseconds(fast_ns)} ms: {milliseconds(slow_ns - fast_ns)} ms more"
     )
+    if no_difference(pair.fast, pair.slow):
+        return f"{difference}, which cannot be told apart."
     first = next((row for row in pair.rows if row["kind"] in CAUSES and _delta_ns(row) > 0), None)
     if first is None:
         return f"{difference}; no recorded cause adds to it."

@@ -167,7 +167,7 @@ def _verdict(diagnosis: Diagnosis) -> dict[str, Any]:
                 ],
             }
             for cause in diagnosis.findings
-            if abs(cause.finding.share or 0) >= LEAST_SHARE
+            if abs(cause.finding.share or 0) >= LEAST_SHARE and diagnosis.outcome.state != "none"
         ],
         "warnings": diagnosis.warnings,
         "notes": diagnosis.notes,
