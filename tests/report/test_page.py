@@ -124,7 +124,8 @@ def test_a_way_between_two_runs_says_which_steps_it_counts(tmp_path: Path) -> No
     html = page.page(reports.report_of([break_down(run, None, reports.TABLES) for run in made]))
     (pair,) = data(html)["pairs"]
     assert (
-        "medians of 12 iterations; between them: means of 4 and 3 of 4 profiled steps" in pair["caption"]
+        "medians of 12 iterations; between them: means of 4 and 3 of 4 profiled steps"
+        in pair["caption"]
     )
     assert "without those disturbed, which the ledger counts" in pair["caption"]
     captions = re.findall(r"<figcaption[^>]*><bdi>(.*?)</bdi>", html)
