@@ -13,6 +13,7 @@ from hypothesis import given, strategies as st
 
 from lstmprof.errors import RunError
 from lstmprof.events.annotate.calls import Coverage
+from lstmprof.events.annotate.recorded import Recorded
 from lstmprof.events.schema import SCHEMA_VERSION
 from lstmprof.runs.metadata import (
     Hardware,
@@ -41,6 +42,8 @@ def values(hint: Any) -> st.SearchStrategy[Any]:
         return records(hint)
     if hint is Coverage:
         return st.builds(Coverage, *[INT64] * len(dataclasses.fields(Coverage)))
+    if hint is Recorded:
+        return st.builds(Recorded, **dict.fromkeys(get_type_hints(Recorded), INT64))
     if get_origin(hint) is tuple:
         return st.lists(values(get_args(hint)[0]), max_size=3).map(tuple)
     if get_origin(hint) is dict:
