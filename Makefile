@@ -31,7 +31,7 @@ test: $(INSTALLED)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/mypy docs/tables.py docs/remedies.py docs/causes.py docs/schema.py docs/sentences.py
+	$(BIN)/mypy docs/tables.py docs/diagnosis.py docs/schema.py docs/sentences.py
 	$(BIN)/pytest --numprocesses logical --maxprocesses 4 --dist worksteal
 
 bench: $(INSTALLED)
@@ -47,8 +47,7 @@ gpu-wheels: $(INSTALLED)
 docs: $(INSTALLED)
 	$(BIN)/python docs/tables.py > docs/tables.md.partial
 	mv docs/tables.md.partial docs/tables.md
-	$(BIN)/python docs/remedies.py
-	$(BIN)/python docs/causes.py
+	$(BIN)/python docs/diagnosis.py
 	$(BIN)/python docs/schema.py
 
 sentences: $(INSTALLED)

@@ -1,0 +1,58 @@
+"""The tables of causes and remedies in docs/diagnosis.md, each between its marks, from the code.
+
+Write them anew with ``make docs``; a test holds the committed file to this one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from lstmprof.diagnose.causes import KINDS, RULES
+from lstmprof.diagnose.remedies import TABLE
+
+PAGE = Path(__file__).with_name("diagnosis.md")
+
+
+def with_tables(page: str) -> str:
+    """``page`` with the tables between their marks as the code has them.
+
+    Raises:
+        ValueError: one of the marks is missing.
+    """
+    for name, rows in TABLES.items():
+        begin, end = f"<!-- {name}: written by make docs -->", f"<!-- end of {name} -->"
+        before, _, rest = page.partition(begin)
+        _, mark, after = rest.partition(end)
+        if not mark:
+            raise ValueError(f"{PAGE} has no '{begin}' before a '{end}'")
+        page = before + "\n".join([begin, "", *rows(), "", end]) + after
+    return page
+
+
+def _causes() -> Iterator[str]:
+    yield "| kind | in a sentence | why its time is of it |"
+    yield "|---|---|---|"
+    for kind, words in KINDS.items():
+        reasons = dict.fromkeys(rule.reason for rule in RULES if rule.kind == kind)
+        yield _row(kind, words, "; or ".join(reasons))
+
+
+def _remedies() -> Iterator[str]:
+    yield "| remedy | what is seen | of what time | for | it addresses | source |"
+    yield "|---|---|---|---|---|---|"
+    for remedy in TABLE:
+        kinds = ", ".join(remedy.kinds)
+        frameworks = ", ".join(remedy.frameworks) or "any"
+        saves = remedy.saves or "cannot be told"
+        yield _row(remedy.name, remedy.condition, kinds, frameworks, saves, remedy.source)
+
+
+def _row(*cells: str) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+TABLES: dict[str, Callable[[], Iterator[str]]] = {"causes": _causes, "remedies": _remedies}
+
+if __name__ == "__main__":
+    PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
