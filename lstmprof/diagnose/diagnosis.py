@@ -34,6 +34,8 @@ from lstmprof.events.schema import Column, schema
 from lstmprof.numbers import escaped, milliseconds, told_apart
 from lstmprof.replay import CHANGES, Change, Prediction, Timed, faster_gemms, what_if
 
+#: Findings with a smaller share of the whole are left to JSON.
+LEAST_SHARE = 0.01
 #: Less of the difference is not worth a remedy.
 ADVISED_SHARE = 0.05
 #: A first step that takes so many steps longer than the other run's has compiled something.
@@ -138,6 +140,13 @@ class Diagnosis:
         return tuple(f"{run}: {lack.sentence}" for run, lack in self.lacks)
 
     @property
+    def shown(self) -> tuple[Explained, ...]:
+        """The findings for reading: none of two runs where no cause is named; JSON has all."""
+        if self.fast is not None and self.dominant is None:
+            return ()
+        return tuple(e for e in self.findings if abs(e.finding.share or 0) >= LEAST_SHARE)
+
+    @property
     def remedies(self) -> tuple[Advice, ...]:
         """What to do, in the order of the causes."""
         return tuple(advice for explained in self.findings for advice in explained.remedies)
@@ -178,7 +187,7 @@ class Diagnosis:
         }
 
     def waterfall(self) -> Table:
-        """From the fast step to the slow one, part by part; no rows of a run alone."""
+        """From the fast step to the slow one, kind by kind; no rows of a run alone."""
         rows = [{**asdict(part), "delta_ns": part.delta_ns} for part in self.differences]
         return Table("waterfall", pa.Table.from_pylist(rows, schema(WATERFALL)), WATERFALL)
 
@@ -187,7 +196,7 @@ class Diagnosis:
         lines = [f"- lacks: {escaped(text)}" for text in self.lacking]
         lines += ["", f"**{escaped(self.sentence)}**", ""]
         lines += [f"- {escaped(text)}" for text in (*self.warnings, *self.notes)]
-        for explained in self.findings:
+        for explained in self.shown:
             if abs(explained.finding.share or 0) >= ADVISED_SHARE:
                 lines.append(f"- **{explained.finding.kind}**: {escaped(explained.sentence)}")
                 lines += [f"  - {escaped(advice.sentence)}" for advice in explained.remedies]

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from lstmprof.commands import terminal
 from lstmprof.diagnose.because import each_step, worth_a_line
 from lstmprof.diagnose.counts import QUANTITIES
-from lstmprof.diagnose.diagnosis import Diagnosis, Explained
+from lstmprof.diagnose.diagnosis import LEAST_SHARE, Diagnosis, Explained
 from lstmprof.diagnose.findings import Change, Difference, Finding
 from lstmprof.diagnose.roofline import Roofline
 from lstmprof.diagnose.sentences import of_roofline, of_what_if
@@ -19,8 +19,6 @@ from lstmprof.numbers import UNKNOWN, count, cropped, escaped, milliseconds, per
 
 #: Causes whose evidence is shown; all are in JSON.
 _WITH_EVIDENCE = 3
-#: Findings and parts with a smaller share of the whole are left to JSON.
-_LEAST_SHARE = 0.01
 #: Characters of a run's name over a column.
 _WIDTH = 28
 _REACH_HEADS = ("busy with", ">ms", ">least ms", ">reached")
@@ -44,7 +42,7 @@ def show(diagnosis: Diagnosis) -> None:
             spare=(">share",),
             bars=_waterfall_bars(diagnosis),
         )
-    for place, explained in enumerate(_shown(diagnosis)):
+    for place, explained in enumerate(diagnosis.shown):
         _show_finding(diagnosis, explained, evidence=place < _WITH_EVIDENCE)
     for line in _limit_lines(diagnosis):
         terminal.write_line(line)
@@ -85,7 +83,7 @@ def markdown(diagnosis: Diagnosis) -> str:
     if diagnosis.differences:
         lines += ["", *_table(_waterfall_heads(diagnosis), _waterfall_cells(diagnosis))]
     lines.append("")
-    for explained in _shown(diagnosis):
+    for explained in diagnosis.shown:
         lines.append(f"- **{explained.finding.kind}**: {escaped(explained.sentence)}")
         lines += [
             f"  - {escaped(advice.text)} ({escaped(advice.source)})"
@@ -151,7 +149,7 @@ def _waterfall_bars(diagnosis: Diagnosis) -> terminal.Bars:
 
 def _with_small_ones_joined(rows: tuple[Difference, ...]) -> list[Difference]:
     """The rows that matter, and the others as one."""
-    least = _LEAST_SHARE * max(abs(sum(d.delta_ns for d in rows)), 1)
+    least = LEAST_SHARE * max(abs(sum(d.delta_ns for d in rows)), 1)
     large = [d for d in rows if abs(d.delta_ns) >= least]
     small = [d for d in rows if abs(d.delta_ns) < least]
     if len(small) < 2:
@@ -192,13 +190,6 @@ def _count_cells(change: Change, each: str) -> list[str]:
     counted = not about.unit and "_per_" not in about.name
     text = f"{about.text}{each}" if counted else about.text
     return [text, *(quantity(value, about.unit) for value in (change.fast, change.slow))]
-
-
-def _shown(diagnosis: Diagnosis) -> list[Explained]:
-    """The findings that are worth a line: none where there is no difference."""
-    if diagnosis.fast is not None and diagnosis.dominant is None:
-        return []
-    return [e for e in diagnosis.findings if abs(e.finding.share or 0) >= _LEAST_SHARE]
 
 
 def _limit_lines(diagnosis: Diagnosis) -> list[str]:

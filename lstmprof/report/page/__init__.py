@@ -53,8 +53,6 @@ _ROOM = {
     "stability": "tall scale",
     "sweep": "taller",
 }
-#: Findings with a smaller share are left to ``lstmprof diagnose --format json``.
-LEAST_SHARE = 0.01
 #: Columns of the table of what takes the time.
 KERNELS = ("run", "name", "category", "count", "total_ns", "p50_ns", "share")
 #: With more of them only those of the largest group are unfolded.
@@ -166,8 +164,7 @@ def _verdict(diagnosis: Diagnosis) -> dict[str, Any]:
                     for a in cause.remedies
                 ],
             }
-            for cause in diagnosis.findings
-            if abs(cause.finding.share or 0) >= LEAST_SHARE and diagnosis.outcome.state != "none"
+            for cause in diagnosis.shown
         ],
         "warnings": diagnosis.warnings,
         "notes": diagnosis.notes,
