@@ -1,9 +1,9 @@
 """What a step would be shorter by without one kind of its time.
 
-Waiting is saved as it was waited: its cause, not its length, is what another program would change.
-Work is: casts and copies on a device by a replay of the step without them, because a device that
-waits for its host anyway gains nothing; other work, where the least time of it is known, by what it
-takes above that (``roofline``); the rest by all that it takes, which no program can undercut.
+Of waiting it is all that was waited. Of casts and copies on a device it is what a replay of the
+step without them says: a device that waits for its host anyway gains little, and one whose host
+need not launch them gains more than their time. Of other work whose least time is known
+(``roofline``) it is what is above that, of the rest all its time: more than that cannot be saved.
 """
 
 from __future__ import annotations

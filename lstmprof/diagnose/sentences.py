@@ -89,19 +89,19 @@ def of_finding(finding: Finding) -> str:
     amount = amount if finding.fast is None else signed_ms(finding.delta_ns)
     sentence = f"{amount}{share}: {_what(finding)}"
     if finding.saving.by in (REPLAY, ROOFLINE):
-        sentence += f", of which {_saved(finding)}"
+        sentence += f", {_saved(finding)}"
     why = because(finding) if finding.delta_ns > 0 else ""
     return f"{sentence}; {why}." if why else f"{sentence}."
 
 
 def _saved(finding: Finding) -> str:
     """What a step would gain without a finding, where that is not all of its time."""
-    if finding.saving.ns <= 0:
-        return "nothing would be saved"
-    amount = f"{milliseconds(finding.saving.ns)} ms"
+    amount = f"{milliseconds(max(finding.saving.ns, 0))} ms"
     if finding.saving.by == ROOFLINE:
-        return f"{amount} are above the least time of this work"
-    return f"{amount} would be saved"
+        return f"of which {amount} are above the least time of this work"
+    if finding.saving.ns <= 0:
+        return "without which the step is replayed no shorter"
+    return f"without which the step is replayed {amount} shorter"
 
 
 def _what(finding: Finding) -> str:
