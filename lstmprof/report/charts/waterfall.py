@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import altair as alt
 
 from lstmprof.diagnose.causes import KINDS, PROFILER
-from lstmprof.diagnose.certainty import no_difference
-from lstmprof.diagnose.findings import CAUSES, timed
+from lstmprof.diagnose.certainty import EXPLAINED_SHARE, no_difference
+from lstmprof.diagnose.findings import CAUSES, UNEXPLAINED, timed
 from lstmprof.numbers import milliseconds
 from lstmprof.report import drawing
 from lstmprof.report.model import Figure, Pair, Report, Row, Rows, RunFacts
@@ -57,6 +57,9 @@ def sentence(pair: Pair) -> str:
     )
     if no_difference(pair.fast, pair.slow):
         return f"{difference}, which cannot be told apart."
+    unexplained_ns = sum(_delta_ns(row) for row in pair.rows if row["kind"] in UNEXPLAINED)
+    if unexplained_ns > (1 - EXPLAINED_SHARE) * (slow_ns - fast_ns):
+        return f"{difference}, most of which the profiles do not explain."
     first = next((row for row in pair.rows if row["kind"] in CAUSES and _delta_ns(row) > 0), None)
     if first is None:
         return f"{difference}; no recorded cause adds to it."
