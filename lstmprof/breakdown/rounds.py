@@ -124,7 +124,8 @@ def error_of_pairs(fast: Sequence[Round], slow: Sequence[Round]) -> float | None
 
     Each round of one is held against that of the other which ran beside it: a machine that changes
     its speed changes both. 98 % of Student's t of the ratios' logarithms, and of the usual spread
-    between two processes: of identical code it is exceeded in 2 % at most, whatever that spread.
+    between two processes: of identical code whose rounds are spread normally it is exceeded in 2 %
+    at most, whatever their spread.
     """
     pairs = [(a.median_ns, b.median_ns) for a, b in zip(fast, slow, strict=False)]
     if len(fast) != len(slow) or len(pairs) < CLUSTERS or min(map(min, pairs)) <= 0:

@@ -1,7 +1,8 @@
 """How far a diagnosis can be trusted: of a whole comparison, of a run alone, of one finding.
 
 Certainty is computed. A difference must exceed the noise of the two medians: their 95 % intervals
-(``breakdown/rounds.py``), wider where the runs were captured apart. Then every reason to doubt a
+(``breakdown/rounds.py``), wider where the runs were captured apart; of runs whose rounds took turns
+that of the rounds' ratios. Then every reason to doubt a
 run has a size, and it lowers what could be no more than that. Reasons that have no known size make
 nothing worse than likely.
 """
@@ -14,7 +15,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from lstmprof.breakdown import doubts
 from lstmprof.breakdown.doubts import between_processes
@@ -31,14 +32,11 @@ from lstmprof.breakdown.rounds import (
 )
 from lstmprof.diagnose import causes
 from lstmprof.diagnose.because import named
-from lstmprof.diagnose.findings import UNEXPLAINED, lengths, timed
+from lstmprof.diagnose.findings import UNEXPLAINED, Finding, lengths, timed
 from lstmprof.diagnose.savings import REPLAY_ERROR
 from lstmprof.diagnose.step_profile import StepProfile, labels
 from lstmprof.numbers import count, listed, milliseconds, percent
 from lstmprof.replay import Prediction
-
-if TYPE_CHECKING:
-    from lstmprof.diagnose.findings import Finding
 
 Level = Literal["measured", "likely", "cannot be told"]
 State = Literal["found", "none", "unknown"]
@@ -67,8 +65,8 @@ class Outcome:
     """Whether a diagnosis says anything.
 
     ``found``: there is a difference, or a step, and a ``cause`` of it. ``none``: no difference
-    beyond noise. ``unknown``: that could not be seen. ``reason`` of the last two is said after the
-    runs' names, without a full stop; it ends with what to do.
+    beyond noise. ``unknown``: that could not be seen, or cannot be told. ``reason`` of the last two
+    is said after the runs' names, without a full stop.
     """
 
     state: State
