@@ -7,6 +7,7 @@ told of a run later needs no look at them.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy as np
 from lstmprof.events.annotate.calls import is_kernel_launch
 from lstmprof.events.groups import numbered
 from lstmprof.events.intervals import Flags, Ints
+from lstmprof.events.processes import in_turn
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import thread_ids
@@ -89,9 +91,11 @@ def recorded(events: EventTable) -> tuple[Recorded, ...]:
     """The counts of each rank of annotated ``events``."""
     everything = _of_events(events)
     ranks = events.ranks()
-    rows = [None] if len(ranks) == 1 else [events.of_rank(rank) for rank in ranks]
+    parts = [in_turn(events, events.of_rank(rank)) for rank in ranks]
+    whole = len(ranks) == 1 and len(parts[0]) == 1
     return tuple(
-        _of_rank(rank, everything.only(some)) for rank, some in zip(ranks, rows, strict=True)
+        _of_rank(rank, [everything] if whole else [everything.only(rows) for rows in of_rank])
+        for rank, of_rank in zip(ranks, parts, strict=True)
     )
 
 
@@ -175,36 +179,48 @@ def _streams(events: EventTable, activity: Flags) -> Ints:
     return streams
 
 
-def _of_rank(rank: int | None, of: _Columns) -> Recorded:
-    activities, steps = of.where("activity"), np.unique(of.step[of.step != UNKNOWN])
-    busy_steps = np.unique(of.step[activities])
+def _of_rank(rank: int | None, turns: list[_Columns]) -> Recorded:
+    """The counts of ``rank``; ``turns`` are the events of each process that ran by itself."""
+    counts: Counter[str] = Counter()
+    for of in turns:
+        counts.update(_counted(of))
+    steps = np.unique(np.concatenate([of.step[of.step != UNKNOWN] for of in turns]))
+    busy_steps = np.unique(np.concatenate([of.step[of.where("activity")] for of in turns]))
     bare = np.setdiff1d(steps, busy_steps) if np.isin(busy_steps, steps).any() else steps[:0]
-    overlaps, overlap_ns = _overlaps(of, activities)
     return Recorded(
         rank=rank,
-        length_ns=int((of.start + of.dur).max(initial=0) - of.start.min(initial=0)),
         steps=len(steps),
         first_step=int(steps[0]) if len(steps) else None,
         last_step=int(steps[-1]) if len(steps) else None,
-        ops=of.count("op"),
-        ops_in_steps=int(np.count_nonzero(of.step[of.where("op")] != UNKNOWN)),
-        ranges=of.count("range"),
-        device_ranges=of.count("device range"),
-        python_frames=of.count("python"),
-        runtime_calls=of.count("runtime"),
-        handed_over=of.count("handed over"),
-        gpu_ops=of.count("of gpu"),
-        activities=len(activities),
-        kernels=of.count("kernel"),
-        activity_ns=int(of.dur[activities].sum()),
-        unlaunched=int(np.count_nonzero(of.launch[activities] == NONE)),
-        launched_before=_launched_before(of, activities),
-        **_lost(of, activities),
-        overlaps=overlaps,
-        overlap_ns=overlap_ns,
         bare_steps=len(bare),
         first_bare=int(bare[0]) if len(bare) else None,
+        **counts,
     )
+
+
+def _counted(of: _Columns) -> dict[str, int]:
+    """What is counted in each process, and summed."""
+    activities = of.where("activity")
+    overlaps, overlap_ns = _overlaps(of, activities)
+    return {
+        "length_ns": int((of.start + of.dur).max() - of.start.min()) if len(of.start) else 0,
+        "ops": of.count("op"),
+        "ops_in_steps": int(np.count_nonzero(of.step[of.where("op")] != UNKNOWN)),
+        "ranges": of.count("range"),
+        "device_ranges": of.count("device range"),
+        "python_frames": of.count("python"),
+        "runtime_calls": of.count("runtime"),
+        "handed_over": of.count("handed over"),
+        "gpu_ops": of.count("of gpu"),
+        "activities": len(activities),
+        "kernels": of.count("kernel"),
+        "activity_ns": int(of.dur[activities].sum()),
+        "unlaunched": int(np.count_nonzero(of.launch[activities] == NONE)),
+        "launched_before": _launched_before(of, activities),
+        **_lost(of, activities),
+        "overlaps": overlaps,
+        "overlap_ns": overlap_ns,
+    }
 
 
 def _launched_before(of: _Columns, activities: Ints) -> int:

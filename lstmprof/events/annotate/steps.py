@@ -3,7 +3,8 @@
 lstmprof's own captures synchronise at the end of a step, so their window is the step's own range.
 In a foreign profile the markers are its own steps, or the ranges that a user names; a window goes
 from one marker to the next, and the last one closes at the later of its own end and the last
-activity's end. Without markers the whole profile is one window. Source: docs/ledger.md.
+activity's end. Without markers the whole profile is one window. Of processes that ran one after the
+other, as the rounds of a capture, each has windows of its own. Source: docs/ledger.md.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import pyarrow as pa
 
 from lstmprof.errors import UsageError
 from lstmprof.events.intervals import Flags, Ints
+from lstmprof.events.processes import in_turn
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import UNKNOWN, EventTable
 from lstmprof.events.threads import thread_ids
@@ -74,10 +76,10 @@ def windows(events: EventTable, *, captured: bool) -> list[Window]:
     thread = thread_ids(events)
     for rank in events.ranks():
         rows = events.of_rank(rank)
-        markers = _markers(events, rows, thread)
-        if len(markers):
-            all_windows += _marked(events, rank, rows, markers, thread, captured)
-        else:
+        turns = [(part, _markers(events, part, thread)) for part in in_turn(events, rows)]
+        turns = [(part, markers) for part, markers in turns if len(markers)]
+        all_windows += _marked(events, rank, turns, thread, captured)
+        if not turns:
             all_windows += _whole(events, rank, rows, thread)
     return [w for w in all_windows if w.end_ns > w.start_ns]
 
@@ -99,22 +101,29 @@ def _markers(events: EventTable, rows: Ints, thread: Ints) -> Ints:
 def _marked(
     events: EventTable,
     rank: int | None,
-    rows: Ints,
-    markers: Ints,
+    turns: list[tuple[Ints, Ints]],
     thread: Ints,
     captured: bool,
 ) -> list[Window]:
-    start, end = events.start_ns, events.end_ns
-    ends = end[markers]
+    """A window a marker; ``turns`` are the rows and the markers of each process, by time."""
+    rows = [row for _, markers in turns for row in markers.tolist()]
+    ends = [end for part, markers in turns for end in _ends(events, part, markers, captured)]
+    numbers = _numbers(events.column("name").take(pa.array(rows, pa.int64())).to_pylist())
+    return [
+        Window(rank, number, int(events.start_ns[row]), end, int(thread[row]))
+        for number, row, end in zip(numbers, rows, ends, strict=True)
+    ]
+
+
+def _ends(events: EventTable, rows: Ints, markers: Ints, captured: bool) -> list[int]:
+    """Where the windows of one process's ``markers`` close."""
+    ends = events.end_ns[markers]
     if not captured:
         activities = rows[events.is_kind(*ACTIVITY_KINDS)[rows]]
-        last = np.append(end[activities], ends[-1]).max()
-        ends = np.append(start[markers][1:], last)
-    numbers = _numbers(events.column("name").take(pa.array(markers)).to_pylist())
-    return [
-        Window(rank, number, int(start[row]), int(close), int(thread[row]))
-        for number, row, close in zip(numbers, markers, ends, strict=True)
-    ]
+        last = np.append(events.end_ns[activities], ends[-1]).max()
+        ends = np.append(events.start_ns[markers][1:], last)
+    closes: list[int] = ends.tolist()
+    return closes
 
 
 def _numbers(names: list[str]) -> list[int]:

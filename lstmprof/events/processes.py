@@ -1,0 +1,211 @@
+"""Processes that ran one after the other: their events in one table, and told apart in it again.
+
+The rounds of a capture are such processes. Each profile counts ids from the beginning and times
+from its own start; in one table nothing of two processes may be joined, and a time of one is no
+time of another.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from lstmprof.events import Profile
+from lstmprof.events.intervals import Ints
+from lstmprof.events.schema import SCHEMA
+from lstmprof.events.table import UNKNOWN, EventTable
+from lstmprof.events.threads import thread_ids
+
+#: Columns that name other events by ``event_id``.
+_LINKS = ("event_id", "parent_id", "launch_id", "op_id", "forward_id")
+#: Columns of a profiler's own ids, where 0 and less is none.
+_OWN_IDS = ("correlation_id", "external_id")
+#: Between processes of which nothing says when each ran.
+APART_NS = 1_000_000
+#: No process has a larger number (PID_MAX_LIMIT of Linux): those beyond tell apart processes of two
+#: rounds to which the system gave the same one.
+MOST_PID = 2**22
+_MOST_ID = 2**62
+
+
+@dataclass(frozen=True)
+class Process:
+    """The profile of one process, its events annotated, and its number; None unknown."""
+
+    profile: Profile
+    pid: int | None
+
+
+def joined(processes: Sequence[Process]) -> Profile:
+    """The profiles of processes, in the order in which they ran, as one; ``step`` is theirs.
+
+    Where every profile says when it was taken, and none before the last one's end, times count from
+    the first event; else the processes are placed one after the other, and ``base_ns`` is None. A
+    host event whose profile names no process is of ``pid``.
+    """
+    profiles = [process.profile for process in processes]
+    shifts = _absolute(profiles)
+    placed = shifts is None
+    shifts = _one_after_the_other(profiles) if shifts is None else shifts
+    tables = [p.events.arrow for p in profiles]
+    for columns in (_LINKS, *((name,) for name in _OWN_IDS)):
+        tables = _apart(tables, columns)
+    tables = [_moved(table, shift) for table, shift in zip(tables, shifts, strict=True)]
+    tables = _of_processes(tables, [process.pid for process in processes])
+    whole = pa.concat_tables(tables).unify_dictionaries().combine_chunks()
+    first = profiles[0]
+    return replace(
+        first,
+        base_ns=None if placed else first.base_ns,
+        events=EventTable(whole.cast(SCHEMA)),
+        device_names={n: name for p in profiles[::-1] for n, name in p.device_names.items()},
+        accelerators=tuple(dict.fromkeys(a for p in profiles for a in p.accelerators)),
+        gpu_complaint=next((p.gpu_complaint for p in profiles if p.gpu_complaint), None),
+        notes=tuple(_notes(profiles, placed)),
+        metadata=_metadata(profiles),
+    )
+
+
+def _absolute(profiles: Sequence[Profile]) -> list[int] | None:
+    """How far each one's times lie after those of the first; None where that cannot be told."""
+    bases = [p.base_ns for p in profiles if p.base_ns is not None]
+    if len(profiles) == 1:
+        return [0]
+    if len(bases) < len(profiles):
+        return None
+    shifts = [base - bases[0] for base in bases]
+    spans = [_span(profile) for profile in profiles]
+    begins = [first + shift for (first, _), shift in zip(spans, shifts, strict=True)]
+    ends = [last + shift for (_, last), shift in zip(spans, shifts, strict=True)]
+    apart = all(end < begin for end, begin in zip(ends[:-1], begins[1:], strict=True))
+    return shifts if apart else None
+
+
+def _one_after_the_other(profiles: Sequence[Profile]) -> list[int]:
+    shifts, free_ns = [], None
+    for profile in profiles:
+        first, last = _span(profile)
+        shifts.append(0 if free_ns is None else free_ns - first)
+        free_ns = shifts[-1] + last + APART_NS
+    return shifts
+
+
+def _span(profile: Profile) -> tuple[int, int]:
+    """When the first event of ``profile`` begins and the last ends."""
+    events = profile.events
+    if not len(events):
+        return 0, 0
+    return int(events.start_ns.min()), int(events.end_ns.max())
+
+
+def _apart(tables: Sequence[pa.Table], columns: Sequence[str]) -> list[pa.Table]:
+    """``tables`` with the ids in ``columns`` beyond those of the tables before.
+
+    They are shifted; where one is so large that there is no room beyond it, all are counted anew.
+    """
+    links = columns[0] == "event_id"
+    ids = [{name: EventTable(t).ints(name, UNKNOWN) for name in columns} for t in tables]
+    none = -1 if links else 0
+    highest = [max(int(i.max(initial=none)) for i in of.values()) for of in ids]
+    if sum(h + 1 for h in highest) >= _MOST_ID:
+        ids = [{n: _dense(i, none) for n, i in of.items()} for of in ids]
+        highest = [max(int(i.max(initial=none)) for i in of.values()) for of in ids]
+    first, apart = 0, []
+    for table, of, most in zip(tables, ids, highest, strict=True):
+        for name, values in of.items():
+            moved = np.where(values > none, values + first, values)
+            table = _with(table, name, pa.array(moved, mask=values == UNKNOWN))
+        apart.append(table)
+        first += most + 1 if links else most
+    return apart
+
+
+def _dense(ids: Ints, none: int) -> Ints:
+    _, places = np.unique(ids[ids > none], return_inverse=True)
+    counted = ids.copy()
+    counted[ids > none] = places + none + 1
+    return counted
+
+
+def _with(table: pa.Table, name: str, values: pa.Array) -> pa.Table:
+    place = table.schema.get_field_index(name)
+    return table.set_column(place, SCHEMA.field(name), values.cast(SCHEMA.field(name).type))
+
+
+def _moved(table: pa.Table, shift_ns: int) -> pa.Table:
+    start = EventTable(table).start_ns
+    return _with(table, "start_ns", pa.array(start + shift_ns)) if shift_ns else table
+
+
+def _of_processes(tables: Sequence[pa.Table], pids: Sequence[int | None]) -> list[pa.Table]:
+    """``tables`` whose host events all name a process, none that of another table."""
+    taken: set[int] = set()
+    told = []
+    for number, (table, own) in enumerate(zip(tables, pids, strict=True)):
+        events = EventTable(table)
+        pid, on_host = events.ints("pid", UNKNOWN), thread_ids(events) >= 0
+        if own is not None:
+            pid = np.where(on_host & (pid == UNKNOWN), own, pid)
+        there = set(np.unique(pid[pid != UNKNOWN]).tolist())
+        if there & taken:
+            pid = np.where(pid == UNKNOWN, UNKNOWN, pid + number * MOST_PID)
+            there = set(np.unique(pid[pid != UNKNOWN]).tolist())
+        taken |= there
+        told.append(_with(table, "pid", pa.array(pid, mask=pid == UNKNOWN)))
+    return told
+
+
+def _notes(profiles: Sequence[Profile], placed: bool) -> list[str]:
+    notes = [
+        f"round {number}: {note}" if len(profiles) > 1 else note
+        for number, profile in enumerate(profiles, 1)
+        for note in profile.notes
+    ]
+    if placed:
+        notes.append(
+            "the profiles do not tell when one round ran after another: they stand one after the "
+            "other, and the time between them means nothing"
+        )
+    return notes
+
+
+def _metadata(profiles: Sequence[Profile]) -> dict[str, Any]:
+    """What the first says of itself, and the names of the threads of all.
+
+    A number that names another thread elsewhere has no name.
+    """
+    metadata = dict(profiles[0].metadata)
+    threads = [p.metadata["threads"] for p in profiles if p.metadata.get("threads")]
+    names: dict[str, set[str]] = {}
+    for tid, name in itertools.chain.from_iterable(of.items() for of in threads):
+        names.setdefault(tid, set()).add(name)
+    if threads:
+        metadata["threads"] = {tid: next(iter(of)) for tid, of in names.items() if len(of) == 1}
+    return metadata
+
+
+def in_turn(events: EventTable, rows: Ints) -> list[Ints]:
+    """``rows``, of one rank, by process, where the processes ran one after the other; else all.
+
+    What ran on a device is of the process that ran last before it started.
+    """
+    host = rows[(thread_ids(events) >= 0)[rows]]
+    pid = events.ints("pid", UNKNOWN)[host]
+    if not len(pid) or pid.min() == pid.max():
+        return [rows]
+    numbers, process = np.unique(pid, return_inverse=True)
+    first = np.full(len(numbers), np.iinfo(np.int64).max)
+    last = np.full(len(numbers), UNKNOWN)
+    np.minimum.at(first, process, events.start_ns[host])
+    np.maximum.at(last, process, events.end_ns[host])
+    order = np.argsort(first, kind="stable")
+    first, last = first[order], last[order]
+    if (first[1:] < last[:-1]).any():
+        return [rows]
+    turn = np.searchsorted(first, events.start_ns[rows], side="right") - 1
+    return [rows[np.maximum(turn, 0) == number] for number in range(len(numbers))]
