@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lstmprof import formats
 from lstmprof.capture.request import CaptureRequest, check, run_name
@@ -137,14 +139,45 @@ def write_captured(
     first = rounds[0]
     profile = formats.read(first.profiles[0])
     events = annotated(profile.events, captured=True)
+    timings = _timings(rounds)
     facts = {**first.metadata, **described(name, profile, events), "source": CAPTURED}
-    info = run_info({**facts, "rounds": [r.metadata["started_at"] for r in rounds]})
+    info = run_info({**facts, **_of_all_rounds(rounds), **_sums(timings)})
     with new_run(out, name, force=force) as folder:
         (folder / "profile").mkdir()
         for path in first.profiles:
             path.rename(folder / "profile" / path.name)
-        write_tables(folder, info, events, _timings(rounds))
+        write_tables(folder, info, events, timings)
     return open_run(out / name)
+
+
+def _of_all_rounds(rounds: Sequence[CaptureResult]) -> dict[str, Any]:
+    """What run.json says round by round."""
+    return {
+        "rounds": [r.metadata["started_at"] for r in rounds],
+        "profiled_rounds": [0] * len(rounds[0].metadata["profiled_wall_ns"]),
+        "yardsticks": [yardstick for r in rounds for yardstick in r.metadata["yardsticks"]],
+    }
+
+
+#: Sums over the counted iterations: the field of run.json, and the column of timings.parquet.
+SUMS = {
+    "timing_wall_ns": "wall_ns",
+    "timing_cpu_ns": "cpu_ns",
+    "timing_voluntary_switches": "voluntary_switches",
+    "timing_preemptions": "preemptions",
+    "timing_page_faults": "minor_faults",
+    "timing_major_faults": "major_faults",
+}
+
+
+def _sums(timings: pa.Table) -> dict[str, int | None]:
+    """What run.json says of the counted iterations of all rounds; None where one is unknown."""
+    counted = timings.filter(pc.invert(timings.column("warmup")))
+    sums = {
+        field: pc.sum(counted.column(column), skip_nulls=False).as_py()
+        for field, column in SUMS.items()
+    }
+    return {"iterations": counted.num_rows, **sums}
 
 
 def _timings(rounds: Sequence[CaptureResult]) -> pa.Table:

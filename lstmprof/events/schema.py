@@ -11,9 +11,22 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
+#: Columns of timings.parquet since version 4.
+_OF_ITERATIONS = (
+    "after_profile",
+    "cpu_ns",
+    "voluntary_switches",
+    "preemptions",
+    "minor_faults",
+    "major_faults",
+)
 #: The versions that are read, and the columns that each did not have: they are null.
-LACKING: Mapping[int, tuple[str, ...]] = {2: ("rule",), 3: ()}
+LACKING: Mapping[int, tuple[str, ...]] = {
+    2: ("rule", *_OF_ITERATIONS),
+    3: _OF_ITERATIONS,
+    4: (),
+}
 VERSION_KEY = b"lstmprof.events_schema"
 
 #: What an event is. ``step`` … ``overhead`` run on a host thread, the others on a device. A

@@ -31,6 +31,8 @@ _FOREIGN = "another program made the run"
 _NOT_MEASURED = "it was not measured"
 _NEVER = ""
 
+_OLDER = "it cannot be read on that machine, or an older lstmprof made the run"
+
 AGAIN = "capture or ingest the run again"
 
 _Item = TypeVar("_Item")
@@ -120,6 +122,24 @@ class Peaks(_Record, frozen=True):
     reason: Annotated[_Text, _fact("why none was measured", "they were")] = None
 
 
+class Yardstick(_Record, frozen=True):
+    """What a machine needed for work that is always the same: medians of some repeats.
+
+    Of one version of Python and NumPy and as many threads; see ``capture.worker.yardstick``.
+    """
+
+    product_ns: _Int = None
+    python_ns: _Int = None
+    copy_ns: _Int = None
+
+
+class Yardsticks(_Record, frozen=True):
+    """The same work before and after a round; None where it was not done."""
+
+    before: Yardstick | None = None
+    after: Yardstick | None = None
+
+
 class RunInfo(_Record, frozen=True):
     """run.json; None is unknown."""
 
@@ -143,7 +163,7 @@ class RunInfo(_Record, frozen=True):
         _Int, _fact("iterations before those that count", column="warmup_iterations")
     ] = None
     iterations: Annotated[
-        _Int, _fact("iterations that count, of the first round", column="counted_iterations")
+        _Int, _fact("iterations that count, of all rounds", column="counted_iterations")
     ] = None
     rounds: Annotated[_Texts, _fact("when each round started, JSON")] = None
     device: Annotated[_Text, _fact("cpu or cuda:N", column="ran_on")] = None
@@ -164,17 +184,38 @@ class RunInfo(_Record, frozen=True):
     started_at: Annotated[_Text, _fact("when the worker started, ISO 8601")] = None
     ended_at: Annotated[_Text, _fact("when it ended, ISO 8601")] = None
     compile_ns: Annotated[_Int, _fact("first step of the process", unit="ns")] = None
-    profiled_wall_ns: Annotated[_Ints, _fact("each profiled step, JSON", unit="ns")] = None
-    timing_wall_ns: Annotated[_Int, _fact("all counted iterations", unit="ns")] = None
-    timing_cpu_ns: Annotated[_Int, _fact("CPU time in them", unit="ns")] = None
-    timing_page_faults: Annotated[_Int, _fact("page faults of the process in them", _UNREAD)] = None
-    profiled_page_faults: Annotated[_Ints, _fact("in each profiled step, JSON", _UNREAD)] = None
+    timing_wall_ns: Annotated[_Int, _fact("all counted iterations of all rounds", unit="ns")] = None
+    timing_cpu_ns: Annotated[_Int, _fact("CPU time in them", _UNREAD, "ns")] = None
+    timing_page_faults: Annotated[_Int, _fact("page faults in them that read no disk", _UNREAD)] = (
+        None
+    )
+    timing_major_faults: Annotated[_Int, _fact("page faults in them that did", _UNREAD)] = None
     timing_preemptions: Annotated[
         _Int, _fact("involuntary context switches of the process in them", _UNREAD)
     ] = None
-    profiled_preemptions: Annotated[_Ints, _fact("in each profiled step, JSON", _UNREAD)] = None
+    timing_voluntary_switches: Annotated[_Int, _fact("voluntary ones in them", _UNREAD)] = None
+    profiled_rounds: Annotated[
+        _Ints, _fact("round of each profiled step, in the order of events.parquet, JSON", _UNREAD)
+    ] = None
+    profiled_wall_ns: Annotated[_Ints, _fact("each profiled step, JSON", unit="ns")] = None
+    profiled_cpu_ns: Annotated[_Ints, _fact("CPU time in each, JSON", _UNREAD, "ns")] = None
+    profiled_page_faults: Annotated[
+        _Ints, _fact("page faults in each that read no disk, JSON", _UNREAD)
+    ] = None
+    profiled_major_faults: Annotated[
+        _Ints, _fact("page faults in each that did, JSON", _UNREAD)
+    ] = None
+    profiled_preemptions: Annotated[
+        _Ints, _fact("involuntary context switches in each, JSON", _UNREAD)
+    ] = None
+    profiled_voluntary_switches: Annotated[_Ints, _fact("voluntary ones, JSON", _UNREAD)] = None
+    yardsticks: Annotated[
+        tuple[Yardsticks, ...] | None,
+        _fact("what a fixed product, Python loop and copy took, of each round, JSON", _UNREAD),
+    ] = None
     timing_cpu_energy_j: Annotated[
-        _Real, _fact("of the CPU packages in them, by RAPL", _UNREAD, "J")
+        _Real,
+        _fact("of the CPU packages in the first round's iterations, by RAPL", _UNREAD, "J"),
     ] = None
     timing_gpu_energy_j: Annotated[_Real, _fact("of the GPU in them, by NVML", _NO_GPU, "J")] = None
     gpu_sm_clock_mhz: Annotated[
@@ -364,7 +405,38 @@ ITERATIONS = (
     Column("round", pa.int64(), "", "which worker process ran it, from 0"),
     Column("iteration", pa.int64(), "", "number in the run, warm-up included"),
     Column("warmup", pa.bool_(), "", "whether it is warm-up, which no statistic counts"),
+    Column("after_profile", pa.bool_(), "", "whether its round was profiled before it", _OLDER),
     Column("wall_ns", pa.int64(), "ns", "by the host's clock, until the device had ended"),
     Column("device_ns", pa.int64(), "ns", "by the device's events", "it ran on a CPU"),
+    Column(
+        "cpu_ns",
+        pa.int64(),
+        "ns",
+        "CPU time of all threads of the process, in microseconds and some 1 µs too long; of a "
+        "thread that runs on another CPU until its last clock tick",
+        _OLDER,
+    ),
+    Column(
+        "voluntary_switches",
+        pa.int64(),
+        "",
+        "times that a thread of the process gave up its CPU, to wait",
+        _OLDER,
+    ),
+    Column(
+        "preemptions",
+        pa.int64(),
+        "",
+        "times that a CPU was taken from a thread of the process",
+        _OLDER,
+    ),
+    Column(
+        "minor_faults",
+        pa.int64(),
+        "",
+        "pages that the kernel provided without reading a disk",
+        _OLDER,
+    ),
+    Column("major_faults", pa.int64(), "", "pages that it read from a disk", _OLDER),
     Column("loss", pa.float64(), "", "of this step", "the step has no loss"),
 )

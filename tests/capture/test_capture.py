@@ -41,9 +41,13 @@ def test_a_capture_is_complete(row: Implementation, tmp_path: Path) -> None:
     shared = workloads.weights(workload, 0)
     first = reference.outcome(workload, shared, workloads.batch(workload, 0)).loss
 
-    assert result.timings["iteration"] == [0, 1, 2, 3]
-    assert result.timings["warmup"] == [True, False, False, False]
-    assert result.timings["device_ns"] == [None] * 4
+    assert result.timings["iteration"] == [0, 1, 2, 3, 4]
+    assert result.timings["warmup"] == [True, False, False, True, False]
+    assert result.timings["after_profile"] == [False, False, False, True, True]
+    assert result.timings["device_ns"] == [None] * 5
+    assert min(result.timings["cpu_ns"]) > 0
+    assert min(result.timings["voluntary_switches"] + result.timings["preemptions"]) >= 0
+    assert min(result.timings["minor_faults"] + result.timings["major_faults"]) >= 0
     assert min(result.timings["wall_ns"]) > 0
     assert result.timings["loss"][0] == pytest.approx(first, rel=1e-5)
 
@@ -55,7 +59,9 @@ def test_a_capture_is_complete(row: Implementation, tmp_path: Path) -> None:
     assert facts["denormals_flushed"] is True
     assert facts["loss_fell"] is True
     assert facts["compile_ns"] == result.timings["wall_ns"][0]
-    assert len(facts["profiled_wall_ns"]) == 2
+    assert len(facts["profiled_wall_ns"]) == len(facts["profiled_cpu_ns"]) == 2
+    ((before, after),) = (yardstick.values() for yardstick in facts["yardsticks"])
+    assert min(*before.values(), *after.values()) > 100_000
     assert facts["versions"][row.framework]
     assert facts["versions"]["cuda"] is None
     assert facts["hardware"]["gpu"] is None
@@ -70,7 +76,7 @@ def test_a_capture_is_complete(row: Implementation, tmp_path: Path) -> None:
 
 def test_a_run_says_how_many_iterations_there_was_time_for(tmp_path: Path) -> None:
     result = captured(tmp_path, "torch-cudnn", CE, iterations=100_000, timing_s=0.02)
-    counted = len(result.timings["iteration"]) - 1
+    counted = result.timings["warmup"].count(False)
     assert 3 <= counted < 100_000
     assert result.metadata["iterations"] == counted
 

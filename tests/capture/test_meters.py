@@ -37,12 +37,14 @@ def test_packages_are_summed_without_their_parts(tmp_path: Path) -> None:
 def test_energy_is_the_difference_and_a_wrapped_counter_is_unknown(tmp_path: Path) -> None:
     counter(tmp_path, "intel-rapl:0", 1_000_000)
     meters = Meters("cpu", str(tmp_path))
-    counter(tmp_path, "intel-rapl:0", 3_500_000)
-    facts = meters.facts()
-    assert facts["timing_cpu_energy_j"] == 2.5
-    assert facts["timing_gpu_energy_j"] is None
-    assert facts["timing_wall_ns"] > 0
-    counter(tmp_path, "intel-rapl:0", 5)
+    with meters.reading():
+        counter(tmp_path, "intel-rapl:0", 3_500_000)
+    counter(tmp_path, "intel-rapl:0", 4_000_000)  # not within
+    with meters.reading():
+        counter(tmp_path, "intel-rapl:0", 4_250_000)
+    assert meters.facts() == {"timing_cpu_energy_j": 2.75, "timing_gpu_energy_j": None}
+    with meters.reading():
+        counter(tmp_path, "intel-rapl:0", 5)
     assert meters.facts()["timing_cpu_energy_j"] is None
 
 
@@ -94,8 +96,12 @@ def test_page_faults_are_counted_step_by_step() -> None:
             fresh[place] = 1
     with counts("step"):
         pass
-    assert counts.page_faults[0] > pages / 20  # fewer than pages where the kernel gives huge ones
-    assert counts.page_faults[1] < counts.page_faults[0]
+    facts = counts.facts()
+    faults = facts["profiled_page_faults"]
+    assert faults[0] > pages / 20  # fewer than pages where the kernel gives huge ones
+    assert faults[1] < faults[0]
+    assert min(facts["profiled_cpu_ns"]) >= 0
+    assert {len(column) for column in facts.values()} == {2}
 
 
 def test_preemptions_are_counted_step_by_step() -> None:
@@ -115,6 +121,6 @@ def test_preemptions_are_counted_step_by_step() -> None:
         os.sched_setaffinity(0, allowed)
         rival.kill()
         rival.wait()
-    assert counts.preemptions[0] > 5  # both want the one CPU, a slice is a few ms
-    assert counts.preemptions[1] < counts.preemptions[0]
-    assert len(counts.page_faults) == 2
+    first, second = counts.facts()["profiled_preemptions"]
+    assert first > 5  # both want the one CPU, a slice is a few ms
+    assert second < first

@@ -70,6 +70,15 @@ def test_rounds_interleave_and_every_other_goes_backwards(tmp_path: Path) -> Non
     assert [r["iteration"] for r in rows] == list(range(len(rows)))
     counted = [r["round"] for r in rows if not r["warmup"]]
     assert counted == [0, 0, 1, 2]  # four iterations in three rounds
+    info = runs_in(tmp_path)[0].info
+    kept = [r for r in rows if not r["warmup"]]
+    assert info.iterations == 4
+    assert info.timing_wall_ns == sum(r["wall_ns"] for r in kept)
+    assert info.timing_cpu_ns == sum(r["cpu_ns"] for r in kept)
+    assert info.timing_page_faults == sum(r["minor_faults"] for r in kept)
+    assert info.profiled_rounds is not None
+    assert len(info.profiled_rounds) == len(info.profiled_wall_ns or ())
+    assert len(info.yardsticks or ()) == 3
 
 
 def test_one_failure_stops_no_other(tmp_path: Path) -> None:

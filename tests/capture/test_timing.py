@@ -1,6 +1,9 @@
 """The timing loop under a clock that the test moves."""
 
 import gc
+import mmap
+import time
+from typing import NamedTuple
 
 import pytest
 
@@ -10,11 +13,14 @@ from lstmprof.capture.worker.timing import (
     REPORT_EVERY_NS,
     Iteration,
     Loop,
+    Share,
+    after_profile,
     collector_frozen,
     columns,
-    numbered_on,
+    joined,
     timed,
 )
+from lstmprof.capture.worker.usage import Counts, difference, usage
 from lstmprof.errors import CaptureError
 
 
@@ -43,7 +49,7 @@ def loop_of(clock: Clock, step_ns: int, read_ns: int, losses: list[float]) -> Lo
         clock.pass_ns(step_ns)
         return next(left)
 
-    return Loop(step, read, lambda: step_ns - 1)
+    return Loop(step, read, lambda: step_ns - 1, lambda: None)
 
 
 def test_only_the_step_is_timed() -> None:
@@ -51,14 +57,81 @@ def test_only_the_step_is_timed() -> None:
     #   [step 7][read 100][step 7][read 100]
     clock = Clock()
     rows = timed(loop_of(clock, 7, 100, [3.0, 2.0]), 1, 1, pytest.fail, clock)
-    assert rows == [Iteration(0, True, 7, 6, 3.0), Iteration(1, False, 7, 6, 2.0)]
+    unread = (None,) * 5
+    assert rows == [
+        Iteration(0, True, False, 7, 6, *unread, 3.0),
+        Iteration(1, False, False, 7, 6, *unread, 2.0),
+    ]
     assert columns(rows) == {
         "iteration": [0, 1],
         "warmup": [True, False],
+        "after_profile": [False, False],
         "wall_ns": [7, 7],
         "device_ns": [6, 6],
+        **{name: [None, None] for name in Counts._fields},
         "loss": [3.0, 2.0],
     }
+
+
+class Reading(NamedTuple):
+    """What getrusage(2) tells; each number is the clock's, so that differences tell the time."""
+
+    ru_utime: float
+    ru_stime: float
+    ru_nvcsw: int
+    ru_nivcsw: int
+    ru_minflt: int
+    ru_majflt: int
+
+
+def test_the_readings_enclose_the_step_alone() -> None:
+    # 1000       4007      5007      5107
+    #   [usage 3][step 7][usage 3][read 100]
+    clock = Clock()
+    bare = loop_of(clock, 7_000, 100_000, [3.0, 2.0])
+
+    def read() -> Reading:
+        now = clock.now_ns
+        clock.pass_ns(3_000)
+        return Reading(now / 2e9, now / 2e9, now, 2 * now, 3 * now, 4 * now)
+
+    rows = timed(Loop(bare.step, bare.loss, bare.device_ns, read), 0, 2, pytest.fail, clock)
+    met = Counts(10_000, 10_000, 20_000, 30_000, 40_000)  # one reading and one step
+    assert [row.wall_ns for row in rows] == [7_000, 7_000]
+    assert [Counts(*(getattr(row, name) for name in Counts._fields)) for row in rows] == [met, met]
+
+
+def test_what_a_step_costs_is_what_the_kernel_counted() -> None:
+    pages = 500
+
+    def touch() -> float:
+        until = time.process_time() + 0.02
+        with mmap.mmap(-1, pages * mmap.PAGESIZE) as fresh:
+            for place in range(0, len(fresh), mmap.PAGESIZE):
+                fresh[place] = 1
+        while time.process_time() < until:
+            pass
+        return 1.0
+
+    def sleep() -> float:
+        time.sleep(0.02)
+        return 1.0
+
+    busy, idle = (
+        timed(Loop(step, float, lambda: None), 0, 1, pytest.fail, time.perf_counter_ns)[0]
+        for step in (touch, sleep)
+    )
+    assert busy.cpu_ns is not None
+    assert idle.cpu_ns is not None
+    assert 20e6 <= busy.cpu_ns < busy.wall_ns + 1e6
+    assert idle.cpu_ns < 10e6 < idle.wall_ns
+    assert busy.minor_faults is not None
+    assert busy.minor_faults > pages / 20  # fewer than pages where the kernel gives huge ones
+    assert idle.voluntary_switches == 1
+
+
+def test_what_cannot_be_read_is_none() -> None:
+    assert difference(None, usage()) == Counts(None, None, None, None, None)
 
 
 def test_progress_comes_once_a_second_and_not_once_a_step() -> None:
@@ -102,9 +175,26 @@ def test_the_session_thrown_away_lasts_long_enough_and_not_too_long() -> None:
     assert numbers(3, 1) == 3 + profiling.THROWAWAY_STEPS
 
 
-def test_counted_iterations_are_numbered_on_from_the_warm_up() -> None:
+def test_what_comes_after_a_profile_is_marked_and_numbered_on() -> None:
     clock = Clock()
     warm = timed(loop_of(clock, 1, 0, [3.0, 2.0]), 2, 0, pytest.fail, clock)
-    counted = numbered_on(timed(loop_of(clock, 1, 0, [1.0]), 0, 1, pytest.fail, clock), len(warm))
-    found = [(row.iteration, row.warmup) for row in warm + counted]
-    assert found == [(0, True), (1, True), (2, False)]
+    first = joined(warm, timed(loop_of(clock, 1, 0, [1.0]), 0, 1, pytest.fail, clock))
+    again = timed(loop_of(clock, 1, 0, [1.0, 1.0]), 1, 1, pytest.fail, clock)
+    found = joined(first, after_profile(again))
+    assert [(row.iteration, row.warmup, row.after_profile) for row in found] == [
+        (0, True, False),
+        (1, True, False),
+        (2, False, False),
+        (3, True, True),
+        (4, False, True),
+    ]
+
+
+@pytest.mark.parametrize(("iterations", "halves"), [(1, (1, 0)), (2, (1, 1)), (7, (4, 3))])
+def test_a_profile_comes_amid_the_counted_iterations(
+    iterations: int, halves: tuple[int, int]
+) -> None:
+    first, rest = Share(iterations, 101).halves()
+    assert (first.iterations, rest.iterations) == halves
+    assert (first.most_ns, rest.most_ns) == (50, 50)
+    assert first.least + rest.least == LEAST_ITERATIONS

@@ -37,7 +37,8 @@ def write_run(folder: Path, name: str, rows: list[Row], median_ms: float, **fact
         "device_ns": [None],
         "loss": [None],
     }
-    timings = pa.table(columns).cast(TIMINGS_SCHEMA)
+    unread = {name: [None] for name in TIMINGS_SCHEMA.names}
+    timings = pa.table({**unread, **columns}).cast(TIMINGS_SCHEMA)
     given = {**FACTS, "name": name, "implementation": name, **facts}
     write_tables(folder / name, run_info(given), annotated(table(rows), captured=True), timings)
     return folder / name

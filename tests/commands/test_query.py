@@ -14,12 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from events.rows import row, table
 
 from lstmprof.breakdown import TABLES, break_down
 from lstmprof.cli import run as lstmprof
 from lstmprof.events.annotate import annotated
+from lstmprof.events.schema import VERSION_KEY
 from lstmprof.runs.metadata import run_info
 from lstmprof.runs.run import TIMINGS_SCHEMA, open_run, write_tables
 
@@ -60,6 +62,16 @@ def ask(runs: Path, capsys: pytest.CaptureFixture[str]) -> Any:
         return found
 
     return asked
+
+
+def test_timings_of_an_older_run_are_answered_beside_newer_ones(runs: Path, ask: Any) -> None:
+    path = runs / "a" / "timings.parquet"
+    columns = ["round", "iteration", "warmup", "wall_ns", "device_ns", "loss"]
+    older = pq.read_table(path).select(columns).replace_schema_metadata({VERSION_KEY: b"3"})
+    pq.write_table(older, path)
+    rows = ask("SELECT * FROM timings WHERE iteration = 1 ORDER BY run")
+    found = [(r["run"], r["wall_ns"], r["after_profile"], r["cpu_ns"], r["loss"]) for r in rows]
+    assert found == [("a", 50, None, None, 0.5), (STRANGE, 70, None, None, 0.5)]
 
 
 def test_events_timings_and_facts_of_all_runs_are_tables(ask: Any) -> None:

@@ -100,7 +100,8 @@ def _timings(walls_ns: tuple[int, ...]) -> pa.Table:
         "device_ns": list(walls_ns),
         "loss": [1.0] * count,
     }
-    return pa.table(columns).cast(TIMINGS_SCHEMA)
+    unread = {name: [None] * count for name in TIMINGS_SCHEMA.names}
+    return pa.table({**unread, **columns}).cast(TIMINGS_SCHEMA)
 
 
 def walls(median_ns: int, count: int = 14) -> tuple[int, ...]:

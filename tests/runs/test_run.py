@@ -18,7 +18,7 @@ from lstmprof.events.schema import SCHEMA, VERSION_KEY
 from lstmprof.events.table import events_table
 from lstmprof.runs.directory import PARTIAL, new_run
 from lstmprof.runs.metadata import RunInfo, run_info
-from lstmprof.runs.run import open_run, runs_in, write_tables
+from lstmprof.runs.run import TIMINGS_SCHEMA, open_run, runs_in, write_tables
 
 EVENTS = events_table({"kind": ["op"], "name": ["a"], "start_ns": [0], "dur_ns": [1]})
 
@@ -179,6 +179,20 @@ def test_a_run_of_before_rules_were_stored_is_read_without_them(tmp_path: Path) 
     pq.write_table(older.drop_columns(["phase"]), tmp_path / "a" / "events.parquet")
     with pytest.raises(RunError, match="columns differ from the schema"):
         run.events()
+
+
+def test_timings_of_before_their_counts_are_read_without_them(tmp_path: Path) -> None:
+    whole = pa.table(
+        {name: [None] for name in TIMINGS_SCHEMA.names}
+        | {"round": [0], "iteration": [0], "warmup": [False], "wall_ns": [7], "loss": [1.0]}
+    ).cast(TIMINGS_SCHEMA)
+    older = whole.select(["round", "iteration", "warmup", "wall_ns", "device_ns", "loss"])
+    write(tmp_path, "a")
+    path = tmp_path / "a" / "timings.parquet"
+    pq.write_table(older.replace_schema_metadata({VERSION_KEY: b"3"}), path)
+    timings = open_run(tmp_path / "a").timings()
+    assert timings is not None
+    assert timings.equals(whole)
 
 
 def test_damage_is_one_line(tmp_path: Path) -> None:

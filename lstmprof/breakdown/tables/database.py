@@ -182,14 +182,23 @@ class Database:
 
 
 def reading(path: Path, columns: pa.Schema) -> str:
-    """The SELECT of all ``columns`` of the Parquet file ``path``; null are those it is too old for.
+    """The SELECT of ``columns``, in order, of the Parquet file ``path``; NULL where it is too old.
 
     Raises:
         RunError: the file is missing, damaged, or of a schema version that is not read.
     """
     absent = check_file(path, columns)
-    nulls = "".join(f", NULL::VARCHAR AS {name}" for name in absent)
-    return f"SELECT *{nulls} FROM read_parquet({quoted(literally(path))})"
+    selected = ", ".join(
+        f"NULL::{_sql_type(field.type)} AS {field.name}" if field.name in absent else field.name
+        for field in columns
+    )
+    return f"SELECT {selected} FROM read_parquet({quoted(literally(path))})"
+
+
+def _sql_type(type_: pa.DataType) -> str:
+    """DuckDB's name of a type that a column of events or timings has."""
+    names = {pa.int64(): "BIGINT", pa.float64(): "DOUBLE", pa.bool_(): "BOOLEAN"}
+    return names.get(type_, "VARCHAR")
 
 
 def literally(path: Path) -> str:

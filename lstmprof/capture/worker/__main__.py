@@ -18,7 +18,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from lstmprof import implementations
 from lstmprof.capture.request import RESULT, CaptureRequest, refusal
-from lstmprof.capture.worker import host, meters, peaks, profiling, timing
+from lstmprof.capture.worker import host, meters, peaks, profiling, timing, yardstick
 from lstmprof.capture.worker.metadata import Passes, now, pass_facts, request_facts, worker_facts
 from lstmprof.errors import CaptureError, LstmprofError, one_line
 
@@ -87,7 +87,8 @@ def captured(request: CaptureRequest, folder: str, report: Report) -> Dict[str, 
     """Both passes: metadata for run.json, columns for timings.parquet, raw profiles."""
     conditions = {"load_average_before": host.load_average(), "started_at": now()}
     framework = implementations.find(request.implementation).framework
-    cpus = _take_cpus(request)
+    cpus = taken = _take_cpus(request)
+    before = yardstick.measured()
     report("importing {} in process {}".format(framework, os.getpid()))
     loop: Any = importlib.import_module(LOOPS + framework)
     device = loop.device_of(request.device)
@@ -98,6 +99,8 @@ def captured(request: CaptureRequest, folder: str, report: Report) -> Dict[str, 
     passes = run_passes(trainer, request, (device, os.path.join(folder, PROFILE)), report)
     asked, ran_on = request_facts(request), worker_facts(trainer, cpus)
     of_passes = pass_facts(passes, request)
+    after = yardstick.measured()
+    of_passes["yardsticks"] = [{"before": before if cpus == taken else None, "after": after}]
     of_passes["peaks"] = peaks.facts(request, loop, device, report)
     return {
         "metadata": dict(asked, **conditions, **ran_on, **of_passes, ended_at=now()),
@@ -114,31 +117,52 @@ def _refuse_unless_possible(request: CaptureRequest) -> None:
 
 
 def run_passes(trainer: Any, request: CaptureRequest, place: Place, report: Report) -> Passes:
-    """The timing pass, then the profile pass, whose files go into ``place``'s folder."""
+    """The timing pass, and amid it the profile pass, whose files go into ``place``'s folder.
+
+    Half of the counted iterations come before the profile, half after it and one step that is not
+    counted; all come before where nothing is profiled.
+    """
     device, folder = place
     os.makedirs(folder)
     ranges = profiling.nvtx_ranges() or profiling.no_ranges
     loop = timing.Loop(functools.partial(trainer.step, ranges), trainer.loss, trainer.device_ns)
+    energy, counts = meters.Meters(device), meters.StepCounts(ranges)
+    first, rest = _shares(request)
+    profiled = profiling.Profiled([], [], [], None)
+
+    def timed(warmup: int, share: timing.Share) -> List[timing.Iteration]:
+        rows = timing.timed(loop, warmup, 0, report, time.perf_counter_ns)
+        with energy.reading():
+            counted = timing.timed(
+                loop,
+                0,
+                share.iterations,
+                report,
+                time.perf_counter_ns,
+                most_ns=share.most_ns,
+                least=share.least,
+            )
+        return timing.joined(rows, counted)
+
     with timing.collector_frozen():
         report("timing")
-        rows = timing.timed(loop, request.warmup_iterations, 0, report, time.perf_counter_ns)
-        counters = meters.Meters(device)
-        most_ns = None if request.timing_s is None else round(request.timing_s * 1e9)
-        counted = timing.timed(
-            loop, 0, request.iterations, report, time.perf_counter_ns, most_ns=most_ns
-        )
-        cost = counters.facts()
-        rows += timing.numbered_on(counted, len(rows))
-        profiled = profiling.Profiled([], [], [], None)
+        rows = timed(request.warmup_iterations, first)
         if request.profile_steps:
             report("profiling")
-            counts = meters.StepCounts(ranges)
             profiled = trainer.profile(counts, request.profile_steps, folder)
-            cost["profiled_page_faults"] = counts.page_faults
-            cost["profiled_preemptions"] = counts.preemptions
-    for number, loss in enumerate(profiled.losses, len(rows)):
-        timing.refuse_unless_finite(loss, number)
-    return Passes(rows, cost, profiled)
+        for number, loss in enumerate(profiled.losses, len(rows)):
+            timing.refuse_unless_finite(loss, number)
+        if rest.iterations:
+            report("timing again")
+            rows = timing.joined(rows, timing.after_profile(timed(1, rest)))
+    return Passes(rows, {**energy.facts(), **counts.facts()}, profiled)
+
+
+def _shares(request: CaptureRequest) -> Tuple[timing.Share, timing.Share]:
+    """What is counted before the profile, and after it."""
+    most_ns = None if request.timing_s is None else round(request.timing_s * 1e9)
+    whole = timing.Share(request.iterations, most_ns)
+    return whole.halves() if request.profile_steps else (whole, timing.Share(0))
 
 
 def _take_cpus(request: CaptureRequest) -> Cpus:

@@ -1,4 +1,4 @@
-"""What the timing pass cost: CPU time, wall time and energy, and how the GPU fared meanwhile.
+"""The energy of the timing pass, how the GPU fared meanwhile, and what each profiled step met.
 
 Energy is a difference of counters that hardware keeps: RAPL's packages through Linux's powercap
 (readable by root alone on many systems) and NVML's total energy of a GPU (Volta and later). What
@@ -11,10 +11,10 @@ import contextlib
 import ctypes
 import glob
 import os
-import time
-from typing import Any, ContextManager, Dict, Iterator, List, NamedTuple, Optional
+from typing import Any, ContextManager, Dict, Iterator, List, Optional, Tuple
 
 from lstmprof.capture.worker.profiling import Ranges
+from lstmprof.capture.worker.usage import Counts, difference, usage
 
 POWERCAP = "/sys/class/powercap"
 NVML, CUDA = "libnvidia-ml.so.1", "libcuda.so.1"
@@ -36,47 +36,44 @@ NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_TEMPERATURE_GPU = 1, 2, 0
 
 
 class Meters:
-    """Counters read before and after the counted iterations."""
+    """Energy of the iterations that ``reading`` encloses, once or several times."""
 
     def __init__(self, device: str, powercap: str = POWERCAP) -> None:
         self.powercap = powercap
         self.gpu = Gpu.of(device) if device.startswith("cuda") else None
-        self.began = self._counters()
+        self.packages_uj: Optional[int] = 0
+        self.gpu_mj: Optional[int] = 0
+        self.state: Dict[str, Any] = {}
 
-    def _counters(self) -> Dict[str, Any]:
-        counts = kernel_counts()
-        return {
-            "cpu_ns": time.process_time_ns(),
-            "wall_ns": time.perf_counter_ns(),
-            "page_faults": counts and counts.page_faults,
-            "preemptions": counts and counts.preemptions,
-            "packages_uj": packages_uj(self.powercap),
-            "gpu_mj": self.gpu.energy_mj() if self.gpu else None,
-        }
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[None]:
+        """Count what is used within."""
+        packages, gpu = self._counters()
+        yield
+        packages_after, gpu_after = self._counters()
+        self.packages_uj = _sum(self.packages_uj, _difference(packages_after, packages))
+        self.gpu_mj = _sum(self.gpu_mj, _difference(gpu_after, gpu))
+        self.state = self.gpu.state() if self.gpu else {}
+
+    def _counters(self) -> Tuple[Optional[int], Optional[int]]:
+        return packages_uj(self.powercap), self.gpu.energy_mj() if self.gpu else None
 
     def facts(self) -> Dict[str, Any]:
         """What run.json says of the counted iterations; energy in joules."""
-        ended, began = self._counters(), self.began
-        packages = _difference(ended["packages_uj"], began["packages_uj"])
-        gpu = _difference(ended["gpu_mj"], began["gpu_mj"])
-        facts: Dict[str, Any] = {
-            "timing_cpu_ns": ended["cpu_ns"] - began["cpu_ns"],
-            "timing_wall_ns": ended["wall_ns"] - began["wall_ns"],
-            "timing_page_faults": _difference(ended["page_faults"], began["page_faults"]),
-            "timing_preemptions": _difference(ended["preemptions"], began["preemptions"]),
+        packages, gpu = self.packages_uj, self.gpu_mj
+        return {
             "timing_cpu_energy_j": None if packages is None else packages / 1e6,
             "timing_gpu_energy_j": None if gpu is None else gpu / 1e3,
+            **self.state,
         }
-        return dict(facts, **(self.gpu.state() if self.gpu else {}))
 
 
 class StepCounts:
-    """Ranges that count what the kernel did in each ``step``; counts of those that are known."""
+    """Ranges that read what happened to the process in each ``step``."""
 
     def __init__(self, ranges: Ranges) -> None:
         self.ranges = ranges
-        self.page_faults: List[int] = []
-        self.preemptions: List[int] = []
+        self.counts: List[Counts] = []
 
     def __call__(self, name: str) -> ContextManager[Any]:
         """The range ``name``."""
@@ -84,30 +81,25 @@ class StepCounts:
 
     @contextlib.contextmanager
     def _counted(self) -> Iterator[None]:
-        began = kernel_counts()
+        before = usage()
         with self.ranges("step"):
             yield
-        ended = kernel_counts()
-        if began is not None and ended is not None:
-            self.page_faults.append(ended.page_faults - began.page_faults)
-            self.preemptions.append(ended.preemptions - began.preemptions)
+        self.counts.append(difference(before, usage()))
+
+    def facts(self) -> Dict[str, Any]:
+        """What run.json says of the profiled steps; None where it is unknown."""
+        columns = {
+            "profiled_cpu_ns": [counts.cpu_ns for counts in self.counts],
+            "profiled_voluntary_switches": [counts.voluntary_switches for counts in self.counts],
+            "profiled_preemptions": [counts.preemptions for counts in self.counts],
+            "profiled_page_faults": [counts.minor_faults for counts in self.counts],
+            "profiled_major_faults": [counts.major_faults for counts in self.counts],
+        }
+        return {name: None if None in column else column for name, column in columns.items()}
 
 
-class KernelCounts(NamedTuple):
-    """What the kernel did with this process so far."""
-
-    page_faults: int  # pages that it had to provide, without reading a disk
-    preemptions: int  # involuntary context switches: a CPU was taken from one of its threads
-
-
-def kernel_counts() -> Optional[KernelCounts]:
-    """The counts of getrusage(2), of all threads; None where there is no Unix."""
-    try:
-        import resource
-    except ImportError:
-        return None
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    return KernelCounts(usage.ru_minflt, usage.ru_nivcsw)
+def _sum(total: Optional[int], more: Optional[int]) -> Optional[int]:
+    return None if total is None or more is None else total + more
 
 
 def _difference(end: Optional[int], begin: Optional[int]) -> Optional[int]:

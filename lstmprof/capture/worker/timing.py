@@ -1,6 +1,8 @@
 """The timing pass: no profiler, the host clock around steps that end in a synchronisation.
 
-Everything but the step itself (loss values, rows, progress) happens while the clock is stopped.
+Everything but the step itself (counts, loss values, rows, progress) happens while the clock is
+stopped. A round that is profiled is timed before its profile and after it, so that what changed
+meanwhile shows.
 """
 
 from __future__ import annotations
@@ -9,8 +11,9 @@ import contextlib
 import dataclasses
 import gc
 import math
-from typing import Any, Callable, Dict, Iterator, List, Optional
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
+from lstmprof.capture.worker.usage import Usage, difference, usage
 from lstmprof.errors import CaptureError
 
 Clock = Callable[[], int]
@@ -22,14 +25,22 @@ REPORT_EVERY_NS = 1_000_000_000
 LEAST_ITERATIONS = 3
 
 
-@dataclasses.dataclass(frozen=True)
-class Iteration:
-    """One row of timings.parquet."""
+class Iteration(NamedTuple):
+    """One row of timings.parquet: a tuple, which is made in a fifth of a frozen dataclass's time.
+
+    ``after_profile``: its round was profiled before it. The counts are ``usage.Counts``.
+    """
 
     iteration: int
     warmup: bool
+    after_profile: bool
     wall_ns: int
     device_ns: Optional[int]
+    cpu_ns: Optional[int]
+    voluntary_switches: Optional[int]
+    preemptions: Optional[int]
+    minor_faults: Optional[int]
+    major_faults: Optional[int]
     loss: float
 
 
@@ -40,6 +51,26 @@ class Loop:
     step: Callable[[], Any]
     loss: Callable[[Any], float]
     device_ns: Callable[[], Optional[int]]
+    usage: Callable[[], Usage] = usage
+
+
+@dataclasses.dataclass(frozen=True)
+class Share:
+    """So many iterations; after ``most_ns`` none is begun, but ``least`` are counted before."""
+
+    iterations: int
+    most_ns: Optional[int] = None
+    least: int = LEAST_ITERATIONS
+
+    def halves(self) -> Tuple[Share, Share]:
+        """Those before a profile and those after it; the first are never fewer."""
+        return (
+            Share(-(-self.iterations // 2), self._half_ns(), -(-self.least // 2)),
+            Share(self.iterations // 2, self._half_ns(), self.least // 2),
+        )
+
+    def _half_ns(self) -> Optional[int]:
+        return None if self.most_ns is None else self.most_ns // 2
 
 
 def timed(
@@ -50,38 +81,47 @@ def timed(
     clock: Clock,
     *,
     most_ns: Optional[int] = None,
+    least: int = LEAST_ITERATIONS,
 ) -> List[Iteration]:
     """One row for each of ``warmup + iterations`` steps, in order.
 
-    After ``most_ns`` none is begun, but LEAST_ITERATIONS are counted before.
+    After ``most_ns`` none is begun, but ``least`` are counted before.
 
     Raises:
         CaptureError: a loss is not finite.
     """
     rows: List[Iteration] = []
     began_ns = reported_ns = clock()
-    step = loop.step
+    step, usage = loop.step, loop.usage
     for number in range(warmup + iterations):
+        before = usage()
         start_ns = clock()
         outcome = step()
         end_ns = clock()
+        counts = difference(before, usage())
+        device_ns, wall_ns = loop.device_ns(), end_ns - start_ns
         row = Iteration(
-            number, number < warmup, end_ns - start_ns, loop.device_ns(), loop.loss(outcome)
+            number, number < warmup, False, wall_ns, device_ns, *counts, loop.loss(outcome)
         )
         rows.append(row)
         refuse_unless_finite(row.loss, number)
         if end_ns - reported_ns >= REPORT_EVERY_NS:
             reported_ns = end_ns
             report("timed {} of {} iterations".format(number + 1, warmup + iterations))
-        enough = number + 1 >= warmup + LEAST_ITERATIONS
+        enough = number + 1 >= warmup + least
         if most_ns is not None and enough and end_ns - began_ns >= most_ns:
             break
     return rows
 
 
-def numbered_on(rows: List[Iteration], first: int) -> List[Iteration]:
-    """``rows`` with their numbers going on from ``first``."""
-    return [dataclasses.replace(row, iteration=first + row.iteration) for row in rows]
+def joined(rows: List[Iteration], later: List[Iteration]) -> List[Iteration]:
+    """``rows`` and ``later`` ones, which are numbered on from them."""
+    return rows + [row._replace(iteration=len(rows) + row.iteration) for row in later]
+
+
+def after_profile(rows: List[Iteration]) -> List[Iteration]:
+    """``rows`` as those of a process that was profiled before."""
+    return [row._replace(after_profile=True) for row in rows]
 
 
 def refuse_unless_finite(loss: float, number: int) -> None:
@@ -108,5 +148,4 @@ def collector_frozen() -> Iterator[None]:
 
 def columns(rows: List[Iteration]) -> Dict[str, List[Any]]:
     """The rows as the columns of timings.parquet."""
-    names = [field.name for field in dataclasses.fields(Iteration)]
-    return {name: [getattr(row, name) for row in rows] for name in names}
+    return {name: [getattr(row, name) for row in rows] for name in Iteration._fields}
