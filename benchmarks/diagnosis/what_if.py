@@ -18,19 +18,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from planted import TORCH, Case, captured, written
-from planting import WORKLOAD
+from planted import CLEAN, RUNS, capture, sizes
+from planted_cases import WORKLOAD, Case, sweeps
 
 from lstmprof.breakdown import break_down
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.rounds import capture_rounds
 from lstmprof.diagnose.diagnosis import Asked, diagnose
 from lstmprof.errors import LstmprofError
-from lstmprof.runs.run import Run
+from lstmprof.runs.run import Run, open_run
 
 #: Planted cause → what is removed.
 CHANGES = {"casts": "casts", "layout copies": "copies", "item()": "syncs"}
 SHARE = 0.5
+TORCH = ("torch-lstmcell-basic", "torch-lstmcell-fused", "torch-cudnn")
 LOOP, REWRITTEN = "torch-lstmcell-basic", ("torch-script", "torch-compile")
 ROUNDS, ITERATIONS, PROFILED = 4, 120, 12
 
@@ -64,16 +65,18 @@ def undisturbed_ns(run: Run, change: str) -> int:
 def planted_pairs(folder: Path) -> Iterator[Pair]:
     """Every cause planted in every implementation, and removed again."""
     chosen = [Case(name, ((cause, SHARE),)) for name in TORCH for cause in CHANGES]
-    for case, made, place in captured(chosen, folder):
-        if made is None:
-            print(f"{case.name} in {case.implementation} was not captured")
-            continue
-        cause, change = case.causes[0][0], CHANGES[case.causes[0][0]]
-        medians = {name: statistics.median(t["wall_ns"]) for name, t in made["timings"].items()}
-        predicted = undisturbed_ns(written(case.name, made, place)[1], change)
-        slow = f"{case.implementation} + {cause}"
-        ends = medians["all"], predicted, medians["clean"]
-        yield Pair(slow, case.implementation, change, *ends)
+    for sweep in sweeps(chosen):
+        place = folder / sweep.name
+        capture(sweep, place, 0)
+        clean = sizes(place / "plans", CLEAN)["step"]
+        for case in sweep.cases:
+            cause = case.causes[0][0]
+            slow = sizes(place / "plans", case.label)["step"]
+            predicted = undisturbed_ns(open_run(place / RUNS / case.label), CHANGES[cause])
+            ends = slow.wall_ns, predicted, clean.wall_ns
+            yield Pair(
+                f"{sweep.implementation} + {cause}", sweep.implementation, CHANGES[cause], *ends
+            )
 
 
 def rewritten_pairs(folder: Path) -> Iterator[Pair]:

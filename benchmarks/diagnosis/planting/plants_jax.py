@@ -10,13 +10,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from turns import (
+from planted_steps import (
     PRODUCT_SIZE,
     SIZE,
     UNITS,
     Cause,
-    Plant,
-    Turns,
+    PlantedPrograms,
     Unit,
     fastest_ns,
     input_work,
@@ -24,10 +23,6 @@ from turns import (
     spin,
     thread_wait,
 )
-
-from lstmprof.capture.worker.loops import jax as worker_jax
-
-set_threads = worker_jax.set_threads
 
 
 def _cast(x: jax.Array) -> jax.Array:
@@ -67,27 +62,21 @@ CAUSES = (
 BY_NAME = {cause.name: cause for cause in CAUSES}
 
 
-class PlantedTrainer(Turns, worker_jax.Trainer):
+class PlantedJax(PlantedPrograms):
     """The worker's own trainer, whose steps do what is planted besides."""
 
-    def planted(self, name: str, target_ns: float) -> Plant:
-        """As many units of the cause as take ``target_ns``, and at least one."""
-        cause = BY_NAME[name]
-        unit = cause.unit if cause.in_program else cause.unit()
-        unit_ns = _unit_ns(cause) if cause.in_program else fastest_ns(unit)
-        count = max(1, round(target_ns / unit_ns))
-        return Plant(name, unit, count, cause.in_input, cause.in_program)
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.plant()
 
-    def _program(self) -> Any:
-        def body(*given: Any) -> Any:
-            return self._train_step(*given)
+    def cause(self, name: str) -> Cause:
+        return BY_NAME[name]
 
-        # A profile of both programs tells their instructions apart by the name of the program.
-        body.__name__ = f"step_{len(self.programs)}"
-        return jax.jit(body, donate_argnums=0)
+    def unit_ns(self, cause: Cause, unit: Unit) -> float:
+        return _unit_ns(cause) if cause.in_program else super().unit_ns(cause, unit)
 
     def _loss(self, parameters: Any, inputs: Any, targets: Any) -> Any:
-        loss = super()._loss(parameters, inputs, targets)
+        loss = super()._loss(parameters, inputs, targets)  # type: ignore[misc]
         seed = inputs[0].ravel()[0]
         for plant in self.plants:
             if plant.in_program:
@@ -106,3 +95,8 @@ def _unit_ns(cause: Cause) -> float:
     many, none = (jax.jit(lambda seed, n=n: _grown(cause, n, seed)[0, 0]) for n in (UNITS, 0))
     spent = [fastest_ns(lambda c=call: c(1.0).block_until_ready()) for call in (many, none)]
     return max(1.0, (spent[0] - spent[1]) / UNITS)
+
+
+def planted_trainer(trainer: type, plan: dict[str, Any]) -> type:
+    """``trainer`` with what is planned."""
+    return type("Trainer", (PlantedJax, trainer), {"plan": plan})

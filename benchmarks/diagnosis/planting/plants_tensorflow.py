@@ -10,13 +10,12 @@ from __future__ import annotations
 from typing import Any
 
 import tensorflow as tf
-from turns import (
+from planted_steps import (
     PRODUCT_SIZE,
     SIZE,
     UNITS,
     Cause,
-    Plant,
-    Turns,
+    PlantedPrograms,
     Unit,
     fastest_ns,
     input_work,
@@ -24,11 +23,6 @@ from turns import (
     spin,
     thread_wait,
 )
-
-from lstmprof.capture.request import CaptureRequest
-from lstmprof.capture.worker.loops import tensorflow
-
-set_threads = tensorflow.set_threads
 
 
 def _cast(x: tf.Tensor) -> tf.Tensor:
@@ -59,29 +53,25 @@ CAUSES = (
 BY_NAME = {cause.name: cause for cause in CAUSES}
 
 
-class PlantedTrainer(Turns, tensorflow.Trainer):
+class PlantedTensorflow(PlantedPrograms):
     """The worker's own trainer, whose steps do what is planted besides."""
 
-    def __init__(self, request: CaptureRequest, device: str) -> None:
+    def __init__(self, *given: Any) -> None:
         tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
-        super().__init__(request, device)
+        super().__init__(*given)
+        self.plant()
 
-    def planted(self, name: str, target_ns: float) -> Plant:
-        """As many units of the cause as take ``target_ns``, and at least one."""
-        cause = BY_NAME[name]
-        unit = cause.unit if cause.in_program else cause.unit()
-        unit_ns = _unit_ns(cause) if cause.in_program else fastest_ns(unit)
-        count = max(1, round(target_ns / unit_ns))
-        return Plant(name, unit, count, cause.in_input, cause.in_program)
+    def cause(self, name: str) -> Cause:
+        return BY_NAME[name]
 
-    def _program(self) -> Any:
-        return tf.function(self._train, autograph=False)
+    def unit_ns(self, cause: Cause, unit: Unit) -> float:
+        return _unit_ns(cause) if cause.in_program else super().unit_ns(cause, unit)
 
     def _forward(self, inputs: tf.Tensor, lengths: Any, targets: Any) -> tf.Tensor:
         grown = [_grown(BY_NAME[p.name], p.count) for p in self.plants if p.in_program]
         with tf.control_dependencies(grown):
             inputs = tf.identity(inputs)
-        return super()._forward(inputs, lengths, targets)
+        return super()._forward(inputs, lengths, targets)  # type: ignore[misc]
 
 
 def _grown(cause: Cause, count: int) -> tf.Tensor:
@@ -99,3 +89,8 @@ def _unit_ns(cause: Cause) -> float:
         for n in (UNITS, 0)
     )
     return max(1.0, (fastest_ns(many) - fastest_ns(none)) / UNITS)
+
+
+def planted_trainer(trainer: type, plan: dict[str, Any]) -> type:
+    """``trainer`` with what is planned."""
+    return type("Trainer", (PlantedTensorflow, trainer), {"plan": plan})

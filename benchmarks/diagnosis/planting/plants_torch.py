@@ -1,0 +1,158 @@
+"""Causes of known kind that can be planted in a step of torch, and the trainer they grow in.
+
+Those of a recurrent module are spread evenly over its calls in a step (every time step where a
+Python loop calls a cell), those of the input are done in its phase. Nothing depends on what they
+compute, and no gradient flows through them. A setting changes no line of the code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from planted_steps import Planted, Unit, input_work, sleep, spin, thread_wait
+
+
+@dataclass(frozen=True)
+class Site:
+    """What a recurrent module works on: inputs (…, features) and one weight (outputs, features)."""
+
+    inputs: torch.Tensor
+    weight: torch.Tensor
+
+
+@dataclass(frozen=True)
+class Cause:
+    """``unit`` makes one unit of it for a site."""
+
+    name: str
+    unit: Callable[[Site], Unit]
+    in_input: bool = False
+    in_program: bool = False
+
+
+def _casts(site: Site) -> Unit:
+    x = site.inputs
+    return lambda: x.to(torch.float64).to(torch.float32)
+
+
+def _tiny_ops(site: Site) -> Unit:
+    one, other = torch.ones(1), torch.ones(1)  # not the number 1: that would be cast in every call
+    return lambda: one.mul_(other)
+
+
+def _asks(site: Site) -> Unit:
+    one = torch.zeros(1)
+    return lambda: one.item()
+
+
+def _layout_copies(site: Site) -> Unit:
+    weight = site.weight
+    return lambda: weight.transpose(0, 1).contiguous()
+
+
+def _products(site: Site) -> Unit:
+    x, weight = site.inputs, site.weight
+    return lambda: torch.nn.functional.linear(x, weight)
+
+
+def _pointwise(site: Site) -> Unit:
+    weight = site.weight
+    return lambda: torch.exp(weight)
+
+
+CAUSES = (
+    Cause("casts", _casts),
+    Cause("tiny ops", _tiny_ops),
+    Cause("busy wait", lambda site: spin),
+    Cause("sleep", lambda site: sleep),
+    Cause("thread wait", lambda site: thread_wait()),
+    Cause("item()", _asks),
+    Cause("layout copies", _layout_copies),
+    Cause("doubled GEMM", _products),
+    Cause("pointwise", _pointwise),
+    Cause("input work", lambda site: input_work(), in_input=True),
+    Cause("input wait", lambda site: spin, in_input=True),
+)
+BY_NAME = {cause.name: cause for cause in CAUSES}
+
+
+def _detect_anomalies() -> None:
+    torch.autograd.set_detect_anomaly(True)
+
+
+def _two_threads() -> None:
+    """More than the one CPU that the worker keeps to."""
+    torch.set_num_threads(2)
+
+
+def _no_onednn() -> None:
+    torch.backends.mkldnn.enabled = False
+
+
+#: Setting → what a script does that makes it, once its model is built.
+SETTINGS: dict[str, Callable[[], None]] = {
+    "anomaly mode": _detect_anomalies,
+    "two threads on one CPU": _two_threads,
+    "oneDNN off": _no_onednn,
+}
+
+
+class PlantedTorch(Planted):
+    """The worker's own trainer, whose steps do what is planted besides.
+
+    A step has ``calls`` of recurrent modules: the first one tells how many.
+    """
+
+    module: Any
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.call, self.calls = 0, 0
+        self.site: Site | None = None
+        for recurrent in (
+            self.module.cells.values() if hasattr(self.module, "cells") else [self.module.lstm]
+        ):
+            recurrent.register_forward_pre_hook(self._before_call)
+        if self.plan["setting"]:
+            SETTINGS[self.plan["setting"]]()
+
+    def cause(self, name: str) -> Cause:
+        return BY_NAME[name]
+
+    def unit(self, cause: Cause) -> Unit:
+        assert self.site is not None
+        return cause.unit(self.site)
+
+    def step(self, ranges: Any) -> Any:
+        outcome = super().step(ranges)
+        if not self.calls:
+            self.calls = self.call
+            self.plant()
+        return outcome
+
+    def _on_device(self) -> Any:
+        self.call = 0
+        for plant in self.plants:
+            if plant.in_input:
+                self.spent[plant.name].add(plant.count, plant.unit)
+        return super()._on_device()  # type: ignore[misc]
+
+    def _before_call(self, module: Any, arguments: tuple[Any, ...]) -> None:
+        """This call's share of the units."""
+        before, self.call = self.call, self.call + 1
+        if self.site is None:
+            weight = getattr(module, "weight_ih", None)
+            weight = module.weight_ih_l0 if weight is None else weight
+            self.site = Site(arguments[0].detach(), weight.detach())
+        for plant in self.plants:
+            if not plant.in_input:
+                share = plant.count * self.call // self.calls - plant.count * before // self.calls
+                self.spent[plant.name].add(share, plant.unit)
+
+
+def planted_trainer(trainer: type, plan: dict[str, Any]) -> type:
+    """``trainer`` with what is planned."""
+    return type("Trainer", (PlantedTorch, trainer), {"plan": plan})

@@ -1,0 +1,100 @@
+"""The benchmark of planted causes: what it takes for right, for wrong and for the planted size.
+
+::
+
+    a step's log   [recorded, wall, cpu, {plant: [wall, cpu]}]
+    undisturbed    ─────────── wall − cpu: its own waiting
+    disturbed      ───────────────────────── another process had the CPU
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+DIAGNOSIS = Path(__file__).parents[2] / "benchmarks" / "diagnosis"
+MS = 1_000_000
+
+
+@pytest.fixture
+def planted(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(DIAGNOSIS))
+    import planted
+
+    return planted
+
+
+def outcome(planted: Any, **changed: Any) -> Any:
+    size = planted.Size(2.0 * MS, 2.0 * MS)
+    case = planted.Case("torch-cudnn", (("casts", 0.5), ("sleep", 0.2)))
+    given = {
+        "case": case,
+        "clean": planted.Size(4.0 * MS, 4.0 * MS),
+        "planted": size,
+        "difference": size,
+        "slow": case.label,
+        "state": "found",
+        "cause": "cast-bound",
+        "found_ns": 1.9 * MS,
+        "sentence": "it is cast-bound",
+    }
+    return planted.Outcome(**{**given, **changed})
+
+
+def test_right_is_the_kind_of_the_largest_cause_of_the_planted_run(planted: Any) -> None:
+    right = outcome(planted)
+    assert (right.verdict, right.error) == ("right", pytest.approx(-0.05))
+    assert outcome(planted, cause="Python-bound").verdict == "wrong"
+    assert outcome(planted, slow="clean").verdict == "wrong"
+
+
+@pytest.mark.parametrize("state", ["unknown", "none"])
+def test_what_is_not_told_is_neither_right_nor_wrong(planted: Any, state: str) -> None:
+    silent = outcome(planted, state=state, cause=None)
+    assert (silent.verdict, silent.error) == ("not told", None)
+
+
+def test_a_setting_is_named_by_its_word_whatever_the_kind(planted: Any) -> None:
+    case = planted.Case("torch-cudnn", setting="denormals")
+    asked = {"case": case, "slow": "denormals", "cause": "slower-calls"}
+    assert outcome(planted, **asked, sentence="it did not flush denormal numbers").verdict == (
+        "right"
+    )
+    assert outcome(planted, **asked, sentence="the reason is not recorded").verdict == "wrong"
+
+
+def test_sizes_are_of_undisturbed_steps_without_a_profiler(planted: Any, tmp_path: Path) -> None:
+    usual = [False, 5 * MS, 4 * MS, {"sleep": [2 * MS, MS]}]
+    taken = [False, 9 * MS, 4 * MS, {"sleep": [6 * MS, MS]}]
+    profiled = [True, 8 * MS, 7 * MS, {"sleep": [2 * MS, MS]}]
+    for number, steps in enumerate(([usual, taken, profiled], [usual, taken])):
+        path = tmp_path / f"sleep.{number}.log"
+        path.write_text(json.dumps({"counts": {"sleep": 10}, "steps": steps}))
+    found = planted.sizes(tmp_path, "sleep")
+    assert found == {"step": planted.Size(5 * MS, 4 * MS), "sleep": planted.Size(2 * MS, MS)}
+
+
+def test_cases_have_labels_of_their_own_in_small_sweeps(planted: Any) -> None:
+    cases = planted.CASES
+    assert len({case.name for case in cases}) == len(cases) >= 30
+    swept = list(planted.sweeps(cases))
+    assert sorted(case.name for sweep in swept for case in sweep.cases) == sorted(
+        case.name for case in cases
+    )
+    assert all(len({case.workload for case in sweep.cases}) == 1 for sweep in swept)
+
+
+def test_other_processes_are_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "clean.json").write_text("{}")
+    environment = {"PYTHONPATH": str(DIAGNOSIS / "planting"), "PLANTED": str(tmp_path)}
+    command = [sys.executable, "-c", "import sys; print(len(sys.meta_path))"]
+    plain, beside = (
+        subprocess.run(command, env=env, check=True, capture_output=True, text=True).stdout
+        for env in ({}, environment)
+    )
+    assert plain == beside
