@@ -14,7 +14,7 @@ import os
 from typing import Any, ContextManager, Dict, Iterator, List, Optional, Tuple
 
 from lstmprof.capture.worker.profiling import Ranges
-from lstmprof.capture.worker.usage import Counts, difference, usage
+from lstmprof.capture.worker.usage import SELF, Counts, difference, usage
 
 POWERCAP = "/sys/class/powercap"
 NVML, CUDA = "libnvidia-ml.so.1", "libcuda.so.1"
@@ -81,10 +81,10 @@ class StepCounts:
 
     @contextlib.contextmanager
     def _counted(self) -> Iterator[None]:
-        before = usage()
+        before = usage(SELF)
         with self.ranges("step"):
             yield
-        self.counts.append(difference(before, usage()))
+        self.counts.append(difference(before, usage(SELF)))
 
     def facts(self) -> Dict[str, Any]:
         """What run.json says of the profiled steps; None where it is unknown."""

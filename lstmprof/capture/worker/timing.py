@@ -13,7 +13,7 @@ import gc
 import math
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
-from lstmprof.capture.worker.usage import Usage, difference, usage
+from lstmprof.capture.worker.usage import SELF, Counts, Usage, difference, usage
 from lstmprof.errors import CaptureError
 
 Clock = Callable[[], int]
@@ -28,7 +28,7 @@ LEAST_ITERATIONS = 3
 class Iteration(NamedTuple):
     """One row of timings.parquet: a tuple, which is made in a fifth of a frozen dataclass's time.
 
-    ``after_profile``: its round was profiled before it. The counts are ``usage.Counts``.
+    ``after_profile``: its round was profiled before it.
     """
 
     iteration: int
@@ -36,11 +36,7 @@ class Iteration(NamedTuple):
     after_profile: bool
     wall_ns: int
     device_ns: Optional[int]
-    cpu_ns: Optional[int]
-    voluntary_switches: Optional[int]
-    preemptions: Optional[int]
-    minor_faults: Optional[int]
-    major_faults: Optional[int]
+    counts: Counts
     loss: float
 
 
@@ -51,7 +47,7 @@ class Loop:
     step: Callable[[], Any]
     loss: Callable[[Any], float]
     device_ns: Callable[[], Optional[int]]
-    usage: Callable[[], Usage] = usage
+    usage: Callable[[int], Usage] = usage
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,15 +90,13 @@ def timed(
     began_ns = reported_ns = clock()
     step, usage = loop.step, loop.usage
     for number in range(warmup + iterations):
-        before = usage()
+        before = usage(SELF)
         start_ns = clock()
         outcome = step()
         end_ns = clock()
-        counts = difference(before, usage())
-        device_ns, wall_ns = loop.device_ns(), end_ns - start_ns
-        row = Iteration(
-            number, number < warmup, False, wall_ns, device_ns, *counts, loop.loss(outcome)
-        )
+        counts = difference(before, usage(SELF))
+        device_ns, loss = loop.device_ns(), loop.loss(outcome)
+        row = Iteration(number, number < warmup, False, end_ns - start_ns, device_ns, counts, loss)
         rows.append(row)
         refuse_unless_finite(row.loss, number)
         if end_ns - reported_ns >= REPORT_EVERY_NS:
@@ -148,4 +142,8 @@ def collector_frozen() -> Iterator[None]:
 
 def columns(rows: List[Iteration]) -> Dict[str, List[Any]]:
     """The rows as the columns of timings.parquet."""
-    return {name: [getattr(row, name) for row in rows] for name in Iteration._fields}
+    names = [name for name in Iteration._fields if name != "counts"]
+    return {
+        **{name: [getattr(row, name) for row in rows] for name in names},
+        **{name: [getattr(row.counts, name) for row in rows] for name in Counts._fields},
+    }
