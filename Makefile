@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
-DEMO := --workload 1x320-ce-short --time-steps 20 --rounds 3 --out traces/demo --force
+DEMO := --workload 1x320-ce-short --time-steps 20 --out traces/demo --force
 
 # On the machine with the GPU: its own Python, with torch or JAX for CUDA; nothing is installed.
 GPU_PYTHON ?= $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON))

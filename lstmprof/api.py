@@ -220,17 +220,18 @@ def capture(
     *,
     out: Target = "traces",
     name: str | None = None,
-    rounds: int = 1,
+    rounds: int | None = None,
     force: bool = False,
     packages: Collection[str] = (),
     progress: Callable[[str], None] = lambda line: None,
     **options: Any,
 ) -> Run:
-    """Run, time and profile one implementation, in a process of its own.
+    """Run, time and profile one implementation, in ``rounds`` processes of its own.
 
-    ``options`` are the fields of ``CaptureRequest`` (``precision="amp-fp16"``, ``iterations=50`` …)
-    and of the workload (``time_steps=20``, ``batch=32`` …). ``packages`` are installed into an
-    environment for the worker (``["torch==2.4.1"]``).
+    None is three rounds, or as many as iterations; stopped, the same call goes on with those that
+    were done. ``options`` are the fields of ``CaptureRequest`` (``precision="amp-fp16"``,
+    ``iterations=50`` …) and of the workload (``time_steps=20``, ``batch=32`` …). ``packages`` are
+    installed into an environment for the worker (``["torch==2.4.1"]``).
 
     Raises:
         UsageError: the request cannot be meant.

@@ -76,14 +76,21 @@ def run(arguments: list[str]) -> int:
         return error.exit_code
     except click.ClickException as error:
         return _refused(_with_help(error), error.exit_code)
-    except _TerminatedError:
-        return _refused(_INTERRUPTED, 128 + signal.SIGTERM)
-    except (click.Abort, KeyboardInterrupt):
-        return _refused(_INTERRUPTED, 128 + signal.SIGINT)
+    except _TerminatedError as stop:
+        return _refused(_interrupted(stop), 128 + signal.SIGTERM)
+    except (click.Abort, KeyboardInterrupt) as stop:
+        return _refused(_interrupted(stop), 128 + signal.SIGINT)
     except BrokenPipeError:  # the reader of our output (head, less) has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     return code if isinstance(code, int) else 0
+
+
+def _interrupted(stop: BaseException) -> str:
+    """That it was, and what is kept, as what was under way noted; click wraps Ctrl-C."""
+    raised = (stop, stop.__cause__, stop.__context__)
+    notes = [note for error in raised for note in getattr(error, "__notes__", ())]
+    return "; ".join([_INTERRUPTED, *notes[:1]])
 
 
 def _refused(message: str, code: int) -> int:

@@ -2,14 +2,14 @@
 
 A plan says first what will run, what is there already and what cannot run, and why. Captures of one
 workload and precision are interleaved in rounds, every other round backwards, so that a machine
-that drifts favours none of them. A killed sweep resumes: what is there is skipped.
+that drifts favours none of them. A killed sweep resumes: runs that are there are skipped, and of
+others the rounds that are done are not captured again.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import fnmatch
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -109,24 +109,16 @@ def run(
     planned: Sequence[Planned],
     out: Path,
     *,
-    rounds: int = 1,
+    rounds: int | None = None,
     force: bool = False,
     progress: Callable[[str], None] = lambda line: None,
 ) -> Iterator[Outcome]:
-    """Run what is not skipped, group by group; yields each outcome when its group is done."""
-    todo = [p for p in planned if p.skip is None or (force and p.skip == THERE)]
-    began = time.monotonic()
-    done = 0
-    for group in _groups(todo):
-        requests = {p.name: p.request for p in group}
-        results = captures.capture_rounds(
-            requests, out, rounds=rounds, force=force, progress=progress
-        )
-        yield from (Outcome(p, results[p.name]) for p in group)
-        done += len(group)
-        left_s = (time.monotonic() - began) / done * (len(todo) - done)
-        if left_s:
-            progress(f"{done} of {len(todo)} captures done, about {left_s:.0f} s left")
+    """Run what is not skipped, group by group; yields each outcome as soon as it is known."""
+    todo = {p.name: p for p in planned if p.skip is None or (force and p.skip == THERE)}
+    groups = [{p.name: p.request for p in group} for group in _groups(list(todo.values()))]
+    results = captures.captured_runs(groups, out, rounds=rounds, force=force, progress=progress)
+    for name, result in results:
+        yield Outcome(todo[name], result)
 
 
 def _groups(planned: Sequence[Planned]) -> list[list[Planned]]:

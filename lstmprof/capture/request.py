@@ -17,6 +17,9 @@ MODES = ("train", "forward")
 #: precision (autocast, with gradient scaling for fp16; a Keras policy)
 PRECISIONS = ("fp32", "tf32", "amp-fp16", "amp-bf16")
 LONGEST_S = 30 * 86400.0
+#: worker processes that share the iterations of a run unless it is asked for otherwise: the fewest
+#: that show how far processes of the same code differ
+ROUNDS = 3
 
 #: where the worker leaves its result, beside the request
 RESULT = "result.json"
@@ -31,7 +34,7 @@ class CaptureRequest:
     device: str = "auto"  # auto: the first GPU the framework can use, else the CPU
     precision: str = "fp32"  # one of PRECISIONS
     mode: str = "train"  # forward: no gradients, no optimizer; the loss is computed
-    iterations: int = 20
+    iterations: int = 30  # of all rounds: of ROUNDS each one's median has an interval of its own
     timing_s: Optional[float] = None  # after so long no further iteration is timed
     warmup: Optional[int] = None  # None: what the implementation needs (``warmup_iterations``)
     profile_steps: int = 3  # 0: no profile pass

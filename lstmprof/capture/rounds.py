@@ -1,24 +1,25 @@
-"""Captures in rounds: fresh workers in turn, each run written as soon as its last round is done."""
+"""Captures in rounds: fresh workers in turn, each run written as soon as its last round is done.
+
+Rounds that are done are kept (``kept``) until their run is whole: a sweep that is stopped loses the
+worker in progress, and the same sweep started again goes on.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from lstmprof import formats
-from lstmprof.capture.request import CaptureRequest, check, run_name
+from lstmprof.capture.captured_run import write_captured
+from lstmprof.capture.kept import ROUNDS as KEPT_IN, KeptRounds, Making, making
+from lstmprof.capture.pace import Pace
+from lstmprof.capture.request import ROUNDS, CaptureRequest, check, run_name
 from lstmprof.capture.supervisor import CaptureResult, capture
-from lstmprof.errors import LstmprofError, UsageError
-from lstmprof.events.annotate import CAPTURED, annotated
-from lstmprof.runs.directory import check_name, new_run, staging
-from lstmprof.runs.ingest import described
-from lstmprof.runs.metadata import run_info
-from lstmprof.runs.run import TIMINGS_SCHEMA, Run, open_run, write_tables
+from lstmprof.errors import LstmprofError, RunError, UsageError
+from lstmprof.numbers import number_of
+from lstmprof.runs.directory import check_name, staging
+from lstmprof.runs.run import Run
 
 Progress = Callable[[str], None]
 
@@ -28,15 +29,18 @@ def capture_run(
     out: Path,
     *,
     name: str | None = None,
-    rounds: int = 1,
+    rounds: int | None = None,
     force: bool = False,
     progress: Progress = lambda line: None,
 ) -> Run:
     """Run, time and profile one implementation; the run appears in ``out`` whole or not at all.
 
+    In so many ``rounds``, each a worker of its own: where None is given in ``ROUNDS``, or as many
+    as there are iterations.
+
     Raises:
         UsageError: the request cannot be meant.
-        CaptureError: the worker died, hung or refused; no run is left.
+        CaptureError: a worker died, hung or refused; no run is left.
         RunError: the run is there already and ``force`` is not given.
     """
     name = name or run_name(request)
@@ -51,142 +55,197 @@ def capture_rounds(
     requests: Mapping[str, CaptureRequest],
     out: Path,
     *,
-    rounds: int = 1,
+    rounds: int | None = None,
     force: bool = False,
     progress: Progress = lambda line: None,
 ) -> dict[str, Run | LstmprofError]:
-    """Capture several requests in turn, ``rounds`` times; run name -> its run or why there is none.
+    """Capture several requests in turn; run name -> its run or why there is none."""
+    results = dict(captured_runs([requests], out, rounds=rounds, force=force, progress=progress))
+    return {name: results[name] for name in requests}
+
+
+def captured_runs(
+    groups: Sequence[Mapping[str, CaptureRequest]],
+    out: Path,
+    *,
+    rounds: int | None = None,
+    force: bool = False,
+    progress: Progress = lambda line: None,
+) -> Iterator[tuple[str, Run | LstmprofError]]:
+    """Capture the requests of each group in turn; a run or why there is none, when it is known.
 
     Each round is a fresh worker with its share of the iterations; every other round goes backwards.
-    The profile is taken in the first. A run appears when its last round is done.
     """
-    outcomes: dict[str, list[CaptureResult] | LstmprofError]
-    outcomes = {name: _refused(name, r, out, force) or [] for name, r in requests.items()}
-    if all(isinstance(outcome, LstmprofError) for outcome in outcomes.values()):
-        return {name: e for name, e in outcomes.items() if isinstance(e, LstmprofError)}
-    with staging(out) as place:
-        for number in range(rounds):
-            names = list(requests) if number % 2 == 0 else list(requests)[::-1]
-            for name in names:
-                earlier = outcomes[name]
-                if isinstance(earlier, LstmprofError):
-                    continue
-                try:
-                    request = _share(requests[name], rounds, number)
-                    say = _labelled(progress, request, rounds, number)
-                    result = capture(request, place / f"{name}-{number}", say)
-                    outcomes[name] = [*earlier, result]
-                except LstmprofError as error:
-                    outcomes[name] = error
-        return {name: _outcome(name, outcome, out, force) for name, outcome in outcomes.items()}
-
-
-def _refused(name: str, request: CaptureRequest, out: Path, force: bool) -> LstmprofError | None:
-    """Why a capture cannot even begin."""
+    sweep = _Sweep(out, force, progress)
     try:
-        check(request)
-        check_name(out, name, force=force)
-    except LstmprofError as error:
-        return error
-    return None
+        for name, request in (item for group in groups for item in group.items()):
+            error = sweep.begin(name, request, rounds)
+            if error:
+                yield name, error
+        if sweep.captures:
+            with staging(out) as scratch:
+                for place, (name, number) in enumerate(_turns(groups, sweep.captures)):
+                    result = sweep.turn(name, number, scratch / f"{place}")
+                    if result:
+                        yield name, result
+    except BaseException as stop:
+        words = sweep.kept_words()
+        if words and not isinstance(stop, GeneratorExit):
+            stop.add_note(words)
+        raise
 
 
-def _share(request: CaptureRequest, rounds: int, number: int) -> CaptureRequest:
-    """``request`` with a round's share of the iterations; only the first round is profiled.
+@dataclasses.dataclass
+class _Capture:
+    """One run in the making: a request and a making a round, and what was brought back."""
+
+    requests: list[CaptureRequest]
+    makings: list[Making]
+    kept: KeptRounds
+    results: list[CaptureResult] = dataclasses.field(default_factory=list)
+
+
+def _turns(
+    groups: Sequence[Mapping[str, CaptureRequest]], captures: Mapping[str, _Capture]
+) -> Iterator[tuple[str, int]]:
+    """(run name, round) in the order in which they are captured; those that failed are left out."""
+    for group in groups:
+        members = [name for name in group if name in captures]
+        rounds = max((len(captures[name].requests) for name in members), default=0)
+        for number in range(rounds):
+            for name in members if number % 2 == 0 else members[::-1]:
+                if name in captures and number < len(captures[name].requests):
+                    yield name, number
+
+
+class _Sweep:
+    """The runs in the making, by name; those that are done, or fail, leave."""
+
+    def __init__(self, out: Path, force: bool, progress: Progress) -> None:
+        self.out, self.force, self.progress = out, force, progress
+        self.captures: dict[str, _Capture] = {}
+        self.pace = Pace()
+
+    def begin(self, name: str, request: CaptureRequest, rounds: int | None) -> LstmprofError | None:
+        """Take a request in, with what is kept of it; returns why it cannot even begin."""
+        try:
+            check(request)
+            check_name(self.out, name, force=self.force)
+            shares = _shares(request, rounds)
+        except LstmprofError as error:
+            return error
+        makings = [making(share, len(shares)) for share in shares]
+        kept = KeptRounds(self.out, name)
+        self._look_at(name, kept, makings)
+        self.captures[name] = _Capture(shares, makings, kept)
+        self.pace.plan(name, len(shares))
+        return None
+
+    def _look_at(self, name: str, kept: KeptRounds, makings: list[Making]) -> None:
+        """Say which rounds are there already; discard those that cannot serve."""
+        there = number_of(len(kept), "round", "rounds")
+        change = "--force is given" if self.force else kept.change(makings)
+        if not len(kept):
+            kept.discard()
+        elif change:
+            self.progress(f"{name}: {there} of a stopped capture not used: {change}")
+            kept.discard()
+        else:
+            self.progress(f"resumes: {len(kept)} of {len(makings)} rounds of {name} are there")
+
+    def turn(self, name: str, number: int, scratch: Path) -> Run | LstmprofError | None:
+        """Round ``number`` of a run; the run where it is the last one, or why there is none."""
+        of = self.captures[name]
+        try:
+            result, took_s = of.kept.result(number), None
+            if result is None:
+                began_s = time.monotonic()
+                result = self._captured(name, number, scratch)
+                took_s = time.monotonic() - began_s
+            of.results.append(result)
+        except LstmprofError as error:
+            if len(of.kept):
+                self.progress(f"{name}: {self._words([of])}")
+            return self._ended(name, error)
+        self.pace.finished(name, took_s)
+        if len(of.results) < len(of.requests):
+            return None
+        return self._ended(name, self._written(name, of))
+
+    def _captured(self, name: str, number: int, scratch: Path) -> CaptureResult:
+        """What a worker brought back, kept.
+
+        Raises:
+            LstmprofError: it refused, raised, died or hung, or its round cannot be kept.
+        """
+        of = self.captures[name]
+        where = self.pace.words(name, number, len(of.requests))
+        if where:
+            self.progress(where)
+        say = _labelled(self.progress, of.requests[number], len(of.requests), number)
+        result = capture(of.requests[number], scratch, say)
+        of.kept.keep(number, scratch, result, of.makings[number])
+        kept = of.kept.result(number)
+        assert kept is not None
+        return kept
+
+    def _written(self, name: str, of: _Capture) -> Run | LstmprofError:
+        """The run of all its rounds, which are done with unless it could not be written."""
+        try:
+            run = write_captured(name, of.results, self.out, force=self.force)
+        except RunError as error:
+            return error
+        except LstmprofError as error:
+            of.kept.discard()
+            return error
+        of.kept.discard()
+        return run
+
+    def _ended(self, name: str, result: Run | LstmprofError) -> Run | LstmprofError:
+        del self.captures[name]
+        self.pace.ended(name)
+        return result
+
+    def kept_words(self) -> str:
+        """What is left of runs that are not whole, and how to go on; empty where nothing is."""
+        if self.force:  # beside a run that is there they would never be looked at
+            for name, of in self.captures.items():
+                if (self.out / name).exists():
+                    of.kept.discard()
+        return self._words([of for of in self.captures.values() if len(of.kept)])
+
+    def _words(self, captures: Sequence[_Capture]) -> str:
+        if not captures:
+            return ""
+        rounds = number_of(sum(len(of.kept) for of in captures), "round", "rounds")
+        runs = number_of(len(captures), "run", "runs")
+        how = "the same command without --force" if self.force else "the same command"
+        return f"{rounds} of {runs} kept in {self.out / KEPT_IN}; {how} goes on from there"
+
+
+def _shares(request: CaptureRequest, rounds: int | None) -> list[CaptureRequest]:
+    """``request`` with the share of the iterations of each round; peaks are measured in the first.
 
     Raises:
         UsageError: there are fewer iterations than rounds.
     """
-    if request.iterations < rounds:
+    count = min(ROUNDS, request.iterations) if rounds is None else rounds
+    if request.iterations < count:
         raise UsageError(
-            f"{request.iterations} iterations cannot be shared among {rounds} rounds",
+            f"{request.iterations} iterations cannot be shared among {count} rounds",
             "give more --iterations or fewer --rounds",
         )
     if request.profile_steps < 1:
         raise UsageError("a run needs at least 1 profiled step", "give more --profile-steps")
-    share = request.iterations // rounds + (number < request.iterations % rounds)
-    steps = request.profile_steps if number == 0 else 0
-    return dataclasses.replace(request, iterations=share, profile_steps=steps)
+    least, more = divmod(request.iterations, count)
+    return [
+        dataclasses.replace(
+            request, iterations=least + (number < more), peaks=request.peaks and number == 0
+        )
+        for number in range(count)
+    ]
 
 
 def _labelled(progress: Progress, request: CaptureRequest, rounds: int, number: int) -> Progress:
     of_round = f", round {number + 1} of {rounds}" if rounds > 1 else ""
     return lambda line: progress(f"{request.implementation}{of_round}: {line}")
-
-
-def _outcome(
-    name: str, results: list[CaptureResult] | LstmprofError, out: Path, force: bool
-) -> Run | LstmprofError:
-    if isinstance(results, LstmprofError):
-        return results
-    try:
-        return write_captured(name, results, out, force=force)
-    except LstmprofError as error:
-        return error
-
-
-def write_captured(
-    name: str, rounds: Sequence[CaptureResult], out: Path, *, force: bool = False
-) -> Run:
-    """The run of these rounds: profile and metadata of the first, timings of all.
-
-    The profile is moved into the run.
-
-    Raises:
-        ProfileError: the profile cannot be read.
-        RunError: the run is there already and ``force`` is not given.
-    """
-    first = rounds[0]
-    profile = formats.read(first.profiles[0])
-    events = annotated(profile.events, captured=True)
-    timings = _timings(rounds)
-    facts = {**first.metadata, **described(name, profile, events), "source": CAPTURED}
-    info = run_info({**facts, **_of_all_rounds(rounds), **_sums(timings)})
-    with new_run(out, name, force=force) as folder:
-        (folder / "profile").mkdir()
-        for path in first.profiles:
-            path.rename(folder / "profile" / path.name)
-        write_tables(folder, info, events, timings)
-    return open_run(out / name)
-
-
-def _of_all_rounds(rounds: Sequence[CaptureResult]) -> dict[str, Any]:
-    """What run.json says round by round."""
-    return {
-        "rounds": [r.metadata["started_at"] for r in rounds],
-        "profiled_rounds": [0] * len(rounds[0].metadata["profiled_wall_ns"]),
-        "yardsticks": [yardstick for r in rounds for yardstick in r.metadata["yardsticks"]],
-    }
-
-
-#: Sums over the counted iterations: the field of run.json, and the column of timings.parquet.
-SUMS = {
-    "timing_wall_ns": "wall_ns",
-    "timing_cpu_ns": "cpu_ns",
-    "timing_voluntary_switches": "voluntary_switches",
-    "timing_preemptions": "preemptions",
-    "timing_page_faults": "minor_faults",
-    "timing_major_faults": "major_faults",
-}
-
-
-def _sums(timings: pa.Table) -> dict[str, int | None]:
-    """What run.json says of the counted iterations of all rounds; None where one is unknown."""
-    counted = timings.filter(pc.invert(timings.column("warmup")))
-    sums = {
-        field: pc.sum(counted.column(column), skip_nulls=False).as_py()
-        for field, column in SUMS.items()
-    }
-    return {"iterations": counted.num_rows, **sums}
-
-
-def _timings(rounds: Sequence[CaptureResult]) -> pa.Table:
-    """The rows of all rounds, numbered on."""
-    tables = []
-    for number, result in enumerate(rounds):
-        columns = {**result.timings, "round": [number] * len(result.timings["iteration"])}
-        tables.append(pa.table({n: columns[n] for n in TIMINGS_SCHEMA.names}))
-    whole = pa.concat_tables([table.cast(TIMINGS_SCHEMA) for table in tables])
-    iteration = pa.array(range(whole.num_rows), pa.int64())
-    place = TIMINGS_SCHEMA.get_field_index("iteration")
-    return whole.set_column(place, TIMINGS_SCHEMA.field("iteration"), iteration)

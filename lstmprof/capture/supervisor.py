@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -27,6 +27,9 @@ from lstmprof.errors import CaptureError
 Progress = Callable[[str], None]
 
 REQUEST, LOG = "request.json", "worker.log"
+WORK, KERAS, INDUCTOR = "worker", "keras", "inductor"
+#: Folders beside the result that only the worker needs.
+WORKERS_OWN = (WORK, KERAS, INDUCTOR)
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,7 @@ class CaptureResult:
     metadata: Mapping[str, Any]  # for run.json
     timings: Mapping[str, Sequence[Any]]  # the columns of timings.parquet
     profiles: tuple[Path, ...]  # raw, gzipped
+    pid: int | None = None  # of the worker
 
 
 def capture(request: CaptureRequest, scratch: Path, progress: Progress) -> CaptureResult:
@@ -50,13 +54,15 @@ def capture(request: CaptureRequest, scratch: Path, progress: Progress) -> Captu
     check(request)
     with _worker(request, scratch.resolve()) as worker:
         _follow(worker, request.timeout_s, progress)
-    return _result(worker, scratch)
+    if not (scratch / RESULT).exists():
+        raise _death(worker.returncode, scratch / LOG)
+    return replace(result_in(scratch), pid=worker.pid)
 
 
 @contextmanager
 def _worker(request: CaptureRequest, scratch: Path) -> Iterator[subprocess.Popen[bytes]]:
     """The running worker; killed with its process group if it still runs at the end."""
-    place = scratch / "worker"
+    place = scratch / WORK
     place.mkdir(parents=True)
     (place / "lstmprof").symlink_to(Path(lstmprof.__file__).resolve().parent)
     (scratch / REQUEST).write_text(request.to_json(), encoding="utf-8")
@@ -80,7 +86,7 @@ def _started(request: CaptureRequest, scratch: Path, log: IO[bytes]) -> subproce
     try:
         return subprocess.Popen(
             command,
-            cwd=scratch / "worker",
+            cwd=scratch / WORK,
             env=_environment(request, scratch),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -106,10 +112,10 @@ def _environment(request: CaptureRequest, scratch: Path) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if name not in dropped}
     return kept | {
         "KERAS_BACKEND": implementations.find(request.implementation).framework,
-        "KERAS_HOME": str(scratch / "keras"),
+        "KERAS_HOME": str(scratch / KERAS),
         "PYTHONUNBUFFERED": "1",
-        "TMPDIR": str(scratch / "worker"),
-        "TORCHINDUCTOR_CACHE_DIR": str(scratch / "inductor"),
+        "TMPDIR": str(scratch / WORK),
+        "TORCHINDUCTOR_CACHE_DIR": str(scratch / INDUCTOR),
     }
 
 
@@ -149,11 +155,14 @@ def _follow(worker: subprocess.Popen[bytes], timeout_s: float, progress: Progres
         ) from None
 
 
-def _result(worker: subprocess.Popen[bytes], scratch: Path) -> CaptureResult:
-    try:
-        result = json.loads((scratch / RESULT).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise _death(worker.returncode, scratch / LOG) from None
+def result_in(scratch: Path) -> CaptureResult:
+    """What a worker brought back that worked in ``scratch`` and came to its end.
+
+    Raises:
+        CaptureError: it refused or raised.
+        OSError, ValueError: the result cannot be read.
+    """
+    result = json.loads((scratch / RESULT).read_text(encoding="utf-8"))
     if "failure" in result:
         raise CaptureError(*result["failure"])
     return CaptureResult(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lstmprof import workloads
-from lstmprof.capture.request import MODES, PRECISIONS, CaptureRequest
+from lstmprof.capture.request import MODES, PRECISIONS, ROUNDS, CaptureRequest
 from lstmprof.commands.options import TRACES, say
 from lstmprof.errors import LstmprofError, UsageError
 from lstmprof.workloads.studies import NAMED, named
@@ -42,7 +42,7 @@ _RUN_OPTIONS = (
         type=click.IntRange(1),
         default=CaptureRequest.iterations,
         show_default=True,
-        help="Timed iterations.",
+        help="Timed iterations, of all rounds together.",
     ),
     click.option(
         "--timing-seconds",
@@ -60,7 +60,7 @@ _RUN_OPTIONS = (
         type=click.IntRange(1),
         default=CaptureRequest.profile_steps,
         show_default=True,
-        help="Iterations of the profiled pass.",
+        help="Profiled steps of each round.",
     ),
     click.option(
         "--device",
@@ -160,9 +160,8 @@ def _with(options: tuple[Callable[[Any], Any], ...]) -> Callable[[Any], Any]:
 @click.option(
     "--rounds",
     type=click.IntRange(1),
-    default=1,
-    show_default=True,
-    help="Share the iterations among so many turns, implementations interleaved.",
+    show_default=f"{ROUNDS}, or as many as iterations",
+    help="Fresh processes that share the iterations, implementations in turn.",
 )
 @click.option("--plan", "only_plan", is_flag=True, help="Show what would run, and run nothing.")
 @click.option(
@@ -181,16 +180,17 @@ def command(
     out: Path,
     **options: Any,
 ) -> int:
-    """Time and profile implementations, each in a process of its own.
+    """Time and profile implementations, each in processes of its own.
 
-    First undisturbed, then a few steps under the framework's profiler. A run appears in --out whole
-    or not at all. Several --impl, --workload or --precision give their cross product: the plan is
-    shown, what cannot run is listed with the reason, what is there already is skipped.
+    Undisturbed, then a few steps under the framework's profiler, then undisturbed again, in every
+    round. A run appears in --out whole or not at all; stopped, the same command goes on with the
+    rounds that were done. Several --impl, --workload or --precision give their cross product: the
+    plan is shown, what cannot run is listed with the reason, what is there already is skipped.
 
     \b
     Example:
       lstmprof capture --impl torch-cudnn --workload 1x320-ce-short --time-steps 20
-      lstmprof capture --impl 'torch-*' --impl keras-lstm --rounds 4
+      lstmprof capture --impl 'torch-*' --impl keras-lstm --rounds 5
     """
     sweeping = {key: options.pop(key) for key in ("rounds", "only_plan", "name", "force")}
     overrides = {field: options.pop(field) for field in workloads.OVERRIDABLE}
@@ -227,7 +227,13 @@ def _interpreter(python: str | None, packages: tuple[str, ...], label: str) -> d
 
 
 def _capture_one(
-    planned: Planned, out: Path, *, rounds: int, only_plan: bool, name: str | None, force: bool
+    planned: Planned,
+    out: Path,
+    *,
+    rounds: int | None,
+    only_plan: bool,
+    name: str | None,
+    force: bool,
 ) -> int:
     """One capture: its failure is the command's."""
     from lstmprof.breakdown.lacks import lacks_of
@@ -248,7 +254,7 @@ def _capture_plan(
     planned: Sequence[Planned],
     out: Path,
     *,
-    rounds: int,
+    rounds: int | None,
     only_plan: bool,
     name: str | None,
     force: bool,

@@ -161,10 +161,12 @@ def _of_processes(tables: Sequence[pa.Table], pids: Sequence[int | None]) -> lis
 
 
 def _notes(profiles: Sequence[Profile], placed: bool) -> list[str]:
-    notes = [
-        f"round {number}: {note}" if len(profiles) > 1 else note
+    everywhere = [note for note in profiles[0].notes if all(note in p.notes for p in profiles)]
+    notes = everywhere + [
+        f"round {number}: {note}"
         for number, profile in enumerate(profiles, 1)
         for note in profile.notes
+        if note not in everywhere
     ]
     if placed:
         notes.append(

@@ -1,4 +1,4 @@
-"""A capture that is killed leaves no run and no process, and the next one works."""
+"""A capture that is killed leaves no run and no process, and the next one goes on from there."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from lstmprof.capture.kept import ROUNDS
 from lstmprof.runs.directory import PARTIAL
 from lstmprof.runs.run import is_run, runs_in
 
@@ -18,11 +20,12 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason=
 CAPTURE = [sys.executable, "-m", "lstmprof", "capture", "--impl", "torch-cudnn"]
 TINY = ["--hidden=4", "--batch=2", "--time-steps=5", "--iterations=3", "--profile-steps=2"]
 TINY += ["--no-peaks"]
+NAME = "torch-cudnn--1x320-ce-short-h4-b2-t5--fp32"
 
 
-def capture(out: Path) -> subprocess.Popen[str]:
+def capture(out: Path, rounds: int = 1) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [*CAPTURE, *TINY, "--out", str(out)],
+        [*CAPTURE, *TINY, f"--rounds={rounds}", "--out", str(out)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -63,7 +66,8 @@ def test_killing_the_parent_leaves_no_half_written_run(
     assert wait_until(lambda: not processes_of(tmp_path)), "a worker outlived its parent"
     for run in runs_in(tmp_path):  # it may have been whole already
         assert run.events().num_rows > 0
-    assert all(p.name.startswith(PARTIAL) or is_run(p) for p in tmp_path.iterdir())
+    left = [p for p in tmp_path.iterdir() if p.name != ROUNDS]
+    assert all(p.name.startswith(PARTIAL) or is_run(p) for p in left)
 
 
 def test_the_next_capture_works_and_sweeps(tmp_path: Path) -> None:
@@ -98,6 +102,36 @@ def test_an_interrupted_capture_cleans_up_itself(how: signal.Signals, tmp_path: 
     assert "interrupted" in said.splitlines()[-1]
     assert list(tmp_path.iterdir()) == []
     assert wait_until(lambda: not processes_of(tmp_path))
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_a_capture_that_is_stopped_goes_on_with_the_rounds_that_were_done(
+    how: signal.Signals, tmp_path: Path
+) -> None:
+    parent = capture(tmp_path, rounds=2)
+    first = tmp_path / ROUNDS / NAME / "0"
+    assert wait_until(first.exists, 100), "no round was done"
+    assert wait_until(lambda: processes_of(tmp_path), 100), "no second worker was started"
+    parent.send_signal(how)
+    _, said = parent.communicate(timeout=20)
+    assert parent.returncode == 128 + how
+    assert f"1 round of 1 run kept in {tmp_path / ROUNDS}" in said.splitlines()[-1]
+    assert wait_until(lambda: not processes_of(tmp_path))
+    assert [p.name for p in tmp_path.iterdir()] == [ROUNDS]
+    assert (runs_in(tmp_path), processes_of(tmp_path)) == ([], [])
+    stopped = datetime.now(UTC)
+
+    _, said = capture(tmp_path, rounds=2).communicate()
+    assert f"resumes: 1 of 2 rounds of {NAME} are there" in said
+    assert [line for line in said.splitlines() if line.endswith(": timing")] == [
+        "torch-cudnn, round 2 of 2: timing"
+    ]
+    (run,) = runs_in(tmp_path)
+    assert [p.name for p in tmp_path.iterdir()] == [run.name]  # nothing is kept any more
+    earlier, later = map(datetime.fromisoformat, run.info.rounds or ())
+    assert earlier < stopped < later + timedelta(seconds=1)  # they are whole seconds
+    assert run.info.profiled_rounds == (0, 0, 1, 1)
+    assert len({row["pid"] for row in run.events().to_pylist()} - {None}) == 2
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,155 @@
+"""The run that the rounds of a capture make: one table of all events, one of all iterations."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lstmprof import formats
+from lstmprof.capture.supervisor import CaptureResult
+from lstmprof.errors import CaptureError
+from lstmprof.events import Profile
+from lstmprof.events.annotate import CAPTURED, annotated
+from lstmprof.events.annotate.steps import windows, with_steps
+from lstmprof.events.processes import Process, joined
+from lstmprof.runs.directory import new_run
+from lstmprof.runs.ingest import described
+from lstmprof.runs.metadata import run_info
+from lstmprof.runs.run import TIMINGS_SCHEMA, Run, open_run, write_tables
+
+#: Lists of run.json with an entry a profiled step.
+PER_STEP = (
+    *("profiled_wall_ns", "profiled_cpu_ns", "profiled_voluntary_switches"),
+    *("profiled_preemptions", "profiled_page_faults", "profiled_major_faults"),
+)
+#: What is the same in all rounds, or they are no rounds of one run.
+ALIKE = ("versions", "python_executable", "device", "device_name", "threads", "denormals_flushed")
+#: Sums over the counted iterations: the field of run.json, and the column of timings.parquet.
+SUMS = {
+    "timing_wall_ns": "wall_ns",
+    "timing_cpu_ns": "cpu_ns",
+    "timing_voluntary_switches": "voluntary_switches",
+    "timing_preemptions": "preemptions",
+    "timing_page_faults": "minor_faults",
+    "timing_major_faults": "major_faults",
+}
+
+
+def write_captured(
+    name: str, rounds: Sequence[CaptureResult], out: Path, *, force: bool = False
+) -> Run:
+    """The run of these rounds, each the worker of another process, in the order of their numbers.
+
+    Raises:
+        CaptureError: something changed between the rounds.
+        ProfileError: a profile cannot be read.
+        RunError: the run is there already and ``force`` is not given.
+    """
+    refuse_unless_alike(rounds)
+    profile = _profile(rounds)
+    timings = _timings(rounds)
+    facts = {**rounds[0].metadata, **described(name, profile, profile.events), "source": CAPTURED}
+    info = run_info({**facts, **_of_all_rounds(rounds), **_sums(timings)})
+    with new_run(out, name, force=force) as folder:
+        (folder / "profile").mkdir()
+        for number, result in enumerate(rounds):
+            for path in result.profiles:
+                _put(path, folder / "profile" / f"round-{number}-{path.name}")
+        write_tables(folder, info, profile.events, timings)
+    return open_run(out / name)
+
+
+def refuse_unless_alike(rounds: Sequence[CaptureResult]) -> None:
+    """Raise CaptureError if rounds ran with other versions, or on another device."""
+    first = rounds[0].metadata
+    for number, result in enumerate(rounds[1:], 2):
+        for name in ALIKE:
+            if result.metadata.get(name) != first.get(name):
+                raise CaptureError(
+                    f"{name} changed between round 1 ({_brief(first, name)}) and round {number} "
+                    f"({_brief(result.metadata, name)})",
+                    "capture all of them again",
+                )
+
+
+def _brief(metadata: Mapping[str, Any], name: str) -> str:
+    value = metadata.get(name)
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {text}" for key, text in value.items())
+    return str(value)
+
+
+def _profile(rounds: Sequence[CaptureResult]) -> Profile:
+    """The profiles of all rounds as one, each annotated by itself."""
+    processes = []
+    for result in rounds:
+        profile = formats.read(result.profiles[0])
+        events = annotated(profile.events, captured=True)
+        processes.append(Process(replace(profile, events=events), result.pid))
+    whole = joined(processes)
+    events = with_steps(whole.events, windows(whole.events, captured=True))
+    return replace(whole, events=events)
+
+
+def _put(source: Path, place: Path) -> None:
+    """``source`` at ``place`` too, on the same disk if it can."""
+    try:
+        os.link(source, place)
+    except OSError:
+        shutil.copyfile(source, place)
+
+
+def _of_all_rounds(rounds: Sequence[CaptureResult]) -> dict[str, Any]:
+    """What run.json says round by round, and step by step."""
+    all_metadata = [result.metadata for result in rounds]
+    counts = [len(metadata["profiled_wall_ns"]) for metadata in all_metadata]
+    memory = [m for of in all_metadata if (m := of.get("peak_memory_bytes")) is not None]
+    return {
+        "rounds": [metadata["started_at"] for metadata in all_metadata],
+        "ended_at": max(metadata["ended_at"] for metadata in all_metadata),
+        "profiled_rounds": [number for number, count in enumerate(counts) for _ in range(count)],
+        **{name: _of_steps(all_metadata, counts, name) for name in PER_STEP},
+        "yardsticks": [yardstick for of in all_metadata for yardstick in of["yardsticks"]],
+        "peak_memory_bytes": max(memory, default=None),
+    }
+
+
+def _of_steps(
+    all_metadata: Sequence[Mapping[str, Any]], counts: Sequence[int], name: str
+) -> list[int] | None:
+    """An entry a profiled step of all rounds; None where one is not known."""
+    of_rounds = [metadata.get(name) for metadata in all_metadata]
+    whole = all(
+        of is not None and None not in of and len(of) == count
+        for of, count in zip(of_rounds, counts, strict=True)
+    )
+    return [value for of in of_rounds for value in of or ()] if whole else None
+
+
+def _sums(timings: pa.Table) -> dict[str, int | None]:
+    """What run.json says of the counted iterations of all rounds; None where one is unknown."""
+    counted = timings.filter(pc.invert(timings.column("warmup")))
+    sums = {
+        field: pc.sum(counted.column(column), skip_nulls=False).as_py()
+        for field, column in SUMS.items()
+    }
+    return {"iterations": counted.num_rows, **sums}
+
+
+def _timings(rounds: Sequence[CaptureResult]) -> pa.Table:
+    """The rows of all rounds, numbered on."""
+    tables = []
+    for number, result in enumerate(rounds):
+        columns = {**result.timings, "round": [number] * len(result.timings["iteration"])}
+        tables.append(pa.table({n: columns[n] for n in TIMINGS_SCHEMA.names}))
+    whole = pa.concat_tables([table.cast(TIMINGS_SCHEMA) for table in tables])
+    iteration = pa.array(range(whole.num_rows), pa.int64())
+    place = TIMINGS_SCHEMA.get_field_index("iteration")
+    return whole.set_column(place, TIMINGS_SCHEMA.field("iteration"), iteration)

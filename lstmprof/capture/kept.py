@@ -1,0 +1,117 @@
+"""Finished rounds of runs that are not whole yet: what a capture that is stopped leaves behind.
+
+::
+
+    <out>/.rounds/<run>/<n>/    kept.json  result.json  profile/     round n, from 0, of <run>
+
+A round appears whole or not at all: its worker's folder is renamed to its place. The next capture
+of the same request, by the same lstmprof on the same machine, goes on from there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+import socket
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from lstmprof import __version__
+from lstmprof.capture.request import CaptureRequest
+from lstmprof.capture.supervisor import WORKERS_OWN, CaptureResult, result_in
+from lstmprof.capture.worker import host
+from lstmprof.errors import LstmprofError, RunError
+from lstmprof.events.schema import SCHEMA_VERSION
+
+ROUNDS, KEPT = ".rounds", "kept.json"
+
+#: What a round was asked for and made with: name → value. It serves only where all agree.
+Making = dict[str, Any]
+#: Why it does not, by the name of what does not agree.
+_CHANGES = {
+    "request": "what is asked for has changed",
+    "rounds": "the number of rounds has changed",
+    "lstmprof": "lstmprof has changed",
+    "machine": "they are of another machine",
+}
+
+
+def making(request: CaptureRequest, rounds: int) -> Making:
+    """What a round of ``request``, one of ``rounds``, is made with here and now."""
+    hardware = host.hardware()
+    return {
+        "request": dataclasses.asdict(request),
+        "rounds": rounds,
+        "lstmprof": [__version__, SCHEMA_VERSION],
+        "machine": [socket.gethostname(), hardware["cpu_model"], hardware["cores"]],
+    }
+
+
+class KeptRounds:
+    """The finished rounds of the run ``name`` in the folder ``out``."""
+
+    def __init__(self, out: Path, name: str) -> None:
+        self.place = out / ROUNDS / name
+
+    def __len__(self) -> int:
+        return len(self._folders())
+
+    def _folders(self) -> list[Path]:
+        return [path.parent for path in self.place.glob(f"*/{KEPT}")]
+
+    def change(self, makings: list[Making]) -> str | None:
+        """Why they cannot serve as the rounds of these ``makings``; None where they can."""
+        for folder in self._folders():
+            try:
+                number = int(folder.name)
+                asked = json.loads(json.dumps(makings[number]))
+                then = json.loads((folder / KEPT).read_text(encoding="utf-8"))["making"]
+                result_in(folder)
+            except (OSError, ValueError, LookupError, TypeError, LstmprofError):
+                return "they are damaged, or another version's"
+            for name, reason in _CHANGES.items():
+                if then.get(name) != asked[name]:
+                    return reason
+        return None
+
+    def result(self, number: int) -> CaptureResult | None:
+        """What the worker of round ``number`` brought back; None where it is not there.
+
+        Raises:
+            RunError: it was there and cannot be read.
+        """
+        folder = self.place / str(number)
+        if not (folder / KEPT).exists():
+            return None
+        try:
+            pid = json.loads((folder / KEPT).read_text(encoding="utf-8"))["pid"]
+            return dataclasses.replace(result_in(folder), pid=pid)
+        except (OSError, ValueError, KeyError) as fault:
+            raise RunError(f"{folder}: cannot be read ({fault})", "capture it again") from fault
+
+    def keep(self, number: int, scratch: Path, result: CaptureResult, made: Making) -> None:
+        """Make what lies in ``scratch``, the folder of its worker, round ``number``.
+
+        Raises:
+            RunError: the folder cannot be written, or another capture was there first.
+        """
+        content = {"making": made, "pid": result.pid}
+        try:
+            for own in WORKERS_OWN:
+                shutil.rmtree(scratch / own, ignore_errors=True)
+            (scratch / KEPT).write_text(json.dumps(content), encoding="utf-8")
+            self.place.mkdir(parents=True, exist_ok=True)
+            scratch.rename(self.place / str(number))
+        except OSError as fault:
+            raise RunError(
+                f"{self.place / str(number)}: cannot be kept ({fault.strerror})",
+                "see whether another capture writes the same run, or give another --out",
+            ) from fault
+
+    def discard(self) -> None:
+        """Remove them, and the folders in which nothing is left."""
+        shutil.rmtree(self.place, ignore_errors=True)
+        with suppress(OSError):
+            self.place.parent.rmdir()
