@@ -111,11 +111,17 @@ def _of_all_rounds(rounds: Sequence[CaptureResult]) -> dict[str, Any]:
     all_metadata = [result.metadata for result in rounds]
     counts = [len(metadata["profiled_wall_ns"]) for metadata in all_metadata]
     memory = [m for of in all_metadata if (m := of.get("peak_memory_bytes")) is not None]
+    threads = [
+        {**thread, "round": number}
+        for number, metadata in enumerate(all_metadata)
+        for thread in metadata.get("timing_threads") or ()
+    ]
     return {
         "rounds": [metadata["started_at"] for metadata in all_metadata],
         "ended_at": max(metadata["ended_at"] for metadata in all_metadata),
         "profiled_rounds": [number for number, count in enumerate(counts) for _ in range(count)],
         **{name: _of_steps(all_metadata, counts, name) for name in PER_STEP},
+        "timing_threads": threads or None,
         "yardsticks": [yardstick for of in all_metadata for yardstick in of["yardsticks"]],
         "peak_memory_bytes": max(memory, default=None),
     }

@@ -140,6 +140,19 @@ class Yardsticks(_Record, frozen=True):
     after: Yardstick | None = None
 
 
+class ThreadTime(_Record, frozen=True):
+    """What one thread of a round's process had of the CPUs; see ``capture.worker.threads``.
+
+    ``waited_ns``: ready to run, with no CPU. ``main``: whether it is the thread that steps.
+    """
+
+    round: _Int = None
+    name: _Text = None
+    main: _Flag = None
+    cpu_ns: _Int = None
+    waited_ns: _Int = None
+
+
 class RunInfo(_Record, frozen=True):
     """run.json; None is unknown."""
 
@@ -194,6 +207,14 @@ class RunInfo(_Record, frozen=True):
         _Int, _fact("involuntary context switches of the process in them", _UNREAD)
     ] = None
     timing_voluntary_switches: Annotated[_Int, _fact("voluntary ones in them", _UNREAD)] = None
+    timing_threads: Annotated[
+        tuple[ThreadTime, ...] | None,
+        _fact(
+            "CPU time in them, and in reading their loss, of the threads that had most, round by "
+            "round, JSON",
+            _UNREAD,
+        ),
+    ] = None
     profiled_rounds: Annotated[
         _Ints, _fact("round of each profiled step, in the order of events.parquet, JSON", _UNREAD)
     ] = None

@@ -78,6 +78,7 @@ def test_rounds_interleave_and_every_other_goes_backwards(tmp_path: Path) -> Non
     assert info.profiled_rounds == (0, 1, 2)
     assert len(info.profiled_wall_ns or ()) == len(info.profiled_cpu_ns or ()) == 3
     assert len(info.yardsticks or ()) == 3
+    assert [t.round for t in info.timing_threads or () if t.main] == [0, 1, 2]
 
 
 def test_one_failure_stops_no_other(tmp_path: Path) -> None:

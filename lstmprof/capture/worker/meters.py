@@ -1,4 +1,4 @@
-"""The energy of the timing pass, how the GPU fared meanwhile, and what each profiled step met.
+"""Energy and threads of the timing pass, how the GPU fared, and what each profiled step met.
 
 Energy is a difference of counters that hardware keeps: RAPL's packages through Linux's powercap
 (readable by root alone on many systems) and NVML's total energy of a GPU (Volta and later). What
@@ -13,6 +13,7 @@ import glob
 import os
 from typing import Any, ContextManager, Dict, Iterator, List, Optional, Tuple
 
+from lstmprof.capture.worker import threads
 from lstmprof.capture.worker.profiling import Ranges
 from lstmprof.capture.worker.usage import SELF, Counts, difference, usage
 
@@ -36,7 +37,7 @@ NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_TEMPERATURE_GPU = 1, 2, 0
 
 
 class Meters:
-    """Energy of the iterations that ``reading`` encloses, once or several times."""
+    """What was used in what ``reading`` encloses, once or several times: the counted iterations."""
 
     def __init__(self, device: str, powercap: str = POWERCAP) -> None:
         self.powercap = powercap
@@ -44,12 +45,15 @@ class Meters:
         self.packages_uj: Optional[int] = 0
         self.gpu_mj: Optional[int] = 0
         self.state: Dict[str, Any] = {}
+        self.threads = threads.ThreadTimes()
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[None]:
         """Count what is used within."""
         packages, gpu = self._counters()
+        before = threads.times()
         yield
+        self.threads.add(before, threads.times())
         packages_after, gpu_after = self._counters()
         self.packages_uj = _sum(self.packages_uj, _difference(packages_after, packages))
         self.gpu_mj = _sum(self.gpu_mj, _difference(gpu_after, gpu))
@@ -64,6 +68,7 @@ class Meters:
         return {
             "timing_cpu_energy_j": None if packages is None else packages / 1e6,
             "timing_gpu_energy_j": None if gpu is None else gpu / 1e3,
+            "timing_threads": self.threads.facts(),
             **self.state,
         }
 

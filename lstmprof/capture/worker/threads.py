@@ -1,0 +1,97 @@
+"""What each thread of the process had of the CPUs: what it ran, and what it waited to run.
+
+CPU time by the thread's own clock, which knows it to the moment (clock_getcpuclockid(3);
+the number is made as linux/posix-timers.h makes it), waiting in a run queue by schedstat
+(Documentation/scheduler/sched-stats.rst). A thread of a pool that spins while it has nothing to do
+runs all the time, and looks here like one that works: as many threads at 100 % as the pool has.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any, Dict, List, NamedTuple, Optional
+
+TASKS = "/proc/self/task"
+#: Told are those that ran most.
+MOST_THREADS = 16
+_PER_THREAD_SCHED = 6  # linux/posix-timers.h: CPUCLOCK_PERTHREAD_MASK | CPUCLOCK_SCHED
+
+
+class Times(NamedTuple):
+    """Of one thread since it began."""
+
+    cpu_ns: int
+    waited_ns: Optional[int]  # ready, with no CPU; None where the kernel does not count it
+
+
+Readings = Dict[int, Times]  # by thread id
+
+
+def times() -> Optional[Readings]:
+    """Of every thread that there is; None where the system does not tell."""
+    try:
+        threads = [int(name) for name in os.listdir(TASKS)]
+    except OSError:
+        return None
+    readings = {}
+    for thread in threads:
+        try:
+            cpu_ns = time.clock_gettime_ns(~thread << 3 | _PER_THREAD_SCHED)
+        except OSError:  # it ended meanwhile
+            continue
+        readings[thread] = Times(cpu_ns, _waited_ns(thread))
+    return readings
+
+
+def _waited_ns(thread: int) -> Optional[int]:
+    words = _text(thread, "schedstat").split()
+    return int(words[1]) if len(words) == 3 else None
+
+
+def _text(thread: int, file: str) -> str:
+    try:
+        with open(os.path.join(TASKS, str(thread), file), encoding="utf-8") as lines:
+            return lines.read().strip()
+    except OSError:
+        return ""
+
+
+class ThreadTimes:
+    """The times of all threads over what lies between pairs of readings."""
+
+    def __init__(self) -> None:
+        self.sums: Optional[Readings] = {}
+
+    def add(self, before: Optional[Readings], after: Optional[Readings]) -> None:
+        """Count what each thread had between two readings; one that ended before is lost."""
+        if self.sums is None or before is None or after is None:
+            self.sums = None
+            return
+        for thread, ended in after.items():
+            began = before.get(thread, Times(0, 0))
+            total = self.sums.get(thread, Times(0, 0))
+            self.sums[thread] = Times(
+                total.cpu_ns + ended.cpu_ns - began.cpu_ns,
+                _more(total.waited_ns, began.waited_ns, ended.waited_ns),
+            )
+
+    def facts(self) -> Optional[List[Dict[str, Any]]]:
+        """``timing_threads`` of run.json: those that ran, the longest first; None is unknown."""
+        if self.sums is None:
+            return None
+        ran = sorted(self.sums.items(), key=lambda entry: -entry[1].cpu_ns)
+        return [
+            {
+                "name": _text(thread, "comm") or None,
+                "main": thread == os.getpid(),
+                "cpu_ns": sums.cpu_ns,
+                "waited_ns": sums.waited_ns,
+            }
+            for thread, sums in ran[:MOST_THREADS]
+            if sums.cpu_ns
+        ]
+
+
+def _more(total: Optional[int], began: Optional[int], ended: Optional[int]) -> Optional[int]:
+    return None if total is None or began is None or ended is None else total + ended - began

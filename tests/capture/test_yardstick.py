@@ -1,0 +1,24 @@
+"""The yardstick is as long as its work."""
+
+from __future__ import annotations
+
+import pytest
+
+from lstmprof.capture.worker import yardstick
+from lstmprof.runs.metadata import Yardstick
+
+
+def test_it_has_the_parts_that_run_json_keeps() -> None:
+    assert tuple(yardstick.measured()) == Yardstick.__struct_fields__
+
+
+@pytest.mark.parametrize(
+    ("size", "part"),
+    [("LOOP_TURNS", "python_ns"), ("PRODUCT_SIZE", "product_ns"), ("COPY_BYTES", "copy_ns")],
+)
+def test_a_part_takes_as_long_as_its_own_size(
+    monkeypatch: pytest.MonkeyPatch, size: str, part: str
+) -> None:
+    usual = yardstick.measured()[part]
+    monkeypatch.setattr(yardstick, size, getattr(yardstick, size) // 8)
+    assert usual > 2 * yardstick.measured()[part]  # 8 times and more where nothing disturbs
