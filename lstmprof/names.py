@@ -25,4 +25,7 @@ USUAL_TABLES = ("ledger", "kernels")
 #: (``runs.metadata.condition``).
 CONDITIONS = ("workload", "precision", "mode", "device", "threads", "seed")
 #: The causes without which a step can be replayed (``replay.changes``).
-CHANGES = ("launch", "casts", "syncs", "copies", "python", "dispatch")
+CHANGES = (
+    *("launch", "casts", "syncs", "copies", "python", "dispatch"),
+    *("zero-fills", "slice-backward"),
+)

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from lstmprof import names
 from lstmprof.errors import UsageError
 from lstmprof.events.intervals import Flags, Ints
-from lstmprof.events.threads import ASKS
+from lstmprof.events.table import NONE
 from lstmprof.replay.graph import StepGraph
 
 
@@ -40,8 +40,8 @@ def nothing(graph: StepGraph) -> ReplayTimes:
     """Everything as observed."""
     none = np.zeros(len(graph.activities), dtype=np.bool_)
     return ReplayTimes(
-        segment_ns=_length(graph.segments),
-        activity_ns=_length(graph.activities),
+        segment_ns=graph.spent_ns,
+        activity_ns=_lengths(graph.activities),
         gone=none,
         instant=none,
         holds=~none,
@@ -63,32 +63,76 @@ def without_launch(graph: StepGraph) -> ReplayTimes:
 
 
 def without_casts(graph: StepGraph) -> ReplayTimes:
-    """No element type is changed: casts, and the ops and calls that issued nothing else, vanish.
-
-    The way from Python into those ops goes with them; a loop around them stays.
-    """
-    return _without_work(graph, frozenset({"cast"}))
+    """No element type is changed: casts vanish, and all that goes with them (``calls``)."""
+    return _without(graph, graph.calls.without(graph.calls.of_category("cast")))
 
 
 def without_copies(graph: StepGraph) -> ReplayTimes:
-    """Nothing is copied between host and device, nor moved on either; as ``without_casts``."""
-    return _without_work(graph, frozenset({"transfer", "layout"}))
+    """Nothing is copied between host and device, nor moved on either; as ``without_casts``.
+
+    What an op that computes copies for itself stays.
+    """
+    return _without(graph, graph.calls.without(graph.calls.of_category("transfer", "layout")))
 
 
-def _without_work(graph: StepGraph, categories: frozenset[str]) -> ReplayTimes:
-    times = nothing(graph)
-    purposes = graph.segments.column("purpose").to_pylist()
-    removed = {p: p is not None and set(p.split("+")) <= categories for p in set(purposes)}
-    vanish = np.array([removed[purpose] for purpose in purposes], dtype=np.bool_)
-    gone = _among(graph.activities, "category", categories)
-    calls = graph.segments.column("event_id").filter(pa.array(vanish))
+def without_zero_fills(graph: StepGraph) -> ReplayTimes:
+    """No memory is set to zero; where that is all that an op is for, its memory goes too."""
+    return _without(graph, graph.calls.without(graph.calls.zero_fills()))
+
+
+def without_slice_backward(graph: StepGraph) -> ReplayTimes:
+    """Gradients of slices are not filled up with zeros and added, but copied to their place.
+
+    As after ``unbind``: of each autograd node of ``x[t]`` or ``x[a:b]`` whose gradient is added to
+    those of other slices the copy stays; all else of it goes, with the way into the op of the
+    slice. That op stays: ``unbind`` calls it too.
+    """
+    gone, slices = graph.calls.slices()
+    times = _without(graph, gone)
+    ways = _names_any(graph, "call_id", slices) & _flags(graph.segments, "call_overhead")
+    return replace(times, segment_ns=np.where(ways, 0, times.segment_ns))
+
+
+def _without(graph: StepGraph, gone: Flags) -> ReplayTimes:
+    """``gone``: of each row of events, whether it goes; the ways into its calls go with it."""
+    times, calls = nothing(graph), graph.calls
+    issued = np.zeros(len(gone), dtype=np.bool_)
+    rows = np.flatnonzero(calls.issuer != NONE)
+    issued[rows] = gone[calls.issuer[rows]]
+    ids = pa.array(calls.event_id[gone])
     return replace(
         times,
-        segment_ns=np.where(vanish, 0, times.segment_ns),
-        gone=gone,
-        holds=~_flags_in(graph.activities, "told_id", calls),
-        waits=~_flags_in(graph.syncs, "event_id", calls),
+        segment_ns=_without_ways_in(graph, gone),
+        gone=_names_any(graph, "event_id", gone | issued, graph.activities),
+        holds=~_flags_in(graph.activities, "told_id", ids),
+        waits=~_flags_in(graph.syncs, "event_id", ids),
     )
+
+
+def _without_ways_in(graph: StepGraph, gone: Flags) -> Ints:
+    """What the segments take without those of calls that are ``gone`` and the ways into them.
+
+    A stretch of Python longer than a way in holds other Python too: of that goes as much as a way
+    in takes in the median of its thread.
+    """
+    spent, segments = graph.spent_ns, graph.segments
+    vanish = _names_any(graph, "call_id", gone)
+    before = _names_any(graph, "then_id", gone)
+    ways = _flags(segments, "call_overhead")
+    thread = segments.column("thread").to_numpy()
+    left = np.where(vanish, 0, spent)
+    for number in np.unique(thread[before & ~ways & ~vanish]):
+        members = thread == number
+        usual = int(np.median(spent[members & ways])) if (members & ways).any() else 0
+        long = members & before & ~ways & ~vanish
+        left[long] = np.maximum(spent[long] - usual, 0)
+    return np.asarray(left, dtype=np.int64)
+
+
+def _names_any(graph: StepGraph, column: str, rows: Flags, table: pa.Table | None = None) -> Flags:
+    """A boolean a row of ``table``, or of the segments: its ``column`` names one of ``rows``."""
+    ids = pa.array(graph.calls.event_id[rows])
+    return _flags_in(graph.segments if table is None else table, column, ids)
 
 
 def without_syncs(graph: StepGraph) -> ReplayTimes:
@@ -100,12 +144,13 @@ def without_syncs(graph: StepGraph) -> ReplayTimes:
     """
     times, segments, syncs = nothing(graph), graph.segments, graph.syncs
     copies = syncs.filter(pc.equal(syncs.column("scope"), "copy")).column("event_id")
-    waiting = _flags_in(segments, "event_id", syncs.column("event_id"))
+    copies = copies.combine_chunks()
+    waiting = _flags_in(segments, "event_id", syncs.column("event_id").combine_chunks())
     launches = _flags(segments, "launches") | _flags_in(segments, "event_id", copies)
     start = segments.column("start_ns").to_numpy()
     last = int(start[launches].max(initial=graph.window.start_ns))
     waiting |= _among(segments, "state", frozenset({"sync"}))
-    asking = _among(segments, "name", frozenset(ASKS))
+    asking = _names_any(graph, "call_id", graph.calls.asked())
     free = (waiting | asking) & (start < last) | asking & (not launches.any())
     spent = np.where(free, 0, times.segment_ns)
     return replace(times, segment_ns=spent, waits=syncs.column("start_ns").to_numpy() >= last)
@@ -191,18 +236,13 @@ def _scaled(table: pa.Table, spent_ns: Ints, times_ns: Mapping[int, int]) -> Int
     return scaled
 
 
-def unrecorded(change: Change, each_ns: float) -> Change:
-    """``change`` of a step in which no op was recorded, which took ``each_ns`` of every op.
+def unrecorded(graph: StepGraph, each_ns: float) -> StepGraph:
+    """``graph`` of a step in which no op was recorded, which took ``each_ns`` of every op.
 
     An op that took less owes the rest to the ops around it and the ways into these, next in time.
     """
-
-    def change_unrecorded(graph: StepGraph) -> ReplayTimes:
-        times = change(graph)
-        left = np.maximum(times.segment_ns - _recording(graph, each_ns), 0)
-        return replace(times, segment_ns=left)
-
-    return change_unrecorded
+    left = np.maximum(graph.spent_ns - _recording(graph, each_ns), 0)
+    return replace(graph, spent_ns=left)
 
 
 def _recording(graph: StepGraph, each_ns: float) -> Ints:
@@ -216,7 +256,7 @@ def _recording(graph: StepGraph, each_ns: float) -> Ints:
     first[rows[np.unique(event[rows], return_index=True)[1]]] = True
     pays = ops | _flags(segments, "call_overhead")
     spent, owed = np.zeros(len(event), dtype=np.int64), 0.0
-    for row, ns in zip(np.flatnonzero(pays), _length(segments)[pays].tolist(), strict=True):
+    for row, ns in zip(np.flatnonzero(pays), graph.spent_ns[pays].tolist(), strict=True):
         owed += each_ns * first[row]
         spent[row] = min(int(owed), ns)
         owed -= spent[row]
@@ -230,13 +270,14 @@ CHANGES: Mapping[str, Change] = dict(
         (
             *(without_launch, without_casts, without_syncs),
             *(without_copies, without_python, without_dispatch),
+            *(without_zero_fills, without_slice_backward),
         ),
         strict=True,
     )
 )
 
 
-def _length(table: pa.Table) -> Ints:
+def _lengths(table: pa.Table) -> Ints:
     end, start = (table.column(name).to_numpy() for name in ("end_ns", "start_ns"))
     return np.asarray(end - start, dtype=np.int64)
 
@@ -245,9 +286,9 @@ def _flags(table: pa.Table, column: str) -> Flags:
     return np.asarray(table.column(column).to_numpy(), dtype=np.bool_)
 
 
-def _flags_in(table: pa.Table, column: str, event_ids: pa.ChunkedArray) -> Flags:
+def _flags_in(table: pa.Table, column: str, event_ids: pa.Array) -> Flags:
     """A boolean a row: its ``column`` names one of these events."""
-    flags = pc.is_in(table.column(column), event_ids.combine_chunks(), skip_nulls=True)
+    flags = pc.is_in(table.column(column), event_ids, skip_nulls=True)
     return np.asarray(flags.to_numpy(), dtype=np.bool_)
 
 

@@ -3,10 +3,12 @@
 Reads linked and categorised events; the input of ``simulate``. Three tables:
 
 - ``segments``: each host thread's innermost event by time, whom it waited for (``host_segments``),
-  and what the work is for that the op around it issued, or the op that it was the way into;
+  and the op that it was the way into;
 - ``activities``: what ran on each stream, when it was enqueued, and the activity of another
   stream that it waited for;
 - ``syncs``: the calls that wait for a device, and for which activities (``streams``).
+
+``calls`` says what goes with a call that is not made.
 """
 
 from __future__ import annotations
@@ -19,11 +21,11 @@ import pyarrow as pa
 from lstmprof.events.annotate.calls import launch_calls
 from lstmprof.events.annotate.links import inherited
 from lstmprof.events.annotate.steps import Window
-from lstmprof.events.call_tree import Forest
 from lstmprof.events.intervals import Flags, Ints
-from lstmprof.events.schema import ACTIVITY_KINDS, Column, schema
+from lstmprof.events.schema import Column, schema
 from lstmprof.events.table import NONE, EventTable
 from lstmprof.events.threads import HOST, STATES, ops_called
+from lstmprof.replay.calls import Calls
 from lstmprof.replay.rows import END, PHASE, START, THREAD, StepRows, texts_at, values_at
 from lstmprof.replay.streams import Streams, syncs
 from lstmprof.replay.threads import host_segments
@@ -39,14 +41,8 @@ SEGMENTS = schema(
         Column("state", pa.string(), "", "the ledger's idle cause of a thread in it"),
         Column("category", pa.string(), "", "of an op that computes here", "it does not compute"),
         Column("launches", pa.bool_(), "", "a call that enqueues work and returns"),
-        Column(
-            "purpose",
-            pa.string(),
-            "",
-            "categories, joined by +, of all work that the nearest op or call around it (or the op "
-            "after it, where it is before one) issued",
-            "none issued any",
-        ),
+        Column("call_id", pa.int64(), "", "the innermost event, or the op after it", "neither"),
+        Column("then_id", pa.int64(), "", "the op that begins as Python ends", "none does"),
         PHASE,
         Column("waits_for", pa.int64(), "", "thread for which it waits", "it does not wait"),
     )
@@ -55,19 +51,26 @@ SEGMENTS = schema(
 
 @dataclass(frozen=True)
 class StepGraph:
-    """One step; ``SEGMENTS`` by thread and time, the others by start."""
+    """One step; ``SEGMENTS`` by thread and time, the others by start.
+
+    ``spent_ns`` is what each segment takes in a replay: its length, or less (``shortened``).
+    """
 
     window: Window
     segments: pa.Table
     activities: pa.Table
     syncs: pa.Table
+    calls: Calls
+    spent_ns: Ints
 
 
 def step_graph(events: EventTable, window: Window) -> StepGraph:
     """What ran in ``window``."""
     step = StepRows(events, window)
-    streams = Streams(step)
-    return StepGraph(window, _segments(step), streams.table(), syncs(step, streams))
+    streams, segments = Streams(step), _segments(step)
+    end, start = (segments.column(name).to_numpy() for name in ("end_ns", "start_ns"))
+    tables = segments, streams.table(), syncs(step, streams)
+    return StepGraph(window, *tables, Calls(step), np.asarray(end - start, dtype=np.int64))
 
 
 def _segments(step: StepRows) -> pa.Table:
@@ -83,6 +86,8 @@ def _segments(step: StepRows) -> pa.Table:
     python = at_work & values_at(step.runs_python, row) & (segments.waits_for == NONE)
     called = ops_called(events, segments.thread, segments.start_ns, segments.end_ns)
     called = np.where(python, called, NONE)
+    ends = (segments.thread, segments.end_ns, segments.end_ns)
+    then = np.where(python, ops_called(events, *ends), NONE)
     source = np.where(called != NONE, called, segments.row)
     columns = [
         pa.array(segments.thread),
@@ -94,7 +99,8 @@ def _segments(step: StepRows) -> pa.Table:
         states.take(pa.array(codes)),
         category,
         pa.array(at_work & values_at(launching, row)),
-        _purposes(step, source),
+        _ids(step, source),
+        _ids(step, then),
         texts_at(events, "phase", row, at_work),
         pa.array(segments.waits_for, mask=segments.waits_for == NONE),
     ]
@@ -112,25 +118,5 @@ def _launching(step: StepRows) -> Flags:
     return np.asarray(runtime & (around != NONE) & ~blocks[around], dtype=np.bool_)
 
 
-def _purposes(step: StepRows, row: Ints) -> pa.Array:
-    """What the work is for that the nearest op or call around each ``row`` issued."""
-    codes, names = step.events.texts("category")
-    issuer = np.where(step.launch != NONE, step.launch, step.events.rows_named("op_id"))
-    issuer[~step.events.is_kind(*ACTIVITY_KINDS)] = NONE
-    issuer[step.computes] = np.flatnonzero(step.computes)
-    forest, mask = Forest(step.parent), np.zeros(len(codes), dtype=np.int64)
-    for number in range(len(names)):
-        issued = np.zeros(len(codes), dtype=np.int64)
-        issued[issuer[(codes == number) & (issuer != NONE)]] = 1
-        if issued.any():
-            mask |= (forest.beneath(issued) > 0).astype(np.int64) << number
-    bits = np.where((mask > 0) & step.events.is_kind("op", "runtime"), mask, NONE)
-    mask = inherited(step.events, step.parent, bits)
-    served = np.where(row == NONE, NONE, values_at(mask, row))
-    values, place = np.unique(served, return_inverse=True)
-    purposes = [None if v == NONE else _joined(int(v), names) for v in values]
-    return pa.array(purposes, pa.string()).take(pa.array(place.reshape(-1)))
-
-
-def _joined(mask: int, names: list[str]) -> str:
-    return "+".join(sorted(name for code, name in enumerate(names) if mask >> code & 1))
+def _ids(step: StepRows, row: Ints) -> pa.Array:
+    return pa.array(values_at(step.event_id, np.maximum(row, 0)), mask=row == NONE)

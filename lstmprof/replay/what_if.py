@@ -82,10 +82,8 @@ def _undisturbed_ns(
     graph: StepGraph, change: Change, causes: Dependencies, timed: Timed
 ) -> int | None:
     """The median step with ``change``: it shrinks as the step does whose ops were not recorded."""
-    whole, left = (
-        replayed(graph, unrecorded(each, timed.recording_ns), causes).length_ns
-        for each in (nothing, change)
-    )
+    bare = unrecorded(graph, timed.recording_ns)
+    whole, left = (replayed(bare, each, causes).length_ns for each in (nothing, change))
     return round(timed.median_ns * left / whole) if whole else None
 
 

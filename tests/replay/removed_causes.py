@@ -23,10 +23,15 @@ from simulator.gpu_programs import (
 )
 
 from lstmprof.events.threads import ASKS
+from lstmprof.replay.calls import VIEWS
 
 Rewritten = tuple[Body, Machine]
 #: Scopes that are Python's; an op is the framework's.
 PYTHON = ("step", "range", "python")
+#: What a view that goes with the call after it is called from then on.
+GONE = "gone"
+#: Ops that take no time where nothing is waited for.
+FREE = (*ASKS, GONE)
 
 
 def mapped(body: Body, change: Callable[[Instruction], Body]) -> Body:
@@ -121,9 +126,9 @@ def without_last_python(body: Body, scope: str | None) -> Body:
 
 def without_syncs(body: Body, machine: Machine) -> Rewritten:
     """All that wait before the last work is sent, and what asking for values takes until then."""
-    body = opened(body)
+    body = marked_views(opened(body), lambda one, around: getattr(one, "name", None) in ASKS)
     whole = sum(isinstance(one, (Launch, BlockingCopy)) for one in flat(body))
-    body = without_ways_in(body, lambda one, around, sent: one.name in ASKS and sent < whole)
+    body = without_ways_in(body, lambda one, around, sent: one.name in FREE and sent < whole)
     sent = 0
 
     def walk(body: Body, asks: bool) -> Body:
@@ -133,7 +138,7 @@ def without_syncs(body: Body, machine: Machine) -> Rewritten:
             sent += isinstance(one, (Launch, BlockingCopy))
             early = sent < whole
             if isinstance(one, Within):
-                one = replace(one, body=walk(one.body, one.name in ASKS))
+                one = replace(one, body=walk(one.body, one.name in FREE))
             elif isinstance(one, HandOver):
                 one = replace(one, body=walk(one.body, False))
             elif early and isinstance(one, Gap) and asks:
@@ -167,16 +172,76 @@ def without_copies(body: Body, machine: Machine) -> Rewritten:
 
 
 def without_issuers(body: Body, removed: frozenset[str]) -> Body:
-    """``body`` without this work, the ops that have it and nothing else, and the way into these."""
-    body = without_ways_in(opened(body), lambda one, around, sent: only(one, removed, around))
+    """``body`` without this work, the ops that have it and nothing else, and the way into these.
+
+    Views right before these ops go with them.
+    """
+
+    def vanishes(one: Instruction, around: str | None) -> bool:
+        if isinstance(one, (Launch, BlockingCopy)):
+            return category(one.work, around) in removed
+        return isinstance(one, Within) and one.kind == "op" and only(one, removed, around)
+
+    body = marked_views(opened(body), vanishes)
+    body = without_ways_in(body, lambda one, around, sent: vanishes(one, around) or gone(one))
     return without_work(body, removed, None)
+
+
+def gone(one: Instruction) -> bool:
+    """Whether this is a view that ``marked_views`` marked."""
+    return isinstance(one, Within) and one.name == GONE
+
+
+def is_view(one: Instruction) -> bool:
+    """An op that makes a view of a tensor, and holds nothing but such ops."""
+    return (
+        isinstance(one, Within)
+        and one.kind == "op"
+        and one.name.rpartition("::")[2] in VIEWS
+        and all(isinstance(inner, Gap) or is_view(inner) for inner in one.body)
+    )
+
+
+def marked_views(body: Body, vanishes: Callable[[Instruction, str | None], bool]) -> Body:
+    """The ``opened`` body, where views right before calls that vanish are ``GONE``."""
+
+    def walk(body: Body, around: str | None) -> Body:
+        found: list[Instruction] = []
+        follows = False  # whether the next call of this body vanishes
+        for one in reversed(body):
+            if isinstance(one, Within) and one.kind == "op":
+                marked = follows and is_view(one)
+                follows = marked or vanishes(one, around)
+                inner = walk(one.body, one.category or around)
+                one = all_gone(one) if marked else replace(one, body=inner)
+            elif isinstance(one, Within):
+                one = replace(one, body=walk(one.body, around))
+            elif isinstance(one, HandOver):
+                one = replace(one, body=walk(one.body, None))
+            elif not isinstance(one, Gap) and not is_overhead(one):
+                follows = vanishes(one, around)
+            found.append(one)
+        return tuple(reversed(found))
+
+    return walk(body, None)
+
+
+def is_overhead(one: Instruction) -> bool:
+    """The profiler's own time is no call."""
+    return isinstance(one, Call) and one.kind == "overhead"
+
+
+def all_gone(one: Within) -> Within:
+    """A view and all beneath it as ``GONE``."""
+    body = tuple(all_gone(inner) if isinstance(inner, Within) else inner for inner in one.body)
+    return replace(one, name=GONE, body=body)
 
 
 def without_work(body: Body, removed: frozenset[str], around: str | None) -> Body:
     found: list[Instruction] = []
     for one in body:
         if isinstance(one, Within):
-            if one.kind == "op" and only(one, removed, around):
+            if one.kind == "op" and (only(one, removed, around) or gone(one)):
                 continue
             one = replace(one, body=without_work(one.body, removed, one.category or around))
         elif isinstance(one, HandOver):

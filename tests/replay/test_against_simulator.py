@@ -74,7 +74,7 @@ parts = st.lists(
     max_size=5,
 )
 #: An op of the host alone, in which the devices finish: what the host does then is not hidden.
-BREATH = Within("op", "aten::view", 1_000, (), 0)
+BREATH = Within("op", "aten::empty", 1_000, (), 0)
 #: A step whose machine shows itself and that ends with its devices synchronised.
 steps = st.builds(
     lambda inner, leave: (

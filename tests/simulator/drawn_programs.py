@@ -150,7 +150,7 @@ def handed_over(body: st.SearchStrategy[Body], tid: int) -> st.SearchStrategy[Bo
 
     def waits(before: int, one: Body, enter: int, after: int) -> Body:
         work = Within("op", "autograd::engine::evaluate_function: MmBackward0", enter, one, 1)
-        there = HandOver(tid, (work, Within("op", "aten::view", enter, (), 0)))
+        there = HandOver(tid, (work, Within("op", "aten::empty", enter, (), 0)))
         return (Within("range", "backward", before, (there,), after),)
 
     return st.builds(waits, some, body, some, short)

@@ -1,0 +1,195 @@
+"""The ops and calls of a step, and what goes with one that is not made.
+
+With a call go
+
+- what lies beneath it, and the calls around it that issue nothing else;
+- autograd's node of an op that goes, and what lies beneath that; the engine's range around the node
+  where nothing else is left in it (sums of gradients are);
+- views of tensors (``VIEWS``) right before it, one after the other, beneath the same parent: a
+  ``.transpose()`` before a copy. Profiles do not say who uses a view; whoever else did pays for it
+  too little;
+- the way in (``ways_in``), the Python or the framework before it.
+
+A copy or a fill beneath an op that computes something else is a part of that op, and stays.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from lstmprof.events.annotate.links import inherited
+from lstmprof.events.call_tree import Forest
+from lstmprof.events.intervals import Flags, Ints
+from lstmprof.events.schema import ACTIVITY_KINDS
+from lstmprof.events.table import NONE
+from lstmprof.events.threads import ASKS, nesting_order
+from lstmprof.replay.rows import StepRows
+
+#: Ops that make another view of a tensor and compute nothing, by the part of the name after the
+#: colons. Source: PyTorch's "Tensor Views"; ``detach`` twice, as autograd calls its own.
+VIEWS = frozenset(
+    {
+        *("_reshape_alias", "_unsafe_view", "alias", "as_strided", "chunk", "detach", "diagonal"),
+        *("expand", "expand_as", "flatten", "movedim", "narrow", "numpy_T", "permute", "reshape"),
+        *("select", "slice", "split", "split_with_sizes", "squeeze", "swapaxes", "swapdims", "t"),
+        *("transpose", "unbind", "unflatten", "unsqueeze", "view", "view_as"),
+    }
+)
+#: Ops of which the memory that they set to zero is all that they are for: PyTorch's, and
+#: TensorFlow's by the type after the colon.
+ZEROS = re.compile(r"^aten::(zero_|zeros|zeros_like|new_zeros)$|(^|:)ZerosLike$")
+#: PyTorch's autograd engine runs each node in an op of this name.
+ENGINE = "autograd::engine::evaluate_function: "
+#: The nodes of ``x[t]`` and ``x[a:b]``, by what the engine calls them.
+_OF_SLICES = re.compile(r"^autograd::engine::evaluate_function: (Select|Slice)Backward\d*$")
+_SUMS = ("aten::add", "aten::add_")
+_MOST_TURNS = 4
+
+
+class Calls:
+    """Arrays have an entry a row of the events of ``step``."""
+
+    def __init__(self, step: StepRows) -> None:
+        events = step.events
+        self.events, self.parent = events, step.parent
+        self.event_id = step.event_id
+        self.is_call = events.is_kind("op", "runtime") & (step.thread >= 0)
+        self.forward = events.rows_named("forward_id")
+        self.forest = Forest(step.parent)
+        self.issuer = np.where(step.launch != NONE, step.launch, events.rows_named("op_id"))
+        self.issuer[~events.is_kind(*ACTIVITY_KINDS)] = NONE
+        self.issuer[step.computes] = np.flatnonzero(step.computes)
+        self.works = self.issuer != NONE
+        self.part_of = self._part_of(step.computes)
+        named = events.where_name(lambda name: name.rpartition("::")[2] in VIEWS)
+        views = events.is_kind("op") & named
+        self.views = views & (self.forest.beneath((~views).astype(np.int64)) == 0)
+        self.after = self._next_sibling(step)
+
+    def of_category(self, *categories: str) -> Flags:
+        """The work of these categories, but for what is a part of other work."""
+        wanted = self.works & self.events.is_one_of("category", *categories)
+        return np.asarray(wanted & ~self._within_other(wanted), dtype=np.bool_)
+
+    def zero_fills(self) -> Flags:
+        """The work that sets memory to zero, but for what is a part of other work."""
+        zeros = np.where(self.events.where_name(lambda name: bool(ZEROS.search(name))), 0, NONE)
+        around = inherited(self.events, self.parent, zeros) != NONE
+        wanted = self.works & (self.issuer != NONE) & around[self.issuer]
+        wanted |= self.works & self.events.is_kind("memset")
+        return np.asarray(wanted & ~self._within_other(wanted), dtype=np.bool_)
+
+    def named(self, *names: str) -> Flags:
+        """The calls of these names."""
+        return np.asarray(self.is_call & self.events.is_one_of("name", *names), dtype=np.bool_)
+
+    def asked(self) -> Flags:
+        """The calls by which a host asks for a value, and the views right before them.
+
+        Not what lies beneath these: a device's copy has to be made all the same.
+        """
+        return self._with_views(self.named(*ASKS))
+
+    def without(self, work: Flags, calls: Flags | None = None) -> Flags:
+        """A boolean a row: it goes with this ``work`` and these ``calls``."""
+        gone = work | (np.zeros(len(work), dtype=np.bool_) if calls is None else calls)
+        for _ in range(_MOST_TURNS):
+            before = int(gone.sum())
+            gone = self._with_nodes(self._with_around(gone))
+            gone = self._with_views(self._with_around(gone))
+            if int(gone.sum()) == before:
+                break
+        return gone
+
+    def slices(self) -> tuple[Flags, Flags]:
+        """(what goes with the gradients of slices that are summed, the ops that made the slices).
+
+        Autograd fills a tensor as large as the sliced one for each slice, and adds it to the sum of
+        those before: quadratic in the number of slices. The copy of each slice's gradient stays.
+        """
+        names = self.events.where_name(lambda name: bool(_OF_SLICES.search(name)))
+        engine = self.is_call & names
+        sums = np.flatnonzero(self.named(*_SUMS))
+        sums = sums[self.parent[sums] != NONE]
+        sums = sums[engine[self.parent[sums]]]
+        summed = np.zeros(len(engine), dtype=np.bool_)
+        summed[self.parent[sums]] = True
+        gone = self._beneath(summed)
+        copies = self.is_call & self.events.is_one_of("name", "aten::copy_")
+        made = np.zeros(len(engine), dtype=np.bool_)
+        rows = np.flatnonzero(summed & (self.forward != NONE))
+        made[self._outermost_views(self.forward[rows])] = True
+        return gone & ~self._beneath(copies & gone), made
+
+    def _outermost_views(self, rows: Ints) -> Ints:
+        """The outermost view around each of ``rows``, which is one, or the row itself."""
+        found = rows.copy()
+        for _ in range(_MOST_TURNS):
+            above = self.parent[found]
+            found = np.where((above != NONE) & self.views[np.maximum(above, 0)], above, found)
+        return found
+
+    def _part_of(self, computes: Flags) -> Ints:
+        """The nearest row above that computes, ``NONE`` for none."""
+        rows = np.where(computes, np.arange(len(computes)), NONE)
+        values = inherited(self.events, self.parent, rows)
+        has = self.parent != NONE
+        return np.where(has, values[np.maximum(self.parent, 0)], NONE)
+
+    def _within_other(self, wanted: Flags) -> Flags:
+        """A boolean a row: the work that it is a part of is not ``wanted``."""
+        around = self.part_of
+        return np.asarray((around != NONE) & ~wanted[np.maximum(around, 0)], dtype=np.bool_)
+
+    def _issued(self, work: Flags) -> Ints:
+        """How much of ``work`` each row and all beneath it issued."""
+        counts = np.zeros(len(work), dtype=np.int64)
+        np.add.at(counts, self.issuer[work & self.works], 1)
+        return self.forest.beneath(counts)
+
+    def _beneath(self, rows: Flags) -> Flags:
+        """``rows`` and all that lies beneath them."""
+        marks = inherited(self.events, self.parent, np.where(rows, 0, NONE))
+        return np.asarray(marks != NONE, dtype=np.bool_)
+
+    def _with_around(self, gone: Flags) -> Flags:
+        """``gone``, the work that it issued, what issued nothing else, and all beneath these."""
+        calls = gone & self.is_call
+        issued_by_gone = self._beneath(calls)
+        work = self.works & (gone | issued_by_gone[np.maximum(self.issuer, 0)])
+        all_of_it, left = self._issued(self.works), self._issued(self.works & ~work)
+        calls |= self.is_call & (all_of_it > 0) & (left == 0)
+        return np.asarray(self._beneath(calls) | work, dtype=np.bool_)
+
+    def _with_nodes(self, gone: Flags) -> Flags:
+        """``gone`` and the autograd nodes of its ops."""
+        nodes = self.is_call & (self.forward != NONE) & gone[np.maximum(self.forward, 0)]
+        engine = nodes & self.events.where_name(lambda name: name.startswith(ENGINE))
+        gone = gone | self._beneath(nodes & ~engine)
+        left = self._issued(self.works & ~gone[np.maximum(self.issuer, 0)] & ~gone)
+        return np.asarray(gone | self._beneath(engine & (left == 0)), dtype=np.bool_)
+
+    def _with_views(self, gone: Flags) -> Flags:
+        """``gone`` and the views right before its calls."""
+        views = gone & self.views
+        rows = np.flatnonzero(self.views & (self.after != NONE))
+        calls = gone & self.is_call
+        while True:
+            more = rows[(calls | views)[self.after[rows]] & ~views[rows]]
+            if not len(more):
+                return np.asarray(gone | self._beneath(views), dtype=np.bool_)
+            views[more] = True
+
+    def _next_sibling(self, step: StepRows) -> Ints:
+        """The call after each call beneath the same parent on its thread, ``NONE`` for none."""
+        rows = nesting_order(self.events, step.host[self.is_call[step.host]])
+        order = np.lexsort((np.arange(len(rows)), step.thread[rows], self.parent[rows]))
+        rows = rows[order]
+        after = np.full(len(self.parent), NONE, dtype=np.int64)
+        same = (self.parent[rows[1:]] == self.parent[rows[:-1]]) & (
+            step.thread[rows[1:]] == step.thread[rows[:-1]]
+        )
+        after[rows[:-1][same]] = rows[1:][same]
+        return after
