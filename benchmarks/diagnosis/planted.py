@@ -22,7 +22,6 @@ import argparse
 import fnmatch
 import json
 import os
-import shutil
 import statistics
 import subprocess
 import sys
@@ -41,6 +40,7 @@ from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.rounds import capture_rounds
 from lstmprof.capture.worker.host import hardware
 from lstmprof.errors import LstmprofError
+from lstmprof.runs.run import is_run, open_run
 
 LSTMPROF = (sys.executable, "-m", "lstmprof")
 PLANTING = Path(__file__).with_name("planting")
@@ -108,14 +108,17 @@ def request_of(case: Case, label: str) -> CaptureRequest:
 
 def capture(sweep: Sweep, folder: Path, spinners: int) -> None:
     """The clean run and those of all cases into ``folder``, rounds in turn."""
-    shutil.rmtree(folder, ignore_errors=True)
     plans = folder / "plans"
-    plans.mkdir(parents=True)
+    plans.mkdir(parents=True, exist_ok=True)
     by_label = {CLEAN: Case(sweep.implementation, workload=sweep.workload)}
     by_label |= {case.label: case for case in sweep.cases}
     for label, case in by_label.items():
         (plans / f"{label}.json").write_text(json.dumps(case.plan))
-    requests = {label: request_of(case, label) for label, case in by_label.items()}
+    requests = {
+        label: request_of(case, label)
+        for label, case in by_label.items()
+        if not is_run(folder / RUNS / label)
+    }
     loads, began = [os.getloadavg()[0]], time.monotonic()
     with spinning(spinners), planting(plans):
         runs = capture_rounds(requests, folder / RUNS, rounds=ROUNDS)
@@ -141,29 +144,35 @@ def planting(plans: Path) -> Iterator[None]:
         os.environ.update(before)
 
 
-def outcome(case: Case, folder: Path) -> Outcome:
-    """What a diagnosis of its run and the clean one says, beside what was measured."""
+def outcome(case: Case, folder: Path) -> Outcome | str:
+    """What a diagnosis of its run and the clean one says, beside what was measured.
+
+    In words why there is none.
+    """
     paths = [str(folder / RUNS / label) for label in (CLEAN, case.label)]
-    command = [*LSTMPROF, "diagnose", *paths, "--format", "json"]
-    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    (said,) = json.loads(text)
+    allowed = [word for fact in case.across for word in ("--across", fact)]
+    command = [*LSTMPROF, "diagnose", *paths, *allowed, "--format", "json"]
+    said = subprocess.run(command, check=False, capture_output=True, text=True)
+    if said.returncode:
+        return said.stderr.strip()
+    (told,) = json.loads(said.stdout)
     clean, whole = (sizes(folder / "plans", label) for label in (CLEAN, case.label))
     named = next((name for name, _ in case.causes if name in whole), None)
     difference = Size(
         whole[STEP].wall_ns - clean[STEP].wall_ns, whole[STEP].cpu_ns - clean[STEP].cpu_ns
     )
-    found = {each["kind"]: each["delta_ns"] for each in said["findings"]}
-    kind = KINDS[case.causes[0][0]] if case.causes else said["cause"]
+    found = {each["kind"]: each["delta_ns"] for each in told["findings"]}
+    kind = KINDS[case.causes[0][0]] if case.causes else told["cause"]
     return Outcome(
         case,
         clean=clean[STEP],
         planted=whole[named] if named else difference,
         difference=difference,
-        slow=said["slow"],
-        state=said["state"],
-        cause=said["cause"],
+        slow=told["slow"],
+        state=told["state"],
+        cause=told["cause"],
         found_ns=found.get(kind, 0),
-        sentence=said["sentence"],
+        sentence=told["sentence"],
     )
 
 
@@ -254,11 +263,22 @@ def conditions(folder: Path, told: Sequence[Outcome]) -> str:
     notes = [json.loads((place / NOTED).read_text()) for place in places]
     loads = [load for note in notes for load in note["loads"]]
     facts = hardware()
+    measured = [
+        yardstick
+        for place in places
+        for each in open_run(place / RUNS / CLEAN).info.yardsticks or ()
+        for yardstick in (each.before, each.after)
+        if yardstick is not None
+    ]
+    names = ("product", "python", "copy")
+    lengths = (statistics.median(getattr(m, f"{n}_ns") for m in measured) / 1e6 for n in names)
+    yardstick = ", ".join(f"{n} {ms:.2f} ms" for n, ms in zip(names, lengths, strict=True))
+    minutes = sum(note["captured_s"] for note in notes) / 60
     return (
         f"{date.today().isoformat()}, {facts['cpu_model']}, {facts['cores']} cores, "
         f"{max(note['spinning'] for note in notes)} processes spinning, load "
         f"{min(loads):.1f}–{max(loads):.1f}, {ROUNDS} rounds of {ITERATIONS // ROUNDS} "
-        f"iterations, captured in {sum(note['captured_s'] for note in notes) / 60:.1f} minutes."
+        f"iterations; yardstick: {yardstick}; captured in {minutes:.1f} minutes."
     )
 
 

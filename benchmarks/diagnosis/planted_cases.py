@@ -47,7 +47,8 @@ ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": "4096", "MALLOC_TRIM_THRESHOLD_": "4096"}
 class Case:
     """Causes with their shares of the clean step, the largest first; or a setting.
 
-    ``environment`` and ``asked`` (of the capture) are what makes the setting where no line does.
+    ``environment`` and ``asked`` (of the capture) are what makes the setting where no line does;
+    ``across`` is what a user must allow to differ for a diagnosis.
     """
 
     implementation: str
@@ -55,6 +56,7 @@ class Case:
     setting: str | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     asked: Mapping[str, Any] = field(default_factory=dict)
+    across: tuple[str, ...] = ()
     workload: Workload = WORKLOAD
 
     @property
@@ -115,7 +117,7 @@ def _pairs(implementation: str, *pairs: tuple[str, str]) -> Iterator[Case]:
 def _settings() -> Iterator[Case]:
     """What makes the same calls slower."""
     yield Case("torch-lstmcell-fused", setting="anomaly mode")
-    yield Case("torch-cudnn", setting="two threads on one CPU")
+    yield Case("torch-cudnn", setting="two threads on one CPU", across=("threads",))
     yield Case("torch-cudnn", setting="oneDNN off")
     yield Case("torch-lstmcell-fused", setting="page faults", environment=ALLOCATOR)
     for name in ("torch-cudnn", "torch-lstmcell-fused"):

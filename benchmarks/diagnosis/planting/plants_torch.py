@@ -12,7 +12,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from planted_steps import Planted, Unit, input_work, sleep, spin, thread_wait
+from planted_steps import (
+    PRODUCT_SIZE,
+    SIZE,
+    Planted,
+    Unit,
+    input_work,
+    sleep,
+    spin,
+    thread_wait,
+)
 
 
 @dataclass(frozen=True)
@@ -54,13 +63,13 @@ def _layout_copies(site: Site) -> Unit:
 
 
 def _products(site: Site) -> Unit:
-    x, weight = site.inputs, site.weight
-    return lambda: torch.nn.functional.linear(x, weight)
+    x = torch.rand(PRODUCT_SIZE, PRODUCT_SIZE)
+    return lambda: torch.mm(x, x)
 
 
 def _pointwise(site: Site) -> Unit:
-    weight = site.weight
-    return lambda: torch.exp(weight)
+    x = torch.rand(SIZE, SIZE)
+    return lambda: torch.exp(x)
 
 
 CAUSES = (
@@ -116,7 +125,7 @@ class PlantedTorch(Planted):
             self.module.cells.values() if hasattr(self.module, "cells") else [self.module.lstm]
         ):
             recurrent.register_forward_pre_hook(self._before_call)
-        if self.plan["setting"]:
+        if self.plan["setting"] in SETTINGS:
             SETTINGS[self.plan["setting"]]()
 
     def cause(self, name: str) -> Cause:
