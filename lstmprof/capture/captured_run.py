@@ -124,7 +124,16 @@ def _of_all_rounds(rounds: Sequence[CaptureResult]) -> dict[str, Any]:
         "timing_threads": threads or None,
         "yardsticks": [yardstick for of in all_metadata for yardstick in of["yardsticks"]],
         "peak_memory_bytes": max(memory, default=None),
+        "counters": _counters([metadata.get("counters", {}) for metadata in all_metadata]),
     }
+
+
+def _counters(of_rounds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What was counted in every round, summed; and why the rest was not."""
+    first = of_rounds[0]
+    names = [name for name in first if all(isinstance(of.get(name), int) for of in of_rounds)]
+    sums = {name: sum(counts[name] for counts in of_rounds) for name in names}
+    return {**sums, "reason": first.get("reason")}
 
 
 def _of_steps(

@@ -44,6 +44,10 @@ class CaptureRequest:
     python: str = sys.executable
     cuda_graph: bool = False  # replay the step as a CUDA graph
     xla: bool = False  # compile the step with XLA
+    keep_denormals: bool = False  # do not flush them to zero
+    onednn: bool = True  # False: leave its kernels to those of the framework's own
+    anomaly: bool = False  # search gradients for NaN
+    deterministic: bool = False  # deterministic algorithms alone
     peaks: bool = True  # measure what the device does at best, after the passes
     label: str = ""  # what the user calls it: part of the run's name
 
@@ -72,8 +76,20 @@ def run_name(request: CaptureRequest) -> str:
     parts += [request.device.replace(":", "")] if request.device != "auto" else []
     parts += ["cuda-graph"] if request.cuda_graph else []
     parts += ["xla"] if request.xla else []
+    parts += switched(request)
     parts += [request.label] if request.label else []
     return "--".join(parts)
+
+
+def switched(request: CaptureRequest) -> List[str]:
+    """The settings that ``request`` asks for and that are not the usual ones, by their options."""
+    settings = (
+        ("keep-denormals", request.keep_denormals),
+        ("no-onednn", not request.onednn),
+        ("anomaly", request.anomaly),
+        ("deterministic", request.deterministic),
+    )
+    return [name for name, is_asked in settings if is_asked]
 
 
 def wanted(request: CaptureRequest) -> List[str]:
@@ -103,8 +119,9 @@ def wanted(request: CaptureRequest) -> List[str]:
         (workload.optimizer, True),
         ("variable length", workload.variable_length),
         ("cuda-graph of variable length", request.cuda_graph and workload.variable_length),
+        ("cuda-graph of anomaly", request.cuda_graph and request.anomaly),
     )
-    return needs + [name for name, is_asked in asked if is_asked]
+    return needs + [name for name, is_asked in asked if is_asked] + switched(request)
 
 
 def refusal(request: CaptureRequest) -> Optional[str]:

@@ -82,6 +82,21 @@ _RUN_OPTIONS = (
     ),
     click.option("--cuda-graph", is_flag=True, help="Replay the step as a CUDA graph (torch)."),
     click.option("--xla", is_flag=True, help="Compile the step with XLA (TensorFlow)."),
+    click.option(
+        "--keep-denormals",
+        is_flag=True,
+        help="Do not flush denormal numbers to zero, which shows their price (torch, pytensor).",
+    ),
+    click.option(
+        "--onednn/--no-onednn",
+        default=CaptureRequest.onednn,
+        show_default=True,
+        help="Let oneDNN's kernels run, or the framework's own alone (torch, TensorFlow).",
+    ),
+    click.option("--anomaly", is_flag=True, help="Search gradients for NaN (torch)."),
+    click.option(
+        "--deterministic", is_flag=True, help="Deterministic algorithms alone (torch, TensorFlow)."
+    ),
     click.option("--python", help="Interpreter of the workers; it needs NumPy and the framework."),
     click.option(
         "--with",

@@ -53,7 +53,8 @@ class Implementation:
     cell is written here in operators, so that what is in it can be changed.
     ``refuses`` maps what this row cannot do to the reason, in the words that a user is shown:
     ``cpu``, ``cuda``, ``forward``, ``bidirectional``, ``layers``, ``ctc``, ``cuda-graph``, ``xla``,
-    a precision, or two at once (``tf32 on cpu``, ``cuda-graph on cpu``, ``xla of ctc``).
+    ``keep-denormals``, ``no-onednn``, ``anomaly``, ``deterministic``, a precision, or two at once
+    (``tf32 on cpu``, ``cuda-graph on cpu``, ``xla of ctc``).
     What its framework cannot do is in ``FRAMEWORKS``.
     """
 
@@ -86,6 +87,7 @@ class Implementation:
 
 
 _LATER = "not built yet"
+_ANOMALY = "anomaly mode is PyTorch's"
 
 #: What a workload may ask for beyond an LSTM of features under a head trained by Adam; refused with
 #: this reason by every row that does not say that it ``knows`` it.
@@ -104,11 +106,14 @@ FRAMEWORKS: Mapping[str, Mapping[str, str]] = {
         "cuda-graph on cpu": "CUDA graphs are a feature of NVIDIA GPUs",
         "cuda-graph of ctc": "torch's CTC loss copies lengths from the host and waits for them",
         "cuda-graph of variable length": "lengths are copied from the host in every step",
+        "cuda-graph of anomaly": "the search for NaN reads gradients back, a graph cannot",
     },
     "tensorflow": {
         "cuda-graph": "TensorFlow captures no CUDA graphs",
         "tf32 on cpu": "TF32 is a mode of NVIDIA GPUs",
         "xla of ctc": "XLA does not compile TensorFlow's CTCLoss",
+        "keep-denormals": "its own threads flush denormals whatever they are told",
+        "anomaly": _ANOMALY,
     },
     "jax": {
         "cuda-graph": "XLA decides by itself what it captures as CUDA graphs",
@@ -118,6 +123,10 @@ FRAMEWORKS: Mapping[str, Mapping[str, str]] = {
             ("amp-fp16", "amp-bf16"),
             "JAX has no automatic mixed precision: a network casts by itself, and these do not",
         ),
+        "keep-denormals": "XLA's own threads flush denormals whatever they are told",
+        "no-onednn": "XLA has no switch for oneDNN that all its versions know",
+        "anomaly": _ANOMALY,
+        "deterministic": "it is a flag of XLA: set XLA_FLAGS, which is recorded",
     },
     "pytensor": {
         "cuda": "PyTensor's compiled operators run on CPUs",
@@ -126,6 +135,9 @@ FRAMEWORKS: Mapping[str, Mapping[str, str]] = {
         "xla": "XLA is TensorFlow's and JAX's compiler",
         "tf32": "TF32 is a mode of NVIDIA GPUs",
         **dict.fromkeys(("amp-fp16", "amp-bf16"), "PyTensor has no automatic mixed precision"),
+        "no-onednn": "PyTensor uses no oneDNN",
+        "anomaly": _ANOMALY,
+        "deterministic": "PyTensor has no such mode",
     },
     "cudnn": {
         "head": "cuDNN's recurrent layers have no output layer",
@@ -137,6 +149,9 @@ FRAMEWORKS: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(
             ("amp-fp16", "amp-bf16"), "cuDNN has no automatic mixed precision: its caller casts"
         ),
+        **dict.fromkeys(("keep-denormals", "no-onednn"), "cuDNN computes on a GPU"),
+        "anomaly": _ANOMALY,
+        "deterministic": _LATER,
     },
 }
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Annotated, Any, TypeAlias, TypeVar, get_origin, get_type_hints
+from typing import Annotated, Any, TypeVar, get_origin, get_type_hints
 
 import msgspec
 import pyarrow as pa
@@ -22,41 +22,31 @@ from lstmprof.errors import RunError
 from lstmprof.events.annotate.calls import Coverage
 from lstmprof.events.annotate.recorded import Recorded
 from lstmprof.events.schema import SCHEMA_VERSION, Column, schema
+from lstmprof.runs.fields import (
+    FOREIGN as _FOREIGN,
+    NEVER as _NEVER,
+    NO_GPU as _NO_GPU,
+    UNREAD as _UNREAD,
+    Flag as _Flag,
+    Int as _Int,
+    Ints as _Ints,
+    Real as _Real,
+    Reals as _Reals,
+    Record as _Record,
+    Text as _Text,
+    Texts as _Texts,
+    Versions as _Versions,
+    fact as _fact,
+)
+from lstmprof.runs.settings import Counters, Settings
 
-_MADE_ELSEWHERE = "the run is an ingested profile"
-_UNREAD = "it cannot be read on that machine, or the run is an ingested profile"
-_NO_GPU = "no GPU was used or NVML does not tell, or the run is an ingested profile"
 _CAPTURED = "the run is a capture"
-_FOREIGN = "another program made the run"
 _NOT_MEASURED = "it was not measured"
-_NEVER = ""
-
 _OLDER = "it cannot be read on that machine, or an older lstmprof made the run"
 
 AGAIN = "capture or ingest the run again"
 
 _Item = TypeVar("_Item")
-_Int64: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
-_Text: TypeAlias = str | None
-_Int: TypeAlias = _Int64 | None
-_Real: TypeAlias = float | None
-_Flag: TypeAlias = bool | None
-_Texts: TypeAlias = tuple[str, ...] | None
-_Ints: TypeAlias = tuple[_Int64, ...] | None
-_Reals: TypeAlias = tuple[float, ...] | None
-_Versions: TypeAlias = dict[str, str | _Int64 | None] | None
-
-
-def _fact(
-    meaning: str, null_when: str = _MADE_ELSEWHERE, unit: str = "", column: str = ""
-) -> msgspec.Meta:
-    """What a field of run.json says; ``column`` is its name in SQL where that is another."""
-    extra = {"null_when": null_when, "unit": unit, "column": column}
-    return msgspec.Meta(description=meaning, extra=extra)
-
-
-class _Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A part of run.json; a field that a later version writes is passed over."""
 
 
 class WorkloadInfo(_Record, frozen=True):
@@ -144,6 +134,7 @@ class ThreadTime(_Record, frozen=True):
     """What one thread of a round's process had of the CPUs; see ``capture.worker.threads``.
 
     ``waited_ns``: ready to run, with no CPU. ``main``: whether it is the thread that steps.
+    ``cpus``: those that it may run on, as ``0-1,4``.
     """
 
     round: _Int = None
@@ -151,6 +142,7 @@ class ThreadTime(_Record, frozen=True):
     main: _Flag = None
     cpu_ns: _Int = None
     waited_ns: _Int = None
+    cpus: _Text = None
 
 
 class RunInfo(_Record, frozen=True):
@@ -190,6 +182,7 @@ class RunInfo(_Record, frozen=True):
         _Flag, _fact("whether denormals were flushed to zero", _UNREAD)
     ] = None
     garbage_collector: Annotated[_Text, _fact("what was done with Python's")] = None
+    settings: Settings = Settings()
     versions: Annotated[_Versions, _fact("of Python and packages, JSON")] = None
     python_executable: Annotated[_Text, _fact("the worker's interpreter")] = None
     hardware: Hardware = Hardware()
@@ -234,6 +227,8 @@ class RunInfo(_Record, frozen=True):
         tuple[Yardsticks, ...] | None,
         _fact("what a fixed product, Python loop and copy took, of each round, JSON", _UNREAD),
     ] = None
+    counters: Counters = Counters()
+    cpu_clock_mhz: Annotated[_Real, _fact("mean of its CPUs at the end", _UNREAD, "MHz")] = None
     timing_cpu_energy_j: Annotated[
         _Real,
         _fact("of the CPU packages in the first round's iterations, by RAPL", _UNREAD, "J"),
@@ -269,7 +264,9 @@ class RunInfo(_Record, frozen=True):
     base_ns: Annotated[
         _Int, _fact("time since 1970 of start_ns 0", "the profile does not say", "ns")
     ] = None
-    device_names: Annotated[dict[str, str], _fact("by device number, JSON", _NEVER)] = {}
+    device_names: Annotated[dict[str, str], _fact("by device number, JSON", _NEVER)] = (
+        msgspec.field(default_factory=dict)
+    )
     accelerators: Annotated[
         tuple[str, ...], _fact("GPUs and their like that the profile names, JSON", _NEVER)
     ] = ()

@@ -25,6 +25,7 @@ from lstmprof.capture.request import RESULT, CaptureRequest
 from lstmprof.capture.supervisor import CaptureResult, Progress, result_in
 from lstmprof.errors import CaptureError, LstmprofError
 from lstmprof.runs.run import Run, open_run, runs_in
+from lstmprof.runs.settings import Counters
 from lstmprof.workloads import Workload
 
 TINY = Workload("tiny", 1, 4, False, 2, 5, 3, 3, "ce")
@@ -73,6 +74,7 @@ class Workers:
             "profiled_cpu_ns": [wall - 1 for wall in walls],
             "profiled_preemptions": [],  # they could not be counted
             "peak_memory_bytes": 100 - number,
+            "counters": {"cycles": 10 + number, "fp_assists": None if number else 5},
             "yardsticks": [{"before": {"product_ns": number}, "after": None}],
             "versions": self.versions,
         }
@@ -140,6 +142,7 @@ def test_every_round_is_profiled_and_the_run_tells_step_by_step(
     assert info.profiled_cpu_ns == (999, 1000, 1999, 2000, 2999, 3000)
     assert info.profiled_preemptions is None  # unknown, not none
     assert (info.iterations, info.peak_memory_bytes) == (6, 100)
+    assert info.counters == Counters(cycles=33)  # assists were not counted in every round
     assert [y.before.product_ns for y in info.yardsticks or () if y.before] == [0, 1, 2]
     assert info.recorded is not None
     assert (info.recorded[0].steps, info.recorded[0].length_ns) == (6, 3 * 190_000)

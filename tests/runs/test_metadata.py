@@ -26,9 +26,10 @@ from lstmprof.runs.metadata import (
     run_info,
 )
 from lstmprof.runs.run import open_run
+from lstmprof.runs.settings import Counters, Settings
 from lstmprof.workloads import Workload
 
-RECORDS = (RunInfo, WorkloadInfo, Hardware, Peaks)
+RECORDS = (RunInfo, WorkloadInfo, Hardware, Peaks, Settings, Counters)
 INT64 = st.integers(-(2**63), 2**63 - 1)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 JSON = st.recursive(st.none() | st.booleans() | INT64 | TEXT, lambda x: st.lists(x, max_size=3))

@@ -18,7 +18,8 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from lstmprof import implementations
 from lstmprof.capture.request import RESULT, CaptureRequest, refusal
-from lstmprof.capture.worker import host, meters, peaks, profiling, timing, yardstick
+from lstmprof.capture.worker import host, meters, peaks, profiling, settings, timing, yardstick
+from lstmprof.capture.worker.counters import Counters
 from lstmprof.capture.worker.metadata import Passes, now, pass_facts, request_facts, worker_facts
 from lstmprof.errors import CaptureError, LstmprofError, one_line
 
@@ -88,6 +89,7 @@ def captured(request: CaptureRequest, folder: str, report: Report) -> Dict[str, 
     conditions = {"load_average_before": host.load_average(), "started_at": now()}
     framework = implementations.find(request.implementation).framework
     cpus = taken = _take_cpus(request)
+    counters = Counters()
     before = yardstick.measured()
     report("importing {} in process {}".format(framework, os.getpid()))
     loop: Any = importlib.import_module(LOOPS + framework)
@@ -96,7 +98,8 @@ def captured(request: CaptureRequest, folder: str, report: Report) -> Dict[str, 
     cpus = _settled_cpus(device, request.threads, cpus)
     loop.set_threads(host.thread_count())
     trainer = loop.Trainer(request, device)
-    passes = run_passes(trainer, request, (device, os.path.join(folder, PROFILE)), report)
+    place = device, os.path.join(folder, PROFILE)
+    passes = run_passes(trainer, request, place, report, counters)
     asked, ran_on = request_facts(request), worker_facts(trainer, cpus)
     of_passes = pass_facts(passes, request)
     after = yardstick.measured()
@@ -116,7 +119,9 @@ def _refuse_unless_possible(request: CaptureRequest) -> None:
         raise CaptureError(refused, "give another --device, or see lstmprof list")
 
 
-def run_passes(trainer: Any, request: CaptureRequest, place: Place, report: Report) -> Passes:
+def run_passes(
+    trainer: Any, request: CaptureRequest, place: Place, report: Report, counters: Counters
+) -> Passes:
     """The timing pass, and amid it the profile pass, whose files go into ``place``'s folder.
 
     Half of the counted iterations come before the profile, half after it and one step that is not
@@ -132,7 +137,7 @@ def run_passes(trainer: Any, request: CaptureRequest, place: Place, report: Repo
 
     def timed(warmup: int, share: timing.Share) -> List[timing.Iteration]:
         rows = timing.timed(loop, warmup, 0, report, time.perf_counter_ns)
-        with energy.reading():
+        with energy.reading(), counters.reading():
             counted = timing.timed(
                 loop,
                 0,
@@ -155,7 +160,9 @@ def run_passes(trainer: Any, request: CaptureRequest, place: Place, report: Repo
         if rest.iterations:
             report("timing again")
             rows = timing.joined(rows, timing.after_profile(timed(1, rest)))
-    return Passes(rows, {**energy.facts(), **counts.facts()}, profiled)
+        found = settings.recorded(trainer.settings())
+    cost = {**energy.facts(), **counts.facts(), "counters": counters.facts(), "settings": found}
+    return Passes(rows, cost, profiled)
 
 
 def _shares(request: CaptureRequest) -> Tuple[timing.Share, timing.Share]:
@@ -167,11 +174,24 @@ def _shares(request: CaptureRequest) -> Tuple[timing.Share, timing.Share]:
 
 def _take_cpus(request: CaptureRequest) -> Cpus:
     gpu = request.device != "cpu" and host.cuda_devices() > 0
+    framework = implementations.find(request.implementation).framework
+    os.environ.update(_variables(request, framework))
     if request.device == "cpu":
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # TensorFlow would take the GPU's memory
     cpus = host.take_cpus(request.threads or (None if gpu else 1))
-    host.flush_denormals()
+    if not request.keep_denormals:
+        host.flush_denormals()
     return cpus
+
+
+def _variables(request: CaptureRequest, framework: str) -> Dict[str, str]:
+    """What is asked for by variables that a framework reads when it is imported."""
+    asked = {}
+    if framework == "tensorflow" and not request.onednn:
+        asked["TF_ENABLE_ONEDNN_OPTS"] = "0"
+    if framework == "torch" and request.deterministic:  # or its products on a GPU refuse
+        asked["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
+    return asked
 
 
 def _settled_cpus(device: str, threads: Optional[int], cpus: Cpus) -> Cpus:

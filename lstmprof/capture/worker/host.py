@@ -119,6 +119,28 @@ def last_level_cache_bytes(place: str = "/sys/devices/system/cpu/cpu0/cache") ->
     return max([int(s[:-1]) * 1024 for s in sizes if re.match(r"\d+K\Z", s)], default=None)
 
 
+def clock_mhz(cpus: List[int]) -> Optional[float]:
+    """The mean clock of ``cpus`` now, as Linux tells it; None where it does not."""
+    place = "/sys/devices/system/cpu/cpu{}/cpufreq/scaling_cur_freq"
+    khz = [_first_line(place.format(cpu)) for cpu in cpus]
+    clocks = [int(text) / 1000 for text in khz if text] or _clocks_of_x86(cpus)
+    return round(sum(clocks) / len(clocks), 1) if clocks else None
+
+
+def _clocks_of_x86(cpus: List[int]) -> List[float]:
+    clocks, processor = [], None
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as lines:
+            for line in lines:
+                key, _, value = line.partition(":")
+                processor = int(value) if key.strip() == "processor" else processor
+                if key.strip() == "cpu MHz" and processor in cpus:
+                    clocks.append(float(value))
+    except (OSError, ValueError):
+        pass
+    return clocks
+
+
 def load_average() -> Optional[List[float]]:
     """Runnable processes over 1, 5 and 15 minutes; None where the system has none."""
     return list(os.getloadavg()) if hasattr(os, "getloadavg") else None

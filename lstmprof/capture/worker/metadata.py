@@ -52,6 +52,7 @@ def worker_facts(trainer: Any, cpus: Optional[List[int]]) -> Dict[str, Any]:
         versions=dict(versions, **facts["versions"]),
         hardware=hardware,
         affinity=cpus,
+        cpu_clock_mhz=host.clock_mhz(host.allowed_cpus() if cpus is None else cpus),
         denormals_flushed=host.denormals_flushed(),
         garbage_collector="frozen and off",
         profiler=trainer.profiler,

@@ -9,6 +9,7 @@ runs all the time, and looks here like one that works: as many threads at 100 % 
 from __future__ import annotations
 
 import os
+import re
 import time
 from typing import Any, Dict, List, NamedTuple, Optional
 
@@ -57,6 +58,12 @@ def _text(thread: int, file: str) -> str:
         return ""
 
 
+def _allowed(status: str) -> Optional[str]:
+    """The CPUs that it may run on, as 0-1,4."""
+    line = re.search(r"^Cpus_allowed_list:\s*(\S+)", status, re.MULTILINE)
+    return line.group(1) if line else None
+
+
 class ThreadTimes:
     """The times of all threads over what lies between pairs of readings."""
 
@@ -87,6 +94,7 @@ class ThreadTimes:
                 "main": thread == os.getpid(),
                 "cpu_ns": sums.cpu_ns,
                 "waited_ns": sums.waited_ns,
+                "cpus": _allowed(_text(thread, "status")),
             }
             for thread, sums in ran[:MOST_THREADS]
             if sums.cpu_ns

@@ -7,7 +7,7 @@ import importlib
 import os
 import shutil
 import time
-from typing import Any, ContextManager, Iterable, List, Optional, Sequence, Tuple
+from typing import Any, ContextManager, Dict, Iterable, List, Optional, Sequence, Tuple
 
 from lstmprof import implementations
 from lstmprof.capture.request import CaptureRequest
@@ -51,6 +51,10 @@ class Trainer:
     def device_ns(self) -> Optional[int]:
         """Length of the last step by the device's own events; None where there are none."""
         return None
+
+    def settings(self) -> Dict[str, Any]:
+        """What the framework alone knows of ``settings``, now."""
+        return {}
 
     def recording(self, folder: str) -> ContextManager[Any]:
         """The profiler, on; what it writes by itself lies in ``folder``."""

@@ -36,6 +36,7 @@ from lstmprof.capture.worker import loops
 from lstmprof.capture.worker.host import thread_count
 from lstmprof.capture.worker.peaks import Run
 from lstmprof.capture.worker.profiling import Ranges
+from lstmprof.capture.worker.settings import denormals, tried
 from lstmprof.errors import CaptureError
 from lstmprof.implementations.cudnn import _runtime
 from lstmprof.workloads import Workload
@@ -147,6 +148,15 @@ class Trainer(loops.Trainer):
     def written(self, session: None, folder: str) -> Tuple[str, str]:
         """The XPlane."""
         return loops.xplane_in(folder)
+
+    def settings(self) -> Dict[str, Any]:
+        """JAX's own, as they are now."""
+        on_cpu = self.device_name == "cpu"
+        doubled = np.asarray(jax.jit(jnp.add)(tried(), tried())) if on_cpu else None
+        return {
+            "matmul_precision": jax.config.jax_default_matmul_precision,
+            "framework_denormals": None if doubled is None else denormals(doubled),
+        }
 
     def facts(self) -> Dict[str, Any]:
         """What run.json says of the framework and the device."""

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import sys
 from typing import Any, Callable, ContextManager, Dict, Iterator, List, Sequence, Tuple
 
@@ -29,6 +30,7 @@ from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.worker import loops
 from lstmprof.capture.worker.peaks import Run
 from lstmprof.capture.worker.profiling import Ranges
+from lstmprof.capture.worker.settings import denormals, tried
 from lstmprof.errors import CaptureError
 from lstmprof.workloads import Workload
 
@@ -72,6 +74,8 @@ class Trainer(loops.Trainer):
 
     def __init__(self, request: CaptureRequest, device: str) -> None:
         tf.config.experimental.enable_tensor_float_32_execution(request.precision == "tf32")
+        if request.deterministic:
+            set_deterministic(request.seed)
         super().__init__(request)
         self.device, self.xla = device, request.xla
         if request.precision.startswith("amp-"):
@@ -135,6 +139,19 @@ class Trainer(loops.Trainer):
         """Operators of the implementation, unless XLA fused them."""
         return [("", XLA)] if self.xla else super().needles()
 
+    def settings(self) -> Dict[str, Any]:
+        """TensorFlow's own, as they are now; what this version does not tell is None."""
+        threading, on_cpu = tf.config.threading, self.device == "cpu"
+        doubled = (tf.constant(tried()) * 2.0).numpy() if on_cpu else None
+        return {
+            "deterministic": _told("python.framework.config", "is_op_determinism_enabled"),
+            "onednn": _told("python.util._pywrap_util_port", "IsMklEnabled"),
+            "matmul_tf32": tf.config.experimental.tensor_float_32_execution_enabled(),
+            "intra_op_threads": threading.get_intra_op_parallelism_threads(),
+            "inter_op_threads": threading.get_inter_op_parallelism_threads(),
+            "framework_denormals": None if doubled is None else denormals(doubled),
+        }
+
     def facts(self) -> Dict[str, Any]:
         """What run.json says of the framework and the device."""
         built, gpus = tf.sysconfig.get_build_info(), tf.config.get_visible_devices("GPU")
@@ -152,6 +169,30 @@ class Trainer(loops.Trainer):
                 "cudnn": built.get("cudnn_version") if gpu else None,
             },
         }
+
+
+def _told(module: str, function: str) -> Any:
+    """What a function says that TensorFlow has, but does not promise; None where it is gone."""
+    try:
+        return getattr(importlib.import_module("tensorflow." + module), function)()
+    except (ImportError, AttributeError):
+        return None
+
+
+def set_deterministic(seed: int) -> None:
+    """Deterministic operators alone, which ask for a seed.
+
+    Raises:
+        CaptureError: this TensorFlow has no such switch (before 2.9).
+    """
+    enable = getattr(tf.config.experimental, "enable_op_determinism", None)
+    if enable is None:
+        raise CaptureError(
+            "tensorflow {} cannot be told to be deterministic".format(tf.__version__),
+            "give a newer TensorFlow, or leave --deterministic out",
+        )
+    tf.random.set_seed(seed)
+    enable()
 
 
 def _synchronize() -> None:

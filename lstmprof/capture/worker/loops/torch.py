@@ -30,6 +30,7 @@ from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.worker import loops
 from lstmprof.capture.worker.peaks import Run, faster
 from lstmprof.capture.worker.profiling import Ranges, no_ranges
+from lstmprof.capture.worker.settings import denormals, tried
 from lstmprof.errors import CaptureError
 from lstmprof.workloads import Workload
 
@@ -68,7 +69,7 @@ class Trainer(loops.Trainer):
     def __init__(self, request: CaptureRequest, device: str) -> None:
         super().__init__(request)
         self.device = torch.device(device)
-        self._prepare_device(request.precision)
+        self._prepare_device(request)
         module = self.implementation.build(self.workload)
         self.implementation.load(module, workloads.weights(self.workload, request.seed))
         self.module = module.to(self.device).train(not self.forward_only)
@@ -89,9 +90,9 @@ class Trainer(loops.Trainer):
             start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             self.events = (start, end)
 
-    def _prepare_device(self, precision: str) -> None:
-        torch.set_flush_denormal(True)
-        set_tf32(precision)
+    def _prepare_device(self, request: CaptureRequest) -> None:
+        set_switches(request)
+        set_tf32(request.precision)
         if self.device.type == "cuda":
             torch.cuda.set_device(self.device)
 
@@ -218,6 +219,10 @@ class Trainer(loops.Trainer):
     def needles(self) -> Sequence[Tuple[str, str]]:
         """Operators as torch.profiler writes their names."""
         return loops.torch_needles(self.implementation.KERNELS)
+
+    def settings(self) -> Dict[str, Any]:
+        """torch's own."""
+        return dict(settings(self.device.type), grad_mode=not self.forward_only)
 
     def facts(self) -> Dict[str, Any]:
         """What run.json says of the framework and the device."""
@@ -358,6 +363,42 @@ def scaler(precision: str, device_type: str) -> Any:
     if hasattr(torch.amp, "GradScaler"):
         return torch.amp.GradScaler(device_type)
     return torch.cuda.amp.GradScaler(enabled=device_type == "cuda")  # before torch 2.3
+
+
+def set_switches(request: CaptureRequest) -> None:
+    """What is asked for of denormals, oneDNN, anomaly mode and determinism."""
+    torch.set_flush_denormal(not request.keep_denormals)
+    if not request.onednn:
+        torch.backends.mkldnn.set_flags(False)
+    torch.autograd.set_detect_anomaly(request.anomaly)
+    if request.deterministic:
+        torch.use_deterministic_algorithms(True)
+        torch.backends.cudnn.deterministic = True
+
+
+def settings(device_type: str) -> Dict[str, Any]:
+    """torch's own, as they are now; what this version does not tell is left out."""
+    onednn = getattr(torch.backends.mkldnn, "enabled", None)  # since 1.11
+    available = torch.backends.mkldnn.is_available()
+    precision = getattr(torch, "get_float32_matmul_precision", None)  # since 1.12
+    facts = {
+        "anomaly_mode": torch.is_anomaly_enabled(),
+        "deterministic": torch.are_deterministic_algorithms_enabled(),
+        "onednn": available and onednn if isinstance(onednn, bool) or not available else None,
+        "matmul_precision": None if precision is None else precision(),
+        "intra_op_threads": torch.get_num_threads(),
+        "inter_op_threads": torch.get_num_interop_threads(),
+    }
+    if device_type == "cpu":
+        doubled = torch.from_numpy(tried()) * 2
+        return dict(facts, framework_denormals=denormals(doubled.numpy()))
+    return dict(
+        facts,
+        cudnn_deterministic=torch.backends.cudnn.deterministic,
+        cudnn_benchmark=torch.backends.cudnn.benchmark,
+        matmul_tf32=torch.backends.cuda.matmul.allow_tf32,
+        cudnn_tf32=torch.backends.cudnn.allow_tf32,
+    )
 
 
 @contextlib.contextmanager

@@ -1,0 +1,163 @@
+"""What the CPU itself counts: instructions, cycles, cache misses, microcode's help with denormals.
+
+Through Linux's perf_event_open(2), called by number. It counts this process's own instructions, not
+the kernel's, which an unprivileged process may do where perf_event_paranoid is 2 or less. Virtual
+machines often show no counters at all; then ``reason`` says so and every count is None.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import os
+import platform
+import struct
+import sys
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
+
+#: unistd.h
+SYSCALLS = {"x86_64": 298, "aarch64": 241}
+#: perf_event.h: types, the three generic events, read_format and bits of the attributes
+HARDWARE, RAW = 0, 4
+GENERIC = {"cycles": 0, "instructions": 1, "cache_misses": 3}
+ENABLED_AND_RUNNING = 1 | 2
+INHERIT, EXCLUDE_KERNEL, EXCLUDE_HV = 1 << 1, 1 << 5, 1 << 6
+ATTRIBUTES = struct.Struct("=IIQQQQQIIQ")  # perf_event_attr as of PERF_ATTR_SIZE_VER0, 64 bytes
+READING = struct.Struct("=QQQ")
+PARANOID = "/proc/sys/kernel/perf_event_paranoid"
+
+#: (models of Intel's family 6, raw event): ASSISTS.FP since Ice Lake, before it FP_ASSIST.ANY, the
+#: cycles with one. Source: Linux, tools/perf/pmu-events/arch/x86 (mapfile.csv, floating-point.json
+#: of haswell, broadwell, skylake, icelake, rocketlake, tigerlake, sapphirerapids)
+FP_ASSISTS: Tuple[Tuple[Tuple[int, ...], int], ...] = (
+    ((0x6A, 0x6C, 0x7D, 0x7E, 0xA7, 0x8C, 0x8D, 0x8F, 0xCF), 0x02 << 8 | 0xC1),
+    (
+        (0x3C, 0x3F, 0x45, 0x46, 0x3D, 0x47, 0x4F, 0x56, 0x4E, 0x5E, 0x55, 0x8E, 0x9E, 0xA5, 0xA6),
+        1 << 24 | 0x1E << 8 | 0xCA,
+    ),
+)
+
+
+class Event(NamedTuple):
+    """One thing to count."""
+
+    name: str
+    type: int
+    config: int
+
+
+class Counters:
+    """Counters of this thread and of all that it will start; to be made before any is."""
+
+    def __init__(self, events: Optional[List[Event]] = None) -> None:
+        self.descriptors: Dict[str, int] = {}
+        self.counted: Dict[str, Optional[int]] = {}
+        self.reason: Optional[str] = None
+        for event in usual_events() if events is None else events:
+            try:
+                self.descriptors[event.name] = _opened(event)
+                self.counted[event.name] = 0
+            except OSError as fault:
+                self.reason = self.reason or _explained(fault)
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[None]:
+        """Count what happens within, once or several times."""
+        began = self._counts()
+        yield
+        for name, counts in self._counts().items():
+            more, so_far = since(began[name], counts), self.counted[name]
+            self.counted[name] = None if more is None or so_far is None else so_far + more
+
+    def _counts(self) -> Dict[str, Tuple[int, int, int]]:
+        """Name -> (count, ns enabled, ns really counting) so far."""
+        return {
+            name: READING.unpack(os.read(descriptor, READING.size))
+            for name, descriptor in self.descriptors.items()
+        }
+
+    def facts(self) -> Dict[str, Any]:
+        """What run.json says of all readings."""
+        facts: Dict[str, Any] = dict(self.counted)
+        return facts if self.reason is None else dict(facts, reason=self.reason)
+
+
+def since(began: Tuple[int, int, int], ended: Tuple[int, int, int]) -> Optional[int]:
+    """The count between, scaled where the counter was shared in turn; None where it never ran."""
+    count, enabled, running = (end - begin for begin, end in zip(began, ended))
+    return round(count * enabled / running) if running > 0 else None
+
+
+def usual_events() -> List[Event]:
+    """What is counted on this CPU."""
+    events = [Event(name, HARDWARE, number) for name, number in GENERIC.items()]
+    raw = fp_assists(*_processor())
+    return events if raw is None else [*events, Event("fp_assists", RAW, raw)]
+
+
+def fp_assists(vendor: str, family: int, model: int) -> Optional[int]:
+    """The raw event of one maker's model; None where it is not known."""
+    if (vendor, family) != ("GenuineIntel", 6):
+        return None
+    return next((raw for models, raw in FP_ASSISTS if model in models), None)
+
+
+def _processor() -> Tuple[str, int, int]:
+    """Maker, family, model of the first CPU; empty and 0 where they are not told."""
+    told: Dict[str, str] = {}
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as lines:
+            for line in lines:
+                key, _, value = line.partition(":")
+                told.setdefault(key.strip(), value.strip())
+                if not line.strip():
+                    break
+    except OSError:
+        pass
+    return told.get("vendor_id", ""), int(told.get("cpu family", 0)), int(told.get("model", 0))
+
+
+def _opened(event: Event) -> int:
+    """The descriptor of a counter of this thread and those that it starts, on any CPU.
+
+    Raises:
+        OSError: the kernel does not count it.
+    """
+    number = SYSCALLS.get(platform.machine())
+    if number is None or not sys.platform.startswith("linux"):
+        raise OSError(errno.ENOSYS, "")
+    flags = INHERIT | EXCLUDE_KERNEL | EXCLUDE_HV
+    attributes = ATTRIBUTES.pack(
+        event.type, ATTRIBUTES.size, event.config, 0, 0, ENABLED_AND_RUNNING, flags, 0, 0, 0
+    )
+    libc = ctypes.CDLL(None, use_errno=True)
+    descriptor: int = libc.syscall(
+        ctypes.c_long(number),
+        ctypes.c_char_p(attributes),
+        ctypes.c_int(0),
+        ctypes.c_int(-1),
+        ctypes.c_int(-1),
+        ctypes.c_ulong(8),  # PERF_FLAG_FD_CLOEXEC
+    )
+    if descriptor < 0:
+        raise OSError(ctypes.get_errno(), "")
+    return descriptor
+
+
+def _explained(fault: OSError) -> str:
+    if fault.errno in (errno.ENOENT, errno.EOPNOTSUPP, errno.ENODEV):
+        return "the CPU shows no such counters here, as in most virtual machines"
+    if fault.errno in (errno.EACCES, errno.EPERM):
+        return "the kernel does not allow it: perf_event_paranoid is {}".format(_paranoid())
+    if fault.errno == errno.ENOSYS:
+        return "this system has no perf_event_open"
+    return "perf_event_open failed: {}".format(os.strerror(fault.errno or 0))
+
+
+def _paranoid() -> str:
+    try:
+        with open(PARANOID, encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return "unknown"

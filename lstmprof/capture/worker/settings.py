@@ -1,0 +1,162 @@
+"""What changes the speed of steps and is no part of their code, read where the steps run.
+
+Read in the step's own thread once it has been timed, not copied from what was asked for: a library
+that is imported may set it back. What a framework alone knows its loop's ``settings`` tells.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import sys
+from typing import Any, Dict, List, Optional
+
+from lstmprof.capture.worker.host import THREAD_VARIABLES
+
+#: Variables by how they begin, of what a step may run on: thread pools and BLAS, oneDNN, frameworks
+#: and their compilers, CUDA's libraries, allocators. By their documentation. TensorFlow's are told
+#: apart, because Terraform's begin with TF_ too, and some of those are secrets.
+PREFIXES = (
+    *("OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "BLIS_", "ONEDNN_", "DNNL_"),
+    *("ATEN_", "TORCH_", "TORCHINDUCTOR_", "PYTORCH_", "XLA_", "JAX_", "PYTENSOR_"),
+    *("TF_ENABLE_", "TF_DISABLE_", "TF_NUM_", "TF_USE_", "TF_GPU_", "TF_FORCE_GPU_", "TF_XLA_"),
+    *("TF_DETERMINISTIC_", "TF_CUDNN_", "TF_ONEDNN_", "TF_MKL_", "TF_OVERRIDE_GLOBAL_"),
+    *("CUDA_", "CUDNN_", "CUBLAS_", "NVIDIA_TF32", "MALLOC_", "MIMALLOC_", "TCMALLOC_"),
+    *("LD_PRELOAD", "GLIBC_TUNABLES", "PYTHONMALLOC", "PYTHONDEVMODE", "PYTHON_GIL"),
+)
+#: What a capture sets by itself: threads, which run.json has; GPUs, hidden from a run on a CPU; and
+#: a folder, another every time.
+OF_THIS_CAPTURE = (*THREAD_VARIABLES, "CUDA_VISIBLE_DEVICES", "TORCHINDUCTOR_CACHE_DIR")
+#: Part of a library's file name -> whose malloc it is.
+ALLOCATORS = (("jemalloc", "jemalloc"), ("tcmalloc", "tcmalloc"), ("mimalloc", "mimalloc"))
+CGROUPS = "/sys/fs/cgroup"
+HUGE_PAGES = "/sys/kernel/mm/transparent_hugepage/enabled"
+
+#: bits of float32: the smallest normal number, 2⁻¹²⁶, and a denormal, 2⁻¹³³
+SMALLEST_NORMAL, DENORMAL = 1 << 23, 1 << 16
+#: elements that are multiplied to see it, enough for an operator to share them among its threads
+TRIED = 1 << 18
+
+
+def recorded(of_framework: Dict[str, Any]) -> Dict[str, Any]:
+    """All settings as run.json has them; to be called in the step's thread."""
+    import gc
+
+    return dict(
+        of_framework,
+        flush_to_zero=_vanishes(SMALLEST_NORMAL, 0.5),
+        denormals_are_zero=_vanishes(DENORMAL, 2.0**40),
+        gc_enabled=gc.isenabled(),
+        python_traced=_traced(),
+        allocator=allocator(_mapped_files()),
+        nice=os.getpriority(os.PRIO_PROCESS, 0) if hasattr(os, "getpriority") else None,
+        transparent_huge_pages=chosen(_text(HUGE_PAGES)),
+        cpu_quota=cpu_quota(CGROUPS, _text("/proc/self/cgroup") or ""),
+        environment=environment(dict(os.environ)),
+    )
+
+
+def _vanishes(bits: int, factor: float) -> bool:
+    """Whether the float32 of these bits times ``factor`` is 0 in this thread."""
+    import numpy as np
+
+    numbers = np.full(8, bits, np.int32).view(np.float32)
+    return not (numbers * np.float32(factor)).view(np.int32).any()
+
+
+def tried() -> Any:
+    """Denormals for a framework to double: float32 (TRIED,)."""
+    import numpy as np
+
+    return np.full(TRIED, DENORMAL, np.int32).view(np.float32)
+
+
+def denormals(doubled: Any) -> str:
+    """What became of ``tried()`` doubled: flushed, kept, or both in places."""
+    import numpy as np
+
+    kept = np.asarray(doubled).view(np.int32) != 0
+    if kept.all():
+        return "kept"
+    return "both" if kept.any() else "flushed"
+
+
+def environment(variables: Dict[str, str]) -> Dict[str, str]:
+    """Those of ``variables`` that libraries of a step read."""
+    return {
+        name: variables[name]
+        for name in sorted(variables)
+        if name.startswith(PREFIXES) and name not in OF_THIS_CAPTURE
+    }
+
+
+def _traced() -> bool:
+    monitoring: Any = getattr(sys, "monitoring", None)  # since Python 3.12, six tools
+    tools = [] if monitoring is None else [monitoring.get_tool(number) for number in range(6)]
+    return bool(sys.gettrace() or sys.getprofile() or any(tools))
+
+
+def allocator(files: Optional[List[str]]) -> Optional[str]:
+    """Whose malloc is among the mapped ``files``; None where these cannot be read."""
+    if files is None:
+        return None
+    bases = [os.path.basename(path) for path in files]
+    for part, name in ALLOCATORS:
+        if any(part in base for base in bases):
+            return name
+    return "musl" if any("ld-musl" in base for base in bases) else "glibc"
+
+
+def _mapped_files() -> Optional[List[str]]:
+    text = _text("/proc/self/maps")
+    return None if text is None else re.findall(r" (/\S+)$", text, re.MULTILINE)
+
+
+def chosen(text: Optional[str]) -> Optional[str]:
+    """The word in brackets."""
+    word = re.search(r"\[(\w+)\]", text or "")
+    return word.group(1) if word else None
+
+
+def cpu_quota(root: str, groups: str) -> Optional[float]:
+    """CPUs whose time the process's cgroup and those above it may use; None without a limit.
+
+    ``groups`` is /proc/self/cgroup. Sources: cgroup-v2.rst, sched-bwc.rst of Linux.
+    """
+    limits: List[float] = []
+    for line in groups.splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        for place in _upwards(root if not controllers else _of_controller(root), path):
+            limits += _limit(place)
+    return min(limits, default=None)
+
+
+def _of_controller(root: str) -> str:
+    return next(iter(glob.glob(os.path.join(root, "cpu"))), os.path.join(root, "cpu,cpuacct"))
+
+
+def _upwards(root: str, path: str) -> List[str]:
+    """The folder of ``path`` in ``root`` and all above it."""
+    parts = [part for part in path.split("/") if part]
+    return [os.path.join(root, *parts[:count]) for count in range(len(parts), -1, -1)]
+
+
+def _limit(place: str) -> List[float]:
+    """The limit in one cgroup's folder, of either version; none where it has none."""
+    words = (_text(os.path.join(place, "cpu.max")) or "").split()
+    if not words:
+        names = ("cpu.cfs_quota_us", "cpu.cfs_period_us")
+        words = [(_text(os.path.join(place, name)) or "").strip() for name in names]
+    numbers = [int(word) for word in words if re.match(r"\d+\Z", word)]
+    return [numbers[0] / numbers[1]] if len(numbers) == 2 and all(numbers) else []
+
+
+def _text(path: str) -> Optional[str]:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return None

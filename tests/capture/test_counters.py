@@ -1,0 +1,99 @@
+"""Counters of the CPU: what the kernel lets be counted, and what is said where it does not."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import threading
+import time
+
+import pytest
+
+from lstmprof.capture.worker import counters
+from lstmprof.capture.worker.counters import Counters, Event, fp_assists, since
+
+SOFTWARE, TASK_CLOCK_NS = 1, 1  # perf_event.h
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="perf and /proc are Linux's")
+
+
+def spin(seconds: float) -> None:
+    until = time.thread_time() + seconds
+    while time.thread_time() < until:
+        pass
+
+
+def test_what_happens_in_a_reading_is_counted_in_threads_that_it_starts_too() -> None:
+    counting = Counters([Event("cycles", SOFTWARE, TASK_CLOCK_NS)])
+    if counting.reason:
+        pytest.skip(counting.reason)
+    spin(0.05)
+    for _ in range(2):
+        with counting.reading():
+            spin(0.02)
+            thread = threading.Thread(target=spin, args=(0.03,))
+            thread.start()
+            thread.join()
+    assert 0.1e9 <= counting.facts()["cycles"] < 0.2e9
+
+
+@pytest.mark.parametrize(
+    ("number", "reason"),
+    [
+        (errno.ENOENT, "the CPU shows no such counters here, as in most virtual machines"),
+        (errno.ENOSYS, "this system has no perf_event_open"),
+        (errno.EINVAL, "perf_event_open failed: " + os.strerror(errno.EINVAL)),
+    ],
+)
+def test_what_cannot_be_counted_has_no_number_and_a_reason(
+    number: int, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(event: Event) -> int:
+        raise OSError(number, "")
+
+    monkeypatch.setattr(counters, "_opened", refused)
+    counting = Counters()
+    with counting.reading():
+        pass
+    assert counting.facts() == {"reason": reason}
+
+
+def test_the_kernel_s_refusal_names_its_setting(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: object
+) -> None:
+    def refused(event: Event) -> int:
+        raise PermissionError(errno.EACCES, "")
+
+    monkeypatch.setattr(counters, "_opened", refused)
+    monkeypatch.setattr(counters, "_paranoid", lambda: "3")
+    assert Counters().reason == "the kernel does not allow it: perf_event_paranoid is 3"
+
+
+@pytest.mark.parametrize(
+    ("began", "ended", "count"),
+    [
+        ((5, 10, 10), (9, 20, 20), 4),
+        ((5, 10, 10), (9, 30, 15), 16),  # it counted for a quarter of the time
+        ((5, 10, 10), (5, 20, 10), None),  # it never ran
+    ],
+)
+def test_a_counter_that_was_shared_in_turn_is_scaled(
+    began: tuple[int, int, int], ended: tuple[int, int, int], count: int | None
+) -> None:
+    assert since(began, ended) == count
+
+
+@pytest.mark.parametrize(
+    ("vendor", "family", "model", "event"),
+    [
+        ("GenuineIntel", 6, 0xA7, 0x02C1),  # Rocket Lake
+        ("GenuineIntel", 6, 0x8F, 0x02C1),  # Sapphire Rapids
+        ("GenuineIntel", 6, 0x55, 0x01001ECA),  # Skylake-SP
+        ("GenuineIntel", 6, 0x1A, None),
+        ("AuthenticAMD", 25, 1, None),
+    ],
+)
+def test_assists_have_an_event_on_known_cpus_alone(
+    vendor: str, family: int, model: int, event: int | None
+) -> None:
+    assert fp_assists(vendor, family, model) == event
