@@ -7,6 +7,7 @@
                                             counts     device                 replay
                                             profiler_overhead
                                             slower_calls
+                                            reasons, settings
                                             savings
 
 ``diagnosis.diagnose_all`` goes the whole way.

@@ -11,7 +11,8 @@ import pyarrow as pa
 from lstmprof.breakdown import Breakdown
 from lstmprof.breakdown.lacks import Lack
 from lstmprof.breakdown.result import Table
-from lstmprof.diagnose import sentences
+from lstmprof.diagnose import sentences, settings
+from lstmprof.diagnose.causes import SLOWER
 from lstmprof.diagnose.certainty import Certainty, Outcome, of_finding, of_run, outcome
 from lstmprof.diagnose.comparable import comparable_groups, disagreements, refuse_unless_comparable
 from lstmprof.diagnose.counts import QUANTITIES
@@ -19,6 +20,7 @@ from lstmprof.diagnose.document import VERSION
 from lstmprof.diagnose.findings import Difference, Finding, findings, lengths, timed
 from lstmprof.diagnose.profiler_overhead import recording_ns
 from lstmprof.diagnose.ranks import lane_to_dict, overlap_to_dict, straggler_to_dict
+from lstmprof.diagnose.reasons import reason
 from lstmprof.diagnose.remedies import Advice, remedies
 from lstmprof.diagnose.roofline import Peaks, Roofline, gemm_factor, roofline_of
 from lstmprof.diagnose.savings import Saving, savings
@@ -124,6 +126,11 @@ class Diagnosis:
         return tuple(Difference(f.kind, f.fast_ns, f.slow_ns) for f in rows)
 
     @property
+    def settings(self) -> tuple[settings.Disagreement, ...]:
+        """What was set otherwise in the slow run; none of a run alone."""
+        return () if self.fast is None else settings.disagreements(self.fast.info, self.slow.info)
+
+    @property
     def lacks(self) -> tuple[tuple[str, Lack], ...]:
         """What the profiles lack, each with what its run is called: the slow one's first."""
         if self.fast is None:
@@ -171,6 +178,7 @@ class Diagnosis:
             "state": self.outcome.state,
             "reason": self.outcome.reason or None,
             "cause": None if dominant is None else dominant.finding.kind,
+            "settings": [asdict(d) for d in self.settings],
             "lacks": [{"run": run, **lack.to_dict()} for run, lack in self.lacks],
             "sentence": self.sentence,
             "lane": lane_to_dict(slow.place, slow.lanes),
@@ -214,6 +222,7 @@ def _finding(explained: Explained) -> dict[str, Any]:
         "saves_ns": finding.saving.ns,
         "saves_by": finding.saving.by,
         "certainty": {"level": explained.certainty.level, "reasons": reasons},
+        "reason": _reason(finding),
         "sentence": explained.sentence,
         "counts": [
             {
@@ -227,6 +236,13 @@ def _finding(explained: Explained) -> dict[str, Any]:
         "largest": [{**asdict(c), "delta_ns": c.delta_ns} for c in finding.largest],
         "remedies": [asdict(advice) for advice in explained.remedies],
     }
+
+
+def _reason(finding: Finding) -> str | None:
+    """Of calls that are each slower the name of what makes them slower."""
+    if finding.kind != SLOWER or finding.fast is None:
+        return None
+    return reason(finding.fast, finding.slow).name
 
 
 def _roofline(limit: Roofline) -> dict[str, Any]:
@@ -396,7 +412,7 @@ def _warnings(fast: StepProfile, slow: StepProfile) -> list[str]:
 
 
 def _notes(fast: StepProfile, slow: StepProfile) -> list[str]:
-    notes = [f"they differ in {d}" for d in disagreements(fast, slow)]
+    notes = [*_settings(fast, slow), *(f"they differ in {d}" for d in disagreements(fast, slow))]
     if not timed(fast, slow):
         notes.append("not both runs were timed without a profiler: the profiled times are compared")
     if (fast.device is None) != (slow.device is None):
@@ -405,6 +421,14 @@ def _notes(fast: StepProfile, slow: StepProfile) -> list[str]:
         notes += [f"{profile.name}: {note}" for note in profile.notes]
     first_steps = _first_steps(fast, slow)
     return [*notes, first_steps] if first_steps else notes
+
+
+def _settings(fast: StepProfile, slow: StepProfile) -> list[str]:
+    """What was set otherwise, in one line; none where nothing was."""
+    differ = settings.disagreements(fast.info, slow.info)
+    names = labels(fast, slow)
+    line = f"settings of {names[1]} against {names[0]}: {'; '.join(map(str, differ))}"
+    return [line] if differ else []
 
 
 def _first_steps(fast: StepProfile, slow: StepProfile) -> str | None:

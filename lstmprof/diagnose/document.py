@@ -81,6 +81,7 @@ class Finding(_Record, frozen=True):
         Literal["difference", "time taken", "roofline", "replay"], _is("how that is known")
     ]
     certainty: Certainty
+    reason: Annotated[str | None, _is("of slower-calls what makes them slower; null of others")]
     sentence: str
     counts: list[Count]
     parts: list[Part]
@@ -95,6 +96,14 @@ class Step(_Record, frozen=True):
     fast_ns: int
     slow_ns: int
     delta_ns: int
+
+
+class Setting(_Record, frozen=True):
+    """One setting that differs between two runs, its values in words."""
+
+    setting: Annotated[str, _is("oneDNN, anomaly mode, a variable of the environment …")]
+    slow: str
+    fast: str
 
 
 class Lack(_Record, frozen=True):
@@ -181,6 +190,7 @@ class Document(_Record, frozen=True):
     ]
     reason: Annotated[str | None, _is("why none or unknown; null where found")]
     cause: Annotated[str | None, _is("kind of the finding that the sentence names; null but found")]
+    settings: Annotated[list[Setting], _is("what was set otherwise; empty of a run alone")]
     lacks: Annotated[list[Lack], _is("what the profiles lack, the gravest first")]
     sentence: str
     lane: Lane

@@ -567,6 +567,20 @@ CASES: dict[str, Case] = {
         },
         fast=run(replace(MM, ns=300), facts={**NN_LSTM, "denormals_flushed": True}),
     ),
+    "settings of the faster run": Case(
+        "slower-calls",
+        run(MM, facts={**NN_LSTM, "settings": {"onednn": False}}),
+        None,
+        {
+            "differs": run(MM, facts={**NN_LSTM, "settings": {"onednn": True}}),
+            "known": run(MM, facts=NN_LSTM),
+            "of no other remedy": run(MM, facts={**NN_LSTM, "settings": {"anomaly_mode": True}}),
+        },
+        fast=run(
+            replace(MM, ns=300),
+            facts={**NN_LSTM, "settings": {"onednn": True, "anomaly_mode": False}},
+        ),
+    ),
 }
 
 

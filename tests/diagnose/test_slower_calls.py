@@ -11,7 +11,8 @@ from hypothesis import given, strategies as st
 from lstmprof.diagnose.because import because
 from lstmprof.diagnose.diagnosis import compare
 from lstmprof.diagnose.findings import findings, lengths
-from lstmprof.diagnose.slower_calls import reason, slower_names
+from lstmprof.diagnose.reasons import reason
+from lstmprof.diagnose.slower_calls import slower_names
 from lstmprof.diagnose.step_profile import Contributor, StepProfile
 
 MS = 1_000_000

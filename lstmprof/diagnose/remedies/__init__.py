@@ -421,6 +421,15 @@ TABLE = (
         work.denormals,
         "documentation of torch.set_flush_denormal",
     ),
+    Remedy(
+        "settings of the faster run",
+        "a setting differs between both, and the same calls take longer in this one",
+        (causes.SLOWER,),
+        (),
+        None,
+        work.faster_settings,
+        "settings in run.json of both",
+    ),
 )
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 
+from lstmprof.diagnose import settings
 from lstmprof.diagnose.counts import counted
 from lstmprof.diagnose.findings import Finding
 from lstmprof.diagnose.remedies.told import Told, each, often, total
-from lstmprof.numbers import count, cropped, milliseconds
+from lstmprof.diagnose.step_profile import labels
+from lstmprof.numbers import count, cropped, listed, milliseconds
 
 #: GPUs with TF32: compute capability 8.0 and later; kernels that say so.
 _AMPERE = re.compile(r"\b(?:A100|A10|A30|A40|H100|H200|B200|L4|L40|RTX (?:A\d|[3-5]0\d\d))")
@@ -110,14 +112,24 @@ def native_ctc(f: Finding) -> Told | None:
 
 def denormals(f: Finding) -> Told | None:
     """A CPU that computes with denormal numbers, and is slower than one that does not."""
-    if f.slow.device is not None or f.slow.info.denormals_flushed is not False:
+    if f.fast is None or f.slow.device is not None:
         return None
-    if f.fast is None or f.fast.info.denormals_flushed is not True:
+    if (settings.denormals(f.fast.info), settings.denormals(f.slow.info)) != ("flushed", "kept"):
         return None
     return Told(
         "the faster run flushed denormal numbers to zero, this one did not: "
         "torch.set_flush_denormal(True)"
     )
+
+
+def faster_settings(f: Finding) -> Told | None:
+    """What was set otherwise in the faster run, but what has a remedy of its own."""
+    differ = [] if f.fast is None else settings.disagreements(f.fast.info, f.slow.info)
+    others = [d for d in differ if d.setting not in (settings.DENORMALS, settings.ANOMALY)]
+    if f.fast is None or not others:
+        return None
+    values = listed([cropped(f"{d.setting} {d.fast}") for d in others])
+    return Told(f"set as in {labels(f.fast, f.slow)[0]}: {values}")
 
 
 def anomaly_mode(f: Finding) -> Told | None:

@@ -1,0 +1,341 @@
+"""Why the same calls take longer in one of two runs: what the facts of both show.
+
+Each look has a rule of its own, and needs what it speaks of to explain a good part of what the slow
+step takes longer, or to be the one thing known that differs. What was counted comes before what was
+set, and what was set is told beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from lstmprof.diagnose import settings
+from lstmprof.diagnose.step_profile import StepProfile, labels
+from lstmprof.numbers import count, cropped, listed, percent
+from lstmprof.runs.metadata import ThreadTime
+
+#: Other code runs in the same calls where they execute so many times as many instructions.
+_MORE_INSTRUCTIONS = 1.5
+#: Shares that differ by less are alike: of a thread's time on a CPU, of a clock.
+_ALIKE = 0.1
+#: CPUs kept busy by more than one thread's worth beyond the other run: its threads spin, or wait in
+#: turn for CPUs that they share.
+_MORE_CPUS = 0.5
+#: The first touch of a page takes the kernel so long. Measured on an EPYC beside seven other
+#: processes: 2.7 to 3.4 µs of CPU time for each of 20,000 pages of 4 KiB (mmap, no huge pages).
+_FAULT_NS = 2_700
+#: Microcode's help with one denormal takes so long. Measured on a Xeon (family 6, model 167) beside
+#: seven other processes: each of 2,000,000 products of a denormal, one by one, takes 69 to 70 ns of
+#: CPU time more than one of normal numbers.
+_ASSIST_NS = 70
+#: Bytes of a cache line, of all x86 and most Arm CPUs: what a miss of the last level reads.
+_LINE_BYTES = 64
+#: A thread with so much of the busiest one's CPU time takes part in its work.
+_BUSY = 0.25
+#: What explains so much of a step's difference is its reason.
+_TELLING_SHARE = 0.25
+#: In anomaly mode autograd searches gradients for NaN with it (torch/csrc/autograd/engine.cpp).
+_NAN_SEARCH = "aten::_is_any_true"
+#: Parts of ops' names that say whose kernels ran: oneDNN's, MIOpen's, cuDNN's.
+_LIBRARIES = {"mkldnn": "oneDNN", "onednn": "oneDNN", "miopen": "MIOpen", "cudnn": "cuDNN"}
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why calls are slower: ``name`` of what was seen, ``text`` as half a sentence with it."""
+
+    name: str
+    text: str
+    setting: str = ""  # the one that it tells of, where it is one
+
+
+#: A difference of settings, where nothing that was counted tells more.
+SETTINGS = "settings"
+#: So many settings are told by name.
+_MOST_LISTED = 4
+NOT_RECORDED = Reason("not recorded", "the reason is not recorded")
+
+
+def reason(fast: StepProfile, slow: StepProfile) -> Reason:
+    """The first of what is known to make calls slower that the facts of both runs show.
+
+    With it come the settings that differ, as far as it does not tell them itself.
+    """
+    found = (look(fast, slow) for look in _REASONS)
+    first = next((reason for reason in found if reason is not None), None)
+    others = [
+        difference
+        for difference in settings.disagreements(fast.info, slow.info)
+        if first is None or difference.setting != first.setting
+    ]
+    if not others:
+        return first or NOT_RECORDED
+    differ = f"{'other ' if first and first.setting else ''}settings differ: {_listed(others)}"
+    return replace(first, text=f"{first.text}; {differ}") if first else Reason(SETTINGS, differ)
+
+
+def _listed(differences: Sequence[settings.Disagreement]) -> str:
+    more = len(differences) - _MOST_LISTED
+    shown = [cropped(str(difference)) for difference in differences[:_MOST_LISTED]]
+    return listed([*shown, f"{more} more"] if more > 0 else shown)
+
+
+def _differs(name: str, fast: StepProfile, slow: StepProfile) -> settings.Disagreement | None:
+    differences = settings.disagreements(fast.info, slow.info)
+    return next((d for d in differences if d.setting == name), None)
+
+
+def _denormals(fast: StepProfile, slow: StepProfile) -> Reason | None:
+    """The slow run kept them and the fast one did not, or microcode helped with them for long.
+
+    Where assists were counted they decide.
+    """
+    first, second = (_a_step(profile, profile.info.counters.fp_assists) for profile in (fast, slow))
+    counted = ""
+    if first is not None and second is not None:
+        if not _tells((second - first) * _ASSIST_NS, fast, slow):
+            return None
+        counted = f"microcode helped arithmetic {count(second)} times a step against {count(first)}"
+    kept = (
+        settings.denormals(fast.info) == "flushed"
+        and settings.denormals(slow.info) in ("kept", "both")
+        and slow.device is None
+    )
+    if not kept:
+        return Reason("denormals", f"{counted}, as with denormals") if counted else None
+    flushed = f"{labels(fast, slow)[0]} flushed denormal numbers to zero, and this run did not"
+    text = f"{flushed}: {counted}" if counted else flushed
+    return Reason("denormals", text, settings.DENORMALS)
+
+
+def _anomaly_mode(fast: StepProfile, slow: StepProfile) -> Reason | None:
+    """By its search in the profile, or by the setting where the search shows under other names."""
+    searches = [profile for profile in (fast, slow) if _names(profile) & {_NAN_SEARCH}]
+    if searches == [slow]:
+        text = f"anomaly mode searches the gradients for NaN ({_NAN_SEARCH})"
+        return Reason("anomaly mode", text, settings.ANOMALY)
+    difference = _differs(settings.ANOMALY, fast, slow)
+    if searches or difference is None or difference.slow != "on":
+        return None
+    return Reason("anomaly mode", "anomaly mode was on", settings.ANOMALY)
+
+
+def _threads(fast: StepProfile, slow: StepProfile) -> Reason | None:
+    """More CPUs kept busy for longer, or more threads than CPUs."""
+    cpus, threads = slow.info.affinity, slow.info.threads
+    fewer = fast.info.threads is None or threads is None or fast.info.threads < threads
+    if cpus and threads and threads > len(cpus) and fewer:
+        return Reason("threads", f"its {threads} threads share {len(cpus)} CPUs")
+    return _sharing(fast, slow) or _spinning(fast, slow)
+
+
+def _sharing(fast: StepProfile, slow: StepProfile) -> Reason | None:
+    """Threads that work together and may run on fewer CPUs than they are."""
+    crowd, other = _crowd(slow), _crowd(fast)
+    if crowd is None or other is None:
+        return None
+    (threads, cpus), (others, free) = crowd, other
+    if threads <= cpus or others > free:
+        return None
+    where = f"{count(cpus)} CPU{'s' if cpus > 1 else ''}"
+    return Reason("threads", f"{threads} of its threads may run on {where} alone{_waited(slow)}")
+
+
+def _waited(profile: StepProfile) -> str:
+    """How long its busiest thread waited; empty where that is not known."""
+    cpu_ns, waited_ns = max((t.cpu_ns or 0, t.waited_ns) for t in _threads_of(profile))
+    if not cpu_ns or waited_ns is None:
+        return ""
+    return f"; the busiest waited for one {percent(waited_ns / (waited_ns + cpu_ns))} of its time"
+
+
+def _threads_of(profile: StepProfile) -> list[ThreadTime]:
+    """Those of its first process."""
+    threads = profile.info.timing_threads or ()
+    return [thread for thread in threads if thread.round == threads[0].round]
+
+
+def _crowd(profile: StepProfile) -> tuple[int, int] | None:
+    """(threads that work, CPUs that they may run on); None unknown."""
+    times = [(thread.cpu_ns or 0, thread.cpus) for thread in _threads_of(profile)]
+    most_ns = max((cpu_ns for cpu_ns, _ in times), default=0)
+    allowed = [cpus for cpu_ns, cpus in times if cpu_ns and cpu_ns >= _BUSY * most_ns]
+    if not allowed or None in allowed:
+        return None
+    return len(allowed), len({cpu for cpus in allowed for cpu in cpu_numbers(cpus or "")})
+
+
+def cpu_numbers(text: str) -> list[int]:
+    """The CPUs of a list as Linux writes it: ``0-2,5``."""
+    numbers: list[int] = []
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        numbers += range(int(first), int(last or first) + 1)
+    return numbers
+
+
+def _spinning(fast: StepProfile, slow: StepProfile) -> Reason | None:
+    first, second = _busy_cpus(fast), _busy_cpus(slow)
+    if first is None or second is None or second < first + _MORE_CPUS:
+        return None
+    return Reason(
+        "threads",
+        f"its threads keep {second:.1f} CPUs busy where those of {labels(fast, slow)[0]} keep "
+        f"{first:.1f}, and each call still takes longer: they spin or wait for each other",
+    )
+
+
+def _page_faults(fast: StepProfile, slow: StepProfile) -> Reason | None:
+    first, second = _faults(fast), _faults(slow)
+    if first is None or second is None:
+        return None
+    if not _tells((second - first) * _FAULT_NS, fast, slow):
+        return None
+    return Reason(
+        "page faults", f"it has {count(second)} page faults a step against {count(first)}"
+    )
+
+
+def _kernel_path(fast: StepProfile, slow: StepProfile) -> Reason | None:
+    first, second = (profile.info.kernels_used for profile in (fast, slow))
+    if first and second and first != second:
+        told = (first + second).lower()
+        setting = settings.ONEDNN if _LIBRARIES["onednn"].lower() in told else ""
+        text = f"{second} ran where {labels(fast, slow)[0]} ran {first}"
+        return Reason("kernel path", text, setting)
+    theirs, own = _libraries(fast), _libraries(slow)
+    if theirs == own:
+        return _without_onednn(fast, slow)
+    whose = [" and ".join(sorted(some)) or "no known library" for some in (own, theirs)]
+    setting = settings.ONEDNN if _LIBRARIES["onednn"] in theirs ^ own else ""
+    return Reason(
+        "kernel path",
+        f"it runs kernels of {whose[0]} where {labels(fast, slow)[0]} runs those of {whose[1]}",
+        setting,
+    )
+
+
+def _without_onednn(fast: StepProfile, slow: StepProfile) -> Reason | None:
+    """The setting alone, of two profiles in which no op has a library's name."""
+    difference = _differs(settings.ONEDNN, fast, slow)
+    if difference is None:
+        return None
+    return Reason("kernel path", f"oneDNN was {difference.slow}", settings.ONEDNN)
+
+
+def _clocks(fast: StepProfile, slow: StepProfile) -> Reason | None:
+    """A lower clock of what did the work, that makes a good part of the difference."""
+    on_host = slow.device is None
+    first, second = (
+        profile.info.cpu_clock_mhz if on_host else profile.info.gpu_sm_clock_mhz
+        for profile in (fast, slow)
+    )
+    if not first or not second or second >= first * (1 - _ALIKE):
+        return None
+    if not _tells((first / second - 1) * fast.length_ns, fast, slow):
+        return None
+    held = ", ".join(slow.info.gpu_throttle_reasons or ()) if not on_host else ""
+    why = f" ({held})" if held else ""
+    what = "CPU" if on_host else "GPU"
+    return Reason("clocks", f"its {what} ran at {second:,.0f} MHz against {first:,.0f}{why}")
+
+
+def _cache_misses(fast: StepProfile, slow: StepProfile) -> Reason | None:
+    """Lines read from memory, each at the rate of a copy, which is the least that they take."""
+    counts = [_a_step(profile, profile.info.counters.cache_misses) for profile in (fast, slow)]
+    peaks = slow.info.peaks
+    rate = peaks.copy_bytes_per_s if peaks else None
+    first, second = counts
+    if slow.device is not None or first is None or second is None or not rate:
+        return None
+    if not _tells((second - first) * _LINE_BYTES / rate * 1e9, fast, slow):
+        return None
+    return Reason(
+        "cache misses", f"its caches missed {count(second)} times a step against {count(first)}"
+    )
+
+
+def _other_code(fast: StepProfile, slow: StepProfile) -> Reason | None:
+    """So many more instructions for the same calls that another kernel, or a check, ran in them."""
+    counts = [_a_step(profile, profile.info.counters.instructions) for profile in (fast, slow)]
+    first, second = counts
+    if slow.device is not None or not first or not second or second < _MORE_INSTRUCTIONS * first:
+        return None
+    return Reason(
+        "other code", f"the same calls execute {second / first:.1f} times as many instructions"
+    )
+
+
+def _contention(fast: StepProfile, slow: StepProfile) -> Reason | None:
+    """Other processes took the CPUs of the slow run, and not those of the fast one."""
+    first, second = (_preemptions_per_s(profile) for profile in (fast, slow))
+    share, other = _cpu_share(slow), _cpu_share(fast)
+    if share is not None and other is not None and share < other - _ALIKE:
+        return Reason(
+            "contention",
+            f"it had a CPU for {percent(share)} of its time against {percent(other)}: other "
+            "processes or its own threads had it for the rest",
+        )
+    if first is None or second is None or second < 10 or second < 2 * first:
+        return None
+    return Reason(
+        "contention",
+        f"other processes took its CPU {count(second)} times a second against {count(first)}",
+    )
+
+
+_REASONS: tuple[Callable[[StepProfile, StepProfile], Reason | None], ...] = (
+    _denormals,
+    _anomaly_mode,
+    _kernel_path,
+    _threads,
+    _page_faults,
+    _clocks,
+    _contention,
+    _cache_misses,
+    _other_code,
+)
+
+
+def _names(profile: StepProfile) -> set[str]:
+    return {row["name"] for row in profile.rows("ops")}
+
+
+def _libraries(profile: StepProfile) -> set[str]:
+    return {
+        library
+        for part, library in _LIBRARIES.items()
+        if any(part in name.lower() for name in _names(profile))
+    }
+
+
+def _busy_cpus(profile: StepProfile) -> float | None:
+    wall_ns, cpu_ns = profile.info.timing_wall_ns, profile.info.timing_cpu_ns
+    return cpu_ns / wall_ns if wall_ns and cpu_ns is not None else None
+
+
+def _cpu_share(profile: StepProfile) -> float | None:
+    """Share of its time in which one thread had a CPU; None where several ran."""
+    return _busy_cpus(profile) if profile.info.threads == 1 else None
+
+
+def _faults(profile: StepProfile) -> float | None:
+    """Page faults of an undisturbed step."""
+    return _a_step(profile, profile.info.timing_page_faults)
+
+
+def _a_step(profile: StepProfile, timed: int | None) -> float | None:
+    """What an undisturbed step has of a count of all counted iterations; None unknown."""
+    wall_ns = profile.info.timing_wall_ns
+    return timed / wall_ns * profile.length_ns if wall_ns and timed is not None else None
+
+
+def _tells(ns: float, fast: StepProfile, slow: StepProfile) -> bool:
+    """Whether so long a part of the slow step explains enough of what it takes longer."""
+    return ns >= _TELLING_SHARE * (slow.length_ns - fast.length_ns)
+
+
+def _preemptions_per_s(profile: StepProfile) -> float | None:
+    times, wall_ns = profile.info.timing_preemptions, profile.info.timing_wall_ns
+    return times / wall_ns * 1e9 if wall_ns and times is not None else None

@@ -1,0 +1,105 @@
+"""Settings that differ between two runs: what changes the speed of the same code.
+
+Only what is known of both is compared, and a difference alone is no cause: ``reasons`` takes it for
+one where two runs of one implementation make the same calls and these are slower in one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+from lstmprof.runs.metadata import RunInfo
+
+DENORMALS, ANOMALY, ONEDNN = "denormals", "anomaly mode", "oneDNN"
+#: What a variable is that one run has and the other has not.
+UNSET = "unset"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting: what it is called, and its value in a run; None is unknown."""
+
+    words: str
+    value: Callable[[RunInfo], Any]
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """A setting that differs, with its values in words: what is the case in the slow run first."""
+
+    setting: str
+    slow: str
+    fast: str
+
+    def __str__(self) -> str:
+        return f"{self.setting} {self.slow} against {self.fast}"
+
+
+def _at(place: str) -> Callable[[RunInfo], Any]:
+    return lambda info: reduce(getattr, place.split("."), info)
+
+
+def denormals(info: RunInfo) -> str | None:
+    """What became of denormal numbers: in the framework's operators, else in the step's thread."""
+    flushed = info.denormals_flushed
+    of_thread = None if flushed is None else "flushed" if flushed else "kept"
+    return info.settings.framework_denormals or of_thread
+
+
+#: In the order in which they are told.
+SETTINGS = (
+    Setting(DENORMALS, denormals),
+    Setting("flushing to zero in its thread", _at("settings.flush_to_zero")),
+    Setting("denormals as zero in its thread", _at("settings.denormals_are_zero")),
+    Setting(ANOMALY, _at("settings.anomaly_mode")),
+    Setting(ONEDNN, _at("settings.onednn")),
+    Setting("autograd", _at("settings.grad_mode")),
+    Setting("deterministic algorithms", _at("settings.deterministic")),
+    Setting("cuDNN deterministic", _at("settings.cudnn_deterministic")),
+    Setting("cuDNN benchmark", _at("settings.cudnn_benchmark")),
+    Setting("TF32 in products", _at("settings.matmul_tf32")),
+    Setting("TF32 in cuDNN", _at("settings.cudnn_tf32")),
+    Setting("precision of products", _at("settings.matmul_precision")),
+    Setting("threads within an operator", _at("settings.intra_op_threads")),
+    Setting("threads between operators", _at("settings.inter_op_threads")),
+    Setting("garbage collector", _at("settings.gc_enabled")),
+    Setting("tracer of Python", _at("settings.python_traced")),
+    Setting("malloc", _at("settings.allocator")),
+    Setting("nice", _at("settings.nice")),
+    Setting("transparent huge pages", _at("settings.transparent_huge_pages")),
+    Setting("CPU quota", _at("settings.cpu_quota")),
+    Setting("CPU governor", _at("hardware.cpu_governor")),
+)
+_OF_THE_THREAD = {"flushing to zero in its thread", "denormals as zero in its thread"}
+
+
+def disagreements(fast: RunInfo, slow: RunInfo) -> tuple[Disagreement, ...]:
+    """The settings that are known of both and differ."""
+    differ = (*_of_settings(fast, slow), *_of_variables(fast, slow))
+    told = {d.setting for d in differ}
+    return tuple(d for d in differ if DENORMALS not in told or d.setting not in _OF_THE_THREAD)
+
+
+def _of_settings(fast: RunInfo, slow: RunInfo) -> Iterator[Disagreement]:
+    for setting in SETTINGS:
+        theirs, own = setting.value(fast), setting.value(slow)
+        if theirs is not None and own is not None and theirs != own:
+            yield Disagreement(setting.words, _shown(own), _shown(theirs))
+
+
+def _of_variables(fast: RunInfo, slow: RunInfo) -> Iterator[Disagreement]:
+    theirs, own = fast.settings.environment, slow.settings.environment
+    if theirs is None or own is None:
+        return
+    for name in sorted(theirs.keys() | own.keys()):
+        if theirs.get(name) != own.get(name):
+            yield Disagreement(name, own.get(name, UNSET), theirs.get(name, UNSET))
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,82 @@
+"""What was set otherwise in one of two runs: every setting is compared, and told first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from diagnose.made import contributor, profile
+
+from lstmprof.diagnose.diagnosis import compare
+from lstmprof.diagnose.settings import disagreements
+from lstmprof.runs.metadata import RunInfo, run_info
+from lstmprof.runs.settings import Settings
+
+#: Two values of each type that a setting has.
+VALUES = {
+    "framework_denormals": ("flushed", "kept"),
+    "environment": ({}, {"OMP_WAIT_POLICY": "ACTIVE"}),
+    "matmul_precision": ("highest", "high"),
+    "allocator": ("glibc", "jemalloc"),
+    "transparent_huge_pages": ("madvise", "always"),
+    "intra_op_threads": (1, 2),
+    "inter_op_threads": (1, 2),
+    "nice": (0, 19),
+    "cpu_quota": (2.0, 0.5),
+}
+
+
+def info(**given: Any) -> RunInfo:
+    return run_info({"settings": given})
+
+
+@pytest.mark.parametrize("name", [field.name for field in msgspec.structs.fields(Settings)])
+def test_every_setting_is_compared(name: str) -> None:
+    first, second = VALUES.get(name, (False, True))
+    assert disagreements(info(**{name: first}), info(**{name: first})) == ()
+    (differing,) = disagreements(info(**{name: first}), info(**{name: second}))
+    assert differing.slow != differing.fast
+
+
+@pytest.mark.parametrize("name", [field.name for field in msgspec.structs.fields(Settings)])
+def test_what_is_unknown_of_one_does_not_differ(name: str) -> None:
+    value = VALUES.get(name, (False, True))[1]
+    assert disagreements(info(**{name: value}), info()) == ()
+    assert disagreements(info(), info(**{name: value})) == ()
+
+
+def test_one_thread_s_denormals_are_told_once() -> None:
+    flushed = info(framework_denormals="flushed", flush_to_zero=True, denormals_are_zero=True)
+    kept = info(framework_denormals="kept", flush_to_zero=False, denormals_are_zero=False)
+    assert [str(d) for d in disagreements(flushed, kept)] == ["denormals kept against flushed"]
+
+
+def test_variables_of_the_environment_are_compared_one_by_one() -> None:
+    fast = info(environment={"OMP_WAIT_POLICY": "PASSIVE", "MKL_DYNAMIC": "0"})
+    slow = info(environment={"OMP_WAIT_POLICY": "ACTIVE", "KMP_BLOCKTIME": "200"})
+    assert [str(d) for d in disagreements(fast, slow)] == [
+        "KMP_BLOCKTIME 200 against unset",
+        "MKL_DYNAMIC unset against 0",
+        "OMP_WAIT_POLICY ACTIVE against PASSIVE",
+    ]
+
+
+def test_they_are_the_first_note_of_two_runs_and_a_field_of_the_document() -> None:
+    fast, slow = (
+        profile(
+            contributor("busy", "gemm", ns, "aten::mm"),
+            name=name,
+            facts={"seed": seed, "settings": {"onednn": on, "anomaly_mode": not on}},
+        )
+        for name, ns, seed, on in (("a", 1_000_000, 0, True), ("b", 1_100_000, 1, False))
+    )
+    found = compare(fast, slow, across=["seed"])
+    assert found.notes[0].endswith("anomaly mode on against off; oneDNN off against on")
+    assert found.to_dict()["settings"] == [
+        {"setting": "anomaly mode", "slow": "on", "fast": "off"},
+        {"setting": "oneDNN", "slow": "off", "fast": "on"},
+    ]
+    same = compare(fast, fast)
+    assert same.to_dict()["settings"] == []
+    assert not any("settings" in note for note in same.notes)
