@@ -17,7 +17,7 @@ from lstmprof import cli
 from lstmprof.commands import VERBS
 
 TINY = ["--hidden=4", "--batch=2", "--time-steps=5", "--iterations=3", "--profile-steps=2"]
-TINY += ["--no-peaks"]
+TINY += ["--no-peaks", "--rounds=1"]
 KINETO = {
     "schemaVersion": 1,
     "traceEvents": [

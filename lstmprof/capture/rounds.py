@@ -186,7 +186,8 @@ class _Sweep:
         result = capture(of.requests[number], scratch, say)
         of.kept.keep(number, scratch, result, of.makings[number])
         kept = of.kept.result(number)
-        assert kept is not None
+        if kept is None:
+            raise RunError(f"{of.kept.place}: another capture removed a round", "capture it again")
         return kept
 
     def _written(self, name: str, of: _Capture) -> Run | LstmprofError:
