@@ -17,12 +17,13 @@ from lstmprof.events.table import UNKNOWN, EventTable
 from lstmprof.events.threads import innermost, nesting_order, thread_ids
 from lstmprof.runs.metadata import RunInfo
 
-#: Framework → ranges of lstmprof's own captures in which no Python of the user's runs: PyTorch's
-#: autograd walks the backward pass; elsewhere a step is one call of a compiled function.
+#: Framework → ranges of lstmprof's own captures in which no Python of the user's runs, the first
+#: that a profile has: PyTorch's autograd walks the backward pass; elsewhere a step is one call of a
+#: compiled function, which is a range of its own since version 4 of the tables.
 _OF_FRAMEWORK = {
     "torch": ("backward",),
-    "tensorflow": ("step",),
-    "jax": ("step",),
+    "tensorflow": ("program", "step"),
+    "jax": ("program", "step"),
     "pytensor": ("step",),
 }
 _CLASS = {"collective": 1, "transfer": 2, "memset": 3}

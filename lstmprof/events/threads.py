@@ -49,9 +49,12 @@ def runtime_state(name: str) -> str:
 def state_codes(events: EventTable, framework_ranges: Sequence[str] = ()) -> Ints:
     """For each row its thread's state while it is innermost: an index into ``STATES``, else −1.
 
-    ``framework_ranges`` are names of steps and ranges that run no Python of the user's.
+    ``framework_ranges`` are names of steps and ranges that run no Python of the user's; of several
+    the first that is there counts.
     """
-    arranges = events.is_kind("step", "range") & events.is_one_of("name", *framework_ranges)
+    ranges = events.is_kind("step", "range")
+    named = (ranges & events.is_one_of("name", name) for name in framework_ranges)
+    arranges = next((rows for rows in named if rows.any()), np.zeros(len(events), dtype=np.bool_))
     by_kind = events.mapped("kind", lambda kind: _STATE_OF_KIND.get(kind, -1), -1)
     codes = np.where(arranges, STATES.index("dispatch"), by_kind)
     of_call = events.mapped("name", _code_of_call, STATES.index("runtime"))

@@ -2,8 +2,9 @@
 
 Ranges are NVTX in both passes, the framework's own profiler in the profile pass: ``step`` encloses
 ``input``, then ``forward`` and ``loss``, then ``backward`` and ``optimizer``, and the
-synchronisation at its end. Without a tool attached, a range of an NVTX domain costs about 0.1 µs
-(measured; NVTX loads a tool at its first call only).
+synchronisation at its end; where a step is one call of a compiled function, ``input``, then
+``program``, which is that call until its result is there. Without a tool attached, a range of an
+NVTX domain costs about 0.1 µs (measured; NVTX loads a tool at its first call only).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import os
 import shutil
 from typing import Any, Callable, ContextManager, Dict, Iterator, List, Optional, Sequence, Tuple
 
-NAMES = ("step", "input", "forward", "loss", "backward", "optimizer")
+NAMES = ("step", "input", "program", "forward", "loss", "backward", "optimizer")
 DOMAIN = "lstmprof"
 
 Ranges = Callable[[str], ContextManager[Any]]

@@ -73,6 +73,31 @@ def test_time_of_the_framework_between_ops_is_dispatch(
     assert spent == {"gemm": 2, "dispatch": dispatch, "python": python}
 
 
+#                 0  2    6                20     24   30 ns
+# step            [-----------------------------------)
+# input              [---)
+# program                                  [------)
+#   PjitFunction                             [22-23)
+#   fusion, another thread                    [22-24)
+@pytest.mark.parametrize("framework", ["tensorflow", "jax"])
+def test_python_beside_the_program_of_a_compiled_step_is_python(
+    tmp_path: Path, framework: str
+) -> None:
+    rows = [
+        row("step", "step", 0, 30, **HOST),
+        row("range", "input", 2, 6, **HOST),
+        row("range", "program", 20, 24, **HOST),
+        row("op", "PjitFunction", 22, 23, **HOST),
+        row("op", "fusion", 22, 24, pid=1, tid=2, category="pointwise"),
+    ]
+    (tmp_path / "run").mkdir()
+    facts = run_info({"name": "run", "source": "capture", "framework": framework})
+    write_tables(tmp_path / "run", facts, annotated(table(rows), captured=True))
+    spent = {r["part"]: r["ns"] for r in break_down(open_run(tmp_path / "run")).ledger.to_pylist()}
+    assert spent["python"] == 20 + 6
+    assert sum(spent.values()) - spent["python"] == 4
+
+
 @pytest.mark.parametrize("name", TABLES)
 def test_a_table_has_the_columns_the_registry_says(name: str) -> None:
     known, events = TABLES[name], annotated(table(ROWS), captured=False)

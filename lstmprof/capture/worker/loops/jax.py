@@ -130,8 +130,9 @@ class Trainer(loops.Trainer):
         with ranges("step"):
             with ranges("input"):
                 inputs, targets = jax.device_put((self.inputs, self.targets), self.device)
-            outcome = self.function(self.state, inputs, targets)
-            self.state, loss = jax.block_until_ready(outcome)
+            with ranges("program"):
+                outcome = self.function(self.state, inputs, targets)
+                self.state, loss = jax.block_until_ready(outcome)
         return loss
 
     @contextlib.contextmanager

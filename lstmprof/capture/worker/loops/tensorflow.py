@@ -110,10 +110,11 @@ class Trainer(loops.Trainer):
         with ranges("step"):
             with ranges("input"):
                 batch = tf.nest.map_structure(tf.constant, self.batch)
-            loss = self.function(*batch)
-            if self.device != "cpu":
-                _synchronize()
-            number: float = loss.numpy()
+            with ranges("program"):
+                loss = self.function(*batch)
+                if self.device != "cpu":
+                    _synchronize()
+                number: float = loss.numpy()
         return number
 
     @contextlib.contextmanager
