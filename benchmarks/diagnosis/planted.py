@@ -36,7 +36,7 @@ from pathlib import Path
 from null_pairs import spinning
 from planted_cases import CASES, KINDS, Case, Sweep, sweeps
 
-from lstmprof.capture.request import CaptureRequest
+from lstmprof.capture.request import ROUNDS, CaptureRequest
 from lstmprof.capture.rounds import capture_rounds
 from lstmprof.capture.worker.host import hardware
 from lstmprof.errors import LstmprofError
@@ -44,8 +44,8 @@ from lstmprof.runs.run import is_run, open_run
 
 LSTMPROF = (sys.executable, "-m", "lstmprof")
 PLANTING = Path(__file__).with_name("planting")
-#: Of a run; a third of them in each round.
-ROUNDS, ITERATIONS = 3, 90
+#: Of all rounds of a run.
+ITERATIONS = 90
 CLEAN, RUNS, STEP = "clean", "runs", "step"
 #: Written into the folder of a sweep when all its runs are there.
 NOTED = "sweep.json"
@@ -121,7 +121,7 @@ def capture(sweep: Sweep, folder: Path, spinners: int) -> None:
     }
     loads, began = [os.getloadavg()[0]], time.monotonic()
     with spinning(spinners), planting(plans):
-        runs = capture_rounds(requests, folder / RUNS, rounds=ROUNDS)
+        runs = capture_rounds(requests, folder / RUNS)
     noted = {
         "failures": {name: str(r) for name, r in runs.items() if isinstance(r, LstmprofError)},
         "spinning": spinners,

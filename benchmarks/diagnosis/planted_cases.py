@@ -116,9 +116,9 @@ def _pairs(implementation: str, *pairs: tuple[str, str]) -> Iterator[Case]:
 
 def _settings() -> Iterator[Case]:
     """What makes the same calls slower."""
-    yield Case("torch-lstmcell-fused", setting="anomaly mode")
+    yield Case("torch-lstmcell-fused", setting="anomaly mode", asked={"anomaly": True})
     yield Case("torch-cudnn", setting="two threads on one CPU", across=("threads",))
-    yield Case("torch-cudnn", setting="oneDNN off")
+    yield Case("torch-cudnn", setting="oneDNN off", asked={"onednn": False})
     yield Case("torch-lstmcell-fused", setting="page faults", environment=ALLOCATOR)
     for name in ("torch-cudnn", "torch-lstmcell-fused"):
         yield Case(name, setting="denormals", asked={"keep_denormals": True}, workload=LONG)

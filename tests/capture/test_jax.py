@@ -109,6 +109,8 @@ def test_a_profile_has_steps_phases_and_a_ledger_of_products_and_elements(tmp_pa
     events = annotated(formats.read(profile).events, captured=True)
     assert not [n for n in events.column("name").to_pylist() if n.startswith("$")]
 
+    names, kinds = (events.column(column).to_pylist() for column in ("name", "kind"))
+    assert list(zip(kinds, names, strict=True)).count(("range", "program")) == 2
     found = windows(events, captured=True)
     assert [window.step for window in found] == [0, 1]
     rows = ledger(events, found).to_pylist()

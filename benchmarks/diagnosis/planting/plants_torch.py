@@ -88,25 +88,13 @@ CAUSES = (
 BY_NAME = {cause.name: cause for cause in CAUSES}
 
 
-def _detect_anomalies() -> None:
-    torch.autograd.set_detect_anomaly(True)
-
-
 def _two_threads() -> None:
     """More than the one CPU that the worker keeps to."""
     torch.set_num_threads(2)
 
 
-def _no_onednn() -> None:
-    torch.backends.mkldnn.enabled = False
-
-
-#: Setting → what a script does that makes it, once its model is built.
-SETTINGS: dict[str, Callable[[], None]] = {
-    "anomaly mode": _detect_anomalies,
-    "two threads on one CPU": _two_threads,
-    "oneDNN off": _no_onednn,
-}
+#: Setting → what a script does that makes it, once its model is built, where no option does.
+SETTINGS: dict[str, Callable[[], None]] = {"two threads on one CPU": _two_threads}
 
 
 class PlantedTorch(Planted):
