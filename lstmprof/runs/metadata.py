@@ -116,11 +116,15 @@ class Yardstick(_Record, frozen=True):
     """What a machine needed for work that is always the same: medians of some repeats.
 
     Of one version of Python and NumPy and as many threads; see ``capture.worker.yardstick``.
+    ``…_cpu_ns`` are CPU time of the same repeats: other processes that took the CPU are not in it.
     """
 
     product_ns: _Int = None
     python_ns: _Int = None
     copy_ns: _Int = None
+    product_cpu_ns: _Int = None
+    python_cpu_ns: _Int = None
+    copy_cpu_ns: _Int = None
 
 
 class Yardsticks(_Record, frozen=True):
@@ -133,7 +137,8 @@ class Yardsticks(_Record, frozen=True):
 class ThreadTime(_Record, frozen=True):
     """What one thread of a round's process had of the CPUs; see ``capture.worker.threads``.
 
-    ``waited_ns``: ready to run, with no CPU. ``main``: whether it is the thread that steps.
+    ``waited_ns``: ready to run, with no CPU. ``main``: whether it calls the steps, in which a
+    framework may have others do the work.
     ``cpus``: those that it may run on, as ``0-1,4``.
     """
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from lstmprof.capture.worker import yardstick
@@ -12,9 +14,22 @@ def test_it_has_the_parts_that_run_json_keeps() -> None:
     assert tuple(yardstick.measured()) == Yardstick.__struct_fields__
 
 
+def test_waiting_is_in_the_wall_time_alone() -> None:
+    def work() -> None:
+        time.sleep(0.02)
+
+    took = yardstick.times(work)
+    assert took.cpu_ns < 10e6
+    assert took.wall_ns >= 20e6
+
+
 @pytest.mark.parametrize(
     ("size", "part"),
-    [("LOOP_TURNS", "python_ns"), ("PRODUCT_SIZE", "product_ns"), ("COPY_BYTES", "copy_ns")],
+    [
+        ("LOOP_TURNS", "python_cpu_ns"),
+        ("PRODUCT_SIZE", "product_cpu_ns"),
+        ("COPY_BYTES", "copy_cpu_ns"),
+    ],
 )
 def test_a_part_takes_as_long_as_its_own_size(
     monkeypatch: pytest.MonkeyPatch, size: str, part: str
