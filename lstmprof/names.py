@@ -27,5 +27,5 @@ CONDITIONS = ("workload", "precision", "mode", "device", "threads", "seed")
 #: The causes without which a step can be replayed (``replay.changes``).
 CHANGES = (
     *("launch", "casts", "syncs", "copies", "python", "dispatch"),
-    *("zero-fills", "slice-backward"),
+    *("backward-copies", "zero-fills", "slice-backward"),
 )

@@ -27,14 +27,14 @@ from lstmprof.events.table import NONE
 from lstmprof.events.threads import ASKS, nesting_order
 from lstmprof.replay.rows import StepRows
 
-#: Ops that make another view of a tensor and compute nothing, by the part of the name after the
-#: colons. Source: PyTorch's "Tensor Views"; ``detach`` twice, as autograd calls its own.
+#: Ops that make one other view of a tensor and compute nothing, by the part of the name after the
+#: colons; of several views at once not all are for the next op. Source: PyTorch's "Tensor Views"; ``detach`` twice, as autograd calls its own.
 VIEWS = frozenset(
     {
-        *("_reshape_alias", "_unsafe_view", "alias", "as_strided", "chunk", "detach", "diagonal"),
+        *("_reshape_alias", "_unsafe_view", "alias", "as_strided", "detach", "diagonal"),
         *("expand", "expand_as", "flatten", "movedim", "narrow", "numpy_T", "permute", "reshape"),
-        *("select", "slice", "split", "split_with_sizes", "squeeze", "swapaxes", "swapdims", "t"),
-        *("transpose", "unbind", "unflatten", "unsqueeze", "view", "view_as"),
+        *("select", "slice", "squeeze", "swapaxes", "swapdims", "t"),
+        *("transpose", "unflatten", "unsqueeze", "view", "view_as"),
     }
 )
 #: Ops of which the memory that they set to zero is all that they are for: PyTorch's, and
@@ -63,6 +63,8 @@ class Calls:
         self.issuer[step.computes] = np.flatnonzero(step.computes)
         self.works = self.issuer != NONE
         self.part_of = self._part_of(step.computes)
+        nodes = np.where(self.is_call & (self.forward != NONE), np.arange(len(self.forward)), NONE)
+        self.node = inherited(events, step.parent, nodes)
         named = events.where_name(lambda name: name.rpartition("::")[2] in VIEWS)
         views = events.is_kind("op") & named
         self.views = views & (self.forest.beneath((~views).astype(np.int64)) == 0)
@@ -72,6 +74,11 @@ class Calls:
         """The work of these categories, but for what is a part of other work."""
         wanted = self.works & self.events.is_one_of("category", *categories)
         return np.asarray(wanted & ~self._within_other(wanted), dtype=np.bool_)
+
+    def of_autograd(self, work: Flags) -> Flags:
+        """That of ``work`` which a node of autograd issued whose op is known."""
+        issued = self.node[np.maximum(self.issuer, 0)] != NONE
+        return np.asarray(work & (self.issuer != NONE) & issued, dtype=np.bool_)
 
     def zero_fills(self) -> Flags:
         """The work that sets memory to zero, but for what is a part of other work."""
@@ -92,13 +99,13 @@ class Calls:
         """
         return self._with_views(self.named(*ASKS))
 
-    def without(self, work: Flags, calls: Flags | None = None) -> Flags:
-        """A boolean a row: it goes with this ``work`` and these ``calls``."""
-        gone = work | (np.zeros(len(work), dtype=np.bool_) if calls is None else calls)
+    def without(self, work: Flags, *, reads: bool = True) -> Flags:
+        """A boolean a row: it goes with this ``work``; which ``reads`` what a view may show."""
+        gone = work
         for _ in range(_MOST_TURNS):
             before = int(gone.sum())
-            gone = self._with_nodes(self._with_around(gone))
-            gone = self._with_views(self._with_around(gone))
+            gone = self._with_around(self._with_nodes(self._with_around(gone)))
+            gone = self._with_views(gone) if reads else gone
             if int(gone.sum()) == before:
                 break
         return gone

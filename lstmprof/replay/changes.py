@@ -70,14 +70,25 @@ def without_casts(graph: StepGraph) -> ReplayTimes:
 def without_copies(graph: StepGraph) -> ReplayTimes:
     """Nothing is copied between host and device, nor moved on either; as ``without_casts``.
 
-    What an op that computes copies for itself stays.
+    What an op that computes copies for itself stays, and what autograd copies for the gradient of
+    an op that is no copy (``without_backward_copies``).
     """
-    return _without(graph, graph.calls.without(graph.calls.of_category("transfer", "layout")))
+    calls = graph.calls
+    copies = calls.of_category("transfer", "layout")
+    return _without(graph, calls.without(copies & ~calls.of_autograd(copies)))
+
+
+def without_backward_copies(graph: StepGraph) -> ReplayTimes:
+    """Autograd moves no gradients: those of ``chunk`` are not joined, none is made contiguous."""
+    calls = graph.calls
+    copies = calls.of_category("transfer", "layout")
+    return _without(graph, calls.without(calls.of_autograd(copies)))
 
 
 def without_zero_fills(graph: StepGraph) -> ReplayTimes:
     """No memory is set to zero; where that is all that an op is for, its memory goes too."""
-    return _without(graph, graph.calls.without(graph.calls.zero_fills()))
+    calls = graph.calls
+    return _without(graph, calls.without(calls.zero_fills(), reads=False))
 
 
 def without_slice_backward(graph: StepGraph) -> ReplayTimes:
@@ -270,7 +281,7 @@ CHANGES: Mapping[str, Change] = dict(
         (
             *(without_launch, without_casts, without_syncs),
             *(without_copies, without_python, without_dispatch),
-            *(without_zero_fills, without_slice_backward),
+            *(without_backward_copies, without_zero_fills, without_slice_backward),
         ),
         strict=True,
     )

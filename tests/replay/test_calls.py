@@ -74,6 +74,19 @@ def test_of_a_node_that_goes_the_sums_of_gradients_stay() -> None:
     assert without("copies", rows) == 40 - 10 - 7
 
 
+def test_copies_that_autograd_makes_of_an_op_that_is_none_are_its_own() -> None:
+    # host    [step[split)-[backward--[SplitB[cat---))-)--)
+    rows = [
+        row("step", "step", 0, 40, **HOST),
+        op("aten::split", 0, 10, sequence_number=5),
+        row("range", "backward", 12, 38, **HOST),
+        *node("SplitBackward0", 16, 30, 5),
+        op("aten::cat", 18, 28),
+    ]
+    assert without("copies", rows) == 40
+    assert without("backward-copies", rows) == 40 - 18  # with the way into the node
+
+
 def test_what_a_product_copies_for_itself_stays() -> None:
     # host    [step[addmm[expand)[copy_--)---)[clone[copy_))--)
     rows = [
@@ -117,14 +130,15 @@ def test_views_of_a_value_that_is_asked_for_go_with_it() -> None:
 
 @pytest.mark.parametrize(
     ("name", "inner", "saved_ns"),
-    [("aten::zeros", "aten::zero_", 12), ("aten::ones", "aten::fill_", 0)],
+    [("aten::zeros", "aten::zero_", 10), ("aten::ones", "aten::fill_", 0)],
 )
 def test_zeros_go_with_their_memory_and_no_other_value_does(
     name: str, inner: str, saved_ns: int
 ) -> None:
-    # host    [step--[zeros[empty)[zero_---)-)--[mm--)--)
+    # host    [step[t)[zeros[empty)[zero_---)-)--[mm--)--)
     rows = [
         row("step", "step", 0, 40, **HOST),
+        op("aten::t", 1, 2),  # is not what zeros are made of
         op(name, 2, 12),
         op("aten::empty", 3, 6),
         op(inner, 7, 11),
