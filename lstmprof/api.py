@@ -34,7 +34,7 @@ from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.rounds import capture_run
 from lstmprof.diagnose.diagnosis import Asked, Diagnosis, diagnose_all
 from lstmprof.errors import RunError, UsageError, unknown_name
-from lstmprof.names import USUAL_TABLES
+from lstmprof.names import FORMS, USUAL_TABLES
 from lstmprof.numbers import milliseconds, percent
 from lstmprof.replay import CHANGES, Prediction
 from lstmprof.report import report_of
@@ -117,18 +117,31 @@ class Run:
         """Median, interval and warnings of the undisturbed steps; None where none was timed."""
         return self.breakdown.timings
 
-    def what_if(self, without: str | None = None, *, gemm_at_roofline: bool = False) -> Prediction:
-        """The median step without a cause (``launch``, ``casts``, ``syncs`` …), or with the matrix
-        products at their roofline; ``saved_ns`` is what it would save.
+    def what_if(
+        self,
+        without: str | None = None,
+        *,
+        gemm_at_roofline: bool = False,
+        form: str | None = None,
+    ) -> Prediction:
+        """The median step without a cause (``launch``, ``casts``, ``syncs`` …), with the matrix
+        products at their roofline, or a forecast of it in another ``form`` (``layer``,
+        ``compiled``); ``saved_ns`` is what it would save.
 
         Raises:
-            UsageError: neither or both are asked for, or no such cause is known.
+            UsageError: not one of them is asked for, or no such cause or form is known.
         """
-        if (without is None) == (not gemm_at_roofline):
-            raise UsageError("what_if takes one change", "give without=… or gemm_at_roofline=True")
+        if (without is not None) + gemm_at_roofline + (form is not None) != 1:
+            raise UsageError(
+                "what_if takes one change", "give without=…, gemm_at_roofline=True or form=…"
+            )
         if without is not None and without not in CHANGES:
             raise unknown_name("cause", without, CHANGES)
-        asked = Asked((without,) if without else (), gemm_at_roofline)
+        if form is not None and form not in FORMS:
+            raise unknown_name("form", form, FORMS)
+        asked = Asked(
+            (without,) if without else (), gemm_at_roofline, forms=(form,) if form else ()
+        )
         return diagnose_all([self.breakdown], asked=asked)[0].what_ifs[0].prediction
 
     def __repr__(self) -> str:

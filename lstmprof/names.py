@@ -29,3 +29,5 @@ CHANGES = (
     *("launch", "casts", "syncs", "copies", "python", "dispatch"),
     *("backward-copies", "zero-fills", "slice-backward"),
 )
+#: The forms of its layers in which a step can be forecast (``replay.forecasts``).
+FORMS = ("layer", "compiled")

@@ -99,8 +99,13 @@ def test_a_step_without_a_cause(run: lp.Run) -> None:
     assert run.what_if(without="launch").saved_ns >= 0
     with pytest.raises(UsageError, match=r"did you mean 'launch'"):
         run.what_if(without="lunch")
+    assert run.what_if(form="compiled").saved_ns >= 0
     with pytest.raises(UsageError, match="takes one change"):
         run.what_if()
+    with pytest.raises(UsageError, match="takes one change"):
+        run.what_if("launch", form="compiled")
+    with pytest.raises(UsageError, match="unknown form"):
+        run.what_if(form="fast")
 
 
 def test_sql_over_runs(run: lp.Run) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from lstmprof.commands import options, terminal
-from lstmprof.names import CHANGES
+from lstmprof.names import CHANGES, FORMS
 
 
 @click.command(name="diagnose")
@@ -31,6 +31,14 @@ from lstmprof.names import CHANGES
     "--gemm-at-roofline", is_flag=True, help="Replay it with matrix products at their least time."
 )
 @click.option(
+    "--as",
+    "forms",
+    multiple=True,
+    type=click.Choice(FORMS),
+    metavar="FORM",
+    help=f"Forecast it with its layers in another form; repeat for more: {', '.join(FORMS)}.",
+)
+@click.option(
     "--peaks",
     metavar="PRODUCTS,COPIES",
     help="Peaks of the device, like 67TFLOP/s,3.35TB/s.  [default: as measured with the runs]",
@@ -45,6 +53,7 @@ def command(
     step_range: str | None,
     without: tuple[str, ...],
     gemm_at_roofline: bool,
+    forms: tuple[str, ...],
     peaks: str | None,
     rank: int | None,
     device: int | None,
@@ -65,6 +74,7 @@ def command(
       lstmprof diagnose traces/
       lstmprof diagnose profile.pt.trace.json.gz
       lstmprof diagnose profile.pt.trace.json.gz --without launch --without syncs
+      lstmprof diagnose traces/torch-lstmcell-basic--… --as layer --as compiled
       lstmprof diagnose fp32-run amp-run --across precision --format markdown
       lstmprof diagnose folder-of-ranks/ --rank 3
       lstmprof diagnose traces/ --open
@@ -76,7 +86,7 @@ def command(
     from lstmprof.diagnose.roofline import parsed
 
     limits = parsed(peaks) if peaks else None
-    asked = Asked(tuple(dict.fromkeys(without)), gemm_at_roofline, limits, rank, device)
+    asked = Asked(_once(without), gemm_at_roofline, limits, rank, device, _once(forms))
     runs = [options.runs_of([path]) for path in paths]
     # Runs that were named one by one are meant to be compared; of a folder those that can be.
     named = len(runs) > 1 and all(len(of_path) == 1 for of_path in runs)
@@ -92,3 +102,7 @@ def command(
             diagnosis.show(comparison)
     if open_:
         options.open_report(breakdowns, across, diagnoses)
+
+
+def _once(names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(names))

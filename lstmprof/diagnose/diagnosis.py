@@ -22,7 +22,13 @@ from lstmprof.diagnose.profiler_overhead import recording_ns
 from lstmprof.diagnose.ranks import lane_to_dict, overlap_to_dict, straggler_to_dict
 from lstmprof.diagnose.reasons import reason
 from lstmprof.diagnose.remedies import Advice, remedies
-from lstmprof.diagnose.roofline import Peaks, Roofline, gemm_factor, roofline_of
+from lstmprof.diagnose.roofline import (
+    Peaks,
+    Roofline,
+    gemm_factor,
+    roofline_of,
+    workload_of,
+)
 from lstmprof.diagnose.savings import Saving, savings
 from lstmprof.diagnose.sentences import of_what_if
 from lstmprof.diagnose.step_profile import (
@@ -32,9 +38,22 @@ from lstmprof.diagnose.step_profile import (
     step_profile_of,
     typical,
 )
+from lstmprof.errors import UsageError
 from lstmprof.events.schema import Column, schema
 from lstmprof.numbers import escaped, milliseconds, told_apart
-from lstmprof.replay import CHANGES, Change, Prediction, Timed, faster_gemms, what_if
+from lstmprof.replay import (
+    CHANGES,
+    ERRORS,
+    Change,
+    Error,
+    Prediction,
+    Timed,
+    as_layer_op,
+    compiled,
+    faster_gemms,
+    recurrent_share,
+    what_if,
+)
 
 #: Findings with a smaller share of the whole are left to JSON.
 LEAST_SHARE = 0.01
@@ -50,11 +69,13 @@ WATERFALL = (
 )
 #: What is asked by this name beside the causes of ``CHANGES``.
 GEMM_AT_ROOFLINE = "gemm at roofline"
+#: And by these the forms of ``names.FORMS``.
+FORM_NAMES = {"layer": "as one layer op", "compiled": "compiled"}
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What a user wants to know: ``without`` are names of ``CHANGES``.
+    """What a user wants to know: ``without`` are names of ``CHANGES``, ``forms`` of ``FORMS``.
 
     ``peaks`` are the device's, None for those that were measured with the runs. ``rank`` and
     ``device`` are those to speak of, None where ``step_profile`` chooses.
@@ -65,6 +86,7 @@ class Asked:
     peaks: Peaks | None = None
     rank: int | None = None
     device: int | None = None
+    forms: tuple[str, ...] = ()
 
 
 _NOTHING = Asked()
@@ -86,10 +108,24 @@ class Explained:
 
 @dataclass(frozen=True)
 class WhatIf:
-    """The slow step without one cause, or with one change, by its name."""
+    """The slow step without one cause, or with one change, by its name.
+
+    ``form`` is the one of a forecast, None of a replay.
+    """
 
     name: str
     prediction: Prediction
+    form: str | None = None
+
+    @property
+    def error(self) -> Error | None:
+        """How far such forecasts were off; None of a replay, and where that was not measured."""
+        return None if self.form is None else ERRORS.get(self.form)
+
+    @property
+    def sentence(self) -> str:
+        """What it says."""
+        return of_what_if(self.name, self.prediction, self.form, self.error)
 
 
 @dataclass(frozen=True)
@@ -263,7 +299,9 @@ def _what_if(what_if: WhatIf) -> dict[str, Any]:
         **_of(prediction, "observed_ns", "replayed_ns", "predicted_ns", "saved_ns"),
         "undisturbed_ns": prediction.undisturbed_ns,
         "bottleneck": dict(zip(("state", "part", "ns"), bottleneck, strict=True)),
-        "sentence": of_what_if(what_if.name, prediction),
+        "form": what_if.form,
+        "error": None if what_if.error is None else asdict(what_if.error),
+        "sentence": what_if.sentence,
     }
 
 
@@ -339,13 +377,35 @@ def _what_ifs(
     changes: dict[str, Change] = {f"without {name}": CHANGES[name] for name in asked.without}
     if asked.gemm_at_roofline:
         changes[GEMM_AT_ROOFLINE] = faster_gemms(gemm_factor(profile, limit))
+    forms = {FORM_NAMES[form]: form for form in asked.forms}
+    changes |= {name: _form(form, profile, limit) for name, form in forms.items()}
     if not changes:
         return ()
     window = median_step(typical([w for w in breakdown.windows if w.rank == profile.rank]))
     each_ns = recording_ns(profile) if profile.device is None else 0.0
     undisturbed = None if profile.median_ns is None else Timed(profile.median_ns, each_ns)
     replays = what_if(breakdown, window, list(changes.values()), undisturbed)
-    return tuple(WhatIf(name, replay) for name, replay in zip(changes, replays, strict=True))
+    return tuple(
+        WhatIf(name, replay, forms.get(name)) for name, replay in zip(changes, replays, strict=True)
+    )
+
+
+def _form(form: str, profile: StepProfile, limit: Roofline | None) -> Change:
+    """The layers of ``profile`` in another form.
+
+    Raises:
+        UsageError: it needs to know the workload or the device's peaks, or there are no products.
+    """
+    if form == "compiled":
+        return compiled
+    workload = workload_of(profile.info)
+    if workload is None or profile.info.mode is None:
+        raise UsageError(
+            f"{profile.name}: the network that it runs is not known",
+            "--as layer needs a run that lstmprof captured",
+        )
+    share = recurrent_share(workload, profile.info.mode)
+    return as_layer_op(share, gemm_factor(profile, limit))
 
 
 def compare(first: StepProfile, second: StepProfile, across: Collection[str] = ()) -> Diagnosis:

@@ -162,9 +162,14 @@ class Bottleneck(_Record, frozen=True):
 
 
 class WhatIf(_Record, frozen=True):
-    """The slow step replayed with one change."""
+    """The slow step replayed with one change, or forecast in another form."""
 
     change: str
+    form: Annotated[str | None, _is("layer or compiled; null of a replay")]
+    error: Annotated[
+        dict[str, Any] | None,
+        _is("pairs, median and worst share by which such forecasts were off; null: not measured"),
+    ]
     observed_ns: int
     replayed_ns: Annotated[int, _is("the unchanged step as it is replayed")]
     predicted_ns: int

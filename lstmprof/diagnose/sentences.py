@@ -13,7 +13,7 @@ from lstmprof.diagnose.roofline import Roofline
 from lstmprof.diagnose.savings import REPLAY, ROOFLINE
 from lstmprof.diagnose.step_profile import StepProfile, labels
 from lstmprof.numbers import cropped, listed, milliseconds, percent
-from lstmprof.replay import Prediction
+from lstmprof.replay import Error, Prediction
 
 #: A cause with a smaller share is not named beside the dominant one.
 NAMED_SHARE = 0.15
@@ -211,10 +211,23 @@ def gflops(flops_per_s: float) -> str:
     return f"{flops_per_s / 1e9:,.1f}"
 
 
-def of_what_if(name: str, prediction: Prediction) -> str:
+def _of_forecast(error: Error | None) -> str:
+    """How far a forecast may be off."""
+    if error is None:
+        return "this is a forecast, and how far such a one is off was not measured"
+    median, worst = percent(error.median), percent(error.worst)
+    return (
+        f"this is a forecast: on {error.pairs} pairs on a host such were off by {median} in the "
+        f"median, {worst} at most"
+    )
+
+
+def of_what_if(
+    name: str, prediction: Prediction, form: str | None = None, error: Error | None = None
+) -> str:
     """The profiled step, what is saved, what is then the most; and the undisturbed step.
 
-    Last the model's own error, where it is large.
+    Last the model's own error, where it is large; of a forecast of ``form`` its measured ``error``.
     """
     replayed_ns = prediction.replayed_ns
     saved = prediction.saved_ns / replayed_ns if replayed_ns else 0.0
@@ -225,5 +238,7 @@ def of_what_if(name: str, prediction: Prediction) -> str:
         text += f"; then {state} {part} is the most, {milliseconds(ns)} ms"
     if prediction.undisturbed_ns is not None:
         text += f"; undisturbed it would take {milliseconds(prediction.undisturbed_ns)} ms"
+    if form is not None:
+        text += f"; {_of_forecast(error)}"
     doubts = of_prediction(prediction).reasons
     return f"{text}; {listed([*doubts])}, so take this with care." if doubts else f"{text}."

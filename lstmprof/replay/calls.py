@@ -28,7 +28,7 @@ from lstmprof.events.threads import ASKS, nesting_order
 from lstmprof.replay.rows import StepRows
 
 #: Ops that make one other view of a tensor and compute nothing, by the part of the name after the
-#: colons; of several views at once not all are for the next op. Source: PyTorch's "Tensor Views"; ``detach`` twice, as autograd calls its own.
+#: colons; of several views at once not all are for the next op. Source: PyTorch's "Tensor Views".
 VIEWS = frozenset(
     {
         *("_reshape_alias", "_unsafe_view", "alias", "as_strided", "detach", "diagonal"),
@@ -92,6 +92,12 @@ class Calls:
         """The calls of these names."""
         return np.asarray(self.is_call & self.events.is_one_of("name", *names), dtype=np.bool_)
 
+    def sums(self) -> Flags:
+        """The calls by which autograd adds one gradient of a tensor to another."""
+        engine = self.events.where_name(lambda name: name.startswith(ENGINE)) & self.is_call
+        inner = self.named(*_SUMS) & (self.parent != NONE)
+        return np.asarray(inner & engine[np.maximum(self.parent, 0)], dtype=np.bool_)
+
     def asked(self) -> Flags:
         """The calls by which a host asks for a value, and the views right before them.
 
@@ -118,8 +124,7 @@ class Calls:
         """
         names = self.events.where_name(lambda name: bool(_OF_SLICES.search(name)))
         engine = self.is_call & names
-        sums = np.flatnonzero(self.named(*_SUMS))
-        sums = sums[self.parent[sums] != NONE]
+        sums = np.flatnonzero(self.sums())
         sums = sums[engine[self.parent[sums]]]
         summed = np.zeros(len(engine), dtype=np.bool_)
         summed[self.parent[sums]] = True

@@ -191,6 +191,23 @@ def test_a_step_without_a_cause_is_replayed_and_the_roofline_told(
     assert "roofline: the device could do this step's work in" in text
 
 
+def test_a_step_in_another_form_is_forecast_and_says_so(
+    runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    workload = asdict(with_overrides(NAMED[0], hidden=8, batch=2, time_steps=3))
+    known = {"workload": workload, "seed": 0, "device_name": "d"}
+    write_run(runs, "mine", step(("aten::mm", 9), ("aten::view", 4)), 14, **known)
+    given = ["--as", "layer", "--as", "compiled", "--peaks", "1GFLOP/s,1GB/s"]
+    (found,) = document(capsys, runs / "mine", *given)
+    assert [(w["change"], w["form"]) for w in found["what_if"]] == [
+        ("as one layer op", "layer"),
+        ("compiled", "compiled"),
+    ]
+    assert all("forecast" in w["sentence"] for w in found["what_if"])
+    assert lstmprof(["diagnose", str(runs / "fast"), "--as", "layer"]) == 2
+    assert "the network that it runs is not known" in capsys.readouterr().err
+
+
 def test_peaks_that_nothing_can_be_held_against_are_told_of(
     runs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -13,7 +13,7 @@ from lstmprof.diagnose.counts import QUANTITIES
 from lstmprof.diagnose.diagnosis import LEAST_SHARE, Diagnosis, Explained
 from lstmprof.diagnose.findings import Change, Difference, Finding
 from lstmprof.diagnose.roofline import Roofline
-from lstmprof.diagnose.sentences import of_roofline, of_what_if
+from lstmprof.diagnose.sentences import of_roofline
 from lstmprof.diagnose.step_profile import labels
 from lstmprof.numbers import UNKNOWN, count, cropped, escaped, milliseconds, percent, quantity
 
@@ -196,7 +196,7 @@ def _limit_lines(diagnosis: Diagnosis) -> list[str]:
     """What is said of the slow run's roofline and of each change that was asked for."""
     limit = diagnosis.roofline
     lines = [] if limit is None else [f"roofline: {of_roofline(limit)}"]
-    return lines + [of_what_if(w.name, w.prediction) for w in diagnosis.what_ifs]
+    return lines + [what_if.sentence for what_if in diagnosis.what_ifs]
 
 
 def _reach_cells(limit: Roofline) -> list[list[str]]:
