@@ -1,139 +1,295 @@
 """Whether a step without one of its causes is as long as predicted: predicted against measured.
 
-Two kinds of pairs. A cause is planted (``planted.py``): its profile without the cause is held
-against the clean step. And the hand-written loop without the Python between its ops is held against
-the same equations as TorchScript and under torch.compile, though those change more than that.
+Every pair is two programs that run: the slow one does one thing more (``programs``), or computes
+the same layers in another form. Both are captured by ``lstmprof capture``'s own rounds, in turn
+with all others of their framework, and ``lstmprof diagnose --without …`` (or ``--as …``) of the
+slow one alone says what the fast one should take. Measured are medians of undisturbed steps.
 
-Predicted is the median undisturbed step, as ``lstmprof diagnose --without`` says it.
+What lies in ``--keep`` already is not captured again: a benchmark that was stopped goes on.
 
-Example: ``python benchmarks/diagnosis/what_if.py``
+Example: ``python benchmarks/diagnosis/what_if.py --keep /tmp/what-if``
 """
 
 from __future__ import annotations
 
 import argparse
+import datetime
+import json
+import os
 import statistics
+import subprocess
+import sys
 import tempfile
-from collections.abc import Iterator
-from dataclasses import dataclass
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from planted import CLEAN, RUNS, capture, sizes
-from planted_cases import WORKLOAD, Case, sweeps
-
-from lstmprof.breakdown import break_down
-from lstmprof.capture.request import CaptureRequest
+from lstmprof.capture.request import CaptureRequest, run_name
 from lstmprof.capture.rounds import capture_rounds
-from lstmprof.diagnose.diagnosis import Asked, diagnose
+from lstmprof.capture.worker.host import hardware
 from lstmprof.errors import LstmprofError
-from lstmprof.runs.run import Run, open_run
+from lstmprof.runs.run import is_run
+from lstmprof.workloads import Workload
 
-#: Planted cause → what is removed.
-CHANGES = {"casts": "casts", "layout copies": "copies", "item()": "syncs"}
-SHARE = 0.5
-TORCH = ("torch-lstmcell-basic", "torch-lstmcell-fused", "torch-cudnn")
-LOOP, REWRITTEN = "torch-lstmcell-basic", ("torch-script", "torch-compile")
-ROUNDS, ITERATIONS, PROFILED = 4, 120, 12
+LSTMPROF = (sys.executable, "-m", "lstmprof")
+PROGRAMS = Path(__file__).with_name("programs")
+#: One layer of 64 units and features, batch 32, 20 time steps.
+NETWORK = Workload("what-if", 1, 64, False, 32, 20, 64, 10, "ce")
+#: Of a run, shared by the rounds that a capture has by default.
+ITERATIONS, PROFILED = 90, 6
+#: The promise, of the median error.
+MOST_ERROR = 0.05
+
+
+@dataclass(frozen=True)
+class Program:
+    """One run: an implementation as it is, or the program ``label`` of its framework."""
+
+    implementation: str
+    label: str = ""
+    layers: int = 1
+    precision: str = "fp32"
+    xla: bool = False
+
+    @property
+    def request(self) -> CaptureRequest:
+        """What the worker is asked."""
+        return CaptureRequest(
+            self.implementation,
+            replace(NETWORK, layers=self.layers),
+            "cpu",
+            precision=self.precision,
+            iterations=ITERATIONS,
+            profile_steps=PROFILED,
+            xla=self.xla,
+            peaks=not self.label,
+            label=self.label,
+        )
+
+    @property
+    def name(self) -> str:
+        """Name of its run."""
+        return f"{run_name(self.request)}--{self.layers}"
+
+    @property
+    def words(self) -> str:
+        """As the table has it."""
+        parts = [self.implementation, f"{self.layers} layers" if self.layers > 1 else ""]
+        parts += ["XLA" if self.xla else "", self.precision if self.precision != "fp32" else ""]
+        text = ", ".join(part for part in parts if part)
+        return f"{text} + {self.label}" if self.label else text
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Medians of undisturbed steps in ns; ``predicted_ns`` of the slow one without ``change``."""
+    """``slow`` changed as ``option`` says should take as long as ``fast``."""
 
-    slow: str
-    fast: str
-    change: str
-    slow_ns: float
-    predicted_ns: float
-    measured_ns: float
+    slow: Program
+    fast: Program
+    option: tuple[str, str]
+
+
+BASIC, FUSED, LAYER = (Program(f"torch-{n}") for n in ("lstmcell-basic", "lstmcell-fused", "cudnn"))
+BASIC_2, FUSED_2, LAYER_2 = (replace(program, layers=2) for program in (BASIC, FUSED, LAYER))
+TF, JAX = Program("tf-lstmcell"), Program("jax-scan")
+#: Label → what is taken out of the program of this name.
+REMOVED = {
+    "casts": "casts",
+    "clones": "copies",
+    "transposes": "copies",
+    "item": "syncs",
+    "zeros": "zero-fills",
+}
+
+
+def without(program: Program, *labels: str) -> list[Pair]:
+    """``program`` that does more, each thing taken out again."""
+    return [
+        Pair(replace(program, label=label), program, ("--without", REMOVED[label]))
+        for label in labels
+    ]
+
+
+def sliced(program: Program) -> Pair:
+    """The layers above the first take their inputs apart by ``x[t]``, or all at once."""
+    slow, fast = (replace(program, label=label) for label in ("indexed", "unbound"))
+    return Pair(slow, fast, ("--without", "slice-backward"))
+
+
+AS_LAYER, COMPILED = ("--as", "layer"), ("--as", "compiled")
+#: In the order of the table; those of one framework are captured in turn.
+PAIRS: dict[str, Sequence[Pair]] = {
+    "torch": (
+        *without(BASIC, "casts", "clones", "transposes", "item", "zeros"),
+        *without(FUSED, "casts", "transposes", "item"),
+        *without(LAYER, "casts", "transposes", "item"),
+        Pair(replace(BASIC, precision="amp-bf16"), BASIC, ("--without", "casts")),
+        sliced(BASIC_2),
+        sliced(FUSED_2),
+        Pair(BASIC, LAYER, AS_LAYER),
+        Pair(FUSED, LAYER, AS_LAYER),
+        Pair(BASIC_2, LAYER_2, AS_LAYER),
+        Pair(BASIC, Program("torch-compile"), COMPILED),
+        Pair(BASIC, Program("torch-script"), COMPILED),
+    ),
+    "tensorflow": (
+        *without(TF, "casts"),
+        Pair(TF, Program("tf-lstmblockfusedcell"), AS_LAYER),
+        Pair(TF, replace(TF, xla=True), COMPILED),
+    ),
+    "jax": tuple(without(JAX, "casts", "transposes")),
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Lengths in ns of undisturbed steps."""
+
+    pair: Pair
+    slow_ns: int
+    predicted_ns: int
+    measured_ns: int
 
     @property
     def error(self) -> float:
-        """Of the predicted length."""
+        """Of the predicted length, as a share of the measured one."""
         return self.predicted_ns / self.measured_ns - 1
 
 
-def undisturbed_ns(run: Run, change: str) -> int:
-    """Length of the undisturbed step without ``change``."""
-    asked = Asked(without=(change,))
-    (found,) = diagnose(break_down(run), asked=asked).what_ifs
-    predicted = found.prediction.undisturbed_ns
-    assert predicted is not None
-    return predicted
+@contextmanager
+def programs() -> Iterator[None]:
+    """Workers that start meanwhile run the program that their request's label names."""
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(PROGRAMS), before]))
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["PYTHONPATH"]
+        else:
+            os.environ["PYTHONPATH"] = before
 
 
-def planted_pairs(folder: Path) -> Iterator[Pair]:
-    """Every cause planted in every implementation, and removed again."""
-    chosen = [Case(name, ((cause, SHARE),)) for name in TORCH for cause in CHANGES]
-    for sweep in sweeps(chosen):
-        place = folder / sweep.name
-        capture(sweep, place, 0)
-        clean = sizes(place / "plans", CLEAN)["step"]
-        for case in sweep.cases:
-            cause = case.causes[0][0]
-            slow = sizes(place / "plans", case.label)["step"]
-            predicted = undisturbed_ns(open_run(place / RUNS / case.label), CHANGES[cause])
-            ends = slow.wall_ns, predicted, clean.wall_ns
-            yield Pair(
-                f"{sweep.implementation} + {cause}", sweep.implementation, CHANGES[cause], *ends
-            )
-
-
-def rewritten_pairs(folder: Path) -> Iterator[Pair]:
-    """The hand-written loop and its rewritings, captured in turn."""
-    requests = {
-        name: CaptureRequest(
-            name, WORKLOAD, "cpu", iterations=ITERATIONS, profile_steps=PROFILED, peaks=False
-        )
-        for name in (LOOP, *REWRITTEN)
-    }
-    runs = capture_rounds(requests, folder, rounds=ROUNDS)
-    medians: dict[str, float] = {}
-    for name, run in runs.items():
-        if isinstance(run, LstmprofError):
-            print(f"{name} was not captured: {run}")
-            continue
-        timings = break_down(run).timings
-        assert timings is not None
-        medians[name] = timings.median_ns
-    loop = runs[LOOP]
-    if isinstance(loop, LstmprofError):
+def capture(pairs: Sequence[Pair], folder: Path) -> None:
+    """Those programs of ``pairs`` that are not in ``folder`` yet, rounds in turn."""
+    wanted = dict.fromkeys(program for pair in pairs for program in (pair.slow, pair.fast))
+    missing = {p.name: p.request for p in wanted if not is_run(folder / p.name)}
+    if not missing:
         return
-    predicted_ns = undisturbed_ns(loop, "python")
-    for name in REWRITTEN:
-        if name in medians:
-            yield Pair(LOOP, name, "python", medians[LOOP], predicted_ns, medians[name])
+    folder.mkdir(parents=True, exist_ok=True)
+    with programs():
+        results = capture_rounds(missing, folder)
+    for name, result in results.items():
+        if isinstance(result, LstmprofError):
+            print(f"{name} was not captured: {result}", file=sys.stderr)
+
+
+def diagnosed(run: Path, *options: str) -> dict[str, Any]:
+    """What ``lstmprof diagnose`` says of one run alone."""
+    command = [*LSTMPROF, "diagnose", str(run), *options, "--format", "json"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    (document,) = json.loads(done.stdout)
+    return dict(document)
+
+
+def outcome(pair: Pair, folder: Path) -> Outcome | None:
+    """Of one pair; None where a program was not captured."""
+    slow, fast = (folder / program.name for program in (pair.slow, pair.fast))
+    if not (is_run(slow) and is_run(fast)):
+        return None
+    found = diagnosed(slow, *pair.option)
+    predicted = found["what_if"][0]["undisturbed_ns"]
+    return Outcome(pair, found["slow_ns"], predicted, diagnosed(fast)["slow_ns"])
 
 
 HEAD = (
-    "| slow | fast | without | slow, ms | predicted, ms | measured, ms | error |\n"
+    "| slow | fast | asked | slow, ms | predicted, ms | measured, ms | error |\n"
     "|---|---|---|---:|---:|---:|---:|"
 )
 
 
-def row(pair: Pair) -> str:
+def row(told: Outcome) -> str:
     """One line of the table."""
-    lengths = (pair.slow_ns, pair.predicted_ns, pair.measured_ns)
+    lengths = (told.slow_ns, told.predicted_ns, told.measured_ns)
     cells = " | ".join(f"{ns / 1e6:.2f}" for ns in lengths)
-    return f"| {pair.slow} | {pair.fast} | {pair.change} | {cells} | {pair.error:+.1%} |"
+    pair = told.pair
+    return (
+        f"| {pair.slow.words} | {pair.fast.words} | `{' '.join(pair.option)}` | {cells} | "
+        f"{signed(told.error)} |"
+    )
 
 
-def main() -> None:
-    """Print the table row by row, then the median error."""
+def signed(share: float) -> str:
+    """``−4.2 %``."""
+    return f"{share * 100:+.1f} %".replace("-", "−")
+
+
+def summary(told: Sequence[Outcome]) -> str:
+    """Median and worst error of all, of what is taken out, and of each forecast."""
+    groups = {"all": list(told)}
+    for each in told:
+        kind, form = each.pair.option
+        name = f"--as {form}" if kind == "--as" else "--without"
+        groups.setdefault(name, []).append(each)
+    lines = ["| asked | pairs | median error | worst |", "|---|---:|---:|---:|"]
+    for name, members in groups.items():
+        errors = [abs(each.error) for each in members]
+        median, worst = statistics.median(errors), max(errors)
+        lines.append(f"| {name} | {len(errors)} | {median:.1%} | {worst:.1%} |".replace("%", " %"))
+    return "\n".join(lines)
+
+
+def constants(told: Sequence[Outcome]) -> str:
+    """The errors of forecasts as ``replay.forecasts.ERRORS`` has them."""
+    lines = []
+    for form in ("layer", "compiled"):
+        errors = [abs(t.error) for t in told if t.pair.option == ("--as", form)]
+        if errors:
+            figures = f"{len(errors)}, {statistics.median(errors):.2f}, {max(errors):.2f}"
+            lines.append(f'    "{form}": Error({figures}),')
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Print the table row by row, then the errors; 1 where a pair failed or the promise broke."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--keep", type=Path, help="folder to leave the runs in")
+    parser.add_argument("--keep", type=Path, help="folder to leave the runs in, and to go on from")
+    parser.add_argument("--only", action="append", choices=PAIRS, help="framework; repeat")
     asked = parser.parse_args()
-    print(HEAD)
-    errors = []
+    chosen = {name: PAIRS[name] for name in asked.only or PAIRS}
+    began, loads, told = time.monotonic(), [os.getloadavg()[0]], []
+    print(HEAD, flush=True)
     with tempfile.TemporaryDirectory() as scratch:
-        for make, place in ((planted_pairs, "planted"), (rewritten_pairs, "rewritten")):
-            folder = (asked.keep or Path(scratch)) / place
-            folder.mkdir(parents=True, exist_ok=True)
-            for pair in make(folder):
-                errors.append(abs(pair.error))
-                print(row(pair), flush=True)
-    print(f"\nmedian error {statistics.median(errors):.1%} of {len(errors)} pairs")
+        for framework, pairs in chosen.items():
+            folder = (asked.keep or Path(scratch)) / framework
+            capture(pairs, folder)
+            for pair in pairs:
+                found = outcome(pair, folder)
+                if found is not None:
+                    told.append(found)
+                    print(row(found), flush=True)
+    if not told:
+        return 1
+    loads.append(os.getloadavg()[0])
+    print(f"\n{summary(told)}\n\n{conditions(loads, time.monotonic() - began)}")
+    print(f"\nfor replay/forecasts.py:\n{constants(told)}", file=sys.stderr)
+    whole = len(told) == sum(map(len, chosen.values()))
+    held = statistics.median(abs(each.error) for each in told) <= MOST_ERROR
+    return 0 if whole and held else 1
+
+
+def conditions(loads: Sequence[float], took_s: float) -> str:
+    """Date, machine, load and time."""
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    facts = hardware()
+    return (
+        f"{today}, {facts['cpu_model']} with {os.cpu_count()} cores, load {loads[0]:.1f} at the "
+        f"beginning and {loads[-1]:.1f} at the end, {took_s / 60:.0f} minutes."
+    )
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

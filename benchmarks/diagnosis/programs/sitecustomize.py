@@ -43,7 +43,7 @@ class _Rebuilt(importlib.abc.MetaPathFinder):
             run(module)
             importlib.import_module(PROGRAMS[framework]).change(module, self.label)
 
-        spec.loader.exec_module = run_and_change  # type: ignore[method-assign]
+        spec.loader.exec_module = run_and_change
         return spec
 
 
