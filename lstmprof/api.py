@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from lstmprof import workloads
 from lstmprof.breakdown import Breakdown, break_down, sql as database
-from lstmprof.breakdown.mean_step import lane_words, mean_steps
+from lstmprof.breakdown.mean_step import lane_words
 from lstmprof.breakdown.result import Table, html_table
 from lstmprof.breakdown.tables import TABLES
 from lstmprof.breakdown.timings import Timings
@@ -158,7 +158,7 @@ class Run:
                 milliseconds(ns / lane.steps),
                 percent(ns / lane.total_ns),
             )
-            for lane in mean_steps(self.breakdown.ledger)
+            for lane in self.breakdown.steps()
             for state, part, ns in lane.parts
         ]
         return f"<p>Run {html.escape(self.name)}</p>" + html_table(heads, rows)

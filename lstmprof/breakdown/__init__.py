@@ -3,21 +3,26 @@
 ::
 
     events ─ linked ─ categorised ─ with_steps ─▶ events.parquet ─▶ TABLES, timings
+                                 attribution ─ disturbed ─ recording ─▶ undisturbed step
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 import pyarrow as pa
 
+from lstmprof import names
 from lstmprof.breakdown import host
+from lstmprof.breakdown.disturbed import Kept, kept_steps
 from lstmprof.breakdown.lacks import Lack, lacks_of
+from lstmprof.breakdown.mean_step import MeanStep, mean_steps
 from lstmprof.breakdown.tables import TABLES, Gathered, TableKind, table_of
 from lstmprof.breakdown.tables.database import database
 from lstmprof.breakdown.timings import Timings, slowdowns, timings
+from lstmprof.breakdown.undisturbed import undisturbed_step
 from lstmprof.events.annotate import CAPTURED
 from lstmprof.events.annotate.recorded import Recorded, recorded
 from lstmprof.events.annotate.steps import Window, windows, with_markers, with_steps
@@ -25,12 +30,13 @@ from lstmprof.events.batches import Batches
 from lstmprof.events.narrow import Packed, packed
 from lstmprof.events.schema import SCHEMA
 from lstmprof.events.table import EventTable
-from lstmprof.names import USUAL_TABLES
 from lstmprof.runs.metadata import RunInfo, alike
 from lstmprof.runs.run import EVENTS_FILE, Run
 
 __all__ = ["TABLES", "Breakdown", "break_down"]
 
+#: What an account may be of.
+UNDISTURBED, PROFILED = names.STEPS
 #: run.json fields that stand beside the times.
 _FACTS = ("implementation", "precision", "mode", "device", "device_name", "kernels_used", "threads")
 
@@ -71,6 +77,40 @@ class Breakdown:
         return _marked(events, self.step_range) if self.step_range else events
 
     @property
+    def ranks(self) -> list[int | None]:
+        """The ranks of the profile, in order."""
+        return list(dict.fromkeys(window.rank for window in self.windows))
+
+    def kept(self, rank: int | None) -> Kept:
+        """The profiled steps of ``rank`` that nothing disturbed, of which the account is.
+
+        Raises:
+            RunError: timings.parquet is damaged.
+        """
+        of_rank = [window for window in self.windows if window.rank == rank]
+        return kept_steps(of_rank, self.run.info, self.run.timings())
+
+    def steps(self, *, profiled: bool = False) -> list[MeanStep]:
+        """Where the mean step of each lane goes; of a captured run that was timed undisturbed.
+
+        ``profiled``: as it was profiled, to the nanosecond.
+
+        Raises:
+            RunError: a file of the run is missing or damaged.
+        """
+        kept = {rank: self.kept(rank) for rank in self.ranks}
+        lanes = mean_steps(_of_steps(self.ledger, kept))
+        measured, info = self.run.timings(), self.run.info
+        timed = self.timings is not None and info.source == CAPTURED and not self.step_range
+        if profiled or not timed or not lanes or measured is None or self.timings is None:
+            return lanes
+        events, median_ns = self.events(), self.timings.median_ns
+        return [
+            undisturbed_step(lane, kept[lane.rank], events, info, measured, median_ns)
+            for lane in lanes
+        ]
+
+    @property
     def lacks(self) -> tuple[Lack, ...]:
         """What the profile lacks, the gravest first."""
         return lacks_of(self.run.info, self.recorded)
@@ -91,7 +131,7 @@ class Breakdown:
 
 
 def break_down(
-    run: Run, step_range: str | None = None, tables: Sequence[str] = USUAL_TABLES
+    run: Run, step_range: str | None = None, tables: Sequence[str] = names.USUAL_TABLES
 ) -> Breakdown:
     """The breakdown of ``run``; its steps are the host ranges that ``step_range`` finds, if given.
 
@@ -115,6 +155,13 @@ def break_down(
         recorded=_recorded(run, step_range),
         _made=by_name,
     )
+
+
+def _of_steps(ledger: pa.Table, kept: Mapping[int | None, Kept]) -> pa.Table:
+    """The rows of ``ledger`` that are of steps which were kept."""
+    chosen = {(rank, w.step) for rank, of_rank in kept.items() for w in of_rank.windows}
+    rows = zip(ledger.column("rank").to_pylist(), ledger.column("step").to_pylist(), strict=True)
+    return ledger.filter(pa.array([row in chosen for row in rows], pa.bool_()))
 
 
 def _tables_and_windows(
@@ -195,6 +242,31 @@ def rows_of(
         {"run": breakdown.run.name, **row}
         for breakdown in breakdowns
         for row in breakdown.table(table).slice(0, most).to_pylist()
+    ]
+
+
+def account_rows(
+    breakdowns: Sequence[Breakdown], *, profiled: bool = False
+) -> list[dict[str, Any]]:
+    """Where the mean step of each run and lane goes, a row a part, in whole nanoseconds.
+
+    ``steps`` is ``undisturbed`` or ``profiled``; ``profiled_steps`` how many it was made from. The
+    parts sum to the step.
+    """
+    return [
+        {
+            "run": breakdown.run.name,
+            "rank": step.rank,
+            "device": step.device,
+            "steps": UNDISTURBED if step.undisturbed else PROFILED,
+            "profiled_steps": step.steps,
+            "state": state,
+            "part": part,
+            "ns": ns,
+        }
+        for breakdown in breakdowns
+        for step in breakdown.steps(profiled=profiled)
+        for state, part, ns in step.mean_parts
     ]
 
 

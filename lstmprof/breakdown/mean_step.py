@@ -1,13 +1,14 @@
 """The mean step: the ledger of a run's steps, averaged for reading.
 
-Reads the ledger; a part that a step does not have counts as 0 there, which it was.
+Reads the ledger; a part that a step does not have counts as 0 there, which it was. The same step
+undisturbed: ``undisturbed``.
 """
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -41,11 +42,26 @@ def lane_words(rank: int | None, device: int | None) -> str:
 
 
 @dataclass(frozen=True)
+class Recording:
+    """What recording took of a mean profiled step: ``events`` of them, each ``event_ns``.
+
+    ``ns`` is what was taken off, an event having no more than the stretch in which it was recorded.
+    ``measured``: the cost of an event was, in this capture's own sessions.
+    """
+
+    events: float
+    event_ns: float
+    ns: int
+    measured: bool
+
+
+@dataclass(frozen=True)
 class MeanStep:
     """One device (None: the host's CPU) of one rank over ``steps`` windows.
 
     ``parts`` are (state, part, total ns), busy before idle, the largest first; they sum to
-    ``total_ns``, the length of all windows together.
+    ``total_ns``, the length of all windows together. Of the undisturbed step, ``steps`` times its
+    median, ``recording`` is what was taken off; None of the profiled steps themselves.
     """
 
     rank: int | None
@@ -53,11 +69,23 @@ class MeanStep:
     steps: int
     total_ns: int
     parts: tuple[tuple[str, str, int], ...]
+    recording: Recording | None = None
+
+    @property
+    def undisturbed(self) -> bool:
+        """Whether this is the undisturbed step, and not the mean profiled one."""
+        return self.recording is not None
 
     @property
     def mean_ns(self) -> float:
         """Length of the mean step."""
         return self.total_ns / self.steps
+
+    @property
+    def mean_parts(self) -> list[tuple[str, str, int]]:
+        """(state, part, ns) of the mean step, in whole nanoseconds that sum to it, rounded."""
+        means = mean_of([ns for _, _, ns in self.parts], self.steps)
+        return [(state, part, ns) for (state, part, _), ns in zip(self.parts, means, strict=True)]
 
     @property
     def waits_for_host_share(self) -> float | None:
@@ -89,11 +117,34 @@ def _mean_step(rank: int | None, device: int | None, rows: list[dict[str, object
     total: dict[tuple[str, str], int] = defaultdict(int)
     for row in rows:
         total[str(row["state"]), str(row["part"])] += int(str(row["ns"]))
-    parts = sorted(((s, p, ns) for (s, p), ns in total.items()), key=_reading_order)
     steps = len({row["step"] for row in rows})
-    return MeanStep(rank, device, steps, sum(total.values()), tuple(parts))
+    return MeanStep(rank, device, steps, sum(total.values()), in_reading_order(total))
 
 
-def _reading_order(part: tuple[str, str, int]) -> tuple[bool, int, str]:
-    state, name, ns = part
-    return (state != "busy", -ns, name)
+#: The order of the states for reading; the profiler's own lines are the last.
+_STATES = ("busy", "idle")
+
+
+def in_reading_order(
+    parts: Mapping[tuple[str, str], int],
+) -> tuple[tuple[str, str, int], ...]:
+    """(state, part, ns), busy before idle before what is the profiler's, the largest first."""
+
+    def order(part: tuple[str, str, int]) -> tuple[int, int, str]:
+        state, name, ns = part
+        return (_STATES.index(state) if state in _STATES else len(_STATES), -ns, name)
+
+    return tuple(sorted(((s, p, ns) for (s, p), ns in parts.items()), key=order))
+
+
+def mean_of(totals: Sequence[int], steps: int) -> list[int]:
+    """Each of ``totals`` over ``steps``, in integers whose sum is that of the whole, rounded.
+
+    Method of the largest remainder (Hamilton).
+    """
+    floors = [total // steps for total in totals]
+    missing = round(sum(totals) / steps) - sum(floors)
+    by_remainder = sorted(range(len(totals)), key=lambda i: -(totals[i] % steps))
+    for i in by_remainder[:missing]:
+        floors[i] += 1
+    return floors

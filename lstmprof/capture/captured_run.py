@@ -123,6 +123,7 @@ def _of_all_rounds(rounds: Sequence[CaptureResult]) -> dict[str, Any]:
         **{name: _of_steps(all_metadata, counts, name) for name in PER_STEP},
         "timing_threads": threads or None,
         "yardsticks": [yardstick for of in all_metadata for yardstick in of["yardsticks"]],
+        "recording": [cost for of in all_metadata for cost in of.get("recording") or ()] or None,
         "peak_memory_bytes": max(memory, default=None),
         "counters": _counters([metadata.get("counters", {}) for metadata in all_metadata]),
     }

@@ -8,7 +8,7 @@ import click
 
 from lstmprof.commands import options, terminal
 from lstmprof.errors import UsageError
-from lstmprof.names import TABLES, USUAL_TABLES
+from lstmprof.names import STEPS, TABLES, USUAL_TABLES
 
 if TYPE_CHECKING:
     from lstmprof.breakdown import Breakdown
@@ -33,6 +33,14 @@ _TOP, _TOP_OF_ONE = 8, 20
     help=f"Rows to show of a run's table; of the ledger of a step always all.  [default: "
     f"{_TOP} kernels, {_TOP_OF_ONE} with --table, all in JSON and CSV]",
 )
+@click.option(
+    "--steps",
+    type=click.Choice(STEPS),
+    default=STEPS[0],
+    show_default=True,
+    help="Of which steps the account is: those without a profiler, where they were timed, or the "
+    "profiled ones, to the nanosecond. The table ledger has the profiled ones.",
+)
 @options.step_range
 @options.open_
 def command(
@@ -40,12 +48,14 @@ def command(
     table: str | None,
     format_: str,
     top: int | None,
+    steps: str,
     step_range: str | None,
     open_: bool,
 ) -> None:
     """Account for every nanosecond of a step, busy and idle.
 
-    What was busy is told by category, what was idle by cause.
+    What was busy is told by category, what was idle by cause. Of a captured run that is the step
+    without a profiler: what recording took is taken off where it lay.
 
     PATH is a run, a folder of runs, or raw profiles: a file, a folder, a tar archive, a URL (read
     into a cache, never beside the file).
@@ -53,6 +63,7 @@ def command(
     \b
     Example:
       lstmprof breakdown traces/
+      lstmprof breakdown traces/ --steps profiled
       lstmprof breakdown profile.pt.trace.json.gz --table ledger --format json
       lstmprof breakdown profile.pt.trace.json.gz --table ops --top 30
       lstmprof breakdown traces/ --open
@@ -66,16 +77,21 @@ def command(
     needed = dict.fromkeys((*shown, *(options.report_tables() if open_ else ())))
     runs = options.runs_of(paths)
     breakdowns = [break_down(r, step_range, [n for n in needed if n != TIMINGS]) for r in runs]
-    _show(breakdowns, shown, format_, top)
+    _show(breakdowns, shown, format_, top, profiled=steps == STEPS[1])
     if open_:
         options.open_report(breakdowns)
 
 
 def _show(
-    breakdowns: list[Breakdown], tables: tuple[str, ...], format_: str, top: int | None
+    breakdowns: list[Breakdown],
+    tables: tuple[str, ...],
+    format_: str,
+    top: int | None,
+    *,
+    profiled: bool,
 ) -> None:
     """The ``tables`` of all runs in one of the formats; of one alone more rows are for reading."""
-    from lstmprof.breakdown import columns, lacking, rows_of
+    from lstmprof.breakdown import account_rows, columns, lacking, rows_of
     from lstmprof.commands.terminal import breakdown
 
     alone = tables[0] if len(tables) == 1 else None
@@ -83,10 +99,12 @@ def _show(
         for row in lacking(breakdowns) if alone else ():
             options.say(f"{row['run']}: lacks: {row['sentence']}")
         most = _TOP_OF_ONE if alone else _TOP
-        breakdown.show(breakdowns, tables, most if top is None else top)
+        breakdown.show(breakdowns, tables, most if top is None else top, profiled=profiled)
         return
     rows: dict[str, Any] = {name: rows_of(breakdowns, name, top) for name in tables}
     if format_ == "json":
-        terminal.write_json(rows[alone] if alone else {"lacks": lacking(breakdowns), **rows})
+        account = [] if alone else account_rows(breakdowns, profiled=profiled)
+        whole = {"lacks": lacking(breakdowns), "account": account, **rows}
+        terminal.write_json(rows[alone] if alone else whole)
     elif alone:
         terminal.write_csv(rows[alone], columns(alone))

@@ -13,20 +13,15 @@ import re
 import numpy as np
 import pyarrow as pa
 
-from lstmprof.breakdown.attribution import (
-    LATENCY,
-    QUEUED,
-    TAIL,
-    UNATTRIBUTED,
-    Stretches,
-    attributed,
-)
+from lstmprof.breakdown.attribution import LATENCY, TAIL, Stretches, attributed
 from lstmprof.breakdown.host import computing
+from lstmprof.breakdown.recording import recorded
+from lstmprof.breakdown.undisturbed import Profiling
 from lstmprof.diagnose.contexts import INPUT, Compiling, Held, Preparing
 from lstmprof.events.annotate.links import inherited
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.call_tree import Forest, own_time
-from lstmprof.events.groups import Groups, numbered, texts_at
+from lstmprof.events.groups import Groups, texts_at
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.schema import ACTIVITY_KINDS, Column, schema
 from lstmprof.events.table import NONE, EventTable
@@ -53,6 +48,7 @@ COLUMNS = (
     Column("call_overhead", pa.bool_(), "", "whether this is the time before the call"),
     Column("compiling", pa.bool_(), "", "whether a compiler ran; name is then of its event"),
     Column("recorded", pa.float64(), "", "events recorded in the time: half for each begin or end"),
+    Column("recording_ns", pa.int64(), "ns", "time of them that recording took, of all windows"),
     Column("count", pa.int64(), "", "calls or activities that hold some of the time"),
     Column("ns", pa.int64(), "ns", "time of all windows together"),
 )
@@ -65,10 +61,12 @@ def contributors(
     rank: int | None,
     device: int | None,
     stretches: Stretches | None = None,
+    profiling: Profiling | None = None,
 ) -> pa.Table:
     """One row a contributor of one lane; they sum to the windows, all of ``rank``; ``SCHEMA``.
 
-    ``stretches`` are those of the lane, where they are known already.
+    ``stretches`` are those of the lane, where they are known already; ``profiling`` is what it took
+    of them, None where the run was not timed.
     """
     stretches = stretches or attributed(events, windows, rank)[device]
     preparing, compiling = Preparing(events, windows, rank), Compiling(events, rank)
@@ -88,6 +86,8 @@ def contributors(
     first = groups.first
     calls = np.where((overhead | (parts == LATENCY))[first], 0, _calls(groups, row))
     names = [_STEP.sub("", name) for name in events.texts("name")[1]]
+    what = recorded(events, stretches, own_ranges=profiling is not None and profiling.own_ranges)
+    off = np.zeros(len(row), dtype=np.int64) if profiling is None else profiling.taken(what)
     values = (names, *(events.texts(column)[1] for column in ("category", "family")))
     return pa.table(
         [
@@ -97,7 +97,8 @@ def contributors(
             pa.array(columns[3][first] == 1),
             pa.array(overhead[first]),
             pa.array(compiles[first]),
-            pa.array(groups.sums(_recorded(events, stretches, parts)) / 2),
+            pa.array(groups.sums(what.borders) / 2),
+            pa.array(groups.sums(off)),
             pa.array(calls),
             pa.array(groups.sums(stretches.end_ns - stretches.start_ns)),
         ],
@@ -113,36 +114,6 @@ def _called(events: EventTable, stretches: Stretches, device: int | None) -> Int
     called = ops_called(events, thread_ids(events)[row], stretches.start_ns, stretches.end_ns)
     python = events.is_kind("step", "range", "python")[row] & (row != NONE)
     return np.where(python, called, NONE)
-
-
-#: Parts in which a device waits and no host keeps it waiting.
-_NO_HOST = (LATENCY, QUEUED, UNATTRIBUTED)
-
-
-def _recorded(events: EventTable, stretches: Stretches, parts: np.ndarray) -> Ints:
-    """For each stretch the events of its thread that begin as it ends, and end as it begins.
-
-    A profiler takes most of its time for an event before it notes the begin and after it notes the
-    end: in what lies around the event (measured: ``profiler_overhead``).
-    """
-    rows = np.flatnonzero((thread_ids(events) >= 0) & ~events.is_kind("overhead"))
-    thread = thread_ids(events)[rows]
-    known = stretches.row != NONE
-    own = thread_ids(events)[stretches.row] if len(events) else stretches.row
-    own = np.where(known, own, NONE)
-    count = np.zeros(len(own), dtype=np.int64)
-    for noted, met in ((events.start_ns, stretches.end_ns), (events.end_ns, stretches.start_ns)):
-        of_own = _met(thread, noted[rows], own, met)
-        anywhere = _met(np.zeros_like(thread), noted[rows], np.zeros_like(own), met)
-        count += np.where(known, of_own, anywhere)
-    return np.where(np.isin(parts, _NO_HOST), 0, count)
-
-
-def _met(thread: Ints, noted_ns: Ints, own: Ints, met_ns: Ints) -> Ints:
-    """For each (own, met) how many of (thread, noted) are the same."""
-    place = numbered(np.concatenate([thread, own]), np.concatenate([noted_ns, met_ns]))
-    times = np.bincount(place[: len(thread)], minlength=int(place.max(initial=-1)) + 1)
-    return np.asarray(times[place[len(thread) :]], dtype=np.int64)
 
 
 def _labels(stretches: Stretches) -> tuple[np.ndarray, np.ndarray]:

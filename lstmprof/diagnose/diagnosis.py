@@ -36,7 +36,6 @@ from lstmprof.diagnose.step_profile import (
     labels,
     median_step,
     step_profile_of,
-    typical,
 )
 from lstmprof.errors import UsageError
 from lstmprof.events.schema import Column, schema
@@ -381,7 +380,7 @@ def _what_ifs(
     changes |= {name: _form(form, profile, limit) for name, form in forms.items()}
     if not changes:
         return ()
-    window = median_step(typical([w for w in breakdown.windows if w.rank == profile.rank]))
+    window = median_step(breakdown.kept(profile.rank).windows)
     each_ns = recording_ns(profile) if profile.device is None else 0.0
     undisturbed = None if profile.median_ns is None else Timed(profile.median_ns, each_ns)
     replays = what_if(breakdown, window, list(changes.values()), undisturbed)

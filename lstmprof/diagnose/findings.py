@@ -81,7 +81,7 @@ def _undisturbed(
         return None, slow if slow.median_ns is None else profiler_overhead.unrecorded(slow)
     if not timed(fast, slow):
         return fast, slow
-    return profiler_overhead.unrecorded(fast, slow), profiler_overhead.unrecorded(slow, fast)
+    return profiler_overhead.unrecorded(fast), profiler_overhead.unrecorded(slow)
 
 
 def _kinds(fast: StepProfile | None, slow: StepProfile) -> tuple[_Kinds, _Kinds]:

@@ -20,7 +20,6 @@ from lstmprof.diagnose.step_profile import (
     StepProfile,
     median_step,
     total_ns,
-    typical,
 )
 from lstmprof.replay import CHANGES, what_if
 
@@ -88,7 +87,7 @@ def _replayed(
     events = len(breakdown.run.events())
     if profile.device is None or not asked or events > _MOST_EVENTS * len(breakdown.windows):
         return
-    window = median_step(typical([w for w in breakdown.windows if w.rank == profile.rank]))
+    window = median_step(breakdown.kept(profile.rank).windows)
     changes = [CHANGES[_REPLAYED[kind]] for kind in asked]
     for kind, prediction in zip(asked, what_if(breakdown, window, changes), strict=True):
         off = abs(prediction.replayed_ns - prediction.observed_ns)

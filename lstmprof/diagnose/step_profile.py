@@ -25,11 +25,13 @@ from lstmprof.breakdown.mean_step import (
     MeanStep,
     device_word,
     lane_words,
+    mean_of,
     mean_steps,
     waits_for_host_ns,
 )
 from lstmprof.breakdown.rounds import Round, rounds_of
 from lstmprof.breakdown.tables import tables_of
+from lstmprof.breakdown.undisturbed import profiling_of
 from lstmprof.diagnose.contributors import contributors
 from lstmprof.diagnose.ranks import (
     FOUND,
@@ -59,8 +61,6 @@ Spent = dict[str, tuple[int, float]]
 _EVIDENCE = ("kernels", "ops", "casts", "copies", "ranges")
 #: An error lists so many ranks and devices.
 _MOST_LISTED = 8
-#: A step longer than so many median ones was disturbed.
-LONG = 1.5
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,7 @@ class Contributor:
     op is for. ``tiny``: its calls compute next to nothing. ``call_overhead``: the time is that
     between ops, just before it was called. ``compiling``: a compiler ran. ``recorded``: how many
     events were recorded in it, half of one where it begins and half where it ends.
+    ``recording_ns`` is the time of it that recording them took, 0 where the run was not timed.
     ``slower``: the run compared with makes as many such calls, each shorter (``slower_calls``).
     """
 
@@ -85,6 +86,7 @@ class Contributor:
     call_overhead: bool = False
     compiling: bool = False
     recorded: float = 0.0
+    recording_ns: int = 0
     slower: bool = False
 
 
@@ -213,13 +215,17 @@ def step_profile_of(
     lanes = mean_steps(breakdown.ledger)
     straggler = straggler_of(breakdown, [(lane.rank, lane.device) for lane in lanes])
     lane, reason = _chosen(breakdown.run.name, lanes, straggler, (rank, device))
-    of_lane = [window for window in breakdown.windows if window.rank == lane.rank]
-    windows = typical(of_lane)
+    kept = breakdown.kept(lane.rank)
+    windows = list(kept.windows)
     events, info, timings = breakdown.events(), breakdown.run.info, breakdown.timings
     measured = breakdown.run.timings()
     rows = _of_lane(events, windows, lane)
     overlap = overlap_of(breakdown, (lane.rank, lane.device), windows)
     stretches = attributed(events, windows, lane.rank)[lane.device]
+    profiling = None
+    if timings is not None and measured is not None:
+        timed_ns = timings.median_ns
+        profiling = profiling_of(kept, events, stretches, info, measured, timed_ns)
     bounds = None if timings is None else (timings.median_low_ns, timings.median_high_ns)
     return StepProfile(
         name=breakdown.run.name,
@@ -231,7 +237,8 @@ def step_profile_of(
         rank=lane.rank,
         device=lane.device,
         contributors=_means(
-            contributors(events, windows, lane.rank, lane.device, stretches), len(windows)
+            contributors(events, windows, lane.rank, lane.device, stretches, profiling),
+            len(windows),
         ),
         sync_calls=_sync_calls(rows, len(windows)),
         tables={
@@ -245,7 +252,7 @@ def step_profile_of(
         notes=(
             *_which_lane(lane, lanes, reason),
             *_communication(windows, straggler, overlap, len(lanes)),
-            *_left_out(of_lane, windows),
+            *kept.notes,
         ),
         lanes=len(lanes),
         straggler=straggler,
@@ -292,16 +299,6 @@ def _listed(lanes: Sequence[MeanStep]) -> str:
     return numbers.listed(named if more <= 0 else [*named[:_MOST_LISTED], f"{more} more"])
 
 
-def typical(windows: Sequence[Window]) -> list[Window]:
-    """``windows`` without the few steps that something disturbed.
-
-    Left out are those longer than ``LONG`` times the median one, where they are at most a third.
-    """
-    longest = LONG * statistics.median(map(_length_ns, windows))
-    kept = [window for window in windows if _length_ns(window) <= longest]
-    return kept if 3 * (len(windows) - len(kept)) <= len(windows) else list(windows)
-
-
 def median_step(windows: Iterable[Window]) -> Window:
     """The step of median length, the shorter of two."""
     by_length = sorted(windows, key=_length_ns)
@@ -315,23 +312,17 @@ def _length_ns(window: Window) -> int:
 def _means(table: pa.Table, steps: int) -> tuple[Contributor, ...]:
     rows = table.to_pylist()
     means = mean_of([row["ns"] for row in rows], steps)
+    recording = mean_of([row["recording_ns"] for row in rows], steps)
     return tuple(
-        Contributor(**{**row, "ns": ns, **{n: row[n] / steps for n in ("count", "recorded")}})
-        for row, ns in zip(rows, means, strict=True)
+        Contributor(
+            **{
+                **row,
+                **{"ns": ns, "recording_ns": min(off, ns)},
+                **{name: row[name] / steps for name in ("count", "recorded")},
+            }
+        )
+        for row, ns, off in zip(rows, means, recording, strict=True)
     )
-
-
-def mean_of(totals: Sequence[int], steps: int) -> list[int]:
-    """Each of ``totals`` over ``steps``, in integers whose sum is that of the whole, rounded.
-
-    Method of the largest remainder (Hamilton).
-    """
-    floors = [total // steps for total in totals]
-    missing = round(sum(totals) / steps) - sum(floors)
-    by_remainder = sorted(range(len(totals)), key=lambda i: -(totals[i] % steps))
-    for i in by_remainder[:missing]:
-        floors[i] += 1
-    return floors
 
 
 def _of_lane(events: EventTable, windows: list[Window], lane: MeanStep) -> pa.Table:
@@ -368,16 +359,6 @@ def _communication(
     matters = overlap if overlap and overlap.communication_ns >= least_ns else None
     lines = [of_straggler(straggler)] if straggler and (matters or lanes > 1) else []
     return [*lines, of_overlap(matters, windows[0].step is not None)] if matters else lines
-
-
-def _left_out(windows: list[Window], kept: list[Window]) -> tuple[str, ...]:
-    out = [window for window in windows if window not in kept]
-    if not out:
-        return ()
-    numbers = ", ".join(str(window.step) for window in out)
-    took = max(map(_length_ns, out)) / 1e6
-    usual = statistics.median(map(_length_ns, kept)) / 1e6
-    return (f"step {numbers} was disturbed ({took:,.1f} against {usual:,.1f} ms) and is left out",)
 
 
 def total_ns(contributors: Iterable[Contributor]) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lstmprof.breakdown.undisturbed import PROFILER
 from lstmprof.diagnose import causes
 from lstmprof.numbers import shown_name
 
@@ -125,6 +126,8 @@ def part_of(state: str, part: str) -> Part:
     """The part whose colour and meaning (state, part) of a ledger has."""
     if state == "input":
         return PARTS["input"]
+    if state == PROFILER:
+        return PARTS["the profiler's effect"]
     return PARTS.get(part.removeprefix(TAIL), UNKNOWN)
 
 

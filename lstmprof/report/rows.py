@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lstmprof.breakdown.mean_step import lane_words, mean_steps
+from lstmprof.breakdown import PROFILED, UNDISTURBED
+from lstmprof.breakdown.mean_step import lane_words
 from lstmprof.breakdown.timings import slowdowns
 from lstmprof.diagnose.findings import lengths, waterfall
 from lstmprof.diagnose.roofline import roofline_of
@@ -53,16 +54,21 @@ def _median_ns(run: RunReport) -> float:
 
 
 def ledger(runs: Iterable[RunReport]) -> list[Row]:
-    """``lane``, ``state``, ``part``; ``total_ns`` is the sum over ``steps`` of them."""
+    """``lane``, ``state``, ``part``; ``total_ns`` is the sum over ``steps`` of them.
+
+    Of the undisturbed step, where that was timed: then ``of`` says so, and the parts of state
+    ``profiler`` may be negative.
+    """
     return [
         run.row(
             {
                 **{"lane": lane_words(lane.rank, lane.device), "state": state, "part": part},
                 **{"total_ns": total_ns, "steps": lane.steps},
+                "of": UNDISTURBED if lane.undisturbed else PROFILED,
             }
         )
         for run in runs
-        for lane in mean_steps(run.breakdown.ledger)
+        for lane in run.breakdown.steps()
         for state, part, total_ns in lane.parts
     ]
 

@@ -150,6 +150,24 @@ class ThreadTime(_Record, frozen=True):
     cpus: _Text = None
 
 
+class RecordingInfo(_Record, frozen=True):
+    """What the profiler took to record one event, in a loop of trivial calls in a round's process.
+
+    CPU time, profiled less not. ``event_before_ns`` of ``event_ns`` are spent before the begin is
+    noted, ``event_inside_ns`` until the end is, the rest after it; ``range_ns`` is of one of the
+    capture's own ranges. ``*_error_ns`` is half of the middle half of the repeats. None: not known.
+    """
+
+    event_ns: _Real = None
+    event_error_ns: _Real = None
+    event_before_ns: _Real = None
+    event_inside_ns: _Real = None
+    range_ns: _Real = None
+    range_error_ns: _Real = None
+    range_inside_ns: _Real = None
+    page_fault_ns: _Real = None
+
+
 class RunInfo(_Record, frozen=True):
     """run.json; None is unknown."""
 
@@ -256,6 +274,10 @@ class RunInfo(_Record, frozen=True):
         None
     )
     profiler: Annotated[_Text, _fact("that took the profile")] = None
+    recording: Annotated[
+        tuple[RecordingInfo, ...] | None,
+        _fact("what recording an event costs, of each round, JSON", _NOT_MEASURED, "ns"),
+    ] = None
     nvtx: Annotated[_Flag, _fact("whether phases were NVTX ranges too", _UNREAD)] = None
     source_paths: Annotated[_Texts, _fact("the files it was read from, JSON", _CAPTURED)] = None
     source_stamps: Annotated[

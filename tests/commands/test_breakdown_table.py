@@ -104,5 +104,5 @@ def test_top_counts_rows_in_every_format(run: Path, capsys: pytest.CaptureFixtur
     assert len(json.loads(shown(capsys, run, *arguments, "--top", 1))) == 1
     assert len(json.loads(shown(capsys, run, *arguments))) == 2
     everything = json.loads(shown(capsys, run, "--format", "json", "--top", 0))
-    assert set(everything) == {"lacks", "timings", "ledger", "kernels"}
+    assert set(everything) == {"lacks", "account", "timings", "ledger", "kernels"}
     assert (everything["kernels"], len(everything["ledger"]) > 0) == ([], True)

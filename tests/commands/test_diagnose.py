@@ -11,8 +11,8 @@ import pytest
 import shared_traces
 from events.rows import Row, row, table
 
+from lstmprof.breakdown.recording import RECORDING_NS
 from lstmprof.cli import run as lstmprof
-from lstmprof.diagnose.profiler_overhead import RECORDING_NS
 from lstmprof.events.annotate import annotated
 from lstmprof.runs.metadata import run_info
 from lstmprof.runs.run import TIMINGS_SCHEMA, write_tables

@@ -9,8 +9,9 @@ from diagnose import made
 from events.rows import Row, row, table
 
 from lstmprof.breakdown import break_down
+from lstmprof.breakdown.disturbed import typical
 from lstmprof.diagnose.diagnosis import alone, diagnose
-from lstmprof.diagnose.step_profile import StepProfile, step_profile_of, typical
+from lstmprof.diagnose.step_profile import StepProfile, step_profile_of
 from lstmprof.errors import RunError
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import Window

@@ -11,7 +11,7 @@ from events import rows
 from report import runs
 
 from lstmprof import report as reports
-from lstmprof.breakdown import Breakdown, break_down, rows_of
+from lstmprof.breakdown import Breakdown, account_rows, break_down, rows_of
 from lstmprof.diagnose.diagnosis import diagnose_all
 from lstmprof.diagnose.findings import lengths
 from lstmprof.events.annotate import annotated
@@ -35,11 +35,12 @@ def test_times_and_ledger_are_those_of_breakdown(tmp_path: Path) -> None:
     for row in report.times:
         for field in ("median_ns", "median_low_ns", "median_high_ns", "slowdown", "iterations"):
             assert row[field] == timed[row["run"]][field]
-    expected: Counter[tuple[str, str, str]] = Counter()
-    for row in rows_of(breakdowns, "ledger"):
-        expected[row["run"], row["state"], row["part"]] += row["ns"]
-    found = {(row["run"], row["state"], row["part"]): row["total_ns"] for row in report.ledger}
-    assert found == dict(expected)
+    expected = {
+        (row["run"], row["of"], row["state"], row["part"]): row["ns"] * row["profiled_steps"]
+        for row in (r | {"of": r["steps"]} for r in account_rows(breakdowns))
+    }
+    keys = ("run", "of", "state", "part")
+    assert {tuple(row[k] for k in keys): row["total_ns"] for row in report.ledger} == expected
     assert {row["steps"] for row in report.ledger} == {2}
 
 

@@ -71,6 +71,7 @@ def pass_facts(passes: Passes, request: CaptureRequest) -> Dict[str, Any]:
         "kernels_used": passes.profiled.kernels,
         "compile_ns": first.wall_ns,
         "profiled_wall_ns": passes.profiled.walls_ns,
+        "recording": [passes.profiled.recording] if passes.profiled.recording else None,
         "loss_first": first.loss,
         "loss_last": last.loss,
         "loss_fell": last.loss < first.loss if request.mode == "train" else None,

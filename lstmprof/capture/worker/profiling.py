@@ -109,3 +109,4 @@ class Profiled:
     losses: List[float]
     files: List[str]
     kernels: Optional[str]  # which kernels really ran, in words; None where no operator told
+    recording: Optional[Dict[str, Any]] = None  # what recording an event costs (``calibration``)

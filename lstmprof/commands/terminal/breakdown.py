@@ -10,12 +10,12 @@ from typing import Any
 import pyarrow as pa
 
 from lstmprof.breakdown import Breakdown, comparable, compared
-from lstmprof.breakdown.mean_step import MeanStep, lane_words, mean_steps
+from lstmprof.breakdown.mean_step import MeanStep, Recording, lane_words
 from lstmprof.breakdown.tables import TABLES
 from lstmprof.commands import terminal
 from lstmprof.events.annotate.calls import is_copy
 from lstmprof.events.schema import Column
-from lstmprof.numbers import UNKNOWN, known, labels, milliseconds, percent
+from lstmprof.numbers import UNKNOWN, known, labels, milliseconds, number_of, percent
 
 #: Texts that may be cut where a line is too long.
 _LONG = ("name", "rule", "op", "within")
@@ -34,8 +34,14 @@ _SCALES = {
 _DIGITS = 3
 
 
-def show(breakdowns: list[Breakdown], tables: tuple[str, ...], top: int) -> None:
-    """Print the tables of every run, the fastest first; of one alone all its columns."""
+def show(
+    breakdowns: list[Breakdown], tables: tuple[str, ...], top: int, *, profiled: bool = False
+) -> None:
+    """Print the tables of every run, the fastest first; of one alone all its columns.
+
+    The account is of the undisturbed step, where that was timed, unless ``profiled`` or the ledger
+    alone is asked for.
+    """
     alone = tables[0] if len(tables) == 1 else None
     if alone is None:
         _show_lacks(breakdowns)
@@ -45,8 +51,9 @@ def show(breakdowns: list[Breakdown], tables: tuple[str, ...], top: int) -> None
         terminal.write_line("no iteration was timed without a profiler: lstmprof capture does that")
     for breakdown in sorted(breakdowns, key=_median):
         if "ledger" in tables:
-            for step in mean_steps(breakdown.ledger):
+            for step in breakdown.steps(profiled=profiled or alone == "ledger"):
                 _show_step(breakdown, step)
+            _show_notes(breakdown)
             _show_links(breakdown)
         if alone not in (None, "timings", "ledger"):
             _show_table(breakdown, alone, top)
@@ -162,11 +169,20 @@ def _show_step(breakdown: Breakdown, step: MeanStep) -> None:
     )
 
 
+def _show_notes(breakdown: Breakdown) -> None:
+    """Which profiled steps were left out, and why."""
+    notes = [note for rank in breakdown.ranks for note in breakdown.kept(rank).notes]
+    for note in notes:
+        terminal.write_line(f"{breakdown.run.name}: {note}")
+    if notes:
+        terminal.write_line()
+
+
 def _ledger_bars(step: MeanStep) -> terminal.Bars:
     """The parts of the step, and none for their sum."""
     states = [state for state, _, _ in step.parts]
     colours = [terminal.ORANGE if state == "idle" else terminal.BLUE for state in states]
-    return terminal.Bars([*(ns for _, _, ns in step.parts), None], [*colours, ""])
+    return terminal.Bars([*(max(ns, 0) for _, _, ns in step.parts), None], [*colours, ""])
 
 
 def _show_links(breakdown: Breakdown) -> None:
@@ -187,16 +203,25 @@ def _heading(breakdown: Breakdown, step: MeanStep) -> str:
     where = lane_words(step.rank, step.device)
     named = info.device_names.get(str(step.device))
     marked = any(w.step is not None for w in breakdown.windows)
-    what = (
-        f"mean of {step.steps} profiled steps" if marked else "the whole profile, no step markers"
-    )
+    what = f"mean of {step.steps} profiled steps"
+    if step.recording is not None:
+        steps = number_of(step.steps, "profiled step", "profiled steps")
+        what = f"from {steps} {_recording(step.recording)}"
+    elif not marked:
+        what = "the whole profile, no step markers"
     where += f" ({named})" if named else ""
     facts = [where, what]
     facts += [f"kernels: {info.kernels_used}"] if info.kernels_used else []
     waits = step.waits_for_host_share
     facts += [f"waits for the host {percent(waits)}"] if waits is not None else []
-    whose = "step" if marked else "profile's time"
+    whose = "undisturbed step" if step.undisturbed else "step" if marked else "profile's time"
     return f"{breakdown.run.name}: where the {whose} goes, " + ", ".join(facts)
+
+
+def _recording(recording: Recording) -> str:
+    """What was taken off: ``less recording: 1.3 ms, 2,655 events``."""
+    events = f"{recording.events:,.0f} events of at most {recording.event_ns / 1e3:,.2f} µs"
+    return f"less {milliseconds(recording.ns, _DIGITS)} ms of recording ({events})"
 
 
 def _show_kernels(breakdown: Breakdown, top: int) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 import altair as alt
 
+from lstmprof.breakdown import UNDISTURBED
 from lstmprof.numbers import milliseconds, percent
 from lstmprof.report import drawing
 from lstmprof.report.model import Figure, Report, Row, Rows
@@ -21,6 +22,8 @@ def figures(report: Report) -> list[Figure]:
     for group, rows in report.by_group(report.ledger):
         runs = report.members(group)
         n = f"{drawing.profiled(runs)}, each nanosecond counted once"
+        if any(row["of"] == UNDISTURBED for row in rows):
+            n += ", less what recording took"
         group_figures.append(
             Figure(
                 key=f"ledger-{group.number}",
@@ -47,7 +50,8 @@ def sentence(rows: Rows, unmarked: Collection[str] = ()) -> str:
     (label, lane), longest = max(bars.items(), key=lambda bar: sum(map(_mean_ns, bar[1])))
     largest = max(longest, key=lambda row: row["total_ns"])
     share = largest["total_ns"] / sum(row["total_ns"] for row in longest)
-    whole = "time" if label in unmarked else "mean step"
+    mean = "undisturbed step" if largest["of"] == UNDISTURBED else "mean step"
+    whole = "time" if label in unmarked else mean
     return (
         f"Of the {whole} of {label} on {lane} ({milliseconds(sum(map(_mean_ns, longest)))} ms) "
         f"the largest part is {label_of(largest['state'], largest['part'])}, "
@@ -91,7 +95,7 @@ def chart(rows: Rows) -> drawing.Drawn:
         )
         .mark_bar(height={"band": 0.7})
         .encode(
-            x=alt.X("value:Q", title="ms (or %) of the mean step", stack="zero"),
+            x=alt.X("value:Q", title="ms (or %) of the step", stack="zero"),
             color=drawing.part_colour(v["base"] for v in values),
             order=alt.Order("order:Q"),
             tooltip=[

@@ -7,10 +7,11 @@ import importlib
 import os
 import shutil
 import time
-from typing import Any, ContextManager, Dict, Iterable, List, Optional, Sequence, Tuple
+from typing import Any, Callable, ContextManager, Dict, Iterable, List, Optional, Sequence, Tuple
 
 from lstmprof import implementations
 from lstmprof.capture.request import CaptureRequest
+from lstmprof.capture.worker import calibration
 from lstmprof.capture.worker.profiling import (
     Profiled,
     Ranges,
@@ -76,19 +77,48 @@ class Trainer:
     def profile(self, ranges: Ranges, steps: int, folder: str) -> Profiled:
         """``steps`` profiled steps, after a throwaway session; the profile lies in ``folder``."""
         logs = os.path.join(folder, "logs")
-        self._session(no_ranges, throwaway_steps(steps, time.perf_counter_ns), logs)
+        cost = self._recording_cost(ranges, throwaway_steps(steps, time.perf_counter_ns), logs)
         shutil.rmtree(logs, ignore_errors=True)
         session, walls_ns, losses = self._session(ranges, range(steps), logs)
         raw, name = self.written(session, logs if os.path.isdir(logs) else folder)
         kernels = first_found(raw, self.needles())
         packed = compressed(raw, os.path.join(folder, name + ".gz"))
         shutil.rmtree(logs, ignore_errors=True)
-        return Profiled(walls_ns, losses, [packed], kernels)
+        return Profiled(walls_ns, losses, [packed], kernels, cost)
+
+    def trivial(self) -> Optional[Tuple[Callable[[], Any], int]]:
+        """A call that computes next to nothing, and the events it records; None: none is known."""
+        return None
+
+    def places(self, call: Callable[[], Any]) -> Optional[calibration.Places]:
+        """Where recording takes its time in ``trivial``; None where the profiler does not tell."""
+        return None
+
+    def _recording_cost(
+        self, ranges: Ranges, steps: Iterable[int], folder: str
+    ) -> Optional[Dict[str, Any]]:
+        """The session to throw away, and what run.json says of recording an event in it."""
+        profiled: List[calibration.Readings] = []
+        trivial = self.trivial()
+
+        def loops() -> calibration.Readings:
+            annotated = self.annotated(0)
+            call, _ = trivial or (calibration.range_call(annotated), 1)
+            return calibration.readings(call, both(ranges, annotated))
+
+        self._session(no_ranges, steps, folder, lambda: profiled.append(loops()))
+        call, events = trivial or (calibration.range_call(self.annotated(0)), 1)
+        plain = calibration.readings(call, ranges)
+        return calibration.facts(profiled[0], plain, events, self.places(call) if trivial else None)
 
     def _session(
-        self, ranges: Ranges, steps: Iterable[int], folder: str
+        self,
+        ranges: Ranges,
+        steps: Iterable[int],
+        folder: str,
+        at_end: Callable[[], None] = lambda: None,
     ) -> Tuple[Any, List[int], List[float]]:
-        """A finished session, and each step's wall time and loss."""
+        """A finished session, and each step's wall time and loss; ``at_end`` is its last."""
         walls_ns, outcomes = [], []
         with self.recording(folder) as session:
             for number in steps:
@@ -97,6 +127,7 @@ class Trainer:
                 outcome = self.step(seen)
                 walls_ns.append(time.perf_counter_ns() - start_ns)
                 outcomes.append(self.kept(outcome))
+            at_end()
         return session, walls_ns, [self.loss(outcome) for outcome in outcomes]
 
 

@@ -88,6 +88,7 @@ class Trainer(loops.Trainer):
         self.optimizer = optimizer_of(self.workload, parameters)
         batch: Any = workloads.batch(self.workload, request.seed)
         self.data = (batch.inputs, batch.targets, batch.lengths)
+        self.clocked: Any = None
         self.function: Any = None  # the first step compiles it, as elsewhere
 
     def _compiled(self, mode: Any) -> Any:
@@ -112,9 +113,13 @@ class Trainer(loops.Trainer):
         if self.readings is None:
             self.readings = Readings()
             linker = ClockedLinker(self.readings)
-            self.function = self._compiled(Mode(linker, get_mode(BACKEND).optimizer))
+            self.clocked = self._compiled(Mode(linker, get_mode(BACKEND).optimizer))
         self.readings.clear()
-        yield self.readings
+        plain, self.function = self.function, self.clocked
+        try:
+            yield self.readings
+        finally:
+            self.function = plain
 
     def annotated(self, number: int) -> Ranges:
         """Ranges among the readings."""

@@ -20,19 +20,23 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-from typing import Any, Callable, ContextManager, Dict, Iterator, Optional, Sequence, Tuple
+import statistics
+from typing import Any, Callable, ContextManager, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
 import torch
 
 from lstmprof import workloads
 from lstmprof.capture.request import CaptureRequest
-from lstmprof.capture.worker import loops
+from lstmprof.capture.worker import calibration, loops
 from lstmprof.capture.worker.peaks import Run, faster
-from lstmprof.capture.worker.profiling import Ranges, no_ranges
+from lstmprof.capture.worker.profiling import Ranges, both, no_ranges
 from lstmprof.capture.worker.settings import denormals, tried
 from lstmprof.errors import CaptureError
 from lstmprof.workloads import Workload
+
+#: The ops of ``item``, one in the other
+NESTED = ("aten::item", "aten::_local_scalar_dense")
 
 #: PyTorch's documentation warms up for three iterations before it captures a graph
 GRAPH_WARMUP = 3
@@ -201,6 +205,20 @@ class Trainer(loops.Trainer):
         with torch.profiler.profile(activities=activities) as session:
             yield session
 
+    def trivial(self) -> Optional[Tuple[Callable[[], Any], int]]:
+        """``aten::item``, and in it ``aten::_local_scalar_dense``; on the host."""
+        return torch.ones((), dtype=torch.int64).item, 2
+
+    def places(self, call: Callable[[], Any]) -> Optional[calibration.Places]:
+        """By the events of a short session; None where it tells whole microseconds."""
+        ranges = both(no_ranges, self.annotated(0))
+        with self.recording("") as session:
+            for _ in range(calibration.CALLS):
+                call()
+                with ranges(calibration.RANGE):
+                    pass
+        return places_of(session.events())
+
     def annotated(self, number: int) -> Ranges:
         """torch.profiler's ranges."""
         ranges: Ranges = torch.profiler.record_function
@@ -240,6 +258,26 @@ class Trainer(loops.Trainer):
                 "cudnn": torch.backends.cudnn.version() if cuda else None,
             },
         }
+
+
+def places_of(events: Sequence[Any]) -> Optional[calibration.Places]:
+    """Where recording took its time in calls of ``item`` and in empty ranges."""
+    named: Dict[str, List[Tuple[float, float]]] = {}
+    for event in events:
+        span = event.time_range
+        named.setdefault(event.name, []).append((span.start * 1e3, span.end * 1e3))
+    outer, inner = (sorted(named.get(name, ())) for name in NESTED)
+    spans = [end - start for start, end in named.get(calibration.RANGE, ())]
+    pairs = list(zip(outer, inner))
+    told = any(end % 1e3 for _, end in outer)
+    if not pairs or not spans or len(outer) != len(inner) or not told:
+        return None
+    return calibration.Places(
+        before_ns=statistics.median(within[0] - around[0] for around, within in pairs),
+        inside_ns=statistics.median(end - start for start, end in inner),
+        after_ns=statistics.median(around[1] - within[1] for around, within in pairs),
+        range_ns=statistics.median(spans),
+    )
 
 
 def optimizer_of(

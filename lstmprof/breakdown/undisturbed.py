@@ -1,0 +1,173 @@
+"""The account of the undisturbed step: the profiled steps without what profiling took of them.
+
+Reads the attribution of the profiled steps that nothing disturbed, what recording took of each
+stretch (``recording``) and the undisturbed pass. Its parts are those of the ledger, each less its
+recording; they and two lines of state ``profiler`` sum to the median undisturbed step:
+
+- ``page faults``: what profiled steps fault more than undisturbed ones, at the cost of a fault in
+  the same process; which op faulted is not recorded;
+- ``further effect``: what the undisturbed step has over all that. Where it is below 0 the profiled
+  steps took longer than their recording tells: caches, clocks, another process.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lstmprof.breakdown.attribution import Stretches, attributed
+from lstmprof.breakdown.disturbed import Kept, one_thread
+from lstmprof.breakdown.mean_step import MeanStep, Recording, in_reading_order, mean_of
+from lstmprof.breakdown.recording import Costs, Recorded, costs_of, recorded
+from lstmprof.events.annotate import CAPTURED
+from lstmprof.events.intervals import Ints
+from lstmprof.events.table import EventTable
+from lstmprof.runs.metadata import RunInfo
+
+#: The state of what is neither busy nor idle, and its two lines.
+PROFILER, PAGE_FAULTS, FURTHER = "profiler", "page faults", "further effect"
+#: What profiled steps fault more is told where it takes so much of an undisturbed step.
+LEAST_FAULTS_SHARE = 0.01
+
+
+@dataclass(frozen=True)
+class Profiling:
+    """What profiling took of the profiled steps of one lane: ``cost_ns`` for each event.
+
+    ``faults_ns`` is that of the page faults that it caused, of a mean step. ``own_ranges``: what
+    the capture's own ranges cost was measured, apart from other events.
+    """
+
+    costs: Costs
+    cost_ns: float
+    faults_ns: int
+    own_ranges: bool
+
+    def taken(self, what: Recorded) -> Ints:
+        """Nanoseconds of each stretch in which ``what`` was recorded that recording took."""
+        off = what.off(self.costs.shape.times(self.cost_ns), self.costs.of_range)
+        return np.asarray(np.rint(off), dtype=np.int64)
+
+
+def profiling_of(
+    kept: Kept,
+    events: EventTable,
+    stretches: Stretches,
+    info: RunInfo,
+    timings: pa.Table,
+    median_ns: float,
+) -> Profiling:
+    """What profiling took of the steps ``kept``; ``stretches`` are those of one lane in them.
+
+    ``timings`` are the rows of timings.parquet, ``median_ns`` the undisturbed step.
+    """
+    costs, steps = costs_of(info), len(kept.windows)
+    on_device = bool(len(events)) and _on_device(events, stretches)
+    if on_device:  # what its host records while it works delays nothing
+        costs = replace(costs, least_ns=0.0, usual_ns=0.0)
+    own_ranges = costs.measured and info.source == CAPTURED and not on_device
+    what = recorded(events, stretches, own_ranges=own_ranges)
+    faults_ns = 0 if on_device else _faults_ns(kept, info, timings, median_ns)
+    longer_ns = None if on_device else _longer_ns(kept, info, timings)
+    if longer_ns is None:
+        longer_ns = sum(w.end_ns - w.start_ns for w in kept.windows) / steps - median_ns
+    cost_ns = what.cost_ns(costs, steps * (longer_ns - faults_ns))
+    return Profiling(costs, cost_ns, faults_ns, own_ranges)
+
+
+def _on_device(events: EventTable, stretches: Stretches) -> bool:
+    """Whether the lane is a device: some activity has time of it."""
+    device = events.column("device").is_valid().to_numpy()
+    rows = stretches.row[stretches.row >= 0]
+    return bool(device[rows].any())
+
+
+def _longer_ns(kept: Kept, info: RunInfo, timings: pa.Table) -> float | None:
+    """What a step took longer that was profiled than one of its round that was not.
+
+    In CPU time where one thread did it all: another process lengthens no such time. None unknown.
+    """
+    by_cpu = one_thread(info) and info.profiled_cpu_ns and not _nulls(timings, "cpu_ns")
+    profiled = info.profiled_cpu_ns if by_cpu else info.profiled_wall_ns
+    timed = _medians(timings, "cpu_ns" if by_cpu else "wall_ns")
+    return _over(kept, info, profiled, timed)
+
+
+def _faults_ns(kept: Kept, info: RunInfo, timings: pa.Table, median_ns: float) -> int:
+    """Time of the page faults of a step that the same step has not where it is not profiled."""
+    costs = [r.page_fault_ns for r in info.recording or () if r.page_fault_ns]
+    if not costs or _nulls(timings, "minor_faults"):
+        return 0
+    timed = _medians(timings, "minor_faults")
+    more = _over(kept, info, info.profiled_page_faults, timed) or 0.0
+    took_ns = round(max(more, 0.0) * statistics.median(costs))
+    return took_ns if took_ns >= LEAST_FAULTS_SHARE * median_ns else 0
+
+
+def _over(
+    kept: Kept, info: RunInfo, profiled: Sequence[int] | None, timed: Mapping[int, float]
+) -> float | None:
+    """The mean of what each profiled step has over the timed ones of its round; None unknown."""
+    if not profiled or len(profiled) <= max(kept.places):
+        return None
+    rounds = info.profiled_rounds or (0,) * len(profiled)
+    if any(rounds[place] not in timed for place in kept.places):
+        return None
+    return statistics.fmean(profiled[place] - timed[rounds[place]] for place in kept.places)
+
+
+def _medians(timings: pa.Table, column: str) -> dict[int, float]:
+    """Round → the median of its counted iterations."""
+    counted = timings.filter(pc.invert(timings.column("warmup")))
+    values: dict[int, list[int]] = {}
+    columns = (counted.column(name).to_pylist() for name in ("round", column))
+    for number, value in zip(*columns, strict=True):
+        values.setdefault(number, []).append(value)
+    return {number: statistics.median(some) for number, some in values.items()}
+
+
+def _nulls(timings: pa.Table, column: str) -> bool:
+    return column not in timings.column_names or bool(timings.column(column).null_count)
+
+
+def undisturbed_step(
+    step: MeanStep,
+    kept: Kept,
+    events: EventTable,
+    info: RunInfo,
+    timings: pa.Table,
+    median_ns: float,
+) -> MeanStep:
+    """The lane of ``step`` in the undisturbed step, of which the parts sum to its median."""
+    steps, length_ns = len(kept.windows), round(median_ns)
+    stretches = attributed(events, kept.windows, step.rank)[step.device]
+    profiling = profiling_of(kept, events, stretches, info, timings, median_ns)
+    what = recorded(events, stretches, own_ranges=profiling.own_ranges)
+    off = profiling.taken(what)
+    spent = stretches.end_ns - stretches.start_ns - off
+    totals = np.bincount(stretches.label, weights=spent, minlength=len(stretches.labels))
+    names = [label for label, ns in zip(stretches.labels, totals, strict=True) if ns]
+    means = mean_of([int(ns) for ns in totals if ns], steps)
+    parts = Counter({n: min(ns, length_ns) for n, ns in zip(names, means, strict=True) if ns})
+    if profiling.faults_ns:
+        parts[PROFILER, PAGE_FAULTS] = -profiling.faults_ns
+    if length_ns != parts.total():
+        parts[PROFILER, FURTHER] = length_ns - parts.total()
+    return replace(
+        step,
+        steps=steps,
+        total_ns=steps * length_ns,
+        parts=in_reading_order({part: steps * ns for part, ns in parts.items()}),
+        recording=Recording(
+            events=int(what.borders.sum()) / 2 / steps,
+            event_ns=profiling.cost_ns,
+            ns=round(int(off.sum()) / steps),
+            measured=profiling.costs.measured,
+        ),
+    )

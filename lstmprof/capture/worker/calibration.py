@@ -1,0 +1,146 @@
+"""What the profiler takes to record one event here: loops of trivial calls, profiled and not.
+
+The profiled loops stand at the end of the session that is thrown away, the others follow it; both
+read the CPU time of their thread, which no other process lengthens. An event of the framework is
+that of a call whose events are known in number, else a range of the profiler's own, against the
+same range without a session. The ranges of a capture are held against what a timed step has there.
+A page fault is that of fresh memory, touched once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import mmap
+import statistics
+import time
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+from lstmprof.capture.worker.profiling import Ranges
+from lstmprof.capture.worker.usage import SELF, difference, usage
+
+#: Repeats of each loop, whose median counts, and calls in one: 20 ms by torch.profiler in all.
+REPEATS, CALLS, RANGES = 9, 100, 30
+#: The range that is timed: any of a step's, but not the step.
+RANGE = "input"
+#: Memory to be touched: 1,000 page faults, less than a millisecond.
+FRESH_BYTES = 4 << 20
+
+Call = Callable[[], Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Readings:
+    """CPU time of one call and of one range, ns, of each repeat."""
+
+    call_ns: List[float]
+    range_ns: List[float]
+
+
+@dataclasses.dataclass(frozen=True)
+class Places:
+    """Where in a call that records one event inside another each of its parts lies, ns.
+
+    ``before_ns`` from the outer begin to the inner one, ``after_ns`` from end to end; ``range_ns``
+    is the length of an empty range of the capture's.
+    """
+
+    before_ns: float
+    inside_ns: float
+    after_ns: float
+    range_ns: float
+
+
+def readings(call: Call, ranges: Ranges) -> Readings:
+    """Of ``call`` and of a range of ``ranges``."""
+    return Readings(_each_ns(call, CALLS), _each_ns(range_call(ranges), RANGES))
+
+
+def _each_ns(call: Call, calls: int) -> List[float]:
+    lengths = []
+    for _ in range(REPEATS):
+        began_ns = time.thread_time_ns()
+        for _ in range(calls):
+            call()
+        lengths.append((time.thread_time_ns() - began_ns) / calls)
+    return lengths
+
+
+def range_call(ranges: Ranges) -> Call:
+    """A call that records one range."""
+
+    def call() -> None:
+        with ranges(RANGE):
+            pass
+
+    return call
+
+
+def facts(
+    profiled: Readings, plain: Readings, events: int, places: Optional[Places] = None
+) -> Dict[str, Any]:
+    """What run.json says of the loops, a call of which recorded ``events``; ns."""
+    event_ns, event_error_ns = _difference(profiled.call_ns, plain.call_ns, events)
+    range_ns, range_error_ns = _difference(profiled.range_ns, plain.range_ns, 1)
+    before_ns, inside_ns, range_inside_ns = _placed(event_ns, range_ns, places)
+    return {
+        "event_ns": event_ns,
+        "event_error_ns": event_error_ns,
+        "event_before_ns": before_ns,
+        "event_inside_ns": inside_ns,
+        "range_ns": range_ns,
+        "range_error_ns": range_error_ns,
+        "range_inside_ns": range_inside_ns,
+        "page_fault_ns": page_fault_ns(),
+    }
+
+
+def _difference(
+    profiled: Sequence[float], plain: Sequence[float], events: int
+) -> Tuple[Optional[float], Optional[float]]:
+    """(ns an event, half of the middle half of the repeats); None where nothing is longer."""
+    over = (statistics.median(profiled) - statistics.median(plain)) / events
+    if over <= 0:
+        return None, None
+    return over, (_middle_half(profiled) + _middle_half(plain)) / 2 / events
+
+
+def _middle_half(lengths: Sequence[float]) -> float:
+    ordered = sorted(lengths)
+    quarter = len(ordered) // 4
+    return ordered[-1 - quarter] - ordered[quarter]
+
+
+def _placed(
+    event_ns: Optional[float], range_ns: Optional[float], places: Optional[Places]
+) -> Tuple[Optional[float], Optional[float], Optional[float]]:
+    """(before, inside) of an event and (inside) of a range: their shares of the lengths seen."""
+    if places is None or event_ns is None:
+        return None, None, None
+    whole = places.before_ns + places.inside_ns + places.after_ns
+    if whole <= 0:
+        return None, None, None
+    inside = None if range_ns is None else min(places.range_ns, range_ns)
+    return event_ns * places.before_ns / whole, event_ns * places.inside_ns / whole, inside
+
+
+def page_fault_ns() -> Optional[float]:
+    """CPU time of touching a fresh page; None where the kernel does not count the faults."""
+    page = mmap.PAGESIZE
+    with mmap.mmap(-1, FRESH_BYTES) as memory:
+        small = getattr(mmap, "MADV_NOHUGEPAGE", None)
+        if small is not None and hasattr(memory, "madvise"):
+            with contextlib.suppress(OSError):  # a kernel without huge pages
+                memory.madvise(small)
+        before, began_ns = usage(SELF), time.thread_time_ns()
+        for place in range(0, FRESH_BYTES, page):
+            memory[place] = 1
+        took_ns = time.thread_time_ns() - began_ns
+        faults = difference(before, usage(SELF)).minor_faults
+        began_ns = time.thread_time_ns()
+        for place in range(0, FRESH_BYTES, page):
+            memory[place] = 1
+        again_ns = time.thread_time_ns() - began_ns
+    if not faults or took_ns <= again_ns:
+        return None
+    return (took_ns - again_ns) / faults

@@ -1,0 +1,313 @@
+"""The account of the undisturbed step: what recording took comes off where it lay, to the ns.
+
+A step is a tree: an event holds its own time and other events. ``laid`` writes it as a profiler
+that takes nothing would, or one that takes ``Cost`` for each event::
+
+    parent   |--own--[before)                        [after)--own--|
+    event                    |[inside/2) own [inside/2)|
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from events.rows import Row, row, table
+from hypothesis import HealthCheck, given, settings, strategies as st
+
+from lstmprof.breakdown import Breakdown, account_rows, break_down
+from lstmprof.breakdown.recording import MOST_RECORDING_NS, MOST_TIMES, Cost
+from lstmprof.breakdown.undisturbed import FURTHER, PAGE_FAULTS, PROFILER
+from lstmprof.diagnose.diagnosis import alone
+from lstmprof.diagnose.step_profile import step_profile_of
+from lstmprof.events.annotate import annotated
+from lstmprof.runs.metadata import run_info
+from lstmprof.runs.run import TIMINGS_SCHEMA, open_run, write_tables
+
+HOST = {"pid": 1, "tid": 1}
+NOTHING = Cost(0, 0, 0)
+#: As torch.profiler's: most of it before the begin is noted; a range of the capture's costs more.
+OP, RANGE = Cost(520, 180, 140), Cost(5_000, 10_000, 5_000)
+OWN = ("step", "input", "forward", "loss", "backward", "optimizer")
+
+
+@dataclass(frozen=True)
+class Event:
+    """An event of a step: its own time, and events, in order."""
+
+    name: str
+    holds: tuple[int | Event, ...]
+    kind: str = "op"
+
+
+def laid(event: Event, at: int, op: Cost, of_range: Cost) -> tuple[list[Row], int]:
+    """The rows of ``event``, which is called at ``at``, and when the caller goes on."""
+    cost = of_range if event.name in OWN else op
+    begin = at = at + int(cost.before_ns)
+    at += int(cost.inside_ns) // 2
+    rows: list[Row] = []
+    for part in event.holds:
+        if isinstance(part, int):
+            at += part
+        else:
+            inner, at = laid(part, at, op, of_range)
+            rows += inner
+    end = at + int(cost.inside_ns) - int(cost.inside_ns) // 2
+    return [row(event.kind, event.name, begin, end, **HOST), *rows], end + int(cost.after_ns)
+
+
+def made(
+    folder: Path,
+    steps: list[Event],
+    *,
+    op: Cost = OP,
+    of_range: Cost = RANGE,
+    told: dict[str, Any] | None = None,
+    **facts: Any,
+) -> tuple[Breakdown, Counter[tuple[str, str]]]:
+    """The breakdown of a run whose profiler costs so much, and the parts of all true steps.
+
+    ``told`` is what run.json says of recording, by default the truth.
+    """
+    true = written(folder / "true", steps, NOTHING, NOTHING, {"framework": "torch"})
+    truth = Counter[tuple[str, str]]()
+    for r in true.ledger.to_pylist():
+        truth[r["state"], r["part"]] += r["ns"]
+    recording = {
+        **{"event_ns": op.ns, "event_before_ns": op.before_ns, "event_inside_ns": op.inside_ns},
+        **{"range_ns": of_range.ns, "range_inside_ns": of_range.inside_ns},
+    }
+    lengths = [w.end_ns - w.start_ns for w in true.windows]
+    given = {
+        **{"recording": [told or recording], "device": "cpu", "threads": 1},
+        **{"framework": "torch", "timings": lengths, **facts},
+    }
+    return written(folder / "profiled", steps, op, of_range, given), truth
+
+
+def written(
+    folder: Path, steps: list[Event], op: Cost, of_range: Cost, facts: dict[str, Any]
+) -> Breakdown:
+    """A captured run of ``steps``, one after the other."""
+    rows: list[Row] = []
+    at, lengths = 1_000, list[int]()
+    for step in steps:
+        inner, at = laid(step, at, op, of_range)
+        lengths.append(inner[0]["dur_ns"])
+        rows += inner
+        at += 100_000
+    counted = {"profiled_wall_ns": lengths, "profiled_cpu_ns": lengths}
+    timed, waits = facts.pop("timings", None), facts.pop("waits", 0.0)
+    given = {"name": "r", "source": "capture", **(counted if timed else {}), **facts}
+    folder.mkdir(parents=True)
+    events = annotated(table(rows), captured=True)
+    write_tables(folder, run_info(given), events, timings(timed, waits) if timed else None)
+    return break_down(open_run(folder))
+
+
+def timings(walls_ns: list[int], waits: float = 0.0) -> pa.Table:
+    """The rows of an undisturbed pass of these lengths, for a share of which it had no CPU."""
+    number = len(walls_ns)
+    given: dict[str, list[Any]] = {
+        **{"iteration": list(range(number)), "round": [0] * number, "warmup": [False] * number},
+        **{"after_profile": [False] * number, "wall_ns": walls_ns},
+        **{"minor_faults": [0] * number, "loss": [1.0] * number},
+        "cpu_ns": [round(wall * (1 - waits)) for wall in walls_ns],
+    }
+    arrays = {n: given.get(n, [None] * number) for n in TIMINGS_SCHEMA.names}
+    return pa.table(arrays, schema=TIMINGS_SCHEMA)
+
+
+def profiled_lengths(folder: Path, steps: list[Event]) -> list[int]:
+    """Of ``steps``, in ns, as they are profiled."""
+    return [w.end_ns - w.start_ns for w in written(folder / "w", steps, OP, RANGE, {}).windows]
+
+
+def account(breakdown: Breakdown, *, profiled: bool = False) -> dict[tuple[str, str], int]:
+    """(state, part) → ns of its only lane."""
+    rows = account_rows([breakdown], profiled=profiled)
+    assert {r["steps"] for r in rows} == {"profiled" if profiled else "undisturbed"}
+    return {(r["state"], r["part"]): r["ns"] for r in rows}
+
+
+def product(ns: int = 9_000) -> Event:
+    return Event("aten::linear", (700, Event("aten::t", (300,)), 40, Event("aten::mm", (ns,)), 60))
+
+
+STEP = Event(
+    "step",
+    (
+        2_000,
+        Event("forward", (1_500, product(), product(4_000), 900), "range"),
+        Event("backward", (3_000, Event("MmBackward0", (400, product(), 50)), 800), "range"),
+        10,
+    ),
+    "step",
+)
+
+
+@pytest.mark.parametrize("cost", [OP, Cost(900, 0, 0), Cost(0, 800, 0), Cost(0, 0, 700)])
+def test_a_known_cost_comes_off_where_it_lay(tmp_path: Path, cost: Cost) -> None:
+    found, truth = made(tmp_path, [STEP], op=cost)
+    assert account(found) == dict(truth)
+    profiled = account(found, profiled=True)
+    assert sum(profiled.values()) > sum(truth.values())
+    assert profiled["busy", "gemm"] == truth["busy", "gemm"] + 3 * int(cost.inside_ns)
+    (step,) = found.steps()
+    assert step.recording is not None
+    assert step.recording.measured
+    assert step.recording.ns == sum(profiled.values()) - sum(truth.values())
+
+
+def test_the_ledger_stays_that_of_the_profiled_steps(tmp_path: Path) -> None:
+    found, _ = made(tmp_path, [STEP, STEP])
+    for window in found.windows:
+        of_step = [r["ns"] for r in found.ledger.to_pylist() if r["step"] == window.step]
+        assert sum(of_step) == window.end_ns - window.start_ns
+
+
+def test_what_lies_between_ops_in_backward_is_taken_off_dispatch(tmp_path: Path) -> None:
+    backward = Event("backward", tuple(e for _ in range(5) for e in (50, product())), "range")
+    step = Event("step", (100, backward, 100), "step")
+    found, truth = made(tmp_path, [step])
+    assert account(found) == dict(truth)
+    assert account(found, profiled=True)["idle", "dispatch"] > truth["idle", "dispatch"] + 5 * 660
+
+
+def test_a_real_step_costs_more_than_the_loop_and_the_step_tells_how_much(tmp_path: Path) -> None:
+    loop = {"event_ns": OP.ns, "event_before_ns": OP.before_ns, "event_inside_ns": OP.inside_ns}
+    told = {**loop, "range_ns": RANGE.ns, "range_inside_ns": RANGE.inside_ns}
+    found, truth = made(tmp_path, [STEP], op=OP.times(2), told=told)
+    assert account(found) == dict(truth)
+    (step,) = found.steps()
+    assert step.recording is not None
+    assert step.recording.event_ns == pytest.approx(2 * OP.ns)
+
+
+def test_no_event_costs_more_than_real_steps_showed(tmp_path: Path) -> None:
+    told = {"event_ns": 100.0, "range_ns": 0.0}
+    dear = Cost(20_000, 0, 20_000)
+    found, _ = made(tmp_path, [STEP], op=dear, of_range=NOTHING, told=told)
+    (step,) = found.steps()
+    assert step.recording is not None
+    assert step.recording.event_ns == max(MOST_RECORDING_NS, 100 * MOST_TIMES)
+    parts = account(found)
+    assert parts[PROFILER, FURTHER] < 0
+    assert sum(parts.values()) == round(found.timings.median_ns)  # type: ignore[union-attr]
+
+
+def test_where_no_loop_was_timed_the_step_tells_alone(tmp_path: Path) -> None:
+    even = Cost(400, 0, 400)
+    found, truth = made(tmp_path, [STEP], op=even, of_range=even, recording=None)
+    assert account(found) == dict(truth)
+    (step,) = found.steps()
+    assert step.recording is not None
+    assert not step.recording.measured
+
+
+def test_diagnose_and_breakdown_say_the_same(tmp_path: Path) -> None:
+    found, _ = made(tmp_path, [STEP, STEP], told={"event_ns": 200.0}, timings=[70_000] * 9)
+    profile = step_profile_of(found)
+    of_parts = Counter[tuple[str, str]]()
+    for c in profile.contributors:
+        of_parts[c.state, c.part] += c.ns - c.recording_ns
+    parts = account(found)
+    further = parts.pop((PROFILER, FURTHER))
+    assert dict(of_parts) == parts
+    (told,) = (e.finding for e in alone(profile).findings if e.finding.kind == "profiler")
+    assert told.slow_ns == further
+
+
+def test_page_faults_of_profiling_are_a_line_only_where_they_were_seen(tmp_path: Path) -> None:
+    told = {"event_ns": OP.ns, "range_ns": RANGE.ns, "page_fault_ns": 500.0}
+    seen, truth = made(tmp_path / "seen", [STEP], told=told, profiled_page_faults=[10])
+    none, _ = made(tmp_path / "none", [STEP], told=told, profiled_page_faults=[0])
+    assert account(seen)[PROFILER, PAGE_FAULTS] == -5_000
+    assert (PROFILER, PAGE_FAULTS) not in account(none)
+    assert sum(account(seen).values()) == sum(truth.values())
+
+
+def test_a_step_that_lost_its_cpu_is_left_out_everywhere(tmp_path: Path) -> None:
+    long = Event("step", (*STEP.holds, 12_000), "step")
+    steps = [STEP, long, STEP]
+    true_ns = 34_000
+    walls = profiled_lengths(tmp_path, steps)
+    cpus = [walls[0], walls[1] - 12_000, walls[2]]
+    voluntary = [0, 0, 0]
+    found, _ = made(
+        tmp_path, steps, profiled_cpu_ns=cpus, profiled_voluntary_switches=voluntary,
+        timings=[true_ns] * 9,
+    )  # fmt: skip
+    assert found.kept(None).places == (0, 2)
+    (note,) = found.kept(None).notes
+    assert note.startswith("step 1 was disturbed: it had its CPU for 8")
+    assert {r["profiled_steps"] for r in account_rows([found])} == {2}
+    assert step_profile_of(found).steps == 2
+    assert step_profile_of(found).notes == (note,)
+
+
+def test_where_all_steps_were_disturbed_the_least_disturbed_counts_and_it_is_said(
+    tmp_path: Path,
+) -> None:
+    walls = profiled_lengths(tmp_path, [STEP] * 3)
+    cpus = [wall * share // 100 for wall, share in zip(walls, (40, 70, 50), strict=True)]
+    found, _ = made(
+        tmp_path, [STEP] * 3, profiled_cpu_ns=cpus, profiled_voluntary_switches=[0, 0, 0]
+    )
+    assert found.kept(None).places == (1,)
+    (note,) = found.kept(None).notes
+    assert note.startswith("all 3 profiled steps were disturbed")
+
+
+def test_a_step_that_waits_by_itself_was_not_disturbed(tmp_path: Path) -> None:
+    walls = profiled_lengths(tmp_path, [STEP] * 2)
+    cpus = [wall * 60 // 100 for wall in walls]
+    found, _ = made(
+        tmp_path, [STEP] * 2, profiled_cpu_ns=cpus, profiled_voluntary_switches=[3, 2], waits=0.4
+    )
+    assert found.kept(None).places == (0, 1)
+
+
+leaves = st.builds(
+    lambda name, ns: Event(name, (ns,)),
+    st.sampled_from(["aten::mm", "aten::t"]),
+    st.integers(0, 5000),
+)
+trees = st.recursive(
+    leaves,
+    lambda inner: st.builds(
+        lambda holds: Event("aten::linear", tuple(holds)),
+        st.lists(st.one_of(st.integers(0, 3000), inner), min_size=1, max_size=4),
+    ),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(trees, min_size=1, max_size=3),
+    st.integers(1, 100_000),
+    st.sampled_from([None, 1.0, 400.0, 9_000.0]),
+    st.sampled_from([None, 300.0]),
+)
+def test_the_parts_sum_to_the_undisturbed_step_whatever_was_recorded(
+    tmp_path_factory: pytest.TempPathFactory,
+    inner: list[Event],
+    median_ns: int,
+    event_ns: float | None,
+    page_fault_ns: float | None,
+) -> None:
+    step = Event("step", (5, *inner, 5), "step")
+    told = {"event_ns": event_ns, "page_fault_ns": page_fault_ns}
+    found, _ = made(
+        tmp_path_factory.mktemp("p"), [step, step], told=told, timings=[median_ns] * 7,
+        profiled_page_faults=[50, 60],
+    )  # fmt: skip
+    parts = account(found)
+    assert sum(parts.values()) == median_ns
+    for (state, _), ns in parts.items():
+        assert state == PROFILER or 0 < ns <= median_ns
