@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,8 +29,9 @@ PER_STEP = (
     *("profiled_wall_ns", "profiled_cpu_ns", "profiled_voluntary_switches"),
     *("profiled_preemptions", "profiled_page_faults", "profiled_major_faults"),
 )
-#: What is the same in all rounds, or they are no rounds of one run.
-ALIKE = ("versions", "python_executable", "device", "device_name", "threads", "denormals_flushed")
+#: What is the same in all rounds of a run; but for what its threads make of it.
+ALIKE = ("versions", "python_executable", "device", "device_name", "threads", "settings")
+NOT_ALIKE = "settings.framework_denormals"
 #: Sums over the counted iterations: the field of run.json, and the column of timings.parquet.
 SUMS = {
     "timing_wall_ns": "wall_ns",
@@ -67,23 +68,25 @@ def write_captured(
 
 
 def refuse_unless_alike(rounds: Sequence[CaptureResult]) -> None:
-    """Raise CaptureError if rounds ran with other versions, or on another device."""
-    first = rounds[0].metadata
-    for number, result in enumerate(rounds[1:], 2):
-        for name in ALIKE:
-            if result.metadata.get(name) != first.get(name):
+    """Raise CaptureError if rounds ran with other versions or settings, or on another device."""
+    first, *others = (dict(_facts({n: r.metadata.get(n) for n in ALIKE})) for r in rounds)
+    for number, facts in enumerate(others, 2):
+        for name in sorted({*first, *facts} - {NOT_ALIKE}):
+            if first.get(name) != facts.get(name):
                 raise CaptureError(
-                    f"{name} changed between round 1 ({_brief(first, name)}) and round {number} "
-                    f"({_brief(result.metadata, name)})",
+                    f"{name} is {first.get(name)} in round 1 and {facts.get(name)} in round "
+                    f"{number}",
                     "capture all of them again",
                 )
 
 
-def _brief(metadata: Mapping[str, Any], name: str) -> str:
-    value = metadata.get(name)
-    if isinstance(value, Mapping):
-        return ", ".join(f"{key} {text}" for key, text in value.items())
-    return str(value)
+def _facts(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every value by its place: ``versions.torch``."""
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _facts(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value
 
 
 def _profile(rounds: Sequence[CaptureResult]) -> Profile:

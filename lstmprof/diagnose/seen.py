@@ -21,6 +21,7 @@ from lstmprof.events.annotate.links import inherited
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.groups import Groups
 from lstmprof.events.intervals import Flags, Ints
+from lstmprof.events.processes import in_turn
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import STATES, runtime_state, state_codes, thread_ids
@@ -172,6 +173,10 @@ class _Lane:
         self.steps, self.marked = len(windows), windows[0].step is not None
         self.rank = np.zeros(len(events), dtype=np.bool_)
         self.rank[events.of_rank(windows[0].rank)] = True
+        #: which process a row is of, where one ran after the other: each has a first of all
+        self.turn = np.zeros(len(events), dtype=np.int64)
+        for number, rows in enumerate(in_turn(events, events.of_rank(windows[0].rank))):
+            self.turn[rows] = number
         self.step = events.ints("step", NONE)
         here = self.rank
         if self.marked:
@@ -187,6 +192,12 @@ class _Lane:
         self.activity = self.here & events.is_kind(*ACTIVITY_KINDS)
         self.names, self.texts = events.texts("name")
         self.parent = events.rows_named("parent_id")
+
+    def least_of_each(self, values: Ints, rows: Ints) -> Ints:
+        """The least of ``values`` at ``rows`` of each process; past all where it has none."""
+        least = np.full(int(self.turn.max(initial=0)) + 1, np.iinfo(np.int64).max)
+        np.minimum.at(least, self.turn[rows], values[rows])
+        return least
 
     def _held(self, which: Flags) -> Ints:
         held = np.zeros(len(self.events), dtype=np.int64)
@@ -295,7 +306,7 @@ def _loading(lane: _Lane) -> tuple[Fact, ...]:
     events, dur = lane.events, lane.events.dur_ns
     calls = lane.rank & events.is_kind("runtime")
     works = lane.rank & events.is_kind(*ACTIVITY_KINDS)
-    begun = int(events.start_ns[works].min(initial=np.iinfo(np.int64).max))
+    begun = lane.least_of_each(events.start_ns, np.flatnonzero(works))
     rows = np.flatnonzero(calls)
     rows = rows[np.argsort(events.start_ns[rows], kind="stable")]
     loading: list[Fact] = []
@@ -305,7 +316,7 @@ def _loading(lane: _Lane) -> tuple[Fact, ...]:
     return tuple(sorted(loading, key=lambda h: (-h.ns, h.name)))
 
 
-def _first_long(lane: _Lane, rows: Ints, begun_ns: int, dur: Ints) -> Iterator[Fact]:
+def _first_long(lane: _Lane, rows: Ints, begun_ns: Ints, dur: Ints) -> Iterator[Fact]:
     name = str(lane.text(int(rows[0])))
     loads = _LOADS.match(name) is not None
     of_gpu = any(pattern.match(name) for pattern in RUNTIMES.values())
@@ -319,7 +330,9 @@ def _first_long(lane: _Lane, rows: Ints, begun_ns: int, dur: Ints) -> Iterator[F
     elif median is not None:
         long = dur[first] >= max(LONG_CALL_NS, LONGER * median)
     else:
-        long = (dur[first] >= LONG_CALL_NS) & (lane.events.start_ns[first] < begun_ns)
+        long = (dur[first] >= LONG_CALL_NS) & (
+            lane.events.start_ns[first] < begun_ns[lane.turn[first]]
+        )
     chosen = first[long & lane.here[first]]
     ns = int(lane.held[chosen].sum())
     if ns:
@@ -327,17 +340,18 @@ def _first_long(lane: _Lane, rows: Ints, begun_ns: int, dur: Ints) -> Iterator[F
 
 
 def _firsts(lane: _Lane, rows: Ints, name: str) -> Ints:
-    """The first of ``rows``; of calls that launch kernels the first launch of each kernel."""
+    """The first of ``rows`` in each process; of launches the first of each kernel there."""
+    first = rows[Groups(lane.turn[rows]).first]
     if not is_kernel_launch(name):
-        return rows[:1]
+        return first
     work = np.flatnonzero(lane.rank & lane.events.is_kind("kernel"))
     launch = lane.events.rows_named("launch_id")[work]
     kernel = np.full(len(lane.events), NONE, dtype=np.int64)
     kernel[launch[launch != NONE]] = lane.names[work][launch != NONE]
     linked = rows[kernel[rows] != NONE]
     if not len(linked):
-        return rows[:1]
-    return np.union1d(rows[:1], linked[Groups(kernel[linked]).first])
+        return first
+    return np.union1d(first, linked[Groups(lane.turn[linked], kernel[linked]).first])
 
 
 def _asked(lane: _Lane) -> tuple[Fact, ...]:
@@ -419,12 +433,15 @@ def _compiled(lane: _Lane) -> tuple[tuple[Fact, ...], int]:
 
 
 def _later_allocs(lane: _Lane) -> tuple[Fact, ...]:
-    """Calls that allocate or free, after the first step, unmarked after half of the activities."""
+    """Calls that allocate or free, after the first step of their process.
+
+    Unmarked, after half of the activities.
+    """
     events = lane.events
     rows = np.flatnonzero(lane.calls() & (state_codes(events) == STATES.index("alloc")))
     if lane.marked:
-        first = lane.step[lane.here & (lane.step >= 0)].min(initial=np.iinfo(np.int64).max)
-        rows = rows[lane.step[rows] > first]
+        first = lane.least_of_each(lane.step, np.flatnonzero(lane.here & (lane.step >= 0)))
+        rows = rows[lane.step[rows] > first[lane.turn[rows]]]
     else:
         begun = np.sort(events.start_ns[lane.activity])
         middle = begun[len(begun) // 2] if len(begun) else np.iinfo(np.int64).max

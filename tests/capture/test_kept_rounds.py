@@ -43,7 +43,7 @@ class Workers:
     def __init__(self, stops: int | None = None, error: BaseException | None = None) -> None:
         self.requests: list[CaptureRequest] = []
         self.stops, self.error = stops, error
-        self.versions = {"torch": "2.13"}
+        self.facts: dict[str, Any] = {"versions": {"torch": "2.13"}}
 
     def __call__(self, request: CaptureRequest, scratch: Path, progress: Progress) -> CaptureResult:
         number = len(self.requests)
@@ -76,7 +76,7 @@ class Workers:
             "peak_memory_bytes": 100 - number,
             "counters": {"cycles": 10 + number, "fp_assists": None if number else 5},
             "yardsticks": [{"before": {"product_ns": number}, "after": None}],
-            "versions": self.versions,
+            **self.facts,
         }
 
 
@@ -245,14 +245,24 @@ def test_rounds_of_another_request_version_or_machine_are_not_used(
                 not_used("they are of another machine")
 
 
-def test_rounds_between_which_a_framework_was_updated_make_no_run(
-    workers: Workers, tmp_path: Path
+@pytest.mark.parametrize(
+    ("changed", "name"),
+    [
+        ({"versions": {"torch": "2.14"}}, "versions.torch is 2.13 in round 1 and 2.14 in round 2"),
+        (
+            {"settings": {"environment": {"OMP_WAIT_POLICY": "active"}}},
+            "settings.environment.OMP_WAIT_POLICY is None in round 1 and active in round 2",
+        ),
+    ],
+)
+def test_rounds_between_which_something_changed_make_no_run(
+    workers: Workers, tmp_path: Path, changed: dict[str, Any], name: str
 ) -> None:
     stopped(tmp_path, workers)
-    workers.versions = {"torch": "2.14"}
+    workers.facts |= changed
     error = sweep(tmp_path)["a"]
     assert isinstance(error, CaptureError)
-    assert "round 1 (torch 2.13)" in str(error)
+    assert name in str(error)
     assert kept_in(tmp_path) == []  # else no capture would ever come to its end
 
 

@@ -279,3 +279,24 @@ def test_graphs_are_seen_by_their_launch_or_their_nodes() -> None:
     node = kernel("k", 1, 2, 1, graph_node_id=5)
     assert [seen(*launched).graph, seen(node).graph, seen(launched[1]).graph] == [True, True, False]
     assert replace(seen(node), graph=False) == seen(launched[1])
+
+
+#  step            0           1           2           3
+#  process 1  |Malloc     |Malloc     |
+#  process 2                          |Malloc     |Malloc     |
+def test_what_comes_first_is_the_first_of_each_process() -> None:
+    rows = []
+    for step in range(4):
+        at, own = 100 * step, {"pid": 1 + step // 2}
+        returned = at + (51 if step % 2 == 0 else 31.01)
+        rows += [
+            {**call("cudaMalloc", at + 1, at + 31), **own},
+            {**call("cudaLaunchKernel", at + 31, returned, step + 1), **own},
+            kernel("a", returned, at + 60, step + 1),
+        ]
+    facts = seen(*rows, steps=4)
+    assert [(fact.name, fact.ns, fact.count) for fact in facts.later_allocs] == [
+        ("cudaMalloc", 2 * 30 * MS // 4, 0.5)  # of steps 1 and 3
+    ]
+    (loading,) = facts.loading
+    assert (loading.ns, loading.count) == (2 * 20 * MS // 4, 0.5)  # of steps 0 and 2
