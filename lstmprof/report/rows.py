@@ -144,7 +144,8 @@ def roofline(runs: Sequence[RunReport]) -> list[Row]:
 def stability(runs: Sequence[RunReport]) -> list[Row]:
     """Cells of ``iterations`` counted ones from ``iteration`` on, of a long series more than one.
 
-    ``wall_ns`` is the median of their times, ``off_share`` that over the run's median, less 1.
+    ``wall_ns`` is the median of their times, ``off_share`` that over the run's median, less 1;
+    ``place`` the round and whether it was profiled before: no cell is of two places.
     """
     most = max(ALL_CELLS // max(len(runs), 1), LEAST_CELLS)
     rows = []
@@ -152,19 +153,25 @@ def stability(runs: Sequence[RunReport]) -> list[Row]:
         table, median = run.breakdown.run.timings(), _median_ns(run)
         counted = [] if table is None or not median else _counted(table)
         size = -(-len(counted) // most)
-        for first in range(0, len(counted), size or 1):
-            cell = counted[first : first + size]
-            wall = statistics.median(wall for _, wall in cell)
-            columns = {"iteration": cell[0][0], "iterations": len(cell), "wall_ns": wall}
-            rows.append(run.row({**columns, "off_share": wall / median - 1}))
+        for place, of_place in itertools.groupby(counted, key=_place):
+            left = list(of_place)
+            for cell in (left[first : first + size] for first in range(0, len(left), size)):
+                wall = statistics.median(row["wall_ns"] for row in cell)
+                columns = {"iteration": cell[0]["iteration"], "iterations": len(cell)}
+                columns |= {"place": place, "wall_ns": wall, "off_share": wall / median - 1}
+                rows.append(run.row(columns))
     return rows
 
 
-def _counted(table: pa.Table) -> list[tuple[int, int]]:
-    """(number, ns) of the iterations after warm-up."""
-    kept = table.filter(pc.invert(table.column("warmup")))
-    numbers, walls = (kept.column(name).to_pylist() for name in ("iteration", "wall_ns"))
-    return list(zip(numbers, walls, strict=True))
+def _counted(table: pa.Table) -> list[Row]:
+    """The iterations after warm-up."""
+    rows: list[Row] = table.filter(pc.invert(table.column("warmup"))).to_pylist()
+    return rows
+
+
+def _place(iteration: Row) -> str:
+    profiled = ", after its profile" if iteration["after_profile"] else ""
+    return f"round {iteration['round'] + 1}{profiled}"
 
 
 def pairs(runs: Sequence[RunReport], groups: Sequence[Group]) -> list[Pair]:

@@ -6,6 +6,8 @@ import html
 from collections import Counter
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from events import rows
 from report import runs
@@ -21,6 +23,7 @@ from lstmprof.report import page, rows as report_rows
 from lstmprof.report.model import Report
 from lstmprof.report.palette import label_of
 from lstmprof.report.timeline import timeline
+from lstmprof.runs.run import TIMINGS_SCHEMA, write_tables
 
 
 def report_on(folder: Path) -> tuple[list[Breakdown], Report]:
@@ -168,6 +171,32 @@ def test_a_long_series_is_drawn_in_cells_that_hold_every_iteration(tmp_path: Pat
         c["iteration"] for c in cells[1:]
     ]
     assert cells[0]["off_share"] < 0 < cells[-1]["off_share"]
+
+
+def test_no_cell_is_of_two_rounds_or_of_both_sides_of_a_profile(tmp_path: Path) -> None:
+    run = runs.run(tmp_path, "rounds", implementation="x", walls_ns=(1_000_000,) * 40_000)
+    table = pq.read_table(run.path / "timings.parquet")
+    # round 1: 9,999 counted, profile, 10,001 more; round 2: 20,000
+    changed = {
+        "round": [int(i >= 20_000) for i in range(40_000)],
+        "after_profile": [9_999 < i < 20_000 for i in range(40_000)],
+        "warmup": [i in (0, 10_000, 20_000) for i in range(40_000)],
+    }
+    for name, values in changed.items():
+        at = TIMINGS_SCHEMA.get_field_index(name)
+        table = table.set_column(at, TIMINGS_SCHEMA.field(name), pa.array(values))
+    write_tables(run.path, run.info, run.events(), table)
+    cells = reports.report_of([break_down(run)]).stability
+    counts: dict[str, int] = {}
+    for cell in cells:
+        counts[cell["place"]] = counts.get(cell["place"], 0) + cell["iterations"]
+    assert counts == {
+        "round 1": 9_999,
+        "round 1, after its profile": 9_999,
+        "round 2": 19_999,
+    }
+    ends = {cell["iteration"] + cell["iterations"] for cell in cells}
+    assert {10_000, 20_000, 40_000} <= ends
 
 
 def test_of_very_many_runs_each_is_led_to_from_the_fastest(

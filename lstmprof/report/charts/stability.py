@@ -1,7 +1,8 @@
 """Whether the timing series can be trusted: its iterations against the run's median.
 
 A drift is a row that changes from left to right, two modes are a row of two colours, a disturbed
-iteration is one cell. Of a long series a cell is the median of several iterations in a row.
+iteration is one cell, a profile or a next round a gap. Of a long series a cell is the median of
+several iterations in a row.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from lstmprof.report import drawing
 from lstmprof.report.model import Figure, Report, Rows
 
 TITLE = "Stability of the timings"
-COLUMNS = ("run", "label", "iteration", "iterations", "wall_ns", "off_share")
+COLUMNS = ("run", "label", "place", "iteration", "iterations", "wall_ns", "off_share")
 #: Deviations beyond this have the colour of this.
 MOST_PERCENT = 20
 #: Slow orange, fast blue, which red-green blindness leaves apart; 3:1 on light and dark ground.
@@ -84,6 +85,7 @@ def chart(rows: Rows) -> drawing.Drawn:
             color=colour,
             tooltip=[
                 alt.Tooltip("run:N"),
+                alt.Tooltip("place:N"),
                 alt.Tooltip("iteration:Q"),
                 alt.Tooltip("iterations:Q", title="of them in this cell"),
                 alt.Tooltip("ms:Q", format=",.4f", title="median ms"),
