@@ -13,6 +13,7 @@ import numpy as np
 from lstmprof.events.annotate import CAPTURED
 from lstmprof.events.annotate.calls import is_kernel_launch
 from lstmprof.events.intervals import Flags, Ints, Segments, foremost
+from lstmprof.events.schema import PROGRAM
 from lstmprof.events.table import UNKNOWN, EventTable
 from lstmprof.events.threads import innermost, nesting_order, thread_ids
 from lstmprof.runs.metadata import RunInfo
@@ -22,8 +23,8 @@ from lstmprof.runs.metadata import RunInfo
 #: compiled function, which is a range of its own since version 4 of the tables.
 _OF_FRAMEWORK = {
     "torch": ("backward",),
-    "tensorflow": ("program", "step"),
-    "jax": ("program", "step"),
+    "tensorflow": (PROGRAM, "step"),
+    "jax": (PROGRAM, "step"),
     "pytensor": ("step",),
 }
 _CLASS = {"collective": 1, "transfer": 2, "memset": 3}

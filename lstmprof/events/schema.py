@@ -48,6 +48,8 @@ KINDS = (
 ACTIVITY_KINDS = ("kernel", "memcpy", "memset")
 #: The phases of a step, in order.
 PHASES = ("input", "forward", "loss", "backward", "optimizer")
+#: The call of a compiled step, in lstmprof's own captures.
+PROGRAM = "program"
 
 
 @dataclass(frozen=True)

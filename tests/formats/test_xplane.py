@@ -114,6 +114,7 @@ def test_launch_and_kernel_meet_on_one_clock(tmp_path: Path) -> None:
         ("train", {}, "op"),
         ("step", {"tf_function_call": "notTraced"}, "op"),  # a tf.function of that name
         ("forward", {}, "range"),
+        ("program", {}, "range"),
         ("forward", {"tf_function_call": "notTraced"}, "op"),
         ("$model.py:12 call", {}, "python"),
         ("hipLaunchKernel", {}, "runtime"),

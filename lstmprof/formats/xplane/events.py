@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from lstmprof.events.schema import PHASES
+from lstmprof.events.schema import PHASES, PROGRAM
 from lstmprof.formats import rows
 from lstmprof.formats.rows import Row
 from lstmprof.formats.xplane.schema import Messages, message_class
@@ -138,7 +138,7 @@ def host_kind(name: str, stats: Stats) -> str | None:
         return "op"
     if "step_num" in stats or name == "step":
         return "step"
-    return "range" if name in PHASES else "op"
+    return "range" if name in (*PHASES, PROGRAM) else "op"
 
 
 def decoded(name: str) -> tuple[str, dict[str, str]]:
