@@ -21,7 +21,7 @@ from lstmprof.breakdown.lacks import Lack, lacks_of
 from lstmprof.breakdown.mean_step import MeanStep, mean_steps
 from lstmprof.breakdown.tables import TABLES, Gathered, TableKind, table_of
 from lstmprof.breakdown.tables.database import database
-from lstmprof.breakdown.timings import Timings, slowdowns, timings
+from lstmprof.breakdown.timings import Timings, compared_ns, slowdowns, timings
 from lstmprof.breakdown.undisturbed import undisturbed_step
 from lstmprof.events.annotate import CAPTURED
 from lstmprof.events.annotate.recorded import Recorded, recorded
@@ -311,6 +311,6 @@ def compared(breakdowns: Sequence[Breakdown]) -> dict[int, float]:
     """
     slowdown: dict[int, float] = {}
     for group in comparable(breakdowns):
-        medians = {i: t.median_ns for i in group if (t := breakdowns[i].timings) is not None}
+        medians = compared_ns([(i, t) for i in group if (t := breakdowns[i].timings) is not None])
         slowdown |= slowdowns(medians) if len(medians) > 1 else {}
     return slowdown

@@ -1,20 +1,29 @@
 """Reasons not to trust the times of a run, or its profile: their kind, size and remedy.
 
-Reads the wall times of the counted iterations and what run.json says of the machine. Sources: drift
-by Mann's test (H. Mann, Econometrica 13, 1945); two modes by Ashman's D (K. Ashman et al.,
-Astronomical Journal 108, 1994).
+Reads the iterations that count and what run.json says of the machine. Rounds are processes of their
+own, so that all is sought within them: a drift by Mann's test summed over the rounds (R. Hirsch, J.
+Slack and R. Smith, Water Resources Research 18, 1982), two modes by Ashman's D (K. Ashman et al.,
+Astronomical Journal 108, 1994) of iterations over their round's median.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from lstmprof.breakdown.rounds import BUSY_BETWEEN_PROCESSES, QUIET_BETWEEN_PROCESSES
+from lstmprof.breakdown import yardsticks
+from lstmprof.breakdown.iterations import Iterations, Measure
+from lstmprof.breakdown.rounds import (
+    BUSY_BETWEEN_PROCESSES,
+    QUIET_BETWEEN_PROCESSES,
+    error_of_change,
+)
 from lstmprof.events.intervals import Ints
-from lstmprof.numbers import milliseconds
+from lstmprof.numbers import milliseconds, number_of
 from lstmprof.runs.metadata import RunInfo
 
 #: Fewer iterations say too little for any of the tests.
@@ -24,7 +33,11 @@ DRIFT_Z, DRIFT_SHARE = 3.29, 0.03
 #: Ashman's D above 2 separates two normal modes, but halves of an even spread have 3.5 already;
 #: both modes must hold MODE_SHARE of the iterations.
 MODES_D, MODE_SHARE, MODES_APART_SHARE = 4.0, 0.15, 0.05
+#: Of fewer iterations a third is none.
+LEAST_OF_DRIFT = 3
 SPREAD_SHARE = 0.10
+#: Fewer that lost their CPU are a daily thing.
+MANY_DISTURBED_SHARE = 0.1
 CPU_SHARE = 0.95
 #: More of a load leaves no core for a process alone: one of two threads is not counted.
 BUSY_LOAD = 0.5
@@ -46,6 +59,9 @@ BUSY, CPU_TAKEN, GOVERNOR, LOSS, THROTTLED = (
     "clocks",
 )
 DRIFT, MODES, SPREAD, INFLATION = "drift", "two modes", "noise", "profile inflation"
+STATE, MACHINE = "state", "machine speed"
+
+_Series = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -65,13 +81,18 @@ class Warning:
         return f"{self.fault}; {self.remedy}"
 
 
-def warnings(walls_ns: Sequence[int], info: RunInfo) -> list[Warning]:
-    """Every reason not to trust the series ``walls_ns`` of a run with run.json ``info``."""
-    series = np.asarray(walls_ns, dtype=np.int64)
-    faults = list(_of_machine(series, info))
-    if len(series) >= LEAST:
-        faults += [w for w in (_drift(series), _modes(series)) if w]
-        faults += [] if faults else [w for w in (_spread(series),) if w]
+def warnings(iterations: Iterations, info: RunInfo) -> list[Warning]:
+    """Every reason not to trust the ``iterations`` of a run with run.json ``info``."""
+    measure = iterations.measure or "wall time"
+    kept = iterations.kept if measure == "wall time" else iterations
+    lengths_ns = kept.lengths_ns(measure)
+    rounds = [lengths_ns[kept.round == number] for number in kept.numbers]
+    faults = list(_of_machine(iterations, info))
+    faults += [w for w in (_machine_speed(info),) if w]
+    if len(kept) >= LEAST:
+        state = _state(kept, measure, info)
+        faults += [w for w in (state or _drift(rounds), _modes(rounds)) if w]
+        faults += [] if faults else [w for w in (_spread(rounds),) if w]
     return faults
 
 
@@ -101,30 +122,90 @@ def _timed_page_faults(info: RunInfo) -> float | None:
     return None if faults is None or not iterations else float(faults / iterations)
 
 
-def _drift(series: Ints) -> Warning | None:
-    third = max(len(series) // 3, 1)
-    first, last = np.median(series[:third]), np.median(series[-third:])
-    change = float(last / first) - 1
-    if abs(change) < DRIFT_SHARE or abs(_mann_z(series)) < DRIFT_Z:
+def _state(iterations: Iterations, measure: Measure, info: RunInfo) -> Warning | None:
+    """A step that takes another time after its round's profile, in each round alike.
+
+    Each round is a process of its own: what comes again in all of them is no chance of the machine.
+    Where a yardstick changed with it by half as much, it is the machine.
+    """
+    pairs = iterations.timings(measure)
+    changes = [math.log(np.median(after) / np.median(before)) for before, after in pairs]
+    if not changes or not all(change * changes[0] > 0 for change in changes):
         return None
+    change, error = float(np.mean(changes)), error_of_change(pairs)
+    machine = yardsticks.change_of_rounds(info)
+    alike = machine is not None and machine * change > 0 and abs(machine) >= abs(change) / 2
+    if alike or abs(change) <= max(error, math.log1p(DRIFT_SHARE)):
+        return None
+    rounds = "each of its rounds" if len(pairs) > 1 else "its only round"
     return Warning(
-        DRIFT,
-        f"the series drifts: its last third is {change:+.0%} against its first",
-        "more --warmup, or --rounds so that all implementations see the same machine",
-        abs(change),
+        STATE,
+        f"its speed changes with its state: a step timed after the profile takes "
+        f"{math.expm1(change):+.0%} against before it, in {rounds}",
+        "more --warmup shows whether it settles; look for numbers that become denormal "
+        "(--keep-denormals), and for memory, hooks or logs that grow with the steps",
+        abs(math.expm1(change)),
     )
 
 
-def _mann_z(series: Ints) -> float:
-    """Mann's statistic of a monotone trend, standardised; of at most 1000 iterations."""
-    sample = series[:: -(-len(series) // 1000)]
-    n = len(sample)
-    score = int(np.sign(sample[None, :] - sample[:, None])[np.triu_indices(n, 1)].sum())
-    return float((score - np.sign(score)) / np.sqrt(n * (n - 1) * (2 * n + 5) / 18))
+def _machine_speed(info: RunInfo) -> Warning | None:
+    """A yardstick that changed between the rounds of a run, or within one."""
+    largest = yardsticks.largest_change(info)
+    if largest is None or largest.share <= yardsticks.STEADY_SHARE:
+        return None
+    return Warning(
+        MACHINE,
+        f"the machine itself changed its speed meanwhile: {largest.sentence}",
+        "close other programs, or capture again when it is quiet",
+        largest.share,
+    )
 
 
-def _modes(series: Ints) -> Warning | None:
-    ordered = np.sort(series)
+def _drift(rounds: Sequence[Ints]) -> Warning | None:
+    some = [series for series in rounds if len(series) >= LEAST_OF_DRIFT]
+    if not some or abs(_mann_z(some)) < DRIFT_Z:
+        return None
+    thirds = [(s[: len(s) // 3], s[-(len(s) // 3) :]) for s in some]
+    logs = [math.log(np.median(last) / np.median(first)) for first, last in thirds]
+    change = math.expm1(float(np.mean(logs)))
+    if abs(change) < DRIFT_SHARE:
+        return None
+    which = (
+        "the series drifts: its last third is"
+        if len(rounds) == 1
+        else ("rounds drift: the last third of each is")
+    )
+    return Warning(
+        DRIFT, f"{which} {change:+.0%} against its first", "give more --warmup", abs(change)
+    )
+
+
+def _mann_z(rounds: Sequence[Ints]) -> float:
+    """Mann's statistic of a monotone trend in all ``rounds``, standardised.
+
+    Of at most 1000 iterations of each.
+    """
+    score, variance = 0, 0.0
+    for series in rounds:
+        sample = series[:: -(-len(series) // 1000)]
+        n = len(sample)
+        score += int(np.sign(sample[None, :] - sample[:, None])[np.triu_indices(n, 1)].sum())
+        variance += n * (n - 1) * (2 * n + 5) / 18
+    return float((score - np.sign(score)) / math.sqrt(variance))
+
+
+def _levelled(rounds: Sequence[Ints]) -> _Series:
+    """All iterations as if the rounds had one median."""
+    whole = float(np.median(np.concatenate(rounds)))
+    middles = [float(np.median(series)) for series in rounds]
+    levelled: _Series = np.concatenate(
+        [s * (whole / middle if middle else 1.0) for s, middle in zip(rounds, middles, strict=True)]
+    )
+    return levelled
+
+
+def _modes(rounds: Sequence[Ints]) -> Warning | None:
+    ordered = np.sort(_levelled(rounds))
     least = max(int(MODE_SHARE * len(ordered)), 2)
     steps = np.diff(ordered)[least - 1 : len(ordered) - least]
     if not len(steps):
@@ -140,11 +221,12 @@ def _modes(series: Ints) -> Warning | None:
         f"the series has two modes, {milliseconds(low.mean(), 3)} and "
         f"{milliseconds(high.mean(), 3)} ms",
         "look for another process, a second NUMA node or clock changes; do not quote the mean",
-        float(apart / np.median(series)),
+        float(apart / np.median(ordered)),
     )
 
 
-def _spread(series: Ints) -> Warning | None:
+def _spread(rounds: Sequence[Ints]) -> Warning | None:
+    series = _levelled(rounds)
     share = float(series.std(ddof=1) / series.mean())
     if share <= SPREAD_SHARE:
         return None
@@ -156,10 +238,11 @@ def _spread(series: Ints) -> Warning | None:
     )
 
 
-def _of_machine(series: Ints, info: RunInfo) -> Iterator[Warning]:
+def _of_machine(iterations: Iterations, info: RunInfo) -> Iterator[Warning]:
     load, cores, threads = info.load_average_before, info.hardware.cores, info.threads or 1
-    share = _cpu_share(info)
-    taken = None if share is None else 1 - share
+    share = iterations.cpu_share or _cpu_share(info)
+    told = iterations.disturbed is not None and iterations.measure is not None
+    taken = 0.0 if told else None if share is None else 1 - share
     # the load of the last minute may be that of the capture before this one
     if load and cores and load[0] > max(cores - threads, 0) + 0.5:
         yield Warning(
@@ -168,14 +251,16 @@ def _of_machine(series: Ints, info: RunInfo) -> Iterator[Warning]:
             "close other programs, or capture again with --force",
             taken,
         )
-    if share is not None and share < CPU_SHARE:
+    if iterations.disturbed is not None and iterations.cpu_ns is not None:
+        yield from _disturbed(iterations)
+    elif share is not None and share < CPU_SHARE:
         yield Warning(
             CPU_TAKEN,
             f"the worker had its CPU for {share:.0%} of the time only",
             "close other programs, or capture again with --force",
             taken if _often_preempted(info) else 0.0,
         )
-    if (
+    elif (
         share is None
         and info.device == "cpu"
         and info.timing_preemptions
@@ -190,11 +275,28 @@ def _of_machine(series: Ints, info: RunInfo) -> Iterator[Warning]:
     governor = info.hardware.cpu_governor
     if governor not in (None, "performance") and info.device == "cpu":
         yield Warning(GOVERNOR, f"the CPU governor is '{governor}'", "set it to 'performance'", 0.0)
-    if info.loss_fell is False and len(series) >= LEAST:
+    if info.loss_fell is False and len(iterations) >= LEAST:
         remedy = "check the workload: these steps may not train"
         yield Warning(LOSS, "the loss did not fall", remedy, 0.0)
     for reason in info.gpu_throttle_reasons or ():
         yield Warning(THROTTLED, f"the GPU was throttled: {reason}", "cool it, or lock its clocks")
+
+
+def _disturbed(iterations: Iterations) -> Iterator[Warning]:
+    """That iterations of one thread lost their CPU, and what was done about it."""
+    assert iterations.disturbed is not None
+    lost, share = int(iterations.disturbed.sum()), iterations.cpu_share or 0.0
+    if lost <= MANY_DISTURBED_SHARE * len(iterations):
+        return
+    by_cpu = iterations.measure == "CPU time"
+    what = "too many to leave them out: CPU time counts" if by_cpu else "which are left out"
+    yield Warning(
+        CPU_TAKEN,
+        f"the worker had its CPU for {share:.0%} of the time: "
+        f"{number_of(lost, 'iteration', 'iterations')} of {len(iterations)} lost it, {what}",
+        "close other programs, or capture again with --force",
+        0.0,
+    )
 
 
 def _often_preempted(info: RunInfo) -> bool:

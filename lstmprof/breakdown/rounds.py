@@ -3,8 +3,10 @@
 Two processes that run the same code differ, and the iterations of one process are not independent
 of each other. So each round, a process of its own, has one median. With three rounds and more their
 spread says how far the run's median is off: Student's t of the logarithms, with the variance
-moderated by what is usual (G. Smyth, Statistical Applications in Genetics 3, 2004). With fewer the
-spread between processes is what is usual, as far as it was measured.
+moderated by what is usual (G. Smyth, Statistical Applications in Genetics 3, 2004), as long as it
+could be that by chance; by itself where it is larger. With fewer the spread between processes is
+what is usual, as far as it was measured. Rounds resampled, then blocks of their iterations, are of
+no use for so few: ``benchmarks/diagnosis/coverage.py`` holds these methods against each other.
 
 Within a process the bootstrap interval (percentile method, B. Efron 1979) is widened to the number
 of independent iterations that the series is worth (G. Bayley and J. Hammersley 1946), by the
@@ -22,8 +24,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
+
+from lstmprof.events.intervals import Ints
 
 #: A round of fewer iterations says nothing of its own spread.
 LEAST_FOR_INTERVAL = 6
@@ -66,16 +68,6 @@ class Round:
         return math.log(self.high_ns / self.low_ns) / 2
 
 
-def rounds_of(table: pa.Table) -> tuple[Round, ...]:
-    """The rounds of ``timings.parquet``, in order; those in which no iteration counts are none."""
-    counted = table.filter(pc.invert(table.column("warmup")))
-    walls, numbers = counted.column("wall_ns"), counted.column("round")
-    return tuple(
-        round_of(walls.filter(pc.equal(numbers, number)).to_pylist())
-        for number in sorted(set(numbers.to_pylist()))
-    )
-
-
 def round_of(walls_ns: Sequence[int]) -> Round:
     """The round of one process with these iterations; the same ones give the same interval."""
     series = np.asarray(walls_ns, dtype=np.float64)
@@ -112,8 +104,10 @@ def error_of(rounds: Sequence[Round], between: float = QUIET_BETWEEN_PROCESSES) 
     number = len(medians)
     spread = statistics.stdev(map(math.log, medians)) if number > 1 else 0.0
     if number >= CLUSTERS:
-        usual = QUIET_BETWEEN_PROCESSES
-        moderated = math.sqrt((usual**2 + (number - 1) * spread**2) / number)
+        usual, freedom = QUIET_BETWEEN_PROCESSES, number - 1
+        if spread > usual * math.sqrt(_chance(freedom)):
+            return t95(freedom) * spread / math.sqrt(number)
+        moderated = math.sqrt((usual**2 + freedom * spread**2) / number)
         return t95(number) * moderated / math.sqrt(number)
     within = sum(r.error**2 for r in rounds) / number
     return math.sqrt((within + (Z95 * max(spread, between)) ** 2) / number)
@@ -136,9 +130,41 @@ def error_of_pairs(fast: Sequence[Round], slow: Sequence[Round]) -> float | None
     return math.hypot(own, usual) / math.sqrt(number)
 
 
+def error_of_change(pairs: Sequence[tuple[Ints, Ints]]) -> float:
+    """How far the mean change from one timing of a round to the other may be off, in logarithms.
+
+    98 %: by the spread of the rounds' changes (of three and more Student's t), and by the errors of
+    their medians, 1.25 standard deviations over the root of the number each; the deviation is by
+    the quartiles of all iterations over their timing's median.
+    """
+    series = [np.log(some / np.median(some)) for pair in pairs for some in pair]
+    rest = np.concatenate(series)
+    low, high = np.percentile(rest, (25, 75))
+    free = max(len(rest) - len(series), 1)
+    deviation = (high - low) / 1.349 * math.sqrt(len(rest) / free)
+    long = [_widening(some) for some in series if len(some) >= LEAST_FOR_INTERVAL]
+    deviation *= statistics.fmean(long) if long else 1.0
+    within = sum((1.25 * deviation) ** 2 / len(some) for some in series)
+    number, own = len(pairs), Z98 * math.sqrt(within) / len(pairs)
+    if number < CLUSTERS:
+        return own
+    changes = [math.log(np.median(after) / np.median(before)) for before, after in pairs]
+    t = T98[min(number - 2, len(T98)) - 1]
+    return math.hypot(own, t * statistics.stdev(changes) / math.sqrt(number))
+
+
 def error_within(rounds: Sequence[Round]) -> float | None:
     """``error_of`` rounds between which nothing but their iterations differs; None unknown."""
     return math.sqrt(sum(r.error**2 for r in rounds)) / len(rounds) if rounds else None
+
+
+def _chance(freedom: int) -> float:
+    """The ratio of a sample variance to the true one that chance exceeds in 5 %.
+
+    Chi-squared over ``freedom`` (E. Wilson and M. Hilferty, PNAS 17, 1931).
+    """
+    part = 2 / (9 * freedom)
+    return (1 - part + 1.645 * math.sqrt(part)) ** 3
 
 
 def t95(freedom: int) -> float:

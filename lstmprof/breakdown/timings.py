@@ -1,6 +1,6 @@
 """Statistics of the undisturbed pass, what the profiler added, and whether they can be trusted.
 
-Reads the wall times of the counted iterations and what run.json says of the machine.
+Reads the iterations that count (``breakdown/iterations.py``) and what run.json says of the machine.
 """
 
 from __future__ import annotations
@@ -10,26 +10,50 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lstmprof.breakdown.doubts import Warning, between_processes, profile_warnings, warnings
+from lstmprof.breakdown.iterations import LEAST_OF_ROUND, Iterations, Measure, iterations_of
 from lstmprof.breakdown.rounds import (
     CLUSTERS,
     LEAST_FOR_INTERVAL,
     QUIET_BETWEEN_PROCESSES,
     Round,
     error_of,
-    rounds_of,
 )
 from lstmprof.events.schema import Column
 from lstmprof.runs.metadata import RunInfo
 
 _FEW = f"fewer than {LEAST_FOR_INTERVAL} iterations count"
+_UNTOLD = "an older lstmprof made the run, or the machine does not tell"
+_MANY = f"{_UNTOLD}; several threads or a device did the work"
 _ENERGY = "by %s, a step, over the counted iterations of the first round"
 
 COLUMNS = (
-    Column("iterations", pa.int64(), "", "iterations that count: those after warm-up"),
+    Column(
+        "iterations",
+        pa.int64(),
+        "",
+        "iterations that count: those after warm-up, and of these those alone that kept their CPU, "
+        f"where each round has {LEAST_OF_ROUND} such",
+    ),
+    Column(
+        "disturbed",
+        pa.int64(),
+        "",
+        "iterations after warm-up that lost their CPU to other processes",
+        _UNTOLD,
+    ),
+    Column(
+        "compared_by",
+        pa.string(),
+        "",
+        "wall time of the iterations that count, or CPU time of all where too many were disturbed "
+        "and one thread did the work",
+        "too many were disturbed, and several threads or a device did it",
+    ),
     Column("median_ns", pa.float64(), "ns", "median wall time"),
     Column(
         "median_low_ns",
@@ -40,6 +64,9 @@ COLUMNS = (
         _FEW,
     ),
     Column("median_high_ns", pa.float64(), "ns", "high end of it", _FEW),
+    Column("cpu_median_ns", pa.float64(), "ns", "median CPU time of all after warm-up", _MANY),
+    Column("cpu_median_low_ns", pa.float64(), "ns", "low end of its 95 % interval", _MANY),
+    Column("cpu_median_high_ns", pa.float64(), "ns", "high end of it", _MANY),
     Column("mean_ns", pa.float64(), "ns", "mean wall time"),
     Column("std_ns", pa.float64(), "ns", "sample standard deviation (n − 1)", "one iteration"),
     Column("p95_ns", pa.int64(), "ns", "95th percentile of the wall times, nearest rank"),
@@ -71,9 +98,14 @@ class Timings:
     """Of the iterations after warm-up: the fields are ``COLUMNS``; None is unknown."""
 
     iterations: int
+    disturbed: int | None
+    compared_by: Measure | None
     median_ns: float
     median_low_ns: float | None
     median_high_ns: float | None
+    cpu_median_ns: float | None
+    cpu_median_low_ns: float | None
+    cpu_median_high_ns: float | None
     mean_ns: float
     std_ns: float | None
     p95_ns: int
@@ -89,22 +121,29 @@ class Timings:
 
 def timings(table: pa.Table, info: RunInfo) -> Timings | None:
     """Statistics of ``timings.parquet``; None where no iteration came after warm-up."""
-    counted = table.filter(pc.invert(table.column("warmup")))
-    walls = counted.column("wall_ns").to_pylist()
-    if not walls:
+    counted = iterations_of(table, info)
+    if not len(counted):
         return None
-    median = statistics.median(walls)
+    walls, usual = counted.kept.wall_ns.tolist(), between_processes(info)
+    median, rounds = statistics.median(walls), counted.kept.rounds()
+    low, high = median_interval(median, rounds, usual)
+    cpu = None if counted.cpu_ns is None else float(np.median(counted.cpu_ns))
+    cpu_rounds = () if cpu is None else counted.rounds("CPU time")
+    cpu_ends = median_interval(cpu or 0.0, cpu_rounds, usual)
     batch, words = info.workload.batch, info.workload.words
     profiled = info.profiled_wall_ns
-    rounds = rounds_of(table)
-    low, high = median_interval(median, rounds, between_processes(info))
     inflation = statistics.median(profiled) / median - 1 if profiled and median else None
-    doubts = [*warnings(walls, info), *profile_warnings(inflation, info)]
+    doubts = [*warnings(counted, info), *profile_warnings(inflation, info)]
     return Timings(
         iterations=len(walls),
+        disturbed=None if counted.disturbed is None else int(counted.disturbed.sum()),
+        compared_by=counted.measure,
         median_ns=float(median),
         median_low_ns=low,
         median_high_ns=high,
+        cpu_median_ns=cpu,
+        cpu_median_low_ns=cpu_ends[0],
+        cpu_median_high_ns=cpu_ends[1],
         mean_ns=statistics.fmean(walls),
         std_ns=statistics.stdev(walls) if len(walls) > 1 else None,
         p95_ns=sorted(walls)[max(-(-95 * len(walls) // 100), 1) - 1],
@@ -117,6 +156,31 @@ def timings(table: pa.Table, info: RunInfo) -> Timings | None:
         rounds=len(rounds),
         warnings=tuple(doubts),
     )
+
+
+@dataclass(frozen=True)
+class CpuTime:
+    """CPU time of an undisturbed step, where one thread of a CPU did it all."""
+
+    median_ns: int
+    interval_ns: tuple[float, float] | None
+    rounds: tuple[Round, ...]
+
+
+def cpu_time(timings: Timings | None, iterations: Iterations | None) -> CpuTime | None:
+    """By CPU time what ``iterations`` took; None where it is unknown or several threads ran."""
+    if timings is None or iterations is None or timings.cpu_median_ns is None:
+        return None
+    ends = timings.cpu_median_low_ns, timings.cpu_median_high_ns
+    interval = None if ends[0] is None or ends[1] is None else (ends[0], ends[1])
+    return CpuTime(round(timings.cpu_median_ns), interval, iterations.rounds("CPU time"))
+
+
+def left_out(iterations: Iterations | None) -> list[str]:
+    """How many timed iterations were left out, where any was."""
+    whole = 0 if iterations is None else len(iterations)
+    out = whole - (0 if iterations is None else len(iterations.kept))
+    return [f"{out} of {whole} timed iterations lost their CPU and are left out"] if out else []
 
 
 def _per_step(table: pa.Table, energy_j: float | None) -> float | None:
@@ -133,6 +197,17 @@ def median_interval(
     if error is None or (len(rounds) < CLUSTERS and any(r.low_ns is None for r in rounds)):
         return None, None
     return median_ns * math.exp(-error), median_ns * math.exp(error)
+
+
+def compared_ns(runs: Sequence[tuple[int, Timings]]) -> dict[int, float]:
+    """The medians by which ``runs`` are compared, keys as given.
+
+    CPU time where one of them lost its CPU too often and all have it.
+    """
+    cpu = {key: t.cpu_median_ns for key, t in runs if t.cpu_median_ns is not None}
+    if len(cpu) == len(runs) and any(t.compared_by == "CPU time" for _, t in runs):
+        return cpu
+    return {key: t.median_ns for key, t in runs if t.compared_by == "wall time"}
 
 
 def slowdowns(medians_ns: Mapping[int, float]) -> dict[int, float]:

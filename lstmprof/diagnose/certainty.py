@@ -1,38 +1,32 @@
 """How far a diagnosis can be trusted: of a whole comparison, of a run alone, of one finding.
 
-Certainty is computed. A difference must exceed the noise of the two medians: their 95 % intervals
-(``breakdown/rounds.py``), wider where the runs were captured apart; of runs whose rounds took turns
-that of the rounds' ratios. Then every reason to doubt a
-run has a size, and it lowers what could be no more than that. Reasons that have no known size make
-nothing worse than likely.
+Certainty is computed. A difference must exceed the noise of the two medians (``noise``). Then every
+reason to doubt a run has a size, and it lowers what could be no more than that. Reasons that have
+no known size make nothing worse than likely.
 """
 
 from __future__ import annotations
 
-import itertools
-import math
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Literal
 
 from lstmprof.breakdown import doubts
-from lstmprof.breakdown.doubts import between_processes
 from lstmprof.breakdown.lacks import Lack
 from lstmprof.breakdown.lacks.rules import GPU_UNSEEN
-from lstmprof.breakdown.rounds import (
-    BUSY_BETWEEN_PROCESSES,
-    CLUSTERS,
-    Z95,
-    error_of,
-    error_of_pairs,
-    error_within,
-    round_of,
-)
 from lstmprof.diagnose import causes
 from lstmprof.diagnose.because import named
 from lstmprof.diagnose.findings import UNEXPLAINED, Finding, lengths, timed
+from lstmprof.diagnose.measure import disturbed
+from lstmprof.diagnose.noise import (
+    difference_ns,
+    in_turn,
+    noise_ns,
+    noise_of_kind_ns,
+    one_process,
+    sameness,
+)
 from lstmprof.diagnose.savings import REPLAY_ERROR
 from lstmprof.diagnose.step_profile import StepProfile, labels
 from lstmprof.numbers import count, listed, milliseconds, percent
@@ -41,14 +35,8 @@ from lstmprof.replay import Prediction
 Level = Literal["measured", "likely", "cannot be told"]
 State = Literal["found", "none", "unknown"]
 
-#: A smaller difference between the medians of a step is none.
-EQUAL_SHARE = 0.02
 #: Less of a difference, or of a step, explains it by no more than chance.
 EXPLAINED_SHARE = 0.5
-#: Runs that do not take turns and start so many seconds after each other were captured apart: the
-#: machine may have changed its speed. Of sixteen such pairs of identical code, three rounds each,
-#: on a machine with no other work, eight differed beyond their intervals, by up to 1.65×.
-APART_S = 60.0
 _QUIETER = "capture again on a quieter machine, with more --profile-steps"
 
 
@@ -85,9 +73,11 @@ class _Doubt:
 
 def outcome(fast: StepProfile, slow: StepProfile, findings: Sequence[Finding]) -> Outcome:
     """Whether ``slow`` differs from ``fast`` and one of ``findings`` says why."""
-    sameness = _sameness(fast, slow)
-    if sameness:
-        return Outcome("none", f"cannot be told apart: {sameness}")
+    if None in (fast.compared_by, slow.compared_by):
+        return Outcome("unknown", f"cannot be told apart on this machine: {disturbed(fast, slow)}")
+    same = sameness(fast, slow)
+    if same:
+        return Outcome("none", f"cannot be told apart: {same}")
     for label, profile in zip(labels(fast, slow), (fast, slow), strict=True):
         lack = _hidden(profile)
         if lack is not None:
@@ -168,134 +158,16 @@ def of_finding(finding: Finding, findings: Sequence[Finding]) -> Certainty:
 
 
 def _noise_of(finding: Finding) -> float:
-    """Up to which difference of one kind's times nothing can be told.
-
-    Where the rounds took turns it is the speed of the machine that is not known, which changes each
-    kind by as much of its own time.
-    """
+    """Up to which difference of one kind's times nothing can be told."""
     if finding.fast is None:
         return 0.0
-    if not _in_turn(finding.fast, finding.slow):
-        return noise_ns(finding.fast, finding.slow)
     longer = max(abs(finding.fast_ns), abs(finding.slow_ns))
-    return longer * -math.expm1(-_noise(finding.fast, finding.slow))
+    return noise_of_kind_ns(finding.fast, finding.slow, longer)
 
 
 def no_difference(fast: StepProfile, slow: StepProfile) -> bool:
     """Whether the two steps cannot be told apart."""
-    return bool(_sameness(fast, slow))
-
-
-def difference_ns(fast: StepProfile, slow: StepProfile) -> int:
-    """By how much the steps' ``lengths`` differ."""
-    ends = lengths(fast, slow)
-    return ends[1] - ends[0]
-
-
-def noise_ns(fast: StepProfile, slow: StepProfile) -> float:
-    """The difference of the steps up to which they cannot be told apart."""
-    return lengths(fast, slow)[1] * -math.expm1(-_noise(fast, slow))
-
-
-def _noise(fast: StepProfile, slow: StepProfile) -> float:
-    """The same of the logarithm of their ratio: the two 95 % intervals touch."""
-    if timed(fast, slow) and _one_process(fast, slow):
-        return sum(error_within(profile.rounds) or 0.0 for profile in (fast, slow))
-    paired = error_of_pairs(fast.rounds, slow.rounds) if _in_turn(fast, slow) else None
-    if timed(fast, slow) and paired is not None:
-        return paired + _off_pairs(fast, slow)
-    least = Z95 * BUSY_BETWEEN_PROCESSES if _apart(fast, slow) else 0.0
-    both = timed(fast, slow)
-    return max(_error(fast, both, upper=True), least) + max(_error(slow, both, upper=False), least)
-
-
-def _error(profile: StepProfile, timed: bool, *, upper: bool) -> float:
-    """How far a step may be from one end of its interval, in logarithms; 0 unknown."""
-    interval_ns = profile.interval_ns
-    if timed and interval_ns is not None and profile.median_ns and interval_ns[0] > 0:
-        return abs(math.log(interval_ns[upper] / profile.median_ns))
-    profiled = (round_of(profile.steps_ns),) if profile.steps_ns else ()
-    rounds = profile.rounds if timed else profiled
-    return error_of(rounds, between_processes(profile.info)) or 0.0
-
-
-def _starts(profile: StepProfile) -> tuple[str, ...]:
-    info = profile.info
-    return tuple(info.rounds or ()) or ((info.started_at,) if info.started_at else ())
-
-
-def _one_process(fast: StepProfile, slow: StepProfile) -> bool:
-    """Whether one process timed both in turn."""
-    return bool(_starts(fast)) and _starts(fast) == _starts(slow)
-
-
-def _in_turn(fast: StepProfile, slow: StepProfile) -> bool:
-    """Whether the rounds of both took turns: each of one before the next of the other."""
-    starts = [_starts(fast), _starts(slow)]
-    if len(starts[0]) != len(starts[1]) or len(starts[0]) < CLUSTERS:
-        return False
-    both = list(zip(*starts, strict=True))
-    return all(max(one) < min(after) for one, after in itertools.pairwise(both))
-
-
-def _off_pairs(fast: StepProfile, slow: StepProfile) -> float:
-    """How far the rounds' mean ratio is from that of the medians, in logarithms."""
-    pairs = zip(fast.rounds, slow.rounds, strict=True)
-    ratios = [math.log(b.median_ns / a.median_ns) for a, b in pairs]
-    ends = lengths(fast, slow)
-    return abs(statistics.fmean(ratios) - math.log(ends[1] / ends[0]))
-
-
-def _apart(fast: StepProfile, slow: StepProfile) -> bool:
-    """Whether one was captured, all rounds of it, and long after that the other."""
-    first, second = sorted(_starts(profile) for profile in (fast, slow))
-    if not first or not second or max(first) >= min(second):
-        return False
-    gap = datetime.fromisoformat(min(second)) - datetime.fromisoformat(max(first))
-    return gap.total_seconds() > APART_S
-
-
-def _sameness(fast: StepProfile, slow: StepProfile) -> str:
-    """Why no difference can be told, with both lengths; empty where it can."""
-    ends = lengths(fast, slow)
-    unmarked = "a profiled step" if slow.marked else "in the whole profile"
-    what = "a step" if timed(fast, slow) else unmarked
-    times = f"{milliseconds(ends[1])} and {milliseconds(ends[0])} ms {what}"
-    if ends[1] <= ends[0] * (1 + EQUAL_SHARE):
-        return f"{times}, less than {percent(EQUAL_SHARE)} apart"
-    if ends[0] <= 0 or math.log(ends[1] / ends[0]) > _noise(fast, slow):
-        return ""
-    if _apart(fast, slow):
-        return (
-            f"{times}, captured more than a minute apart, and a machine may change its speed "
-            "by as much in that time; capture both by one command with --rounds 3, or without a "
-            "pause"
-        )
-    if not timed(fast, slow) or fast.interval_ns is None or slow.interval_ns is None:
-        return (
-            f"{times}, one process each, and two processes of the same code may differ by as much; "
-            "capture both with --rounds 3"
-        )
-    if _in_turn(fast, slow):
-        error = percent(math.expm1(_noise(fast, slow)))
-        return f"{times}, and by chance rounds side by side may be {error} apart here; " + (
-            _more(fast, slow)
-        )
-    return (
-        f"{times}, 95 % intervals {_interval(slow)} and {_interval(fast)} ms; {_more(fast, slow)}"
-    )
-
-
-def _interval(profile: StepProfile) -> str:
-    low, high = profile.interval_ns or (None, None)
-    return f"{milliseconds(low)}–{milliseconds(high)}"
-
-
-def _more(fast: StepProfile, slow: StepProfile) -> str:
-    """What makes the intervals narrower."""
-    if min(len(fast.rounds), len(slow.rounds)) < CLUSTERS:
-        return f"capture both with --rounds {CLUSTERS}, which shows how far processes differ"
-    return "more --rounds on a quieter machine would narrow them"
+    return None in (fast.compared_by, slow.compared_by) or bool(sameness(fast, slow))
 
 
 def _doubts_of_times(fast: StepProfile, slow: StepProfile) -> list[_Doubt]:
@@ -304,10 +176,10 @@ def _doubts_of_times(fast: StepProfile, slow: StepProfile) -> list[_Doubt]:
     That the fast run lost its CPU makes none: it would be faster still. What one process timed in
     turn saw the same machine, and so did rounds in turn.
     """
-    if not timed(fast, slow) or _one_process(fast, slow):
+    if not timed(fast, slow) or one_process(fast, slow):
         return []
     some = []
-    one_machine = (doubts.DRIFT, doubts.MODES, doubts.BUSY) if _in_turn(fast, slow) else ()
+    one_machine = (doubts.MACHINE, doubts.MODES, doubts.BUSY) if in_turn(fast, slow) else ()
     for label, profile in zip(labels(fast, slow), (fast, slow), strict=True):
         if profile.interval_ns is None:
             some.append(

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from lstmprof.breakdown import Breakdown
+from lstmprof.breakdown.doubts import Warning
 from lstmprof.breakdown.lacks import Lack
 from lstmprof.breakdown.result import Table
 from lstmprof.diagnose import sentences, settings
@@ -18,6 +19,7 @@ from lstmprof.diagnose.comparable import comparable_groups, disagreements, refus
 from lstmprof.diagnose.counts import QUANTITIES
 from lstmprof.diagnose.document import VERSION
 from lstmprof.diagnose.findings import Difference, Finding, findings, lengths, timed
+from lstmprof.diagnose.measure import by_one_measure
 from lstmprof.diagnose.profiler_overhead import recording_ns
 from lstmprof.diagnose.ranks import lane_to_dict, overlap_to_dict, straggler_to_dict
 from lstmprof.diagnose.reasons import reason
@@ -175,6 +177,12 @@ class Diagnosis:
         return tuple((label, lack) for label, profile in pairs for lack in profile.lacks)
 
     @property
+    def doubts(self) -> tuple[tuple[StepProfile, Warning], ...]:
+        """Every reason to doubt the times of a run, the fast one's first."""
+        runs = (self.slow,) if self.fast is None else (self.fast, self.slow)
+        return tuple((profile, doubt) for profile in runs for doubt in profile.doubts)
+
+    @property
     def lacking(self) -> tuple[str, ...]:
         """A sentence of each of ``lacks``; of two runs it begins with the run's name."""
         if self.fast is None:
@@ -202,6 +210,7 @@ class Diagnosis:
         fast, slow = self.fast, self.slow
         ends = (None, slow.length_ns) if fast is None else lengths(fast, slow)
         dominant = self.dominant
+        measures = [profile.compared_by for profile in (fast or slow, slow)]
         return {
             "schema_version": VERSION,
             "slow": slow.name,
@@ -210,6 +219,7 @@ class Diagnosis:
             "fast_ns": ends[0],
             "difference_ns": None if ends[0] is None else ends[1] - ends[0],
             "steps": "undisturbed" if timed(fast or slow, slow) else "profiled",
+            "compared_by": None if None in measures else slow.compared_by,
             "state": self.outcome.state,
             "reason": self.outcome.reason or None,
             "cause": None if dominant is None else dominant.finding.kind,
@@ -225,6 +235,7 @@ class Diagnosis:
             "findings": [_finding(explained) for explained in self.findings],
             "roofline": None if self.roofline is None else _roofline(self.roofline),
             "what_if": [_what_if(replay) for replay in self.what_ifs],
+            "doubts": [{"run": profile.name, **asdict(d)} for profile, d in self.doubts],
             "warnings": list(self.warnings),
             "notes": list(self.notes),
         }
@@ -344,7 +355,7 @@ def diagnose_all(
     profiles = [replace(step_profile_of(b, *place), name=name) for name, b in breakdown_of.items()]
     diagnoses: list[Diagnosis] = []
     for group in [profiles] if must_compare else comparable_groups(profiles, across):
-        fast, *slower = sorted(group, key=lambda profile: profile.length_ns)
+        fast, *slower = sorted(by_one_measure(group), key=lambda profile: profile.length_ns)
         limits = {p.name: roofline_of(p, profiles, asked.peaks) for p in group}
         diagnoses += [
             replace(compare(fast, slow, across), roofline=limits[slow.name]) for slow in slower
@@ -414,6 +425,7 @@ def compare(first: StepProfile, second: StepProfile, across: Collection[str] = (
         UsageError: they differ in a condition that ``across`` does not name.
     """
     refuse_unless_comparable(first, second, across)
+    first, second = by_one_measure([first, second])
     ends = lengths(first, second)
     fast, slow = (first, second) if ends[0] <= ends[1] else (second, first)
     differences = findings(fast, slow)
@@ -431,6 +443,7 @@ def compare(first: StepProfile, second: StepProfile, across: Collection[str] = (
 
 def alone(profile: StepProfile, saved: Mapping[str, Saving] | None = None) -> Diagnosis:
     """What a run's step is bound by; ``saved`` is by kind, all that each takes by none."""
+    (profile,) = by_one_measure([profile])
     parts = findings(None, profile, saved)
     told = of_run(profile, parts)
     return Diagnosis(

@@ -118,6 +118,18 @@ class Lack(_Record, frozen=True):
     ranks: Annotated[list[int], _is("that lack it, of a run of several")]
 
 
+class Doubt(_Record, frozen=True):
+    """One reason to doubt the times of a run."""
+
+    run: str
+    kind: Annotated[str, _is("drift, state, machine speed, CPU taken …: breakdown/doubts.py")]
+    fault: str
+    remedy: str
+    size: Annotated[
+        float | None, _is("share of the step by which it may be off; 0: by nothing more than noise")
+    ]
+
+
 class Lane(_Record, frozen=True):
     """Which of so many lanes was diagnosed; a device of null is the host."""
 
@@ -189,6 +201,10 @@ class Document(_Record, frozen=True):
     fast_ns: int | None
     difference_ns: Annotated[int | None, _is("the findings' delta_ns sum to it, or to slow_ns")]
     steps: Annotated[Literal["undisturbed", "profiled"], _is("which were measured")]
+    compared_by: Annotated[
+        Literal["wall time", "CPU time"] | None,
+        _is("what slow_ns and fast_ns are of; null: too many iterations lost their CPU"),
+    ]
     state: Annotated[
         Literal["found", "none", "unknown"],
         _is("a cause was found; no difference beyond noise; could not look, or cannot be told"),
@@ -211,7 +227,8 @@ class Document(_Record, frozen=True):
     findings: list[Finding]
     roofline: Roofline | None
     what_if: list[WhatIf]
-    warnings: list[str]
+    doubts: list[Doubt]
+    warnings: Annotated[list[str], _is("the doubts in words")]
     notes: list[str]
 
 

@@ -9,6 +9,7 @@ from lstmprof.diagnose import causes
 from lstmprof.diagnose.because import because, named, pace
 from lstmprof.diagnose.certainty import Outcome, of_finding as certainty_of, of_prediction
 from lstmprof.diagnose.findings import CAUSES, HOST, Finding, lengths, timed
+from lstmprof.diagnose.noise import machine_words
 from lstmprof.diagnose.roofline import Roofline
 from lstmprof.diagnose.savings import REPLAY, ROOFLINE
 from lstmprof.diagnose.step_profile import StepProfile, labels
@@ -29,9 +30,12 @@ def of_difference(
     ends = lengths(fast, slow)
     what = "a step" if timed(fast, slow) else _profiled(slow)
     times = f"{milliseconds(ends[1])} against {milliseconds(ends[0])} ms {what}"
-    if outcome.state == "none":
-        return f"{slow_name} and {fast_name} {outcome.reason}."
-    head = f"{slow_name} is {ends[1] / ends[0]:.2f}× slower than {fast_name} ({times})"
+    by = _by(slow)
+    if outcome.state == "none" or None in (fast.compared_by, slow.compared_by):
+        return f"{by}{slow_name} and {fast_name} {outcome.reason}."
+    machine = machine_words(fast, slow)
+    machine = f"; {machine}" if machine else ""
+    head = f"{by}{slow_name} is {ends[1] / ends[0]:.2f}× slower than {fast_name} ({times}){machine}"
     cause = outcome.cause
     if cause is None:
         return f"{head}; {outcome.reason}."
@@ -40,6 +44,11 @@ def of_difference(
     then = _others(cause, findings)
     doubt = _doubt(cause, findings)
     return f"{head}: {cause.kind}; {_portion(cause, findings)}{why}{then}{doubt}."
+
+
+def _by(profile: StepProfile) -> str:
+    """By what the steps are compared, where it is not wall time."""
+    return "by CPU time: " if profile.compared_by == "CPU time" else ""
 
 
 def _doubt(cause: Finding, findings: Sequence[Finding]) -> str:
@@ -129,7 +138,7 @@ def _slowed(finding: Finding) -> str:
 
 def of_run(profile: StepProfile, findings: Sequence[Finding], outcome: Outcome) -> str:
     """The first sentence on a run alone: what most of its step could be saved of; or why not."""
-    name, cause = profile.label, outcome.cause
+    name, cause = f"{_by(profile)}{profile.label}", outcome.cause
     if cause is None:
         return f"{name}: {outcome.reason}."
     doubt = _doubt(cause, findings)

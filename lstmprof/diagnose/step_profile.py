@@ -20,6 +20,7 @@ from lstmprof import numbers
 from lstmprof.breakdown import Breakdown
 from lstmprof.breakdown.attribution import attributed
 from lstmprof.breakdown.doubts import Warning
+from lstmprof.breakdown.iterations import Measure, iterations_of
 from lstmprof.breakdown.lacks import Lack
 from lstmprof.breakdown.mean_step import (
     MeanStep,
@@ -29,8 +30,9 @@ from lstmprof.breakdown.mean_step import (
     mean_steps,
     waits_for_host_ns,
 )
-from lstmprof.breakdown.rounds import Round, rounds_of
+from lstmprof.breakdown.rounds import Round
 from lstmprof.breakdown.tables import tables_of
+from lstmprof.breakdown.timings import CpuTime, cpu_time, left_out
 from lstmprof.breakdown.undisturbed import profiling_of
 from lstmprof.diagnose.contributors import contributors
 from lstmprof.diagnose.ranks import (
@@ -102,7 +104,8 @@ class StepProfile:
     alone, and the lane's ``tally``. ``doubts`` are reasons not to trust the times, ``rounds`` the
     processes that were timed, ``steps_ns`` the lengths of the profiled steps. It is one of
     ``lanes``; ``straggler`` is whom they wait for, None where there is one lane that communicates
-    with none; ``overlap`` None where it does not.
+    with none; ``overlap`` None where it does not. ``compared_by`` is what ``median_ns`` is of, None
+    where it cannot be compared; ``cpu`` is None where it says nothing (``diagnose.measure``).
     """
 
     name: str
@@ -125,6 +128,9 @@ class StepProfile:
     lanes: int = 1
     straggler: Straggler | None = None
     overlap: Overlap | None = None
+    compared_by: Measure | None = "wall time"
+    cpu: CpuTime | None = None
+    cpu_share: float | None = None
 
     @property
     def place(self) -> Place:
@@ -218,7 +224,8 @@ def step_profile_of(
     kept = breakdown.kept(lane.rank)
     windows = list(kept.windows)
     events, info, timings = breakdown.events(), breakdown.run.info, breakdown.timings
-    measured = breakdown.run.timings()
+    table = breakdown.run.timings()
+    iterations = None if table is None else iterations_of(table, info)
     rows = _of_lane(events, windows, lane)
     overlap = overlap_of(breakdown, (lane.rank, lane.device), windows)
     stretches = attributed(events, windows, lane.rank)[lane.device]
@@ -247,17 +254,21 @@ def step_profile_of(
         },
         seen=seen_in(events, windows, lane.device, stretches, info),
         doubts=() if timings is None else timings.warnings,
-        rounds=() if measured is None else rounds_of(measured),
+        rounds=() if iterations is None else iterations.kept.rounds(),
         steps_ns=tuple(map(_length_ns, windows)),
         notes=(
             *_which_lane(lane, lanes, reason),
             *_communication(windows, straggler, overlap, len(lanes)),
             *kept.notes,
+            *left_out(iterations),
         ),
         lanes=len(lanes),
         straggler=straggler,
         overlap=overlap,
         lacks=breakdown.lacks_of_rank(lane.rank),
+        compared_by="wall time" if timings is None else timings.compared_by,
+        cpu=cpu_time(timings, iterations),
+        cpu_share=None if iterations is None else iterations.cpu_share,
     )
 
 

@@ -92,7 +92,7 @@ def test_rounds_in_one_process_have_only_their_own_error() -> None:
 
 
 def test_three_rounds_are_taken_by_their_spread_and_two_at_least_by_the_usual_one() -> None:
-    rounds = [Round(1e6 * factor, 1e6, 1e6) for factor in (1.0, 1.1, 1.2)]
+    rounds = [Round(1e6 * factor, 1e6, 1e6) for factor in (1.0, 1.02, 1.04)]
     spread = float(np.std(np.log([r.median_ns for r in rounds]), ddof=1))
     moderated = math.sqrt((QUIET_BETWEEN_PROCESSES**2 + 2 * spread**2) / 3)
     assert error_of(rounds) == pytest.approx(t95(3) * moderated / math.sqrt(3))
@@ -100,6 +100,17 @@ def test_three_rounds_are_taken_by_their_spread_and_two_at_least_by_the_usual_on
     assert quiet == pytest.approx(1.96 * 0.02 / math.sqrt(2))
     assert busy == pytest.approx(1.96 * 0.2 / math.sqrt(2))
     assert len(rounds) == CLUSTERS
+
+
+def test_a_spread_that_is_no_longer_usual_counts_by_itself() -> None:
+    rounds = [Round(1e6 * factor, 1e6, 1e6) for factor in (1.0, 1.1, 1.2)]
+    spread = float(np.std(np.log([r.median_ns for r in rounds]), ddof=1))
+    assert error_of(rounds) == pytest.approx(t95(2) * spread / math.sqrt(3))
+
+
+@pytest.mark.parametrize("rounds", [3, 5])
+def test_rounds_that_differ_by_much_are_held_as_often(rounds: int) -> None:
+    assert held(rounds, 0.17) >= 0.91
 
 
 def test_students_t_goes_on_beyond_its_table() -> None:

@@ -10,26 +10,41 @@ import pytest
 from lstmprof.breakdown.doubts import (
     CPU_TAKEN,
     DRIFT,
+    MACHINE,
     MODES,
+    STATE,
     Warning,
     between_processes,
     profile_warnings,
     warnings,
 )
+from lstmprof.breakdown.iterations import Iterations
 from lstmprof.breakdown.rounds import (
     BUSY_BETWEEN_PROCESSES,
     QUIET_BETWEEN_PROCESSES,
     round_of,
 )
 from lstmprof.breakdown.timings import median_interval
+from lstmprof.breakdown.yardsticks import SORTS
 from lstmprof.runs.metadata import run_info
 
 GENERATOR = np.random.default_rng(7)
 QUIET = (1e6 + GENERATOR.normal(0, 5e3, 60)).astype(int).tolist()
 
 
+def rounds_of(*rounds: list[int]) -> Iterations:
+    """So many rounds, the latter half of each timed after its profile."""
+    numbers = [number for number, walls in enumerate(rounds) for _ in walls]
+    late = [2 * place >= len(walls) for walls in rounds for place in range(len(walls))]
+    return Iterations(np.array(numbers), np.array(late), np.concatenate(rounds))
+
+
+def only_round(walls: list[int]) -> Iterations:
+    return Iterations(np.zeros(len(walls), int), np.zeros(len(walls), bool), np.array(walls))
+
+
 def faults(walls: list[int], **facts: Any) -> list[str]:
-    found = warnings(walls, run_info(facts))
+    found = warnings(only_round(walls), run_info(facts))
     assert all(w.remedy for w in found)
     return [w.fault for w in found]
 
@@ -77,7 +92,83 @@ def test_what_the_machine_did_is_named(facts: dict[str, Any], said: str) -> None
 
 
 def of_kind(kind: str, walls: list[int], **facts: Any) -> list[Warning]:
-    return [w for w in warnings(walls, run_info(facts)) if w.kind == kind]
+    return [w for w in warnings(only_round(walls), run_info(facts)) if w.kind == kind]
+
+
+def kinds(*rounds: list[int], **facts: Any) -> dict[str, Warning]:
+    return {w.kind: w for w in warnings(rounds_of(*rounds), run_info(facts))}
+
+
+def drawn(seed: int, factor: float = 1.0, after: float = 1.0, number: int = 10) -> list[int]:
+    """A round: about 1 ms times ``factor``, its latter half times ``after`` as well."""
+    walls = 1e6 * factor * np.random.default_rng(seed).normal(1, 0.005, number)
+    walls[number // 2 :] *= after
+    return walls.astype(int).tolist()
+
+
+def test_rounds_at_different_speeds_are_no_drift_and_no_two_modes() -> None:
+    # a process is faster or slower than the next: that is in the interval, and no series
+    assert kinds(drawn(1), drawn(2, 1.2), drawn(3, 1.45)) == {}
+
+
+def test_a_drift_within_each_round_is_one() -> None:
+    def creeping(number: int) -> list[int]:  # one timing; each round begins afresh
+        return [round(1.2**number * 1e6 * (1 + 0.01 * place)) for place in range(12)]
+
+    alone = rounds_of(*map(creeping, range(3)))
+    none = np.zeros(len(alone), bool)
+    (drift,) = warnings(Iterations(alone.round, none, alone.wall_ns), run_info({}))
+    assert drift.kind == DRIFT
+    assert drift.size == pytest.approx(0.08, abs=0.005)
+
+
+def test_a_step_that_is_slower_after_the_profile_in_each_round_depends_on_its_state() -> None:
+    found = kinds(*(drawn(seed, 1 + seed / 10, after=1.12) for seed in range(3)))
+    assert found[STATE].size == pytest.approx(0.12, abs=0.02)
+    assert "+12%" in found[STATE].fault or "+11%" in found[STATE].fault
+    assert "--warmup" in found[STATE].remedy
+    assert STATE in kinds(drawn(1, after=1.12, number=20))
+
+
+def test_a_step_that_is_slower_after_one_profile_and_faster_after_another_has_no_state() -> None:
+    assert STATE not in kinds(drawn(1, after=1.12), drawn(2, after=1.12), drawn(3, after=0.9))
+    assert STATE not in kinds(*(drawn(seed) for seed in range(3)))
+
+
+def sticks(*readings_ms: tuple[float, float]) -> dict[str, Any]:
+    """Facts: (before, after) of each round's product, loop and copy in CPU time."""
+    sides = [
+        [
+            {f"{sort}{by}_ns": round(ms * 1e6) for sort in SORTS for by in ("", "_cpu")}
+            for ms in pair
+        ]
+        for pair in readings_ms
+    ]
+    pairs = [{"before": before, "after": after} for before, after in sides]
+    return {"yardsticks": pairs, "device": "cpu", "threads": 1}
+
+
+def test_a_machine_that_changed_with_the_step_is_no_state_of_it() -> None:
+    slower = [drawn(seed, after=1.2) for seed in range(3)]
+    same = kinds(*slower, **sticks((4, 4.8), (4, 4.8), (4, 4.8)))
+    assert STATE not in same
+    assert same[MACHINE].size == pytest.approx(0.2)
+    assert "4.0 to 4.8 ms" in same[MACHINE].fault
+    assert STATE in kinds(*slower, **sticks((4, 4.05), (4, 4), (4.05, 4)))
+
+
+def test_noise_alone_is_a_state_in_two_of_a_hundred_runs_at_most() -> None:
+    generator = np.random.default_rng(5)
+    found = 0
+    for _ in range(300):
+        rounds = []
+        for _ in range(3):
+            noise = generator.normal(0, 0.05, 10)
+            for i in range(1, 10):
+                noise[i] = 0.5 * noise[i - 1] + 0.87 * noise[i]
+            rounds.append((1e6 * np.exp(noise)).astype(int).tolist())
+        found += STATE in kinds(*rounds)
+    assert found <= 6
 
 
 def test_a_drift_and_modes_have_the_size_that_they_may_move_the_median_by() -> None:

@@ -25,13 +25,16 @@ from lstmprof.breakdown.doubts import (
     DRIFT,
     INFLATION,
     LOSS,
+    MACHINE,
     MODES,
+    STATE,
     THROTTLED,
     Warning,
 )
 from lstmprof.breakdown.rounds import Round, error_of_pairs, round_of
-from lstmprof.breakdown.timings import median_interval
+from lstmprof.breakdown.timings import CpuTime, median_interval
 from lstmprof.diagnose.certainty import Certainty, of_finding, of_prediction, of_run, outcome
+from lstmprof.diagnose.diagnosis import compare
 from lstmprof.diagnose.findings import findings
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.replay import Prediction
@@ -273,13 +276,110 @@ def in_turn(first: str, *medians_ms: float, **fields: Any) -> StepProfile:
 
 def test_rounds_in_turn_are_held_against_those_that_ran_beside_them() -> None:
     # the machine slows by a third from the first round to the last, alike for both
-    drift = (Warning(DRIFT, "the series drifts", "more --warmup", size=0.5),)
+    drift = (Warning(MACHINE, "the machine changed its speed", "close programs", size=0.5),)
     fast = in_turn("10:00:00", 10, 11.5, 13.3, doubts=drift)
     slow = in_turn("10:00:30", 14, 16.3, 18.5, doubts=drift)
     assert state(fast, slow) == "found"
     assert state(fast, in_turn("10:30:30", 14, 16.3, 18.5)) == "none"  # not beside each other
     same = in_turn("10:00:30", 10.3, 11.2, 13.9)
     assert state(fast, same) == "none"
+
+
+def sticks(*python_ms: float, product_ms: float = 4.0) -> dict[str, Any]:
+    """Facts of a run of one thread whose Python loop took so long of CPU time, round by round."""
+    rounds = []
+    for ms in python_ms:
+        side = {"product_cpu_ns": round(product_ms * MS), "python_cpu_ns": round(ms * MS)}
+        rounds.append({"before": side, "after": side})
+    return {"yardsticks": rounds, "device": "cpu", "threads": 1}
+
+
+def with_sticks(minute: int, step_ms: float, *python_ms: float, **facts: Any) -> StepProfile:
+    """A run of three alike rounds that begin in this minute after 10, with its yardstick."""
+    starts = [f"2026-11-22T10:{minute:02}:{second:02}Z" for second in (0, 20, 40)]
+    walls = [round(step_ms * MS)] * 20
+    rounds = tuple(round_of(walls) for _ in range(3))
+    return ran(
+        round(step_ms * MS) - STEP_NS,
+        median_ns=round(step_ms * MS),
+        interval_ns=median_interval(step_ms * MS, rounds),
+        rounds=rounds,
+        facts={"rounds": starts, **sticks(*python_ms), **facts},
+        name=f"{step_ms:g}",
+    )
+
+
+def test_runs_captured_apart_are_compared_as_far_as_their_machine_was_the_same() -> None:
+    fast = with_sticks(0, 10, 4, 4, 4)
+    told = [with_sticks(30, 13.9, *ms) for ms in ((4, 4, 4), (5.6, 5.6, 5.6), (2.9, 2.9, 2.9))]
+    assert [state(fast, slow) for slow in told] == ["found", "none", "found"]
+    slower = outcome(fast, told[1], findings(fast, told[1])).reason
+    assert "the machine itself was 1.4× slower then (a fixed Python loop took 5.6 against 4.0" in (
+        slower
+    )
+    assert "the rest cannot be told" in slower
+
+
+def test_what_is_more_than_the_machine_is_told_and_that_it_was_slower_is_said() -> None:
+    fast, slow = with_sticks(0, 10, 4, 4, 4), with_sticks(30, 25, 5.6, 5.6, 5.6)
+    told = compare(fast, slow)
+    assert told.outcome.state == "found"
+    assert "the machine itself was 1.4× slower then" in told.sentence
+    assert "the machine itself" not in compare(fast, with_sticks(30, 25, 4, 4, 4)).sentence
+
+
+def test_a_yardstick_that_wanders_tells_less() -> None:
+    steady, wandering = (with_sticks(30, 13.9, *ms) for ms in ((4, 4, 4), (3.2, 4, 5)))
+    assert state(with_sticks(0, 10, 4, 4, 4), steady) == "found"
+    assert state(with_sticks(0, 10, 4, 4, 4), wandering) == "none"
+
+
+def test_yardsticks_of_two_pythons_tell_nothing() -> None:
+    fast = with_sticks(0, 10, 4, 4, 4, versions={"python": "3.11"})
+    slow = with_sticks(30, 13.9, 4, 4, 4, versions={"python": "3.9"})
+    assert state(fast, slow) == "none"
+
+
+def by_cpu(step_ms: float, cpu_ms: float, **fields: Any) -> StepProfile:
+    """A run of one thread of which both times are known."""
+    rounds = tuple(round_of([round(cpu_ms * MS)] * 10) for _ in range(3))
+    cpu = CpuTime(round(cpu_ms * MS), median_interval(cpu_ms * MS, rounds), rounds)
+    cause = round(cpu_ms * MS) - STEP_NS
+    return ran(cause, median_ns=round(step_ms * MS), cpu=cpu, **fields)
+
+
+def test_a_run_that_lost_its_cpu_is_compared_by_cpu_time() -> None:
+    quiet = by_cpu(10, 10, name="quiet")
+    lost = by_cpu(21, 10.1, name="lost", compared_by="CPU time")
+    same = compare(quiet, lost)
+    assert (same.outcome.state, same.to_dict()["compared_by"]) == ("none", "CPU time")
+    assert same.sentence.startswith("by CPU time: ")
+    slower = compare(quiet, by_cpu(31, 15, name="slower", compared_by="CPU time"))
+    assert slower.outcome.state == "found"
+    assert slower.to_dict()["slow_ns"] == 15 * MS
+    assert compare(quiet, by_cpu(31, 15)).to_dict()["compared_by"] == "wall time"
+
+
+def test_runs_that_lost_their_cpus_and_have_several_threads_cannot_be_told_apart() -> None:
+    told = compare(ran(name="a"), ran(6 * MS, name="b", compared_by=None, cpu_share=0.23))
+    assert (told.outcome.state, told.dominant) == ("unknown", None)
+    assert told.to_dict()["compared_by"] is None
+    assert told.outcome.reason.startswith(
+        "cannot be told apart on this machine: b had its CPU for 23 % of the time"
+    )
+    mixed = compare(ran(name="a"), by_cpu(20, 15, name="b", compared_by="CPU time"))
+    assert mixed.outcome.state == "unknown"
+
+
+def test_each_doubt_stands_in_json_with_its_size() -> None:
+    (doubt,) = compare(ran(), ran(4 * MS, name="b", doubts=doubted(STATE, 0.1))).to_dict()["doubts"]
+    assert doubt == {
+        "run": "b",
+        "kind": STATE,
+        "fault": "something happened",
+        "remedy": "do something",
+        "size": 0.1,
+    }
 
 
 @pytest.mark.parametrize("spread", [0.02, 0.05, 0.15])

@@ -1,0 +1,190 @@
+"""Up to which difference two runs cannot be told apart, and why.
+
+That is where the 95 % intervals of their medians touch (``breakdown/rounds.py``); of runs whose
+rounds took turns it is by the rounds' ratios. Runs that took no turns are compared as far as their
+machine was the same: by as much as the yardsticks of the slower run took longer (``yardsticks``),
+and these may be off themselves. Of runs without yardsticks that were captured apart each is as
+uncertain as one process on a busy machine.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from datetime import datetime
+
+from lstmprof.breakdown import yardsticks
+from lstmprof.breakdown.doubts import between_processes
+from lstmprof.breakdown.rounds import (
+    BUSY_BETWEEN_PROCESSES,
+    CLUSTERS,
+    Z95,
+    error_of,
+    error_of_pairs,
+    error_within,
+    round_of,
+)
+from lstmprof.diagnose.findings import lengths, timed
+from lstmprof.diagnose.step_profile import StepProfile
+from lstmprof.numbers import milliseconds, percent
+
+#: A smaller difference between the medians of a step is none.
+EQUAL_SHARE = 0.02
+#: Runs that do not take turns and start so many seconds after each other were captured apart: the
+#: machine may have changed its speed. Of sixteen such pairs of identical code, three rounds each,
+#: on a machine with no other work, eight differed beyond their intervals, by up to 1.65×.
+APART_S = 60.0
+
+
+def difference_ns(fast: StepProfile, slow: StepProfile) -> int:
+    """By how much the steps' ``lengths`` differ."""
+    ends = lengths(fast, slow)
+    return ends[1] - ends[0]
+
+
+def noise_ns(fast: StepProfile, slow: StepProfile) -> float:
+    """The difference of the steps up to which they cannot be told apart."""
+    return lengths(fast, slow)[1] * -math.expm1(-_noise(fast, slow))
+
+
+def noise_of_kind_ns(fast: StepProfile, slow: StepProfile, longer_ns: float) -> float:
+    """The same of the times of one kind, the longer of which is ``longer_ns``.
+
+    Where the rounds took turns it is the speed of the machine that is not known, which changes each
+    kind by as much of its own time.
+    """
+    if not in_turn(fast, slow):
+        return noise_ns(fast, slow)
+    return longer_ns * -math.expm1(-_noise(fast, slow))
+
+
+def _noise(fast: StepProfile, slow: StepProfile) -> float:
+    """The same of the logarithm of the steps' ratio."""
+    if timed(fast, slow) and one_process(fast, slow):
+        return sum(error_within(profile.rounds) or 0.0 for profile in (fast, slow))
+    paired = error_of_pairs(fast.rounds, slow.rounds) if in_turn(fast, slow) else None
+    if timed(fast, slow) and paired is not None:
+        return paired + _off_pairs(fast, slow)
+    machine = machine_speed(fast, slow)
+    least = Z95 * BUSY_BETWEEN_PROCESSES if machine is None and _apart(fast, slow) else 0.0
+    both = timed(fast, slow)
+    ends = _error(fast, both, upper=True), _error(slow, both, upper=False)
+    own = sum(max(end, least) for end in ends)
+    return own if machine is None else max(machine.log, 0.0) + math.hypot(own, machine.error)
+
+
+def machine_speed(fast: StepProfile, slow: StepProfile) -> yardsticks.Speed | None:
+    """How much slower the machine was for ``slow``; None unknown, or where both had the same."""
+    if not timed(fast, slow) or one_process(fast, slow) or in_turn(fast, slow):
+        return None
+    return yardsticks.speed(fast.info, slow.info)
+
+
+def machine_words(fast: StepProfile, slow: StepProfile) -> str:
+    """That the machine was slower or faster for ``slow``, and whether the rest can be told.
+
+    Empty where it was the same as far as is known.
+    """
+    speed = machine_speed(fast, slow)
+    if speed is None or abs(speed.log) <= max(speed.error, math.log1p(yardsticks.STEADY_SHARE)):
+        return ""
+    ends = lengths(fast, slow)
+    rest = math.log(ends[1] / ends[0]) - _noise(fast, slow) if ends[0] > 0 else math.inf
+    told = "which does not explain the rest" if rest > 0 else "and the rest cannot be told"
+    times = f"{math.exp(abs(speed.log)):.1f}×"
+    if speed.log < 0:
+        return f"the machine itself was {times} faster then ({speed.sentence})"
+    return f"the machine itself was {times} slower then ({speed.sentence}), {told}"
+
+
+def _error(profile: StepProfile, timed: bool, *, upper: bool) -> float:
+    """How far a step may be from one end of its interval, in logarithms; 0 unknown."""
+    interval_ns = profile.interval_ns
+    if timed and interval_ns is not None and profile.median_ns and interval_ns[0] > 0:
+        return abs(math.log(interval_ns[upper] / profile.median_ns))
+    profiled = (round_of(profile.steps_ns),) if profile.steps_ns else ()
+    rounds = profile.rounds if timed else profiled
+    return error_of(rounds, between_processes(profile.info)) or 0.0
+
+
+def _starts(profile: StepProfile) -> tuple[str, ...]:
+    info = profile.info
+    return tuple(info.rounds or ()) or ((info.started_at,) if info.started_at else ())
+
+
+def one_process(fast: StepProfile, slow: StepProfile) -> bool:
+    """Whether one process timed both in turn."""
+    return bool(_starts(fast)) and _starts(fast) == _starts(slow)
+
+
+def in_turn(fast: StepProfile, slow: StepProfile) -> bool:
+    """Whether the rounds of both took turns: each of one before the next of the other."""
+    starts = [_starts(fast), _starts(slow)]
+    if len(starts[0]) != len(starts[1]) or len(starts[0]) < CLUSTERS:
+        return False
+    both = list(zip(*starts, strict=True))
+    return all(max(one) < min(after) for one, after in itertools.pairwise(both))
+
+
+def _off_pairs(fast: StepProfile, slow: StepProfile) -> float:
+    """How far the rounds' mean ratio is from that of the medians, in logarithms."""
+    pairs = zip(fast.rounds, slow.rounds, strict=True)
+    ratios = [math.log(b.median_ns / a.median_ns) for a, b in pairs]
+    ends = lengths(fast, slow)
+    return abs(statistics.fmean(ratios) - math.log(ends[1] / ends[0]))
+
+
+def _apart(fast: StepProfile, slow: StepProfile) -> bool:
+    """Whether one was captured, all rounds of it, and long after that the other."""
+    first, second = sorted(_starts(profile) for profile in (fast, slow))
+    if not first or not second or max(first) >= min(second):
+        return False
+    gap = datetime.fromisoformat(min(second)) - datetime.fromisoformat(max(first))
+    return gap.total_seconds() > APART_S
+
+
+def sameness(fast: StepProfile, slow: StepProfile) -> str:
+    """Why no difference can be told, with both lengths; empty where it can."""
+    ends = lengths(fast, slow)
+    unmarked = "a profiled step" if slow.marked else "in the whole profile"
+    what = "a step" if timed(fast, slow) else unmarked
+    times = f"{milliseconds(ends[1])} and {milliseconds(ends[0])} ms {what}"
+    if ends[1] <= ends[0] * (1 + EQUAL_SHARE):
+        return f"{times}, less than {percent(EQUAL_SHARE)} apart"
+    if ends[0] <= 0 or math.log(ends[1] / ends[0]) > _noise(fast, slow):
+        return ""
+    machine = machine_words(fast, slow)
+    if machine:
+        return f"{times}, and {machine}; capture both by one command, so that they take turns"
+    if machine_speed(fast, slow) is None and _apart(fast, slow):
+        return (
+            f"{times}, captured more than a minute apart, and a machine may change its speed "
+            "by as much in that time; capture both by one command with --rounds 3, or without a "
+            "pause"
+        )
+    if not timed(fast, slow) or fast.interval_ns is None or slow.interval_ns is None:
+        return (
+            f"{times}, one process each, and two processes of the same code may differ by as much; "
+            "capture both with --rounds 3"
+        )
+    if in_turn(fast, slow):
+        error = percent(math.expm1(_noise(fast, slow)))
+        return f"{times}, and by chance rounds side by side may be {error} apart here; " + (
+            _more(fast, slow)
+        )
+    return (
+        f"{times}, 95 % intervals {_interval(slow)} and {_interval(fast)} ms; {_more(fast, slow)}"
+    )
+
+
+def _interval(profile: StepProfile) -> str:
+    low, high = profile.interval_ns or (None, None)
+    return f"{milliseconds(low)}–{milliseconds(high)}"
+
+
+def _more(fast: StepProfile, slow: StepProfile) -> str:
+    """What makes the intervals narrower."""
+    if min(len(fast.rounds), len(slow.rounds)) < CLUSTERS:
+        return f"capture both with --rounds {CLUSTERS}, which shows how far processes differ"
+    return "more --rounds on a quieter machine would narrow them"
