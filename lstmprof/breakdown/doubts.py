@@ -157,7 +157,7 @@ def _machine_speed(info: RunInfo) -> Warning | None:
         MACHINE,
         f"the machine itself changed its speed meanwhile: {largest.sentence}",
         "close other programs, or capture again when it is quiet",
-        largest.share,
+        largest.size,
     )
 
 

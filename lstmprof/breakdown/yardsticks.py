@@ -27,11 +27,15 @@ USUAL_SPREAD = 0.02
 
 @dataclass(frozen=True)
 class Change:
-    """How much longer ``sort`` took in one place than in another: ``share`` of the shorter."""
+    """How much longer ``sort`` took in one reading than in another: ``share`` of the shorter.
+
+    By ``size`` the mean of all may be off, so far as these readings tell.
+    """
 
     sort: str
     low_ns: float
     high_ns: float
+    size: float
 
     @property
     def share(self) -> float:
@@ -90,7 +94,8 @@ def largest_change(info: RunInfo) -> Change | None:
     for sort in SORTS:
         some = [ns for pair in _readings(info, sort) for ns in pair if ns is not None]
         if len(some) > 1:
-            changes.append(Change(sort, min(some), max(some)))
+            error = error_of([Round(ns, None, None) for ns in some], USUAL_SPREAD) or 0.0
+            changes.append(Change(sort, min(some), max(some), math.expm1(error)))
     return max(changes, key=lambda change: change.share, default=None)
 
 

@@ -152,7 +152,7 @@ def test_a_machine_that_changed_with_the_step_is_no_state_of_it() -> None:
     slower = [drawn(seed, after=1.2) for seed in range(3)]
     same = kinds(*slower, **sticks((4, 4.8), (4, 4.8), (4, 4.8)))
     assert STATE not in same
-    assert same[MACHINE].size == pytest.approx(0.2)
+    assert 0.05 < (same[MACHINE].size or 0) < 0.2
     assert "4.0 to 4.8 ms" in same[MACHINE].fault
     assert STATE in kinds(*slower, **sticks((4, 4.05), (4, 4), (4.05, 4)))
 
