@@ -115,8 +115,6 @@ class Peaks(_Record, frozen=True):
 class Yardstick(_Record, frozen=True):
     """What a machine needed for work that is always the same: medians of some repeats.
 
-    In wall time and in CPU time, which is less where another process had the CPU meanwhile.
-
     Of one version of Python and NumPy and as many threads; see ``capture.worker.yardstick``.
     ``…_cpu_ns`` are CPU time of the same repeats: other processes that took the CPU are not in it.
     """
