@@ -104,7 +104,7 @@ class Breakdown:
         timed = self.timings is not None and info.source == CAPTURED and not self.step_range
         if profiled or not timed or not lanes or measured is None or self.timings is None:
             return lanes
-        events, median_ns = self.events(), self.timings.median_ns
+        events, median_ns = self.events(), self.timings.length_ns
         return [
             undisturbed_step(lane, kept[lane.rank], events, info, measured, median_ns)
             for lane in lanes

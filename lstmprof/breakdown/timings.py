@@ -118,6 +118,12 @@ class Timings:
     rounds: int
     warnings: tuple[Warning, ...]
 
+    @property
+    def length_ns(self) -> float:
+        """Of an undisturbed step, by what is closest to it."""
+        by_cpu = self.compared_by == "CPU time" and self.cpu_median_ns is not None
+        return self.cpu_median_ns if by_cpu and self.cpu_median_ns else self.median_ns
+
 
 def timings(table: pa.Table, info: RunInfo) -> Timings | None:
     """Statistics of ``timings.parquet``; None where no iteration came after warm-up."""

@@ -230,9 +230,9 @@ def step_profile_of(
     overlap = overlap_of(breakdown, (lane.rank, lane.device), windows)
     stretches = attributed(events, windows, lane.rank)[lane.device]
     profiling = None
-    if timings is not None and measured is not None:
-        timed_ns = timings.median_ns
-        profiling = profiling_of(kept, events, stretches, info, measured, timed_ns)
+    if timings is not None and table is not None:
+        timed_ns = timings.length_ns
+        profiling = profiling_of(kept, events, stretches, info, table, timed_ns)
     bounds = None if timings is None else (timings.median_low_ns, timings.median_high_ns)
     return StepProfile(
         name=breakdown.run.name,
