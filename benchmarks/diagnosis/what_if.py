@@ -140,7 +140,7 @@ PAIRS: dict[str, Sequence[Pair]] = {
         Pair(TF, Program("tf-lstmblockfusedcell"), AS_LAYER),
         Pair(TF, replace(TF, xla=True), COMPILED),
     ),
-    "jax": tuple(without(JAX, "casts", "transposes")),
+    "jax": without(JAX, "casts"),
 }
 
 

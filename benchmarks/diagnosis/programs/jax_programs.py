@@ -1,6 +1,6 @@
 """Programs in JAX that do something besides, by name: before the layers, in the program.
 
-A barrier stands behind each, or XLA would join it with the next and drop both.
+In a loop of its own, each on the result of the one before: XLA would join them, and drop all.
 """
 
 from __future__ import annotations
@@ -13,19 +13,22 @@ import jax
 import jax.numpy as jnp
 
 TIMES = 10
-_barrier = jax.lax.optimization_barrier
 
 
 def _cast(x: Any) -> Any:
-    return _barrier(_barrier(x.astype(jnp.bfloat16)).astype(jnp.float32))
+    """To integers in a branch, which XLA does not fuse with the way back, and back."""
 
+    def rounded(x: Any) -> Any:
+        return x.astype(jnp.int32)
 
-def _transpose(x: Any) -> Any:
-    return _barrier(_barrier(jnp.transpose(x, (2, 1, 0))).transpose((2, 1, 0)))
+    def raised(x: Any) -> Any:
+        return x.astype(jnp.int32) + 1
+
+    return jax.lax.cond(x.ravel()[0] > 100, raised, rounded, x).astype(jnp.float32)
 
 
 #: Label → what becomes of the inputs, ``TIMES`` times.
-OF_INPUTS: dict[str, Callable[[Any], Any]] = {"casts": _cast, "transposes": _transpose}
+OF_INPUTS: dict[str, Callable[[Any], Any]] = {"casts": _cast}
 
 
 def change(module: ModuleType, label: str) -> None:
@@ -36,8 +39,7 @@ def change(module: ModuleType, label: str) -> None:
     then = OF_INPUTS[label]
 
     def changed(network: Any, arrays: Any, inputs: Any, *lengths: Any) -> Any:
-        for _ in range(TIMES):
-            inputs = then(inputs)
-        return apply(network, arrays, inputs, *lengths)
+        many = jax.lax.fori_loop(0, TIMES, lambda _, x: then(x), inputs)
+        return apply(network, arrays, many, *lengths)
 
     module.apply = changed
