@@ -11,6 +11,7 @@ import pyarrow as pa
 from lstmprof.breakdown import Breakdown
 from lstmprof.breakdown.doubts import Warning
 from lstmprof.breakdown.lacks import Lack
+from lstmprof.breakdown.recording import costs_of
 from lstmprof.breakdown.result import Table
 from lstmprof.diagnose import sentences, settings
 from lstmprof.diagnose.causes import SLOWER
@@ -40,6 +41,7 @@ from lstmprof.diagnose.step_profile import (
     step_profile_of,
 )
 from lstmprof.errors import UsageError
+from lstmprof.events.annotate import CAPTURED
 from lstmprof.events.schema import Column, schema
 from lstmprof.numbers import escaped, milliseconds, told_apart
 from lstmprof.replay import (
@@ -48,6 +50,7 @@ from lstmprof.replay import (
     Change,
     Error,
     Prediction,
+    Recording,
     Timed,
     as_layer_op,
     compiled,
@@ -392,12 +395,23 @@ def _what_ifs(
     if not changes:
         return ()
     window = median_step(breakdown.kept(profile.rank).windows)
-    each_ns = recording_ns(profile) if profile.device is None else 0.0
-    undisturbed = None if profile.median_ns is None else Timed(profile.median_ns, each_ns)
+    undisturbed = None
+    if profile.median_ns is not None:
+        undisturbed = Timed(profile.median_ns, _recording(profile))
     replays = what_if(breakdown, window, list(changes.values()), undisturbed)
     return tuple(
         WhatIf(name, replay, forms.get(name)) for name, replay in zip(changes, replays, strict=True)
     )
+
+
+def _recording(profile: StepProfile) -> Recording | None:
+    """What recording took of the steps of ``profile``; None on a device's host."""
+    if profile.device is not None:
+        return None
+    costs = costs_of(profile.info)
+    each = costs.shape.times(recording_ns(profile))
+    own_ranges = costs.measured and profile.info.source == CAPTURED
+    return Recording(each, costs.of_range, own_ranges)
 
 
 def _form(form: str, profile: StepProfile, limit: Roofline | None) -> Change:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from lstmprof.breakdown import Breakdown
 from lstmprof.events.annotate.steps import Window
-from lstmprof.replay.changes import CHANGES, Change, faster_gemms
+from lstmprof.replay.changes import CHANGES, Change, Recording, faster_gemms
 from lstmprof.replay.forecasts import ERRORS, Error, as_layer_op, compiled, recurrent_share
 from lstmprof.replay.what_if import Prediction, Timed, predictions
 
@@ -25,6 +25,7 @@ __all__ = [
     "Change",
     "Error",
     "Prediction",
+    "Recording",
     "Timed",
     "as_layer_op",
     "compiled",

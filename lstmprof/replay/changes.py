@@ -15,9 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lstmprof import names
+from lstmprof.breakdown.attribution import Stretches
+from lstmprof.breakdown.recording import Cost, recorded
 from lstmprof.errors import UsageError
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.table import NONE
+from lstmprof.events.threads import HOST
 from lstmprof.replay.graph import StepGraph
 
 
@@ -247,31 +250,27 @@ def _scaled(table: pa.Table, spent_ns: Ints, times_ns: Mapping[int, int]) -> Int
     return scaled
 
 
-def unrecorded(graph: StepGraph, each_ns: float) -> StepGraph:
-    """``graph`` of a step in which no op was recorded, which took ``each_ns`` of every op.
+@dataclass(frozen=True)
+class Recording:
+    """What recording one event took, and one of a capture's ranges where these are told apart."""
 
-    An op that took less owes the rest to the ops around it and the ways into these, next in time.
-    """
-    left = np.maximum(graph.spent_ns - _recording(graph, each_ns), 0)
-    return replace(graph, spent_ns=left)
+    event: Cost
+    of_range: Cost
+    own_ranges: bool
 
 
-def _recording(graph: StepGraph, each_ns: float) -> Ints:
-    """What of each segment was spent on recording ops."""
-    segments = graph.segments
-    ops = segments.column("category").is_valid().to_numpy()
-    ops |= _among(segments, "state", frozenset({"dispatch"}))
-    event = segments.column("event_id").fill_null(-1).to_numpy()
-    first = np.zeros(len(event), dtype=np.bool_)
-    rows = np.flatnonzero(ops)
-    first[rows[np.unique(event[rows], return_index=True)[1]]] = True
-    pays = ops | _flags(segments, "call_overhead")
-    spent, owed = np.zeros(len(event), dtype=np.int64), 0.0
-    for row, ns in zip(np.flatnonzero(pays), graph.spent_ns[pays].tolist(), strict=True):
-        owed += each_ns * first[row]
-        spent[row] = min(int(owed), ns)
-        owed -= spent[row]
-    return spent
+def unrecorded(graph: StepGraph, recording: Recording) -> StepGraph:
+    """``graph`` of a step in which nothing was recorded: taken off where it lies."""
+    segments, events = graph.segments, graph.calls.events
+    known = segments.column("event_id").is_valid().to_numpy()
+    row = np.full(len(known), NONE, dtype=np.int64)
+    row[known] = events.rows_of(segments.column("event_id").drop_null().to_numpy())
+    start, end = (segments.column(name).to_numpy() for name in ("start_ns", "end_ns"))
+    alike = np.zeros(len(known), dtype=np.int64)
+    stretches = Stretches((("idle", HOST),), alike, row, alike, start, end)
+    what = recorded(events, stretches, own_ranges=recording.own_ranges)
+    off = np.rint(what.off(recording.event, recording.of_range)).astype(np.int64)
+    return replace(graph, spent_ns=np.maximum(graph.spent_ns - np.where(known, off, 0), 0))
 
 
 #: The changes that need no further figure, by the name of the cause that they remove.

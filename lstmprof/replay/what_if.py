@@ -17,7 +17,7 @@ from lstmprof.events.annotate.steps import Window
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.table import EventTable
 from lstmprof.events.threads import thread_ids
-from lstmprof.replay.changes import Change, nothing, unrecorded
+from lstmprof.replay.changes import Change, Recording, nothing, unrecorded
 from lstmprof.replay.dependencies import Dependencies, dependencies
 from lstmprof.replay.graph import StepGraph, step_graph
 from lstmprof.replay.simulate import Replay, replayed
@@ -25,10 +25,13 @@ from lstmprof.replay.simulate import Replay, replayed
 
 @dataclass(frozen=True)
 class Timed:
-    """The undisturbed steps of a run: their median, and what recording an op adds to a profile."""
+    """The undisturbed steps of a run: their median, and what recording adds to a profile.
+
+    ``recording`` is None where it delays nothing: on a host whose device has the work.
+    """
 
     median_ns: int
-    recording_ns: float
+    recording: Recording | None
 
 
 @dataclass(frozen=True)
@@ -81,8 +84,8 @@ def predictions(
 def _undisturbed_ns(
     graph: StepGraph, change: Change, causes: Dependencies, timed: Timed
 ) -> int | None:
-    """The median step with ``change``: it shrinks as the step does whose ops were not recorded."""
-    bare = unrecorded(graph, timed.recording_ns)
+    """The median step with ``change``; it shrinks as the step of which nothing was recorded."""
+    bare = graph if timed.recording is None else unrecorded(graph, timed.recording)
     whole, left = (replayed(bare, each, causes).length_ns for each in (nothing, change))
     return round(timed.median_ns * left / whole) if whole else None
 

@@ -6,12 +6,13 @@ import pytest
 from events.rows import Row, row, table
 
 from lstmprof import names
+from lstmprof.breakdown.recording import Cost
 from lstmprof.diagnose.sentences import of_what_if
 from lstmprof.errors import UsageError
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import Window, windows
 from lstmprof.events.table import EventTable
-from lstmprof.replay.changes import CHANGES, Change, faster_gemms, nothing, with_times
+from lstmprof.replay.changes import CHANGES, Change, Recording, faster_gemms, nothing, with_times
 from lstmprof.replay.what_if import Prediction, Timed, predictions
 
 HOST = {"pid": 1, "tid": 1}
@@ -203,10 +204,13 @@ def test_the_undisturbed_step_shrinks_as_the_step_whose_ops_were_not_recorded() 
         row("op", "aten::mm", 14, 34, **HOST, category="gemm"),
     ]
     events, window = step(rows)
-    # recording took 3 of to (of its 1, the rest of copy_), 3 of copy_ and 3 of mm
-    found = what_if(events, window, CHANGES["casts"], Timed(median_ns=62, recording_ns=3.0))
+    # recording took the 1 of to, 3 of copy_ and 3 of mm
+    each = Recording(Cost(0.0, 3.0, 0.0), Cost(0.0, 0.0, 0.0), own_ranges=True)
+    found = what_if(events, window, CHANGES["casts"], Timed(62, each))
     assert (found.replayed_ns, found.predicted_ns) == (40, 28)
-    assert found.undisturbed_ns == 62 * (28 - 3) // (40 - 9)
+    assert found.undisturbed_ns == round(62 * (28 - 3) / (40 - 7))
+    whole = what_if(events, window, CHANGES["casts"], Timed(80, None))
+    assert whole.undisturbed_ns == 80 * 28 // 40
     assert "; undisturbed it would take 0.000 ms" in of_what_if("without casts", found)
     assert what_if(events, window, CHANGES["casts"]).undisturbed_ns is None
     unchanged = what_if(events, window, CHANGES["syncs"])
