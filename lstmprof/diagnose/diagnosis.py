@@ -226,7 +226,7 @@ class Diagnosis:
             "state": self.outcome.state,
             "reason": self.outcome.reason or None,
             "cause": None if dominant is None else dominant.finding.kind,
-            "settings": [asdict(d) for d in self.settings],
+            "settings": [_of(d, "setting", "slow", "fast") for d in self.settings],
             "lacks": [{"run": run, **lack.to_dict()} for run, lack in self.lacks],
             "sentence": self.sentence,
             "lane": lane_to_dict(slow.place, slow.lanes),

@@ -7,12 +7,12 @@ set, and what was set is told beside it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from lstmprof.diagnose import settings
 from lstmprof.diagnose.step_profile import StepProfile, labels
-from lstmprof.numbers import count, cropped, listed, percent
+from lstmprof.numbers import count, percent
 from lstmprof.runs.metadata import ThreadTime
 
 #: Other code runs in the same calls where they execute so many times as many instructions.
@@ -52,8 +52,6 @@ class Reason:
 
 #: A difference of settings, where nothing that was counted tells more.
 SETTINGS = "settings"
-#: So many settings are told by name.
-_MOST_LISTED = 4
 NOT_RECORDED = Reason("not recorded", "the reason is not recorded")
 
 
@@ -67,18 +65,14 @@ def reason(fast: StepProfile, slow: StepProfile) -> Reason:
     others = [
         difference
         for difference in settings.disagreements(fast.info, slow.info)
-        if first is None or difference.setting != first.setting
+        if difference.fits and (first is None or difference.setting != first.setting)
     ]
     if not others:
         return first or NOT_RECORDED
-    differ = f"{'other ' if first and first.setting else ''}settings differ: {_listed(others)}"
+    differ = (
+        f"{'other ' if first and first.setting else ''}settings differ: {settings.listing(others)}"
+    )
     return replace(first, text=f"{first.text}; {differ}") if first else Reason(SETTINGS, differ)
-
-
-def _listed(differences: Sequence[settings.Disagreement]) -> str:
-    more = len(differences) - _MOST_LISTED
-    shown = [cropped(str(difference)) for difference in differences[:_MOST_LISTED]]
-    return listed([*shown, f"{more} more"] if more > 0 else shown)
 
 
 def _differs(name: str, fast: StepProfile, slow: StepProfile) -> settings.Disagreement | None:
@@ -332,8 +326,13 @@ def _a_step(profile: StepProfile, timed: int | None) -> float | None:
 
 
 def _tells(ns: float, fast: StepProfile, slow: StepProfile) -> bool:
-    """Whether so long a part of the slow step explains enough of what it takes longer."""
-    return ns >= _TELLING_SHARE * (slow.length_ns - fast.length_ns)
+    """Whether so much work of the slow step explains enough of what it takes longer.
+
+    Where others had the CPU for a part of its time, work took that much longer.
+    """
+    share = _cpu_share(slow)
+    stretch = 1 / share if share and share < 1 else 1
+    return ns * stretch >= _TELLING_SHARE * (slow.length_ns - fast.length_ns)
 
 
 def _preemptions_per_s(profile: StepProfile) -> float | None:

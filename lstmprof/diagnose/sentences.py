@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lstmprof.breakdown.mean_step import waits_for_host_ns
-from lstmprof.diagnose import causes
+from lstmprof.diagnose import causes, settings
 from lstmprof.diagnose.because import because, named, pace
 from lstmprof.diagnose.certainty import Outcome, of_finding as certainty_of, of_prediction
 from lstmprof.diagnose.findings import CAUSES, HOST, Finding, lengths, timed
@@ -42,6 +42,7 @@ def of_difference(
     why = because(cause)
     why = f": {why}" if why else ""
     then = _others(cause, findings)
+    then += _settings(fast, slow, cause)
     doubt = _doubt(cause, findings)
     return f"{head}: {cause.kind}; {_portion(cause, findings)}{why}{then}{doubt}."
 
@@ -55,6 +56,15 @@ def _doubt(cause: Finding, findings: Sequence[Finding]) -> str:
     """Why a cause is likely and no more; empty where it was measured."""
     certainty = certainty_of(cause, findings)
     return f"; likely, because {listed(list(certainty.reasons))}" if certainty.reasons else ""
+
+
+def _settings(fast: StepProfile, slow: StepProfile, cause: Finding) -> str:
+    """What was set otherwise, of one implementation; calls that are each slower tell it as well."""
+    differ = [d for d in settings.disagreements(fast.info, slow.info) if d.fits]
+    alike = fast.implementation == slow.implementation is not None
+    if not differ or not alike or cause.kind == causes.SLOWER:
+        return ""
+    return f"; settings differ: {settings.listing(differ)}"
 
 
 def _others(cause: Finding, findings: Sequence[Finding]) -> str:

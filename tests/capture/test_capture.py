@@ -34,6 +34,25 @@ def captured(scratch: Path, name: str, workload: Workload, **fields: Any) -> Cap
     )
 
 
+def test_what_is_switched_is_what_the_worker_finds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MALLOC_TOP_PAD_", "4096")
+    switches = {"keep_denormals": True, "onednn": False, "anomaly": True, "deterministic": True}
+    result = captured(tmp_path, "torch-cudnn", CE, **switches)
+    settings = result.metadata["settings"]
+    assert result.metadata["denormals_flushed"] is False
+    assert settings["framework_denormals"] == "kept"
+    assert (settings["flush_to_zero"], settings["denormals_are_zero"]) == (False, False)
+    assert (settings["onednn"], settings["anomaly_mode"]) == (False, True)
+    assert settings["deterministic"] is True
+    assert settings["environment"] == {"MALLOC_TOP_PAD_": "4096"}
+    with gzip.open(result.profiles[0], "rt") as file:
+        names = {event.get("name", "") for event in json.load(file)["traceEvents"]}
+    assert "aten::_is_any_true" in names
+    assert not any("mkldnn" in name for name in names)
+
+
 @pytest.mark.parametrize("row", implementations.TABLE, ids=lambda row: row.name)
 def test_a_capture_is_complete(row: Implementation, tmp_path: Path) -> None:
     workload = CE if "ctc" in row.refusals() else CTC
@@ -71,6 +90,12 @@ def test_a_capture_is_complete(row: Implementation, tmp_path: Path) -> None:
     assert facts["versions"]["cuda"] is None
     assert facts["hardware"]["gpu"] is None
     assert isinstance(facts["kernels_used"], str)
+    settings = facts["settings"]
+    assert (settings["flush_to_zero"], settings["denormals_are_zero"]) == (True, True)
+    assert settings.get("framework_denormals") in {"flushed", None}
+    assert settings["gc_enabled"] is False  # while steps were timed
+    assert settings.get("anomaly_mode") in {False, None}
+    assert facts["counters"].get("reason") or facts["counters"]["instructions"] > 0
     json.dumps(dict(facts))
 
     (profile,) = result.profiles

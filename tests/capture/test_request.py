@@ -1,8 +1,10 @@
 """What a request needs, and the refusal of what its implementation cannot do."""
 
+import dataclasses
+
 import pytest
 
-from lstmprof.capture.request import CaptureRequest, check, refusal, wanted
+from lstmprof.capture.request import CaptureRequest, check, refusal, run_name, wanted
 from lstmprof.errors import UsageError
 from lstmprof.workloads.studies import named
 
@@ -24,6 +26,21 @@ def test_what_an_implementation_cannot_do_is_refused_with_the_reason() -> None:
     with pytest.raises(UsageError, match="does not support xla"):
         check(request)
     assert refusal(CaptureRequest("torch-cudnn", named("1x320-ce-short"))) is None
+
+
+def test_switches_are_parts_of_a_run_s_name_and_some_frameworks_refuse_them() -> None:
+    workload = named("1x320-ce-short")
+    switches = {"keep_denormals": True, "onednn": False, "anomaly": True, "deterministic": True}
+    request = CaptureRequest("torch-cudnn", workload, label="x", **switches)  # type: ignore[arg-type]
+    assert run_name(request) == (
+        "torch-cudnn--1x320-ce-short--fp32--keep-denormals--no-onednn--anomaly--deterministic--x"
+    )
+    check(request)
+    graph = dataclasses.replace(request, device="cuda:0", cuda_graph=True)
+    assert "a graph cannot" in str(refusal(graph))
+    for name, value in switches.items():
+        request = CaptureRequest("jax-scan", workload, **{name: value})  # type: ignore[arg-type]
+        assert "does not support" in str(refusal(request))
 
 
 def test_warm_up_lasts_until_the_row_has_settled_unless_it_is_given() -> None:

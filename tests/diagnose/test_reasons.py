@@ -103,6 +103,24 @@ def test_a_reason_is_told_where_all_its_facts_are_there_and_not_without_one(
         assert name_of(fast, {k: v for k, v in slow.items() if k != fact}) == "not recorded"
 
 
+def test_work_takes_longer_where_others_had_the_cpu() -> None:
+    """900 faults a step are 2.4 ms of work, of 10 ms; with a CPU for half of the time 4.9."""
+    fast = {**STEP, "threads": 1, "timing_cpu_ns": 99 * MS, "timing_page_faults": 0}
+    slow = {**STEP, "threads": 1, "timing_page_faults": 9_000}
+    assert name_of(fast, {**slow, "timing_cpu_ns": 199 * MS}) == "not recorded"
+    assert name_of(fast, {**slow, "timing_cpu_ns": 100 * MS}) == "page faults"
+
+
+def test_a_setting_that_costs_the_fast_run_time_is_no_reason() -> None:
+    costly, cheap = settings(deterministic=True), settings(deterministic=False)
+    assert name_of(cheap, costly) == "settings"
+    assert name_of(costly, cheap) == "not recorded"
+    found = compare(run(10 * MS, costly, "a"), run(20 * MS, cheap, "b"))
+    assert found.to_dict()["settings"] == [
+        {"setting": "deterministic algorithms", "slow": "off", "fast": "on"}
+    ]
+
+
 @pytest.mark.parametrize(("fast", "slow", "name"), CASES)
 def test_it_is_of_the_slow_run_alone(fast: Facts, slow: Facts, name: str) -> None:
     """The other way round only a difference of settings is left, which both have."""

@@ -62,6 +62,27 @@ def test_variables_of_the_environment_are_compared_one_by_one() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("facts", "told"),
+    [({"implementation": "torch-cudnn"}, True), ({"implementation": None}, False)],
+)
+def test_of_one_implementation_they_stand_beside_a_cause_of_any_kind(
+    facts: dict[str, Any], told: bool
+) -> None:
+    fast, slow = (
+        profile(
+            contributor("busy", "gemm", calls * 1_000_000, "aten::mm", count=calls),
+            name=name,
+            facts={**facts, "settings": {"onednn": on, "deterministic": on}},
+        )
+        for name, calls, on in (("a", 1, True), ("b", 3, False))
+    )
+    found = compare(fast, slow)
+    assert found.to_dict()["cause"] == "GEMM-bound"
+    assert ("oneDNN off against on" in found.sentence) is told
+    assert "deterministic" not in found.sentence  # which costs the fast run time
+
+
 def test_they_are_the_first_note_of_two_runs_and_a_field_of_the_document() -> None:
     fast, slow = (
         profile(

@@ -189,7 +189,8 @@ def _variables(request: CaptureRequest, framework: str) -> Dict[str, str]:
     asked = {}
     if framework == "tensorflow" and not request.onednn:
         asked["TF_ENABLE_ONEDNN_OPTS"] = "0"
-    if framework == "torch" and request.deterministic:  # or its products on a GPU refuse
+    on_gpu = request.device != "cpu"
+    if framework == "torch" and request.deterministic and on_gpu:  # or its products refuse
         asked["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
     return asked
 
