@@ -1,68 +1,102 @@
-"""How often identical code gets a cause: pairs of captures of one implementation, diagnosed.
+"""How often identical code gets a cause, and how often an interval holds what it is of.
 
 A pair is what a user does twice with nothing changed: ``lstmprof capture --label A``, then ``B``,
-then ``lstmprof diagnose`` of both. Whatever it finds is false. Other processes may spin meanwhile,
-and the captures of a pair may lie apart. The promise: at most 2 % of the pairs get a cause.
+then ``lstmprof diagnose`` of both. Whatever it finds is false. A third of the pairs is captured
+back to back, a third minutes apart, with captures of other pairs between, and a third while another
+process spins on each core. The promise: at most 2 % of the pairs get a cause, in each third.
 
-Pairs that lie in ``--keep`` already are diagnosed again and not captured, so that two versions of
-lstmprof can be held against each other on the same captures.
+Of the same captures, how many 95 % intervals hold the median of the other captures of that
+implementation and condition. Both come with their own 95 % interval (E. Wilson, JASA 22, 1927).
 
-Example: ``python benchmarks/diagnosis/null_pairs.py --pairs 6 --rounds 1 --rounds 3``
+What lies in ``--keep`` is not captured again, so that a run that was interrupted goes on, and two
+versions of lstmprof can be held against each other on the same captures.
+
+Example: ``python benchmarks/diagnosis/null_pairs.py --pairs 51 --keep /tmp/null-pairs``
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-#: Small enough that a pair takes half a minute, and long enough that a step is no single op.
+from lstmprof.breakdown.timings import Timings, compared_ns, timings
+from lstmprof.errors import LstmprofError
+from lstmprof.runs.run import Run, open_run
+
+#: Small, so that most of a capture is the import of a framework; a step is no single op.
 NETWORK = ("--layers", "1", "--hidden", "64", "--batch", "32", "--time-steps", "20")
+#: Of each framework; TensorFlow, which takes longest to import, once.
+IMPLEMENTATIONS = ("torch-lstmcell-fused", "jax-scan", "torch-cudnn", "tf-lstmcell", "flax-lstm")
 LSTMPROF = (sys.executable, "-m", "lstmprof")
-#: Written beside the runs of a pair when both are there.
-NOTED = "pair.json"
+BACK_TO_BACK, APART, SPINNING = "back to back", "minutes apart", "a process spins on each core"
+CONDITIONS = (BACK_TO_BACK, APART, SPINNING)
+#: So many blocks of captures lie between both captures of a pair that is captured apart.
+BLOCKS_APART = 5
+#: Written beside a run when it is there.
+NOTED = "load.json"
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Two captures of ``implementation`` with nothing changed between them.
+    """Two captures of ``implementation`` with nothing changed between them."""
 
-    ``loads`` are the machine's load averages of the last minute before each of them.
-    """
-
+    number: int
     implementation: str
-    rounds: int
-    iterations: int
-    apart_s: float
-    spinning: int
-    loads: tuple[float, ...] = ()
+    condition: str
 
-    @property
-    def place(self) -> str:
-        """Name of its folder, but for its number."""
-        gap = f"-apart{self.apart_s:g}" if self.apart_s else ""
-        load = f"-spinning{self.spinning}" if self.spinning else ""
-        return f"{self.implementation}-{self.rounds}x{self.iterations}{gap}{load}"
+
+@dataclass(frozen=True)
+class Capture:
+    """One of both captures of a pair, by its label."""
+
+    pair: Pair
+    label: str
+
+    def place(self, folder: Path) -> Path:
+        """Where its run lies, alone."""
+        return folder / f"{self.pair.number:03}-{self.label}"
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What ``lstmprof diagnose`` says of a pair; ``cause`` is None where it names none."""
+    """What ``lstmprof diagnose`` says of a pair."""
 
     pair: Pair
     state: str
-    cause: str | None
+    by: str | None
     slower: float
     sentence: str
+
+
+def planned(pairs: int, implementations: Sequence[str]) -> list[Pair]:
+    """So many pairs, each condition with each implementation in turn."""
+    return [
+        Pair(n, implementations[n // len(CONDITIONS) % len(implementations)], CONDITIONS[n % 3])
+        for n in range(pairs)
+    ]
+
+
+def schedule(pairs: Sequence[Pair]) -> list[Capture]:
+    """All captures, the quiet ones first; nobody waits for those that lie apart."""
+    near, apart, busy = ([p for p in pairs if p.condition == c] for c in CONDITIONS)
+    captures: list[Capture] = []
+    for block in range(max(len(near), len(apart) + BLOCKS_APART)):
+        captures += [Capture(pair, "A") for pair in apart[block : block + 1]]
+        captures += [Capture(pair, label) for pair in near[block : block + 1] for label in "AB"]
+        before = block - BLOCKS_APART
+        captures += [Capture(pair, "B") for pair in apart[before : before + 1] if before >= 0]
+    return captures + [Capture(pair, label) for pair in busy for label in "AB"]
 
 
 @contextmanager
@@ -78,88 +112,168 @@ def spinning(number: int) -> Iterator[None]:
             process.wait()
 
 
-def capture(pair: Pair, folder: Path) -> None:
-    """Capture both runs of ``pair`` into ``folder``, and note what the machine did meanwhile."""
-    loads = []
-    with spinning(pair.spinning):
-        for label in ("A", "B"):
-            if loads:
-                time.sleep(pair.apart_s)
-            loads.append(os.getloadavg()[0])
-            asked = ("--impl", pair.implementation, "--device", "cpu", "--no-peaks", *NETWORK)
-            numbers = ("--rounds", str(pair.rounds), "--iterations", str(pair.iterations))
-            command = (*LSTMPROF, "capture", *asked, *numbers, "--label", label)
-            subprocess.run([*command, "--out", str(folder)], check=True, capture_output=True)
-    (folder / NOTED).write_text(json.dumps({**asdict(pair), "loads": loads}))
+def capture(wanted: Capture, folder: Path, options: Sequence[str]) -> None:
+    """Capture it into ``folder``, where it is not there yet, as a user would."""
+    place = wanted.place(folder)
+    if (place / NOTED).exists():
+        return
+    load = os.getloadavg()[0]
+    busy = wanted.pair.condition == SPINNING
+    asked = ("--impl", wanted.pair.implementation, "--device", "cpu", "--no-peaks", *NETWORK)
+    command = [*LSTMPROF, "capture", *asked, *options, "--label", wanted.label]
+    with spinning((os.cpu_count() or 1) if busy else 0):
+        subprocess.run([*command, "--out", str(place)], check=True, capture_output=True)
+    (place / NOTED).write_text(json.dumps({"load": load}))
 
 
-def verdict(folder: Path) -> Verdict:
-    """What is said of the pair in ``folder``."""
-    noted = json.loads((folder / NOTED).read_text())
-    pair = Pair(**{**noted, "loads": tuple(noted["loads"])})
-    command = [*LSTMPROF, "diagnose", str(folder), "--format", "json"]
+def run_of(wanted: Capture, folder: Path) -> Run:
+    """The run that was captured."""
+    (record,) = wanted.place(folder).glob("*/run.json")
+    return open_run(record.parent)
+
+
+def load_of(wanted: Capture, folder: Path) -> float:
+    """The load average of the minute before it."""
+    return float(json.loads((wanted.place(folder) / NOTED).read_text())["load"])
+
+
+def verdict(pair: Pair, folder: Path) -> Verdict:
+    """What is said of both captures."""
+    paths = [str(run_of(Capture(pair, label), folder).path) for label in "AB"]
+    command = [*LSTMPROF, "diagnose", *paths, "--format", "json"]
     text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     (said,) = _diagnoses(json.loads(text))
-    cause = said["cause"]
-    state = said.get("state") or ("none" if cause is None else "found")
-    return Verdict(pair, state, cause, said["slow_ns"] / said["fast_ns"], said["sentence"])
+    ratio = said["slow_ns"] / said["fast_ns"]
+    return Verdict(pair, said["state"], said.get("compared_by"), ratio, said["sentence"])
 
 
 def _diagnoses(document: Any) -> list[dict[str, Any]]:
     return document if isinstance(document, list) else list(document["diagnoses"])
 
 
-def verdicts(wanted: Sequence[Pair], pairs: int, folder: Path) -> Iterator[Verdict]:
-    """Each of the ``wanted`` so many times, in turn; captured where it is not there yet."""
-    for number in range(pairs):
-        for pair in wanted:
-            place = folder / f"{pair.place}-{number}"
-            if not (place / NOTED).exists():
-                capture(pair, place)
-            yield verdict(place)
+def wilson(hits: int, of: int) -> tuple[float, float]:
+    """95 % interval of the share of which ``hits`` of so many are a sample."""
+    if not of:
+        return 0.0, 1.0
+    z, share = 1.96, hits / of
+    middle = share + z * z / (2 * of)
+    half = z * math.sqrt(share * (1 - share) / of + z * z / (4 * of * of))
+    whole = 1 + z * z / of
+    return max((middle - half) / whole, 0.0), min((middle + half) / whole, 1.0)
 
 
-def table(told: Sequence[Verdict]) -> str:
-    """A line for each kind of pair: what was said how often."""
+def shown(hits: int, of: int) -> str:
+    """``2 (0–7 %)``."""
+    low, high = wilson(hits, of)
+    return f"{hits} ({100 * low:.0f}–{100 * high:.0f} %)"
+
+
+def held(runs: Sequence[Run]) -> list[bool]:
+    """Of each, whether its interval holds the median of the others' medians.
+
+    By CPU time where that is what one of them must be compared by.
+    """
+    known: list[tuple[int, Timings]] = []
+    for number, run in enumerate(runs):
+        table = run.timings()
+        measured = None if table is None else timings(table, run.info)
+        if measured is not None:
+            known.append((number, measured))
+    medians, hits = compared_ns(known), []
+    for number, measured in known:
+        others = [median for other, median in medians.items() if other != number]
+        by_cpu = medians.get(number) == measured.cpu_median_ns
+        ends = (measured.median_low_ns, measured.median_high_ns)
+        low, high = (measured.cpu_median_low_ns, measured.cpu_median_high_ns) if by_cpu else ends
+        if others and number in medians and low is not None and high is not None:
+            hits.append(low <= statistics.median(others) <= high)
+    return hits
+
+
+def machine(runs: Sequence[Run]) -> str:
+    """What the yardsticks of ``runs`` took, median and range, and had of their CPU."""
+    pairs = [pair for run in runs for pair in run.info.yardsticks or ()]
+    sides = [side for pair in pairs for side in (pair.before, pair.after) if side is not None]
+    loops = [s.python_cpu_ns / 1e6 for s in sides if s.python_cpu_ns]
+    shares = [s.python_cpu_ns / s.python_ns for s in sides if s.python_cpu_ns and s.python_ns]
+    if not loops:
+        return "unknown"
+    took = f"{statistics.median(loops):.1f} ms ({min(loops):.1f}–{max(loops):.1f})"
+    return f"{took}, {min(statistics.median(shares), 1):.0%} of its CPU".replace("%", " %")
+
+
+def table(told: Sequence[Verdict], folder: Path) -> str:
+    """A line for each condition, in Markdown."""
     lines = [
-        "| implementation | rounds × iterations | apart | spinning | pairs | false causes "
-        "| cannot be told | load |",
-        "|---|---|---:|---:|---:|---:|---:|---|",
+        "| captured | pairs | false causes (95 %) | no difference | cannot be told | by CPU time "
+        "| intervals that hold | of captures | load | Python loop of the yardstick, CPU time |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|---|---|",
     ]
-    for place in dict.fromkeys(v.pair.place for v in told):
-        some = [v for v in told if v.pair.place == place]
-        pair, loads = some[0].pair, [load for v in some for load in v.pair.loads]
-        states = [v.state for v in some]
-        lines.append(
-            f"| {pair.implementation} | {pair.rounds} × {pair.iterations // pair.rounds} "
-            f"| {pair.apart_s:g} s | {pair.spinning} | {len(some)} | {states.count('found')} "
-            f"| {states.count('unknown')} | {min(loads):.1f}–{max(loads):.1f} |"
+    for condition in CONDITIONS:
+        some = [v for v in told if v.pair.condition == condition]
+        captures = [Capture(v.pair, label) for v in some for label in "AB"]
+        runs = [run_of(wanted, folder) for wanted in captures]
+        groups: dict[str | None, list[Run]] = {}
+        for run in runs:
+            groups.setdefault(run.info.implementation, []).append(run)
+        hits = [hit for group in groups.values() for hit in held(group)]
+        states, loads = [v.state for v in some], [load_of(c, folder) for c in captures]
+        low, high = wilson(sum(hits), len(hits))
+        share = f"{100 * sum(hits) / len(hits):.0f} % ({100 * low:.0f}–{100 * high:.0f})"
+        cells = (
+            condition,
+            len(some),
+            shown(states.count("found"), len(some)),
+            states.count("none"),
+            states.count("unknown"),
+            sum(v.by == "CPU time" for v in some),
+            share if hits else "–",
+            len(hits),
+            f"{min(loads):.1f}–{max(loads):.1f}",
+            machine(runs),
         )
+        lines += ["| " + " | ".join(map(str, cells)) + " |"] if some else []
     return "\n".join(lines)
+
+
+def measured(pairs: Sequence[Pair], folder: Path, options: Sequence[str]) -> list[Verdict]:
+    """Capture what is not there, then say of each pair what is said of it."""
+    wanted = schedule(pairs)
+    for number, one in enumerate(wanted, 1):
+        try:
+            capture(one, folder, options)
+        except subprocess.CalledProcessError as failure:
+            print(f"{one.place(folder).name}: {failure.stderr.decode()[-500:]}", flush=True)
+        else:
+            print(f"{number} of {len(wanted)}: {one.place(folder).name}", flush=True)
+    told = []
+    for pair in pairs:
+        try:
+            said = verdict(pair, folder)
+        except (LstmprofError, ValueError, subprocess.CalledProcessError) as failure:
+            print(f"{pair.number:03}: {failure}", flush=True)
+            continue
+        told.append(said)
+        name = f"{pair.number:03} {pair.implementation}, {pair.condition}"
+        print(f"{name}: {said.state} {said.slower:.2f}× {said.sentence}", flush=True)
+    return told
 
 
 def main() -> None:
     """Print each verdict as it is there, then the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--impl", action="append", help="implementation; repeat for more")
-    parser.add_argument("--pairs", type=int, default=6, help="of each kind")
-    parser.add_argument("--rounds", action="append", type=int, help="repeat for more")
-    parser.add_argument("--iterations", type=int, default=30, help="of a round")
-    parser.add_argument("--apart", type=float, default=0.0, help="seconds between two captures")
-    parser.add_argument("--spinning", type=int, default=0, help="processes that take CPUs")
-    parser.add_argument("--keep", type=Path, help="folder to leave the runs in")
+    parser.add_argument("--pairs", type=int, default=51, help="of all conditions together")
+    parser.add_argument("--rounds", type=int, help="as lstmprof capture has it by default")
+    parser.add_argument("--iterations", type=int, help="of a run; likewise")
+    parser.add_argument("--keep", type=Path, help="folder to leave the runs in, or to go on in")
     asked = parser.parse_args()
-    wanted = [
-        Pair(name, rounds, rounds * asked.iterations, asked.apart, asked.spinning)
-        for name in asked.impl or ["torch-lstmcell-fused"]
-        for rounds in asked.rounds or [1, 3]
-    ]
-    told = []
+    pairs = planned(asked.pairs, asked.impl or IMPLEMENTATIONS)
+    numbers = {"--rounds": asked.rounds, "--iterations": asked.iterations}
+    options = [word for name, n in numbers.items() if n for word in (name, str(n))]
     with tempfile.TemporaryDirectory() as scratch:
-        for said in verdicts(wanted, asked.pairs, asked.keep or Path(scratch)):
-            told.append(said)
-            print(f"{said.pair.place}: {said.state} {said.slower:.2f}× {said.sentence}", flush=True)
-    print(f"\n{table(told)}")
+        folder = asked.keep or Path(scratch)
+        print(f"\n{table(measured(pairs, folder, options), folder)}")
 
 
 if __name__ == "__main__":

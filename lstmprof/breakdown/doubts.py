@@ -19,6 +19,7 @@ from lstmprof.breakdown import yardsticks
 from lstmprof.breakdown.iterations import Iterations, Measure
 from lstmprof.breakdown.rounds import (
     BUSY_BETWEEN_PROCESSES,
+    CLUSTERS,
     QUIET_BETWEEN_PROCESSES,
     error_of_change,
 )
@@ -126,7 +127,8 @@ def _state(iterations: Iterations, measure: Measure, info: RunInfo) -> Warning |
     """A step that takes another time after its round's profile, in each round alike.
 
     Each round is a process of its own: what comes again in all of them is no chance of the machine.
-    Where a yardstick changed with it by half as much, it is the machine.
+    Where a yardstick changed with it by half as much, it is the machine; of fewer than three rounds
+    where one changed by half as much at all.
     """
     pairs = iterations.timings(measure)
     changes = [math.log(np.median(after) / np.median(before)) for before, after in pairs]
@@ -135,6 +137,9 @@ def _state(iterations: Iterations, measure: Measure, info: RunInfo) -> Warning |
     change, error = float(np.mean(changes)), error_of_change(pairs)
     machine = yardsticks.change_of_rounds(info)
     alike = machine is not None and machine * change > 0 and abs(machine) >= abs(change) / 2
+    if len(pairs) < CLUSTERS:  # nothing came again
+        largest = yardsticks.largest_change(info)
+        alike = largest is not None and 2 * largest.share >= abs(math.expm1(change))
     if alike or abs(change) <= max(error, math.log1p(DRIFT_SHARE)):
         return None
     rounds = "each of its rounds" if len(pairs) > 1 else "its only round"

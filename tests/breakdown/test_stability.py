@@ -155,6 +155,9 @@ def test_a_machine_that_changed_with_the_step_is_no_state_of_it() -> None:
     assert 0.05 < (same[MACHINE].size or 0) < 0.2
     assert "4.0 to 4.8 ms" in same[MACHINE].fault
     assert STATE in kinds(*slower, **sticks((4, 4.05), (4, 4), (4.05, 4)))
+    once = drawn(1, after=1.2, number=20)
+    assert STATE in kinds(once, **sticks((4, 4.05)))
+    assert STATE not in kinds(once, **sticks((4.8, 4)))
 
 
 def test_noise_alone_is_a_state_in_two_of_a_hundred_runs_at_most() -> None:
