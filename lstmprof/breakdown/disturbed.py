@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from lstmprof.events.annotate.steps import Window
-from lstmprof.numbers import milliseconds, percent
+from lstmprof.numbers import listed, milliseconds, percent
 from lstmprof.runs.metadata import RunInfo
 
 #: A step longer than so many median ones was disturbed.
@@ -64,10 +64,11 @@ def _least_disturbed(
     """So many steps, those that lost least, where nearly all were disturbed."""
     places = sorted(sorted(lost, key=lambda place: lost[place])[:number])
     of_all = "all" if disturbed == len(windows) else f"{disturbed} of"
-    steps = ", ".join(str(windows[place].step) for place in places)
+    steps = listed([str(windows[place].step) for place in places])
+    noun = "step" if len(places) == 1 else "steps"
     share = percent(1 - max(lost[place] for place in places))
     note = (
-        f"{of_all} {len(windows)} profiled steps were disturbed: the account is of step {steps},"
+        f"{of_all} {len(windows)} profiled steps were disturbed: the account is of {noun} {steps},"
         f" which had the CPU for {share} of the time or more, the others for less"
     )
     return Kept(tuple(windows[place] for place in places), tuple(places), (note,))

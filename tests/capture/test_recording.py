@@ -1,0 +1,44 @@
+"""Real captures tell what recording an event costs; their account is of the undisturbed step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lstmprof import implementations
+from lstmprof.breakdown import account_rows, break_down
+from lstmprof.breakdown.undisturbed import PROFILER
+from lstmprof.capture.captured_run import write_captured
+from lstmprof.capture.request import CaptureRequest
+from lstmprof.capture.supervisor import capture
+from lstmprof.workloads import Workload
+
+CE = Workload("tiny-ce", 1, 4, False, 2, 5, 3, 3, "ce")
+
+
+@pytest.mark.parametrize("name", ["torch-lstmcell-fused", "tf-lstmcell", "jax-scan"])
+def test_recording_is_measured_and_the_parts_sum_to_the_median(name: str, tmp_path: Path) -> None:
+    pytest.importorskip(implementations.find(name).framework)
+    request = CaptureRequest(
+        name, CE, device="cpu", iterations=4, warmup=1, profile_steps=3, threads=1, peaks=False
+    )
+    result = capture(request, tmp_path / "capture", lambda line: None)
+    found = break_down(write_captured("r", [result], tmp_path))
+    (cost,) = found.run.info.recording or ()
+    if name != "jax-scan":  # whose range costs so little that noise may hide it
+        assert cost.event_ns
+        assert cost.range_ns
+        assert cost.event_ns < cost.range_ns
+        assert cost.event_error_ns is not None
+    if name.startswith("torch"):
+        assert cost.event_before_ns is not None
+        assert cost.event_inside_ns is not None
+        assert 0 < cost.event_before_ns + cost.event_inside_ns < (cost.event_ns or 0)
+    rows = account_rows([found])
+    assert {row["steps"] for row in rows} == {"undisturbed"}
+    assert found.timings is not None
+    assert sum(row["ns"] for row in rows) == round(found.timings.median_ns)
+    assert all(row["ns"] > 0 for row in rows if row["state"] != PROFILER)
+    profiled = account_rows([found], profiled=True)
+    assert {row["steps"] for row in profiled} == {"profiled"}
