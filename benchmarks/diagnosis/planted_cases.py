@@ -11,7 +11,7 @@ from lstmprof.workloads import Workload
 
 WORKLOAD = Workload("planted", 1, 64, False, 32, 20, 64, 10, "ce")
 #: So long that gradients fade into denormal numbers on their way back to the first time step.
-LONG = Workload("long", 1, 32, False, 16, 160, 32, 10, "ce")
+LONG = Workload("long", 1, 32, False, 16, 300, 32, 10, "ce")
 #: Of what each cause takes, of the clean step; of a pair the first and the second.
 SHARE, SHARES_OF_PAIR = 0.5, (0.6, 0.25)
 #: Rounds of a sweep lie the farther apart the more cases it has.
