@@ -28,17 +28,14 @@ def marked(
     ``undisturbed`` are both without what recording took of them.
     """
     names = slower_names(*undisturbed)
-    first, second = (
-        replace(
-            profile,
-            contributors=tuple(
-                replace(c, slower=_is_call(c, profile) and c.name in names)
-                for c in profile.contributors
-            ),
-        )
-        for profile in (fast, slow)
+    return _marked(fast, names), _marked(slow, names)
+
+
+def _marked(profile: StepProfile, names: frozenset[str]) -> StepProfile:
+    marks = (
+        replace(c, slower=_is_call(c, profile) and c.name in names) for c in profile.contributors
     )
-    return first, second
+    return replace(profile, contributors=tuple(marks))
 
 
 def slower_names(fast: StepProfile, slow: StepProfile) -> frozenset[str]:
@@ -46,9 +43,9 @@ def slower_names(fast: StepProfile, slow: StepProfile) -> frozenset[str]:
     if not _alike(fast, slow):
         return frozenset()
     of_fast, of_slow = _calls(fast), _calls(slow)
-    return frozenset(
-        name for name in of_fast.keys() & of_slow.keys() if _is_longer(of_fast[name], of_slow[name])
-    )
+    ranges = {row["name"] for profile in (fast, slow) for row in profile.rows("ranges")}
+    names = (of_fast.keys() & of_slow.keys()) - ranges  # between a range's ops is no call
+    return frozenset(name for name in names if _is_longer(of_fast[name], of_slow[name]))
 
 
 def _alike(fast: StepProfile, slow: StepProfile) -> bool:

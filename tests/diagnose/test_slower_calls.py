@@ -40,6 +40,15 @@ def test_as_many_calls_each_longer_are_no_products() -> None:
     assert found.dominant.finding.kind == "slower-calls"
 
 
+def test_what_lies_between_the_ops_of_a_range_is_no_call() -> None:
+    ranges = {"ranges": table({"name": "program", "kind": "range"})}
+    fast, slow = (
+        run(contributor("idle", "dispatch", ns, "program", count=1), tables=ranges)
+        for ns in (MS, 8 * MS)
+    )
+    assert kinds(fast, slow) == {"dispatch-bound": 7 * MS}
+
+
 @pytest.mark.parametrize(
     ("ns", "count", "kind"),
     [
