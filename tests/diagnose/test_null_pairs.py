@@ -68,5 +68,5 @@ def test_what_is_there_is_not_captured_again(
 def test_a_share_has_its_own_interval(
     null_pairs: Any, hits: int, of: int, low: float, high: float
 ) -> None:
-    # Wilson's, by statsmodels.stats.proportion.proportion_confint
+    # for 0 of n the upper end is z² over n + z²: 3.84 over 54.84
     assert null_pairs.wilson(hits, of) == pytest.approx((low, high), abs=0.001)
