@@ -93,6 +93,9 @@ def test_json_holds_the_waterfall_and_the_findings_exactly(
         "busy_share": None,
         "roofline": None,
         "what_if": [],
+        "compared_by": "wall time",
+        "doubts": [],
+        "settings": [],
         "warnings": [],
         "notes": [],
         "waterfall": 0,
@@ -110,7 +113,7 @@ def test_json_holds_the_waterfall_and_the_findings_exactly(
     first = found["findings"][0]
     assert set(first) == {
         *("rank", "kind", "group", "fast_ns", "slow_ns", "delta_ns", "share", "sentence"),
-        "certainty",
+        *("certainty", "reason"),
         *("saves_ns", "saves_by", "counts", "parts", "largest", "remedies"),
     }
     assert [row["kind"] for row in found["waterfall"]] == [f["kind"] for f in found["findings"]]
