@@ -12,7 +12,7 @@ import pyarrow as pa
 from lstmprof.breakdown.tables import TABLES, TableKind
 from lstmprof.breakdown.timings import COLUMNS as TIMINGS
 from lstmprof.events.schema import COLUMNS, Column
-from lstmprof.runs.metadata import ITERATIONS, facts
+from lstmprof.runs.metadata import ITERATIONS, SAMPLES, facts
 
 _HEAD = """\
 # Tables
@@ -22,8 +22,8 @@ Every table of lstmprof, column by column. Written by `make docs` from the defin
 - `lstmprof breakdown PATH… --table NAME` shows a table; `--format json|csv` gives all columns and
   rows with a column `run` in front; in Python `lstmprof.read(PATH).table("NAME")` gives it to
   pandas, polars or Arrow.
-- `lstmprof query "SELECT …" PATH…` answers SQL over all of them, over `events`, `timings` and
-  `runs`, each with the column `run` in front.
+- `lstmprof query "SELECT …" PATH…` answers SQL over all of them, over `events`, `timings`,
+  `samples` and `runs`, each with the column `run` in front.
 - Times are integers of nanoseconds, means are not. What is unknown is null, never 0 or −1.
   Percentiles are the nearest rank, so that each is the value of a row. A share is 0–1.
 """
@@ -33,6 +33,9 @@ One row an event of the profiled steps; int64 nanoseconds since `base_ns` of run
 columns are computed from the others when a profile is read."""
 _ITERATIONS = """\
 One row an iteration of the undisturbed pass, of captures only; in SQL the table `timings`."""
+_SAMPLES = """\
+One row a distinct stack that a sampler saw in steps without a profiler, of captures with
+`--sampler` only; in SQL the table `samples`."""
 _STATISTICS = """\
 `lstmprof breakdown --table timings`: one row a run, over its counted iterations. Beside these
 columns stand `implementation`, `workload`, `precision`, `mode`, `device`, `device_name`,
@@ -53,6 +56,7 @@ def _lines() -> Iterator[str]:
         yield from _of_table(table)
     yield from _section("Statistics of the timings", _STATISTICS, TIMINGS)
     yield from ("## timings.parquet\n", _ITERATIONS, "", *_rows(ITERATIONS), "")
+    yield from ("## samples.parquet\n", _SAMPLES, "", *_rows(SAMPLES), "")
     yield from ("## events.parquet\n", _EVENTS, "", *_rows(COLUMNS), "")
     yield from ("## run.json\n", _FACTS, "", *_facts())
 

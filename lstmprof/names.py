@@ -18,6 +18,7 @@ TABLES = (
     "streams",
     "collectives",
     "ranges",
+    "witness",
 )
 #: What is shown of a run where no table is asked for.
 USUAL_TABLES = ("ledger", "kernels")

@@ -63,6 +63,8 @@ class Breakdown:
             RunError: the events are missing, damaged or of another schema version.
         """
         wanted = table_of(name)
+        if wanted.beside:
+            return wanted.beside(self.run.samples(), self.steps())
         if name not in self._made:
             self._made.update(_tables_and_windows(self.run, self.step_range, [wanted])[0])
         return self._made[name]

@@ -26,14 +26,14 @@ from lstmprof.breakdown.tables.database import literally, quoted, reading
 from lstmprof.errors import LstmprofError, UsageError
 from lstmprof.events.schema import SCHEMA, schema
 from lstmprof.numbers import UNKNOWN
-from lstmprof.runs.metadata import ITERATIONS, facts_table
+from lstmprof.runs.metadata import ITERATIONS, SAMPLES, facts_table
 from lstmprof.runs.run import Run
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 _RUN = pa.field("run", pa.string(), False)
-_FILES = {"events": SCHEMA, "timings": schema(ITERATIONS)}
+_FILES = {"samples": schema(SAMPLES), "events": SCHEMA, "timings": schema(ITERATIONS)}
 NAMES = ("runs", *reversed(_FILES), *TABLES)
 
 #: What may be read is settled before; the last one keeps the query from changing the others.

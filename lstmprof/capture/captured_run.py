@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lstmprof import formats
+from lstmprof.capture.samples import samples_of, sampling_facts
 from lstmprof.capture.supervisor import CaptureResult
 from lstmprof.errors import CaptureError
 from lstmprof.events import Profile
@@ -55,15 +56,16 @@ def write_captured(
     """
     refuse_unless_alike(rounds)
     profile = _profile(rounds)
-    timings = _timings(rounds)
+    timings, samples = _timings(rounds), samples_of(rounds)
     facts = {**rounds[0].metadata, **described(name, profile, profile.events), "source": CAPTURED}
-    info = run_info({**facts, **_of_all_rounds(rounds), **_sums(timings)})
+    sampling = {"sampling": sampling_facts(rounds, samples)}
+    info = run_info({**facts, **_of_all_rounds(rounds), **_sums(timings), **sampling})
     with new_run(out, name, force=force) as folder:
         (folder / "profile").mkdir()
         for number, result in enumerate(rounds):
-            for path in result.profiles:
+            for path in (*result.profiles, *([result.samples] if result.samples else ())):
                 _put(path, folder / "profile" / f"round-{number}-{path.name}")
-        write_tables(folder, info, profile.events, timings)
+        write_tables(folder, info, profile.events, timings, samples)
     return open_run(out / name)
 
 

@@ -20,6 +20,9 @@ LONGEST_S = 30 * 86400.0
 #: worker processes that share the iterations of a run unless it is asked for otherwise: the fewest
 #: that show how far processes of the same code differ
 ROUNDS = 3
+#: who may look on from outside in a pass of its own
+PY_SPY, PERF = "py-spy", "perf"
+SAMPLERS = (PY_SPY, PERF)
 
 #: where the worker leaves its result, beside the request
 RESULT = "result.json"
@@ -50,6 +53,8 @@ class CaptureRequest:
     deterministic: bool = False  # deterministic algorithms alone
     peaks: bool = True  # measure what the device does at best, after the passes
     label: str = ""  # what the user calls it: part of the run's name
+    sampler: Optional[str] = None  # one of SAMPLERS; None: no sampled pass
+    sampler_s: float = 10.0  # how long it looks on, all rounds together
 
     @property
     def warmup_iterations(self) -> int:
@@ -138,6 +143,8 @@ def check(request: CaptureRequest) -> None:
     for field, choices in (("mode", MODES), ("precision", PRECISIONS)):
         if getattr(request, field) not in choices:
             raise unknown_name(field, getattr(request, field), choices)
+    if request.sampler is not None and request.sampler not in SAMPLERS:
+        raise unknown_name("sampler", request.sampler, SAMPLERS)
     refused = refusal(request)
     if refused:
         raise UsageError(refused, "see lstmprof list")
@@ -152,6 +159,10 @@ def check(request: CaptureRequest) -> None:
     if request.timing_s is not None and not 0 < request.timing_s <= LONGEST_S:
         raise UsageError(
             "timing must be above 0 s and at most 30 days, not {} s".format(request.timing_s)
+        )
+    if not 0 < request.sampler_s <= LONGEST_S:
+        raise UsageError(
+            "sampling must be above 0 s and at most 30 days, not {} s".format(request.sampler_s)
         )
     if not 0 < request.timeout_s <= LONGEST_S:
         raise UsageError(

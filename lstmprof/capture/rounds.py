@@ -241,7 +241,10 @@ def _shares(request: CaptureRequest, rounds: int | None) -> list[CaptureRequest]
     least, more = divmod(request.iterations, count)
     return [
         dataclasses.replace(
-            request, iterations=least + (number < more), peaks=request.peaks and number == 0
+            request,
+            iterations=least + (number < more),
+            peaks=request.peaks and number == 0,
+            sampler_s=request.sampler_s / count,
         )
         for number in range(count)
     ]

@@ -12,6 +12,7 @@ import select
 import signal
 import subprocess
 import sys
+import sysconfig
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -40,6 +41,7 @@ class CaptureResult:
     timings: Mapping[str, Sequence[Any]]  # the columns of timings.parquet
     profiles: tuple[Path, ...]  # raw, gzipped
     pid: int | None = None  # of the worker
+    samples: Path | None = None  # stacks, gzipped
 
 
 def capture(request: CaptureRequest, scratch: Path, progress: Progress) -> CaptureResult:
@@ -104,7 +106,7 @@ def _environment(request: CaptureRequest, scratch: Path) -> dict[str, str]:
 
     Another interpreter is not sent to look for its packages where this one does. Keras runs on the
     framework of the implementation's row. What compilers keep is kept in ``scratch``: every capture
-    compiles anew, and leaves nothing behind.
+    compiles anew, and leaves nothing behind. A sampler may be installed beside this interpreter.
     """
     dropped = {"PYTHONSAFEPATH"}
     if request.python != sys.executable:
@@ -112,6 +114,9 @@ def _environment(request: CaptureRequest, scratch: Path) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if name not in dropped}
     return kept | {
         "KERAS_BACKEND": implementations.find(request.implementation).framework,
+        "PATH": os.pathsep.join(
+            [os.environ.get("PATH", os.defpath), sysconfig.get_path("scripts")]
+        ),
         "KERAS_HOME": str(scratch / KERAS),
         "PYTHONUNBUFFERED": "1",
         "TMPDIR": str(scratch / WORK),
@@ -169,6 +174,7 @@ def result_in(scratch: Path) -> CaptureResult:
         result["metadata"],
         result["timings"],
         tuple(scratch / profile for profile in result["profiles"]),
+        samples=scratch / result["samples"] if result.get("samples") else None,
     )
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lstmprof import workloads
-from lstmprof.capture.request import MODES, PRECISIONS, ROUNDS, CaptureRequest
+from lstmprof.capture.request import MODES, PRECISIONS, ROUNDS, SAMPLERS, CaptureRequest
 from lstmprof.commands.options import TRACES, say
 from lstmprof.errors import LstmprofError, UsageError
 from lstmprof.workloads.studies import NAMED, named
@@ -110,6 +110,19 @@ _RUN_OPTIONS = (
         default=CaptureRequest.peaks,
         show_default=True,
         help="Measure the device's fastest product and copy, which takes about a second.",
+    ),
+    click.option(
+        "--sampler",
+        type=click.Choice(SAMPLERS),
+        help="Let a sampler look on from outside at steps without a profiler, after the passes.",
+    ),
+    click.option(
+        "--sampler-seconds",
+        "sampler_s",
+        type=click.FloatRange(0, min_open=True),
+        default=CaptureRequest.sampler_s,
+        show_default=True,
+        help="How long it looks on, all rounds together.",
     ),
     click.option(
         "--label",

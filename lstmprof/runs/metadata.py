@@ -168,6 +168,19 @@ class RecordingInfo(_Record, frozen=True):
     page_fault_ns: _Real = None
 
 
+class Sampling(_Record, frozen=True):
+    """A pass of a round in which a sampler looked on from outside, or why there was none."""
+
+    sampler: Annotated[_Text, _fact("py-spy or perf", _NEVER)] = None
+    version: Annotated[_Text, _fact("of it", "it did not run")] = None
+    rate_hz: Annotated[_Int, _fact("samples a second that it was asked for", "it did not run")] = (
+        None
+    )
+    steps: Annotated[_Int, _fact("steps that it saw", "it did not run")] = None
+    samples: Annotated[_Int, _fact("of threads that did not wait", "it did not run")] = None
+    reason: Annotated[_Text, _fact("why it did not run", "it did")] = None
+
+
 class RunInfo(_Record, frozen=True):
     """run.json; None is unknown."""
 
@@ -252,6 +265,10 @@ class RunInfo(_Record, frozen=True):
     ] = None
     counters: Counters = Counters()
     cpu_clock_mhz: Annotated[_Real, _fact("mean of its CPUs at the end", _UNREAD, "MHz")] = None
+    sampling: Annotated[
+        tuple[Sampling, ...] | None,
+        _fact("the sampled pass of each round, JSON", "no --sampler was asked for"),
+    ] = None
     timing_cpu_energy_j: Annotated[
         _Real,
         _fact("of the CPU packages in the first round's iterations, by RAPL", _UNREAD, "J"),
@@ -484,4 +501,15 @@ ITERATIONS = (
     ),
     Column("major_faults", pa.int64(), "", "pages that it read from a disk", _OLDER),
     Column("loss", pa.float64(), "", "of this step", "the step has no loss"),
+)
+
+#: The columns of samples.parquet.
+SAMPLES = (
+    Column("round", pa.int64(), "", "which worker process was sampled, from 0"),
+    Column("thread", pa.string(), "", "its name, as the sampler tells it"),
+    Column("part", pa.string(), "", "of the ledger; waiting, compiled or unknown"),
+    Column("rule", pa.string(), "", "the rule that says so"),
+    Column("line", pa.string(), "", "innermost Python function and line", "no frame is Python's"),
+    Column("count", pa.int64(), "", "samples in which the thread had this stack"),
+    Column("frames", pa.list_(pa.string()), "", "the stack from the step on, the innermost last"),
 )

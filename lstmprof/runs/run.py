@@ -2,7 +2,7 @@
 
 ::
 
-    <run>/run.json  timings.parquet  events.parquet  profile/
+    <run>/run.json  timings.parquet  events.parquet  [samples.parquet]  profile/
 
 Every Parquet file carries the schema version: an older one is read or refused by name (``LACKING``
 of ``events.schema``), a newer one refused by name, none ever misread.
@@ -22,12 +22,13 @@ from lstmprof.errors import RunError
 from lstmprof.events.narrow import narrow_table
 from lstmprof.events.schema import LACKING, SCHEMA, SCHEMA_VERSION, VERSION_KEY, schema
 from lstmprof.events.table import EventTable
-from lstmprof.runs.metadata import AGAIN, ITERATIONS, RunInfo, decoded, encoded
+from lstmprof.runs.metadata import AGAIN, ITERATIONS, SAMPLES, RunInfo, decoded, encoded
 
 RUN_FILE = "run.json"
 EVENTS_FILE = "events.parquet"
 
 TIMINGS_SCHEMA = schema(ITERATIONS).with_metadata({VERSION_KEY: str(SCHEMA_VERSION).encode()})
+SAMPLES_SCHEMA = schema(SAMPLES).with_metadata({VERSION_KEY: str(SCHEMA_VERSION).encode()})
 #: run.json is a few kilobytes, of a job of a thousand ranks some megabytes.
 MOST_BYTES = 64 * 2**20
 
@@ -77,6 +78,15 @@ class Run:
         """
         path = self.path / "timings.parquet"
         return _table(path, TIMINGS_SCHEMA) if path.exists() else None
+
+    def samples(self) -> pa.Table | None:
+        """One row a stack that a sampler saw in undisturbed steps; None where none looked on.
+
+        Raises:
+            RunError: the file is damaged or of another schema version.
+        """
+        path = self.path / "samples.parquet"
+        return _table(path, SAMPLES_SCHEMA) if path.exists() else None
 
 
 def _unreadable(path: Path, fault: Exception) -> RunError:
@@ -156,12 +166,18 @@ def runs_in(folder: Path) -> list[Run]:
 
 
 def write_tables(
-    folder: Path, info: RunInfo, events: EventTable, timings: pa.Table | None = None
+    folder: Path,
+    info: RunInfo,
+    events: EventTable,
+    timings: pa.Table | None = None,
+    samples: pa.Table | None = None,
 ) -> None:
     """Write run.json and the tables of a run into ``folder``, run.json last."""
     write_events(folder, events)
     if timings is not None:
         pq.write_table(timings.cast(TIMINGS_SCHEMA), folder / "timings.parquet", compression="zstd")
+    if samples is not None:
+        pq.write_table(samples.cast(SAMPLES_SCHEMA), folder / "samples.parquet", compression="zstd")
     write_info(folder, info)
 
 

@@ -100,7 +100,10 @@ def test_every_table_of_a_breakdown_has_the_run_in_front(name: str, runs: Path, 
 
 
 def test_every_table_is_listed(ask: Any) -> None:
-    assert {r["name"] for r in ask("SHOW TABLES")} == {"runs", "timings", "events", *TABLES}
+    assert {r["name"] for r in ask("SHOW TABLES")} == {
+        *("runs", "samples", "timings", "events"),
+        *TABLES,
+    }
 
 
 def test_text_and_csv_say_what_json_says(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -163,7 +166,7 @@ def test_what_is_no_query_of_the_tables_is_one_line_that_names_them(
     shown = capsys.readouterr()
     assert (shown.out, len(shown.err.splitlines())) == ("", 1)
     assert said in shown.err
-    assert "tables: runs, timings, events, ledger" in shown.err
+    assert "tables: runs, timings, events, samples, ledger" in shown.err
     assert {p: p.stat().st_mtime_ns for p in runs.parent.rglob("*")} == before
 
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from lstmprof import names
 from lstmprof.breakdown import ledger
+from lstmprof.breakdown.mean_step import MeanStep
 from lstmprof.breakdown.tables import (
     casts,
     collectives,
@@ -25,13 +26,14 @@ from lstmprof.breakdown.tables import (
     ranges,
     steps,
     streams,
+    witness,
 )
 from lstmprof.breakdown.tables.database import Database, database
 from lstmprof.errors import unknown_name
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.batches import Batch
 from lstmprof.events.narrow import Packed
-from lstmprof.events.schema import Column
+from lstmprof.events.schema import Column, schema
 from lstmprof.events.table import EventTable
 from lstmprof.runs.metadata import RunInfo
 
@@ -49,6 +51,8 @@ class Gathered(Protocol):
         """The table of all batches taken in."""
 
 
+#: the samples of a run, where its mean step goes → the table
+Beside = Callable[[pa.Table | None, Sequence[MeanStep]], pa.Table]
 #: all events, their windows → the table that batches are added to
 Gather = Callable[[Packed, list[Window]], Gathered]
 
@@ -59,7 +63,7 @@ class TableKind:
 
     ``select`` makes it in a ``Database``; where there is none ``make`` does of the columns
     ``reads`` of the events. ``gather`` makes it of batches, equal in every row; None where it is
-    made of all events at once.
+    made of all events at once. ``beside``: it is made of the run's samples and its account.
 
     ``order`` names columns, the largest first where one begins with ``-``; empty: as made.
     ``shown`` are the columns that a terminal has room for, the others are in JSON and CSV.
@@ -74,11 +78,14 @@ class TableKind:
     make: Make | None = None
     reads: tuple[str, ...] = ()
     gather: Gather | None = None
+    beside: Beside | None = None
 
     def of(
         self, events: EventTable, windows: list[Window], info: RunInfo | None = None
     ) -> pa.Table:
         """This table of annotated ``events``, sorted; ``info`` is run.json, where there is one."""
+        if self.beside:
+            return schema(self.columns).empty_table()  # events tell of no samples
         if self.make:
             return self.ordered(self.make(events, windows, info or RunInfo()))
         return tables_of([self.name], events, windows, info)[self.name]
@@ -225,6 +232,14 @@ _ALL = (
         make=_plain(ranges.ranges),
         reads=(*_TIMED, "device", "parent_id", "launch_id", "op_id"),
     ),
+    TableKind(
+        "witness",
+        "what a sampler saw of steps without a profiler (capture --sampler), beside the ledger",
+        witness.COLUMNS,
+        (),
+        tuple(c.name for c in witness.COLUMNS),
+        beside=witness.witness,
+    ),
 )
 
 #: Name → table, in the order in which a reader needs them.
@@ -257,6 +272,6 @@ def tables_of(
     with database(events) as opened:
         opened.account_for(windows, info.workload.time_steps)
         return {
-            kind.name: kind.of(events, windows, info) if kind.make else kind.selected(opened)
+            kind.name: kind.selected(opened) if kind.select else kind.of(events, windows, info)
             for kind in kinds
         }

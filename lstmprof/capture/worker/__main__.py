@@ -18,7 +18,16 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from lstmprof import implementations
 from lstmprof.capture.request import RESULT, CaptureRequest, refusal
-from lstmprof.capture.worker import host, meters, peaks, profiling, settings, timing, yardstick
+from lstmprof.capture.worker import (
+    host,
+    meters,
+    peaks,
+    profiling,
+    sampling,
+    settings,
+    timing,
+    yardstick,
+)
 from lstmprof.capture.worker.counters import Counters
 from lstmprof.capture.worker.metadata import Passes, now, pass_facts, request_facts, worker_facts
 from lstmprof.errors import CaptureError, LstmprofError, one_line
@@ -91,6 +100,7 @@ def captured(request: CaptureRequest, folder: str, report: Report) -> Dict[str, 
     cpus = taken = _take_cpus(request)
     counters = Counters()
     before = yardstick.measured()
+    os.environ.update(sampling.NAME_GENERATED_CODE if request.sampler else {})
     report("importing {} in process {}".format(framework, os.getpid()))
     loop: Any = importlib.import_module(LOOPS + framework)
     device = loop.device_of(request.device)
@@ -100,15 +110,18 @@ def captured(request: CaptureRequest, folder: str, report: Report) -> Dict[str, 
     trainer = loop.Trainer(request, device)
     place = device, os.path.join(folder, PROFILE)
     passes = run_passes(trainer, request, place, report, counters)
+    witness = _sampled(trainer, request, place[1], report)
     asked, ran_on = request_facts(request), worker_facts(trainer, cpus)
     of_passes = pass_facts(passes, request)
     after = yardstick.measured()
     of_passes["yardsticks"] = [{"before": before if cpus == taken else None, "after": after}]
+    of_passes["sampling"] = witness and witness.facts(request)
     of_passes["peaks"] = peaks.facts(request, loop, device, report)
     return {
         "metadata": dict(asked, **conditions, **ran_on, **of_passes, ended_at=now()),
         "timings": timing.columns(passes.rows),
         "profiles": [os.path.relpath(path, folder) for path in passes.profiled.files],
+        "samples": witness and witness.file and os.path.relpath(witness.file, folder),
     }
 
 
@@ -170,6 +183,21 @@ def _shares(request: CaptureRequest) -> Tuple[timing.Share, timing.Share]:
     most_ns = None if request.timing_s is None else round(request.timing_s * 1e9)
     whole = timing.Share(request.iterations, most_ns)
     return whole.halves() if request.profile_steps else (whole, timing.Share(0))
+
+
+def _sampled(
+    trainer: Any, request: CaptureRequest, folder: str, report: Report
+) -> Optional[sampling.Sampled]:
+    """The sampled pass, over the steps of the timing pass; None where none is asked for."""
+    if request.sampler is None:
+        return None
+    report("sampling with " + request.sampler)
+    ranges = profiling.nvtx_ranges() or profiling.no_ranges
+    with timing.collector_frozen():
+        witness = sampling.sampled(functools.partial(trainer.step, ranges), request, folder)
+    if witness.reason:
+        report("no samples: " + witness.reason)
+    return witness
 
 
 def _take_cpus(request: CaptureRequest) -> Cpus:

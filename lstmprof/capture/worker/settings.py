@@ -13,6 +13,7 @@ import sys
 from typing import Any, Dict, List, Optional
 
 from lstmprof.capture.worker.host import THREAD_VARIABLES
+from lstmprof.capture.worker.sampling import NAME_GENERATED_CODE
 
 #: Variables by how they begin, of what a step may run on: thread pools and BLAS, oneDNN, frameworks
 #: and their compilers, CUDA's libraries, allocators. By their documentation. TensorFlow's are told
@@ -25,9 +26,14 @@ PREFIXES = (
     *("CUDA_", "CUDNN_", "CUBLAS_", "NVIDIA_TF32", "MALLOC_", "MIMALLOC_", "TCMALLOC_"),
     *("LD_PRELOAD", "GLIBC_TUNABLES", "PYTHONMALLOC", "PYTHONDEVMODE", "PYTHON_GIL"),
 )
-#: What a capture sets by itself: threads, which run.json has; GPUs, hidden from a run on a CPU; and
-#: a folder, another every time.
-OF_THIS_CAPTURE = (*THREAD_VARIABLES, "CUDA_VISIBLE_DEVICES", "TORCHINDUCTOR_CACHE_DIR")
+#: What a capture sets by itself: threads, which run.json has; GPUs, hidden from a run on a CPU; a
+#: folder, another every time; and the names of generated code, which change no step.
+OF_THIS_CAPTURE = (
+    *THREAD_VARIABLES,
+    "CUDA_VISIBLE_DEVICES",
+    "TORCHINDUCTOR_CACHE_DIR",
+    *NAME_GENERATED_CODE,
+)
 #: Part of a library's file name -> whose malloc it is.
 ALLOCATORS = (("jemalloc", "jemalloc"), ("tcmalloc", "tcmalloc"), ("mimalloc", "mimalloc"))
 CGROUPS = "/sys/fs/cgroup"

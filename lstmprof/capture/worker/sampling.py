@@ -1,0 +1,215 @@
+"""The sampled pass: steps without a profiler, while a sampler looks at the process from outside.
+
+The sampler is a child of the worker, so that it ends with it, and attaches to its parent: py-spy
+stops it for each sample, linux-perf has the kernel interrupt it. Neither adds anything to what a
+step does between two samples, as ranges and hooks do. Stacks are kept as flame graphs read them,
+a distinct one a line: ``thread;outermost;…;innermost count``.
+"""
+
+from __future__ import annotations
+
+import bisect
+import collections
+import contextlib
+import ctypes
+import dataclasses
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from typing import IO, Any, Callable, Counter, Dict, Iterable, List, Optional, Tuple
+
+from lstmprof.capture.request import PERF, PY_SPY, CaptureRequest
+from lstmprof.capture.worker.profiling import compressed
+
+#: linux/prctl.h, PR_SET_PTRACER: which process may attach where Yama's ptrace_scope is 1
+PR_SET_PTRACER = 0x59616D61
+#: Samples a second; a prime, so that the steps of no length beat with them
+RATE_HZ = 197
+#: Bytes of stack that perf copies for each sample and unwinds later
+STACK_BYTES = 16384
+#: Seconds beyond those that it samples after which a sampler is given up: py-spy first reads the
+#: symbols of every library
+PATIENCE_S = 120.0
+
+#: Where oneDNN writes the names of the code that it generates, which is in no library's table of
+#: symbols: one line each, ``start length name`` in hexadecimal (perf's format)
+JIT_MAP = "/tmp/perf-{}.map"
+NAME_GENERATED_CODE = {"ONEDNN_JIT_PROFILE": "2"}  # oneDNN's documentation: 2 is that file
+
+STACKS = "samples.txt"
+_ADDRESS = re.compile(r"\b0x([0-9a-f]+) \((?:\?|[^();]*perf-\d+\.map)\)")
+_PERF_DATA, _LOG = "perf.data", "sampler.log"
+_ABSENT = {
+    PY_SPY: "py-spy is not installed: pip install 'lstmprof[sampler]'",
+    PERF: "perf is not installed: it is linux-perf on Debian, linux-tools on Ubuntu",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Sampled:
+    """The outcome of a sampled pass: the file of its stacks, or the reason why there is none."""
+
+    file: Optional[str] = None
+    reason: Optional[str] = None
+    version: Optional[str] = None
+    steps: Optional[int] = None
+
+    def facts(self, request: CaptureRequest) -> Dict[str, Any]:
+        """What run.json says of the pass."""
+        return {
+            "sampler": request.sampler,
+            "version": self.version,
+            "rate_hz": RATE_HZ if self.file else None,
+            "steps": self.steps,
+            "reason": self.reason,
+        }
+
+
+def sampled(step: Callable[[], Any], request: CaptureRequest, folder: str) -> Sampled:
+    """Run ``step`` over and over while the sampler of ``request`` looks on; stacks in ``folder``.
+
+    ``PATH`` is where the sampler is looked for.
+    """
+    assert request.sampler is not None
+    binary = shutil.which(request.sampler)
+    if binary is None:
+        return Sampled(reason=_ABSENT[request.sampler])
+    if not sys.platform.startswith("linux"):
+        return Sampled(reason="{} sees native frames on Linux alone".format(request.sampler))
+    stacks, data = os.path.join(folder, STACKS), os.path.join(folder, _PERF_DATA)
+    recorded = stacks if request.sampler == PY_SPY else data
+    patience_s = request.sampler_s + PATIENCE_S
+    with open(os.path.join(folder, _LOG), "w+b") as log:
+        steps, status = _stepped(step, _command(binary, request, recorded), log, patience_s)
+        log.seek(0)
+        words = log.read().decode("utf-8", "replace")
+    os.remove(log.name)
+    if status != 0 or not os.path.exists(recorded):
+        return Sampled(reason="{}: {}".format(request.sampler, _fault(words, status)))
+    if request.sampler == PERF:
+        _collapse(binary, data, stacks)
+        os.remove(data)
+    _name_generated_code(stacks, JIT_MAP.format(os.getpid()))
+    return Sampled(compressed(stacks, stacks + ".gz"), None, _version(binary), steps)
+
+
+def _command(binary: str, request: CaptureRequest, path: str) -> List[str]:
+    pid, seconds = str(os.getpid()), str(max(1, round(request.sampler_s)))
+    options = ["--pid", pid, "--output", path]
+    if request.sampler == PY_SPY:
+        options += ["--native", "--threads", "--full-filenames", "--format", "raw"]
+        return [binary, "record", *options, "--rate", str(RATE_HZ), "--duration", seconds]
+    options += ["--event", "cpu-clock", "--call-graph", "dwarf,{}".format(STACK_BYTES)]
+    return [binary, "record", *options, "--freq", str(RATE_HZ), "--", "sleep", seconds]
+
+
+def _stepped(
+    step: Callable[[], Any], command: List[str], log: IO[bytes], patience_s: float
+) -> Tuple[int, int]:
+    """How many steps ran until ``command`` ended, and its exit status; killed after so long."""
+    sampler = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    try:
+        ctypes.CDLL(None).prctl(PR_SET_PTRACER, sampler.pid, 0, 0, 0)
+        _give_back_cpus(sampler.pid)
+        steps, deadline = 0, time.monotonic() + patience_s
+        while sampler.poll() is None and time.monotonic() < deadline:
+            step()
+            steps += 1
+    finally:
+        sampler.kill()
+        sampler.wait()
+    return steps, sampler.returncode
+
+
+def _give_back_cpus(pid: int) -> None:
+    """Let process ``pid`` run on the CPUs of this one's parent, not on ours alone."""
+    with contextlib.suppress(OSError):  # it has ended, or may not: then it shares our CPUs
+        os.sched_setaffinity(pid, os.sched_getaffinity(os.getppid()))
+
+
+def _name_generated_code(stacks: str, map_path: str) -> None:
+    """Name the addresses in the file ``stacks`` that are in the map, which is removed."""
+    try:
+        with open(map_path, encoding="utf-8", errors="replace") as lines:
+            names = generated(lines)
+    except OSError:
+        return  # nothing was generated, or nobody named it
+    os.remove(map_path)
+    with open(stacks, encoding="utf-8", errors="replace") as file:
+        text = _ADDRESS.sub(lambda found: _named(found, names), file.read())
+    with open(stacks, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def generated(lines: Iterable[str]) -> List[Tuple[int, int, str]]:
+    """(start, end, name) of each piece of generated code, by start."""
+    pieces = []
+    for line in lines:
+        start, length, name = line.split(None, 2)
+        pieces.append((int(start, 16), int(start, 16) + int(length, 16), name.strip()))
+    return sorted(pieces)
+
+
+def _named(address: "re.Match[str]", names: List[Tuple[int, int, str]]) -> str:
+    place = int(address.group(1), 16)
+    at = bisect.bisect_right(names, (place, sys.maxsize, "")) - 1
+    if at < 0 or place >= names[at][1]:
+        return address.group(0)
+    return "{} (generated)".format(names[at][2])
+
+
+def _fault(words: str, status: int) -> str:
+    """What a sampler said of its failure, in one line."""
+    if status == -signal.SIGKILL:
+        return "was stopped after {:g} s beyond its time".format(PATIENCE_S)
+    lines = [line.strip() for line in words.splitlines() if line.strip()]
+    faults = [
+        line for line in lines if re.match(r"(?i)error|no permission|.*denied|.*paranoid", line)
+    ]
+    said = (faults or lines or ["it said nothing"])[0]
+    return "{} (exit status {})".format(said, status)
+
+
+def _version(binary: str) -> Optional[str]:
+    said = subprocess.run([binary, "--version"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    return said.stdout.decode("utf-8", "replace").strip() or None
+
+
+def _collapse(binary: str, data: str, place: str) -> None:
+    """Write the stacks of perf's file ``data`` to ``place``."""
+    fields = ["--no-inline", "--fields", "comm,tid,ip,sym,dso"]
+    command = [binary, "script", "--input", data, *fields]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, errors="replace"
+    ) as script:
+        assert script.stdout is not None
+        counts = collapsed(script.stdout)
+    with open(place, "w", encoding="utf-8") as file:
+        for stack, count in counts.items():
+            file.write("{} {}\n".format(stack, count))
+
+
+def collapsed(lines: Iterable[str]) -> Counter[str]:
+    """Stacks as ``perf script`` prints them, innermost first, an empty line after each -> counts.
+
+    Frames without a symbol are called by their address, as py-spy does.
+    """
+    counts: Counter[str] = collections.Counter()
+    thread = ""
+    frames: List[str] = []
+    for line in lines:
+        if not line.strip():
+            if frames:
+                counts[";".join([thread, *reversed(frames)])] += 1
+            frames = []
+        elif not line[0].isspace():
+            *name, tid = line.split()
+            thread = "thread ({}): {}".format(tid, " ".join(name))
+        else:
+            address, _, frame = line.strip().partition(" ")
+            frames.append(frame.replace(";", ",").replace("[unknown]", "0x" + address))
+    return counts

@@ -1,0 +1,60 @@
+"""Stacks that a sampler counted, as flame graphs read them: one line each, ``a;b;c count``.
+
+A frame is ``function (file:line)`` where Python's, ``symbol (library)`` where native. Source:
+Brendan Gregg's stackcollapse-perf.pl; py-spy's ``--format raw``.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from lstmprof.errors import ProfileError
+
+_THREAD = re.compile(r"thread \((?:0x)?\w+\)(?:: (?P<name>.*))?$")
+#: What stands before the part of a path that says which package it is.
+_BEFORE_PACKAGE = re.compile(
+    r"(?<= \()/(?:[^()]*/(?:site-packages|dist-packages|worker(?=/lstmprof/)|python3\.\d+)/"
+    r"|[^()]*/(?=[^/]+\.so))"
+)
+
+
+@dataclass(frozen=True)
+class Stack:
+    """One distinct stack of a thread, the innermost frame last, and how often it was seen."""
+
+    thread: str
+    frames: tuple[str, ...]
+    count: int
+
+
+def read_stacks(path: Path) -> Iterator[Stack]:
+    """The stacks of the gzipped file at ``path``.
+
+    Raises:
+        ProfileError: a line is no stack, or the file no gzip.
+    """
+    try:
+        with gzip.open(path, "rt", encoding="utf-8", errors="replace") as lines:
+            for number, line in enumerate(lines, 1):
+                yield _stack(line, path, number)
+    except (OSError, EOFError) as fault:
+        raise ProfileError(path, f"is damaged ({fault})", "capture the run again") from fault
+
+
+def _stack(line: str, path: Path, number: int) -> Stack:
+    text, _, count = line.rstrip("\n").rpartition(" ")
+    if not count.isdecimal() or not text:
+        raise ProfileError(path, f"line {number}: no count ends it", "capture the run again")
+    first, *frames = text.split(";")
+    thread = _THREAD.match(first)
+    if thread is None:
+        first, frames = "", [first, *frames]
+    return Stack(
+        (thread["name"] or "") if thread else "",
+        tuple(_BEFORE_PACKAGE.sub("", frame) for frame in frames),
+        int(count),
+    )
