@@ -174,6 +174,7 @@ class _Hosts:
 def _of_host(hosts: _Hosts, at: _Instants, rank: int | None) -> Stretches:
     computes = host.computing(hosts.events)
     merged = filled(host.merged_lanes(hosts.events, rank, computes, hosts.state))
+    merged = host.with_whole_copies(hosts.events, merged, computes)
     shared = overlaps(merged, at.start_ns, at.end_ns)
     row = merged.owner[shared.segment]
     label = hosts.state_labels(row)

@@ -8,13 +8,15 @@ before copies, these before every cause of idleness. Source: docs/ledger.md.
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
 from lstmprof.events.annotate import CAPTURED
 from lstmprof.events.annotate.calls import is_kernel_launch
 from lstmprof.events.intervals import Flags, Ints, Segments, foremost
 from lstmprof.events.schema import PROGRAM
-from lstmprof.events.table import UNKNOWN, EventTable
+from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import innermost, nesting_order, thread_ids
 from lstmprof.runs.metadata import RunInfo
 
@@ -29,6 +31,9 @@ _OF_FRAMEWORK = {
 }
 _CLASS = {"collective": 1, "transfer": 2, "memset": 3}
 _FIRST_IDLE = 4
+#: XLA's instruction that copies a buffer, and the event of what runs its instructions on a CPU.
+_XLA_COPY = re.compile(r"copy(?:\.\d+)?")
+_XLA_RUNS = "ThunkExecutor::Execute"
 #: Times up to this fit int64.
 _MOST_NS = 2**62
 
@@ -93,3 +98,26 @@ def merged_lanes(events: EventTable, rank: int | None, computes: Flags, state: I
     began = events.start_ns[owner]
     merged = foremost(start, end, np.lexsort((start, thread[owner], began, priority)))
     return Segments(merged.start_ns, merged.end_ns, owner[merged.owner])
+
+
+def with_whole_copies(events: EventTable, lanes: Segments, computes: Flags) -> Segments:
+    """``lanes`` with all the time of a copy that XLA shares out among its threads given to it.
+
+    The copy's event ends with the part of the thread that began it, and what runs the instructions
+    returns until the other parts are done: they have no events. So between a copy and the next
+    instruction, while nothing runs instructions, XLA copies. Source: a sampler on jax 0.11, whose
+    samples are all of ``CopyThunk`` there.
+    """
+    runs = np.flatnonzero(events.is_kind("op") & events.is_one_of("name", _XLA_RUNS))
+    if not len(runs) or len(lanes.owner) < 3:
+        return lanes
+    copies = computes & events.where_name(lambda name: bool(_XLA_COPY.fullmatch(name)))
+    before, at, after = lanes.owner[:-2], lanes.owner[1:-1], lanes.owner[2:]
+    held = (before != NONE) & (at != NONE) & (after != NONE)
+    held &= copies[before] & events.is_kind("step")[at] & computes[after]
+    middle = (lanes.start_ns[1:-1] + lanes.end_ns[1:-1]) // 2
+    begun = np.searchsorted(np.sort(events.start_ns[runs]), middle, side="right")
+    ended = np.searchsorted(np.sort(events.end_ns[runs]), middle, side="right")
+    owner = lanes.owner.copy()
+    owner[1:-1] = np.where(held & (begun == ended), before, at)
+    return Segments(lanes.start_ns, lanes.end_ns, owner)

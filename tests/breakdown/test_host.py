@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from breakdown.test_ledger_properties import cpu_programs
-from events.rows import Row, table
+from events.rows import Row, row, table
 from hypothesis import given, settings, strategies as st
 
 from lstmprof.breakdown import host
+from lstmprof.breakdown.ledger import ledger
+from lstmprof.events.annotate.steps import Window
 from lstmprof.events.threads import innermost, thread_ids
 
 
@@ -24,3 +26,36 @@ def test_innermost_events_of_each_thread(rows: list[Row], most_ns: int) -> None:
     for column in ("start_ns", "end_ns", "owner"):
         expected = np.concatenate([getattr(lane, column) for lane in alone])
         assert getattr(found, column).tolist() == expected.tolist()
+
+
+def _spent(rows: list[Row]) -> dict[str, int]:
+    window = Window(None, 0, 0, 1000, None, framework_ranges=("step",))
+    return {r["part"]: r["ns"] for r in ledger(table(rows), [window]).to_pylist()}
+
+
+def _xla_step(*, resumes_ns: int) -> list[Row]:
+    """A step whose large copy goes on in threads without events until XLA resumes.
+
+    ::
+
+        ns       0    10      100          resumes     900  1000
+        main     [step                                         ]
+        pool     [Execute      ]           [Execute      ]
+                      [copy.1 ]            [dot.1        ]
+    """
+    main, pool = {"tid": 1}, {"tid": 2}
+    return [
+        row("step", "step", 0, 1000, **main),
+        row("op", "ThunkExecutor::Execute", 0, 100, **pool),
+        row("op", "copy.1", 10, 100, category="layout", **pool),
+        row("op", "ThunkExecutor::Execute", resumes_ns, 900, **pool),
+        row("op", "dot.1", 500, 900, category="gemm", **pool),
+    ]
+
+
+def test_time_until_xla_resumes_is_the_copy_that_it_waits_for() -> None:
+    assert _spent(_xla_step(resumes_ns=500)) == {"layout": 490, "gemm": 400, "dispatch": 110}
+
+
+def test_time_in_which_xla_runs_its_instructions_is_no_copy() -> None:
+    assert _spent(_xla_step(resumes_ns=100)) == {"layout": 90, "gemm": 400, "dispatch": 510}
