@@ -22,7 +22,7 @@ from lstmprof.breakdown.mean_step import MeanStep, mean_steps
 from lstmprof.breakdown.tables import TABLES, Gathered, TableKind, table_of
 from lstmprof.breakdown.tables.database import database
 from lstmprof.breakdown.timings import Timings, compared_ns, slowdowns, timings
-from lstmprof.breakdown.undisturbed import undisturbed_step
+from lstmprof.breakdown.undisturbed import Undisturbed, undisturbed_step
 from lstmprof.events.annotate import CAPTURED
 from lstmprof.events.annotate.recorded import Recorded, recorded
 from lstmprof.events.annotate.steps import Window, windows, with_markers, with_steps
@@ -106,9 +106,10 @@ class Breakdown:
         timed = self.timings is not None and info.source == CAPTURED and not self.step_range
         if profiled or not timed or not lanes or measured is None or self.timings is None:
             return lanes
-        events, median_ns = self.events(), self.timings.length_ns
+        events, told = self.events(), self.timings
+        undisturbed = Undisturbed(told.length_ns, told.compared_by == "CPU time")
         return [
-            undisturbed_step(lane, kept[lane.rank], events, info, measured, median_ns)
+            undisturbed_step(lane, kept[lane.rank], events, info, measured, undisturbed)
             for lane in lanes
         ]
 

@@ -2,7 +2,8 @@
 
 Reads the attribution of the profiled steps that nothing disturbed, what recording took of each
 stretch (``recording``) and the undisturbed pass. Its parts are those of the ledger, each less its
-recording; they and two lines of state ``profiler`` sum to the median undisturbed step:
+recording and, where the median is in CPU time, less its share of the time that the run had no CPU;
+they and two lines of state ``profiler`` sum to the median undisturbed step:
 
 - ``page faults``: what profiled steps fault more than undisturbed ones, at the cost of a fault in
   the same process; which op faulted is not recorded;
@@ -37,22 +38,44 @@ LEAST_FAULTS_SHARE = 0.01
 
 
 @dataclass(frozen=True)
+class Undisturbed:
+    """The median step without a profiler; ``in_cpu_time`` where that is what runs compare by."""
+
+    median_ns: float
+    in_cpu_time: bool = False
+
+
+@dataclass(frozen=True)
 class Profiling:
     """What profiling took of the profiled steps of one lane: ``cost_ns`` for each event.
 
     ``faults_ns`` is that of the page faults that it caused, of a mean step. ``own_ranges``: what
-    the capture's own ranges cost was measured, apart from other events.
+    the capture's own ranges cost was measured, apart from other events. ``had_cpu``: the share of
+    these steps in which the run had its CPU, where the undisturbed step is in CPU time, else 1.
     """
 
     costs: Costs
     cost_ns: float
     faults_ns: int
     own_ranges: bool
+    had_cpu: float = 1.0
+
+    def recorded_in(self, events: EventTable, stretches: Stretches) -> Recorded:
+        """What was recorded in each stretch, which lasts as long as the run had its CPU in it."""
+        return _with_cpu(recorded(events, stretches, own_ranges=self.own_ranges), self.had_cpu)
 
     def taken(self, what: Recorded) -> Ints:
         """Nanoseconds of each stretch in which ``what`` was recorded that recording took."""
         off = what.off(self.costs.shape.times(self.cost_ns), self.costs.of_range)
         return np.asarray(np.rint(off), dtype=np.int64)
+
+
+def _with_cpu(what: Recorded, had_cpu: float) -> Recorded:
+    """``what`` in stretches that last this share of their time: which of it is lost nobody tells.
+
+    Other processes take the CPU at any time, and so of each part as of the whole.
+    """
+    return replace(what, length_ns=np.asarray(np.rint(what.length_ns * had_cpu), dtype=np.int64))
 
 
 def profiling_of(
@@ -61,24 +84,37 @@ def profiling_of(
     stretches: Stretches,
     info: RunInfo,
     timings: pa.Table,
-    median_ns: float,
+    undisturbed: Undisturbed,
 ) -> Profiling:
     """What profiling took of the steps ``kept``; ``stretches`` are those of one lane in them.
 
-    ``timings`` are the rows of timings.parquet, ``median_ns`` the undisturbed step.
+    ``timings`` are the rows of timings.parquet.
     """
+    median_ns = undisturbed.median_ns
     costs, steps = costs_of(info), len(kept.windows)
     on_device = bool(len(events)) and _on_device(events, stretches)
     if on_device:  # what its host records while it works delays nothing
         costs = replace(costs, least_ns=0.0, usual_ns=0.0)
     own_ranges = costs.measured and info.source == CAPTURED and not on_device
-    what = recorded(events, stretches, own_ranges=own_ranges)
+    had_cpu = _had_cpu(kept, info) if undisturbed.in_cpu_time and not on_device else 1.0
+    what = _with_cpu(recorded(events, stretches, own_ranges=own_ranges), had_cpu)
     faults_ns = 0 if on_device else _faults_ns(kept, info, timings, median_ns)
     longer_ns = None if on_device else _longer_ns(kept, info, timings)
     if longer_ns is None:
-        longer_ns = sum(w.end_ns - w.start_ns for w in kept.windows) / steps - median_ns
+        profiled_ns = sum(w.end_ns - w.start_ns for w in kept.windows) / steps
+        longer_ns = profiled_ns * had_cpu - median_ns
     cost_ns = what.cost_ns(costs, steps * (longer_ns - faults_ns))
-    return Profiling(costs, cost_ns, faults_ns, own_ranges)
+    return Profiling(costs, cost_ns, faults_ns, own_ranges, had_cpu)
+
+
+def _had_cpu(kept: Kept, info: RunInfo) -> float:
+    """The share of the steps ``kept`` in which the run had its CPU; 1 where that is unknown."""
+    cpus, walls = info.profiled_cpu_ns, info.profiled_wall_ns
+    last = max(kept.places)
+    if not one_thread(info) or not cpus or not walls or min(len(cpus), len(walls)) <= last:
+        return 1.0
+    wall_ns = sum(walls[place] for place in kept.places)
+    return min(sum(cpus[place] for place in kept.places) / wall_ns, 1.0) if wall_ns else 1.0
 
 
 def _on_device(events: EventTable, stretches: Stretches) -> bool:
@@ -142,15 +178,15 @@ def undisturbed_step(
     events: EventTable,
     info: RunInfo,
     timings: pa.Table,
-    median_ns: float,
+    undisturbed: Undisturbed,
 ) -> MeanStep:
     """The lane of ``step`` in the undisturbed step, of which the parts sum to its median."""
-    steps, length_ns = len(kept.windows), round(median_ns)
+    steps, length_ns = len(kept.windows), round(undisturbed.median_ns)
     stretches = attributed(events, kept.windows, step.rank)[step.device]
-    profiling = profiling_of(kept, events, stretches, info, timings, median_ns)
-    what = recorded(events, stretches, own_ranges=profiling.own_ranges)
+    profiling = profiling_of(kept, events, stretches, info, timings, undisturbed)
+    what = profiling.recorded_in(events, stretches)
     off = profiling.taken(what)
-    spent = stretches.end_ns - stretches.start_ns - off
+    spent = what.length_ns - off
     totals = np.bincount(stretches.label, weights=spent, minlength=len(stretches.labels))
     names = [label for label, ns in zip(stretches.labels, totals, strict=True) if ns]
     means = mean_of([int(ns) for ns in totals if ns], steps)

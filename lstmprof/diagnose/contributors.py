@@ -48,7 +48,7 @@ COLUMNS = (
     Column("call_overhead", pa.bool_(), "", "whether this is the time before the call"),
     Column("compiling", pa.bool_(), "", "whether a compiler ran; name is then of its event"),
     Column("recorded", pa.float64(), "", "events recorded in the time: half for each begin or end"),
-    Column("recording_ns", pa.int64(), "ns", "time of them that recording took, of all windows"),
+    Column("disturbed_ns", pa.int64(), "ns", "of all windows, that profiling and others took"),
     Column("count", pa.int64(), "", "calls or activities that hold some of the time"),
     Column("ns", pa.int64(), "ns", "time of all windows together"),
 )
@@ -86,8 +86,12 @@ def contributors(
     first = groups.first
     calls = np.where((overhead | (parts == LATENCY))[first], 0, _calls(groups, row))
     names = [_STEP.sub("", name) for name in events.texts("name")[1]]
-    what = recorded(events, stretches, own_ranges=profiling is not None and profiling.own_ranges)
-    off = np.zeros(len(row), dtype=np.int64) if profiling is None else profiling.taken(what)
+    length_ns = stretches.end_ns - stretches.start_ns
+    if profiling is None:
+        what, left_ns = recorded(events, stretches, own_ranges=False), length_ns
+    else:
+        what = profiling.recorded_in(events, stretches)
+        left_ns = what.length_ns - profiling.taken(what)
     values = (names, *(events.texts(column)[1] for column in ("category", "family")))
     return pa.table(
         [
@@ -98,9 +102,9 @@ def contributors(
             pa.array(overhead[first]),
             pa.array(compiles[first]),
             pa.array(groups.sums(what.borders) / 2),
-            pa.array(groups.sums(off)),
+            pa.array(groups.sums(length_ns - left_ns)),
             pa.array(calls),
-            pa.array(groups.sums(stretches.end_ns - stretches.start_ns)),
+            pa.array(groups.sums(length_ns)),
         ],
         schema=SCHEMA,
     )

@@ -21,7 +21,6 @@ from lstmprof.diagnose.counts import QUANTITIES
 from lstmprof.diagnose.document import VERSION
 from lstmprof.diagnose.findings import Difference, Finding, findings, lengths, timed
 from lstmprof.diagnose.measure import by_one_measure
-from lstmprof.diagnose.profiler_overhead import recording_ns
 from lstmprof.diagnose.ranks import lane_to_dict, overlap_to_dict, straggler_to_dict
 from lstmprof.diagnose.reasons import reason
 from lstmprof.diagnose.remedies import Advice, remedies
@@ -409,7 +408,7 @@ def _recording(profile: StepProfile) -> Recording | None:
     if profile.device is not None:
         return None
     costs = costs_of(profile.info)
-    each = costs.shape.times(recording_ns(profile))
+    each = costs.shape.times(profile.event_ns)
     own_ranges = costs.measured and profile.info.source == CAPTURED
     return Recording(each, costs.of_range, own_ranges)
 

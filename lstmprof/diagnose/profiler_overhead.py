@@ -1,10 +1,11 @@
 """From the profiled steps to the undisturbed ones: what of each contributor is the profiler's.
 
-What recording took of each was found with the account of the undisturbed step
-(``breakdown.recording``): a run alone and two compared give it up alike. What the profiled steps
-differ by beyond that is of kind ``profiler``: so all kinds still sum to the undisturbed steps.
-Where the profiled steps differ by more than the undisturbed ones, what was done as often in both
-and took longer in one is the first to be doubted: it is taken off, up to what there is too much.
+What recording took of each, and what other processes did, was found with the account of the
+undisturbed step (``breakdown.undisturbed``): a run alone and two compared give it up alike. What
+the profiled steps differ by beyond that is of kind ``profiler``: so all kinds still sum to the
+undisturbed steps. Where the profiled steps differ by more than the undisturbed ones, what was done
+as often in both and took longer in one is the first to be doubted: it is taken off, up to what
+there is too much.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ Kinds = Mapping[str, list[Contributor]]
 
 
 def unrecorded(profile: StepProfile) -> StepProfile:
-    """``profile``, of which recording took none of the time; no contributor has more than the step.
+    """``profile``, of which recording and others took no time; none has more than the step.
 
     It was timed.
     """
     return replace(
         profile,
         contributors=tuple(
-            replace(c, ns=min(c.ns - c.recording_ns, profile.length_ns), recording_ns=0)
+            replace(c, ns=min(c.ns - c.disturbed_ns, profile.length_ns), disturbed_ns=0)
             for c in profile.contributors
         ),
     )
@@ -62,13 +63,6 @@ def _settled(profile: StepProfile, contributors: Kinds) -> tuple[Counter[str], i
     rest = profile.length_ns - kinds_ns.total()
     kinds_ns[PROFILER] += rest
     return kinds_ns, rest
-
-
-def recording_ns(profile: StepProfile) -> float:
-    """Nanoseconds that recording took of ``profile`` for each event; 0 where there is none."""
-    events = sum(contributor.recorded for contributor in profile.contributors)
-    taken = sum(contributor.recording_ns for contributor in profile.contributors)
-    return taken / events if events else 0.0
 
 
 def _doubted(rest_ns: int, of_fast: Kinds, of_slow: Kinds) -> dict[str, int]:

@@ -33,7 +33,7 @@ from lstmprof.breakdown.mean_step import (
 from lstmprof.breakdown.rounds import Round
 from lstmprof.breakdown.tables import tables_of
 from lstmprof.breakdown.timings import CpuTime, cpu_time, left_out
-from lstmprof.breakdown.undisturbed import profiling_of
+from lstmprof.breakdown.undisturbed import Undisturbed, profiling_of
 from lstmprof.diagnose.contributors import contributors
 from lstmprof.diagnose.ranks import (
     FOUND,
@@ -73,7 +73,8 @@ class Contributor:
     op is for. ``tiny``: its calls compute next to nothing. ``call_overhead``: the time is that
     between ops, just before it was called. ``compiling``: a compiler ran. ``recorded``: how many
     events were recorded in it, half of one where it begins and half where it ends.
-    ``recording_ns`` is the time of it that recording them took, 0 where the run was not timed.
+    ``disturbed_ns`` is the time of it that recording them took, and in which the run had no CPU; 0
+    where the run was not timed.
     ``slower``: the run compared with makes as many such calls, each shorter (``slower_calls``).
     """
 
@@ -88,7 +89,7 @@ class Contributor:
     call_overhead: bool = False
     compiling: bool = False
     recorded: float = 0.0
-    recording_ns: int = 0
+    disturbed_ns: int = 0
     slower: bool = False
 
 
@@ -102,7 +103,8 @@ class StepProfile:
     profiled step. ``sync_calls`` are the blocking runtime calls of a step, None where no runtime
     call was recorded. ``tables`` are those of a breakdown, of this lane's rank, windows and device
     alone, and the lane's ``tally``. ``doubts`` are reasons not to trust the times, ``rounds`` the
-    processes that were timed, ``steps_ns`` the lengths of the profiled steps. It is one of
+    processes that were timed, ``steps_ns`` the lengths of the profiled steps, ``event_ns`` what
+    recording one event took of them. It is one of
     ``lanes``; ``straggler`` is whom they wait for, None where there is one lane that communicates
     with none; ``overlap`` None where it does not. ``compared_by`` is what ``median_ns`` is of, None
     where it cannot be compared; ``cpu`` is None where it says nothing (``diagnose.measure``).
@@ -123,6 +125,7 @@ class StepProfile:
     doubts: tuple[Warning, ...] = ()
     rounds: tuple[Round, ...] = ()
     steps_ns: tuple[int, ...] = ()
+    event_ns: float = 0.0
     notes: tuple[str, ...] = ()
     lacks: tuple[Lack, ...] = ()
     lanes: int = 1
@@ -231,8 +234,8 @@ def step_profile_of(
     stretches = attributed(events, windows, lane.rank)[lane.device]
     profiling = None
     if timings is not None and table is not None:
-        timed_ns = timings.length_ns
-        profiling = profiling_of(kept, events, stretches, info, table, timed_ns)
+        undisturbed = Undisturbed(timings.length_ns, timings.compared_by == "CPU time")
+        profiling = profiling_of(kept, events, stretches, info, table, undisturbed)
     bounds = None if timings is None else (timings.median_low_ns, timings.median_high_ns)
     return StepProfile(
         name=breakdown.run.name,
@@ -256,6 +259,7 @@ def step_profile_of(
         doubts=() if timings is None else timings.warnings,
         rounds=() if iterations is None else iterations.kept.rounds(),
         steps_ns=tuple(map(_length_ns, windows)),
+        event_ns=0.0 if profiling is None else profiling.cost_ns,
         notes=(
             *_which_lane(lane, lanes, reason),
             *_communication(windows, straggler, overlap, len(lanes)),
@@ -323,16 +327,16 @@ def _length_ns(window: Window) -> int:
 def _means(table: pa.Table, steps: int) -> tuple[Contributor, ...]:
     rows = table.to_pylist()
     means = mean_of([row["ns"] for row in rows], steps)
-    recording = mean_of([row["recording_ns"] for row in rows], steps)
+    disturbed = mean_of([row["disturbed_ns"] for row in rows], steps)
     return tuple(
         Contributor(
             **{
                 **row,
-                **{"ns": ns, "recording_ns": min(off, ns)},
+                **{"ns": ns, "disturbed_ns": min(off, ns)},
                 **{name: row[name] / steps for name in ("count", "recorded")},
             }
         )
-        for row, ns, off in zip(rows, means, recording, strict=True)
+        for row, ns, off in zip(rows, means, disturbed, strict=True)
     )
 
 

@@ -102,20 +102,24 @@ def written(
         at += 100_000
     counted = {"profiled_wall_ns": lengths, "profiled_cpu_ns": lengths}
     timed, waits = facts.pop("timings", None), facts.pop("waits", 0.0)
+    preemptions = facts.pop("preemptions", None)
     given = {"name": "r", "source": "capture", **(counted if timed else {}), **facts}
     folder.mkdir(parents=True)
     events = annotated(table(rows), captured=True)
-    write_tables(folder, run_info(given), events, timings(timed, waits) if timed else None)
+    write_tables(
+        folder, run_info(given), events, timings(timed, waits, preemptions) if timed else None
+    )
     return break_down(open_run(folder))
 
 
-def timings(walls_ns: list[int], waits: float = 0.0) -> pa.Table:
+def timings(walls_ns: list[int], waits: float = 0.0, preemptions: int | None = None) -> pa.Table:
     """The rows of an undisturbed pass of these lengths, for a share of which it had no CPU."""
     number = len(walls_ns)
     given: dict[str, list[Any]] = {
         **{"iteration": list(range(number)), "round": [0] * number, "warmup": [False] * number},
         **{"after_profile": [False] * number, "wall_ns": walls_ns},
         **{"minor_faults": [0] * number, "loss": [1.0] * number},
+        **{"preemptions": [preemptions] * number},
         "cpu_ns": [round(wall * (1 - waits)) for wall in walls_ns],
     }
     arrays = {n: given.get(n, [None] * number) for n in TIMINGS_SCHEMA.names}
@@ -214,7 +218,7 @@ def test_diagnose_and_breakdown_say_the_same(tmp_path: Path) -> None:
     profile = step_profile_of(found)
     of_parts = Counter[tuple[str, str]]()
     for c in profile.contributors:
-        of_parts[c.state, c.part] += c.ns - c.recording_ns
+        of_parts[c.state, c.part] += c.ns - c.disturbed_ns
     parts = account(found)
     further = parts.pop((PROFILER, FURTHER))
     assert dict(of_parts) == parts
@@ -261,6 +265,37 @@ def test_where_all_steps_were_disturbed_the_least_disturbed_counts_and_it_is_sai
     assert found.kept(None).places == (1,)
     (note,) = found.kept(None).notes
     assert note.startswith("all 3 profiled steps were disturbed")
+
+
+def longer(event: Event, times: int) -> Event:
+    """``event`` with all of its time so many times as long."""
+    holds = tuple(h * times if isinstance(h, int) else longer(h, times) for h in event.holds)
+    return Event(event.name, holds, event.kind)
+
+
+def test_of_steps_that_all_lost_their_cpu_each_part_has_its_share_of_cpu_time(
+    tmp_path: Path,
+) -> None:
+    """Quiet  |--2--|-- mm 9 --|   loaded, with the CPU for a quarter  |---8---|---- mm 36 ----|."""
+    _, truth = made(tmp_path / "quiet", [STEP])
+    step_ns = sum(truth.values())
+    loaded, _ = made(
+        tmp_path / "loaded", [longer(STEP, 4)] * 3, op=NOTHING, of_range=NOTHING,
+        told={"event_ns": None}, timings=[4 * step_ns] * 9, waits=0.75, preemptions=3,
+        profiled_cpu_ns=[step_ns] * 3, profiled_voluntary_switches=[0] * 3,
+    )  # fmt: skip
+    assert loaded.timings is not None
+    assert loaded.timings.compared_by == "CPU time"
+    parts = account(loaded)
+    assert sum(parts.values()) == step_ns
+    assert {part: ns for part, ns in parts.items() if part[0] != PROFILER} == pytest.approx(
+        dict(truth), abs=9 * 180
+    )
+    profile = step_profile_of(loaded)
+    of_parts = Counter[tuple[str, str]]()
+    for c in profile.contributors:
+        of_parts[c.state, c.part] += c.ns - c.disturbed_ns
+    assert dict(of_parts) == {p: ns for p, ns in parts.items() if p[0] != PROFILER}
 
 
 def test_a_step_that_waits_by_itself_was_not_disturbed(tmp_path: Path) -> None:
