@@ -3,7 +3,8 @@
 The profiled loops stand at the end of the session that is thrown away, the others follow it; both
 read the CPU time of their thread, which no other process lengthens. An event of the framework is
 that of a call whose events are known in number, else a range of the profiler's own, against the
-same range without a session. The ranges of a capture are held against what a timed step has there.
+same range without a session. The ranges of a capture are held against what a timed step has there,
+but for NVTX, which is the same in both.
 A page fault is that of fresh memory, touched once.
 """
 

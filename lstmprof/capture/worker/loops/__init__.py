@@ -77,7 +77,7 @@ class Trainer:
     def profile(self, ranges: Ranges, steps: int, folder: str) -> Profiled:
         """``steps`` profiled steps, after a throwaway session; the profile lies in ``folder``."""
         logs = os.path.join(folder, "logs")
-        cost = self._recording_cost(ranges, throwaway_steps(steps, time.perf_counter_ns), logs)
+        cost = self._recording_cost(throwaway_steps(steps, time.perf_counter_ns), logs)
         shutil.rmtree(logs, ignore_errors=True)
         session, walls_ns, losses = self._session(ranges, range(steps), logs)
         raw, name = self.written(session, logs if os.path.isdir(logs) else folder)
@@ -94,21 +94,22 @@ class Trainer:
         """Where recording takes its time in ``trivial``; None where the profiler does not tell."""
         return None
 
-    def _recording_cost(
-        self, ranges: Ranges, steps: Iterable[int], folder: str
-    ) -> Optional[Dict[str, Any]]:
-        """The session to throw away, and what run.json says of recording an event in it."""
+    def _recording_cost(self, steps: Iterable[int], folder: str) -> Optional[Dict[str, Any]]:
+        """The session to throw away, and what run.json says of recording an event in it.
+
+        No NVTX range is written in it: another tool that looks on would take them for steps.
+        """
         profiled: List[calibration.Readings] = []
         trivial = self.trivial()
 
         def loops() -> calibration.Readings:
             annotated = self.annotated(0)
             call, _ = trivial or (calibration.range_call(annotated), 1)
-            return calibration.readings(call, both(ranges, annotated))
+            return calibration.readings(call, both(no_ranges, annotated))
 
         self._session(no_ranges, steps, folder, lambda: profiled.append(loops()))
         call, events = trivial or (calibration.range_call(self.annotated(0)), 1)
-        plain = calibration.readings(call, ranges)
+        plain = calibration.readings(call, no_ranges)
         return calibration.facts(profiled[0], plain, events, self.places(call) if trivial else None)
 
     def _session(
