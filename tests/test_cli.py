@@ -172,7 +172,7 @@ def test_text_csv_and_json_say_the_same(profile: Path) -> None:
     table = lstmprof("breakdown", profile, "--table", "kernels", "--format", "csv").stdout
     (row,) = csv.DictReader(io.StringIO(table))
     everything = json.loads(lstmprof("breakdown", profile, "--format", "json").stdout)
-    assert set(everything) == {"lacks", "timings", "ledger", "kernels"}
+    assert set(everything) == {"lacks", "timings", "ledger", "account", "kernels"}
     assert row["total_ns"] == str(everything["kernels"][0]["total_ns"]) == "10000"
     assert row["rank"] == ""
 

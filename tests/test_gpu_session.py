@@ -161,7 +161,7 @@ def test_a_capture_is_kept_raw_and_made_a_run_later(place: processes.Place) -> N
     assert processes.captured(place, asked, 60.0).fault is None
     assert raw_captures.waiting(place.out) == [name]
     assert raw_captures.is_there(place.out, name)
-    assert len(raw_captures.read(place.out, name)["timings"]["loss"]) == 4
+    assert len(raw_captures.read(place.out, name)["timings"]["loss"]) == 5
     assert processes.made_run(place, name, 60.0).fault is None
     assert raw_captures.waiting(place.out) == []
     (run,) = runs_in(place.out)

@@ -38,6 +38,9 @@ def trace() -> list[dict[str, Any]]:
     ]
 
 
+KERNEL_COUNTS = ("voluntary_switches", "preemptions", "minor_faults", "major_faults")
+
+
 @pytest.fixture
 def out(tmp_path: Path) -> Path:
     folder = raw_captures.place(tmp_path, "torch-cudnn--made")
@@ -49,11 +52,15 @@ def out(tmp_path: Path) -> Path:
         "iteration": list(range(4)),
         "warmup": [True, False, False, False],
         "wall_ns": WALLS_NS,
+        "after_profile": [False] * 4,
         "device_ns": [wall // 2 for wall in WALLS_NS],
+        "cpu_ns": WALLS_NS,
+        **{name: [0] * 4 for name in KERNEL_COUNTS},
         "loss": [1.0] * 4,
     }
     metadata = {
-        **{"started_at": "2026-11-21T17:00:00Z", "device_name": "NVIDIA H200"},
+        **{"started_at": "2026-11-21T17:00:00Z", "ended_at": "2026-11-21T17:01:00Z"},
+        **{"profiled_wall_ns": [WALLS_NS[1]], "yardsticks": [], "device_name": "NVIDIA H200"},
         "versions": {"torch": "2.11.0", "nvtx": None},
     }
     captured = {"metadata": metadata, "timings": timings, "profiles": [profile.name]}
