@@ -6,7 +6,7 @@ import dataclasses
 import json
 import re
 import sys
-from typing import List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 from lstmprof import implementations
 from lstmprof.errors import UsageError, unknown_name
@@ -26,6 +26,8 @@ SAMPLERS = (PY_SPY, PERF)
 
 #: where the worker leaves its result, beside the request
 RESULT = "result.json"
+#: the line by which a worker gives up its turn and asks for the next
+TURN = "turn"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,6 +57,8 @@ class CaptureRequest:
     label: str = ""  # what the user calls it: part of the run's name
     sampler: Optional[str] = None  # one of SAMPLERS; None: no sampled pass
     sampler_s: float = 10.0  # how long it looks on, all rounds together
+    turn_with: Tuple[str, ...] = ()  # runs with whose workers this one takes turns, itself too
+    cpus: Tuple[int, ...] = ()  # to keep to; none: the idlest
 
     @property
     def warmup_iterations(self) -> int:
@@ -71,7 +75,9 @@ class CaptureRequest:
     def from_json(cls, text: str) -> CaptureRequest:
         """The request that ``to_json`` wrote."""
         fields = json.loads(text)
-        return cls(**dict(fields, workload=Workload(**fields["workload"])))
+        named: Dict[str, Any] = {"workload": Workload(**fields["workload"])}
+        named.update({name: tuple(fields.get(name, ())) for name in ("turn_with", "cpus")})
+        return cls(**dict(fields, **named))
 
 
 def run_name(request: CaptureRequest) -> str:

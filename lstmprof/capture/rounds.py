@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from lstmprof.capture.captured_run import write_captured
@@ -16,12 +17,17 @@ from lstmprof.capture.kept import ROUNDS as KEPT_IN, KeptRounds, Making, making
 from lstmprof.capture.pace import Pace
 from lstmprof.capture.request import ROUNDS, CaptureRequest, check, run_name
 from lstmprof.capture.supervisor import CaptureResult, capture
+from lstmprof.capture.turns import Seat, Turns
+from lstmprof.capture.worker import host
 from lstmprof.errors import LstmprofError, RunError, UsageError
 from lstmprof.numbers import number_of
 from lstmprof.runs.directory import check_name, staging
 from lstmprof.runs.run import Run
 
 Progress = Callable[[str], None]
+
+#: Workers that live at the same time, of which each has its framework in memory: half a gigabyte.
+MOST_IN_TURNS = 8
 
 
 def capture_run(
@@ -75,6 +81,7 @@ def captured_runs(
     """Capture the requests of each group in turn; a run or why there is none, when it is known.
 
     Each round is a fresh worker with its share of the iterations; every other round goes backwards.
+    On a CPU the workers of a round take turns at every iteration (``turns``).
     """
     sweep = _Sweep(out, force, progress)
     try:
@@ -84,10 +91,8 @@ def captured_runs(
                 yield name, error
         if sweep.captures:
             with staging(out) as scratch:
-                for place, (name, number) in enumerate(_turns(groups, sweep.captures)):
-                    result = sweep.turn(name, number, scratch / f"{place}")
-                    if result:
-                        yield name, result
+                for place, (names, number) in enumerate(_rounds(groups, sweep.captures)):
+                    yield from sweep.round(names, number, scratch / f"{place}")
     except BaseException as stop:
         words = sweep.kept_words()
         if words and not isinstance(stop, GeneratorExit):
@@ -105,17 +110,49 @@ class _Capture:
     results: list[CaptureResult] = dataclasses.field(default_factory=list)
 
 
-def _turns(
+def _rounds(
     groups: Sequence[Mapping[str, CaptureRequest]], captures: Mapping[str, _Capture]
-) -> Iterator[tuple[str, int]]:
-    """(run name, round) in the order in which they are captured; those that failed are left out."""
+) -> Iterator[tuple[list[str], int]]:
+    """(run names, round) in the order in which they are captured; those that failed are left out.
+
+    The runs of one list are captured in turns.
+    """
     for group in groups:
         members = [name for name in group if name in captures]
         rounds = max((len(captures[name].requests) for name in members), default=0)
         for number in range(rounds):
-            for name in members if number % 2 == 0 else members[::-1]:
-                if name in captures and number < len(captures[name].requests):
-                    yield name, number
+            some = [n for n in members if n in captures and number < len(captures[n].requests)]
+            some = some if number % 2 == 0 else some[::-1]
+            if _can_take_turns([captures[name].requests[number] for name in some]):
+                yield some, number
+            else:
+                for name in some:
+                    if name in captures:
+                        yield [name], number
+
+
+def _can_take_turns(requests: Sequence[CaptureRequest]) -> bool:
+    """Whether their workers can live at the same time without one in the other's way.
+
+    A process that waits keeps the memory of a GPU that it has taken, and threads of a pool spin for
+    a while before they sleep.
+    """
+    on_gpu = bool(host.cuda_devices())
+    return 1 < len(requests) <= MOST_IN_TURNS and all(
+        (request.device == "cpu" or (request.device == "auto" and not on_gpu))
+        and request.threads in (None, 1)
+        and request.sampler is None
+        for request in requests
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Together:
+    """Of a worker that takes turns: its seat, the runs whose workers do, and their CPU."""
+
+    seat: Seat
+    names: tuple[str, ...]
+    cpus: tuple[int, ...]
 
 
 class _Sweep:
@@ -153,42 +190,99 @@ class _Sweep:
         else:
             self.progress(f"resumes: {len(kept)} of {len(makings)} rounds of {name} are there")
 
-    def turn(self, name: str, number: int, scratch: Path) -> Run | LstmprofError | None:
-        """Round ``number`` of a run; the run where it is the last one, or why there is none."""
-        of = self.captures[name]
-        try:
-            result, took_s = of.kept.result(number), None
-            if result is None:
-                began_s = time.monotonic()
-                result = self._captured(name, number, scratch)
-                took_s = time.monotonic() - began_s
-            of.results.append(result)
-        except LstmprofError as error:
-            if len(of.kept):
-                self.progress(f"{name}: {self._words([of])}")
-            return self._ended(name, error)
-        self.pace.finished(name, took_s)
-        if len(of.results) < len(of.requests):
-            return None
-        return self._ended(name, self._written(name, of))
+    def round(
+        self, names: Sequence[str], number: int, scratch: Path
+    ) -> Iterator[tuple[str, Run | LstmprofError]]:
+        """Round ``number`` of runs, in turns; each run whose last it is, or why there is none."""
+        there = {name: self._there(name, number) for name in names}
+        left = [name for name, result in there.items() if result is None]
+        began_s = time.monotonic()
+        captured = self._captured_in_turns(left, number, scratch)
+        took_s = (time.monotonic() - began_s) / max(len(left), 1)
+        for name in names:
+            result = there[name] or captured[name]
+            ended = self._round_done(name, result, took_s if name in captured else None)
+            if ended:
+                yield name, ended
 
-    def _captured(self, name: str, number: int, scratch: Path) -> CaptureResult:
+    def _there(self, name: str, number: int) -> CaptureResult | LstmprofError | None:
+        """What is kept of a round; None where nothing is."""
+        try:
+            return self.captures[name].kept.result(number)
+        except LstmprofError as error:
+            return error
+
+    def _captured_in_turns(
+        self, names: Sequence[str], number: int, scratch: Path
+    ) -> dict[str, CaptureResult | LstmprofError]:
+        """What the workers of a round brought back, kept, by name."""
+        if len(names) < 2:
+            return {name: self._tried(name, number, scratch) for name in names}
+        scratch.mkdir()
+        cpus, turns = tuple(host.idlest(host.allowed_cpus(), 1)), Turns(names)
+
+        def captured(place: int, name: str) -> CaptureResult | LstmprofError:
+            together = _Together(Seat(turns, name), tuple(names), cpus)
+            try:
+                return self._tried(name, number, scratch / f"{place}", together)
+            finally:
+                turns.leave(name)
+
+        with ThreadPoolExecutor(len(names)) as pool:
+            try:
+                futures = {n: pool.submit(captured, place, n) for place, n in enumerate(names)}
+                return {name: future.result() for name, future in futures.items()}
+            except BaseException:
+                turns.stop()
+                raise
+
+    def _tried(
+        self, name: str, number: int, scratch: Path, together: _Together | None = None
+    ) -> CaptureResult | LstmprofError:
+        try:
+            return self._captured(name, number, scratch, together)
+        except LstmprofError as error:
+            return error
+
+    def _captured(
+        self, name: str, number: int, scratch: Path, together: _Together | None
+    ) -> CaptureResult:
         """What a worker brought back, kept.
 
         Raises:
             LstmprofError: it refused, raised, died or hung, or its round cannot be kept.
         """
         of = self.captures[name]
-        where = self.pace.words(name, number, len(of.requests))
+        request, rounds = of.requests[number], len(of.requests)
+        where = self.pace.words(name, number, rounds)
         if where:
             self.progress(where)
-        say = _labelled(self.progress, of.requests[number], len(of.requests), number)
-        result = capture(of.requests[number], scratch, say)
+        say = _labelled(self.progress, request, rounds, number)
+        if together is None:
+            result = capture(request, scratch, say)
+        else:
+            request = dataclasses.replace(request, turn_with=together.names, cpus=together.cpus)
+            result = capture(request, scratch, say, together.seat)
         of.kept.keep(number, scratch, result, of.makings[number])
         kept = of.kept.result(number)
         if kept is None:
             raise RunError(f"{of.kept.place}: another capture removed a round", "capture it again")
         return kept
+
+    def _round_done(
+        self, name: str, result: CaptureResult | LstmprofError, took_s: float | None
+    ) -> Run | LstmprofError | None:
+        """The run where this was its last round, or why there is none."""
+        of = self.captures[name]
+        if isinstance(result, LstmprofError):
+            if len(of.kept):
+                self.progress(f"{name}: {self._words([of])}")
+            return self._ended(name, result)
+        of.results.append(result)
+        self.pace.finished(name, took_s)
+        if len(of.results) < len(of.requests):
+            return None
+        return self._ended(name, self._written(name, of))
 
     def _written(self, name: str, of: _Capture) -> Run | LstmprofError:
         """The run of all its rounds, which are done with unless it could not be written."""

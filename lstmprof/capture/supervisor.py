@@ -17,12 +17,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
 import lstmprof
 from lstmprof import implementations
-from lstmprof.capture.request import RESULT, CaptureRequest, check
+from lstmprof.capture.request import RESULT, TURN, CaptureRequest, check
+from lstmprof.capture.turns import Seat
 from lstmprof.errors import CaptureError
 
 Progress = Callable[[str], None]
@@ -44,10 +46,13 @@ class CaptureResult:
     samples: Path | None = None  # stacks, gzipped
 
 
-def capture(request: CaptureRequest, scratch: Path, progress: Progress) -> CaptureResult:
+def capture(
+    request: CaptureRequest, scratch: Path, progress: Progress, seat: Seat | None = None
+) -> CaptureResult:
     """Time and profile ``request`` in a worker process that works in the empty ``scratch``.
 
-    ``progress`` is called with a line now and then.
+    ``progress`` is called with a line now and then. ``seat`` is its own among the workers with
+    which it takes turns, if it does.
 
     Raises:
         UsageError: the request cannot be meant.
@@ -55,7 +60,9 @@ def capture(request: CaptureRequest, scratch: Path, progress: Progress) -> Captu
     """
     check(request)
     with _worker(request, scratch.resolve()) as worker:
-        _follow(worker, request.timeout_s, progress)
+        if seat:
+            seat.started(partial(_kill, worker))
+        _follow(worker, request.timeout_s, progress, seat)
     if not (scratch / RESULT).exists():
         raise _death(worker.returncode, scratch / LOG)
     return replace(result_in(scratch), pid=worker.pid)
@@ -90,7 +97,7 @@ def _started(request: CaptureRequest, scratch: Path, log: IO[bytes]) -> subproce
             command,
             cwd=scratch / WORK,
             env=_environment(request, scratch),
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE if request.turn_with else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=log,
             start_new_session=True,
@@ -126,16 +133,25 @@ def _environment(request: CaptureRequest, scratch: Path) -> dict[str, str]:
 
 def _kill_group(worker: subprocess.Popen[bytes]) -> None:
     """End a worker that still runs, and whatever it started, at once."""
+    _kill(worker)
+    worker.wait()
+    for pipe in (worker.stdin, worker.stdout):
+        if pipe:
+            pipe.close()
+
+
+def _kill(worker: subprocess.Popen[bytes]) -> None:
     if worker.poll() is None:  # else its number may be another's by now
         with suppress(ProcessLookupError):
             os.killpg(worker.pid, signal.SIGKILL)
-        worker.wait()
-    if worker.stdout:
-        worker.stdout.close()
 
 
-def _follow(worker: subprocess.Popen[bytes], timeout_s: float, progress: Progress) -> None:
+def _follow(
+    worker: subprocess.Popen[bytes], timeout_s: float, progress: Progress, seat: Seat | None
+) -> None:
     """Pass the worker's lines on until it closes its pipe, then wait for it.
+
+    What it waits for its turns is no part of ``timeout_s``.
 
     Raises:
         CaptureError: it took longer than ``timeout_s``.
@@ -150,7 +166,10 @@ def _follow(worker: subprocess.Popen[bytes], timeout_s: float, progress: Progres
             break
         *lines, pending = (pending + chunk).split(b"\n")
         for line in lines:
-            progress(line.decode("utf-8", "replace"))
+            if seat and line == TURN.encode():
+                deadline += _turn_given(worker, seat)
+            else:
+                progress(line.decode("utf-8", "replace"))
     try:
         worker.wait(max(0.0, deadline - time.monotonic()))
     except subprocess.TimeoutExpired:
@@ -158,6 +177,16 @@ def _follow(worker: subprocess.Popen[bytes], timeout_s: float, progress: Progres
             f"the worker was not done after {timeout_s:g} s and was stopped",
             "give a longer --timeout or a smaller network",
         ) from None
+
+
+def _turn_given(worker: subprocess.Popen[bytes], seat: Seat) -> float:
+    """Wait for the worker's turn and tell it so; returns the seconds waited."""
+    assert worker.stdin is not None
+    began = time.monotonic()
+    seat.take()
+    with suppress(BrokenPipeError):  # it died meanwhile, which its end will tell
+        os.write(worker.stdin.fileno(), b"\n")
+    return time.monotonic() - began
 
 
 def result_in(scratch: Path) -> CaptureResult:

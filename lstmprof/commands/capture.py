@@ -42,7 +42,7 @@ _RUN_OPTIONS = (
         type=click.IntRange(1),
         default=CaptureRequest.iterations,
         show_default=True,
-        help="Timed iterations, of all rounds together.",
+        help="Timed iterations of all rounds; turns, of 20 ms at least, where captures take turns.",
     ),
     click.option(
         "--timing-seconds",
@@ -189,7 +189,7 @@ def _with(options: tuple[Callable[[Any], Any], ...]) -> Callable[[Any], Any]:
     "--rounds",
     type=click.IntRange(1),
     show_default=f"{ROUNDS}, or as many as iterations",
-    help="Fresh processes that share the iterations, implementations in turn.",
+    help="Fresh processes that share the iterations; implementations take turns.",
 )
 @click.option("--plan", "only_plan", is_flag=True, help="Show what would run, and run nothing.")
 @click.option(

@@ -26,6 +26,7 @@ from lstmprof.diagnose.noise import (
     noise_of_kind_ns,
     one_process,
     sameness,
+    took_turns,
 )
 from lstmprof.diagnose.savings import REPLAY_ERROR
 from lstmprof.diagnose.step_profile import StepProfile, labels
@@ -174,12 +175,14 @@ def _doubts_of_times(fast: StepProfile, slow: StepProfile) -> list[_Doubt]:
     """What may have made the undisturbed steps differ without a cause in the code.
 
     That the fast run lost its CPU makes none: it would be faster still. What one process timed in
-    turn saw the same machine, and so did rounds in turn.
+    turn saw the same machine, and so did rounds in turn; where every iteration took turns a change
+    that one run alone shows is its own.
     """
     if not timed(fast, slow) or one_process(fast, slow):
         return []
     some = []
-    one_machine = (doubts.MACHINE, doubts.MODES, doubts.BUSY) if in_turn(fast, slow) else ()
+    rounds = (doubts.MACHINE, doubts.MODES, doubts.BUSY) if in_turn(fast, slow) else ()
+    iterations = (doubts.DRIFT, doubts.STATE) if took_turns(fast, slow) else ()
     for label, profile in zip(labels(fast, slow), (fast, slow), strict=True):
         if profile.interval_ns is None:
             some.append(
@@ -187,7 +190,7 @@ def _doubts_of_times(fast: StepProfile, slow: StepProfile) -> list[_Doubt]:
             )
         for warning in profile.doubts:
             taken = warning.kind in (doubts.BUSY, doubts.CPU_TAKEN)
-            passed = warning.kind in (doubts.INFLATION, *one_machine)
+            passed = warning.kind in (doubts.INFLATION, *rounds, *iterations)
             if not passed and not (taken and profile is fast):
                 ns = None if warning.size is None else warning.size * profile.length_ns
                 some.append(_Doubt(f"{label}: {warning.fault}", warning.remedy, ns))

@@ -74,6 +74,12 @@ def _noise(fast: StepProfile, slow: StepProfile) -> float:
     return own if machine is None else max(machine.log, 0.0) + math.hypot(own, machine.error)
 
 
+def took_turns(fast: StepProfile, slow: StepProfile) -> bool:
+    """Whether the workers of both took turns at every iteration."""
+    names = {fast.info.name, slow.info.name}
+    return in_turn(fast, slow) and names <= set(fast.info.turn_with or ())
+
+
 def machine_speed(fast: StepProfile, slow: StepProfile) -> yardsticks.Speed | None:
     """How much slower the machine was for ``slow``; None unknown, or where both had the same."""
     if not timed(fast, slow) or one_process(fast, slow) or in_turn(fast, slow):

@@ -207,6 +207,10 @@ class RunInfo(_Record, frozen=True):
         _Int, _fact("iterations that count, of all rounds", column="counted_iterations")
     ] = None
     rounds: Annotated[_Texts, _fact("when each round started, JSON")] = None
+    turn_with: Annotated[
+        _Texts,
+        _fact("runs whose workers took turns with its own at every iteration, JSON", "none did"),
+    ] = None
     device: Annotated[_Text, _fact("cpu or cuda:N", column="ran_on")] = None
     device_name: Annotated[_Text, _fact("model of GPU or CPU", _UNREAD)] = None
     kernels_used: Annotated[_Text, _fact("whose kernels ran the recurrence", _UNREAD)] = None

@@ -68,10 +68,12 @@ def test_rounds_interleave_and_every_other_goes_backwards(tmp_path: Path) -> Non
     rows = timings.to_pylist()
     assert [r["iteration"] for r in rows] == list(range(len(rows)))
     counted = [r["round"] for r in rows if not r["warmup"]]
-    assert counted == [0, 0, 1, 2]  # four iterations in three rounds
+    assert sorted(set(counted)) == [0, 1, 2]
+    assert len(counted) > 4  # four turns, in each as many short iterations as fit
     info = runs_in(tmp_path)[0].info
     kept = [r for r in rows if not r["warmup"]]
-    assert info.iterations == 4
+    assert info.iterations == len(kept)
+    assert set(info.turn_with or ()) == {p.name for p in planned}
     assert info.timing_wall_ns == sum(r["wall_ns"] for r in kept)
     assert info.timing_cpu_ns == sum(r["cpu_ns"] for r in kept)
     assert info.timing_page_faults == sum(r["minor_faults"] for r in kept)

@@ -13,11 +13,13 @@ from __future__ import annotations
 
 import math
 import statistics
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from diagnose.made import contributor, profile
+from msgspec.structs import replace as replace_info
 
 from lstmprof.breakdown.doubts import (
     BUSY,
@@ -283,6 +285,20 @@ def test_rounds_in_turn_are_held_against_those_that_ran_beside_them() -> None:
     assert state(fast, in_turn("10:30:30", 14, 16.3, 18.5)) == "none"  # not beside each other
     same = in_turn("10:00:30", 10.3, 11.2, 13.9)
     assert state(fast, same) == "none"
+
+
+def test_a_run_whose_iterations_took_turns_drifts_by_itself() -> None:
+    drift = (Warning(DRIFT, "the series drifts", "more --warmup", size=0.5),)
+    fast, slow = in_turn("10:00:00", 10, 10, 10), in_turn("10:00:30", 14, 14, 14, doubts=drift)
+    assert state(fast, slow) == "unknown"
+    facts = {"turn_with": ("fast", "slow")}
+    named = [
+        replace(run, info=replace_info(run.info, name=name, **facts))
+        for name, run in (("fast", fast), ("slow", slow))
+    ]
+    assert state(*named) == "found"
+    others = replace(named[0], info=replace_info(fast.info, name="fast", turn_with=("fast", "b")))
+    assert state(others, slow) == "unknown"
 
 
 def sticks(*python_ms: float, product_ms: float = 4.0) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import json
 import os
 import sys
 import time
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from lstmprof import implementations
 from lstmprof.capture.request import RESULT, CaptureRequest, refusal
@@ -30,6 +30,7 @@ from lstmprof.capture.worker import (
 )
 from lstmprof.capture.worker.counters import Counters
 from lstmprof.capture.worker.metadata import Passes, now, pass_facts, request_facts, worker_facts
+from lstmprof.capture.worker.turns import Turn, turn_of
 from lstmprof.errors import CaptureError, LstmprofError, one_line
 
 Report = Callable[[str], None]
@@ -95,6 +96,9 @@ def outcome(request: CaptureRequest, folder: str, report: Report) -> Dict[str, A
 
 def captured(request: CaptureRequest, folder: str, report: Report) -> Dict[str, Any]:
     """Both passes: metadata for run.json, columns for timings.parquet, raw profiles."""
+    turn = turn_of(request, report)
+    if turn is not None:
+        turn()
     conditions = {"load_average_before": host.load_average(), "started_at": now()}
     framework = implementations.find(request.implementation).framework
     cpus = taken = _take_cpus(request)
@@ -105,11 +109,11 @@ def captured(request: CaptureRequest, folder: str, report: Report) -> Dict[str, 
     loop: Any = importlib.import_module(LOOPS + framework)
     device = loop.device_of(request.device)
     _refuse_unless_possible(dataclasses.replace(request, device=device))
-    cpus = _settled_cpus(device, request.threads, cpus)
+    cpus = _settled_cpus(device, request.threads, cpus, request.cpus)
     loop.set_threads(host.thread_count())
     trainer = loop.Trainer(request, device)
     place = device, os.path.join(folder, PROFILE)
-    passes = run_passes(trainer, request, place, report, counters)
+    passes = run_passes(trainer, request, place, report, counters, turn)
     witness = _sampled(trainer, request, place[1], report)
     asked, ran_on = request_facts(request), worker_facts(trainer, cpus)
     of_passes = pass_facts(passes, request)
@@ -133,33 +137,33 @@ def _refuse_unless_possible(request: CaptureRequest) -> None:
 
 
 def run_passes(
-    trainer: Any, request: CaptureRequest, place: Place, report: Report, counters: Counters
+    trainer: Any,
+    request: CaptureRequest,
+    place: Place,
+    report: Report,
+    counters: Counters,
+    turn: Optional[Turn] = None,
 ) -> Passes:
     """The timing pass, and amid it the profile pass, whose files go into ``place``'s folder.
 
     Half of the counted iterations come before the profile, half after it and one step that is not
-    counted; all come before where nothing is profiled.
+    counted; all come before where nothing is profiled. Where ``turn`` is given each counted
+    iteration, and the profile, waits for it.
     """
     device, folder = place
     os.makedirs(folder)
     ranges = profiling.nvtx_ranges() or profiling.no_ranges
     loop = timing.Loop(functools.partial(trainer.step, ranges), trainer.loss, trainer.device_ns)
-    energy, counts = meters.Meters(device), meters.StepCounts(ranges)
+    # the CPUs' energy is that of all who take turns
+    energy = meters.Meters(device) if turn is None else meters.Meters(device, powercap="")
+    counts = meters.StepCounts(ranges)
     first, rest = _shares(request)
     profiled = profiling.Profiled([], [], [], None)
 
     def timed(warmup: int, share: timing.Share) -> List[timing.Iteration]:
         rows = timing.timed(loop, warmup, 0, report, time.perf_counter_ns)
         with energy.reading(), counters.reading():
-            counted = timing.timed(
-                loop,
-                0,
-                share.iterations,
-                report,
-                time.perf_counter_ns,
-                most_ns=share.most_ns,
-                least=share.least,
-            )
+            counted = timing.shared(loop, share, turn, report, time.perf_counter_ns)
         return timing.joined(rows, counted)
 
     with timing.collector_frozen():
@@ -167,6 +171,8 @@ def run_passes(
         rows = timed(request.warmup_iterations, first)
         if request.profile_steps:
             report("profiling")
+            if turn is not None:
+                turn()
             profiled = trainer.profile(counts, request.profile_steps, folder)
         for number, loss in enumerate(profiled.losses, len(rows)):
             timing.refuse_unless_finite(loss, number)
@@ -206,7 +212,7 @@ def _take_cpus(request: CaptureRequest) -> Cpus:
     os.environ.update(_variables(request, framework))
     if request.device == "cpu":
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # TensorFlow would take the GPU's memory
-    cpus = host.take_cpus(request.threads or (None if gpu else 1))
+    cpus = host.take_cpus(request.threads or (None if gpu else 1), request.cpus)
     if not request.keep_denormals:
         host.flush_denormals()
     return cpus
@@ -223,10 +229,10 @@ def _variables(request: CaptureRequest, framework: str) -> Dict[str, str]:
     return asked
 
 
-def _settled_cpus(device: str, threads: Optional[int], cpus: Cpus) -> Cpus:
+def _settled_cpus(device: str, threads: Optional[int], cpus: Cpus, given: Sequence[int]) -> Cpus:
     """Fewer CPUs after all where ``auto`` found a GPU that the framework cannot use."""
     if device == "cpu" and threads is None:
-        return host.take_cpus(1)
+        return host.take_cpus(1, given)
     return cpus
 
 

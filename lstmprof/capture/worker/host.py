@@ -10,7 +10,7 @@ import re
 import signal
 import sys
 import time
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Sequence
 
 from lstmprof.errors import CaptureError
 
@@ -163,8 +163,10 @@ def allowed_cpus() -> List[int]:
     return list(range(os.cpu_count() or 1))
 
 
-def take_cpus(threads: Optional[int]) -> Optional[List[int]]:
+def take_cpus(threads: Optional[int], given: Sequence[int] = ()) -> Optional[List[int]]:
     """Keep to ``threads`` of the allowed CPUs and tell every thread pool; None takes all.
+
+    It takes the idlest, or those ``given``.
 
     To be called before the framework is imported: threads inherit the affinity of the one that
     makes them. None is returned where the system has no affinity.
@@ -178,7 +180,7 @@ def take_cpus(threads: Optional[int]) -> Optional[List[int]]:
             "{} threads are more than the {} CPU(s) allowed here".format(threads, len(allowed)),
             "give fewer --threads",
         )
-    cpus = idlest(allowed, threads or len(allowed))
+    cpus = sorted(given) or idlest(allowed, threads or len(allowed))
     for variable in THREAD_VARIABLES:
         os.environ[variable] = str(threads or len(cpus))
     if not hasattr(os, "sched_setaffinity"):

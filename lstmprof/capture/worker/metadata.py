@@ -33,6 +33,7 @@ def request_facts(request: CaptureRequest) -> Dict[str, Any]:
     framework = implementations.find(request.implementation).framework
     facts = {name: asked[name] for name in names}
     facts["warmup"] = request.warmup_iterations
+    facts["turn_with"] = list(request.turn_with) or None
     return dict(facts, framework=framework, tf32=request.precision == "tf32")
 
 

@@ -13,6 +13,7 @@ import gc
 import math
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
+from lstmprof.capture.worker.turns import TURN_NS, Turn
 from lstmprof.capture.worker.usage import SELF, Counts, Usage, difference, usage
 from lstmprof.errors import CaptureError
 
@@ -23,6 +24,8 @@ REPORT_EVERY_NS = 1_000_000_000
 
 #: counted whatever the time that they take: a median needs them
 LEAST_ITERATIONS = 3
+#: of a turn, however short they are
+MOST_OF_TURN = 100
 
 
 class Iteration(NamedTuple):
@@ -104,6 +107,33 @@ def timed(
             report("timed {} of {} iterations".format(number + 1, warmup + iterations))
         enough = number + 1 >= warmup + least
         if most_ns is not None and enough and end_ns - began_ns >= most_ns:
+            break
+    return rows
+
+
+def shared(
+    loop: Loop, share: Share, turn: Optional[Turn], report: Callable[[str], None], clock: Clock
+) -> List[Iteration]:
+    """The iterations of ``share``; where ``turn`` is given, in turns: it is called before each.
+
+    A turn is one iteration, and as many more as begin within TURN_NS, of which the first then does
+    not count: it finds the caches as the others left them.
+
+    Raises:
+        CaptureError: a loss is not finite.
+    """
+    if turn is None:
+        most_ns, least = share.most_ns, share.least
+        return timed(loop, 0, share.iterations, report, clock, most_ns=most_ns, least=least)
+    rows: List[Iteration] = []
+    for number in range(share.iterations):
+        turn()
+        own = timed(loop, 0, MOST_OF_TURN, report, clock, most_ns=TURN_NS, least=1)
+        if len(own) > 1:
+            own[0] = own[0]._replace(warmup=True)
+        rows = joined(rows, own)
+        took_ns = sum(row.wall_ns for row in rows)
+        if share.most_ns is not None and number + 1 >= share.least and took_ns >= share.most_ns:
             break
     return rows
 
