@@ -29,7 +29,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 
@@ -37,7 +37,7 @@ from null_pairs import spinning
 from planted_cases import CASES, KINDS, Case, Sweep, sweeps
 
 from lstmprof.capture.request import ROUNDS, CaptureRequest
-from lstmprof.capture.rounds import capture_rounds
+from lstmprof.capture.rounds import capture_rounds, capture_run
 from lstmprof.capture.worker.host import hardware
 from lstmprof.errors import LstmprofError
 from lstmprof.runs.run import is_run, open_run
@@ -46,7 +46,9 @@ LSTMPROF = (sys.executable, "-m", "lstmprof")
 PLANTING = Path(__file__).with_name("planting")
 #: Of all rounds of a run.
 ITERATIONS = 90
-CLEAN, RUNS, STEP = "clean", "runs", "step"
+CLEAN, SIZING, RUNS, STEP = "clean", "sizing", "runs", "step"
+#: Of a capture that only shows what a clean step takes.
+SIZING_ITERATIONS = 20
 #: Written into the folder of a sweep when all its runs are there.
 NOTED = "sweep.json"
 #: A step kept its CPU where it was without one at most so much longer than a quarter of its like.
@@ -107,12 +109,15 @@ def request_of(case: Case, label: str) -> CaptureRequest:
 
 
 def capture(sweep: Sweep, folder: Path, spinners: int) -> None:
-    """The clean run and those of all cases into ``folder``, rounds in turn."""
+    """The clean run and those of all cases into ``folder``, in turns.
+
+    One before them shows what a clean step takes, of which each cause is to take its share.
+    """
     plans = folder / "plans"
     plans.mkdir(parents=True, exist_ok=True)
     by_label = {CLEAN: Case(sweep.implementation, workload=sweep.workload)}
     by_label |= {case.label: case for case in sweep.cases}
-    for label, case in by_label.items():
+    for label, case in {**by_label, SIZING: by_label[CLEAN]}.items():
         (plans / f"{label}.json").write_text(json.dumps(case.plan))
     requests = {
         label: request_of(case, label)
@@ -121,6 +126,10 @@ def capture(sweep: Sweep, folder: Path, spinners: int) -> None:
     }
     loads, began = [os.getloadavg()[0]], time.monotonic()
     with spinning(spinners), planting(plans):
+        if not (plans / f"{SIZING}.0.log").exists():
+            clean = replace(request_of(by_label[CLEAN], CLEAN), label=SIZING)
+            sizing = replace(clean, iterations=SIZING_ITERATIONS)
+            capture_run(sizing, folder / SIZING, rounds=1, force=True)
         runs = capture_rounds(requests, folder / RUNS)
     noted = {
         "failures": {name: str(r) for name, r in runs.items() if isinstance(r, LstmprofError)},

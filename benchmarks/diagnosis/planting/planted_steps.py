@@ -34,7 +34,8 @@ UNITS = 20
 #: an op on less, of 7 µs, a third is calling it, which is another cause.
 SIZE, PRODUCT_SIZE = 256, 128
 #: The label of the capture in which nothing is planted; its steps tell how long shares are.
-CLEAN = "clean"
+#: Label of the capture that is over before the others begin, and tells them what a step takes.
+SIZING = "sizing"
 #: First steps of a worker, which count for nothing.
 FIRST = 3
 
@@ -112,8 +113,8 @@ class Log:
 
 
 def clean_ns(folder: Path) -> float:
-    """CPU time of a clean step, by the log of the clean capture's first round."""
-    log = json.loads((folder / f"{CLEAN}.0.log").read_text())
+    """CPU time of a clean step, by the log of the capture before the others."""
+    log = json.loads((folder / f"{SIZING}.0.log").read_text())
     return statistics.median(cpu_ns for recorded, _, cpu_ns, _ in log["steps"] if not recorded)
 
 
