@@ -108,9 +108,10 @@ def chart(rows: Rows) -> drawing.Drawn:
         )
     )
     sums = (
-        base.transform_aggregate(whole_ms="sum(ms)", groupby=["label"])
+        base.transform_calculate(above_ms="max(datum.ms, 0)")
+        .transform_aggregate(whole_ms="sum(ms)", bar_ms="sum(above_ms)", groupby=["label"])
         .transform_calculate(
-            end="unit === 'ms' ? datum.whole_ms : 100",
+            end="unit === 'ms' ? datum.bar_ms : 100 * datum.bar_ms / datum.whole_ms",
             said="format(datum.whole_ms, ',.3r') + ' ms'",
         )
         .mark_text(align="left", dx=6)

@@ -76,7 +76,7 @@ def caption(pair: Pair, report: Report) -> str:
     if timed(pair.fast, pair.slow):
         n = f"ends: medians of {_each([facts.iterations for facts in both])} iterations; {n}"
     if counted != [facts.steps for facts in both]:
-        n += ", without those disturbed, which the ledger counts"
+        n += ", without those disturbed"
     return drawing.caption("ms a step", n, both)
 
 
