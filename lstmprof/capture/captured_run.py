@@ -126,12 +126,19 @@ def _of_all_rounds(rounds: Sequence[CaptureResult]) -> dict[str, Any]:
         "ended_at": max(metadata["ended_at"] for metadata in all_metadata),
         "profiled_rounds": [number for number, count in enumerate(counts) for _ in range(count)],
         **{name: _of_steps(all_metadata, counts, name) for name in PER_STEP},
+        "turn_with": _in_every_round(all_metadata, "turn_with"),
         "timing_threads": threads or None,
         "yardsticks": [yardstick for of in all_metadata for yardstick in of["yardsticks"]],
         "recording": [cost for of in all_metadata for cost in of.get("recording") or ()] or None,
         "peak_memory_bytes": max(memory, default=None),
         "counters": _counters([metadata.get("counters", {}) for metadata in all_metadata]),
     }
+
+
+def _in_every_round(all_metadata: Sequence[Mapping[str, Any]], name: str) -> list[str] | None:
+    """The names that each round's list has, in the order of the first; None where there is none."""
+    first, *others = (metadata.get(name) or () for metadata in all_metadata)
+    return [value for value in first if all(value in other for other in others)] or None
 
 
 def _counters(of_rounds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

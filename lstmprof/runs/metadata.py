@@ -275,7 +275,11 @@ class RunInfo(_Record, frozen=True):
     ] = None
     timing_cpu_energy_j: Annotated[
         _Real,
-        _fact("of the CPU packages in the first round's iterations, by RAPL", _UNREAD, "J"),
+        _fact(
+            "of the CPU packages in the first round's iterations, by RAPL",
+            f"others took turns with it, or {_UNREAD}",
+            "J",
+        ),
     ] = None
     timing_gpu_energy_j: Annotated[_Real, _fact("of the GPU in them, by NVML", _NO_GPU, "J")] = None
     gpu_sm_clock_mhz: Annotated[

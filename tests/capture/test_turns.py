@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.compute as pc
 import pytest
 
+from lstmprof.capture.captured_run import write_captured
 from lstmprof.capture.request import CaptureRequest
-from lstmprof.capture.rounds import capture_rounds
+from lstmprof.capture.rounds import MOST_IN_TURNS, _can_take_turns, capture_rounds
+from lstmprof.capture.supervisor import capture
 from lstmprof.capture.turns import Turns
 from lstmprof.capture.worker.timing import Loop, Share, shared
 from lstmprof.capture.worker.turns import TURN_NS
@@ -149,9 +152,19 @@ def test_real_workers_take_turns_on_one_cpu_and_one_that_fails_holds_up_no_other
     }
 
 
-def test_those_on_a_gpu_of_several_threads_or_sampled_take_none(tmp_path: Path) -> None:
-    from lstmprof.capture.rounds import MOST_IN_TURNS, _can_take_turns
+def test_a_run_took_turns_only_with_those_that_did_in_every_round(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    asked = CaptureRequest(
+        "torch-cudnn", TINY, device="cpu", iterations=2, profile_steps=1, peaks=False
+    )
+    result = capture(asked, tmp_path / "capture", lambda line: None)
+    together = replace(result, metadata={**result.metadata, "turn_with": ["a", "b"]})
+    other = replace(result, metadata={**result.metadata, "turn_with": ["b", "c"]})
+    assert write_captured("b", [together, other], tmp_path).info.turn_with == ("b",)
+    assert write_captured("alone", [together, result], tmp_path).info.turn_with is None
 
+
+def test_those_on_a_gpu_of_several_threads_or_sampled_take_none() -> None:
     own = CaptureRequest("torch-cudnn", TINY, device="cpu")
     assert _can_take_turns([own, own])
     assert not _can_take_turns([own])
