@@ -46,13 +46,15 @@ class Recording:
     """What recording took of a mean profiled step: ``events`` of them, each ``event_ns``.
 
     ``ns`` is what was taken off, an event having no more than the stretch in which it was recorded.
-    ``measured``: the cost of an event was, in this capture's own sessions.
+    ``measured``: the cost of an event was, in this capture's own sessions. ``in_cpu_time``: the
+    parts are of CPU time, by which the run is compared.
     """
 
     events: float
     event_ns: float
     ns: int
     measured: bool
+    in_cpu_time: bool = False
 
 
 @dataclass(frozen=True)

@@ -205,5 +205,6 @@ def undisturbed_step(
             event_ns=profiling.cost_ns,
             ns=round(int(off.sum()) / steps),
             measured=profiling.costs.measured,
+            in_cpu_time=undisturbed.in_cpu_time,
         ),
     )

@@ -286,6 +286,9 @@ def test_of_steps_that_all_lost_their_cpu_each_part_has_its_share_of_cpu_time(
     )  # fmt: skip
     assert loaded.timings is not None
     assert loaded.timings.compared_by == "CPU time"
+    (step,) = loaded.steps()
+    assert step.recording is not None
+    assert step.recording.in_cpu_time
     parts = account(loaded)
     assert sum(parts.values()) == step_ns
     assert {part: ns for part, ns in parts.items() if part[0] != PROFILER} == pytest.approx(

@@ -205,6 +205,7 @@ def _heading(breakdown: Breakdown, step: MeanStep) -> str:
     marked = any(w.step is not None for w in breakdown.windows)
     what = f"mean of {step.steps} profiled steps"
     if step.recording is not None:
+        where += ", in CPU time" if step.recording.in_cpu_time else ""
         steps = number_of(step.steps, "profiled step", "profiled steps")
         what = f"from {steps} {_recording(step.recording)}"
     elif not marked:
