@@ -23,15 +23,19 @@ from lstmprof.capture import kept, plan, rounds
 from lstmprof.capture.pace import Pace
 from lstmprof.capture.request import RESULT, CaptureRequest
 from lstmprof.capture.supervisor import CaptureResult, Progress, result_in
+from lstmprof.capture.turns import Seat
 from lstmprof.errors import CaptureError, LstmprofError
 from lstmprof.runs.run import Run, open_run, runs_in
 from lstmprof.runs.settings import Counters
 from lstmprof.workloads import Workload
 
 TINY = Workload("tiny", 1, 4, False, 2, 5, 3, 3, "ce")
-A = CaptureRequest("torch-cudnn", TINY, device="cpu", iterations=6, profile_steps=2, peaks=True)
+A = CaptureRequest(
+    "torch-cudnn", TINY, device="cpu", threads=2, iterations=6, profile_steps=2, peaks=True
+)
 B = dataclasses.replace(A, implementation="torch-lstmcell-fused")
-BOTH = {"a": A, "b": B}
+BOTH = {"a": A, "b": B}  # one after the other: of two threads each
+IN_TURNS = {name: dataclasses.replace(request, threads=1) for name, request in BOTH.items()}
 
 
 class Workers:
@@ -45,7 +49,11 @@ class Workers:
         self.stops, self.error = stops, error
         self.facts: dict[str, Any] = {"versions": {"torch": "2.13"}}
 
-    def __call__(self, request: CaptureRequest, scratch: Path, progress: Progress) -> CaptureResult:
+    def __call__(
+        self, request: CaptureRequest, scratch: Path, progress: Progress, seat: Seat | None = None
+    ) -> CaptureResult:
+        if seat:
+            seat.take()
         number = len(self.requests)
         (scratch / "worker").mkdir(parents=True)
         if number == self.stops and self.error:
@@ -115,9 +123,10 @@ def workers(monkeypatch: pytest.MonkeyPatch) -> Workers:
     return stand_in
 
 
-def sweep(out: Path, said: list[str] | None = None, **how: Any) -> dict[str, Run | LstmprofError]:
-    progress = (lambda line: None) if said is None else said.append
-    return rounds.capture_rounds(BOTH, out, progress=progress, **how)
+def sweep(
+    out: Path, requests: dict[str, CaptureRequest] = BOTH, **how: Any
+) -> dict[str, Run | LstmprofError]:
+    return rounds.capture_rounds(requests, out, **how)
 
 
 def kept_in(out: Path) -> list[str]:
@@ -175,18 +184,34 @@ def test_a_run_is_written_as_soon_as_its_last_round_is_done(
     assert order == [r.implementation for r in (A, B, B, A, A, B)]
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(143), CaptureError("died")])
-def test_what_stops_a_sweep_costs_the_worker_in_progress(
-    workers: Workers, tmp_path: Path, error: BaseException
+def test_runs_that_took_turns_are_written_when_their_last_round_is_done(
+    workers: Workers, tmp_path: Path
 ) -> None:
+    results = rounds.captured_runs([IN_TURNS], tmp_path)
+    assert (next(results)[0], len(workers.requests)) == ("a", 6)
+    assert [r.name for r in runs_in(tmp_path)] == ["a"]
+    assert kept_in(tmp_path) == ["b/0", "b/1", "b/2"]
+    assert [name for name, _ in results] == ["b"]
+    order = [r.implementation for r in workers.requests]
+    assert order == [r.implementation for r in (A, B, B, A, A, B)]
+    turn_with = [r.turn_with for r in workers.requests]
+    assert turn_with == [("a", "b")] * 2 + [("b", "a")] * 2 + [("a", "b")] * 2
+
+
+@pytest.mark.parametrize("both", [BOTH, IN_TURNS])
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, CaptureError])
+def test_what_stops_a_sweep_costs_the_worker_in_progress(
+    workers: Workers, tmp_path: Path, kind: type[BaseException], both: dict[str, CaptureRequest]
+) -> None:
+    error = kind("stopped")
     workers.stops, workers.error = 3, error  # a's second round, after a b b
     if isinstance(error, CaptureError):
-        results = sweep(tmp_path)
+        results = sweep(tmp_path, both)
         assert results["a"] is error  # b does not suffer
         assert isinstance(results["b"], Run)
     else:
-        with pytest.raises(type(error)) as stop:
-            sweep(tmp_path)
+        with pytest.raises(kind) as stop:
+            sweep(tmp_path, both)
         (note,) = stop.value.__notes__
         assert note.startswith(f"3 rounds of 2 runs kept in {tmp_path / kept.ROUNDS}; the same")
     there = ["a/0"] if isinstance(error, CaptureError) else ["a/0", "b/0", "b/1"]
@@ -194,7 +219,7 @@ def test_what_stops_a_sweep_costs_the_worker_in_progress(
     assert not list(tmp_path.glob(".partial*"))
 
     before, workers.stops, said = len(workers.requests), None, list[str]()
-    todo = {"a": A} if isinstance(error, CaptureError) else BOTH
+    todo = {"a": both["a"]} if isinstance(error, CaptureError) else both
     results = rounds.capture_rounds(todo, tmp_path, progress=said.append)
     assert all(isinstance(run, Run) for run in results.values())
     assert len(workers.requests) - before == 3 * len(todo) - len(there)
