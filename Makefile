@@ -18,7 +18,7 @@ help:
 	@echo "make bench  what the harness itself costs"
 	@echo "make gpu    on a machine with a GPU: its tests, then captures for BUDGET=480s into OUT=traces/gpu"
 	@echo "make gpu-wheels  what such a machine lacks without a network, into build/wheels"
-	@echo "make docs   write docs/tables.md and the tables of docs/diagnosis.md from the code"
+	@echo "make docs   write docs/tables.md, docs/causes.md and the table of docs/diagnosis.md from the code"
 	@echo "make sentences  every sentence that diagnose, breakdown and the report can print"
 	@echo "make clean  remove .venv and the demo's runs"
 
@@ -31,7 +31,7 @@ test: $(INSTALLED)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/mypy docs/tables.py docs/diagnosis.py docs/schema.py docs/sentences.py
+	$(BIN)/mypy docs/tables.py docs/diagnosis.py docs/causes.py docs/schema.py docs/sentences.py
 	$(BIN)/pytest --numprocesses logical --maxprocesses 4 --dist worksteal
 
 bench: $(INSTALLED)
@@ -48,6 +48,7 @@ docs: $(INSTALLED)
 	$(BIN)/python docs/tables.py > docs/tables.md.partial
 	mv docs/tables.md.partial docs/tables.md
 	$(BIN)/python docs/diagnosis.py
+	$(BIN)/python docs/causes.py
 	$(BIN)/python docs/schema.py
 
 sentences: $(INSTALLED)

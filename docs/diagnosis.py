@@ -1,4 +1,4 @@
-"""The tables of causes and remedies in docs/diagnosis.md, each between its marks, from the code.
+"""The table of kinds of time in docs/diagnosis.md, between its marks, from the code.
 
 Write them anew with ``make docs``; a test holds the committed file to this one.
 """
@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from lstmprof.diagnose.causes import KINDS, RULES
-from lstmprof.diagnose.remedies import TABLE
 
 PAGE = Path(__file__).with_name("diagnosis.md")
 
@@ -38,21 +37,11 @@ def _causes() -> Iterator[str]:
         yield _row(kind, words, "; or ".join(reasons))
 
 
-def _remedies() -> Iterator[str]:
-    yield "| remedy | what is seen | of what time | for | it addresses | source |"
-    yield "|---|---|---|---|---|---|"
-    for remedy in TABLE:
-        kinds = ", ".join(remedy.kinds)
-        frameworks = ", ".join(remedy.frameworks) or "any"
-        saves = remedy.saves or "cannot be told"
-        yield _row(remedy.name, remedy.condition, kinds, frameworks, saves, remedy.source)
-
-
 def _row(*cells: str) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
-TABLES: dict[str, Callable[[], Iterator[str]]] = {"causes": _causes, "remedies": _remedies}
+TABLES: dict[str, Callable[[], Iterator[str]]] = {"causes": _causes}
 
 if __name__ == "__main__":
     PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

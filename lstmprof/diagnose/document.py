@@ -59,11 +59,12 @@ class Remedy(_Record, frozen=True):
     """What to do about a finding; its condition was seen in this profile."""
 
     name: str
+    cause: Annotated[str, _is("what makes the step slow: a row of docs/causes.md")]
     sentence: str
     condition: Annotated[str, _is("what must be seen")]
     framework: Annotated[str | None, _is("null: for any")]
     saves_ns: Annotated[int | None, _is("time of the mean step that it addresses; null unknown")]
-    source: str
+    source: Annotated[str, _is("where to read of it, an address")]
 
 
 class Finding(_Record, frozen=True):

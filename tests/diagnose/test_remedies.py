@@ -14,7 +14,7 @@ from lstmprof import implementations
 from lstmprof.diagnose import causes
 from lstmprof.diagnose.diagnosis import alone, compare
 from lstmprof.diagnose.findings import findings
-from lstmprof.diagnose.remedies import TABLE, Advice, layers, remedies
+from lstmprof.diagnose.remedies import TABLE, Advice, cells, keras, remedies
 from lstmprof.diagnose.seen import Fact, Gaps, Seen
 from lstmprof.diagnose.step_profile import Contributor, StepProfile
 
@@ -594,7 +594,7 @@ def test_a_remedy_is_told_under_its_condition(name: str) -> None:
     case, remedy = CASES[name], next(r for r in TABLE if r.name == name)
     (given,) = (a for a in advice(case.kind, case.slow, case.fast) if a.name == name)
     assert given.saves_ns == case.saves_ns
-    assert (given.condition, given.source) == (remedy.condition, remedy.source)
+    assert (given.condition, given.source) == (remedy.condition, remedy.sources[0])
     assert given.framework == (case.slow.framework if remedy.frameworks else None)
     assert (remedy.saves is None) <= (given.saves_ns is None)
 
@@ -624,7 +624,9 @@ def test_every_remedy_is_for_kinds_that_exist_and_says_all_of_itself() -> None:
     for remedy in TABLE:
         assert set(remedy.kinds) <= set(causes.KINDS)
         assert remedy.condition
-        assert remedy.source
+        assert remedy.cause
+        assert all(source.startswith("https://") for source in remedy.sources)
+        assert remedy.sources
         assert remedy.saves != ""
     assert len({remedy.name for remedy in TABLE}) == len(TABLE)
 
@@ -728,12 +730,12 @@ def test_one_op_a_layer_is_told_of_to_rows_that_have_none(
 ) -> None:
     facts = {**OURS, "framework": implementations.find(name).framework, "implementation": name}
     slow = run(MM, facts=facts, device=device)
-    assert layers.form_of(slow) == form
+    assert cells.form_of(slow) == form
     assert ("in one op" in told("GEMM-bound", slow)) == (form != "layer op")
 
 
 def test_the_rows_that_are_told_of_run_a_layer_in_one_op_there() -> None:
-    for framework, choices in layers._ONE_OP.items():
+    for framework, choices in cells._ONE_OP.items():
         for (name, _), where in zip(choices, ("cuda", "cpu"), strict=True):
             row = implementations.find(name)
             assert (row.framework, row.form_on(where)) == (framework, "layer op")
@@ -744,13 +746,13 @@ def test_the_form_of_a_profile_made_elsewhere_is_in_its_ops() -> None:
     def with_op(name: str) -> StepProfile:
         return run(MM, seen=TORCH, ops=[op("aten::mm", 9), op(name, 9)])
 
-    cells = with_op("aten::lstm_cell")
+    by_cell = with_op("aten::lstm_cell")
     assert "torch.nn.LSTM runs all time steps of a layer in one op, unless" in told(
-        "GEMM-bound", cells
+        "GEMM-bound", by_cell
     )
     in_loop = with_op("forward/rnn/while/basic_lstm_cell/MatMul:MatMul")
     layer = run(contributor("busy", "rnn", 100, "aten::_cudnn_rnn"), seen=TORCH)
-    forms = [layers.form_of(one) for one in (cells, in_loop, layer, run(MM, seen=TORCH))]
+    forms = [cells.form_of(one) for one in (by_cell, in_loop, layer, run(MM, seen=TORCH))]
     assert forms == ["cell op", "loop", "layer op", None]
 
 
@@ -807,9 +809,9 @@ def test_the_condition_of_kerass_cudnn_path_that_fails_is_named(
 ) -> None:
     rows = [op(n, 1) for n in names]
     slow = run(DISPATCH, device=0, seen=TENSORFLOW, ops=rows)
-    assert layers.unmet_by_keras(slow) == unmet
+    assert keras.unmet_by_keras(slow) == unmet
     assert ("on cuDNN only with" in told("dispatch-bound", slow)) == bool(unmet)
-    assert layers.unmet_by_keras(run(DISPATCH, seen=TENSORFLOW, ops=rows)) == []
+    assert keras.unmet_by_keras(run(DISPATCH, seen=TENSORFLOW, ops=rows)) == []
 
 
 def test_what_cudnns_persistent_kernels_would_need() -> None:
@@ -908,5 +910,5 @@ def test_a_remedy_is_told_once() -> None:
 
 def test_json_has_all_of_a_remedy() -> None:
     found = alone(CASES["event sooner"].slow).to_dict()["findings"][0]["remedies"]
-    keys = {"name", "sentence", "condition", "framework", "saves_ns", "source"}
+    keys = {"name", "cause", "sentence", "condition", "framework", "saves_ns", "source"}
     assert [(set(one), one["saves_ns"], one["framework"]) for one in found] == [(keys, 500, None)]

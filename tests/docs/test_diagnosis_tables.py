@@ -1,4 +1,4 @@
-"""docs/diagnosis.md has every kind of cause and every remedy as the code has them."""
+"""docs/diagnosis.md has every kind of time, docs/causes.md every cause, as the code has them."""
 
 from __future__ import annotations
 
@@ -10,23 +10,45 @@ import pytest
 from lstmprof.diagnose.causes import KINDS, RULES
 from lstmprof.diagnose.remedies import TABLE
 
-SCRIPT = runpy.run_path(str(Path(__file__).resolve().parents[2] / "docs" / "diagnosis.py"))
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+SCRIPT = runpy.run_path(str(DOCS / "diagnosis.py"))
 PAGE: Path = SCRIPT["PAGE"]
+CATALOGUE = runpy.run_path(str(DOCS / "causes.py"))
 
 
 def test_the_committed_tables_are_todays() -> None:
     page = PAGE.read_text(encoding="utf-8")
     assert SCRIPT["with_tables"](page) == page, "run make docs"
     assert all(f"\n| {kind} | {words} |" in page for kind, words in KINDS.items())
-    assert all(f"\n| {remedy.name} | {remedy.condition} |" in page for remedy in TABLE)
 
 
 def test_every_kind_has_a_rule() -> None:
     assert {rule.kind for rule in RULES} == set(KINDS)
 
 
-@pytest.mark.parametrize("name", ["causes", "remedies"])
-def test_a_page_without_its_marks_is_refused(name: str) -> None:
-    page = PAGE.read_text(encoding="utf-8").replace(f"<!-- end of {name} -->", "")
-    with pytest.raises(ValueError, match=f"has no '<!-- {name}"):
+def test_a_page_without_its_marks_is_refused() -> None:
+    page = PAGE.read_text(encoding="utf-8").replace("<!-- end of causes -->", "")
+    with pytest.raises(ValueError, match="has no '<!-- causes"):
         SCRIPT["with_tables"](page)
+
+
+def test_the_committed_catalogue_is_todays() -> None:
+    page = CATALOGUE["PAGE"].read_text(encoding="utf-8")
+    assert CATALOGUE["text"]() == page, "run make docs"
+
+
+def test_every_cause_is_in_the_catalogue_with_its_evidence_and_sources() -> None:
+    page = CATALOGUE["text"]()
+    for row in TABLE:
+        _, _, entry = page.partition(f"\n## {row.name}\n")
+        entry = entry.partition("\n## ")[0]
+        assert entry[1:].startswith(row.cause[0].upper() + row.cause[1:])
+        assert f"**Seen:** {row.condition}." in entry
+        assert all(f"({address})" in entry for address in row.sources)
+        assert row.example is None or row.example.told in entry
+
+
+def test_a_thread_is_called_as_people_call_it() -> None:
+    link = CATALOGUE["_link"]("https://github.com/pytorch/pytorch/issues/149194")
+    assert link == "[pytorch#149194](https://github.com/pytorch/pytorch/issues/149194)"
+    assert CATALOGUE["_link"]("https://arxiv.org/abs/1604.01946").startswith("[arxiv.org/abs/")

@@ -26,7 +26,7 @@ def listed() -> dict[str, set[str]]:
     [
         ("diagnose/causes.py", "launching kernels"),
         ("diagnose/sentences.py", "; likely, because {listed(list(certainty.reasons))}"),
-        ("diagnose/remedies/waiting.py", "tf.data's prefetch prepares it meanwhile"),
+        ("diagnose/remedies/feeding.py", "tf.data's prefetch prepares it meanwhile"),
         ("breakdown/doubts.py", "the loss did not fall"),
         ("breakdown/lacks/advice.py", "export the whole profile"),
         ("report/charts/sweep.py", "median of {n}"),

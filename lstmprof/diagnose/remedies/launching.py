@@ -1,4 +1,4 @@
-"""What lets a host keep up with its device: set-up before the steps, fewer launches."""
+"""What lets a host keep up with its device: fewer launches, each with more to do."""
 
 from __future__ import annotations
 
@@ -6,10 +6,16 @@ import re
 
 from lstmprof import implementations
 from lstmprof.diagnose import causes
+from lstmprof.diagnose.causes import MEMORY
 from lstmprof.diagnose.counts import counted
 from lstmprof.diagnose.findings import Finding
 from lstmprof.diagnose.remedies.told import (
+    HOST,
+    JAX,
     SERIES,
+    TENSORFLOW,
+    TORCH,
+    Remedy,
     Told,
     each,
     is_compiled,
@@ -17,12 +23,10 @@ from lstmprof.diagnose.remedies.told import (
     often,
     series_of_launches,
     times_called,
-    total,
 )
-from lstmprof.diagnose.seen import RUNTIMES, Fact
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.events.threads import ASKS
-from lstmprof.numbers import count, cropped, listed, milliseconds, quantity
+from lstmprof.numbers import count, milliseconds, quantity
 
 #: Ops of torch whose result's size is asked of the device: no graph can be captured over them.
 SIZED_BY_DATA = re.compile(r"aten::(?:nonzero|masked_select|_?unique\w*)$")
@@ -35,67 +39,6 @@ _FUSED = re.compile(r"_fused_(?:adam|sgd|adagrad)|FusedAdam|FusedSgd|FusedAdagra
 _OPTIMIZER = re.compile(r"Optimizer\.step#(\w+)\.step")
 #: The optimizers of torch.optim that take ``fused``.
 _CAN_FUSE = ("Adam", "AdamW", "SGD", "Adagrad")
-_HOW_NOT_TO_TRACE = {
-    "torch": "TORCH_LOGS=recompiles says why; give it the same shapes, or torch.compile(dynamic="
-    "True), and tensors for numbers that change",
-    "tensorflow": "pass tensors instead of Python numbers, and give tf.function an input_signature "
-    "or reduce_retracing=True",
-    "jax": "create the jitted function once, outside the loop, and give it the same shapes and "
-    "types; jax_explain_cache_misses says why",
-}
-
-
-def initialises(f: Finding) -> Told | None:
-    """Calls of this kind that set the runtime up or loaded code."""
-    names = {c.name for c in f.contributors}
-    calls = [h for h in f.slow.seen.loading if h.name in names]
-    if not calls:
-        return None
-    return Told(
-        f"{_took(calls[0])}: {_runtime_of(calls[0].name)} was being initialised or loaded code; "
-        "run a few steps before those that are profiled",
-        total(calls),
-    )
-
-
-def _took(call: Fact) -> str:
-    """What a call that initialises took, and what the later ones of its name take."""
-    each_ns = quantity(call.ns / call.count, "ns")
-    if call.median_ns is None:
-        return f"{call.name} took {each_ns}" + (" a call" if call.count > 1 else "")
-    if call.count > 1:
-        where = "where it launched a kernel for the first time"
-        return f"{call.name} took {each_ns} {where}, and {_short(call.median_ns)} otherwise"
-    return f"the first {call.name} took {each_ns}, the others {_short(call.median_ns)}"
-
-
-def _short(ns: int) -> str:
-    return "under 1 µs" if ns < 1000 else quantity(ns, "ns")
-
-
-def _runtime_of(name: str) -> str:
-    names = (runtime for runtime, pattern in RUNTIMES.items() if pattern.match(name))
-    return next(names, "CUDA")
-
-
-def recompiles(f: Finding) -> Told | None:
-    """Something was traced or compiled in the profiled steps."""
-    compiled = f.slow.seen.compiled
-    if not compiled:
-        return None
-    steps, name = f.slow.seen.compiled_steps, cropped(compiled[0].name)
-    took = f"{name} and such take {milliseconds(f.slow_ns)} ms{each(f.slow)}"
-    if steps < 2:
-        return Told(f"{took}: run a few steps before those that are profiled", f.slow_ns)
-    how = _HOW_NOT_TO_TRACE.get(f.slow.framework or "", "give every step the same shapes and types")
-    return Told(f"{took}, in {steps} steps{_shapes(f)}: {how}", f.slow_ns)
-
-
-def _shapes(f: Finding) -> str:
-    if f.slow.seen.shapes is None:
-        return ""
-    name, shapes = f.slow.seen.shapes
-    return f" (the shapes of {name} differ: {listed([cropped(s) for s in shapes[:2]])})"
 
 
 def cuda_graph(f: Finding) -> Told | None:
@@ -234,3 +177,70 @@ def larger_batch(f: Finding) -> Told | None:
         f"{quantity(gaps.gap_ns, 'ns')}: a larger batch gives every launch more to do at the "
         "same cost"
     )
+
+
+CUDA_GRAPH = Remedy(
+    name="CUDA graph",
+    cause="a device waits for one launch after the other",
+    condition="ten kernels or more a step, the median one shorter than the gap before it; the "
+    "usual gaps are most of the waiting for the host; no graph, no value or size asked for, no "
+    "tracing, no CTC, no communication, no differing shapes or lengths",
+    kinds=HOST,
+    frameworks=TORCH,
+    saves="the usual gaps",
+    decide=cuda_graph,
+    sources=(
+        "https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs",
+        "https://github.com/keras-team/keras/issues/8885",
+    ),
+)
+XLA = Remedy(
+    name="XLA",
+    cause="a step of TensorFlow runs op by op where XLA compiles it",
+    condition="an implementation that XLA compiles and did not; in a profile made elsewhere "
+    "launches as for a CUDA graph, no op that XLA refuses, nothing compiled or traced",
+    kinds=(*HOST, MEMORY),
+    frameworks=TENSORFLOW,
+    saves="the usual gaps, of a profile made elsewhere",
+    decide=xla,
+    sources=("https://openxla.org/xla/tf2xla",),
+)
+JIT_THE_WHOLE = Remedy(
+    name="jit the whole",
+    cause="JAX runs a step as a series of small programs",
+    condition="ten compiled programs or more a step; on a GPU launches as for a CUDA graph",
+    kinds=HOST,
+    frameworks=JAX,
+    saves="the usual gaps of a GPU",
+    decide=jitted_whole,
+    sources=("https://docs.jax.dev/en/latest/jit-compilation.html",),
+)
+TORCH_COMPILE = Remedy(
+    name="torch.compile",
+    cause="many small element-by-element kernels are launched one by one",
+    condition="launches as for a CUDA graph, half of the kernels element by element, none compiled",
+    kinds=HOST,
+    frameworks=TORCH,
+    saves="the usual gaps, by the share of these kernels",
+    decide=compiled_step,
+    sources=("https://docs.pytorch.org/docs/stable/generated/torch.compile.html",),
+)
+FUSED_OPTIMIZER = Remedy(
+    name="fused optimizer",
+    cause="the optimizer updates parameter by parameter",
+    condition="most of it is the optimizer, or ten kernels of it a step among launches as for a "
+    "CUDA graph; it is not fused, and is known to have a fused form",
+    kinds=(MEMORY, *HOST),
+    frameworks=TORCH,
+    saves="the optimizer",
+    decide=fused_optimizer,
+    sources=("https://docs.pytorch.org/docs/stable/generated/torch.optim.Adam.html",),
+)
+LARGER_BATCH = Remedy(
+    name="larger batch",
+    cause="each kernel is over before the host brings the next one",
+    condition="launches as for a CUDA graph, and no graph",
+    kinds=HOST,
+    decide=larger_batch,
+    sources=("https://github.com/keras-team/keras/issues/8885",),
+)

@@ -1,16 +1,21 @@
-"""What a remedy answers with, and what several of them ask of a profile."""
+"""A row of the catalogue of causes, what it answers with, and what several ask of a profile."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from lstmprof.diagnose import causes
 from lstmprof.diagnose.findings import Finding
 from lstmprof.diagnose.seen import Fact
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.numbers import count, times_a_step
 
+#: Kinds of time that several rows are for: a device waits for its host, work is done.
+HOST = (causes.LAUNCH, causes.DISPATCH, causes.PYTHON, causes.UNRECORDED)
+WORK = (causes.GEMM, causes.MEMORY)
+TORCH, TENSORFLOW, JAX = ("torch",), ("tensorflow",), ("jax",)
 #: Fewer kernels are no series of launches.
 SERIES = 10
 _COMPILED_OP = re.compile(r"^Torch-Compiled|CompiledF|^TorchDynamo|^XlaLaunch|:Xla(?:Launch|Run)")
@@ -23,6 +28,36 @@ class Told:
 
     sentence: str
     saves_ns: int | None = None
+
+
+@dataclass(frozen=True)
+class Example:
+    """A real profile in which the cause was seen: what ran where, and what was said of it."""
+
+    of: str
+    told: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Remedy:
+    """One cause of a slow step: how it is seen, what to do about it, where to read of it.
+
+    ``decide`` answers for a finding of ``kinds`` in which it sees the ``condition``, what must be
+    seen in the profile; ``cause`` is what then makes the step slow, ``saves`` the time that is
+    addressed: None where no profile tells it. ``frameworks`` is empty where it is for any.
+    ``sources`` are addresses of pages, the first of them printed with the remedy. docs/causes.md is
+    made of all this.
+    """
+
+    name: str
+    cause: str
+    condition: str
+    kinds: tuple[str, ...]
+    decide: Callable[[Finding], Told | None]
+    sources: tuple[str, ...]
+    frameworks: tuple[str, ...] = ()
+    saves: str | None = None
+    example: Example | None = None
 
 
 def often(profile: StepProfile, number: float) -> str:

@@ -1,4 +1,4 @@
-"""What shortens waiting: for values, copies, other streams and ranks, the input, the allocator."""
+"""What shortens waiting: for values, copies, other streams and ranks, the allocator, Python."""
 
 from __future__ import annotations
 
@@ -6,20 +6,17 @@ import re
 from collections.abc import Callable
 
 from lstmprof.diagnose import causes
+from lstmprof.diagnose.causes import ALLOCATION, COLLECTIVE, COPY, INPUT, PYTHON, QUEUE, SYNC
 from lstmprof.diagnose.findings import Finding
 from lstmprof.diagnose.remedies.launching import SIZED_BY_DATA
-from lstmprof.diagnose.remedies.told import Told, each, often, times_called, total
+from lstmprof.diagnose.remedies.told import TORCH, Remedy, Told, each, often, total
 from lstmprof.diagnose.seen import Fact
 from lstmprof.events.schema import PHASES
 from lstmprof.events.threads import ASKS
-from lstmprof.numbers import count, cropped, listed, milliseconds
+from lstmprof.numbers import cropped, listed, milliseconds
 
 _COPIES = re.compile(r"aten::(?:copy_|_to_copy|to)$")
 _WHOLE_DEVICE = re.compile(r"(?:Device|Ctx|Context)Synchronize$")
-_SINGLE_LOADER = re.compile(r"enumerate\(DataLoader\)#_SingleProcess")
-_WORKERS = re.compile(r"enumerate\(DataLoader\)#_MultiProcessing")
-_NEXT_ELEMENT = re.compile(r":IteratorGetNext|^IteratorGetNext")
-_PREFETCH = re.compile(r"Prefetch")
 _STEP = re.compile("|".join(("ProfilerStep", "^train$", "^step$", *(f"^{p}$" for p in PHASES))))
 _FREES = re.compile(r"Free|Release")
 #: Frames and ranges that only wait, or are a framework's or the profiler's own.
@@ -128,53 +125,6 @@ def waits_for_host_function(f: Finding) -> Told | None:
     )
 
 
-def loader_in_line(f: Finding) -> Told | None:
-    """A DataLoader of PyTorch without workers makes the batch in the step."""
-    if not times_called(f.slow, _SINGLE_LOADER) or times_called(f.slow, _WORKERS):
-        return None
-    return Told(
-        "the DataLoader makes each batch in the step's own process: num_workers=1 or more, with "
-        "pin_memory=True, makes the next one meanwhile",
-        f.slow_ns,
-    )
-
-
-def slow_workers(f: Finding) -> Told | None:
-    """A DataLoader with workers is waited for."""
-    if not times_called(f.slow, _WORKERS):
-        return None
-    return Told(
-        "the DataLoader has workers, and they are slower than the step: give it more of them "
-        "(num_workers), or give them less work for each sample",
-        f.slow_ns,
-    )
-
-
-def dataset_in_line(f: Finding) -> Told | None:
-    """TensorFlow's next element is waited for, and nothing fetches it before."""
-    if not times_called(f.slow, _NEXT_ELEMENT):
-        return None
-    if times_called(f.slow, _PREFETCH):
-        return Told(
-            "the dataset is prefetched and still slower than the step: "
-            "map(…, num_parallel_calls=tf.data.AUTOTUNE), cache()",
-            f.slow_ns,
-        )
-    return Told("dataset.prefetch(tf.data.AUTOTUNE) makes the next element meanwhile", f.slow_ns)
-
-
-def input_in_line(f: Finding) -> Told | None:
-    """The step prepares its own input, in no loader that is known."""
-    loaders = (_SINGLE_LOADER, _WORKERS, _NEXT_ELEMENT)
-    if any(times_called(f.slow, loader) for loader in loaders):
-        return None
-    how = {
-        "torch": "a DataLoader with num_workers prepares it meanwhile",
-        "tensorflow": "tf.data's prefetch prepares it meanwhile",
-    }.get(f.slow.framework or "", "prepare it in another thread or process")
-    return Told(f"the next batch can be prepared while this one computes: {how}", f.slow_ns)
-
-
 def allocations(f: Finding) -> Told | None:
     """Calls that allocate or free in warm steps."""
     calls = f.slow.seen.later_allocs
@@ -233,13 +183,93 @@ def python_stretches(f: Finding) -> Told | None:
     )
 
 
-def repeated(f: Finding) -> Told | None:
-    """The same implementation does the same more often than in the faster run."""
-    grown = f.repeated
-    if grown is None:
-        return None
-    calls = f"{count(grown.slow_count)} times{each(f.slow)} against {count(grown.fast_count)}"
-    return Told(
-        f"{cropped(grown.name)} runs {calls}: look for work that is repeated or split into pieces",
-        grown.delta_ns,
-    )
+ASK_FOR_NO_VALUE = Remedy(
+    name="ask for no value",
+    cause="the host asks for values and waits for each of them",
+    condition="ops that ask for a value (aten::item)",
+    kinds=(SYNC,),
+    frameworks=TORCH,
+    saves="waiting in them",
+    decide=values_asked_for,
+    sources=("https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",),
+)
+ASK_FOR_NO_SIZE = Remedy(
+    name="ask for no size",
+    cause="the host waits for results whose size the data decide",
+    condition="blocking calls inside ops whose result's size the data decide (aten::nonzero)",
+    kinds=(SYNC,),
+    frameworks=TORCH,
+    saves="these calls",
+    decide=sizes_asked_for,
+    sources=("https://docs.pytorch.org/docs/stable/generated/torch.nonzero.html",),
+)
+SYNCHRONISE_ONCE = Remedy(
+    name="synchronise once",
+    cause="the whole device is waited for several times a step",
+    condition="the device is synchronised twice a step or more",
+    kinds=(SYNC,),
+    saves="all of it but one",
+    decide=device_synchronised,
+    sources=("https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",),
+)
+PIN_MEMORY = Remedy(
+    name="pin memory",
+    cause="copies of pageable memory, which the driver first copies itself, do not overlap",
+    condition="copies of pageable memory",
+    kinds=(SYNC, COPY, INPUT),
+    saves="these copies, of synchronisations the waiting in them",
+    decide=pageable_copies,
+    sources=(
+        "https://docs.nvidia.com/cuda/cuda-c-programming-guide/#page-locked-host-memory",
+        "https://docs.pytorch.org/docs/stable/notes/cuda.html#use-pinned-memory-buffers",
+    ),
+)
+EVENT_SOONER = Remedy(
+    name="event sooner",
+    cause="work that was queued waits for another stream",
+    condition="work that was queued stood behind a wait for another stream's event",
+    kinds=(QUEUE,),
+    saves="this waiting",
+    decide=waits_for_event,
+    sources=("https://docs.nvidia.com/cuda/cuda-c-programming-guide/#streams",),
+)
+NO_HOST_FUNCTION = Remedy(
+    name="no host function",
+    cause="work that was queued waits for a function of the host",
+    condition="work that was queued stood behind a function of the host",
+    kinds=(QUEUE,),
+    saves="this waiting",
+    decide=waits_for_host_function,
+    sources=("https://docs.nvidia.com/cuda/cuda-c-programming-guide/#host-functions-callbacks",),
+)
+ALLOCATE_ONCE = Remedy(
+    name="allocate once",
+    cause="memory is allocated or freed in warm steps",
+    condition="memory is allocated or freed after the first step, without marks in the later half",
+    kinds=(ALLOCATION,),
+    saves="these calls",
+    decide=allocations,
+    sources=("https://docs.pytorch.org/docs/stable/notes/cuda.html#memory-management",),
+)
+OVERLAP_COMMUNICATION = Remedy(
+    name="overlap communication",
+    cause="ranks communicate while nothing computes",
+    condition="collectives run while nothing computes, and there is work to run them beside",
+    kinds=(COLLECTIVE,),
+    saves="as much of them as there is such work",
+    decide=collectives,
+    sources=(
+        "https://docs.pytorch.org/docs/stable/notes/ddp.html",
+        "https://docs.pytorch.org/docs/stable/fsdp.html",
+    ),
+)
+LOOK_INSIDE = Remedy(
+    name="look inside",
+    cause="Python, or what no event shows, runs inside one range or function",
+    condition="one range or frame holds most of it; no step or phase, no wait, none of a "
+    "framework's own",
+    kinds=(PYTHON, causes.RANGE),
+    saves="this range or frame",
+    decide=python_stretches,
+    sources=("https://github.com/benfred/py-spy",),
+)

@@ -1,15 +1,15 @@
-"""What makes the work itself less: casts, copies, products, and what a mode does beside it."""
+"""What makes the work itself less: casts, copies, products, what is done twice."""
 
 from __future__ import annotations
 
 import re
 
-from lstmprof.diagnose import settings
+from lstmprof.diagnose import causes
+from lstmprof.diagnose.causes import CAST, COPY, DISPATCH, GEMM, LAUNCH, MEMORY, SYNC
 from lstmprof.diagnose.counts import counted
 from lstmprof.diagnose.findings import Finding
-from lstmprof.diagnose.remedies.told import Told, each, often, total
-from lstmprof.diagnose.step_profile import labels
-from lstmprof.numbers import count, cropped, listed, milliseconds
+from lstmprof.diagnose.remedies.told import TORCH, WORK, Remedy, Told, each, often, total
+from lstmprof.numbers import count, cropped, milliseconds
 
 #: GPUs with TF32: compute capability 8.0 and later; kernels that say so.
 _AMPERE = re.compile(r"\b(?:A100|A10|A30|A40|H100|H200|B200|L4|L40|RTX (?:A\d|[3-5]0\d\d))")
@@ -18,9 +18,18 @@ _AMPERE_KERNEL = re.compile(r"^(?:ampere|sm80|sm86|sm89|sm90)_|cutlass_(?:80|90)
 _FLOAT32_PRODUCT = re.compile(r"sgemm(?!.*tf32)|simt_sgemm")
 _RELAYS = ("aten::contiguous", "aten::reshape", "aten::clone", "aten::flatten")
 _TO_CHANNELS_LAST = re.compile(r"(?i)nchwtonhwc|nhwctonchw")
-#: What anomaly mode calls for each gradient, as often; torch 2 has the second.
-_CHECKS = ("aten::isnan", "aten::_is_any_true", "aten::item")
-_NODE = re.compile(r"autograd::engine::evaluate_function: (?!torch::autograd::AccumulateGrad)")
+
+
+def repeated(f: Finding) -> Told | None:
+    """The same implementation does the same more often than in the faster run."""
+    grown = f.repeated
+    if grown is None:
+        return None
+    calls = f"{count(grown.slow_count)} times{each(f.slow)} against {count(grown.fast_count)}"
+    return Told(
+        f"{cropped(grown.name)} runs {calls}: look for work that is repeated or split into pieces",
+        grown.delta_ns,
+    )
 
 
 def casts_each_time_step(f: Finding) -> Told | None:
@@ -110,54 +119,79 @@ def native_ctc(f: Finding) -> Told | None:
     )
 
 
-def denormals(f: Finding) -> Told | None:
-    """A CPU that computes with denormal numbers, and is slower than one that does not."""
-    if f.fast is None or f.slow.device is not None:
-        return None
-    if (settings.denormals(f.fast.info), settings.denormals(f.slow.info)) != ("flushed", "kept"):
-        return None
-    return Told(
-        "the faster run flushed denormal numbers to zero, this one did not: "
-        "torch.set_flush_denormal(True)"
-    )
-
-
-def faster_settings(f: Finding) -> Told | None:
-    """What was set otherwise in the faster run, but what has a remedy of its own."""
-    differ = [] if f.fast is None else settings.disagreements(f.fast.info, f.slow.info)
-    others = [d for d in differ if d.setting not in (settings.DENORMALS, settings.ANOMALY)]
-    if f.fast is None or not others:
-        return None
-    values = listed([cropped(f"{d.setting} {d.fast}") for d in others])
-    return Told(f"set as in {labels(f.fast, f.slow)[0]}: {values}")
-
-
-def anomaly_mode(f: Finding) -> Told | None:
-    """Autograd looks for NaN in what every node puts out."""
-    rows = f.slow.rows("ops")
-    checks = next((r["count"] for r in rows if r["name"] == _CHECKS[0]), 0)
-    nodes = sum(r["count"] for r in rows if _NODE.search(r["name"]))
-    if not nodes or checks < nodes:
-        return None
-    spent = "host_total_ns" if f.slow.device is None else "device_total_ns"
-    times = [r.get(spent) for r in rows if r["name"] in _CHECKS and r["count"] == checks]
-    known = [ns for ns in times if ns is not None]
-    return Told(
-        "every node of the backward pass is searched for NaN "
-        f"({often(f.slow, checks / f.slow.steps)}): anomaly mode is on, "
-        "torch.autograd.set_detect_anomaly(False)",
-        round(sum(known) / f.slow.steps) if known else None,
-    )
-
-
-def filled_memory(f: Finding) -> Told | None:
-    """New memory is filled before it is used: what deterministic algorithms ask for."""
-    filled = f.slow.seen.filled
-    if not filled:
-        return None
-    times = often(f.slow, sum(h.count for h in filled))
-    return Told(
-        f"new tensors are filled before they are written, {times}: deterministic algorithms do "
-        "that; torch.utils.deterministic.fill_uninitialized_memory = False leaves it out",
-        total(filled),
-    )
+DO_IT_ONCE = Remedy(
+    name="do it once",
+    cause="the same is done more often than in the faster run",
+    condition="the same implementation calls an op half as often again as in the faster run",
+    kinds=(*WORK, CAST, COPY, DISPATCH, LAUNCH, SYNC),
+    saves="what the op takes more",
+    decide=repeated,
+    sources=("https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",),
+)
+CAST_ONCE = Remedy(
+    name="cast once before the loop",
+    cause="mixed precision casts in every time step what does not change between them",
+    condition="autocast casts once or more in every time step",
+    kinds=(CAST,),
+    frameworks=TORCH,
+    saves="all casts but those of one time step",
+    decide=casts_each_time_step,
+    sources=(
+        "https://docs.pytorch.org/docs/stable/amp.html",
+        "https://github.com/NVIDIA/apex/issues/297",
+    ),
+)
+KEEP_ONE_TYPE = Remedy(
+    name="keep one type",
+    cause="elements are cast from one type to another",
+    condition="ops that cast, by name",
+    kinds=(CAST,),
+    saves="the largest",
+    decide=casts,
+    sources=("https://docs.pytorch.org/docs/stable/amp.html",),
+)
+CHANNELS_LAST = Remedy(
+    name="channels last",
+    cause="images are turned from one layout to the other and back around convolutions",
+    condition="kernels that turn images between NCHW and NHWC",
+    kinds=(COPY, MEMORY, GEMM),
+    frameworks=TORCH,
+    saves="these kernels",
+    decide=channels_last,
+    sources=("https://docs.pytorch.org/tutorials/intermediate/memory_format_tutorial.html",),
+)
+KEEP_THE_LAYOUT = Remedy(
+    name="keep the layout",
+    cause="tensors are copied from one layout to another",
+    condition="copies inside contiguous, reshape, clone or flatten",
+    kinds=(COPY,),
+    frameworks=TORCH,
+    saves="these copies",
+    decide=contiguous,
+    sources=(
+        "https://docs.pytorch.org/docs/stable/generated/torch.Tensor.contiguous.html",
+        "https://github.com/pytorch/pytorch/issues/621",
+    ),
+)
+TF32 = Remedy(
+    name="TF32",
+    cause="float32 products run without tensor cores",
+    condition="float32 products without tensor cores, on a GPU that has TF32",
+    kinds=(GEMM,),
+    frameworks=TORCH,
+    saves="these products",
+    decide=tf32,
+    sources=(
+        "https://docs.pytorch.org/docs/stable/generated/torch.set_float32_matmul_precision.html",
+    ),
+)
+CUDNN_CTC = Remedy(
+    name="cuDNN's CTC",
+    cause="the CTC loss runs on PyTorch's own kernels where cuDNN has it",
+    condition="PyTorch's own kernels of the CTC loss",
+    kinds=(causes.CTC,),
+    frameworks=TORCH,
+    saves="the loss",
+    decide=native_ctc,
+    sources=("https://docs.pytorch.org/docs/stable/generated/torch.nn.CTCLoss.html",),
+)

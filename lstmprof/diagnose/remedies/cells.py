@@ -1,0 +1,136 @@
+"""What a layer that runs cell by cell can do otherwise: in one op, with fewer and larger ones."""
+
+from __future__ import annotations
+
+import re
+
+from lstmprof import implementations
+from lstmprof.diagnose.causes import DISPATCH, GEMM, LAUNCH, MEMORY
+from lstmprof.diagnose.counts import counted
+from lstmprof.diagnose.findings import Finding
+from lstmprof.diagnose.remedies.told import (
+    HOST,
+    TENSORFLOW,
+    TORCH,
+    WORK,
+    Remedy,
+    Told,
+    each,
+)
+from lstmprof.diagnose.step_profile import StepProfile, labels, total_ns
+from lstmprof.implementations import CELL_OP, LAYER_OP, LOOP
+from lstmprof.numbers import count, cropped, listed, milliseconds
+
+#: Ops that compute one time step of a cell, as every framework names them.
+_CELL_OP = re.compile(
+    r"(?:^|:)_?(?:thnn_fused_)?(?:lstm|gru|rnn_(?:tanh|relu))_cell$|\b(?:LSTM|GRU)BlockCell"
+)
+#: A cell in TensorFlow's loop over time steps, its own or Keras's.
+_CELL_IN_LOOP = re.compile(r"while/.*\b(?:basic_)?(?:lstm|gru)_cell\w*/")
+#: Of each framework what runs a layer in one op: on a GPU, on a CPU; our row, the user's word.
+_ONE_OP = {
+    "torch": (("torch-cudnn", "torch.nn.LSTM"),) * 2,
+    "tensorflow": (
+        ("tf-cudnnlstm", "keras.layers.LSTM under its cuDNN conditions"),
+        ("tf-lstmblockfusedcell", "BlockLSTM (LSTMBlockFusedCell in TensorFlow 1)"),
+    ),
+}
+
+
+def layer_in_one_op(f: Finding) -> Told | None:
+    """The cells run one by one where the framework has the whole layer in one op."""
+    one_op = _ONE_OP.get(f.slow.framework or "")
+    if one_op is None or form_of(f.slow) not in (LOOP, CELL_OP):
+        return None
+    fused = [c for c in f.fast.contributors if c.part == "rnn"] if f.fast else []
+    example = ""
+    if f.fast and fused:
+        names = listed(sorted({cropped(str(c.name)) for c in fused})[:2])
+        took = milliseconds(total_ns(fused))
+        example = f"; of {labels(f.fast, f.slow)[0]} {names} take {took} ms{each(f.fast)}"
+    row, word = one_op[f.slow.device is None]
+    if f.slow.implementation is None:
+        unless = "unless the output of a time step is the input of the next"
+        return Told(f"{word} runs all time steps of a layer in one op, {unless}{example}")
+    return Told(f"run all time steps of a layer in one op: {row}, {word}{example}")
+
+
+def form_of(profile: StepProfile) -> str | None:
+    """How a run computes its layers: by its row, or by its ops; None where neither tells."""
+    row = implementations.ROWS.get(profile.implementation or "")
+    if row is not None:
+        return row.form_on("cpu" if profile.device is None else "cuda")
+    if any(_CELL_OP.search(op["name"]) for op in profile.rows("ops")):
+        return CELL_OP
+    if any(_CELL_IN_LOOP.search(op["name"]) for op in profile.rows("ops")):
+        return LOOP
+    return LAYER_OP if any(c.part == "rnn" for c in profile.contributors) else None
+
+
+def products_to_hoist(f: Finding) -> Told | None:
+    """So many products a cell that the inputs' are among them: they depend on no earlier step.
+
+    Only who writes the cell can take them out of it.
+    """
+    needed = 1 if f.slow.info.mode == "forward" else 2
+    products = each_cell(f.slow, "products")
+    if products < needed + 0.9 or not _written_by_hand(f.slow):
+        return None
+    after = "" if needed == 1 else ", and those of the weights' gradients in one after it"
+    return Told(
+        f"it has {count(products)} products a time step where {needed} depend on the time step "
+        f"before: take the inputs' product of all time steps at once before the loop{after}"
+    )
+
+
+def _written_by_hand(profile: StepProfile) -> bool:
+    row = implementations.ROWS.get(profile.implementation or "")
+    return row is not None and row.by_hand
+
+
+def each_cell(profile: StepProfile, name: str) -> float:
+    """A count for each cell; 0 unknown."""
+    return counted(profile, name) / profile.cells if profile.cells else 0.0
+
+
+def unfused_cell(f: Finding) -> Told | None:
+    """A torch cell of separate operators, five or more of them a time step."""
+    pointwise = each_cell(f.slow, "pointwise")
+    if not _written_by_hand(f.slow) or form_of(f.slow) != LOOP or pointwise < 5:
+        return None
+    fused = "torch.nn.LSTMCell does them in one kernel" if f.slow.device is not None else ""
+    compiled = "torch.compile fuses them (torch-compile)"
+    how = f"{fused}, {compiled}" if fused else compiled
+    return Told(f"the cell has {count(pointwise)} element-by-element ops a time step: {how}")
+
+
+LAYER_IN_ONE_OP = Remedy(
+    name="layer in one op",
+    cause="a layer runs cell by cell where its framework has it in one op",
+    condition="a layer runs cell by cell: by the table of implementations, or by ops of single "
+    "cells",
+    kinds=(*HOST, *WORK),
+    frameworks=(*TORCH, *TENSORFLOW),
+    decide=layer_in_one_op,
+    sources=("https://arxiv.org/abs/1604.01946", "https://github.com/apache/mxnet/issues/5038"),
+)
+INPUTS_AT_ONCE = Remedy(
+    name="inputs' product at once",
+    cause="products that wait for no time step before are made in every time step",
+    condition="a cell written by hand has more products a time step than depend on the step before",
+    kinds=(GEMM, LAUNCH, DISPATCH),
+    decide=products_to_hoist,
+    sources=("https://arxiv.org/abs/1604.01946",),
+)
+FUSED_CELL = Remedy(
+    name="fused cell",
+    cause="a cell computes its gates by many small operations",
+    condition="a cell written by hand with five element-by-element ops a time step or more",
+    kinds=(LAUNCH, MEMORY, DISPATCH),
+    frameworks=TORCH,
+    decide=unfused_cell,
+    sources=(
+        "https://docs.pytorch.org/docs/stable/generated/torch.nn.LSTMCell.html",
+        "https://arxiv.org/abs/1604.01946",
+    ),
+)
