@@ -1,0 +1,1 @@
+"""Recurrent layers in a profile: how they run, and what decides it."""

@@ -1,0 +1,418 @@
+"""The algorithm that a framework asks cuDNN for: standard, or one of the persistent kernels.
+
+A persistent kernel keeps the recurrent weights on the chip over all time steps; the standard
+algorithm launches a product and an element-by-element kernel for each. Which one is a function of
+the layer and the device alone, decided apart for the forward and the backward pass.
+
+Read in the frameworks' sources, nothing measured here:
+
+- PyTorch, aten/src/ATen/native/cudnn/RNN.cpp at commit 00fc08aa616f (``get_algo`` and what it asks:
+  ``use_rnn_persist_small_h``, ``use_persist_common_heuristics``,
+  ``use_persist_device_heuristics``); at 357b8267a5eb, when cuDNN 8 was still supported, the
+  conditions are the same, the small kernel's from cuDNN 8.2.1 on.
+- TensorFlow, tensorflow/core/kernels/cudnn_rnn_ops.cc at commit 057f8c812fb0: CudnnRNN and
+  CudnnRNNV3, which is what Keras 3 calls, leave the algorithm at its default; CudnnRNNV2 times all
+  that cuDNN runs. ``ToCudnnRNNAlgo`` in xla/stream_executor/cuda/cuda_dnn.cc at 744e2bfa5e7a: the
+  default is the standard one, and the kernel for few hidden units is not known to it.
+- JAX, jaxlib/gpu/rnn_kernels.cc at commit 176dd925bbb9 (``jax.experimental.rnn``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+STANDARD, STATIC, SMALL_H, DYNAMIC = ALGORITHMS = (
+    "standard",
+    "persist_static",
+    "persist_static_small_h",
+    "persist_dynamic",
+)
+PYTORCH = "PyTorch, RNN.cpp at 00fc08aa"
+TENSORFLOW = "TensorFlow, cudnn_rnn_ops.cc at 057f8c81"
+JAX = "JAX, rnn_kernels.cc at 176dd925"
+
+LSTM, GRU, RNN_TANH, RNN_RELU = MODES = ("lstm", "gru", "rnn_tanh", "rnn_relu")
+FLOAT16, BFLOAT16, FLOAT32, FLOAT64 = "float16", "bfloat16", "float32", "float64"
+
+#: Most hidden units of the small kernel: forward, backward. ``use_rnn_persist_small_h``.
+SMALL_HIDDEN = {LSTM: (192, 128), GRU: (192, 128), RNN_TANH: (384, 256), RNN_RELU: (384, 256)}
+#: ``use_persist_common_heuristics``.
+MOST_HIDDEN, TILE = 1024, 128
+#: ``use_persist_device_heuristics``.
+MOST_BATCH, FEWEST_MULTIPROCESSORS = 128, 98
+#: On compute capability 7 but 7.5: so many time steps or more up to such a batch.
+_VOLTA_STEPS = ((10, 32), (20, 96), (40, 128))
+_VOLTA_SLOW = (80, 112)
+#: Plain cells are slow on 8.0 and later from here on, both at once: batch, hidden units.
+_PLAIN_BATCH, _PLAIN_HIDDEN = 96, 896
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A recurrent layer as a framework gives it to cuDNN; None is unknown.
+
+    ``framework`` is torch, tensorflow, jax or cudnn (called without one), ``op`` TensorFlow's, as
+    CudnnRNNV3. ``dtype`` is the element type of the input. ``inputs`` are the first layer's.
+    ``packed``: of sequences of different lengths. ``projection``: units of the output's projection,
+    0 without one.
+    """
+
+    framework: str | None = None
+    mode: str | None = LSTM
+    dtype: str | None = None
+    time_steps: int | None = None
+    batch: int | None = None
+    inputs: int | None = None
+    hidden: int | None = None
+    layers: int | None = None
+    directions: int | None = None
+    packed: bool | None = None
+    projection: int | None = None
+    op: str | None = None
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A GPU, or the part of it that is used: ``sm`` is 80 for compute capability 8.0.
+
+    A slice of a GPU (MIG) has its own number of multiprocessors, and its profile says that one.
+    """
+
+    sm: int | None = None
+    multiprocessors: int | None = None
+
+    @property
+    def major(self) -> int | None:
+        """Major compute capability."""
+        return None if self.sm is None else self.sm // 10
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why ``algorithm`` is not taken: the first ``condition`` that is not met, by a stable name.
+
+    ``need`` says it, with the value that fails.
+    """
+
+    algorithm: str
+    condition: str
+    need: str
+
+
+@dataclass(frozen=True)
+class Choice:
+    """``algorithm`` that is asked for; None where ``unknown``, a fact, would decide it.
+
+    ``refusals`` are in the order in which the source asks, one for each algorithm that it refuses.
+    """
+
+    algorithm: str | None
+    refusals: tuple[Refusal, ...]
+    unknown: str | None
+    source: str
+
+    def refusal_of(self, algorithm: str) -> Refusal | None:
+        """Why not this one; None where it is taken, undecided, or never asked for."""
+        return next((r for r in self.refusals if r.algorithm == algorithm), None)
+
+
+def algorithm(layer: Layer, gpu: Gpu, forward: bool) -> Choice:
+    """What the layer's framework asks cuDNN for, in the forward or the backward pass."""
+    if layer.framework == "torch":
+        return _by_torch(_Call(layer, gpu, forward))
+    if layer.framework == "tensorflow":
+        return _by_tensorflow(layer.op)
+    if layer.framework == "jax":
+        return _always_standard("JAX", JAX)
+    if layer.framework == "cudnn":
+        return _always_standard("this call", "CUDNN_RNN_ALGO_STANDARD")
+    return Choice(None, (), "framework", "")
+
+
+@dataclass(frozen=True)
+class _Call:
+    layer: Layer
+    gpu: Gpu
+    forward: bool
+
+    @property
+    def small_hidden(self) -> int | None:
+        limits = SMALL_HIDDEN.get(self.layer.mode or "")
+        return None if limits is None else limits[0 if self.forward else 1]
+
+
+@dataclass(frozen=True)
+class _Condition:
+    """``holds`` is None where ``fact`` decides it and is unknown."""
+
+    name: str
+    fact: str
+    holds: Callable[[_Call], bool | None]
+    need: Callable[[_Call], str]
+
+
+def _at_most(value: int | None, limit: int | None) -> bool | None:
+    return None if value is None or limit is None else value <= limit
+
+
+def _divides(factor: int, value: int | None) -> bool | None:
+    return None if value is None else value % factor == 0
+
+
+def _is_not(value: object | None, *others: object) -> bool | None:
+    return None if value is None else value not in others
+
+
+def _is(value: object | None, other: object) -> bool | None:
+    return None if value is None else value == other
+
+
+_COMMON = (
+    _Condition(
+        "no projection",
+        "projection",
+        lambda c: _is(c.layer.projection, 0),
+        lambda c: f"no projection (it has one to {c.layer.projection} units)",
+    ),
+    _Condition(
+        "not packed",
+        "packed",
+        lambda c: None if c.layer.packed is None else not c.layer.packed,
+        lambda c: "sequences of one length (they are packed)",
+    ),
+)
+_SMALL = (
+    _Condition(
+        "not double",
+        "dtype",
+        lambda c: _is_not(c.layer.dtype, FLOAT64),
+        lambda c: "an element type other than float64",
+    ),
+    _Condition(
+        "compute capability 6.0",
+        "compute capability",
+        lambda c: None if c.gpu.major is None else c.gpu.major >= 6,
+        lambda c: f"compute capability 6.0 or later ({_capability(c)})",
+    ),
+    _Condition(
+        "few hidden units",
+        "hidden",
+        lambda c: _at_most(c.layer.hidden, c.small_hidden),
+        lambda c: f"at most {c.small_hidden} hidden units {_pass(c)} (it has {c.layer.hidden:,})",
+    ),
+)
+_LARGE = (
+    _Condition(
+        "float16",
+        "dtype",
+        lambda c: _is(c.layer.dtype, FLOAT16),
+        lambda c: f"float16 (this is {c.layer.dtype})",
+    ),
+    _Condition(
+        "one layer",
+        "layers",
+        lambda c: _is(c.layer.layers, 1),
+        lambda c: f"one layer a call (it has {c.layer.layers})",
+    ),
+    _Condition(
+        "hidden at most 1024",
+        "hidden",
+        lambda c: _at_most(c.layer.hidden, MOST_HIDDEN),
+        lambda c: f"at most {MOST_HIDDEN:,} hidden units (it has {c.layer.hidden:,})",
+    ),
+    _Condition(
+        "one direction",
+        "directions",
+        lambda c: _is(c.layer.directions, 1),
+        lambda c: "one direction (it is bidirectional)",
+    ),
+    _Condition(
+        "hidden a multiple of 128",
+        "hidden",
+        lambda c: _divides(TILE, c.layer.hidden),
+        lambda c: f"a multiple of {TILE} hidden units (it has {c.layer.hidden:,})",
+    ),
+    _Condition(
+        "inputs a multiple of 128",
+        "inputs",
+        lambda c: _divides(TILE, c.layer.inputs),
+        lambda c: f"a multiple of {TILE} inputs (it has {c.layer.inputs:,})",
+    ),
+    _Condition(
+        "compute capability 7.0",
+        "compute capability",
+        lambda c: None if c.gpu.major is None else c.gpu.major >= 7,
+        lambda c: f"compute capability 7.0 or later ({_capability(c)})",
+    ),
+)
+_VOLTA = (
+    _Condition(
+        "not Turing",
+        "compute capability",
+        lambda c: _is_not(c.gpu.sm, 75),
+        lambda c: f"compute capability other than 7.5 ({_capability(c)})",
+    ),
+    _Condition(
+        "batch 8 or a multiple of 16",
+        "batch",
+        lambda c: _fits_volta(c.layer.batch),
+        lambda c: f"batch 8 or a multiple of 16 but 80 and 112 (it is {c.layer.batch:,})",
+    ),
+    _Condition(
+        "enough time steps",
+        "time steps",
+        lambda c: _is_long(c.layer.time_steps, c.layer.batch),
+        lambda c: _length_needed(c.layer),
+    ),
+)
+_AMPERE = (
+    _Condition(
+        "98 multiprocessors",
+        "multiprocessors",
+        lambda c: (
+            None
+            if c.gpu.multiprocessors is None
+            else c.gpu.multiprocessors >= FEWEST_MULTIPROCESSORS
+        ),
+        lambda c: (
+            f"{FEWEST_MULTIPROCESSORS} multiprocessors or more (this GPU, or slice of one, has "
+            f"{c.gpu.multiprocessors})"
+        ),
+    ),
+    _Condition(
+        "not compute capability x.6",
+        "compute capability",
+        lambda c: None if c.gpu.sm is None else c.gpu.sm % 10 != 6,
+        lambda c: f"compute capability other than 8.6 ({_capability(c)})",
+    ),
+    _Condition(
+        "not GRU",
+        "mode",
+        lambda c: _is_not(c.layer.mode, GRU),
+        lambda c: "an LSTM (it is a GRU)",
+    ),
+    _Condition(
+        "batch a multiple of 8",
+        "batch",
+        lambda c: _divides(8, c.layer.batch),
+        lambda c: f"batch a multiple of 8 (it is {c.layer.batch:,})",
+    ),
+    _Condition(
+        "batch at most 128",
+        "batch",
+        lambda c: _at_most(c.layer.batch, MOST_BATCH),
+        lambda c: f"batch at most {MOST_BATCH} (it is {c.layer.batch:,})",
+    ),
+    _Condition(
+        "plain cells small",
+        "hidden",
+        lambda c: _plain_is_small(c.layer),
+        lambda c: (
+            f"batch under {_PLAIN_BATCH} or under {_PLAIN_HIDDEN} hidden units (batch "
+            f"{c.layer.batch:,}, {c.layer.hidden:,} hidden units)"
+        ),
+    ),
+)
+
+
+def _by_torch(call: _Call) -> Choice:
+    refusals = []
+    for name, conditions in ((SMALL_H, _SMALL), (STATIC, (*_LARGE, *_of_device(call.gpu)))):
+        asked = [(one, one.holds(call)) for one in (*_COMMON, *conditions)]
+        failed = next((one for one, holds in asked if holds is False), None)
+        unknown = next((one for one, holds in asked if holds is None), None)
+        if failed is not None:
+            refusals.append(Refusal(name, failed.name, failed.need(call)))
+        elif unknown is not None:
+            return Choice(None, tuple(refusals), unknown.fact, PYTORCH)
+        else:
+            return Choice(name, tuple(refusals), None, PYTORCH)
+    return Choice(STANDARD, tuple(refusals), None, PYTORCH)
+
+
+def _of_device(gpu: Gpu) -> tuple[_Condition, ...]:
+    """What generation of device asks; before 7.0 and where it is unknown that alone decides."""
+    if gpu.major is None or gpu.major < 7:
+        return ()
+    return _VOLTA if gpu.major == 7 else _AMPERE
+
+
+def _fits_volta(batch: int | None) -> bool | None:
+    return None if batch is None else batch == 8 or (batch % 16 == 0 and batch not in _VOLTA_SLOW)
+
+
+def _is_long(time_steps: int | None, batch: int | None) -> bool | None:
+    if time_steps is None or batch is None:
+        return None
+    return any(time_steps >= least and batch <= most for least, most in _VOLTA_STEPS)
+
+
+def _length_needed(layer: Layer) -> str:
+    batch = layer.batch or 0
+    least = next((least for least, most in _VOLTA_STEPS if batch <= most), None)
+    if least is None:
+        return f"batch at most {MOST_BATCH} (it is {batch:,})"
+    return f"{least} time steps or more at batch {batch} (it has {layer.time_steps})"
+
+
+def _plain_is_small(layer: Layer) -> bool | None:
+    if layer.mode in (LSTM, GRU):
+        return True
+    if layer.mode is None or layer.batch is None or layer.hidden is None:
+        return None
+    return layer.batch < _PLAIN_BATCH or layer.hidden < _PLAIN_HIDDEN
+
+
+def _capability(call: _Call) -> str:
+    return f"this is {(call.gpu.sm or 0) // 10}.{(call.gpu.sm or 0) % 10}"
+
+
+def _pass(call: _Call) -> str:
+    return "in the forward pass" if call.forward else "in the backward pass"
+
+
+def _by_tensorflow(op: str | None) -> Choice:
+    if op is None:
+        return Choice(None, (), "op", TENSORFLOW)
+    if re.search(r"CudnnRNN(?:Backprop)?V2", op):
+        return Choice(None, (), "which was fastest when TensorFlow tried all", TENSORFLOW)
+    name = "TensorFlow's CudnnRNN" + ("V3" if "V3" in op else "")
+    return _always_standard(name, TENSORFLOW)
+
+
+def _always_standard(caller: str, source: str) -> Choice:
+    need = f"another caller ({caller} asks for the standard algorithm whatever the layer)"
+    return Choice(STANDARD, (Refusal(STATIC, "caller", need),), None, source)
+
+
+#: What kernels' names say, the first that matches: the algorithms that they may be of. Names of
+#: profiles that were published: RNN_blockPersist_fp_LSTM_HMMA runs 128 hidden units on an A10, and
+#: RNN_blockPersist_bp_GRU on an A100, where PyTorch asks for the static kernels of neither;
+#: RNN_persist_fp runs with Volta's products of float16. persistRNN_addBias runs beside both.
+_SEEN = (
+    (re.compile(r"(?i)RNN_?blockPersist"), (SMALL_H,)),
+    (re.compile(r"(?i)RNN_persist"), (STATIC, DYNAMIC)),
+    (re.compile(r"(?i)persist\w*rnn|rnn\w*persist"), (STATIC, SMALL_H, DYNAMIC)),
+    (
+        re.compile(r"(?i)elemWiseRNNcell|(?:LSTM|GRU|RNN)_?elementWise_fp|elementWise_bp1"),
+        (STANDARD,),
+    ),
+)
+
+
+def seen_in(kernels: Iterable[str]) -> tuple[str, ...]:
+    """The algorithms that kernels of these names, all of one call, may be of; empty: unknown."""
+    names = list(kernels)
+    for pattern, algorithms in _SEEN:
+        if any(pattern.search(name) for name in names):
+            return algorithms
+    return ()
+
+
+def differs(choice: Choice, seen: tuple[str, ...]) -> bool | None:
+    """Whether the kernels are of none that was asked for; None where either is unknown."""
+    if choice.algorithm is None or not seen:
+        return None
+    return choice.algorithm not in seen
