@@ -1,0 +1,86 @@
+"""What a profile shows beside the times of its parts: the facts that decide what is advised.
+
+::
+
+    lane ─▶ origin  loading  waits  work ─▶ Seen
+
+Reads linked and categorised events and the stretches of one lane. Times are of the mean profiled
+step and only of what the lane waits for or spends: what is hidden behind other work is in none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lstmprof.breakdown.attribution import Stretches
+from lstmprof.diagnose.seen import loading, origin, waits, work
+from lstmprof.diagnose.seen.lane import Fact, Lane
+from lstmprof.diagnose.seen.loading import RUNTIMES
+from lstmprof.diagnose.seen.waits import Gaps
+from lstmprof.events.annotate.steps import Window
+from lstmprof.events.table import EventTable
+from lstmprof.runs.metadata import RunInfo
+
+__all__ = ["RUNTIMES", "Fact", "Gaps", "Seen", "seen_in"]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The facts of one lane; empty where the profile does not show them.
+
+    ``loading``: calls that initialised the runtime of a GPU or loaded code. ``asked``: blocking
+    calls by the op that made them. ``queued``: work that was queued, by what it waited for.
+    ``compiled``: tracing and compiling, ``compiled_steps`` the steps with some. ``later_allocs``:
+    calls that allocate or free after the first step, or in the later half of an unmarked profile.
+    ``moved``: work that moves elements, by op. ``weights``: copies inside a recurrent layer's op,
+    ``filled``: memory that was filled as it was allocated. ``shapes``: (op, its shapes) that differ
+    from step to step. ``selected``: the largest number of backward passes of indexing into one
+    shape in a step. ``packed``: whether a recurrent layer ran over packed sequences. ``graph``:
+    whether CUDA graphs were launched.
+    """
+
+    framework: str | None = None
+    gaps: Gaps | None = None
+    loading: tuple[Fact, ...] = ()
+    asked: tuple[Fact, ...] = ()
+    queued: tuple[Fact, ...] = ()
+    compiled: tuple[Fact, ...] = ()
+    compiled_steps: int = 0
+    later_allocs: tuple[Fact, ...] = ()
+    moved: tuple[Fact, ...] = ()
+    weights: tuple[Fact, ...] = ()
+    filled: tuple[Fact, ...] = ()
+    shapes: tuple[str, tuple[str, ...]] | None = None
+    selected: int = 0
+    packed: bool = False
+    graph: bool = False
+
+
+def seen_in(
+    events: EventTable,
+    windows: Sequence[Window],
+    device: int | None,
+    stretches: Stretches,
+    info: RunInfo,
+) -> Seen:
+    """The facts of a lane, all ``windows`` of one rank; ``stretches`` are its own in them."""
+    lane = Lane(events, windows, device, stretches)
+    compiled, compiled_steps = waits.compiled(lane)
+    return Seen(
+        framework=info.framework or origin.framework(events),
+        gaps=waits.gaps(lane),
+        loading=loading.loading(lane),
+        asked=waits.asked(lane),
+        queued=waits.queued(lane),
+        compiled=compiled,
+        compiled_steps=compiled_steps,
+        later_allocs=waits.later_allocs(lane),
+        moved=work.moved(lane),
+        weights=work.weights(lane),
+        filled=work.filled(lane),
+        shapes=work.shapes(lane),
+        selected=work.selected(lane),
+        packed=work.packed(lane),
+        graph=waits.graph(lane),
+    )

@@ -1,0 +1,134 @@
+"""The rows of one lane in its windows and the time that each holds: what facts are made of."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lstmprof.breakdown.attribution import Stretches
+from lstmprof.events.annotate.links import inherited
+from lstmprof.events.annotate.steps import Window
+from lstmprof.events.groups import Groups
+from lstmprof.events.intervals import Flags, Ints
+from lstmprof.events.processes import in_turn
+from lstmprof.events.schema import ACTIVITY_KINDS
+from lstmprof.events.table import NONE, UNKNOWN, EventTable
+
+
+@dataclass(frozen=True)
+class Fact:
+    """Events of one name: the time of the mean step that they hold, in ``count`` of them a step.
+
+    ``within`` is the op, range or call around them, ``median_ns`` what the others of this name
+    take, None where there is none.
+    """
+
+    name: str
+    ns: int
+    count: float
+    within: str | None = None
+    median_ns: int | None = None
+
+
+class Lane:
+    """The rows of a lane's rank in its windows, and the time that each row holds."""
+
+    def __init__(
+        self,
+        events: EventTable,
+        windows: Sequence[Window],
+        device: int | None,
+        stretches: Stretches,
+    ) -> None:
+        self.events, self.device, self.stretches = events, device, stretches
+        self.steps, self.marked = len(windows), windows[0].step is not None
+        self.rank = np.zeros(len(events), dtype=np.bool_)
+        self.rank[events.of_rank(windows[0].rank)] = True
+        #: which process a row is of, where one ran after the other: each has a first of all
+        self.turn = np.zeros(len(events), dtype=np.int64)
+        for number, rows in enumerate(in_turn(events, events.of_rank(windows[0].rank))):
+            self.turn[rows] = number
+        self.step = events.ints("step", NONE)
+        here = self.rank
+        if self.marked:
+            here = here & np.isin(self.step, [NONE if w.step is None else w.step for w in windows])
+        of_device = events.ints("device", UNKNOWN)
+        self.here = here & (
+            (of_device == UNKNOWN) | (of_device == (UNKNOWN if device is None else device))
+        )
+        states = np.array([state for state, _ in stretches.labels], dtype=object)
+        busy = states[stretches.label] == "busy"
+        self.held = self._held(np.ones(len(stretches.row), dtype=np.bool_))
+        self.busy = self._held(np.asarray(busy, np.bool_))
+        self.activity = self.here & events.is_kind(*ACTIVITY_KINDS)
+        self.names, self.texts = events.texts("name")
+        self.parent = events.rows_named("parent_id")
+
+    def least_of_each(self, values: Ints, rows: Ints) -> Ints:
+        """The least of ``values`` at ``rows`` of each process; past all where it has none."""
+        least = np.full(int(self.turn.max(initial=0)) + 1, np.iinfo(np.int64).max)
+        np.minimum.at(least, self.turn[rows], values[rows])
+        return least
+
+    def _held(self, which: Flags) -> Ints:
+        held = np.zeros(len(self.events), dtype=np.int64)
+        which = which & (self.stretches.row != NONE)
+        length = self.stretches.end_ns - self.stretches.start_ns
+        np.add.at(held, self.stretches.row[which], length[which])
+        return held
+
+    def held_as(self, part: str) -> Ints:
+        """The time that each row holds in idle stretches of this part."""
+        places = [i for i, label in enumerate(self.stretches.labels) if label == ("idle", part)]
+        return self._held(np.isin(self.stretches.label, places))
+
+    @property
+    def copies(self) -> Flags:
+        """Activities, or on a host ops, that move elements."""
+        layout = self.events.is_one_of("category", "layout") & self.here
+        kinds = ("op",) if self.device is None else ACTIVITY_KINDS
+        return np.asarray(layout & self.events.is_kind(*kinds), np.bool_)
+
+    def calls(self, pattern: re.Pattern[str] | None = None) -> Flags:
+        """Runtime calls here, those whose name has ``pattern``."""
+        calls = self.here & self.events.is_kind("runtime")
+        found = calls if pattern is None else calls & self.events.where_name(pattern.search)
+        return np.asarray(found, np.bool_)
+
+    def around(self, rows: Ints) -> Ints:
+        """The op that each of ``rows`` is in or was issued by, ``NONE`` unknown."""
+        is_op = self.events.is_kind("op")
+        nearest = inherited(self.events, self.parent, np.where(is_op, np.arange(len(is_op)), NONE))
+        issuer = self.events.rows_named("op_id")[rows]
+        above = np.where(is_op[rows], self.parent[rows], rows)
+        by_parent = np.where(above != NONE, nearest[above], NONE)
+        return np.where(issuer != NONE, issuer, by_parent)
+
+    def text(self, row: int) -> str | None:
+        return None if row == NONE else self.texts[self.names[row]]
+
+    def by_name(self, rows: Ints, within: Ints, held: Ints) -> tuple[Fact, ...]:
+        """``rows`` by their name and that of the row ``within``, the longest first."""
+        if not len(rows):
+            return ()
+        outer = np.where(within != NONE, self.names[within], NONE)
+        groups = Groups(self.names[rows], outer)
+        ns, sizes = groups.sums(held[rows]), groups.sizes()
+        named = [
+            Fact(
+                str(self.text(int(rows[first]))),
+                round(int(ns[i]) / self.steps),
+                int(sizes[i]) / self.steps,
+                self.text(int(within[first])),
+            )
+            for i, first in enumerate(groups.first.tolist())
+        ]
+        return tuple(sorted(named, key=lambda h: (-h.ns, h.name, h.within or "")))
+
+
+def median(values: Ints) -> int:
+    """The lower median, which is one of them."""
+    return int(np.sort(values)[(len(values) - 1) // 2])

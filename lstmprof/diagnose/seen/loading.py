@@ -1,0 +1,87 @@
+"""Calls that set the runtime of a GPU up or load code, by name and by the first that is long."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+from lstmprof.diagnose.seen.lane import Fact, Lane, median
+from lstmprof.events.annotate.calls import is_kernel_launch
+from lstmprof.events.groups import Groups
+from lstmprof.events.intervals import Ints
+from lstmprof.events.schema import ACTIVITY_KINDS
+from lstmprof.events.table import NONE
+from lstmprof.events.threads import runtime_state
+
+#: The runtime of a GPU by how its functions begin: CUDA's and its driver's, HIP's.
+RUNTIMES = {"CUDA": re.compile(r"cuda[A-Z]|cu[A-Z]"), "HIP": re.compile(r"hip[A-Z]")}
+#: Calls that load code whenever they are made; the last two are names of Nsight Systems.
+_LOADS = re.compile(
+    r"cuInit$|cuModuleLoad|cuLibraryLoad|hipModuleLoad|hipInit$|\w*CtxCreate|\w*PrimaryCtxRetain"
+    r"|Runtime Triggered Module Loading|Lazy Function Loading"
+)
+_UNLOADS = re.compile(r"Unload|Destroy|Finalize")
+#: A call that takes this long has not only been made: a launch call takes 4.8 to 6.6 µs in a
+#: profile of BERT on an H100 (torch.profiler), and this is more than a hundred times that.
+LONG_CALL_NS = 1_000_000
+#: The first call has done more than the later ones where it takes so many times their median.
+LONGER = 10
+
+
+def loading(lane: Lane) -> tuple[Fact, ...]:
+    """Calls that load code, and first calls that take much longer than the later ones.
+
+    Of launches the first of each kernel counts, which loads it; of a call that is made only once
+    nothing says what it takes, so it counts where the device had done nothing before.
+    """
+    events, dur = lane.events, lane.events.dur_ns
+    calls = lane.rank & events.is_kind("runtime")
+    works = lane.rank & events.is_kind(*ACTIVITY_KINDS)
+    begun = lane.least_of_each(events.start_ns, np.flatnonzero(works))
+    rows = np.flatnonzero(calls)
+    rows = rows[np.argsort(events.start_ns[rows], kind="stable")]
+    loading: list[Fact] = []
+    for members in Groups(lane.names[rows]).members():
+        of_name = rows[members]
+        loading += _first_long(lane, of_name, begun, dur)
+    return tuple(sorted(loading, key=lambda h: (-h.ns, h.name)))
+
+
+def _first_long(lane: Lane, rows: Ints, begun_ns: Ints, dur: Ints) -> Iterator[Fact]:
+    name = str(lane.text(int(rows[0])))
+    loads = _LOADS.match(name) is not None
+    of_gpu = any(pattern.match(name) for pattern in RUNTIMES.values())
+    if _UNLOADS.search(name) or not (loads or of_gpu) or runtime_state(name) == "sync":
+        return
+    first = rows if loads else _firsts(lane, rows, name)
+    others = np.setdiff1d(rows, first)
+    middle = median(dur[others]) if len(others) else None
+    if loads:
+        long = np.ones(len(first), dtype=np.bool_)
+    elif middle is not None:
+        long = dur[first] >= max(LONG_CALL_NS, LONGER * middle)
+    else:
+        long = (dur[first] >= LONG_CALL_NS) & (
+            lane.events.start_ns[first] < begun_ns[lane.turn[first]]
+        )
+    chosen = first[long & lane.here[first]]
+    ns = int(lane.held[chosen].sum())
+    if ns:
+        yield Fact(name, round(ns / lane.steps), len(chosen) / lane.steps, None, middle)
+
+
+def _firsts(lane: Lane, rows: Ints, name: str) -> Ints:
+    """The first of ``rows`` in each process; of launches the first of each kernel there."""
+    first = rows[Groups(lane.turn[rows]).first]
+    if not is_kernel_launch(name):
+        return first
+    work = np.flatnonzero(lane.rank & lane.events.is_kind("kernel"))
+    launch = lane.events.rows_named("launch_id")[work]
+    kernel = np.full(len(lane.events), NONE, dtype=np.int64)
+    kernel[launch[launch != NONE]] = lane.names[work][launch != NONE]
+    linked = rows[kernel[rows] != NONE]
+    if not len(linked):
+        return first
+    return np.union1d(first, linked[Groups(lane.turn[linked], kernel[linked]).first])

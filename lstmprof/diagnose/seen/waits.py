@@ -1,0 +1,161 @@
+"""What a lane waited for: gaps, blocking calls, queued work, the allocator, compilers."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from lstmprof.breakdown.attribution import QUEUED
+from lstmprof.diagnose.contexts import COMPILES
+from lstmprof.diagnose.seen.lane import Fact, Lane, median
+from lstmprof.events.annotate.links import inherited
+from lstmprof.events.intervals import Ints
+from lstmprof.events.table import NONE, UNKNOWN
+from lstmprof.events.threads import STATES, state_codes, thread_ids
+
+#: A gap so many times the median one is none of the usual ones.
+UNUSUAL = 10
+_EVENT_WAIT = re.compile(r"StreamWait(?:Event|Value)")
+_HOST_FUNCTION = re.compile(r"LaunchHostFunc|StreamAddCallback")
+
+
+@dataclass(frozen=True)
+class Gaps:
+    """A device's kernels and the gaps before them, 0 where something still ran: medians.
+
+    ``usual_ns`` of the mean step are in gaps of the usual length, at most ``UNUSUAL`` median ones;
+    ``all_ns`` in all.
+    """
+
+    kernels: float
+    kernel_ns: int
+    gap_ns: int
+    usual_ns: int
+    all_ns: int
+
+
+def gaps(lane: Lane) -> Gaps | None:
+    """Medians over the kernels of a device, those first in a window left out."""
+    rows = np.flatnonzero(lane.activity & (lane.events.dur_ns > 0))
+    rows = rows[np.lexsort((lane.events.end_ns[rows], lane.events.start_ns[rows]))]
+    kernel = lane.events.is_kind("kernel")[rows]
+    if lane.device is None or not kernel[1:].any():
+        return None
+    reached = np.maximum.accumulate(lane.events.end_ns[rows])
+    gap = np.maximum(lane.events.start_ns[rows][1:] - reached[:-1], 0)
+    inside = lane.step[rows][1:] == lane.step[rows][:-1] if lane.marked else True
+    gap = gap[kernel[1:] & inside]
+    if not len(gap):
+        return None
+    middle = median(gap)
+    return Gaps(
+        kernels=int(kernel.sum()) / lane.steps,
+        kernel_ns=median(lane.events.dur_ns[rows][kernel]),
+        gap_ns=middle,
+        usual_ns=round(int(gap[gap <= UNUSUAL * middle].sum()) / lane.steps),
+        all_ns=round(int(gap.sum()) / lane.steps),
+    )
+
+
+def asked(lane: Lane) -> tuple[Fact, ...]:
+    """Blocking calls for which the lane waits, by the op around them, else the range or frame."""
+    sync = state_codes(lane.events) == STATES.index("sync")
+    rows = np.flatnonzero(lane.calls() & sync & (lane.held > 0))
+    around = lane.around(rows)
+    return lane.by_name(rows, np.where(around != NONE, around, lane.parent[rows]), lane.held)
+
+
+def queued(lane: Lane) -> tuple[Fact, ...]:
+    """Work that was queued, by the call between the launch before it and its own.
+
+    ``within`` is that call. Where the profiler recorded the stream's wait itself, that decides.
+    """
+    held = lane.held_as(QUEUED)
+    rows = np.flatnonzero(held)
+    launch = lane.events.rows_named("launch_id")[rows]
+    cause = np.where(launch != NONE, _calls_before(lane, launch), NONE)
+    since = np.full(len(held), np.iinfo(np.int64).max, dtype=np.int64)
+    stretches = lane.stretches
+    np.minimum.at(since, stretches.row, stretches.start_ns)
+    recorded = _recorded_waits(lane, rows, since[rows])
+    cause = np.where(recorded != NONE, recorded, cause)
+    known = cause != NONE
+    return lane.by_name(rows[known], cause[known], held)
+
+
+def _calls_before(lane: Lane, launch: Ints) -> Ints:
+    """For each launch the wait that its thread enqueued after the launch before it."""
+    events = lane.events
+    waits = events.where_name(_EVENT_WAIT.search) | events.where_name(_HOST_FUNCTION.search)
+    enqueues = np.zeros(len(events), dtype=np.bool_)
+    launches = events.rows_named("launch_id")
+    enqueues[launches[launches != NONE]] = True
+    rows = np.flatnonzero(lane.rank & events.is_kind("runtime") & (waits | enqueues))
+    thread = thread_ids(events)[rows]
+    rows = rows[np.lexsort((events.start_ns[rows], thread))]
+    before = np.full(len(events), NONE, dtype=np.int64)
+    same = thread_ids(events)[rows[1:]] == thread_ids(events)[rows[:-1]]
+    waiting = same & waits[rows[:-1]]
+    before[rows[1:][waiting]] = rows[:-1][waiting]
+    return before[launch]
+
+
+def _recorded_waits(lane: Lane, rows: Ints, since_ns: Ints) -> Ints:
+    """For each activity the recorded wait of its own stream that ended while it was waited for."""
+    events = lane.events
+    waits = np.flatnonzero(
+        lane.rank & events.is_kind("device_sync") & events.where_name(_is_stream_wait)
+    )
+    stream = events.ints("stream", UNKNOWN)
+    found = np.full(len(rows), NONE, dtype=np.int64)
+    for number in np.unique(stream[waits]).tolist():
+        ended = waits[stream[waits] == number]
+        ended = ended[np.argsort(events.end_ns[ended], kind="stable")]
+        places = np.flatnonzero(stream[rows] == number)
+        last = np.searchsorted(events.end_ns[ended], events.start_ns[rows[places]], "right") - 1
+        during = (last >= 0) & (events.end_ns[ended[last]] > since_ns[places])
+        found[places[during]] = ended[last[during]]
+    return found
+
+
+def _is_stream_wait(name: str) -> bool:
+    return "Stream" in name and "Wait" in name
+
+
+def compiled(lane: Lane) -> tuple[tuple[Fact, ...], int]:
+    """(tracing and compiling, the steps or the separate times with some)."""
+    events = lane.events
+    marks = lane.here & events.is_kind("op", "range", "python", "runtime")
+    marks &= events.where_name(COMPILES.search)
+    inside = inherited(events, lane.parent, np.where(marks, np.arange(len(events)), NONE))
+    above = np.where(lane.parent != NONE, inside[lane.parent], NONE)
+    rows = np.flatnonzero(marks & (above == NONE))
+    steps = len(np.unique(lane.step[rows])) if lane.marked else min(len(rows), 1)
+    nobody = np.full(len(rows), NONE, dtype=np.int64)
+    return lane.by_name(rows, nobody, events.dur_ns), steps
+
+
+def later_allocs(lane: Lane) -> tuple[Fact, ...]:
+    """Calls that allocate or free, after the first step of their process.
+
+    Unmarked, after half of the activities.
+    """
+    events = lane.events
+    rows = np.flatnonzero(lane.calls() & (state_codes(events) == STATES.index("alloc")))
+    if lane.marked:
+        first = lane.least_of_each(lane.step, np.flatnonzero(lane.here & (lane.step >= 0)))
+        rows = rows[lane.step[rows] > first[lane.turn[rows]]]
+    else:
+        begun = np.sort(events.start_ns[lane.activity])
+        middle = begun[len(begun) // 2] if len(begun) else np.iinfo(np.int64).max
+        rows = rows[events.start_ns[rows] > middle]
+    return lane.by_name(rows, np.full(len(rows), NONE, dtype=np.int64), lane.held)
+
+
+def graph(lane: Lane) -> bool:
+    """Whether CUDA graphs were launched, or activities name the node that replayed them."""
+    replayed = lane.events.column("graph_node_id").is_valid().to_numpy() & lane.activity
+    launched = lane.calls() & lane.events.where_name(lambda name: "GraphLaunch" in name)
+    return bool(replayed.any() or launched.any())
