@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import gzip
+import importlib
 import io
 import json
 import resource
@@ -13,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from lstmprof import cli
+from lstmprof import cli, implementations
 from lstmprof.commands import VERBS
 
 TINY = ["--hidden=4", "--batch=2", "--time-steps=5", "--iterations=3", "--profile-steps=2"]
@@ -247,3 +249,10 @@ def test_an_interrupt_is_said_and_exits_130(
     monkeypatch.setattr(cli.cli, "main", interrupted)
     assert cli.run(["list"]) == 130
     assert "interrupted" in capsys.readouterr().err
+
+
+def test_a_row_whose_library_is_absent_says_so() -> None:
+    pytest.importorskip("jax")
+    row = dataclasses.replace(implementations.find("flax-lstm"), library="no_such_library")
+    here = importlib.import_module("lstmprof.commands.list").here
+    assert here(row) == "no_such_library is not installed"

@@ -65,12 +65,14 @@ def here(row: Implementation) -> str:
     """``yes`` where this interpreter and machine can run ``row``, else why not."""
     if "cpu" in row.refusals() and not cuda_devices():
         return "needs a GPU"
-    return "yes" if _installed(row.framework) else f"{row.framework} is not installed"
+    needed = [row.framework, *([row.library] if row.library else [])]
+    missing = [name for name in needed if not _installed(name)]
+    return f"{missing[0]} is not installed" if missing else "yes"
 
 
-def _installed(framework: str) -> bool:
-    if framework != "cudnn":
-        return importlib.util.find_spec(framework) is not None
+def _installed(name: str) -> bool:
+    if name != "cudnn":
+        return importlib.util.find_spec(name) is not None
     from lstmprof.implementations.cudnn._runtime import CUDNN, loaded
 
     with contextlib.suppress(CaptureError):

@@ -1,6 +1,7 @@
 """Real workers on tiny networks: what a capture brings back."""
 
 import gzip
+import importlib.util
 import itertools
 import json
 from collections import Counter
@@ -25,6 +26,8 @@ PHASES = ("step", "input", "forward", "loss", "backward", "optimizer")
 def captured(scratch: Path, name: str, workload: Workload, **fields: Any) -> CaptureResult:
     row = implementations.find(name)
     pytest.importorskip(row.framework)
+    if importlib.util.find_spec(row.library or row.framework) is None:
+        pytest.skip(f"{row.library} is not installed")
     if "cpu" in row.refuses and not fields:
         pytest.skip(row.refuses["cpu"])
     asked: dict[str, Any] = {"device": "cpu", "iterations": 3, "warmup": 1, "profile_steps": 2}

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import reference
 
-from lstmprof import formats, workloads
+from lstmprof import formats, implementations, workloads
 from lstmprof.breakdown.ledger import ledger
 from lstmprof.capture.request import CaptureRequest, refusal
 from lstmprof.capture.supervisor import capture
@@ -65,10 +65,11 @@ def _settings_as_before() -> Iterator[None]:
 
 @pytest.mark.usefixtures("_settings_as_before")
 @pytest.mark.parametrize(("precision", "asked"), [("fp32", "HIGHEST"), ("tf32", "HIGH")])
-@pytest.mark.parametrize("name", ["jax-scan", "flax-lstm"])
+@pytest.mark.parametrize("name", ["jax-scan", "flax-lstm", "equinox-lstm", "haiku-lstm"])
 def test_a_precision_is_asked_of_every_product(name: str, precision: str, asked: str) -> None:
     from lstmprof.capture.worker.loops import jax as worker_jax
 
+    pytest.importorskip(implementations.find(name).library or "jax")
     trainer = worker_jax.Trainer(CaptureRequest(name, CE, precision=precision), "cpu")
     lowered = trainer.function.lower(trainer.state, trainer.inputs, trainer.targets)
     products = [line for line in lowered.as_text().splitlines() if "dot_general" in line]

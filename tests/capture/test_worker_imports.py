@@ -21,7 +21,9 @@ FILES = [
     PACKAGE / "capture" / "request.py",
     *sorted((PACKAGE / "capture" / "worker").rglob("*.py")),
 ]
-FRAMEWORKS = {"torch", "tensorflow", "keras", "jax", "jaxlib", "flax", "pytensor"}
+FRAMEWORKS = {
+    *("torch", "tensorflow", "keras", "jax", "jaxlib", "flax", "equinox", "haiku", "pytensor"),
+}
 ALLOWED = sys.stdlib_module_names | FRAMEWORKS | {"numpy", "nvtx", "lstmprof"}
 FORBIDDEN = ("pyarrow", "pandas", "click", "rich", "google.protobuf", "lstmprof.runs.run")
 

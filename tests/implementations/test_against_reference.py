@@ -78,6 +78,7 @@ def expected(workload: Workload) -> reference.Outcome:
 
 def built(row: Implementation, workload: Workload) -> tuple[Any, Any, Any]:
     """The file, the loaded module, and the batch with inputs in the file's layout."""
+    pytest.importorskip(row.library or row.framework)
     if row.library == "keras" and pytest.importorskip("keras").backend.backend() != row.framework:
         pytest.skip("Keras has one backend a process, and here it is another")
     file = importlib.import_module(row.module)

@@ -47,6 +47,8 @@ PROVIDED_BY = {
     "keras": "lstmprof[tensorflow]",
     "jax": "lstmprof[jax]",
     "flax": "lstmprof[jax]",
+    "equinox": "lstmprof[jax]",
+    "haiku": "lstmprof[jax]",
     "pytensor": "lstmprof[pytensor]",
 }
 

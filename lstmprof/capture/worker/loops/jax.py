@@ -44,6 +44,9 @@ from lstmprof.workloads import Workload
 #: Precision -> JAX's for matrix products: TF32 where the GPU has it (jax.lax.Precision.HIGH)
 PRODUCTS = {"fp32": "highest", "tf32": "tensorfloat32"}
 
+#: Whose layers a row may have
+LIBRARIES = ("flax", "equinox", "haiku", "keras")
+
 Parameters = Dict[str, Any]
 Arrays = Tuple[Any, ...]
 
@@ -162,7 +165,7 @@ class Trainer(loops.Trainer):
     def facts(self) -> Dict[str, Any]:
         """What run.json says of the framework and the device."""
         gpu = self.device_name != "cpu"
-        loaded = {name: sys.modules.get(name) for name in ("flax", "keras")}
+        loaded = {name: sys.modules.get(name) for name in LIBRARIES}
         return {
             "device": self.device_name,
             "device_name": self.device.device_kind if gpu else None,
