@@ -137,6 +137,6 @@ def test_the_version_of_cuda_is_read_from_the_platform_s(
     platform: str, version: str | None
 ) -> None:
     pytest.importorskip("jax")
-    from lstmprof.capture.worker.loops import jax as worker_jax
+    from lstmprof.capture.worker.profilers import jax as worker_jax
 
     assert worker_jax.cuda_version(platform) == version

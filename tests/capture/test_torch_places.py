@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-loop = pytest.importorskip("lstmprof.capture.worker.loops.torch", exc_type=ImportError)
+loop = pytest.importorskip("lstmprof.capture.worker.profilers.torch", exc_type=ImportError)
 
 
 def event(name: str, start_us: float, end_us: float) -> Any:

@@ -4,5 +4,5 @@
 
     __main__ ─ host ─ loops ─ timing ─ profiling ─ meters, peaks ─ metadata ─▶ result.json
 
-A framework's loop is a module of ``loops``.
+A framework's loop is a module of ``loops``, its profiler one of ``profilers``.
 """

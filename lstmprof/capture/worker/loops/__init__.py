@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import glob
 import importlib
 import os
 import shutil
 import time
-from typing import Any, Callable, ContextManager, Dict, Iterable, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple
 
 from lstmprof import implementations
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.worker import calibration
+from lstmprof.capture.worker.profilers import Profiler
 from lstmprof.capture.worker.profiling import (
     Profiled,
     Ranges,
@@ -23,17 +23,15 @@ from lstmprof.capture.worker.profiling import (
 )
 
 
-class Trainer:
+class Trainer(Profiler):
     """One implementation with its weights, data and optimizer on one device.
 
-    A loop's own has ``step(ranges)``, ``facts()``, and of its profiler ``recording``, ``annotated``
-    and ``written``.
+    A loop's own has ``step(ranges)`` and what a ``Profiler`` has.
     """
-
-    profiler = ""
 
     def __init__(self, request: CaptureRequest) -> None:
         self.row = implementations.find(request.implementation)
+        self.title = self.row.name
         self.workload, self.forward_only = request.workload, request.mode == "forward"
         self.implementation: Any = importlib.import_module(self.row.module)
 
@@ -53,22 +51,6 @@ class Trainer:
         """Length of the last step by the device's own events; None where there are none."""
         return None
 
-    def settings(self) -> Dict[str, Any]:
-        """What the framework alone knows of ``settings``, now."""
-        return {}
-
-    def recording(self, folder: str) -> ContextManager[Any]:
-        """The profiler, on; what it writes by itself lies in ``folder``."""
-        raise NotImplementedError
-
-    def annotated(self, number: int) -> Ranges:
-        """The ranges of the profiler's own in the step ``number``."""
-        raise NotImplementedError
-
-    def written(self, session: Any, folder: str) -> Tuple[str, str]:
-        """The profile in a file, and the name to keep it by."""
-        raise NotImplementedError
-
     def needles(self) -> Sequence[Tuple[str, str]]:
         """(text in the profile, which kernels then really ran, in words)."""
         names: Sequence[Tuple[str, str]] = self.implementation.KERNELS
@@ -86,31 +68,11 @@ class Trainer:
         shutil.rmtree(logs, ignore_errors=True)
         return Profiled(walls_ns, losses, [packed], kernels, cost)
 
-    def trivial(self) -> Optional[Tuple[Callable[[], Any], int]]:
-        """A call that computes next to nothing, and the events it records; None: none is known."""
-        return None
-
-    def places(self, call: Callable[[], Any]) -> Optional[calibration.Places]:
-        """Where recording takes its time in ``trivial``; None where the profiler does not tell."""
-        return None
-
     def _recording_cost(self, steps: Iterable[int], folder: str) -> Optional[Dict[str, Any]]:
-        """The session to throw away, and what run.json says of recording an event in it.
-
-        No NVTX range is written in it: another tool that looks on would take them for steps.
-        """
+        """The session to throw away, and what run.json says of recording an event in it."""
         profiled: List[calibration.Readings] = []
-        trivial = self.trivial()
-
-        def loops() -> calibration.Readings:
-            annotated = self.annotated(0)
-            call, _ = trivial or (calibration.range_call(annotated), 1)
-            return calibration.readings(call, both(no_ranges, annotated))
-
-        self._session(no_ranges, steps, folder, lambda: profiled.append(loops()))
-        call, events = trivial or (calibration.range_call(self.annotated(0)), 1)
-        plain = calibration.readings(call, no_ranges)
-        return calibration.facts(profiled[0], plain, events, self.places(call) if trivial else None)
+        self._session(no_ranges, steps, folder, lambda: profiled.append(self.trivial_readings()))
+        return self.recording_cost(profiled[0])
 
     def _session(
         self,
@@ -135,9 +97,3 @@ class Trainer:
 def torch_needles(kernels: Sequence[Tuple[str, str]]) -> List[Tuple[str, str]]:
     """``kernels`` of an implementation's row as torch.profiler writes an operator's name."""
     return [('"{}"'.format(operator), words) for operator, words in kernels]
-
-
-def xplane_in(folder: str) -> Tuple[str, str]:
-    """The XPlane that a session left in ``folder``, and its name."""
-    (raw,) = glob.glob(os.path.join(folder, "plugins", "profile", "*", "*.xplane.pb"))
-    return raw, os.path.basename(raw)

@@ -19,15 +19,10 @@ can own it.
 
 from __future__ import annotations
 
-import contextlib
-import functools
-import re
-import sys
-from typing import Any, Callable, ContextManager, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Tuple
 
 import jax
 import jax.numpy as jnp
-import jaxlib
 import numpy as np
 
 from lstmprof import workloads
@@ -35,17 +30,13 @@ from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.worker import loops
 from lstmprof.capture.worker.host import thread_count
 from lstmprof.capture.worker.peaks import Run
+from lstmprof.capture.worker.profilers import jax as profilers
 from lstmprof.capture.worker.profiling import Ranges
-from lstmprof.capture.worker.settings import denormals, tried
 from lstmprof.errors import CaptureError
-from lstmprof.implementations.cudnn import _runtime
 from lstmprof.workloads import Workload
 
 #: Precision -> JAX's for matrix products: TF32 where the GPU has it (jax.lax.Precision.HIGH)
 PRODUCTS = {"fp32": "highest", "tf32": "tensorfloat32"}
-
-#: Whose layers a row may have
-LIBRARIES = ("flax", "equinox", "haiku", "keras")
 
 Parameters = Dict[str, Any]
 Arrays = Tuple[Any, ...]
@@ -84,10 +75,8 @@ def set_threads(threads: int) -> None:
     """Nothing: XLA obeys the affinity only, which was set before JAX was imported."""
 
 
-class Trainer(loops.Trainer):
+class Trainer(profilers.JaxProfiler, loops.Trainer):
     """One implementation with its weights, data and optimizer on one device."""
-
-    profiler = "jax.profiler"
 
     def __init__(self, request: CaptureRequest, device: str) -> None:
         jax.config.update("jax_default_matmul_precision", PRODUCTS[request.precision])
@@ -138,71 +127,9 @@ class Trainer(loops.Trainer):
                 self.state, loss = jax.block_until_ready(outcome)
         return loss
 
-    @contextlib.contextmanager
-    def recording(self, folder: str) -> Iterator[None]:
-        """JAX's profiler, which writes an XPlane into ``folder``."""
-        jax.profiler.start_trace(folder, **_without_python_calls())
-        yield
-        jax.profiler.stop_trace()
-
-    def annotated(self, number: int) -> Ranges:
-        """Ranges of JAX's profiler."""
-        return functools.partial(_trace, number)
-
-    def written(self, session: None, folder: str) -> Tuple[str, str]:
-        """The XPlane."""
-        return loops.xplane_in(folder)
-
-    def settings(self) -> Dict[str, Any]:
-        """JAX's own, as they are now."""
-        on_cpu = self.device_name == "cpu"
-        doubled = np.asarray(jax.jit(jnp.add)(tried(), tried())) if on_cpu else None
-        return {
-            "matmul_precision": jax.config.jax_default_matmul_precision,
-            "framework_denormals": None if doubled is None else denormals(doubled),
-        }
-
-    def facts(self) -> Dict[str, Any]:
-        """What run.json says of the framework and the device."""
-        gpu = self.device_name != "cpu"
-        loaded = {name: sys.modules.get(name) for name in LIBRARIES}
-        return {
-            "device": self.device_name,
-            "device_name": self.device.device_kind if gpu else None,
-            "device_memory_bytes": _runtime.device_memory_bytes(self.number) if gpu else None,
-            "threads": thread_count(),
-            "versions": {
-                "jax": jax.__version__,
-                "jaxlib": jaxlib.__version__,
-                **{name: getattr(module, "__version__", None) for name, module in loaded.items()},
-                "cuda": cuda_version(self.device.client.platform_version) if gpu else None,
-            },
-        }
-
-
-def cuda_version(platform: str) -> Optional[str]:
-    """``12.9`` of a client's platform that ends in ``cuda 12090``; None where none is told."""
-    match = re.search(r"cuda (\d+)", platform)
-    number = int(match.group(1)) if match else 0
-    return "{}.{}".format(number // 1000, number % 1000 // 10) if number else None
-
-
-def _without_python_calls() -> Dict[str, Any]:
-    """Options of a trace that records no Python call, where this JAX has options."""
-    if not hasattr(jax.profiler, "ProfileOptions"):
-        return {}
-    options = jax.profiler.ProfileOptions()
-    options.python_tracer_level = 0
-    return {"profiler_options": options}
-
-
-def _trace(step: int, name: str) -> ContextManager[Any]:
-    """A range in JAX's profiler; a step has its number."""
-    if name == "step":
-        numbered: ContextManager[Any] = jax.profiler.StepTraceAnnotation(name, step_num=step)
-        return numbered
-    named: ContextManager[Any] = jax.profiler.TraceAnnotation(name)
-    return named
+    def threads(self) -> int:
+        """Those of XLA: the worker's CPUs."""
+        return thread_count()
 
 
 def product(size: int, device: str, dtype: str) -> Run:

@@ -16,11 +16,7 @@ tensorflow/python/training/experimental/loss_scale.py 2.21.
 
 from __future__ import annotations
 
-import contextlib
-import functools
-import importlib
-import sys
-from typing import Any, Callable, ContextManager, Dict, Iterator, List, Sequence, Tuple
+from typing import Any, Callable, List, Sequence, Tuple
 
 import numpy as np
 import tensorflow as tf
@@ -29,8 +25,8 @@ from lstmprof import workloads
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.worker import loops
 from lstmprof.capture.worker.peaks import Run
+from lstmprof.capture.worker.profilers import tensorflow as profilers
 from lstmprof.capture.worker.profiling import Ranges
-from lstmprof.capture.worker.settings import denormals, tried
 from lstmprof.errors import CaptureError
 from lstmprof.workloads import Workload
 
@@ -67,10 +63,8 @@ def set_threads(threads: int) -> None:
     tf.config.threading.set_inter_op_parallelism_threads(threads)
 
 
-class Trainer(loops.Trainer):
+class Trainer(profilers.TensorflowProfiler, loops.Trainer):
     """One implementation with its weights, data and optimizer on one device."""
-
-    profiler = "tf.profiler"
 
     def __init__(self, request: CaptureRequest, device: str) -> None:
         tf.config.experimental.enable_tensor_float_32_execution(request.precision == "tf32")
@@ -113,71 +107,13 @@ class Trainer(loops.Trainer):
             with ranges("program"):
                 loss = self.function(*batch)
                 if self.device != "cpu":
-                    _synchronize()
+                    profilers.synchronize()
                 number: float = loss.numpy()
         return number
-
-    @contextlib.contextmanager
-    def recording(self, folder: str) -> Iterator[None]:
-        """TensorFlow's profiler, which writes an XPlane into ``folder``.
-
-        Its first session takes 20 % longer, a second one of the same length 3 %, after a shorter
-        throwaway 20 % again (measured, 2.21): the profiler's buffers grow as they are filled.
-        """
-        tf.profiler.experimental.start(folder)
-        yield
-        tf.profiler.experimental.stop()
-
-    def annotated(self, number: int) -> Ranges:
-        """Ranges of TensorFlow's profiler."""
-        return functools.partial(_trace, number)
-
-    def written(self, session: None, folder: str) -> Tuple[str, str]:
-        """The XPlane."""
-        return loops.xplane_in(folder)
 
     def needles(self) -> Sequence[Tuple[str, str]]:
         """Operators of the implementation, unless XLA fused them."""
         return [("", XLA)] if self.xla else super().needles()
-
-    def settings(self) -> Dict[str, Any]:
-        """TensorFlow's own, as they are now; what this version does not tell is None."""
-        threading, on_cpu = tf.config.threading, self.device == "cpu"
-        doubled = (tf.constant(tried()) * 2.0).numpy() if on_cpu else None
-        return {
-            "deterministic": _told("python.framework.config", "is_op_determinism_enabled"),
-            "onednn": _told("python.util._pywrap_util_port", "IsMklEnabled"),
-            "matmul_tf32": tf.config.experimental.tensor_float_32_execution_enabled(),
-            "intra_op_threads": threading.get_intra_op_parallelism_threads(),
-            "inter_op_threads": threading.get_inter_op_parallelism_threads(),
-            "framework_denormals": None if doubled is None else denormals(doubled),
-        }
-
-    def facts(self) -> Dict[str, Any]:
-        """What run.json says of the framework and the device."""
-        built, gpus = tf.sysconfig.get_build_info(), tf.config.get_visible_devices("GPU")
-        gpu = self.device != "cpu"
-        details = tf.config.experimental.get_device_details(gpus[0]) if gpu else {}
-        return {
-            "device": self.device,
-            "device_name": details.get("device_name"),
-            "device_memory_bytes": None,
-            "threads": tf.config.threading.get_intra_op_parallelism_threads(),
-            "versions": {
-                "tensorflow": tf.__version__,
-                "keras": getattr(sys.modules.get("keras"), "__version__", None),
-                "cuda": built.get("cuda_version") if gpu else None,
-                "cudnn": built.get("cudnn_version") if gpu else None,
-            },
-        }
-
-
-def _told(module: str, function: str) -> Any:
-    """What a function says that TensorFlow has, but does not promise; None where it is gone."""
-    try:
-        return getattr(importlib.import_module("tensorflow." + module), function)()
-    except (ImportError, AttributeError):
-        return None
 
 
 def set_deterministic(seed: int) -> None:
@@ -194,20 +130,6 @@ def set_deterministic(seed: int) -> None:
         )
     tf.random.set_seed(seed)
     enable()
-
-
-def _synchronize() -> None:
-    """Wait for the device; where TensorFlow (before 2.10) cannot, the loss's copy does it."""
-    wait = getattr(tf.test.experimental, "sync_devices", None)
-    if wait is not None:
-        wait()
-
-
-def _trace(step: int, name: str) -> ContextManager[Any]:
-    """A range in TensorFlow's profiler; ``_r=1`` marks the root of a step."""
-    marks = {"step_num": step, "_r": 1} if name == "step" else {}
-    trace: ContextManager[Any] = tf.profiler.experimental.Trace(name, **marks)
-    return trace
 
 
 def optimizer_of(workload: Workload) -> Any:

@@ -20,23 +20,19 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import statistics
-from typing import Any, Callable, ContextManager, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Callable, ContextManager, Dict, Iterator, Optional, Sequence, Tuple
 
 import numpy as np
 import torch
 
 from lstmprof import workloads
 from lstmprof.capture.request import CaptureRequest
-from lstmprof.capture.worker import calibration, loops
+from lstmprof.capture.worker import loops
 from lstmprof.capture.worker.peaks import Run, faster
-from lstmprof.capture.worker.profiling import Ranges, both, no_ranges
-from lstmprof.capture.worker.settings import denormals, tried
+from lstmprof.capture.worker.profilers import torch as profilers
+from lstmprof.capture.worker.profiling import Ranges, no_ranges
 from lstmprof.errors import CaptureError
 from lstmprof.workloads import Workload
-
-#: The ops of ``item``, one in the other
-NESTED = ("aten::item", "aten::_local_scalar_dense")
 
 #: PyTorch's documentation warms up for three iterations before it captures a graph
 GRAPH_WARMUP = 3
@@ -65,10 +61,8 @@ def set_threads(threads: int) -> None:
     torch.set_num_threads(threads)
 
 
-class Trainer(loops.Trainer):
+class Trainer(profilers.TorchProfiler, loops.Trainer):
     """One implementation with its weights, data and optimizer on one device."""
-
-    profiler = "torch.profiler"
 
     def __init__(self, request: CaptureRequest, device: str) -> None:
         super().__init__(request)
@@ -196,43 +190,9 @@ class Trainer(loops.Trainer):
         length_ms: float = self.events[0].elapsed_time(self.events[1])
         return round(length_ms * 1e6)
 
-    @contextlib.contextmanager
-    def recording(self, folder: str) -> Iterator[Any]:
-        """torch.profiler of the host, and of the GPU where the step runs on one."""
-        activities = [torch.profiler.ProfilerActivity.CPU]
-        if self.device.type == "cuda":
-            activities.append(torch.profiler.ProfilerActivity.CUDA)
-        with torch.profiler.profile(activities=activities) as session:
-            yield session
-
-    def trivial(self) -> Optional[Tuple[Callable[[], Any], int]]:
-        """``aten::item``, and in it ``aten::_local_scalar_dense``; on the host."""
-        return torch.ones((), dtype=torch.int64).item, 2
-
-    def places(self, call: Callable[[], Any]) -> Optional[calibration.Places]:
-        """By the events of a short session; None where it tells whole microseconds."""
-        ranges = both(no_ranges, self.annotated(0))
-        with self.recording("") as session:
-            for _ in range(calibration.CALLS):
-                call()
-                with ranges(calibration.RANGE):
-                    pass
-        return places_of(session.events())
-
-    def annotated(self, number: int) -> Ranges:
-        """torch.profiler's ranges."""
-        ranges: Ranges = torch.profiler.record_function
-        return ranges
-
     def kept(self, outcome: torch.Tensor) -> torch.Tensor:
         """The loss; a copy where the next replay of a graph overwrites it."""
         return outcome.detach().clone() if self.cuda_graph else outcome
-
-    def written(self, session: Any, folder: str) -> Tuple[str, str]:
-        """torch.profiler's JSON."""
-        raw = os.path.join(folder, "trace.json")
-        session.export_chrome_trace(raw)
-        return raw, self.row.name + ".pt.trace.json"
 
     def needles(self) -> Sequence[Tuple[str, str]]:
         """Operators as torch.profiler writes their names."""
@@ -240,44 +200,7 @@ class Trainer(loops.Trainer):
 
     def settings(self) -> Dict[str, Any]:
         """torch's own."""
-        return dict(settings(self.device.type), grad_mode=not self.forward_only)
-
-    def facts(self) -> Dict[str, Any]:
-        """What run.json says of the framework and the device."""
-        cuda = self.device.type == "cuda"
-        return {
-            "device": str(self.device),
-            "device_name": torch.cuda.get_device_name(self.device) if cuda else None,
-            "device_memory_bytes": (
-                torch.cuda.get_device_properties(self.device).total_memory if cuda else None
-            ),
-            "threads": torch.get_num_threads(),
-            "versions": {
-                "torch": torch.__version__,
-                "cuda": torch.version.cuda,
-                "cudnn": torch.backends.cudnn.version() if cuda else None,
-            },
-        }
-
-
-def places_of(events: Sequence[Any]) -> Optional[calibration.Places]:
-    """Where recording took its time in calls of ``item`` and in empty ranges."""
-    named: Dict[str, List[Tuple[float, float]]] = {}
-    for event in events:
-        span = event.time_range
-        named.setdefault(event.name, []).append((span.start * 1e3, span.end * 1e3))
-    outer, inner = (sorted(named.get(name, ())) for name in NESTED)
-    spans = [end - start for start, end in named.get(calibration.RANGE, ())]
-    pairs = list(zip(outer, inner))
-    told = any(end % 1e3 for _, end in outer)
-    if not pairs or not spans or len(outer) != len(inner) or not told:
-        return None
-    return calibration.Places(
-        before_ns=statistics.median(within[0] - around[0] for around, within in pairs),
-        inside_ns=statistics.median(end - start for start, end in inner),
-        after_ns=statistics.median(around[1] - within[1] for around, within in pairs),
-        range_ns=statistics.median(spans),
-    )
+        return dict(super().settings(), grad_mode=not self.forward_only)
 
 
 def optimizer_of(
@@ -412,31 +335,6 @@ def set_switches(request: CaptureRequest) -> None:
     if request.deterministic:
         torch.use_deterministic_algorithms(True)
         torch.backends.cudnn.deterministic = True
-
-
-def settings(device_type: str) -> Dict[str, Any]:
-    """torch's own, as they are now; what this version does not tell is left out."""
-    onednn = getattr(torch.backends.mkldnn, "enabled", None)  # since 1.11
-    available = torch.backends.mkldnn.is_available()
-    precision = getattr(torch, "get_float32_matmul_precision", None)  # since 1.12
-    facts = {
-        "anomaly_mode": torch.is_anomaly_enabled(),
-        "deterministic": torch.are_deterministic_algorithms_enabled(),
-        "onednn": available and onednn if isinstance(onednn, bool) or not available else None,
-        "matmul_precision": None if precision is None else precision(),
-        "intra_op_threads": torch.get_num_threads(),
-        "inter_op_threads": torch.get_num_interop_threads(),
-    }
-    if device_type == "cpu":
-        doubled = torch.from_numpy(tried()) * 2
-        return dict(facts, framework_denormals=denormals(doubled.numpy()))
-    return dict(
-        facts,
-        cudnn_deterministic=torch.backends.cudnn.deterministic,
-        cudnn_benchmark=torch.backends.cudnn.benchmark,
-        matmul_tf32=torch.backends.cuda.matmul.allow_tf32,
-        cudnn_tf32=torch.backends.cudnn.allow_tf32,
-    )
 
 
 @contextlib.contextmanager
