@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         compare,
         diagnose,
         ingest,
+        profile,
         read,
         read_all,
         report,
@@ -47,6 +48,7 @@ __all__ = [
     "compare",
     "diagnose",
     "ingest",
+    "profile",
     "read",
     "read_all",
     "report",
@@ -57,6 +59,10 @@ __all__ = [
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError("module 'lstmprof' has no attribute '{}'".format(name))
+    if name == "profile":  # in a training no table library is imported
+        from lstmprof.capture.own import session
+
+        return session.profile
     from lstmprof import api
 
     return getattr(api, name)

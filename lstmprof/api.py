@@ -4,6 +4,7 @@
 
     read, read_all ─▶ Run ─▶ ledger, table, timings, what_if ─▶ Table ─▶ to_pandas …
     capture, ingest ─▶ Run        compare, diagnose ─▶ Diagnosis
+    profile ─▶ a run on disk
                                   report, charts    ─▶ a page, an Altair chart
                                   sql               ─▶ Table
 
@@ -30,6 +31,7 @@ from lstmprof.breakdown.result import Table, html_table
 from lstmprof.breakdown.tables import TABLES
 from lstmprof.breakdown.timings import Timings
 from lstmprof.capture.environments import worker_python
+from lstmprof.capture.own.session import profile
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.rounds import capture_run
 from lstmprof.diagnose.diagnosis import Asked, Diagnosis, diagnose_all
@@ -59,6 +61,7 @@ __all__ = [
     "compare",
     "diagnose",
     "ingest",
+    "profile",
     "read",
     "read_all",
     "report",

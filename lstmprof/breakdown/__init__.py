@@ -23,7 +23,7 @@ from lstmprof.breakdown.tables import TABLES, Gathered, TableKind, table_of
 from lstmprof.breakdown.tables.database import database
 from lstmprof.breakdown.timings import Timings, compared_ns, slowdowns, timings
 from lstmprof.breakdown.undisturbed import Undisturbed, undisturbed_step
-from lstmprof.events.annotate import CAPTURED
+from lstmprof.events.annotate import MEASURED
 from lstmprof.events.annotate.recorded import Recorded, recorded
 from lstmprof.events.annotate.steps import Window, windows, with_markers, with_steps
 from lstmprof.events.batches import Batches
@@ -103,7 +103,7 @@ class Breakdown:
         kept = {rank: self.kept(rank) for rank in self.ranks}
         lanes = mean_steps(_of_steps(self.ledger, kept))
         measured, info = self.run.timings(), self.run.info
-        timed = self.timings is not None and info.source == CAPTURED and not self.step_range
+        timed = self.timings is not None and info.source in MEASURED and not self.step_range
         if profiled or not timed or not lanes or measured is None or self.timings is None:
             return lanes
         events, told = self.events(), self.timings
@@ -171,7 +171,7 @@ def _tables_and_windows(
     run: Run, step_range: str | None, wanted: Sequence[TableKind]
 ) -> tuple[dict[str, pa.Table], list[Window]]:
     """The ``wanted`` tables by name, and the windows of ``run``."""
-    captured = run.info.source == CAPTURED and not step_range
+    captured = run.info.source in MEASURED and not step_range
     marked = _marked(run.events(), step_range) if step_range else None
     with database(run.path / EVENTS_FILE if marked is None else marked) as events:
         ranges = host.framework_ranges(run.info)

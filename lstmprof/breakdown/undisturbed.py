@@ -26,7 +26,7 @@ from lstmprof.breakdown.attribution import Stretches, attributed
 from lstmprof.breakdown.disturbed import Kept, one_thread
 from lstmprof.breakdown.mean_step import MeanStep, Recording, in_reading_order, mean_of
 from lstmprof.breakdown.recording import Costs, Recorded, costs_of, recorded
-from lstmprof.events.annotate import CAPTURED
+from lstmprof.events.annotate import MEASURED
 from lstmprof.events.intervals import Ints
 from lstmprof.events.table import EventTable
 from lstmprof.runs.metadata import RunInfo
@@ -95,7 +95,7 @@ def profiling_of(
     on_device = bool(len(events)) and _on_device(events, stretches)
     if on_device:  # what its host records while it works delays nothing
         costs = replace(costs, least_ns=0.0, usual_ns=0.0)
-    own_ranges = costs.measured and info.source == CAPTURED and not on_device
+    own_ranges = costs.measured and info.source in MEASURED and not on_device
     had_cpu = _had_cpu(kept, info) if undisturbed.in_cpu_time and not on_device else 1.0
     what = _with_cpu(recorded(events, stretches, own_ranges=own_ranges), had_cpu)
     faults_ns = 0 if on_device else _faults_ns(kept, info, timings, median_ns)

@@ -45,9 +45,16 @@ SUMS = {
 
 
 def write_captured(
-    name: str, rounds: Sequence[CaptureResult], out: Path, *, force: bool = False
+    name: str,
+    rounds: Sequence[CaptureResult],
+    out: Path,
+    *,
+    force: bool = False,
+    source: str = CAPTURED,
 ) -> Run:
     """The run of these rounds, each the worker of another process, in the order of their numbers.
+
+    ``source`` is ``OWN_CODE`` where a user's own steps were run: their scopes are the user's.
 
     Raises:
         CaptureError: something changed between the rounds.
@@ -55,9 +62,10 @@ def write_captured(
         RunError: the run is there already and ``force`` is not given.
     """
     refuse_unless_alike(rounds)
-    profile = _profile(rounds)
+    profile = _profile(rounds, own_scopes=source == CAPTURED)
     timings, samples = _timings(rounds), samples_of(rounds)
-    facts = {**rounds[0].metadata, **described(name, profile, profile.events), "source": CAPTURED}
+    description = {**described(name, profile, profile.events), "source": source}
+    facts = {**description, **rounds[0].metadata}
     sampling = {"sampling": sampling_facts(rounds, samples)}
     info = run_info({**facts, **_of_all_rounds(rounds), **_sums(timings), **sampling})
     with new_run(out, name, force=force) as folder:
@@ -91,12 +99,15 @@ def _facts(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, A
             yield prefix + name, value
 
 
-def _profile(rounds: Sequence[CaptureResult]) -> Profile:
-    """The profiles of all rounds as one, each annotated by itself."""
+def _profile(rounds: Sequence[CaptureResult], *, own_scopes: bool) -> Profile:
+    """The profiles of all rounds as one, each annotated by itself.
+
+    ``own_scopes``: the phases of the steps are scopes that lstmprof opened itself.
+    """
     processes = []
     for result in rounds:
         profile = formats.read(result.profiles[0])
-        events = annotated(profile.events, captured=True)
+        events = annotated(profile.events, captured=own_scopes)
         processes.append(Process(replace(profile, events=events), result.pid))
     whole = joined(processes)
     events = with_steps(whole.events, windows(whole.events, captured=True))

@@ -40,7 +40,7 @@ from lstmprof.diagnose.step_profile import (
     step_profile_of,
 )
 from lstmprof.errors import UsageError
-from lstmprof.events.annotate import CAPTURED
+from lstmprof.events.annotate import MEASURED
 from lstmprof.events.schema import Column, schema
 from lstmprof.numbers import escaped, milliseconds, told_apart
 from lstmprof.replay import (
@@ -409,7 +409,7 @@ def _recording(profile: StepProfile) -> Recording | None:
         return None
     costs = costs_of(profile.info)
     each = costs.shape.times(profile.event_ns)
-    own_ranges = costs.measured and profile.info.source == CAPTURED
+    own_ranges = costs.measured and profile.info.source in MEASURED
     return Recording(each, costs.of_range, own_ranges)
 
 

@@ -185,7 +185,7 @@ class RunInfo(_Record, frozen=True):
     """run.json; None is unknown."""
 
     name: Annotated[str, _fact("of the run", _NEVER, column="run")] = ""
-    source: Annotated[_Text, _fact("capture or ingest", _FOREIGN)] = None
+    source: Annotated[_Text, _fact("capture, own code or ingest", _FOREIGN)] = None
     schema_version: Annotated[_Int, _fact("of the Parquet files", _FOREIGN)] = None
     created: Annotated[_Text, _fact("when the run was written, ISO 8601", _FOREIGN)] = None
     command: Annotated[_Text, _fact("the command line that made it", _FOREIGN)] = None

@@ -20,6 +20,9 @@ FILES = [
     PACKAGE / "capture" / "__init__.py",
     PACKAGE / "capture" / "request.py",
     *sorted((PACKAGE / "capture" / "worker").rglob("*.py")),
+    *(PACKAGE / "capture" / "own" / name for name in ("__init__.py", "session.py", "passes.py")),
+    PACKAGE / "capture" / "own" / "frameworks.py",
+    PACKAGE / "runs" / "directory.py",
 ]
 FRAMEWORKS = {
     *("torch", "tensorflow", "keras", "jax", "jaxlib", "flax", "equinox", "haiku", "pytensor"),

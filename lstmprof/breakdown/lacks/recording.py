@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from lstmprof.breakdown.lacks.advice import Advice, advice_for
 from lstmprof.breakdown.mean_step import device_word
-from lstmprof.events.annotate import CAPTURED
+from lstmprof.events.annotate import MEASURED
 from lstmprof.events.annotate.recorded import Recorded
 from lstmprof.numbers import cropped
 from lstmprof.runs.metadata import RunInfo
@@ -42,7 +42,7 @@ class Recording:
     @property
     def captured(self) -> bool:
         """Whether lstmprof captured the run: what profiling changed is measured there."""
-        return self.info.source == CAPTURED
+        return self.info.source in MEASURED
 
     @property
     def silent(self) -> bool:

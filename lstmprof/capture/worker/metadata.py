@@ -75,8 +75,12 @@ def pass_facts(passes: Passes, request: CaptureRequest) -> Dict[str, Any]:
         "recording": [passes.profiled.recording] if passes.profiled.recording else None,
         "loss_first": first.loss,
         "loss_last": last.loss,
-        "loss_fell": last.loss < first.loss if request.mode == "train" else None,
+        "loss_fell": _fell(first.loss, last.loss) if request.mode == "train" else None,
     }
+
+
+def _fell(first: Optional[float], last: Optional[float]) -> Optional[bool]:
+    return None if first is None or last is None else last < first
 
 
 def _version(package: str) -> Any:

@@ -45,9 +45,19 @@ def nvtx_ranges() -> Optional[Ranges]:
         import nvtx
     except ImportError:
         return None
-    domain = nvtx.get_domain(DOMAIN)
-    ranges: Dict[str, NvtxRange] = {name: NvtxRange(domain, name) for name in NAMES}
-    return ranges.__getitem__
+    return _NvtxRanges(nvtx.get_domain(DOMAIN)).__getitem__
+
+
+class _NvtxRanges(Dict[str, NvtxRange]):
+    """The ranges of one domain by name: those of a step, and any other once it was asked for."""
+
+    def __init__(self, domain: Any) -> None:
+        super().__init__({name: NvtxRange(domain, name) for name in NAMES})
+        self._domain = domain
+
+    def __missing__(self, name: str) -> NvtxRange:
+        self[name] = made = NvtxRange(self._domain, name)
+        return made
 
 
 def no_ranges(name: str) -> ContextManager[Any]:

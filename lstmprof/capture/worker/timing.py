@@ -40,7 +40,7 @@ class Iteration(NamedTuple):
     wall_ns: int
     device_ns: Optional[int]
     counts: Counts
-    loss: float
+    loss: Optional[float]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,7 +101,7 @@ def timed(
         device_ns, loss = loop.device_ns(), loop.loss(outcome)
         row = Iteration(number, number < warmup, False, end_ns - start_ns, device_ns, counts, loss)
         rows.append(row)
-        refuse_unless_finite(row.loss, number)
+        refuse_unless_finite(loss, number)
         if end_ns - reported_ns >= REPORT_EVERY_NS:
             reported_ns = end_ns
             report("timed {} of {} iterations".format(number + 1, warmup + iterations))

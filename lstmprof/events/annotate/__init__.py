@@ -14,6 +14,10 @@ from lstmprof.events.table import EventTable
 
 #: run.json's ``source`` of a run that lstmprof captured itself: its steps end synchronised.
 CAPTURED = "capture"
+#: The same of a run that lstmprof made of a user's own steps, in the user's own process.
+OWN_CODE = "own code"
+#: Runs whose steps end synchronised, and are timed without a profiler too.
+MEASURED = (CAPTURED, OWN_CODE)
 
 
 def annotated(events: EventTable, *, captured: bool, step_range: str | None = None) -> EventTable:

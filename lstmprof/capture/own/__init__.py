@@ -1,0 +1,10 @@
+"""A user's own steps, timed and profiled in the user's own process: ``with lp.profile(…) as p``.
+
+::
+
+    session ─ frameworks ─ passes ─▶ result.json ─ writing (a child) ─▶ a run on disk
+
+``session`` is what the user holds, ``passes`` what is done around which step. What runs while a
+training lasts needs the standard library, NumPy and the framework, no more; ``writing`` reads the
+profile in a process of its own once all is measured. This file imports nothing.
+"""

@@ -1,0 +1,156 @@
+"""What is done around each of a user's steps: timed, profiled, timed again, as ``capture`` does.
+
+A generator in which the user's code is the ``yield``: the first of two is what lies between steps,
+the second is a step, of which the session sends what it made. So the passes read as those of the
+worker do, though it is the user's loop that runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import shutil
+import time
+from typing import Any, Callable, Dict, Generator, Iterable, List, Optional, Tuple
+
+from lstmprof.capture.worker import calibration, meters, profiling, settings, timing, yardstick
+from lstmprof.capture.worker.profilers import Profiler
+from lstmprof.capture.worker.profiling import Profiled, Ranges, both, no_ranges
+from lstmprof.capture.worker.usage import SELF, difference, usage
+
+#: Of the undisturbed steps before the profile and of those after it, together: no more is begun.
+MOST_TIMING_NS = 60_000_000_000
+
+Steps = Generator[None, Any, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """How many steps each pass has; ``timed`` are before and after the profile, half and half."""
+
+    warmup: int = 5
+    timed: int = 20
+    steps: int = 3
+
+    @property
+    def fewest(self) -> int:
+        """Steps without which there is no profile, the one before the first border included."""
+        return 1 + self.warmup + -(-self.timed // 2) + 2 * self.steps
+
+    def shares(self) -> Tuple[timing.Share, timing.Share]:
+        """The steps that are timed before the profile, and after it."""
+        return timing.Share(self.timed, MOST_TIMING_NS).halves()
+
+
+class Passes:
+    """The passes around a user's steps, and what they have brought so far."""
+
+    def __init__(self, plan: Plan, profiler: Profiler, folder: str) -> None:
+        self.plan, self.profiler, self.folder = plan, profiler, folder
+        self.nvtx: Ranges = profiling.nvtx_ranges() or no_ranges
+        self.ranges: Ranges = no_ranges  # of a step and its phases, now
+        self.rows: List[timing.Iteration] = []
+        self.profiled: Optional[Profiled] = None
+        self.cost: Dict[str, Any] = {}
+        self.doing = "waiting for the first step"
+
+    def around_steps(self) -> Steps:
+        """All passes; it returns when the last step is measured."""
+        before = yardstick.measured()
+        self.doing = "warming up"
+        first, rest = self.plan.shares()
+        yield from self._timed(timing.Share(self.plan.warmup), warmup=True)
+        self.profiler.find_device()
+        device = str(self.profiler.facts()["device"])
+        energy, counts = meters.Meters(device), meters.StepCounts(self.nvtx)
+        self.doing = "timing"
+        with energy.reading():
+            yield from self._timed(first)
+        self.doing = "profiling"
+        self.profiled = yield from self._profile(counts)
+        self._note(energy, counts, before, None)
+        self.doing = "timing again"
+        yield from self._timed(timing.Share(1 if rest.iterations else 0), True, True)
+        with energy.reading():
+            yield from self._timed(rest, after_profile=True)
+        self._note(energy, counts, before, yardstick.measured())
+        self.doing = "done"
+
+    def _note(
+        self,
+        energy: meters.Meters,
+        counts: meters.StepCounts,
+        before: Dict[str, int],
+        after: Optional[Dict[str, int]],
+    ) -> None:
+        """Keep what was found beside the times; a training that ends early leaves this much."""
+        found = settings.recorded(self.profiler.settings())
+        self.cost = {**energy.facts(), **counts.facts(), "settings": found}
+        self.cost["yardsticks"] = [{"before": before, "after": after}]
+
+    def _timed(
+        self, share: timing.Share, warmup: bool = False, after_profile: bool = False
+    ) -> Steps:
+        """Add a row for each step of ``share``; none begins after its time."""
+        clock, wait = time.perf_counter_ns, self.profiler.wait
+        began_ns, number = clock(), 0
+        for number in range(share.iterations):
+            yield
+            self.ranges = self.nvtx
+            before = usage(SELF)
+            start_ns = clock()
+            with self.nvtx("step"):
+                outcome = yield
+                wait(outcome)
+            end_ns = clock()
+            counts = difference(before, usage(SELF))
+            self.ranges = no_ranges
+            self.rows.append(
+                timing.Iteration(
+                    len(self.rows), warmup, after_profile, end_ns - start_ns, None, counts, None
+                )
+            )
+            enough = share.most_ns is not None and number + 1 >= share.least
+            if enough and end_ns - began_ns >= (share.most_ns or 0):
+                break
+
+    def _profile(self, counts: meters.StepCounts) -> Generator[None, Any, Profiled]:
+        """A session to throw away, then the one that counts; its profile lies in the folder."""
+        logs = os.path.join(self.folder, "logs")
+        readings: List[calibration.Readings] = []
+        warm = profiling.throwaway_steps(self.plan.steps, time.perf_counter_ns)
+        yield from self._session(
+            no_ranges, warm, logs, lambda: readings.append(self.profiler.trivial_readings())
+        )
+        cost = self.profiler.recording_cost(readings[0])
+        shutil.rmtree(logs, ignore_errors=True)
+        session, walls_ns = yield from self._session(counts, range(self.plan.steps), logs)
+        raw, name = self.profiler.written(session, logs if os.path.isdir(logs) else self.folder)
+        kept = os.path.join(self.folder, name)
+        os.replace(raw, kept)
+        shutil.rmtree(logs, ignore_errors=True)
+        return Profiled(walls_ns, [], [kept], None, cost)
+
+    def _session(
+        self,
+        outer: Ranges,
+        steps: Iterable[int],
+        folder: str,
+        at_end: Callable[[], None] = lambda: None,
+    ) -> Generator[None, Any, Tuple[Any, List[int]]]:
+        """A finished session, and the wall time of each step; ``at_end`` is its last."""
+        walls_ns: List[int] = []
+        with contextlib.ExitStack() as ended:
+            session = ended.enter_context(self.profiler.recording(folder))
+            for number in steps:
+                yield
+                self.ranges = both(outer, self.profiler.annotated(number))
+                start_ns = time.perf_counter_ns()
+                with self.ranges("step"):
+                    outcome = yield
+                    self.profiler.wait(outcome)
+                walls_ns.append(time.perf_counter_ns() - start_ns)
+                self.ranges = no_ranges
+            at_end()
+        return session, walls_ns

@@ -1,0 +1,339 @@
+"""What a user holds while the steps of a training are measured: ``with lp.profile(…) as p``."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shlex
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any, Callable, ContextManager, Dict, Optional, Union
+
+import lstmprof
+from lstmprof.capture.own.frameworks import framework_of, profiler_of
+from lstmprof.capture.own.passes import Passes, Plan, Steps
+from lstmprof.capture.request import RESULT
+from lstmprof.capture.worker import host, timing
+from lstmprof.capture.worker.metadata import now, worker_facts
+from lstmprof.capture.worker.profilers import Profiler
+from lstmprof.errors import LstmprofError, UsageError, one_line
+from lstmprof.runs.directory import check_name, staging
+
+Report = Callable[[str], None]
+
+#: A process has one profiler: who holds this measures.
+_MEASURES = threading.Lock()
+_NOTHING = contextlib.nullcontext()  # type: ContextManager[Any]
+STEP = "step"
+USUAL = Plan()
+
+
+def to_stderr(line: str) -> None:
+    """Say ``line`` beside the program's own output."""
+    sys.stderr.write(f"lstmprof: {line}\n")
+
+
+def profile(
+    place: Union[str, Path],
+    *,
+    framework: Optional[str] = None,
+    warmup: int = 5,
+    timed: int = 20,
+    steps: int = 3,
+    force: bool = False,
+) -> Session:
+    """Measure the steps of a training of your own: ``with lp.profile("traces/mine") as p``.
+
+    Call ``p.step()`` at the end of each step. ``warmup`` steps are let pass; of the ``timed`` ones
+    half are timed before ``steps`` are profiled and half after; later steps cost nothing. The run
+    is at ``place`` when the block ends. ``framework`` is torch, tensorflow, keras or jax: by
+    default the one that is imported.
+
+    Raises:
+        UsageError: no framework or several are imported, a number is too small, or another
+            ``profile`` measures in this process.
+        RunError: the run is there already and ``force`` is not given.
+    """
+    return Session(place, framework=framework, plan=plan_of(warmup, timed, steps), force=force)
+
+
+def plan_of(warmup: int, timed: int, steps: int) -> Plan:
+    """The plan of so many steps.
+
+    Raises:
+        UsageError: a number is too small.
+    """
+    asked = (("warmup", warmup, 0), ("timed", timed, 1), ("steps", steps, 1))
+    for name, number, least in asked:
+        if number < least:
+            raise UsageError(f"{name} must be at least {least}, not {number}")
+    return Plan(warmup, timed, steps)
+
+
+class Session:
+    """The measuring of one training, from ``begin`` to ``end`` or ``abandon``.
+
+    ::
+
+        begin ─▶ step_begin ─ phase … ─ step_end ─▶ step_begin … ─▶ end ─▶ a run at ``path``
+                                  step() is step_end and step_begin          └ or ``reason``
+
+    ``begin`` refuses what cannot be done, and starts nothing yet. Each step lies between
+    ``step_begin`` and ``step_end``; what lies between an end and the next begin is no part of a
+    step. Who calls ``step`` alone has steps that follow each other without a gap; the first call
+    ends nothing, so that what came before it is in no step. ``step_end`` waits for the device,
+    closes the step's ranges, and does what is to be done between steps: it starts the profiler,
+    stops it, writes its file. ``phase`` names a part of a step. When the last step is measured
+    ``measured`` is true and all of these do nothing. ``end`` writes the run in a child process:
+    after it ``path`` is where, or ``reason`` says in one line why there is none. ``abandon`` stops
+    whatever is on and keeps nothing. Both may be called at any time and again.
+
+    All calls but ``begin``, ``end`` and ``abandon`` belong to one thread, that of the first step.
+    Once begun only misuse raises (``UsageError``); whatever else goes wrong in measuring is told by
+    ``report`` in one line, and the training goes on unmeasured.
+    """
+
+    def __init__(
+        self,
+        place: Union[str, Path],
+        *,
+        framework: Optional[str] = None,
+        plan: Plan = USUAL,
+        force: bool = False,
+        profiler: Optional[Profiler] = None,
+        facts: Optional[Dict[str, Any]] = None,
+        report: Report = to_stderr,
+    ) -> None:
+        self.place, self.plan, self.force = Path(place), plan, force
+        self.framework, self.report = framework, report
+        self.profiler = profiler  # None: that of the framework
+        self.facts = facts or {}  # of run.json, which the caller knows: mode, label …
+        self.path: Optional[Path] = None
+        self.reason: Optional[str] = None
+        self.steps = 0
+        self._steps: Optional[Steps] = None  # the passes, while they go on
+        self._passes: Optional[Passes] = None
+        self._in_step = False
+        self._phase: Optional[str] = None
+        self._thread: Optional[int] = None
+        self._own = contextlib.ExitStack()
+        self._conditions: Dict[str, Any] = {}
+
+    def __enter__(self) -> Session:
+        self.begin()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def begin(self) -> None:
+        """Check that a run can be made at ``place``, and be ready for the first step.
+
+        Raises:
+            UsageError: no framework or several are imported, or another session measures.
+            RunError: the run is there already and ``force`` is not given.
+        """
+        out, name = self.place.parent, self.place.name
+        check_name(out, name, force=self.force)
+        self.framework = framework_of(self.framework)
+        if not _MEASURES.acquire(False):
+            raise UsageError(
+                "another lstmprof.profile measures in this process", "end it before this one begins"
+            )
+        self._own.callback(_MEASURES.release)
+        try:
+            scratch = Path(self._own.enter_context(staging(out)))
+            self._conditions = {"load_average_before": host.load_average(), "started_at": now()}
+            profiler = self.profiler or profiler_of(self.framework)
+            self._passes = Passes(self.plan, profiler, str(scratch))
+            self._steps = self._passes.around_steps()
+            next(self._steps)
+        except BaseException:
+            self._steps = None
+            self._own.close()
+            raise
+
+    @property
+    def measured(self) -> bool:
+        """Whether no step is to be measured any more."""
+        return self._steps is None
+
+    def step(self, outcome: Any = None) -> None:
+        """A step ends here, and the next one begins.
+
+        ``outcome`` is what the step made, for JAX to wait for; by default it waits for all arrays.
+        """
+        if self._steps is None:
+            return
+        if self._in_step:
+            self.step_end(outcome)
+        self.step_begin()
+
+    def step_begin(self) -> None:
+        """A step begins here; of one that has begun already this is the begin."""
+        if self._steps is None:
+            return
+        self._check()
+        if not self._in_step:
+            self._in_step = True
+            self._advance(None)
+
+    def step_end(self, outcome: Any = None) -> None:
+        """The step that has begun ends here, once the device has done its work."""
+        if self._steps is None:
+            return
+        self._check()
+        if self._in_step:
+            self._in_step = False
+            self.steps += 1
+            self._advance(outcome)
+
+    def phase(self, name: str) -> ContextManager[Any]:
+        """A part of a step: ``with p.phase("input"):``; a range wherever ranges are recorded."""
+        if self._steps is None or not self._in_step:
+            return _NOTHING
+        return self._ranged(name)
+
+    @contextlib.contextmanager
+    def _ranged(self, name: str) -> Any:
+        if name == STEP:
+            raise UsageError("no phase can be called 'step'", "that is the name of the whole")
+        passes = self._passes
+        assert passes is not None
+        outer, self._phase = self._phase, name
+        try:
+            with passes.ranges(name):
+                yield
+        finally:
+            self._phase = outer
+
+    def _check(self) -> None:
+        """Raise UsageError, and stop measuring, where step is called as it cannot be."""
+        thread = threading.get_ident()
+        self._thread = self._thread or thread
+        fault = None
+        if thread != self._thread:
+            fault = "step is called by several threads", "call it in the thread that runs the steps"
+        elif self._phase is not None:
+            fault = f"step is called inside the phase '{self._phase}'", "end the phase first"
+        if fault:
+            self.abandon("; ".join(fault))
+            raise UsageError(*fault)
+
+    def _advance(self, outcome: Any) -> None:
+        """Go on with the passes to the next begin or end of a step."""
+        assert self._steps is not None
+        try:
+            self._steps.send(outcome)
+        except StopIteration:
+            self._steps = None
+        except Exception as error:
+            self.abandon(f"stopped while {self._doing}: {_told(error)}")
+
+    @property
+    def _doing(self) -> str:
+        return self._passes.doing if self._passes else "beginning"
+
+    def abandon(self, reason: str = "it was abandoned") -> None:
+        """Stop whatever is on, keep nothing, and say why no run is written."""
+        self._stop()
+        if self._passes is None:
+            return
+        self._passes = None
+        self.reason = one_line(f"{self.place} is not written: {reason}")
+        self._own.close()
+        self.report(self.reason)
+
+    def _stop(self) -> None:
+        steps, self._steps = self._steps, None
+        if steps is not None:
+            with contextlib.suppress(Exception):  # a profiler that cannot even be stopped
+                steps.close()
+
+    def end(self) -> None:
+        """Stop measuring, and write the run where there is enough of it."""
+        done = self.measured
+        self._stop()
+        if self._passes is None:
+            return
+        if self._passes.profiled is None:
+            self.abandon(self._too_few())
+            return
+        if not done:
+            self.report(f"the training ended while {self._doing}")
+        try:
+            self._written(self._passes)
+        except Exception as error:
+            self.abandon(_told(error))
+            return
+        self._passes = None
+        self._own.close()
+
+    def _too_few(self) -> str:
+        if not self.steps:
+            return "no step was seen; call p.step() at the end of each"
+        return (
+            "the training ended after {} steps, while {}; with warmup={}, timed={}, steps={} it "
+            "takes {} or more: give fewer".format(
+                self.steps, self._doing, *_sizes(self.plan), self.plan.fewest
+            )
+        )
+
+    def _written(self, passes: Passes) -> None:
+        """Write the run by a child process, which reads the profile."""
+        folder = passes.folder
+        with open(os.path.join(folder, RESULT), "w", encoding="utf-8") as file:
+            json.dump(self._result(passes), file)
+        package = os.path.dirname(os.path.dirname(os.path.abspath(lstmprof.__file__)))
+        paths = [package, os.environ.get("PYTHONPATH", "")]
+        done = subprocess.run(
+            [sys.executable, "-m", "lstmprof.capture.own.writing", folder],
+            env=dict(os.environ, PYTHONPATH=os.pathsep.join(p for p in paths if p)),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+        )
+        lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        if done.returncode:
+            raise LstmprofError(lines[-1] if lines else f"its writer ended {done.returncode}")
+        self.path = self.place
+        self.report(f"wrote {self.path}; next: lstmprof breakdown {self.path}")
+
+    def _result(self, passes: Passes) -> Dict[str, Any]:
+        """What the child writes the run of: as a worker leaves it, and where it shall be."""
+        profiled = passes.profiled
+        assert profiled is not None
+        facts = {
+            **worker_facts(passes.profiler, None),
+            **self._conditions,
+            **passes.cost,
+            "framework": self.framework,
+            "garbage_collector": "left as it was",
+            "warmup": self.plan.warmup,
+            "profiled_wall_ns": profiled.walls_ns,
+            "recording": [profiled.recording] if profiled.recording else None,
+            "command": shlex.join(sys.argv),
+            "ended_at": now(),
+            **self.facts,
+        }
+        return {
+            "metadata": facts,
+            "timings": timing.columns(passes.rows),
+            "profiles": [os.path.relpath(path, passes.folder) for path in profiled.files],
+            "place": str(self.place.resolve()),
+            "force": self.force,
+            "pid": os.getpid(),
+        }
+
+
+def _sizes(plan: Plan) -> Any:
+    return plan.warmup, plan.timed, plan.steps
+
+
+def _told(error: Exception) -> str:
+    """What went wrong, in one line."""
+    if isinstance(error, LstmprofError):
+        return str(error)
+    return "{}: {}".format(type(error).__name__, next(iter(str(error).splitlines()), ""))

@@ -1,0 +1,51 @@
+"""The run of a session, written by a process of its own: ``python -m … folder``.
+
+The folder is the session's: result.json in it, and the profile. What goes wrong is one line on
+stderr and the exit status 1.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from lstmprof.capture.captured_run import write_captured
+from lstmprof.capture.request import RESULT
+from lstmprof.capture.supervisor import CaptureResult
+from lstmprof.capture.worker.profiling import compressed
+from lstmprof.errors import LstmprofError
+from lstmprof.events.annotate import OWN_CODE
+from lstmprof.runs.run import Run
+
+
+def written(folder: Path) -> Run:
+    """The run of the session that worked in ``folder``.
+
+    Raises:
+        ProfileError: the profile cannot be read.
+        RunError: the run is there already and is not to be replaced, or cannot be written.
+    """
+    result = json.loads((folder / RESULT).read_text(encoding="utf-8"))
+    profiles = tuple(
+        Path(compressed(str(folder / name), str(folder / f"{name}.gz")))
+        for name in result["profiles"]
+    )
+    measured = CaptureResult(result["metadata"], result["timings"], profiles, result["pid"])
+    place = Path(result["place"])
+    force = bool(result["force"])
+    return write_captured(place.name, [measured], place.parent, force=force, source=OWN_CODE)
+
+
+def main(folder: str) -> int:
+    """Write the run; the exit status."""
+    try:
+        written(Path(folder))
+    except LstmprofError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

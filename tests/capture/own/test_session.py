@@ -1,0 +1,262 @@
+"""A session around a user's steps: what it does at which step, and what it refuses."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from capture.own.fake_profiler import FakeProfiler
+
+import lstmprof as lp
+from lstmprof.capture.own import frameworks
+from lstmprof.capture.own.passes import Plan
+from lstmprof.capture.own.session import Session, plan_of
+from lstmprof.capture.worker import profiling, yardstick
+from lstmprof.errors import RunError, UsageError
+
+PLAN = Plan(warmup=1, timed=4, steps=2)
+TIMES = {"product_ns": 1, "python_ns": 1, "copy_ns": 1}
+
+
+@pytest.fixture(autouse=True)
+def _short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No step more is thrown away than is profiled, and no yardstick is measured."""
+    monkeypatch.setattr(profiling, "THROWAWAY_NS", 0)
+    monkeypatch.setattr(yardstick, "measured", lambda: TIMES)
+
+
+def session(place: Path, lines: list[str], plan: Plan = PLAN, **options: Any) -> Session:
+    made = FakeProfiler()
+    return Session(
+        place, framework="torch", plan=plan, profiler=made, report=lines.append, **options
+    )
+
+
+def fake(measuring: Session) -> FakeProfiler:
+    assert isinstance(measuring.profiler, FakeProfiler)
+    return measuring.profiler
+
+
+def train(measuring: Session, steps: int) -> Iterator[int]:
+    for number in range(steps):
+        with measuring.phase("forward"):
+            fake(measuring).op()
+        yield number
+        measuring.step()
+
+
+def test_steps_are_timed_profiled_and_timed_again_and_then_left_alone(tmp_path: Path) -> None:
+    lines: list[str] = []
+    with session(tmp_path / "mine", lines) as p:
+        seen = [(len(fake(p).calls), p.measured) for _ in train(p, 20)]
+        calls = fake(p).calls
+    # the first call of step ends no step; 1 warm-up, 2 timed, 2 thrown away, 2 profiled, 1 and 2
+    assert calls == [
+        *("wait",) * 3,
+        *("start", "wait", "wait", "stop"),
+        *("start", "wait", "wait", "stop"),
+        *("wait",) * 3,
+    ]
+    assert [measured for _, measured in seen].count(False) == 11
+    assert seen[-1] == (len(calls), True)
+    assert p.path == tmp_path / "mine"
+    assert lines == [f"wrote {p.path}; next: lstmprof breakdown {p.path}"]
+
+
+def test_the_run_is_one_that_every_stage_reads(tmp_path: Path) -> None:
+    with session(tmp_path / "mine", []) as p:
+        list(train(p, 20))
+    run = lp.read(tmp_path / "mine")
+    info = run.info
+    assert (info.source, info.framework, info.profiler) == ("own code", "torch", "fake")
+    assert (info.implementation, info.precision, info.mode, info.seed) == (None,) * 4
+    assert not info.workload
+    assert (info.iterations, len(info.profiled_wall_ns or ())) == (4, 2)
+    assert info.yardsticks is not None
+    assert info.yardsticks[0].after is not None
+    table = run.stored.timings()
+    assert table is not None
+    assert table.column("warmup").to_pylist() == [True, False, False, True, False, False]
+    assert table.column("after_profile").to_pylist() == [False] * 3 + [True] * 3
+    assert table.column("loss").to_pylist() == [None] * 6
+    ledger = run.ledger().rows()
+    steps = {row["step"] for row in ledger}
+    assert steps == {0, 1}
+    assert {row["part"] for row in ledger} >= {"gemm", "python"}
+    assert {row["name"] for row in run.table("ranges")} == {"step", "forward"}
+    assert len(list((tmp_path / "mine" / "profile").glob("*.gz"))) == 1
+    assert lp.diagnose(run)[0].sentence
+
+
+def test_a_step_may_have_a_begin_of_its_own(tmp_path: Path) -> None:
+    with session(tmp_path / "mine", []) as p:
+        for _ in range(12):
+            p.step_begin()
+            fake(p).op()
+            p.step_end("loss")
+        calls = fake(p).calls
+    assert p.path is not None
+    assert calls.count("wait for loss") == 10
+
+
+def test_a_training_that_ends_after_its_profile_leaves_what_was_measured(tmp_path: Path) -> None:
+    lines: list[str] = []
+    with suppress(ZeroDivisionError), session(tmp_path / "mine", lines) as p:
+        for number in train(p, 20):
+            _ = 1 // (9 - number)
+    run = lp.read(tmp_path / "mine")
+    assert run.info.iterations == 2
+    assert run.info.yardsticks is not None
+    assert run.info.yardsticks[0].after is None
+    assert lines[0] == "the training ended while timing again"
+
+
+@pytest.mark.parametrize(
+    ("steps", "words"),
+    [
+        (0, "no step was seen; call p.step() at the end of each"),
+        (6, "the training ended after 5 steps, while profiling; with warmup=1, timed=4, steps=2"),
+    ],
+)
+def test_too_few_steps_leave_no_run_and_one_line(tmp_path: Path, steps: int, words: str) -> None:
+    lines: list[str] = []
+    with session(tmp_path / "mine", lines) as p:
+        list(train(p, steps))
+    assert p.path is None
+    assert p.reason is not None
+    assert words in p.reason
+    assert lines == [p.reason]
+    assert list(tmp_path.iterdir()) == []
+    assert fake(p).calls.count("start") == fake(p).calls.count("stop")
+
+
+def test_as_many_steps_as_are_asked_for_make_a_run(tmp_path: Path) -> None:
+    with session(tmp_path / "mine", []) as p:
+        list(train(p, PLAN.fewest - 1))
+    assert p.path is None
+    with session(tmp_path / "mine", []) as p:
+        list(train(p, PLAN.fewest))
+    assert p.path is not None
+
+
+def test_an_error_of_the_program_is_the_program_s(tmp_path: Path) -> None:
+    lines: list[str] = []
+    fault = KeyError("mine")
+
+    def program() -> None:
+        with session(tmp_path / "mine", lines) as p:
+            p.step()
+            raise fault
+
+    with pytest.raises(KeyError) as raised:
+        program()
+    assert raised.value is fault
+    assert len(lines) == 1
+
+
+def test_a_profiler_that_fails_stops_the_measuring_and_not_the_training(tmp_path: Path) -> None:
+    lines: list[str] = []
+    with session(tmp_path / "mine", lines) as p:
+        fake(p).fault = RuntimeError("Profiler is already enabled\non this thread")
+        assert list(train(p, 9)) == list(range(9))
+    place = tmp_path / "mine"
+    words = "stopped while profiling: RuntimeError: Profiler is already enabled"
+    assert lines == [f"{place} is not written: {words}"]
+    with session(tmp_path / "other", []) as p:  # and another may begin
+        p.step()
+
+
+def test_a_run_that_is_there_is_replaced_by_force_alone(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    with pytest.raises(RunError, match="is there already"), session(tmp_path / "mine", []):
+        pass
+    with session(tmp_path / "mine", [], force=True) as p:
+        list(train(p, 20))
+    assert p.path is not None
+
+
+def test_two_at_once_are_refused(tmp_path: Path) -> None:
+    with session(tmp_path / "mine", []) as p:
+        with pytest.raises(UsageError, match=r"another lstmprof\.profile measures"):
+            session(tmp_path / "other", []).begin()
+        list(train(p, 20))
+    assert p.path is not None
+
+
+def test_step_belongs_to_one_thread(tmp_path: Path) -> None:
+    lines: list[str] = []
+    faults: list[UsageError] = []
+
+    def other() -> None:
+        try:
+            p.step()
+        except UsageError as fault:
+            faults.append(fault)
+
+    with session(tmp_path / "mine", lines) as p:
+        p.step()
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+        p.step()
+    assert "several threads" in str(faults[0])
+    assert len(lines) == 1
+
+
+def test_a_step_does_not_end_inside_a_phase(tmp_path: Path) -> None:
+    with session(tmp_path / "mine", []) as p:
+        p.step()
+        with pytest.raises(UsageError, match="inside the phase 'input'"), p.phase("input"):
+            p.step()
+
+
+def test_no_phase_is_called_as_the_step(tmp_path: Path) -> None:
+    with session(tmp_path / "mine", []) as p:
+        p.step()
+        with pytest.raises(UsageError, match="no phase can be called 'step'"), p.phase("step"):
+            pass
+
+
+def test_numbers_that_cannot_be_meant_are_refused() -> None:
+    with pytest.raises(UsageError, match="steps must be at least 1, not 0"):
+        plan_of(5, 20, 0)
+
+
+def test_the_framework_is_the_one_that_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("torch", "tensorflow", "jax", "keras"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    with pytest.raises(UsageError, match="no framework is imported yet"):
+        frameworks.framework_of()
+    monkeypatch.setitem(sys.modules, "jax", Module())
+    assert frameworks.framework_of() == "jax"
+    monkeypatch.setitem(sys.modules, "torch", Module())
+    with pytest.raises(UsageError, match=r"torch and jax are imported; .*framework='torch'"):
+        frameworks.framework_of()
+    assert frameworks.framework_of("jax") == "jax"
+    with pytest.raises(UsageError, match="unknown framework 'pytorch'; did you mean 'torch'"):
+        frameworks.framework_of("pytorch")
+
+
+class Module:
+    """A module that is imported."""
+
+    __version__ = "1"
+
+
+def test_a_training_loads_no_table_library(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    program = (
+        "import sys, torch, lstmprof as lp\n"
+        f"with lp.profile({str(tmp_path / 'mine')!r}) as p: p.step()\n"
+        "print(*sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert not {"pyarrow", "pandas", "click", "msgspec", "duckdb"} & set(done.stdout.split())
