@@ -158,6 +158,10 @@ FRAMEWORKS: Mapping[str, Mapping[str, str]] = {
 _OTHER_NETWORKS = ("mean", "no head", "each step", "tokens", "sgd")
 _OTHER_NETWORKS_AND_LENGTHS = (*_OTHER_NETWORKS, "variable length")
 
+_NO_FLOAT16_ONEDNN = {
+    "amp-fp16 on cpu": "oneDNN, which runs nn.LSTM there, has no float16 LSTM for most CPUs"
+}
+
 #: Rows of TensorFlow operators: no autocast, but a rewrite of the graph (Keras has its policy).
 _GRAPH_REWRITE = {
     "amp-fp16 on cpu": "TensorFlow rewrites graphs to float16 for NVIDIA GPUs alone",
@@ -190,7 +194,7 @@ TABLE: Tuple[Implementation, ...] = (
         "torch",
         LAYER_OP,
         "torch.nn.LSTM: cuDNN on a GPU; oneDNN or ATen kernels on a CPU",
-        {"amp-fp16 on cpu": "oneDNN, which runs nn.LSTM there, has no float16 LSTM for most CPUs"},
+        _NO_FLOAT16_ONEDNN,
         knows=("gru", "rnn", *_OTHER_NETWORKS_AND_LENGTHS),
     ),
     Implementation(
@@ -211,6 +215,15 @@ TABLE: Tuple[Implementation, ...] = (
         "cell written by hand under torch.compile, loop in Python",
         knows=_OTHER_NETWORKS_AND_LENGTHS,
         by_hand=True,
+    ),
+    Implementation(
+        "torch-compile-layer",
+        "torch.compile_layer",
+        "torch",
+        LAYER_OP,
+        "torch.nn.LSTM in a network under torch.compile, as users write it",
+        dict(_NO_FLOAT16_ONEDNN, **{"variable length": _LATER}),
+        knows=("gru", "rnn", *_OTHER_NETWORKS),
     ),
     Implementation(
         "tf-lstmcell",

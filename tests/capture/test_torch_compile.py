@@ -1,9 +1,12 @@
 """torch.compile in a worker: what it needs, and where it leaves what it compiled."""
 
+import importlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from lstmprof import implementations, workloads
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.supervisor import capture
 from lstmprof.errors import CaptureError
@@ -27,3 +30,20 @@ def test_a_missing_compiler_is_one_clear_line(
     ):
         capture(request, tmp_path / "scratch", lambda line: None)
     assert not list(elsewhere.iterdir())
+
+
+@pytest.mark.filterwarnings(
+    "ignore:.torch.jit.script:DeprecationWarning", "ignore:The .grad:UserWarning"
+)
+def test_a_compiled_network_runs_its_layer_as_one_op() -> None:
+    torch = pytest.importorskip("torch")
+    file = importlib.import_module(implementations.find("torch-compile-layer").module)
+    workload = Workload("every-step", 1, 4, False, 2, 5, 3, 4, "mean", head=False)
+    module = file.build(workload)
+    inputs: Any = workloads.batch(workload, 0).inputs
+    module(torch.from_numpy(inputs))
+    with torch.profiler.profile() as profile:
+        module(torch.from_numpy(inputs))
+    names = [event.name for event in profile.events()]
+    assert module._compiled_call_impl is not None
+    assert names.count("aten::lstm") == 1

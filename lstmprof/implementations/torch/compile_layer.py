@@ -1,0 +1,35 @@
+"""torch-compile-layer: a network with torch.nn.LSTM under torch.compile, as users write it.
+
+::
+
+    i, f, g, o = W x_t + b_ih + U h_{t−1} + b_hh        (gates in this order, two biases)
+    c_t = σ(f) ⊙ c_{t−1} + σ(i) ⊙ tanh(g)
+    h_t = σ(o) ⊙ tanh(c_t)
+
+The network, its weights and their layout are those of ``torch.cudnn``; ``module.compile()`` is all
+that is new. torch.compile breaks its graph at torch.nn.LSTM, GRU and RNN and leaves them to the
+kernels that they have without it (``torch._dynamo.config.allow_rnn``, False as it comes); what
+stands around them is compiled or not, piece by piece: in torch 2.13 the output layer was not.
+Source: torch/_dynamo/config.py; the documentation of torch.nn.Module.compile.
+"""
+
+from __future__ import annotations
+
+from lstmprof.implementations.torch import cudnn, parameters
+from lstmprof.implementations.torch.cudnn import canonical, load
+from lstmprof.workloads import Workload
+
+__all__ = ["KERNELS", "TIME_MAJOR", "build", "canonical", "load", "parameters"]
+
+TIME_MAJOR = True
+KERNELS = tuple(
+    (operator, kernels + ", torch.compile left the layer as it is")
+    for operator, kernels in cudnn.KERNELS
+)
+
+
+def build(workload: Workload) -> cudnn.Network:
+    """The network of ``workload``, weights not yet set; compiled at its first call."""
+    module = cudnn.build(workload)
+    module.compile()
+    return module
