@@ -64,6 +64,7 @@ def joined(processes: Sequence[Process]) -> Profile:
         base_ns=None if placed else first.base_ns,
         events=EventTable(whole.cast(SCHEMA)),
         device_names={n: name for p in profiles[::-1] for n, name in p.device_names.items()},
+        device_facts={n: facts for p in profiles[::-1] for n, facts in p.device_facts.items()},
         accelerators=tuple(dict.fromkeys(a for p in profiles for a in p.accelerators)),
         gpu_complaint=next((p.gpu_complaint for p in profiles if p.gpu_complaint), None),
         notes=tuple(_notes(profiles, placed)),

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lstmprof.events import DeviceFacts
 from lstmprof.events.schema import SCHEMA
 from lstmprof.events.spool import Spool
 from lstmprof.events.table import events_table
@@ -100,3 +101,15 @@ def natural(value: object) -> int | None:
 def positive(value: object) -> int | None:
     """``value`` as an int64 above 0: ids, where profilers write 0 or −1 for none."""
     return natural(value) or None
+
+
+def device_facts(
+    major: object, minor: object, multiprocessors: object, warp_size: object = None
+) -> DeviceFacts:
+    """What a profile says of a device, each number where it is one."""
+    numbers = positive(major), natural(minor)
+    return DeviceFacts(
+        compute_capability=None if None in numbers else f"{numbers[0]}.{numbers[1]}",
+        multiprocessors=positive(multiprocessors),
+        warp_size=positive(warp_size),
+    )

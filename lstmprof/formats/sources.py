@@ -306,6 +306,7 @@ def of_one_job(ranks: Sequence[int], profiles: Sequence[Profile]) -> Profile:
         base_ns=base_ns,
         events=events_table({n: whole.column(n) for n in whole.column_names}),
         device_names=names,
+        device_facts={n: facts for p in profiles for n, facts in p.device_facts.items()},
         accelerators=tuple(dict.fromkeys(a for p in profiles for a in p.accelerators)),
         gpu_complaint=next((p.gpu_complaint for p in profiles if p.gpu_complaint), None),
         notes=tuple(notes),

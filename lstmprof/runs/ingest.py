@@ -292,6 +292,7 @@ def described(name: str, profile: Profile, events: EventTable) -> dict[str, Any]
         "profile_format": profile.format,
         "profile_metadata": dict(profile.metadata),
         "device_names": {str(k): v for k, v in profile.device_names.items()},
+        "device_facts": {str(k): dataclasses.asdict(v) for k, v in profile.device_facts.items()},
         "accelerators": list(profile.accelerators),
         "gpu_complaint": profile.gpu_complaint,
         "notes": list(profile.notes),

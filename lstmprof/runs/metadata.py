@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from lstmprof import names
 from lstmprof.errors import RunError
+from lstmprof.events import DeviceFacts
 from lstmprof.events.annotate.calls import Coverage
 from lstmprof.events.annotate.recorded import Recorded
 from lstmprof.events.schema import SCHEMA_VERSION, Column, schema
@@ -319,6 +320,10 @@ class RunInfo(_Record, frozen=True):
     device_names: Annotated[dict[str, str], _fact("by device number, JSON", _NEVER)] = (
         msgspec.field(default_factory=dict)
     )
+    device_facts: Annotated[
+        dict[str, DeviceFacts],
+        _fact("compute capability, multiprocessors and warp size by device number, JSON", _NEVER),
+    ] = msgspec.field(default_factory=dict)
     accelerators: Annotated[
         tuple[str, ...], _fact("GPUs and their like that the profile names, JSON", _NEVER)
     ] = ()

@@ -13,7 +13,7 @@ from hypothesis import given, strategies as st
 from lacking import lacks
 
 from lstmprof.errors import ProfileError
-from lstmprof.events import Profile
+from lstmprof.events import DeviceFacts, Profile
 from lstmprof.formats import read
 from lstmprof.formats.kineto.events import femtoseconds, interval
 
@@ -293,6 +293,16 @@ def test_devices_are_told_whether_or_not_they_were_used(tmp_path: Path) -> None:
     assert profile.accelerators == ("A100", "GPU 2")
 
 
+def test_what_the_driver_says_of_a_device_is_kept(tmp_path: Path) -> None:
+    a100 = {"computeMajor": 8, "computeMinor": 0, "numSms": 108, "warpSize": 32}
+    properties = [{"id": 0, **a100}, {"id": 1, "numSms": "14"}, {"id": 2, "numSms": -1}]
+    profile = read_events(tmp_path, event("cpu_op", "aten::mm", 0), deviceProperties=properties)
+    assert profile.device_facts == {
+        0: DeviceFacts("8.0", 108, 32),
+        1: DeviceFacts(multiprocessors=14),
+    }
+
+
 def test_a_trace_of_nothing_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ProfileError, match="nothing was recorded"):
         read_events(tmp_path, event("Trace", "PyTorch Profiler (0)", 0, pid="Spans"))
@@ -304,3 +314,4 @@ def test_a_hostile_header_is_ignored(tmp_path: Path, header: str, value: object)
     profile = read_events(tmp_path, event("cpu_op", "aten::mm", 0), **{header: value})
     assert profile.events.num_rows == 1
     assert profile.device_names == {}
+    assert profile.device_facts == {}

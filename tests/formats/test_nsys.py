@@ -17,6 +17,7 @@ from hypothesis import given, settings, strategies as st
 from lacking import lacks
 
 from lstmprof.errors import ProfileError
+from lstmprof.events import DeviceFacts
 from lstmprof.formats import read
 from lstmprof.formats.cuda.names import nvtx_range, nvtx_ranges
 from lstmprof.formats.cuda.sqlite import UNKNOWN
@@ -79,7 +80,12 @@ def test_a_step_an_op_its_launch_and_its_kernel(tmp_path: Path) -> None:
                 nvtx(110, 160, "aten::mm, op_id = 5, sizes = [[2, 3], []]"),
             ],
             "TARGET_INFO_SESSION_START_TIME": [{"utcEpochNs": 1_700_000_000_000_000_000}],
-            "TARGET_INFO_GPU": [{"id": 0, "name": "NVIDIA H100"}],
+            "TARGET_INFO_GPU": [
+                {
+                    **{"id": 0, "name": "NVIDIA H100", "smCount": 132, "threadsPerWarp": 32},
+                    **{"computeMajor": 9, "computeMinor": 0},
+                }
+            ],
             "META_DATA_EXPORT": [
                 {"name": "EXPORT_PRODUCT_VERSION", "value": "2026.1"},
                 {"name": "EXPORT_SCHEMA_VERSION", "value": "3.24.14"},
@@ -101,6 +107,7 @@ def test_a_step_an_op_its_launch_and_its_kernel(tmp_path: Path) -> None:
     assert column(profile, "shapes") == [None, "[[2,3],[]]", None, None]
     assert profile.base_ns == 1_700_000_000_000_000_100
     assert profile.device_names == {0: "NVIDIA H100"}
+    assert profile.device_facts == {0: DeviceFacts("9.0", 132, 32)}
     assert profile.metadata == {"product_version": "2026.1", "schema_version": "3.24.14"}
     assert profile.notes == ()
 

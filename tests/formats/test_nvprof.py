@@ -11,6 +11,7 @@ from formats.databases import Rows, by_name, column, read_tables
 from lacking import lacks
 
 from lstmprof.errors import ProfileError
+from lstmprof.events import DeviceFacts
 from lstmprof.formats import raw_file
 from lstmprof.formats.cuda import nsys, nvprof
 
@@ -69,7 +70,12 @@ def test_a_step_an_op_its_launch_and_its_kernel(tmp_path: Path) -> None:
                 marker(4, 100, 1),
                 marker(1, 70, 3, 1),  # an instant
             ],
-            KIND + "DEVICE": [{"id": 0, "name": 2}],
+            KIND + "DEVICE": [
+                {
+                    **{"id": 0, "name": 2, "numMultiprocessors": 80, "numThreadsPerWarp": 32},
+                    **{"computeCapabilityMajor": 7, "computeCapabilityMinor": 0},
+                }
+            ],
             "Version": [{"version": 12}],
         },
     )
@@ -83,6 +89,7 @@ def test_a_step_an_op_its_launch_and_its_kernel(tmp_path: Path) -> None:
     assert (column(profile, "device")[3], column(profile, "stream")[3]) == (0, 7)
     assert profile.base_ns == EPOCH_NS
     assert profile.device_names == {0: "Tesla V100"}
+    assert profile.device_facts == {0: DeviceFacts("7.0", 80, 32)}
     assert profile.metadata == {"schema_version": 12}
     assert profile.notes == ()
 

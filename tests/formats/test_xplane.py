@@ -10,7 +10,7 @@ import pytest
 from lacking import lacks
 
 from lstmprof.errors import ProfileError
-from lstmprof.events import Profile
+from lstmprof.events import DeviceFacts, Profile
 from lstmprof.formats import read
 from lstmprof.formats.xplane import schema
 from lstmprof.formats.xplane.events import activity_kind, hlo_proto, host_kind, op_name
@@ -80,7 +80,8 @@ def test_launch_and_kernel_meet_on_one_clock(tmp_path: Path) -> None:
         ("cuLaunchKernel", 150_000, 150_000, {"correlation_id": 9}),
         id=77,
     )
-    gpu = space.plane("/device:GPU:1", {"device_type_string": "NVIDIA H100"})
+    facts = {"compute_cap_major": 9, "compute_cap_minor": 0, "core_count": 132}
+    gpu = space.plane("/device:GPU:1", {"device_type_string": "NVIDIA H100", **facts})
     details = {"kernel_details": b"regs:38 shm:0", "tf_op": b"dense/MatMul:MatMul"}
     space.line(
         gpu, "Stream #14(Compute)", 900, ("gemm", 300_600, 99_000, {"correlation_id": 9} | details)
@@ -102,6 +103,7 @@ def test_launch_and_kernel_meet_on_one_clock(tmp_path: Path) -> None:
     assert column(profile, "shapes")[1] == "[[2,3],[]]"
     assert column(profile, "dtypes")[1] == '["half","float"]'
     assert profile.device_names == {1: "NVIDIA H100"}
+    assert profile.device_facts == {1: DeviceFacts("9.0", 132, None)}
     assert profile.metadata["threads"] == {"77": "python"}
     assert profile.notes == ()
 

@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
+from lstmprof.events import DeviceFacts
 from lstmprof.events.table import EventTable, events_table
 from lstmprof.formats import rows
-from lstmprof.formats.cuda.sqlite import UNKNOWN, Ints
+from lstmprof.formats.cuda.sqlite import UNKNOWN, Database, Ints
 
 _TEXT = pa.dictionary(pa.int32(), pa.string())
 _TEXTS = ("kind", "name", "shapes")
@@ -185,3 +186,21 @@ def _last_ns(batch: Batch) -> int:
     """The latest possible time in ``batch``, ``UNKNOWN`` where there is none."""
     times = np.concatenate([batch.ints["start_ns"], batch.ints["end_ns"]])
     return int(times[times <= rows.MAX_NS].max(initial=UNKNOWN))
+
+
+def device_facts(
+    database: Database, table: str, columns: tuple[str, str, str, str]
+) -> dict[int, DeviceFacts]:
+    """What a ``table`` of devices says, by ``id``; none where the database has no such table.
+
+    ``columns`` are compute capability before and after the point, multiprocessors, threads a warp.
+    """
+    if table not in database.columns:
+        return {}
+    read = database.ints(table, "id", *columns)
+    values = [[None if v == UNKNOWN else v for v in read[name].tolist()] for name in columns]
+    facts = {
+        number: rows.device_facts(*of_device)
+        for number, *of_device in zip(read["id"].tolist(), *values, strict=True)
+    }
+    return {number: of_device for number, of_device in facts.items() if of_device and number >= 0}

@@ -20,20 +20,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lstmprof.errors import ProfileError, one_line
-from lstmprof.events import Profile
+from lstmprof.events import DeviceFacts, Profile
 from lstmprof.formats import rows
 from lstmprof.formats.cuda import sqlite
 from lstmprof.formats.cuda.events import (
     Batch,
     CudaEvents,
     constant,
+    device_facts,
     gathered,
     named,
     natural,
@@ -51,6 +52,8 @@ from lstmprof.formats.cuda.names import (
 from lstmprof.formats.cuda.sqlite import UNKNOWN, Database, Ints
 from lstmprof.formats.raw_file import RawFile
 
+_Of = TypeVar("_Of")
+
 _NEXT_STEP = "profile with nsys profile --trace=cuda,nvtx"
 _META_DATA = ("META_DATA_EXPORT", "EXPORT_META_DATA")
 _OWN = (*_META_DATA, "StringIds", "NVTX_EVENTS")
@@ -66,6 +69,7 @@ _SERIOUS = (2, 3)
 _ABOUT_CUDA = ("CUDA", "CUPTI", "NVTX")
 _MAX_COMPLAINTS = 3
 _GPUS, _DEVICES = "TARGET_INFO_GPU", "TARGET_INFO_CUDA_DEVICE"
+_OF_GPU = ("computeMajor", "computeMinor", "smCount", "threadsPerWarp")
 _GRAPHS = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
 _ACTIVITIES = {
     "CUPTI_ACTIVITY_KIND_KERNEL": "kernel",
@@ -119,6 +123,7 @@ def read(raw: RawFile) -> Profile:
         base_ns=None if started_ns is None else rows.positive(started_ns + origin_ns),
         events=recorded.table(origin_ns),
         device_names=devices.names,
+        device_facts=devices.facts,
         accelerators=tuple(dict.fromkeys(devices.names.values())),
         gpu_complaint=next(iter(complaints), None) if not recorded.activities else None,
         notes=(*recorded.notes(), *_missing(recorded, graphs, complaints)),
@@ -185,13 +190,15 @@ def _metadata(database: Database) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _Devices:
-    """``names`` by device number; ``gpus`` are numbers by (pid, deviceId) where these differ.
+    """``names`` and ``facts`` by device number; ``gpus`` are numbers by (pid, deviceId), or none.
 
-    ``deviceId`` is what CUDA calls the device in its process; with CUDA_VISIBLE_DEVICES two
-    processes may call two GPUs 0. ``TARGET_INFO_CUDA_DEVICE`` (since 2024) says which GPU is meant.
+    There are some where the two differ. ``deviceId`` is what CUDA calls the device in its process;
+    with CUDA_VISIBLE_DEVICES two processes may call two GPUs 0. ``TARGET_INFO_CUDA_DEVICE`` (since
+    2024) says which GPU is meant.
     """
 
     names: Mapping[int, str]
+    facts: Mapping[int, DeviceFacts]
     gpus: Mapping[tuple[int, int], int]
 
     def renumbered(self, batch: Batch) -> Batch:
@@ -208,18 +215,20 @@ def _devices(database: Database) -> _Devices:
     """The devices of an export, without names where it has none."""
     listed = database.strings(_GPUS, "id", "name")
     gpu_names = {number: name for number, name in listed.items() if number >= 0}
+    facts = device_facts(database, _GPUS, _OF_GPU)
     if _DEVICES not in database.columns:
-        return _Devices(_named(_ordinals(database), gpu_names), {})
+        ordinals = _ordinals(database)
+        return _Devices(_by_number(ordinals, gpu_names), _by_number(ordinals, facts), {})
     read = database.ints(_DEVICES, "gpuId", "cudaId", "pid")
     gpu, cuda, pid = (read[name].tolist() for name in ("gpuId", "cudaId", "pid"))
     meant = dict(zip(cuda, gpu, strict=True))
     if all(meant[c] == g for c, g in zip(cuda, gpu, strict=True)):
-        return _Devices(_named(meant, gpu_names), {})
-    return _Devices(gpu_names, dict(zip(zip(pid, cuda, strict=True), gpu, strict=True)))
+        return _Devices(_by_number(meant, gpu_names), _by_number(meant, facts), {})
+    return _Devices(gpu_names, facts, dict(zip(zip(pid, cuda, strict=True), gpu, strict=True)))
 
 
-def _named(gpus: Mapping[int, int], gpu_names: Mapping[int, str]) -> dict[int, str]:
-    return {n: gpu_names[gpu] for n, gpu in gpus.items() if gpu in gpu_names and n >= 0}
+def _by_number(gpus: Mapping[int, int], of_gpus: Mapping[int, _Of]) -> dict[int, _Of]:
+    return {n: of_gpus[gpu] for n, gpu in gpus.items() if gpu in of_gpus and n >= 0}
 
 
 def _ordinals(database: Database) -> dict[int, int]:

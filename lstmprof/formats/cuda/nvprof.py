@@ -26,6 +26,7 @@ from lstmprof.formats.cuda.events import (
     Batch,
     CudaEvents,
     constant,
+    device_facts,
     gathered,
     named,
     natural,
@@ -48,6 +49,10 @@ _NEXT_STEP = "profile with nvprof -o FILE python …, or with nsys profile --tra
 _KERNELS = ("CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL", "CUPTI_ACTIVITY_KIND_KERNEL")
 _STRINGS = "StringTable"
 _DEVICES = "CUPTI_ACTIVITY_KIND_DEVICE"
+_OF_DEVICE = (
+    *("computeCapabilityMajor", "computeCapabilityMinor"),
+    *("numMultiprocessors", "numThreadsPerWarp"),
+)
 #: 2001-09-09: a later time is a date, an earlier one an uptime.
 _EPOCH_FLOOR_NS = 10**18
 _KIND = "CUPTI_ACTIVITY_KIND_"
@@ -83,6 +88,7 @@ def read(raw: RawFile) -> Profile:
         strings = database.strings(_STRINGS, "_id_", "value")
         recorded = _events(database, strings)
         device_names = _device_names(database, strings)
+        facts = device_facts(database, _DEVICES, _OF_DEVICE)
         versions = database.ints("Version", "version") if "Version" in database.columns else {}
     origin_ns = recorded.origin_ns
     if origin_ns is None:
@@ -93,6 +99,7 @@ def read(raw: RawFile) -> Profile:
         base_ns=origin_ns if origin_ns >= _EPOCH_FLOOR_NS else None,
         events=recorded.table(origin_ns),
         device_names=device_names,
+        device_facts=facts,
         accelerators=tuple(dict.fromkeys(device_names.values())),
         notes=tuple(recorded.notes()),
         metadata={"schema_version": version[0]} if version and version[0] else {},

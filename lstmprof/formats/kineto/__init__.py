@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lstmprof.errors import ProfileError, one_line
-from lstmprof.events import Profile
+from lstmprof.events import DeviceFacts, Profile
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.spool import Spool
 from lstmprof.formats import rows
@@ -120,6 +120,7 @@ def profile(header: Mapping[str, Any], columns: pa.Table | Spool, left_out: Left
         base_ns=_base_ns(header, origin_ns),
         events=events,
         device_names={number: name for number, name in devices.items() if name},
+        device_facts=_device_facts(header),
         accelerators=tuple(dict.fromkeys(n or f"GPU {number}" for number, n in devices.items())),
         gpu_complaint=complaint,
         notes=(
@@ -175,13 +176,29 @@ def _base_ns(header: Mapping[str, Any], origin_ns: int) -> int | None:
 
 def _device_names(header: Mapping[str, Any]) -> dict[int, str]:
     """Device number to name; the name is empty where the driver gave none."""
+    return {n: rows.clean(str(device.get("name", ""))) for n, device in _devices(header)}
+
+
+def _device_facts(header: Mapping[str, Any]) -> dict[int, DeviceFacts]:
+    """Device number to what the driver said of it, where it said something."""
+    facts = {
+        number: rows.device_facts(
+            device.get("computeMajor"),
+            device.get("computeMinor"),
+            device.get("numSms"),
+            device.get("warpSize"),
+        )
+        for number, device in _devices(header)
+    }
+    return {number: of_device for number, of_device in facts.items() if of_device}
+
+
+def _devices(header: Mapping[str, Any]) -> Iterator[tuple[int, Mapping[str, Any]]]:
     listed = header.get("deviceProperties")
-    names = {}
     for device in listed if isinstance(listed, list) else ():
         number = rows.natural(device.get("id")) if isinstance(device, dict) else None
         if number is not None:
-            names[number] = rows.clean(str(device.get("name", "")))
-    return names
+            yield number, device
 
 
 def _logged(header: Mapping[str, Any]) -> list[str]:

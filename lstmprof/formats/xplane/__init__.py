@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lstmprof.errors import ProfileError, one_line
-from lstmprof.events import Profile
+from lstmprof.events import DeviceFacts, Profile
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.formats import rows
 from lstmprof.formats.raw_file import RawFile
@@ -106,6 +106,7 @@ def _profile(raw: RawFile, outlined: Outline) -> Profile:
             for number, stats in gpus.items()
             if isinstance(stats.get("device_type_string"), str)
         },
+        device_facts={n: facts for n, stats in gpus.items() if (facts := _facts(stats))},
         accelerators=_accelerators(planes, gpus),
         gpu_complaint=next(iter(complaints), None) if silent else None,
         notes=tuple(_notes(complaints[1:] if silent else complaints, untimed)),
@@ -146,6 +147,13 @@ def _plane_stats(planes: list[tuple[str, Any]], name: str) -> dict[str, Any]:
 
 def _plain(stats: dict[str, Any]) -> dict[str, Any]:
     return {rows.clean(k): v for k, v in stats.items() if isinstance(v, (int, float, str))}
+
+
+def _facts(stats: dict[str, Any]) -> DeviceFacts:
+    """What a plane says of its GPU; a count of cores is one of multiprocessors."""
+    return rows.device_facts(
+        stats.get("compute_cap_major"), stats.get("compute_cap_minor"), stats.get("core_count")
+    )
 
 
 def _threads(planes: list[tuple[str, Any]]) -> dict[str, str]:
