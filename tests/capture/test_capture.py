@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import reference
 
 from lstmprof import implementations, workloads
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.supervisor import CaptureResult, capture
+from lstmprof.capture.worker import reference
 from lstmprof.implementations import Implementation
 from lstmprof.workloads import Workload
 

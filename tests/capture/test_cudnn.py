@@ -14,13 +14,12 @@ import cudnn_stand_in
 import numpy as np
 import nvml_stand_in
 import pytest
-import reference
 
 from lstmprof import formats, workloads
 from lstmprof.capture import plan
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.supervisor import capture
-from lstmprof.capture.worker import profiling
+from lstmprof.capture.worker import profiling, reference
 from lstmprof.capture.worker.host import cuda_devices
 from lstmprof.capture.worker.loops import cudnn
 from lstmprof.errors import CaptureError

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-import reference
 
 from lstmprof import formats, implementations, workloads
 from lstmprof.breakdown.ledger import ledger
 from lstmprof.capture.request import CaptureRequest, refusal
 from lstmprof.capture.supervisor import capture
+from lstmprof.capture.worker import reference
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import windows
 from lstmprof.workloads import Workload

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import reference
 
 from lstmprof import formats, workloads
 from lstmprof.capture.request import CaptureRequest
+from lstmprof.capture.worker import reference
 from lstmprof.events.annotate import annotated
 from lstmprof.workloads import Workload
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import reference
 
 from lstmprof import implementations, workloads
 from lstmprof.capture.request import CaptureRequest, refusal
 from lstmprof.capture.supervisor import capture
+from lstmprof.capture.worker import reference
 from lstmprof.errors import CaptureError, UsageError
 from lstmprof.implementations import Implementation
 from lstmprof.workloads import Workload

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-import reference
-import reference_cells
+
+from lstmprof.capture.worker import reference
+from lstmprof.capture.worker.reference import cells as reference_cells
 
 _MAKERS = ("asarray", "zeros", "zeros_like", "full_like", "empty", "empty_like")
 

@@ -19,11 +19,10 @@ from typing import Any
 import cudnn_stand_in
 import numpy as np
 import pytest
-import reference
 
 from lstmprof import implementations, workloads
 from lstmprof.capture.request import CaptureRequest, refusal
-from lstmprof.capture.worker import host
+from lstmprof.capture.worker import host, reference
 from lstmprof.capture.worker.loops import cudnn as cudnn_loop
 from lstmprof.errors import CaptureError
 from lstmprof.implementations import cudnn as _api

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-import reference
 
+from lstmprof.capture.worker import reference
 from lstmprof.workloads import Workload, batch, weights
 
 STEP = 1e-6

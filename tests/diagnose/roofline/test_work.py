@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import reference
-import reference_cells
 from diagnose.counting import CountingNumpy, counting
 
 from lstmprof import workloads
+from lstmprof.capture.worker import reference
+from lstmprof.capture.worker.reference import cells as reference_cells
 from lstmprof.diagnose.roofline.work import CELLS, OPTIMIZERS, Cost, costs, flops
 from lstmprof.workloads import GATES, Workload
 from lstmprof.workloads.studies import named

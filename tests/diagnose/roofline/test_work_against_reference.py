@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-import reference
-import reference_cells
 from diagnose.counting import counting
 from diagnose.roofline.test_work import SEED, WORKLOADS, by_name
-from reference_cells import Trace
 
 from lstmprof import workloads
+from lstmprof.capture.worker import reference
+from lstmprof.capture.worker.reference import cells as reference_cells
+from lstmprof.capture.worker.reference.cells import Trace
 from lstmprof.diagnose.roofline.work import OPTIMIZERS, costs
 from lstmprof.workloads import Workload
 

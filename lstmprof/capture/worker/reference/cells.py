@@ -16,14 +16,12 @@ and of what U multiplies, and of h and c before the step.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Callable, Dict, List, Tuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+Array = Any  # of float64
 
 
 @dataclass(frozen=True)
@@ -31,22 +29,25 @@ class Trace:
     """One direction, kept for the way back; leading axis time, in running order."""
 
     inputs: Array
-    steps: list[tuple[Array, ...]]  # what the cell keeps of each step
+    steps: List[Tuple[Array, ...]]  # what the cell keeps of each step
     hiddens: Array  # h_{-1} first
 
 
 def sigmoid(x: Array) -> Array:
+    """The logistic function."""
     return np.asarray(0.5 * (1 + np.tanh(0.5 * x)))
 
 
-def lstm(x: Array, u: Array, h: Array, c: Array) -> tuple[Array, Array, tuple[Array, ...]]:
+def lstm(x: Array, u: Array, h: Array, c: Array) -> Tuple[Array, Array, Tuple[Array, ...]]:
+    """The next h and c, and what the way back needs."""
     i, f, g, o = np.split(x + u, 4, axis=1)
     i, f, g, o = sigmoid(i), sigmoid(f), np.tanh(g), sigmoid(o)
     following = f * c + i * g
     return o * np.tanh(following), following, (i, f, g, o, c, following)
 
 
-def lstm_back(kept: tuple[Array, ...], d_h: Array, d_c: Array) -> tuple[Array, Array, Any, Array]:
+def lstm_back(kept: Tuple[Array, ...], d_h: Array, d_c: Array) -> Tuple[Array, Array, Any, Array]:
+    """The gradients of W x + b, of U h, of h beside it, and of c."""
     i, f, g, o, c, following = kept
     squashed = np.tanh(following)
     d_c = d_c + d_h * o * (1 - squashed**2)
@@ -62,14 +63,16 @@ def lstm_back(kept: tuple[Array, ...], d_h: Array, d_c: Array) -> tuple[Array, A
     return d_raw, d_raw, 0.0, d_c * f
 
 
-def gru(x: Array, u: Array, h: Array, c: Array) -> tuple[Array, Array, tuple[Array, ...]]:
+def gru(x: Array, u: Array, h: Array, c: Array) -> Tuple[Array, Array, Tuple[Array, ...]]:
+    """As ``lstm``, of a GRU; c is passed on."""
     (xr, xz, xn), (ur, uz, un) = np.split(x, 3, axis=1), np.split(u, 3, axis=1)
     r, z = sigmoid(xr + ur), sigmoid(xz + uz)
     n = np.tanh(xn + r * un)
     return (1 - z) * n + z * h, c, (r, z, n, un, h)
 
 
-def gru_back(kept: tuple[Array, ...], d_h: Array, d_c: Array) -> tuple[Array, Array, Any, Array]:
+def gru_back(kept: Tuple[Array, ...], d_h: Array, d_c: Array) -> Tuple[Array, Array, Any, Array]:
+    """As ``lstm_back``, of a GRU."""
     r, z, n, un, h = kept
     d_n = d_h * (1 - z) * (1 - n**2)
     d_z = d_h * (h - n) * z * (1 - z)
@@ -78,24 +81,26 @@ def gru_back(kept: tuple[Array, ...], d_h: Array, d_c: Array) -> tuple[Array, Ar
     return d_x, np.concatenate([d_r, d_z, d_n * r], axis=1), d_h * z, d_c
 
 
-def rnn(x: Array, u: Array, h: Array, c: Array) -> tuple[Array, Array, tuple[Array, ...]]:
+def rnn(x: Array, u: Array, h: Array, c: Array) -> Tuple[Array, Array, Tuple[Array, ...]]:
+    """As ``lstm``, of a plain RNN; c is passed on."""
     h = np.tanh(x + u)
     return h, c, (h,)
 
 
-def rnn_back(kept: tuple[Array, ...], d_h: Array, d_c: Array) -> tuple[Array, Array, Any, Array]:
+def rnn_back(kept: Tuple[Array, ...], d_h: Array, d_c: Array) -> Tuple[Array, Array, Any, Array]:
+    """As ``lstm_back``, of a plain RNN."""
     d_raw = d_h * (1 - kept[0] ** 2)
     return d_raw, d_raw, 0.0, d_c
 
 
-CELLS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
+CELLS: Dict[str, Tuple[Callable[..., Any], Callable[..., Any]]] = {
     "lstm": (lstm, lstm_back),
     "gru": (gru, gru_back),
     "rnn": (rnn, rnn_back),
 }
 
 
-def forward(cell: str, w: dict[str, Array], slot: str, inputs: Array) -> Trace:
+def forward(cell: str, w: Dict[str, Array], slot: str, inputs: Array) -> Trace:
     """The layer's direction ``slot`` over ``inputs`` (time, batch, features)."""
     h = c = np.zeros((inputs.shape[1], w[f"weight_hh_{slot}"].shape[1]))
     hiddens, steps = [h], []
@@ -109,11 +114,11 @@ def forward(cell: str, w: dict[str, Array], slot: str, inputs: Array) -> Trace:
 
 def backward(
     cell: str,
-    w: dict[str, Array],
+    w: Dict[str, Array],
     slot: str,
     trace: Trace,
     d_hiddens: Array,
-    gradients: dict[str, Array],
+    gradients: Dict[str, Array],
 ) -> Array:
     """Sets the gradients of the direction's weights; returns that of its inputs."""
     d_x = np.empty((*d_hiddens.shape[:2], w[f"bias_{slot}"].size))

@@ -1,6 +1,6 @@
-"""The networks in float64 NumPy, forward and backward through time, for tests to compare with.
+"""The networks in float64 NumPy, forward and backward through time, to compare with.
 
-Cells are in ``reference_cells``. The head looks at the last time step of every direction, or at
+Cells are in ``cells``. The head looks at the last time step of every direction, or at
 every time step; without one the outputs are the last layer's. Sequences of variable length are
 computed one at a time, cut to their length: there is no mask to be wrong. CTC by forward and
 backward sums over the extended targets, in log space: A. Graves et al., "Connectionist temporal
@@ -10,16 +10,15 @@ classification" (2006), equations 6–16; blank 0, mean over sequences.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Dict, List, Mapping, Tuple
 
 import numpy as np
-import reference_cells
-from numpy.typing import NDArray
-from reference_cells import Trace
 
+from lstmprof.capture.worker.reference import cells
+from lstmprof.capture.worker.reference.cells import Trace
 from lstmprof.workloads import Batch, Workload
 
-Array = NDArray[np.float64]
+Array = Any  # of float64
 
 
 @dataclass(frozen=True)
@@ -28,10 +27,10 @@ class Outcome:
 
     loss: float
     outputs: Array
-    gradients: dict[str, Array]
+    gradients: Dict[str, Array]
 
 
-def outcome(workload: Workload, weights: dict[str, Any], batch: Batch) -> Outcome:
+def outcome(workload: Workload, weights: Mapping[str, Any], batch: Batch) -> Outcome:
     """The reference for one step of ``workload``."""
     w = {name: np.asarray(value, np.float64) for name, value in weights.items()}
     inputs = np.asarray(batch.inputs)
@@ -59,7 +58,7 @@ def outcome(workload: Workload, weights: dict[str, Any], batch: Batch) -> Outcom
     return Outcome(loss, outputs, gradients)
 
 
-def _parts(workload: Workload, batch: Batch) -> list[tuple[slice, slice]]:
+def _parts(workload: Workload, batch: Batch) -> List[Tuple[slice, slice]]:
     """The (time, batch) slices that are computed together."""
     if not workload.variable_length:
         return [(slice(None), slice(None))]
@@ -69,14 +68,14 @@ def _parts(workload: Workload, batch: Batch) -> list[tuple[slice, slice]]:
 
 def _back(
     workload: Workload,
-    w: dict[str, Array],
-    layers: list[dict[str, Trace]],
+    w: Dict[str, Array],
+    layers: List[Dict[str, Trace]],
     d_hidden: Array,
-    gradients: dict[str, Array],
+    gradients: Dict[str, Array],
 ) -> Array:
     """Adds the gradients of every layer; returns that of the inputs."""
     for layer in reversed(range(workload.layers)):
-        found: dict[str, Array] = {}
+        found: Dict[str, Array] = {}
         d_hidden = _layer_back(workload.cell, w, layer, layers[layer], d_hidden, found)
         for name, gradient in found.items():
             gradients[name] = gradients.get(name, 0) + gradient
@@ -84,12 +83,12 @@ def _back(
 
 
 def _forward(
-    workload: Workload, w: dict[str, Array], inputs: Array
-) -> tuple[list[dict[str, Trace]], Array]:
+    workload: Workload, w: Dict[str, Array], inputs: Array
+) -> Tuple[List[Dict[str, Trace]], Array]:
     layers = []
     for layer in range(workload.layers):
         traces = {
-            s: reference_cells.forward(workload.cell, w, f"l{layer}{s}", inputs[:: -1 if s else 1])
+            s: cells.forward(workload.cell, w, f"l{layer}{s}", inputs[:: -1 if s else 1])
             for s in ("", "_reverse")[: workload.directions]
         }
         layers.append(traces)
@@ -106,19 +105,19 @@ def _rows(x: Array) -> Array:
 
 def _layer_back(
     cell: str,
-    w: dict[str, Array],
+    w: Dict[str, Array],
     layer: int,
-    traces: dict[str, Trace],
+    traces: Dict[str, Trace],
     d_outputs: Array,
-    gradients: dict[str, Array],
+    gradients: Dict[str, Array],
 ) -> Array:
     """Sets the layer's gradients; returns the gradient of its inputs, in the order of time."""
     parts = np.split(d_outputs, len(traces), axis=2)
     d_inputs = [
-        reference_cells.backward(cell, w, f"l{layer}{s}", trace, part[:: -1 if s else 1], gradients)
-        for (s, trace), part in zip(traces.items(), parts, strict=True)
+        cells.backward(cell, w, f"l{layer}{s}", trace, part[:: -1 if s else 1], gradients)
+        for (s, trace), part in zip(traces.items(), parts)
     ]
-    return sum(d[:: -1 if s else 1] for s, d in zip(traces, d_inputs, strict=True))
+    return sum(d[:: -1 if s else 1] for s, d in zip(traces, d_inputs))
 
 
 def _log_softmax(x: Array) -> Array:
@@ -126,7 +125,7 @@ def _log_softmax(x: Array) -> Array:
     return np.asarray(shifted - np.log(np.exp(shifted).sum(-1, keepdims=True)))
 
 
-def _ce(outputs: Array, batch: Batch) -> tuple[float, Array]:
+def _ce(outputs: Array, batch: Batch) -> Tuple[float, Array]:
     scores, targets = _rows(_log_softmax(outputs)), np.asarray(batch.targets).reshape(-1)
     rows = np.arange(len(targets))
     d_outputs = np.exp(scores)
@@ -135,25 +134,27 @@ def _ce(outputs: Array, batch: Batch) -> tuple[float, Array]:
     return loss, d_outputs.reshape(outputs.shape) / len(targets)
 
 
-def _mse(outputs: Array, batch: Batch) -> tuple[float, Array]:
+def _mse(outputs: Array, batch: Batch) -> Tuple[float, Array]:
     difference = outputs - np.asarray(batch.targets, np.float64)
     return float((difference**2).mean()), 2 * difference / difference.size
 
 
-def _mean(outputs: Array, batch: Batch) -> tuple[float, Array]:
+def _mean(outputs: Array, batch: Batch) -> Tuple[float, Array]:
     return float(outputs.mean()), np.full_like(outputs, 1 / outputs.size)
 
 
-def _ctc(outputs: Array, batch: Batch) -> tuple[float, Array]:
+def _ctc(outputs: Array, batch: Batch) -> Tuple[float, Array]:
     scores, d_outputs, losses = _log_softmax(outputs), np.zeros_like(outputs), []
-    for n, (length, target) in enumerate(zip(batch.lengths, batch.targets, strict=True)):
+    lengths: Any = batch.lengths
+    targets: Any = batch.targets
+    for n, (length, target) in enumerate(zip(lengths, targets)):
         loss, occupancy = _ctc_one(scores[:length, n], np.asarray(target))
         d_outputs[:length, n] = np.exp(scores[:length, n]) - occupancy
         losses.append(loss)
     return float(np.mean(losses)), d_outputs / len(losses)
 
 
-def _ctc_one(scores: Array, target: NDArray[np.int64]) -> tuple[float, Array]:
+def _ctc_one(scores: Array, target: Array) -> Tuple[float, Array]:
     """−log p(target), and the expected share of each class at each time step (time, classes)."""
     spelled = np.zeros(2 * len(target) + 1, np.int64)
     spelled[1::2] = target
@@ -162,11 +163,12 @@ def _ctc_one(scores: Array, target: NDArray[np.int64]) -> tuple[float, Array]:
     likelihood = np.logaddexp(alpha[-1, -1], alpha[-1, -2])
     share = np.exp(alpha + beta - scores[:, spelled] - likelihood)
     occupancy = np.zeros_like(scores)
-    np.add.at(occupancy, (slice(None), spelled), share)
+    where: Any = (slice(None), spelled)
+    np.add.at(occupancy, where, share)
     return -float(likelihood), occupancy
 
 
-def _path_sums(scores: Array, spelled: NDArray[np.int64]) -> Array:
+def _path_sums(scores: Array, spelled: Array) -> Array:
     """log of the summed probability of every path that is at symbol s at time t."""
     sums = np.full((len(scores), len(spelled)), -np.inf)
     sums[0, :2] = scores[0, spelled[:2]]
