@@ -31,6 +31,7 @@ from lstmprof.breakdown.result import Table, html_table
 from lstmprof.breakdown.tables import TABLES
 from lstmprof.breakdown.timings import Timings
 from lstmprof.capture.environments import worker_python
+from lstmprof.capture.implementation_file import implementation_file, is_file
 from lstmprof.capture.own.session import profile
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.rounds import capture_run
@@ -244,6 +245,8 @@ def capture(
 ) -> Run:
     """Run, time and profile one implementation, in ``rounds`` processes of its own.
 
+    ``implementation`` is a name of ``lstmprof list``, or a file of yours, ``"mymodel.py:build"``.
+
     None is three rounds, or as many as iterations; stopped, the same call goes on with those that
     were done. ``options`` are the fields of ``CaptureRequest`` (``precision="amp-fp16"``,
     ``iterations=50`` …) and of the workload (``time_steps=20``, ``batch=32`` …). ``packages`` are
@@ -255,7 +258,8 @@ def capture(
         RunError: the run is there already and ``force`` is not given.
     """
     network = named(workload) if isinstance(workload, str) else workload
-    fields = {f.name for f in dataclasses.fields(CaptureRequest)} - {"implementation", "workload"}
+    given = {"implementation", "workload", "file"}
+    fields = {f.name for f in dataclasses.fields(CaptureRequest)} - given
     sizes = {f.name for f in dataclasses.fields(Workload)} - {"name"}
     for option in options:
         if option not in fields | sizes:
@@ -265,6 +269,9 @@ def capture(
     if packages:
         asked["python"] = str(worker_python(list(packages), asked.get("python"), progress))
     network = workloads.with_overrides(network, **changed) if changed else network
+    if is_file(implementation):
+        asked["file"] = implementation_file(implementation)
+        implementation = asked["file"].name
     request = CaptureRequest(implementation, network, **asked)
     place = Path(out)
     return Run(

@@ -15,10 +15,15 @@ from pathlib import Path
 
 from lstmprof import implementations
 from lstmprof.capture import rounds as captures
+from lstmprof.capture.implementation_file import (
+    ImplementationFile,
+    implementation_file,
+    is_file,
+)
 from lstmprof.capture.request import CaptureRequest, refusal, run_name
 from lstmprof.capture.worker.host import cuda_devices
-from lstmprof.errors import LstmprofError, unknown_name
-from lstmprof.runs.run import Run, is_run
+from lstmprof.errors import LstmprofError, UsageError, unknown_name
+from lstmprof.runs.run import Run, is_run, open_run
 from lstmprof.workloads import Workload
 
 THERE = "is there already"
@@ -31,6 +36,11 @@ class Planned:
     name: str
     request: CaptureRequest
     skip: str | None = None
+
+    @property
+    def is_there(self) -> bool:
+        """Whether a run is in its place."""
+        return self.skip is not None and self.skip.startswith(THERE)
 
     @property
     def group(self) -> tuple[str, str]:
@@ -68,8 +78,26 @@ def implementation_names(patterns: Sequence[str]) -> list[str]:
     return [row.name for row in implementations.TABLE if row.name in meant]
 
 
+def chosen(patterns: Sequence[str]) -> dict[str, ImplementationFile | None]:
+    """What the patterns mean, by name: rows of the table, then files of the user's.
+
+    Raises:
+        UsageError: a pattern means no row; a file cannot be used, or two are called alike.
+    """
+    rows = [pattern for pattern in patterns if not is_file(pattern)]
+    choice: dict[str, ImplementationFile | None] = dict.fromkeys(implementation_names(rows))
+    for text in patterns:
+        if is_file(text):
+            file = implementation_file(text)
+            if choice.setdefault(file.name, file) != file:
+                raise UsageError(
+                    f"two files are called {file.name}", "rename one, or capture one after another"
+                )
+    return choice
+
+
 def plan(
-    names: Sequence[str],
+    names: Sequence[str] | Mapping[str, ImplementationFile | None],
     workloads: Sequence[Workload],
     precisions: Sequence[str],
     common: CaptureRequest,
@@ -77,25 +105,39 @@ def plan(
 ) -> list[Planned]:
     """Every combination, by workload, precision and implementation.
 
-    ``common`` has all other fields; its implementation, workload and precision are replaced.
+    ``common`` has all other fields; its implementation, file, workload and precision are replaced.
     """
+    files = names if isinstance(names, Mapping) else dict.fromkeys(names)
     return [
         _planned(
             dataclasses.replace(
-                common, implementation=name, workload=workload, precision=precision
+                common,
+                implementation=name,
+                file=file,
+                workload=workload,
+                precision=precision,
             ),
             out,
         )
         for workload in workloads
         for precision in precisions
-        for name in names
+        for name, file in files.items()
     ]
 
 
 def _planned(request: CaptureRequest, out: Path) -> Planned:
     name = run_name(request)
-    skip = refusal(_on_its_device(request)) or (THERE if is_run(out / name) else None)
+    skip = refusal(_on_its_device(request)) or (_there(request, out / name))
     return Planned(name, request, skip)
+
+
+def _there(request: CaptureRequest, place: Path) -> str | None:
+    """That the run is there, and where it is of an earlier state of the user's file so."""
+    if not is_run(place):
+        return None
+    if request.file is None or open_run(place).info.implementation_sha256 == request.file.sha256:
+        return THERE
+    return f"{THERE}, of {request.file.file_name} as it was: give --force or a --label"
 
 
 def _on_its_device(request: CaptureRequest) -> CaptureRequest:
@@ -114,7 +156,7 @@ def run(
     progress: Callable[[str], None] = lambda line: None,
 ) -> Iterator[Outcome]:
     """Run what is not skipped, group by group; yields each outcome as soon as it is known."""
-    todo = {p.name: p for p in planned if p.skip is None or (force and p.skip == THERE)}
+    todo = {p.name: p for p in planned if p.skip is None or (force and p.is_there)}
     groups = [{p.name: p.request for p in group} for group in _groups(list(todo.values()))]
     results = captures.captured_runs(groups, out, rounds=rounds, force=force, progress=progress)
     for name, result in results:

@@ -9,7 +9,9 @@ import sys
 from typing import Any, Dict, List, Optional, Tuple
 
 from lstmprof import implementations
+from lstmprof.capture.implementation_file import ImplementationFile
 from lstmprof.errors import UsageError, unknown_name
+from lstmprof.implementations import Implementation
 from lstmprof.workloads import Workload
 
 MODES = ("train", "forward")
@@ -59,13 +61,19 @@ class CaptureRequest:
     sampler_s: float = 10.0  # how long it looks on, all rounds together
     turn_with: Tuple[str, ...] = ()  # runs with whose workers this one takes turns, itself too
     cpus: Tuple[int, ...] = ()  # to keep to; none: the idlest
+    file: Optional[ImplementationFile] = None  # the user's; ``implementation`` is its name then
+
+    @property
+    def row(self) -> Implementation:
+        """The row of the table, or of the user's file."""
+        return implementations.find(self.implementation) if self.file is None else self.file.row
 
     @property
     def warmup_iterations(self) -> int:
         """Iterations before those that count: as asked for, else until the row has settled."""
         if self.warmup is not None:
             return self.warmup
-        return implementations.find(self.implementation).settles_after
+        return self.row.settles_after
 
     def to_json(self) -> str:
         """The request as the worker reads it."""
@@ -77,6 +85,8 @@ class CaptureRequest:
         fields = json.loads(text)
         named: Dict[str, Any] = {"workload": Workload(**fields["workload"])}
         named.update({name: tuple(fields.get(name, ())) for name in ("turn_with", "cpus")})
+        if fields.get("file") is not None:
+            named["file"] = ImplementationFile(**fields["file"])
         return cls(**dict(fields, **named))
 
 
@@ -137,7 +147,7 @@ def wanted(request: CaptureRequest) -> List[str]:
 
 def refusal(request: CaptureRequest) -> Optional[str]:
     """Why the implementation cannot do what ``request`` asks; None where it can."""
-    refuses = implementations.find(request.implementation).refusals()
+    refuses = request.row.refusals()
     for need in wanted(request):
         if need in refuses:
             return "{} does not support {}: {}".format(request.implementation, need, refuses[need])

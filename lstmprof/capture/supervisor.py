@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import IO, Any
 
 import lstmprof
-from lstmprof import implementations
 from lstmprof.capture.request import RESULT, TURN, CaptureRequest, check
 from lstmprof.capture.turns import Seat
 from lstmprof.errors import CaptureError
@@ -120,7 +119,7 @@ def _environment(request: CaptureRequest, scratch: Path) -> dict[str, str]:
         dropped |= {"PYTHONPATH", "PYTHONHOME"}
     kept = {name: value for name, value in os.environ.items() if name not in dropped}
     return kept | {
-        "KERAS_BACKEND": implementations.find(request.implementation).framework,
+        "KERAS_BACKEND": request.row.framework,
         "PATH": os.pathsep.join(
             [os.environ.get("PATH", os.defpath), sysconfig.get_path("scripts")]
         ),

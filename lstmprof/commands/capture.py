@@ -163,7 +163,8 @@ def _with(options: tuple[Callable[[Any], Any], ...]) -> Callable[[Any], Any]:
     required=True,
     multiple=True,
     metavar="NAME",
-    help="Implementation, or a pattern like 'torch-*'; repeat for more. See lstmprof list.",
+    help="Implementation, a pattern like 'torch-*', or a file of yours, like mymodel.py:build; "
+    "repeat for more. See lstmprof list.",
 )
 @click.option(
     "--workload",
@@ -219,6 +220,7 @@ def command(
     Example:
       lstmprof capture --impl torch-cudnn --workload 1x320-ce-short --time-steps 20
       lstmprof capture --impl 'torch-*' --impl keras-lstm --rounds 5
+      lstmprof capture --impl mymodel.py:build --impl torch-cudnn --workload 1x320-ce-short
     """
     sweeping = {key: options.pop(key) for key in ("rounds", "only_plan", "name", "force")}
     overrides = {field: options.pop(field) for field in workloads.OVERRIDABLE}
@@ -227,10 +229,10 @@ def command(
 
     from lstmprof.capture import plan
 
-    names = plan.implementation_names(impls)
+    names = plan.chosen(impls)
     exact = plan.matching(precisions, PRECISIONS, "precision")
     options |= _interpreter(options.pop("python"), options.pop("packages"), options["label"])
-    common = CaptureRequest(names[0], networks[0], **options)
+    common = CaptureRequest(next(iter(names)), networks[0], **options)
     planned = plan.plan(names, networks, exact, common, out)
     if len(planned) > 1 or many:
         return _capture_plan(planned, out, **sweeping)
@@ -310,9 +312,7 @@ def _capture_plan(
 
 
 def _show_plan(planned: Sequence[Planned], force: bool) -> None:
-    from lstmprof.capture.plan import THERE
-
-    skips = [p for p in planned if p.skip and not (force and p.skip == THERE)]
+    skips = [p for p in planned if p.skip and not (force and p.is_there)]
     say(f"plan: {len(planned) - len(skips)} captures, {len(skips)} skipped")
     for row in planned:
         say(f"  {row.name}" + (f"  skipped: {row.skip}" if row in skips else ""))

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from lstmprof.capture.templates import TEMPLATES, template_text
 from lstmprof.capture.worker.host import cuda_devices
 from lstmprof.commands import options, terminal
 from lstmprof.errors import CaptureError, UsageError
@@ -22,14 +23,23 @@ WHAT = ("implementations", "workloads")
 @click.command(name="list")
 @click.argument("what", type=click.Choice(WHAT), required=False)
 @options.format_
-def command(what: str | None, format_: str) -> None:
+@click.option(
+    "--template",
+    type=click.Choice(TEMPLATES),
+    help="Print a file to begin an implementation of your own with, for capture --impl.",
+)
+def command(what: str | None, format_: str, template: str | None) -> None:
     """Show the implementations and the workloads that capture knows.
 
     \b
     Example:
       lstmprof list
       lstmprof list workloads --format json
+      lstmprof list --template torch > mymodel.py
     """
+    if template:
+        click.echo(template_text(template), nl=False)
+        return
     rows = {
         "implementations": [_row(i) for i in TABLE],
         "workloads": [dataclasses.asdict(w) for w in NAMED],

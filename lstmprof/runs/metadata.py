@@ -42,6 +42,7 @@ from lstmprof.runs.fields import (
 from lstmprof.runs.settings import Counters, Settings
 
 _CAPTURED = "the run is a capture"
+_BUILT_IN = "the run is of one of lstmprof's own implementations, or an ingested profile"
 _NOT_MEASURED = "it was not measured"
 _OLDER = "it cannot be read on that machine, or an older lstmprof made the run"
 
@@ -192,6 +193,18 @@ class RunInfo(_Record, frozen=True):
     command: Annotated[_Text, _fact("the command line that made it", _FOREIGN)] = None
     lstmprof_version: Annotated[_Text, _fact("that wrote the run", _FOREIGN)] = None
     implementation: Annotated[_Text, _fact("what was run: see lstmprof list")] = None
+    implementation_file: Annotated[
+        _Text, _fact("the user's file that it is, and the function in it", _BUILT_IN)
+    ] = None
+    implementation_sha256: Annotated[_Text, _fact("of that file", _BUILT_IN)] = None
+    agrees_with_reference: Annotated[
+        _Flag,
+        _fact(
+            "whether that file was held to the float64 reference before it was timed, and agreed; "
+            "false: it claims nothing of what it computes",
+            _BUILT_IN,
+        ),
+    ] = None
     framework: Annotated[_Text, _fact("of the implementation")] = None
     label: Annotated[_Text, _fact("what --label gave, may be empty")] = None
     workload: WorkloadInfo = WorkloadInfo()

@@ -19,6 +19,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 from lstmprof import implementations
 from lstmprof.capture.request import RESULT, CaptureRequest, refusal
 from lstmprof.capture.worker import (
+    files,
     host,
     meters,
     peaks,
@@ -93,6 +94,8 @@ def outcome(request: CaptureRequest, folder: str, report: Report) -> Dict[str, A
         import traceback
 
         traceback.print_exc()
+        if request.file is not None and not _is_known(error):
+            return {"failure": files.explained(error, request.file)}
         return {"failure": explained(error)}
 
 
@@ -102,7 +105,7 @@ def captured(request: CaptureRequest, folder: str, report: Report) -> Dict[str, 
     if turn is not None:
         turn()
     conditions = {"load_average_before": host.load_average(), "started_at": now()}
-    framework = implementations.find(request.implementation).framework
+    framework = request.row.framework
     cpus = taken = _take_cpus(request)
     counters = Counters()
     before = yardstick.measured()
@@ -113,6 +116,7 @@ def captured(request: CaptureRequest, folder: str, report: Report) -> Dict[str, 
     _refuse_unless_possible(dataclasses.replace(request, device=device))
     cpus = _settled_cpus(device, request.threads, cpus, request.cpus)
     loop.set_threads(host.thread_count())
+    agrees = _held(request, device, report)
     trainer = loop.Trainer(request, device)
     place = device, os.path.join(folder, PROFILE)
     passes = run_passes(trainer, request, place, report, counters, turn)
@@ -122,6 +126,7 @@ def captured(request: CaptureRequest, folder: str, report: Report) -> Dict[str, 
     after = yardstick.measured()
     of_passes["yardsticks"] = [{"before": before if cpus == taken else None, "after": after}]
     of_passes["sampling"] = witness and witness.facts(request)
+    of_passes["agrees_with_reference"] = agrees
     of_passes["peaks"] = peaks.facts(request, loop, device, report)
     return {
         "metadata": dict(asked, **conditions, **ran_on, **of_passes, ended_at=now()),
@@ -129,6 +134,15 @@ def captured(request: CaptureRequest, folder: str, report: Report) -> Dict[str, 
         "profiles": [os.path.relpath(path, folder) for path in passes.profiled.files],
         "samples": witness and witness.file and os.path.relpath(witness.file, folder),
     }
+
+
+def _held(request: CaptureRequest, device: str, report: Report) -> Optional[bool]:
+    """Whether the user's file was found to compute the workload; None of a row of the table."""
+    if request.file is None:
+        return None
+    from lstmprof.capture.worker.files.held import held
+
+    return held(files.implementation_of(request), request.workload, device, report)
 
 
 def _refuse_unless_possible(request: CaptureRequest) -> None:
@@ -210,7 +224,7 @@ def _sampled(
 
 def _take_cpus(request: CaptureRequest) -> Cpus:
     gpu = request.device != "cpu" and host.cuda_devices() > 0
-    framework = implementations.find(request.implementation).framework
+    framework = request.row.framework
     os.environ.update(_variables(request, framework))
     if request.device == "cpu":
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # TensorFlow would take the GPU's memory
@@ -252,6 +266,12 @@ def explained(error: Exception) -> List[str]:
     if _out_of_memory(error):
         return ["out of memory: " + _first_line(error), "try a smaller --batch"]
     return ["{}: {}".format(type(error).__name__, _first_line(error)), ""]
+
+
+def _is_known(error: Exception) -> bool:
+    """Whether ``explained`` has words of its own for it."""
+    missing = isinstance(error, ModuleNotFoundError) and error.name in PROVIDED_BY
+    return missing or _out_of_memory(error)
 
 
 def _first_line(error: Exception) -> str:

@@ -9,7 +9,7 @@ import sys
 import time
 from typing import Any, Dict, List, Optional
 
-from lstmprof import __version__, implementations
+from lstmprof import __version__
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.worker import host
 from lstmprof.capture.worker.profiling import Profiled, nvtx_ranges
@@ -30,11 +30,13 @@ def request_facts(request: CaptureRequest) -> Dict[str, Any]:
     asked = json.loads(request.to_json())
     names = ["implementation", "workload", "precision", "mode", "seed"]
     names += ["cuda_graph", "xla", "label"]
-    framework = implementations.find(request.implementation).framework
     facts = {name: asked[name] for name in names}
     facts["warmup"] = request.warmup_iterations
     facts["turn_with"] = list(request.turn_with) or None
-    return dict(facts, framework=framework, tf32=request.precision == "tf32")
+    if request.file is not None:
+        facts["implementation_file"] = "{}:{}".format(request.file.file_name, request.file.function)
+        facts["implementation_sha256"] = request.file.sha256
+    return dict(facts, framework=request.row.framework, tf32=request.precision == "tf32")
 
 
 def worker_facts(trainer: Any, cpus: Optional[List[int]]) -> Dict[str, Any]:

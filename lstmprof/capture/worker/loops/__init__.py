@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import shutil
 import time
 from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple
 
-from lstmprof import implementations
 from lstmprof.capture.request import CaptureRequest
-from lstmprof.capture.worker import calibration
+from lstmprof.capture.worker import calibration, files
 from lstmprof.capture.worker.profilers import Profiler
 from lstmprof.capture.worker.profiling import (
     Profiled,
@@ -30,10 +28,18 @@ class Trainer(Profiler):
     """
 
     def __init__(self, request: CaptureRequest) -> None:
-        self.row = implementations.find(request.implementation)
+        self.row = request.row
         self.title = self.row.name
         self.workload, self.forward_only = request.workload, request.mode == "forward"
-        self.implementation: Any = importlib.import_module(self.row.module)
+        self.implementation: Any = files.implementation_of(request)
+        self.is_users = request.file is not None
+
+    def checked(self, loss_of: Callable[..., Any]) -> Callable[..., Any]:
+        """``loss_of``; of a user's file one that refuses outputs of another shape."""
+        if not self.is_users:
+            return loss_of
+        checking: Callable[..., Any] = self.implementation.checked(loss_of)
+        return checking
 
     def step(self, ranges: Ranges) -> Any:
         """One step, synchronised at its end; its outcome, which ``loss`` reads."""

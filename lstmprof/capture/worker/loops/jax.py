@@ -90,6 +90,7 @@ class Trainer(profilers.JaxProfiler, loops.Trainer):
         parameters = self.implementation.parameters(self.module)
         state = initial_state(self.workload, parameters)
         self.state = jax.device_put(state, self.device)
+        self.loss_of = self.checked(loss_of)
         self.inputs, self.targets = self._data(request.seed)
         body = self._forward_step if self.forward_only else self._train_step
         self.function = jax.jit(body, donate_argnums=0)
@@ -107,7 +108,7 @@ class Trainer(profilers.JaxProfiler, loops.Trainer):
         with jax.named_scope("forward"):
             outputs = self.implementation.apply(self.module, parameters, *inputs)
         with jax.named_scope("loss"):
-            return loss_of(self.workload, outputs, targets, self.implementation.TIME_MAJOR)
+            return self.loss_of(self.workload, outputs, targets, self.implementation.TIME_MAJOR)
 
     def _forward_step(self, state: Any, inputs: Arrays, targets: Arrays) -> Any:
         return state, self._loss(state["parameters"], inputs, targets)

@@ -77,6 +77,7 @@ class Trainer(profilers.TensorflowProfiler, loops.Trainer):
         self.module = self.implementation.build(self.workload)
         self.implementation.load(self.module, workloads.weights(self.workload, request.seed))
         self.optimizer = optimizer_of(self.workload)
+        self.loss_of = self.checked(loss_of)
         self.scaling = loss_scaling(request.precision)
         self.batch = batch_of(self.workload, request.seed, self.implementation.TIME_MAJOR)
         body = self._forward if self.forward_only else self._train
@@ -87,7 +88,7 @@ class Trainer(profilers.TensorflowProfiler, loops.Trainer):
         with tf.name_scope("forward"):
             outputs = self.module(inputs, *lengths)
         with tf.name_scope("loss"):
-            return loss_of(self.workload, outputs, targets, self.implementation.TIME_MAJOR)
+            return self.loss_of(self.workload, outputs, targets, self.implementation.TIME_MAJOR)
 
     def _train(self, inputs: tf.Tensor, lengths: Tensors, targets: Tensors) -> tf.Tensor:
         variables = list(self.implementation.parameters(self.module).values())

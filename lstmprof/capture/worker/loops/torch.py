@@ -81,7 +81,7 @@ class Trainer(profilers.TorchProfiler, loops.Trainer):
         self.lengths = torch.from_numpy(batch.lengths)
         self.known_lengths = (self.lengths,) if self.workload.variable_length else ()
         self.loss_of = functools.partial(
-            loss_of, self.workload, time_major=self.implementation.TIME_MAJOR
+            self.checked(loss_of), self.workload, time_major=self.implementation.TIME_MAJOR
         )
         self.events: Optional[Tuple[Any, Any]] = None
         if self.device.type == "cuda":

@@ -1,0 +1,163 @@
+"""An implementation in a file of the user's: ``--impl mymodel.py:build``.
+
+Nothing of it runs here. What must be known before a worker starts, which framework trains it and
+whether the function is there, is read from its text; ``worker.files`` loads it.
+
+Keeps to the standard library and Python 3.7, because capture workers import it.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import hashlib
+import os
+import re
+from typing import Iterator, Optional, Set, Tuple
+
+from lstmprof import implementations
+from lstmprof.errors import UsageError, unknown_name
+from lstmprof.implementations import UNUSUAL, Implementation
+
+#: Whose loop can train what a file builds; Keras runs on one of them.
+FRAMEWORKS = ("torch", "tensorflow", "jax")
+#: What is imported -> the framework that it tells; Keras's is asked for, or TensorFlow.
+_TOLD_BY = {name: name for name in FRAMEWORKS}
+_TOLD_BY.update({"flax": "jax", "equinox": "jax", "haiku": "jax", "keras": "tensorflow"})
+BUILD = "build"
+_TEMPLATE = "`lstmprof list --template torch` prints a file to begin with"
+
+
+@dataclasses.dataclass(frozen=True)
+class ImplementationFile:
+    """A file, by its absolute path, and the function in it that builds the network."""
+
+    path: str
+    function: str
+    framework: str  # one of FRAMEWORKS
+    sha256: str  # of the file, when it was asked for
+
+    @property
+    def file_name(self) -> str:
+        """``mymodel.py``."""
+        return os.path.basename(self.path)
+
+    @property
+    def name(self) -> str:
+        """What it is called in runs: ``mymodel``, or ``mymodel-small`` of a function ``small``.
+
+        Nothing that lstmprof brings is called so.
+        """
+        stem = os.path.splitext(self.file_name)[0]
+        name = stem if self.function == BUILD else "{}-{}".format(stem, self.function)
+        name = re.sub(r"[^\w.=+-]+", "-", name).lstrip(".") or BUILD
+        return "own-" + name if name in implementations.ROWS else name
+
+    @property
+    def row(self) -> Implementation:
+        """A row as those of the table; it knows every workload until its own code says no."""
+        summary = "{} of {}".format(self.function, self.file_name)
+        return Implementation(self.name, "", self.framework, "", summary, knows=tuple(UNUSUAL))
+
+
+def is_file(text: str) -> bool:
+    """Whether ``text`` names a file and not a row of the table."""
+    return bool(re.search(r"\.py(:[^/\\:]*)?\Z", text))
+
+
+def implementation_file(text: str) -> ImplementationFile:
+    """The file that ``path.py`` or ``path.py:function`` means.
+
+    Raises:
+        UsageError: it cannot be read or is no Python; it has no such function; or nothing in it
+            says which framework it uses.
+    """
+    path, function = _parts(text)
+    name = os.path.basename(path)
+    try:
+        with open(path, "rb") as file:
+            content = file.read()
+    except OSError as fault:
+        raise UsageError("{}: {}".format(path, fault.strerror), _TEMPLATE) from fault
+    try:
+        tree = ast.parse(content, name)
+    except (SyntaxError, ValueError) as fault:
+        line = getattr(fault, "lineno", None)
+        place = "{}:{}".format(name, line) if line else name
+        reason = getattr(fault, "msg", None) or str(fault)
+        raise UsageError("{}: is no Python: {}".format(place, reason), "correct it there") from None
+    names = set(_names(tree))
+    if function not in names and "*" not in names:
+        near = "; it has " + ", ".join(sorted(_functions(tree))[:8]) if _functions(tree) else ""
+        raise UsageError(
+            "{}: has no function {}(workload){}".format(name, function, near),
+            "write it, or name another: {}:function; {}".format(name, _TEMPLATE),
+        )
+    digest = hashlib.sha256(content).hexdigest()
+    return ImplementationFile(os.path.abspath(path), function, _framework(tree, name), digest)
+
+
+def _parts(text: str) -> Tuple[str, str]:
+    path, colon, function = text.rpartition(":")
+    return (path, function or BUILD) if colon and path.endswith(".py") else (text, BUILD)
+
+
+def _names(tree: ast.Module) -> Iterator[str]:
+    """What the top level of a file defines, as far as its text tells; ``*`` where it does not."""
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            yield node.name
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            for alias in node.names:
+                yield (alias.asname or alias.name).partition(".")[0]
+
+
+def _functions(tree: ast.Module) -> Set[str]:
+    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
+def _framework(tree: ast.Module, name: str) -> str:
+    """By ``FRAMEWORK = "…"``, else by what is imported first.
+
+    Raises:
+        UsageError: neither says.
+    """
+    said = _said(tree)
+    if said is not None:
+        if said not in FRAMEWORKS:
+            raise unknown_name("FRAMEWORK of {}".format(name), said, FRAMEWORKS)
+        return said
+    roots = list(_imported(tree))
+    # Keras is there for its layers; what runs them stands beside it, if it is not TensorFlow
+    for root in [root for root in roots if root != "keras"] + roots:
+        if root in _TOLD_BY:
+            return _TOLD_BY[root]
+    raise UsageError(
+        "{}: imports none of {}, keras and flax".format(name, ", ".join(FRAMEWORKS)),
+        'write FRAMEWORK = "torch" (or another of them) into it',
+    )
+
+
+def _said(tree: ast.Module) -> Optional[str]:
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and "FRAMEWORK" in map(_name, node.targets):
+            try:
+                return str(ast.literal_eval(node.value))
+            except ValueError:
+                return None
+    return None
+
+
+def _name(target: ast.expr) -> str:
+    return target.id if isinstance(target, ast.Name) else ""
+
+
+def _imported(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name.partition(".")[0]
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module.partition(".")[0]

@@ -1,0 +1,57 @@
+"""An LSTM of your own for `lstmprof capture --impl mymodel.py:build`, in JAX.
+
+Put your parameters and your function in the place of these (of Flax: what init returns, and apply).
+lstmprof brings data, loss, optimizer and the loop (one jitted function a step), the same for all
+implementations. This one has a single layer and direction.
+"""
+
+import jax
+import jax.numpy as jnp
+
+#: Inputs and outputs are (time, batch, …); leave it out for (batch, time, …).
+TIME_MAJOR = True
+
+
+def build(workload):
+    """Parameters, any tree of arrays, and a function (parameters, inputs) that gives outputs."""
+    if workload.layers > 1 or workload.bidirectional:
+        raise ValueError("this network has one layer and one direction")
+    gates = 4 * workload.hidden
+    parameters = {
+        "w": jnp.zeros((workload.features, gates)),
+        "u": jnp.zeros((workload.hidden, gates)),
+        "b": jnp.zeros(gates),
+        "head": jnp.zeros((workload.hidden, workload.classes)),
+    }
+
+    def network(parameters, inputs):
+        """Inputs (time, batch, features); outputs (batch, classes), or one a time step."""
+
+        def cell(state, x):
+            h, c = state
+            gates = x @ parameters["w"] + h @ parameters["u"] + parameters["b"]
+            i, f, g, o = jnp.split(gates, 4, axis=1)
+            c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
+            h = jax.nn.sigmoid(o) * jnp.tanh(c)
+            return (h, c), h
+
+        zeros = jnp.zeros((inputs.shape[1], workload.hidden))
+        _, outputs = jax.lax.scan(cell, (zeros, zeros), inputs)
+        return (outputs if workload.every_step else outputs[-1]) @ parameters["head"]
+
+    return parameters, network
+
+
+def load(parameters, weights):
+    """The parameters that hold the shared weights, so that all start alike and equality is checked.
+
+    Names and layout are PyTorch's: weight_ih_l0 (4·hidden, inputs), weight_hh_l0 (4·hidden,
+    hidden), bias_l0 with gates in the order i f g o, and head (classes, hidden). Delete this
+    function where your network computes something else than the workload's LSTM.
+    """
+    return {
+        "w": weights["weight_ih_l0"].T,
+        "u": weights["weight_hh_l0"].T,
+        "b": weights["bias_l0"],
+        "head": weights["head"].T,
+    }

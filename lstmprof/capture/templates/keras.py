@@ -1,0 +1,40 @@
+"""An LSTM of your own for `lstmprof capture --impl mymodel.py:build`, in Keras.
+
+Put your layers in the place of these. lstmprof brings data, loss, optimizer and the loop, the same
+for all implementations; it calls the model with inputs (batch, time, features).
+"""
+
+import keras
+
+#: Whose loop trains it. On PyTorch ("torch") the same file runs; on JAX build returns a pair, as
+#: in `lstmprof list --template jax`, with model.stateless_call in its function.
+FRAMEWORK = "tensorflow"
+
+
+def build(workload):
+    """The model: outputs (batch, classes), or (batch, time, classes) of every time step."""
+    layers = [keras.layers.Input((workload.time_steps, workload.features))]
+    for number in range(workload.layers):
+        every_step = workload.every_step or number < workload.layers - 1
+        lstm = keras.layers.LSTM(workload.hidden, return_sequences=every_step)
+        layers.append(keras.layers.Bidirectional(lstm) if workload.bidirectional else lstm)
+    return keras.Sequential([*layers, keras.layers.Dense(workload.classes, use_bias=False)])
+
+
+def load(model, weights):
+    """Set the shared weights, so that all start alike and equality is checked before the timing.
+
+    Names and layout are PyTorch's: weight_ih_l0 (4·hidden, inputs), weight_hh_l0 (4·hidden,
+    hidden), bias_l0, … with gates in the order i f g o, which is Keras's, and head (classes,
+    hidden). Delete this function where your model computes something else than the workload's LSTM.
+    """
+    *lstms, head = model.layers
+    for number, layer in enumerate(lstms):
+        two = isinstance(layer, keras.layers.Bidirectional)
+        layers = (layer.forward_layer, layer.backward_layer) if two else (layer,)
+        for lstm, suffix in zip(layers, ("", "_reverse")):
+            slot = "l{}{}".format(number, suffix)
+            lstm.cell.kernel.assign(weights["weight_ih_" + slot].T)
+            lstm.cell.recurrent_kernel.assign(weights["weight_hh_" + slot].T)
+            lstm.cell.bias.assign(weights["bias_" + slot])
+    head.kernel.assign(weights["head"].T)

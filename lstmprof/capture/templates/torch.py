@@ -1,0 +1,51 @@
+"""An LSTM of your own for `lstmprof capture --impl mymodel.py:build`, in PyTorch.
+
+Put your module in the place of Network. lstmprof brings data, loss, optimizer and the loop, the
+same for all implementations; it calls the module with inputs, and compares what it returns.
+"""
+
+import torch
+
+#: Inputs and outputs are (time, batch, …); leave it out for (batch, time, …).
+TIME_MAJOR = True
+
+
+class Network(torch.nn.Module):
+    def __init__(self, workload):
+        super().__init__()
+        self.every_step = workload.every_step  # outputs of every time step, or of the last one
+        self.lstm = torch.nn.LSTM(
+            workload.features,
+            workload.hidden,
+            workload.layers,
+            bidirectional=workload.bidirectional,
+        )
+        width = workload.directions * workload.hidden
+        self.head = torch.nn.Linear(width, workload.classes, bias=False)
+
+    def forward(self, inputs):
+        """Inputs (time, batch, features); outputs (batch, classes), or one a time step."""
+        outputs, _ = self.lstm(inputs)
+        return self.head(outputs if self.every_step else outputs[-1])
+
+
+def build(workload):
+    """The network; see `lstmprof list workloads` for what a workload says."""
+    return Network(workload)
+
+
+def load(network, weights):
+    """Set the shared weights, so that all start alike and equality is checked before the timing.
+
+    Names and layout are PyTorch's: weight_ih_l0 (4·hidden, inputs), weight_hh_l0 (4·hidden,
+    hidden), bias_l0, … with gates in the order i f g o, and head (classes, hidden). Delete this
+    function where your network computes something else than the workload's LSTM.
+    """
+    with torch.no_grad():
+        for name, parameter in network.named_parameters():
+            if "bias_hh" in name:  # PyTorch's second bias
+                parameter.zero_()
+            else:
+                shared = name.replace("lstm.", "").replace("bias_ih", "bias")
+                shared = shared.replace("head.weight", "head")
+                parameter.copy_(torch.from_numpy(weights[shared]))

@@ -1,0 +1,156 @@
+"""A file that claims to compute a workload, held to the float64 reference before it is timed.
+
+On a small network of the same form: one step of the file's, its loss, outputs and gradients. Which
+element of its own parameters stands for which of the shared weights is seen by loading weights that
+are numbered: no file has to say so.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Callable, Dict, List, Mapping, Tuple
+
+import numpy as np
+
+from lstmprof import workloads
+from lstmprof.capture.worker import reference
+from lstmprof.capture.worker.files import UsersFile
+from lstmprof.errors import CaptureError
+from lstmprof.workloads import Batch, Workload
+
+#: Largest difference over the largest element: what the built-in ones are held to in the tests
+TOLERANCE = 1e-4
+SEED = 5
+NO_CLAIM = "has no load(): nothing is claimed of what it computes, and nothing was checked"
+
+Arrays = Dict[str, Any]
+
+
+def held(file: UsersFile, workload: Workload, device: str, report: Callable[[str], None]) -> bool:
+    """Whether the file was found to compute the network of ``workload``; False: it claims nothing.
+
+    Raises:
+        CaptureError: it claims to, and does not.
+    """
+    if not file.claims:
+        report("{} {}".format(file.file.file_name, NO_CLAIM))
+        return False
+    errors = differences(file, small(workload), device)
+    worst, error = max(errors.items(), key=lambda item: item[1])
+    if not error <= TOLERANCE:
+        raise CaptureError(
+            "{} has load(), and so claims to compute the workload's {}; but its {} is off the "
+            "float64 reference by {:.2g} of the largest element".format(
+                file.file.file_name, workload.cell, worst, error
+            ),
+            "correct the network or load(), or delete load() if it is another network",
+        )
+    report(
+        "{} agrees with the float64 reference: loss, outputs and {} gradients within {:.1g}".format(
+            file.file.file_name, len(errors) - 2, max(error, 1e-9)
+        )
+    )
+    return True
+
+
+def small(workload: Workload) -> Workload:
+    """A network of the same form whose reference takes no time, its sizes all different."""
+    ctc = workload.loss == "ctc"
+    sizes: Dict[str, Any] = {
+        "hidden": 8,
+        "batch": 3,
+        "time_steps": 9 if ctc else 7,
+        "features": 6,
+        "classes": 5,
+    }
+    if workload.vocabulary:
+        sizes["vocabulary"] = 11
+    if not workload.head:
+        sizes["classes"] = workload.directions * sizes["hidden"]
+    lengths: Dict[str, Any] = {
+        "labels": 2 if ctc else None,
+        "shortest": workload.shortest and (5 if ctc else 2),
+    }
+    return dataclasses.replace(workload, **sizes, **lengths)
+
+
+def differences(file: UsersFile, workload: Workload, device: str) -> Dict[str, float]:
+    """What is compared -> its relative error, of one step of ``workload``."""
+    places = _places(file, workload)
+    weights, batch = workloads.weights(workload, SEED), workloads.batch(workload, SEED)
+    right = reference.outcome(workload, weights, batch)
+    network = file.build(workload)
+    file.load(network, weights)
+    loss, outputs, gradients = file.first_step(network, workload, _laid(batch, file), device)
+    shared = _summed(gradients, places, workload)
+    errors = {"loss": _error(loss, right.loss), "output": _error(outputs, right.outputs)}
+    for name, gradient in right.gradients.items():
+        errors["gradient of " + name] = _error(shared[name], gradient)
+    return errors
+
+
+def _laid(batch: Any, file: UsersFile) -> Batch:
+    inputs = batch.inputs if file.TIME_MAJOR else batch.inputs.swapaxes(0, 1)
+    return Batch(np.ascontiguousarray(inputs), batch.targets, batch.lengths)
+
+
+def _error(value: Any, right: Any) -> float:
+    right = np.asarray(right)
+    return float(np.abs(value - right).max() / (np.abs(right).max() or 1.0))
+
+
+def _places(file: UsersFile, workload: Workload) -> List[Any]:
+    """Of each own parameter the numbers of the shared elements that it holds; 0 of none.
+
+    A number is negative where the element is held with the other sign. By the order of the
+    parameters: Keras may call them otherwise in every network.
+
+    Raises:
+        CaptureError: an own element is neither a shared one nor constant.
+    """
+    first, second = (_loaded(file, workload, factor) for factor in (1, 2))
+    places = []
+    for (name, numbers), doubled in zip(first.items(), second.values()):
+        moved = doubled - numbers
+        held = np.rint(moved).astype(np.int64)
+        if not ((np.abs(held) <= _count(workload)) & (moved == held)).all():
+            raise CaptureError(
+                "{}: load() does not copy the shared weights as they are into {}".format(
+                    file.file.file_name, name
+                ),
+                "copy, transpose, split or reorder them, and no more",
+            )
+        places.append(held)
+    return places
+
+
+def _loaded(file: UsersFile, workload: Workload, factor: int) -> Arrays:
+    """Own parameters, the elements of the shared weights being their numbers, from 1."""
+    weights, start = {}, 1
+    for name, shape in workloads.parameter_shapes(workload).items():
+        size = int(np.prod(shape))
+        numbers = np.arange(start, start + size, dtype=np.float32) * factor
+        weights[name] = numbers.reshape(shape)
+        start += size
+    network = file.build(workload)
+    file.load(network, weights)
+    return {name: np.asarray(value, np.float64) for name, value in file.values(network).items()}
+
+
+def _count(workload: Workload) -> int:
+    return sum(int(np.prod(s)) for s in workloads.parameter_shapes(workload).values())
+
+
+def _summed(gradients: Arrays, places: List[Any], workload: Workload) -> Arrays:
+    """Gradients by shared name: of an element that is held twice the sum."""
+    flat = np.zeros(_count(workload) + 1)
+    for own, held in zip(gradients.values(), places):
+        gradient = np.asarray(own, np.float64) * np.sign(held)
+        np.add.at(flat, np.abs(held).ravel(), gradient.ravel())
+    return _split(flat[1:], workloads.parameter_shapes(workload))
+
+
+def _split(flat: Any, shapes: Mapping[str, Tuple[int, ...]]) -> Arrays:
+    ends = np.cumsum([int(np.prod(shape)) for shape in shapes.values()])
+    parts = np.split(flat, ends[:-1])
+    return {name: part.reshape(shapes[name]) for name, part in zip(shapes, parts)}

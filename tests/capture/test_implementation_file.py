@@ -1,0 +1,221 @@
+"""A file of the user's as an implementation: what its text tells, and what its worker finds."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lstmprof import implementations
+from lstmprof.capture import plan
+from lstmprof.capture.implementation_file import implementation_file, is_file
+from lstmprof.capture.request import CaptureRequest, run_name
+from lstmprof.capture.rounds import capture_run
+from lstmprof.capture.supervisor import CaptureResult, capture
+from lstmprof.capture.templates import TEMPLATES, template_text
+from lstmprof.errors import CaptureError, UsageError
+from lstmprof.workloads import Workload
+
+CE = Workload("tiny-ce", 1, 4, False, 2, 5, 3, 6, "ce")
+CTC = Workload("tiny-ctc", 2, 4, True, 2, 8, 3, 4, "ctc", labels=2, shortest=5)
+
+#: A torch file whose parts a test replaces
+NETWORK = """
+import torch
+
+class Network(torch.nn.Module):
+    def __init__(self, w):
+        super().__init__()
+        self.lstm = torch.nn.LSTM(w.features, w.hidden, batch_first=True)
+        self.head = torch.nn.Linear(w.hidden, w.classes, bias=False)
+
+    def forward(self, x):
+        outputs, _ = self.lstm(x)
+        return self.head(outputs[:, -1])
+
+def build(workload):
+    return Network(workload)
+"""
+
+
+def written(folder: Path, text: str, name: str = "mine.py") -> str:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+def asked(text: str, workload: Workload = CE, **fields: Any) -> CaptureRequest:
+    file = implementation_file(text)
+    least: dict[str, Any] = {"device": "cpu", "iterations": 2, "warmup": 1, "profile_steps": 1}
+    return CaptureRequest(file.name, workload, **{**least, "peaks": False, **fields}, file=file)
+
+
+def captured(folder: Path, text: str, workload: Workload = CE) -> tuple[CaptureResult, list[str]]:
+    said: list[str] = []
+    result = capture(asked(text, workload), folder / "scratch", said.append)
+    return result, said
+
+
+def test_a_file_is_told_from_a_name_and_its_framework_from_its_text(tmp_path: Path) -> None:
+    assert [is_file(text) for text in ("mine.py", "a/mine.py:build", "torch-cudnn", "t*")] == [
+        *(True, True),
+        *(False, False),
+    ]
+    texts = {
+        "import torch": "torch",
+        "import keras": "tensorflow",
+        "import keras\nimport torch": "torch",
+        'import keras\nFRAMEWORK = "jax"': "jax",
+        "from flax import linen": "jax",
+    }
+    for text, framework in texts.items():
+        path = written(tmp_path, f"{text}\ndef build(w): pass")
+        assert implementation_file(path).framework == framework
+
+
+def test_runs_are_named_by_file_and_function_and_never_as_what_lstmprof_brings(
+    tmp_path: Path,
+) -> None:
+    text = "import torch\ndef build(w): pass\ndef small(w): pass"
+    mine, other = written(tmp_path, text), written(tmp_path, text, "torch-cudnn.py")
+    assert run_name(asked(mine)) == "mine--tiny-ce--fp32--cpu"
+    assert implementation_file(f"{mine}:small").name == "mine-small"
+    assert implementation_file(other).name not in implementations.ROWS
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, r"mine.py: No such file.*; `lstmprof list --template torch` prints a file"),
+        ("def build(w): (", r"mine.py:1: is no Python: .* never closed"),
+        ("import torch\ndef model(w): pass", r"has no function build\(workload\); it has model; w"),
+        ("def build(w): pass", r"imports none of torch, .*; write FRAMEWORK = "),
+        ("FRAMEWORK = 'tf'\ndef build(w): pass", r"unknown FRAMEWORK of mine.py 'tf'"),
+    ],
+)
+def test_a_file_that_cannot_be_meant_is_one_line(
+    text: str | None, message: str, tmp_path: Path
+) -> None:
+    if text is not None:
+        written(tmp_path, text)
+    with pytest.raises(UsageError, match=message):
+        implementation_file(str(tmp_path / "mine.py"))
+
+
+def test_a_request_with_a_file_survives_json(tmp_path: Path) -> None:
+    request = asked(written(tmp_path, NETWORK))
+    assert CaptureRequest.from_json(request.to_json()) == request
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_each_template_runs_as_it_is_and_agrees_with_the_reference(
+    name: str, tmp_path: Path
+) -> None:
+    path = written(tmp_path, template_text(name))
+    file = implementation_file(path)
+    pytest.importorskip("keras" if name == "keras" else file.framework)
+    workload = CTC if name in ("torch", "keras") else CE
+    facts = captured(tmp_path, path, workload)[0].metadata
+    assert facts["agrees_with_reference"] is True
+    assert (facts["implementation"], facts["framework"]) == ("mine", file.framework)
+    assert facts["implementation_file"] == "mine.py:build"
+    assert re.fullmatch("[0-9a-f]{64}", facts["implementation_sha256"])
+
+
+def test_keras_on_pytorch_numbers_its_parameters_anew_and_is_held_all_the_same(
+    tmp_path: Path,
+) -> None:
+    pytest.importorskip("keras")
+    pytest.importorskip("torch")
+    text = template_text("keras").replace('FRAMEWORK = "tensorflow"', 'FRAMEWORK = "torch"')
+    facts = captured(tmp_path, written(tmp_path, text))[0].metadata
+    assert (facts["framework"], facts["agrees_with_reference"]) == ("torch", True)
+
+
+def test_a_file_without_load_claims_nothing_and_its_run_says_so(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    request, said = asked(written(tmp_path, NETWORK)), list[str]()
+    run = capture_run(request, tmp_path / "traces", rounds=1, progress=said.append)
+    assert run.info.agrees_with_reference is False
+    assert run.info.implementation == "mine"
+    assert any("mine.py has no load(): nothing is claimed" in line for line in said)
+    (there,) = plan.plan({"mine": request.file}, [CE], ["fp32"], request, tmp_path / "traces")
+    assert there.skip == plan.THERE
+    again = asked(written(tmp_path, NETWORK + "\n"))
+    (changed,) = plan.plan({"mine": again.file}, [CE], ["fp32"], again, tmp_path / "traces")
+    assert changed.is_there
+    assert "of mine.py as it was" in str(changed.skip)
+
+
+CLAIM = """
+def load(network, weights):
+    with torch.no_grad():
+        for name, parameter in network.named_parameters():
+            shared = name.replace("lstm.", "").replace("bias_ih", "bias")
+            shared = shared.replace("head.weight", "head")
+            parameter.copy_(torch.from_numpy(weights.get(shared, weights["bias_l0"] * 0)))
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            NETWORK.replace("outputs[:, -1]", "outputs[:, 0]") + CLAIM,
+            r"claims to compute the workload's lstm; but its \w[\w ]* is off the float64 reference "
+            r"by .*; correct the network or load\(\), or delete load\(\)",
+        ),
+        (
+            NETWORK.replace("(w.hidden, w.classes", "(w.hidden + 1, w.classes"),
+            r"^mine.py:12 in forward: RuntimeError: mat1 and mat2 shapes .*; correct the file",
+        ),
+        (
+            NETWORK.replace("w.classes, bias", "w.classes + 1, bias"),
+            r"returned \(2, 7\), not outputs \(batch, classes\) = \(2, 6\); correct the file",
+        ),
+        (
+            NETWORK.replace(", batch_first=True", "").replace("[:, -1]", "[-1]"),
+            r"returned \(5, 6\), .*; say TIME_MAJOR = True in the file",
+        ),
+        (NETWORK.replace("return Network(workload)", "pass"), r"build\(\) returned a NoneType, n"),
+        (NETWORK + "import nowhere_to_be_found", r"^mine.py:16: nowhere_to_be_found is not insta"),
+        (NETWORK + "raise SystemExit(2)", r"^mine.py:16: ends its process .*; put what runs as a"),
+    ],
+    ids=["no LSTM", "forward", "classes", "time first", "nothing built", "missing", "script"],
+)
+def test_what_is_wrong_in_the_file_is_one_line_with_its_place(
+    text: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torch")
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    assert re.search(message, failure(asked(written(tmp_path, text))))
+
+
+def failure(request: CaptureRequest) -> str:
+    """What a worker says of the first step, in this process."""
+    from lstmprof.capture.worker import files
+    from lstmprof.capture.worker.files.held import held
+    from lstmprof.capture.worker.loops.torch import Trainer
+    from lstmprof.capture.worker.profiling import no_ranges
+
+    assert request.file is not None
+    try:
+        held(files.implementation_of(request), request.workload, "cpu", lambda line: None)
+        Trainer(request, "cpu").step(no_ranges)
+    except CaptureError as error:
+        return str(error)
+    except Exception as error:
+        return "; ".join(files.explained(error, request.file))
+    return "nothing"
+
+
+def test_a_plan_has_rows_first_then_files_and_no_two_of_one_name(tmp_path: Path) -> None:
+    path = written(tmp_path, NETWORK)
+    (tmp_path / "other").mkdir()
+    other = written(tmp_path / "other", NETWORK)
+    assert list(plan.chosen([path, "torch-cudnn"])) == ["torch-cudnn", "mine"]
+    with pytest.raises(UsageError, match="two files are called mine"):
+        plan.chosen([path, other])
