@@ -118,7 +118,7 @@ class Run:
         return Table(name, rows, TABLES[name].columns)
 
     def timings(self) -> Timings | None:
-        """Median, interval and warnings of the undisturbed steps; None where none was timed."""
+        """Length, interval and warnings of the undisturbed step; None where none was timed."""
         return self.breakdown.timings
 
     def what_if(

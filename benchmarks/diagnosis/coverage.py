@@ -1,4 +1,4 @@
-"""How often a 95 % interval holds the median that it is of: three methods on drawn runs.
+"""How often a 95 % interval holds the step that it is of: three methods on drawn runs.
 
 A drawn run is some processes, each faster or slower than usual by a draw, with iterations of which
 each is like the one before; both draws are normal, or have heavy tails: Student's t of 3 degrees of
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lstmprof.breakdown.rounds import error_of, round_of, t95
+from lstmprof.breakdown.rounds import error_of, midmean, round_of, t95
 
 Floats = NDArray[np.float64]
 Interval = tuple[float, float] | None
@@ -60,7 +60,7 @@ def _round(generator: np.random.Generator, kind: Drawn) -> Floats:
 
 
 def _about(walls: Sequence[Floats], error: float | None) -> Interval:
-    middle = float(np.median(np.concatenate(walls)))
+    middle = midmean(np.concatenate(walls))
     return None if error is None else (middle * math.exp(-error), middle * math.exp(error))
 
 
@@ -71,7 +71,7 @@ def moderated(walls: Sequence[Floats], _: np.random.Generator) -> Interval:
 
 def students_t(walls: Sequence[Floats], _: np.random.Generator) -> Interval:
     """By the spread of the rounds alone; None of one."""
-    logs = [math.log(float(np.median(some))) for some in walls]
+    logs = [math.log(midmean(some)) for some in walls]
     if len(logs) < 2:
         return None
     return _about(walls, t95(len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs)))
@@ -84,8 +84,8 @@ def resampled(walls: Sequence[Floats], generator: np.random.Generator) -> Interv
     picked = generator.integers(0, len(walls), (RESAMPLES, len(walls)))
     begins = generator.integers(0, size - BLOCK + 1, (RESAMPLES, len(walls), blocks))
     places = (begins[..., None] + np.arange(BLOCK)).reshape(RESAMPLES, len(walls), -1)[..., :size]
-    medians = np.median(whole[picked[..., None], places].reshape(RESAMPLES, -1), axis=1)
-    low, high = np.percentile(medians, (2.5, 97.5))
+    samples = whole[picked[..., None], places].reshape(RESAMPLES, -1)
+    low, high = np.percentile([midmean(some) for some in samples], (2.5, 97.5))
     return float(low), float(high)
 
 
@@ -97,7 +97,7 @@ METHODS: dict[str, Callable[[Sequence[Floats], np.random.Generator], Interval]] 
 
 
 def held(kind: Drawn, runs: int) -> dict[str, float | None]:
-    """Method → the share of runs whose interval holds the median; None where it gives none."""
+    """Method → the share of runs whose interval holds the step; None where it gives none."""
     generator = np.random.default_rng(1)
     hits: dict[str, list[bool]] = {name: [] for name in METHODS}
     for _ in range(runs):

@@ -182,9 +182,9 @@ def held(runs: Sequence[Run]) -> list[bool]:
     medians, hits = compared_ns(known), []
     for number, measured in known:
         others = [median for other, median in medians.items() if other != number]
-        by_cpu = medians.get(number) == measured.cpu_median_ns
-        ends = (measured.median_low_ns, measured.median_high_ns)
-        low, high = (measured.cpu_median_low_ns, measured.cpu_median_high_ns) if by_cpu else ends
+        by_cpu = medians.get(number) == measured.cpu_step_ns
+        ends = (measured.step_low_ns, measured.step_high_ns)
+        low, high = (measured.cpu_step_low_ns, measured.cpu_step_high_ns) if by_cpu else ends
         if others and number in medians and low is not None and high is not None:
             hits.append(low <= statistics.median(others) <= high)
     return hits

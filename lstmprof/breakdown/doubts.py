@@ -69,7 +69,7 @@ _Series = NDArray[np.float64]
 class Warning:
     """One reason not to trust a series, and the remedy.
 
-    ``size`` is the share of the median step by which it may be off for that reason; 0 where the
+    ``size`` is the share of the step by which it may be off for that reason; 0 where the
     reason does not touch its length or the interval holds it already, None unknown.
     """
 

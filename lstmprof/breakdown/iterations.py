@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from lstmprof.breakdown import yardsticks
-from lstmprof.breakdown.rounds import LEAST_FOR_INTERVAL, Round, round_of
+from lstmprof.breakdown.rounds import LEAST_FOR_INTERVAL, Round, midmean, round_of
 from lstmprof.events.intervals import Ints
 from lstmprof.runs.metadata import RunInfo
 
@@ -47,7 +47,8 @@ class Iterations:
     """Those after warm-up, in order; arrays of one length.
 
     Which are undisturbed is by what a step waits, not by its length: no selection of short ones.
-    ``late``: timed after the round's profile. ``cpu_ns`` is None where it is unknown, or not that
+    ``late``: timed after the round's profile. ``turn``: its number in the round, None where the run
+    took no turns. ``cpu_ns`` is None where it is unknown, or not that
     of one thread on a CPU; ``disturbed``, which lost their CPU, where nothing tells.
     """
 
@@ -56,6 +57,7 @@ class Iterations:
     wall_ns: Ints
     cpu_ns: Ints | None = None
     disturbed: Bools | None = None
+    turn: Ints | None = None
 
     def __len__(self) -> int:
         return len(self.wall_ns)
@@ -67,7 +69,7 @@ class Iterations:
 
     @property
     def kept(self) -> Iterations:
-        """Those of which the median wall time is: the undisturbed, where there are enough."""
+        """Those of which the step's wall time is: the undisturbed, where there are enough."""
         return self.of(~self.disturbed) if self.disturbed is not None and self._enough() else self
 
     @property
@@ -101,6 +103,7 @@ class Iterations:
             self.wall_ns[mask],
             None if self.cpu_ns is None else self.cpu_ns[mask],
             None if self.disturbed is None else self.disturbed[mask],
+            None if self.turn is None else self.turn[mask],
         )
 
     def lengths_ns(self, measure: Measure) -> Ints:
@@ -109,8 +112,22 @@ class Iterations:
 
     def rounds(self, measure: Measure = "wall time") -> tuple[Round, ...]:
         """The rounds by this measure, in order."""
-        lengths_ns = self.lengths_ns(measure)
-        return tuple(round_of(lengths_ns[self.round == number]) for number in self.numbers)
+        return tuple(self._round(number, measure) for number in self.numbers)
+
+    def _round(self, number: int, measure: Measure) -> Round:
+        mask = self.round == number
+        lengths_ns = self.lengths_ns(measure)[mask]
+        if self.turn is None:
+            return round_of(lengths_ns)
+        of_turn = self.turn[mask]
+        turns = np.unique(of_turn).tolist()
+        return round_of([float(np.median(lengths_ns[of_turn == n])) for n in turns], turns)
+
+    def length_ns(self, measure: Measure = "wall time") -> float:
+        """Of a step: the interquartile mean of all iterations, of turns where it took them."""
+        if self.turn is None:
+            return midmean(self.lengths_ns(measure))
+        return midmean([ns for some in self.rounds(measure) for _, ns in some.turns])
 
     def timings(self, measure: Measure = "wall time") -> list[tuple[Ints, Ints]]:
         """(before, after) its profile, of each round that has both: the lengths of iterations."""
@@ -149,6 +166,7 @@ def iterations_of(table: pa.Table, info: RunInfo) -> Iterations:
         wall_ns,
         cpu_ns,
         disturbed,
+        _known(counted, "turn"),
     )
 
 

@@ -63,7 +63,7 @@ class MeanStep:
 
     ``parts`` are (state, part, total ns), busy before idle, the largest first; they sum to
     ``total_ns``, the length of all windows together. Of the undisturbed step, ``steps`` times its
-    median, ``recording`` is what was taken off; None of the profiled steps themselves.
+    length, ``recording`` is what was taken off; None of the profiled steps themselves.
     """
 
     rank: int | None

@@ -2,13 +2,18 @@
 
 Reads the attribution of the profiled steps that nothing disturbed, what recording took of each
 stretch (``recording``) and the undisturbed pass. Its parts are those of the ledger, each less its
-recording and, where the median is in CPU time, less its share of the time that the run had no CPU;
-they and two lines of state ``profiler`` sum to the median undisturbed step:
+recording and, where the step is in CPU time, less its share of the time that the run had no CPU;
+they and two lines of state ``profiler`` sum to the undisturbed step:
 
 - ``page faults``: what profiled steps fault more than undisturbed ones, at the cost of a fault in
   the same process; which op faulted is not recorded;
 - ``further effect``: what the undisturbed step has over all that. Where it is below 0 the profiled
   steps took longer than their recording tells: caches, clocks, another process.
+
+Of a run on one thread of a CPU all parts share that effect, by their length: few steps are profiled
+and many timed, and the machine runs faster or slower for some of them, which changes all parts
+alike. Profiled and undisturbed steps of one round, 12 rounds of each of four runs, differed by 13
+to 20 % more or less than in the mean (standard deviation; 2 CPUs of a Xeon, nothing else to do).
 """
 
 from __future__ import annotations
@@ -24,6 +29,7 @@ import pyarrow.compute as pc
 
 from lstmprof.breakdown.attribution import Stretches, attributed
 from lstmprof.breakdown.disturbed import Kept, one_thread
+from lstmprof.breakdown.iterations import iterations_of
 from lstmprof.breakdown.mean_step import MeanStep, Recording, in_reading_order, mean_of
 from lstmprof.breakdown.recording import Costs, Recorded, costs_of, recorded
 from lstmprof.events.annotate import MEASURED
@@ -35,13 +41,16 @@ from lstmprof.runs.metadata import RunInfo
 PROFILER, PAGE_FAULTS, FURTHER = "profiler", "page faults", "further effect"
 #: What profiled steps fault more is told where it takes so much of an undisturbed step.
 LEAST_FAULTS_SHARE = 0.01
+#: The machine's speed explains no more: yardsticks of 24 processes on the Xeon above, a loop in
+#: Python and a product, took 1.7 to 1.9 times as long in the slowest as in the quickest.
+MOST_SCALE = 2.0
 
 
 @dataclass(frozen=True)
 class Undisturbed:
-    """The median step without a profiler; ``in_cpu_time`` where that is what runs compare by."""
+    """The step without a profiler; ``in_cpu_time`` where that is what runs compare by."""
 
-    median_ns: float
+    length_ns: float
     in_cpu_time: bool = False
 
 
@@ -52,6 +61,7 @@ class Profiling:
     ``faults_ns`` is that of the page faults that it caused, of a mean step. ``own_ranges``: what
     the capture's own ranges cost was measured, apart from other events. ``had_cpu``: the share of
     these steps in which the run had its CPU, where the undisturbed step is in CPU time, else 1.
+    ``scale``: how many times as long all else takes in the undisturbed step.
     """
 
     costs: Costs
@@ -59,6 +69,7 @@ class Profiling:
     faults_ns: int
     own_ranges: bool
     had_cpu: float = 1.0
+    scale: float = 1.0
 
     def recorded_in(self, events: EventTable, stretches: Stretches) -> Recorded:
         """What was recorded in each stretch, which lasts as long as the run had its CPU in it."""
@@ -68,6 +79,12 @@ class Profiling:
         """Nanoseconds of each stretch in which ``what`` was recorded that recording took."""
         off = what.off(self.costs.shape.times(self.cost_ns), self.costs.of_range)
         return np.asarray(np.rint(off), dtype=np.int64)
+
+    def left(self, what: Recorded) -> Ints:
+        """Nanoseconds of each stretch in the undisturbed step."""
+        left = (what.length_ns - self.taken(what)) * self.scale
+        ends = np.rint(np.cumsum(left))  # what is rounded off one stretch is of the next
+        return np.asarray(np.diff(ends, prepend=0), dtype=np.int64)
 
 
 def _with_cpu(what: Recorded, had_cpu: float) -> Recorded:
@@ -90,7 +107,7 @@ def profiling_of(
 
     ``timings`` are the rows of timings.parquet.
     """
-    median_ns = undisturbed.median_ns
+    length_ns = undisturbed.length_ns
     costs, steps = costs_of(info), len(kept.windows)
     on_device = bool(len(events)) and _on_device(events, stretches)
     if on_device:  # what its host records while it works delays nothing
@@ -98,13 +115,18 @@ def profiling_of(
     own_ranges = costs.measured and info.source in MEASURED and not on_device
     had_cpu = _had_cpu(kept, info) if undisturbed.in_cpu_time and not on_device else 1.0
     what = _with_cpu(recorded(events, stretches, own_ranges=own_ranges), had_cpu)
-    faults_ns = 0 if on_device else _faults_ns(kept, info, timings, median_ns)
+    faults_ns = 0 if on_device else _faults_ns(kept, info, timings, length_ns)
     longer_ns = None if on_device else _longer_ns(kept, info, timings)
     if longer_ns is None:
         profiled_ns = sum(w.end_ns - w.start_ns for w in kept.windows) / steps
-        longer_ns = profiled_ns * had_cpu - median_ns
+        longer_ns = profiled_ns * had_cpu - length_ns
     cost_ns = what.cost_ns(costs, steps * (longer_ns - faults_ns))
-    return Profiling(costs, cost_ns, faults_ns, own_ranges, had_cpu)
+    profiling = Profiling(costs, cost_ns, faults_ns, own_ranges, had_cpu)
+    left_ns = int(profiling.left(what).sum()) / steps
+    if on_device or not one_thread(info) or not left_ns:
+        return profiling
+    scale = (round(length_ns) + faults_ns) / left_ns
+    return replace(profiling, scale=min(max(scale, 1 / MOST_SCALE), MOST_SCALE))
 
 
 def _had_cpu(kept: Kept, info: RunInfo) -> float:
@@ -131,11 +153,13 @@ def _longer_ns(kept: Kept, info: RunInfo, timings: pa.Table) -> float | None:
     """
     by_cpu = one_thread(info) and info.profiled_cpu_ns and not _nulls(timings, "cpu_ns")
     profiled = info.profiled_cpu_ns if by_cpu else info.profiled_wall_ns
-    timed = _medians(timings, "cpu_ns" if by_cpu else "wall_ns")
+    iterations = iterations_of(timings, info)
+    rounds = iterations.rounds("CPU time") if by_cpu else iterations.kept.rounds()
+    timed = {n: some.length_ns for n, some in zip(iterations.numbers, rounds, strict=True)}
     return _over(kept, info, profiled, timed)
 
 
-def _faults_ns(kept: Kept, info: RunInfo, timings: pa.Table, median_ns: float) -> int:
+def _faults_ns(kept: Kept, info: RunInfo, timings: pa.Table, length_ns: float) -> int:
     """Time of the page faults of a step that the same step has not where it is not profiled."""
     costs = [r.page_fault_ns for r in info.recording or () if r.page_fault_ns]
     if not costs or _nulls(timings, "minor_faults"):
@@ -143,7 +167,7 @@ def _faults_ns(kept: Kept, info: RunInfo, timings: pa.Table, median_ns: float) -
     timed = _medians(timings, "minor_faults")
     more = _over(kept, info, info.profiled_page_faults, timed) or 0.0
     took_ns = round(max(more, 0.0) * statistics.median(costs))
-    return took_ns if took_ns >= LEAST_FAULTS_SHARE * median_ns else 0
+    return took_ns if took_ns >= LEAST_FAULTS_SHARE * length_ns else 0
 
 
 def _over(
@@ -180,13 +204,12 @@ def undisturbed_step(
     timings: pa.Table,
     undisturbed: Undisturbed,
 ) -> MeanStep:
-    """The lane of ``step`` in the undisturbed step, of which the parts sum to its median."""
-    steps, length_ns = len(kept.windows), round(undisturbed.median_ns)
+    """The lane of ``step`` in the undisturbed step, to which the parts sum."""
+    steps, length_ns = len(kept.windows), round(undisturbed.length_ns)
     stretches = attributed(events, kept.windows, step.rank)[step.device]
     profiling = profiling_of(kept, events, stretches, info, timings, undisturbed)
     what = profiling.recorded_in(events, stretches)
-    off = profiling.taken(what)
-    spent = what.length_ns - off
+    spent = profiling.left(what)
     totals = np.bincount(stretches.label, weights=spent, minlength=len(stretches.labels))
     names = [label for label, ns in zip(stretches.labels, totals, strict=True) if ns]
     means = mean_of([int(ns) for ns in totals if ns], steps)
@@ -203,7 +226,7 @@ def undisturbed_step(
         recording=Recording(
             events=int(what.borders.sum()) / 2 / steps,
             event_ns=profiling.cost_ns,
-            ns=round(int(off.sum()) / steps),
+            ns=round(int(profiling.taken(what).sum()) / steps),
             measured=profiling.costs.measured,
             in_cpu_time=undisturbed.in_cpu_time,
         ),

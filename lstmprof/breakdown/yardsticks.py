@@ -130,7 +130,7 @@ def _speed(sort: str, fast: RunInfo, slow: RunInfo) -> Speed | None:
     if errors[0] is None or errors[1] is None:
         return None
     first, second = (
-        math.exp(statistics.fmean(math.log(r.median_ns) for r in rounds)) for rounds in ends
+        math.exp(statistics.fmean(math.log(r.length_ns) for r in rounds)) for rounds in ends
     )
     return Speed(sort, math.log(second / first), math.hypot(errors[0], errors[1]), first, second)
 

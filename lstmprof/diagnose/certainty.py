@@ -1,6 +1,6 @@
 """How far a diagnosis can be trusted: of a whole comparison, of a run alone, of one finding.
 
-Certainty is computed. A difference must exceed the noise of the two medians (``noise``). Then every
+Certainty is computed. A difference must exceed the noise of the two steps (``noise``). Then every
 reason to doubt a run has a size, and it lowers what could be no more than that. Reasons that have
 no known size make nothing worse than likely.
 """

@@ -91,7 +91,7 @@ def contributors(
         what, left_ns = recorded(events, stretches, own_ranges=False), length_ns
     else:
         what = profiling.recorded_in(events, stretches)
-        left_ns = what.length_ns - profiling.taken(what)
+        left_ns = profiling.left(what)
     values = (names, *(events.texts(column)[1] for column in ("category", "family")))
     return pa.table(
         [

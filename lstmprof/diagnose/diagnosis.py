@@ -395,8 +395,8 @@ def _what_ifs(
         return ()
     window = median_step(breakdown.kept(profile.rank).windows)
     undisturbed = None
-    if profile.median_ns is not None:
-        undisturbed = Timed(profile.median_ns, _recording(profile))
+    if profile.step_ns is not None:
+        undisturbed = Timed(profile.step_ns, _recording(profile))
     replays = what_if(breakdown, window, list(changes.values()), undisturbed)
     return tuple(
         WhatIf(name, replay, forms.get(name)) for name, replay in zip(changes, replays, strict=True)

@@ -187,7 +187,7 @@ class WhatIf(_Record, frozen=True):
     replayed_ns: Annotated[int, _is("the unchanged step as it is replayed")]
     predicted_ns: int
     saved_ns: int
-    undisturbed_ns: Annotated[int | None, _is("of the undisturbed median; null where not timed")]
+    undisturbed_ns: Annotated[int | None, _is("of the undisturbed step; null where not timed")]
     bottleneck: Bottleneck
     sentence: str
 

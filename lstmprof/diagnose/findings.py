@@ -43,7 +43,7 @@ class Difference:
 
 def timed(fast: StepProfile, slow: StepProfile) -> bool:
     """Whether both have undisturbed steps, so that these are what is compared."""
-    return fast.median_ns is not None and slow.median_ns is not None
+    return fast.step_ns is not None and slow.step_ns is not None
 
 
 def lengths(fast: StepProfile, slow: StepProfile) -> tuple[int, int]:
@@ -78,7 +78,7 @@ def _undisturbed(
 ) -> tuple[StepProfile | None, StepProfile]:
     """Both, or one alone, without what recording took of them, where they were timed."""
     if fast is None:
-        return None, slow if slow.median_ns is None else profiler_overhead.unrecorded(slow)
+        return None, slow if slow.step_ns is None else profiler_overhead.unrecorded(slow)
     if not timed(fast, slow):
         return fast, slow
     return profiler_overhead.unrecorded(fast), profiler_overhead.unrecorded(slow)
@@ -96,7 +96,7 @@ def _times(
 ) -> list[Difference]:
     if fast is not None and timed(fast, slow):
         fast_ns, slow_ns = profiler_overhead.spent(fast, slow, of_fast, of_slow)
-    elif fast is None and slow.median_ns is not None:
+    elif fast is None and slow.step_ns is not None:
         fast_ns, slow_ns = Counter(), profiler_overhead.spent_alone(slow, of_slow)
     else:
         fast_ns, slow_ns = _spent(of_fast), _spent(of_slow)

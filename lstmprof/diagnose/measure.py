@@ -30,7 +30,7 @@ def _by_cpu(profile: StepProfile) -> StepProfile:
     return replace(
         profile,
         compared_by="CPU time",
-        median_ns=cpu.median_ns,
+        step_ns=cpu.step_ns,
         interval_ns=cpu.interval_ns,
         rounds=cpu.rounds,
     )

@@ -1,10 +1,10 @@
 """Up to which difference two runs cannot be told apart, and why.
 
-That is where the 95 % intervals of their medians touch (``breakdown/rounds.py``); of runs whose
-rounds took turns it is by the rounds' ratios. Runs that took no turns are compared as far as their
-machine was the same: by as much as the yardsticks of the slower run took longer (``yardsticks``),
-and these may be off themselves. Of runs without yardsticks that were captured apart each is as
-uncertain as one process on a busy machine.
+That is where the 95 % intervals of their steps touch (``breakdown/rounds.py``); of runs whose
+rounds took turns it is by the ratios of turns side by side. Runs that took no turns are compared as
+far as their machine was the same: by as much as the yardsticks of the slower run took longer
+(``yardsticks``), and these may be off themselves. Of runs without yardsticks that were captured
+apart each is as uncertain as one process on a busy machine.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ from lstmprof.breakdown.rounds import (
     error_of,
     error_of_pairs,
     error_within,
+    ratios_of_pairs,
     round_of,
 )
 from lstmprof.diagnose.findings import lengths, timed
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.numbers import milliseconds, percent
 
-#: A smaller difference between the medians of a step is none.
+#: A smaller difference between two steps is none.
 EQUAL_SHARE = 0.02
 #: Runs that do not take turns and start so many seconds after each other were captured apart: the
 #: machine may have changed its speed. Of sixteen such pairs of identical code, three rounds each,
@@ -107,8 +108,8 @@ def machine_words(fast: StepProfile, slow: StepProfile) -> str:
 def _error(profile: StepProfile, timed: bool, *, upper: bool) -> float:
     """How far a step may be from one end of its interval, in logarithms; 0 unknown."""
     interval_ns = profile.interval_ns
-    if timed and interval_ns is not None and profile.median_ns and interval_ns[0] > 0:
-        return abs(math.log(interval_ns[upper] / profile.median_ns))
+    if timed and interval_ns is not None and profile.step_ns and interval_ns[0] > 0:
+        return abs(math.log(interval_ns[upper] / profile.step_ns))
     profiled = (round_of(profile.steps_ns),) if profile.steps_ns else ()
     rounds = profile.rounds if timed else profiled
     return error_of(rounds, between_processes(profile.info)) or 0.0
@@ -134,10 +135,9 @@ def in_turn(fast: StepProfile, slow: StepProfile) -> bool:
 
 
 def _off_pairs(fast: StepProfile, slow: StepProfile) -> float:
-    """How far the rounds' mean ratio is from that of the medians, in logarithms."""
-    pairs = zip(fast.rounds, slow.rounds, strict=True)
-    ratios = [math.log(b.median_ns / a.median_ns) for a, b in pairs]
+    """How far the rounds' mean ratio is from that of the steps, in logarithms."""
     ends = lengths(fast, slow)
+    ratios = ratios_of_pairs(fast.rounds, slow.rounds) or [0.0]
     return abs(statistics.fmean(ratios) - math.log(ends[1] / ends[0]))
 
 

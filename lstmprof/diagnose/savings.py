@@ -53,7 +53,7 @@ def savings(
     Raises:
         RunError: a file of the run is missing or damaged.
     """
-    worked = profile if profile.median_ns is None else unrecorded(profile)
+    worked = profile if profile.step_ns is None else unrecorded(profile)
     kinds = causes.by_kind(worked, causes.comparison_of(profile))
     by_time = {kind: of_kind(some, limit) for kind, some in kinds.items()}
     known = {kind: saving for kind, saving in by_time.items() if saving.by != TAKEN}

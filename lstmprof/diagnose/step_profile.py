@@ -97,7 +97,7 @@ class Contributor:
 class StepProfile:
     """One lane of a run: a device of a rank, or the host (``device`` None).
 
-    ``info`` is run.json. ``median_ns`` is that of the undisturbed steps with its 95 % interval,
+    ``info`` is run.json. ``step_ns`` is the length of the undisturbed step with its 95 % interval,
     None where it was not timed. ``steps`` were profiled; ``marked`` is False where the profile has
     no step markers and its whole is taken as one. ``contributors`` sum to the length of the mean
     profiled step. ``sync_calls`` are the blocking runtime calls of a step, None where no runtime
@@ -106,13 +106,13 @@ class StepProfile:
     processes that were timed, ``steps_ns`` the lengths of the profiled steps, ``event_ns`` what
     recording one event took of them. It is one of
     ``lanes``; ``straggler`` is whom they wait for, None where there is one lane that communicates
-    with none; ``overlap`` None where it does not. ``compared_by`` is what ``median_ns`` is of, None
+    with none; ``overlap`` None where it does not. ``compared_by`` is what ``step_ns`` is of, None
     where it cannot be compared; ``cpu`` is None where it says nothing (``diagnose.measure``).
     """
 
     name: str
     info: RunInfo
-    median_ns: int | None
+    step_ns: int | None
     interval_ns: tuple[float, float] | None
     steps: int
     marked: bool
@@ -148,7 +148,7 @@ class StepProfile:
     @property
     def length_ns(self) -> int:
         """Length of an undisturbed step, of a profiled one where none was timed."""
-        return self.profiled_ns if self.median_ns is None else self.median_ns
+        return self.profiled_ns if self.step_ns is None else self.step_ns
 
     @property
     def parts(self) -> dict[Part, int]:
@@ -236,11 +236,11 @@ def step_profile_of(
     if timings is not None and table is not None:
         undisturbed = Undisturbed(timings.length_ns, timings.compared_by == "CPU time")
         profiling = profiling_of(kept, events, stretches, info, table, undisturbed)
-    bounds = None if timings is None else (timings.median_low_ns, timings.median_high_ns)
+    bounds = None if timings is None else (timings.step_low_ns, timings.step_high_ns)
     return StepProfile(
         name=breakdown.run.name,
         info=info,
-        median_ns=None if timings is None else round(timings.median_ns),
+        step_ns=None if timings is None else round(timings.step_ns),
         interval_ns=None if bounds is None or None in bounds else bounds,  # type: ignore[arg-type]
         steps=len(windows),
         marked=windows[0].step is not None,

@@ -14,6 +14,7 @@ import pyarrow as pa
 SCHEMA_VERSION = 4
 #: Columns of timings.parquet since version 4.
 _OF_ITERATIONS = (
+    "turn",
     "after_profile",
     "cpu_ns",
     "voluntary_switches",

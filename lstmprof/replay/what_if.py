@@ -25,12 +25,12 @@ from lstmprof.replay.simulate import Replay, replayed
 
 @dataclass(frozen=True)
 class Timed:
-    """The undisturbed steps of a run: their median, and what recording adds to a profile.
+    """The undisturbed step of a run: its length, and what recording adds to a profile.
 
     ``recording`` is None where it delays nothing: on a host whose device has the work.
     """
 
-    median_ns: int
+    step_ns: int
     recording: Recording | None
 
 
@@ -40,7 +40,7 @@ class Prediction:
 
     ``replayed_ns`` is what the replay makes of the unchanged step: its difference from
     ``observed_ns`` is the model's own error. ``ledger`` has the parts of the predicted step
-    (``breakdown.ledger.SCHEMA``). ``undisturbed_ns`` is what the median undisturbed step would take
+    (``breakdown.ledger.SCHEMA``). ``undisturbed_ns`` is what the undisturbed step would take
     with the change, None where it was not timed: it shrinks as the replayed step does from which
     the recording of its ops is taken.
     """
@@ -84,10 +84,10 @@ def predictions(
 def _undisturbed_ns(
     graph: StepGraph, change: Change, causes: Dependencies, timed: Timed
 ) -> int | None:
-    """The median step with ``change``; it shrinks as the step of which nothing was recorded."""
+    """The undisturbed step with ``change``; it shrinks as the step without its recording."""
     bare = graph if timed.recording is None else unrecorded(graph, timed.recording)
     whole, left = (replayed(bare, each, causes).length_ns for each in (nothing, change))
-    return round(timed.median_ns * left / whole) if whole else None
+    return round(timed.step_ns * left / whole) if whole else None
 
 
 def retimed(

@@ -42,15 +42,15 @@ def times(runs: Sequence[RunReport], groups: Sequence[Group]) -> list[Row]:
     for group in groups:
         of_group = [run for run in runs if run.facts.group == group.number]
         timed = [(run, t) for run in of_group if (t := run.breakdown.timings)]
-        medians = {place: t.median_ns for place, (_, t) in enumerate(timed)}
-        slowdown = slowdowns(medians) if len(timed) > 1 else {}
+        steps = {place: t.step_ns for place, (_, t) in enumerate(timed)}
+        slowdown = slowdowns(steps) if len(timed) > 1 else {}
         for place, (run, t) in enumerate(timed):
             rows.append(run.row({**dataclasses.asdict(t), "slowdown": slowdown.get(place)}))
     return rows
 
 
-def _median_ns(run: RunReport) -> float:
-    return run.breakdown.timings.median_ns if run.breakdown.timings else 0.0
+def _step_ns(run: RunReport) -> float:
+    return run.breakdown.timings.step_ns if run.breakdown.timings else 0.0
 
 
 def ledger(runs: Iterable[RunReport]) -> list[Row]:
@@ -103,7 +103,7 @@ def casts(runs: Iterable[RunReport]) -> list[Row]:
 
 
 def sweep(runs: Sequence[RunReport]) -> list[Row]:
-    """The medians by size; none where all runs have one size.
+    """The steps by size; none where all runs have one size.
 
     ``conditions`` are those that differ between the runs, besides the sizes; may be empty.
     """
@@ -117,7 +117,7 @@ def sweep(runs: Sequence[RunReport]) -> list[Row]:
         columns = {
             "implementation": str(of_run.implementation),
             "conditions": ", ".join(str(v) for n in differing if (v := getattr(of_run, n))),
-            "median_ns": run.breakdown.timings.median_ns,
+            "step_ns": run.breakdown.timings.step_ns,
         }
         rows.append(run.row({**columns, **size}))
         sizes.add(tuple(size.values()))
@@ -125,14 +125,14 @@ def sweep(runs: Sequence[RunReport]) -> list[Row]:
 
 
 def roofline(runs: Sequence[RunReport]) -> list[Row]:
-    """``least_ns`` of a step by its device's peaks, ``median_ns``, and ``share`` of both."""
+    """``least_ns`` of a step by its device's peaks, ``step_ns``, and ``share`` of both."""
     profiles = [run.profile for run in runs]
     timed = [run for run in runs if run.breakdown.timings is not None]
     limits = [(run, roofline_of(run.profile, profiles, None)) for run in timed]
     return [
         run.row(
             {
-                **{"least_ns": limit.step_ns, "median_ns": limit.median_ns},
+                **{"least_ns": limit.step_ns, "step_ns": limit.undisturbed_ns},
                 **{"share": limit.share, "gemm_flops_per_s": limit.gemm_flops_per_s},
             }
         )
@@ -144,21 +144,21 @@ def roofline(runs: Sequence[RunReport]) -> list[Row]:
 def stability(runs: Sequence[RunReport]) -> list[Row]:
     """Cells of ``iterations`` counted ones from ``iteration`` on, of a long series more than one.
 
-    ``wall_ns`` is the median of their times, ``off_share`` that over the run's median, less 1;
+    ``wall_ns`` is the median of their times, ``off_share`` that over the run's step, less 1;
     ``place`` the round and whether it was profiled before: no cell is of two places.
     """
     most = max(ALL_CELLS // max(len(runs), 1), LEAST_CELLS)
     rows = []
     for run in runs:
-        table, median = run.breakdown.run.timings(), _median_ns(run)
-        counted = [] if table is None or not median else _counted(table)
+        table, step = run.breakdown.run.timings(), _step_ns(run)
+        counted = [] if table is None or not step else _counted(table)
         size = -(-len(counted) // most)
         for place, of_place in itertools.groupby(counted, key=_place):
             left = list(of_place)
             for cell in (left[first : first + size] for first in range(0, len(left), size)):
                 wall = statistics.median(row["wall_ns"] for row in cell)
                 columns = {"iteration": cell[0]["iteration"], "iterations": len(cell)}
-                columns |= {"place": place, "wall_ns": wall, "off_share": wall / median - 1}
+                columns |= {"place": place, "wall_ns": wall, "off_share": wall / step - 1}
                 rows.append(run.row(columns))
     return rows
 

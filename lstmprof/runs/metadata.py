@@ -493,6 +493,14 @@ ITERATIONS = (
     Column("round", pa.int64(), "", "which worker process ran it, from 0"),
     Column("iteration", pa.int64(), "", "number in the run, warm-up included"),
     Column("warmup", pa.bool_(), "", "whether it is warm-up, which no statistic counts"),
+    Column(
+        "turn",
+        pa.int64(),
+        "",
+        "number of its turn in the round, from 0, where workers took turns on one CPU: the turn of "
+        "that number of another came right before it or after it",
+        "it is warm-up of the process, or the run was captured alone",
+    ),
     Column("after_profile", pa.bool_(), "", "whether its round was profiled before it", _OLDER),
     Column("wall_ns", pa.int64(), "ns", "by the host's clock, until the device had ended"),
     Column("device_ns", pa.int64(), "ns", "by the device's events", "it ran on a CPU"),

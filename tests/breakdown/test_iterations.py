@@ -64,19 +64,19 @@ def test_iterations_that_lost_their_cpu_are_left_out_where_others_are_enough() -
     found = measured(*[[KEPT, LOST, KEPT, LOST, LOST, KEPT, LOST]] * 3)
     assert (found.iterations, found.disturbed) == (9, 12)
     assert found.compared_by == "wall time"
-    assert found.median_ns == 10.01 * MS
-    assert found.median_high_ns is not None
-    assert found.median_high_ns < 11 * MS
+    assert found.step_ns == 10.01 * MS
+    assert found.step_high_ns is not None
+    assert found.step_high_ns < 11 * MS
 
 
 def test_where_too_few_kept_it_cpu_time_counts() -> None:
     found = measured([KEPT, KEPT, *[LOST] * 5], *[[LOST] * 7] * 2)
     assert (found.iterations, found.disturbed) == (21, 19)
     assert found.compared_by == "CPU time"
-    assert found.cpu_median_ns == 10.2 * MS
-    assert found.cpu_median_low_ns is not None
-    assert found.cpu_median_low_ns > 9 * MS
-    assert found.median_ns == pytest.approx(22.2 * MS)
+    assert found.cpu_step_ns == 10.2 * MS
+    assert found.cpu_step_low_ns is not None
+    assert found.cpu_step_low_ns > 9 * MS
+    assert found.step_ns == pytest.approx(22.2 * MS)
     (taken,) = [w for w in found.warnings if w.kind == "CPU taken"]
     assert taken.size == 0
     assert "19 iterations of 21" in taken.fault
@@ -120,7 +120,7 @@ def test_a_run_of_an_older_version_is_compared_as_it_was() -> None:
         assert found is not None
         assert (found.iterations, found.disturbed) == (9, None)
         assert found.compared_by == "wall time"
-        assert found.cpu_median_ns is None
+        assert found.cpu_step_ns is None
 
 
 def test_the_undisturbed_are_chosen_by_their_waiting_and_not_by_their_length() -> None:
@@ -128,3 +128,21 @@ def test_the_undisturbed_are_chosen_by_their_waiting_and_not_by_their_length() -
     found = measured(*[[short, long, long, short, long, LOST]] * 3)
     assert found.disturbed == 3
     assert found.median_ns == statistics.median([8, 14, 14, 8, 14]) * MS + 0.02 * MS
+    assert found.step_ns == pytest.approx((2.25 * 8 + 5.25 * 14) / 7.5 * MS + 0.02 * MS)
+
+
+def test_a_turn_counts_once_whatever_it_holds() -> None:
+    """Ten turns a round: a slow one of one iteration, a quick one of three, and so on."""
+    slow, quick = (12.0, 0.01, 0, 0), (8.0, 0.01, 0, 0)
+    one = [slow, quick, quick, quick] * 5
+    turns = [2 * (place // 4) + (place % 4 > 0) for place in range(20)]
+    rows = table([one] * 3)
+    numbers = pa.array([None, *turns] * 3, pa.int64())
+    info = run_info(ONE_THREAD)
+    taken = iterations_of(rows.append_column("turn", numbers), info)
+    assert taken.length_ns() == pytest.approx(10.01 * MS)
+    assert [len(r.turns) for r in taken.rounds("CPU time")] == [10] * 3
+    assert taken.rounds("CPU time")[0].turns[:2] == ((0, 12.0 * MS), (1, 8.0 * MS))
+    alone = iterations_of(rows, info)
+    assert alone.length_ns() == pytest.approx(8.01 * MS, rel=0.001)
+    assert alone.rounds()[0].turns == ()

@@ -19,11 +19,14 @@ from lstmprof.breakdown.rounds import (
     QUIET_BETWEEN_PROCESSES,
     Round,
     error_of,
+    error_of_pairs,
     error_within,
+    midmean,
+    ratios_of_pairs,
     round_of,
     t95,
 )
-from lstmprof.breakdown.timings import median_interval
+from lstmprof.breakdown.timings import interval_of
 
 STEP_NS = 1e7
 
@@ -61,8 +64,8 @@ def held(rounds: int, spread: float, alike: float = 0.5) -> float:
         walls = [
             [round(wall * factor) for wall in series(generator, 20, alike)] for factor in factors
         ]
-        middle = float(np.median([wall for some in walls for wall in some]))
-        hits += covered(*median_interval(middle, [round_of(some) for some in walls]))
+        middle = midmean([wall for some in walls for wall in some])
+        hits += covered(*interval_of(middle, [round_of(some) for some in walls]))
     return hits / 300
 
 
@@ -93,7 +96,7 @@ def test_rounds_in_one_process_have_only_their_own_error() -> None:
 
 def test_three_rounds_are_taken_by_their_spread_and_two_at_least_by_the_usual_one() -> None:
     rounds = [Round(1e6 * factor, 1e6, 1e6) for factor in (1.0, 1.02, 1.04)]
-    spread = float(np.std(np.log([r.median_ns for r in rounds]), ddof=1))
+    spread = float(np.std(np.log([r.length_ns for r in rounds]), ddof=1))
     moderated = math.sqrt((QUIET_BETWEEN_PROCESSES**2 + 2 * spread**2) / 3)
     assert error_of(rounds) == pytest.approx(t95(3) * moderated / math.sqrt(3))
     quiet, busy = (error_of([rounds[0]] * 2, between) for between in (0.02, 0.2))
@@ -104,13 +107,43 @@ def test_three_rounds_are_taken_by_their_spread_and_two_at_least_by_the_usual_on
 
 def test_a_spread_that_is_no_longer_usual_counts_by_itself() -> None:
     rounds = [Round(1e6 * factor, 1e6, 1e6) for factor in (1.0, 1.1, 1.2)]
-    spread = float(np.std(np.log([r.median_ns for r in rounds]), ddof=1))
+    spread = float(np.std(np.log([r.length_ns for r in rounds]), ddof=1))
     assert error_of(rounds) == pytest.approx(t95(2) * spread / math.sqrt(3))
 
 
 @pytest.mark.parametrize("rounds", [3, 5])
 def test_rounds_that_differ_by_much_are_held_as_often(rounds: int) -> None:
     assert held(rounds, 0.17) >= 0.91
+
+
+def test_the_interquartile_mean_lies_between_the_speeds_of_a_machine() -> None:
+    assert midmean([7.0]) == 7.0
+    assert midmean([1.0, 2.0]) == 1.5
+    assert midmean([1.0, 2.0, 90.0]) == pytest.approx((0.25 * 1 + 2 + 0.25 * 90) / 1.5)
+    assert midmean([90.0, 1.0, 3.0, 2.0]) == 2.5  # one in four on each side is left out
+    for slow in range(25, 76):  # of 100, the median is 8 up to 49 and 12 from 51 on
+        assert midmean([8.0] * (100 - slow) + [12.0] * slow) == pytest.approx(
+            8 + 4 * (slow - 25) / 50
+        )
+
+
+def test_turns_side_by_side_tell_a_ratio_that_the_rounds_do_not() -> None:
+    """The machine changes its speed from turn to turn; one run lost other turns than the other."""
+    speeds = [1.0, 1.6, 1.6, 1.0, 1.6, 1.0, 1.0, 1.6, 1.6, 1.6]
+    fast, slow = [], []
+    for kept in (range(10), range(2, 10), range(8)):
+        fast.append(round_of([10 * speeds[n] for n in kept], list(kept)))
+        slow.append(round_of([11 * s for s in speeds], list(range(10))))
+    assert ratios_of_pairs(fast, slow) == pytest.approx([math.log(1.1)] * 3)
+    apart = [Round(r.length_ns, None, None) for r in fast]
+    assert ratios_of_pairs(apart, slow) == pytest.approx(
+        [math.log(s.length_ns / f.length_ns) for f, s in zip(fast, slow, strict=True)]
+    )
+    assert ratios_of_pairs(fast, slow[:2]) is None
+    narrow, wide = error_of_pairs(fast, slow), error_of_pairs(apart, slow)
+    assert narrow is not None
+    assert wide is not None
+    assert narrow < wide
 
 
 def test_students_t_goes_on_beyond_its_table() -> None:
@@ -126,14 +159,14 @@ def test_the_same_series_has_the_same_interval_and_it_holds_the_median() -> None
     assert once == round_of(walls)
     assert once.low_ns is not None
     assert once.high_ns is not None
-    assert once.low_ns <= once.median_ns <= once.high_ns
+    assert once.low_ns <= once.length_ns <= once.high_ns
 
 
 def test_too_few_iterations_of_one_round_have_no_interval_and_three_rounds_of_them_do() -> None:
     short = round_of([100, 110])
     assert (short.low_ns, short.high_ns) == (None, None)
-    assert median_interval(105.0, [short]) == (None, None)
-    low, high = median_interval(105.0, [short] * 3)
+    assert interval_of(105.0, [short]) == (None, None)
+    low, high = interval_of(105.0, [short] * 3)
     assert low is not None
     assert high is not None
     assert low < 105 < high

@@ -24,7 +24,7 @@ from lstmprof.breakdown.rounds import (
     QUIET_BETWEEN_PROCESSES,
     round_of,
 )
-from lstmprof.breakdown.timings import median_interval
+from lstmprof.breakdown.timings import interval_of
 from lstmprof.breakdown.yardsticks import SORTS
 from lstmprof.runs.metadata import run_info
 
@@ -212,7 +212,7 @@ def test_processes_differ_more_where_others_leave_no_core(
 
 def test_too_few_iterations_say_nothing() -> None:
     assert faults([1, 100, 1000]) == []
-    assert median_interval(2.0, [round_of([1, 2, 3])]) == (None, None)
+    assert interval_of(2.0, [round_of([1, 2, 3])]) == (None, None)
 
 
 def test_a_profile_of_much_slower_steps_is_named() -> None:

@@ -112,6 +112,7 @@ def columns(iterations: int) -> dict[str, list[Any]]:
         "device_ns": [None] * count,
         "cpu_ns": [900] * count,
         "loss": [0.5] * count,
+        "turn": [None] * count,
         **same,
     }
 

@@ -67,6 +67,7 @@ def test_only_the_step_is_timed() -> None:
         "after_profile": [False, False],
         "wall_ns": [7, 7],
         "device_ns": [6, 6],
+        "turn": [None, None],
         **{name: [None, None] for name in Counts._fields},
         "loss": [3.0, 2.0],
     }

@@ -102,8 +102,9 @@ def test_the_first_of_several_iterations_of_a_turn_does_not_count(
         clock.now_ns += 10 * TURN_NS  # the others run
 
     loop = Loop(step, float, lambda: None, lambda whose: None)
-    rows = shared(loop, Share(3), turn, lambda line: None, clock)
+    rows = shared(loop, Share(3), turn, lambda line: None, clock, 7)
     assert [row.warmup for row in rows] == warm
+    assert [row.turn for row in rows] == [n for n in (7, 8, 9) for _ in range(len(warm) // 3)]
     assert [row.iteration for row in rows] == list(range(len(warm)))
     assert {row.wall_ns for row in rows} == {step_ns}
     assert len(turns) == 3
@@ -146,10 +147,11 @@ def test_real_workers_take_turns_on_one_cpu_and_one_that_fails_holds_up_no_other
     assert (one.info.ended_at or "") > (two.info.started_at or "")  # both lived at once
     timings = one.timings()
     assert timings is not None
-    assert set(timings.filter(pc.invert(timings["warmup"]))["after_profile"].to_pylist()) == {
-        False,
-        True,
-    }
+    counted = timings.filter(pc.invert(timings["warmup"]))
+    assert set(counted["after_profile"].to_pylist()) == {False, True}
+    assert set(counted["turn"].to_pylist()) == {0, 1, 2, 3}
+    early = counted.filter(pc.invert(counted["after_profile"]))
+    assert set(early["turn"].to_pylist()) == {0, 1}  # the same turns as the other's
 
 
 def test_a_run_took_turns_only_with_those_that_did_in_every_round(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def profile(
     """
     given: dict[str, Any] = {
         "info": run_info(facts or {}),
-        "median_ns": None,
+        "step_ns": None,
         "interval_ns": None,
         "steps": 1,
         "marked": True,

@@ -34,7 +34,7 @@ from lstmprof.breakdown.doubts import (
     Warning,
 )
 from lstmprof.breakdown.rounds import Round, error_of_pairs, round_of
-from lstmprof.breakdown.timings import CpuTime, median_interval
+from lstmprof.breakdown.timings import CpuTime, interval_of
 from lstmprof.diagnose.certainty import Certainty, of_finding, of_prediction, of_run, outcome
 from lstmprof.diagnose.diagnosis import compare
 from lstmprof.diagnose.findings import findings
@@ -59,8 +59,8 @@ def simulated(
     processes = [round_of(some) for some in walls]
     return ran(
         cause_ns,
-        median_ns=round(middle),
-        interval_ns=median_interval(middle, processes),
+        step_ns=round(middle),
+        interval_ns=interval_of(middle, processes),
         rounds=tuple(processes),
     )
 
@@ -69,9 +69,9 @@ def ran(cause_ns: int = 0, **fields: Any) -> StepProfile:
     """A run of 10 ms and so much Python; ``profiled_ns`` more is of what profiling does."""
     excess = contributor("idle", "unattributed", fields.pop("excess_ns", 0))
     parts = [contributor("busy", "gemm", STEP_NS, "mm"), contributor("idle", "python", cause_ns)]
-    given: dict[str, Any] = {"median_ns": STEP_NS + cause_ns, **fields}
-    if given["median_ns"] is not None:
-        given.setdefault("interval_ns", (0.99 * given["median_ns"], 1.01 * given["median_ns"]))
+    given: dict[str, Any] = {"step_ns": STEP_NS + cause_ns, **fields}
+    if given["step_ns"] is not None:
+        given.setdefault("interval_ns", (0.99 * given["step_ns"], 1.01 * given["step_ns"]))
     return profile(*parts, *([excess] if excess.ns else []), **given)
 
 
@@ -100,7 +100,7 @@ def test_identical_code_gets_no_cause(rounds: int, spread: float) -> None:
         fast, slow = sorted(runs, key=lambda run: run.length_ns)
         chance = ran(
             slow.length_ns - fast.length_ns,
-            median_ns=slow.median_ns,
+            step_ns=slow.step_ns,
             interval_ns=slow.interval_ns,
             rounds=slow.rounds,
         )
@@ -174,14 +174,14 @@ def test_a_doubt_of_unknown_size_leaves_a_finding_likely(kind: str, level: str) 
 def test_a_finding_below_the_noise_cannot_be_told() -> None:
     fast = profile(
         contributor("busy", "gemm", 10 * MS, "mm"),
-        median_ns=10 * MS,
+        step_ns=10 * MS,
         interval_ns=(9.5 * MS, 10.5 * MS),
     )
     slow = profile(
         contributor("busy", "gemm", 10 * MS, "mm"),
         contributor("idle", "python", 9 * MS),
         contributor("busy", "cast", MS, "to"),
-        median_ns=20 * MS,
+        step_ns=20 * MS,
         interval_ns=(19.0 * MS, 21.0 * MS),
     )
     told = levels(fast, slow)
@@ -191,11 +191,11 @@ def test_a_finding_below_the_noise_cannot_be_told() -> None:
 
 def test_a_difference_that_the_profile_does_not_show_is_not_explained() -> None:
     fast = ran()
-    hidden = ran(MS, median_ns=STEP_NS + 10 * MS)
+    hidden = ran(MS, step_ns=STEP_NS + 10 * MS)
     told = outcome(fast, hidden, findings(fast, hidden))
     assert told.state == "unknown"
     assert told.reason.startswith("not explained by the profile: the profiled steps do not show ")
-    shown = ran(9 * MS, median_ns=STEP_NS + 10 * MS)
+    shown = ran(9 * MS, step_ns=STEP_NS + 10 * MS)
     assert outcome(fast, shown, findings(fast, shown)).state == "found"
 
 
@@ -204,25 +204,25 @@ def test_what_profiling_added_hides_a_cause_that_is_smaller() -> None:
     slowed = profile(
         contributor("busy", "gemm", 2 * STEP_NS, "mm", count=2),
         contributor("idle", "python", 4 * MS),
-        median_ns=STEP_NS + 4 * MS,
+        step_ns=STEP_NS + 4 * MS,
         interval_ns=(0.99 * (STEP_NS + 4 * MS), 1.01 * (STEP_NS + 4 * MS)),
     )
     assert state(fast, slowed) == "unknown"
 
 
 def test_a_run_alone_is_bound_by_nothing_that_profiling_could_have_made() -> None:
-    quiet = ran(MS, median_ns=STEP_NS)
+    quiet = ran(MS, step_ns=STEP_NS)
     assert of_run(quiet, findings(None, quiet)).state == "found"
-    slowed = ran(MS, median_ns=MS // 2)
+    slowed = ran(MS, step_ns=MS // 2)
     told = of_run(slowed, findings(None, slowed))
     assert told.state == "unknown"
     assert "what profiling changed" in told.reason
 
 
 def test_a_run_alone_whose_time_is_not_explained_is_unknown() -> None:
-    little = ran(excess_ns=3 * STEP_NS, median_ns=None)
+    little = ran(excess_ns=3 * STEP_NS, step_ns=None)
     assert of_run(little, findings(None, little)).state == "unknown"
-    most = ran(excess_ns=STEP_NS // 2, median_ns=None)
+    most = ran(excess_ns=STEP_NS // 2, step_ns=None)
     assert of_run(most, findings(None, most)).state == "found"
 
 
@@ -271,8 +271,8 @@ def in_turn(first: str, *medians_ms: float, **fields: Any) -> StepProfile:
     rounds = tuple(round_of(some) for some in walls)
     middle = statistics.median(medians_ms) * MS
     cause = round(middle) - STEP_NS
-    interval = median_interval(middle, rounds)
-    known = {"median_ns": round(middle), "interval_ns": interval, "rounds": rounds, **fields}
+    interval = interval_of(middle, rounds)
+    known = {"step_ns": round(middle), "interval_ns": interval, "rounds": rounds, **fields}
     return ran(cause, **at(*starts, **known))
 
 
@@ -317,8 +317,8 @@ def with_sticks(minute: int, step_ms: float, *python_ms: float, **facts: Any) ->
     rounds = tuple(round_of(walls) for _ in range(3))
     return ran(
         round(step_ms * MS) - STEP_NS,
-        median_ns=round(step_ms * MS),
-        interval_ns=median_interval(step_ms * MS, rounds),
+        step_ns=round(step_ms * MS),
+        interval_ns=interval_of(step_ms * MS, rounds),
         rounds=rounds,
         facts={"rounds": starts, **sticks(*python_ms), **facts},
         name=f"{step_ms:g}",
@@ -359,9 +359,9 @@ def test_yardsticks_of_two_pythons_tell_nothing() -> None:
 def by_cpu(step_ms: float, cpu_ms: float, **fields: Any) -> StepProfile:
     """A run of one thread of which both times are known."""
     rounds = tuple(round_of([round(cpu_ms * MS)] * 10) for _ in range(3))
-    cpu = CpuTime(round(cpu_ms * MS), median_interval(cpu_ms * MS, rounds), rounds)
+    cpu = CpuTime(round(cpu_ms * MS), interval_of(cpu_ms * MS, rounds), rounds)
     cause = round(cpu_ms * MS) - STEP_NS
-    return ran(cause, median_ns=round(step_ms * MS), cpu=cpu, **fields)
+    return ran(cause, step_ns=round(step_ms * MS), cpu=cpu, **fields)
 
 
 def test_a_run_that_lost_its_cpu_is_compared_by_cpu_time() -> None:
@@ -414,7 +414,7 @@ def test_identical_code_in_turn_differs_by_chance_in_two_of_a_hundred(spread: fl
 def profiled(*steps_ns: int) -> StepProfile:
     """Of a profile made elsewhere: nothing was timed."""
     middle = round(statistics.median(steps_ns))
-    return ran(middle - STEP_NS, median_ns=None, steps_ns=steps_ns)
+    return ran(middle - STEP_NS, step_ns=None, steps_ns=steps_ns)
 
 
 @pytest.mark.parametrize(
@@ -443,7 +443,7 @@ def test_too_few_timed_iterations_leave_a_finding_likely() -> None:
 
 def test_that_the_profiled_steps_lost_their_cpu_is_said() -> None:
     lost = {"facts": {"profiled_preemptions": [14, 15, 16]}}
-    slowed = ran(4 * MS, median_ns=2 * MS, **lost)
+    slowed = ran(4 * MS, step_ns=2 * MS, **lost)
     assert "lost its CPU 15 times" in of_run(slowed, findings(None, slowed)).reason
 
 

@@ -21,7 +21,7 @@ def test_the_first_sentence_names_the_cause_its_size_and_its_counts() -> None:
         contributor("idle", "dispatch", 2 * MS, "aten::view"),
         name="a",
         facts={"implementation": "torch-cudnn", "workload": {"time_steps": 20}},
-        median_ns=22_500_000,
+        step_ns=22_500_000,
         interval_ns=(22_400_000.0, 22_600_000.0),
         tables=ops(("aten::view", 61)),
     )
@@ -30,7 +30,7 @@ def test_the_first_sentence_names_the_cause_its_size_and_its_counts() -> None:
         contributor("idle", "dispatch", 20 * MS, "aten::view"),
         name="b",
         facts={"implementation": "torch-lstmcell-basic", "workload": {"time_steps": 20}},
-        median_ns=49_000_000,
+        step_ns=49_000_000,
         interval_ns=(48_900_000.0, 49_100_000.0),
         tables=ops(("aten::view", 2400), ("aten::mm", 12)),
     )
@@ -48,16 +48,16 @@ def test_the_first_sentence_names_the_cause_its_size_and_its_counts() -> None:
 
 def test_steps_as_long_as_each_other_have_no_cause() -> None:
     fast = profile(
-        contributor("busy", "gemm", 100), median_ns=100, interval_ns=(95.0, 112.0), name="a"
+        contributor("busy", "gemm", 100), step_ns=100, interval_ns=(95.0, 112.0), name="a"
     )
     slow = profile(
-        contributor("busy", "gemm", 120), median_ns=115, interval_ns=(110.0, 120.0), name="b"
+        contributor("busy", "gemm", 120), step_ns=115, interval_ns=(110.0, 120.0), name="b"
     )
     found = compare(fast, slow)
     assert found.sentence.startswith("b and a cannot be told apart: 0.000 and 0.000 ms a step, ")
     assert found.dominant is None
     apart = profile(
-        contributor("busy", "gemm", 120), median_ns=115, interval_ns=(113.0, 120.0), name="b"
+        contributor("busy", "gemm", 120), step_ns=115, interval_ns=(113.0, 120.0), name="b"
     )
     assert "b is 1.15× slower than a" in compare(fast, apart).sentence
 
@@ -102,22 +102,22 @@ def test_what_the_slow_run_has_less_of_is_said_as_that() -> None:
 
 
 def test_work_done_as_often_is_doubted_where_profiling_made_the_difference() -> None:
-    fast = profile(contributor("busy", "gemm", 20 * MS, "aten::mm", count=9), median_ns=20 * MS)
+    fast = profile(contributor("busy", "gemm", 20 * MS, "aten::mm", count=9), step_ns=20 * MS)
     slow = profile(
         contributor("busy", "gemm", 26 * MS, "aten::mm", count=9),
         contributor("idle", "python", 5 * MS),
-        median_ns=26 * MS,
+        step_ns=26 * MS,
     )
     by_kind = {f.kind: f.delta_ns for f in findings(fast, slow)}
     assert by_kind == {"Python-bound": 5 * MS, "GEMM-bound": MS}
 
 
 def test_profiled_steps_that_explain_little_are_doubted() -> None:
-    fast = profile(contributor("busy", "gemm", 10 * MS, "aten::mm"), median_ns=10 * MS)
+    fast = profile(contributor("busy", "gemm", 10 * MS, "aten::mm"), step_ns=10 * MS)
     parts = contributor("busy", "gemm", 10 * MS, "aten::mm"), contributor("idle", "python", 4 * MS)
-    told = compare(fast, profile(*parts, median_ns=14 * MS)).to_dict()
+    told = compare(fast, profile(*parts, step_ns=14 * MS)).to_dict()
     assert (told["state"], told["reason"], told["cause"]) == ("found", None, "Python-bound")
-    doubted = compare(fast, profile(*parts, median_ns=24 * MS)).to_dict()
+    doubted = compare(fast, profile(*parts, step_ns=24 * MS)).to_dict()
     assert (doubted["state"], doubted["cause"]) == ("unknown", None)
     assert doubted["reason"].startswith(
         "not explained by the profile: the profiled steps do not show 10.0 of the 14.0 ms"
@@ -156,11 +156,11 @@ def test_a_device_that_waits_most_of_the_time_waits_for_its_host() -> None:
     ],
 )
 def test_what_profiling_changed_is_said_of_the_other_parts(undisturbed_ms: int, what: str) -> None:
-    fast = profile(contributor("busy", "gemm", 10 * MS, "aten::mm"), median_ns=10 * MS)
+    fast = profile(contributor("busy", "gemm", 10 * MS, "aten::mm"), step_ns=10 * MS)
     slow = profile(
         contributor("busy", "gemm", 10 * MS, "aten::mm"),
         contributor("idle", "python", 8 * MS),
-        median_ns=undisturbed_ms * MS,
+        step_ns=undisturbed_ms * MS,
     )
     effect = next(e for e in compare(fast, slow).findings if e.finding.kind == "profiler")
     assert effect.sentence.endswith(what)
@@ -206,8 +206,8 @@ def test_a_gpu_against_a_cpu_is_said(one_device: int | None) -> None:
 
 def test_a_long_first_step_is_held_against_what_it_wins() -> None:
     first = [{"compile_ns": 84_000 * MS}, {"compile_ns": 100 * MS}]
-    fast = profile(contributor("busy", "gemm", MS), median_ns=20 * MS, facts=first[0], name="a")
-    slow = profile(contributor("busy", "gemm", MS), median_ns=30 * MS, facts=first[1], name="b")
+    fast = profile(contributor("busy", "gemm", MS), step_ns=20 * MS, facts=first[0], name="a")
+    slow = profile(contributor("busy", "gemm", MS), step_ns=30 * MS, facts=first[1], name="b")
     assert "the long first step of a (84,000.0 ms) pays off after 8,390 steps" in (
         compare(fast, slow).notes
     )

@@ -73,8 +73,8 @@ def test_each_gives_up_what_recording_took_of_it() -> None:
         contributor("idle", "dispatch", 6 * MS, "aten::item", recorded=8000, disturbed_ns=4 * MS),
         contributor("idle", "python", 4 * MS, "step", recorded=2000, disturbed_ns=MS),
     )
-    fast = profile(parts[0], median_ns=10 * MS)
-    slow = profile(*parts, median_ns=15 * MS)
+    fast = profile(parts[0], step_ns=10 * MS)
+    slow = profile(*parts, step_ns=15 * MS)
     found = {f.kind: f.delta_ns for f in findings(fast, slow)}
     assert found == {"sync-bound": 2 * MS, "Python-bound": 3 * MS, "GEMM-bound": 0}
     (largest,) = next(f.largest for f in findings(fast, slow) if f.kind == "sync-bound")
@@ -87,9 +87,9 @@ def test_what_lies_beyond_recording_is_the_profilers_own_kind() -> None:
     run = profile(
         contributor("busy", "gemm", 10 * MS, "aten::mm"),
         contributor("idle", "dispatch", 10 * MS, "aten::view", recorded=100, disturbed_ns=3 * MS),
-        median_ns=12 * MS,
+        step_ns=12 * MS,
     )
-    fast = profile(contributor("busy", "gemm", 10 * MS, "aten::mm"), median_ns=10 * MS)
+    fast = profile(contributor("busy", "gemm", 10 * MS, "aten::mm"), step_ns=10 * MS)
     found = {f.kind: f.slow_ns for f in findings(fast, run)}
     assert found["dispatch-bound"] == 7 * MS
     assert found["profiler"] == 12 * MS - 17 * MS
@@ -110,11 +110,11 @@ contributor_lists = st.lists(
 
 @given(contributor_lists, st.integers(1, 10**10), st.sampled_from([None, 0]))
 def test_nothing_is_less_than_none_nor_more_than_the_undisturbed_step(
-    parts: list[object], median_ns: int, device: int | None
+    parts: list[object], step_ns: int, device: int | None
 ) -> None:
-    run = profile(*parts, median_ns=median_ns, device=device)  # type: ignore[arg-type]
+    run = profile(*parts, step_ns=step_ns, device=device)  # type: ignore[arg-type]
     for before, after in zip(run.contributors, unrecorded(run).contributors, strict=True):
-        assert 0 <= after.ns <= min(before.ns, median_ns)
+        assert 0 <= after.ns <= min(before.ns, step_ns)
 
 
 @pytest.mark.parametrize("median_ms", [8, 12, 19])
@@ -122,7 +122,7 @@ def test_the_kinds_sum_to_the_undisturbed_step(median_ms: int) -> None:
     run = profile(
         contributor("busy", "gemm", 10 * MS, "aten::mm", recorded=10),
         contributor("idle", "dispatch", 10 * MS, "aten::view", recorded=4000),
-        median_ns=median_ms * MS,
+        step_ns=median_ms * MS,
     )
-    fast = profile(contributor("busy", "gemm", 5 * MS, "aten::mm"), median_ns=5 * MS)
+    fast = profile(contributor("busy", "gemm", 5 * MS, "aten::mm"), step_ns=5 * MS)
     assert sum(f.slow_ns for f in findings(fast, run)) == median_ms * MS

@@ -15,12 +15,8 @@ MS = 1_000_000
 
 
 def test_the_kinds_of_two_timed_steps_sum_to_the_difference_of_their_medians() -> None:
-    fast = profile(
-        contributor("busy", "gemm", 70), contributor("idle", "dispatch", 20), median_ns=85
-    )
-    slow = profile(
-        contributor("busy", "gemm", 75), contributor("idle", "python", 60), median_ns=140
-    )
+    fast = profile(contributor("busy", "gemm", 70), contributor("idle", "dispatch", 20), step_ns=85)
+    slow = profile(contributor("busy", "gemm", 75), contributor("idle", "python", 60), step_ns=140)
     found = waterfall(fast, slow)
     assert found == [
         Difference("Python-bound", 0, 60),
@@ -34,7 +30,7 @@ def test_the_kinds_of_two_timed_steps_sum_to_the_difference_of_their_medians() -
 def test_without_timings_the_profiled_steps_are_explained() -> None:
     fast, slow = (
         profile(contributor("busy", "gemm", 70)),
-        profile(contributor("busy", "gemm", 90), median_ns=80),
+        profile(contributor("busy", "gemm", 90), step_ns=80),
     )
     assert waterfall(fast, slow) == [Difference("GEMM-bound", 70, 90)]
     assert lengths(fast, slow) == (70, 90)
@@ -161,7 +157,7 @@ contributors = st.builds(
 def profiles(draw: st.DrawFn, device: int | None) -> StepProfile:
     median = draw(st.none() | st.integers(1, 10**13))
     return profile(
-        *draw(st.lists(contributors, min_size=1, max_size=12)), median_ns=median, device=device
+        *draw(st.lists(contributors, min_size=1, max_size=12)), step_ns=median, device=device
     )
 
 

@@ -23,7 +23,7 @@ def timed(name: str, *python_ms: int, spread: float = 0.001) -> StepProfile:
     parts += [contributor("idle", "python", ms * MS, "step") for ms in python_ms]
     length = sum(c.ns for c in parts)
     interval = (length * (1 - spread), length * (1 + spread))
-    return profile(*parts, name=name, median_ns=length, interval_ns=interval)
+    return profile(*parts, name=name, step_ns=length, interval_ns=interval)
 
 
 def diagnoses() -> dict[str, Diagnosis]:

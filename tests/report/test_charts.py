@@ -89,7 +89,7 @@ def test_a_way_between_two_runs_that_cannot_be_told_apart_names_no_cause() -> No
         profile(
             contributor("busy", "gemm", ns, "aten::mm"),
             name=name,
-            median_ns=ns,
+            step_ns=ns,
             interval_ns=(0.9 * ns, 1.1 * ns),
         )
         for name, ns in (("fast", 10_000_000), ("near", 11_000_000), ("far", 30_000_000))

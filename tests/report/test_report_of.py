@@ -36,7 +36,7 @@ def test_times_and_ledger_are_those_of_breakdown(tmp_path: Path) -> None:
     timed = {row["run"]: row for row in rows_of(breakdowns, "timings")}
     assert {row["run"] for row in report.times} == set(timed) == {"fast", "slow", "hostile"}
     for row in report.times:
-        for field in ("median_ns", "median_low_ns", "median_high_ns", "slowdown", "iterations"):
+        for field in ("step_ns", "step_low_ns", "step_high_ns", "slowdown", "iterations"):
             assert row[field] == timed[row["run"]][field]
     expected = {
         (row["run"], row["of"], row["state"], row["part"]): row["ns"] * row["profiled_steps"]

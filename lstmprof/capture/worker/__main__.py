@@ -176,15 +176,15 @@ def run_passes(
     first, rest = _shares(request)
     profiled = profiling.Profiled([], [], [], None)
 
-    def timed(warmup: int, share: timing.Share) -> List[timing.Iteration]:
+    def timed(warmup: int, share: timing.Share, place: int) -> List[timing.Iteration]:
         rows = timing.timed(loop, warmup, 0, report, time.perf_counter_ns)
         with energy.reading(), counters.reading():
-            counted = timing.shared(loop, share, turn, report, time.perf_counter_ns)
+            counted = timing.shared(loop, share, turn, report, time.perf_counter_ns, place)
         return timing.joined(rows, counted)
 
     with timing.collector_frozen():
         report("timing")
-        rows = timed(request.warmup_iterations, first)
+        rows = timed(request.warmup_iterations, first, 0)
         if request.profile_steps:
             report("profiling")
             if turn is not None:
@@ -194,7 +194,8 @@ def run_passes(
             timing.refuse_unless_finite(loss, number)
         if rest.iterations:
             report("timing again")
-            rows = timing.joined(rows, timing.after_profile(timed(1, rest)))
+            again = timed(1, rest, first.iterations)
+            rows = timing.joined(rows, timing.after_profile(again))
         found = settings.recorded(trainer.settings())
     cost = {**energy.facts(), **counts.facts(), "counters": counters.facts(), "settings": found}
     return Passes(rows, cost, profiled)

@@ -31,7 +31,7 @@ MOST_OF_TURN = 100
 class Iteration(NamedTuple):
     """One row of timings.parquet: a tuple, which is made in a fifth of a frozen dataclass's time.
 
-    ``after_profile``: its round was profiled before it.
+    ``after_profile``: its round was profiled before it. ``turn``: see ``shared``.
     """
 
     iteration: int
@@ -41,6 +41,7 @@ class Iteration(NamedTuple):
     device_ns: Optional[int]
     counts: Counts
     loss: Optional[float]
+    turn: Optional[int] = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,12 +113,18 @@ def timed(
 
 
 def shared(
-    loop: Loop, share: Share, turn: Optional[Turn], report: Callable[[str], None], clock: Clock
+    loop: Loop,
+    share: Share,
+    turn: Optional[Turn],
+    report: Callable[[str], None],
+    clock: Clock,
+    first: int = 0,
 ) -> List[Iteration]:
     """The iterations of ``share``; where ``turn`` is given, in turns: it is called before each.
 
     A turn is one iteration, and as many more as begin within TURN_NS, of which the first then does
-    not count: it finds the caches as the others left them.
+    not count: it finds the caches as the others left them. They are numbered from ``first``, the
+    same for all who take turns.
 
     Raises:
         CaptureError: a loss is not finite.
@@ -131,7 +138,7 @@ def shared(
         own = timed(loop, 0, MOST_OF_TURN, report, clock, most_ns=TURN_NS, least=1)
         if len(own) > 1:
             own[0] = own[0]._replace(warmup=True)
-        rows = joined(rows, own)
+        rows = joined(rows, [row._replace(turn=first + number) for row in own])
         took_ns = sum(row.wall_ns for row in rows)
         if share.most_ns is not None and number + 1 >= share.least and took_ns >= share.most_ns:
             break

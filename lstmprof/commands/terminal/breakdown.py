@@ -49,7 +49,7 @@ def show(
         _show_timings(breakdowns)
     if alone == "timings" and not any(breakdown.timings for breakdown in breakdowns):
         terminal.write_line("no iteration was timed without a profiler: lstmprof capture does that")
-    for breakdown in sorted(breakdowns, key=_median):
+    for breakdown in sorted(breakdowns, key=_step_ns):
         if "ledger" in tables:
             for step in breakdown.steps(profiled=profiled or alone == "ledger"):
                 _show_step(breakdown, step)
@@ -73,12 +73,12 @@ def _show_lacks(breakdowns: list[Breakdown]) -> None:
 def _show_timings(breakdowns: list[Breakdown]) -> None:
     slowdown = compared(breakdowns)
     for group in comparable(breakdowns):
-        order = sorted(group, key=lambda i: _median(breakdowns[i]))
+        order = sorted(group, key=lambda i: _step_ns(breakdowns[i]))
         terminal.write_table(
             _conditions(breakdowns[order[0]]),
             [
                 "run",
-                ">median ms",
+                ">step ms",
                 ">95 % of it",
                 ">mean ± std ms",
                 ">p95 ms",
@@ -94,7 +94,7 @@ def _show_timings(breakdowns: list[Breakdown]) -> None:
             crop="run",
             spare=(">first step", ">profiler", ">samples/s", ">p95 ms", ">mean ± std ms"),
             bars=terminal.Bars(
-                [_median(breakdowns[i]) for i in order], [terminal.BLUE] * len(order)
+                [_step_ns(breakdowns[i]) for i in order], [terminal.BLUE] * len(order)
             ),
         )
         _show_warnings([breakdowns[i] for i in order])
@@ -119,8 +119,8 @@ def _conditions(breakdown: Breakdown) -> str:
     return f"Time per batch, {info.workload.name} ({info.workload.shape}): {', '.join(conditions)}"
 
 
-def _median(breakdown: Breakdown) -> float:
-    return breakdown.timings.median_ns if breakdown.timings else 0.0
+def _step_ns(breakdown: Breakdown) -> float:
+    return breakdown.timings.step_ns if breakdown.timings else 0.0
 
 
 def _labels(breakdowns: list[Breakdown]) -> list[str]:
@@ -135,8 +135,8 @@ def _timing_cells(breakdown: Breakdown, label: str, slowdown: float | None) -> l
     assert t is not None
     return [
         label,
-        milliseconds(t.median_ns, _DIGITS),
-        _interval(t.median_low_ns, t.median_high_ns),
+        milliseconds(t.step_ns, _DIGITS),
+        _interval(t.step_low_ns, t.step_high_ns),
         f"{milliseconds(t.mean_ns, _DIGITS)} ± {milliseconds(t.std_ns, _DIGITS)}",
         milliseconds(t.p95_ns, _DIGITS),
         known(t.samples_per_s, "{:,.0f}"),

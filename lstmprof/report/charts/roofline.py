@@ -9,7 +9,7 @@ from lstmprof.report import drawing
 from lstmprof.report.model import Figure, Report, Rows
 
 TITLE = "Share of the roofline"
-COLUMNS = ("run", "label", "least_ns", "median_ns", "share", "gemm_flops_per_s")
+COLUMNS = ("run", "label", "least_ns", "step_ns", "share", "gemm_flops_per_s")
 
 
 def figures(report: Report) -> list[Figure]:
@@ -17,7 +17,7 @@ def figures(report: Report) -> list[Figure]:
     group_figures = []
     for group, rows in report.by_group(report.roofline):
         rows.sort(key=lambda row: -row["share"])
-        n = "least time of a step by measured peaks over its undisturbed median"
+        n = "least time of a step by measured peaks over its undisturbed one"
         group_figures.append(
             Figure(
                 key=f"roofline-{group.number}",
@@ -36,7 +36,7 @@ def sentence(rows: Rows) -> str:
     best, last = rows[0], rows[-1]
     nearest = (
         f"{best['label']} comes nearest: its step needs at least {milliseconds(best['least_ns'])} "
-        f"ms and takes {milliseconds(best['median_ns'])} ms, {percent(best['share'])} of the "
+        f"ms and takes {milliseconds(best['step_ns'])} ms, {percent(best['share'])} of the "
         "roofline"
     )
     others = f"; {last['label']} reaches {percent(last['share'])}" if len(rows) > 1 else ""
@@ -51,7 +51,7 @@ def chart(rows: Rows) -> drawing.Drawn:
         .transform_calculate(
             percent="100 * datum.share",
             least="datum.least_ns / 1e6",
-            median="datum.median_ns / 1e6",
+            step="datum.step_ns / 1e6",
             rate="datum.gemm_flops_per_s / 1e9",
             said="format(datum.percent, '.2~r') + ' %'",
         )
@@ -67,7 +67,7 @@ def chart(rows: Rows) -> drawing.Drawn:
             alt.Tooltip("run:N"),
             alt.Tooltip("percent:Q", format=".3f", title="% of the roofline"),
             alt.Tooltip("least:Q", format=",.4f", title="least ms"),
-            alt.Tooltip("median:Q", format=",.4f", title="median ms"),
+            alt.Tooltip("step:Q", format=",.4f", title="step ms"),
             alt.Tooltip("rate:Q", format=",.2f", title="GFLOP/s of products"),
         ],
     )

@@ -1,4 +1,4 @@
-"""Whether the timing series can be trusted: its iterations against the run's median.
+"""Whether the timing series can be trusted: its iterations against the run's step.
 
 A drift is a row that changes from left to right, two modes are a row of two colours, a disturbed
 iteration is one cell, a profile or a next round a gap. Of a long series a cell is the median of
@@ -27,7 +27,7 @@ def figures(report: Report) -> list[Figure]:
     for group, rows in report.by_group(report.stability):
         runs = report.members(group)
         n = drawing.span((facts.iterations for facts in runs), "iterations")
-        unit = f"% off the run's median, colours end at ±{MOST_PERCENT} %"
+        unit = f"% off the run's step, colours end at ±{MOST_PERCENT} %"
         group_figures.append(
             Figure(
                 key=f"stability-{group.number}",
@@ -48,7 +48,7 @@ def sentence(rows: Rows) -> str:
     most = " spreads most:" if len(labels) > 1 else ":"
     return (
         f"{label}{most} the middle half of its iterations spans "
-        f"{percent(_middle_half(rows, label))} of its median."
+        f"{percent(_middle_half(rows, label))} of its step."
     )
 
 
@@ -70,7 +70,7 @@ def chart(rows: Rows) -> drawing.Drawn:
             interpolate="rgb",
         ),
         legend=alt.Legend(
-            title="% off the median", orient="bottom", direction="horizontal", gradientLength=200
+            title="% off the step", orient="bottom", direction="horizontal", gradientLength=200
         ),
     )
     whole: drawing.Drawn = (
@@ -89,7 +89,7 @@ def chart(rows: Rows) -> drawing.Drawn:
                 alt.Tooltip("iteration:Q"),
                 alt.Tooltip("iterations:Q", title="of them in this cell"),
                 alt.Tooltip("ms:Q", format=",.4f", title="median ms"),
-                alt.Tooltip("percent:Q", format="+.1f", title="% off the median"),
+                alt.Tooltip("percent:Q", format="+.1f", title="% off the step"),
             ],
         )
         .properties(width="container", height=drawing.height(len(labels)))

@@ -8,7 +8,7 @@ from lstmprof.report import drawing
 from lstmprof.report.model import Figure, Report, Row, Rows
 
 TITLE = "The sweep"
-COLUMNS = (*("run", "implementation", "conditions", "hidden", "batch", "time_steps", "median_ns"),)
+COLUMNS = (*("run", "implementation", "conditions", "hidden", "batch", "time_steps", "step_ns"),)
 #: Place in the scheme of blues from which on white contrasts more than black (WCAG 2.2).
 _BLACK_UNTIL = 0.73
 #: Around cells; 3:1 and more on light and dark ground.
@@ -38,15 +38,15 @@ def _measured(n: str, rows: Rows) -> str:
     across = {(row["batch"], row["time_steps"]) for row in rows}
     cells = {(name(row), row["hidden"], row["batch"], row["time_steps"]) for row in rows}
     empty = len(across) * len(down) > len(cells)
-    return f"median of {n}" + (", an empty cell was not measured" if empty else "")
+    return f"interquartile mean of {n}" + (", an empty cell was not measured" if empty else "")
 
 
 def sentence(rows: Rows) -> str:
     """By how much the least affected and the most affected implementation grow."""
-    medians: dict[str, list[float]] = {}
+    steps: dict[str, list[float]] = {}
     for row in rows:
-        medians.setdefault(name(row), []).append(row["median_ns"])
-    growth = {name: max(ns) / min(ns) for name, ns in medians.items() if len(ns) > 1}
+        steps.setdefault(name(row), []).append(row["step_ns"])
+    growth = {name: max(ns) / min(ns) for name, ns in steps.items() if len(ns) > 1}
     if not growth:
         return f"{len(rows)} runs of different sizes, each of another implementation."
     least, most = min(growth, key=growth.__getitem__), max(growth, key=growth.__getitem__)
@@ -70,14 +70,14 @@ def chart(rows: Rows) -> drawing.Drawn:
             "run": row["run"],
             "row": f"{name(row)}, {row['hidden']} units",
             "column": f"{row['batch']} × {row['time_steps']}",
-            "median_ns": row["median_ns"],
+            "step_ns": row["step_ns"],
         }
         for row in rows
     ]
     base = (
         alt.Chart(drawing.inline(values))
-        .transform_aggregate(median_ns="mean(median_ns)", runs="count()", groupby=["row", "column"])
-        .transform_calculate(ms="datum.median_ns / 1e6")
+        .transform_aggregate(step_ns="mean(step_ns)", runs="count()", groupby=["row", "column"])
+        .transform_calculate(ms="datum.step_ns / 1e6")
         .encode(
             x=alt.X(
                 "column:N",
@@ -96,14 +96,14 @@ def chart(rows: Rows) -> drawing.Drawn:
     colour = alt.Color(
         "ms:Q", scale=alt.Scale(type="log", scheme="blues"), legend=None, title="ms a batch"
     )
-    least, most = (end(row["median_ns"] for row in rows) for end in (min, max))
+    least, most = (end(row["step_ns"] for row in rows) for end in (min, max))
     black_until = least * (most / least) ** _BLACK_UNTIL / 1e6
     cells = base.mark_rect(stroke=EDGE, strokeWidth=0.5).encode(
         color=colour,
         tooltip=[
             alt.Tooltip("row:N", title="implementation"),
             alt.Tooltip("column:N", title="batch × time steps"),
-            alt.Tooltip("ms:Q", format=",.4f", title="median ms"),
+            alt.Tooltip("ms:Q", format=",.4f", title="step ms"),
             alt.Tooltip("runs:Q"),
         ],
     )

@@ -1,4 +1,4 @@
-"""How long a batch takes: the median of each implementation with its interval, the fastest first.
+"""How long a batch takes: the step of each implementation with its interval, the fastest first.
 
 The figure of the seed study, for each group of runs that can be compared.
 """
@@ -12,17 +12,16 @@ from lstmprof.report import drawing
 from lstmprof.report.model import Figure, Report, Row, Rows
 
 TITLE = "Time per batch"
-COLUMNS = (
-    *("run", "label", "median_ns", "median_low_ns", "median_high_ns", "slowdown", "iterations"),
-)
+COLUMNS = (*("run", "label", "step_ns", "step_low_ns", "step_high_ns", "slowdown", "iterations"),)
 
 
 def figures(report: Report) -> list[Figure]:
     """One a group that has timed runs."""
     group_figures = []
     for group, rows in report.by_group(report.times):
-        rows.sort(key=_median_ns)
-        n = f"median of {drawing.span((row['iterations'] for row in rows), 'iterations')}"
+        rows.sort(key=_step_ns)
+        counts = drawing.span((row["iterations"] for row in rows), "iterations")
+        n = f"interquartile mean of {counts}"
         group_figures.append(
             Figure(
                 key=f"times-{group.number}",
@@ -40,32 +39,32 @@ def figures(report: Report) -> list[Figure]:
     return group_figures
 
 
-def _median_ns(row: Row) -> float:
-    median_ns: float = row["median_ns"]
-    return median_ns
+def _step_ns(row: Row) -> float:
+    step_ns: float = row["step_ns"]
+    return step_ns
 
 
 def sentence(rows: Rows) -> str:
     """The fastest and the slowest with their numbers; ``rows`` are sorted."""
     fast, slow = rows[0], rows[-1]
-    begin = f"{fast['label']} takes {milliseconds(fast['median_ns'])} ms a batch"
+    begin = f"{fast['label']} takes {milliseconds(fast['step_ns'])} ms a batch"
     if slow is fast:
         return f"{begin}; no other run here can be compared with it."
     times = f", {slow['slowdown']:.2f}× as long" if slow["slowdown"] is not None else ""
-    return f"{begin}, {slow['label']} {milliseconds(slow['median_ns'])} ms{times}."
+    return f"{begin}, {slow['label']} {milliseconds(slow['step_ns'])} ms{times}."
 
 
 def chart(rows: Rows) -> drawing.Drawn:
-    """Bars of the medians, their intervals, and the slowdown as label."""
-    largest = max(row["median_high_ns"] or row["median_ns"] for row in rows) / 1e6
+    """Bars of the steps, their intervals, and the slowdown as label."""
+    largest = max(row["step_high_ns"] or row["step_ns"] for row in rows) / 1e6
     x = alt.X("ms:Q", title="ms a batch", scale=alt.Scale(domain=[0, 1.3 * largest], nice=False))
     base = (
         alt.Chart(drawing.inline(rows, COLUMNS))
         .transform_calculate(
-            ms="datum.median_ns / 1e6",
-            low="datum.median_low_ns / 1e6",
-            high="datum.median_high_ns / 1e6",
-            right="max(datum.median_ns, datum.median_high_ns) / 1e6",
+            ms="datum.step_ns / 1e6",
+            low="datum.step_low_ns / 1e6",
+            high="datum.step_high_ns / 1e6",
+            right="max(datum.step_ns, datum.step_high_ns) / 1e6",
             said="format(datum.ms, ',.3~r') + ' ms'"
             " + (datum.slowdown > 1 ? '  ' + format(datum.slowdown, '.2f') + '×' : '')",
         )
@@ -73,14 +72,14 @@ def chart(rows: Rows) -> drawing.Drawn:
     )
     tips = [
         alt.Tooltip("run:N"),
-        alt.Tooltip("ms:Q", format=",.4f", title="median ms"),
+        alt.Tooltip("ms:Q", format=",.4f", title="step ms"),
         alt.Tooltip("low:Q", format=",.4f", title="low end of its 95 %"),
         alt.Tooltip("high:Q", format=",.4f", title="high end"),
         alt.Tooltip("slowdown:Q", format=".3f"),
         alt.Tooltip("iterations:Q"),
     ]
     bars = base.mark_bar(color=drawing.ACCENT, height={"band": 0.6}).encode(x=x, tooltip=tips)
-    timed = base.transform_filter("isValid(datum.median_low_ns)")
+    timed = base.transform_filter("isValid(datum.step_low_ns)")
     interval = timed.mark_rule(strokeWidth=3).encode(x=alt.X("low:Q"), x2=alt.X2("high:Q"))
     labels = base.mark_text(align="left", dx=8).encode(x=alt.X("right:Q"), text="said:N")
     return alt.layer(bars, interval, labels).properties(

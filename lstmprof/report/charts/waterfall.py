@@ -74,7 +74,8 @@ def caption(pair: Pair, report: Report) -> str:
     means = _each([_of(n, facts) for n, facts in zip(counted, both, strict=True)])
     n = f"between them: means of {means} profiled steps"
     if timed(pair.fast, pair.slow):
-        n = f"ends: medians of {_each([facts.iterations for facts in both])} iterations; {n}"
+        iterations = _each([facts.iterations for facts in both])
+        n = f"ends: interquartile means of {iterations} iterations; {n}"
     if counted != [facts.steps for facts in both]:
         n += ", without those disturbed"
     return drawing.caption("ms a step", n, both)
