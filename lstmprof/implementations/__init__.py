@@ -347,6 +347,15 @@ TABLE: Tuple[Implementation, ...] = (
         library="haiku",
     ),
     Implementation(
+        "jax-cudnn",
+        "jax.cudnn",
+        "jax",
+        LAYER_OP,
+        "jax.experimental.rnn.lstm: cuDNN, one call for all layers",
+        {"cpu": "jax.experimental.rnn is cuDNN's, which computes on NVIDIA GPUs alone"},
+        knows=_OTHER_NETWORKS_AND_LENGTHS,
+    ),
+    Implementation(
         "keras-torch-lstm",
         "keras.torch_lstm",
         "torch",

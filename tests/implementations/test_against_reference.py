@@ -2,6 +2,7 @@
 
 import functools
 import importlib
+import inspect
 import os
 import subprocess
 import sys
@@ -196,17 +197,44 @@ def test_loss_outputs_and_gradients(row: Implementation, workload: Workload) -> 
     agrees(row, workload)
 
 
+LSTM_WORKLOADS = [w for w in WORKLOADS + UNUSUAL_WORKLOADS if w.cell == "lstm"]
+
+
 @pytest.mark.gpu
+@pytest.mark.parametrize("workload", LSTM_WORKLOADS, ids=lambda w: w.name)
+@pytest.mark.parametrize("name", ["tf-cudnnlstm", "jax-cudnn"])
+def test_what_needs_a_gpu_agrees_on_one(name: str, workload: Workload) -> None:
+    row = implementations.find(name)
+    framework = pytest.importorskip(row.framework)
+    if framework.__name__ == "tensorflow" and not framework.config.list_physical_devices("GPU"):
+        pytest.skip("TensorFlow sees no GPU")
+    if framework.__name__ == "jax" and framework.default_backend() != "gpu":
+        pytest.skip("JAX sees no GPU")
+    agrees(row, workload)
+
+
 @pytest.mark.parametrize(
     "workload",
-    [w for w in WORKLOADS + UNUSUAL_WORKLOADS if w.cell == "lstm"],
+    [w for w in LSTM_WORKLOADS if w.name in {"three-layers-bidirectional-ce", "lengths", "ptb"}],
     ids=lambda w: w.name,
 )
-def test_what_needs_a_gpu_agrees_on_one(workload: Workload) -> None:
-    tf = pytest.importorskip("tensorflow")
-    if not tf.config.list_physical_devices("GPU"):
-        pytest.skip("TensorFlow sees no GPU")
-    agrees(implementations.find("tf-cudnnlstm"), workload)
+def test_what_jax_gives_to_cudnn_agrees_by_jaxs_own_reference(
+    workload: Workload, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("jax")
+    from jax.experimental import rnn
+
+    def lstm(x: Any, h: Any, c: Any, weights: Any, lengths: Any, *sizes: Any) -> Any:
+        inputs, hidden, layers, _, bidirectional = sizes
+        unpacked = rnn.unpack_lstm_weights(weights, inputs, hidden, layers, bidirectional)
+        return rnn.lstm_ref(x, h, c, *unpacked, lengths, *sizes)
+
+    assert list(inspect.signature(rnn.lstm).parameters)[:10] == [
+        *("x", "h_0", "c_0", "weights", "seq_lengths", "input_size", "hidden_size"),
+        *("num_layers", "dropout", "bidirectional"),
+    ]
+    monkeypatch.setattr(rnn, "lstm", lstm)
+    agrees(implementations.find("jax-cudnn"), workload)
 
 
 def agrees(row: Implementation, workload: Workload) -> None:
