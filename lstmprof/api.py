@@ -4,8 +4,7 @@
 
     read, read_all ─▶ Run ─▶ ledger, table, timings, what_if ─▶ Table ─▶ to_pandas …
     capture, ingest ─▶ Run        compare, diagnose ─▶ Diagnosis
-    profile ─▶ a run on disk
-                                  report, charts    ─▶ a page, an Altair chart
+    profile ─▶ a run on disk      report, charts    ─▶ a page, an Altair chart
                                   sql               ─▶ Table
 
 Targets are what the commands take: a run, a folder of runs, a raw profile, a folder of ranks, a tar

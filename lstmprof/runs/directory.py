@@ -62,10 +62,12 @@ def staging(out: Path) -> Iterator[Path]:
         partial = Path(tempfile.mkdtemp(prefix=prefix, dir=out))
     except OSError as fault:
         raise RunError(f"{out}: {fault.strerror}", "give an --out that can be written") from fault
+    maker = os.getpid()
     try:
         yield partial
     finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        if os.getpid() == maker:  # not a process forked meanwhile, which ends before it
+            shutil.rmtree(partial, ignore_errors=True)
 
 
 @contextmanager

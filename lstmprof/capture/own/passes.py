@@ -22,6 +22,8 @@ from lstmprof.capture.worker.usage import SELF, difference, usage
 #: Of the undisturbed steps before the profile and of those after it, together: no more is begun.
 MOST_TIMING_NS = 60_000_000_000
 
+PROFILING = "profiling"
+
 Steps = Generator[None, Any, Any]
 
 
@@ -61,13 +63,12 @@ class Passes:
         self.doing = "warming up"
         first, rest = self.plan.shares()
         yield from self._timed(timing.Share(self.plan.warmup), warmup=True)
-        self.profiler.find_device()
         device = str(self.profiler.facts()["device"])
         energy, counts = meters.Meters(device), meters.StepCounts(self.nvtx)
         self.doing = "timing"
         with energy.reading():
             yield from self._timed(first)
-        self.doing = "profiling"
+        self.doing = PROFILING
         self.profiled = yield from self._profile(counts)
         self._note(energy, counts, before, None)
         self.doing = "timing again"
@@ -97,6 +98,9 @@ class Passes:
         began_ns, number = clock(), 0
         for number in range(share.iterations):
             yield
+            if not self.cost:  # a framework may know its device only once it has worked
+                self.profiler.find_device()
+            wait()  # for what was begun between steps
             self.ranges = self.nvtx
             before = usage(SELF)
             start_ns = clock()
@@ -145,6 +149,7 @@ class Passes:
             session = ended.enter_context(self.profiler.recording(folder))
             for number in steps:
                 yield
+                self.profiler.wait()
                 self.ranges = both(outer, self.profiler.annotated(number))
                 start_ns = time.perf_counter_ns()
                 with self.ranges("step"):

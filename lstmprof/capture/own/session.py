@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import shlex
@@ -10,16 +11,16 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Any, Callable, ContextManager, Dict, Optional, Union
+from typing import Any, Callable, ContextManager, Dict, List, Optional, Union
 
 import lstmprof
 from lstmprof.capture.own.frameworks import framework_of, profiler_of
-from lstmprof.capture.own.passes import Passes, Plan, Steps
+from lstmprof.capture.own.passes import PROFILING, Passes, Plan, Steps
 from lstmprof.capture.request import RESULT
 from lstmprof.capture.worker import host, timing
 from lstmprof.capture.worker.metadata import now, worker_facts
 from lstmprof.capture.worker.profilers import Profiler
-from lstmprof.errors import LstmprofError, UsageError, one_line
+from lstmprof.errors import LstmprofError, RunError, UsageError, one_line
 from lstmprof.runs.directory import check_name, staging
 
 Report = Callable[[str], None]
@@ -28,21 +29,23 @@ Report = Callable[[str], None]
 _MEASURES = threading.Lock()
 _NOTHING = contextlib.nullcontext()  # type: ContextManager[Any]
 STEP = "step"
+#: Of the CPU's counters: they count threads that begin after them.
+NOT_COUNTED = "the process had its threads already"
 USUAL = Plan()
 
 
 def to_stderr(line: str) -> None:
     """Say ``line`` beside the program's own output."""
-    sys.stderr.write(f"lstmprof: {line}\n")
+    sys.stderr.write("lstmprof: {}\n".format(line))
 
 
 def profile(
     place: Union[str, Path],
     *,
     framework: Optional[str] = None,
-    warmup: int = 5,
-    timed: int = 20,
-    steps: int = 3,
+    warmup: int = USUAL.warmup,
+    timed: int = USUAL.timed,
+    steps: int = USUAL.steps,
     force: bool = False,
 ) -> Session:
     """Measure the steps of a training of your own: ``with lp.profile("traces/mine") as p``.
@@ -57,6 +60,11 @@ def profile(
             ``profile`` measures in this process.
         RunError: the run is there already and ``force`` is not given.
     """
+    place = Path(place)
+    try:
+        check_name(place.parent, place.name, force=force)
+    except RunError as error:
+        raise RunError(error.fault, "give force=True to replace it, or another place") from None
     return Session(place, framework=framework, plan=plan_of(warmup, timed, steps), force=force)
 
 
@@ -66,10 +74,9 @@ def plan_of(warmup: int, timed: int, steps: int) -> Plan:
     Raises:
         UsageError: a number is too small.
     """
-    asked = (("warmup", warmup, 0), ("timed", timed, 1), ("steps", steps, 1))
-    for name, number, least in asked:
-        if number < least:
-            raise UsageError(f"{name} must be at least {least}, not {number}")
+    for name, number in (("warmup", warmup), ("timed", timed), ("steps", steps)):
+        if number < 1:
+            raise UsageError("{} must be at least 1, not {}".format(name, number))
     return Plan(warmup, timed, steps)
 
 
@@ -91,9 +98,10 @@ class Session:
     after it ``path`` is where, or ``reason`` says in one line why there is none. ``abandon`` stops
     whatever is on and keeps nothing. Both may be called at any time and again.
 
-    All calls but ``begin``, ``end`` and ``abandon`` belong to one thread, that of the first step.
-    Once begun only misuse raises (``UsageError``); whatever else goes wrong in measuring is told by
-    ``report`` in one line, and the training goes on unmeasured.
+    All calls but ``begin``, ``end`` and ``abandon`` belong to one thread, that of the first step. A
+    process that is forked meanwhile (a DataLoader's worker) has no part in it. Once begun only
+    misuse raises (``UsageError``); whatever else goes wrong in measuring is told by ``report`` in
+    one line, and the training goes on unmeasured.
     """
 
     def __init__(
@@ -106,7 +114,9 @@ class Session:
         profiler: Optional[Profiler] = None,
         facts: Optional[Dict[str, Any]] = None,
         report: Report = to_stderr,
+        writer: str = sys.executable,
     ) -> None:
+        self.writer = writer  # the interpreter that writes the run
         self.place, self.plan, self.force = Path(place), plan, force
         self.framework, self.report = framework, report
         self.profiler = profiler  # None: that of the framework
@@ -118,7 +128,7 @@ class Session:
         self._passes: Optional[Passes] = None
         self._in_step = False
         self._phase: Optional[str] = None
-        self._thread: Optional[int] = None
+        self._pid, self._thread = os.getpid(), None  # type: int, Optional[int]
         self._own = contextlib.ExitStack()
         self._conditions: Dict[str, Any] = {}
 
@@ -152,7 +162,7 @@ class Session:
             self._steps = self._passes.around_steps()
             next(self._steps)
         except BaseException:
-            self._steps = None
+            self._steps = self._passes = None
             self._own.close()
             raise
 
@@ -160,6 +170,16 @@ class Session:
     def measured(self) -> bool:
         """Whether no step is to be measured any more."""
         return self._steps is None
+
+    @property
+    def profiling(self) -> bool:
+        """Whether the profiler is on, in the session that is thrown away too."""
+        return self._steps is not None and self._doing == PROFILING
+
+    @property
+    def rows(self) -> List[timing.Iteration]:
+        """The steps that were timed so far, warm-up included."""
+        return list(self._passes.rows) if self._passes else []
 
     def step(self, outcome: Any = None) -> None:
         """A step ends here, and the next one begins.
@@ -173,20 +193,14 @@ class Session:
         self.step_begin()
 
     def step_begin(self) -> None:
-        """A step begins here; of one that has begun already this is the begin."""
-        if self._steps is None:
-            return
-        self._check()
-        if not self._in_step:
+        """A step begins here; of one that has begun already this is not the begin."""
+        if self._is_mine() and not self._in_step:
             self._in_step = True
             self._advance(None)
 
     def step_end(self, outcome: Any = None) -> None:
         """The step that has begun ends here, once the device has done its work."""
-        if self._steps is None:
-            return
-        self._check()
-        if self._in_step:
+        if self._is_mine() and self._in_step:
             self._in_step = False
             self.steps += 1
             self._advance(outcome)
@@ -202,26 +216,35 @@ class Session:
         if name == STEP:
             raise UsageError("no phase can be called 'step'", "that is the name of the whole")
         passes = self._passes
-        assert passes is not None
+        ranges = passes.ranges(name) if passes else _NOTHING
         outer, self._phase = self._phase, name
         try:
-            with passes.ranges(name):
+            with ranges:
                 yield
         finally:
             self._phase = outer
 
-    def _check(self) -> None:
-        """Raise UsageError, and stop measuring, where step is called as it cannot be."""
+    def _is_mine(self) -> bool:
+        """Whether steps are measured, and in this process.
+
+        Raises:
+            UsageError: a step begins or ends where none can; nothing is measured any more.
+        """
+        if self._steps is None or os.getpid() != self._pid:
+            return False
         thread = threading.get_ident()
         self._thread = self._thread or thread
-        fault = None
         if thread != self._thread:
-            fault = "step is called by several threads", "call it in the thread that runs the steps"
-        elif self._phase is not None:
-            fault = f"step is called inside the phase '{self._phase}'", "end the phase first"
-        if fault:
-            self.abandon("; ".join(fault))
-            raise UsageError(*fault)
+            self._misused("step is called by several threads", "call it where the steps run")
+        if self._phase is not None:
+            self._misused(
+                "step is called inside the phase '{}'".format(self._phase), "end the phase first"
+            )
+        return True
+
+    def _misused(self, fault: str, next_step: str) -> None:
+        self.abandon(fault)
+        raise UsageError(fault, next_step)
 
     def _advance(self, outcome: Any) -> None:
         """Go on with the passes to the next begin or end of a step."""
@@ -231,7 +254,7 @@ class Session:
         except StopIteration:
             self._steps = None
         except Exception as error:
-            self.abandon(f"stopped while {self._doing}: {_told(error)}")
+            self.abandon("stopped while {}: {}".format(self._doing, _told(error)))
 
     @property
     def _doing(self) -> str:
@@ -239,11 +262,13 @@ class Session:
 
     def abandon(self, reason: str = "it was abandoned") -> None:
         """Stop whatever is on, keep nothing, and say why no run is written."""
+        if os.getpid() != self._pid:
+            return
         self._stop()
         if self._passes is None:
             return
         self._passes = None
-        self.reason = one_line(f"{self.place} is not written: {reason}")
+        self.reason = one_line("{} is not written: {}".format(self.place, reason))
         self._own.close()
         self.report(self.reason)
 
@@ -255,31 +280,33 @@ class Session:
 
     def end(self) -> None:
         """Stop measuring, and write the run where there is enough of it."""
+        if os.getpid() != self._pid:
+            return
         done = self.measured
         self._stop()
-        if self._passes is None:
+        passes = self._passes
+        if passes is None:
             return
-        if self._passes.profiled is None:
+        if passes.profiled is None:
             self.abandon(self._too_few())
             return
         if not done:
-            self.report(f"the training ended while {self._doing}")
+            self.report("the training ended while {}".format(self._doing))
         try:
-            self._written(self._passes)
+            self._written(passes)
         except Exception as error:
             self.abandon(_told(error))
-            return
-        self._passes = None
-        self._own.close()
+        finally:
+            self._passes = None
+            self._own.close()
 
     def _too_few(self) -> str:
-        if not self.steps:
-            return "no step was seen; call p.step() at the end of each"
+        if not self._in_step and not self.steps:
+            return "no step was seen: call step() at the end of each"
+        asked = "warmup={}, timed={}, steps={}".format(*dataclasses.astuple(self.plan))
         return (
-            "the training ended after {} steps, while {}; with warmup={}, timed={}, steps={} it "
-            "takes {} or more: give fewer".format(
-                self.steps, self._doing, *_sizes(self.plan), self.plan.fewest
-            )
+            "the training ended after {} steps, while {}; with {} it takes {} or more: give "
+            "fewer".format(self.steps, self._doing, asked, self.plan.fewest)
         )
 
     def _written(self, passes: Passes) -> None:
@@ -287,30 +314,21 @@ class Session:
         folder = passes.folder
         with open(os.path.join(folder, RESULT), "w", encoding="utf-8") as file:
             json.dump(self._result(passes), file)
-        package = os.path.dirname(os.path.dirname(os.path.abspath(lstmprof.__file__)))
-        paths = [package, os.environ.get("PYTHONPATH", "")]
-        done = subprocess.run(
-            [sys.executable, "-m", "lstmprof.capture.own.writing", folder],
-            env=dict(os.environ, PYTHONPATH=os.pathsep.join(p for p in paths if p)),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-        )
-        lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        if done.returncode:
-            raise LstmprofError(lines[-1] if lines else f"its writer ended {done.returncode}")
+        write_in_child(folder, self.writer)
         self.path = self.place
-        self.report(f"wrote {self.path}; next: lstmprof breakdown {self.path}")
+        self.report("wrote {}; next: lstmprof breakdown {}".format(self.path, self.path))
 
     def _result(self, passes: Passes) -> Dict[str, Any]:
         """What the child writes the run of: as a worker leaves it, and where it shall be."""
         profiled = passes.profiled
         assert profiled is not None
         facts = {
-            **worker_facts(passes.profiler, None),
+            **worker_facts(passes.profiler, host.allowed_cpus()),
             **self._conditions,
             **passes.cost,
             "framework": self.framework,
             "garbage_collector": "left as it was",
+            "counters": {"reason": NOT_COUNTED},
             "warmup": self.plan.warmup,
             "profiled_wall_ns": profiled.walls_ns,
             "recording": [profiled.recording] if profiled.recording else None,
@@ -328,8 +346,23 @@ class Session:
         }
 
 
-def _sizes(plan: Plan) -> Any:
-    return plan.warmup, plan.timed, plan.steps
+def write_in_child(folder: str, python: str) -> None:
+    """Write the run of the session that worked in ``folder``, by a process of ``python``.
+
+    Raises:
+        LstmprofError: it could not.
+    """
+    package = os.path.dirname(os.path.dirname(os.path.abspath(lstmprof.__file__)))
+    paths = [package, os.environ.get("PYTHONPATH", "")]
+    done = subprocess.run(
+        [python, "-m", "lstmprof.capture.own.writing", folder],
+        env=dict(os.environ, PYTHONPATH=os.pathsep.join(p for p in paths if p)),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+    )
+    if done.returncode:
+        lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        raise LstmprofError(lines[-1] if lines else "its writer ended {}".format(done.returncode))
 
 
 def _told(error: Exception) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -14,7 +16,7 @@ import pytest
 from capture.own.fake_profiler import FakeProfiler
 
 import lstmprof as lp
-from lstmprof.capture.own import frameworks
+from lstmprof.capture.own import frameworks, session as own_session, writing
 from lstmprof.capture.own.passes import Plan
 from lstmprof.capture.own.session import Session, plan_of
 from lstmprof.capture.worker import profiling, yardstick
@@ -26,9 +28,12 @@ TIMES = {"product_ns": 1, "python_ns": 1, "copy_ns": 1}
 
 @pytest.fixture(autouse=True)
 def _short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No step more is thrown away than is profiled, and no yardstick is measured."""
+    """No step more is thrown away than is profiled, nothing is a yardstick, no child writes."""
     monkeypatch.setattr(profiling, "THROWAWAY_NS", 0)
     monkeypatch.setattr(yardstick, "measured", lambda: TIMES)
+    monkeypatch.setattr(
+        own_session, "write_in_child", lambda folder, _: writing.written(Path(folder))
+    )
 
 
 def session(place: Path, lines: list[str], plan: Plan = PLAN, **options: Any) -> Session:
@@ -57,11 +62,12 @@ def test_steps_are_timed_profiled_and_timed_again_and_then_left_alone(tmp_path: 
         seen = [(len(fake(p).calls), p.measured) for _ in train(p, 20)]
         calls = fake(p).calls
     # the first call of step ends no step; 1 warm-up, 2 timed, 2 thrown away, 2 profiled, 1 and 2
+    step = ("wait", "wait")  # where it begins, and where it ends
     assert calls == [
-        *("wait",) * 3,
-        *("start", "wait", "wait", "stop"),
-        *("start", "wait", "wait", "stop"),
-        *("wait",) * 3,
+        *step * 3,
+        *("start", *step * 2, "stop"),
+        *("start", *step * 2, "stop"),
+        *step * 3,
     ]
     assert [measured for _, measured in seen].count(False) == 11
     assert seen[-1] == (len(calls), True)
@@ -77,6 +83,7 @@ def test_the_run_is_one_that_every_stage_reads(tmp_path: Path) -> None:
     assert (info.source, info.framework, info.profiler) == ("own code", "torch", "fake")
     assert (info.implementation, info.precision, info.mode, info.seed) == (None,) * 4
     assert not info.workload
+    assert info.counters.reason == "the process had its threads already"
     assert (info.iterations, len(info.profiled_wall_ns or ())) == (4, 2)
     assert info.yardsticks is not None
     assert info.yardsticks[0].after is not None
@@ -117,10 +124,23 @@ def test_a_training_that_ends_after_its_profile_leaves_what_was_measured(tmp_pat
     assert lines[0] == "the training ended while timing again"
 
 
+def test_a_writer_that_cannot_read_the_profile_is_told_in_one_line(tmp_path: Path) -> None:
+    lines: list[str] = []
+    with session(tmp_path / "mine", lines) as p:
+        list(train(p, 20))
+        assert p.measured
+        (profile,) = next(tmp_path.iterdir()).glob("steps*")
+        profile.write_text("{")
+    assert (p.path, len(lines)) == (None, 1)
+    assert p.reason is not None
+    assert "is not written" in p.reason
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     ("steps", "words"),
     [
-        (0, "no step was seen; call p.step() at the end of each"),
+        (0, "no step was seen: call step() at the end of each"),
         (6, "the training ended after 5 steps, while profiling; with warmup=1, timed=4, steps=2"),
     ],
 )
@@ -181,6 +201,14 @@ def test_a_run_that_is_there_is_replaced_by_force_alone(tmp_path: Path) -> None:
     assert p.path is not None
 
 
+def test_a_folder_that_is_there_is_told_before_anything_begins(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    with pytest.raises(RunError, match="is there already; give force=True to replace it"):
+        lp.profile(tmp_path / "mine")
+    with pytest.raises(UsageError, match="no name for a run"):
+        lp.profile(tmp_path / ".mine")
+
+
 def test_two_at_once_are_refused(tmp_path: Path) -> None:
     with session(tmp_path / "mine", []) as p:
         with pytest.raises(UsageError, match=r"another lstmprof\.profile measures"):
@@ -223,6 +251,20 @@ def test_no_phase_is_called_as_the_step(tmp_path: Path) -> None:
             pass
 
 
+def test_a_forked_process_has_no_part_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with session(tmp_path / "mine", []) as p:
+        p.step()
+        with monkeypatch.context() as forked:
+            forked.setattr(os, "getpid", lambda: 1)
+            p.step()
+            p.end()
+        assert (p.steps, p.measured) == (0, False)
+        list(train(p, 20))
+    assert p.path is not None
+
+
 def test_numbers_that_cannot_be_meant_are_refused() -> None:
     with pytest.raises(UsageError, match="steps must be at least 1, not 0"):
         plan_of(5, 20, 0)
@@ -260,3 +302,22 @@ def test_a_training_loads_no_table_library(tmp_path: Path) -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert not {"pyarrow", "pandas", "click", "msgspec", "duckdb"} & set(done.stdout.split())
+
+
+def test_a_step_that_is_not_measured_costs_less_than_one_percent_of_a_millisecond(
+    tmp_path: Path,
+) -> None:
+    p = session(tmp_path / "mine", [])  # as one that has measured everything: nothing is to be done
+    assert p.measured
+
+    def call_ns() -> float:
+        began = time.perf_counter_ns()
+        for _ in range(1000):
+            with p.phase("input"):
+                pass
+            with p.phase("optimizer"):
+                pass
+            p.step()
+        return (time.perf_counter_ns() - began) / 1000
+
+    assert min(call_ns() for _ in range(9)) < 10_000

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
 from typing import Any, Callable, ContextManager, Dict, Iterator, Optional, Sequence, Tuple
 
 import numpy as np
@@ -364,7 +363,7 @@ class GraphedWork:
         optimizer: Any,
         warmup: int,
     ) -> None:
-        keep_profiler_attached()
+        profilers.keep_profiler_attached()
         with weights_kept(module, optimizer):
             side = torch.cuda.Stream()
             side.wait_stream(torch.cuda.current_stream())
@@ -382,12 +381,3 @@ class GraphedWork:
         """Enqueue the captured work; the loss, which the next replay overwrites."""
         self._graph.replay()
         return self.loss
-
-
-def keep_profiler_attached() -> None:
-    """Keep CUPTI from being torn down between profiler sessions: with CUDA graphs it then crashes.
-
-    Source: the workaround in torch/profiler/profiler.py for Inductor's own CUDA graphs.
-    """
-    os.environ.setdefault("DISABLE_CUPTI_LAZY_REINIT", "1")
-    os.environ.setdefault("TEARDOWN_CUPTI", "0")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import statistics
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
@@ -42,12 +43,14 @@ class TorchProfiler(Profiler):
         activities = [torch.profiler.ProfilerActivity.CPU]
         if self.device.type == "cuda":
             activities.append(torch.profiler.ProfilerActivity.CUDA)
+            if _graphs_are_alive():
+                keep_profiler_attached()
         with torch.profiler.profile(activities=activities) as session:
             yield session
 
     def trivial(self) -> Optional[Tuple[Callable[[], Any], int]]:
         """``aten::item``, and in it ``aten::_local_scalar_dense``; on the host."""
-        return torch.ones((), dtype=torch.int64).item, 2
+        return torch.ones((), dtype=torch.int64, device="cpu").item, 2
 
     def places(self, call: Callable[[], Any]) -> Optional[calibration.Places]:
         """By the events of a short session; None where it tells whole microseconds."""
@@ -98,6 +101,20 @@ def _gpus_in_use() -> List[int]:
     if has_context is None:
         return [torch.cuda.current_device()]
     return [number for number in range(torch.cuda.device_count()) if has_context(number)]
+
+
+def _graphs_are_alive() -> bool:
+    """Whether a step may replay a CUDA graph."""
+    return any(issubclass(type(made), torch.cuda.CUDAGraph) for made in gc.get_objects())
+
+
+def keep_profiler_attached() -> None:
+    """Keep CUPTI from being torn down between profiler sessions: with CUDA graphs it then crashes.
+
+    Source: the workaround in torch/profiler/profiler.py for Inductor's own CUDA graphs.
+    """
+    os.environ.setdefault("DISABLE_CUPTI_LAZY_REINIT", "1")
+    os.environ.setdefault("TEARDOWN_CUPTI", "0")
 
 
 def places_of(events: Sequence[Any]) -> Optional[calibration.Places]:
