@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from lstmprof.events.annotate import OWN_CODE
 from lstmprof.events.annotate.steps import Window
 from lstmprof.numbers import listed, milliseconds, percent
 from lstmprof.runs.metadata import RunInfo
@@ -93,8 +94,12 @@ def _long_ones(out: Sequence[Window], kept: Sequence[Window]) -> list[str]:
 
 
 def one_thread(info: RunInfo) -> bool:
-    """Whether CPU time over wall time says how much of its CPU the run had."""
-    return info.device == "cpu" and info.threads == 1 and len(info.affinity or (0,)) == 1
+    """Whether CPU time over wall time says how much of its CPU the run had.
+
+    Of own code it does not: a step may wait for its data, and threads of its own may work.
+    """
+    alone = info.threads == 1 and len(info.affinity or (0,)) == 1
+    return info.device == "cpu" and alone and info.source != OWN_CODE
 
 
 def _lost_shares(steps: int, info: RunInfo, timings: pa.Table | None) -> Mapping[int, float]:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lstmprof.breakdown import yardsticks
+from lstmprof.breakdown.disturbed import one_thread
 from lstmprof.breakdown.iterations import Iterations, Measure
 from lstmprof.breakdown.rounds import (
     BUSY_BETWEEN_PROCESSES,
@@ -113,7 +114,7 @@ def profile_warnings(inflation_share: float | None, info: RunInfo) -> list[Warni
                 abs(inflation_share),
             )
         ]
-    remedy = "read their breakdown with care; more --profile-steps may help"
+    remedy = "read their breakdown with care; more profiled steps may help"
     return [Warning(INFLATION, fault, remedy, abs(inflation_share))]
 
 
@@ -238,7 +239,7 @@ def _spread(rounds: Sequence[Ints]) -> Warning | None:
     return Warning(
         SPREAD,
         f"the series is noisy: its standard deviation is {share:.0%} of its mean",
-        "close other programs, give more --iterations",
+        "close other programs, time more iterations",
         0.0,
     )
 
@@ -253,7 +254,7 @@ def _of_machine(iterations: Iterations, info: RunInfo) -> Iterator[Warning]:
         yield Warning(
             BUSY,
             f"the machine was busy before: load {load[0]:.1f} on {cores} CPUs",
-            "close other programs, or capture again with --force",
+            "close other programs, or measure again",
             taken,
         )
     if iterations.disturbed is not None and iterations.cpu_ns is not None:
@@ -262,7 +263,7 @@ def _of_machine(iterations: Iterations, info: RunInfo) -> Iterator[Warning]:
         yield Warning(
             CPU_TAKEN,
             f"the worker had its CPU for {share:.0%} of the time only",
-            "close other programs, or capture again with --force",
+            "close other programs, or measure again",
             taken if _often_preempted(info) else 0.0,
         )
     elif (
@@ -275,7 +276,7 @@ def _of_machine(iterations: Iterations, info: RunInfo) -> Iterator[Warning]:
             CPU_TAKEN,
             f"the worker lost its CPU {_preemptions(info):.1f} times an iteration, to other "
             "processes or among its own threads",
-            "close other programs, or give fewer --threads",
+            "close other programs, or give it fewer threads",
         )
     governor = info.hardware.cpu_governor
     if governor not in (None, "performance") and info.device == "cpu":
@@ -299,7 +300,7 @@ def _disturbed(iterations: Iterations) -> Iterator[Warning]:
         CPU_TAKEN,
         f"the worker had its CPU for {share:.0%} of the time: "
         f"{number_of(lost, 'iteration', 'iterations')} of {len(iterations)} lost it, {what}",
-        "close other programs, or capture again with --force",
+        "close other programs, or measure again",
         0.0,
     )
 
@@ -322,7 +323,7 @@ def _preemptions(info: RunInfo) -> float | None:
 def _cpu_share(info: RunInfo) -> float | None:
     """CPU time over wall time of the timing pass, where one thread did it all; None unknown."""
     cpu, wall = info.timing_cpu_ns, info.timing_wall_ns
-    if not cpu or not wall or info.device != "cpu" or info.threads != 1:
+    if not cpu or not wall or not one_thread(info):
         return None
     return float(min(cpu / wall, 1.0))
 

@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from lstmprof.breakdown import yardsticks
+from lstmprof.breakdown.disturbed import one_thread
 from lstmprof.breakdown.rounds import LEAST_FOR_INTERVAL, Round, midmean, round_of
 from lstmprof.events.intervals import Ints
 from lstmprof.runs.metadata import RunInfo
@@ -149,8 +150,7 @@ def iterations_of(table: pa.Table, info: RunInfo) -> Iterations:
     late = _known(counted, "after_profile")
     none = np.zeros(counted.num_rows, bool)
     preemptions, waits = _known(counted, "preemptions"), _known(counted, "voluntary_switches")
-    one_thread = info.device == "cpu" and info.threads == 1
-    cpu_ns = _known(counted, "cpu_ns") if one_thread else None
+    cpu_ns = _known(counted, "cpu_ns") if one_thread(info) else None
     assert wall_ns is not None
     disturbed = None
     if cpu_ns is not None and preemptions is not None and len(wall_ns):

@@ -4,7 +4,7 @@ from typing import Annotated, TypeAlias
 
 import msgspec
 
-MADE_ELSEWHERE = "the run is an ingested profile"
+MADE_ELSEWHERE = "the run is an ingested profile, or of own code that does not tell"
 UNREAD = "it cannot be read on that machine, or the run is an ingested profile"
 NO_GPU = "no GPU was used or NVML does not tell, or the run is an ingested profile"
 FOREIGN = "another program made the run"

@@ -503,7 +503,9 @@ ITERATIONS = (
     ),
     Column("after_profile", pa.bool_(), "", "whether its round was profiled before it", _OLDER),
     Column("wall_ns", pa.int64(), "ns", "by the host's clock, until the device had ended"),
-    Column("device_ns", pa.int64(), "ns", "by the device's events", "it ran on a CPU"),
+    Column(
+        "device_ns", pa.int64(), "ns", "by the device's events", "it ran on a CPU, or as own code"
+    ),
     Column(
         "cpu_ns",
         pa.int64(),
@@ -534,7 +536,7 @@ ITERATIONS = (
         _OLDER,
     ),
     Column("major_faults", pa.int64(), "", "pages that it read from a disk", _OLDER),
-    Column("loss", pa.float64(), "", "of this step", "the step has no loss"),
+    Column("loss", pa.float64(), "", "of this step", "the step has none, or is of own code"),
 )
 
 #: The columns of samples.parquet.

@@ -146,3 +146,12 @@ def test_a_turn_counts_once_whatever_it_holds() -> None:
     alone = iterations_of(rows, info)
     assert alone.length_ns() == pytest.approx(8.01 * MS, rel=0.001)
     assert alone.rounds()[0].turns == ()
+
+
+def test_waiting_of_own_code_is_no_lost_cpu() -> None:
+    starved = [SLEPT, KEPT] * 5
+    assert of(starved, source="capture").cpu_ns is not None
+    assert of(starved, source="own code").cpu_ns is None
+    found = measured(starved, source="own code", timing_cpu_ns=1, timing_wall_ns=2, iterations=10)
+    assert found.compared_by == "wall time"
+    assert not any("had its CPU" in warning.fault for warning in found.warnings)

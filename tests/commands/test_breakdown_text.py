@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from events.rows import row, table
 
@@ -12,7 +13,7 @@ from lstmprof.cli import run as lstmprof
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.calls import coverage
 from lstmprof.runs.metadata import run_info
-from lstmprof.runs.run import write_tables
+from lstmprof.runs.run import TIMINGS_SCHEMA, write_tables
 
 HOST = {"pid": 1, "tid": 1}
 GPU = {"device": 0, "stream": 7}
@@ -73,3 +74,26 @@ def test_a_profile_without_times_or_kernels_has_no_empty_tables(
     assert "computing ops" not in said
     assert lstmprof(["breakdown", str(tmp_path / "mine"), "--table", "timings"]) == 0
     assert "no iteration was timed without a profiler" in capsys.readouterr().out
+
+
+def test_a_run_of_own_code_has_no_workload_in_its_heading(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [row("step", "step", 0, 9000, **HOST), row("op", "aten::mm", 10, 8000, **HOST)]
+    events = annotated(table(rows), captured=True)
+    facts = {"name": "mine", "source": "own code", "device_name": "a CPU", "threads": 2}
+    counted = {
+        "iteration": [0, 1, 2],
+        "wall_ns": [9000, 9100, 9200],
+        "round": [0] * 3,
+        "warmup": [False] * 3,
+        "after_profile": [False] * 3,
+    }
+    unknown = {name: [None] * 3 for name in TIMINGS_SCHEMA.names if name not in counted}
+    timings = pa.table({n: {**counted, **unknown}[n] for n in TIMINGS_SCHEMA.names})
+    (tmp_path / "mine").mkdir()
+    write_tables(tmp_path / "mine", run_info(facts), events, timings)
+    assert lstmprof(["breakdown", str(tmp_path / "mine")]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("Time per step: a CPU, 2 threads\n")
+    assert "None" not in said

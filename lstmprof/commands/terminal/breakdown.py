@@ -116,7 +116,9 @@ def _conditions(breakdown: Breakdown) -> str:
     info = breakdown.run.info
     conditions = [text for text in (info.mode, info.precision, info.device_name) if text]
     conditions += [f"{info.threads} thread" + "s" * (info.threads != 1)] if info.threads else []
-    return f"Time per batch, {info.workload.name} ({info.workload.shape}): {', '.join(conditions)}"
+    workload = info.workload
+    what = f"batch, {workload.name} ({workload.shape})" if workload else "step"
+    return f"Time per {what}: {', '.join(conditions)}"
 
 
 def _step_ns(breakdown: Breakdown) -> float:
