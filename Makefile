@@ -36,6 +36,7 @@ test: $(INSTALLED)
 
 bench: $(INSTALLED)
 	$(BIN)/python benchmarks/harness.py
+	$(BIN)/python benchmarks/own_code.py
 
 # What else: make gpu GPU_FLAGS=--dry-run, or --help.
 gpu:

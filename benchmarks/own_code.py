@@ -1,0 +1,122 @@
+"""What ``lp.profile`` costs a training: its steps beside those of the same loop without it.
+
+One torch process on one thread trains nn.LSTM, about 1 ms a step, with two phases a step; bare
+loops and measured ones alternate. After everything is measured a step may cost 1 % more at most,
+by wall time and by CPU time; the calls alone are timed too, which tells it to the nanosecond. Of
+the timed steps the rows of timings.parquet are held against the bare ones.
+
+Example: ``python benchmarks/own_code.py``
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from lstmprof.capture.own.passes import Plan
+from lstmprof.capture.own.session import Session
+from lstmprof.capture.worker import host
+
+ROUNDS, STEPS, WARMUP = 60, 50, 50
+#: Calls of ``step`` and ``phase`` alone in a loop.
+CALLS = 200_000
+MOST_SHARE = 0.01
+
+Cost = tuple[float, float]  # wall and CPU time of a step, ns
+
+
+def training() -> Callable[[Callable[[str], Any]], None]:
+    """A step as anybody would write it; it takes the ranges of its phases."""
+    lstm, head = torch.nn.LSTM(32, 64), torch.nn.Linear(64, 10)
+    optimizer = torch.optim.SGD([*lstm.parameters(), *head.parameters()], lr=0.01)
+
+    def step(phase: Callable[[str], Any]) -> None:
+        with phase("input"):
+            inputs, targets = torch.ones(20, 8, 32), torch.zeros(8, dtype=torch.int64)
+        loss = torch.nn.functional.cross_entropy(head(lstm(inputs)[0][-1]), targets)
+        optimizer.zero_grad()
+        loss.backward()
+        with phase("optimizer"):
+            optimizer.step()
+
+    return step
+
+
+def bare(step: Callable[[Callable[[str], Any]], None]) -> Cost:
+    """(wall, CPU) ns of a step without a session."""
+    began = time.perf_counter_ns(), time.process_time_ns()
+    for _ in range(STEPS):
+        step(lambda name: nullcontext())
+    return _each(began)
+
+
+def beside(session: Session, step: Callable[[Callable[[str], Any]], None]) -> Cost:
+    """(wall, CPU) ns of a step with a session that has measured all."""
+    began = time.perf_counter_ns(), time.process_time_ns()
+    for _ in range(STEPS):
+        step(session.phase)
+        session.step()
+    return _each(began)
+
+
+def _each(began: tuple[int, int]) -> Cost:
+    wall, cpu = time.perf_counter_ns() - began[0], time.process_time_ns() - began[1]
+    return wall / STEPS, cpu / STEPS
+
+
+def calls_ns(session: Session) -> float:
+    """Of one ``step`` and two phases, once all is measured."""
+    began = time.perf_counter_ns()
+    for _ in range(CALLS):
+        with session.phase("input"):
+            pass
+        with session.phase("optimizer"):
+            pass
+        session.step()
+    return (time.perf_counter_ns() - began) / CALLS
+
+
+def main() -> None:
+    """Print what a step costs, bare and beside a session."""
+    host.take_cpus(1)
+    torch.set_num_threads(1)
+    step = training()
+    with tempfile.TemporaryDirectory() as folder:
+        plan = Plan(warmup=WARMUP, timed=2 * STEPS, steps=3)
+        with Session(Path(folder) / "mine", framework="torch", plan=plan) as session:
+            while not session.measured:
+                step(session.phase)
+                session.step()
+            pairs = [(bare(step), beside(session, step)) for _ in range(ROUNDS)]
+            alone = calls_ns(session)
+            rows = session.rows
+    tell(pairs, alone, statistics.median(row.wall_ns for row in rows if not row.warmup))
+
+
+def tell(pairs: list[tuple[Cost, Cost]], alone_ns: float, timed_ns: float) -> None:
+    """Print the medians; ``pairs`` are of a round without the session and with it."""
+    for place, clock in enumerate(("wall", "CPU")):
+        without, beside_ns = (statistics.median(p[n][place] for p in pairs) for n in range(2))
+        ratios = [p[1][place] / p[0][place] for p in pairs]
+        low, middle, high = statistics.quantiles(ratios, n=4)
+        print(
+            f"a step by {clock} time: {without / 1e6:.3f} ms bare, {beside_ns / 1e6:.3f} ms with "
+            f"the session done; ratio {middle:.4f} (middle half {low:.4f} to {high:.4f})"
+        )
+    bare_ns = statistics.median(without[0] for without, _ in pairs)
+    share = alone_ns / bare_ns
+    print(f"step() and two phase() alone: {alone_ns:.0f} ns, {share:.3%} of a step")
+    print(f"a timed step: {timed_ns / 1e6:.3f} ms, {timed_ns / bare_ns:.3f} of a bare one")
+    if share > MOST_SHARE:
+        raise SystemExit(f"the calls take more than {MOST_SHARE:.0%} of a step")
+
+
+if __name__ == "__main__":
+    main()
