@@ -19,7 +19,7 @@ from lstmprof.workloads.studies import NAMED, named
 if TYPE_CHECKING:
     from lstmprof.capture.plan import Planned
 
-_WORKLOAD_OPTIONS = (
+WORKLOAD_OPTIONS = (
     click.option("--layers", type=int, help="Recurrent layers."),
     click.option("--hidden", type=int, help="Units of a layer and direction."),
     click.option("--bidirectional/--unidirectional", default=None, help="Both directions or one."),
@@ -147,7 +147,9 @@ _RUN_OPTIONS = (
 )
 
 
-def _with(options: tuple[Callable[[Any], Any], ...]) -> Callable[[Any], Any]:
+def with_options(options: tuple[Callable[[Any], Any], ...]) -> Callable[[Any], Any]:
+    """A decorator that gives a command all of ``options``, in their order."""
+
     def decorate(function: Any) -> Any:
         for option in reversed(options):
             function = option(function)
@@ -175,8 +177,8 @@ def _with(options: tuple[Callable[[Any], Any], ...]) -> Callable[[Any], Any]:
     metavar="NAME",
     help="Network and data, or a pattern; repeat for more. Override its fields with:",
 )
-@_with(_WORKLOAD_OPTIONS)
-@_with(_RUN_OPTIONS)
+@with_options(WORKLOAD_OPTIONS)
+@with_options(_RUN_OPTIONS)
 @click.option(
     "--precision",
     "precisions",

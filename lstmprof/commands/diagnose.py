@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 import click
 
 from lstmprof.commands import options, terminal
 from lstmprof.names import CHANGES, FORMS
+from lstmprof.numbers import escaped
+
+if TYPE_CHECKING:
+    from lstmprof.breakdown import Breakdown
+    from lstmprof.diagnose.diagnosis import Asked
 
 
 @click.command(name="diagnose")
@@ -43,6 +51,11 @@ from lstmprof.names import CHANGES, FORMS
     metavar="PRODUCTS,COPIES",
     help="Peaks of the device, like 67TFLOP/s,3.35TB/s.  [default: as measured with the runs]",
 )
+@click.option(
+    "--against-builtin",
+    is_flag=True,
+    help="Hold each run against the layer op of its framework on the same shapes, captured here.",
+)
 @options.rank
 @options.device
 @options.open_
@@ -57,6 +70,7 @@ def command(
     peaks: str | None,
     rank: int | None,
     device: int | None,
+    against_builtin: bool,
     open_: bool,
 ) -> None:
     """Say why one run is slower than another, and what to do.
@@ -77,6 +91,7 @@ def command(
       lstmprof diagnose traces/torch-lstmcell-basic--… --as layer --as compiled
       lstmprof diagnose fp32-run amp-run --across precision --format markdown
       lstmprof diagnose folder-of-ranks/ --rank 3
+      lstmprof diagnose traces/mine --against-builtin
       lstmprof diagnose traces/ --open
     """
 
@@ -92,6 +107,9 @@ def command(
     named = len(runs) > 1 and all(len(of_path) == 1 for of_path in runs)
     tables = ("ledger", "collectives")
     breakdowns = [break_down(run, step_range, tables) for of_path in runs for run in of_path]
+    if against_builtin:
+        _show_against(breakdowns, asked, format_)
+        return
     diagnoses = diagnose_all(breakdowns, across, asked, must_compare=named)
     if format_ == "json":
         terminal.write_json([comparison.to_dict() for comparison in diagnoses])
@@ -102,6 +120,26 @@ def command(
             diagnosis.show(comparison)
     if open_:
         options.open_report(breakdowns, across, diagnoses)
+
+
+def _show_against(breakdowns: Sequence[Breakdown], asked: Asked, format_: str) -> None:
+    """What the layer op would take, then the difference or what the run alone is bound by."""
+    from lstmprof.commands.terminal import diagnosis
+    from lstmprof.diagnose.builtin import tried
+    from lstmprof.diagnose.diagnosis import diagnose_all
+
+    verdicts = [tried(breakdown, asked, options.say) for breakdown in breakdowns]
+    if format_ == "json":
+        terminal.write_json([verdict.to_dict() for verdict in verdicts])
+        return
+    for breakdown, verdict in zip(breakdowns, verdicts, strict=True):
+        shown = verdict.diagnosis or diagnose_all([breakdown], asked=asked)[0]
+        if format_ == "markdown":
+            click.echo(f"**{escaped(verdict.sentence)}**\n\n{diagnosis.markdown(shown)}\n")
+        else:
+            terminal.write_line(verdict.sentence, style="bold")
+            terminal.write_line()
+            diagnosis.show(shown)
 
 
 def _once(names: tuple[str, ...]) -> tuple[str, ...]:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import importlib.util
 from typing import Any
 
 import click
 
+from lstmprof.capture.here import here
 from lstmprof.capture.templates import TEMPLATES, template_text
-from lstmprof.capture.worker.host import cuda_devices
 from lstmprof.commands import options, terminal
-from lstmprof.errors import CaptureError, UsageError
+from lstmprof.errors import UsageError
 from lstmprof.implementations import FRAMEWORKS, TABLE, Implementation
 from lstmprof.workloads import Workload
 from lstmprof.workloads.studies import NAMED
@@ -69,25 +67,6 @@ def _row(row: Implementation) -> dict[str, Any]:
 def _form(row: Implementation) -> str:
     on_gpu = row.form_on("cuda")
     return row.form if on_gpu == row.form else f"{row.form}; {on_gpu} on a GPU"
-
-
-def here(row: Implementation) -> str:
-    """``yes`` where this interpreter and machine can run ``row``, else why not."""
-    if "cpu" in row.refusals() and not cuda_devices():
-        return "needs a GPU"
-    needed = [row.framework, *([row.library] if row.library else [])]
-    missing = [name for name in needed if not _installed(name)]
-    return f"{missing[0]} is not installed" if missing else "yes"
-
-
-def _installed(name: str) -> bool:
-    if name != "cudnn":
-        return importlib.util.find_spec(name) is not None
-    from lstmprof.implementations.cudnn._runtime import CUDNN, loaded
-
-    with contextlib.suppress(CaptureError):
-        return bool(loaded(*CUDNN))
-    return False
 
 
 def _show(what: str | None) -> None:

@@ -504,6 +504,8 @@ def _notes(fast: StepProfile, slow: StepProfile) -> list[str]:
         notes.append("one ran on a GPU and the other on a CPU: their parts are of different kinds")
     for profile in (fast, slow):
         notes += [f"{profile.name}: {note}" for note in profile.notes]
+        if profile.info.agrees_with_reference is False:
+            notes.append(f"{profile.name}: its file claims nothing of what it computes (no load())")
     first_steps = _first_steps(fast, slow)
     return [*notes, first_steps] if first_steps else notes
 

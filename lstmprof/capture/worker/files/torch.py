@@ -37,7 +37,7 @@ class File(UsersFile):
         network = network.to(device).train()
         lengths = torch.from_numpy(batch.lengths)
         told = (lengths,) if workload.variable_length else ()
-        with torch.backends.cudnn.flags(allow_tf32=False):
+        with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
             outputs = network(torch.from_numpy(batch.inputs).to(device), *told)
             self.refuse_unless_shaped(workload, outputs)
             targets = torch.from_numpy(batch.targets).to(device)

@@ -1,0 +1,199 @@
+"""``lstmprof recommend``: which implementation to use for a network on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lstmprof import workloads
+from lstmprof.capture.request import MODES, PRECISIONS, CaptureRequest
+from lstmprof.commands import options, terminal
+from lstmprof.commands.capture import WORKLOAD_OPTIONS, with_options
+from lstmprof.errors import UsageError
+from lstmprof.numbers import milliseconds
+from lstmprof.workloads.studies import NAMED
+
+if TYPE_CHECKING:
+    from lstmprof.diagnose.recommend import Ranked, Recommendation
+    from lstmprof.diagnose.shapes import Shape
+
+#: The network is this one but for the sizes that are given.
+BASE = NAMED[0]
+
+
+@click.command(name="recommend")
+@click.option(
+    "--like",
+    metavar="PATH",
+    help="The network, device, precision and mode of this run or profile.",
+)
+@with_options(WORKLOAD_OPTIONS)
+@click.option(
+    "--device", help=f"auto, cpu or cuda:N.  [default: {CaptureRequest.device}, or that of --like]"
+)
+@click.option(
+    "--precision",
+    type=click.Choice(PRECISIONS),
+    help=f"Of the arithmetic.  [default: {CaptureRequest.precision}, or that of --like]",
+)
+@click.option(
+    "--mode",
+    type=click.Choice(MODES),
+    help=f"Training or inference.  [default: {CaptureRequest.mode}, or that of --like]",
+)
+@click.option("--threads", type=click.IntRange(1), help="CPU threads, as for capture.")
+@click.option(
+    "--impl",
+    "impls",
+    multiple=True,
+    default=("*",),
+    metavar="NAME",
+    help="Only these: names, patterns, or files of yours; repeat for more.  [default: all]",
+)
+@click.option("--quick", is_flag=True, help="One round of each alone: a minute or two.")
+@click.option(
+    "--minutes",
+    type=click.FloatRange(0, min_open=True),
+    help="Begin nothing more after so long.",
+)
+@click.option("--plan", "only_plan", is_flag=True, help="Show what would run, and run nothing.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    help="Folder of the runs behind it.  [default: in the cache]",
+)
+@click.option("--force", is_flag=True, help="Measure again what was measured before.")
+@options.format_
+def command(
+    like: str | None,
+    impls: tuple[str, ...],
+    quick: bool,
+    minutes: float | None,
+    only_plan: bool,
+    out: Path | None,
+    force: bool,
+    format_: str,
+    **given: Any,
+) -> None:
+    """Say which implementation is the fastest for a network on this machine, and give its code.
+
+    Every implementation that runs here is looked at in one round; the fastest are then timed in
+    three rounds, in turns. They are ranked, those that cannot be told apart alike, each with the
+    reason of its gap. What was measured is kept: the same command answers at once.
+
+    \b
+    Example:
+      lstmprof recommend --hidden 512 --batch 32 --time-steps 100 --device cpu
+      lstmprof recommend --like traces/mine --quick
+      lstmprof recommend --like traces/mine --impl mymodel.py:build --impl 'torch-*'
+    """
+    from lstmprof.capture import plan
+    from lstmprof.diagnose.recommend.sweep import Limits, candidates, recommended
+    from lstmprof.runs.directory import cache_folder
+
+    sizes = {name: given.pop(name) for name in workloads.OVERRIDABLE}
+    shape = None if like is None else _shape(like, sizes)
+    common = _request(shape, sizes, given)
+    place = out or cache_folder() / "recommend"
+    found = candidates(plan.chosen(impls), common, place)
+    for left in found.left_out:
+        options.say(f"left out: {left.implementation}: {left.reason}")
+    options.say(found.words(quick))
+    if only_plan:
+        for name in found.requests:
+            options.say(f"  {name}")
+        return
+    limits = Limits(quick, None if minutes is None else 60 * minutes)
+    recommendation = recommended(
+        found,
+        common.workload,
+        place,
+        limits,
+        framework=None if shape is None else shape.framework,
+        force=force,
+        progress=options.say,
+    )
+    _show(recommendation, format_)
+
+
+def _shape(like: str, sizes: Mapping[str, Any]) -> Shape:
+    """The network of a run.
+
+    Raises:
+        UsageError: it is not known, several runs are meant, or sizes are given beside it.
+    """
+    from lstmprof.breakdown import break_down
+    from lstmprof.diagnose.shapes import shape_of
+
+    if any(value is not None for value in sizes.values()):
+        raise UsageError("--like says the sizes", "leave --like or the sizes out")
+    runs = options.runs_of([like])
+    if len(runs) != 1:
+        raise UsageError(f"{like}: holds {len(runs)} runs", "name one of them")
+    return shape_of(break_down(runs[0]))
+
+
+def _request(
+    shape: Shape | None, sizes: Mapping[str, Any], given: Mapping[str, Any]
+) -> CaptureRequest:
+    """What all are asked for, but for the implementation."""
+    from lstmprof.diagnose.shapes import is_here
+
+    asked = {name: value for name, value in given.items() if value is not None}
+    if shape is None:
+        if all(value is None for value in sizes.values()):
+            raise UsageError(
+                "which network is meant?", "give --like, or --hidden, --batch and --time-steps"
+            )
+        return CaptureRequest(
+            "torch-cudnn", workloads.with_overrides(BASE, **sizes), peaks=False, **asked
+        )
+    like: dict[str, Any] = {"precision": shape.precision, "mode": shape.mode}
+    like |= {"device": shape.device, "threads": shape.threads, "seed": shape.seed}
+    if not is_here(shape.device) and "device" not in asked:
+        options.say("it ran on a GPU, and this machine has none: measured on the CPU")
+        like["device"] = "cpu"
+    return CaptureRequest("torch-cudnn", shape.workload, peaks=False, **{**like, **asked})
+
+
+def _show(recommendation: Recommendation, format_: str) -> None:
+    if format_ == "json":
+        terminal.write_json(recommendation.to_dict())
+        return
+    rows = [ranked.to_dict() for ranked in recommendation.ranking]
+    if format_ == "csv":
+        terminal.write_csv(rows, list(rows[0]))
+        return
+    info = recommendation.winner.profile.info
+    terminal.write_line(recommendation.sentence, style="bold")
+    terminal.write_line()
+    where = f"{info.precision}, {info.mode}, {info.device_name or info.device}"
+    terminal.write_table(
+        f"{recommendation.workload.name}: {where}",
+        ["", "implementation", "form", ">ms a step", ">95 % interval", ">slowdown"],
+        [_cells(ranked, recommendation) for ranked in recommendation.ranking],
+        spare=(">95 % interval", "form"),
+    )
+    for ranked in recommendation.ranking[1:]:
+        look = " (one round)" if ranked.first_look else ""
+        terminal.write_line(f"{ranked.implementation}{look}: {ranked.reason}")
+    terminal.write_line()
+    terminal.write_line(f"The network of {recommendation.winner.implementation}:", style="bold")
+    click.echo("\n" + recommendation.code)
+
+
+def _cells(ranked: Ranked, recommendation: Recommendation) -> list[str]:
+    row = ranked.to_dict()
+    shared = sum(other.rank == ranked.rank for other in recommendation.ranking) > 1
+    low, high = row["step_low_ns"], row["step_high_ns"]
+    return [
+        f"{ranked.rank}{'=' if shared else ''}",
+        ranked.implementation,
+        row["form"] or "",
+        milliseconds(row["step_ns"], 3),
+        "" if low is None else f"{milliseconds(low, 3)}…{milliseconds(high, 3)}",
+        f"{ranked.slowdown:.2f}×",
+    ]

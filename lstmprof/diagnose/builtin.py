@@ -1,0 +1,378 @@
+"""A run against the layer op of its framework: the same network, captured here or kept from before.
+
+Of a capture the undisturbed steps are compared, with all that ``diagnose`` knows of noise; of any
+other profile one call of its slowest recurrent layer, as it was profiled, with one of the layer op.
+What was measured on another machine is told beside it, and not compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from importlib import metadata
+from typing import Any, Literal
+
+from lstmprof import __version__, implementations
+from lstmprof.breakdown import Breakdown, break_down
+from lstmprof.capture.here import here
+from lstmprof.capture.request import CaptureRequest, refusal, run_name
+from lstmprof.capture.rounds import capture_run
+from lstmprof.capture.worker import host
+from lstmprof.diagnose.diagnosis import Asked, Diagnosis, diagnose_all
+from lstmprof.diagnose.noise import noise_ns
+from lstmprof.diagnose.shapes import (
+    LAYERS,
+    RECORD,
+    Shape,
+    call_ns,
+    is_here,
+    shape_of,
+    slowest_layer,
+)
+from lstmprof.diagnose.step_profile import StepProfile, step_profile_of
+from lstmprof.errors import LstmprofError, UsageError
+from lstmprof.implementations import CELL_OP, LAYER_OP, LOOP
+from lstmprof.numbers import count, listed, milliseconds, percent
+from lstmprof.runs.directory import cache_folder
+from lstmprof.runs.metadata import RunInfo
+from lstmprof.runs.run import Run, is_run, open_run
+
+#: Framework -> its rows that run a layer in one op, the one to prefer first
+LAYER_ROWS: Mapping[str, tuple[str, ...]] = {
+    "torch": ("torch-cudnn",),
+    "tensorflow": ("tf-cudnnlstm", "tf-lstmblockfusedcell"),
+    "jax": ("jax-cudnn",),
+}
+#: What users call them; of torch's the cell is filled in
+_OPS = {
+    "torch-cudnn": "nn.{cell}",
+    "tf-cudnnlstm": "CudnnRNNV3",
+    "tf-lstmblockfusedcell": "BlockLSTM",
+    "jax-cudnn": "jax.experimental.rnn",
+}
+#: Ops of a cell, as their users call them
+_CELLS = {
+    **dict.fromkeys(("aten::lstm_cell", "aten::_thnn_fused_lstm_cell"), "LSTMCell"),
+    **dict.fromkeys(("aten::gru_cell", "aten::_thnn_fused_gru_cell"), "GRUCell"),
+    "aten::rnn_tanh_cell": "RNNCell",
+}
+_CALLED = {"torch": "PyTorch", "tensorflow": "TensorFlow", "jax": "JAX", "pytensor": "PyTensor"}
+TABLES = ("ledger", "collectives")
+ITERATIONS = 30
+#: After so long no further iteration of a round is timed: a layer op needs no more
+TIMING_S = 5.0
+
+State = Literal["faster", "slower", "same", "unknown"]
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Against:
+    """What the layer op of a run's framework would take: ``builtin`` is the run that says so.
+
+    ``state`` is the layer op's; ``factor`` how many times as long the run takes, None where that
+    cannot be told. ``diagnosis`` is of whole steps, None where layers were compared.
+    """
+
+    run: str
+    state: State
+    sentence: str
+    builtin: str | None = None
+    op: str | None = None
+    factor: float | None = None
+    compared: Literal["steps", "layers"] | None = None
+    same_machine: bool | None = None
+    diagnosis: Diagnosis | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as JSON has it."""
+        plain = {name: value for name, value in vars(self).items() if name != "diagnosis"}
+        diagnosis = None if self.diagnosis is None else self.diagnosis.to_dict()
+        return {**plain, "diagnosis": diagnosis}
+
+
+def against_builtin(
+    breakdown: Breakdown, asked: Asked, progress: Progress = lambda line: None
+) -> Against:
+    """``breakdown``'s run against the layer op of its framework, captured where none is kept.
+
+    Raises:
+        CaptureError: the capture failed.
+        RunError: a file of a run is missing or damaged.
+    """
+    name = breakdown.run.name
+    try:
+        shape = shape_of(breakdown)
+        request = request_of(shape, breakdown.run.info.implementation)
+    except UsageError as fault:
+        step = f"; {fault.next_step}" if fault.next_step == RECORD else ""
+        return Against(
+            name, "unknown", f"{fault.fault}: there is nothing to hold it against{step}."
+        )
+    run = builtin_run(request, breakdown.run, progress)
+    tables = TABLES if shape.layer is None else (*TABLES, LAYERS)
+    best = break_down(run, None, tables)
+    if shape.layer is not None:
+        return _of_layers(breakdown, best, shape)
+    if not same_machine(breakdown.run.info, run.info):
+        return _elsewhere(breakdown, best, shape)
+    return _of_steps(breakdown, best, shape, asked)
+
+
+def request_of(shape: Shape, implementation: str | None = None) -> CaptureRequest:
+    """The capture of the layer op.
+
+    Raises:
+        UsageError: there is none for this network on this machine; says why.
+    """
+    framework = shape.framework or ""
+    called = _CALLED.get(framework, framework or "its framework, which is not known,")
+    rows = [r for n in LAYER_ROWS.get(framework, ()) if (r := implementations.ROWS.get(n))]
+    if not is_here(shape.device):
+        raise UsageError("it ran on a GPU, and this machine has none")
+    reasons = []
+    for row in rows:
+        request = CaptureRequest(
+            row.name,
+            shape.workload,
+            device=shape.device,
+            precision=shape.precision,
+            mode=shape.mode,
+            iterations=ITERATIONS,
+            timing_s=TIMING_S,
+            seed=shape.seed,
+            threads=shape.threads,
+        )
+        why = refusal(request) or (None if here(row) == "yes" else f"{row.name}: {here(row)}")
+        if why is None and row.name != implementation:
+            return request
+        reasons.append(why or f"{row.name} is the layer op of {called} itself")
+    raise UsageError(listed(reasons) or f"{called} has no op for a whole layer")
+
+
+def builtin_run(request: CaptureRequest, beside: Run, progress: Progress) -> Run:
+    """The run of ``request``: one beside the run, one kept in the cache, or captured now.
+
+    Raises:
+        CaptureError: a worker died, hung or refused.
+    """
+    name, folder = run_name(request), cache_folder() / "builtin"
+    for path in (beside.path.parent / name, beside.path.parent / run_name(_auto(request))):
+        if path != beside.path and is_run(path) and _serves(open_run(path).info, request):
+            progress(f"taken: {path}")
+            return open_run(path)
+    if is_run(folder / name) and _serves(open_run(folder / name).info, request):
+        progress(f"kept from before: {folder / name}")
+        return open_run(folder / name)
+    progress(f"captures {request.implementation} on the same shapes, which takes about a minute")
+    return capture_run(request, folder, force=True, progress=progress)
+
+
+def _auto(request: CaptureRequest) -> CaptureRequest:
+    """The same as a user asks for it who names no device."""
+    return replace(request, device="auto")
+
+
+def _serves(info: RunInfo, request: CaptureRequest) -> bool:
+    """Whether a run is what would be captured here and now."""
+    return (
+        info.implementation == request.implementation
+        and info.workload.name == request.workload.name
+        and (info.precision, info.mode) == (request.precision, request.mode)
+        and info.device == request.device
+        and info.lstmprof_version == __version__
+        and not info.label
+        and request.threads in (None, info.threads)
+        and info.hardware.cpu_model == host.hardware()["cpu_model"]
+        and _is_installed(info)
+    )
+
+
+def _is_installed(info: RunInfo) -> bool:
+    """Whether its framework's version is the one of this interpreter, as far as that tells."""
+    version = (info.versions or {}).get(info.framework or "")
+    try:
+        return (
+            str(version).partition("+")[0]
+            == metadata.version(info.framework or "").partition("+")[0]
+        )
+    except metadata.PackageNotFoundError:  # tensorflow-cpu is called otherwise
+        return True
+
+
+def same_machine(one: RunInfo, other: RunInfo) -> bool:
+    """Whether both ran on machines of the same make; not where one does not say."""
+    facts = [(i.hardware.cpu_model, i.hardware.gpu or _gpu(i)) for i in (one, other)]
+    return facts[0][0] is not None and facts[0] == facts[1]
+
+
+def _gpu(info: RunInfo) -> str | None:
+    return next(iter(info.device_names.values()), None) if info.device_names else None
+
+
+def op_name(request_implementation: str, cell: str) -> str:
+    """``nn.LSTM``: what users call the layer op of a row."""
+    return _OPS[request_implementation].format(cell=cell.upper())
+
+
+def _of_steps(breakdown: Breakdown, best: Breakdown, shape: Shape, asked: Asked) -> Against:
+    """Undisturbed steps of the same network on the same machine."""
+    diagnosis = diagnose_all([breakdown, best], (), asked, must_compare=True)[0]
+    assert diagnosis.fast is not None
+    mine, other = diagnosis.slow, diagnosis.fast
+    if mine.info is not breakdown.run.info:
+        mine, other = other, mine
+    op = op_name(best.run.info.implementation or "", shape.workload.cell)
+    factor: float | None = mine.length_ns / other.length_ns
+    state = _state(diagnosis, mine)
+    times = f"{milliseconds(mine.length_ns)} against {milliseconds(other.length_ns)} ms a step"
+    how = how_it_runs(breakdown, shape)
+    if state in ("same", "unknown"):
+        ending = f"{op} does it in one op; the two {diagnosis.outcome.reason}"
+        factor = None
+    else:
+        ending = f"{op} does it in one op, {_times(factor, state)} on this machine ({times}"
+        ending += f", the ratio known to within {percent(_noise(diagnosis))})"
+    return Against(
+        breakdown.run.name,
+        state,
+        f"{breakdown.run.name} {how}; {ending}.",
+        best.run.name,
+        op,
+        factor,
+        "steps",
+        True,
+        diagnosis,
+    )
+
+
+def _state(diagnosis: Diagnosis, mine: StepProfile) -> State:
+    """Of the layer op; a difference whose cause is not known is a difference all the same."""
+    if diagnosis.outcome.state == "none" or None in (
+        diagnosis.slow.compared_by,
+        diagnosis.fast and diagnosis.fast.compared_by,
+    ):
+        return "same" if diagnosis.outcome.state == "none" else "unknown"
+    if diagnosis.outcome.reason.startswith("cannot be told"):
+        return "unknown"
+    return "faster" if mine is diagnosis.slow else "slower"
+
+
+def _times(factor: float | None, state: State) -> str:
+    assert factor is not None
+    return f"{factor:.1f}× faster" if state == "faster" else f"{1 / factor:.1f}× slower"
+
+
+def _noise(diagnosis: Diagnosis) -> float:
+    """Up to which share of the slower step its difference to the faster could be chance."""
+    assert diagnosis.fast is not None
+    return noise_ns(diagnosis.fast, diagnosis.slow) / max(diagnosis.slow.length_ns, 1)
+
+
+def _elsewhere(breakdown: Breakdown, best: Breakdown, shape: Shape) -> Against:
+    """The times beside each other, of machines that are not known to be alike."""
+    op = op_name(best.run.info.implementation or "", shape.workload.cell)
+    mine, other = (step_profile_of(each).length_ns for each in (breakdown, best))
+    return Against(
+        breakdown.run.name,
+        "unknown",
+        f"{breakdown.run.name} {how_it_runs(breakdown, shape)} and takes {milliseconds(mine)} ms a "
+        f"step; {op} takes {milliseconds(other)} ms here, but {_where(breakdown, best)}, so the "
+        "two are not of like with like.",
+        best.run.name,
+        op,
+        None,
+        "steps",
+        False,
+    )
+
+
+def _where(breakdown: Breakdown, best: Breakdown) -> str:
+    info = breakdown.run.info
+    machine = info.hardware.gpu or _gpu(info) or info.hardware.cpu_model
+    here_is = best.run.info.device_name or "unknown"
+    if machine is None:
+        return f"the profile does not say on which machine it was taken (this one: {here_is})"
+    return f"the profile is of another machine ({machine}, not {here_is})"
+
+
+def _of_layers(breakdown: Breakdown, best: Breakdown, shape: Shape) -> Against:
+    """One call of a stranger's slowest layer and one of the layer op, both as profiled."""
+    assert shape.layer is not None
+    name, op = breakdown.run.name, op_name(best.run.info.implementation or "", shape.workload.cell)
+    row = slowest_layer(best)
+    how = how_it_runs(breakdown, shape)
+    if row is None or not call_ns(row) or not call_ns(shape.layer):
+        return Against(
+            name, "unknown", f"{name} {how}; its time beside {op}'s cannot be told.", best.run.name
+        )
+    mine, other = call_ns(shape.layer), call_ns(row)
+    what = "forward" if shape.mode == "forward" else "forward and backward"
+    times = f"{milliseconds(mine)} against {milliseconds(other)} ms {what}, profiled"
+    padded = ", over the padded length" if shape.layer["packed"] else ""
+    if not same_machine(breakdown.run.info, best.run.info):
+        sentence = (
+            f"{name} {how} in {milliseconds(mine)} ms; {op} does it in one op in "
+            f"{milliseconds(other)} ms here{padded}, but {_where(breakdown, best)}, so the two are "
+            "not of like with like."
+        )
+        return Against(name, "unknown", sentence, best.run.name, op, None, "layers", False)
+    factor, off = mine / other, profiling_share(best)
+    if off is None or max(factor, 1 / factor) <= 1 + off:
+        changes = "" if off is None else f": profiling alone changes a step by {percent(off)}"
+        sentence = f"{name} {how}; it and {op} cannot be told apart ({times}){changes}."
+        return Against(name, "same", sentence, best.run.name, op, None, "layers", True)
+    state: State = "faster" if factor > 1 else "slower"
+    sentence = (
+        f"{name} {how}; {op} does it in one op{padded}, {_times(factor, state)} on this machine "
+        f"({times}); likely, as profiling changes a step by {percent(off)}."
+    )
+    return Against(name, state, sentence, best.run.name, op, factor, "layers", True)
+
+
+def profiling_share(breakdown: Breakdown) -> float | None:
+    """By how much of the undisturbed step the profiled one differs; None where none was timed."""
+    profile = step_profile_of(breakdown)
+    if not profile.step_ns:
+        return None
+    return abs(profile.profiled_ns / profile.step_ns - 1)
+
+
+def how_it_runs(breakdown: Breakdown, shape: Shape) -> str:
+    """``runs 30 LSTMCell steps a batch``, by the layer table or the table of implementations."""
+    row = shape.layer or slowest_layer(breakdown)
+    w = shape.workload
+    cells = w.time_steps * w.layers * w.directions
+    if row is not None:
+        return _by_row(row, cells, w.time_steps)
+    known = implementations.ROWS.get(breakdown.run.info.implementation or "")
+    if known is None:
+        return f"runs {shape.words}"
+    form = known.form_on(shape.device.partition(":")[0])
+    if form == LAYER_OP:
+        return "runs each layer as one op"
+    each = "one op each" if form == CELL_OP else "a loop of separate ops"
+    return f"runs {count(cells)} cells a batch, {each} ({known.summary})"
+
+
+def _by_row(row: Mapping[str, Any], cells: int, time_steps: int) -> str:
+    form, op = row["form"], row["op"]
+    if form == LAYER_OP:
+        return f"runs its layer as one op ({op})"
+    if form == CELL_OP:
+        return f"runs {count(cells)} {_CELLS.get(op, op)} steps a batch"
+    assert form == LOOP
+    for column, noun in (("ops_per_time_step", "ops"), ("kernels_per_time_step", "kernels")):
+        if row[column]:
+            each = f"{count(row[column])} {noun} each"
+            return f"runs {count(time_steps)} time steps a batch in a loop of {each}"
+    return f"runs {count(time_steps)} time steps a batch in a loop of separate ops"
+
+
+def tried(breakdown: Breakdown, asked: Asked, progress: Progress) -> Against:
+    """``against_builtin``, of which a failed capture is told and ends nothing."""
+    try:
+        return against_builtin(breakdown, asked, progress)
+    except LstmprofError as fault:
+        name = breakdown.run.name
+        return Against(name, "unknown", f"{name}: the layer op could not be captured: {fault}")

@@ -1,0 +1,199 @@
+"""Which implementation to use for a network on this machine: measured, ranked, with its code.
+
+::
+
+    request ─ candidates ─ first look, one round each ─ the fastest, rounds in turns ─ ranking
+
+A first look at every row that runs here sorts out those that are far behind; the others are timed
+against each other, their processes taking turns, so that what differs by less than the machine's
+changes is told all the same. Each but the first is held against the first by ``diagnose``: the
+reason of its gap is that of the diagnosis, and where nothing can be told the two are a tie.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lstmprof import implementations
+from lstmprof.breakdown import Breakdown
+from lstmprof.diagnose.certainty import no_difference
+from lstmprof.diagnose.diagnosis import Diagnosis, compare
+from lstmprof.diagnose.measure import by_one_measure
+from lstmprof.diagnose.recommend.code import code_of
+from lstmprof.diagnose.step_profile import StepProfile, step_profile_of
+from lstmprof.errors import RunError
+from lstmprof.implementations import Implementation
+from lstmprof.numbers import listed, milliseconds
+from lstmprof.runs.metadata import RunInfo
+from lstmprof.workloads import Workload
+
+#: How sure the distance to the first is.
+FIRST, TIE, MEASURED, UNTOLD = "first", "tie", "measured", "cannot be told"
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A row that was not measured, and why."""
+
+    implementation: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """One implementation: ``rank`` is shared by those that cannot be told apart.
+
+    ``slowdown`` is against the first; ``reason`` of its gap, empty of the first. ``first_look``:
+    it was timed in one round, apart from the others.
+    """
+
+    rank: int
+    profile: StepProfile
+    certainty: str
+    slowdown: float
+    reason: str
+    first_look: bool
+
+    @property
+    def implementation(self) -> str:
+        """Its name."""
+        return self.profile.label
+
+    @property
+    def row(self) -> Implementation | None:
+        """Of the table; None of a user's file."""
+        return implementations.ROWS.get(self.implementation)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
+        interval, info = self.profile.interval_ns, self.profile.info
+        return {
+            "rank": self.rank,
+            "implementation": self.implementation,
+            "framework": info.framework,
+            "form": None if self.row is None else self.row.form_on(_kind(info)),
+            "step_ns": self.profile.step_ns,
+            "step_low_ns": None if interval is None else interval[0],
+            "step_high_ns": None if interval is None else interval[1],
+            "slowdown": self.slowdown,
+            "certainty": self.certainty,
+            "reason": self.reason or None,
+            "first_look": self.first_look,
+            "run": self.profile.name,
+        }
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """The ranking of what was measured, fastest first, and what was not."""
+
+    workload: Workload
+    ranking: tuple[Ranked, ...]
+    left_out: tuple[LeftOut, ...]
+    framework: str | None = None  # of the run that it is like
+
+    @property
+    def winner(self) -> Ranked:
+        """The first."""
+        return self.ranking[0]
+
+    @property
+    def ties(self) -> tuple[Ranked, ...]:
+        """Those that cannot be told from the winner."""
+        return tuple(r for r in self.ranking[1:] if r.certainty in (TIE, UNTOLD))
+
+    @property
+    def code(self) -> str:
+        """What builds the winner's network."""
+        return code_of(self.winner.implementation, self.workload)
+
+    @property
+    def sentence(self) -> str:
+        """Which, how sure, and how far the next is."""
+        first = self.winner
+        text = f"{first.implementation}, {milliseconds(first.profile.length_ns)} ms a step"
+        if len(self.ranking) == 1:
+            return f"{text}: nothing else ran here."
+        if self.ties:
+            names = listed([tie.implementation for tie in self.ties])
+            text += f"; {names} cannot be told from it"
+        slower = next((r for r in self.ranking[1:] if r.certainty == MEASURED), None)
+        if slower is not None:
+            text += f"; the next, {slower.implementation}, takes {slower.slowdown:.2f}× as long"
+        return f"{text}.{self._of_framework()}"
+
+    def _of_framework(self) -> str:
+        """The best of the framework that the user has, where the winner is of another."""
+        own = self.framework
+        if own is None or self.winner.profile.info.framework == own:
+            return ""
+        best = next((r for r in self.ranking if r.profile.info.framework == own), None)
+        if best is None or best in self.ties:
+            return ""
+        return f" Within {own} it is {best.implementation}, {best.slowdown:.2f}× as long."
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
+        info = self.winner.profile.info
+        return {
+            "workload": vars(self.workload),
+            "precision": info.precision,
+            "mode": info.mode,
+            "device": info.device,
+            "device_name": info.device_name,
+            "threads": info.threads,
+            "sentence": self.sentence,
+            "ranking": [ranked.to_dict() for ranked in self.ranking],
+            "left_out": [vars(left) for left in self.left_out],
+            "code": self.code,
+        }
+
+
+def _kind(info: RunInfo) -> str:
+    return (info.device or "cpu").partition(":")[0]
+
+
+def ranked(
+    finals: Sequence[Breakdown], first_looks: Sequence[Breakdown] = ()
+) -> tuple[Ranked, ...]:
+    """The runs by the length of their steps; ``finals`` took turns, the others were looked at once.
+
+    Raises:
+        RunError: none was timed, or a file of one is missing or damaged.
+    """
+    looked = {breakdown.run.name for breakdown in first_looks}
+    profiles = [step_profile_of(breakdown) for breakdown in (*finals, *first_looks)]
+    if not profiles:
+        raise RunError("no implementation could be measured", "see why above")
+    profiles = sorted(by_one_measure(profiles), key=lambda profile: profile.length_ns)
+    first, *others = profiles
+    rows = [Ranked(1, first, FIRST, 1.0, "", first.name in looked)]
+    head, rank = first, 1
+    for place, profile in enumerate(others, 2):
+        if not no_difference(head, profile):
+            head, rank = profile, place
+        rows.append(_held(first, profile, rank, profile.name in looked))
+    return tuple(rows)
+
+
+def _held(first: StepProfile, profile: StepProfile, rank: int, look: bool) -> Ranked:
+    diagnosis = compare(first, profile)
+    certainty = _certainty(diagnosis)
+    slowdown = profile.length_ns / first.length_ns
+    return Ranked(rank, profile, certainty, slowdown, reason_of(diagnosis), look)
+
+
+def _certainty(diagnosis: Diagnosis) -> str:
+    told = diagnosis.outcome
+    if told.state == "none":
+        return TIE
+    return UNTOLD if told.reason.startswith("cannot be told") else MEASURED
+
+
+def reason_of(diagnosis: Diagnosis) -> str:
+    """Why the slower of two is slower, in one line; why that is not told where it is not."""
+    if diagnosis.dominant is None:
+        return diagnosis.outcome.reason
+    return f"{diagnosis.dominant.finding.kind}: {diagnosis.dominant.sentence.rstrip('.')}"

@@ -1,0 +1,208 @@
+"""Captures behind a recommendation: a first look at all, then rounds in turns of the fastest."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from lstmprof import __version__
+from lstmprof.breakdown import Breakdown, break_down
+from lstmprof.capture import plan
+from lstmprof.capture.here import here
+from lstmprof.capture.implementation_file import ImplementationFile
+from lstmprof.capture.pace import span
+from lstmprof.capture.request import ROUNDS, CaptureRequest
+from lstmprof.capture.rounds import MOST_IN_TURNS, captured_runs
+from lstmprof.capture.worker import host
+from lstmprof.diagnose.recommend import LeftOut, Recommendation, ranked
+from lstmprof.errors import LstmprofError, UsageError
+from lstmprof.implementations import FORMS
+from lstmprof.numbers import number_of
+from lstmprof.runs.run import Run, is_run, open_run
+from lstmprof.workloads import Workload
+
+Progress = Callable[[str], None]
+
+#: Of the first look: what is so many times slower than the fastest is not timed again. Processes of
+#: one code differ by less than 1.1 on an idle machine, captured apart by up to 1.65 (``noise``).
+FAR_BEHIND = 2.0
+#: Seconds that a worker takes beside its steps, on two cores of an EPYC: to start, to import the
+#: framework, to compile, to profile. Others make them slower; the sweep says so as it goes.
+WORKER_S = {"torch": 6.0, "tensorflow": 12.0, "jax": 8.0, "pytensor": 30.0, "cudnn": 5.0}
+#: And the seconds of timed steps in one.
+LOOK_S, ROUND_S = 1.0, 2.0
+LOOK: Mapping[str, Any] = {
+    "iterations": 6,
+    "timing_s": LOOK_S,
+    "profile_steps": 2,
+    "timeout_s": 300.0,
+}
+FULL: Mapping[str, Any] = {"iterations": 30, "timing_s": ROUND_S, "profile_steps": 2}
+FIRST_LOOK, IN_TURNS = "first-look", "in-turns"
+TABLES = ("ledger", "collectives")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much is done: ``quick`` is the first look alone; ``most_s`` begins nothing after it."""
+
+    quick: bool = False
+    most_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """What could be used: requests by run name, one round each, and what cannot run, and why."""
+
+    requests: Mapping[str, CaptureRequest]
+    left_out: tuple[LeftOut, ...]
+
+    def words(self, quick: bool) -> str:
+        """What will be done, and about how long it takes."""
+        looks = [_seconds(request, LOOK_S) for request in self.requests.values()]
+        whole = sum(looks)
+        text = f"a first look at {number_of(len(looks), 'implementation', 'implementations')}"
+        if not quick and len(looks) > 1:
+            fastest = sorted(_seconds(r, ROUND_S) for r in self.requests.values())[:MOST_IN_TURNS]
+            whole += ROUNDS * statistics.fmean(fastest) * min(len(fastest), 4)
+            text += f", then {ROUNDS} rounds of the fastest in turns"
+        return f"{text}: about {span(whole)}" + (
+            "" if quick else ", --quick is the first look only"
+        )
+
+
+def _seconds(request: CaptureRequest, timed_s: float) -> float:
+    return WORKER_S[request.row.framework] + timed_s
+
+
+def candidates(
+    chosen: Mapping[str, ImplementationFile | None], common: CaptureRequest, out: Path
+) -> Candidates:
+    """Those of ``chosen`` that can run here; ``common`` has the network and its conditions.
+
+    Raises:
+        UsageError: none can.
+    """
+    todo: dict[str, CaptureRequest] = {}
+    left: list[LeftOut] = []
+    named = plan.plan(chosen, [common.workload], [common.precision], common, out / FIRST_LOOK)
+    for planned in sorted(named, key=_by_form):
+        request, name = planned.request, planned.request.implementation
+        reason = None if planned.is_there else planned.skip
+        absent = "yes" if request.file else here(request.row)
+        reason = reason or (None if absent == "yes" else absent)
+        if reason:
+            left.append(LeftOut(name, reason.removeprefix(f"{name} ")))
+        else:
+            todo[planned.name] = request
+    if not todo:
+        why = "; ".join(f"{each.implementation}: {each.reason}" for each in left[:3])
+        raise UsageError(f"nothing runs here on {common.workload.name}", why)
+    return Candidates(todo, tuple(left))
+
+
+def _by_form(planned: plan.Planned) -> int:
+    """Layer ops first: what is left out for want of time is likely not the fastest."""
+    row = planned.request.row
+    return -FORMS.index(row.form) if row.form in FORMS else -len(FORMS)
+
+
+def recommended(
+    found: Candidates,
+    workload: Workload,
+    out: Path,
+    limits: Limits,
+    *,
+    framework: str | None = None,
+    force: bool = False,
+    progress: Progress = lambda line: None,
+) -> Recommendation:
+    """Measure the candidates and rank them.
+
+    Raises:
+        RunError: none could be measured.
+    """
+    began_s = time.monotonic()
+
+    def is_over() -> bool:
+        return limits.most_s is not None and time.monotonic() - began_s > limits.most_s
+
+    looks, left = _looked_at(found.requests, out / FIRST_LOOK, is_over, force, progress)
+    finals: dict[str, Breakdown] = {}
+    fastest = _fastest(looks)
+    if len(fastest) > 1 and not limits.quick and not is_over():
+        requests = {name: replace(found.requests[name], **FULL) for name in fastest}
+        finals = dict(_captured([requests], out / IN_TURNS, ROUNDS, force, progress, left))
+    rows = ranked(list(finals.values()), [b for name, b in looks.items() if name not in finals])
+    return Recommendation(workload, rows, (*found.left_out, *left), framework)
+
+
+def _looked_at(
+    requests: Mapping[str, CaptureRequest],
+    out: Path,
+    is_over: Callable[[], bool],
+    force: bool,
+    progress: Progress,
+) -> tuple[dict[str, Breakdown], list[LeftOut]]:
+    """One round of each, one after the other, until the time is over."""
+    looks: dict[str, Breakdown] = {}
+    left: list[LeftOut] = []
+    for name, request in requests.items():
+        if looks and is_over():
+            left.append(LeftOut(request.implementation, "the time that was given was over"))
+            continue
+        one = [{name: replace(request, **LOOK)}]
+        looks.update(_captured(one, out, 1, force, progress, left))
+    return looks, left
+
+
+def _captured(
+    groups: Sequence[Mapping[str, CaptureRequest]],
+    out: Path,
+    rounds: int,
+    force: bool,
+    progress: Progress,
+    left: list[LeftOut],
+) -> Iterator[tuple[str, Breakdown]]:
+    """The breakdown of each run, kept or captured; what fails joins ``left``.
+
+    What took turns is kept only where all of it is.
+    """
+    kept = [not force and all(_is_kept(r, out / n) for n, r in g.items()) for g in groups]
+    todo = [group for group, is_kept in zip(groups, kept, strict=True) if not is_kept]
+    names = {name: request for group in groups for name, request in group.items()}
+    runs: dict[str, Run | LstmprofError] = {
+        name: open_run(out / name) for name in names if not any(name in g for g in todo)
+    }
+    runs.update(captured_runs(todo, out, rounds=rounds, force=True, progress=progress))
+    for name, run in runs.items():
+        if isinstance(run, LstmprofError):
+            progress(f"{names[name].implementation}: {run}")
+            left.append(LeftOut(names[name].implementation, str(run)))
+        else:
+            yield name, break_down(run, None, TABLES)
+
+
+def _is_kept(request: CaptureRequest, place: Path) -> bool:
+    """Whether the run is there, made here by this lstmprof of the same file of the user's."""
+    if not is_run(place):
+        return False
+    info = open_run(place).info
+    digest = None if request.file is None else request.file.sha256
+    return (
+        (info.lstmprof_version, info.implementation_sha256) == (__version__, digest)
+        and (request.threads is None or info.threads == request.threads)
+        and info.hardware.cpu_model == host.hardware()["cpu_model"]
+    )
+
+
+def _fastest(looks: Mapping[str, Breakdown]) -> list[str]:
+    """Those that are not far behind, as many as can take turns."""
+    lengths = {name: b.timings.step_ns for name, b in looks.items() if b.timings is not None}
+    least = min(lengths.values(), default=0.0)
+    near = [name for name, length in lengths.items() if length <= FAR_BEHIND * least]
+    return sorted(near, key=lambda name: lengths[name])[:MOST_IN_TURNS]

@@ -1,0 +1,155 @@
+"""The network that a run computes, so that another implementation can be captured on the same.
+
+Of a capture run.json says it whole. Of any other profile the table of recurrent layers does, as
+far as shapes are recorded: of the layer that takes most of its time, with nothing around it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lstmprof.breakdown import Breakdown
+from lstmprof.breakdown.tables import TABLES
+from lstmprof.capture.worker.host import cuda_devices
+from lstmprof.diagnose.roofline import workload_of
+from lstmprof.errors import UsageError
+from lstmprof.runs.metadata import RunInfo
+from lstmprof.workloads import GATES, Workload
+
+LAYERS = "layers"
+GIVE_SIZES = "give --hidden, --batch and --time-steps"
+RECORD = "record the shapes of inputs (torch.profiler: record_shapes=True)"
+#: What the first layer reads, as profiles write it -> precision of a capture
+_PRECISIONS = {
+    "float": "fp32",
+    "float32": "fp32",
+    "c10::half": "amp-fp16",
+    "half": "amp-fp16",
+    "float16": "amp-fp16",
+    "c10::bfloat16": "amp-bf16",
+    "bfloat16": "amp-bf16",
+}
+_CELLS = {"rnn_tanh": "rnn", **{name: name for name in GATES}}
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A network and the conditions under which a run computed it.
+
+    ``layer`` is its row of the layer table: the sizes are those of one call of that layer then,
+    None where run.json said them of the whole step.
+    """
+
+    workload: Workload
+    precision: str
+    mode: str
+    device: str
+    framework: str | None
+    threads: int | None = None
+    seed: int = 0
+    layer: Mapping[str, Any] | None = None
+
+    @property
+    def words(self) -> str:
+        """``1×320, batch 64, 100 time steps of 123 inputs``."""
+        w = self.workload
+        both = " bidirectional" if w.bidirectional else ""
+        cell = "" if w.cell == "lstm" else f" {w.cell.upper()}"
+        return (
+            f"{w.layers}×{w.hidden}{both}{cell}, batch {w.batch}, {w.time_steps} time steps of "
+            f"{w.features} inputs"
+        )
+
+
+def shape_of(breakdown: Breakdown) -> Shape:
+    """The network that a run computes.
+
+    Raises:
+        UsageError: it is not known, or no implementation computes it; says what is missing.
+    """
+    info = breakdown.run.info
+    workload = workload_of(info)
+    if workload is not None and info.mode is not None:
+        device = info.device or "cpu"
+        return Shape(
+            workload,
+            info.precision or "fp32",
+            info.mode,
+            device,
+            info.framework,
+            info.threads if device == "cpu" else None,
+            info.seed or 0,
+        )
+    row = slowest_layer(breakdown)
+    if row is None:
+        raise UsageError(
+            f"{breakdown.run.name}: no recurrent layer was recognised in it, so the network that "
+            "it runs is not known",
+            GIVE_SIZES,
+        )
+    return _of_layer(row, breakdown)
+
+
+def slowest_layer(breakdown: Breakdown) -> Mapping[str, Any] | None:
+    """The row of the layer table that takes most of the profile; None where there is none."""
+    if LAYERS not in TABLES:
+        return None
+    rows: list[dict[str, Any]] = breakdown.table(LAYERS).to_pylist()
+    return max(rows, key=lambda row: call_ns(row) * row["calls"], default=None)
+
+
+def call_ns(row: Mapping[str, Any]) -> float:
+    """Length of one call of a layer, forward and backward, as far as it is known."""
+    return (row["forward_ns"] or 0.0) + (row["backward_ns"] or 0.0)
+
+
+def _of_layer(row: Mapping[str, Any], breakdown: Breakdown) -> Shape:
+    name, info = breakdown.run.name, breakdown.run.info
+    needed = ("cell", "time_steps", "batch", "inputs", "hidden", "dtype")
+    unknown = [column for column in needed if row[column] is None]
+    if unknown:
+        sizes = ", ".join(unknown).replace("_", " ")
+        raise UsageError(f"{name}: of its layer {row['op']} the {sizes} are not known", RECORD)
+    cell = _CELLS.get(row["cell"])
+    precision = _PRECISIONS.get(row["dtype"].lower())
+    for what, why in (
+        (cell is None, f"a cell {row['cell']}"),
+        (row["projection"] is not None, "a projection"),
+        (precision is None, f"{row['dtype']} numbers"),
+    ):
+        if what:
+            raise UsageError(f"{name}: its layer has {why}, which no implementation here has")
+    assert cell is not None
+    assert precision is not None
+    directions = row["directions"] or 1
+    workload = Workload(
+        f"layer-{row['layers'] or 1}x{row['hidden']}-b{row['batch']}-t{row['time_steps']}"
+        f"-d{row['inputs']}" + ("-bi" if directions == 2 else ""),
+        row["layers"] or 1,
+        row["hidden"],
+        directions == 2,
+        row["batch"],
+        row["time_steps"],
+        row["inputs"],
+        directions * row["hidden"],
+        "mean",
+        optimizer="sgd",
+        cell=cell,
+        head=False,
+    )
+    mode = "forward" if row["backward_ns"] is None else "train"
+    return Shape(workload, precision, mode, _device(info), row["framework"], layer=row)
+
+
+def _device(info: RunInfo) -> str:
+    """``cuda:0`` where the profile has devices or says that it ran on one, else ``cpu``."""
+    if info.device is not None:
+        return info.device
+    return "cuda:0" if info.device_names else "cpu"
+
+
+def is_here(device: str) -> bool:
+    """Whether this machine has such a device."""
+    return device == "cpu" or bool(cuda_devices())

@@ -1,0 +1,127 @@
+"""Which implementation is recommended, and how sure that is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands.test_diagnose import step, write_run
+
+from lstmprof.breakdown import Breakdown, break_down
+from lstmprof.capture.request import CaptureRequest
+from lstmprof.diagnose.recommend import LeftOut, Recommendation, ranked, sweep
+from lstmprof.diagnose.recommend.sweep import Limits, candidates, recommended
+from lstmprof.errors import UsageError
+from lstmprof.runs.run import open_run
+from lstmprof.workloads import Workload
+
+TINY = Workload("tiny", 1, 4, False, 2, 5, 3, 3, "ce")
+
+
+def measured(folder: Path, name: str, ms: float, *more: tuple[str, int], **facts: Any) -> Breakdown:
+    usual = {"workload": vars(TINY), "device": "cpu", "seed": 0, **facts}
+    ops = step(("aten::mm", 9), *more)
+    return break_down(open_run(write_run(folder, name, ops, ms, **usual)))
+
+
+@pytest.fixture
+def ranking(tmp_path: Path) -> Recommendation:
+    slow = measured(tmp_path, "torch-lstmcell-basic", 22, ("aten::tanh", 12))
+    fast = measured(tmp_path, "keras-lstm", 10, framework="tensorflow")
+    alike = measured(tmp_path, "tf-lstmblockfusedcell", 10.1, framework="tensorflow")
+    once = measured(tmp_path, "torch-script", 31, ("aten::tanh", 21))
+    rows = ranked([slow, fast, alike], [once])
+    return Recommendation(TINY, rows, (LeftOut("tf-cudnnlstm", "needs a GPU"),), "torch")
+
+
+def test_the_fastest_is_first_and_what_cannot_be_told_apart_shares_a_rank(
+    ranking: Recommendation,
+) -> None:
+    rows = [(r.rank, r.implementation, r.certainty, r.first_look) for r in ranking.ranking]
+    assert rows == [
+        (1, "keras-lstm", "first", False),
+        (1, "tf-lstmblockfusedcell", "tie", False),
+        (3, "torch-lstmcell-basic", "measured", False),
+        (4, "torch-script", "measured", True),
+    ]
+    assert [tie.implementation for tie in ranking.ties] == ["tf-lstmblockfusedcell"]
+
+
+def test_each_gap_has_its_reason_and_a_tie_says_why_it_is_one(ranking: Recommendation) -> None:
+    _, tie, slow, _ = ranking.ranking
+    assert "cannot be told apart" in tie.reason
+    assert slow.reason.startswith("memory-bound: +12.0 ms")
+    assert slow.slowdown == pytest.approx(2.2)
+
+
+def test_the_sentence_names_the_next_and_the_best_of_the_users_framework(
+    ranking: Recommendation,
+) -> None:
+    assert ranking.sentence == (
+        "keras-lstm, 10.0 ms a step; tf-lstmblockfusedcell cannot be told from it; the next, "
+        "torch-lstmcell-basic, takes 2.20× as long. Within torch it is torch-lstmcell-basic, "
+        "2.20× as long."
+    )
+    document = ranking.to_dict()
+    assert document["left_out"] == [{"implementation": "tf-cudnnlstm", "reason": "needs a GPU"}]
+    assert [row["rank"] for row in document["ranking"]] == [1, 1, 3, 4]
+    assert "keras.layers.LSTM(4" in document["code"]
+
+
+def test_candidates_are_what_runs_here_layer_ops_first(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    names = dict.fromkeys(["torch-lstmcell-basic", "torch-cudnn", "tf-cudnnlstm"])
+    common = CaptureRequest("torch-cudnn", TINY, device="cpu")
+    found = candidates(names, common, tmp_path)
+    asked = [request.implementation for request in found.requests.values()]
+    assert asked == ["torch-cudnn", "torch-lstmcell-basic"]
+    assert [left.implementation for left in found.left_out] == ["tf-cudnnlstm"]
+    assert "a first look at 2 implementations, then 3 rounds" in found.words(quick=False)
+    assert "then" not in found.words(quick=True)
+    with pytest.raises(UsageError, match="nothing runs here on tiny; tf-cudnnlstm: "):
+        candidates({"tf-cudnnlstm": None}, common, tmp_path)
+
+
+def test_only_those_near_the_fastest_are_timed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = {
+        name: measured(tmp_path, name, ms)
+        for name, ms in (("torch-cudnn", 10), ("torch-script", 19), ("torch-lstmcell-basic", 21))
+    }
+    assert sweep._fastest(looks) == ["torch-cudnn", "torch-script"]
+    monkeypatch.setattr(sweep, "MOST_IN_TURNS", 1)
+    assert sweep._fastest(looks) == ["torch-cudnn"]
+
+
+def test_a_quick_look_is_captured_ranked_and_kept(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    names = dict.fromkeys(["torch-lstmcell-fused", "torch-cudnn"])
+    common = CaptureRequest("torch-cudnn", TINY, device="cpu", peaks=False)
+    found = candidates(names, common, tmp_path)
+    first, again = list[str](), list[str]()
+    for said in (first, again):
+        asked = recommended(found, TINY, tmp_path, Limits(quick=True), progress=said.append)
+        assert {r.implementation for r in asked.ranking} == set(names)
+        assert all(r.first_look for r in asked.ranking)
+    assert any("timing" in line for line in first)
+    assert again == []
+
+
+def test_nothing_more_is_begun_when_the_time_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torch")
+    names = dict.fromkeys(["torch-lstmcell-fused", "torch-cudnn"])
+    common = CaptureRequest("torch-cudnn", TINY, device="cpu", peaks=False)
+    one = measured(tmp_path, "torch-cudnn", 10)
+
+    def captured(groups: Any, *others: Any) -> Any:
+        yield next(iter(groups[0])), one
+
+    monkeypatch.setattr(sweep, "_captured", captured)
+    found = candidates(names, common, tmp_path)
+    asked = recommended(found, TINY, tmp_path, Limits(most_s=0.0))
+    assert [r.implementation for r in asked.ranking] == ["torch-cudnn"]
+    assert [left.reason for left in asked.left_out] == ["the time that was given was over"]

@@ -1,0 +1,167 @@
+"""A run against the layer op of its framework: which op, what is said, and what is not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands.test_diagnose import step, write_run
+
+from lstmprof.breakdown import break_down
+from lstmprof.capture.request import CaptureRequest
+from lstmprof.capture.rounds import capture_run
+from lstmprof.capture.worker.host import cuda_devices
+from lstmprof.diagnose import builtin
+from lstmprof.diagnose.builtin import Against, against_builtin, request_of
+from lstmprof.diagnose.diagnosis import Asked
+from lstmprof.diagnose.shapes import Shape
+from lstmprof.errors import UsageError
+from lstmprof.runs.run import open_run
+from lstmprof.workloads import Workload
+
+TINY = Workload("tiny", 1, 4, False, 2, 5, 3, 3, "ce")
+LAYER: dict[str, Any] = {
+    **{"form": "cell op", "op": "aten::lstm_cell", "packed": False},
+    **{"forward_ns": 4e6, "backward_ns": 6e6, "ops_per_time_step": 9.0},
+}
+HERE = {"hardware": {"cpu_model": "EPYC"}, "workload": vars(TINY), "device": "cpu", "seed": 0}
+HERE |= {"device_name": "EPYC"}
+
+
+def shape(**fields: Any) -> Shape:
+    usual: dict[str, Any] = {"precision": "fp32", "mode": "train", "device": "cpu"}
+    return Shape(**{"workload": TINY, "framework": "torch", **usual, **fields})
+
+
+def test_the_layer_op_is_that_of_the_framework_where_it_runs() -> None:
+    pytest.importorskip("torch")
+    request = request_of(shape(precision="amp-bf16", mode="forward", seed=3, threads=2))
+    assert (request.implementation, request.precision) == ("torch-cudnn", "amp-bf16")
+    assert (request.mode, request.seed, request.threads) == ("forward", 3, 2)
+    pytest.importorskip("tensorflow")
+    row = request_of(shape(framework="tensorflow")).implementation
+    assert row == "tf-lstmblockfusedcell"  # cuDNN's needs a GPU
+
+
+@pytest.mark.parametrize(
+    ("fields", "of", "message"),
+    [
+        ({}, "torch-cudnn", "torch-cudnn is the layer op of PyTorch itself"),
+        ({"framework": "pytensor"}, None, "PyTensor has no op for a whole layer"),
+        ({"framework": None}, None, "its framework, which is not known, has no op"),
+    ],
+)
+def test_where_there_is_none_it_says_why(
+    fields: dict[str, Any], of: str | None, message: str
+) -> None:
+    pytest.importorskip("torch")
+    with pytest.raises(UsageError, match=message):
+        request_of(shape(**fields), of)
+
+
+@pytest.mark.skipif(cuda_devices() > 0, reason="this machine has a GPU")
+def test_a_run_of_a_gpu_is_held_against_nothing_on_a_machine_without() -> None:
+    with pytest.raises(UsageError, match="it ran on a GPU, and this machine has none"):
+        request_of(shape(device="cuda:0"))
+
+
+def verdict(
+    folder: Path, patch: pytest.MonkeyPatch, mine: float, best: float, **facts: Any
+) -> Against:
+    """Of a run of ``mine`` ms a step, where the layer op takes ``best``."""
+    ops = step(("aten::mm", round(min(mine, best) - 1)))
+    write_run(folder, "torch-lstmcell-fused", ops, mine, **{**HERE, **facts})
+    there = write_run(folder, "torch-cudnn", ops, best, **HERE)
+    patch.setattr(builtin, "builtin_run", lambda request, run, progress: open_run(there))
+    return against_builtin(break_down(open_run(folder / "torch-lstmcell-fused")), Asked())
+
+
+def test_it_says_how_the_run_computes_and_how_much_faster_the_layer_op_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torch")
+    found = verdict(tmp_path, monkeypatch, 41, 10)
+    assert (found.state, found.op, found.compared) == ("faster", "nn.LSTM", "steps")
+    assert found.factor == pytest.approx(4.1)
+    assert found.same_machine is True
+    assert "does it in one op, 4.1× faster on this machine (41.0 against 10.0 ms" in found.sentence
+    assert "5 " in found.sentence  # time steps
+    assert found.diagnosis is not None
+    assert found.diagnosis.slow.name == "torch-lstmcell-fused"
+    assert found.to_dict()["diagnosis"]["fast"] == "torch-cudnn"
+
+
+def test_it_says_when_the_layer_op_is_no_faster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torch")
+    slower = verdict(tmp_path / "a", monkeypatch, 10, 25)
+    assert (slower.state, slower.factor) == ("slower", pytest.approx(0.4))
+    assert "2.5× slower" in slower.sentence
+    same = verdict(tmp_path / "b", monkeypatch, 10.1, 10)
+    assert (same.state, same.factor) == ("same", None)
+    assert "cannot be told apart" in same.sentence
+
+
+def test_times_of_another_machine_are_no_factor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torch")
+    found = verdict(tmp_path, monkeypatch, 41, 10, hardware={"cpu_model": "Xeon"})
+    assert (found.state, found.factor, found.same_machine) == ("unknown", None, False)
+    assert "another machine (Xeon, not EPYC), so the two are not of like" in found.sentence
+
+
+def test_a_run_of_unknown_shapes_is_one_line(tmp_path: Path) -> None:
+    place = write_run(tmp_path, "mine", step(("aten::mm", 9)), 10)
+    found = against_builtin(break_down(open_run(place)), Asked())
+    assert (found.state, found.builtin, found.diagnosis) == ("unknown", None, None)
+    assert found.sentence.startswith("mine: ")
+    assert found.sentence.endswith("there is nothing to hold it against.")
+
+
+@pytest.mark.parametrize(
+    ("mine_ns", "hardware", "state"),
+    [(10e6, "EPYC", "faster"), (2.1e6, "EPYC", "same"), (10e6, None, "unknown")],
+)
+def test_a_strangers_layer_is_compared_with_the_layer_as_it_was_profiled(
+    mine_ns: float,
+    hardware: str | None,
+    state: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("torch")
+    row = {**LAYER, "forward_ns": mine_ns / 2, "backward_ns": mine_ns / 2}
+    asked = shape(layer=row)
+    best = {**LAYER, "form": "layer op", "forward_ns": 1e6, "backward_ns": 1e6}
+    monkeypatch.setattr(builtin, "shape_of", lambda breakdown: asked)
+    monkeypatch.setattr(builtin, "slowest_layer", lambda breakdown: best)
+    monkeypatch.setattr(builtin, "LAYERS", "ledger")
+    there = write_run(tmp_path, "torch-cudnn", step(("aten::mm", 9)), 9, **HERE)  # 10 profiled
+    monkeypatch.setattr(builtin, "builtin_run", lambda request, run, progress: open_run(there))
+    facts = {"hardware": {"cpu_model": hardware}} if hardware else {}
+    mine = write_run(tmp_path, "stranger", step(("aten::mm", 9)), 10, **facts)
+    found = against_builtin(break_down(open_run(mine)), Asked())
+    assert (found.state, found.compared) == (state, "layers")
+    assert (found.factor is not None) == (state == "faster")
+    assert "runs 5 LSTMCell steps a batch" in found.sentence
+
+
+def test_a_capture_is_held_against_one_made_now_which_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torch")
+    monkeypatch.setenv("LSTMPROF_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(builtin, "ITERATIONS", 1)
+    asked: dict[str, Any] = {"device": "cpu", "iterations": 1, "warmup": 1, "profile_steps": 1}
+    request = CaptureRequest("torch-lstmcell-fused", TINY, **asked, peaks=False)
+    mine = break_down(capture_run(request, tmp_path / "traces"))
+    first, again = list[str](), list[str]()
+    found = against_builtin(mine, Asked(), first.append)
+    assert found.builtin == "torch-cudnn--tiny--fp32--cpu"
+    assert found.compared == "steps"
+    assert any(line.startswith("captures torch-cudnn") for line in first)
+    against_builtin(mine, Asked(), again.append)
+    assert [line.partition(":")[0] for line in again] == ["kept from before"]
