@@ -15,7 +15,7 @@ from lstmprof.diagnose import causes
 from lstmprof.diagnose.diagnosis import alone, compare
 from lstmprof.diagnose.findings import findings
 from lstmprof.diagnose.remedies import TABLE, Advice, cells, keras, remedies
-from lstmprof.diagnose.seen import Fact, Gaps, Seen
+from lstmprof.diagnose.seen import Fact, Gaps, Product, Seen
 from lstmprof.diagnose.step_profile import Contributor, StepProfile
 
 WORKLOAD = {
@@ -141,6 +141,16 @@ UPDATES = [kernels("optimizer", 40), kernels("gemm", 60)]
 SHAPES = ("aten::mm", ("[[2,3]]", "[[4,3]]"))
 FUSED = contributor("busy", "rnn", 100, "aten::mkldnn_rnn_layer")
 CTC_KERNEL = contributor("busy", "ctc", 900, "ctc_loss_log_alpha_gpu_kernel")
+GATES = contributor("busy", "rnn", 900, "sgemm", family="gemm")
+HALF = Product("fp16_sgemm_128x64_nn", "aten::mm", "float16", (64, 320, 1001), 700, 3)
+EVEN = replace(HALF, sizes=(64, 320, 1000))
+TENSOR = replace(HALF, kernel="fp16_s884gemm_fp16_128x64_nn")
+A100 = {"0": {"compute_capability": "8.0", "multiprocessors": 108, "warp_size": 32}}
+P100 = {"0": {"compute_capability": "6.0", "multiprocessors": 56, "warp_size": 32}}
+ON_A100 = {"device_facts": A100}
+#: A row of the layer table: a loop of 20 time steps.
+LAYER = {"form": "loop", "library": None, "time_steps": 20, "calls": 1, "hidden": 320}
+LAYER |= {"kernels_per_time_step": None}
 
 CASES: dict[str, Case] = {
     "profile later": Case(
@@ -148,6 +158,12 @@ CASES: dict[str, Case] = {
         run(LAUNCH, seen=loading(FIRST), device=0),
         800,
         {"a long first call": run(LAUNCH, seen=TORCH, device=0)},
+    ),
+    "warm MIOpen up": Case(
+        "compile-bound",
+        run(COMPILING, seen=replace(TORCH, compiled=(Fact("hiprtcCompileProgram", 800, 1),))),
+        800,
+        {"ROCm's compiler": run(COMPILING, seen=replace(TORCH, compiled=(Fact("nvrtc", 8, 1),)))},
     ),
     "trace once": Case(
         "compile-bound",
@@ -163,6 +179,22 @@ CASES: dict[str, Case] = {
             "Keras's cell": run(DISPATCH, device=0, seen=TENSORFLOW, ops=[op("rnn/Relu:Relu", 1)]),
             "a GPU": run(DISPATCH, seen=TENSORFLOW, ops=KERAS),
             "TensorFlow": run(DISPATCH, device=0, seen=TORCH, ops=KERAS),
+        },
+    ),
+    "fuse the cell": Case(
+        "GEMM-bound",
+        run(MM, seen=TORCH, layers=[LAYER], ops=ops(aten__native_layer_norm=20)),
+        None,
+        {
+            "one a time step": run(
+                MM, seen=TORCH, layers=[LAYER], ops=ops(aten__native_layer_norm=2)
+            ),
+            "a loop": run(
+                MM,
+                seen=TORCH,
+                layers=[{**LAYER, "form": "layer op"}],
+                ops=ops(aten__native_layer_norm=20),
+            ),
         },
     ),
     "layer in one op": Case(
@@ -210,6 +242,46 @@ CASES: dict[str, Case] = {
             "copies in the layer": run(COPY, seen=TORCH, ops=[op("aten::_cudnn_rnn", 2)]),
             "four a call": run(
                 COPY, seen=replace(TORCH, weights=(WEIGHTS,)), ops=[op("aten::_cudnn_rnn", 8)]
+            ),
+        },
+    ),
+    "persistent kernels": Case(
+        "GEMM-bound",
+        run(GATES, device=0, facts={**NN_LSTM, "kernels_used": "cuDNN"}),
+        900,
+        {
+            "cuDNN": run(GATES, device=0, facts=NN_LSTM),
+            "a layer": run(MM, device=0, facts={**NN_LSTM, "kernels_used": "cuDNN"}),
+            "standard kernels": run(
+                replace(GATES, name="persist", family="persistent"),
+                device=0,
+                facts={**NN_LSTM, "kernels_used": "cuDNN"},
+            ),
+            "a large layer": run(
+                GATES,
+                device=0,
+                facts={
+                    **NN_LSTM,
+                    "kernels_used": "cuDNN",
+                    "workload": {**WORKLOAD, "hidden": 128},
+                    "device_facts": A100,
+                },
+            ),
+        },
+    ),
+    "cells instead of MIOpen": Case(
+        "GEMM-bound",
+        run(GATES, device=0, seen=TORCH, ops=ops(aten__miopen_rnn=1)),
+        None,
+        {
+            "its op": run(GATES, device=0, seen=TORCH),
+            "a GPU": run(GATES, seen=TORCH, ops=ops(aten__miopen_rnn=1)),
+            "a kernel a time step": run(
+                GATES,
+                device=0,
+                seen=TORCH,
+                ops=ops(aten__miopen_rnn=1),
+                layers=[{**LAYER, "library": "MIOpen", "kernels_per_time_step": 0.2}],
             ),
         },
     ),
@@ -347,6 +419,36 @@ CASES: dict[str, Case] = {
             "a size that matters": run(COPY, device=0, seen=TORCH, copies=copies("pageable", 40)),
         },
     ),
+    "float32 without tensor cores": Case(
+        "GEMM-bound",
+        run(MM, device=0, seen=replace(TORCH, half_products=(HALF,)), facts={"device_facts": P100}),
+        None,
+        {
+            "half precision": run(MM, device=0, seen=TORCH, facts={"device_facts": P100}),
+            "such a GPU": run(
+                MM, device=0, seen=replace(TORCH, half_products=(HALF,)), facts=ON_A100
+            ),
+        },
+    ),
+    "multiples of 8": Case(
+        "GEMM-bound",
+        run(MM, device=0, seen=replace(TORCH, half_products=(HALF,)), facts=ON_A100),
+        700,
+        {
+            "an odd size": run(
+                MM, device=0, seen=replace(TORCH, half_products=(EVEN,)), facts=ON_A100
+            ),
+            "no tensor cores": run(
+                MM, device=0, seen=replace(TORCH, half_products=(TENSOR,)), facts=ON_A100
+            ),
+            "a GPU that has them": run(
+                MM,
+                device=0,
+                seen=replace(TORCH, half_products=(HALF,)),
+                facts={"device_facts": P100},
+            ),
+        },
+    ),
     "cast once before the loop": Case(
         "cast-bound",
         run(CAST, facts={**OURS, "precision": "amp-bf16"}, casts=casts()),
@@ -482,28 +584,6 @@ CASES: dict[str, Case] = {
                 device=0,
                 facts={**NN_LSTM, "tf32": True},
                 kernels=[kernels("gemm", 9, "ampere_sgemm_128x64_tn", 700)],
-            ),
-        },
-    ),
-    "persistent kernels": Case(
-        "GEMM-bound",
-        run(MM, device=0, facts={**NN_LSTM, "kernels_used": "cuDNN"}),
-        None,
-        {
-            "cuDNN": run(MM, device=0, facts=NN_LSTM),
-            "standard kernels": run(
-                contributor("busy", "rnn", 900, "persist", family="persistent"),
-                device=0,
-                facts={**NN_LSTM, "kernels_used": "cuDNN"},
-            ),
-            "a large layer": run(
-                MM,
-                device=0,
-                facts={
-                    **NN_LSTM,
-                    "kernels_used": "cuDNN",
-                    "workload": {**WORKLOAD, "hidden": 128},
-                },
             ),
         },
     ),
@@ -817,8 +897,10 @@ def test_the_condition_of_kerass_cudnn_path_that_fails_is_named(
 def test_what_cudnns_persistent_kernels_would_need() -> None:
     case = CASES["persistent kernels"]
     assert told(case.kind, case.slow).endswith(
-        "cuDNN's persistent kernels would need float16 (this is fp32), hidden a multiple of 128 "
-        "(it is 320) and features a multiple of 128 (it is 123)"
+        "PyTorch asks for persistent ones with float16 (this is float32), a multiple of 128 hidden "
+        "units (it has 320) and a multiple of 128 inputs (it has 123), or with at most 192 hidden "
+        "units in the forward pass (it has 320) and at most 128 hidden units in the backward pass "
+        "(it has 320)"
     )
 
 

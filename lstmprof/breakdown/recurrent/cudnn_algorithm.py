@@ -23,12 +23,16 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from lstmprof.events import DeviceFacts
+
 STANDARD, STATIC, SMALL_H, DYNAMIC = ALGORITHMS = (
     "standard",
     "persist_static",
     "persist_static_small_h",
     "persist_dynamic",
 )
+#: Whose kernels they are, as the layer table has it.
+CUDNN = "cuDNN"
 PYTORCH = "PyTorch, RNN.cpp at 00fc08aa"
 TENSORFLOW = "TensorFlow, cudnn_rnn_ops.cc at 057f8c81"
 JAX = "JAX, rnn_kernels.cc at 176dd925"
@@ -89,16 +93,30 @@ class Gpu:
         return None if self.sm is None else self.sm // 10
 
 
+def gpu_of(facts: DeviceFacts | None) -> Gpu:
+    """The GPU that a profile describes so; of one that it does not describe nothing is known."""
+    if facts is None:
+        return Gpu()
+    major, _, minor = (facts.compute_capability or "").partition(".")
+    known = major.isdecimal() and minor.isdecimal()
+    return Gpu(10 * int(major) + int(minor) if known else None, facts.multiprocessors)
+
+
 @dataclass(frozen=True)
 class Refusal:
     """Why ``algorithm`` is not taken: the first ``condition`` that is not met, by a stable name.
 
-    ``need`` says it, with the value that fails.
+    ``need`` says it, with the value that fails; ``needs`` say all that fail, this one first.
     """
 
     algorithm: str
     condition: str
-    need: str
+    needs: tuple[str, ...]
+
+    @property
+    def need(self) -> str:
+        """What the first condition asks."""
+        return self.needs[0]
 
 
 @dataclass(frozen=True)
@@ -321,10 +339,11 @@ def _by_torch(call: _Call) -> Choice:
     refusals = []
     for name, conditions in ((SMALL_H, _SMALL), (STATIC, (*_LARGE, *_of_device(call.gpu)))):
         asked = [(one, one.holds(call)) for one in (*_COMMON, *conditions)]
-        failed = next((one for one, holds in asked if holds is False), None)
+        failed = [one for one, holds in asked if holds is False]
         unknown = next((one for one, holds in asked if holds is None), None)
-        if failed is not None:
-            refusals.append(Refusal(name, failed.name, failed.need(call)))
+        if failed:
+            needs = tuple(one.need(call) for one in failed)
+            refusals.append(Refusal(name, failed[0].name, needs))
         elif unknown is not None:
             return Choice(None, tuple(refusals), unknown.fact, PYTORCH)
         else:
@@ -384,7 +403,7 @@ def _by_tensorflow(op: str | None) -> Choice:
 
 def _always_standard(caller: str, source: str) -> Choice:
     need = f"another caller ({caller} asks for the standard algorithm whatever the layer)"
-    return Choice(STANDARD, (Refusal(STATIC, "caller", need),), None, source)
+    return Choice(STANDARD, (Refusal(STATIC, "caller", (need,)),), None, source)
 
 
 #: What kernels' names say, the first that matches: the algorithms that they may be of. Names of

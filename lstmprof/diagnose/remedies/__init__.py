@@ -2,7 +2,8 @@
 
 ::
 
-    starting  launching  keras  cells  cudnn  sequences  waiting  feeding  work  modes
+    starting  launching  keras  variants  cells  cudnn  rocm  tensor_cores  sequences  waiting
+    feeding  work  modes
         ─▶ TABLE ─▶ remedies
 
 A remedy is told where its condition is seen in this profile, for the framework of the profile, and
@@ -23,8 +24,11 @@ from lstmprof.diagnose.remedies import (
     keras,
     launching,
     modes,
+    rocm,
     sequences,
     starting,
+    tensor_cores,
+    variants,
     waiting,
     work,
 )
@@ -39,13 +43,17 @@ WORTH = 0.05
 #: Of the rows that fit a finding the first ``MOST`` are told.
 TABLE: tuple[Remedy, ...] = (
     starting.PROFILE_LATER,
+    rocm.WARM_MIOPEN,
     starting.TRACE_ONCE,
     keras.KERAS_ON_CUDNN,
+    variants.FUSE_THE_CELL,
     cells.LAYER_IN_ONE_OP,
     cells.INPUTS_AT_ONCE,
     work.DO_IT_ONCE,
     sequences.UNBIND,
     cudnn.FLATTEN_PARAMETERS,
+    cudnn.PERSISTENT_KERNELS,
+    rocm.MIOPEN_LAYER,
     sequences.PAD,
     launching.CUDA_GRAPH,
     launching.XLA,
@@ -57,6 +65,8 @@ TABLE: tuple[Remedy, ...] = (
     waiting.ASK_FOR_NO_SIZE,
     waiting.SYNCHRONISE_ONCE,
     waiting.PIN_MEMORY,
+    tensor_cores.NO_TENSOR_CORES,
+    tensor_cores.MULTIPLES_OF_8,
     work.CAST_ONCE,
     work.KEEP_ONE_TYPE,
     work.CHANNELS_LAST,
@@ -69,7 +79,6 @@ TABLE: tuple[Remedy, ...] = (
     waiting.NO_HOST_FUNCTION,
     waiting.LOOK_INSIDE,
     work.TF32,
-    cudnn.PERSISTENT_KERNELS,
     work.CUDNN_CTC,
     waiting.ALLOCATE_ONCE,
     waiting.OVERLAP_COMMUNICATION,

@@ -17,6 +17,7 @@ from lstmprof.diagnose.remedies.told import (
     Told,
     each,
 )
+from lstmprof.diagnose.remedies.variants import extra_in_cell
 from lstmprof.diagnose.step_profile import StepProfile, labels, total_ns
 from lstmprof.implementations import CELL_OP, LAYER_OP, LOOP
 from lstmprof.numbers import count, cropped, listed, milliseconds
@@ -40,7 +41,7 @@ _ONE_OP = {
 def layer_in_one_op(f: Finding) -> Told | None:
     """The cells run one by one where the framework has the whole layer in one op."""
     one_op = _ONE_OP.get(f.slow.framework or "")
-    if one_op is None or form_of(f.slow) not in (LOOP, CELL_OP):
+    if one_op is None or form_of(f.slow) not in (LOOP, CELL_OP) or extra_in_cell(f.slow):
         return None
     fused = [c for c in f.fast.contributors if c.part == "rnn"] if f.fast else []
     example = ""

@@ -14,15 +14,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lstmprof.breakdown.attribution import Stretches
-from lstmprof.diagnose.seen import loading, origin, waits, work
+from lstmprof.diagnose.seen import cells, loading, origin, products, waits, work
 from lstmprof.diagnose.seen.lane import Fact, Lane
 from lstmprof.diagnose.seen.loading import RUNTIMES
+from lstmprof.diagnose.seen.products import Product
 from lstmprof.diagnose.seen.waits import Gaps
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.table import EventTable
 from lstmprof.runs.metadata import RunInfo
 
-__all__ = ["RUNTIMES", "Fact", "Gaps", "Seen", "seen_in"]
+__all__ = ["RUNTIMES", "Fact", "Gaps", "Product", "Seen", "seen_in"]
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,8 @@ class Seen:
     ``filled``: memory that was filled as it was allocated. ``shapes``: (op, its shapes) that differ
     from step to step. ``selected``: the largest number of backward passes of indexing into one
     shape in a step. ``packed``: whether a recurrent layer ran over packed sequences. ``graph``:
-    whether CUDA graphs were launched.
+    whether CUDA graphs were launched. ``half_products``: those of 16 bits an element on a device.
+    ``peepholes``: products a step of a matrix with a vector, element by element.
     """
 
     framework: str | None = None
@@ -55,6 +57,8 @@ class Seen:
     selected: int = 0
     packed: bool = False
     graph: bool = False
+    half_products: tuple[Product, ...] = ()
+    peepholes: float = 0.0
 
 
 def seen_in(
@@ -83,4 +87,6 @@ def seen_in(
         selected=work.selected(lane),
         packed=work.packed(lane),
         graph=waits.graph(lane),
+        half_products=products.half_products(lane),
+        peepholes=cells.peepholes(lane),
     )

@@ -1,0 +1,92 @@
+"""Why a recurrent layer is slow on a GPU, told of profiles of strangers: files of Kineto alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from diagnose.layer_documents import (
+    MI300,
+    P100,
+    V100,
+    Document,
+)
+
+
+def product(dtype: str, sizes: tuple[int, int, int], kernel: str) -> dict[str, Any]:
+    rows, inner, columns = sizes
+    shapes = [[columns], [rows, inner], [inner, columns]]
+    return {
+        "name": "aten::addmm",
+        "shapes": shapes,
+        "dtypes": [dtype] * 3,
+        "kernels": [(kernel, 900.0)],
+    }
+
+
+def of_product(device: dict[str, Any], op: dict[str, Any]) -> Document:
+    document = Document(device)
+    for number in (1, 2):
+        since_us = document.host_us
+        document.op(**op)
+        document.step(number, since_us=since_us)
+    return document
+
+
+SCALAR, TENSOR = "volta_fp16_sgemm_fp16_128x64_nn", "volta_fp16_s884gemm_fp16_128x64_ldg8_f2f_nn"
+UNALIGNED = "void cutlass::Kernel<cutlass_80_tensorop_f16_s16816gemm_f16_64x64_32x6_nn_align2>"
+
+
+@pytest.mark.parametrize("kernel", [SCALAR, UNALIGNED])
+def test_sizes_that_are_no_multiples_of_8(tmp_path: Path, kernel: str) -> None:
+    op = product("c10::Half", (640, 320, 1001), kernel)
+    sentence = of_product(V100, op).told(tmp_path)["multiples of 8"]
+    assert "640 × 320 × 1,001 no multiple of 8 is 1,001: pad to 1,008" in sentence
+
+
+@pytest.mark.parametrize(
+    ("dtype", "sizes", "kernel"),
+    [
+        ("c10::Half", (640, 320, 1001), TENSOR),
+        ("c10::Half", (640, 320, 1000), SCALAR),
+        ("float", (640, 320, 1001), "volta_sgemm_128x64_nn"),
+    ],
+)
+def test_sizes_are_blamed_for_slow_kernels_of_half_precision_alone(
+    tmp_path: Path, dtype: str, sizes: tuple[int, int, int], kernel: str
+) -> None:
+    assert "multiples of 8" not in of_product(V100, product(dtype, sizes, kernel)).told(tmp_path)
+
+
+def test_half_precision_without_tensor_cores(tmp_path: Path) -> None:
+    op = product("c10::Half", (640, 320, 1001), "maxwell_fp16_sgemm_fp16_128x64_nn")
+    told = of_product(P100, op).told(tmp_path)
+    assert "compute capability 6.0" in told["float32 without tensor cores"]
+    assert "multiples of 8" not in told
+    assert "float32 without tensor cores" not in of_product(V100, op).told(tmp_path)
+
+
+def on_miopen(*calls: tuple[str, float]) -> Document:
+    document = Document(MI300)
+    for number in (1, 2):
+        since_us = document.host_us
+        document.op(
+            "aten::miopen_rnn",
+            [[10, 64, 320], [], [], [1, 64, 320]],
+            ["float", "TensorList", "", "float"],
+            [("Cijk_Ailk_Bljk_SB_MT64x64x16", 8.0), ("LSTMForwardHiddenUpdate", 4.0)] * 10,
+            calls=calls if number == 1 else (),
+        )
+        document.step(number, since_us=since_us)
+    return document
+
+
+def test_miopen_compiles_kernels_in_the_steps(tmp_path: Path) -> None:
+    told = on_miopen(("hiprtcCompileProgram", 90_000.0)).told(tmp_path)
+    assert "hiprtcCompileProgram" in told["warm MIOpen up"]
+    assert "warm MIOpen up" not in on_miopen().told(tmp_path)
+
+
+def test_a_layer_on_miopen_is_many_kernels(tmp_path: Path) -> None:
+    assert "aten::miopen_rnn" in on_miopen().told(tmp_path)["cells instead of MIOpen"]
