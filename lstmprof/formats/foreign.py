@@ -13,7 +13,7 @@ from lstmprof.errors import ForeignFileError, ProfileError
 from lstmprof.formats.raw_file import RawFile, is_tar
 
 _NOT_YET = (
-    "this version reads JSON of torch.profiler and TensorFlow, XPlane,"
+    "this version reads JSON of torch.profiler, TensorFlow and ONNX Runtime, XPlane,"
     " and SQLite of Nsight Systems or nvprof"
 )
 _RECORD = "give a torch.profiler JSON, an .xplane.pb or an Nsight Systems SQLite export"
@@ -133,7 +133,7 @@ _JSON: tuple[tuple[Callable[[Any], bool], str, str], ...] = (
     ),
     (
         lambda document: bool(_dicts(document)),
-        "is a Chrome trace, but not one of torch.profiler or TensorFlow",
+        "is a Chrome trace, but not one of torch.profiler, TensorFlow or ONNX Runtime",
         _RECORD,
     ),
     (

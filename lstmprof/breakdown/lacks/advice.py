@@ -46,6 +46,11 @@ _OF_FORMAT = {
         "give the .xplane.pb of the same run",
         "give the .xplane.pb of the same run",
     ),
+    "onnxruntime": Advice(
+        "record with nsys profile --trace=cuda,nvtx: ONNX Runtime's own profile is the host's",
+        "record with SessionOptions.enable_profiling = True",
+        "record with SessionOptions.enable_profiling = True",
+    ),
     "tf1_timeline": Advice(
         "let TensorFlow find libcupti, with RunOptions(trace_level=FULL_TRACE)",
         "record with RunOptions(trace_level=FULL_TRACE)",

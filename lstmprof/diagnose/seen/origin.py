@@ -19,6 +19,8 @@ _OPS = {
     "pytensor": re.compile(r"^pytensor::"),
     "theano": re.compile(r"^theano::"),
     "chainer": re.compile(r"^chainer::"),
+    "onnxruntime": re.compile(r"^onnxruntime::"),
+    "openvino": re.compile(r"^openvino::"),
 }
 _KERNELS = {
     "torch": re.compile(r"\bat::|\bc10::|at_cuda_detail|THCTensor"),

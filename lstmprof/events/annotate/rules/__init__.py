@@ -17,6 +17,7 @@ from lstmprof.events.annotate.rules.kernels import (
     DECIDED_BY_NAME,
     KERNEL_RULES,
 )
+from lstmprof.events.annotate.rules.onnx import ONNX_RULES
 from lstmprof.events.annotate.rules.pytensor import PYTENSOR_RULES
 from lstmprof.events.annotate.rules.rule import CATEGORIES, Rule, named
 from lstmprof.events.annotate.rules.tensorflow import TENSORFLOW_RULES, UNKNOWN_TYPE
@@ -51,6 +52,7 @@ OP_RULES: tuple[Rule, ...] = (
     *INDUCTOR_OPS,
     *TENSORFLOW_RULES,
     *PYTENSOR_RULES,
+    *ONNX_RULES,
     *XLA_RULES,
     UNKNOWN_TYPE,
     LIBRARY_OP,

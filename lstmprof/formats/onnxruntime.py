@@ -1,0 +1,138 @@
+"""The JSON that ONNX Runtime writes of a session with ``enable_profiling``.
+
+To know when reading the events:
+
+- Times are whole microseconds since the session began to record; when that was is not in the file.
+- ``model_run`` is one call of ``session.run``, a step; ``SequentialExecutor::Execute`` in it runs
+  the nodes. What made the session (``session_initialization``) comes before.
+- A node's event is called ``<node>_kernel_time`` and has its type, its provider and the types and
+  shapes of its inputs. Until 2022 two more stood around it, ``…_fence_before`` and
+  ``…_fence_after``, which are left out.
+- Nodes of a GPU are events of the host, which enqueues; kernels (category ``Kernel``) are only
+  there where ONNX Runtime was built with CUPTI, and are left out.
+- An event that ends behind what holds it, by up to a microsecond of rounding, ends with it.
+
+Source: onnxruntime/core/common/profiler_common.h and core/framework/sequential_executor.cc.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from lstmprof.errors import ProfileError
+from lstmprof.events import Profile
+from lstmprof.formats import rows
+from lstmprof.formats.foreign import trace_events
+from lstmprof.formats.kineto.events import interval
+from lstmprof.formats.raw_file import RawFile
+from lstmprof.formats.rows import Row
+
+_NODE, _SESSION, _KERNEL = "Node", "Session", "Kernel"
+_ON_HOST = "CPUExecutionProvider"
+_SUFFIX = "_kernel_time"
+_STEP = "model_run"
+_MOST_NS = 2000
+_NO_DATE = "the file does not say when it was recorded: its times count from its beginning"
+
+
+def recognises(raw: RawFile) -> bool:
+    """Whether ``raw`` is a list of events with ONNX Runtime's categories."""
+    if not raw.looks_like_json:
+        return False
+    return any(_is_node(event) or _is_step(event) for event in trace_events(raw.json) or ())
+
+
+def _is_node(event: Any) -> bool:
+    if not isinstance(event, dict) or event.get("cat") != _NODE:
+        return False
+    args = event.get("args")
+    return isinstance(args, dict) and isinstance(args.get("op_name"), str) and "provider" in args
+
+
+def _is_step(event: Any) -> bool:
+    return isinstance(event, dict) and (event.get("cat"), event.get("name")) == (_SESSION, _STEP)
+
+
+def read(raw: RawFile) -> Profile:
+    """The profile in ONNX Runtime's JSON.
+
+    Raises:
+        ProfileError: no node and no run was recorded.
+    """
+    intervals = list(_rows(trace_events(raw.json) or ()))
+    if not intervals:
+        raise ProfileError(raw.path, "no run of a session was recorded", "run the session first")
+    origin_ns = min(row.start_ns for row in intervals)
+    return Profile(
+        format="onnxruntime",
+        base_ns=None,
+        events=rows.table(_nested(intervals), origin_ns),
+        notes=tuple(_notes(trace_events(raw.json) or ())),
+    )
+
+
+def _notes(events: Sequence[Any]) -> Iterator[str]:
+    yield _NO_DATE
+    providers = {str(event["args"]["provider"]) for event in events if _is_node(event)}
+    for provider in sorted(providers - {_ON_HOST}):
+        yield f"times of nodes of {rows.clean(provider)} are the host's, which hands them over"
+    kernels = sum(isinstance(e, dict) and e.get("cat") == _KERNEL for e in events)
+    if kernels:
+        yield f"{kernels} kernels of a GPU were left out: they are not read yet"
+
+
+def _rows(events: Iterable[Any]) -> Iterator[Row]:
+    for event in events:
+        timed = interval(event) if isinstance(event, dict) and event.get("ph") == "X" else ""
+        row = None if isinstance(timed, str) else _row(event, timed)
+        if row is not None:
+            yield row
+
+
+def _row(event: dict[str, Any], timed: tuple[int, int]) -> Row | None:
+    place = rows.int64(event.get("pid")), rows.int64(event.get("tid"))
+    name = rows.clean(str(event.get("name", "")))
+    if _is_step(event):
+        return Row("step", name, *timed, *place)
+    if event.get("cat") == _SESSION:
+        return Row("range", name, *timed, *place)
+    if not _is_node(event) or not name.endswith(_SUFFIX):
+        return None
+    args = event["args"]
+    shapes, dtypes = _inputs(args.get("input_type_shape"))
+    return Row(
+        "op",
+        "onnxruntime::" + rows.clean(args["op_name"]),
+        *timed,
+        *place,
+        op_name=name.removesuffix(_SUFFIX),
+        shapes=shapes,
+        dtypes=dtypes,
+    )
+
+
+def _inputs(described: Any) -> tuple[str | None, str | None]:
+    """Shapes and types of a node's inputs, as Kineto has them."""
+    if not isinstance(described, list):
+        return None, None
+    inputs = [item for one in described if isinstance(one, dict) for item in one.items()]
+    return json.dumps([shape for _, shape in inputs]), json.dumps([dtype for dtype, _ in inputs])
+
+
+def _nested(intervals: list[Row]) -> list[Row]:
+    """``intervals``, none of which ends behind what holds it."""
+    nested: list[Row] = []
+    holders: dict[tuple[int | None, int | None], list[Row]] = {}
+    for row in sorted(intervals, key=lambda row: (row.start_ns, -row.dur_ns)):
+        open_rows = holders.setdefault((row.pid, row.tid), [])
+        while open_rows and open_rows[-1].start_ns + open_rows[-1].dur_ns <= row.start_ns:
+            open_rows.pop()
+        if open_rows:
+            over_ns = row.start_ns + row.dur_ns - open_rows[-1].start_ns - open_rows[-1].dur_ns
+            if 0 < over_ns <= _MOST_NS:
+                row = row._replace(dur_ns=row.dur_ns - over_ns)
+        open_rows.append(row)
+        nested.append(row)
+    return nested
