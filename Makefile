@@ -59,7 +59,7 @@ sentences: $(INSTALLED)
 $(INSTALLED): pyproject.toml requirements.lock
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "lstmprof needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; give make PYTHON=python3.11")'
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.lock -e '.[torch,tensorflow,jax,pytensor,cluster,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.lock -e '.[torch,tensorflow,jax,pytensor,onnxruntime,openvino,cluster,dev]'
 	touch $(INSTALLED)
 
 clean:

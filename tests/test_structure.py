@@ -54,7 +54,7 @@ def test_every_chart_is_in_the_table_and_in_a_file() -> None:
 #: What is brought by an extra: frameworks, and what ``to_polars`` and the cluster need.
 OF_EXTRAS = {
     *("torch", "tensorflow", "keras", "jax", "jaxlib", "flax", "equinox", "haiku", "pytensor"),
-    "polars",
+    *("onnx", "onnxruntime", "openvino", "polars"),
     *("dask", "distributed"),
 }
 

@@ -28,6 +28,8 @@ _OF_FRAMEWORK = {
     "tensorflow": (PROGRAM, "step"),
     "jax": (PROGRAM, "step"),
     "pytensor": ("step",),
+    "onnxruntime": (PROGRAM, "step"),
+    "openvino": (PROGRAM, "step"),
 }
 _CLASS = {"collective": 1, "transfer": 2, "memset": 3}
 _FIRST_IDLE = 4

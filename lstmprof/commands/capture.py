@@ -85,7 +85,8 @@ _RUN_OPTIONS = (
     click.option(
         "--keep-denormals",
         is_flag=True,
-        help="Do not flush denormal numbers to zero, which shows their price (torch, pytensor).",
+        help="Do not flush denormal numbers to zero, which shows their price (not of "
+        "TensorFlow and JAX, which always do).",
     ),
     click.option(
         "--onednn/--no-onednn",

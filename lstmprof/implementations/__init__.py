@@ -22,6 +22,8 @@ A file of the table has
     whether inputs (and outputs of every step) are (time, batch, …) or (batch, time, …)
 ``mixed_precision(precision)``
     TensorFlow's rows alone: to be called before ``build`` for ``amp-fp16`` and ``amp-bf16``
+``forward(module, graph)``, of ONNX, where an engine is given the whole graph
+    the network's nodes, added to ``graph``; the name of the outputs
 ``KERNELS``
     (operator, words): the first operator found in a profile says which kernels really ran
 
@@ -38,6 +40,26 @@ import dataclasses
 from typing import Dict, Mapping, Optional, Tuple
 
 from lstmprof.errors import unknown_name
+from lstmprof.implementations._refusals import (
+    FRAMEWORKS,
+    GRAPH_REWRITE,
+    LATER,
+    NO_FLOAT16_ONEDNN,
+    UNUSUAL,
+)
+
+__all__ = [
+    "CELL_OP",
+    "FORMS",
+    "FRAMEWORKS",
+    "LAYER_OP",
+    "LOOP",
+    "ROWS",
+    "TABLE",
+    "UNUSUAL",
+    "Implementation",
+    "find",
+]
 
 #: How a layer is computed: a cell written in the framework's operators, time step after time step;
 #: one operator, or one compiled region, a time step; one operator a layer.
@@ -52,9 +74,9 @@ class Implementation:
     layer it is, where it is neither the framework's own nor written here; ``by_hand`` whether the
     cell is written here in operators, so that what is in it can be changed.
     ``refuses`` maps what this row cannot do to the reason, in the words that a user is shown:
-    ``cpu``, ``cuda``, ``forward``, ``bidirectional``, ``layers``, ``ctc``, ``cuda-graph``, ``xla``,
-    ``keep-denormals``, ``no-onednn``, ``anomaly``, ``deterministic``, a precision, or two at once
-    (``tf32 on cpu``, ``cuda-graph on cpu``, ``xla of ctc``).
+    ``cpu``, ``cuda``, ``train``, ``forward``, ``bidirectional``, ``layers``, ``ctc``,
+    ``cuda-graph``, ``xla``, ``keep-denormals``, ``no-onednn``, ``anomaly``, ``deterministic``, a
+    precision, or two at once (``tf32 on cpu``, ``cuda-graph on cpu``, ``xla of ctc``).
     What its framework cannot do is in ``FRAMEWORKS``.
     """
 
@@ -86,89 +108,8 @@ class Implementation:
         return dict(unknown, **FRAMEWORKS[self.framework], **self.refuses)
 
 
-_LATER = "not built yet"
-_ANOMALY = "anomaly mode is PyTorch's"
-
-#: What a workload may ask for beyond an LSTM of features under a head trained by Adam; refused with
-#: this reason by every row that does not say that it ``knows`` it.
-UNUSUAL: Mapping[str, str] = {
-    "gru": "written for LSTM cells",
-    "rnn": "written for LSTM cells",
-    **dict.fromkeys(("mean", "no head", "each step", "tokens", "sgd"), _LATER),
-    "variable length": "it runs over the padded length of every sequence",
-}
-
-#: What no implementation of a framework can do, and why.
-FRAMEWORKS: Mapping[str, Mapping[str, str]] = {
-    "torch": {
-        "xla": "XLA is TensorFlow's and JAX's compiler",
-        "tf32 on cpu": "TF32 is a mode of NVIDIA GPUs",
-        "cuda-graph on cpu": "CUDA graphs are a feature of NVIDIA GPUs",
-        "cuda-graph of ctc": "torch's CTC loss copies lengths from the host and waits for them",
-        "cuda-graph of variable length": "lengths are copied from the host in every step",
-        "cuda-graph of anomaly": "the search for NaN reads gradients back, a graph cannot",
-    },
-    "tensorflow": {
-        "cuda-graph": "TensorFlow captures no CUDA graphs",
-        "tf32 on cpu": "TF32 is a mode of NVIDIA GPUs",
-        "xla of ctc": "XLA does not compile TensorFlow's CTCLoss",
-        "keep-denormals": "its own threads flush denormals whatever they are told",
-        "anomaly": _ANOMALY,
-    },
-    "jax": {
-        "cuda-graph": "XLA decides by itself what it captures as CUDA graphs",
-        "xla": "JAX compiles every step with XLA: leave the option out",
-        "tf32 on cpu": "TF32 is a mode of NVIDIA GPUs",
-        **dict.fromkeys(
-            ("amp-fp16", "amp-bf16"),
-            "JAX has no automatic mixed precision: a network casts by itself, and these do not",
-        ),
-        "keep-denormals": "XLA's own threads flush denormals whatever they are told",
-        "no-onednn": "XLA has no switch for oneDNN that all its versions know",
-        "anomaly": _ANOMALY,
-        "deterministic": "it is a flag of XLA: set XLA_FLAGS, which is recorded",
-    },
-    "pytensor": {
-        "cuda": "PyTensor's compiled operators run on CPUs",
-        "ctc": "PyTensor has no CTC loss",
-        "cuda-graph": "PyTensor's compiled operators run on CPUs",
-        "xla": "XLA is TensorFlow's and JAX's compiler",
-        "tf32": "TF32 is a mode of NVIDIA GPUs",
-        **dict.fromkeys(("amp-fp16", "amp-bf16"), "PyTensor has no automatic mixed precision"),
-        "no-onednn": "PyTensor uses no oneDNN",
-        "anomaly": _ANOMALY,
-        "deterministic": "PyTensor has no such mode",
-    },
-    "cudnn": {
-        "head": "cuDNN's recurrent layers have no output layer",
-        **dict.fromkeys(("ce", "ctc"), "it needs an output layer, and cuDNN's layers have none"),
-        "tokens": "cuDNN has no embedding",
-        "adam": "cuDNN has no optimizer: SGD is a scaled addition, Adam divides",
-        "cuda-graph": _LATER,
-        "xla": "XLA is TensorFlow's and JAX's compiler",
-        **dict.fromkeys(
-            ("amp-fp16", "amp-bf16"), "cuDNN has no automatic mixed precision: its caller casts"
-        ),
-        **dict.fromkeys(("keep-denormals", "no-onednn"), "cuDNN computes on a GPU"),
-        "anomaly": _ANOMALY,
-        "deterministic": _LATER,
-    },
-}
-
 _OTHER_NETWORKS = ("mean", "no head", "each step", "tokens", "sgd")
 _OTHER_NETWORKS_AND_LENGTHS = (*_OTHER_NETWORKS, "variable length")
-
-_NO_FLOAT16_ONEDNN = {
-    "amp-fp16 on cpu": "oneDNN, which runs nn.LSTM there, has no float16 LSTM for most CPUs"
-}
-
-#: Rows of TensorFlow operators: no autocast, but a rewrite of the graph (Keras has its policy).
-_GRAPH_REWRITE = {
-    "amp-fp16 on cpu": "TensorFlow rewrites graphs to float16 for NVIDIA GPUs alone",
-    "amp-bf16 on cuda": "TensorFlow rewrites graphs to bfloat16 for CPUs alone",
-    "xla of amp-fp16": "TensorFlow's rewrite to float16 leaves what XLA compiles as it is",
-    "xla of amp-bf16": "TensorFlow's rewrite to bfloat16 leaves what XLA compiles as it is",
-}
 
 TABLE: Tuple[Implementation, ...] = (
     Implementation(
@@ -194,7 +135,7 @@ TABLE: Tuple[Implementation, ...] = (
         "torch",
         LAYER_OP,
         "torch.nn.LSTM: cuDNN on a GPU; oneDNN or ATen kernels on a CPU",
-        _NO_FLOAT16_ONEDNN,
+        NO_FLOAT16_ONEDNN,
         knows=("gru", "rnn", *_OTHER_NETWORKS_AND_LENGTHS),
     ),
     Implementation(
@@ -222,7 +163,19 @@ TABLE: Tuple[Implementation, ...] = (
         "torch",
         LAYER_OP,
         "torch.nn.LSTM in a network under torch.compile, as users write it",
-        dict(_NO_FLOAT16_ONEDNN, **{"variable length": _LATER}),
+        dict(NO_FLOAT16_ONEDNN, **{"variable length": LATER}),
+        knows=("gru", "rnn", *_OTHER_NETWORKS),
+    ),
+    Implementation(
+        "torch-aot-inductor",
+        "torch.aot_inductor",
+        "torch",
+        LAYER_OP,
+        "torch.nn.LSTM exported and compiled ahead of time, run forward",
+        {
+            "train": "AOTInductor compiles a forward pass: give --mode forward",
+            **dict.fromkeys(("variable length", "amp-fp16", "amp-bf16", "cuda-graph"), LATER),
+        },
         knows=("gru", "rnn", *_OTHER_NETWORKS),
     ),
     Implementation(
@@ -231,7 +184,7 @@ TABLE: Tuple[Implementation, ...] = (
         "tensorflow",
         LOOP,
         "cell written by hand under tf.while_loop",
-        _GRAPH_REWRITE,
+        GRAPH_REWRITE,
         knows=_OTHER_NETWORKS_AND_LENGTHS,
         by_hand=True,
     ),
@@ -241,7 +194,7 @@ TABLE: Tuple[Implementation, ...] = (
         "tensorflow",
         LOOP,
         "BasicLSTMCell under dynamic_rnn",
-        _GRAPH_REWRITE,
+        GRAPH_REWRITE,
         knows=_OTHER_NETWORKS_AND_LENGTHS,
     ),
     Implementation(
@@ -250,7 +203,7 @@ TABLE: Tuple[Implementation, ...] = (
         "tensorflow",
         CELL_OP,
         "LSTMBlockCell, one operator a time step, tf.while_loop",
-        dict(_GRAPH_REWRITE, xla="XLA does not compile LSTMBlockCell"),
+        dict(GRAPH_REWRITE, xla="XLA does not compile LSTMBlockCell"),
         knows=_OTHER_NETWORKS_AND_LENGTHS,
     ),
     Implementation(
@@ -259,7 +212,7 @@ TABLE: Tuple[Implementation, ...] = (
         "tensorflow",
         LAYER_OP,
         "BlockLSTM, one operator a layer and direction",
-        dict(_GRAPH_REWRITE, xla="XLA does not compile BlockLSTM"),
+        dict(GRAPH_REWRITE, xla="XLA does not compile BlockLSTM"),
         knows=_OTHER_NETWORKS_AND_LENGTHS,
     ),
     Implementation(
@@ -269,7 +222,7 @@ TABLE: Tuple[Implementation, ...] = (
         LAYER_OP,
         "cuDNN's LSTM, one operator for all layers",
         dict(
-            _GRAPH_REWRITE,
+            GRAPH_REWRITE,
             cpu="CudnnRNNV3 has no CPU kernel",
             xla="XLA does not compile CudnnRNNV3",
         ),
@@ -383,6 +336,22 @@ TABLE: Tuple[Implementation, ...] = (
         "cell written by hand under pytensor.scan",
         knows=_OTHER_NETWORKS_AND_LENGTHS,
         by_hand=True,
+    ),
+    Implementation(
+        "onnxruntime-lstm",
+        "onnx.onnxruntime_lstm",
+        "onnxruntime",
+        LAYER_OP,
+        "ONNX's LSTM, run forward by ONNX Runtime",
+        knows=("gru", "rnn", *_OTHER_NETWORKS_AND_LENGTHS),
+    ),
+    Implementation(
+        "openvino-lstm",
+        "onnx.openvino_lstm",
+        "openvino",
+        LAYER_OP,
+        "ONNX's LSTM, run forward by OpenVINO",
+        knows=("gru", "rnn", *_OTHER_NETWORKS_AND_LENGTHS),
     ),
     Implementation(
         "cudnn-direct",

@@ -229,7 +229,13 @@ class RunInfo(_Record, frozen=True):
     device_name: Annotated[_Text, _fact("model of GPU or CPU", _UNREAD)] = None
     kernels_used: Annotated[_Text, _fact("whose kernels ran the recurrence", _UNREAD)] = None
     peaks: Annotated[Peaks | None, _fact("what the device did at best, JSON", _NOT_MEASURED)] = None
-    backend: Annotated[_Text, _fact("PyTensor's compiler", "another framework ran")] = None
+    backend: Annotated[
+        _Text,
+        _fact(
+            "PyTensor's compiler, cuDNN's algorithm, or what an engine ran on",
+            "of no such framework",
+        ),
+    ] = None
     threads: Annotated[_Int, _fact("threads of the framework")] = None
     affinity: Annotated[_Ints, _fact("CPUs it was pinned to, JSON", _UNREAD)] = None
     denormals_flushed: Annotated[

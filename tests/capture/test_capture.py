@@ -30,6 +30,8 @@ def captured(scratch: Path, name: str, workload: Workload, **fields: Any) -> Cap
         pytest.skip(f"{row.library} is not installed")
     if "cpu" in row.refuses and not fields:
         pytest.skip(row.refuses["cpu"])
+    if "train" in row.refusals():
+        fields = {"mode": "forward", **fields}
     asked: dict[str, Any] = {"device": "cpu", "iterations": 3, "warmup": 1, "profile_steps": 2}
     asked["peaks"] = False
     return capture(
@@ -58,6 +60,8 @@ def test_what_is_switched_is_what_the_worker_finds(
 
 @pytest.mark.parametrize("row", implementations.TABLE, ids=lambda row: row.name)
 def test_a_capture_is_complete(row: Implementation, tmp_path: Path) -> None:
+    if row.name == "torch-aot-inductor":
+        pytest.skip("it compiles for a minute: what it compiles is held to the reference instead")
     workload = CE if "ctc" in row.refusals() else CTC
     result = captured(tmp_path, row.name, workload)
     shared = workloads.weights(workload, 0)
@@ -79,7 +83,7 @@ def test_a_capture_is_complete(row: Implementation, tmp_path: Path) -> None:
     assert facts["workload"]["labels"] == workload.labels
     assert (facts["device"], facts["threads"], len(facts["affinity"])) == ("cpu", 1, 1)
     assert facts["denormals_flushed"] is True
-    assert facts["loss_fell"] is True
+    assert facts["loss_fell"] is (None if "train" in row.refusals() else True)
     assert facts["compile_ns"] == result.timings["wall_ns"][0]
     assert len(facts["profiled_wall_ns"]) == len(facts["profiled_cpu_ns"]) == 2
     threads = facts["timing_threads"]

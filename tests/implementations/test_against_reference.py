@@ -44,7 +44,8 @@ UNUSUAL_WORKLOADS = (
     ),
 )
 
-Found = tuple[float, Any, dict[str, Any]]
+#: loss, outputs, gradients; of an engine that has none no gradients
+Found = tuple[float, Any, dict[str, Any] | None]
 
 
 #: of torch's own making: TorchScript is deprecated, and Dynamo looks at .grad of what it traces
@@ -179,11 +180,26 @@ def pytensor_step(row: Implementation, workload: Workload) -> Found:
     return float(number), found, file.canonical(module, dict(zip(own, gradients, strict=True)))
 
 
+def engine_step(row: Implementation, workload: Workload) -> Found:
+    pytest.importorskip(row.framework)
+    pytest.importorskip("onnx")
+    loop = importlib.import_module("lstmprof.capture.worker.loops." + row.framework)
+    asked = CaptureRequest(row.name, workload, "cpu", mode="forward", seed=SEED)
+    trainer = loop.Trainer(asked, "cpu")
+    names = [trainer.outputs, trainer.loss_name]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMP_NUM_THREADS", "1")
+        outputs, loss = trainer.run(trainer.engine(False), names)
+    return float(loss), np.array(outputs), None
+
+
 STEPS = {
     "torch": torch_step,
     "tensorflow": tensorflow_step,
     "jax": jax_step,
     "pytensor": pytensor_step,
+    "onnxruntime": engine_step,
+    "openvino": engine_step,
 }
 
 
@@ -191,7 +207,10 @@ STEPS = {
 @pytest.mark.parametrize("workload", WORKLOADS + UNUSUAL_WORKLOADS, ids=lambda w: w.name)
 @pytest.mark.parametrize("row", implementations.TABLE, ids=lambda row: row.name)
 def test_loss_outputs_and_gradients(row: Implementation, workload: Workload) -> None:
-    reason = refusal(CaptureRequest(row.name, workload, device="cpu"))
+    if row.name == "torch-aot-inductor":
+        pytest.skip("it compiles for a minute: below stands what it compiles")
+    mode = "forward" if "train" in row.refusals() else "train"
+    reason = refusal(CaptureRequest(row.name, workload, device="cpu", mode=mode))
     if reason:
         pytest.skip(reason)
     agrees(row, workload)
@@ -242,15 +261,47 @@ def agrees(row: Implementation, workload: Workload) -> None:
     right = expected(workload)
     assert loss == pytest.approx(right.loss, rel=TOLERANCE, abs=1e-6)
     assert relative_error(outputs, right.outputs) <= TOLERANCE
+    assert (gradients is None) is ("train" in row.refusals())
+    if gradients is None:
+        return
     assert set(gradients) == set(right.gradients)
     errors = {name: relative_error(gradients[name], right.gradients[name]) for name in gradients}
     assert max(errors.values()) <= TOLERANCE, errors
+
+
+@pytest.mark.filterwarnings("ignore")  # torch.export has many of its own
+@pytest.mark.parametrize(
+    "workload",
+    [w for w in WORKLOADS + UNUSUAL_WORKLOADS if w.name in {"bidirectional-ctc", "gru", "ptb"}],
+    ids=lambda w: w.name,
+)
+def test_what_aotinductor_compiles_agrees(
+    workload: Workload, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch = pytest.importorskip("torch")
+    packages: dict[str, Any] = {}
+
+    def package(exported: Any, *, package_path: str, inductor_configs: Any) -> None:
+        assert inductor_configs["cpp.enable_kernel_profile"]
+        packages[package_path] = exported.module()
+
+    monkeypatch.setattr(torch._inductor, "aoti_compile_and_package", package, raising=False)
+    monkeypatch.setattr(torch._inductor, "aoti_load_package", packages.pop, raising=False)
+    _, module, batch = built(implementations.find("torch-aot-inductor"), workload)
+    right = expected(workload)
+    for _ in range(2):  # the second finds what the first compiled
+        with torch.no_grad():
+            outputs = module(torch.from_numpy(batch.inputs))
+        assert relative_error(outputs.numpy(), right.outputs) <= TOLERANCE
+    assert not packages
 
 
 @pytest.mark.filterwarnings(*TORCH_WARNINGS)
 @pytest.mark.parametrize("row", implementations.TABLE, ids=lambda row: row.name)
 def test_the_way_back_returns_the_weights_that_were_loaded(row: Implementation) -> None:
     pytest.importorskip(row.framework)
+    if row.framework in {"onnxruntime", "openvino"}:
+        pytest.importorskip("onnx")
     workload = WORKLOADS[-1]
     file, module, _ = built(row, workload)
     value = {"torch": lambda p: p.detach(), "pytensor": lambda p: p.get_value()}.get(row.framework)

@@ -51,6 +51,9 @@ PROVIDED_BY = {
     "equinox": "lstmprof[jax]",
     "haiku": "lstmprof[jax]",
     "pytensor": "lstmprof[pytensor]",
+    "onnx": "lstmprof[onnxruntime]",
+    "onnxruntime": "lstmprof[onnxruntime]",
+    "openvino": "lstmprof[openvino]",
 }
 
 

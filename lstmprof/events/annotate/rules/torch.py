@@ -20,6 +20,13 @@ LIBRARY_OP = named(
 TORCH_RULES: tuple[Rule, ...] = (
     # One op that holds a whole recurrent layer, or a whole cell.
     _torch("rnn", r"_cudnn_rnn\w*|miopen_rnn\w*|mkldnn_rnn_layer\w*", "vendor's recurrent layer"),
+    named(
+        "rnn",
+        "AOTInductor",
+        r"aoti_torch_\w+?_(?:mkldnn_rnn_layer|_cudnn_rnn|miopen_rnn)\w*",
+        "vendor's recurrent layer, called from C++",
+    ),
+    named("gemm", "AOTInductor", r"aoti_torch_\w+?_(?:add)?b?mm(?:_out)?", "GEMM, called from C++"),
     named("rnn", "cuDNN", r"cudnn::RNN\w+", "cuDNN's recurrent layers without a framework"),
     named("reduction", "cuDNN", r"cudnn::ReduceTensor", "many elements to one"),
     named("pointwise", "cuDNN", r"cudnn::(?:Op|Add|Scale)Tensor", "element by element"),
@@ -135,9 +142,20 @@ _VIEW = r"(?:_unsafe_view|view|permute|expand|unsqueeze|squeeze|select|slice|t|d
 _MOVE = r"(?:clone|copy_?|cat|stack|transpose|constant_pad_nd|index|roll|flip|split|repeat)"
 _ALONE = rf"triton_poi_fused_(?:{_VIEW}_)*"
 
+#: Without a GPU it writes C++, and counts graphs.
+_CPP = r"(?:graph_\d+_)?cpp_fused_"
+
 #: Inductor writes what sort of kernel it is first (pointwise, reduction, persistent reduction,
 #: template), then the ops whose work the kernel does.
 _INDUCTOR = (
+    ("softmax_loss", rf"{_CPP}\w*softmax\w*", "softmax or loss, in C++"),
+    ("reduction", rf"{_CPP}\w*(?:sum|mean|amax|amin|var)_\w*", "reduction, in C++"),
+    (
+        "layout",
+        rf"{_CPP}(?:(?:cat|clone|copy_?|zeros|full|view|permute|select)_)+\d+",
+        "copy or fill, in C++",
+    ),
+    ("pointwise", rf"{_CPP}\w*", "pointwise kernel, in C++"),
     ("cast", rf"{_ALONE}_to_copy(?:_{_VIEW}|__to_copy)*_\d+", "copy to another type"),
     ("layout", rf"{_ALONE}{_MOVE}(?:_(?:{_VIEW}|{_MOVE}))*_\d+", "copy of elements"),
     (

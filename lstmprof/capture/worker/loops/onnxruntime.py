@@ -1,0 +1,101 @@
+"""The one step loop for ONNX Runtime, and its own profiler.
+
+A profiled session is another than the timed one: ONNX Runtime records a session from its beginning
+or not at all. Its file has whole microseconds, of nodes and of what holds them, on the clock of the
+system; a node that took less than one has a length of 0.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from typing import Any, Dict, List, Sequence
+
+import onnx
+import onnxruntime
+
+from lstmprof.capture.worker.host import thread_count
+from lstmprof.capture.worker.loops import _onnx
+from lstmprof.capture.worker.loops._onnx import OP, Event
+from lstmprof.capture.worker.peaks import numpy_copy, numpy_product
+
+PROVIDER = "CPUExecutionProvider"
+#: What ONNX Runtime appends to a node's name.
+SUFFIX = "_kernel_time"
+#: It leaves both to NumPy: its own products need a graph.
+product, copy = numpy_product, numpy_copy
+
+
+def device_of(requested: str) -> str:
+    """The device to run on: ``cpu``."""
+    return "cpu" if requested == "auto" else requested
+
+
+def set_threads(threads: int) -> None:
+    """Nothing: a session is told."""
+
+
+class Trainer(_onnx.Trainer):
+    """Sessions of one graph."""
+
+    profiler = "ONNX Runtime's own"
+
+    def engine(self, profiled: bool) -> Any:
+        """A session."""
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads, options.inter_op_num_threads = thread_count(), 1
+        options.use_deterministic_compute = self.request.deterministic
+        flushed = "0" if self.request.keep_denormals else "1"
+        options.add_session_config_entry("session.set_denormal_as_zero", flushed)
+        if profiled:
+            options.enable_profiling = True
+            options.profile_file_prefix = os.path.join(tempfile.mkdtemp(), "profile")
+        return onnxruntime.InferenceSession(self.model, options, providers=[PROVIDER])
+
+    def run(self, engine: Any, names: Sequence[str]) -> List[Any]:
+        """The outputs of these names, of one forward pass."""
+        outputs: List[Any] = engine.run(list(names), self.fed)
+        return outputs
+
+    def nodes(self, engine: Any) -> Sequence[Event]:
+        """The nodes of the session's profile, which ends with this."""
+        start_ns = engine.get_profiling_start_time_ns()
+        path = engine.end_profiling()
+        with open(path, encoding="utf-8") as file:
+            content = json.load(file)
+        os.remove(path)
+        os.rmdir(os.path.dirname(path))
+        return [event_of(e, start_ns) for e in content if e.get("name", "").endswith(SUFFIX)]
+
+    def settings(self) -> Dict[str, Any]:
+        """Of the sessions."""
+        return {
+            "deterministic": self.request.deterministic,
+            "intra_op_threads": thread_count(),
+            "inter_op_threads": 1,
+        }
+
+    def facts(self) -> Dict[str, Any]:
+        """What run.json says of the framework and the device."""
+        versions = {"onnxruntime": onnxruntime.__version__, "onnx": onnx.__version__, "cuda": None}
+        return dict(super().facts(), versions=versions, backend=PROVIDER)
+
+
+def event_of(entry: Dict[str, Any], start_ns: int) -> Event:
+    """A node of a profile that began at ``start_ns``, with types and shapes of its inputs."""
+    args = entry["args"]
+    inputs = [item for described in args.get("input_type_shape", ()) for item in described.items()]
+    began_ns = start_ns + 1000 * entry["ts"]
+    facts = {
+        "node": entry["name"][: -len(SUFFIX)],
+        "Input Dims": [shape for _, shape in inputs],
+        "Input type": [dtype for dtype, _ in inputs],
+    }
+    name = "onnxruntime::{}".format(args["op_name"])
+    return Event(OP, name, began_ns, began_ns + 1000 * entry["dur"], facts)
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether ``error`` is ONNX Runtime's way of saying so."""
+    return "bad_alloc" in str(error) or "Failed to allocate memory" in str(error)

@@ -1,0 +1,155 @@
+"""The one step loop for OpenVINO, and its counters of nodes.
+
+A profiled model is another than the timed one, compiled with ``PERF_COUNT``. Its counters have no
+starts: a node's is the mean time of its runs so far, in whole microseconds. The time of one run is
+the difference of two such means, each times its number of runs, and is off by that many
+microseconds at most; it is read between steps. The nodes are laid one after the other, in
+OpenVINO's order, from the beginning of the call: their lengths and their order are measured, where
+the call's own time lies between them is not.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, NamedTuple, Sequence
+
+import onnx
+import openvino
+
+from lstmprof.capture.request import CaptureRequest
+from lstmprof.capture.worker.host import thread_count
+from lstmprof.capture.worker.loops import _onnx
+from lstmprof.capture.worker.loops._onnx import OP, Event
+from lstmprof.capture.worker.peaks import numpy_copy, numpy_product
+from lstmprof.errors import CaptureError
+
+DEVICE = "CPU"
+#: Precision -> what the CPU plugin is to compute in
+HINTS = {"fp32": "f32", "amp-bf16": "bf16"}
+#: It leaves both to NumPy: its own products need a graph.
+product, copy = numpy_product, numpy_copy
+
+
+def device_of(requested: str) -> str:
+    """The device to run on: ``cpu``."""
+    return "cpu" if requested == "auto" else requested
+
+
+def set_threads(threads: int) -> None:
+    """Nothing: a compiled model is told."""
+
+
+class Engine(NamedTuple):
+    """A compiled model and the request that runs it."""
+
+    compiled: Any
+    request: Any
+    profiled: bool
+
+
+class Trainer(_onnx.Trainer):
+    """Compiled models of one graph."""
+
+    profiler = "OpenVINO's counters"
+
+    def __init__(self, request: CaptureRequest, device: str) -> None:
+        super().__init__(request, device)
+        self.core = openvino.Core()
+        self.hint = HINTS[request.precision]
+        able = self.core.get_property(DEVICE, "OPTIMIZATION_CAPABILITIES")
+        if self.hint == "bf16" and "BF16" not in able:
+            raise CaptureError(
+                "OpenVINO has no bfloat16 on this CPU", "give --precision fp32, its float32"
+            )
+        self.counters = Counters()
+
+    def engine(self, profiled: bool) -> Engine:
+        """The graph, compiled."""
+        options = {
+            "INFERENCE_PRECISION_HINT": self.hint,
+            "INFERENCE_NUM_THREADS": thread_count(),
+            "NUM_STREAMS": 1,
+            "ENABLE_CPU_PINNING": False,  # the worker's affinity holds
+            "CPU_DENORMALS_OPTIMIZATION": not self.request.keep_denormals,
+            "PERF_COUNT": profiled,
+        }
+        compiled = self.core.compile_model(self.core.read_model(self.model), DEVICE, options)
+        self.counters = Counters()
+        return Engine(compiled, compiled.create_infer_request(), profiled)
+
+    def run(self, engine: Engine, names: Sequence[str]) -> List[Any]:
+        """The outputs of these names, of one forward pass."""
+        results = engine.request.infer(self.fed, share_inputs=True, share_outputs=True)
+        return [results[engine.compiled.output(name)] for name in names]
+
+    def kept(self, outcome: Any) -> float:
+        """The number, which the next run overwrites; between two steps the counters are read."""
+        calls = [event for event in self.ranges if event.name == "program"]
+        if self.running.profiled and calls:
+            self.counters.read(self.running.request.profiling_info, calls[-1])
+        return float(outcome)
+
+    def settled(self, engine: Engine) -> None:
+        """Start counting."""
+        self.counters.begin(engine.request.profiling_info, _onnx.SETTLING)
+
+    def nodes(self, engine: Engine) -> Sequence[Event]:
+        """What was read between the steps."""
+        return self.counters.events
+
+    def settings(self) -> Dict[str, Any]:
+        """Of the compiled models."""
+        return {
+            "matmul_precision": self.hint,
+            "intra_op_threads": thread_count(),
+            "inter_op_threads": 1,
+        }
+
+    def facts(self) -> Dict[str, Any]:
+        """What run.json says of the framework and the device."""
+        version = openvino.__version__.partition("-")[0]
+        versions = {"openvino": version, "onnx": onnx.__version__, "cuda": None}
+        return dict(super().facts(), versions=versions, backend=DEVICE)
+
+
+class Counters:
+    """The counters of one compiled model, and the events that were made of them."""
+
+    def __init__(self) -> None:
+        self.events: List[Event] = []
+        self._runs = 0
+        self._totals_ns: Dict[str, int] = {}
+
+    def begin(self, infos: Sequence[Any], runs: int) -> None:
+        """Take what ``runs`` runs before took as read."""
+        self._runs = runs
+        self._totals_ns = {info.node_name: runs * mean_ns(info) for info in infos}
+
+    def read(self, infos: Sequence[Any], call: Event) -> None:
+        """The nodes of one more run, which took place within ``call``."""
+        self._runs += 1
+        at_ns = call.start_ns
+        for info in infos:
+            total_ns = self._runs * mean_ns(info)
+            took_ns = max(total_ns - self._totals_ns.get(info.node_name, 0), 0)
+            self._totals_ns[info.node_name] = total_ns
+            end_ns = min(at_ns + took_ns, call.end_ns)
+            if end_ns > at_ns:
+                self.events.append(event_of(info, at_ns, end_ns))
+            at_ns = end_ns
+
+
+def mean_ns(info: Any) -> int:
+    """The mean time of a node's runs; 0 of one that does not run."""
+    took = info.real_time
+    return int(1000 * (took.days * 86_400_000_000 + took.seconds * 1_000_000 + took.microseconds))
+
+
+def event_of(info: Any, start_ns: int, end_ns: int) -> Event:
+    """A node that ran."""
+    facts = {"node": info.node_name, "kernel": info.exec_type}
+    return Event(OP, "openvino::" + info.node_type, start_ns, end_ns, facts)
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether ``error`` is OpenVINO's way of saying so."""
+    return "bad_alloc" in str(error) or "Failed to allocate" in str(error)

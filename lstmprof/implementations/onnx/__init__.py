@@ -1,0 +1,176 @@
+"""The network as an ONNX graph, for engines that run one forward pass after another.
+
+::
+
+    i, o, f, c = W x_t + Wb + R h_{t−1} + Rb        (gates in this order, two biases)
+    c_t = σ(f) ⊙ c_{t−1} + σ(i) ⊙ tanh(c)
+    h_t = σ(o) ⊙ tanh(c_t)
+
+One node LSTM, GRU or RNN a layer, of both directions where there are two. ``W_l{k}`` is
+(directions, 4·hidden, inputs), ``R_l{k}`` (directions, 4·hidden, hidden), ``B_l{k}`` (directions,
+8·hidden): Wb, which is the shared bias, then Rb, which holds zeros; ``head`` (outputs, classes).
+Time-major. GRU has its gates in the order z r n and ``linear_before_reset``, RNN is tanh. Lengths
+of sequences are the node's ``sequence_lens``: outputs beyond them are zero. Nodes are called
+``forward/…``. Source: ONNX's specification of LSTM, GRU and RNN (opset 14).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Mapping, Tuple
+
+import numpy as np
+from onnx import TensorProto, helper, numpy_helper
+
+from lstmprof.workloads import GATES, Workload, reordered
+
+#: The newest that every engine of the last years reads, and the file's version that goes with it
+OPSET, IR_VERSION = 17, 8
+#: ONNX's gates among the shared ones: i o f c among i f g o; z r n among r z n
+PLACES: Mapping[str, Tuple[int, ...]] = {"lstm": (0, 3, 1, 2), "gru": (1, 0, 2), "rnn": (0,)}
+BACK: Mapping[str, Tuple[int, ...]] = {"lstm": (0, 2, 3, 1), "gru": (1, 0, 2), "rnn": (0,)}
+NODES = {"lstm": "LSTM", "gru": "GRU", "rnn": "RNN"}
+FORWARD = "forward/"
+
+
+class Network:
+    """``arrays``: the graph's weights by their own names."""
+
+    def __init__(self, workload: Workload) -> None:
+        self.workload = workload
+        self.arrays: Dict[str, Any] = {}
+
+
+def build(workload: Workload) -> Network:
+    """The network of ``workload``, weights not yet set."""
+    return Network(workload)
+
+
+def parameters(module: Network) -> Dict[str, Any]:
+    """Own name -> array, in the graph's order."""
+    return dict(module.arrays)
+
+
+def _suffixes(workload: Workload) -> Tuple[str, ...]:
+    return ("", "_reverse")[: workload.directions]
+
+
+def load(module: Network, weights: Mapping[str, Any]) -> None:
+    """Set the shared weights, and the second biases to zero."""
+    workload = module.workload
+    if workload.vocabulary:
+        module.arrays["embedding"] = weights["embedding"]
+    for layer in range(workload.layers):
+        for own, shared in (("W", "weight_ih"), ("R", "weight_hh"), ("B", "bias")):
+            name = "_l{}".format(layer)
+            parts = [
+                reordered(weights[shared + name + suffix], PLACES[workload.cell])
+                for suffix in _suffixes(workload)
+            ]
+            if own == "B":
+                parts = [np.concatenate([part, np.zeros_like(part)]) for part in parts]
+            module.arrays[own + name] = np.stack(parts)
+    if workload.head:
+        module.arrays["head"] = np.ascontiguousarray(weights["head"].T)
+
+
+def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
+    """``arrays``, one a parameter by its own name, in the shared names and layout."""
+    workload, shared = module.workload, {}
+    if "embedding" in arrays:
+        shared["embedding"] = arrays["embedding"]
+    for layer in range(workload.layers):
+        for own, name in (("W", "weight_ih"), ("R", "weight_hh"), ("B", "bias")):
+            for direction, suffix in enumerate(_suffixes(workload)):
+                rows = arrays["{}_l{}".format(own, layer)][direction]
+                rows = rows[: GATES[workload.cell] * workload.hidden]
+                place = "{}_l{}{}".format(name, layer, suffix)
+                shared[place] = reordered(rows, BACK[workload.cell])
+    if "head" in arrays:
+        shared["head"] = arrays["head"].T
+    return shared
+
+
+class Graph:
+    """Nodes and constants, one after the other; every node is called by what it computes."""
+
+    def __init__(self) -> None:
+        self.nodes: List[Any] = []
+        self.constants: List[Any] = []
+
+    def node(self, operator: str, name: str, *inputs: str, **attributes: Any) -> str:
+        """Add a node; the name of its one output, which is the node's own."""
+        node = helper.make_node(operator, list(inputs), [name], name=name, **attributes)
+        self.nodes.append(node)
+        return name
+
+    def constant(self, name: str, array: Any) -> str:
+        """Add a constant; its name."""
+        self.constants.append(numpy_helper.from_array(np.array(array, order="C"), name))
+        return name
+
+
+def forward(module: Network, graph: Graph) -> str:
+    """The network's nodes; the name of its outputs: (batch, classes), or (time, batch, classes).
+
+    It reads ``inputs`` (time, batch, features) or tokens, and ``lengths`` (batch,) where the
+    workload's layers know them.
+    """
+    workload = module.workload
+    for name, array in module.arrays.items():
+        graph.constant(name, array)
+    steps = "inputs"
+    if workload.vocabulary:
+        steps = graph.node("Gather", FORWARD + "embedding", "embedding", steps)
+    for layer in range(workload.layers):
+        steps = _layer(workload, graph, layer, steps)
+    if not workload.every_step:
+        steps = _last(workload, graph, steps)
+    return graph.node("MatMul", FORWARD + "head", steps, "head") if workload.head else steps
+
+
+def _layer(workload: Workload, graph: Graph, layer: int, steps: str) -> str:
+    """Outputs (time, batch, directions·hidden)."""
+    slot = "l{}".format(layer)
+    options: Dict[str, Any] = {"linear_before_reset": 1} if workload.cell == "gru" else {}
+    inputs = [steps, *("{}_{}".format(own, slot) for own in ("W", "R", "B"))]
+    outputs = graph.node(
+        NODES[workload.cell],
+        FORWARD + slot,
+        *inputs,
+        *(["lengths"] if workload.variable_length else []),
+        hidden_size=workload.hidden,
+        direction="bidirectional" if workload.bidirectional else "forward",
+        **options,
+    )
+    turned = graph.node("Transpose", FORWARD + slot + "/turned", outputs, perm=[0, 2, 1, 3])
+    shape = graph.constant(slot + "/shape", np.array([0, 0, -1], np.int64))
+    return graph.node("Reshape", FORWARD + slot + "/joined", turned, shape)
+
+
+def _last(workload: Workload, graph: Graph, steps: str) -> str:
+    """Each sequence's last of ``steps`` (time, batch, width)."""
+    if not workload.variable_length:
+        last = graph.constant("last", np.array(-1, np.int64))
+        return graph.node("Gather", FORWARD + "last", steps, last, axis=0)
+    one, axis = (graph.constant(name, np.array([1], np.int64)) for name in ("one", "axis"))
+    lengths = graph.node("Cast", FORWARD + "lengths", "lengths", to=TensorProto.INT64)
+    ends = graph.node("Sub", FORWARD + "ends", lengths, one)
+    places = graph.node("Unsqueeze", FORWARD + "places", ends, axis)
+    by_batch = graph.node("Transpose", FORWARD + "by_batch", steps, perm=[1, 0, 2])
+    return graph.node("GatherND", FORWARD + "last", by_batch, places, batch_dims=1)
+
+
+def serialized(graph: Graph, inputs: Mapping[str, Any], outputs: List[str]) -> bytes:
+    """The model of ``graph``, fed with arrays like ``inputs``; it returns float32 ``outputs``."""
+    values = [
+        helper.make_tensor_value_info(
+            name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape
+        )
+        for name, array in inputs.items()
+    ]
+    returned = [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in outputs]
+    whole = helper.make_graph(graph.nodes, "lstmprof", values, returned, graph.constants)
+    opset = helper.make_opsetid("", OPSET)
+    model = helper.make_model(whole, opset_imports=[opset], ir_version=IR_VERSION)
+    content: bytes = model.SerializeToString()
+    return content
