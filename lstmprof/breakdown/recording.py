@@ -201,19 +201,21 @@ def _borders(events: EventTable, stretches: Stretches, chosen: Flags, host: Flag
         nothing = np.zeros(len(known), dtype=np.int64)
         return Borders(nothing, nothing, nothing)
     own = np.where(known, thread[stretches.row], NONE)
+    before, after = np.append(NONE, own[:-1]), np.append(own[1:], NONE)
 
-    def met(noted_ns: Ints, met_ns: Ints) -> Ints:
+    def met(noted_ns: Ints, met_ns: Ints, beside: Ints) -> Ints:
         of_own = _met(thread[rows], noted_ns[rows], own, met_ns)
+        of_other = _met(thread[rows], noted_ns[rows], beside, met_ns) * (beside != own)
         anywhere = _met(np.zeros_like(rows), noted_ns[rows], np.zeros_like(own), met_ns)
-        return np.where(known, of_own, anywhere) * host
+        return np.where(known, of_own + of_other, anywhere) * host
 
     mine = known & chosen[stretches.row] & host
     begins = mine & (events.start_ns[stretches.row] == stretches.start_ns)
     ends = mine & (events.end_ns[stretches.row] == stretches.end_ns)
     return Borders(
-        met(events.start_ns, stretches.end_ns),
+        met(events.start_ns, stretches.end_ns, after),
         begins.astype(np.int64) + ends,
-        met(events.end_ns, stretches.start_ns),
+        met(events.end_ns, stretches.start_ns, before),
     )
 
 

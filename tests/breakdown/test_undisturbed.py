@@ -20,11 +20,14 @@ from events.rows import Row, row, table
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from lstmprof.breakdown import Breakdown, account_rows, break_down
-from lstmprof.breakdown.recording import MOST_RECORDING_NS, MOST_TIMES, Cost
+from lstmprof.breakdown.attribution import attributed
+from lstmprof.breakdown.recording import MOST_RECORDING_NS, MOST_TIMES, Cost, recorded
 from lstmprof.breakdown.undisturbed import FURTHER, PAGE_FAULTS, PROFILER
 from lstmprof.diagnose.diagnosis import alone
 from lstmprof.diagnose.step_profile import step_profile_of
 from lstmprof.events.annotate import annotated
+from lstmprof.events.annotate.steps import windows
+from lstmprof.events.table import EventTable
 from lstmprof.runs.metadata import run_info
 from lstmprof.runs.run import TIMINGS_SCHEMA, open_run, write_tables
 
@@ -211,6 +214,31 @@ def test_where_no_loop_was_timed_the_step_tells_alone(tmp_path: Path) -> None:
     (step,) = found.steps()
     assert step.recording is not None
     assert not step.recording.measured
+
+
+def test_events_of_the_thread_that_works_meanwhile_cost_as_well() -> None:
+    """A graph runs on a thread of its own while its caller waits.
+
+    ::
+
+        caller   [step [program                                    ] ]
+        worker             [MatMul   ] [MatMul] [MatMul]
+    """
+    worker = {"pid": 1, "tid": 2}
+    events = annotated(
+        table([
+            row("step", "step", 0, 1_000, **HOST),
+            row("op", "program", 50, 950, **HOST),
+            row("op", "MatMul", 200, 500, **worker),
+            row("op", "MatMul", 520, 600, **worker),
+            row("op", "MatMul", 620, 700, **worker),
+        ]),
+        captured=True,
+    )  # fmt: skip
+    wrapped = EventTable(events)
+    stretches = attributed(wrapped, windows(wrapped, captured=True), None)[None]
+    whole = recorded(wrapped, stretches, own_ranges=True)
+    assert int(whole.events.before.sum()) == int(whole.events.after.sum()) == 4
 
 
 @pytest.mark.parametrize("threads", [1, 2])
