@@ -228,7 +228,8 @@ def _of_steps(breakdown: Breakdown, best: Breakdown, shape: Shape, asked: Asked)
     times = f"{milliseconds(mine.length_ns)} against {milliseconds(other.length_ns)} ms a step"
     how = how_it_runs(breakdown, shape)
     if state in ("same", "unknown"):
-        ending = f"{op} does it in one op; the two {diagnosis.outcome.reason}"
+        what = "the two" if state == "same" else "whether that is faster"
+        ending = f"{op} does it in one op; {what} {diagnosis.outcome.reason}"
         factor = None
     else:
         ending = f"{op} does it in one op, {_times(factor, state)} on this machine ({times}"

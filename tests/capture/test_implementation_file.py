@@ -219,3 +219,11 @@ def test_a_plan_has_rows_first_then_files_and_no_two_of_one_name(tmp_path: Path)
     assert list(plan.chosen([path, "torch-cudnn"])) == ["torch-cudnn", "mine"]
     with pytest.raises(UsageError, match="two files are called mine"):
         plan.chosen([path, other])
+
+
+def test_the_example_of_the_docs_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    page = Path(__file__).resolve().parents[2] / "docs" / "own_code.md"
+    (code,) = re.findall(r"```python\n(# mymodel.py\n.*?)```", page.read_text("utf-8"), re.DOTALL)
+    assert failure(asked(written(tmp_path, code))) == "nothing"

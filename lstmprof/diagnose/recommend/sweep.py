@@ -33,6 +33,7 @@ FAR_BEHIND = 2.0
 #: Seconds that a worker takes beside its steps, on two cores of an EPYC: to start, to import the
 #: framework, to compile, to profile. Others make them slower; the sweep says so as it goes.
 WORKER_S = {"torch": 6.0, "tensorflow": 12.0, "jax": 8.0, "pytensor": 30.0, "cudnn": 5.0}
+OTHER_WORKER_S = 10.0
 #: And the seconds of timed steps in one.
 LOOK_S, ROUND_S = 1.0, 2.0
 LOOK: Mapping[str, Any] = {
@@ -76,7 +77,7 @@ class Candidates:
 
 
 def _seconds(request: CaptureRequest, timed_s: float) -> float:
-    return WORKER_S[request.row.framework] + timed_s
+    return WORKER_S.get(request.row.framework, OTHER_WORKER_S) + timed_s
 
 
 def candidates(
