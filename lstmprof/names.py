@@ -11,6 +11,7 @@ TABLES = (
     "steps",
     "kernels",
     "ops",
+    "layers",
     "launches",
     "launch_gaps",
     "casts",

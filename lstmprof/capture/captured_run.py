@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lstmprof import formats
+from lstmprof.capture.op_inputs import with_inputs
 from lstmprof.capture.samples import samples_of, sampling_facts
 from lstmprof.capture.supervisor import CaptureResult
 from lstmprof.errors import CaptureError
@@ -107,7 +108,7 @@ def _profile(rounds: Sequence[CaptureResult], *, own_scopes: bool) -> Profile:
     processes = []
     for result in rounds:
         profile = formats.read(result.profiles[0])
-        events = annotated(profile.events, captured=own_scopes)
+        events = with_inputs(annotated(profile.events, captured=own_scopes), result.shapes)
         processes.append(Process(replace(profile, events=events), result.pid))
     whole = joined(processes)
     events = with_steps(whole.events, windows(whole.events, captured=True))

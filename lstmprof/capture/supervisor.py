@@ -43,6 +43,7 @@ class CaptureResult:
     profiles: tuple[Path, ...]  # raw, gzipped
     pid: int | None = None  # of the worker
     samples: Path | None = None  # stacks, gzipped
+    shapes: Path | None = None  # of the inputs of the ops of a step
 
 
 def capture(
@@ -203,6 +204,7 @@ def result_in(scratch: Path) -> CaptureResult:
         result["timings"],
         tuple(scratch / profile for profile in result["profiles"]),
         samples=scratch / result["samples"] if result.get("samples") else None,
+        shapes=scratch / result["shapes"] if result.get("shapes") else None,
     )
 
 

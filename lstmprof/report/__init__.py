@@ -25,7 +25,7 @@ from lstmprof.report.runs import RunReport, groups, missing, run_reports
 from lstmprof.report.timeline import timelines
 
 #: Tables to make while the events of a run are in memory.
-TABLES = ("ledger", "kernels", "launch_gaps", "casts")
+TABLES = ("ledger", "kernels", "launch_gaps", "casts", "layers")
 
 
 def report_of(
@@ -70,6 +70,7 @@ def report_of(
         roofline=rows.roofline(runs),
         stability=rows.stability(runs),
         kernels=rows.kernels(runs),
+        layers=rows.layers(runs),
     )
     empty = [breakdown.run.name for breakdown in breakdowns if not breakdown.windows]
     return replace(report, missing=tuple(missing(report, runs, empty)))

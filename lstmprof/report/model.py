@@ -113,6 +113,7 @@ class Report:
     roofline: Rows = ()
     stability: Rows = ()
     kernels: Rows = ()
+    layers: Rows = ()
     missing: tuple[str, ...] = ()
 
     @property

@@ -22,7 +22,7 @@ from lstmprof.report.model import Group, Pair, Row
 from lstmprof.report.runs import RunReport
 
 #: Rows of a run's table that the page holds; the others are in JSON and CSV.
-MOST_KERNELS, MOST_GAPS, MOST_CASTS = 40, 60, 20
+MOST_KERNELS, MOST_GAPS, MOST_CASTS, MOST_LAYERS = 40, 60, 20, 20
 #: What else may differ between the runs of a sweep, and is told where it does.
 _CONDITIONS = ("precision", "mode", "device_name", "threads", "label")
 #: Cells of timing series on a page of all runs, and at least of one run.
@@ -100,6 +100,11 @@ def casts(runs: Iterable[RunReport]) -> list[Row]:
         for row in _of(run, run.breakdown.table("casts"), MOST_CASTS):
             rows.append({**row, "share": row["total_ns"] / whole if whole else None})
     return rows
+
+
+def layers(runs: Iterable[RunReport]) -> list[Row]:
+    """The columns of ``breakdown --table layers``, the first of each run."""
+    return [row for run in runs for row in _of(run, run.breakdown.table("layers"), MOST_LAYERS)]
 
 
 def sweep(runs: Sequence[RunReport]) -> list[Row]:

@@ -12,9 +12,12 @@ import numpy as np
 import pytest
 
 from lstmprof import implementations, workloads
+from lstmprof.breakdown.tables import TABLES
+from lstmprof.capture.captured_run import _profile
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.supervisor import CaptureResult, capture
 from lstmprof.capture.worker import reference
+from lstmprof.events.annotate.steps import windows
 from lstmprof.implementations import Implementation
 from lstmprof.workloads import Workload
 
@@ -104,11 +107,34 @@ def test_a_capture_is_complete(row: Implementation, tmp_path: Path) -> None:
     assert settings.get("anomaly_mode") in {False, None}
     assert facts["counters"].get("reason") or facts["counters"]["instructions"] > 0
     json.dumps(dict(facts))
+    _tells_its_network(row, workload, result)
 
     (profile,) = result.profiles
     assert profile.suffix == ".gz"
     assert len(gzip.decompress(profile.read_bytes())) > 1000
     assert sorted(p.name for p in profile.parent.iterdir()) == [profile.name]
+
+
+#: Rows whose profile says what network ran.
+SAYING = frozenset(
+    (
+        *("torch-cudnn", "torch-lstmcell-basic", "torch-lstmcell-fused", "keras-torch-lstm"),
+        *("tf-lstmcell", "jax-scan"),
+    )
+)
+TOLD = ("time_steps", "batch", "inputs", "hidden", "layers", "directions", "packed", "dtype")
+
+
+def _tells_its_network(row: Implementation, workload: Workload, result: CaptureResult) -> None:
+    """The layer table, by the events alone, has one row, which is the workload's network."""
+    if row.name not in SAYING:
+        return
+    events = _profile([result], own_scopes=True).events
+    (layer,) = TABLES["layers"].of(events, windows(events, captured=True)).to_pylist()
+    w = workload
+    network = (w.time_steps, w.batch, w.features, w.hidden, w.layers, w.directions)
+    assert tuple(layer[name] for name in TOLD) == (*network, False, "float32")
+    assert (layer["cell"], layer["form"], layer["per_step"]) == ("lstm", row.form, 1)
 
 
 def test_a_run_says_how_many_iterations_there_was_time_for(tmp_path: Path) -> None:

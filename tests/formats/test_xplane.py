@@ -13,7 +13,8 @@ from lstmprof.errors import ProfileError
 from lstmprof.events import DeviceFacts, Profile
 from lstmprof.formats import read
 from lstmprof.formats.xplane import schema
-from lstmprof.formats.xplane.events import activity_kind, hlo_proto, host_kind, op_name
+from lstmprof.formats.xplane.events import activity_kind, host_kind, op_name
+from lstmprof.formats.xplane.hlo import hlo_proto
 
 #: (name, start in ps, length in ps, stats)
 Event = tuple[str, int, int, Mapping[str, object]]
@@ -309,3 +310,30 @@ def test_the_schema_is_tensorflows() -> None:
         numbers = {field.name: field.number for field in theirs.fields}
         for field in ours.fields:
             assert numbers[field.name] == field.number
+
+
+def module_of_fusion() -> bytes:
+    """A fusion that holds ``dot(f32[6,16], f32[16,64])``, and its operands in it."""
+    hlo = hlo_proto()()
+    hlo.module.name = b"jit_f"
+    inner, outer = hlo.module.computations.add(id=1), hlo.module.computations.add(id=2)
+    for number, dimensions in ((1, [6, 16]), (2, [16, 64])):
+        shape = {"element_type": 11, "dimensions": dimensions}
+        inner.instructions.add(name=b"p%d" % number, opcode=b"parameter", id=number, shape=shape)
+    inner.instructions.add(name=b"dot", opcode=b"dot", id=3, operand_ids=[1, 2])
+    path = {"op_name": b"jit(f)/while/body/dot_general"}
+    fusion = {"name": b"fusion.7", "opcode": b"fusion", "called_computation_ids": [1]}
+    outer.instructions.add(**fusion, id=9, metadata=path)
+    outer.instructions.add(name=b"tanh.1", opcode=b"tanh", id=10, metadata=path)
+    content: bytes = hlo.SerializeToString()
+    return content
+
+
+def test_a_product_has_the_operands_that_the_module_tells(tmp_path: Path) -> None:
+    space = Space()
+    with_module(space, module_of_fusion())
+    events = (xla_event("fusion.7", 0), xla_event("tanh.1", 3000))
+    space.line(space.plane("/host:CPU"), "tf_XLAEigen/1", 0, *events)
+    profile = space.read(tmp_path)
+    assert column(profile, "shapes") == ["[[6,16],[16,64]]", None]
+    assert column(profile, "dtypes") == ['["f32","f32"]', None]

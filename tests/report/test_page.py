@@ -9,13 +9,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from events.rows import row
 from report import runs
 
 from lstmprof import report as reports
 from lstmprof.breakdown import break_down
 from lstmprof.errors import RunError
+from lstmprof.events.annotate import annotated
+from lstmprof.events.schema import SCHEMA
+from lstmprof.events.table import events_table
 from lstmprof.numbers import shown_name
 from lstmprof.report import page
+from lstmprof.runs.directory import new_run
+from lstmprof.runs.metadata import run_info
+from lstmprof.runs.run import open_run, write_tables
 
 
 class Tags(HTMLParser):
@@ -168,3 +175,22 @@ def test_a_page_is_not_written_over_another(tmp_path: Path) -> None:
         page.write(report, path)
     assert page.write(report, path, force=True) == path.stat().st_size
     assert [p.name for p in path.parent.iterdir()] == ["report.html"]
+
+
+def test_recurrent_layers_are_a_table(tmp_path: Path) -> None:
+    state = {"pid": 1, "tid": 1, "dtypes": '["float"]'}
+    state["shapes"] = "[[9,6,10],[[1,6,16],[1,6,16]],[[64,10],[64,16],[64],[64]]]"
+    rows = [row("step", "step#0", 0, 100, pid=1, tid=1), row("op", "aten::lstm", 5, 95, **state)]
+    columns = [name for name in SCHEMA.names if name != "event_id"]
+    events = events_table({name: [r[name] for r in rows] for name in columns})
+    with new_run(tmp_path, "<b>lstm") as folder:
+        write_tables(folder, run_info({"name": "lstm"}), annotated(events, captured=False))
+    breakdowns = [break_down(open_run(tmp_path / "<b>lstm"), None, reports.TABLES)]
+    html = page.page(reports.report_of(breakdowns))
+    (table,) = re.findall(r'<table id="layers-table">.*?</table>', html, re.DOTALL)
+    cells = re.findall(r"<td[^>]*>(.*?)</td>", table)
+    assert cells[:9] == [
+        *("layer op", "<bdi>aten::lstm</bdi> (ATen)", "9", "6", "10", "16", "1", "1", "float32"),
+    ]
+    assert cells[11] == "0.000"
+    assert "<b>lstm" not in table

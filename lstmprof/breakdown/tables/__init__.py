@@ -22,6 +22,7 @@ from lstmprof.breakdown.tables import (
     kernels,
     launch_gaps,
     launches,
+    layers,
     ops,
     ranges,
     steps,
@@ -153,6 +154,22 @@ _ALL = (
         ),
         make=_plain(ops.ops),
         reads=("event_id", "kind", "name", "dur_ns", "rank", "parent_id", "op_id", "step"),
+    ),
+    TableKind(
+        "layers",
+        "recurrent layers and loops of cells: how they run, their network, their time",
+        layers.COLUMNS,
+        (),
+        (
+            *("rank", "form", "time_steps", "batch", "inputs", "hidden", "layers", "directions"),
+            *("cells", "ops_per_time_step", "kernels_per_time_step", "forward_ns", "backward_ns"),
+            *("roofline_share", "op"),
+        ),
+        make=layers.layers,
+        reads=(
+            *(*_LANES, "op_name", "shapes", "dtypes", "parent_id", "op_id", "forward_id", "step"),
+            "category",
+        ),
     ),
     TableKind(
         "launches",

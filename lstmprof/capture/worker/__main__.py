@@ -135,6 +135,7 @@ def captured(request: CaptureRequest, folder: str, report: Report) -> Dict[str, 
         "metadata": dict(asked, **conditions, **ran_on, **of_passes, ended_at=now()),
         "timings": timing.columns(passes.rows),
         "profiles": [os.path.relpath(path, folder) for path in passes.profiled.files],
+        "shapes": passes.profiled.shapes and os.path.relpath(passes.profiled.shapes, folder),
         "samples": witness and witness.file and os.path.relpath(witness.file, folder),
     }
 

@@ -120,3 +120,4 @@ class Profiled:
     files: List[str]
     kernels: Optional[str]  # which kernels really ran, in words; None where no operator told
     recording: Optional[Dict[str, Any]] = None  # what recording an event costs (``calibration``)
+    shapes: Optional[str] = None  # JSON: the inputs of the ops of one step, in order

@@ -28,7 +28,7 @@ from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.formats import rows
 from lstmprof.formats.raw_file import RawFile
 from lstmprof.formats.xplane import lines, schema
-from lstmprof.formats.xplane.events import HLO_PLANE, PlaneTables, hlo_paths, text
+from lstmprof.formats.xplane.events import HLO_PLANE, PlaneTables, hlo_instructions, text
 from lstmprof.formats.xplane.lines import Found, Line
 from lstmprof.formats.xplane.wire import OddError, Outline, Piece, outline, plane_names
 
@@ -122,7 +122,7 @@ def _parts(
     raw: RawFile, planes: list[tuple[str, Any]], pieces: list[list[list[Piece]]]
 ) -> Iterator[Found]:
     """The events of all lines that are read; the others are only checked for damage."""
-    paths = hlo_paths(planes)
+    instructions = hlo_instructions(planes)
     for (name, plane), of_lines in zip(planes, pieces, strict=True):
         gpu = _GPU.match(name)
         is_host = name.startswith("/host:") and name not in _NOT_THREADS
@@ -133,7 +133,7 @@ def _parts(
                 lines.check(raw, of_line)
                 continue
             place = (int(gpu[1]), int(stream[1])) if gpu and stream else None
-            line = Line(tables, paths, message.timestamp_ns, message.id, place)
+            line = Line(tables, instructions, message.timestamp_ns, message.id, place)
             yield lines.one_by_one(line, message.events)
             yield from lines.found(raw, line, of_line)
 

@@ -7,12 +7,7 @@ that only names and stats tell them apart. TensorFlow 2.21 writes, on line ``pyt
 (``TFE_Py_Execute``, ``EagerExecute: …``, ``EagerLocalExecute: MatMul``, ``FunctionRun``); on lines
 ``tf_Compute/<id>`` the kernels, as ``<node>:<OpType>``. Only the last compute; the others wrap.
 
-Plane ``/host:metadata`` holds one ``Hlo Proto`` a compiled module (``hlo.proto`` and
-``xla_data.proto`` of openxla/xla, by the field numbers below). An XLA event names its module and
-its instruction (``hlo_module``, ``hlo_op``); the instruction's metadata has the path in the user's
-program: ``jit(step)/transpose(jvp(forward))/while/body/dot_general``. What XLA made itself (copies,
-loop counters) has none. XLA on a CPU gives every module the program id 0: of two modules of the
-same name the later one's paths win.
+Of an XLA event, what its module says of its instruction is in ``hlo``.
 """
 
 from __future__ import annotations
@@ -20,13 +15,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from functools import cache
 from typing import Any
 
 from lstmprof.events.schema import PHASES, PROGRAM
 from lstmprof.formats import rows
 from lstmprof.formats.rows import Row
-from lstmprof.formats.xplane.schema import Messages, message_class
+from lstmprof.formats.xplane.hlo import Instruction, Instructions, instructions
 
 Stats = Mapping[str, Any]
 
@@ -62,16 +56,6 @@ IDS = ("correlation_id", "cuda_graph_node_id")
 MARKS = _MEMORY_DETAILS.union(("kernel_details", "step_num", "tf_function_call"))
 HLO_PLANE = "/host:metadata"
 _HLO_PROTO = "Hlo Proto"
-_HLO_MESSAGES: Messages = {
-    "HloProto": (("module", 1, "HloModule"),),
-    "HloModule": (("name", 1, "bytes"), ("computations", 3, "*HloComputation")),
-    "HloComputation": (("instructions", 2, "*HloInstruction"),),
-    "HloInstruction": (("name", 1, "bytes"), ("metadata", 7, "OpMetadata")),
-    "OpMetadata": (("op_name", 2, "bytes"),),
-}
-
-#: (module, instruction) -> path
-Paths = Mapping[tuple[str, str], str]
 
 
 def activity_row(
@@ -81,6 +65,7 @@ def activity_row(
     kind = activity_kind(name, stats)
     if kind is None:
         return None
+    shapes, dtypes = inputs(stats)
     return Row(
         kind,
         name,
@@ -90,6 +75,8 @@ def activity_row(
         correlation_id=rows.positive(stats.get("correlation_id")),
         graph_node_id=rows.positive(stats.get("cuda_graph_node_id")),
         op_name=op_name(stats),
+        shapes=shapes,
+        dtypes=dtypes,
         bytes=moved_bytes(stats),
     )
 
@@ -150,12 +137,20 @@ def decoded(name: str) -> tuple[str, dict[str, str]]:
     return encoded[1], {key: value for key, equals, value in pairs if equals}
 
 
-def with_path(stats: dict[str, Any], paths: Mapping[tuple[str, str], str]) -> dict[str, Any]:
-    """``stats`` with the path of the XLA instruction, where it is known, as its ``tf_op``."""
-    path = paths.get((str(stats.get("hlo_module")), str(stats.get("hlo_op"))))
-    if path is None or stats.get("tf_op") not in (None, _NO_OP):
+def with_instruction(stats: dict[str, Any], known: Instructions) -> dict[str, Any]:
+    """``stats`` with what is known of the XLA instruction that they name.
+
+    Its path as ``tf_op`` and the operands of its product as ``shape``, where they have none.
+    """
+    instruction = known.get((str(stats.get("hlo_module")), str(stats.get("hlo_op"))))
+    if instruction is None:
         return stats
-    return {**stats, "tf_op": path}
+    told = {}
+    if instruction.path and stats.get("tf_op") in (None, _NO_OP):
+        told["tf_op"] = instruction.path
+    if instruction.operands and "shape" not in stats:
+        told["shape"] = instruction.operands
+    return {**stats, **told}
 
 
 def op_name(stats: Stats) -> str | None:
@@ -232,34 +227,13 @@ class PlaneTables:
         return getattr(stat, field) if field else None
 
 
-@cache
-def hlo_proto() -> Any:
-    """The message class ``HloProto``, of the fields that are read."""
-    return message_class("hlo", _HLO_MESSAGES, "HloProto")
-
-
-def hlo_paths(planes: list[tuple[str, Any]]) -> Paths:
-    """The path of every instruction that has one; a module that cannot be read has none."""
-    paths: dict[tuple[str, str], str] = {}
+def hlo_instructions(planes: list[tuple[str, Any]]) -> Instructions:
+    """What the modules of a profile say of their instructions."""
+    known: dict[tuple[str, str], Instruction] = {}
     for plane in (plane for name, plane in planes if name == HLO_PLANE):
         tables = PlaneTables(plane)
         for entry in plane.event_metadata:
             content = tables.all_stats(entry.value.stats).get(_HLO_PROTO)
             if isinstance(content, bytes):
-                paths.update(_module_paths(content))
-    return paths
-
-
-def _module_paths(content: bytes) -> dict[tuple[str, str], str]:
-    from google.protobuf.message import DecodeError
-
-    try:
-        module = hlo_proto().FromString(content).module
-    except DecodeError:
-        return {}
-    return {
-        (text(module.name), text(instruction.name)): rows.clean(text(instruction.metadata.op_name))
-        for computation in module.computations
-        for instruction in computation.instructions
-        if b"/" in instruction.metadata.op_name  # else an argument's name
-    }
+                known.update(instructions(content))
+    return known

@@ -23,12 +23,12 @@ from lstmprof.formats.xplane import schema, wire
 from lstmprof.formats.xplane.events import (
     IDS,
     MARKS,
-    Paths,
     PlaneTables,
     activity_row,
     host_row,
-    with_path,
+    with_instruction,
 )
+from lstmprof.formats.xplane.hlo import Instructions
 from lstmprof.formats.xplane.wire import Events, Ints, OddError, Piece, Stats
 
 #: Of fewer events the columns are no quicker than the rows.
@@ -46,7 +46,7 @@ class Line:
     """A line that is read: of the host thread ``tid``, or of the stream ``place``."""
 
     tables: PlaneTables
-    paths: Paths
+    instructions: Instructions
     start_ns: int
     tid: int
     place: tuple[int, int] | None
@@ -54,7 +54,7 @@ class Line:
     def row(self, event: Any, timed: tuple[int, int]) -> Row | None:
         """The row of ``event``, which took place at ``timed``; None for what is no work."""
         name, stats = self.tables.described(event)
-        stats = with_path(stats, self.paths)
+        stats = with_instruction(stats, self.instructions)
         if self.place:
             return activity_row(name, stats, timed, self.place)
         return host_row(name, stats, timed, self.tid)

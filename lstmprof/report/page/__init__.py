@@ -23,7 +23,7 @@ from typing import Any
 from lstmprof.breakdown.mean_step import WAITS_FOR_HOST
 from lstmprof.diagnose.diagnosis import Diagnosis
 from lstmprof.errors import RunError
-from lstmprof.numbers import listed, shown_name, with_short_names
+from lstmprof.numbers import listed, milliseconds, shown_name, with_short_names
 from lstmprof.report.charts import figures, waterfall
 from lstmprof.report.drawing import shown
 from lstmprof.report.model import Figure, Report, Rows, Timeline
@@ -34,6 +34,7 @@ SECTIONS = (
     ("times", "Time per batch"),
     ("ledger", "Where the step goes"),
     ("waterfall", "From one run to another"),
+    ("layers", "Recurrent layers"),
     ("timeline", "One step in time"),
     ("launch-gaps", "Kernels and launches"),
     ("casts", "Casts"),
@@ -66,6 +67,7 @@ def page(report: Report) -> str:
 
     environment = Environment(loader=FileSystemLoader(_HERE), autoescape=True)
     environment.filters["shown"] = shown_name
+    environment.filters["milliseconds"] = milliseconds
     drawn = figures(report)
     return environment.get_template("page.html").render(
         report=report,
@@ -130,7 +132,8 @@ def _vega() -> str:
 
 
 def _sections(report: Report, drawn: list[Figure]) -> Iterator[dict[str, Any]]:
-    extra = {"timeline": bool(report.timelines), "kernels": bool(report.kernels)}
+    extra = {name: bool(getattr(report, name)) for name in ("layers", "kernels")}
+    extra["timeline"] = bool(report.timelines)
     for key, heading in SECTIONS:
         members = [figure for figure in drawn if figure.key.startswith(key)]
         if members or extra.get(key):

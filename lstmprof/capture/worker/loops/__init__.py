@@ -19,6 +19,9 @@ from lstmprof.capture.worker.profiling import (
     no_ranges,
     throwaway_steps,
 )
+from lstmprof.capture.worker.shapes import OpInputs, written
+
+SHAPES = "shapes.json"
 
 
 class Trainer(Profiler):
@@ -72,7 +75,15 @@ class Trainer(Profiler):
         kernels = first_found(raw, self.needles())
         packed = compressed(raw, os.path.join(folder, name + ".gz"))
         shutil.rmtree(logs, ignore_errors=True)
-        return Profiled(walls_ns, losses, [packed], kernels, cost)
+        shapes = written(self.shapes(folder), os.path.join(os.path.dirname(folder), SHAPES))
+        return Profiled(walls_ns, losses, [packed], kernels, cost, shapes)
+
+    def shapes(self, folder: str) -> Iterable[OpInputs]:
+        """The inputs of the ops of one more step, in order; none where the framework tells none.
+
+        They are apart from the profile because recording them slows a step of many small ops.
+        """
+        return ()
 
     def _recording_cost(self, steps: Iterable[int], folder: str) -> Optional[Dict[str, Any]]:
         """The session to throw away, and what run.json says of recording an event in it."""

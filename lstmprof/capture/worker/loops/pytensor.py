@@ -206,8 +206,11 @@ def optimizer_of(workload: Workload, parameters: Dict[str, Any]) -> Union[Adam, 
     return Adam(workload, parameters)
 
 
-#: (category in the trace, name, start, end), of time.perf_counter_ns
-Reading = Tuple[str, str, int, int]
+#: (category in the trace, name, start, end, arguments), of time.perf_counter_ns
+Reading = Tuple[str, str, int, int, Optional[Dict[str, Any]]]
+
+#: Operators whose inputs' shapes are read, at their first call: the products of matrices.
+PRODUCTS = ("Dot22", "Gemm", "Dot", "BatchedDot")
 
 
 class Readings(List[Reading]):
@@ -218,7 +221,7 @@ class Readings(List[Reading]):
         """A range of this name."""
         start_ns = time.perf_counter_ns()
         yield
-        self.append(("user_annotation", name, start_ns, time.perf_counter_ns()))
+        self.append(("user_annotation", name, start_ns, time.perf_counter_ns(), None))
 
     def write(self, path: str) -> None:
         """The trace as JSON, dated."""
@@ -231,8 +234,9 @@ class Readings(List[Reading]):
                 tid=os.getpid(),
                 ts=(start_ns - base_ns) / 1000,
                 dur=(end_ns - start_ns) / 1000,
+                **({} if args is None else {"args": args}),
             )
-            for category, name, start_ns, end_ns in self
+            for category, name, start_ns, end_ns, args in self
         ]
         header = {"schemaVersion": 1, "baseTimeNanoseconds": base_ns + since_epoch_ns}
         with open(path, "w", encoding="utf-8") as file:
@@ -259,11 +263,19 @@ class ClockedLinker(VMLinker):  # type: ignore[misc]
 def _clocked(node: Any, thunk: Any, readings: Readings) -> Any:
     name = "pytensor::{}".format(node.op)
     clock, keep = time.perf_counter_ns, readings.append
+    is_product = type(node.op).__name__ in PRODUCTS
+    args: Optional[Dict[str, Any]] = None
 
     def run() -> Any:
+        nonlocal args
+        if is_product and args is None:
+            args = {
+                "Input Dims": [list(np.shape(cell[0])) for cell in thunk.inputs],
+                "Input type": [str(each.type.dtype) for each in node.inputs],
+            }
         start_ns = clock()
         answer = thunk()
-        keep(("cpu_op", name, start_ns, clock()))
+        keep(("cpu_op", name, start_ns, clock(), args))
         return answer
 
     run.__dict__.update(thunk.__dict__)

@@ -16,20 +16,22 @@ tensorflow/python/training/experimental/loss_scale.py 2.21.
 
 from __future__ import annotations
 
-from typing import Any, Callable, List, Sequence, Tuple
+from typing import Any, Callable, Iterator, List, Optional, Sequence, Set, Tuple
 
 import numpy as np
 import tensorflow as tf
 
 from lstmprof import workloads
 from lstmprof.capture.request import CaptureRequest
-from lstmprof.capture.worker import loops
+from lstmprof.capture.worker import loops, shapes
 from lstmprof.capture.worker.peaks import Run
 from lstmprof.capture.worker.profilers import tensorflow as profilers
 from lstmprof.capture.worker.profiling import Ranges
 from lstmprof.errors import CaptureError
 from lstmprof.workloads import Workload
 
+#: what the remapper fuses a product before it into (grappler/optimizers/remapper.cc)
+FUSED_INTO = ("BiasAdd", "Add", "AddV2", "Tanh", "Sigmoid", "Relu", "Elu", "LeakyRelu")
 #: of a compiled step; the profile names the operators that it was made from all the same
 XLA = "XLA's fused operators"
 
@@ -111,6 +113,15 @@ class Trainer(profilers.TensorflowProfiler, loops.Trainer):
                     profilers.synchronize()
                 number: float = loss.numpy()
         return number
+
+    def shapes(self, folder: str) -> Iterator[shapes.OpInputs]:
+        """By the graph of the compiled step: the profiler tells no shapes (2.21)."""
+        batch = tf.nest.map_structure(tf.constant, self.batch)
+        for op in _nodes(self.function.get_concrete_function(*batch).graph, set()):
+            yield _inputs(op, op.name)
+            product = _fused_product(op)
+            if product is not None:
+                yield _inputs(product, op.name + shapes.FUSED)
 
     def needles(self) -> Sequence[Tuple[str, str]]:
         """Operators of the implementation, unless XLA fused them."""
@@ -271,3 +282,34 @@ def _divided(gradient: Any, scale: tf.Tensor) -> Any:
 def loss_scaling(precision: str) -> Unscaled:
     """The scaling that ``precision`` needs."""
     return DynamicallyScaled() if precision == "amp-fp16" else Unscaled()
+
+
+def _nodes(graph: Any, seen: Set[str]) -> Iterator[Any]:
+    """The nodes of ``graph`` and of the functions that it calls, those of loops among them."""
+    for node in graph.get_operations():
+        yield node
+    for name, function in getattr(graph, "_functions", {}).items():
+        if name not in seen and hasattr(function, "graph"):
+            seen.add(name)
+            for node in _nodes(function.graph, seen):
+                yield node
+
+
+def _inputs(op: Any, name: str) -> shapes.OpInputs:
+    tensors = [(_static(each.shape), each.dtype.name) for each in op.inputs]
+    return shapes.of_tensors(name, tensors)
+
+
+def _fused_product(op: Any) -> Optional[Any]:
+    """The MatMul whose sum with a bias, or that under an activation, the node is."""
+    for _ in range(2):
+        if op.type not in FUSED_INTO or not op.inputs:
+            return None
+        op = op.inputs[0].op
+        if op.type == "MatMul":
+            return op
+    return None
+
+
+def _static(shape: Any) -> Optional[List[Optional[int]]]:
+    return None if shape.rank is None else shape.as_list()

@@ -19,14 +19,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from typing import Any, Callable, ContextManager, Dict, Iterator, Optional, Sequence, Tuple
+from typing import Any, Callable, ContextManager, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
 import torch
 
 from lstmprof import workloads
 from lstmprof.capture.request import CaptureRequest
-from lstmprof.capture.worker import loops
+from lstmprof.capture.worker import loops, shapes
 from lstmprof.capture.worker.peaks import Run, faster
 from lstmprof.capture.worker.profilers import torch as profilers
 from lstmprof.capture.worker.profiling import Ranges, no_ranges
@@ -192,6 +192,14 @@ class Trainer(profilers.TorchProfiler, loops.Trainer):
     def kept(self, outcome: torch.Tensor) -> torch.Tensor:
         """The loss; a copy where the next replay of a graph overwrites it."""
         return outcome.detach().clone() if self.cuda_graph else outcome
+
+    def shapes(self, folder: str) -> List[shapes.OpInputs]:
+        """By a session of its own; of a replayed graph there are no ops."""
+        if self.cuda_graph:
+            return []
+        with self.recording_shapes(folder) as inputs:
+            self.step(no_ranges)
+        return inputs
 
     def needles(self) -> Sequence[Tuple[str, str]]:
         """Operators as torch.profiler writes their names."""

@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tupl
 
 import torch
 
-from lstmprof.capture.worker import calibration
+from lstmprof.capture.worker import calibration, shapes
 from lstmprof.capture.worker.profilers import Profiler
 from lstmprof.capture.worker.profiling import Ranges, both, no_ranges
 from lstmprof.capture.worker.settings import denormals, tried
@@ -47,6 +47,18 @@ class TorchProfiler(Profiler):
                 keep_profiler_attached()
         with torch.profiler.profile(activities=activities) as session:
             yield session
+
+    @contextlib.contextmanager
+    def recording_shapes(self, folder: str) -> Iterator[List[shapes.OpInputs]]:
+        """A session that is not kept; once it is over, the list holds the inputs of its ops."""
+        inputs: List[shapes.OpInputs] = []
+        activities = [torch.profiler.ProfilerActivity.CPU]
+        with torch.profiler.profile(activities=activities, record_shapes=True) as session:
+            yield inputs
+        raw = os.path.join(folder, "shapes.trace.json")
+        session.export_chrome_trace(raw)
+        inputs += shapes.of_trace(raw)
+        os.remove(raw)
 
     def trivial(self) -> Optional[Tuple[Callable[[], Any], int]]:
         """``aten::item``, and in it ``aten::_local_scalar_dense``; on the host."""

@@ -1,0 +1,111 @@
+"""Loops of cells, and which of them are directions and layers of one network."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from lstmprof.breakdown.recurrent.call import Call
+from lstmprof.breakdown.recurrent.cells import PRODUCT, SIGMOID, TANH
+from lstmprof.breakdown.recurrent.network import Network, stack
+from lstmprof.events.intervals import Ints
+from lstmprof.events.table import UNKNOWN, EventTable
+
+
+@dataclass(frozen=True)
+class Loop:
+    """``count`` repetitions of the cells ``units``, each one direction of one layer.
+
+    ``rows`` are its outermost events, ``backward`` those of its backward pass where links do not
+    tell them. ``time_steps_told``: a repetition is a time step for certain, and no layer's turn.
+    ``batch_varies``: sequences end before others. ``reads_after`` is the width that the first
+    product after it reads.
+    """
+
+    form: str
+    op: str
+    count: int | None
+    units: tuple[Network, ...]
+    rows: Ints
+    backward: Ints
+    time_steps_told: bool
+    batch_varies: bool = False
+    reads_after: int | None = None
+    library: str | None = None
+
+
+def calls_of(events: EventTable, framework: str, loops: Sequence[Loop]) -> Iterator[Call]:
+    """A call of each stack of ``loops``, those of one step in the order in which they ran.
+
+    Loops that follow each other are joined, as many as can be one network.
+    """
+    first = 0
+    while first < len(loops):
+        for last in range(len(loops), first, -1):
+            members = loops[first:last]
+            if last == first + 1 or _is_stack(members):
+                yield _call(events, framework, members)
+                first = last
+                break
+
+
+def _is_stack(members: Sequence[Loop]) -> bool:
+    alike = len({(member.form, member.count) for member in members}) == 1
+    steady = not any(member.batch_varies for member in members)
+    return alike and steady and _whole(members) is not None
+
+
+def _whole(members: Sequence[Loop]) -> Network | None:
+    units = [unit for member in members for unit in member.units]
+    hidden = units[0].projection or units[0].hidden
+    beside = hidden is not None and members[-1].reads_after == 2 * hidden
+    return stack(units, side_by_side=beside)
+
+
+def network_of(members: Sequence[Loop]) -> Network:
+    """The network of one stack; time steps where nothing leaves them open."""
+    units = [unit for member in members for unit in member.units]
+    whole = _whole(members)
+    told = whole is not None and (len(units) > 1 or members[0].time_steps_told)
+    if whole is None or not told:
+        whole = units[0] if len(set(units)) == 1 else Network()
+    counts = [member.count * len(member.units) for member in members if member.count]
+    steps = members[0].count if told else None
+    batch = None if any(member.batch_varies for member in members) else whole.batch
+    return replace(
+        whole,
+        time_steps=steps,
+        batch=batch,
+        rows=None if steps is None or batch is None else steps * batch,
+        cells=sum(counts) if len(counts) == len(members) else None,
+        packed=False if batch else None,
+    )
+
+
+def _call(events: EventTable, framework: str, members: Sequence[Loop]) -> Call:
+    rows = np.concatenate([member.rows for member in members])
+    backward = np.concatenate([member.backward for member in members])
+    first = members[0]
+    rank, step = (events.ints(name, UNKNOWN)[rows[0]] for name in ("rank", "step"))
+    return Call(
+        form=first.form,
+        framework=framework,
+        op=first.op,
+        library=first.library,
+        network=network_of(members),
+        rank=None if rank == UNKNOWN else int(rank),
+        step=None if step == UNKNOWN else int(step),
+        rows=tuple(rows.tolist()),
+        backward=tuple(backward.tolist()),
+    )
+
+
+def in_words(sorts: Sequence[int]) -> str:
+    """What a repetition does: ``2 products, 3 sigmoid, 2 tanh``."""
+    counts = Counter(sorts)
+    products = counts[PRODUCT]
+    words = (f"{products} product" + "s" * (products != 1), f"{counts[SIGMOID]} sigmoid")
+    return ", ".join((*words, f"{counts[TANH]} tanh"))

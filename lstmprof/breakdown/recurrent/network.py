@@ -1,0 +1,159 @@
+"""What is known of a recurrent layer, and how layers and directions follow from what each reads.
+
+A recogniser sees *units*: one direction of one layer each, with the width that it reads. A stack of
+them is told by these widths alone: the layer above a bidirectional one reads twice its units.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+#: Of a tensor: ``(9, 6, 10)``.
+Shape = tuple[int, ...]
+
+#: Gates of a cell, by the names that a profile's facts and ``cudnn_algorithm`` share.
+GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
+_DTYPES = {
+    "float": "float32",
+    "f32": "float32",
+    "double": "float64",
+    "f64": "float64",
+    "half": "float16",
+    "c10::half": "float16",
+    "f16": "float16",
+    "c10::bfloat16": "bfloat16",
+    "bf16": "bfloat16",
+}
+_KNOWN_DTYPES = re.compile(r"(?:b?float|u?int)\d+")
+
+
+@dataclass(frozen=True)
+class Network:
+    """A recurrent layer, or several; what a profile does not say is None.
+
+    ``hidden`` are the units of a layer and direction, ``inputs`` the width of what the first layer
+    reads. ``rows`` are the time steps of all sequences together: batch·time, of packed sequences
+    the sum of their lengths. ``cells`` is how often a cell ran: time steps·layers·directions.
+    """
+
+    cell: str | None = None
+    time_steps: int | None = None
+    batch: int | None = None
+    inputs: int | None = None
+    hidden: int | None = None
+    layers: int | None = None
+    directions: int | None = None
+    dtype: str | None = None
+    packed: bool | None = None
+    projection: int | None = None
+    rows: int | None = None
+    cells: int | None = None
+
+    @property
+    def units(self) -> int | None:
+        """Layers times directions."""
+        if self.layers is None or self.directions is None:
+            return None
+        return self.layers * self.directions
+
+    def flops(self, *, backward: bool) -> int | None:
+        """Operations of the products in one forward pass, and ``backward`` in that too.
+
+        The least that the layer can do: no gradient of the first layer's inputs, and none of the
+        initial state. Source: ``diagnose.roofline.work``, whose table this repeats.
+        """
+        gates, width = GATES.get(self.cell or ""), self.projection or self.hidden
+        if None in (gates, self.rows, self.hidden, self.inputs, self.units) or not gates:
+            return None
+        rows, hidden, inputs = self.rows or 0, self.hidden or 0, self.inputs or 0
+        layers, directions, width = self.layers or 0, self.directions or 0, width or 0
+        per_row = 2 * gates * hidden * directions
+        first, above = per_row * rows * inputs, per_row * rows * width * directions
+        back = per_row * rows * width
+        into = first + (layers - 1) * above
+        forward = into + layers * back
+        if not backward:
+            return forward
+        to_inputs = (layers - 1) * above
+        to_states = layers * per_row * max(rows - (self.batch or 0), 0) * width
+        return forward + into + layers * back + to_inputs + to_states
+
+
+def stack(
+    units: Sequence[Network], *, side_by_side: bool = False, one_op: bool = False
+) -> Network | None:
+    """One network of these, each one direction of one layer, in the order in which they ran.
+
+    ``side_by_side``: what came after them reads the outputs of two at once. ``one_op``: one op ran
+    all, so that none is another run of the one before. None where they are not of one stack, or
+    nothing tells of what kind.
+    """
+    first = units[0]
+    alike = {(u.cell, u.time_steps, u.batch, u.hidden, u.dtype, u.projection) for u in units}
+    if len(units) == 1:
+        return first if first.units else replace(first, layers=1, directions=1)
+    widths, output = [u.inputs for u in units], first.projection or first.hidden
+    if len(alike) > 1 or output is None or None in widths:
+        return None
+    directions = _directions(widths, output, side_by_side, one_op)
+    if directions is None:
+        return None
+    counts = [u.cells for u in units]
+    return replace(
+        first,
+        layers=len(units) // directions,
+        directions=directions,
+        cells=None if None in counts else sum(c for c in counts if c is not None),
+    )
+
+
+def _directions(
+    widths: Sequence[int | None], output: int, side_by_side: bool, one_op: bool
+) -> int | None:
+    """Of units that read these ``widths`` and write ``output`` each."""
+    pairs = list(zip(widths[::2], widths[1::2], strict=False))
+    one = all(width == output for width in widths[1:]) and (one_op or widths[0] != output)
+    both = len(widths) % 2 == 0 and all(a == b for a, b in pairs)
+    both = both and all(a == 2 * output for a, _ in pairs[1:])
+    if both and len(pairs) == 1:  # two runs over the same inputs need not be two directions
+        if one_op:
+            return None if one else 2
+        return 2 if side_by_side else None
+    return 1 if one else 2 if both else None
+
+
+def dtype_named(name: str | None) -> str | None:
+    """``float16`` for ``c10::Half``; None for what is no element type."""
+    if not name:
+        return None
+    lower = name.lower()
+    return _DTYPES.get(lower) or (lower if _KNOWN_DTYPES.fullmatch(lower) else None)
+
+
+def by_length(network: Network, units: int, length: int | None) -> Network:
+    """``network`` with the cell, layers and directions whose weights have ``length`` elements.
+
+    ``units`` is layers times directions; each has the gates' two matrices and, as cuDNN has them,
+    two biases.
+    """
+    hidden, inputs = network.hidden, network.inputs
+    if units == 1:
+        network = replace(network, layers=1, directions=1)
+    if hidden is None or inputs is None or length is None:
+        return network
+    fitting = set()
+    for cell, gates in ((c, g) for c, g in GATES.items() if network.cell in (None, c)):
+        for directions in (1, 2):
+            layers, rest = divmod(units, directions)
+            width = inputs + (layers - 1) * directions * hidden
+            if not rest and gates * hidden * directions * (width + layers * (hidden + 2)) == length:
+                fitting.add((cell, layers, directions))
+    kinds = {(layers, directions) for _, layers, directions in fitting}
+    cells = {cell for cell, _, _ in fitting}
+    if len(kinds) != 1:
+        return network
+    ((layers, directions),) = kinds
+    kind = cells.pop() if len(cells) == 1 else network.cell
+    return replace(network, cell=kind, layers=layers, directions=directions)

@@ -1,0 +1,341 @@
+"""Recurrent layers and loops of cells in TensorFlow: by the names of nodes, ``<node>:<OpType>``.
+
+- One op for a layer: ``CudnnRNN…`` for all layers, ``BlockLSTM`` for one direction of one.
+- A loop: the nodes of its body run once a time step. TensorFlow 2 puts the body into the graph as
+  ``<loop>/body/_<n>/<loop>/<node>`` and the condition as ``<loop>/cond/_<n>/…``, the gradient's as
+  ``gradient_tape/<loop>/<loop>_grad/body/_<n>/…``; TensorFlow 1 has ``<loop>/<node>``, where a loop
+  is called ``while``, and ``gradients/<loop>/<node>_grad/…``. The condition runs once more than
+  the body, which tells how often the loop ran and with how many time steps.
+
+A loop holds a cell where it has a cell's op, or a product with σ and tanh. TensorFlow's profiler
+tells no shapes on a host thread by itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from lstmprof.breakdown.host import computing
+from lstmprof.breakdown.recurrent.call import Call
+from lstmprof.breakdown.recurrent.cells import CELL, PRODUCT, SIGMOID, TANH, Op, cells_of, unit_of
+from lstmprof.breakdown.recurrent.loop import Loop, calls_of, in_words
+from lstmprof.breakdown.recurrent.network import Network, by_length, dtype_named
+from lstmprof.breakdown.recurrent.profiles.recorded import Inputs, shape_at
+from lstmprof.events.groups import Groups
+from lstmprof.events.intervals import Ints
+from lstmprof.events.table import UNKNOWN, EventTable
+from lstmprof.implementations import CELL_OP, LAYER_OP, LOOP
+
+#: Before the name of what a GPU's executor enqueues stands the GPU.
+_NODE = re.compile(r"(?:[A-Z]+:\d+ )?([^:\s]+):(_?[A-Z]\w*)")
+_GRADIENT = re.compile(r"(?:^|/)gradient(?:s|_tape)(?:_\d+)?/")
+_BODY = re.compile(r"(.*)/(body|cond)/_\d+/")
+_FRAME = re.compile(r"(.*?(?:^|/)while(?:_\d+)?)/")
+_CUDNN = re.compile(r"CudnnRNN(V[23])?")
+_CUDNN_GRADIENT = re.compile(r"CudnnRNNBackprop(?:V[23])?")
+_BLOCK = re.compile(r"BlockLSTM(?:V2)?")
+_BLOCK_GRADIENT = re.compile(r"BlockLSTMGrad(?:V2)?")
+_CELLS = {"LSTMBlockCell": "lstm", "GRUBlockCell": "gru", "GRUBlockCellV2": "gru"}
+_CONDITION = "LoopCond"
+
+
+@dataclass(frozen=True)
+class _Node:
+    """What a node's name says: its loop, whether it computes a gradient, what its op is to a cell.
+
+    ``part`` is ``body`` or ``cond`` where the name tells it.
+    """
+
+    op_type: str
+    loop: str | None
+    part: str | None
+    gradient: bool
+    sort: int | None
+
+
+def _node(name: str) -> _Node | None:
+    match = _NODE.fullmatch(name)
+    if match is None:
+        return None
+    path, op_type = match[1], match[2]
+    placed, frame = _BODY.match(path), _FRAME.match(path)
+    loop, part = (placed[1], placed[2]) if placed else (frame[1] if frame else None, None)
+    if not placed and op_type == _CONDITION:
+        part = "cond"
+    gradient = bool(_GRADIENT.search((loop or path) + "/"))
+    return _Node(op_type, loop, part, gradient, _sort(op_type))
+
+
+def _sort(op_type: str) -> int | None:
+    if op_type in _CELLS:
+        return CELL
+    if "MatMul" in op_type:
+        return PRODUCT
+    return {"Sigmoid": SIGMOID, "Tanh": TANH}.get(op_type)
+
+
+class _Step:
+    """The nodes that one step ran, in order."""
+
+    def __init__(
+        self, events: EventTable, inputs: Inputs, rows: Ints, nodes: Mapping[int, _Node]
+    ) -> None:
+        self.events, self.inputs = events, inputs
+        self.rows = rows[np.argsort(events.start_ns[rows], kind="stable")]
+        self.codes = events.texts("name")[0]
+        self.nodes = nodes
+        self.placed = any(nodes[code].part == "body" for code in set(self.codes[rows].tolist()))
+
+    def node(self, row: int) -> _Node:
+        return self.nodes[int(self.codes[row])]
+
+    def loop_of(self, row: int) -> str | None:
+        """The loop in whose body the node ran."""
+        node = self.node(row)
+        if self.placed:
+            return node.loop if node.part == "body" else None
+        return node.loop if node.part is None else None
+
+    def reads_after(self, end_ns: int) -> int | None:
+        """The inner width of the first product that began after ``end_ns``, in no loop."""
+        for row in self.rows[self.events.start_ns[self.rows] >= end_ns].tolist():
+            node = self.node(row)
+            if node.sort == PRODUCT and node.loop is None and not node.gradient:
+                weight = self.op(row).weight
+                return weight[0] if weight else None
+        return None
+
+    def op(self, row: int) -> Op:
+        """What the node is to a cell."""
+        shapes, dtypes = self.inputs.shapes(row), self.inputs.dtypes(row)
+        sort = self.node(row).sort
+        assert sort is not None
+        data, weight = shape_at(shapes, 0, 2), shape_at(shapes, 1, 2)
+        dtype = dtype_named(dtypes[0] if dtypes else None)
+        return Op(sort, data, weight if sort == PRODUCT else None, dtype)
+
+
+def tensorflow_calls(events: EventTable) -> Iterator[Call]:
+    """A call of each recurrent layer and loop of cells that TensorFlow ran node by node."""
+    names, texts = events.texts("name")
+    nodes = {code: node for code, text in enumerate(texts) if (node := _node(text))}
+    known = events.is_kind("op") & np.isin(names, list(nodes))
+    rows = np.flatnonzero(known)
+    if not any(_matters(node) for node in nodes.values()):
+        return
+    inputs = Inputs(events)
+    step, rank = events.ints("step", UNKNOWN)[rows], events.ints("rank", UNKNOWN)[rows]
+    for members in Groups(rank, step).members():
+        of_step = _Step(events, inputs, rows[members], nodes)
+        yield from _cudnn_calls(of_step)
+        yield from calls_of(events, "tensorflow", _layers(of_step))
+        for loops in _runs(of_step):
+            yield from calls_of(events, "tensorflow", loops)
+
+
+def _matters(node: _Node) -> bool:
+    """Whether it may be a layer, or a cell in a loop."""
+    layer = _CUDNN.fullmatch(node.op_type) or _BLOCK.fullmatch(node.op_type)
+    return bool(layer) or node.sort == CELL or (node.loop is not None and node.sort == TANH)
+
+
+def _with_gradients(
+    step: _Step, layer: re.Pattern[str], gradient: re.Pattern[str]
+) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """(row, rows of its gradient) of each layer that is one op: the last one's runs first."""
+    rows = [r for r in step.rows.tolist() if layer.fullmatch(step.node(r).op_type)]
+    back = [r for r in step.rows.tolist() if gradient.fullmatch(step.node(r).op_type)]
+    paired = back[::-1] if len(back) == len(rows) else [None] * len(rows)
+    for row, of_gradient in zip(rows, paired, strict=True):
+        yield row, (() if of_gradient is None else (of_gradient,))
+
+
+def _cudnn_calls(step: _Step) -> Iterator[Call]:
+    """Those of cuDNN, which run all layers."""
+    rank, step_numbers = (step.events.ints(name, UNKNOWN) for name in ("rank", "step"))
+    for row, backward in _with_gradients(step, _CUDNN, _CUDNN_GRADIENT):
+        yield Call(
+            form=LAYER_OP,
+            framework="tensorflow",
+            op=step.node(row).op_type,
+            library="cuDNN",
+            network=_cudnn(step, row),
+            rank=None if rank[row] == UNKNOWN else int(rank[row]),
+            step=None if step_numbers[row] == UNKNOWN else int(step_numbers[row]),
+            rows=(row,),
+            backward=backward,
+        )
+
+
+def _layers(step: _Step) -> list[Loop]:
+    """Those that are one op a direction, in the order in which they ran, and their gradients."""
+    found = list(_with_gradients(step, _BLOCK, _BLOCK_GRADIENT))
+    ends = step.events.end_ns[[row for row, _ in found]]
+    reads = step.reads_after(int(ends.max())) if found else None
+    layers = []
+    for row, backward in found:
+        network = _block(step, row)
+        layers.append(
+            Loop(
+                form=LAYER_OP,
+                op=step.node(row).op_type,
+                count=network.time_steps,
+                units=(replace(network, time_steps=None),),
+                rows=np.array([row]),
+                backward=np.array(backward, dtype=np.int64),
+                time_steps_told=network.time_steps is not None,
+                reads_after=reads,
+            )
+        )
+    return layers
+
+
+def _block(step: _Step, row: int) -> Network:
+    """``BlockLSTM(seq_len_max, x, cs_prev, h_prev, w, …)``."""
+    shapes, dtypes = step.inputs.shapes(row), step.inputs.dtypes(row)
+    data, state = shape_at(shapes, 1, 3), shape_at(shapes, 2, 2)
+    return Network(
+        "lstm",
+        time_steps=data[0] if data else None,
+        batch=data[1] if data else None,
+        inputs=data[2] if data else None,
+        hidden=state[1] if state else None,
+        dtype=dtype_named(dtypes[1] if len(dtypes) > 1 else None),
+    )
+
+
+def _cudnn(step: _Step, row: int) -> Network:
+    """``CudnnRNN(input, input_h, input_c, params, …)``, the cell by how long params are."""
+    shapes, dtypes = step.inputs.shapes(row), step.inputs.dtypes(row)
+    data, states, params = (shape_at(shapes, n, d) for n, d in ((0, 3), (1, 3), (3, 1)))
+    if data is None or states is None:
+        return Network()
+    steps = data[0] if data[1] == states[1] else data[1]
+    network = Network(
+        time_steps=steps,
+        batch=states[1],
+        inputs=data[2],
+        hidden=states[2],
+        rows=data[0] * data[1],
+        dtype=dtype_named(dtypes[0] if dtypes else None),
+    )
+    network = by_length(network, states[0], params[0] if params else None)
+    units = network.units
+    return replace(network, cells=None if units is None else steps * units)
+
+
+def _runs(step: _Step) -> Iterator[list[Loop]]:
+    """Loops of cells, those of one run of the program together, in the order of their work."""
+    bodies: dict[str, list[int]] = {}
+    conditions: Counter[str] = Counter()
+    seen: dict[tuple[str, int], int] = {}
+    for row in step.rows.tolist():
+        node, loop = step.node(row), step.loop_of(row)
+        if loop is not None:
+            bodies.setdefault(loop, []).append(row)
+        elif node.part == "cond" and node.loop:
+            code = int(step.codes[row])
+            seen[node.loop, code] = seen.get((node.loop, code), 0) + 1
+            conditions[node.loop] = max(conditions[node.loop], seen[node.loop, code])
+    by_run: dict[int, list[tuple[int, Loop]]] = {}
+    for loop, rows in bodies.items():
+        if _GRADIENT.search(loop + "/"):
+            continue
+        backward = [r for key, of in bodies.items() if _is_gradient(key, loop) for r in of]
+        for run, each in enumerate(_loops(step, rows, backward, conditions[loop])):
+            by_run.setdefault(run, []).append((_began_ns(step, each), each))
+    for loops in by_run.values():
+        yield [each for _, each in sorted(loops, key=lambda pair: pair[0])]
+
+
+def _began_ns(step: _Step, loop: Loop) -> int:
+    """When the first product or cell began: what waits for no other loop runs before."""
+    work = [row for row in loop.rows.tolist() if step.node(row).sort in (PRODUCT, CELL)]
+    return int(step.events.start_ns[work].min())
+
+
+def _is_gradient(key: str, loop: str) -> bool:
+    """Whether the loop ``key`` is that of the gradient of ``loop``."""
+    return bool(_GRADIENT.search(key + "/")) and key.endswith(("/" + loop, "/" + loop + "_grad"))
+
+
+def _loops(
+    step: _Step, rows: Sequence[int], backward: Sequence[int], conditions: int
+) -> Iterator[Loop]:
+    """The runs of one loop, if it holds cells; ``conditions``: how often its condition ran."""
+    firsts: dict[int, int] = {}
+    counts: Counter[int] = Counter()
+    for row in rows:
+        code = int(step.codes[row])
+        firsts.setdefault(code, row)
+        counts[code] += 1
+    pattern = [row for code, row in firsts.items() if step.nodes[code].sort is not None]
+    sorts = [step.node(row).sort for row in pattern]
+    if not (CELL in sorts or {PRODUCT, SIGMOID, TANH} <= set(sorts)):
+        return
+    # TensorFlow 1.15 writes some nodes twice, for the host and for its device
+    turns = min(counts[int(step.codes[row])] for row in pattern)
+    runs = conditions - turns if conditions > turns and turns % (conditions - turns) == 0 else 1
+    units = tuple(_units(step, pattern))
+    cells = [s for s in sorts if s == CELL]
+    op = (
+        step.node(pattern[sorts.index(CELL)]).op_type
+        if cells
+        else in_words([s for s in sorts if s is not None])
+    )
+    marked = step.events.ints("step", UNKNOWN)[rows[0]] != UNKNOWN
+    for of_run, of_backward in zip(
+        _split(step, rows, runs), _split(step, backward, runs), strict=True
+    ):
+        last_ns = int(step.events.end_ns[of_run].max())
+        yield Loop(
+            form=CELL_OP if cells else LOOP,
+            op=op,
+            count=turns // runs,
+            units=units,
+            rows=of_run,
+            backward=of_backward[computing(step.events)[of_backward]],
+            time_steps_told=marked or conditions > 0,
+            reads_after=step.reads_after(last_ns),
+        )
+
+
+def _split(step: _Step, rows: Sequence[int], runs: int) -> list[Ints]:
+    """``rows`` by run: of the occurrences of a node each run has as many, in their order."""
+    listed = np.array(rows, dtype=np.int64)
+    if runs == 1 or not len(listed):
+        return [listed] * runs
+    parts = np.empty(len(listed), dtype=np.int64)
+    for places in Groups(step.codes[listed]).members():
+        parts[places] = np.arange(len(places)) * runs // len(places)
+    return [listed[parts == run] for run in range(runs)]
+
+
+def _units(step: _Step, pattern: Sequence[int]) -> Iterator[Network]:
+    """Each cell of a time step as a unit of a stack."""
+    cells = [row for row in pattern if step.node(row).sort == CELL]
+    if cells:
+        yield from (_cell(step, row) for row in cells)
+        return
+    ops = [step.op(row) for row in pattern]
+    one = sum(op.sort == TANH for op in ops) <= 2
+    for places in [list(range(len(ops)))] if one else cells_of(ops):
+        yield unit_of([ops[place] for place in places])
+
+
+def _cell(step: _Step, row: int) -> Network:
+    """``LSTMBlockCell(x, cs_prev, h_prev, …)``, ``GRUBlockCell(x, h_prev, …)``."""
+    shapes, dtypes = step.inputs.shapes(row), step.inputs.dtypes(row)
+    data, state = shape_at(shapes, 0, 2), shape_at(shapes, 1, 2)
+    return Network(
+        _CELLS[step.node(row).op_type],
+        batch=data[0] if data else None,
+        inputs=data[1] if data else None,
+        hidden=state[1] if state else None,
+        dtype=dtype_named(dtypes[0] if dtypes else None),
+    )

@@ -1,0 +1,257 @@
+"""Recurrent layers that PyTorch runs as one op: ``aten::lstm`` and what is beneath it.
+
+An op's inputs say the network, where shapes were recorded (``aten/src/ATen/native/RNN.cpp``):
+
+- ``aten::lstm(input, hx, params, …)``: hx (layers·directions, batch, hidden), params by layer and
+  direction W (gates·hidden, inputs), U (gates·hidden, hidden), two biases, and with a projection a
+  third matrix (projection, hidden). Of packed sequences ``(data, batch_sizes, hx, params, …)``:
+  data has a row a time step of a sequence, batch_sizes an entry a time step;
+- ``aten::_cudnn_rnn(input, weight, stride, weight_buf, hx, …)`` likewise; ``miopen_rnn`` has no
+  weight_buf;
+- ``aten::mkldnn_rnn_layer(input, W, U, b, b, hx, cx, …)``: one direction of one layer.
+
+A list of tensors is recorded since PyTorch 2.1; before that the inner op's tensors have to do.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from lstmprof.breakdown.recurrent.call import Call
+from lstmprof.breakdown.recurrent.network import (
+    GATES,
+    Network,
+    Shape,
+    by_length,
+    dtype_named,
+    stack,
+)
+from lstmprof.breakdown.recurrent.profiles.recorded import Inputs, shape_at, shapes_at
+from lstmprof.events.annotate.links import inherited
+from lstmprof.events.intervals import Flags, Ints
+from lstmprof.events.table import NONE, UNKNOWN, EventTable
+from lstmprof.implementations import LAYER_OP
+
+#: Before PyTorch 1.5 the names of ops had no namespace; no other framework has ops of these names.
+_UNNAMED = frozenset(("addmm", "AddmmBackward"))
+_OUTER = re.compile(r"(?:aten::)?(lstm|gru|rnn_tanh|rnn_relu)")
+_CHUNK = re.compile(r"(?:aten::)?(?:unsafe_)?chunk")
+#: The vendor's op, and whose it is.
+_VENDORS = {
+    "aten::_cudnn_rnn": "cuDNN",
+    "aten::miopen_rnn": "MIOpen",
+    "aten::mkldnn_rnn_layer": "oneDNN",
+}
+_PACKED = "long int"
+#: What stands before the states among the inputs of a vendor's op: input, weights and more.
+_STATE_PLACE = {"aten::_cudnn_rnn": 4, "aten::miopen_rnn": 3, "aten::mkldnn_rnn_layer": 5}
+
+
+def layer_rows(events: EventTable) -> Flags:
+    """Whether an event is an op that holds a whole recurrent layer, and in no other such op."""
+    prefix = "" if _UNNAMED.intersection(events.texts("name")[1]) else "aten::"
+    layer = events.is_kind("op") & events.where_name(
+        lambda name: name in _VENDORS or (name.startswith(prefix) and bool(_OUTER.fullmatch(name)))
+    )
+    return layer & ~within(events, layer)
+
+
+def within(events: EventTable, which: Flags) -> Flags:
+    """Whether an event is inside one of ``which``."""
+    parent = events.rows_named("parent_id")
+    inside = inherited(events, parent, np.where(which, np.arange(len(events)), NONE))
+    above = np.where(parent != NONE, inside[parent], NONE)
+    return np.asarray(above != NONE, np.bool_)
+
+
+@dataclass(frozen=True)
+class _Op:
+    """A layer's op, and the ops inside it."""
+
+    events: EventTable
+    inputs: Inputs
+    row: int
+    inner: Ints
+    texts: list[str]
+
+    def name(self, row: int) -> str:
+        return self.texts[int(self.events.texts("name")[0][row])]
+
+    def named(self, name: str) -> list[int]:
+        return [row for row in self.inner.tolist() if self.name(row) == name]
+
+
+def layer_calls(events: EventTable) -> Iterator[Call]:
+    """A call of each recurrent layer that is one op of PyTorch."""
+    layers = layer_rows(events)
+    rows = np.flatnonzero(layers)
+    if not len(rows):
+        return
+    inputs, texts = Inputs(events), events.texts("name")[1]
+    owner = inherited(
+        events, events.rows_named("parent_id"), np.where(layers, np.arange(len(events)), NONE)
+    )
+    inner = np.flatnonzero((owner != NONE) & events.is_kind("op"))
+    inner = inner[np.lexsort((events.start_ns[inner], owner[inner]))]
+    bounds = np.searchsorted(owner[inner], [rows, rows + 1])
+    step, rank = events.ints("step", UNKNOWN), events.ints("rank", UNKNOWN)
+    for row, first, last in zip(rows.tolist(), *bounds.tolist(), strict=True):
+        op = _Op(events, inputs, row, inner[first:last], texts)
+        library = next((v for n, v in _VENDORS.items() if op.named(n)), "ATen")
+        network = _network(op)
+        yield Call(
+            form=LAYER_OP,
+            framework="torch",
+            op=op.name(row),
+            library=library,
+            network=network,
+            rank=_known(rank[row]),
+            step=_known(step[row]),
+            rows=(row,),
+        )
+
+
+def _known(value: Any) -> int | None:
+    return None if value == UNKNOWN else int(value)
+
+
+def _network(op: _Op) -> Network:
+    """What the op and the vendor's ops inside it say of their network."""
+    outer = _OUTER.fullmatch(op.name(op.row))
+    network = _of_outer(op, outer[1]) if outer else Network()
+    for name in _VENDORS:
+        vendors = op.named(name)
+        if vendors:
+            inner = (
+                _of_onednn(op, vendors) if "mkldnn" in name else _of_vendor(op, vendors[0], name)
+            )
+            network = _filled(network, inner)
+    network = replace(network, cell=outer[1] if outer else network.cell)
+    if network.time_steps is not None and network.units is not None:
+        return replace(network, cells=network.time_steps * network.units)
+    if not any(op.named(name) for name in _VENDORS) and network.cell == "lstm":
+        chunks = sum(bool(_CHUNK.fullmatch(op.name(row))) for row in op.inner.tolist())
+        return replace(network, cells=chunks or None)  # a cell divides its gates once
+    return network
+
+
+def _filled(network: Network, other: Network) -> Network:
+    """``network`` with what ``other`` knows where it does not."""
+    return replace(
+        network,
+        **{
+            name: value
+            for name, value in vars(other).items()
+            if getattr(network, name) is None and value is not None
+        },
+    )
+
+
+def _of_outer(op: _Op, cell: str) -> Network:
+    shapes, dtypes = op.inputs.shapes(op.row), op.inputs.dtypes(op.row)
+    if not shapes:
+        return Network()
+    packed = dtypes[1:2] == [_PACKED]
+    states = _states(shapes, 2 if packed else 1)
+    network = replace(
+        _of_input(shapes, states, packed), dtype=dtype_named(dtypes[0] if dtypes else None)
+    )
+    matrices = [s for s in shapes_at(shapes, 3 if packed else 2) if len(s) == 2]
+    return _with_weights(network, matrices, states, GATES[cell])
+
+
+def _states(shapes: list[Any], place: int) -> Shape | None:
+    """(layers·directions, batch, hidden) of the initial state, the last one a projection's."""
+    first = next(iter(shapes_at(shapes, place)), None) or shape_at(shapes, place, 3)
+    return first if first and len(first) == 3 else None
+
+
+def _of_input(shapes: list[Any], states: Shape | None, packed: bool) -> Network:
+    if packed:
+        rows, sizes = shape_at(shapes, 0, 2), shape_at(shapes, 1, 1)
+        return Network(
+            time_steps=sizes[0] if sizes else None,
+            batch=states[1] if states else None,
+            inputs=rows[1] if rows else None,
+            rows=rows[0] if rows else None,
+            packed=True,
+        )
+    data = shape_at(shapes, 0, 3)
+    if data is None:
+        return Network(batch=states[1] if states else None)
+    time_major = states is None or data[1] == states[1]
+    steps, batch = (data[0], data[1]) if time_major else (data[1], data[0])
+    known = states is not None or data[0] == data[1]
+    return Network(
+        time_steps=steps if known else None,
+        batch=batch if known else None,
+        inputs=data[2],
+        rows=data[0] * data[1],
+        packed=False,
+    )
+
+
+def _with_weights(
+    network: Network, matrices: Sequence[Shape], states: Shape | None, gates: int
+) -> Network:
+    """``network`` with what its weights say, in the order of layers and directions."""
+    if states is None or not matrices or len(matrices) % states[0]:
+        return network
+    each = len(matrices) // states[0]
+    output, hidden = states[2], matrices[1][0] // gates
+    projection = output if each == 3 else None
+    units = [
+        Network(inputs=into[1], hidden=hidden, projection=projection) for into in matrices[::each]
+    ]
+    known = replace(network, hidden=hidden, projection=projection)
+    whole = stack(units, one_op=True)
+    if whole is None:
+        return known
+    return replace(known, layers=whole.layers, directions=whole.directions)
+
+
+def _of_vendor(op: _Op, row: int, name: str) -> Network:
+    """By the tensors of cuDNN's or MIOpen's op; layers by how long all weights together are."""
+    shapes, dtypes = op.inputs.shapes(row), op.inputs.dtypes(row)
+    states = _states(shapes, _STATE_PLACE[name])
+    network = replace(
+        _of_input(shapes, states, False) if shape_at(shapes, 0, 3) else Network(),
+        dtype=dtype_named(dtypes[0] if dtypes else None),
+    )
+    if states is None:
+        return network
+    network = replace(network, hidden=states[2], batch=states[1])
+    outer, length = _OUTER.fullmatch(op.name(op.row)), shape_at(shapes, 3, 1)
+    network = replace(network, cell=outer[1] if outer else None)
+    return by_length(network, states[0], length[0] if length else None)
+
+
+def _of_onednn(op: _Op, rows: Sequence[int]) -> Network:
+    """By oneDNN's ops, one a layer and direction: those of both are joined by ``aten::cat``."""
+    units = []
+    for row in rows:
+        shapes, dtypes = op.inputs.shapes(row), op.inputs.dtypes(row)
+        data, recurrent = shape_at(shapes, 0, 3), shape_at(shapes, 2, 2)
+        units.append(
+            Network(
+                time_steps=data[0] if data else None,
+                batch=data[1] if data else None,
+                inputs=data[2] if data else None,
+                rows=data[0] * data[1] if data else None,
+                hidden=recurrent[1] if recurrent else None,
+                dtype=dtype_named(dtypes[0] if dtypes else None),
+                packed=False if data else None,
+            )
+        )
+    first = units[0]
+    joins = sum(op.events.rows_named("parent_id")[row] == op.row for row in op.named("aten::cat"))
+    if joins == 0:
+        return replace(first, layers=len(rows), directions=1)
+    if 2 * joins == len(rows):
+        return replace(first, layers=joins, directions=2)
+    return first

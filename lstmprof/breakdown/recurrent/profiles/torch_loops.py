@@ -1,0 +1,325 @@
+"""Loops of cells that PyTorch runs time step after time step: cell ops, or products and σ and tanh.
+
+On one thread the products, activations and cell ops of a loop come round once a time step. A loop
+is a run of one such pattern, three times or more, that holds a cell: a cell op, or a product with
+both a sigmoid and a tanh after it (an LSTM's or a GRU's gates; a plain cell's tanh alone does not
+tell it from the layers of another network, and is not claimed). The width of a product's operands
+belongs to the pattern where shapes are recorded; the batch does not, which shrinks where sequences
+end. What makes new states (``aten::new_zeros``) ends a run: without shapes two loops of one cell
+look alike.
+
+A pattern of one cell may be two layers that look alike and take turns at every time step: where
+inputs are as wide as the units, or without shapes. Then the gradients of its weights are counted,
+one a weight; where there are none the cells that ran are counted, and time steps are not known.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from lstmprof.breakdown.recurrent.call import Call
+from lstmprof.breakdown.recurrent.cells import (
+    BOUNDARY,
+    CELL,
+    PRODUCT,
+    SIGMOID,
+    TANH,
+    Op,
+    cells_of,
+    unit_of,
+)
+from lstmprof.breakdown.recurrent.loop import Loop, calls_of, in_words
+from lstmprof.breakdown.recurrent.network import GATES, Network, Shape, dtype_named
+from lstmprof.breakdown.recurrent.profiles.recorded import Inputs, shape_at
+from lstmprof.breakdown.recurrent.profiles.repeats import Repeat, repeats
+from lstmprof.breakdown.recurrent.profiles.torch_layers import layer_rows, within
+from lstmprof.events.groups import Groups
+from lstmprof.events.intervals import Ints
+from lstmprof.events.table import NONE, UNKNOWN, EventTable
+from lstmprof.events.threads import thread_ids
+from lstmprof.implementations import CELL_OP, LOOP
+
+#: Time steps from which on a pattern is a loop: two of a kind are found in any network.
+LEAST = 3
+
+_CELL = re.compile(r"aten::(?:(lstm|gru|rnn_tanh|rnn_relu)_cell|_thnn_fused_(lstm|gru)_cell)")
+_PRODUCT = re.compile(r"aten::(?:linear|matmul|mm|addmm|addmm_|bmm|baddbmm|mv|addmv|einsum)")
+_ACTIVATION = re.compile(r"aten::(sigmoid|tanh)_?")
+#: What makes the states that a loop begins with, or gathers what it wrote.
+_BOUNDARY = re.compile(r"aten::(?:zeros|new_zeros|new_full|stack|unbind|flip)")
+_GRADIENT = "torch::autograd::AccumulateGrad"
+_BACKWARD = re.compile(r"autograd::engine::evaluate_function|\w*Backward\d*$")
+
+
+@dataclass(frozen=True)
+class _Tokens:
+    """The products, activations and cell ops of one thread and step, in order.
+
+    ``codes`` are equal where ops are alike; ``ops`` are all outermost ops there, ``places`` those
+    of the tokens among them.
+    """
+
+    rows: Ints
+    sorts: Ints
+    codes: Ints
+    ops: Ints
+    places: Ints
+
+
+def loop_calls(events: EventTable) -> Iterator[Call]:
+    """A call of each loop of cells that PyTorch ran op by op."""
+    sorts = _sorts(events)
+    rows = _outermost(events, sorts)
+    if not np.isin(sorts[rows], (CELL, SIGMOID)).any():
+        return
+    reader = _Reader(events, Inputs(events))
+    ops = _around(events, rows)
+    step, rank = events.ints("step", UNKNOWN)[ops], events.ints("rank", UNKNOWN)[ops]
+    for members in Groups(rank, thread_ids(events)[ops], step).members():
+        of_thread = ops[members]
+        of_thread = of_thread[np.lexsort((-events.dur_ns[of_thread], events.start_ns[of_thread]))]
+        places = np.flatnonzero(np.isin(of_thread, rows))
+        tokens = of_thread[places]
+        codes = reader.codes(tokens, sorts[tokens])
+        yield from _calls(events, reader, _Tokens(tokens, sorts[tokens], codes, of_thread, places))
+
+
+def _sorts(events: EventTable) -> Ints:
+    """What each event is to a loop: one of the sorts above, ``NONE`` for nothing."""
+    return np.where(events.is_kind("op"), events.mapped("name", _sort, NONE), NONE)
+
+
+def _sort(name: str) -> int:
+    activation = _ACTIVATION.fullmatch(name)
+    if activation:
+        return SIGMOID if activation[1] == "sigmoid" else TANH
+    patterns = {CELL: _CELL, PRODUCT: _PRODUCT, BOUNDARY: _BOUNDARY}
+    return next((sort for sort, p in patterns.items() if p.fullmatch(name)), NONE)
+
+
+def _outermost(events: EventTable, sorts: Ints) -> Ints:
+    """Rows with a sort that are in no other such op, no layer's op and no backward pass."""
+    hides = (sorts != NONE) | layer_rows(events)
+    hides |= events.is_kind("op") & events.where_name(lambda name: bool(_BACKWARD.match(name)))
+    return np.flatnonzero((sorts != NONE) & ~within(events, hides))
+
+
+def _around(events: EventTable, rows: Ints) -> Ints:
+    """``rows`` and every other op that holds none of them, each in no other such op."""
+    parent = events.rows_named("parent_id")
+    holds = np.zeros(len(events), dtype=np.bool_)
+    above = parent[rows]
+    while (above := np.unique(above[above != NONE])).size:
+        above = above[~holds[above]]
+        holds[above] = True
+        above = parent[above]
+    ops = events.is_kind("op") & ~holds
+    return np.flatnonzero(ops & ~within(events, ops))
+
+
+class _Reader:
+    """What the recorded inputs of products, activations and cell ops say."""
+
+    def __init__(self, events: EventTable, inputs: Inputs) -> None:
+        self.inputs = inputs
+        self._names, self.texts = events.texts("name")
+        self._shapes = events.texts("shapes")[0]
+        self._memory: dict[tuple[int, int], tuple[Shape | None, Shape | None]] = {}
+
+    def name(self, row: int) -> str:
+        return self.texts[int(self._names[row])]
+
+    def operands(self, row: int) -> tuple[Shape | None, Shape | None]:
+        """Of a product (batch…, inner) and (inner, outer), of any other op its input and None."""
+        key = (int(self._names[row]), int(self._shapes[row]))
+        if key not in self._memory:
+            self._memory[key] = _operands(self.name(row), self.inputs.shapes(row))
+        return self._memory[key]
+
+    def codes(self, rows: Ints, sorts: Ints) -> Ints:
+        """A number a row, equal where ops do the same to tensors of the same widths."""
+        seen: dict[tuple[object, ...], int] = {}
+        codes = np.empty(len(rows), dtype=np.int64)
+        for place, (row, sort) in enumerate(zip(rows.tolist(), sorts.tolist(), strict=True)):
+            data, weight = self.operands(row)
+            width = None if data is None else data[-1]
+            key = (sort, self.name(row), weight if sort == PRODUCT else None, width)
+            codes[place] = seen.setdefault(key, len(seen))
+        return codes
+
+
+def _operands(name: str, shapes: list[object]) -> tuple[Shape | None, Shape | None]:
+    at = 1 if re.fullmatch(r"aten::(?:addmm_?|baddbmm|addmv)", name) else 0
+    data = next((s for s in shapes[at : at + 1] if isinstance(s, tuple)), None)
+    weight = next((s for s in shapes[at + 1 : at + 2] if isinstance(s, tuple)), None)
+    if not _PRODUCT.fullmatch(name):
+        return data, None
+    if data is None or weight is None or len(weight) < 2:
+        return data, None
+    inner, outer = (weight[-1], weight[-2]) if name == "aten::linear" else weight[-2:]
+    return data, (inner, outer)
+
+
+def _calls(events: EventTable, reader: _Reader, tokens: _Tokens) -> Iterator[Call]:
+    """The loops of one thread and step, those of one stack joined."""
+    sort_of = dict(zip(tokens.codes.tolist(), tokens.sorts.tolist(), strict=True))
+
+    def sorts(pattern: Ints) -> list[int]:
+        return [sort_of[code] for code in pattern.tolist()]
+
+    found = repeats(
+        tokens.codes,
+        wanted=lambda pattern: _holds_cell(sorts(pattern)),
+        begins=lambda pattern: _begins(sorts(pattern)),
+        least=LEAST,
+    )
+    runs = [_Run(events, reader, tokens, run) for run in found]
+    told = bool(runs) and _weights_told(events, reader, runs)
+    yield from calls_of(events, "torch", [run.loop(told) for run in runs])
+
+
+def _weights_told(events: EventTable, reader: _Reader, runs: Sequence[_Run]) -> bool:
+    """Whether the step has as many gradients of weights as the patterns have products.
+
+    Those of the shapes of their weights; more are those of layers that take turns, or of others.
+    """
+    step, rank = events.ints("step", UNKNOWN), events.ints("rank", UNKNOWN)
+    first = runs[0].pattern[0]
+    here = (step == step[first]) & (rank == rank[first])
+    gradients = np.flatnonzero(here & events.is_one_of("name", _GRADIENT))
+    counts = Counter(_sorted(reader.operands(row)[0]) for row in gradients.tolist())
+    of_loops = Counter(_sorted(weight) for run in runs for weight in run.weights())
+    return None not in of_loops and all(counts[w] == n for w, n in of_loops.items())
+
+
+def _sorted(shape: Shape | None) -> Shape | None:
+    """``shape`` as that of its transpose."""
+    return None if shape is None else tuple(sorted(shape))
+
+
+def _holds_cell(sorts: Sequence[int]) -> bool:
+    if BOUNDARY in sorts:
+        return False
+    return CELL in sorts or {PRODUCT, SIGMOID, TANH} <= set(sorts)
+
+
+def _begins(sorts: Sequence[int]) -> bool:
+    return sorts[0] in (PRODUCT, CELL) and sorts[-1] != PRODUCT
+
+
+class _Run:
+    """One run of a pattern: the cells in a time step, by their widths."""
+
+    def __init__(self, events: EventTable, reader: _Reader, tokens: _Tokens, run: Repeat) -> None:
+        self._events, self._reader, self._tokens, self._run = events, reader, tokens, run
+        self.pattern = tokens.rows[run.start : run.start + run.period].tolist()
+        self.sorts = tokens.sorts[run.start : run.start + run.period].tolist()
+
+    def loop(self, weights_told: bool) -> Loop:
+        """The loop that it is."""
+        run, units = self._run, tuple(self._units())
+        first = units[0]
+        apart = first.inputs is not None and first.inputs != first.hidden
+        places = self._tokens.places
+        return Loop(
+            form=CELL_OP if CELL in self.sorts else LOOP,
+            op=self._name(),
+            count=run.count,
+            units=units,
+            rows=self._tokens.ops[places[run.start] : self._last_op() + 1],
+            backward=np.empty(0, dtype=np.int64),
+            time_steps_told=weights_told or apart,
+            batch_varies=len(self._batches()) > 1,
+            reads_after=self._reads_after(),
+        )
+
+    def weights(self) -> list[Shape | None]:
+        """Of each product of the pattern the shape of its weight; of a cell op's both."""
+        listed: list[Shape | None] = []
+        for row, sort in zip(self.pattern, self.sorts, strict=True):
+            if sort == PRODUCT:
+                listed.append(self._reader.operands(row)[1])
+            elif sort == CELL:
+                shapes = self._reader.inputs.shapes(row)
+                listed += [shape_at(shapes, place, 2) for place in (2, 3)]
+        return listed
+
+    def _name(self) -> str:
+        if CELL in self.sorts:
+            return self._reader.name(self.pattern[self.sorts.index(CELL)])
+        return in_words(self.sorts)
+
+    def _last_op(self) -> int:
+        """The place of the loop's last op: after its last token come what came there before."""
+        places, run = self._tokens.places, self._run
+        last, before = int(places[run.end - 1]), int(places[run.end - 1 - run.period])
+        tail = int(places[run.end - run.period]) - before - 1
+        names, ops = self._events.texts("name")[0], self._tokens.ops
+        for offset in range(1, tail + 1):
+            here = last + offset
+            if here >= len(ops) or names[ops[here]] != names[ops[before + offset]]:
+                return here - 1
+        return last + tail
+
+    def _units(self) -> Iterator[Network]:
+        """Each cell in the pattern as a unit of a stack."""
+        if CELL in self.sorts:
+            rows = (row for row, s in zip(self.pattern, self.sorts, strict=True) if s == CELL)
+            yield from (self._cell_op(row) for row in rows)
+            return
+        ops = [self._op(row, s) for row, s in zip(self.pattern, self.sorts, strict=True)]
+        for places in cells_of(ops):
+            unit = unit_of([ops[place] for place in places])
+            inputs = unit.inputs or self._inputs_before(unit)
+            yield replace(unit, inputs=inputs)
+
+    def _op(self, row: int, sort: int) -> Op:
+        dtypes = self._reader.inputs.dtypes(row)
+        return Op(sort, *self._reader.operands(row), dtype_named(dtypes[0] if dtypes else None))
+
+    def _cell_op(self, row: int) -> Network:
+        match = _CELL.fullmatch(self._reader.name(row))
+        cell = (match[1] or match[2]) if match else None
+        shapes, dtypes = self._reader.inputs.shapes(row), self._reader.inputs.dtypes(row)
+        dtype = dtype_named(dtypes[0] if dtypes else None)
+        if match and match[2]:
+            state = shape_at(shapes, 2, 2)
+            hidden = state[1] if state else None
+            return Network(cell, batch=state[0] if state else None, hidden=hidden, dtype=dtype)
+        data, recurrent = shape_at(shapes, 0, 2), shape_at(shapes, 3, 2)
+        return Network(
+            cell,
+            batch=data[0] if data else None,
+            inputs=data[1] if data else None,
+            hidden=recurrent[1] if recurrent else None,
+            dtype=dtype,
+        )
+
+    def _inputs_before(self, unit: Network) -> int | None:
+        """The inputs of a product of all time steps at once, done just before the loop."""
+        tokens, place = self._tokens, self._run.start - 1
+        while place >= 0 and tokens.sorts[place] in (PRODUCT, BOUNDARY):
+            _, weight = self._reader.operands(int(tokens.rows[place]))
+            if weight and unit.hidden and weight[1] == GATES[unit.cell or "lstm"] * unit.hidden:
+                return int(weight[0])
+            place -= 1
+        return None
+
+    def _reads_after(self) -> int | None:
+        """The inner width of the first product after the loop."""
+        tokens, end = self._tokens, self._run.end
+        later = np.flatnonzero(tokens.sorts[end:] == PRODUCT)
+        if not len(later):
+            return None
+        _, weight = self._reader.operands(int(tokens.rows[end + int(later[0])]))
+        return int(weight[0]) if weight else None
+
+    def _batches(self) -> set[Shape | None]:
+        """The shapes that the first op of the pattern saw."""
+        first = self._tokens.rows[self._run.start : self._run.end : self._run.period].tolist()
+        return {self._reader.operands(row)[0] for row in first}

@@ -1,0 +1,263 @@
+"""Loops of cells in programs that XLA compiled: ``while``, whose body runs once a time step.
+
+An instruction's path in the user's program is its ``op_name``: ``jit(step)/jvp(forward)/while/
+body/…/dot_general``, of the backward pass ``transpose(jvp(forward))``. On a CPU the ``while`` is an
+event around its body's; on a GPU the body's kernels come round on a stream. The products' operands
+(``formats.xplane.hlo``) tell the network: their number and widths the cell, where no activation is
+seen, because a fusion holds it.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lstmprof.breakdown.recurrent.call import Call
+from lstmprof.breakdown.recurrent.cells import unit_of_products
+from lstmprof.breakdown.recurrent.loop import Loop, calls_of
+from lstmprof.breakdown.recurrent.network import Network, Shape, dtype_named
+from lstmprof.breakdown.recurrent.profiles.recorded import Inputs, shape_at
+from lstmprof.breakdown.recurrent.profiles.repeats import repeats
+from lstmprof.events.groups import Groups
+from lstmprof.events.intervals import Ints
+from lstmprof.events.schema import ACTIVITY_KINDS
+from lstmprof.events.table import NONE, UNKNOWN, EventTable
+from lstmprof.implementations import LOOP
+
+#: Time steps from which on kernels that come round are a loop.
+LEAST = 3
+
+_WHILE = re.compile(r"while(?:\.\d+)?")
+_BODY = re.compile(r"(.*?/while)/body/")
+_TRANSPOSED = re.compile(r"transpose\((jvp\([^()]*\))\)")
+
+
+@dataclass(frozen=True, eq=False)
+class _Turns:
+    """One run of a loop: its outermost rows, and of each product in a time step a row."""
+
+    path: str
+    count: int
+    rows: Ints
+    products: tuple[int, ...]
+    start_ns: int
+
+    @property
+    def backward(self) -> bool:
+        """Whether it is of a backward pass."""
+        return "transpose(" in self.path
+
+    @property
+    def forward_path(self) -> str:
+        """Its path, of a backward pass that of the forward pass."""
+        return _TRANSPOSED.sub(r"\1", self.path)
+
+
+def xla_calls(events: EventTable) -> Iterator[Call]:
+    """A call of each loop of cells in a program that XLA compiled."""
+    loops = _while_rows(events)
+    kernels = _body_kernels(events)
+    if not len(loops) and not len(kernels):
+        return
+    reader = _Reader(events)
+    rows = np.concatenate([loops, kernels])
+    step, rank = events.ints("step", UNKNOWN)[rows], events.ints("rank", UNKNOWN)[rows]
+    for members in Groups(rank, step).members():
+        here = rows[members]
+        turns = list(_on_device(events, reader, here[np.isin(here, kernels)]))
+        turns = turns or list(_on_host(events, reader, here[np.isin(here, loops)]))
+        turns.sort(key=lambda each: each.start_ns)
+        framework = "jax" if any("jit(" in each.path for each in turns) else "tensorflow"
+        after = reader.reads_after(events, here, turns)
+        yield from calls_of(events, framework, list(_loops(reader, turns, after)))
+
+
+class _Reader:
+    """Paths of instructions and operands of products."""
+
+    def __init__(self, events: EventTable) -> None:
+        self.codes, self._paths = events.texts("op_name")
+        self.names = events.texts("name")[0]
+        self.has_shapes = events.texts("shapes")[0] != NONE
+        self._inputs = Inputs(events)
+
+    def path(self, row: int) -> str:
+        """Empty where there is none."""
+        code = int(self.codes[row])
+        return self._paths[code] if code != NONE else ""
+
+    def operands(self, row: int) -> tuple[Shape, Shape] | None:
+        """Both matrices of a product."""
+        if row == NONE:
+            return None
+        shapes = self._inputs.shapes(row)
+        left, right = shape_at(shapes, 0, 2), shape_at(shapes, 1, 2)
+        return (left, right) if left and right else None
+
+    def reads_after(self, events: EventTable, here: Ints, turns: Sequence[_Turns]) -> int | None:
+        """The width that the first product after the last forward run shares with its weight."""
+        ends = [int(events.end_ns[each.rows].max()) for each in turns if not each.backward]
+        if not ends:
+            return None
+        step, rank = (events.ints(name, UNKNOWN) for name in ("step", "rank"))
+        alike = (step == step[here[0]]) & (rank == rank[here[0]]) & self.has_shapes
+        later = np.flatnonzero(alike & (events.start_ns >= max(ends)))
+        later = later[np.argsort(events.start_ns[later], kind="stable")]
+        outside = (row for row in later.tolist() if not _BODY.match(self.path(row)))
+        operands = self.operands(next(outside, NONE))
+        shared = set(operands[0]) & set(operands[1]) if operands else set()
+        return shared.pop() if len(shared) == 1 else None
+
+    def dtype(self, row: int) -> str | None:
+        """The element type of a product."""
+        return dtype_named(next(iter(self._inputs.dtypes(row)), None))
+
+
+def _while_rows(events: EventTable) -> Ints:
+    named = events.is_kind("op") & events.where_name(lambda name: bool(_WHILE.fullmatch(name)))
+    return np.flatnonzero(named)
+
+
+def _body_kernels(events: EventTable) -> Ints:
+    inside = events.where("op_name", lambda path: bool(_BODY.match(path)))
+    return np.flatnonzero(inside & events.is_kind(*ACTIVITY_KINDS))
+
+
+def _on_host(events: EventTable, reader: _Reader, loops: Ints) -> Iterator[_Turns]:
+    """The runs of loops that are events around those of their bodies."""
+    if not len(loops):
+        return
+    rank = events.ints("rank", UNKNOWN)
+    ops = np.flatnonzero(events.is_kind("op") & (reader.codes != NONE) & (rank == rank[loops[0]]))
+    ops = ops[np.argsort(events.start_ns[ops], kind="stable")]
+    start = events.start_ns[ops]
+    for loop in loops.tolist():
+        first, last = np.searchsorted(start, [events.start_ns[loop], events.end_ns[loop]])
+        path = reader.path(loop)
+        body = [r for r in ops[first:last].tolist() if reader.path(r).startswith(path + "/body")]
+        products = [row for row in body if reader.has_shapes[row]]
+        if products:
+            distinct = {int(reader.names[row]): row for row in reversed(products)}
+            counts = {sum(reader.names[products] == name) for name in distinct}
+            if len(counts) == 1:
+                rows = np.array([loop, *body])
+                yield _Turns(
+                    path,
+                    int(counts.pop()),
+                    rows,
+                    tuple(sorted(distinct.values())),
+                    int(events.start_ns[loop]),
+                )
+
+
+def _on_device(events: EventTable, reader: _Reader, kernels: Ints) -> Iterator[_Turns]:
+    """The runs of loops whose bodies' kernels come round on a stream."""
+    if not len(kernels):
+        return
+    device, stream = (events.ints(name, UNKNOWN)[kernels] for name in ("device", "stream"))
+    for members in Groups(device, stream).members():
+        rows = kernels[members]
+        rows = rows[np.argsort(events.start_ns[rows], kind="stable")]
+        paths = np.unique(reader.codes[rows], return_inverse=True)[1]
+        codes = paths * (int(reader.names.max(initial=0)) + 1) + reader.names[rows]
+        with_shapes = dict(zip(codes.tolist(), reader.has_shapes[rows].tolist(), strict=True))
+        for run in repeats(
+            codes,
+            wanted=functools.partial(_holds_product, with_shapes),
+            begins=lambda pattern: True,
+            least=LEAST,
+        ):
+            pattern = rows[run.start : run.start + run.period].tolist()
+            match = _BODY.match(reader.path(pattern[0]))
+            yield _Turns(
+                match[1] if match else "",
+                run.count,
+                rows[run.start : run.end],
+                tuple(row for row in pattern if reader.has_shapes[row]),
+                int(events.start_ns[pattern[0]]),
+            )
+
+
+def _holds_product(with_shapes: Mapping[int, bool], pattern: Ints) -> bool:
+    return any(with_shapes[code] for code in pattern.tolist())
+
+
+def _loops(reader: _Reader, turns: Sequence[_Turns], after: int | None) -> Iterator[Loop]:
+    """The forward runs that hold cells, each with its backward run: the last one's comes first."""
+    backward: dict[str, list[_Turns]] = {}
+    forward: dict[str, list[_Turns]] = {}
+    for each in turns:
+        (backward if each.backward else forward).setdefault(each.forward_path, []).append(each)
+    for each in turns:
+        units = () if each.backward else _units(reader, each.products)
+        if not units:
+            continue
+        alike, back = forward[each.forward_path], backward.get(each.forward_path, [])
+        paired = len(alike) == len(back)
+        rows = back[::-1][alike.index(each)].rows if paired else np.empty(0, dtype=np.int64)
+        products = len(each.products)
+        yield Loop(
+            form=LOOP,
+            op=f"while, {products} product" + "s" * (products != 1),
+            count=each.count,
+            units=units,
+            rows=each.rows,
+            backward=rows,
+            time_steps_told=True,
+            reads_after=after,
+            library="XLA",
+        )
+
+
+def _units(reader: _Reader, products: Sequence[int]) -> tuple[Network, ...]:
+    """The cells of a time step by its products, as many of one sort as there may be."""
+    operands = [reader.operands(row) for row in products]
+    if None in operands:
+        return ()
+    pairs = [each for each in operands if each]
+    for cells in range(1, len(pairs) + 1):
+        size, rest = divmod(len(pairs), cells)
+        if rest:
+            continue
+        units = [_unit(pairs[at : at + size]) for at in range(0, len(pairs), size)]
+        if all(unit.hidden for unit in units):
+            dtype = reader.dtype(products[0])
+            return tuple(_with(unit, dtype) for unit in units)
+    return ()
+
+
+def _with(unit: Network, dtype: str | None) -> Network:
+    return Network(unit.cell, batch=unit.batch, inputs=unit.inputs, hidden=unit.hidden, dtype=dtype)
+
+
+def _unit(operands: Sequence[tuple[Shape, Shape]]) -> Network:
+    """One cell's: the data are the first operand of each product, or else the second."""
+    for weights, batches in (
+        ([_weight(b, a) for a, b in operands], {_other(a, b) for a, b in operands}),
+        ([_weight(a, b) for a, b in operands], {_other(b, a) for a, b in operands}),
+    ):
+        known = [weight for weight in weights if weight]
+        if len(known) < len(weights) or len(batches) != 1:
+            continue
+        unit = unit_of_products(known)
+        if unit.hidden:
+            return Network(unit.cell, batch=batches.pop(), inputs=unit.inputs, hidden=unit.hidden)
+    return Network()
+
+
+def _weight(weight: Shape, data: Shape) -> Shape | None:
+    """(inner, outer) of ``weight``: the inner width is one of ``data`` too."""
+    if weight[0] in data:
+        return weight
+    return (weight[1], weight[0]) if weight[1] in data else None
+
+
+def _other(data: Shape, weight: Shape) -> int | None:
+    """The width of ``data`` that is not shared with ``weight``."""
+    if data[1] in weight:
+        return data[0]
+    return data[1] if data[0] in weight else None

@@ -1,0 +1,147 @@
+"""Layers and loops of TensorFlow's nodes, named as TensorFlow 2.21 and 1.15 name them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from breakdown.recurrent.rows import HOST, known, layers_of
+from events.rows import Row, row
+
+NETWORK = ("time_steps", "batch", "inputs", "hidden", "layers", "directions", "cells")
+
+
+class Nodes:
+    """Nodes one after the other, each 10 ns long."""
+
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+
+    def ran(self, name: str, *shapes: list[int]) -> None:
+        recorded: dict[str, Any] = {}
+        if shapes:
+            recorded["shapes"] = json.dumps(shapes)
+            recorded["dtypes"] = json.dumps(["float32"] * len(shapes))
+        start = 11 * len(self.rows)
+        self.rows.append(row("op", name, start, start + 10, **HOST, **recorded))
+
+    def loop(self, scope: str, steps: int, inputs: int, hidden: int, shapes: bool = True) -> None:
+        """A loop of LSTM cells as TensorFlow 2 names it, and its condition."""
+
+        def ran(node: str, *of_inputs: list[int]) -> None:
+            self.ran(f"{scope}/body/_7/{scope}/{node}", *(of_inputs if shapes else ()))
+
+        for _ in range(steps):
+            self.ran(f"{scope}/cond/_6/{scope}/Less:Less")
+            ran("concat:ConcatV2", [6, inputs], [6, hidden])
+            ran("MatMul:_MklMatMul", [6, inputs + hidden], [inputs + hidden, 4 * hidden])
+            ran("split:Split", [6, 4 * hidden])
+            for node in ("Sigmoid", "Sigmoid_1", "Tanh", "Sigmoid_2", "Tanh_1"):
+                ran(f"{node}:{node.partition('_')[0]}", [6, hidden])
+        self.ran(f"{scope}/cond/_6/{scope}/Less:Less")
+
+    def gradient(self, scope: str, steps: int) -> None:
+        for _ in range(steps):
+            self.ran(f"gradient_tape/{scope}/{scope}_grad/body/_9/x/MatMul_grad/MatMul:_MklMatMul")
+
+    def layers(self) -> list[dict[str, Any]]:
+        return layers_of(self.rows)
+
+
+def test_a_while_loop_is_a_layer_with_its_backward_pass() -> None:
+    nodes = Nodes()
+    nodes.loop("forward/while", 9, 10, 16)
+    nodes.ran("forward/Tensordot/MatMul:MatMul", [6, 16], [16, 5])
+    nodes.gradient("forward/while", 9)
+    (layer,) = nodes.layers()
+    assert known(layer, *NETWORK) == (9, 6, 10, 16, 1, 1, 9)
+    assert known(layer, "form", "framework", "op", "dtype") == (
+        *("loop", "tensorflow", "1 product, 3 sigmoid, 2 tanh", "float32"),
+    )
+    assert layer["backward_ns"] == 9 * 11 - 1
+    assert layer["flops"] == 2 * 4 * 16 * (54 * 26 * 2 + 48 * 16)
+
+
+def test_loops_of_two_layers_and_directions_are_one_stack() -> None:
+    nodes = Nodes()
+    for number, inputs in enumerate((10, 10, 32, 32)):
+        nodes.loop(f"forward/while_{number}", 9, inputs, 16)
+    (layer,) = nodes.layers()
+    assert known(layer, *NETWORK) == (9, 6, 10, 16, 2, 2, 36)
+
+
+def test_both_directions_of_one_layer_are_told_by_what_reads_them() -> None:
+    nodes = Nodes()
+    for number in range(2):
+        nodes.loop(f"while_{number}", 9, 10, 16)
+    nodes.ran("head/MatMul:MatMul", [6, 32], [32, 5])
+    (layer,) = nodes.layers()
+    assert known(layer, "layers", "directions") == (1, 2)
+
+
+def test_without_shapes_the_condition_tells_time_steps_and_runs() -> None:
+    nodes = Nodes()
+    for _ in range(3):  # three runs of one program, without markers of steps
+        nodes.loop("forward/while", 5, 10, 16, shapes=False)
+    (layer,) = nodes.layers()
+    assert known(layer, *NETWORK) == (5, None, None, None, 1, 1, 5)
+    assert known(layer, "cell", "calls", "per_step") == ("lstm", 3, None)
+
+
+def test_loops_of_tensorflow_1_are_frames_named_while() -> None:
+    nodes, scope = Nodes(), "n/forward/rnn/while"
+    for _ in range(20):
+        nodes.ran(f"{scope}/LoopCond:LoopCond")
+        nodes.ran(f"{scope}/basic_lstm_cell/BiasAdd:_FusedMatMul")
+        for node in ("Sigmoid", "Tanh", "Sigmoid_1", "Tanh_1", "Sigmoid_2"):
+            nodes.ran(f"{scope}/basic_lstm_cell/{node}:{node.partition('_')[0]}")
+    nodes.ran(f"{scope}/LoopCond:LoopCond")
+    for _ in range(20):
+        nodes.ran(f"gradients_1/{scope}/basic_lstm_cell/MatMul_grad/MatMul:MatMul")
+    (layer,) = nodes.layers()
+    assert known(layer, "time_steps", "cells", "cell", "form") == (20, 20, "lstm", "loop")
+    assert layer["backward_ns"] == 20 * 11 - 1
+
+
+def test_a_cells_op_in_a_loop() -> None:
+    nodes, scope = Nodes(), "forward/while"
+    for _ in range(9):
+        nodes.ran(f"{scope}/cond/_6/{scope}/Less:Less")
+        shapes = ([6, 10], [6, 16], [6, 16], [26, 64], [16], [16], [16], [64])
+        nodes.ran(f"{scope}/body/_7/{scope}/BlockCell/LSTMBlockCell:LSTMBlockCell", *shapes)
+    nodes.ran(f"{scope}/cond/_6/{scope}/Less:Less")
+    (layer,) = nodes.layers()
+    assert known(layer, *NETWORK) == (9, 6, 10, 16, 1, 1, 9)
+    assert known(layer, "form", "op") == ("cell op", "LSTMBlockCell")
+
+
+def test_layer_ops_of_one_direction_each_are_one_stack() -> None:
+    nodes = Nodes()
+    for number, inputs in enumerate((10, 10, 32, 32)):
+        nodes.ran(
+            f"forward/BlockLSTM_{number}:BlockLSTM",
+            *([], [9, 6, inputs], [6, 16], [6, 16], [inputs + 16, 64], [16], [16], [16], [64]),
+        )
+    for number in range(4):
+        nodes.ran(f"gradient_tape/forward/BlockLSTMGrad_{number}:BlockLSTMGrad")
+    (layer,) = nodes.layers()
+    assert known(layer, *NETWORK) == (9, 6, 10, 16, 2, 2, 36)
+    assert known(layer, "form", "op", "backward_ns") == ("layer op", "BlockLSTM", 4 * 11 - 1)
+
+
+def test_cudnns_layer_is_told_by_how_long_its_weights_are() -> None:
+    nodes = Nodes()
+    first, second = 3 * 16 * (10 + 16 + 2) * 2, 3 * 16 * (32 + 16 + 2) * 2
+    state = [4, 6, 16]
+    nodes.ran("cudnn:CudnnRNNV3", [9, 6, 10], state, [0], [first + second], [6])
+    (layer,) = nodes.layers()
+    assert known(layer, *NETWORK) == (9, 6, 10, 16, 2, 2, 36)
+    assert known(layer, "cell", "library") == ("gru", "cuDNN")
+
+
+def test_a_loop_without_a_cell_is_none() -> None:
+    nodes = Nodes()
+    for _ in range(9):
+        nodes.ran("map/while/body/_7/map/while/MatMul:MatMul", [6, 10], [10, 64])
+        nodes.ran("map/while/body/_7/map/while/Relu:Relu", [6, 64])
+    assert nodes.layers() == []

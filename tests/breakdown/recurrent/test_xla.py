@@ -1,0 +1,104 @@
+"""Loops of programs that XLA compiled: in a while on a CPU, kernels that come round on a GPU."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from breakdown.recurrent.rows import HOST, known, layers_of
+from events.rows import Row, row
+
+NETWORK = ("time_steps", "batch", "inputs", "hidden", "layers", "directions", "cells")
+FORWARD, BACKWARD = "jit(step)/jvp(forward)/while", "jit(step)/transpose(jvp(forward))/while"
+
+
+def product(name: str, path: str, start: int, *shapes: list[int], **place: Any) -> Row:
+    recorded = {"shapes": json.dumps(shapes), "dtypes": json.dumps(["f32"] * len(shapes))}
+    kind = "kernel" if "device" in place else "op"
+    return row(kind, name, start, start + 3, op_name=path, **place, **recorded)
+
+
+def loop(start: int, number: int, inputs: int, path: str = FORWARD, steps: int = 9) -> list[Row]:
+    """A while of ``steps``, each of 10 ns: two products and what follows them."""
+    rows = [row("op", f"while.{number}", start, start + 10 * steps, op_name=path, **HOST)]
+    for at in range(start, start + 10 * steps, 10):
+        dot = f"{path}/body/dot_general"
+        rows.append(product(f"dot.{number}", dot, at, [6, inputs], [inputs, 64], **HOST))
+        rows.append(product(f"dot.{number}1", dot, at + 3, [6, 16], [16, 64], **HOST))
+        tanh = row(
+            "op", f"tanh_fusion.{number}", at + 6, at + 8, op_name=f"{path}/body/tanh", **HOST
+        )
+        rows.append(tanh)
+    return rows
+
+
+def test_a_while_is_a_layer_and_its_transpose_the_backward_pass() -> None:
+    rows = [*loop(0, 1, 10), *loop(200, 2, 10, BACKWARD)]
+    (layer,) = layers_of(rows)
+    assert known(layer, *NETWORK) == (9, 6, 10, 16, 1, 1, 9)
+    assert known(layer, "form", "framework", "library", "cell", "dtype") == (
+        *("loop", "jax", "XLA", "lstm", "float32"),
+    )
+    assert known(layer, "op", "forward_ns", "backward_ns") == ("while, 2 products", 90, 90)
+    assert layer["ops_per_time_step"] == 3
+
+
+def test_loops_of_one_path_are_one_stack() -> None:
+    widths = (10, 10, 32, 32)
+    rows = [r for n, inputs in enumerate(widths) for r in loop(100 * n, n, inputs)]
+    (layer,) = layers_of(rows)
+    assert known(layer, *NETWORK) == (9, 6, 10, 16, 2, 2, 36)
+
+
+def test_both_directions_of_one_layer_are_told_by_what_reads_them() -> None:
+    rows = [*loop(0, 1, 10), *loop(100, 2, 10)]
+    rows.append(product("dot.9", "jit(step)/jvp(forward)/dot", 300, [6, 32], [32, 5], **HOST))
+    (layer,) = layers_of(rows)
+    assert known(layer, "layers", "directions") == (1, 2)
+
+
+def test_weights_may_be_the_first_operand() -> None:
+    rows = [row("op", "while.1", 0, 50, op_name=FORWARD, **HOST)]
+    for at in range(0, 50, 10):
+        path = f"{FORWARD}/body/dot_general"
+        rows.append(product("dot.1", path, at, [64, 10], [10, 6], **HOST))
+        rows.append(product("dot.2", path, at + 4, [64, 16], [16, 6], **HOST))
+    assert known(layers_of(rows)[0], *NETWORK) == (5, 6, 10, 16, 1, 1, 5)
+
+
+def test_a_product_a_gate_tells_the_cell_by_their_number() -> None:
+    def cell(gates: int) -> Any:
+        rows = [row("op", "while.1", 0, 500, op_name=FORWARD, **HOST)]
+        for at in range(0, 500, 100):
+            for gate in range(gates):
+                path = f"{FORWARD}/body/dot_general"
+                place = at + 10 * gate
+                rows.append(product(f"dot.x{gate}", path, place, [6, 10], [10, 16], **HOST))
+                rows.append(product(f"dot.h{gate}", path, place + 4, [6, 16], [16, 16], **HOST))
+        return layers_of(rows)[0]["cell"]
+
+    assert (cell(4), cell(3)) == ("lstm", "gru")
+
+
+def test_on_a_device_the_kernels_of_the_body_come_round() -> None:
+    gpu = {"device": 0, "stream": 7}
+    rows = []
+    for at in range(0, 90, 10):
+        dot = f"{FORWARD}/body/dot_general"
+        rows.append(product("gemm_x", dot, at, [6, 10], [10, 64], **gpu))
+        rows.append(product("gemm_h", dot, at + 3, [6, 16], [16, 64], **gpu))
+        rows.append(
+            row("kernel", "loop_fusion", at + 7, at + 9, op_name=f"{FORWARD}/body/mul", **gpu)
+        )
+    (layer,) = layers_of(rows)
+    assert known(layer, *NETWORK) == (9, 6, 10, 16, 1, 1, 9)
+    assert known(layer, "kernels_per_time_step", "ops_per_time_step") == (3, None)
+    assert layer["forward_ns"] == 89
+
+
+def test_a_while_of_other_products_is_no_layer() -> None:
+    rows = [row("op", "while.1", 0, 50, op_name=FORWARD, **HOST)]
+    for at in range(0, 50, 10):
+        path = f"{FORWARD}/body/dot_general"
+        rows.append(product("dot.1", path, at, [8, 8], [8, 8], **HOST))
+    assert layers_of(rows) == []
