@@ -114,6 +114,13 @@ def series(*more: Contributor, **given: Any) -> StepProfile:
     return run(LAUNCH, *more, device=0, **given)
 
 
+def with_paths(
+    framework: Seen, paths: Mapping[str, float], *more: Contributor, **given: Any
+) -> StepProfile:
+    """A stranger's profile, of dispatch, with ops or kernels of these paths."""
+    return run(DISPATCH, *more, seen=replace(framework, paths=paths), **given)
+
+
 def with_gaps(**changed: int) -> Seen:
     return replace(TORCH, gaps=replace(SERIES, **changed))
 
@@ -140,6 +147,19 @@ ADAM = [op("Optimizer.step#Adam.step", 1)]
 UPDATES = [kernels("optimizer", 40), kernels("gemm", 60)]
 SHAPES = ("aten::mm", ("[[2,3]]", "[[4,3]]"))
 FUSED = contributor("busy", "rnn", 100, "aten::mkldnn_rnn_layer")
+#: JAX's own operators and TensorFlow's, called one by one.
+SMALL = tuple(Fact(f"PjitFunction({name})", 400, 15) for name in ("add", "tanh"))
+EAGER = (Fact("EagerLocalExecute: MatMul", 500, 30),)
+FUNCTION = Fact("EagerLocalExecute: __inference_step_12", 500, 1)
+CALLING = contributor("idle", "dispatch", 900, "EagerExecute")
+#: Paths of loops over time steps: of Keras on TensorFlow with a mask, of Keras 2, of Flax.
+MASKED = {"m/lstm/while/lstm_cell/MatMul:MatMul": 40, "m/lstm/while/SelectV2_1:SelectV2": 40}
+STANDARD = {
+    "while_15/body/_1/while/MatMul_1:MatMul": 40,
+    "m/lstm/Read/ReadVariableOp:ReadVariableOp": 1,
+}
+FLAX = {"jit(f)/jvp(RNN_0)/while/body/closed_call/LSTMCell_0/dot_general": 40}
+SCAN = [op("pytensor::Scan{l0, while_loop=False}", 2), op("pytensor::Dot22", 80)]
 CTC_KERNEL = contributor("busy", "ctc", 900, "ctc_loss_log_alpha_gpu_kernel")
 GATES = contributor("busy", "rnn", 900, "sgemm", family="gemm")
 HALF = Product("fp16_sgemm_128x64_nn", "aten::mm", "float16", (64, 320, 1001), 700, 3)
@@ -171,6 +191,38 @@ CASES: dict[str, Case] = {
         900,
         {"tracing": run(COMPILING, seen=TORCH)},
     ),
+    "jit the whole": Case(
+        "launch-bound",
+        series(seen=replace(JAX, gaps=SERIES, programs=SMALL)),
+        700,
+        {
+            "many programs": series(
+                seen=replace(JAX, gaps=SERIES, programs=(Fact("PjitFunction(step)", 900, 1),))
+            ),
+            "a series of launches": series(seen=replace(JAX, programs=SMALL)),
+            "one trace": series(
+                seen=replace(
+                    JAX, gaps=SERIES, programs=SMALL, compiled=(Fact("trace_to_jaxpr", 1, 1),)
+                ),
+            ),
+        },
+    ),
+    "one tf.function": Case(
+        "dispatch-bound",
+        run(CALLING, seen=replace(TENSORFLOW, eager=EAGER)),
+        900,
+        {
+            "operators one by one": run(CALLING, seen=replace(TENSORFLOW, eager=(FUNCTION,))),
+            "few functions": run(
+                CALLING, seen=replace(TENSORFLOW, eager=(*EAGER, replace(FUNCTION, count=4)))
+            ),
+            "calling them": run(DISPATCH, seen=replace(TENSORFLOW, eager=EAGER)),
+            "no trace": run(
+                CALLING,
+                seen=replace(TENSORFLOW, eager=EAGER, compiled=(Fact("XlaCompile", 1, 1),)),
+            ),
+        },
+    ),
     "Keras on cuDNN": Case(
         "dispatch-bound",
         run(DISPATCH, device=0, seen=TENSORFLOW, ops=KERAS),
@@ -197,6 +249,76 @@ CASES: dict[str, Case] = {
             ),
         },
     ),
+    "pad at the end": Case(
+        "dispatch-bound",
+        with_paths(TENSORFLOW, MASKED),
+        None,
+        {
+            "choices in the loop": with_paths(
+                TENSORFLOW, {**MASKED, "m/lstm/while/SelectV2_1:SelectV2": 3}
+            ),
+            "a recurrent layer's loop": with_paths(
+                TENSORFLOW, {"m/decode/while/SelectV2:SelectV2": 40}
+            ),
+            "no layer in one op": with_paths(
+                TENSORFLOW, MASKED, device=0, ops=[op("m/gru/CudnnRNNV3:CudnnRNNV3", 1)]
+            ),
+        },
+    ),
+    "Keras off its standard loop": Case(
+        "dispatch-bound",
+        with_paths(TENSORFLOW, STANDARD, device=0),
+        None,
+        {
+            "a GPU": with_paths(TENSORFLOW, STANDARD),
+            "a layer of Keras": with_paths(
+                TENSORFLOW, {"m/rnn/while/MatMul_1:MatMul": 40}, device=0
+            ),
+            "no op of cuDNN's": with_paths(
+                TENSORFLOW, STANDARD, device=0, ops=[op("m/gru/CudnnRNNV3:CudnnRNNV3", 1)]
+            ),
+            "no mask": with_paths(
+                TENSORFLOW, {**STANDARD, "m/lstm/while/SelectV2:SelectV2": 40}, device=0
+            ),
+            "no option that cuDNN lacks": with_paths(
+                TENSORFLOW, {**STANDARD, "m/lstm/while/lstm_cell/Relu:Relu": 40}, device=0
+            ),
+        },
+    ),
+    "a layer op for Keras": Case(
+        "dispatch-bound",
+        run(DISPATCH, device=0, seen=replace(TORCH, keras_frames=True)),
+        None,
+        {
+            "Keras": run(DISPATCH, device=0, seen=TORCH),
+            "a loop": run(
+                DISPATCH,
+                device=0,
+                seen=replace(TORCH, keras_frames=True),
+                ops=ops(aten___cudnn_rnn=1),
+            ),
+            "no mask": run(
+                DISPATCH,
+                device=0,
+                seen=replace(TORCH, keras_frames=True),
+                ops=ops(aten__where=40),
+            ),
+        },
+    ),
+    "cuDNN for JAX": Case(
+        "dispatch-bound",
+        with_paths(JAX, FLAX, device=0),
+        None,
+        {
+            "a GPU": with_paths(JAX, FLAX),
+            "an LSTM": with_paths(JAX, {"jit(f)/while/body/closed_call/dot_general": 40}, device=0),
+            "a loop over time steps": with_paths(JAX, {next(iter(FLAX)): 2}, device=0),
+            "no op of cuDNN's": with_paths(JAX, FLAX, FUSED, device=0),
+            "no layer of Keras": with_paths(
+                JAX, {"jit(f)/jvp(lstm)/while/body/lstm_cell/dot_general": 40}, device=0
+            ),
+        },
+    ),
     "layer in one op": Case(
         "GEMM-bound",
         run(MM, facts=BY_HAND),
@@ -214,6 +336,12 @@ CASES: dict[str, Case] = {
                 MM, facts={"workload": WORKLOAD}, seen=TORCH, tally=tally(product=[9] * 102)
             ),
         },
+    ),
+    "Scan as a whole": Case(
+        "dispatch-bound",
+        run(DISPATCH, seen=Seen(framework="pytensor"), ops=SCAN),
+        None,
+        {"Scan": run(DISPATCH, seen=Seen(framework="pytensor"), ops=SCAN[1:])},
     ),
     "do it once": Case(
         "GEMM-bound",
@@ -332,21 +460,6 @@ CASES: dict[str, Case] = {
             ),
             "nothing compiled": series(
                 seen=replace(TENSORFLOW, gaps=SERIES), kernels=[kernels("pointwise", 9, "fusion_2")]
-            ),
-        },
-    ),
-    "jit the whole": Case(
-        "launch-bound",
-        series(seen=replace(JAX, gaps=SERIES), ops=[op("PjitFunction(dot)", 30)]),
-        700,
-        {
-            "many programs": series(
-                seen=replace(JAX, gaps=SERIES), ops=[op("PjitFunction(step)", 1)]
-            ),
-            "a series of launches": series(seen=JAX, ops=[op("PjitFunction(dot)", 30)]),
-            "one trace": series(
-                seen=replace(JAX, gaps=SERIES, compiled=(Fact("trace_to_jaxpr", 1, 1),)),
-                ops=[op("PjitFunction(dot)", 30)],
             ),
         },
     ),

@@ -2,8 +2,8 @@
 
 ::
 
-    starting  launching  keras  variants  cells  cudnn  rocm  tensor_cores  sequences  waiting
-    feeding  work  modes
+    starting  eager  launching  keras  variants  cells  loops  cudnn  rocm  tensor_cores  sequences
+    waiting  feeding  work  modes
         ─▶ TABLE ─▶ remedies
 
 A remedy is told where its condition is seen in this profile, for the framework of the profile, and
@@ -20,9 +20,11 @@ from lstmprof.diagnose.findings import Finding, findings, lengths
 from lstmprof.diagnose.remedies import (
     cells,
     cudnn,
+    eager,
     feeding,
     keras,
     launching,
+    loops,
     modes,
     rocm,
     sequences,
@@ -45,10 +47,17 @@ TABLE: tuple[Remedy, ...] = (
     starting.PROFILE_LATER,
     rocm.WARM_MIOPEN,
     starting.TRACE_ONCE,
+    eager.JIT_THE_WHOLE,
+    eager.IN_ONE_FUNCTION,
     keras.KERAS_ON_CUDNN,
     variants.FUSE_THE_CELL,
+    keras.PAD_AT_THE_END,
+    keras.KERAS_OUT_OF_ITS_LOOP,
+    keras.UPGRADE_KERAS,
+    loops.CUDNN_FOR_JAX,
     cells.LAYER_IN_ONE_OP,
     cells.INPUTS_AT_ONCE,
+    loops.WHOLE_SCAN,
     work.DO_IT_ONCE,
     sequences.UNBIND,
     cudnn.FLATTEN_PARAMETERS,
@@ -57,7 +66,6 @@ TABLE: tuple[Remedy, ...] = (
     sequences.PAD,
     launching.CUDA_GRAPH,
     launching.XLA,
-    launching.JIT_THE_WHOLE,
     cells.FUSED_CELL,
     launching.TORCH_COMPILE,
     launching.FUSED_OPTIMIZER,

@@ -8,6 +8,7 @@ from lstmprof import implementations
 from lstmprof.diagnose.causes import DISPATCH, GEMM, LAUNCH, MEMORY
 from lstmprof.diagnose.counts import counted
 from lstmprof.diagnose.findings import Finding
+from lstmprof.diagnose.remedies.keras import masks_in_the_loop
 from lstmprof.diagnose.remedies.told import (
     HOST,
     TENSORFLOW,
@@ -41,7 +42,9 @@ _ONE_OP = {
 def layer_in_one_op(f: Finding) -> Told | None:
     """The cells run one by one where the framework has the whole layer in one op."""
     one_op = _ONE_OP.get(f.slow.framework or "")
-    if one_op is None or form_of(f.slow) not in (LOOP, CELL_OP) or extra_in_cell(f.slow):
+    if one_op is None or form_of(f.slow) not in (LOOP, CELL_OP):
+        return None
+    if extra_in_cell(f.slow) or masks_in_the_loop(f.slow):
         return None
     fused = [c for c in f.fast.contributors if c.part == "rnn"] if f.fast else []
     example = ""

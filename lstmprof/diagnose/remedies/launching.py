@@ -11,7 +11,6 @@ from lstmprof.diagnose.counts import counted
 from lstmprof.diagnose.findings import Finding
 from lstmprof.diagnose.remedies.told import (
     HOST,
-    JAX,
     SERIES,
     TENSORFLOW,
     TORCH,
@@ -20,7 +19,6 @@ from lstmprof.diagnose.remedies.told import (
     each,
     is_compiled,
     is_retraced,
-    often,
     series_of_launches,
     times_called,
 )
@@ -34,7 +32,6 @@ _ASKS = re.compile("|".join(f"^{name}$" for name in ASKS))
 _COLLECTIVE = "collective"
 #: Ops of TensorFlow that XLA does not compile.
 _NOT_XLA = re.compile(r":(?:CTCLoss|CudnnRNN|BlockLSTM|LSTMBlockCell|GRUBlockCell)\w*$")
-_PROGRAM = re.compile(r"^PjitFunction\(")
 _FUSED = re.compile(r"_fused_(?:adam|sgd|adagrad)|FusedAdam|FusedSgd|FusedAdagrad", re.IGNORECASE)
 _OPTIMIZER = re.compile(r"Optimizer\.step#(\w+)\.step")
 #: The optimizers of torch.optim that take ``fused``.
@@ -152,21 +149,6 @@ def _ctc(profile: StepProfile, row: implementations.Implementation) -> bool:
     return profile.info.workload.loss == "ctc" and "xla of ctc" in row.refusals()
 
 
-def jitted_whole(f: Finding) -> Told | None:
-    """JAX runs a series of small programs."""
-    programs = times_called(f.slow, _PROGRAM)
-    if programs < SERIES or is_retraced(f.slow):
-        return None
-    saves = None if f.slow.device is None else series_of_launches(f)
-    if f.slow.device is not None and saves is None:
-        return None
-    return Told(
-        f"it calls compiled programs {often(f.slow, programs)}: one jax.jit around what calls them "
-        "makes them one",
-        saves,
-    )
-
-
 def larger_batch(f: Finding) -> Told | None:
     """Kernels that are over before the host brings the next one, one after another."""
     gaps = f.slow.seen.gaps
@@ -204,16 +186,6 @@ XLA = Remedy(
     saves="the usual gaps, of a profile made elsewhere",
     decide=xla,
     sources=("https://openxla.org/xla/tf2xla",),
-)
-JIT_THE_WHOLE = Remedy(
-    name="jit the whole",
-    cause="JAX runs a step as a series of small programs",
-    condition="ten compiled programs or more a step; on a GPU launches as for a CUDA graph",
-    kinds=HOST,
-    frameworks=JAX,
-    saves="the usual gaps of a GPU",
-    decide=jitted_whole,
-    sources=("https://docs.jax.dev/en/latest/jit-compilation.html",),
 )
 TORCH_COMPILE = Remedy(
     name="torch.compile",

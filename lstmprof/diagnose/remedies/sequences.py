@@ -6,6 +6,7 @@ import re
 
 from lstmprof.diagnose.causes import COPY, DISPATCH, LAUNCH, MEMORY, PYTHON
 from lstmprof.diagnose.findings import Finding
+from lstmprof.diagnose.remedies.keras import is_keras
 from lstmprof.diagnose.remedies.told import TORCH, WORK, Remedy, Told, times_called
 
 _INDEXING = re.compile(r"(?:Select|Slice|Index)Backward|aten::(?:select|slice)_backward")
@@ -16,6 +17,8 @@ _LAYER = re.compile(r"aten::(?:mkldnn_rnn_layer|_cudnn_rnn|miopen_rnn)")
 
 def indexed_time_steps(f: Finding) -> Told | None:
     """The backward pass of indexing fills a whole gradient with zeros in every time step."""
+    if is_keras(f.slow):  # its own loop, which a user cannot change
+        return None
     ops = f.slow.rows("ops")
     calls = next((r for r in ops if r["name"] == "aten::select_backward"), None)
     if calls is None or not any(_INDEXING.search(r["name"]) for r in ops):

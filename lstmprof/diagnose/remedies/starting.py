@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from lstmprof.diagnose.causes import ALLOCATION, COMPILE, LAUNCH, RUNTIME
 from lstmprof.diagnose.findings import Finding
-from lstmprof.diagnose.remedies.told import Remedy, Told, each, total
+from lstmprof.diagnose.remedies.eager import compiled_alone, compiled_when, is_compiled_again
+from lstmprof.diagnose.remedies.told import JAX, TENSORFLOW, Example, Remedy, Told, each, total
 from lstmprof.diagnose.seen import RUNTIMES, Fact
+from lstmprof.diagnose.seen.calls import PROGRAM
 from lstmprof.numbers import cropped, listed, milliseconds, quantity
 
 _HOW_NOT_TO_TRACE = {
     "torch": "TORCH_LOGS=recompiles says why; give it the same shapes, or torch.compile(dynamic="
     "True), and tensors for numbers that change",
     "tensorflow": "pass tensors instead of Python numbers, and give tf.function an input_signature "
-    "or reduce_retracing=True",
+    "or reduce_retracing=True where shapes change",
     "jax": "create the jitted function once, outside the loop, and give it the same shapes and "
     "types; jax_explain_cache_misses says why",
 }
@@ -54,14 +56,30 @@ def _runtime_of(name: str) -> str:
 def recompiles(f: Finding) -> Told | None:
     """Something was traced or compiled in the profiled steps."""
     compiled = f.slow.seen.compiled
-    if not compiled:
+    if not compiled or compiled_alone(f.slow) is not None:
         return None
-    steps, name = f.slow.seen.compiled_steps, cropped(compiled[0].name)
-    took = f"{name} and such take {milliseconds(f.slow_ns)} ms{each(f.slow)}"
-    if steps < 2:
+    took = f"{_what(f)} {milliseconds(f.slow_ns)} ms{each(f.slow)}"
+    if not is_compiled_again(f.slow):
         return Told(f"{took}: run a few steps before those that are profiled", f.slow_ns)
-    how = _HOW_NOT_TO_TRACE.get(f.slow.framework or "", "give every step the same shapes and types")
-    return Told(f"{took}, in {steps} steps{_shapes(f)}: {how}", f.slow_ns)
+    return Told(f"{took}, {compiled_when(f.slow)}{_shapes(f)}: {_how_not_to_trace(f)}", f.slow_ns)
+
+
+def _what(f: Finding) -> str:
+    """The compiler's events, and the function that they are for where that is told."""
+    first = f.slow.seen.compiled[0]
+    function = PROGRAM.fullmatch(first.within or "")
+    called = function["name"] if function else first.within
+    if f.slow.framework not in (*JAX, *TENSORFLOW) or called is None:
+        return f"{cropped(first.name)} and such take"
+    return f"{cropped(first.name)} and such, for {cropped(called)}, take"
+
+
+def _how_not_to_trace(f: Finding) -> str:
+    anew = f.slow.seen.made_anew
+    if anew is not None:
+        return f"tf.function makes {cropped(anew)} anew each time: make it once, before the loop"
+    how = _HOW_NOT_TO_TRACE.get(f.slow.framework or "")
+    return how or "give every step the same shapes and types"
 
 
 def _shapes(f: Finding) -> str:
@@ -92,5 +110,12 @@ TRACE_ONCE = Remedy(
         "https://www.tensorflow.org/guide/function",
         "https://docs.pytorch.org/docs/stable/torch.compiler_troubleshooting.html",
         "https://docs.jax.dev/en/latest/jit-compilation.html",
+        "https://github.com/tensorflow/tensorflow/issues/46518",
+        "https://github.com/pytorch/pytorch/issues/185135",
+    ),
+    example=Example(
+        "a tf.function of TensorFlow 2.21 that is made in every step, on a CPU",
+        "tf.function-graph_building and such, for <lambda>, take 1,598.8 ms a step, in 3 steps: "
+        "tf.function makes <lambda> anew each time: make it once, before the loop",
     ),
 )

@@ -2,7 +2,7 @@
 
 ::
 
-    lane ─▶ origin  loading  waits  work ─▶ Seen
+    lane ─▶ origin  loading  calls  waits  work  recurrence ─▶ Seen
 
 Reads linked and categorised events and the stretches of one lane. Times are of the mean profiled
 step and only of what the lane waits for or spends: what is hidden behind other work is in none.
@@ -10,11 +10,20 @@ step and only of what the lane waits for or spends: what is hidden behind other 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from lstmprof.breakdown.attribution import Stretches
-from lstmprof.diagnose.seen import cells, loading, origin, products, waits, work
+from lstmprof.diagnose.seen import (
+    calls,
+    cells,
+    loading,
+    origin,
+    products,
+    recurrence,
+    waits,
+    work,
+)
 from lstmprof.diagnose.seen.lane import Fact, Lane
 from lstmprof.diagnose.seen.loading import RUNTIMES
 from lstmprof.diagnose.seen.products import Product
@@ -32,14 +41,18 @@ class Seen:
 
     ``loading``: calls that initialised the runtime of a GPU or loaded code. ``asked``: blocking
     calls by the op that made them. ``queued``: work that was queued, by what it waited for.
-    ``compiled``: tracing and compiling, ``compiled_steps`` the steps with some. ``later_allocs``:
-    calls that allocate or free after the first step, or in the later half of an unmarked profile.
-    ``moved``: work that moves elements, by op. ``weights``: copies inside a recurrent layer's op,
-    ``filled``: memory that was filled as it was allocated. ``shapes``: (op, its shapes) that differ
-    from step to step. ``selected``: the largest number of backward passes of indexing into one
-    shape in a step. ``packed``: whether a recurrent layer ran over packed sequences. ``graph``:
-    whether CUDA graphs were launched. ``half_products``: those of 16 bits an element on a device.
-    ``peepholes``: products a step of a matrix with a vector, element by element.
+    ``compiled``: tracing and compiling, by the op that it was for, ``compiled_steps`` the steps
+    with some, ``made_anew`` a function that is a new one each time. ``programs``, ``eager``: what
+    Python calls one by one (``calls``). ``later_allocs``: calls that allocate or free after the
+    first step, or in the later half of an unmarked profile. ``moved``: work that moves elements, by
+    op. ``weights``: copies inside a recurrent layer's op, ``filled``: memory that was filled as it
+    was allocated. ``shapes``: (op, its shapes) that differ from step to step. ``selected``: the
+    largest number of backward passes of indexing into one shape in a step. ``packed``: whether a
+    recurrent layer ran over packed sequences. ``graph``: whether CUDA graphs were launched.
+    ``paths``: those of loops and recurrent layers, and how often a step each runs.
+    ``keras_frames``: whether Python functions of Keras's layers were recorded. ``half_products``:
+    those of 16 bits an element on a device. ``peepholes``: products a step of a matrix with a
+    vector, element by element.
     """
 
     framework: str | None = None
@@ -49,6 +62,9 @@ class Seen:
     queued: tuple[Fact, ...] = ()
     compiled: tuple[Fact, ...] = ()
     compiled_steps: int = 0
+    made_anew: str | None = None
+    programs: tuple[Fact, ...] = ()
+    eager: tuple[Fact, ...] = ()
     later_allocs: tuple[Fact, ...] = ()
     moved: tuple[Fact, ...] = ()
     weights: tuple[Fact, ...] = ()
@@ -59,6 +75,8 @@ class Seen:
     graph: bool = False
     half_products: tuple[Product, ...] = ()
     peepholes: float = 0.0
+    paths: Mapping[str, float] = field(default_factory=dict)
+    keras_frames: bool = False
 
 
 def seen_in(
@@ -70,7 +88,7 @@ def seen_in(
 ) -> Seen:
     """The facts of a lane, all ``windows`` of one rank; ``stretches`` are its own in them."""
     lane = Lane(events, windows, device, stretches)
-    compiled, compiled_steps = waits.compiled(lane)
+    compiled, compiled_steps = calls.compiled(lane)
     return Seen(
         framework=info.framework or origin.framework(events),
         gaps=waits.gaps(lane),
@@ -79,6 +97,9 @@ def seen_in(
         queued=waits.queued(lane),
         compiled=compiled,
         compiled_steps=compiled_steps,
+        made_anew=calls.made_anew(lane),
+        programs=calls.programs(lane),
+        eager=calls.eager(lane),
         later_allocs=waits.later_allocs(lane),
         moved=work.moved(lane),
         weights=work.weights(lane),
@@ -89,4 +110,6 @@ def seen_in(
         graph=waits.graph(lane),
         half_products=products.half_products(lane),
         peepholes=cells.peepholes(lane),
+        paths=recurrence.paths(lane),
+        keras_frames=recurrence.keras_frames(lane),
     )

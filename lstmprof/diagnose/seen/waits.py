@@ -1,4 +1,4 @@
-"""What a lane waited for: gaps, blocking calls, queued work, the allocator, compilers."""
+"""What a lane waited for: gaps, blocking calls, queued work, the allocator."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lstmprof.breakdown.attribution import QUEUED
-from lstmprof.diagnose.contexts import COMPILES
 from lstmprof.diagnose.seen.lane import Fact, Lane, median
-from lstmprof.events.annotate.links import inherited
 from lstmprof.events.intervals import Ints
 from lstmprof.events.table import NONE, UNKNOWN
 from lstmprof.events.threads import STATES, state_codes, thread_ids
@@ -122,19 +120,6 @@ def _recorded_waits(lane: Lane, rows: Ints, since_ns: Ints) -> Ints:
 
 def _is_stream_wait(name: str) -> bool:
     return "Stream" in name and "Wait" in name
-
-
-def compiled(lane: Lane) -> tuple[tuple[Fact, ...], int]:
-    """(tracing and compiling, the steps or the separate times with some)."""
-    events = lane.events
-    marks = lane.here & events.is_kind("op", "range", "python", "runtime")
-    marks &= events.where_name(COMPILES.search)
-    inside = inherited(events, lane.parent, np.where(marks, np.arange(len(events)), NONE))
-    above = np.where(lane.parent != NONE, inside[lane.parent], NONE)
-    rows = np.flatnonzero(marks & (above == NONE))
-    steps = len(np.unique(lane.step[rows])) if lane.marked else min(len(rows), 1)
-    nobody = np.full(len(rows), NONE, dtype=np.int64)
-    return lane.by_name(rows, nobody, events.dur_ns), steps
 
 
 def later_allocs(lane: Lane) -> tuple[Fact, ...]:

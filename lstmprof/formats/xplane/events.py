@@ -45,7 +45,8 @@ _NO_OP = "XlaModule:"
 #: The stats that are read; all others are skipped.
 LEVELS = tuple(f"level {depth}" for depth in range(7, -1, -1))
 STATS = _MEMORY_DETAILS.union(
-    ("correlation_id", "cuda_graph_node_id", "step_num", "tf_function_call", "shape"),
+    ("correlation_id", "cuda_graph_node_id", "step_num", "shape"),
+    ("tf_function_call", "tracing_count"),
     ("kernel_details", "memcpy_details", "memset_details"),
     ("tf_op", "name", "hlo_op", "hlo_module", "annotation"),
     LEVELS,
@@ -53,7 +54,7 @@ STATS = _MEMORY_DETAILS.union(
 #: Of these, ids that differ from event to event …
 IDS = ("correlation_id", "cuda_graph_node_id")
 #: … and those of which nothing but their being there is read.
-MARKS = _MEMORY_DETAILS.union(("kernel_details", "step_num", "tf_function_call"))
+MARKS = _MEMORY_DETAILS.union(("kernel_details", "step_num"))
 HLO_PLANE = "/host:metadata"
 _HLO_PROTO = "Hlo Proto"
 
@@ -158,8 +159,11 @@ def op_name(stats: Stats) -> str | None:
 
     ``tf_op`` is TensorFlow's node or JAX's path; XLA on AMD leaves ``XlaModule:`` there and the
     path in ``name``. Older TensorFlow has ``annotation``, split into levels (the last is the
-    innermost) of ``<node>:<OpType>#metadata#``.
+    innermost) of ``<node>:<OpType>#metadata#``. The call of a tf.function says how it ran and how
+    often the function has been traced since it was made: ``traced-nonXla #2``.
     """
+    if "tracing_count" in stats and "tf_function_call" in stats:
+        return "{tf_function_call} #{tracing_count}".format(**stats)
     for key in ("tf_op", "name", *LEVELS, "annotation", "hlo_op"):
         value = stats.get(key)
         if isinstance(value, str) and value and value != _NO_OP:

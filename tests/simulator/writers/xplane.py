@@ -6,7 +6,7 @@ of events and stats, and texts that repeat, stand in the plane's tables; times a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from events.rows import Row
@@ -68,9 +68,18 @@ class _Plane:
 
 def of_tensorflow(recording: Recording) -> bytes:
     """The ``*.xplane.pb``."""
+    return _written(recording, recording.rows)
+
+
+def of_jax(recording: Recording) -> bytes:
+    """The ``*.xplane.pb`` of JAX, whose host has no op of a path: only the kernels name theirs."""
+    return _written(recording, [row for row in recording.rows if "/" not in row["name"]])
+
+
+def _written(recording: Recording, on_host: Sequence[Row]) -> bytes:
     space = schema.xspace()(hostnames=[b"trainer-0"])
     _device(_Plane(space, 0, "/device:GPU:0"), recording)
-    _host(_Plane(space, 1, "/host:CPU"), recording)
+    _host(_Plane(space, 1, "/host:CPU"), on_host)
     _Plane(space, 2, "/host:metadata")
     task = _Plane(space, 3, "Task Environment")
     task.describe(task.message, {"profile_start_time": 1_779_266_702_889_805_563})
@@ -105,9 +114,9 @@ def _ops(recording: Recording) -> dict[int | None, str]:
     return {number: row["name"] for row, number in numbered if row["kind"] == "op"}
 
 
-def _host(plane: _Plane, recording: Recording) -> None:
+def _host(plane: _Plane, rows: Sequence[Row]) -> None:
     lines: dict[int, Any] = {}
-    for row in recording.rows:
+    for row in rows:
         tid = row["tid"]
         if tid is None:
             continue

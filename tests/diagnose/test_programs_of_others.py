@@ -1,0 +1,178 @@
+"""Programs of TensorFlow, JAX and Keras with a known mistake, profiled here: it is named first.
+
+``slow_programs`` holds them; what is right in them gets none of these remedies.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import lstmprof as lp
+from lstmprof.diagnose.diagnosis import Diagnosis
+from lstmprof.diagnose.findings import Finding
+
+PROGRAMS = Path(__file__).with_name("slow_programs")
+#: What speaks of a mistake in these programs.
+MISTAKES = {
+    "trace once",
+    "jit the whole",
+    "one tf.function",
+    "pad at the end",
+    "a layer op for Keras",
+    "Keras on cuDNN",
+    "Keras off its standard loop",
+    "cuDNN for JAX",
+}
+
+
+def profiled(folder: Path, program: str, *words: str) -> Path:
+    """The folder into which a program wrote a profile of each of its steps."""
+    command = [sys.executable, str(PROGRAMS / program), *words, str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ}, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return folder
+
+
+@pytest.fixture(scope="module")
+def tensorflow(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("tensorflow")
+    return profiled(tmp_path_factory.mktemp("tensorflow"), "steps_of_tensorflow.py")
+
+
+@pytest.fixture(scope="module")
+def jax(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("jax")
+    return profiled(tmp_path_factory.mktemp("jax"), "steps_of_jax.py")
+
+
+@pytest.fixture(scope="module")
+def keras_on_torch(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("keras")
+    return profiled(tmp_path_factory.mktemp("torch"), "steps_of_keras.py", "torch")
+
+
+@pytest.fixture(scope="module")
+def keras_on_jax(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("keras")
+    return profiled(tmp_path_factory.mktemp("keras-jax"), "steps_of_keras.py", "jax")
+
+
+def diagnosis(folder: Path, name: str) -> Diagnosis:
+    (file,) = [*folder.glob(f"{name}/**/*.xplane.pb"), *folder.glob(f"{name}/*.pt.trace.json")]
+    (alone,) = lp.diagnose(lp.ingest(file, folder / "runs" / name, force=True)[0])
+    return alone
+
+
+def first(found: Diagnosis) -> Finding:
+    return found.shown[0].finding
+
+
+def mistakes(found: Diagnosis) -> dict[str, str]:
+    """Name → sentence of what is told of mistakes."""
+    return {a.name: a.sentence for a in found.remedies if a.name in MISTAKES}
+
+
+def first_remedy(found: Diagnosis) -> tuple[str, str]:
+    """(name, sentence) of the first remedy of the first finding; empty where it has none."""
+    given = found.shown[0].remedies
+    return (given[0].name, given[0].sentence) if given else ("", "")
+
+
+@pytest.mark.parametrize("program", ["function", "keras"])
+def test_a_step_that_is_one_function_is_told_of_no_mistake(program: str, tensorflow: Path) -> None:
+    assert mistakes(diagnosis(tensorflow, program)) == {}
+
+
+@pytest.mark.parametrize("program", ["eager", "keras-eager"])
+def test_operators_outside_of_a_function_are_named_first(program: str, tensorflow: Path) -> None:
+    found = diagnosis(tensorflow, program)
+    assert first(found).kind in ("dispatch-bound", "Python-bound")
+    name, sentence = first_remedy(found)
+    assert name == "one tf.function"
+    assert "outside of a function it runs operators one by one" in sentence
+    assert set(mistakes(found)) == {"one tf.function"}
+
+
+def test_a_python_number_that_changes_traces_the_function_in_every_step(tensorflow: Path) -> None:
+    found = diagnosis(tensorflow, "number")
+    assert first(found).kind == "compile-bound"
+    assert first_remedy(found)[0] == "trace once"
+    assert "for train, take" in first_remedy(found)[1]
+    assert "in 2 steps: pass tensors instead of Python numbers" in first_remedy(found)[1]
+
+
+def test_a_function_that_is_made_in_every_step_is_told_from_one_traced_again(
+    tensorflow: Path,
+) -> None:
+    found = diagnosis(tensorflow, "anew")
+    assert first(found).kind == "compile-bound"
+    assert "tf.function makes train anew each time" in first_remedy(found)[1]
+
+
+def test_a_layer_of_keras_that_masks_is_told_to_pad_at_the_end(tensorflow: Path) -> None:
+    found = diagnosis(tensorflow, "keras-mask")
+    name, sentence = first_remedy(found)
+    assert name == "pad at the end"
+    assert "padding='post'" in sentence
+    assert set(mistakes(found)) == {"pad at the end"}
+
+
+@pytest.mark.parametrize("program", ["jit", "unmarked-jit"])
+def test_a_step_that_is_one_program_is_told_of_no_mistake(program: str, jax: Path) -> None:
+    assert mistakes(diagnosis(jax, program)) == {}
+
+
+@pytest.mark.parametrize("program", ["no-jit", "unmarked-no-jit"])
+def test_jax_without_jit_is_named_first(program: str, jax: Path) -> None:
+    found = diagnosis(jax, program)
+    assert first(found).kind in ("dispatch-bound", "Python-bound")
+    assert first_remedy(found)[0] == "jit the whole"
+    assert set(mistakes(found)) == {"jit the whole"}
+
+
+@pytest.mark.parametrize("program", ["no-jit-scan", "unmarked-no-jit-scan"])
+def test_a_scan_outside_of_jit_is_compiled_in_every_step(program: str, jax: Path) -> None:
+    found = diagnosis(jax, program)
+    assert first(found).kind == "compile-bound"
+    name, sentence = first_remedy(found)
+    assert name == "jit the whole"
+    assert "outside of any jax.jit, scan is traced and compiled" in sentence
+    assert "trace once" not in mistakes(found)
+
+
+def test_a_jit_that_is_made_in_every_step_is_traced_and_compiled_in_each(jax: Path) -> None:
+    found = diagnosis(jax, "anew")
+    assert first(found).kind == "compile-bound"
+    assert set(mistakes(found)) == {"trace once"}
+    assert "for <lambda>, take" in first_remedy(found)[1]
+    assert "in 2 steps: create the jitted function once, outside the loop" in first_remedy(found)[1]
+
+
+def test_a_profile_of_the_step_that_compiles_is_told_to_begin_later(jax: Path) -> None:
+    found = diagnosis(jax, "first")
+    told = mistakes(found).get("trace once", "")
+    assert "run a few steps before those that are profiled" in told
+
+
+def test_keras_on_torch_has_no_layer_in_one_op_on_a_cpu(keras_on_torch: Path) -> None:
+    found = diagnosis(keras_on_torch, "plain")
+    assert "torch.nn.LSTM is one op of oneDNN" in mistakes(found)["a layer op for Keras"]
+    assert "unbind before the loop" not in {a.name for a in found.remedies}
+
+
+@pytest.mark.parametrize("backend", ["torch", "jax"])
+def test_a_mask_of_keras_is_named_on_every_backend(
+    backend: str, request: pytest.FixtureRequest
+) -> None:
+    folder = request.getfixturevalue(f"keras_on_{backend}")
+    assert "takes no mask to cuDNN" in mistakes(diagnosis(folder, "masked"))["pad at the end"]
+    assert "pad at the end" not in mistakes(diagnosis(folder, "plain"))
+
+
+def test_keras_on_jax_that_is_one_program_is_told_of_no_mistake(keras_on_jax: Path) -> None:
+    assert mistakes(diagnosis(keras_on_jax, "plain")) == {}
