@@ -19,6 +19,7 @@ FILES = [
     *sorted((PACKAGE / "implementations").rglob("*.py")),
     PACKAGE / "capture" / "__init__.py",
     PACKAGE / "capture" / "request.py",
+    PACKAGE / "capture" / "implementation_file.py",
     *sorted((PACKAGE / "capture" / "worker").rglob("*.py")),
     *(PACKAGE / "capture" / "own" / name for name in ("__init__.py", "session.py", "passes.py")),
     PACKAGE / "capture" / "own" / "frameworks.py",
