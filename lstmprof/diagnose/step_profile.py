@@ -60,7 +60,7 @@ Part = tuple[str, str]
 Spent = dict[str, tuple[int, float]]
 
 #: The tables of a breakdown from which findings take their evidence.
-_EVIDENCE = ("kernels", "ops", "casts", "copies", "ranges")
+_EVIDENCE = ("kernels", "ops", "casts", "copies", "ranges", "layers")
 #: An error lists so many ranks and devices.
 _MOST_LISTED = 8
 

@@ -7,11 +7,65 @@ from typing import Any
 
 import pytest
 from diagnose.layer_documents import (
+    A30,
+    A100,
     MI300,
     P100,
+    SMALL,
+    SMALL_BACKWARD,
     V100,
     Document,
+    training,
 )
+
+PERSISTENT = "persistent kernels"
+
+
+@pytest.mark.parametrize(
+    ("device", "shape", "needs"),
+    [
+        (A100, {"hidden": 256, "batch": 60}, "batch a multiple of 8 (it is 60)"),
+        (A100, {"hidden": 1152, "batch": 64}, "at most 1,024 hidden units (it has 1,152)"),
+        (A100, {"hidden": 512, "batch": 256}, "batch at most 128 (it is 256)"),
+        (A100, {"hidden": 512, "batch": 64, "inputs": 123}, "a multiple of 128 inputs"),
+        (A100, {"hidden": 512, "batch": 64, "inputs": 256, "layers": 2}, "one layer a call"),
+        (A100, {"hidden": 512, "batch": 64, "dtype": "float"}, "float16 (this is float32)"),
+        (
+            A100,
+            {"hidden": 512, "batch": 64, "dtype": "c10::BFloat16"},
+            "float16 (this is bfloat16)",
+        ),
+        (A30, {"hidden": 512, "batch": 64}, "98 multiprocessors or more"),
+        (V100, {"hidden": 512, "batch": 80, "time_steps": 40}, "batch 8 or a multiple of 16"),
+        (A100, {"hidden": 193, "batch": 64, "dtype": "float"}, "at most 192 hidden units"),
+    ],
+)
+def test_the_condition_that_keeps_a_layer_on_the_standard_kernels(
+    tmp_path: Path, device: dict[str, Any], shape: dict[str, Any], needs: str
+) -> None:
+    sentence = training(device, **shape).told(tmp_path)[PERSISTENT]
+    assert needs in sentence
+    assert "forward and backward pass" in sentence
+
+
+def test_a_layer_that_trains_falls_off_in_the_backward_pass_alone(tmp_path: Path) -> None:
+    document = training(A100, hidden=160, batch=64, dtype="float", kernels=SMALL)
+    sentence = document.told(tmp_path)[PERSISTENT]
+    assert "standard kernels in the backward pass" in sentence
+    assert "at most 128 hidden units in the backward pass (it has 160)" in sentence
+
+
+@pytest.mark.parametrize("batch", [8, 64, 128])
+def test_a_layer_on_persistent_kernels_is_told_nothing(tmp_path: Path, batch: int) -> None:
+    document = training(A100, hidden=128, batch=batch, kernels=SMALL, backward=SMALL_BACKWARD)
+    assert PERSISTENT not in document.told(tmp_path)
+
+
+def test_cudnn_may_not_take_what_pytorch_asks_for(tmp_path: Path) -> None:
+    document = training(A100, hidden=128, batch=64, dtype="c10::BFloat16")
+    sentence = document.told(tmp_path)[PERSISTENT]
+    assert "PyTorch asks cuDNN for persist_static_small_h" in sentence
+    assert "the standard kernels ran" in sentence
 
 
 def product(dtype: str, sizes: tuple[int, int, int], kernel: str) -> dict[str, Any]:

@@ -60,20 +60,12 @@ class Spent:
 
 def spent(events: EventTable, calls: Sequence[Call]) -> list[Spent]:
     """What each of ``calls`` took."""
-    forward, backward = owners(events, calls)
-    activity, issuer = events.is_kind(*ACTIVITY_KINDS), events.rows_named("op_id")
-    launched = activity & (issuer != NONE)
-    devices, count = bool(activity.any()), len(calls)
-
-    def working(owner: Ints) -> Ints:
-        if not devices:
-            return owner
-        own = np.where(activity, owner, NONE)
-        return np.where(launched & (own == NONE), owner[issuer], own)
-
-    lengths = [_extents(events, working(owner), count) for owner in (forward, backward)]
+    passes = owners(events, calls)
+    devices, count = bool(events.is_kind(*ACTIVITY_KINDS).any()), len(calls)
+    forward, backward = (of_work(events, owner) if devices else owner for owner in passes)
+    lengths = [_extents(events, owner, count) for owner in (forward, backward)]
     work = events.is_kind("kernel") if devices else computing(events)
-    counts = _counts(working(forward), work, count).tolist()
+    counts = _counts(forward, work, count).tolist()
     return [
         Spent(
             forward_ns=lengths[0][number],
@@ -83,6 +75,13 @@ def spent(events: EventTable, calls: Sequence[Call]) -> list[Spent]:
         )
         for number in range(count)
     ]
+
+
+def of_work(events: EventTable, owner: Ints) -> Ints:
+    """The call that each activity of a device is of, by ``owner``: its own, else its issuer's."""
+    activity, issuer = events.is_kind(*ACTIVITY_KINDS), events.rows_named("op_id")
+    own = np.where(activity, owner, NONE)
+    return np.where(activity & (issuer != NONE) & (own == NONE), owner[issuer], own)
 
 
 def owners(events: EventTable, calls: Sequence[Call]) -> tuple[Ints, Ints]:

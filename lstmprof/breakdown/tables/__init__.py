@@ -163,12 +163,12 @@ _ALL = (
         (
             *("rank", "form", "time_steps", "batch", "inputs", "hidden", "layers", "directions"),
             *("cells", "ops_per_time_step", "kernels_per_time_step", "forward_ns", "backward_ns"),
-            *("roofline_share", "op"),
+            *("roofline_share", "algorithm_seen", "backward_algorithm_seen", "rung", "op"),
         ),
         make=layers.layers,
         reads=(
             *(*_LANES, "op_name", "shapes", "dtypes", "parent_id", "op_id", "forward_id", "step"),
-            "category",
+            *("category", "family"),
         ),
     ),
     TableKind(

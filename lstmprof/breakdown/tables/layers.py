@@ -7,14 +7,18 @@ a time is from the start of its first activity to the end of its last, else of i
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import fields
+import itertools
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields
 from typing import Any
 
 import pyarrow as pa
 
 from lstmprof.breakdown.recurrent import recurrent_calls
 from lstmprof.breakdown.recurrent.call import Call, Spent, spent
+from lstmprof.breakdown.recurrent.cudnn_algorithm import STANDARD
+from lstmprof.breakdown.recurrent.cudnn_calls import Passes, passes_of, told
+from lstmprof.breakdown.recurrent.ladder import RUNGS, Work, floor_ns, standing, works
 from lstmprof.breakdown.recurrent.network import Network
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.schema import PER_STEP, RANK, Column, schema
@@ -40,6 +44,62 @@ _NETWORK = (
         "",
         "width of the projected output",
         "there is none, or it is not told",
+    ),
+)
+
+_NOT_CUDNN = "it is no layer of cuDNN's, or a fact that decides is not known"
+_UNSEEN = "no kernel's name tells, or it is no layer of cuDNN's"
+_ALGORITHM = tuple(
+    column
+    for prefix, way in (("", "forward"), ("backward_", "backward"))
+    for column in (
+        Column(
+            f"{prefix}algorithm",
+            pa.string(),
+            "",
+            f"algorithm that the framework asks cuDNN for in the {way} pass",
+            _NOT_CUDNN,
+        ),
+        Column(
+            f"{prefix}algorithm_seen",
+            pa.string(),
+            "",
+            f"algorithm that the kernels of the {way} pass are of, by their names",
+            _UNSEEN,
+        ),
+        Column(
+            f"{prefix}algorithm_unmet",
+            pa.string(),
+            "",
+            "of each algorithm that is not asked for the first condition that is not met",
+            _NOT_CUDNN,
+        ),
+    )
+)
+_LADDER = (
+    Column(
+        "rung",
+        pa.string(),
+        "",
+        f"where the forward pass stands on the ladder: {', '.join(RUNGS)}",
+        "its products and what is between them are not seen apart, or its cells not known",
+    ),
+    Column("next_rung", pa.string(), "", "the first rung that is missing", "there is no rung"),
+    Column(
+        "next_rung_saves_ns",
+        pa.float64(),
+        "ns",
+        "what that would save at least of a mean forward pass: ops or kernels left out, and the "
+        "gaps before them",
+        "it cannot be told",
+    ),
+    Column(
+        "floor_ns",
+        pa.float64(),
+        "ns",
+        "the recurrence alone of a call, at the peaks measured: time steps × (product of the state "
+        "+ work element by element), of both passes if there is a backward one",
+        f"the peaks were not measured, or {_UNTOLD}",
     ),
 )
 
@@ -98,32 +158,52 @@ COLUMNS = (
         "time of these operations at the device's highest rate, over the time of the call",
         "the rate was not measured, or flops or a time are not known",
     ),
+    *_ALGORITHM,
+    *_LADDER,
 )
 SCHEMA = schema(COLUMNS)
 
 
+@dataclass(frozen=True)
+class _Member:
+    """One call of a row, and what is known of it beside its network."""
+
+    call: Call
+    spent: Spent
+    passes: Passes
+    work: Work | None
+
+
 def layers(events: EventTable, windows: list[Window], info: RunInfo) -> pa.Table:
     """One row a recurrent layer or loop of cells; ``SCHEMA``."""
-    calls = recurrent_calls(events)
-    groups: dict[tuple[Any, ...], list[tuple[Call, Spent]]] = {}
-    for call, took in zip(calls, spent(events, calls), strict=True):
+    groups: dict[tuple[Any, ...], list[_Member]] = {}
+    for member in _members(events, info):
+        call = member.call
         key = (call.rank, call.form, call.framework, call.op, call.library, call.network)
-        groups.setdefault(key, []).append((call, took))
+        groups.setdefault(key, []).append(member)
     steps = {rank: sum(w.rank == rank for w in windows) for rank in {w.rank for w in windows}}
     marked = {w.rank for w in windows if w.step is not None}
     rows = [
-        _row(members, steps[members[0][0].rank] if members[0][0].rank in marked else None, info)
+        _row(members, steps[rank] if (rank := members[0].call.rank) in marked else None, info)
         for members in groups.values()
     ]
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
-def _row(members: list[tuple[Call, Spent]], steps: int | None, info: RunInfo) -> dict[str, Any]:
-    call, network = members[0][0], members[0][0].network
-    took = [each for _, each in members]
+def _members(events: EventTable, info: RunInfo) -> Iterator[_Member]:
+    calls = recurrent_calls(events)
+    passes = passes_of(events, calls, info)
+    persistent = [bool(p.forward and set(p.forward.seen) - {STANDARD}) for p in passes]
+    columns = (calls, spent(events, calls), passes, works(events, calls, persistent))
+    return itertools.starmap(_Member, zip(*columns, strict=True))
+
+
+def _row(members: list[_Member], steps: int | None, info: RunInfo) -> dict[str, Any]:
+    call, network = members[0].call, members[0].call.network
+    took = [member.spent for member in members]
     forward, backward = _mean(t.forward_ns for t in took), _mean(t.backward_ns for t in took)
     flops = network.flops(backward=backward is not None)
-    in_steps = sum(each.step is not None for each, _ in members)
+    in_steps = sum(member.call.step is not None for member in members)
     return {
         "rank": call.rank,
         "form": call.form,
@@ -140,6 +220,21 @@ def _row(members: list[tuple[Call, Spent]], steps: int | None, info: RunInfo) ->
         "backward_ns": backward,
         "flops": flops,
         "roofline_share": _share(flops, forward, backward, info),
+        **told([member.passes for member in members]),
+        **_ladder(members, floor_ns(network, info.peaks)),
+        "floor_ns": floor_ns(network, info.peaks, backward=backward is not None),
+    }
+
+
+def _ladder(members: list[_Member], floor: float | None) -> dict[str, Any]:
+    """Where the forward passes of a row stand: all on the rung of the first."""
+    stand = [one for m in members if m.work and (one := standing(m.work, floor))]
+    if not stand:
+        return dict.fromkeys(("rung", "next_rung", "next_rung_saves_ns"))
+    return {
+        "rung": stand[0].rung,
+        "next_rung": stand[0].missing,
+        "next_rung_saves_ns": _mean(one.saves_ns for one in stand),
     }
 
 
