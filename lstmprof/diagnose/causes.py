@@ -98,6 +98,7 @@ RULES = (
         "in or beneath an event of a compiler: a warm step compiles again",
     ),
     Rule(SLOWER, lambda c, run: c.slower, "as many calls as in the faster run, each longer"),
+    Rule(SYNC, lambda c, run: c.reading, "in a loop that reads values one by one"),
     Rule(SYNC, _part("sync"), "a blocking runtime call"),
     Rule(QUEUE, _part(QUEUED), "the device had the work: no host could have made it start"),
     Rule(

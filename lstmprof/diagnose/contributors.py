@@ -17,7 +17,7 @@ from lstmprof.breakdown.attribution import LATENCY, TAIL, Stretches, attributed
 from lstmprof.breakdown.host import computing
 from lstmprof.breakdown.recording import recorded
 from lstmprof.breakdown.undisturbed import Profiling
-from lstmprof.diagnose.contexts import INPUT, Compiling, Held, Preparing
+from lstmprof.diagnose.contexts import INPUT, Compiling, Held, Preparing, Reading
 from lstmprof.events.annotate.links import inherited
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.call_tree import Forest, own_time
@@ -47,6 +47,7 @@ COLUMNS = (
     Column("tiny", pa.bool_(), "", "whether its calls do next to nothing"),
     Column("call_overhead", pa.bool_(), "", "whether this is the time before the call"),
     Column("compiling", pa.bool_(), "", "whether a compiler ran; name is then of its event"),
+    Column("reading", pa.bool_(), "", "whether a loop of the host read values one by one"),
     Column("recorded", pa.float64(), "", "events recorded in the time: half for each begin or end"),
     Column("disturbed_ns", pa.int64(), "ns", "of all windows, that profiling and others took"),
     Column("count", pa.int64(), "", "calls or activities that hold some of the time"),
@@ -70,7 +71,9 @@ def contributors(
     """
     stretches = stretches or attributed(events, windows, rank)[device]
     preparing, compiling = Preparing(events, windows, rank), Compiling(events, rank)
-    stretches = stretches.cut_at(np.concatenate([preparing.borders_ns, compiling.borders_ns]))
+    reading = Reading(events, windows if device is None else [])
+    borders = [context.borders_ns for context in (preparing, compiling, reading)]
+    stretches = stretches.cut_at(np.concatenate(borders))
     called = _called(events, stretches, device)
     overhead = called != NONE
     row = np.where(overhead, called, stretches.row)
@@ -78,11 +81,14 @@ def contributors(
     held = Held(stretches, row, device, states == "idle", parts == "transfer")
     states = np.where(preparing.holds(held), INPUT, states)
     compiles, row = compiling.holds(held)
+    reads = reading.holds(held)
     purpose, tiny = _purposes(events)
     label = np.unique(np.stack([states, parts]), axis=1, return_inverse=True)[1].reshape(-1)
     columns = [events.texts("name")[0], purpose, events.texts("family")[0], tiny.astype(np.int64)]
     columns = [np.where(row == NONE, NONE, column[row]) for column in columns]
-    groups = Groups(label, *columns, overhead.astype(np.int64), compiles.astype(np.int64))
+    groups = Groups(
+        label, *columns, *(flags.astype(np.int64) for flags in (overhead, compiles, reads))
+    )
     first = groups.first
     calls = np.where((overhead | (parts == LATENCY))[first], 0, _calls(groups, row))
     names = [_STEP.sub("", name) for name in events.texts("name")[1]]
@@ -101,6 +107,7 @@ def contributors(
             pa.array(columns[3][first] == 1),
             pa.array(overhead[first]),
             pa.array(compiles[first]),
+            pa.array(reads[first]),
             pa.array(groups.sums(what.borders) / 2),
             pa.array(groups.sums(length_ns - left_ns)),
             pa.array(calls),

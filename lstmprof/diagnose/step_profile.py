@@ -71,8 +71,9 @@ class Contributor:
 
     ``name`` of the op or activity, None for time that none holds; ``purpose`` the category that an
     op is for. ``tiny``: its calls compute next to nothing. ``call_overhead``: the time is that
-    between ops, just before it was called. ``compiling``: a compiler ran. ``recorded``: how many
-    events were recorded in it, half of one where it begins and half where it ends.
+    between ops, just before it was called. ``compiling``: a compiler ran. ``reading``: a loop of
+    the host read values one by one. ``recorded``: how many events were recorded in it, half of one
+    where it begins and half where it ends.
     ``disturbed_ns`` is the time of it that recording them took, and in which the run had no CPU; 0
     where the run was not timed.
     ``slower``: the run compared with makes as many such calls, each shorter (``slower_calls``).
@@ -88,6 +89,7 @@ class Contributor:
     tiny: bool = False
     call_overhead: bool = False
     compiling: bool = False
+    reading: bool = False
     recorded: float = 0.0
     disturbed_ns: int = 0
     slower: bool = False

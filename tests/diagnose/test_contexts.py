@@ -186,6 +186,45 @@ def test_the_input_is_prepared_by_the_thread_that_launches_though_another_has_mo
     assert kinds(rows, 0)["input-bound"] == 26 - 2
 
 
+def read_one_by_one(between: str, took_ns: int = 20, pause_ns: int = 10) -> list[Row]:
+    """A step of 10 µs with ten values, before each of which the op ``between`` runs."""
+    rows, at = [row("step", "step", 0, 10_000_000, **MAIN)], 1000
+    for _ in range(10):
+        rows.append(row("op", between, at, at + took_ns, **MAIN))
+        rows.append(row("op", "aten::item", at + took_ns + 5, at + took_ns + 9, **MAIN))
+        at += took_ns + 9 + pause_ns
+    return rows
+
+
+def test_one_long_wait_for_the_cpu_is_part_of_the_loop_it_fell_into() -> None:
+    rows = read_one_by_one("aten::select")
+    for one in rows[7:]:  # all after the third value
+        one["start_ns"] += 5_000_000
+    assert kinds(rows, None)["sync-bound"] == 9 * (20 + 9 + 10) + 9 + 5_000_000
+
+
+#  step  |=====================================================|
+#  ops      |select|5 ns|item 4 ns| 10 ns |select|5 ns|item| …   ten times
+def test_a_loop_that_reads_values_takes_what_picks_them_out_too() -> None:
+    assert kinds(read_one_by_one("aten::select"), None)["sync-bound"] == 9 * (20 + 9 + 10) + 9
+
+
+@pytest.mark.parametrize(
+    ("why", "rows"),
+    [
+        ("an op between computes", read_one_by_one("aten::mm")),
+        ("a reduction takes long", read_one_by_one("aten::sum", took_ns=30_000)),
+        ("Python does something else", read_one_by_one("aten::select", pause_ns=200_000)),
+        ("there are few", read_one_by_one("aten::select")[:7]),
+    ],
+)
+def test_values_that_no_loop_reads_one_by_one_take_their_own_time(
+    why: str, rows: list[Row]
+) -> None:
+    items = sum(one["name"] == "aten::item" for one in rows)
+    assert kinds(rows, None)["sync-bound"] == (5 + 4) * items, why
+
+
 @shared_traces.needed
 @pytest.mark.parametrize(
     ("name", "kind", "least_share"),

@@ -42,7 +42,14 @@ def values_asked_for(f: Finding) -> Told | None:
         return None
     times, name = max(asked)
     waits = total(_asked_in(f, lambda name: name in ASKS))
-    saves = waits + sum(c.ns for c in f.contributors if c.name in ASKS)
+    loop = sum(c.ns for c in f.contributors if c.reading)
+    saves = waits + sum(c.ns for c in f.contributors if c.name in ASKS or c.reading)
+    if 2 * loop > saves:
+        return Told(
+            f"a loop asks for values one by one ({name}, {often(f.slow, times)}): count or compare "
+            "whole tensors, and read what comes out once (.item(), .tolist())",
+            saves,
+        )
     return Told(
         f"{name} asks for a value {often(f.slow, times)} and waits for it: keep it on "
         "the device, and read it once in many steps",
