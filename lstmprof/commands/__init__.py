@@ -3,6 +3,7 @@
 VERBS = {
     "list": "lstmprof.commands.list",
     "capture": "lstmprof.commands.capture",
+    "run": "lstmprof.commands.run",
     "ingest": "lstmprof.commands.ingest",
     "breakdown": "lstmprof.commands.breakdown",
     "diagnose": "lstmprof.commands.diagnose",

@@ -289,6 +289,13 @@ class RunInfo(_Record, frozen=True):
     ] = None
     counters: Counters = Counters()
     cpu_clock_mhz: Annotated[_Real, _fact("mean of its CPUs at the end", _UNREAD, "MHz")] = None
+    padding: Annotated[
+        _Text,
+        _fact(
+            "where sequences that Keras masks were filled up: front or behind",
+            "lstmprof run did not see it",
+        ),
+    ] = None
     sampling: Annotated[
         tuple[Sampling, ...] | None,
         _fact("the sampled pass of each round, JSON", "no --sampler was asked for"),

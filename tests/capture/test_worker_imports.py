@@ -24,6 +24,11 @@ FILES = [
     *(PACKAGE / "capture" / "own" / name for name in ("__init__.py", "session.py", "passes.py")),
     PACKAGE / "capture" / "own" / "frameworks.py",
     PACKAGE / "runs" / "directory.py",
+    *(
+        path
+        for path in sorted((PACKAGE / "capture" / "script").glob("*.py"))
+        if path.stem not in ("launch", "nsys")
+    ),
 ]
 FRAMEWORKS = {
     *("torch", "tensorflow", "keras", "jax", "jaxlib", "flax", "equinox", "haiku", "pytensor"),

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import gzip
 import mmap
 import os
@@ -45,6 +46,8 @@ def nvtx_ranges() -> Optional[Ranges]:
         import nvtx
     except ImportError:
         return None
+    if not hasattr(nvtx, "get_domain"):  # 0.2.10 and older
+        return functools.partial(nvtx.annotate, domain=DOMAIN)
     return _NvtxRanges(nvtx.get_domain(DOMAIN)).__getitem__
 
 

@@ -1,0 +1,32 @@
+"""The child's entry: ``python main.py request.json``, started by ``launch``.
+
+lstmprof is imported from where this file lies, whatever the script's interpreter has installed, and
+its place leaves the path before the script sees it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+
+def main() -> None:
+    """Run what the request in file ``sys.argv[1]`` names, and end as it ends."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    if not getattr(sys.flags, "safe_path", False):
+        del sys.path[0]  # this folder
+    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(here))))
+    from lstmprof.capture.script import program
+    from lstmprof.capture.script.request import ScriptRequest
+    from lstmprof.capture.script.watching import Watching
+
+    del sys.path[0]
+    with open(sys.argv[1], encoding="utf-8") as file:
+        request = ScriptRequest.from_json(file.read())
+    watching = Watching(request)
+    watching.install()
+    program.run(request, watching.steps)
+
+
+if __name__ == "__main__":
+    main()

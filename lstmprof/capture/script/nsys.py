@@ -1,0 +1,110 @@
+"""Nsight Systems around a script: started with it, told by NVTX what to record, exported after it.
+
+It records from the begin of the range ``profile`` to its end. A distribution may ship it without
+its importer beside it (Debian does): then ``QdstrmImporter`` is called by hand. Source:
+docs.nvidia.com/nsight-systems/UserGuide, "CLI Profile Command Switch Options".
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from lstmprof.capture.request import RESULT
+from lstmprof.capture.worker.profilers.nsys import DATABASE, RANGE
+from lstmprof.capture.worker.profiling import DOMAIN
+from lstmprof.errors import CaptureError
+
+REPORT = "report"
+_IMPORTER = "QdstrmImporter"
+#: Where the importer lies beside the nsys that is called, wherever that is linked from.
+_BESIDE = ("../host-linux-x64", "../../host-linux-x64", "../../nsight-systems/host-linux-x64")
+
+
+def found() -> str:
+    """The ``nsys`` on the PATH.
+
+    Raises:
+        CaptureError: there is none.
+    """
+    path = shutil.which("nsys")
+    if path is None:
+        raise CaptureError(
+            "nsys is not on the PATH",
+            "install Nsight Systems, or leave --profiler out: the framework's own profiler then "
+            "records",
+        )
+    return path
+
+
+def around(command: Sequence[str], folder: Path) -> list[str]:
+    """``command`` under Nsight Systems, whose report goes into ``folder``.
+
+    Raises:
+        CaptureError: it is not installed.
+    """
+    return [
+        *(found(), "profile", "--trace=cuda,nvtx", "--sample=none", "--cpuctxsw=none"),
+        *("--capture-range=nvtx", f"--nvtx-capture={RANGE}@{DOMAIN}", "--capture-range-end=stop"),
+        # the range's name is no registered string
+        *("--env-var=NSYS_NVTX_PROFILER_REGISTER_ONLY=0", "--force-overwrite=true"),
+        *(f"--output={folder / REPORT}", *command),
+    ]
+
+
+def was_measured(folder: Path) -> bool:
+    """Whether the script's process left what a run is written of."""
+    return (folder / RESULT).exists()
+
+
+def export(folder: Path) -> None:
+    """The report in ``folder`` as the SQLite database that the result names.
+
+    Raises:
+        CaptureError: nothing was recorded, or a tool of Nsight Systems fails.
+    """
+    report = folder / f"{REPORT}.nsys-rep"
+    stream = folder / f"{REPORT}.qdstrm"
+    if not report.exists() and stream.exists():
+        _run([_importer(), "-i", str(stream)])
+    if not report.exists():
+        raise CaptureError(
+            "nsys recorded nothing: no NVTX range of the steps reached it",
+            "install the Python package nvtx, in a version that this nsys understands",
+        )
+    database = folder / DATABASE
+    _run([found(), "export", "--type=sqlite", "--force-overwrite=true", f"--output={database}",
+          str(report)])  # fmt: skip
+    result = json.loads((folder / RESULT).read_text(encoding="utf-8"))
+    result["profiles"] = [DATABASE]
+    (folder / RESULT).write_text(json.dumps(result), encoding="utf-8")
+
+
+def _importer() -> str:
+    """The importer beside ``nsys``.
+
+    Raises:
+        CaptureError: there is none.
+    """
+    place = Path(os.path.realpath(found())).parent
+    for folder in _BESIDE:
+        path = place / folder / _IMPORTER
+        if path.is_file():
+            return str(path.resolve())
+    raise CaptureError(
+        f"this nsys has no {_IMPORTER} to read its own recording",
+        "install Nsight Systems with its host tools",
+    )
+
+
+def _run(command: Sequence[str]) -> None:
+    done = subprocess.run(command, capture_output=True, check=False)
+    if done.returncode:
+        lines = (done.stderr or done.stdout).decode("utf-8", "replace").strip().splitlines()
+        raise CaptureError(
+            f"{Path(command[0]).name} failed: {lines[-1] if lines else 'without a word'}"
+        )

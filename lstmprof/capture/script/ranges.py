@@ -1,0 +1,145 @@
+"""What PyTorch does in a profiled step, as ranges: input, forward, loss, backward, optimizer.
+
+Inside ``forward`` each nn.Module has a range with its class and its name in the model. The hooks
+are there in profiled steps alone. Modules that run often in a step (a cell in a loop over time
+steps) get none: a range costs some microseconds, which a time step may take too. They are told by
+the first profiled steps, which are thrown away. A model that torch.compile compiled is compiled
+anew where hooks come or go: its modules are left alone. Sources: torch/nn/modules/module.py
+(``register_module_forward_pre_hook``), torch/_tensor.py (``backward``).
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+from collections import Counter
+from typing import Any, Callable, ContextManager, Dict, List, Optional, Tuple
+
+FORWARD, LOSS, BACKWARD, OPTIMIZER, INPUT = "forward", "loss", "backward", "optimizer", "input"
+#: A module that runs more often in a step is one of a loop.
+MOST_CALLS = 8
+
+Phase = Callable[[str], ContextManager[Any]]
+Undo = Callable[[], None]
+
+
+class TorchRanges:
+    """The ranges of the steps that are profiled; ``set`` puts the hooks there or takes them off.
+
+    ``backwards`` counts the backward passes of the profiled steps, ``steps`` these.
+    """
+
+    def __init__(self, torch: Any, phase: Phase) -> None:
+        self._torch, self._phase = torch, phase
+        self._undo: List[Undo] = []
+        self._open: List[Tuple[Any, ContextManager[Any]]] = []
+        self._names: Dict[int, str] = {}
+        self._calls: Counter[int] = Counter()
+        self._calls_before: Counter[int] = Counter()  # in the steps before this one
+        self._thread: Optional[int] = None
+        self.backwards = self.steps = 0
+
+    def set(self, profiling: bool) -> None:
+        """Between two steps: the next one is ``profiling``, or not."""
+        self.close(None)
+        if profiling:
+            self.steps += 1
+            self._calls_before = Counter(self._calls)
+        if profiling and not self._undo:
+            self._thread = threading.get_ident()
+            self._install()
+        elif not profiling:
+            while self._undo:
+                self._undo.pop()()
+            self._names.clear()
+
+    def open(self, token: Any, name: str) -> None:
+        """A range begins; ``token`` tells it apart."""
+        if self._undo and threading.get_ident() == self._thread:
+            entered = self._phase(name)
+            entered.__enter__()
+            self._open.append((token, entered))
+
+    def close(self, token: Any) -> None:
+        """The range of ``token`` ends, and what is still open in it; with None all do."""
+        if threading.get_ident() != self._thread:
+            return
+        tokens = [opened for opened, _ in self._open]
+        if token is not None and token not in tokens:
+            return
+        while self._open:
+            opened, entered = self._open.pop()
+            entered.__exit__(None, None, None)
+            if opened is token:
+                return
+
+    def _install(self) -> None:
+        torch = self._torch
+        self._wrap(torch.autograd, "backward", BACKWARD)
+        loader = sys.modules.get("torch.utils.data.dataloader")
+        if loader is not None:
+            self._wrap(loader._BaseDataLoaderIter, "__next__", INPUT)
+        if not _compiled():
+            module = torch.nn.modules.module
+            for hook in (
+                module.register_module_forward_pre_hook(self._module_begins),
+                module.register_module_forward_hook(self._module_ends),
+            ):
+                self._undo.append(hook.remove)
+
+    def _wrap(self, place: Any, name: str, range_name: str) -> None:
+        """Put ``place.name`` into a range."""
+        wrapped = getattr(place, name)
+
+        @functools.wraps(wrapped)
+        def ranged(*args: Any, **kwargs: Any) -> Any:
+            token = object()
+            self.backwards += range_name == BACKWARD
+            self.open(token, range_name)
+            try:
+                return wrapped(*args, **kwargs)
+            finally:
+                self.close(token)
+
+        setattr(place, name, ranged)
+        self._undo.append(functools.partial(setattr, place, name, wrapped))
+
+    def _module_begins(self, module: Any, _: Any) -> None:
+        if threading.get_ident() != self._thread:
+            return
+        if not self._open or self._open[-1][0] is OPTIMIZER:  # which may call all the others
+            of = self._torch.nn.modules.loss._Loss
+            name = LOSS if isinstance(module, of) else FORWARD
+            self._names.update((id(m), path) for path, m in module.named_modules())
+            self.open(_Call(module), name)
+        self._calls[id(module)] += 1
+        before = self.steps - 1
+        if before and self._calls_before[id(module)] <= MOST_CALLS * before:
+            path = self._names.get(id(module), "")
+            name = "nn.Module: {} {}".format(type(module).__name__, path).strip()
+            self.open(_Call(module), name)
+
+    def _module_ends(self, module: Any, *_: Any) -> None:
+        if threading.get_ident() != self._thread:
+            return
+        while self._open and isinstance(self._open[-1][0], _Call):
+            call = self._open[-1][0]
+            if call.module is not module:
+                return
+            self.close(call)
+
+
+class _Call:
+    """One call of a module."""
+
+    __slots__ = ("module",)
+
+    def __init__(self, module: Any) -> None:
+        self.module = module
+
+
+def _compiled() -> bool:
+    """Whether torch.compile has compiled something in this process."""
+    counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", None)
+    return bool(counters and counters.get("frames"))

@@ -1,0 +1,51 @@
+"""What ``lstmprof run`` asks of the process that runs a script."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from typing import Any, Dict, List, Optional
+
+#: What a script does once its steps are measured.
+GO_ON, STOP = "go-on", "stop"
+THEN = (GO_ON, STOP)
+#: The profilers: the framework's own, or Nsight Systems around the process.
+FRAMEWORKS_OWN, NSYS = "framework", "nsys"
+PROFILERS = (FRAMEWORKS_OWN, NSYS)
+
+
+@dataclasses.dataclass(frozen=True)
+class ScriptRequest:
+    """A script, where its run goes, how many steps are let pass, timed and profiled.
+
+    ``target`` is the path of a file, of a ``module`` its name. ``step_function`` is ``name`` of a
+    function in the script, or ``module:name``; None has the framework's steps found. ``writer`` is
+    the interpreter that writes the run; ``folder`` one for what both processes tell each other.
+    """
+
+    target: str
+    place: str
+    arguments: List[str] = dataclasses.field(default_factory=list)
+    module: bool = False
+    python: str = sys.executable
+    warmup: int = 5
+    timed: int = 20
+    steps: int = 3
+    step_function: Optional[str] = None
+    framework: Optional[str] = None
+    then: str = GO_ON
+    profiler: str = FRAMEWORKS_OWN
+    force: bool = False
+    writer: str = sys.executable
+    folder: str = ""
+    facts: Dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    def to_json(self) -> str:
+        """As the child reads it."""
+        return json.dumps(dataclasses.asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> ScriptRequest:
+        """As the parent wrote it."""
+        return cls(**json.loads(text))

@@ -1,0 +1,131 @@
+"""Which of what ends in a script ends a step, and what the session is told of it.
+
+Several optimizers that take turns (a GAN) make one step: it ends with the one that steps least
+often, of those with the last in its turn. For that the first ``OBSERVED`` steps of an optimizer are
+looked at, which warms up as well. A forked process (a DataLoader's worker) has no steps, and steps
+of another thread than the first that has one are none.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any, Callable, Dict, List, Optional, Union
+
+#: A critic steps five times as often as its generator in arXiv:1701.07875: the sixth tells.
+OBSERVED = 6
+#: Who knows more of what a step is comes later: Keras trains on the others.
+SOURCES = ("jax", "torch", "keras", "function")
+
+#: An optimizer by its identity, or a name.
+Key = Union[int, str]
+
+
+class Steps:
+    """The steps of a script, as finders tell of them.
+
+    ``begin`` makes the session, for the source of the first step; None where it cannot.
+    """
+
+    def __init__(
+        self,
+        begin: Callable[[str], Any],
+        note: Callable[[str], None],
+        measured: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.functions = 0  # that were marked as the step
+        self.session: Any = None
+        self.source: Optional[str] = None
+        self._begin, self._note, self._measured = begin, note, measured
+        self._pid, self._thread = os.getpid(), None  # type: int, Optional[int]
+        self._turns: List[Key] = []
+        self._who: Dict[Key, Any] = {}
+        self._last: Optional[Key] = None
+        self._over = False
+
+    @property
+    def profiling(self) -> bool:
+        """Whether a step is being profiled that belongs to this thread."""
+        return self.session is not None and self.session.profiling and self.here
+
+    @property
+    def here(self) -> bool:
+        """Whether this is the process of the script, and the thread that runs its steps."""
+        return os.getpid() == self._pid and self._thread in (None, threading.get_ident())
+
+    def begins(self, source: str) -> None:
+        """What is certainly a step begins."""
+        if self._counts(source):
+            if self.session is None:
+                self._make(source)
+            if self.session is not None:
+                self.session.step_begin()
+
+    def ends(self, source: str, who: Any = None, outcome: Any = None, follows: bool = True) -> None:
+        """Something that may end a step ended: ``who`` of several.
+
+        The next step begins where it ``follows`` at once. ``outcome`` is what the step made.
+        """
+        if not self._counts(source) or (source == "torch" and not self._is_last(who)):
+            return
+        if self.session is None:
+            self._make(source)
+        if self.session is None:
+            return
+        self.session.step_end(outcome)
+        if self.session.measured:
+            self._over = True
+            self._measured()
+        elif follows:
+            self.session.step_begin()
+
+    def _counts(self, source: str) -> bool:
+        """Whether steps of this ``source`` are what is measured, here and now."""
+        if self._over or not self.here:
+            return False
+        if self.source is None or SOURCES.index(source) > SOURCES.index(self.source):
+            self.source, self._thread = source, threading.get_ident()
+        return source == self.source
+
+    def _make(self, source: str) -> None:
+        self.session = self._begin(source)
+        self._over = self.session is None
+
+    def _is_last(self, who: Any) -> bool:
+        """Whether ``who`` ends a step; while it is looked at who does, nobody."""
+        key = who if isinstance(who, str) else id(who)
+        if key not in self._who:
+            self._who[key] = who
+            if self._last is not None:
+                self._note("{} steps too, and ends no step".format(_name(who)))
+        if self._last is None:
+            self._turns.append(key)
+            if self._turns.count(self._turns[0]) < OBSERVED:
+                return False
+            self._last = last_of(self._turns)
+            self._tell_turns()
+        return key == self._last
+
+    def _tell_turns(self) -> None:
+        if len(self._who) > 1:
+            self._note(
+                "{} optimizers step: a step ends with the {} of them ({})".format(
+                    len(self._who),
+                    "last" if self._last == list(self._who)[-1] else "rarest",
+                    _name(self._who[self._last or 0]),
+                )
+            )
+
+
+def last_of(turns: List[Key]) -> Key:
+    """Who ends a step: of those with fewest turns the one whose first came last.
+
+    ``turns`` begin with a turn and may end within one, which is why one more counts alike.
+    """
+    counts = {key: turns.count(key) for key in turns}
+    fewest = min(counts.values())
+    return [key for key in dict.fromkeys(turns) if counts[key] <= fewest + 1][-1]
+
+
+def _name(who: Any) -> str:
+    return who if isinstance(who, str) else type(who).__name__

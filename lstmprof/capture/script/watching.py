@@ -1,0 +1,167 @@
+"""What measures a script while it runs: finders tell steps, steps drive a session.
+
+Whatever goes wrong in it costs the script nothing but a line on stderr.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import sys
+import threading
+from typing import Any, Callable, ContextManager, Dict, Optional
+
+from lstmprof.capture.script import finders
+from lstmprof.capture.script.imports import Watch
+from lstmprof.capture.script.ranges import OPTIMIZER, TorchRanges
+from lstmprof.capture.script.request import STOP, ScriptRequest
+from lstmprof.capture.script.steps import Steps
+from lstmprof.errors import LstmprofError, one_line
+
+#: The file in the request's folder that is there once the script's process has said how it ended.
+TOLD = "told"
+
+
+class Watching:
+    """The watching of one script, from before its first import to its end."""
+
+    def __init__(self, request: ScriptRequest) -> None:
+        self.request = request
+        self.facts: Dict[str, Any] = dict(request.facts)
+        self.steps = Steps(self._begun, self.report, self._measured)
+        self.session: Any = None
+        self._ranges: Optional[TorchRanges] = None
+        self._pid = os.getpid()
+
+    def install(self) -> None:
+        """Watch every import from now on, and the end of the process."""
+        attach = finders.attachments(self.request, self.steps, self._optimizing, self.facts)
+        Watch({name: self._careful(do) for name, do in attach.items()}).install()
+        atexit.register(self._at_exit)
+
+    def report(self, line: str) -> None:
+        """Say a line beside the script's output."""
+        if sys.stderr is not None:
+            sys.stderr.write("lstmprof: {}\n".format(one_line(line)))
+            sys.stderr.flush()
+
+    def _careful(self, attach: Callable[[Any], None]) -> Callable[[Any], None]:
+        def attached(module: Any) -> None:
+            try:
+                attach(module)
+            except Exception as error:
+                self.report("steps of {} are not seen: {!r}".format(module.__name__, error))
+
+        return attached
+
+    def _begun(self, source: str) -> Any:
+        """The session of the first step; None where there can be none."""
+        from lstmprof.capture.script.sessions import session_of
+
+        try:
+            self.session = session_of(self.request, source, self.facts, self.report)
+            self.session.begin()
+        except LstmprofError as error:
+            self.report(str(error))
+            self._tell()
+            return None
+        if source == "torch" and "torch" in sys.modules:
+            self._ranges = TorchRanges(sys.modules["torch"], self._phase)
+        return _Ranged(self.session, self._ranges)
+
+    def _phase(self, name: str) -> ContextManager[Any]:
+        phase: ContextManager[Any] = self.session.phase(name)
+        return phase
+
+    def _optimizing(self, begins: bool) -> None:
+        if self._ranges is None or not self.steps.profiling:
+            return
+        if begins:
+            self._ranges.open(OPTIMIZER, OPTIMIZER)
+        else:
+            self._ranges.close(OPTIMIZER)
+
+    def _measured(self) -> None:
+        """The last step was measured: the run is written while the script goes on, or ends."""
+        self._tell_backwards()
+        if self.request.then != STOP:
+            threading.Thread(target=self._end, name="lstmprof").start()
+            return
+        self._end()
+        if threading.current_thread() is not threading.main_thread():
+            self.report("its steps are not in its main thread: it is not stopped")
+            return
+        raise SystemExit(0)
+
+    def _tell_backwards(self) -> None:
+        ranges = self._ranges
+        if ranges is None or not ranges.steps:
+            return
+        passes = ranges.backwards / ranges.steps
+        if passes >= 2:
+            self.report("a step has {:.3g} backward passes".format(passes))
+
+    def _end(self) -> None:
+        if self.session is not None:
+            self.session.end()
+            self._tell()
+
+    def _at_exit(self) -> None:
+        if os.getpid() != self._pid:
+            return
+        if self.session is not None:
+            if self._ranges is not None:
+                self._ranges.set(False)
+            self._end()
+        elif not os.path.exists(os.path.join(self.request.folder, TOLD)):
+            self.report("{} is not written: {}".format(self.request.place, self._why_no_step()))
+            self._tell()
+
+    def _tell(self) -> None:
+        """Leave word for the parent that the user was told how it ended."""
+        path = None if self.session is None else self.session.path
+        with open(os.path.join(self.request.folder, TOLD), "w", encoding="utf-8") as file:
+            json.dump({"path": None if path is None else str(path)}, file)
+
+    def _why_no_step(self) -> str:
+        asked = self.request.step_function
+        if asked and not self.steps.functions:
+            return "the script defines no function '{}'; see --step-function".format(asked)
+        if asked:
+            return "'{}' was never called".format(asked)
+        if self.steps.source is not None:
+            return "it ended before its steps were known; let it train longer"
+        return (
+            "no step was seen (of a torch optimizer, keras fit or optax); name the function that "
+            "is one by --step-function"
+        )
+
+
+class _Ranged:
+    """A session whose profiled steps have PyTorch's ranges; what goes wrong is no step's fault."""
+
+    def __init__(self, session: Any, ranges: Optional[TorchRanges]) -> None:
+        self._session, self._ranges = session, ranges
+
+    @property
+    def profiling(self) -> bool:
+        return bool(self._session.profiling)
+
+    @property
+    def measured(self) -> bool:
+        return bool(self._session.measured)
+
+    def step_begin(self) -> None:
+        """Begin a step, with hooks if it is profiled."""
+        self._session.step_begin()
+        if self._ranges is not None:
+            self._ranges.set(self._session.profiling)
+
+    def step_end(self, outcome: Any) -> None:
+        """End what is open, and the step."""
+        if self._ranges is not None:
+            self._ranges.close(None)
+        self._session.step_end(outcome)
+        if self._ranges is not None and not self._session.profiling:
+            self._ranges.set(False)

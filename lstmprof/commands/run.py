@@ -1,0 +1,105 @@
+"""``lstmprof run``: a script of the user's, its steps timed and profiled."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from lstmprof.capture.script.request import FRAMEWORKS_OWN, GO_ON, PROFILERS, THEN, ScriptRequest
+from lstmprof.commands import options
+from lstmprof.errors import UsageError
+
+_DEFAULT = ScriptRequest("", "")
+
+
+@click.command(name="run")
+@click.argument("script", nargs=-1, metavar="SCRIPT [-- ARGUMENTS]", type=click.UNPROCESSED)
+@click.option("-m", "module", metavar="MODULE", help="Run a module instead, as python -m does.")
+@click.option("--python", metavar="PYTHON", help="Its interpreter.  [default: lstmprof's own]")
+@click.option(
+    "--steps",
+    type=click.IntRange(min=1),
+    default=_DEFAULT.steps,
+    show_default=True,
+    help="Steps to profile.",
+)
+@click.option(
+    "--timed",
+    type=click.IntRange(min=1),
+    default=_DEFAULT.timed,
+    show_default=True,
+    help="Steps to time undisturbed, half before the profile and half after.",
+)
+@click.option(
+    "--warmup",
+    type=click.IntRange(min=0),
+    default=_DEFAULT.warmup,
+    show_default=True,
+    help="Steps to let pass before.",
+)
+@click.option(
+    "--step-function",
+    metavar="[MODULE:]NAME",
+    help="A function whose calls are the steps, of the script or of a module that it imports.",
+)
+@click.option(
+    "--framework",
+    type=click.Choice(("torch", "tensorflow", "keras", "jax")),
+    help="Whose steps they are, where several are imported.",
+)
+@click.option(
+    "--then",
+    type=click.Choice(THEN),
+    default=GO_ON,
+    show_default=True,
+    help="What the script does once its steps are measured.",
+)
+@click.option(
+    "--profiler",
+    type=click.Choice(PROFILERS),
+    default=FRAMEWORKS_OWN,
+    show_default=True,
+    help="The framework's own profiler, or Nsight Systems around the process.",
+)
+@click.option(
+    "--out", default=options.TRACES, show_default=True, metavar="FOLDER", help="Folder of runs."
+)
+@click.option("--name", help="Name of the run.  [default: the script's]")
+@click.option("--force", is_flag=True, help="Replace a run of that name.")
+def command(script: tuple[str, ...], module: str | None, out: str, **asked: Any) -> int:
+    """Run a training script as it is, and profile a few of its steps.
+
+    Steps are found: those of a torch optimizer, of Keras's fit, of optax; else name the function
+    that is one. Some are timed undisturbed, a few are profiled with ranges for their phases, some
+    are timed again; the rest runs as without lstmprof. The script's output, input and exit code
+    stay its own. Its options come after --.
+
+    \b
+    Example:
+      lstmprof run train.py -- --epochs 1
+      lstmprof run -m package.train --steps 5 --then stop -- data/
+      lstmprof run train_jax.py --step-function train_step
+    """
+    from lstmprof.capture.script.launch import run_script
+    from lstmprof.runs.directory import check_name
+
+    if not script and not module:
+        raise UsageError("no script is named", "give a file, or -m and a module")
+    target, arguments = (module, script) if module else (script[0], script[1:])
+    name = asked.pop("name") or (module or Path(target).stem)
+    check_name(Path(out), name, force=asked["force"])
+    command_line = shlex.join(["lstmprof", *sys.argv[1:]])
+    asked["python"] = asked["python"] or sys.executable
+    request = ScriptRequest(
+        target,
+        str(Path(out) / name),
+        arguments=list(arguments),
+        module=module is not None,
+        facts={"command": command_line},
+        **asked,
+    )
+    return run_script(request, lambda line: options.say(f"lstmprof: {line}"))

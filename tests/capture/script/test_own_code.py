@@ -1,0 +1,112 @@
+"""Programs that were never written for lstmprof: one command names the mistake in each, first."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PROGRAMS = Path(__file__).parents[2] / "own_code"
+#: One thread of each framework: the suite's machine has few cores, and others use them.
+ENVIRONMENT = {"OMP_NUM_THREADS": "1", "TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "1"}
+
+
+def ran(folder: Path, *command: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "lstmprof", *map(str, command)],
+        cwd=folder,
+        env={**os.environ, **ENVIRONMENT},
+        capture_output=True,
+        text=True,
+        timeout=400,
+    )
+
+
+def diagnosed(folder: Path, name: str) -> dict[str, Any]:
+    """What ``diagnose`` says of the run, once it is there."""
+    told = ran(folder, "diagnose", f"traces/{name}", "--format", "json")
+    assert told.returncode == 0, told.stderr
+    documents: list[dict[str, Any]] = json.loads(told.stdout)
+    return documents[0]
+
+
+def info(folder: Path, name: str) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads((folder / "traces" / name / "run.json").read_text())
+    return document
+
+
+@pytest.mark.parametrize("path", sorted(PROGRAMS.glob("*.py")), ids=lambda path: path.stem)
+def test_the_programs_are_short_and_know_nothing_of_lstmprof(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 80
+    assert "lstmprof" not in text
+
+
+def test_values_that_a_tagger_reads_word_by_word_are_its_first_finding(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    path = PROGRAMS / "torch_tagger.py"
+    ended = ran(tmp_path, "run", path, "--timed", 6, "--warmup", 1, "--", "--epochs", 4)
+    assert ended.returncode == 0, ended.stderr
+    assert len(re.findall(r"^epoch \d: .* of the words are right$", ended.stdout, re.M)) == 4
+    assert "lstmprof: wrote traces/torch_tagger;" in ended.stderr
+    first = diagnosed(tmp_path, "torch_tagger")["findings"][0]
+    assert first["kind"] == "sync-bound"
+    assert first["remedies"][0]["name"] == "ask for no value"
+    assert "a loop asks for values one by one" in first["remedies"][0]["sentence"]
+    facts = info(tmp_path, "torch_tagger")
+    assert (facts["source"], facts["framework"], facts["mode"]) == ("own code", "torch", "train")
+    assert facts["command"].startswith("lstmprof run ")
+    assert len(facts["profiled_wall_ns"]) == 3
+    ranges = json.loads(
+        ran(
+            *(tmp_path, "breakdown", "traces/torch_tagger", "--table", "ranges"),
+            *("--format", "json"),
+        ).stdout
+    )
+    names = {row["name"] for row in ranges}
+    assert {"step", "input", "forward", "loss", "backward", "optimizer"} <= names
+    assert "nn.Module: LSTM lstm" in names
+
+
+def test_a_classifier_is_measured_in_fit_and_its_padding_seen(tmp_path: Path) -> None:
+    pytest.importorskip("keras")
+    pytest.importorskip("tensorflow")
+    path = PROGRAMS / "keras_classifier.py"
+    ended = ran(tmp_path, "run", path, "--timed", 6, "--warmup", 1, "--then", "stop", "--", 30)
+    assert ended.returncode == 0, ended.stderr
+    assert "accuracy 0" not in ended.stdout  # stopped before
+    assert info(tmp_path, "keras_classifier")["padding"] == "front"
+
+
+def test_a_character_model_without_jit_is_told_so_first(tmp_path: Path) -> None:
+    pytest.importorskip("flax")
+    pytest.importorskip("optax")
+    path = PROGRAMS / "flax_characters.py"
+    ended = ran(
+        *(tmp_path, "run", path, "--timed", 2, "--warmup", 1, "--steps", 1),
+        *("--then", "stop", "--", 40),
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.startswith("step 0: loss ")
+    first = diagnosed(tmp_path, "flax_characters")["findings"][0]
+    assert "jax.jit" in first["remedies"][0]["sentence"]
+
+
+def test_a_gan_with_a_worker_and_accumulated_gradients_is_measured(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    path = Path(__file__).parent / "gan.py"
+    ended = ran(tmp_path, "run", path, "--timed", 4, "--warmup", 1, "--steps", 2)
+    lines = [line for line in ended.stderr.splitlines() if line.startswith("lstmprof: ")]
+    assert ended.returncode == 6, ended.stderr
+    assert lines == [
+        "lstmprof: 2 optimizers step: a step ends with the last of them (Adam)",
+        "lstmprof: a step has 5 backward passes",
+        "lstmprof: wrote traces/gan; next: lstmprof breakdown traces/gan",
+    ]
+    assert len(info(tmp_path, "gan")["profiled_wall_ns"]) == 2

@@ -1,0 +1,86 @@
+"""PyTorch's ranges of a profiled step, in order and nested, and nothing left behind after it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from lstmprof.capture.script.ranges import MOST_CALLS, TorchRanges
+
+torch = pytest.importorskip("torch")
+
+
+class Phases:
+    """Notes where ranges begin and end, the nested ones indented."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.depth = 0
+
+    @contextlib.contextmanager
+    def __call__(self, name: str) -> Iterator[None]:
+        self.lines.append("  " * self.depth + name)
+        self.depth += 1
+        yield
+        self.depth -= 1
+
+
+def trained(ranges: TorchRanges, model: Any, loss: Any) -> None:
+    """A step: forward, loss, backward, optimizer."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    loss(model(torch.ones(2, 3)), torch.ones(2, 3)).backward()
+    ranges.open("optimizer", "optimizer")
+    optimizer.step()
+    ranges.close("optimizer")
+
+
+def test_a_profiled_step_has_its_phases_and_modules_once_loops_are_known() -> None:
+    class Model(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.cell, self.head = torch.nn.Linear(3, 3), torch.nn.Linear(3, 3)
+
+        def forward(self, x: Any) -> Any:
+            for _ in range(MOST_CALLS + 1):
+                x = self.cell(x)
+            return self.head(x)
+
+    phases, model, loss = Phases(), Model(), torch.nn.MSELoss()
+    ranges = TorchRanges(torch, phases)
+    ranges.set(True)
+    trained(ranges, model, loss)
+    assert phases.lines == ["forward", "loss", "backward", "optimizer"]
+    phases.lines.clear()
+    ranges.set(True)
+    trained(ranges, model, loss)
+    assert phases.lines == [
+        *("forward", "  nn.Module: Model", "    nn.Module: Linear head"),
+        *("loss", "  nn.Module: MSELoss", "backward", "optimizer"),
+    ]
+    assert (ranges.backwards, ranges.steps) == (2, 2)
+
+
+def test_steps_that_are_not_profiled_have_no_hook() -> None:
+    backward, phases = torch.autograd.backward, Phases()
+    ranges = TorchRanges(torch, phases)
+    ranges.set(True)
+    assert torch.autograd.backward is not backward
+    ranges.set(False)
+    assert torch.autograd.backward is backward
+    trained(ranges, torch.nn.Linear(3, 3), torch.nn.MSELoss())
+    assert phases.lines == []
+
+
+def test_a_step_that_ends_inside_a_range_ends_the_range() -> None:
+    phases = Phases()
+    ranges = TorchRanges(torch, phases)
+    ranges.set(True)
+    ranges.open("outer", "backward")
+    ranges.open("inner", "optimizer")
+    ranges.close(None)
+    ranges.close("outer")
+    assert phases.depth == 0
+    ranges.set(False)
