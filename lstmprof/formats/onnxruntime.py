@@ -3,8 +3,9 @@
 To know when reading the events:
 
 - Times are whole microseconds since the session began to record; when that was is not in the file.
-- ``model_run`` is one call of ``session.run``, a step; ``SequentialExecutor::Execute`` in it runs
-  the nodes. What made the session (``session_initialization``) comes before.
+- ``model_run`` is one call of ``session.run``: a step, and an op that only calls others: no Python
+  runs in it. ``SequentialExecutor::Execute`` in it runs the nodes. What made the session
+  (``session_initialization``) comes before.
 - A node's event is called ``<node>_kernel_time`` and has its type, its provider and the types and
   shapes of its inputs. Until 2022 two more stood around it, ``…_fence_before`` and
   ``…_fence_after``, which are left out.
@@ -32,7 +33,7 @@ from lstmprof.formats.rows import Row
 _NODE, _SESSION, _KERNEL = "Node", "Session", "Kernel"
 _ON_HOST = "CPUExecutionProvider"
 _SUFFIX = "_kernel_time"
-_STEP = "model_run"
+_STEP, _EXECUTES = "model_run", "Executor::Execute"
 _MOST_NS = 2000
 _NO_DATE = "the file does not say when it was recorded: its times count from its beginning"
 
@@ -89,6 +90,8 @@ def _rows(events: Iterable[Any]) -> Iterator[Row]:
         row = None if isinstance(timed, str) else _row(event, timed)
         if row is not None:
             yield row
+        if row is not None and row.kind == "step":
+            yield row._replace(kind="op", name="onnxruntime::" + _STEP)
 
 
 def _row(event: dict[str, Any], timed: tuple[int, int]) -> Row | None:
@@ -96,6 +99,8 @@ def _row(event: dict[str, Any], timed: tuple[int, int]) -> Row | None:
     name = rows.clean(str(event.get("name", "")))
     if _is_step(event):
         return Row("step", name, *timed, *place)
+    if event.get("cat") == _SESSION and name.endswith(_EXECUTES):
+        return Row("op", "onnxruntime::Execute", *timed, *place)
     if event.get("cat") == _SESSION:
         return Row("range", name, *timed, *place)
     if not _is_node(event) or not name.endswith(_SUFFIX):

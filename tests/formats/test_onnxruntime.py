@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from lstmprof import formats
+from lstmprof.breakdown.ledger import ledger
 from lstmprof.errors import ProfileError
 from lstmprof.events import Profile
 from lstmprof.events.annotate import annotated
@@ -60,7 +61,7 @@ def test_a_run_is_a_step_and_a_node_an_op_with_its_inputs(tmp_path: Path) -> Non
     events = annotated(profile.events, captured=False)
     rows = events.to_pylist()
     assert [row["kind"] for row in rows].count("step") == 2
-    ops = [row for row in rows if row["kind"] == "op"]
+    ops = [row for row in rows if row["kind"] == "op" and row["category"]]
     assert [(row["name"], row["category"]) for row in ops] == [
         ("onnxruntime::LSTM", "rnn"),
         ("onnxruntime::ReduceMean", "reduction"),
@@ -72,6 +73,15 @@ def test_a_run_is_a_step_and_a_node_an_op_with_its_inputs(tmp_path: Path) -> Non
     seen = windows(events, captured=False)
     assert len(seen) == 2
     assert seen[1].start_ns - seen[0].start_ns == 10_156_000
+
+
+def test_no_python_is_seen_within_a_run(tmp_path: Path) -> None:
+    events = annotated(read(tmp_path, run(22848)).events, captured=False)
+    parts = ledger(events, windows(events, captured=False)).to_pylist()
+    assert {part["part"]: part["ns"] for part in parts} == {
+        **{"rnn": 251_000, "reduction": 32_000},
+        "dispatch": 90_000,
+    }
 
 
 def test_what_a_gpu_did_is_not_claimed(tmp_path: Path) -> None:

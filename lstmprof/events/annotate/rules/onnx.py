@@ -16,7 +16,7 @@ def _onnx(category: str | None, types: str, reason: str) -> Rule:
 
 ONNX_RULES: tuple[Rule, ...] = (
     _onnx("rnn", r"(?:Dynamic(?:Quantize)?)?(?:LSTM|GRU|RNN)(?:Sequence|Cell)?", "recurrent layer"),
-    _onnx(None, r"Loop|Scan|If|TensorIterator|Subgraph", "holds other nodes"),
+    _onnx(None, r"Loop|Scan|If|TensorIterator|Subgraph|model_run|Execute", "holds other nodes"),
     _onnx(
         None,
         r"Reshape|Squeeze|Unsqueeze|Flatten|Shape\w*|Size|Identity|Constant|Const|Input|Output"
