@@ -112,6 +112,20 @@ def test_a_run_of_openvinos_is_the_difference_of_its_means_and_ends_with_its_cal
     assert [event.end_ns - event.start_ns for event in counters.events[2:]] == [80_000, 50_000]
 
 
+def test_phases_end_with_their_call_though_it_has_no_node_of_the_loss() -> None:
+    loop_of("onnxruntime-lstm")
+    from lstmprof.capture.worker.loops._onnx import OP, RANGE, Event, phases
+
+    calls = [Event(RANGE, "program", at, at + 90, {}) for at in (0, 100)]
+    nodes = [
+        Event(OP, "onnxruntime::LSTM", 5, 80, {"node": "forward/l0"}),
+        Event(OP, "onnxruntime::LSTM", 105, 150, {"node": "forward/l0"}),
+        Event(OP, "onnxruntime::Neg", 160, 170, {"node": "loss/negated"}),
+    ]
+    found = [(event.name, event.start_ns, event.end_ns) for event in phases(nodes, calls)]
+    assert found == [("forward", 5, 80), ("forward", 105, 150), ("loss", 160, 170)]
+
+
 def test_openvino_computes_in_bfloat16_where_it_is_told_to() -> None:
     loop = loop_of("openvino-lstm")
     losses = {}

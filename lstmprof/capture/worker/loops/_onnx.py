@@ -128,7 +128,7 @@ class Trainer(loops.Trainer):
         try:
             yield events
             recorded = [node for node in self.nodes(self.running) if node.start_ns >= began_ns]
-            events += self.ranges + phases(recorded) + recorded
+            events += self.ranges + phases(recorded, self.ranges) + recorded
         finally:
             self.running = plain
 
@@ -158,11 +158,20 @@ class Trainer(loops.Trainer):
         }
 
 
-def phases(nodes: Sequence[Event]) -> List[Event]:
-    """A range around all nodes up to the first of the loss, and one around those of the loss.
+def phases(nodes: Sequence[Event], ranges: Sequence[Event]) -> List[Event]:
+    """In each call, of ``ranges``, a range around the network's nodes and one around the loss's.
 
     Engines rename and add nodes: what is not called by the loss is the network's.
     """
+    calls = [event for event in ranges if event.name == "program"]
+    return [phase for call in calls for phase in _phases([n for n in nodes if _holds(call, n)])]
+
+
+def _holds(call: Event, node: Event) -> bool:
+    return call.start_ns <= node.start_ns < call.end_ns
+
+
+def _phases(nodes: Sequence[Event]) -> List[Event]:
     ranges: List[Event] = []
     for node in sorted(nodes, key=lambda event: event.start_ns):
         phase = "loss" if str(node.facts["node"]).startswith(LOSS) else "forward"
