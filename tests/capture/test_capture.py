@@ -119,7 +119,8 @@ def test_a_capture_is_complete(row: Implementation, tmp_path: Path) -> None:
 SAYING = frozenset(
     (
         *("torch-cudnn", "torch-lstmcell-basic", "torch-lstmcell-fused", "keras-torch-lstm"),
-        *("tf-lstmcell", "jax-scan"),
+        *("torch-script", "tf-lstmcell", "tf-lstmblockcell", "tf-lstmblockfusedcell"),
+        *("keras-lstm", "jax-scan", "flax-lstm", "keras-jax-lstm", "pytensor-scan"),
     )
 )
 TOLD = ("time_steps", "batch", "inputs", "hidden", "layers", "directions", "packed", "dtype")

@@ -145,3 +145,13 @@ def test_a_loop_without_a_cell_is_none() -> None:
         nodes.ran("map/while/body/_7/map/while/MatMul:MatMul", [6, 10], [10, 64])
         nodes.ran("map/while/body/_7/map/while/Relu:Relu", [6, 64])
     assert nodes.layers() == []
+
+
+def test_a_loop_whose_first_product_waits_for_nothing_is_the_layer_above_all_the_same() -> None:
+    nodes, above = Nodes(), "forward/while_1"
+    nodes.ran("forward/zeros:ZerosLike")
+    nodes.loop("forward/while", 5, 10, 16)
+    nodes.loop(above, 5, 16, 16)
+    products = [r for r in nodes.rows if r["name"] == f"{above}/body/_7/{above}/MatMul:_MklMatMul"]
+    products[0]["start_ns"] = 0  # that of the initial state, which is zeros
+    assert [known(layer, "layers", "inputs") for layer in nodes.layers()] == [(2, 10)]

@@ -142,3 +142,15 @@ def test_a_gated_network_without_recurrence_has_no_cells() -> None:
         timeline.op("aten::tanh", [[6, 16]])
     timeline.op("aten::sigmoid", [[6, 16]])
     assert timeline.layers() == []
+
+
+def test_torchscript_records_its_whole_stack_and_the_last_of_it_are_the_inputs() -> None:
+    timeline = Timeline()
+    for _ in range(5):
+        timeline.op("aten::linear", [[], [], [6, 10], [64, 10], [64]], ["", "", *["float"] * 3])
+        timeline.op("aten::linear", [[], [6, 16], [64, 16], []], ["", "float", "float", ""])
+        for name in ("sigmoid", "sigmoid", "tanh", "sigmoid", "tanh"):
+            timeline.op(f"aten::{name}", [[], [6, 16]], ["", "float"])
+    (layer,) = timeline.layers()
+    assert known(layer, *NETWORK) == (5, 6, 10, 16, 1, 1, 5)
+    assert layer["dtype"] == "float32"

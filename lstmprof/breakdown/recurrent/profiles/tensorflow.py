@@ -248,15 +248,15 @@ def _runs(step: _Step) -> Iterator[list[Loop]]:
             continue
         backward = [r for key, of in bodies.items() if _is_gradient(key, loop) for r in of]
         for run, each in enumerate(_loops(step, rows, backward, conditions[loop])):
-            by_run.setdefault(run, []).append((_began_ns(step, each), each))
+            by_run.setdefault(run, []).append((_last_ns(step, each), each))
     for loops in by_run.values():
         yield [each for _, each in sorted(loops, key=lambda pair: pair[0])]
 
 
-def _began_ns(step: _Step, loop: Loop) -> int:
-    """When the first product or cell began: what waits for no other loop runs before."""
+def _last_ns(step: _Step, loop: Loop) -> int:
+    """When the last product or cell began: the first one of h may not wait for the loop below."""
     work = [row for row in loop.rows.tolist() if step.node(row).sort in (PRODUCT, CELL)]
-    return int(step.events.start_ns[work].min())
+    return int(step.events.start_ns[work].max())
 
 
 def _is_gradient(key: str, loop: str) -> bool:

@@ -52,6 +52,8 @@ _PRODUCT = re.compile(r"aten::(?:linear|matmul|mm|addmm|addmm_|bmm|baddbmm|mv|ad
 _ACTIVATION = re.compile(r"aten::(sigmoid|tanh)_?")
 #: What makes the states that a loop begins with, or gathers what it wrote.
 _BOUNDARY = re.compile(r"aten::(?:zeros|new_zeros|new_full|stack|unbind|flip)")
+#: Inputs of an op, the last ones of what is recorded: TorchScript writes its whole stack.
+_INPUTS = {"linear": 3, "matmul": 2, "mm": 2, "bmm": 2, "sigmoid": 1, "tanh": 1}
 _GRADIENT = "torch::autograd::AccumulateGrad"
 _BACKWARD = re.compile(r"autograd::engine::evaluate_function|\w*Backward\d*$")
 
@@ -154,6 +156,8 @@ class _Reader:
 
 
 def _operands(name: str, shapes: list[object]) -> tuple[Shape | None, Shape | None]:
+    count = _INPUTS.get(name.removeprefix("aten::").rstrip("_"), len(shapes))
+    shapes = shapes[max(len(shapes) - count, 0) :]
     at = 1 if re.fullmatch(r"aten::(?:addmm_?|baddbmm|addmv)", name) else 0
     data = next((s for s in shapes[at : at + 1] if isinstance(s, tuple)), None)
     weight = next((s for s in shapes[at + 1 : at + 2] if isinstance(s, tuple)), None)
@@ -279,8 +283,8 @@ class _Run:
             yield replace(unit, inputs=inputs)
 
     def _op(self, row: int, sort: int) -> Op:
-        dtypes = self._reader.inputs.dtypes(row)
-        return Op(sort, *self._reader.operands(row), dtype_named(dtypes[0] if dtypes else None))
+        named = (dtype_named(dtype) for dtype in self._reader.inputs.dtypes(row))
+        return Op(sort, *self._reader.operands(row), next((d for d in named if d), None))
 
     def _cell_op(self, row: int) -> Network:
         match = _CELL.fullmatch(self._reader.name(row))
