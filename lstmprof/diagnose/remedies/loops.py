@@ -63,8 +63,8 @@ def scan_of_pytensor(f: Finding) -> Told | None:
         return None
     return Told(
         f"Scan runs {often(f.slow, scans)}, and calls its operators one by one in every time step: "
-        "leave none in it that the time step before does not need, and compile the loop as a whole "
-        "(mode='NUMBA', or 'JAX')"
+        "leave none in it that the time step before does not need, and try a mode that compiles "
+        "the loop as a whole (mode='NUMBA' or 'JAX')"
     )
 
 
