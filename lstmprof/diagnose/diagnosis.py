@@ -23,7 +23,7 @@ from lstmprof.diagnose.findings import Difference, Finding, findings, lengths, t
 from lstmprof.diagnose.measure import by_one_measure
 from lstmprof.diagnose.ranks import lane_to_dict, overlap_to_dict, straggler_to_dict
 from lstmprof.diagnose.reasons import reason
-from lstmprof.diagnose.remedies import Advice, remedies
+from lstmprof.diagnose.remedies import Advice, of_most, remedies
 from lstmprof.diagnose.roofline import (
     Peaks,
     Roofline,
@@ -459,12 +459,15 @@ def alone(profile: StepProfile, saved: Mapping[str, Saving] | None = None) -> Di
     (profile,) = by_one_measure([profile])
     parts = findings(None, profile, saved)
     told = of_run(profile, parts)
+    explained = _explained(parts, told)
+    most = of_most((a for e in explained for a in e.remedies), profile.profiled_ns)
+    sentence = sentences.of_run(profile, parts, told)
     return Diagnosis(
         fast=None,
         slow=profile,
         outcome=told,
-        sentence=sentences.of_run(profile, parts, told),
-        findings=_explained(parts, told),
+        sentence=sentence if most is None else f"{sentence} {most.of_step(profile)}",
+        findings=explained,
         warnings=profile.warnings,
         notes=profile.notes,
     )

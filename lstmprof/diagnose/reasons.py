@@ -50,6 +50,8 @@ class Reason:
     setting: str = ""  # the one that it tells of, where it is one
 
 
+#: Threads that share CPUs or spin.
+THREADS = "threads"
 #: A difference of settings, where nothing that was counted tells more.
 SETTINGS = "settings"
 NOT_RECORDED = Reason("not recorded", "the reason is not recorded")
@@ -120,7 +122,7 @@ def _threads(fast: StepProfile, slow: StepProfile) -> Reason | None:
     cpus, threads = slow.info.affinity, slow.info.threads
     fewer = fast.info.threads is None or threads is None or fast.info.threads < threads
     if cpus and threads and threads > len(cpus) and fewer:
-        return Reason("threads", f"its {threads} threads share {len(cpus)} CPUs")
+        return Reason(THREADS, f"its {threads} threads share {len(cpus)} CPUs")
     return _sharing(fast, slow) or _spinning(fast, slow)
 
 
@@ -133,7 +135,7 @@ def _sharing(fast: StepProfile, slow: StepProfile) -> Reason | None:
     if threads <= cpus or others > free:
         return None
     where = f"{count(cpus)} CPU{'s' if cpus > 1 else ''}"
-    return Reason("threads", f"{threads} of its threads may run on {where} alone{_waited(slow)}")
+    return Reason(THREADS, f"{threads} of its threads may run on {where} alone{_waited(slow)}")
 
 
 def _waited(profile: StepProfile) -> str:
@@ -174,7 +176,7 @@ def _spinning(fast: StepProfile, slow: StepProfile) -> Reason | None:
     if first is None or second is None or second < first + _MORE_CPUS:
         return None
     return Reason(
-        "threads",
+        THREADS,
         f"its threads keep {second:.1f} CPUs busy where those of {labels(fast, slow)[0]} keep "
         f"{first:.1f}, and each call still takes longer: they spin or wait for each other",
     )

@@ -15,7 +15,7 @@ from lstmprof.diagnose import causes
 from lstmprof.diagnose.diagnosis import alone, compare
 from lstmprof.diagnose.findings import findings
 from lstmprof.diagnose.remedies import TABLE, Advice, cells, keras, remedies
-from lstmprof.diagnose.seen import Fact, Gaps, Product, Seen
+from lstmprof.diagnose.seen import Fact, Gaps, Product, Seen, Slow
 from lstmprof.diagnose.step_profile import Contributor, StepProfile
 
 WORKLOAD = {
@@ -138,6 +138,10 @@ WAIT = Fact("gemm", 500, 1, "cudaStreamWaitEvent")
 CALLBACK = Fact("gemm", 500, 1, "cudaLaunchHostFunc")
 MOVED = Fact("copy_kernel", 700, 3, "aten::contiguous")
 WEIGHTS = Fact("Memcpy DtoD", 400, 8, "aten::_cudnn_rnn")
+FLATTENED = replace(WEIGHTS, within="aten::_cudnn_rnn_flatten_weight")
+RELAID = replace(MOVED, within="aten::lstm")
+CALLS = Fact("aten::lstm", 600, 16)
+NODE = Fact("aten::norm", 300, 60)
 FILLED = Fact("aten::fill_", 300, 90, "aten::empty")
 LATER = Fact("cudaMalloc", 400, 3)
 NCCL = contributor("busy", "collective", 900, "ncclDevKernel_AllReduce")
@@ -371,6 +375,38 @@ CASES: dict[str, Case] = {
             "four a call": run(
                 COPY, seen=replace(TORCH, weights=(WEIGHTS,)), ops=[op("aten::_cudnn_rnn", 8)]
             ),
+            "nobody who tried": run(
+                COPY,
+                seen=replace(TORCH, weights=(WEIGHTS,), flattens=True),
+                ops=[op("aten::_cudnn_rnn", 2)],
+            ),
+        },
+    ),
+    "no shared weights": Case(
+        "copy-bound",
+        run(
+            COPY,
+            seen=replace(TORCH, weights=(WEIGHTS,), flattens=True),
+            ops=[op("aten::_cudnn_rnn", 2)],
+        ),
+        400,
+        {
+            "frames": run(
+                COPY, seen=replace(TORCH, weights=(WEIGHTS,)), ops=[op("aten::_cudnn_rnn", 2)]
+            ),
+            "copies": run(
+                COPY, seen=replace(TORCH, flattens=True), ops=[op("aten::_cudnn_rnn", 2)]
+            ),
+        },
+    ),
+    "flatten once": Case(
+        "copy-bound",
+        run(COPY, seen=replace(TORCH, weights=(FLATTENED,))),
+        400,
+        {
+            "its copies": run(
+                COPY, seen=replace(TORCH, weights=(WEIGHTS,)), ops=[op("aten::_cudnn_rnn", 2)]
+            )
         },
     ),
     "persistent kernels": Case(
@@ -415,15 +451,55 @@ CASES: dict[str, Case] = {
     ),
     "pad instead of pack": Case(
         "GEMM-bound",
-        run(MM, seen=replace(TORCH, packed=True)),
-        None,
+        run(MM, seen=replace(TORCH, packed=(CALLS,))),
+        600,
         {
             "packing": run(MM, seen=TORCH),
-            "no layer op": run(
-                MM, seen=replace(TORCH, packed=True), ops=ops(aten__mkldnn_rnn_layer=1)
-            ),
-            "a CPU": run(MM, seen=replace(TORCH, packed=True), device=0),
+            "a CPU": run(MM, seen=replace(TORCH, packed=(CALLS,)), device=0),
+            "a size that matters": run(MM, seen=replace(TORCH, packed=(replace(CALLS, ns=40),))),
         },
+    ),
+    "batch the sequences": Case(
+        "GEMM-bound",
+        run(MM, seen=replace(TORCH, one_by_one=(CALLS,))),
+        600,
+        {"such calls": run(MM, seen=TORCH)},
+    ),
+    "slice at once": Case(
+        "memory-bound",
+        run(TANH, seen=replace(TORCH, sliced=(NODE,))),
+        300,
+        {"slices": run(TANH, seen=TORCH)},
+    ),
+    "time first": Case(
+        "copy-bound",
+        run(COPY, seen=replace(TORCH, relaid=(RELAID,))),
+        700,
+        {"copies of a layer": run(COPY, seen=TORCH)},
+    ),
+    "no gradient hooks": Case(
+        "dispatch-bound",
+        run(DISPATCH, seen=replace(TORCH, hooked=(NODE,))),
+        300,
+        {"hooks": run(DISPATCH, seen=TORCH)},
+    ),
+    "compute once": Case(
+        "GEMM-bound",
+        run(MM, seen=replace(TORCH, recomputed=(CALLS,))),
+        600,
+        {"ops in the backward pass": run(MM, seen=TORCH)},
+    ),
+    "no TorchScript": Case(
+        "memory-bound",
+        run(TANH, seen=replace(TORCH, scripted=(NODE,))),
+        300,
+        {"its graphs": run(TANH, seen=TORCH)},
+    ),
+    "flush what underflows": Case(
+        "GEMM-bound",
+        run(MM, seen=replace(TORCH, slowing=Slow("aten::mm", 500, 9, 700))),
+        500,
+        {"slow products": run(MM, seen=TORCH)},
     ),
     "CUDA graph": Case(
         "launch-bound",
@@ -599,6 +675,9 @@ CASES: dict[str, Case] = {
             "a copy that was asked for": run(
                 COPY, device=0, seen=replace(TORCH, moved=(replace(MOVED, within="aten::cat"),))
             ),
+            "of no recurrent layer": run(
+                COPY, device=0, seen=replace(TORCH, moved=(MOVED,), relaid=(RELAID,))
+            ),
             "an op": run(COPY, device=0, seen=replace(TORCH, moved=(replace(MOVED, within=None),))),
         },
     ),
@@ -749,6 +828,22 @@ CASES: dict[str, Case] = {
             "no graph": series(seen=Seen(gaps=SERIES, graph=True)),
         },
     ),
+    "as many threads as CPUs": Case(
+        "GEMM-bound",
+        run(MM, facts={**NN_LSTM, "affinity": [0, 1], "settings": {"intra_op_threads": 8}}),
+        None,
+        {
+            "more threads": run(
+                MM, facts={**NN_LSTM, "affinity": [0, 1], "settings": {"intra_op_threads": 2}}
+            ),
+            "known CPUs": run(MM, facts={**NN_LSTM, "settings": {"intra_op_threads": 8}}),
+            "a CPU": run(
+                MM,
+                device=0,
+                facts={**NN_LSTM, "affinity": [0, 1], "settings": {"intra_op_threads": 8}},
+            ),
+        },
+    ),
     "flush denormals": Case(
         "slower-calls",
         run(MM, facts={**NN_LSTM, "denormals_flushed": False}),
@@ -778,7 +873,7 @@ CASES: dict[str, Case] = {
 
 
 def test_every_remedy_has_a_case_and_a_fact_without_which_it_is_not_told() -> None:
-    assert [remedy.name for remedy in TABLE] == list(CASES)
+    assert {remedy.name for remedy in TABLE} == CASES.keys()
     assert all(case.lacking for case in CASES.values())
 
 
@@ -1107,3 +1202,18 @@ def test_json_has_all_of_a_remedy() -> None:
     found = alone(CASES["event sooner"].slow).to_dict()["findings"][0]["remedies"]
     keys = {"name", "cause", "sentence", "condition", "framework", "saves_ns", "source"}
     assert [(set(one), one["saves_ns"], one["framework"]) for one in found] == [(keys, 500, None)]
+
+
+def test_a_cause_of_most_of_the_step_is_in_the_first_sentence() -> None:
+    for ns, said in ((1000, True), (800, False)):
+        slow = run(MM, TANH, seen=replace(TORCH, packed=(replace(CALLS, ns=ns),)))
+        cause = next(row.cause for row in TABLE if row.name == "pad instead of pack")
+        assert alone(slow).sentence.endswith(f"of the step has one cause: {cause}.") == said
+
+
+def test_autocast_in_a_profile_made_elsewhere_is_told_of_loops_of_cells_alone() -> None:
+    cell = run(CAST, seen=TORCH, casts=casts(), ops=[op("aten::lstm_cell", 60)])
+    assert "casts to half precision 60 times a step" in told("cast-bound", cell)
+    few = run(CAST, seen=TORCH, casts=casts(7), ops=[op("aten::lstm_cell", 60)])
+    images = run(CAST, seen=TORCH, casts=casts(), ops=[op("aten::conv2d", 60)])
+    assert all("half precision" not in told("cast-bound", other) for other in (few, images))

@@ -11,7 +11,7 @@ from events.rows import Row, row, table
 
 from lstmprof.breakdown.attribution import attributed
 from lstmprof.diagnose.seen import Fact, Gaps, Seen, seen_in
-from lstmprof.events.annotate.links import linked
+from lstmprof.events.annotate.links import linked, with_forwards
 from lstmprof.events.annotate.steps import Window
 from lstmprof.runs.metadata import RunInfo
 
@@ -38,7 +38,7 @@ def seen(*rows: Row, end_ms: float = 100, steps: int = 1, device: int | None = 0
     """The facts of one unmarked window, or of as many steps of ``end_ms`` each."""
     length = round(end_ms * MS)
     marked = [{**r, "step": r["start_ns"] // length if steps > 1 else None} for r in rows]
-    events = linked(table(marked))
+    events = with_forwards(linked(table(marked)))
     shapes = {(r["name"], r["start_ns"]): r["shapes"] for r in rows}
     places = zip(*(events.column(name).to_pylist() for name in ("name", "start_ns")), strict=True)
     events = events.with_columns({"shapes": pa.array([shapes[p] for p in places], pa.string())})
@@ -225,6 +225,12 @@ def test_copies_and_fills_inside_other_ops_are_told_apart() -> None:
     copy = [call("cudaMemcpyAsync", 13, 14, 1), kernel("Memcpy DtoD", 20, 30, 1, "memcpy")]
     copy[1]["category"] = "layout"
     assert seen(layer, *copy).weights == (Fact("Memcpy DtoD", 10 * MS, 1, "aten::_cudnn_rnn"),)
+    deeper = event("op", "aten::copy_", 12, 30)
+    assert seen(layer, deeper, *copy).weights[0].within == "aten::_cudnn_rnn"
+    for_layout = event("op", "aten::contiguous", 11, 35)
+    assert seen(layer, for_layout, deeper, *copy).weights == ()
+    (relaid,) = seen(layer, for_layout, deeper, *copy).relaid
+    assert (relaid.ns, relaid.within) == (10 * MS, "aten::_cudnn_rnn")
     assert seen(*copy).weights == ()
     fill = event("op", "aten::fill_", 11, 13, category="pointwise")
     for name, fills in (("aten::empty", 1), ("aten::ones_like", 0)):
@@ -247,9 +253,53 @@ def test_backward_passes_of_indexing_are_counted_by_shape() -> None:
 def test_a_layer_over_packed_sequences_is_known_by_its_batch_sizes() -> None:
     for dtypes, packed in (('["float","long int"]', True), ('["float","TensorList"]', False)):
         layer = event("op", "aten::lstm", 0, 9, dtypes=dtypes)
-        assert seen(layer, device=None).packed == packed
-    assert seen(event("op", "aten::_pack_padded_sequence", 0, 9), device=None).packed
+        assert bool(seen(layer, device=None).packed) == packed
     assert not seen(event("op", "aten::lstm", 0, 9, dtypes="{"), device=None).packed
+
+
+def test_without_types_packing_tells_that_the_layer_is_over_packed_sequences() -> None:
+    packing = event("op", "aten::_pack_padded_sequence", 0, 1)
+    layer = event("op", "aten::lstm", 1, 9)
+    assert seen(packing, layer, device=None).packed == (Fact("aten::lstm", 8 * MS, 1),)
+    whole = event("op", "aten::mkldnn_rnn_layer", 2, 8)
+    assert not seen(packing, layer, whole, device=None).packed
+
+
+def test_of_a_packed_layer_its_backward_pass_is_part() -> None:
+    layer = event("op", "aten::lstm", 0, 9, dtypes='["float","long int"]', sequence_number=-1)
+    product = event("op", "aten::mm", 1, 8, sequence_number=4, forward_thread=0)
+    node = event("op", "MmBackward0", 20, 30, sequence_number=4, forward_thread=1)
+    assert seen(layer, product, node, device=None).packed[0].ns == 19 * MS
+
+
+def one_call(start: float, shapes: str) -> Row:
+    return event("op", "aten::lstm", start, start + 1, shapes=shapes)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "calls", "found"),
+    [
+        ("[[20,1,8],[[1,1,4],[1,1,4]],[[16,8]]]", 8, True),
+        ("[[1,20,8],[[1,1,4],[1,1,4]],[[16,8]]]", 8, True),
+        ("[[1,20,8],[1,1,4],[[12,8]]]", 8, True),  # a GRU has one state
+        ("[[20,1,8],[[1,1,4],[1,1,4]],[[16,8]]]", 7, False),
+        ("[[20,2,8],[[1,2,4],[1,2,4]],[[16,8]]]", 8, False),  # two sequences at once
+        ("[[1,1,8],[[1,1,4],[1,1,4]],[[16,8]]]", 8, False),  # one time step
+        ("[[20,8],[3]]", 8, False),  # packed
+        ("{", 8, False),
+    ],
+)
+def test_calls_for_one_sequence_each_are_known_by_their_shapes(
+    shapes: str, calls: int, found: bool
+) -> None:
+    rows = [one_call(2 * number, shapes) for number in range(calls)]
+    assert bool(seen(*rows, device=None).one_by_one) == found
+
+
+def test_layers_of_other_weights_are_no_calls_of_one_layer() -> None:
+    state = "[[1,1,4],[1,1,4]]"
+    rows = [one_call(2 * i, f"[[20,1,{i}],{state},[[16,{i}]]]") for i in range(1, 17)]
+    assert not seen(*rows, device=None).one_by_one
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 ::
 
     starting  eager  launching  keras  variants  cells  loops  cudnn  rocm  tensor_cores  sequences
-    waiting  feeding  work  modes
+    weights  waiting  feeding  work  modes
         ─▶ TABLE ─▶ remedies
 
 A remedy is told where its condition is seen in this profile, for the framework of the profile, and
@@ -13,6 +13,7 @@ faster one, alone, would not be told.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from lstmprof.diagnose import causes
@@ -32,10 +33,12 @@ from lstmprof.diagnose.remedies import (
     tensor_cores,
     variants,
     waiting,
+    weights,
     work,
 )
 from lstmprof.diagnose.remedies.told import Remedy
-from lstmprof.numbers import milliseconds
+from lstmprof.diagnose.step_profile import StepProfile
+from lstmprof.numbers import milliseconds, percent
 
 #: Remedies told of one finding.
 MOST = 3
@@ -47,6 +50,13 @@ TABLE: tuple[Remedy, ...] = (
     starting.PROFILE_LATER,
     rocm.WARM_MIOPEN,
     starting.TRACE_ONCE,
+    modes.NO_ANOMALY_MODE,
+    sequences.PAD,
+    sequences.BATCH_SEQUENCES,
+    modes.FLUSH_UNDERFLOW,
+    modes.NO_GRADIENT_HOOKS,
+    modes.COMPUTE_ONCE,
+    modes.NO_TORCHSCRIPT,
     eager.JIT_THE_WHOLE,
     eager.IN_ONE_FUNCTION,
     keras.KERAS_ON_CUDNN,
@@ -60,10 +70,13 @@ TABLE: tuple[Remedy, ...] = (
     loops.WHOLE_SCAN,
     work.DO_IT_ONCE,
     sequences.UNBIND,
-    cudnn.FLATTEN_PARAMETERS,
+    sequences.SLICE_AT_ONCE,
+    weights.FLATTEN_PARAMETERS,
+    weights.UNTIE,
+    weights.FLATTEN_ONCE,
+    sequences.TIME_FIRST,
     cudnn.PERSISTENT_KERNELS,
     rocm.MIOPEN_LAYER,
-    sequences.PAD,
     launching.CUDA_GRAPH,
     launching.XLA,
     cells.FUSED_CELL,
@@ -90,9 +103,9 @@ TABLE: tuple[Remedy, ...] = (
     work.CUDNN_CTC,
     waiting.ALLOCATE_ONCE,
     waiting.OVERLAP_COMMUNICATION,
-    modes.NO_ANOMALY_MODE,
     modes.LEAVE_UNFILLED,
     launching.LARGER_BATCH,
+    modes.AS_MANY_THREADS,
     modes.FLUSH_DENORMALS,
     modes.FASTER_SETTINGS,
 )
@@ -116,6 +129,12 @@ class Advice:
     saves_ns: int | None
     source: str
 
+    def of_step(self, profile: StepProfile) -> str:
+        """How much of the mean step of ``profile`` its cause takes, a sentence."""
+        share = percent((self.saves_ns or 0) / profile.profiled_ns)
+        what = "step" if profile.marked else "profile"
+        return f"{share} of the {what} has one cause: {self.cause}."
+
     @property
     def text(self) -> str:
         """The sentence, and the time that it addresses, where that is known."""
@@ -131,6 +150,13 @@ def remedies(finding: Finding) -> tuple[Advice, ...]:
     return tuple(one for one in advice if one is not None)[:MOST]
 
 
+def of_most(advice: Iterable[Advice], step_ns: int) -> Advice | None:
+    """The cause whose time, of several kinds, is most of a step: half of it at least."""
+    several = {row.name for row in TABLE if row.of_several}
+    large = [a for a in advice if a.name in several and 2 * (a.saves_ns or 0) >= step_ns]
+    return max(large, key=lambda a: a.saves_ns or 0, default=None)
+
+
 def _advice(remedy: Remedy, finding: Finding) -> Advice | None:
     """What ``remedy`` says of a finding; None where it does not fit or is not worth it."""
     framework = finding.slow.framework
@@ -139,7 +165,7 @@ def _advice(remedy: Remedy, finding: Finding) -> Advice | None:
     told = remedy.decide(finding)
     if told is None:
         return None
-    saves_ns = None if told.saves_ns is None else min(told.saves_ns, _limit_ns(finding))
+    saves_ns = None if told.saves_ns is None else min(told.saves_ns, _limit_ns(remedy, finding))
     if _are_twins(finding):
         before = _of_the_faster(remedy, finding)
         if before is not None and _is_worth(before.saves_ns, before.whole_ns):
@@ -160,9 +186,14 @@ def _advice(remedy: Remedy, finding: Finding) -> Advice | None:
     )
 
 
-def _limit_ns(finding: Finding) -> int:
-    """The finding's time; of one wait of a device for its host that of all, told together."""
+def _limit_ns(remedy: Remedy, finding: Finding) -> int:
+    """The finding's time; of one wait of a device for its host that of all, told together.
+
+    A cause whose time is of several kinds can take the whole step.
+    """
     profile = finding.slow
+    if remedy.of_several:
+        return profile.profiled_ns
     if profile.device is not None and finding.kind in causes.WAITS:
         return max(finding.slow_ns, profile.waits_for_host_ns)
     return finding.slow_ns

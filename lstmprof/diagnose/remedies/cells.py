@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 from lstmprof import implementations
 from lstmprof.diagnose.causes import DISPATCH, GEMM, LAUNCH, MEMORY
@@ -14,6 +15,7 @@ from lstmprof.diagnose.remedies.told import (
     TENSORFLOW,
     TORCH,
     WORK,
+    Example,
     Remedy,
     Told,
     each,
@@ -27,6 +29,10 @@ from lstmprof.numbers import count, cropped, listed, milliseconds
 _CELL_OP = re.compile(
     r"(?:^|:)_?(?:thnn_fused_)?(?:lstm|gru|rnn_(?:tanh|relu))_cell$|\b(?:LSTM|GRU)BlockCell"
 )
+#: Ops of whole layers of PyTorch.
+_LAYER_OP = re.compile(r"(?:lstm|gru|rnn_tanh|rnn_relu)$")
+#: Fewer cells a step are no loop over time steps.
+_SERIES = 8
 #: A cell in TensorFlow's loop over time steps, its own or Keras's.
 _CELL_IN_LOOP = re.compile(r"while/.*\b(?:basic_)?(?:lstm|gru)_cell\w*/")
 #: Of each framework what runs a layer in one op: on a GPU, on a CPU; our row, the user's word.
@@ -68,7 +74,27 @@ def form_of(profile: StepProfile) -> str | None:
         return CELL_OP
     if any(_CELL_IN_LOOP.search(op["name"]) for op in profile.rows("ops")):
         return LOOP
-    return LAYER_OP if any(c.part == "rnn" for c in profile.contributors) else None
+    if any(c.part == "rnn" for c in profile.contributors):
+        return LAYER_OP
+    return LOOP if _gates_by_hand(profile) else None
+
+
+def _gates_by_hand(profile: StepProfile) -> bool:
+    """Whether ops on gates are those of LSTM cells in PyTorch: two tanh and one or three sigmoids.
+
+    One where the three are computed together. No layer's op may be there: on a CPU one over packed
+    sequences calls them itself.
+    """
+    counts: Counter[str] = Counter()
+    for row in profile.rows("ops"):
+        counts[row["name"].removeprefix("aten::").rstrip("_")] += row["count"]
+    cells = counts["tanh"] / 2 / max(profile.steps, 1)
+    of_layers = any(_LAYER_OP.match(name) for name in counts)
+    return (
+        cells >= _SERIES
+        and counts["sigmoid"] in (counts["tanh"] / 2, counts["tanh"] * 1.5)
+        and (not of_layers)
+    )
 
 
 def products_to_hoist(f: Finding) -> Told | None:
@@ -111,12 +137,17 @@ def unfused_cell(f: Finding) -> Told | None:
 LAYER_IN_ONE_OP = Remedy(
     name="layer in one op",
     cause="a layer runs cell by cell where its framework has it in one op",
-    condition="a layer runs cell by cell: by the table of implementations, or by ops of single "
-    "cells",
+    condition="a layer runs cell by cell: by the table of implementations, by ops of single cells, "
+    "or by eight times two tanh with one or three sigmoids a step, in no layer's op",
     kinds=(*HOST, *WORK),
     frameworks=(*TORCH, *TENSORFLOW),
     decide=layer_in_one_op,
     sources=("https://arxiv.org/abs/1604.01946", "https://github.com/apache/mxnet/issues/5038"),
+    example=Example(
+        of="an LSTM written by hand, PyTorch 2.13 on a CPU",
+        told="torch.nn.LSTM runs all time steps of a layer in one op, unless the output of a "
+        "time step is the input of the next",
+    ),
 )
 INPUTS_AT_ONCE = Remedy(
     name="inputs' product at once",

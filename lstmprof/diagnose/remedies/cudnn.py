@@ -1,4 +1,4 @@
-"""What keeps a recurrent layer from the fast paths of cuDNN and MIOpen.
+"""What keeps a recurrent layer from the fast kernels of cuDNN.
 
 Which kernels a layer gets is told by ``breakdown.recurrent.cudnn_algorithm``, forward and backward
 apart, and held against the names of those that ran.
@@ -27,32 +27,15 @@ from lstmprof.breakdown.recurrent.cudnn_algorithm import (
     algorithm,
     gpu_of,
 )
-from lstmprof.diagnose.causes import COPY, DISPATCH, GEMM, LAUNCH, MEMORY
+from lstmprof.diagnose.causes import GEMM, LAUNCH, MEMORY
 from lstmprof.diagnose.findings import Finding
-from lstmprof.diagnose.remedies.told import TORCH, Remedy, Told, often, total
+from lstmprof.diagnose.remedies.told import TORCH, Remedy, Told
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.numbers import listed
 
 _DTYPES = {"fp32": FLOAT32, "tf32": FLOAT32, "amp-fp16": FLOAT16, "amp-bf16": BFLOAT16}
 _CELLS = {"lstm": LSTM, "gru": GRU, "rnn": RNN_TANH}
 _MODES = {"lstm": "LSTM", "gru": "GRU", "rnn_tanh": "RNN", "rnn_relu": "RNN"}
-
-
-def weights_copied(f: Finding) -> Told | None:
-    """The weights of a layer are copied together inside its op: four a layer or more a call."""
-    copies = [h for h in f.slow.seen.weights if h.within]
-    calls = sum(
-        r["count"] for r in f.slow.rows("ops") if r["name"] in {h.within for h in copies}
-    ) / max(f.slow.steps, 1)
-    if not copies or not calls or sum(h.count for h in copies) < 4 * calls:
-        return None
-    times = often(f.slow, sum(h.count for h in copies))
-    return Told(
-        f"{copies[0].within} copies its weights together at every call ({times}): call "
-        "flatten_parameters() once the model is on its device, and share no weights between "
-        "layers",
-        total(copies),
-    )
 
 
 @dataclass(frozen=True)
@@ -190,20 +173,6 @@ def _needs(runs: list[Run]) -> str:
     return ", or with ".join(ways)
 
 
-FLATTEN_PARAMETERS = Remedy(
-    name="flatten_parameters",
-    cause="a layer's weights are not one piece of memory and are copied together at every call",
-    condition="four copies or more inside each call of a cuDNN or MIOpen layer",
-    kinds=(COPY, MEMORY, LAUNCH, DISPATCH),
-    frameworks=TORCH,
-    saves="these copies",
-    decide=weights_copied,
-    sources=(
-        "https://docs.pytorch.org/docs/stable/generated/torch.nn.RNN.html",
-        "https://github.com/pytorch/examples/issues/248",
-        "https://github.com/salesforce/awd-lstm-lm/issues/120",
-    ),
-)
 PERSISTENT_KERNELS = Remedy(
     name="persistent kernels",
     cause="cuDNN runs its standard kernels, time step by time step, where persistent ones would do",

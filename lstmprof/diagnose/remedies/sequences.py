@@ -1,4 +1,4 @@
-"""How a layer is given its sequences: packed, sliced, one by one, time step by time step."""
+"""How a layer is given its sequences: packed, one by one, time step by time step."""
 
 from __future__ import annotations
 
@@ -7,12 +7,22 @@ import re
 from lstmprof.diagnose.causes import COPY, DISPATCH, LAUNCH, MEMORY, PYTHON
 from lstmprof.diagnose.findings import Finding
 from lstmprof.diagnose.remedies.keras import is_keras
-from lstmprof.diagnose.remedies.told import TORCH, WORK, Remedy, Told, times_called
+from lstmprof.diagnose.remedies.told import (
+    HOST,
+    TORCH,
+    WORK,
+    Example,
+    Remedy,
+    Told,
+    each,
+    often,
+    total,
+)
+from lstmprof.numbers import milliseconds
 
 _INDEXING = re.compile(r"(?:Select|Slice|Index)Backward|aten::(?:select|slice)_backward")
 #: So many backward passes of indexing into tensors of one shape are those of a loop.
 _LOOPED = 8
-_LAYER = re.compile(r"aten::(?:mkldnn_rnn_layer|_cudnn_rnn|miopen_rnn)")
 
 
 def indexed_time_steps(f: Finding) -> Told | None:
@@ -36,13 +46,60 @@ def indexed_time_steps(f: Finding) -> Told | None:
     )
 
 
-def packed_sequences(f: Finding) -> Told | None:
-    """A packed sequence on a CPU leaves the layer's own op: a product a time step, and copies."""
-    if f.slow.device is not None or not f.slow.seen.packed or times_called(f.slow, _LAYER):
+def slices_in_a_loop(f: Finding) -> Told | None:
+    """Slices are taken, or filled, one by one, each with a gradient as large as the whole."""
+    sliced = f.slow.seen.sliced
+    if not sliced:
         return None
     return Told(
-        "a packed sequence is computed time step by time step on a CPU: pad the sequences, "
-        "in batches of similar length, and oneDNN runs the layer in one op"
+        f"slices of a tensor are taken or filled one by one: the backward pass fills or copies all "
+        f"of it for each ({often(f.slow, sum(h.count for h in sliced))}, "
+        f"{milliseconds(total(sliced))} ms{each(f.slow)}): split or unbind it once, put it "
+        "together with stack or cat, or take what you need by one index or mask",
+        total(sliced),
+    )
+
+
+def packed_sequences(f: Finding) -> Told | None:
+    """Packed sequences on a CPU leave the layer's own op: a product a time step, and copies."""
+    packed = f.slow.seen.packed
+    if f.slow.device is not None or not packed:
+        return None
+    took = f"{packed[0].name} takes {milliseconds(total(packed))} ms{each(f.slow)}"
+    return Told(
+        f"packed sequences are computed time step by time step on a CPU ({took}): pad the "
+        "sequences, in batches of similar length, and oneDNN runs the layer in one op",
+        total(packed),
+    )
+
+
+def one_by_one(f: Finding) -> Told | None:
+    """A layer is called for one sequence after the other."""
+    calls = f.slow.seen.one_by_one
+    if not calls:
+        return None
+    most = calls[0]
+    packed = " (on a GPU pack them, pack_padded_sequence)" if f.slow.device is not None else ""
+    return Told(
+        f"{most.name} is called {often(f.slow, most.count)} for one sequence each: pad the "
+        f"sequences to one length (pad_sequence) and give the layer all at once{packed}, unless "
+        "one needs the output of another",
+        total(calls),
+    )
+
+
+def another_layout(f: Finding) -> Told | None:
+    """A layer copies its sequences into the layout in which it reads them."""
+    relaid = f.slow.seen.relaid
+    if not relaid:
+        return None
+    times = often(f.slow, sum(h.count for h in relaid))
+    return Told(
+        f"{relaid[0].within} copies its sequences into another layout ({times} in all, "
+        f"{milliseconds(total(relaid))} ms{each(f.slow)}): it reads (time, batch, features) one "
+        "after the other; give it contiguous input in that order, without batch_first=True or a "
+        "transpose",
+        total(relaid),
     )
 
 
@@ -55,13 +112,89 @@ UNBIND = Remedy(
     saves="the backward passes of indexing",
     decide=indexed_time_steps,
     sources=("https://github.com/pytorch/pytorch/pull/48474",),
+    example=Example(
+        of="nn.LSTMCell over x[t] for 150 time steps, PyTorch 2.13 on a CPU",
+        told="x[t] in the loop has a backward pass that fills and adds a whole sequence in "
+        "every time step: take x.unbind(0) once before the loop",
+    ),
+)
+SLICE_AT_ONCE = Remedy(
+    name="slice at once",
+    cause="slices taken or filled in a loop: each has a gradient as large as the whole tensor",
+    condition="eight nodes SliceBackward or CopySlices a step or more, none of PyTorch's own "
+    "layers",
+    kinds=(*WORK, COPY, DISPATCH, LAUNCH),
+    frameworks=TORCH,
+    saves="these nodes",
+    of_several=True,
+    decide=slices_in_a_loop,
+    sources=(
+        "https://github.com/pytorch/pytorch/issues/1788",
+        "https://github.com/pytorch/pytorch/pull/48474",
+    ),
+    example=Example(
+        of="32 sequences put into one padded tensor by assignment, PyTorch 2.13 on a CPU",
+        told="slices of a tensor are taken or filled one by one: the backward pass fills or "
+        "copies all of it for each (63 times a step, 145.4 ms a step): split or unbind it "
+        "once, put it together with stack or cat, or take what you need by one index or "
+        "mask",
+    ),
 )
 PAD = Remedy(
     name="pad instead of pack",
     cause="packed sequences on a CPU: the layer leaves its own op for a product a time step",
-    condition="sequences are packed on a CPU, and no op holds the whole layer",
+    condition="sequences are packed on a CPU, and no op of a library holds the layer",
     kinds=(*WORK, COPY, DISPATCH, PYTHON),
     frameworks=TORCH,
+    saves="the layer, with its backward pass where the profile tells which it is",
+    of_several=True,
     decide=packed_sequences,
     sources=("https://github.com/pytorch/pytorch/issues/149194",),
+    example=Example(
+        of="nn.LSTM over 8 packed sequences of up to 40 time steps, PyTorch 2.13 on a CPU",
+        told="packed sequences are computed time step by time step on a CPU (aten::lstm takes "
+        "47.7 ms a step): pad the sequences, in batches of similar length, and oneDNN "
+        "runs the layer in one op",
+    ),
+)
+BATCH_SEQUENCES = Remedy(
+    name="batch the sequences",
+    cause="a layer is called for one sequence after the other",
+    condition="eight calls a step or more of a layer's op with the same shapes of weights, each "
+    "for a batch of one and several time steps",
+    kinds=(*HOST, *WORK, COPY),
+    frameworks=TORCH,
+    saves="these calls, with their backward passes where the profile tells which they are",
+    of_several=True,
+    decide=one_by_one,
+    sources=(
+        "https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.rnn.pad_sequence.html",
+        "https://github.com/pytorch/pytorch/issues/1788",
+    ),
+    example=Example(
+        of="nn.LSTM called for each of 8 sequences, PyTorch 2.13 on a CPU",
+        told="aten::lstm is called 8 times a step for one sequence each: pad the sequences to "
+        "one length (pad_sequence) and give the layer all at once, unless one needs the "
+        "output of another",
+    ),
+)
+TIME_FIRST = Remedy(
+    name="time first",
+    cause="a layer's input is batch first or not contiguous, and is copied at every call",
+    condition="copies inside contiguous or reshape inside the op of a recurrent layer or its "
+    "gradient",
+    kinds=(COPY, MEMORY, LAUNCH, DISPATCH),
+    frameworks=TORCH,
+    saves="these copies",
+    decide=another_layout,
+    sources=(
+        "https://github.com/pytorch/pytorch/issues/621",
+        "https://docs.pytorch.org/docs/stable/generated/torch.nn.LSTM.html",
+    ),
+    example=Example(
+        of="nn.LSTM(512, 8, batch_first=True), PyTorch 2.13 on a CPU",
+        told="aten::lstm copies its sequences into another layout (2 times a step in all, 5.6 "
+        "ms a step): it reads (time, batch, features) one after the other; give it "
+        "contiguous input in that order, without batch_first=True or a transpose",
+    ),
 )

@@ -98,6 +98,11 @@ PROFILE_LATER = Remedy(
     saves="these calls",
     decide=initialises,
     sources=("https://docs.nvidia.com/cuda/cuda-c-programming-guide/#lazy-loading",),
+    example=Example(
+        of="drawn by the tests' simulator: the first kernel launched in the profiled steps",
+        told="the first cudaLaunchKernel took 5.005 ms, the others 4.0 µs: CUDA was being "
+        "initialised or loaded code; run a few steps before those that are profiled",
+    ),
 )
 TRACE_ONCE = Remedy(
     name="trace once",

@@ -44,7 +44,8 @@ class Remedy:
 
     ``decide`` answers for a finding of ``kinds`` in which it sees the ``condition``, what must be
     seen in the profile; ``cause`` is what then makes the step slow, ``saves`` the time that is
-    addressed: None where no profile tells it. ``frameworks`` is empty where it is for any.
+    addressed: None where no profile tells it; ``of_several`` whether that time is of several kinds,
+    not of the finding's alone. ``frameworks`` is empty where it is for any.
     ``sources`` are addresses of pages, the first of them printed with the remedy. docs/causes.md is
     made of all this.
     """
@@ -57,6 +58,7 @@ class Remedy:
     sources: tuple[str, ...]
     frameworks: tuple[str, ...] = ()
     saves: str | None = None
+    of_several: bool = False
     example: Example | None = None
 
 

@@ -9,7 +9,7 @@ from lstmprof.diagnose import causes
 from lstmprof.diagnose.causes import ALLOCATION, COLLECTIVE, COPY, INPUT, PYTHON, QUEUE, SYNC
 from lstmprof.diagnose.findings import Finding
 from lstmprof.diagnose.remedies.launching import SIZED_BY_DATA
-from lstmprof.diagnose.remedies.told import TORCH, Remedy, Told, each, often, total
+from lstmprof.diagnose.remedies.told import TORCH, Example, Remedy, Told, each, often, total
 from lstmprof.diagnose.seen import Fact
 from lstmprof.events.schema import PHASES
 from lstmprof.events.threads import ASKS
@@ -199,6 +199,11 @@ ASK_FOR_NO_VALUE = Remedy(
     saves="waiting in them",
     decide=values_asked_for,
     sources=("https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",),
+    example=Example(
+        of="drawn by the tests' simulator: .item() in each of 20 time steps",
+        told="aten::item asks for a value 20 times a step and waits for it: keep it on the "
+        "device, and read it once in many steps",
+    ),
 )
 ASK_FOR_NO_SIZE = Remedy(
     name="ask for no size",
@@ -229,6 +234,11 @@ PIN_MEMORY = Remedy(
     sources=(
         "https://docs.nvidia.com/cuda/cuda-c-programming-guide/#page-locked-host-memory",
         "https://docs.pytorch.org/docs/stable/notes/cuda.html#use-pinned-memory-buffers",
+    ),
+    example=Example(
+        of="drawn by the tests' simulator: a batch copied from pageable memory",
+        told="0.200 ms a step are copies of pageable memory: pin_memory() and "
+        "non_blocking=True let them run beside the step",
     ),
 )
 EVENT_SOONER = Remedy(

@@ -8,7 +8,9 @@ from lstmprof.diagnose import causes
 from lstmprof.diagnose.causes import CAST, COPY, DISPATCH, GEMM, LAUNCH, MEMORY, SYNC
 from lstmprof.diagnose.counts import counted
 from lstmprof.diagnose.findings import Finding
+from lstmprof.diagnose.remedies.cells import form_of
 from lstmprof.diagnose.remedies.told import TORCH, WORK, Remedy, Told, each, often, total
+from lstmprof.implementations import CELL_OP, LOOP
 from lstmprof.numbers import count, cropped, milliseconds
 
 #: GPUs with TF32: compute capability 8.0 and later; kernels that say so.
@@ -16,6 +18,10 @@ _AMPERE = re.compile(r"\b(?:A100|A10|A30|A40|H100|H200|B200|L4|L40|RTX (?:A\d|[3
 _AMPERE_KERNEL = re.compile(r"^(?:ampere|sm80|sm86|sm89|sm90)_|cutlass_(?:80|90)")
 #: Products of float32 that use no tensor cores, of cuBLAS.
 _FLOAT32_PRODUCT = re.compile(r"sgemm(?!.*tf32)|simt_sgemm")
+#: Types of 16 bits, as Kineto writes them.
+_HALF = ("c10::Half", "c10::BFloat16")
+#: So many casts a step are a loop.
+_LOOPED = 8
 _RELAYS = ("aten::contiguous", "aten::reshape", "aten::clone", "aten::flatten")
 _TO_CHANNELS_LAST = re.compile(r"(?i)nchwtonhwc|nhwctonchw")
 
@@ -34,6 +40,8 @@ def repeated(f: Finding) -> Told | None:
 
 def casts_each_time_step(f: Finding) -> Told | None:
     """Automatic mixed precision casts in every time step what does not change between them."""
+    if f.slow.info.precision is None:
+        return _casts_to_half(f)
     casts, steps = counted(f.slow, "casts"), f.slow.time_steps
     if not str(f.slow.info.precision).startswith("amp") or not steps or casts < steps:
         return None
@@ -42,6 +50,21 @@ def casts_each_time_step(f: Finding) -> Told | None:
         f"autocast casts {count(casts / steps)} times a time step: cast weights and inputs once "
         "before the loop, or keep the weights in half precision",
         round(took * (1 - 1 / steps)),
+    )
+
+
+def _casts_to_half(f: Finding) -> Told | None:
+    """The same in a profile made elsewhere, by what is cast to."""
+    rows = [r for r in f.slow.rows("casts") if r["to_dtype"] in _HALF]
+    times = sum(r["count"] for r in rows) / f.slow.steps
+    if times < _LOOPED or form_of(f.slow) not in (CELL_OP, LOOP):
+        return None
+    took = round(sum(r["total_ns"] for r in rows) / f.slow.steps)
+    return Told(
+        f"it casts to half precision {often(f.slow, times)}, {milliseconds(took)} ms"
+        f"{each(f.slow)}, as autocast does: cast weights and inputs once before the loop, or leave "
+        "a small layer in float32 (torch.autocast(enabled=False) around it)",
+        took,
     )
 
 
@@ -63,7 +86,7 @@ def casts(f: Finding) -> Told | None:
 def contiguous(f: Finding) -> Told | None:
     """Copies into another layout that torch was asked for or had to make."""
     moved = [h for h in f.slow.seen.moved if h.within in _RELAYS]
-    if not moved:
+    if not moved or 2 * total(f.slow.seen.relaid) > total(moved):
         return None
     times = often(f.slow, sum(h.count for h in moved))
     return Told(
@@ -131,7 +154,8 @@ DO_IT_ONCE = Remedy(
 CAST_ONCE = Remedy(
     name="cast once before the loop",
     cause="mixed precision casts in every time step what does not change between them",
-    condition="autocast casts once or more in every time step",
+    condition="autocast casts once or more in every time step; in a profile made elsewhere, "
+    "whose layers run cell by cell, eight casts to half precision a step or more",
     kinds=(CAST,),
     frameworks=TORCH,
     saves="all casts but those of one time step",
@@ -163,7 +187,8 @@ CHANNELS_LAST = Remedy(
 KEEP_THE_LAYOUT = Remedy(
     name="keep the layout",
     cause="tensors are copied from one layout to another",
-    condition="copies inside contiguous, reshape, clone or flatten",
+    condition="copies inside contiguous, reshape, clone or flatten, most of them of no recurrent "
+    "layer",
     kinds=(COPY,),
     frameworks=TORCH,
     saves="these copies",

@@ -2,7 +2,8 @@
 
 ::
 
-    lane ─▶ origin  loading  calls  waits  work  recurrence ─▶ Seen
+    lane ─▶ origin  loading  calls  waits  work  recurrence  recurrent  slices  autograd  pace
+        ─▶ Seen
 
 Reads linked and categorised events and the stretches of one lane. Times are of the mean profiled
 step and only of what the lane waits for or spends: what is hidden behind other work is in none.
@@ -15,24 +16,29 @@ from dataclasses import dataclass, field
 
 from lstmprof.breakdown.attribution import Stretches
 from lstmprof.diagnose.seen import (
+    autograd,
     calls,
     cells,
     loading,
     origin,
+    pace,
     products,
     recurrence,
+    recurrent,
+    slices,
     waits,
     work,
 )
 from lstmprof.diagnose.seen.lane import Fact, Lane
 from lstmprof.diagnose.seen.loading import RUNTIMES
+from lstmprof.diagnose.seen.pace import Slow
 from lstmprof.diagnose.seen.products import Product
 from lstmprof.diagnose.seen.waits import Gaps
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.table import EventTable
 from lstmprof.runs.metadata import RunInfo
 
-__all__ = ["RUNTIMES", "Fact", "Gaps", "Product", "Seen", "seen_in"]
+__all__ = ["RUNTIMES", "Fact", "Gaps", "Product", "Seen", "Slow", "seen_in"]
 
 
 @dataclass(frozen=True)
@@ -45,10 +51,15 @@ class Seen:
     with some, ``made_anew`` a function that is a new one each time. ``programs``, ``eager``: what
     Python calls one by one (``calls``). ``later_allocs``: calls that allocate or free after the
     first step, or in the later half of an unmarked profile. ``moved``: work that moves elements, by
-    op. ``weights``: copies inside a recurrent layer's op, ``filled``: memory that was filled as it
-    was allocated. ``shapes``: (op, its shapes) that differ from step to step. ``selected``: the
-    largest number of backward passes of indexing into one shape in a step. ``packed``: whether a
-    recurrent layer ran over packed sequences. ``graph``: whether CUDA graphs were launched.
+    op. ``weights``: copies inside a recurrent layer's op; ``flattens``: whether someone tried in
+    vain to lay these out once; ``relaid``: copies there into another layout. ``filled``: memory
+    that was filled as it was allocated. ``shapes``: (op, its shapes) that differ from step to step.
+    ``selected``: the largest number of backward passes of indexing into one shape in a step;
+    ``sliced``: those of slices in a loop. ``packed``: recurrent layers over packed sequences, time
+    step by time step; ``one_by_one``: those called for one sequence after the other; both with
+    their backward passes. ``hooked``: ops of hooks on gradients; ``recomputed``: ops of a forward
+    pass in the backward one; ``scripted``: TorchScript's backward passes. ``slowing``: products
+    that are slower at one place of every step. ``graph``: whether CUDA graphs were launched.
     ``paths``: those of loops and recurrent layers, and how often a step each runs.
     ``keras_frames``: whether Python functions of Keras's layers were recorded. ``half_products``:
     those of 16 bits an element on a device. ``peepholes``: products a step of a matrix with a
@@ -68,10 +79,18 @@ class Seen:
     later_allocs: tuple[Fact, ...] = ()
     moved: tuple[Fact, ...] = ()
     weights: tuple[Fact, ...] = ()
+    flattens: bool = False
+    relaid: tuple[Fact, ...] = ()
     filled: tuple[Fact, ...] = ()
     shapes: tuple[str, tuple[str, ...]] | None = None
     selected: int = 0
-    packed: bool = False
+    sliced: tuple[Fact, ...] = ()
+    packed: tuple[Fact, ...] = ()
+    one_by_one: tuple[Fact, ...] = ()
+    hooked: tuple[Fact, ...] = ()
+    recomputed: tuple[Fact, ...] = ()
+    scripted: tuple[Fact, ...] = ()
+    slowing: Slow | None = None
     graph: bool = False
     half_products: tuple[Product, ...] = ()
     peepholes: float = 0.0
@@ -102,11 +121,19 @@ def seen_in(
         eager=calls.eager(lane),
         later_allocs=waits.later_allocs(lane),
         moved=work.moved(lane),
-        weights=work.weights(lane),
+        weights=recurrent.weights(lane),
+        flattens=recurrent.flattens(lane),
+        relaid=recurrent.relaid(lane),
         filled=work.filled(lane),
         shapes=work.shapes(lane),
-        selected=work.selected(lane),
-        packed=work.packed(lane),
+        selected=slices.selected(lane),
+        sliced=slices.sliced(lane),
+        packed=recurrent.packed(lane),
+        one_by_one=recurrent.one_by_one(lane),
+        hooked=autograd.hooked(lane),
+        recomputed=autograd.recomputed(lane),
+        scripted=autograd.scripted(lane),
+        slowing=pace.slowing(lane),
         graph=waits.graph(lane),
         half_products=products.half_products(lane),
         peepholes=cells.peepholes(lane),

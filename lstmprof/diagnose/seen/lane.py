@@ -107,6 +107,39 @@ class Lane:
         by_parent = np.where(above != NONE, nearest[above], NONE)
         return np.where(issuer != NONE, issuer, by_parent)
 
+    def inside(self, roots: Flags) -> Ints:
+        """For each row the nearest of ``roots`` that it is, is in, or was issued in; ``NONE``."""
+        own = np.where(roots, np.arange(len(roots)), NONE)
+        if not roots.any():
+            return own
+        around = inherited(self.events, self.parent, own)
+        issuer = self.events.rows_named("op_id")
+        by_issuer = np.where(issuer != NONE, around[issuer], NONE)
+        return np.where(around != NONE, around, by_issuer)
+
+    def spent_in(self, roots: Flags, *, backward: bool = False) -> tuple[Fact, ...]:
+        """What the lane spends in ``roots`` and in all that they contain or issue, by name.
+
+        Roots inside others are part of these. With ``backward`` what computes the gradients of the
+        ops in them is theirs too, where the profile tells of which it does.
+        """
+        if not roots.any():
+            return ()
+        inside = self.inside(roots)
+        within = np.where(self.parent != NONE, inside[self.parent], NONE)
+        outer = roots & (within == NONE)
+        root = self.inside(outer)
+        if backward:
+            forward = self.events.rows_named("forward_id")
+            of_root = np.where(forward != NONE, root[forward], NONE)
+            node = self.inside(of_root != NONE)
+            root = np.where((root == NONE) & (node != NONE), of_root[node], root)
+        rows = np.flatnonzero(outer)
+        spent = np.zeros(len(self.held), dtype=np.int64)
+        known = (root != NONE) & (self.held > 0)
+        np.add.at(spent, root[known], self.held[known])
+        return self.by_name(rows, np.full(len(rows), NONE, dtype=np.int64), spent)
+
     def text(self, row: int) -> str | None:
         return None if row == NONE else self.texts[self.names[row]]
 

@@ -1,8 +1,7 @@
-"""What was done: copies, fills, shapes that change, time steps and sequences of a layer."""
+"""What was done: copies, fills, shapes that change."""
 
 from __future__ import annotations
 
-import json
 import re
 
 import numpy as np
@@ -13,8 +12,6 @@ from lstmprof.events.intervals import Flags
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE
 
-_LAYER_OP = re.compile(r"aten::(?:lstm|gru|rnn_tanh|rnn_relu)$")
-_WEIGHTS_OP = re.compile(r"aten::_(?:cudnn|miopen)_rnn$|aten::(?:miopen_rnn|_cudnn_rnn_flatten)$")
 _EMPTY_OP = re.compile(r"aten::(?:new_)?empty(?:_like|_strided)?$")
 #: Ops of torch that copy by calling each other.
 _ARRANGING = ("aten::copy_", "aten::clone", "aten::contiguous", "aten::reshape", "aten::flatten")
@@ -30,11 +27,6 @@ def moved(lane: Lane) -> tuple[Fact, ...]:
         outer = np.where(within != NONE, lane.around(within), NONE)
         within = np.where((outer != NONE) & arranges[outer], outer, within)
     return lane.by_name(rows, within, lane.busy)
-
-
-def weights(lane: Lane) -> tuple[Fact, ...]:
-    """Copies inside the op of a recurrent layer on cuDNN or MIOpen."""
-    return _beneath(lane, lane.copies, _WEIGHTS_OP)
 
 
 def filled(lane: Lane) -> tuple[Fact, ...]:
@@ -70,29 +62,3 @@ def shapes(lane: Lane) -> tuple[str, tuple[str, ...]] | None:
             if others and any(step != steps[0] for step in steps):
                 return str(lane.text(int(of_name[0]))), tuple(texts[code] for code in others)
     return None
-
-
-def selected(lane: Lane) -> int:
-    """The largest number of backward passes of indexing into tensors of one shape in a step."""
-    events = lane.events
-    codes = events.texts("shapes")[0]
-    rows = np.flatnonzero(
-        lane.here & events.is_kind("op") & events.is_one_of("name", "aten::select_backward")
-    )
-    rows = rows[codes[rows] != NONE]
-    sizes = Groups(codes[rows], lane.step[rows]).sizes() if len(rows) else np.zeros(1)
-    return int(sizes.max())
-
-
-def packed(lane: Lane) -> bool:
-    """Whether sequences were packed, or a layer's second input is a list of batch sizes."""
-    packs = lane.events.is_one_of("name", "aten::_pack_padded_sequence")
-    layers = lane.events.where_name(_LAYER_OP.match) & lane.events.where("dtypes", _has_sizes)
-    return bool((lane.here & (packs | layers)).any())
-
-
-def _has_sizes(dtypes: str) -> bool:
-    try:
-        return [str(one) for one in json.loads(dtypes)][1:2] == ["long int"]
-    except (ValueError, TypeError):
-        return False

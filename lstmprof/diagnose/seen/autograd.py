@@ -1,0 +1,79 @@
+"""What PyTorch's autograd did beside gradients: hooks, recomputing, TorchScript's graphs.
+
+The engine wraps each node in an op ``autograd::engine::evaluate_function: NODE``. Hooks on the
+gradient that a node takes run in it before the node does (torch/csrc/autograd/engine.cpp,
+call_tensor_pre_hooks); sums, checks and reductions of what it puts out come after it, and so do the
+hooks of a module and of a parameter. Ops of a forward pass inside a node are computed once more:
+checkpointing does that.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from lstmprof.diagnose.seen.lane import Fact, Lane
+from lstmprof.events.intervals import Flags, Ints
+from lstmprof.events.table import NONE
+
+_WRAPPER = "autograd::engine::evaluate_function: "
+_NODE = re.compile(re.escape(_WRAPPER))
+#: The node around a module of which someone registered a backward hook, which runs after it.
+_MODULE_HOOK = re.compile(re.escape(_WRAPPER) + "BackwardHookFunctionBackward$")
+#: The node that sums a parameter's gradient calls these (torch/csrc/autograd/functions/
+#: accumulate_grad.h), and then what was registered to run after it.
+_SUMS_GRADIENTS = "torch::autograd::AccumulateGrad"
+_SUMMING = re.compile(r"(?:aten::)?(?:add_?|detach_?|clone|copy_|(?:new_)?empty\w*|view|alias)$")
+#: Ops that no gradient calls: those in which users write a forward pass.
+_FORWARD = re.compile(
+    r"aten::(?:lstm|gru|rnn_tanh|rnn_relu|lstm_cell|gru_cell|rnn_tanh_cell|rnn_relu_cell|linear"
+    r"|conv[123]d|dropout|layer_norm|batch_norm|embedding|scaled_dot_product_attention)$"
+)
+_DISTRIBUTED = re.compile(r"c10d::|FullyShardedDataParallel|FSDP::|DistributedDataParallel|nccl")
+_SCRIPTED = re.compile(re.escape(_WRAPPER) + r"torch::jit::.*DifferentiableGraphBackward$")
+
+
+def hooked(lane: Lane) -> tuple[Fact, ...]:
+    """Ops that hooks on gradients, modules and parameters run, by name; none of several ranks."""
+    if (lane.here & lane.events.where_name(_DISTRIBUTED.search)).any():
+        return ()  # they fetch parameters and reduce gradients by such hooks
+    parent, start_ns = lane.parent, lane.events.start_ns
+    wrappers, names = _wrappers(lane), lane.names
+    ops = lane.here & lane.events.is_kind("op") & (parent != NONE)
+    children = np.flatnonzero(ops & wrappers[parent])
+    is_node = _names_of_nodes(lane)[names[parent[children]]] == names[children]
+    nodes = children[is_node]
+    begins = np.full(len(parent), NONE, dtype=np.int64)
+    begins[parent[nodes]] = start_ns[nodes]
+    hooks = np.zeros(len(parent), dtype=np.bool_)
+    hooks[children] = start_ns[children] < begins[parent[children]]
+    of_module = lane.events.where_name(_MODULE_HOOK.match)
+    hooks[children] |= of_module[parent[children]] & ~is_node
+    sums = lane.events.is_one_of("name", _SUMS_GRADIENTS) & (wrappers[parent] & (parent != NONE))
+    hooks |= ops & sums[parent] & ~lane.events.where_name(_SUMMING.match)
+    return lane.spent_in(hooks)
+
+
+def recomputed(lane: Lane) -> tuple[Fact, ...]:
+    """Ops of a forward pass inside nodes of the backward pass, by name."""
+    forward = lane.here & lane.events.is_kind("op") & lane.events.where_name(_FORWARD.match)
+    inside = lane.inside(_wrappers(lane)) != NONE
+    return lane.spent_in(np.asarray(forward & inside, np.bool_))
+
+
+def scripted(lane: Lane) -> tuple[Fact, ...]:
+    """Backward passes of graphs of TorchScript."""
+    return lane.spent_in(_wrappers(lane) & lane.events.where_name(_SCRIPTED.match))
+
+
+def _wrappers(lane: Lane) -> Flags:
+    ops = lane.here & lane.events.is_kind("op") & lane.events.where_name(_NODE.match)
+    return np.asarray(ops, np.bool_)
+
+
+def _names_of_nodes(lane: Lane) -> Ints:
+    """Of each name the code of that without the wrapper's words, ``NONE`` where there is none."""
+    codes = {text: code for code, text in enumerate(lane.texts)}
+    inner = (text.removeprefix(_WRAPPER) for text in lane.texts)
+    return np.array([codes.get(name, NONE) for name in inner], dtype=np.int64)

@@ -1,0 +1,140 @@
+"""What PyTorch's recurrent layers were given and copied: sequences, packed or one by one, weights.
+
+A layer's op has the shapes of its input and its first state: (time, batch, features) or, batch
+first, the other way round, and (layers, batch, hidden). Over packed sequences its second input are
+the batch sizes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import numpy as np
+
+from lstmprof.diagnose.seen.lane import Fact, Lane
+from lstmprof.events.groups import Groups
+from lstmprof.events.intervals import Flags
+from lstmprof.events.table import NONE
+
+_LAYER = re.compile(r"aten::(?:lstm|gru|rnn_tanh|rnn_relu)$")
+#: Ops of libraries that hold a whole layer.
+_WHOLE = re.compile(r"aten::(?:mkldnn_rnn_layer|_cudnn_rnn|miopen_rnn)$")
+#: Ops of libraries that read weights in one piece, and what lays them out so.
+_READS_WEIGHTS = re.compile(r"aten::(?:_cudnn_rnn|miopen_rnn|_cudnn_rnn_flatten_weight)$")
+#: Ops that read sequences in one layout.
+_READS_SEQUENCES = re.compile(
+    r"aten::(?:lstm|gru|rnn_tanh|rnn_relu|(?:mkldnn_rnn_layer|_cudnn_rnn|miopen_rnn)(?:_backward)?)$"
+)
+_FLATTENING = re.compile(r"nn/modules/rnn\.py\(\d+\): flatten_parameters$")
+#: So many calls a step for one sequence each are a loop over the sequences of a batch.
+_LOOPED = 8
+
+
+def layers(lane: Lane) -> Flags:
+    """The ops of whole recurrent layers."""
+    return _ops(lane, _LAYER)
+
+
+def packed(lane: Lane) -> tuple[Fact, ...]:
+    """Layers over packed sequences that no op of a library holds; forward and backward."""
+    return lane.spent_in(_step_by_step(lane), backward=True)
+
+
+def _step_by_step(lane: Lane) -> Flags:
+    every = layers(lane)
+    if not every.any():
+        return every
+    known = every & lane.events.where("dtypes", _are_known)
+    over_packed = known & lane.events.where("dtypes", _has_sizes)
+    if (lane.here & lane.events.is_one_of("name", "aten::_pack_padded_sequence")).any():
+        over_packed |= every & ~known
+    whole = np.flatnonzero(lane.here & lane.events.where_name(_WHOLE.match))
+    inside = lane.inside(every)
+    over_packed[inside[whole][inside[whole] != NONE]] = False
+    return over_packed
+
+
+def one_by_one(lane: Lane) -> tuple[Fact, ...]:
+    """Layers that are called for one sequence of several time steps after the other."""
+    codes, texts = lane.events.texts("shapes")
+    rows = np.flatnonzero(layers(lane) & (codes != NONE))
+    known = {code: texts[code] for code in np.unique(codes[rows]).tolist()}
+    single = [code for code, text in known.items() if _is_one_sequence(text)]
+    rows = rows[np.isin(codes[rows], single)]
+    if not len(rows):
+        return ()
+    weights = {code: _weights(known[code]) for code in single}
+    kinds = sorted(set(weights.values()))
+    of_weights = np.array([kinds.index(weights[code]) for code in codes[rows].tolist()])
+    steps = Groups(lane.names[rows], of_weights, lane.step[rows])
+    calls = np.zeros(len(codes), dtype=np.bool_)
+    calls[rows[steps.sizes()[steps.of] >= _LOOPED]] = True
+    return lane.spent_in(calls, backward=True)
+
+
+def weights(lane: Lane) -> tuple[Fact, ...]:
+    """Copies inside the op of a recurrent layer of cuDNN or MIOpen, none for contiguous input."""
+    roots = lane.inside(_ops(lane, _READS_WEIGHTS))
+    for_layout = lane.inside(_asks_for_layout(lane) & (roots != NONE)) != NONE
+    rows = np.flatnonzero(lane.copies & (roots != NONE) & ~for_layout)
+    return lane.by_name(rows, roots[rows], lane.busy)
+
+
+def relaid(lane: Lane) -> tuple[Fact, ...]:
+    """Copies into another layout that ops of recurrent layers ask for, forward and backward."""
+    reads = _ops(lane, _READS_SEQUENCES) & ~_step_by_step(lane)
+    asked = _asks_for_layout(lane) & (lane.parent != NONE)
+    asked &= reads[lane.parent]
+    rows = np.flatnonzero(lane.copies & (lane.inside(asked) != NONE))
+    return lane.by_name(rows, lane.inside(reads)[rows], lane.busy)
+
+
+def _asks_for_layout(lane: Lane) -> Flags:
+    return lane.events.is_one_of("name", "aten::contiguous", "aten::reshape")
+
+
+def flattens(lane: Lane) -> bool:
+    """Whether frames of flatten_parameters are there and it flattened nothing."""
+    frames = lane.here & lane.events.is_kind("python") & lane.events.where_name(_FLATTENING.search)
+    flattened = lane.here & lane.events.is_one_of("name", "aten::_cudnn_rnn_flatten_weight")
+    return bool(frames.any() and not flattened.any())
+
+
+def _ops(lane: Lane, pattern: re.Pattern[str]) -> Flags:
+    ops = lane.here & lane.events.is_kind("op") & lane.events.where_name(pattern.match)
+    return np.asarray(ops, np.bool_)
+
+
+def _read(text: str) -> list[Any]:
+    try:
+        values = json.loads(text)
+    except (ValueError, TypeError):
+        return []
+    return values if isinstance(values, list) else []
+
+
+def _are_known(dtypes: str) -> bool:
+    return len(_read(dtypes)) > 1
+
+
+def _has_sizes(dtypes: str) -> bool:
+    return [str(one) for one in _read(dtypes)][1:2] == ["long int"]
+
+
+def _is_one_sequence(shapes: str) -> bool:
+    """Whether a batch of one, by the first state, and more than one time step."""
+    inputs, state = [*_read(shapes), None, None][:2]
+    while isinstance(state, list) and state and isinstance(state[0], list):
+        state = state[0]
+    if not isinstance(inputs, list) or not isinstance(state, list):
+        return False
+    if (len(inputs), len(state)) != (3, 3) or state[1] != 1:
+        return False
+    return 1 in inputs[:2] and max(inputs[:2]) > 1
+
+
+def _weights(shapes: str) -> str:
+    """The shapes of a layer's weights: in a stack of layers those of the first differ."""
+    return json.dumps(_read(shapes)[2:3])

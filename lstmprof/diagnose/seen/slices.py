@@ -1,0 +1,46 @@
+"""What PyTorch's autograd did for slices taken, or filled, one by one.
+
+The gradient of ``x[t]`` or ``x[a:b]`` is as large as x: it is filled with zeros, and added to that
+of the other slices. The gradient of what was assigned to ``x[a:b]`` is a copy of that of x
+(torch/csrc/autograd/functions/tensor.cpp, CopySlices).
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from lstmprof.diagnose.seen.lane import Fact, Lane
+from lstmprof.diagnose.seen.recurrent import layers
+from lstmprof.events.groups import Groups
+from lstmprof.events.table import NONE
+
+_NODES = re.compile(
+    r"autograd::engine::evaluate_function: (?:SliceBackward\d*|torch::autograd::CopySlices)$"
+)
+#: So many a step are a loop.
+_LOOPED = 8
+
+
+def selected(lane: Lane) -> int:
+    """The largest number of backward passes of indexing into tensors of one shape in a step."""
+    events = lane.events
+    codes = events.texts("shapes")[0]
+    rows = np.flatnonzero(
+        lane.here & events.is_kind("op") & events.is_one_of("name", "aten::select_backward")
+    )
+    rows = rows[codes[rows] != NONE]
+    sizes = Groups(codes[rows], lane.step[rows]).sizes() if len(rows) else np.zeros(1)
+    return int(sizes.max())
+
+
+def sliced(lane: Lane) -> tuple[Fact, ...]:
+    """Backward passes of slices, eight a step or more; none that PyTorch's own layers take."""
+    nodes = lane.here & lane.events.is_kind("op") & lane.events.where_name(_NODES.match)
+    forward = lane.events.rows_named("forward_id")
+    of_layer = np.flatnonzero((forward != NONE) & (lane.inside(layers(lane)) != NONE)[forward])
+    nodes[of_layer] = False
+    nodes[lane.parent[of_layer][lane.parent[of_layer] != NONE]] = False
+    few = int(nodes.sum()) < _LOOPED * lane.steps
+    return () if few else lane.spent_in(np.asarray(nodes, np.bool_))

@@ -1,0 +1,162 @@
+"""Mistakes on a GPU, in profiles of PyTorch drawn by the simulator: named, and not in their like.
+
+::
+
+    a step   |-launches, calls, blocking calls of one thread-|
+    stream                  |-copies-||-products-|
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from diagnose.torch_profiles import reads_like_its_example, told
+from simulator.gpu_programs import Call, Gap, Instruction, Launch, Stream, Sync, Within, Work
+from simulator.gpu_simulator import simulated
+from simulator.lstm_programs import MACHINE, MAIN
+from simulator.recording import Recording
+from simulator.writers import kineto
+
+import lstmprof as lp
+
+Body = tuple[Instruction, ...]
+
+STREAM: Stream = (0, 7)
+#: A tick is a microsecond.
+TICK_NS = 1000
+PRODUCT = Work("kernel", "ampere_sgemm_128x64_nn", "gemm", 60)
+BETWEEN = Work("memcpy", "Memcpy DtoD (Device -> Device)", "layout", 20)
+FLATTENS = "torch/nn/modules/rnn.py(288): flatten_parameters"
+
+
+def op(name: str, *body: Instruction, category: str | None = None) -> Within:
+    return Within("op", name, 2, body, 1, category)
+
+
+def launched(work: Work, call_ticks: int = 4) -> Launch:
+    return Launch(STREAM, work, call_ticks)
+
+
+def copies(number: int) -> Body:
+    return tuple(op("aten::copy_", launched(BETWEEN)) for _ in range(number))
+
+
+def layer(*before: Instruction) -> Body:
+    """nn.LSTM on cuDNN, with what its op does before its products."""
+    products = tuple(launched(PRODUCT) for _ in range(2))
+    return (op("aten::lstm", op("aten::_cudnn_rnn", *before, *products, category="rnn")), Gap(20))
+
+
+def profile_of(path: Path, *steps: Body) -> lp.Run:
+    """A profile of these steps, as torch.profiler writes it today."""
+    program: Body = tuple(
+        instruction
+        for number, body in enumerate(steps, start=1)
+        for instruction in (Within("step", f"ProfilerStep#{number}", 3, body, 8), Gap(5))
+    )
+    recording = Recording(simulated([(MAIN, program)], MACHINE), TICK_NS, MAIN, first_step=1)
+    path.write_bytes(kineto.of_today(recording))
+    return lp.read(path)
+
+
+def scattered() -> Body:
+    return layer(*copies(8))
+
+
+def flat() -> Body:
+    return layer()
+
+
+def batch_first() -> Body:
+    return layer(op("aten::contiguous", op("aten::clone", *copies(4))))
+
+
+def tied() -> Body:
+    return (Within("python", FLATTENS, 4, (Gap(2),), 1), *scattered())
+
+
+def flattened_each_time() -> Body:
+    laid_out = op("aten::_cudnn_rnn_flatten_weight", *copies(8))
+    return (Within("python", FLATTENS, 4, (laid_out,), 1), *flat())
+
+
+def fetched(memory: str) -> Body:
+    batch = Work("memcpy", f"Memcpy HtoD ({memory} -> Device)", "transfer", 200)
+    moved = op("aten::copy_", launched(batch, 9), Sync("stream", STREAM, 2))
+    return (op("aten::to", op("aten::_to_copy", moved)), *flat())
+
+
+def asked(times: int) -> Body:
+    value = Work("memcpy", "Memcpy DtoH (Device -> Pinned)", "transfer", 2)
+    question = op("aten::_local_scalar_dense", launched(value), Sync("stream", STREAM, 2))
+    plain = (op("aten::mm", launched(replace(PRODUCT, ns=9)), category="gemm"),)
+    each = (*plain, op("aten::item", question))
+    return tuple(i for n in range(20) for i in (each if n < times else plain))
+
+
+def loading(first_call_ticks: int) -> Body:
+    first = op("aten::mm", launched(PRODUCT, first_call_ticks), category="gemm")
+    return (first, *(op("aten::mm", launched(PRODUCT), category="gemm") for _ in range(12)))
+
+
+STEADY = 3
+#: Remedy → (steps of the mistake, steps of what looks like it and is none).
+MISTAKES: dict[str, tuple[Callable[[], list[Body]], tuple[Callable[[], list[Body]], ...]]] = {
+    "flatten_parameters": (
+        lambda: [scattered()] * STEADY,
+        (
+            lambda: [flat()] * STEADY,
+            lambda: [batch_first()] * STEADY,
+            lambda: [tied()] * STEADY,
+            lambda: [flattened_each_time()] * STEADY,
+        ),
+    ),
+    "no shared weights": (
+        lambda: [tied()] * STEADY,
+        (lambda: [scattered()] * STEADY, lambda: [flattened_each_time()] * STEADY),
+    ),
+    "flatten once": (
+        lambda: [flattened_each_time()] * STEADY,
+        (lambda: [scattered()] * STEADY, lambda: [flat()] * STEADY),
+    ),
+    "time first": (
+        lambda: [batch_first()] * STEADY,
+        (lambda: [scattered()] * STEADY, lambda: [flat()] * STEADY),
+    ),
+    "pin memory": (
+        lambda: [fetched("Pageable")] * STEADY,
+        (lambda: [fetched("Pinned")] * STEADY,),
+    ),
+    "ask for no value": (lambda: [asked(20)] * STEADY, (lambda: [asked(0)] * STEADY,)),
+    "profile later": (
+        lambda: [loading(5_000), loading(4)],
+        (lambda: [loading(4)] * STEADY, lambda: [loading(20)] * STEADY),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_named_in_its_profile(name: str, tmp_path: Path) -> None:
+    sentences = told(profile_of(tmp_path / "profile.pt.trace.json", *MISTAKES[name][0]()))
+    assert name in sentences
+    assert name == "time first" or reads_like_its_example(name, sentences[name])
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [(name, n) for name, (_, likes) in MISTAKES.items() for n in range(len(likes))],
+)
+def test_a_mistake_is_not_named_in_a_profile_of_its_like(
+    name: str, number: int, tmp_path: Path
+) -> None:
+    steps = MISTAKES[name][1][number]()
+    assert name not in told(profile_of(tmp_path / "profile.pt.trace.json", *steps))
+
+
+def test_a_call_that_sets_the_gpu_up_is_named(tmp_path: Path) -> None:
+    loads = (Call("cuModuleLoadData", "runtime", 4_000), *loading(4))
+    run = profile_of(tmp_path / "profile.pt.trace.json", loads, loading(4))
+    assert "cuModuleLoadData" in told(run)["profile later"]

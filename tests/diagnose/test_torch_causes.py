@@ -1,0 +1,395 @@
+"""Mistakes in a few lines of PyTorch: each is named in its profile, and not in one of its like."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from diagnose.torch_profiles import profiled, reads_like_its_example, told
+
+torch: Any = pytest.importorskip("torch")
+
+TIME, BATCH, FEATURES, HIDDEN = 16, 8, 16, 32
+Step = Callable[[], object]
+Build = Callable[[], Step]
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    yield
+    torch.set_num_threads(threads)
+
+
+def sequences(*shape: int) -> Any:
+    return torch.randn(*(shape or (TIME, BATCH, FEATURES)))
+
+
+def training(model: Any, loss: Callable[[], Any]) -> Step:
+    """A step of SGD."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        loss().backward()
+        optimizer.step()
+
+    return step
+
+
+def layer(*, batch_first: bool = False) -> Any:
+    return torch.nn.LSTM(FEATURES, HIDDEN, batch_first=batch_first)
+
+
+def over_packed(model: Any, inputs: Any, lengths: list[int]) -> Any:
+    pack, pad = torch.nn.utils.rnn.pack_padded_sequence, torch.nn.utils.rnn.pad_packed_sequence
+    outputs, _ = model(pack(inputs, torch.tensor(lengths)))
+    return pad(outputs)[0].square().mean()
+
+
+def packed() -> Step:
+    model, inputs = layer(), sequences()
+    return training(model, lambda: over_packed(model, inputs, list(range(TIME, TIME - BATCH, -1))))
+
+
+def packed_to_one_length() -> Step:
+    model, inputs = layer(), sequences()
+    return training(model, lambda: over_packed(model, inputs, [TIME] * BATCH))
+
+
+def little_of_it_packed() -> Step:
+    model, large = layer(), torch.nn.Linear(512, 512)
+    inputs, others = sequences(4, 2, FEATURES), sequences(2048, 512)
+
+    def loss() -> Any:
+        return over_packed(model, inputs, [4, 3]) + large(large(others)).square().mean()
+
+    return training(torch.nn.ModuleList([model, large]), loss)
+
+
+def padded() -> Step:
+    model, inputs = layer(), sequences()
+    return training(model, lambda: model(inputs)[0].square().mean())
+
+
+def sequence_by_sequence() -> Step:
+    model, inputs = layer(), sequences()
+
+    def loss() -> Any:
+        each = (model(inputs[: TIME - i, i : i + 1])[0] for i in range(BATCH))
+        return sum(outputs.square().mean() for outputs in each)
+
+    return training(model, loss)
+
+
+def stack_for_one_sequence() -> Step:
+    stack = torch.nn.ModuleList([torch.nn.LSTM(HIDDEN, HIDDEN) for _ in range(4)])
+    inputs = sequences(TIME, 1, HIDDEN)
+
+    def loss() -> Any:
+        outputs = inputs
+        for model in stack:
+            outputs, _ = model(outputs)
+        return outputs.square().mean()
+
+    return training(stack, loss)
+
+
+def one_sequence_time_step_by_time_step() -> Step:
+    model, inputs = layer(), sequences(TIME, 1, FEATURES)
+
+    def loss() -> Any:
+        state, total = None, torch.zeros(())
+        for x in inputs.unbind(0):
+            outputs, state = model(x[None], state)
+            total = total + outputs.square().mean()
+        return total
+
+    return training(model, loss)
+
+
+def by_cell(
+    watch: Callable[[Any], None] = lambda h: None, checkpointed: bool = False
+) -> tuple[Any, Callable[[], Any]]:
+    """An LSTMCell over time, and the loss of it."""
+    from torch.utils.checkpoint import checkpoint
+
+    cell, inputs = torch.nn.LSTMCell(FEATURES, HIDDEN), sequences()
+
+    def loss() -> Any:
+        h = c = torch.zeros(BATCH, HIDDEN)
+        total = torch.zeros(())
+        for x in inputs.unbind(0):
+            if checkpointed:
+                h, c = checkpoint(lambda *given: cell(given[0], given[1:]), x, h, c,
+                                  use_reentrant=False)  # fmt: skip
+            else:
+                h, c = cell(x, (h, c))
+            watch(h)
+            total = total + h.square().mean()
+        return total
+
+    return cell, loss
+
+
+def cells() -> Step:
+    return training(*by_cell())
+
+
+def look(gradient: Any) -> None:
+    """What someone who looks for a fault wants to know of a gradient."""
+    size = gradient.abs()
+    assert all(float(f(size)) >= 0 for f in (torch.max, torch.mean, torch.sum, torch.median))
+    assert torch.isfinite(gradient).all()
+
+
+def hooked() -> Step:
+    return training(*by_cell(lambda h: h.register_hook(look)))
+
+
+def hooked_module() -> Step:
+    cell, loss = by_cell()
+
+    def look_at_all(module: Any, given: Any, gradients: Any) -> None:
+        for gradient in (*given, *gradients):
+            if gradient is not None:
+                look(gradient)
+
+    cell.register_full_backward_hook(look_at_all)
+    return training(cell, loss)
+
+
+def checkpointed() -> Step:
+    return training(*by_cell(checkpointed=True))
+
+
+def differentiated_twice() -> Step:
+    model, loss = by_cell()
+
+    def penalised() -> Any:
+        gradients = torch.autograd.grad(loss(), list(model.parameters()), create_graph=True)
+        return sum(gradient.square().sum() for gradient in gradients)
+
+    return training(model, penalised)
+
+
+def anomalous() -> Step:
+    step = cells()
+
+    def watched() -> None:
+        with torch.autograd.set_detect_anomaly(True):
+            step()
+
+    return watched
+
+
+def looks_for_nan_once() -> Step:
+    model, loss = by_cell()
+
+    def checked() -> Any:
+        value = loss()
+        assert not torch.isnan(value).any()
+        return value
+
+    return training(model, checked)
+
+
+class ByHand(torch.nn.Module):  # type: ignore[misc]
+    """An LSTM of separate operations, with a forget gate's bias of 0."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gates = torch.nn.Linear(FEATURES + HIDDEN, 4 * HIDDEN)
+
+    def forward(self, inputs):  # type: ignore[no-untyped-def]
+        """All hidden states."""
+        h = torch.zeros(inputs.size(1), self.gates.out_features // 4)
+        c = h
+        states = []
+        for t in range(inputs.size(0)):
+            i, f, g, o = self.gates(torch.cat([inputs[t], h], 1)).chunk(4, 1)
+            c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+            h = torch.sigmoid(o) * torch.tanh(c)
+            states.append(h)
+        return torch.stack(states)
+
+
+def by_hand() -> Step:
+    model, inputs = ByHand(), sequences()
+    return training(model, lambda: model(inputs).square().mean())
+
+
+def scripted() -> Step:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        model, inputs = torch.jit.script(ByHand()), sequences()
+    return training(model, lambda: model(inputs).square().mean())
+
+
+def gated_in_depth() -> Step:
+    """A highway network: as many sigmoids as tanh."""
+    model, inputs = torch.nn.Linear(HIDDEN, HIDDEN), sequences(BATCH, HIDDEN)
+
+    def loss() -> Any:
+        h = inputs
+        for _ in range(TIME):
+            gate = torch.sigmoid(model(h))
+            h = gate * torch.tanh(model(h)) + (1 - gate) * h
+        return h.square().mean()
+
+    return training(model, loss)
+
+
+def batch_first() -> Step:
+    model, inputs = torch.nn.LSTM(512, 8, batch_first=True), sequences(64, 60, 512)
+    return training(model, lambda: model(inputs.requires_grad_())[0].square().mean())
+
+
+def time_first() -> Step:
+    model, inputs = torch.nn.LSTM(512, 8), sequences(60, 64, 512)
+    return training(model, lambda: model(inputs.requires_grad_())[0].square().mean())
+
+
+def indexed() -> Step:
+    cell, inputs = torch.nn.LSTMCell(64, 8), sequences(64, 32, 64).requires_grad_()
+
+    def loss() -> Any:
+        h = c = torch.zeros(32, 8)
+        for t in range(len(inputs)):
+            h, c = cell(inputs[t], (h, c))
+        return h.square().mean()
+
+    return training(cell, loss)
+
+
+def unbound() -> Step:
+    cell, inputs = torch.nn.LSTMCell(64, 8), sequences(64, 32, 64).requires_grad_()
+
+    def loss() -> Any:
+        h = c = torch.zeros(32, 8)
+        for x in inputs.unbind(0):
+            h, c = cell(x, (h, c))
+        return h.square().mean()
+
+    return training(cell, loss)
+
+
+def underflowing() -> Step:
+    """Weights so small that the gradient vanishes within some twenty time steps."""
+    model, inputs = ByHand(), sequences(100, 16, FEATURES)
+    with torch.no_grad():
+        model.gates.weight.mul_(0.05)
+        model.gates.bias.zero_()
+    return training(model, lambda: model(inputs)[-1].square().mean())
+
+
+def underflowing_to_zero() -> Step:
+    step = underflowing()
+
+    def flushed() -> None:
+        torch.set_flush_denormal(True)
+        try:
+            step()
+        finally:
+            torch.set_flush_denormal(False)
+
+    return flushed
+
+
+def long_by_hand() -> Step:
+    model, inputs = ByHand(), sequences(100, 16, FEATURES)
+    return training(model, lambda: model(inputs).square().mean())
+
+
+def filled_slice_by_slice() -> Step:
+    """Sequences put into one padded tensor by assignment."""
+    model, inputs = torch.nn.Linear(FEATURES, HIDDEN), sequences(200, 32, FEATURES)
+
+    def loss() -> Any:
+        hidden = model(inputs)
+        padded = torch.zeros(200, 32, HIDDEN)
+        for i in range(32):
+            padded[: 200 - i, i] = hidden[: 200 - i, i]
+        return padded.square().mean()
+
+    return training(model, loss)
+
+
+def masked_at_once() -> Step:
+    model, inputs = torch.nn.Linear(FEATURES, HIDDEN), sequences(200, 32, FEATURES)
+    lengths = 200 - torch.arange(32)
+    mask = (torch.arange(200)[:, None] < lengths)[..., None]
+    return training(model, lambda: (model(inputs) * mask).square().mean())
+
+
+#: Remedy → (the mistake, what looks like it and is none).
+MISTAKES: dict[str, tuple[Build, tuple[Build, ...]]] = {
+    "pad instead of pack": (packed, (packed_to_one_length, little_of_it_packed, padded)),
+    "batch the sequences": (
+        sequence_by_sequence,
+        (stack_for_one_sequence, one_sequence_time_step_by_time_step, padded),
+    ),
+    "no gradient hooks": (hooked, (cells, anomalous)),
+    "compute once": (checkpointed, (cells, differentiated_twice)),
+    "no anomaly mode": (anomalous, (cells, looks_for_nan_once)),
+    "no TorchScript": (scripted, (by_hand,)),
+    "layer in one op": (by_hand, (gated_in_depth, packed, padded)),
+    "time first": (batch_first, (time_first,)),
+    "flush what underflows": (underflowing, (underflowing_to_zero, long_by_hand)),
+    "unbind before the loop": (indexed, (unbound,)),
+    "slice at once": (filled_slice_by_slice, (masked_at_once, packed, unbound)),
+}
+#: Named among others: what else these profiles show is no mistake of the test, but true too.
+NOT_FIRST = {
+    "flush what underflows",
+    "time first",
+    "unbind before the loop",
+}
+
+
+#: Which op takes most, and is named, is another from time to time.
+OTHER_OPS = {"no gradient hooks"}
+
+
+@pytest.fixture(scope="module")
+def told_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Build], dict[str, str]]:
+    """What a profile of these steps is told; each is made once."""
+    sentences: dict[Build, dict[str, str]] = {}
+
+    def of(build: Build) -> dict[str, str]:
+        if build not in sentences:
+            path = tmp_path_factory.mktemp(build.__name__) / "profile.pt.trace.json"
+            sentences[build] = told(profiled(path, build()))
+        return sentences[build]
+
+    return of
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_named_in_its_profile(
+    name: str, told_of: Callable[[Build], dict[str, str]]
+) -> None:
+    sentences = told_of(MISTAKES[name][0])
+    assert name in sentences
+    assert name in NOT_FIRST or name == next(iter(sentences))
+    assert name in OTHER_OPS or reads_like_its_example(name, sentences[name])
+
+
+@pytest.mark.parametrize(
+    ("name", "like"),
+    [(name, like) for name, (_, all_like) in MISTAKES.items() for like in all_like],
+)
+def test_a_mistake_is_not_named_in_a_profile_of_its_like(
+    name: str, like: Build, told_of: Callable[[Build], dict[str, str]]
+) -> None:
+    assert name not in told_of(like)
+
+
+def test_hooks_of_a_module_are_hooks_on_gradients(
+    told_of: Callable[[Build], dict[str, str]],
+) -> None:
+    assert "no gradient hooks" in told_of(hooked_module)

@@ -1,0 +1,57 @@
+"""Profiles of a few lines of PyTorch on a CPU, as a stranger makes them: no run.json of ours."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import lstmprof as lp
+from lstmprof.diagnose.remedies import TABLE
+
+STEPS = 3
+#: Numbers of a sentence, which differ from run to run.
+_NUMBER = re.compile(r"\d[\d.,]*")
+_UNIT = re.compile(r"# (?:ns|µs|ms|s)\b")
+
+
+def profiled(path: Path, step: Callable[[], object]) -> lp.Run:
+    """``STEPS`` marked steps in torch.profiler, with shapes, exported as a Chrome trace."""
+    from torch.profiler import ProfilerActivity, profile, schedule
+
+    def export(profiler: Any) -> None:
+        profiler.export_chrome_trace(str(path))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        step()
+        with profile(
+            activities=[ProfilerActivity.CPU],
+            schedule=schedule(wait=0, warmup=1, active=STEPS),
+            record_shapes=True,
+            on_trace_ready=export,
+        ) as profiler:
+            for _ in range(STEPS + 1):
+                step()
+                profiler.step()
+    return lp.read(path)
+
+
+def told(run: lp.Run) -> dict[str, str]:
+    """Name → sentence of the remedies that a run alone is told."""
+    (diagnosis,) = lp.diagnose([run])
+    return {advice.name: advice.sentence for advice in diagnosis.remedies}
+
+
+def reads_like_its_example(name: str, sentence: str) -> bool:
+    """Whether ``sentence`` is that of the catalogue's example but for its numbers."""
+    row = next(row for row in TABLE if row.name == name)
+    return row.example is not None and _without_numbers(sentence) == _without_numbers(
+        row.example.told
+    )
+
+
+def _without_numbers(sentence: str) -> str:
+    return _UNIT.sub("# s", _NUMBER.sub("#", sentence))
