@@ -323,6 +323,15 @@ CASES: dict[str, Case] = {
             ),
         },
     ),
+    "no value in the loop": Case(
+        "dispatch-bound",
+        run(DISPATCH, seen=TORCH, ops=ops(aten__lstm_cell=25, aten__item=25)),
+        None,
+        {
+            "cells": run(DISPATCH, seen=TORCH, ops=ops(aten__lstm=1, aten__item=25)),
+            "a value in each": run(DISPATCH, seen=TORCH, ops=ops(aten__lstm_cell=25, aten__item=2)),
+        },
+    ),
     "layer in one op": Case(
         "GEMM-bound",
         run(MM, facts=BY_HAND),

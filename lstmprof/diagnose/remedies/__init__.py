@@ -65,6 +65,7 @@ TABLE: tuple[Remedy, ...] = (
     keras.KERAS_OUT_OF_ITS_LOOP,
     keras.UPGRADE_KERAS,
     loops.CUDNN_FOR_JAX,
+    cells.VALUES_IN_LOOP,
     cells.LAYER_IN_ONE_OP,
     cells.INPUTS_AT_ONCE,
     loops.WHOLE_SCAN,

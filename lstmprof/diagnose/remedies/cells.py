@@ -19,9 +19,11 @@ from lstmprof.diagnose.remedies.told import (
     Remedy,
     Told,
     each,
+    often,
 )
 from lstmprof.diagnose.remedies.variants import extra_in_cell
 from lstmprof.diagnose.step_profile import StepProfile, labels, total_ns
+from lstmprof.events.threads import ASKS
 from lstmprof.implementations import CELL_OP, LAYER_OP, LOOP
 from lstmprof.numbers import count, cropped, listed, milliseconds
 
@@ -63,6 +65,19 @@ def layer_in_one_op(f: Finding) -> Told | None:
         unless = "unless the output of a time step is the input of the next"
         return Told(f"{word} runs all time steps of a layer in one op, {unless}{example}")
     return Told(f"run all time steps of a layer in one op: {row}, {word}{example}")
+
+
+def values_in_loop(f: Finding) -> Told | None:
+    """Cells run one by one, and a value is asked for at each."""
+    rows = f.slow.rows("ops")
+    cells = sum(r["count"] for r in rows if _CELL_OP.search(r["name"])) / f.slow.steps
+    asked = max((r["count"] / f.slow.steps for r in rows if r["name"] in ASKS), default=0)
+    if not 1 < cells <= asked:
+        return None
+    return Told(
+        f"a value is asked for at every time step (.item(), {often(f.slow, asked)}), which keeps "
+        "the time steps from running in one op: keep it on the device, and read it after the loop"
+    )
 
 
 def form_of(profile: StepProfile) -> str | None:
@@ -134,6 +149,18 @@ def unfused_cell(f: Finding) -> Told | None:
     return Told(f"the cell has {count(pointwise)} element-by-element ops a time step: {how}")
 
 
+VALUES_IN_LOOP = Remedy(
+    name="no value in the loop",
+    cause="the loop over time steps asks for a value in each: it has to stay a loop, and waits",
+    condition="ops of single cells, and as many ops that ask for a value (aten::item) or more",
+    kinds=(*HOST, *WORK),
+    frameworks=TORCH,
+    decide=values_in_loop,
+    sources=(
+        "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",
+        "https://docs.pytorch.org/docs/stable/generated/torch.nn.LSTM.html",
+    ),
+)
 LAYER_IN_ONE_OP = Remedy(
     name="layer in one op",
     cause="a layer runs cell by cell where its framework has it in one op",

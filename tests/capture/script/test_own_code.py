@@ -74,7 +74,7 @@ def test_values_that_a_tagger_reads_word_by_word_are_its_first_finding(tmp_path:
     assert "nn.Module: LSTM lstm" in names
 
 
-def test_a_classifier_is_measured_in_fit_and_its_padding_seen(tmp_path: Path) -> None:
+def test_masks_of_padding_in_front_are_a_classifier_s_first_finding(tmp_path: Path) -> None:
     pytest.importorskip("keras")
     pytest.importorskip("tensorflow")
     path = PROGRAMS / "keras_classifier.py"
@@ -82,6 +82,8 @@ def test_a_classifier_is_measured_in_fit_and_its_padding_seen(tmp_path: Path) ->
     assert ended.returncode == 0, ended.stderr
     assert "accuracy 0" not in ended.stdout  # stopped before
     assert info(tmp_path, "keras_classifier")["padding"] == "front"
+    first = diagnosed(tmp_path, "keras_classifier")["findings"][0]
+    assert first["remedies"][0]["name"] == "pad at the end"
 
 
 def test_a_character_model_without_jit_is_told_so_first(tmp_path: Path) -> None:
