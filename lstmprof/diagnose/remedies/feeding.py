@@ -6,7 +6,7 @@ import re
 
 from lstmprof.diagnose.causes import INPUT
 from lstmprof.diagnose.findings import Finding
-from lstmprof.diagnose.remedies.told import TENSORFLOW, TORCH, Remedy, Told, times_called
+from lstmprof.diagnose.remedies.told import TENSORFLOW, TORCH, Example, Remedy, Told, times_called
 
 _SINGLE_LOADER = re.compile(r"enumerate\(DataLoader\)#_SingleProcess")
 _WORKERS = re.compile(r"enumerate\(DataLoader\)#_MultiProcessing")
@@ -70,6 +70,11 @@ WORKERS = Remedy(
     saves="the input",
     decide=loader_in_line,
     sources=("https://docs.pytorch.org/docs/stable/data.html",),
+    example=Example(
+        of="a ResNet-50 of PyTorch on a V100, whose DataLoader has no workers",
+        told="the DataLoader makes each batch in the step's own process: num_workers=1 or "
+        "more, with pin_memory=True, makes the next one meanwhile",
+    ),
 )
 MORE_WORKERS = Remedy(
     name="more workers",

@@ -14,6 +14,7 @@ from lstmprof.diagnose.remedies.told import (
     SERIES,
     TENSORFLOW,
     TORCH,
+    Example,
     Remedy,
     Told,
     each,
@@ -175,6 +176,11 @@ CUDA_GRAPH = Remedy(
         "https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs",
         "https://github.com/keras-team/keras/issues/8885",
     ),
+    example=Example(
+        of="a Transformer of PyTorch on an H100",
+        told="its 16 launches a step can be one where every step has the same shapes: a CUDA "
+        "graph, by torch.compile(mode='reduce-overhead') or torch.cuda.graph",
+    ),
 )
 XLA = Remedy(
     name="XLA",
@@ -196,6 +202,10 @@ TORCH_COMPILE = Remedy(
     saves="the usual gaps, by the share of these kernels",
     decide=compiled_step,
     sources=("https://docs.pytorch.org/docs/stable/generated/torch.compile.html",),
+    example=Example(
+        of="a small BERT of PyTorch on an H100",
+        told="30 of its 60 kernels a step work element by element: torch.compile can fuse them",
+    ),
 )
 FUSED_OPTIMIZER = Remedy(
     name="fused optimizer",
@@ -207,6 +217,11 @@ FUSED_OPTIMIZER = Remedy(
     saves="the optimizer",
     decide=fused_optimizer,
     sources=("https://docs.pytorch.org/docs/stable/generated/torch.optim.Adam.html",),
+    example=Example(
+        of="one of eight ranks of a recommendation model of PyTorch",
+        told="1.3 ms a step go to the optimizer, parameter by parameter: fused=True of "
+        "torch.optim updates all of them in one kernel",
+    ),
 )
 LARGER_BATCH = Remedy(
     name="larger batch",
@@ -215,4 +230,9 @@ LARGER_BATCH = Remedy(
     kinds=HOST,
     decide=larger_batch,
     sources=("https://github.com/keras-team/keras/issues/8885",),
+    example=Example(
+        of="a small BERT of PyTorch on an MI300",
+        told="the median kernel takes 4.8 µs, the median gap before one 40.5 µs: a larger "
+        "batch gives every launch more to do at the same cost",
+    ),
 )

@@ -249,6 +249,12 @@ EVENT_SOONER = Remedy(
     saves="this waiting",
     decide=waits_for_event,
     sources=("https://docs.nvidia.com/cuda/cuda-c-programming-guide/#streams",),
+    example=Example(
+        of="a language model that decodes on an AMD GPU",
+        told="void (anonymous namespace)::resolve_future_token_ids_kernel… waited 463.2 ms for "
+        "an event of another stream (hipStreamWaitEvent): record that event as soon as "
+        "what is needed is done, and launch first what does not need it",
+    ),
 )
 NO_HOST_FUNCTION = Remedy(
     name="no host function",
@@ -279,6 +285,12 @@ OVERLAP_COMMUNICATION = Remedy(
         "https://docs.pytorch.org/docs/stable/notes/ddp.html",
         "https://docs.pytorch.org/docs/stable/fsdp.html",
     ),
+    example=Example(
+        of="one of two ranks of a PyTorch job that exchange embeddings",
+        told="151.8 ms a step of communication run while nothing computes (most of it "
+        "ncclKernel_SendRecv_RING_SIMPLE_Sum_int…): exchange the next batch's while this "
+        "one is computed; what it waits for other ranks stays",
+    ),
 )
 LOOK_INSIDE = Remedy(
     name="look inside",
@@ -289,4 +301,9 @@ LOOK_INSIDE = Remedy(
     saves="this range or frame",
     decide=python_stretches,
     sources=("https://github.com/benfred/py-spy",),
+    example=Example(
+        of="NVTX ranges of a program on a Titan RTX, in Nsight Systems",
+        told="4,820.7 ms of it are inside 'find_centers' and in no op: a sampling profiler "
+        "(py-spy record --native) says what runs there",
+    ),
 )

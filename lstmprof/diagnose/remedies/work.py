@@ -9,7 +9,7 @@ from lstmprof.diagnose.causes import CAST, COPY, DISPATCH, GEMM, LAUNCH, MEMORY,
 from lstmprof.diagnose.counts import counted
 from lstmprof.diagnose.findings import Finding
 from lstmprof.diagnose.remedies.cells import form_of
-from lstmprof.diagnose.remedies.told import TORCH, WORK, Remedy, Told, each, often, total
+from lstmprof.diagnose.remedies.told import TORCH, WORK, Example, Remedy, Told, each, often, total
 from lstmprof.implementations import CELL_OP, LOOP
 from lstmprof.numbers import count, cropped, milliseconds
 
@@ -173,6 +173,11 @@ KEEP_ONE_TYPE = Remedy(
     saves="the largest",
     decide=casts,
     sources=("https://docs.pytorch.org/docs/stable/amp.html",),
+    example=Example(
+        of="mixed precision of PyTorch on an A100",
+        told="aten::to in aten::linear casts from float to c10::Half 127 times: keep what it "
+        "casts in the type that is needed there",
+    ),
 )
 CHANNELS_LAST = Remedy(
     name="channels last",
@@ -208,6 +213,12 @@ TF32 = Remedy(
     decide=tf32,
     sources=(
         "https://docs.pytorch.org/docs/stable/generated/torch.set_float32_matmul_precision.html",
+    ),
+    example=Example(
+        of="a PyTorch profile of kernels alone, on an A4000",
+        told="ampere_sgemm_128x64_tn and such are float32 products: "
+        "torch.set_float32_matmul_precision('high') runs them on the tensor cores, with "
+        "fewer digits",
     ),
 )
 CUDNN_CTC = Remedy(
