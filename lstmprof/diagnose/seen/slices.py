@@ -19,6 +19,8 @@ from lstmprof.events.table import NONE
 _NODES = re.compile(
     r"autograd::engine::evaluate_function: (?:SliceBackward\d*|torch::autograd::CopySlices)$"
 )
+#: Ops that pack and unpack sequences slice by slice.
+_PACKING = ("aten::_pack_padded_sequence", "aten::_pad_packed_sequence")
 #: So many a step are a loop.
 _LOOPED = 8
 
@@ -36,10 +38,11 @@ def selected(lane: Lane) -> int:
 
 
 def sliced(lane: Lane) -> tuple[Fact, ...]:
-    """Backward passes of slices, eight a step or more; none that PyTorch's own layers take."""
+    """Backward passes of slices, eight a step or more; none of PyTorch's own layers and packing."""
     nodes = lane.here & lane.events.is_kind("op") & lane.events.where_name(_NODES.match)
     forward = lane.events.rows_named("forward_id")
-    of_layer = np.flatnonzero((forward != NONE) & (lane.inside(layers(lane)) != NONE)[forward])
+    own = lane.inside(layers(lane) | (lane.here & lane.events.is_one_of("name", *_PACKING)))
+    of_layer = np.flatnonzero((forward != NONE) & (own != NONE)[forward])
     nodes[of_layer] = False
     nodes[lane.parent[of_layer][lane.parent[of_layer] != NONE]] = False
     few = int(nodes.sum()) < _LOOPED * lane.steps
