@@ -92,5 +92,5 @@ def _write_by_nsys(request: ScriptRequest, folder: Path, report: Report) -> None
         return
     report("exporting what nsys recorded")
     nsys.export(folder)
-    run = written(folder)
-    report(f"wrote {run.path}; next: lstmprof breakdown {run.path}")
+    written(folder)
+    report(f"wrote {request.place}; next: lstmprof breakdown {request.place}")
