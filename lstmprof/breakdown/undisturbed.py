@@ -10,10 +10,11 @@ they and two lines of state ``profiler`` sum to the undisturbed step:
 - ``further effect``: what the undisturbed step has over all that. Where it is below 0 the profiled
   steps took longer than their recording tells: caches, clocks, another process.
 
-Of a run on one thread of a CPU all parts share that effect, by their length: few steps are profiled
-and many timed, and the machine runs faster or slower for some of them, which changes all parts
-alike. Profiled and undisturbed steps of one round, 12 rounds of each of four runs, differed by 13
-to 20 % more or less than in the mean (standard deviation; 2 CPUs of a Xeon, nothing else to do).
+Of a run on one thread of a CPU all parts share both, by their length, and no line is left: few
+steps are profiled and many timed, and the machine runs faster or slower for some of them, which
+changes all parts alike. Profiled and undisturbed steps of one round, 12 rounds of each of four
+runs, differed by 13 to 20 % more or less than in the mean (standard deviation; 2 CPUs of a Xeon,
+nothing else to do).
 """
 
 from __future__ import annotations
@@ -120,13 +121,14 @@ def profiling_of(
     if longer_ns is None:
         profiled_ns = sum(w.end_ns - w.start_ns for w in kept.windows) / steps
         longer_ns = profiled_ns * had_cpu - length_ns
+    faults_ns = min(faults_ns, max(round(longer_ns), 0))
     cost_ns = what.cost_ns(costs, steps * (longer_ns - faults_ns))
     profiling = Profiling(costs, cost_ns, faults_ns, own_ranges, had_cpu)
     left_ns = int(profiling.left(what).sum()) / steps
     if on_device or not one_thread(info) or not left_ns:
         return profiling
-    scale = (round(length_ns) + faults_ns) / left_ns
-    return replace(profiling, scale=min(max(scale, 1 / MOST_SCALE), MOST_SCALE))
+    scale = min(max(round(length_ns) / left_ns, 1 / MOST_SCALE), MOST_SCALE)
+    return replace(profiling, faults_ns=0, scale=scale)  # all parts share the faults as well
 
 
 def _had_cpu(kept: Kept, info: RunInfo) -> float:

@@ -259,11 +259,26 @@ def test_diagnose_and_breakdown_say_the_same(tmp_path: Path, threads: int) -> No
 
 def test_page_faults_of_profiling_are_a_line_only_where_they_were_seen(tmp_path: Path) -> None:
     told = {"event_ns": OP.ns, "range_ns": RANGE.ns, "page_fault_ns": 500.0}
-    seen, truth = made(tmp_path / "seen", [STEP], told=told, profiled_page_faults=[10])
-    none, _ = made(tmp_path / "none", [STEP], told=told, profiled_page_faults=[0])
+    seen, truth = made(tmp_path / "seen", [STEP], told=told, profiled_page_faults=[10], threads=2)
+    none, _ = made(tmp_path / "none", [STEP], told=told, profiled_page_faults=[0], threads=2)
     assert account(seen)[PROFILER, PAGE_FAULTS] == -5_000
     assert (PROFILER, PAGE_FAULTS) not in account(none)
     assert sum(account(seen).values()) == sum(truth.values())
+    one, _ = made(tmp_path / "one", [STEP], told=told, profiled_page_faults=[10])
+    assert account(one).keys() == truth.keys()  # all parts share them
+    assert sum(account(one).values()) == sum(truth.values())
+
+
+def test_faults_take_no_more_than_profiled_steps_were_longer(tmp_path: Path) -> None:
+    told = {"event_ns": OP.ns, "range_ns": RANGE.ns, "page_fault_ns": 90_000.0}
+    profiled_ns = profiled_lengths(tmp_path, [STEP])[0]
+    found, truth = made(
+        tmp_path, [STEP], told=told, profiled_page_faults=[10], timings=[profiled_ns] * 9, threads=2
+    )
+    assert (PROFILER, PAGE_FAULTS) not in account(found)  # they were no longer at all
+    longer_ns = profiled_ns - sum(truth.values())
+    more, _ = made(tmp_path / "more", [STEP], told=told, profiled_page_faults=[10], threads=2)
+    assert account(more)[PROFILER, PAGE_FAULTS] == -longer_ns
 
 
 def test_a_step_that_lost_its_cpu_is_left_out_everywhere(tmp_path: Path) -> None:
