@@ -22,7 +22,10 @@ from lstmprof.errors import CaptureError
 REPORT = "report"
 _IMPORTER = "QdstrmImporter"
 #: Where the importer lies beside the nsys that is called, wherever that is linked from.
-_BESIDE = ("../host-linux-x64", "../../host-linux-x64", "../../nsight-systems/host-linux-x64")
+_BESIDE = (
+    *("../host-linux-x64", "../../host-linux-x64"),
+    *("../lib/nsight-systems/host-linux-x64", "../../../nsight-systems/host-linux-x64"),  # Debian
+)
 
 
 def found() -> str:

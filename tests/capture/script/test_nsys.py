@@ -88,3 +88,23 @@ def test_a_recording_that_nothing_reached_is_told(
     (tmp_path / "report.qdstrm").write_text("")
     with pytest.raises(CaptureError, match="this nsys has no QdstrmImporter"):
         nsys.export(tmp_path)
+
+
+def test_debian_s_importer_is_found_where_it_lies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lib = tmp_path / "usr" / "lib"
+    target = lib / "x86_64-linux-gnu" / "nsight-systems" / "target-linux-x64"
+    importer = lib / "nsight-systems" / "host-linux-x64" / "QdstrmImporter"
+    for folder in (target, importer.parent, tmp_path / "usr" / "bin"):
+        folder.mkdir(parents=True)
+    importer.write_text("#!/bin/sh\ntouch $(dirname $2)/report.nsys-rep\n", encoding="utf-8")
+    (target / "nsys").write_text("#!/bin/sh\nexit 9\n", encoding="utf-8")
+    for tool in (importer, target / "nsys"):
+        tool.chmod(0o755)
+    (tmp_path / "usr" / "bin" / "nsys").symlink_to(target / "nsys")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'usr' / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    (tmp_path / "report.qdstrm").write_text("")
+    with pytest.raises(CaptureError, match="nsys failed: without a word"):
+        nsys.export(tmp_path)
+    assert (tmp_path / "report.nsys-rep").exists()
