@@ -18,6 +18,7 @@ from lstmprof.diagnose.remedies.told import (
     Told,
     each,
     often,
+    often_in_all,
     total,
 )
 from lstmprof.diagnose.seen import Fact
@@ -53,7 +54,7 @@ def filled_memory(f: Finding) -> Told | None:
     filled = f.slow.seen.filled
     if not filled:
         return None
-    times = often(f.slow, sum(h.count for h in filled))
+    times = often_in_all(f.slow, filled)
     return Told(
         f"new tensors are filled before they are written, {times}: deterministic algorithms do "
         "that; torch.utils.deterministic.fill_uninitialized_memory = False leaves it out",
@@ -66,7 +67,7 @@ def gradient_hooks(f: Finding) -> Told | None:
     hooked = f.slow.seen.hooked
     if not hooked:
         return None
-    times = often(f.slow, sum(h.count for h in hooked))
+    times = often_in_all(f.slow, hooked)
     return Told(
         f"hooks on gradients run {_names(hooked)} in the backward pass "
         f"({times}, {milliseconds(total(hooked))} ms{each(f.slow)}): remove what register_hook "
@@ -80,7 +81,7 @@ def recomputed(f: Finding) -> Told | None:
     again = f.slow.seen.recomputed
     if not again:
         return None
-    times = often(f.slow, sum(h.count for h in again))
+    times = often_in_all(f.slow, again)
     return Told(
         f"the backward pass computes {_names(again)} again ({times}, "
         f"{milliseconds(total(again))} ms{each(f.slow)}), as checkpointing does to save memory: "
@@ -100,7 +101,7 @@ def torchscript(f: Finding) -> Told | None:
     scripted = f.slow.seen.scripted
     if not scripted:
         return None
-    times = often(f.slow, sum(h.count for h in scripted))
+    times = often_in_all(f.slow, scripted)
     return Told(
         f"TorchScript computes the gradients of its graphs op by op ({times}, "
         f"{milliseconds(total(scripted))} ms{each(f.slow)}): torch.nn.LSTM has the whole layer in "

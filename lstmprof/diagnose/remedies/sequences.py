@@ -16,6 +16,7 @@ from lstmprof.diagnose.remedies.told import (
     Told,
     each,
     often,
+    often_in_all,
     total,
 )
 from lstmprof.numbers import milliseconds
@@ -53,7 +54,7 @@ def slices_in_a_loop(f: Finding) -> Told | None:
         return None
     return Told(
         f"slices of a tensor are taken or filled one by one: the backward pass fills or copies all "
-        f"of it for each ({often(f.slow, sum(h.count for h in sliced))}, "
+        f"of it for each ({often_in_all(f.slow, sliced)}, "
         f"{milliseconds(total(sliced))} ms{each(f.slow)}): split or unbind it once, put it "
         "together with stack or cat, or take what you need by one index or mask",
         total(sliced),
@@ -93,7 +94,7 @@ def another_layout(f: Finding) -> Told | None:
     relaid = f.slow.seen.relaid
     if not relaid:
         return None
-    times = often(f.slow, sum(h.count for h in relaid))
+    times = often_in_all(f.slow, relaid)
     return Told(
         f"{relaid[0].within} copies its sequences into another layout ({times} in all, "
         f"{milliseconds(total(relaid))} ms{each(f.slow)}): it reads (time, batch, features) one "

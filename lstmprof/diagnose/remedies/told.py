@@ -69,6 +69,11 @@ def often(profile: StepProfile, number: float) -> str:
     return "once" if number == 1 else f"{count(number)} times"
 
 
+def often_in_all(profile: StepProfile, held: Iterable[Fact]) -> str:
+    """How ``often`` all of ``held`` together."""
+    return often(profile, sum(one.count for one in held))
+
+
 def each(profile: StepProfile) -> str:
     """`` a step``; empty where no step is marked."""
     return " a step" if profile.marked else ""

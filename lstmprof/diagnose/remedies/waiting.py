@@ -9,7 +9,16 @@ from lstmprof.diagnose import causes
 from lstmprof.diagnose.causes import ALLOCATION, COLLECTIVE, COPY, INPUT, PYTHON, QUEUE, SYNC
 from lstmprof.diagnose.findings import Finding
 from lstmprof.diagnose.remedies.launching import SIZED_BY_DATA
-from lstmprof.diagnose.remedies.told import TORCH, Example, Remedy, Told, each, often, total
+from lstmprof.diagnose.remedies.told import (
+    TORCH,
+    Example,
+    Remedy,
+    Told,
+    each,
+    often,
+    often_in_all,
+    total,
+)
 from lstmprof.diagnose.seen import Fact
 from lstmprof.events.schema import PHASES
 from lstmprof.events.threads import ASKS
@@ -145,7 +154,7 @@ def allocations(f: Finding) -> Told | None:
         if any(_FREES.search(h.name) for h in calls):
             how += "; call no torch.cuda.empty_cache(), and leave memory free for what is cached"
     where = "after the first step" if f.slow.marked else "in the later half of the profile"
-    times = often(f.slow, sum(h.count for h in calls))
+    times = often_in_all(f.slow, calls)
     return Told(f"{names} are called {where}, {times}: {how}", total(calls))
 
 

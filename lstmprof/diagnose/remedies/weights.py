@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from lstmprof.diagnose.causes import COPY, DISPATCH, LAUNCH, MEMORY
 from lstmprof.diagnose.findings import Finding
-from lstmprof.diagnose.remedies.told import TORCH, Example, Remedy, Told, often, total
+from lstmprof.diagnose.remedies.told import TORCH, Example, Remedy, Told, often_in_all, total
 from lstmprof.diagnose.seen import Fact
 
 #: Weights of a layer: fewer copies in its op are others.
@@ -24,7 +24,7 @@ def copied_at_every_call(f: Finding) -> Told | None:
     copies = _copies(f)
     if not copies or f.slow.seen.flattens:
         return None
-    times = often(f.slow, sum(h.count for h in copies))
+    times = often_in_all(f.slow, copies)
     if copies[0].within == _MIOPEN:
         how = "PyTorch does so on MIOpen wherever they lie; fewer and longer calls do it less often"
     else:
@@ -41,7 +41,7 @@ def shared(f: Finding) -> Told | None:
     copies = _copies(f)
     if not copies or not f.slow.seen.flattens or copies[0].within == _MIOPEN:
         return None
-    times = often(f.slow, sum(h.count for h in copies))
+    times = often_in_all(f.slow, copies)
     return Told(
         f"{copies[0].within} copies its weights together at every call ({times}), and "
         "flatten_parameters() does nothing: it does nothing where weights are shared or of "
@@ -55,7 +55,7 @@ def flattened_in_every_step(f: Finding) -> Told | None:
     copies = [h for h in f.slow.seen.weights if h.within == _FLATTENS]
     if not copies:
         return None
-    times = often(f.slow, sum(h.count for h in copies))
+    times = often_in_all(f.slow, copies)
     return Told(
         f"flatten_parameters() copies the weights ({times}): once the model is on its device they "
         "stay where they are; call it there, not in forward()",

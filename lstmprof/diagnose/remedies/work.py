@@ -9,7 +9,17 @@ from lstmprof.diagnose.causes import CAST, COPY, DISPATCH, GEMM, LAUNCH, MEMORY,
 from lstmprof.diagnose.counts import counted
 from lstmprof.diagnose.findings import Finding
 from lstmprof.diagnose.remedies.cells import form_of
-from lstmprof.diagnose.remedies.told import TORCH, WORK, Example, Remedy, Told, each, often, total
+from lstmprof.diagnose.remedies.told import (
+    TORCH,
+    WORK,
+    Example,
+    Remedy,
+    Told,
+    each,
+    often,
+    often_in_all,
+    total,
+)
 from lstmprof.implementations import CELL_OP, LOOP
 from lstmprof.numbers import count, cropped, milliseconds
 
@@ -88,7 +98,7 @@ def contiguous(f: Finding) -> Told | None:
     moved = [h for h in f.slow.seen.moved if h.within in _RELAYS]
     if not moved or 2 * total(f.slow.seen.relaid) > total(moved):
         return None
-    times = often(f.slow, sum(h.count for h in moved))
+    times = often_in_all(f.slow, moved)
     return Told(
         f"{moved[0].within} copies elements into another layout {times}, "
         f"{milliseconds(total(moved))} ms{each(f.slow)}: keep the tensor in the layout in which it "
