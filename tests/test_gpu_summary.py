@@ -53,6 +53,7 @@ def out(tmp_path: Path) -> Path:
         "warmup": [True, False, False, False],
         "wall_ns": WALLS_NS,
         "after_profile": [False] * 4,
+        "turn": [None] * 4,
         "device_ns": [wall // 2 for wall in WALLS_NS],
         "cpu_ns": WALLS_NS,
         **{name: [0] * 4 for name in KERNEL_COUNTS},

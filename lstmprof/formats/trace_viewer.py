@@ -223,4 +223,6 @@ def _notes(events: Sequence[Any], intervals: list[Row], dropped: Counter[str]) -
             f" missing; {_GIVE_XPLANE}, or profile fewer steps"
         )
     if any(row.kind == "op" and row.op_name == row.name for row in intervals):
-        yield f"XLA's instructions have no paths here, and so no phases; {_GIVE_XPLANE}"
+        yield (
+            f"XLA's instructions have no paths and no shapes here, and so no phases; {_GIVE_XPLANE}"
+        )
