@@ -38,6 +38,9 @@ class TorchRanges:
         self._calls: Counter[int] = Counter()
         self._calls_before: Counter[int] = Counter()  # in the steps before this one
         self._thread: Optional[int] = None
+        # torch.compile reads the hooks into its graph: they are nothing there
+        compiler = getattr(torch, "compiler", None)
+        self._is_compiling = getattr(compiler, "is_compiling", _never)
         self.backwards = self.steps = 0
 
     def set(self, profiling: bool) -> None:
@@ -106,7 +109,7 @@ class TorchRanges:
         self._undo.append(functools.partial(setattr, place, name, wrapped))
 
     def _module_begins(self, module: Any, _: Any) -> None:
-        if threading.get_ident() != self._thread:
+        if self._is_compiling() or threading.get_ident() != self._thread:
             return
         if not self._open or self._open[-1][0] is OPTIMIZER:  # which may call all the others
             of = self._torch.nn.modules.loss._Loss
@@ -121,7 +124,7 @@ class TorchRanges:
             self.open(_Call(module), name)
 
     def _module_ends(self, module: Any, *_: Any) -> None:
-        if threading.get_ident() != self._thread:
+        if self._is_compiling() or threading.get_ident() != self._thread:
             return
         while self._open and isinstance(self._open[-1][0], _Call):
             call = self._open[-1][0]
@@ -137,6 +140,10 @@ class _Call:
 
     def __init__(self, module: Any) -> None:
         self.module = module
+
+
+def _never() -> bool:
+    return False
 
 
 def _compiled() -> bool:

@@ -28,6 +28,20 @@ class Phases:
         self.depth -= 1
 
 
+@pytest.fixture
+def phases() -> Phases:
+    return Phases()
+
+
+@pytest.fixture
+def ranges(phases: Phases) -> Iterator[TorchRanges]:
+    """In profiled steps; its hooks are those of the whole process."""
+    found = TorchRanges(torch, phases)
+    found.set(True)
+    yield found
+    found.set(False)
+
+
 def trained(ranges: TorchRanges, model: Any, loss: Any) -> None:
     """A step: forward, loss, backward, optimizer."""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -37,7 +51,9 @@ def trained(ranges: TorchRanges, model: Any, loss: Any) -> None:
     ranges.close("optimizer")
 
 
-def test_a_profiled_step_has_its_phases_and_modules_once_loops_are_known() -> None:
+def test_a_profiled_step_has_its_phases_and_modules_once_loops_are_known(
+    phases: Phases, ranges: TorchRanges
+) -> None:
     class Model(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -48,9 +64,7 @@ def test_a_profiled_step_has_its_phases_and_modules_once_loops_are_known() -> No
                 x = self.cell(x)
             return self.head(x)
 
-    phases, model, loss = Phases(), Model(), torch.nn.MSELoss()
-    ranges = TorchRanges(torch, phases)
-    ranges.set(True)
+    model, loss = Model(), torch.nn.MSELoss()
     trained(ranges, model, loss)
     assert phases.lines == ["forward", "loss", "backward", "optimizer"]
     phases.lines.clear()
@@ -74,13 +88,36 @@ def test_steps_that_are_not_profiled_have_no_hook() -> None:
     assert phases.lines == []
 
 
-def test_a_step_that_ends_inside_a_range_ends_the_range() -> None:
-    phases = Phases()
-    ranges = TorchRanges(torch, phases)
-    ranges.set(True)
+def test_a_step_that_ends_inside_a_range_ends_the_range(
+    phases: Phases, ranges: TorchRanges
+) -> None:
     ranges.open("outer", "backward")
     ranges.open("inner", "optimizer")
     ranges.close(None)
     ranges.close("outer")
     assert phases.depth == 0
-    ranges.set(False)
+
+
+@pytest.mark.skipif(not hasattr(torch, "compiler"), reason="this PyTorch has no torch.compile")
+def test_what_is_compiled_in_a_profiled_step_has_no_hook_in_its_graph(
+    phases: Phases, ranges: TorchRanges
+) -> None:
+    found = []
+
+    class Model(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.head = torch.nn.Linear(3, 3)
+
+        def forward(self, x: Any) -> Any:
+            return self.head(x)
+
+    def backend(graph: Any, _: Any) -> Any:
+        found.append([node.target for node in graph.graph.nodes if node.op == "call_function"])
+        return graph.forward
+
+    model = Model()
+    model.compile(backend=backend)
+    model(torch.ones(2, 3))
+    assert found == [[torch._C._nn.linear]]
+    assert phases.lines == []
