@@ -20,6 +20,7 @@ from lstmprof.capture.implementation_file import (
     implementation_file,
     is_file,
 )
+from lstmprof.capture.kept import KeptRounds
 from lstmprof.capture.request import CaptureRequest, refusal, run_name
 from lstmprof.capture.worker.host import cuda_devices
 from lstmprof.errors import LstmprofError, UsageError, unknown_name
@@ -157,6 +158,9 @@ def run(
 ) -> Iterator[Outcome]:
     """Run what is not skipped, group by group; yields each outcome as soon as it is known."""
     todo = {p.name: p for p in planned if p.skip is None or (force and p.is_there)}
+    for entry in planned:
+        if entry.is_there and entry.name not in todo:  # it was killed before it cleared these away
+            KeptRounds(out, entry.name).discard()
     groups = [{p.name: p.request for p in group} for group in _groups(list(todo.values()))]
     results = captures.captured_runs(groups, out, rounds=rounds, force=force, progress=progress)
     for name, result in results:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from lstmprof.capture import plan
+from lstmprof.capture.kept import ROUNDS
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.worker.host import cuda_devices
 from lstmprof.errors import LstmprofError, UsageError
@@ -98,6 +99,17 @@ def command(out: Path) -> list[str]:
     base = [sys.executable, "-m", "lstmprof", "capture", "--device=cpu", f"--out={out}"]
     base += ["--no-peaks", "--rounds=1"]
     return [*base, *impls, *workloads, *network]
+
+
+def test_what_was_kept_of_a_run_that_is_there_is_cleared_away(tmp_path: Path) -> None:
+    (planned,) = plan.plan(["torch-cudnn"], [TINY], ["fp32"], COMMON, tmp_path)
+    for file in (tmp_path / planned.name / "run.json", tmp_path / ROUNDS / planned.name / "0/a"):
+        file.parent.mkdir(parents=True)
+        file.write_text("{}")
+    (planned,) = plan.plan(["torch-cudnn"], [TINY], ["fp32"], COMMON, tmp_path)
+    assert planned.is_there
+    assert list(plan.run([planned], tmp_path)) == []
+    assert [path.name for path in tmp_path.iterdir()] == [planned.name]
 
 
 def test_a_killed_sweep_started_again_ends_with_the_same_runs(tmp_path: Path) -> None:
