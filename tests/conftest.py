@@ -2,8 +2,12 @@
 
 # TensorFlow's library exports SQLite's functions: imported after it, sqlite3 runs on those.
 import sqlite3  # noqa: F401
+import sys
 
 from hypothesis import settings
+
+# OpenVINO's import forks the process to report itself; JAX, if it is loaded, warns of the fork.
+sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
 
 # How long an example takes says how busy the machine is, the more so with a worker on every core.
 settings.register_profile("no deadline", deadline=None)

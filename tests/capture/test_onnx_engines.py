@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime
 import importlib
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -124,6 +126,16 @@ def test_phases_end_with_their_call_though_it_has_no_node_of_the_loss() -> None:
     ]
     found = [(event.name, event.start_ns, event.end_ns) for event in phases(nodes, calls)]
     assert found == [("forward", 5, 80), ("forward", 105, 150), ("loss", 160, 170)]
+
+
+def test_openvino_reports_itself_to_nobody() -> None:
+    pytest.importorskip("openvino")
+    script = (
+        "import os; forks = []; os.register_at_fork(before=lambda: forks.append(1));"
+        "import lstmprof.capture.worker.loops.openvino; print(len(forks))"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout) == (0, "0\n"), ended.stderr
 
 
 def test_openvino_computes_in_bfloat16_where_it_is_told_to() -> None:

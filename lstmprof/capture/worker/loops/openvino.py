@@ -10,10 +10,11 @@ the call's own time lies between them is not.
 
 from __future__ import annotations
 
+import importlib
+import sys
 from typing import Any, Dict, List, NamedTuple, Sequence
 
 import onnx
-import openvino
 
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.worker.host import thread_count
@@ -21,6 +22,10 @@ from lstmprof.capture.worker.loops import _onnx
 from lstmprof.capture.worker.loops._onnx import OP, Event
 from lstmprof.capture.worker.peaks import numpy_copy, numpy_product
 from lstmprof.errors import CaptureError
+
+# OpenVINO reports its import to its makers from a copy of the process, unless this is missing.
+sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
+openvino = importlib.import_module("openvino")
 
 DEVICE = "CPU"
 #: Precision -> what the CPU plugin is to compute in
