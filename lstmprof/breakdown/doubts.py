@@ -25,7 +25,7 @@ from lstmprof.breakdown.rounds import (
     error_of_change,
 )
 from lstmprof.events.intervals import Ints
-from lstmprof.numbers import milliseconds, number_of
+from lstmprof.numbers import milliseconds, number_of, percent
 from lstmprof.runs.metadata import RunInfo
 
 #: Fewer iterations say too little for any of the tests.
@@ -238,7 +238,7 @@ def _spread(rounds: Sequence[Ints]) -> Warning | None:
         return None
     return Warning(
         SPREAD,
-        f"the series is noisy: its standard deviation is {share:.0%} of its mean",
+        f"the series is noisy: its standard deviation is {percent(share)} of its mean",
         "close other programs, time more iterations",
         0.0,
     )
@@ -262,7 +262,7 @@ def _of_machine(iterations: Iterations, info: RunInfo) -> Iterator[Warning]:
     elif share is not None and share < CPU_SHARE:
         yield Warning(
             CPU_TAKEN,
-            f"the worker had its CPU for {share:.0%} of the time only",
+            f"the worker had its CPU for {percent(share)} of the time only",
             "close other programs, or measure again",
             taken if _often_preempted(info) else 0.0,
         )
@@ -298,7 +298,7 @@ def _disturbed(iterations: Iterations) -> Iterator[Warning]:
     what = "too many to leave them out: CPU time counts" if by_cpu else "which are left out"
     yield Warning(
         CPU_TAKEN,
-        f"the worker had its CPU for {share:.0%} of the time: "
+        f"the worker had its CPU for {percent(share)} of the time: "
         f"{number_of(lost, 'iteration', 'iterations')} of {len(iterations)} lost it, {what}",
         "close other programs, or measure again",
         0.0,

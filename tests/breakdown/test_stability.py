@@ -79,7 +79,7 @@ def test_noise_is_named() -> None:
         ({"hardware": {"cores": 2}, "load_average_before": [1.6, 1, 1], "threads": 1}, "load 1.6"),
         (
             {"device": "cpu", "threads": 1, "timing_cpu_ns": 80, "timing_wall_ns": 100},
-            "for 80% of the time",
+            "for 80 % of the time",
         ),
         ({"device": "cpu", "hardware": {"cpu_governor": "powersave"}}, "'powersave'"),
         ({"loss_fell": False}, "did not fall"),

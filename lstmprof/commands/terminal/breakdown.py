@@ -194,8 +194,8 @@ def _show_links(breakdown: Breakdown) -> None:
         return
     launched, issued = links.launched / links.activities, links.issued / links.activities
     terminal.write_line(
-        f"linked: of {links.activities:,} device activities {launched:.1%} to a launch,"
-        f" {issued:.1%} to an op"
+        f"linked: of {links.activities:,} device activities {percent(launched)} to a launch,"
+        f" {percent(issued)} to an op"
     )
     terminal.write_line()
 
