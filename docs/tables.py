@@ -12,7 +12,8 @@ import pyarrow as pa
 from lstmprof.breakdown.tables import TABLES, TableKind
 from lstmprof.breakdown.timings import COLUMNS as TIMINGS
 from lstmprof.events.schema import COLUMNS, Column
-from lstmprof.runs.metadata import ITERATIONS, SAMPLES, facts
+from lstmprof.runs.columns import ITERATIONS, SAMPLES
+from lstmprof.runs.metadata import facts
 
 _HEAD = """\
 # Tables

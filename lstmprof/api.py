@@ -34,7 +34,8 @@ from lstmprof.capture.implementation_file import implementation_file, is_file
 from lstmprof.capture.own.session import profile
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.rounds import capture_run
-from lstmprof.diagnose.diagnosis import Asked, Diagnosis, diagnose_all
+from lstmprof.diagnose.diagnosis import Diagnosis, diagnose_all
+from lstmprof.diagnose.what_ifs import Asked
 from lstmprof.errors import RunError, UsageError, unknown_name
 from lstmprof.names import FORMS, USUAL_TABLES
 from lstmprof.numbers import milliseconds, percent

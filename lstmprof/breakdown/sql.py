@@ -26,7 +26,8 @@ from lstmprof.breakdown.tables.database import literally, quoted, reading
 from lstmprof.errors import LstmprofError, UsageError
 from lstmprof.events.schema import SCHEMA, schema
 from lstmprof.numbers import UNKNOWN
-from lstmprof.runs.metadata import ITERATIONS, SAMPLES, facts_table
+from lstmprof.runs.columns import ITERATIONS, SAMPLES
+from lstmprof.runs.metadata import facts_table
 from lstmprof.runs.run import Run
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from lstmprof.numbers import escaped
 
 if TYPE_CHECKING:
     from lstmprof.breakdown import Breakdown
-    from lstmprof.diagnose.diagnosis import Asked
+    from lstmprof.diagnose.what_ifs import Asked
 
 
 @click.command(name="diagnose")
@@ -97,8 +97,9 @@ def command(
 
     from lstmprof.breakdown import break_down
     from lstmprof.commands.terminal import diagnosis
-    from lstmprof.diagnose.diagnosis import Asked, diagnose_all
+    from lstmprof.diagnose.diagnosis import diagnose_all
     from lstmprof.diagnose.roofline import parsed
+    from lstmprof.diagnose.what_ifs import Asked
 
     limits = parsed(peaks) if peaks else None
     asked = Asked(_once(without), gemm_at_roofline, limits, rank, device, _once(forms))

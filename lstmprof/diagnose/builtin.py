@@ -18,7 +18,7 @@ from lstmprof.capture.here import here
 from lstmprof.capture.request import CaptureRequest, refusal, run_name
 from lstmprof.capture.rounds import capture_run
 from lstmprof.capture.worker import host
-from lstmprof.diagnose.diagnosis import Asked, Diagnosis, diagnose_all
+from lstmprof.diagnose.diagnosis import Diagnosis, diagnose_all
 from lstmprof.diagnose.noise import noise_ns
 from lstmprof.diagnose.shapes import (
     LAYERS,
@@ -30,6 +30,7 @@ from lstmprof.diagnose.shapes import (
     slowest_layer,
 )
 from lstmprof.diagnose.step_profile import StepProfile, step_profile_of
+from lstmprof.diagnose.what_ifs import Asked
 from lstmprof.errors import LstmprofError, UsageError
 from lstmprof.implementations import CELL_OP, LAYER_OP, LOOP
 from lstmprof.numbers import count, listed, milliseconds, percent

@@ -11,7 +11,6 @@ import pyarrow as pa
 from lstmprof.breakdown import Breakdown
 from lstmprof.breakdown.doubts import Warning
 from lstmprof.breakdown.lacks import Lack
-from lstmprof.breakdown.recording import costs_of
 from lstmprof.breakdown.result import Table
 from lstmprof.diagnose import sentences, settings
 from lstmprof.diagnose.causes import SLOWER
@@ -25,38 +24,18 @@ from lstmprof.diagnose.ranks import lane_to_dict, overlap_to_dict, straggler_to_
 from lstmprof.diagnose.reasons import reason
 from lstmprof.diagnose.remedies import Advice, of_most, remedies
 from lstmprof.diagnose.roofline import (
-    Peaks,
     Roofline,
-    gemm_factor,
     roofline_of,
-    workload_of,
 )
 from lstmprof.diagnose.savings import Saving, savings
-from lstmprof.diagnose.sentences import of_what_if
 from lstmprof.diagnose.step_profile import (
     StepProfile,
     labels,
-    median_step,
     step_profile_of,
 )
-from lstmprof.errors import UsageError
-from lstmprof.events.annotate import MEASURED
+from lstmprof.diagnose.what_ifs import Asked, WhatIf, what_ifs_of
 from lstmprof.events.schema import Column, schema
 from lstmprof.numbers import escaped, milliseconds, told_apart
-from lstmprof.replay import (
-    CHANGES,
-    ERRORS,
-    Change,
-    Error,
-    Prediction,
-    Recording,
-    Timed,
-    as_layer_op,
-    compiled,
-    faster_gemms,
-    recurrent_share,
-    what_if,
-)
 
 #: Findings with a smaller share of the whole are left to JSON.
 LEAST_SHARE = 0.01
@@ -70,28 +49,6 @@ WATERFALL = (
     Column("slow_ns", pa.int64(), "ns", "of the slow run's step"),
     Column("delta_ns", pa.int64(), "ns", "what the kind adds to the slow step"),
 )
-#: What is asked by this name beside the causes of ``CHANGES``.
-GEMM_AT_ROOFLINE = "gemm at roofline"
-#: And by these the forms of ``names.FORMS``.
-FORM_NAMES = {"layer": "as one layer op", "compiled": "compiled"}
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What a user wants to know: ``without`` are names of ``CHANGES``, ``forms`` of ``FORMS``.
-
-    ``peaks`` are the device's, None for those that were measured with the runs. ``rank`` and
-    ``device`` are those to speak of, None where ``step_profile`` chooses.
-    """
-
-    without: tuple[str, ...] = ()
-    gemm_at_roofline: bool = False
-    peaks: Peaks | None = None
-    rank: int | None = None
-    device: int | None = None
-    forms: tuple[str, ...] = ()
-
-
 _NOTHING = Asked()
 _NO_ROOFLINE = (
     "the peaks are compared with nothing: what a step has to compute is known of runs that "
@@ -107,28 +64,6 @@ class Explained:
     sentence: str
     certainty: Certainty
     remedies: tuple[Advice, ...]
-
-
-@dataclass(frozen=True)
-class WhatIf:
-    """The slow step without one cause, or with one change, by its name.
-
-    ``form`` is the one of a forecast, None of a replay.
-    """
-
-    name: str
-    prediction: Prediction
-    form: str | None = None
-
-    @property
-    def error(self) -> Error | None:
-        """How far such forecasts were off; None of a replay, and where that was not measured."""
-        return None if self.form is None else ERRORS.get(self.form)
-
-    @property
-    def sentence(self) -> str:
-        """What it says."""
-        return of_what_if(self.name, self.prediction, self.form, self.error)
 
 
 @dataclass(frozen=True)
@@ -236,7 +171,7 @@ class Diagnosis:
             "waterfall": [{**asdict(d), "delta_ns": d.delta_ns} for d in self.differences],
             "findings": [_finding(explained) for explained in self.findings],
             "roofline": None if self.roofline is None else _roofline(self.roofline),
-            "what_if": [_what_if(replay) for replay in self.what_ifs],
+            "what_if": [replay.to_dict() for replay in self.what_ifs],
             "doubts": [{"run": profile.name, **asdict(d)} for profile, d in self.doubts],
             "warnings": list(self.warnings),
             "notes": list(self.notes),
@@ -303,20 +238,6 @@ def _roofline(limit: Roofline) -> dict[str, Any]:
     }
 
 
-def _what_if(what_if: WhatIf) -> dict[str, Any]:
-    prediction = what_if.prediction
-    bottleneck = prediction.bottleneck or (None, None, None)
-    return {
-        "change": what_if.name,
-        **_of(prediction, "observed_ns", "replayed_ns", "predicted_ns", "saved_ns"),
-        "undisturbed_ns": prediction.undisturbed_ns,
-        "bottleneck": dict(zip(("state", "part", "ns"), bottleneck, strict=True)),
-        "form": what_if.form,
-        "error": None if what_if.error is None else asdict(what_if.error),
-        "sentence": what_if.sentence,
-    }
-
-
 def diagnose(
     breakdown: Breakdown,
     other: Breakdown | None = None,
@@ -373,62 +294,8 @@ def _with_what_ifs(diagnosis: Diagnosis, breakdown: Breakdown, asked: Asked) -> 
     """``diagnosis`` with what was asked for."""
     limit, notes = diagnosis.roofline, diagnosis.notes
     notes = notes if limit or not asked.peaks else (*notes, _NO_ROOFLINE)
-    replays = _what_ifs(breakdown, diagnosis.slow, limit, asked)
+    replays = what_ifs_of(breakdown, diagnosis.slow, limit, asked)
     return replace(diagnosis, what_ifs=replays, notes=notes)
-
-
-def _what_ifs(
-    breakdown: Breakdown, profile: StepProfile, limit: Roofline | None, asked: Asked
-) -> tuple[WhatIf, ...]:
-    """The step of ``profile`` replayed with each change that was asked for.
-
-    Raises:
-        UsageError: GEMMs are to run at the roofline, and that is not known, or there are none.
-        RunError: a file of the run is missing or damaged.
-    """
-    changes: dict[str, Change] = {f"without {name}": CHANGES[name] for name in asked.without}
-    if asked.gemm_at_roofline:
-        changes[GEMM_AT_ROOFLINE] = faster_gemms(gemm_factor(profile, limit))
-    forms = {FORM_NAMES[form]: form for form in asked.forms}
-    changes |= {name: _form(form, profile, limit) for name, form in forms.items()}
-    if not changes:
-        return ()
-    window = median_step(breakdown.kept(profile.rank).windows)
-    undisturbed = None
-    if profile.step_ns is not None:
-        undisturbed = Timed(profile.step_ns, _recording(profile))
-    replays = what_if(breakdown, window, list(changes.values()), undisturbed)
-    return tuple(
-        WhatIf(name, replay, forms.get(name)) for name, replay in zip(changes, replays, strict=True)
-    )
-
-
-def _recording(profile: StepProfile) -> Recording | None:
-    """What recording took of the steps of ``profile``; None on a device's host."""
-    if profile.device is not None:
-        return None
-    costs = costs_of(profile.info)
-    each = costs.shape.times(profile.event_ns)
-    own_ranges = costs.measured and profile.info.source in MEASURED
-    return Recording(each, costs.of_range, own_ranges)
-
-
-def _form(form: str, profile: StepProfile, limit: Roofline | None) -> Change:
-    """The layers of ``profile`` in another form.
-
-    Raises:
-        UsageError: it needs to know the workload or the device's peaks, or there are no products.
-    """
-    if form == "compiled":
-        return compiled
-    workload = workload_of(profile.info)
-    if workload is None or profile.info.mode is None:
-        raise UsageError(
-            f"{profile.name}: the network that it runs is not known",
-            "--as layer needs a run that lstmprof captured",
-        )
-    share = recurrent_share(workload, profile.info.mode)
-    return as_layer_op(share, gemm_factor(profile, limit))
 
 
 def compare(first: StepProfile, second: StepProfile, across: Collection[str] = ()) -> Diagnosis:

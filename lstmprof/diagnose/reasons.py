@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from lstmprof.diagnose import settings
 from lstmprof.diagnose.step_profile import StepProfile, labels
 from lstmprof.numbers import count, percent
-from lstmprof.runs.metadata import ThreadTime
+from lstmprof.runs.records import ThreadTime
 
 #: Other code runs in the same calls where they execute so many times as many instructions.
 _MORE_INSTRUCTIONS = 1.5

@@ -7,6 +7,8 @@ import msgspec
 MADE_ELSEWHERE = "the run is an ingested profile, or of own code that does not tell"
 UNREAD = "it cannot be read on that machine, or the run is an ingested profile"
 NO_GPU = "no GPU was used or NVML does not tell, or the run is an ingested profile"
+NOT_MEASURED = "it was not measured"
+OLDER = "it cannot be read on that machine, or an older lstmprof made the run"
 FOREIGN = "another program made the run"
 NEVER = ""
 

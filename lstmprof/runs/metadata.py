@@ -1,4 +1,4 @@
-"""What a run says besides its events: run.json, typed, and the columns of timings.parquet.
+"""What a run says besides its events: run.json, typed.
 
 The record is the registry, too: each field states its unit, its meaning and when it is null, and
 from that come docs/tables.md and the table ``runs`` in SQL. There a field has a column of its own,
@@ -27,6 +27,7 @@ from lstmprof.runs.fields import (
     FOREIGN as _FOREIGN,
     NEVER as _NEVER,
     NO_GPU as _NO_GPU,
+    NOT_MEASURED as _NOT_MEASURED,
     UNREAD as _UNREAD,
     Flag as _Flag,
     Int as _Int,
@@ -39,148 +40,23 @@ from lstmprof.runs.fields import (
     Versions as _Versions,
     fact as _fact,
 )
+from lstmprof.runs.records import (
+    Hardware,
+    Peaks,
+    RecordingInfo,
+    Sampling,
+    ThreadTime,
+    WorkloadInfo,
+    Yardsticks,
+)
 from lstmprof.runs.settings import Counters, Settings
 
 _CAPTURED = "the run is a capture"
 _BUILT_IN = "the run is of one of lstmprof's own implementations, or an ingested profile"
-_NOT_MEASURED = "it was not measured"
-_OLDER = "it cannot be read on that machine, or an older lstmprof made the run"
 
 AGAIN = "capture or ingest the run again"
 
 _Item = TypeVar("_Item")
-
-
-class WorkloadInfo(_Record, frozen=True):
-    """The network and the data that a capture ran, as ``workloads.Workload`` has them."""
-
-    name: Annotated[_Text, _fact("name of the network", column="workload")] = None
-    layers: Annotated[_Int, _fact("recurrent layers")] = None
-    hidden: Annotated[_Int, _fact("hidden units of a layer and direction")] = None
-    bidirectional: Annotated[_Flag, _fact("whether layers run both ways")] = None
-    cell: Annotated[_Text, _fact("lstm, gru or rnn")] = None
-    batch: Annotated[_Int, _fact("sequences in a batch")] = None
-    time_steps: Annotated[_Int, _fact("of the longest sequence")] = None
-    features: Annotated[_Int, _fact("inputs of a time step")] = None
-    classes: Annotated[_Int, _fact("outputs")] = None
-    vocabulary: Annotated[_Int, _fact("number of distinct tokens", "the inputs are numbers")] = None
-    head: Annotated[_Flag, _fact("whether there is an output layer")] = None
-    loss: Annotated[_Text, _fact("ce, ctc, mse or mean", column="loss_kind")] = None
-    each_step: Annotated[_Flag, _fact("whether at every time step")] = None
-    labels: Annotated[_Int, _fact("length of CTC targets", "the loss is not ctc")] = None
-    shortest: Annotated[_Int, _fact("time steps of the shortest sequence", "all are alike")] = None
-    variable_length: Annotated[_Flag, _fact("whether the layers know the sequences' lengths")] = (
-        None
-    )
-    optimizer: Annotated[_Text, _fact("adam or sgd")] = None
-    learning_rate: Annotated[_Real, _fact("of the optimizer")] = None
-
-    def __bool__(self) -> bool:
-        return self != WorkloadInfo()
-
-    @property
-    def words(self) -> int | None:
-        """Tokens of a batch; None where the inputs are numbers, or it is unknown."""
-        if not self.vocabulary or self.batch is None or self.time_steps is None:
-            return None
-        return self.batch * self.time_steps
-
-    @property
-    def shape(self) -> str:
-        """Of its inputs, for reading: ``64×20×123``."""
-        return f"{self.batch}×{self.time_steps}×{self.features}"
-
-
-class Hardware(_Record, frozen=True):
-    """The machine that a capture ran on."""
-
-    cpu_model: Annotated[_Text, _fact("of the host", _UNREAD)] = None
-    cores: Annotated[_Int, _fact("CPUs of the host", _UNREAD)] = None
-    memory_bytes: Annotated[_Int, _fact("memory of the host", _UNREAD, "bytes")] = None
-    system: Annotated[_Text, _fact("operating system", _UNREAD)] = None
-    cpu_governor: Annotated[_Text, _fact("of the CPU's clock", _UNREAD)] = None
-    gpu: Annotated[_Text, _fact("model of the GPU", _NO_GPU)] = None
-    gpu_memory_bytes: Annotated[_Int, _fact("memory of the GPU", _NO_GPU, "bytes")] = None
-
-
-class Peaks(_Record, frozen=True):
-    """What the device did at best, by the framework's own library."""
-
-    gemm_flops_per_s: Annotated[_Real, _fact("of a product", _NOT_MEASURED, "1/s")] = None
-    gemm_size: Annotated[_Int, _fact("rows of its matrices", _NOT_MEASURED)] = None
-    copy_bytes_per_s: Annotated[_Real, _fact("of a copy", _NOT_MEASURED, "bytes/s")] = None
-    copy_bytes: Annotated[_Int, _fact("read and written", _NOT_MEASURED, "bytes")] = None
-    precision: Annotated[_Text, _fact("of the product", _NOT_MEASURED)] = None
-    reason: Annotated[_Text, _fact("why none was measured", "they were")] = None
-
-
-class Yardstick(_Record, frozen=True):
-    """What a machine needed for work that is always the same: medians of some repeats.
-
-    Of one version of Python and NumPy and as many threads; see ``capture.worker.yardstick``.
-    ``…_cpu_ns`` are CPU time of the same repeats: other processes that took the CPU are not in it.
-    """
-
-    product_ns: _Int = None
-    python_ns: _Int = None
-    copy_ns: _Int = None
-    product_cpu_ns: _Int = None
-    python_cpu_ns: _Int = None
-    copy_cpu_ns: _Int = None
-
-
-class Yardsticks(_Record, frozen=True):
-    """The same work before and after a round; None where it was not done."""
-
-    before: Yardstick | None = None
-    after: Yardstick | None = None
-
-
-class ThreadTime(_Record, frozen=True):
-    """What one thread of a round's process had of the CPUs; see ``capture.worker.threads``.
-
-    ``waited_ns``: ready to run, with no CPU. ``main``: whether it calls the steps, in which a
-    framework may have others do the work.
-    ``cpus``: those that it may run on, as ``0-1,4``.
-    """
-
-    round: _Int = None
-    name: _Text = None
-    main: _Flag = None
-    cpu_ns: _Int = None
-    waited_ns: _Int = None
-    cpus: _Text = None
-
-
-class RecordingInfo(_Record, frozen=True):
-    """What the profiler took to record one event, in a loop of trivial calls in a round's process.
-
-    CPU time, profiled less not. ``event_before_ns`` of ``event_ns`` are spent before the begin is
-    noted, ``event_inside_ns`` until the end is, the rest after it; ``range_ns`` is of one of the
-    capture's own ranges. ``*_error_ns`` is half of the middle half of the repeats. None: not known.
-    """
-
-    event_ns: _Real = None
-    event_error_ns: _Real = None
-    event_before_ns: _Real = None
-    event_inside_ns: _Real = None
-    range_ns: _Real = None
-    range_error_ns: _Real = None
-    range_inside_ns: _Real = None
-    page_fault_ns: _Real = None
-
-
-class Sampling(_Record, frozen=True):
-    """A pass of a round in which a sampler looked on from outside, or why there was none."""
-
-    sampler: Annotated[_Text, _fact("py-spy or perf", _NEVER)] = None
-    version: Annotated[_Text, _fact("of it", "it did not run")] = None
-    rate_hz: Annotated[_Int, _fact("samples a second that it was asked for", "it did not run")] = (
-        None
-    )
-    steps: Annotated[_Int, _fact("steps that it saw", "it did not run")] = None
-    samples: Annotated[_Int, _fact("of threads that did not wait", "it did not run")] = None
-    reason: Annotated[_Text, _fact("why it did not run", "it did")] = None
 
 
 class RunInfo(_Record, frozen=True):
@@ -499,66 +375,3 @@ def encoded(info: RunInfo) -> bytes:
     except UnicodeEncodeError:  # a surrogate without its other, in a file's name or a profile
         text = json.dumps(msgspec.to_builtins(info), ensure_ascii=False).encode(errors="replace")
     return msgspec.json.format(text, indent=1) + b"\n"
-
-
-#: The columns of timings.parquet, one row an iteration of the undisturbed pass.
-ITERATIONS = (
-    Column("round", pa.int64(), "", "which worker process ran it, from 0"),
-    Column("iteration", pa.int64(), "", "number in the run, warm-up included"),
-    Column("warmup", pa.bool_(), "", "whether it is warm-up, which no statistic counts"),
-    Column(
-        "turn",
-        pa.int64(),
-        "",
-        "number of its turn in the round, from 0, where workers took turns on one CPU: the turn of "
-        "that number of another came right before it or after it",
-        "it is warm-up of the process, or the run was captured alone",
-    ),
-    Column("after_profile", pa.bool_(), "", "whether its round was profiled before it", _OLDER),
-    Column("wall_ns", pa.int64(), "ns", "by the host's clock, until the device had ended"),
-    Column(
-        "device_ns", pa.int64(), "ns", "by the device's events", "it ran on a CPU, or as own code"
-    ),
-    Column(
-        "cpu_ns",
-        pa.int64(),
-        "ns",
-        "CPU time of all threads of the process, in microseconds and some 1 µs too long; of a "
-        "thread that runs on another CPU until its last clock tick",
-        _OLDER,
-    ),
-    Column(
-        "voluntary_switches",
-        pa.int64(),
-        "",
-        "times that a thread of the process gave up its CPU, to wait",
-        _OLDER,
-    ),
-    Column(
-        "preemptions",
-        pa.int64(),
-        "",
-        "times that a CPU was taken from a thread of the process",
-        _OLDER,
-    ),
-    Column(
-        "minor_faults",
-        pa.int64(),
-        "",
-        "pages that the kernel provided without reading a disk",
-        _OLDER,
-    ),
-    Column("major_faults", pa.int64(), "", "pages that it read from a disk", _OLDER),
-    Column("loss", pa.float64(), "", "of this step", "the step has none, or is of own code"),
-)
-
-#: The columns of samples.parquet.
-SAMPLES = (
-    Column("round", pa.int64(), "", "which worker process was sampled, from 0"),
-    Column("thread", pa.string(), "", "its name, as the sampler tells it"),
-    Column("part", pa.string(), "", "of the ledger; waiting, compiled or unknown"),
-    Column("rule", pa.string(), "", "the rule that says so"),
-    Column("line", pa.string(), "", "innermost Python function and line", "no frame is Python's"),
-    Column("count", pa.int64(), "", "samples in which the thread had this stack"),
-    Column("frames", pa.list_(pa.string()), "", "the stack from the step on, the innermost last"),
-)

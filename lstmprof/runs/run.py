@@ -22,7 +22,8 @@ from lstmprof.errors import RunError
 from lstmprof.events.narrow import narrow_table
 from lstmprof.events.schema import LACKING, SCHEMA, SCHEMA_VERSION, VERSION_KEY, schema
 from lstmprof.events.table import EventTable
-from lstmprof.runs.metadata import AGAIN, ITERATIONS, SAMPLES, RunInfo, decoded, encoded
+from lstmprof.runs.columns import ITERATIONS, SAMPLES
+from lstmprof.runs.metadata import AGAIN, RunInfo, decoded, encoded
 
 RUN_FILE = "run.json"
 EVENTS_FILE = "events.parquet"

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from lstmprof.capture.worker import yardstick
-from lstmprof.runs.metadata import Yardstick
+from lstmprof.runs.records import Yardstick
 
 
 def test_it_has_the_parts_that_run_json_keeps() -> None:

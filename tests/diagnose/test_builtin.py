@@ -14,8 +14,8 @@ from lstmprof.capture.rounds import capture_run
 from lstmprof.capture.worker.host import cuda_devices
 from lstmprof.diagnose import builtin
 from lstmprof.diagnose.builtin import Against, against_builtin, request_of
-from lstmprof.diagnose.diagnosis import Asked
 from lstmprof.diagnose.shapes import Shape
+from lstmprof.diagnose.what_ifs import Asked
 from lstmprof.errors import UsageError
 from lstmprof.runs.run import open_run
 from lstmprof.workloads import Workload

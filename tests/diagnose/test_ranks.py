@@ -12,12 +12,13 @@ import pytest
 import shared_traces
 from diagnose.made_job import REDUCE, STEP_NS, breakdown_of, job, rank_rows
 from events.rows import row
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 import lstmprof as lp
 from lstmprof.cli import run as lstmprof
-from lstmprof.diagnose.diagnosis import Asked, diagnose, diagnose_all
+from lstmprof.diagnose.diagnosis import diagnose, diagnose_all
 from lstmprof.diagnose.step_profile import step_profile_of
+from lstmprof.diagnose.what_ifs import Asked
 from lstmprof.errors import UsageError
 
 CLOCKS = {0: 0, 1: 7_000_000, 2: 123}
@@ -195,6 +196,7 @@ def test_breakdown_and_diagnosis_call_a_lane_alike(
         assert "device 0 of rank 1" in capsys.readouterr().out
 
 
+@settings(max_examples=20)  # each is a run that is written and diagnosed: a second
 @given(
     st.lists(st.tuples(st.integers(0, 30), st.integers(1, 30)), min_size=1, max_size=5),
     st.lists(st.tuples(st.integers(0, 30), st.integers(1, 30)), max_size=5),

@@ -15,16 +15,8 @@ from lstmprof.errors import RunError
 from lstmprof.events.annotate.calls import Coverage
 from lstmprof.events.annotate.recorded import Recorded
 from lstmprof.events.schema import SCHEMA_VERSION
-from lstmprof.runs.metadata import (
-    Hardware,
-    Peaks,
-    RunInfo,
-    WorkloadInfo,
-    decoded,
-    encoded,
-    facts,
-    run_info,
-)
+from lstmprof.runs.metadata import RunInfo, decoded, encoded, facts, run_info
+from lstmprof.runs.records import Hardware, Peaks, WorkloadInfo
 from lstmprof.runs.run import open_run
 from lstmprof.runs.settings import Counters, Settings
 from lstmprof.workloads import Workload

@@ -1,0 +1,142 @@
+"""What is asked of a diagnosis: the slow step without a cause, or in another form."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from lstmprof.breakdown import Breakdown
+from lstmprof.breakdown.recording import costs_of
+from lstmprof.diagnose.roofline import Peaks, Roofline, gemm_factor, workload_of
+from lstmprof.diagnose.sentences import of_what_if
+from lstmprof.diagnose.step_profile import StepProfile, median_step
+from lstmprof.errors import UsageError
+from lstmprof.events.annotate import MEASURED
+from lstmprof.replay import (
+    CHANGES,
+    ERRORS,
+    Change,
+    Error,
+    Prediction,
+    Recording,
+    Timed,
+    as_layer_op,
+    compiled,
+    faster_gemms,
+    recurrent_share,
+    what_if,
+)
+
+#: What is asked by this name beside the causes of ``CHANGES``.
+GEMM_AT_ROOFLINE = "gemm at roofline"
+#: And by these the forms of ``names.FORMS``.
+FORM_NAMES = {"layer": "as one layer op", "compiled": "compiled"}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a user wants to know: ``without`` are names of ``CHANGES``, ``forms`` of ``FORMS``.
+
+    ``peaks`` are the device's, None for those that were measured with the runs. ``rank`` and
+    ``device`` are those to speak of, None where ``step_profile`` chooses.
+    """
+
+    without: tuple[str, ...] = ()
+    gemm_at_roofline: bool = False
+    peaks: Peaks | None = None
+    rank: int | None = None
+    device: int | None = None
+    forms: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """The slow step without one cause, or with one change, by its name.
+
+    ``form`` is the one of a forecast, None of a replay.
+    """
+
+    name: str
+    prediction: Prediction
+    form: str | None = None
+
+    @property
+    def error(self) -> Error | None:
+        """How far such forecasts were off; None of a replay, and where that was not measured."""
+        return None if self.form is None else ERRORS.get(self.form)
+
+    @property
+    def sentence(self) -> str:
+        """What it says."""
+        return of_what_if(self.name, self.prediction, self.form, self.error)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as JSON has it (``document.WhatIf``); unknown is None."""
+        prediction = self.prediction
+        bottleneck = prediction.bottleneck or (None, None, None)
+        return {
+            "change": self.name,
+            "observed_ns": prediction.observed_ns,
+            "replayed_ns": prediction.replayed_ns,
+            "predicted_ns": prediction.predicted_ns,
+            "saved_ns": prediction.saved_ns,
+            "undisturbed_ns": prediction.undisturbed_ns,
+            "bottleneck": dict(zip(("state", "part", "ns"), bottleneck, strict=True)),
+            "form": self.form,
+            "error": None if self.error is None else asdict(self.error),
+            "sentence": self.sentence,
+        }
+
+
+def what_ifs_of(
+    breakdown: Breakdown, profile: StepProfile, limit: Roofline | None, asked: Asked
+) -> tuple[WhatIf, ...]:
+    """The step of ``profile`` replayed with each change that was asked for.
+
+    Raises:
+        UsageError: GEMMs are to run at the roofline, and that is not known, or there are none.
+        RunError: a file of the run is missing or damaged.
+    """
+    changes: dict[str, Change] = {f"without {name}": CHANGES[name] for name in asked.without}
+    if asked.gemm_at_roofline:
+        changes[GEMM_AT_ROOFLINE] = faster_gemms(gemm_factor(profile, limit))
+    forms = {FORM_NAMES[form]: form for form in asked.forms}
+    changes |= {name: _form(form, profile, limit) for name, form in forms.items()}
+    if not changes:
+        return ()
+    window = median_step(breakdown.kept(profile.rank).windows)
+    undisturbed = None
+    if profile.step_ns is not None:
+        undisturbed = Timed(profile.step_ns, _recording(profile))
+    replays = what_if(breakdown, window, list(changes.values()), undisturbed)
+    return tuple(
+        WhatIf(name, replay, forms.get(name)) for name, replay in zip(changes, replays, strict=True)
+    )
+
+
+def _recording(profile: StepProfile) -> Recording | None:
+    """What recording took of the steps of ``profile``; None on a device's host."""
+    if profile.device is not None:
+        return None
+    costs = costs_of(profile.info)
+    each = costs.shape.times(profile.event_ns)
+    own_ranges = costs.measured and profile.info.source in MEASURED
+    return Recording(each, costs.of_range, own_ranges)
+
+
+def _form(form: str, profile: StepProfile, limit: Roofline | None) -> Change:
+    """The layers of ``profile`` in another form.
+
+    Raises:
+        UsageError: it needs to know the workload or the device's peaks, or there are no products.
+    """
+    if form == "compiled":
+        return compiled
+    workload = workload_of(profile.info)
+    if workload is None or profile.info.mode is None:
+        raise UsageError(
+            f"{profile.name}: the network that it runs is not known",
+            "--as layer needs a run that lstmprof captured",
+        )
+    share = recurrent_share(workload, profile.info.mode)
+    return as_layer_op(share, gemm_factor(profile, limit))
