@@ -1,9 +1,12 @@
 """Whether a step without one of its causes is as long as predicted: predicted against measured.
 
 Every pair is two programs that run: the slow one does one thing more (``programs``), or computes
-the same layers in another form. Both are captured by ``lstmprof capture``'s own rounds, in turn
-with all others of their framework, and ``lstmprof diagnose --without …`` (or ``--as …``) of the
-slow one alone says what the fast one should take. Measured are medians of undisturbed steps.
+the same layers in another form. Both are captured by ``lstmprof capture``'s own rounds, in one
+sweep, so that they take turns at every iteration and see the same machine. Then ``lstmprof diagnose
+--without …`` (or ``--as …``) of the slow one alone says what the fast one should take.
+
+A step under AMP is not among them: without its casts its products would still run in 16 bits, and
+no program does that.
 
 What lies in ``--keep`` already is not captured again: a benchmark that was stopped goes on.
 
@@ -51,7 +54,6 @@ class Program:
     implementation: str
     label: str = ""
     layers: int = 1
-    precision: str = "fp32"
     xla: bool = False
 
     @property
@@ -61,7 +63,6 @@ class Program:
             self.implementation,
             replace(NETWORK, layers=self.layers),
             "cpu",
-            precision=self.precision,
             iterations=ITERATIONS,
             profile_steps=PROFILED,
             xla=self.xla,
@@ -78,7 +79,7 @@ class Program:
     def words(self) -> str:
         """As the table has it."""
         parts = [self.implementation, f"{self.layers} layers" if self.layers > 1 else ""]
-        parts += ["XLA" if self.xla else "", self.precision if self.precision != "fp32" else ""]
+        parts += ["XLA" if self.xla else ""]
         text = ", ".join(part for part in parts if part)
         return f"{text} + {self.label}" if self.label else text
 
@@ -120,21 +121,19 @@ def sliced(program: Program) -> Pair:
 
 
 AS_LAYER, COMPILED = ("--as", "layer"), ("--as", "compiled")
-#: In the order of the table; those of one framework are captured in turn.
+#: In the order of the table; those of one entry are a sweep, of so few that they take turns.
 PAIRS: dict[str, Sequence[Pair]] = {
-    "torch": (
-        *without(BASIC, "casts", "clones", "transposes", "item", "zeros"),
-        *without(FUSED, "casts", "transposes", "item"),
-        *without(LAYER, "casts", "transposes", "item"),
-        Pair(replace(BASIC, precision="amp-bf16"), BASIC, ("--without", "casts")),
-        sliced(BASIC_2),
-        sliced(FUSED_2),
+    "torch-lstmcell-basic": without(BASIC, "casts", "clones", "transposes", "item", "zeros"),
+    "torch-lstmcell-fused": without(FUSED, "casts", "transposes", "item"),
+    "torch-cudnn": without(LAYER, "casts", "transposes", "item"),
+    "torch-slices": (sliced(BASIC_2), sliced(FUSED_2)),
+    "torch-forms": (
         Pair(BASIC, LAYER, AS_LAYER),
         Pair(FUSED, LAYER, AS_LAYER),
-        Pair(BASIC_2, LAYER_2, AS_LAYER),
         Pair(BASIC, Program("torch-compile"), COMPILED),
         Pair(BASIC, Program("torch-script"), COMPILED),
     ),
+    "torch-layers": (Pair(BASIC_2, LAYER_2, AS_LAYER),),
     "tensorflow": (
         *without(TF, "casts"),
         Pair(TF, Program("tf-lstmblockfusedcell"), AS_LAYER),
@@ -257,14 +256,14 @@ def main() -> int:
     """Print the table row by row, then the errors; 1 where a pair failed or the promise broke."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--keep", type=Path, help="folder to leave the runs in, and to go on from")
-    parser.add_argument("--only", action="append", choices=PAIRS, help="framework; repeat")
+    parser.add_argument("--only", action="append", choices=PAIRS, help="sweep; repeat")
     asked = parser.parse_args()
     chosen = {name: PAIRS[name] for name in asked.only or PAIRS}
     began, loads, told = time.monotonic(), [os.getloadavg()[0]], []
     print(HEAD, flush=True)
     with tempfile.TemporaryDirectory() as scratch:
-        for framework, pairs in chosen.items():
-            folder = (asked.keep or Path(scratch)) / framework
+        for sweep, pairs in chosen.items():
+            folder = (asked.keep or Path(scratch)) / sweep
             capture(pairs, folder)
             for pair in pairs:
                 found = outcome(pair, folder)

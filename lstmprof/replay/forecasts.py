@@ -43,7 +43,10 @@ class Error:
 
 #: Forecast → how far off it was; one that is not here was not measured. Printed by
 #: benchmarks/diagnosis/what_if.py, to be copied here.
-ERRORS: Mapping[str, Error] = {}
+ERRORS: Mapping[str, Error] = {
+    "layer": Error(4, 0.24, 0.32),
+    "compiled": Error(3, 0.54, 0.60),
+}
 
 
 def compiled(graph: StepGraph) -> ReplayTimes:
