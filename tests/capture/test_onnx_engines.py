@@ -97,9 +97,9 @@ def info(name: str, mean_us: int) -> SimpleNamespace:
 
 
 def test_a_run_of_openvinos_is_the_difference_of_its_means_and_ends_with_its_call() -> None:
+    counters = loop_of("openvino-lstm").Counters()
     from lstmprof.capture.worker.loops._onnx import RANGE, Event
 
-    counters = loop_of("openvino-lstm").Counters()
     counters.begin([info("A", 100), info("B", 40), info("C", 0)], 2)
     # of three runs A's mean is 80: the third took 3·80 − 2·100 = 40 µs; B's 3·50 − 2·40 = 70
     call = Event(RANGE, "program", 1_000_000, 1_100_000, {})
