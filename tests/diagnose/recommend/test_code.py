@@ -1,8 +1,9 @@
-"""The lines that build a network are run: they give outputs of the workload's shape."""
+"""The lines that build a network are run: they give outputs of the workload's shape, and train."""
 
 from __future__ import annotations
 
-import os
+import importlib.util
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -13,101 +14,74 @@ import pytest
 
 from lstmprof import implementations
 from lstmprof.diagnose.recommend.code import TEMPLATES, code_of
+from lstmprof.implementations import Implementation
 from lstmprof.workloads import Workload
 
 ONE = Workload("tiny", 1, 4, False, 2, 5, 3, 6, "ce")
+EACH = Workload("each", 1, 4, False, 2, 5, 3, 6, "ctc", labels=2, shortest=4)
 DEEP = Workload("deep", 2, 4, True, 2, 5, 3, 6, "ctc", labels=2, shortest=4)
 GRU = Workload("gru", 1, 4, False, 2, 5, 3, 4, "mean", head=False, cell="gru")
 TOKENS = Workload("tokens", 1, 4, False, 2, 5, 3, 6, "ce", vocabulary=7)
-NETWORKS = (ONE, DEEP, GRU)
+NETWORKS = (ONE, EACH, DEEP, GRU)
 
-#: Runs the lines and calls what they build; prints the shape of its outputs
-RUN = """
-import runpy
-import numpy as np
-path, name, time_major, w = {path!r}, {name!r}, {time_major}, {sizes}
-scope = runpy.run_path(path)
-network = scope["network"]
-place = w[:2] if time_major else w[1::-1]
-inputs = np.zeros((*place, w[2]), np.float32)
-if name == "jax":
-    import jax
-    if callable(network) and not hasattr(network, "init"):
-        outputs = network(scope["parameters"], inputs)
-    elif hasattr(network, "init"):
-        outputs = network.apply(network.init(jax.random.key(0), inputs), inputs)
-elif name == "torch":
-    import torch
-    outputs = network(torch.from_numpy(inputs))
-else:
-    outputs = network(inputs)
-print(tuple(outputs.shape))
-"""
+RUNNER = Path(__file__).with_name("lines_runner.py")
+FRAMEWORKS = sorted({row.framework for row in implementations.TABLE if row.name in TEMPLATES})
 
 
-def shape(
-    row: Any, workload: Workload, folder: Path, environment: dict[str, str] | None = None
-) -> Any:
-    """Of the outputs of what the lines of ``row`` build, in this process or in one of its own."""
-    code = code_of(row.name, workload)
+def is_installed(name: str) -> bool:
+    return importlib.util.find_spec(name) is not None
+
+
+def own_lines(framework: str) -> list[tuple[Implementation, Workload, str]]:
+    """(row, network, lines) of all that have lines of their own, and whose library is here."""
+    rows = [row for row in implementations.TABLE if row.framework == framework]
+    return [
+        (row, workload, code)
+        for row in rows
+        if row.name in TEMPLATES and is_installed(row.library or row.framework)
+        for workload in ((DEEP,) if row.library == "keras" else NETWORKS)
+        if "lstmprof" not in (code := code_of(row.name, workload))
+    ]
+
+
+def size_of(workload: Workload, code: str) -> list[int]:
+    place = [workload.time_steps, workload.batch]
     time_major = "(time, batch, features)" in code
-    sizes = (workload.time_steps, workload.batch, workload.features)
-    framework = "keras" if row.library == "keras" else row.framework
-    path = folder / "network.py"
-    path.write_text(code, encoding="utf-8")
-    program = RUN.format(path=str(path), name=framework, time_major=time_major, sizes=sizes)
-    if environment is None:
-        said: list[Any] = []
-        exec(program, {"print": said.append})
-        return said[-1]
+    return [*(place if time_major else place[::-1]), workload.features]
+
+
+def due(workload: Workload, code: str) -> list[int]:
+    if not workload.every_step:
+        return [workload.batch, workload.classes]
+    return [*size_of(workload, code)[:2], workload.classes]
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_the_lines_build_the_network_and_train_it(framework: str) -> None:
+    if not is_installed(framework):
+        pytest.skip(f"{framework} is not installed")
+    lines = own_lines(framework)
+    asked = [(code, framework, size_of(w, code)) for _, w, code in lines]
     ended = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", program],
-        env={**os.environ, **environment},
+        [sys.executable, "-W", "ignore", str(RUNNER), framework],
+        input=json.dumps(asked),
         capture_output=True,
         text=True,
-        check=True,
     )
-    return eval(ended.stdout.splitlines()[-1])
+    assert ended.returncode == 0, ended.stderr[-2000:]
+    came = json.loads(ended.stdout)
+    named = [f"{row.name} {workload.name}" for row, workload, _ in lines]
+    shapes = {name: outcome["shape"] for name, outcome in zip(named, came, strict=True)}
+    assert shapes == {n: due(w, code) for n, (_, w, code) in zip(named, lines, strict=True)}
+    assert not any(outcome["untrained"] for outcome in came), dict(zip(named, came, strict=True))
 
 
-def due(workload: Workload, code: str) -> tuple[int, ...]:
-    w = workload
-    if not w.every_step:
-        return (w.batch, w.classes)
-    if "(time, batch, features)" in code:
-        return (w.time_steps, w.batch, w.classes)
-    return (w.batch, w.time_steps, w.classes)
-
-
-ROWS = [row for row in implementations.TABLE if row.name in TEMPLATES]
-IN_PROCESS = [row for row in ROWS if row.library != "keras"]
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-@pytest.mark.parametrize("workload", NETWORKS, ids=lambda w: w.name)
-@pytest.mark.parametrize("row", IN_PROCESS, ids=lambda row: row.name)
-def test_the_lines_build_the_network(
-    row: Any, workload: Workload, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    framework = pytest.importorskip(row.framework)
-    if row.library:
-        pytest.importorskip(row.library)
-    if row.framework == "torch":  # compiling takes half a minute and changes no shape
-        monkeypatch.setattr(framework, "compile", lambda module: module)
-    code = code_of(row.name, workload)
-    if "lstmprof" in code:
-        pytest.skip("it builds what its file builds")
-    assert len(code.splitlines()) <= 25
-    assert shape(row, workload, tmp_path) == due(workload, code)
-
-
-@pytest.mark.parametrize("name", ["keras-lstm-mode1", "keras-torch-lstm", "keras-jax-lstm"])
-def test_kerass_lines_run_on_each_of_its_frameworks(name: str, tmp_path: Path) -> None:
-    pytest.importorskip("keras")
-    row = implementations.find(name)
-    pytest.importorskip(row.framework)
-    environment = {"KERAS_BACKEND": "", "CUDA_VISIBLE_DEVICES": "-1"}
-    assert shape(row, DEEP, tmp_path, environment) == due(DEEP, code_of(name, DEEP))
+@pytest.mark.parametrize("name", sorted(TEMPLATES))
+def test_lines_are_few_and_need_no_lstmprof(name: str) -> None:
+    code = code_of(name, ONE)
+    assert "lstmprof" not in code
+    assert len(code.splitlines()) <= 42
+    assert max(map(len, code.splitlines())) <= 100
 
 
 @pytest.mark.parametrize("row", implementations.TABLE, ids=lambda row: row.name)

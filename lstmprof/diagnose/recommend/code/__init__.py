@@ -1,0 +1,171 @@
+"""The lines that build an implementation's network, for a user to paste: without lstmprof.
+
+What has no lines of its own here (cuDNN without a framework), and networks that need more than
+layers and a head, are built as lstmprof builds them. ``tests`` run each.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from string import Template
+
+from lstmprof import implementations
+from lstmprof.diagnose.recommend.code import engines, jax, tensorflow, torch
+from lstmprof.workloads import Workload
+
+_AS_BUILT = """\
+from lstmprof.implementations.$folder import $module
+from lstmprof.workloads import Workload
+
+workload = Workload($fields)
+network = $module.build(workload)  # the file lstmprof/implementations/$folder/$module.py
+"""
+
+#: Whether a network is one layer of one direction, which is all that some lines build.
+_Fits = Callable[[Workload], bool]
+
+
+def _one_lstm(w: Workload) -> bool:
+    return _lstms(w) and w.layers == 1 and not w.bidirectional and w.head
+
+
+def _lstms(w: Workload) -> bool:
+    return w.cell == "lstm"
+
+
+def _any(w: Workload) -> bool:
+    return True
+
+
+def _with_head(w: Workload) -> bool:
+    return w.head and w.cell in ("lstm", "gru")
+
+
+def _lstms_with_head(w: Workload) -> bool:
+    return _lstms(w) and w.head
+
+
+def _forward_lstms(w: Workload) -> bool:
+    return _lstms_with_head(w) and not w.bidirectional
+
+
+#: Implementation → its lines, and the networks that they build
+TEMPLATES: Mapping[str, tuple[str, _Fits]] = {
+    "torch-lstmcell-basic": (torch.BY_HAND, _one_lstm),
+    "torch-lstmcell-fused": (torch.CELL, _one_lstm),
+    "torch-cudnn": (torch.LAYER, _any),
+    "torch-script": (torch.SCRIPTED, _one_lstm),
+    "torch-compile": (torch.COMPILED_CELL, _one_lstm),
+    "torch-compile-layer": (torch.COMPILED_LAYER, _any),
+    "torch-aot-inductor": (torch.EXPORTED_LAYER, _any),
+    "tf-lstmcell": (tensorflow.WHILE_LOOP, _one_lstm),
+    "tf-basiclstmcell": (tensorflow.DYNAMIC_RNN, _one_lstm),
+    "tf-lstmblockcell": (tensorflow.BLOCK_CELL, _one_lstm),
+    "tf-lstmblockfusedcell": (tensorflow.BLOCK_LAYER, _one_lstm),
+    "tf-cudnnlstm": (tensorflow.CUDNN_LAYER, _lstms_with_head),
+    "keras-lstm": (engines.KERAS, _any),
+    "keras-lstm-mode1": (engines.KERAS, _any),
+    "keras-lstm-mode2": (engines.KERAS, _any),
+    "jax-scan": (jax.SCAN, _one_lstm),
+    "flax-lstm": (jax.FLAX, _with_head),
+    "equinox-lstm": (jax.EQUINOX, _one_lstm),
+    "haiku-lstm": (jax.HAIKU, _forward_lstms),
+    "jax-cudnn": (jax.CUDNN, _lstms_with_head),
+    "keras-torch-lstm": (engines.KERAS, _any),
+    "keras-jax-lstm": (engines.KERAS, _any),
+    "pytensor-scan": (engines.PYTENSOR, _one_lstm),
+    "onnxruntime-lstm": (engines.ONNX_RUNTIME, _one_lstm),
+    "openvino-lstm": (engines.OPENVINO, _one_lstm),
+}
+#: What makes Keras take the mode of a row
+_MODES = {f"keras-lstm-mode{mode}": f", implementation={mode}, use_cudnn=False" for mode in (1, 2)}
+
+
+def code_of(implementation: str, workload: Workload) -> str:
+    """The lines that build ``implementation``'s network of ``workload``."""
+    row = implementations.ROWS.get(implementation)
+    if row is None:
+        return f"# {implementation} is your own file: it has the code\n"
+    template, fits = TEMPLATES.get(row.name, ("", _any))
+    plain = not workload.vocabulary and not workload.variable_length
+    if not template or not plain or not fits(workload):
+        return _as_built(row.file, workload)
+    return Template(template).substitute(_values(row.name, row.framework, workload))
+
+
+def _as_built(file: str, workload: Workload) -> str:
+    folder, _, module = file.rpartition(".")
+    folder, module = (folder, module) if folder else (file, "__init__")
+    given = {name: value for name, value in vars(workload).items() if value is not None}
+    fields = ", ".join(f"{name}={value!r}" for name, value in given.items())
+    values = {"folder": folder, "module": module, "fields": fields}
+    return _wrapped(Template(_AS_BUILT).substitute(values))
+
+
+def _wrapped(text: str) -> str:
+    """The fields of the workload on lines of their own, four a line."""
+    head, fields, tail = re.split(r"Workload\((?=name)|\)\nnetwork", text)
+    parts = fields.split(", ")
+    lines = [", ".join(parts[at : at + 4]) for at in range(0, len(parts), 4)]
+    body = "".join(f"    {line},\n" for line in lines)
+    return f"{head}Workload(\n{body})\nnetwork{tail}"
+
+
+def _values(name: str, framework: str, w: Workload) -> dict[str, object]:
+    cell, width = w.cell.upper(), w.directions * w.hidden
+    head = f"torch.nn.Linear({width}, {w.classes}, bias=False)"
+    return {
+        "cell": cell,
+        "width": width,
+        "batch": w.batch,
+        "directions": w.directions,
+        "direction": "bidirectional" if w.bidirectional else "unidirectional",
+        "cudnn_size": _cudnn_size(w),
+        "features": w.features,
+        "hidden": w.hidden,
+        "layers": w.layers,
+        "bidirectional": w.bidirectional,
+        "classes": w.classes,
+        "time_steps": w.time_steps,
+        "torch_head": head if w.head else "torch.nn.Identity()",
+        "seen": "outputs" if w.every_step else "outputs[-1]",
+        "seen_batch_major": "outputs" if w.every_step else "outputs[:, -1]",
+        "stacked": "torch.stack(outputs)" if w.every_step else "h",
+        "tf_stacked": "outputs.stack()" if w.every_step else "h",
+        "equinox_head": (
+            "jax.vmap(self.head)(outputs)" if w.every_step else "self.head(outputs[-1])"
+        ),
+        # the second output of ONNX's LSTM is the last time step of the first
+        "onnx_outputs": '["seen"]' if w.every_step else '["", "seen"]',
+        "onnx_axis": int(w.every_step),
+        "backend": framework,
+        "keras_layers": "\n".join(_keras_layers(name, w)),
+        "flax_layer": _flax_layer(w),
+    }
+
+
+def _cudnn_size(w: Workload) -> int:
+    """Numbers in the weights of cuDNN's LSTM: matrices and two biases of each direction."""
+    inputs = [w.features, *(w.directions * w.hidden for _ in range(w.layers - 1))]
+    return sum(w.directions * 4 * w.hidden * (size + w.hidden + 2) for size in inputs)
+
+
+def _keras_layers(name: str, w: Workload) -> list[str]:
+    called = {"lstm": "LSTM", "gru": "GRU", "rnn": "SimpleRNN"}[w.cell]
+    mode = _MODES.get(name, "") if w.cell != "rnn" else ""
+    lines = []
+    for number in range(w.layers):
+        every = w.every_step or number < w.layers - 1
+        layer = f"keras.layers.{called}({w.hidden}, return_sequences={every}{mode})"
+        lines.append(
+            f"    keras.layers.Bidirectional({layer})," if w.bidirectional else f"    {layer},"
+        )
+    head = [f"    keras.layers.Dense({w.classes}, use_bias=False),"] if w.head else []
+    return lines + head
+
+
+def _flax_layer(w: Workload) -> str:
+    cell = {"lstm": "OptimizedLSTMCell", "gru": "GRUCell"}.get(w.cell, "SimpleCell")
+    one = f"linen.RNN(linen.{cell}({w.hidden}))"
+    return f"linen.Bidirectional({one}, {one})" if w.bidirectional else one
