@@ -1182,6 +1182,27 @@ def test_indexing_in_a_loop_of_known_length_is_found_without_shapes() -> None:
         assert ("x.unbind(0)" in told("memory-bound", slow)) == fits
 
 
+@pytest.mark.parametrize(
+    ("padding", "sequences", "post"),
+    [
+        (None, "a step: pad sequences at their end", True),
+        ("front", "a step, to sequences that are padded in front: pad", True),
+        (
+            "behind",
+            "a step, to sequences that are padded at their end, as cuDNN on a GPU takes",
+            False,
+        ),
+    ],
+)
+def test_of_a_mask_it_is_told_where_the_sequences_were_filled_up(
+    padding: str | None, sequences: str, post: bool
+) -> None:
+    said = told("dispatch-bound", with_paths(TENSORFLOW, MASKED, facts={"padding": padding}))
+    assert sequences in said
+    assert ("padding='post'" in said) == post
+    assert "similar length" in said
+
+
 def test_nothing_is_told_of_a_run_of_which_nothing_is_known() -> None:
     for one in (MM, TANH, DISPATCH, PYTHON, LAUNCH, QUEUED, SYNC, CAST, COPY, ALLOC):
         unnamed = replace(one, name=None)

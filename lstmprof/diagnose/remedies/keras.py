@@ -150,14 +150,26 @@ def masked(f: Finding) -> Told | None:
     seen = f"a recurrent layer applies a mask time step by time step, {often(f.slow, times)}"
     batches = "put sequences of similar length into one batch, which leaves few time steps to mask"
     if f.slow.framework in TENSORFLOW:
-        return Told(
-            f"{seen}: pad sequences at their end (padding='post' of pad_sequences, whose default "
-            f"is in front), as cuDNN on a GPU takes no other mask, and on any device {batches}"
-        )
+        return Told(_of_padding(seen, f.slow.info.padding, batches))
     return Told(
         f"{seen}: Keras on {_NAMES[f.slow.framework or '']} takes no mask to cuDNN, which costs "
         "the layer its fast path on a GPU; sequences of one length need none (mask_zero=False), "
         f"else {batches}"
+    )
+
+
+def _of_padding(seen: str, padding: str | None, batches: str) -> str:
+    """What to do about masks on TensorFlow, by the side on which sequences are filled up."""
+    if padding == "behind":
+        return (
+            f"{seen}, to sequences that are padded at their end, as cuDNN on a GPU takes them: "
+            f"{batches}"
+        )
+    where = ", to sequences that are padded in front" if padding == "front" else ""
+    default = "" if where else ", whose default is in front"
+    return (
+        f"{seen}{where}: pad sequences at their end (padding='post' of pad_sequences{default}), as "
+        f"cuDNN on a GPU takes no other mask, and on any device {batches}"
     )
 
 
