@@ -12,9 +12,11 @@ from typing import Any
 
 from lstmprof.breakdown import Breakdown
 from lstmprof.breakdown.tables import TABLES
+from lstmprof.capture.own.passes import MOST_FOR_SHAPES
 from lstmprof.capture.worker.host import cuda_devices
 from lstmprof.diagnose.roofline import workload_of
 from lstmprof.errors import UsageError
+from lstmprof.numbers import listed, percent
 from lstmprof.runs.metadata import RunInfo
 from lstmprof.workloads import GATES, Workload
 
@@ -110,8 +112,13 @@ def _of_layer(row: Mapping[str, Any], breakdown: Breakdown) -> Shape:
     needed = ("cell", "time_steps", "batch", "inputs", "hidden", "dtype")
     unknown = [column for column in needed if row[column] is None]
     if unknown:
-        sizes = ", ".join(unknown).replace("_", " ")
-        raise UsageError(f"{name}: of its layer {row['op']} the {sizes} are not known", RECORD)
+        sizes = listed([column.replace("_", " ") for column in unknown])
+        are = "is" if len(unknown) == 1 else "are"
+        fault = f"{name}: of its layer {row['op']} the {sizes} {are} not known"
+        if info.shapes_cost is not None and info.shapes_cost > MOST_FOR_SHAPES:
+            longer = percent(info.shapes_cost)
+            raise UsageError(f"{fault}: with shapes its steps took {longer} longer", GIVE_SIZES)
+        raise UsageError(fault, RECORD)
     cell = _CELLS.get(row["cell"])
     precision = _PRECISIONS.get(row["dtype"].lower())
     for what, why in (

@@ -206,6 +206,14 @@ class RunInfo(_Record, frozen=True):
         tuple[RecordingInfo, ...] | None,
         _fact("what recording an event costs, of each round, JSON", _NOT_MEASURED, "ns"),
     ] = None
+    shapes_cost: Annotated[
+        _Real,
+        _fact(
+            "share by which recording shapes lengthened a step, tried before the profile: above "
+            "0.05 it has none",
+            "it was not tried, as in any run but of one's own PyTorch code",
+        ),
+    ] = None
     nvtx: Annotated[_Flag, _fact("whether phases were NVTX ranges too", _UNREAD)] = None
     source_paths: Annotated[_Texts, _fact("the files it was read from, JSON", _CAPTURED)] = None
     source_stamps: Annotated[

@@ -59,7 +59,7 @@ def test_a_strangers_network_is_that_of_its_slowest_layer() -> None:
     ("rows", "message"),
     [
         ([], "no recurrent layer was recognised .*; give --hidden"),
-        ([{**ROW, "batch": None, "inputs": None}], "the batch, inputs are not known; record the s"),
+        ([{**ROW, "batch": None, "inputs": None}], "the batch and inputs are not known; record"),
         ([{**ROW, "cell": "rnn_relu"}], "its layer has a cell rnn_relu, which no implementation"),
         ([{**ROW, "projection": 8}], "its layer has a projection"),
         ([{**ROW, "dtype": "double"}], "its layer has double numbers"),
@@ -70,3 +70,11 @@ def test_what_is_not_known_or_cannot_be_captured_is_said(
 ) -> None:
     with pytest.raises(UsageError, match=message):
         shape_of(breakdown(*rows))
+
+
+def test_shapes_that_cost_too_much_to_record_are_not_asked_for() -> None:
+    layer = {**ROW, "batch": None}
+    with pytest.raises(UsageError, match="batch is not known: with shapes its steps took 40 % lon"):
+        shape_of(breakdown(layer, shapes_cost=0.4))
+    with pytest.raises(UsageError, match="the batch is not known; record the shapes"):
+        shape_of(breakdown(layer, shapes_cost=0.01))

@@ -288,7 +288,7 @@ class Session:
         if passes is None:
             return
         if passes.profiled is None:
-            self.abandon(self._too_few())
+            self.abandon(self._too_few(passes.fewest))
             return
         if not done:
             self.report("the training ended while {}".format(self._doing))
@@ -300,13 +300,13 @@ class Session:
             self._passes = None
             self._own.close()
 
-    def _too_few(self) -> str:
+    def _too_few(self, fewest: int) -> str:
         if not self._in_step and not self.steps:
             return "no step was seen: call step() at the end of each"
         asked = "warmup={}, timed={}, steps={}".format(*dataclasses.astuple(self.plan))
         return (
             "the training ended after {} steps, while {}; with {} it takes {} or more: give "
-            "fewer".format(self.steps, self._doing, asked, self.plan.fewest)
+            "fewer".format(self.steps, self._doing, asked, fewest)
         )
 
     def _written(self, passes: Passes) -> None:

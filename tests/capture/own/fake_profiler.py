@@ -18,7 +18,9 @@ class FakeProfiler(Profiler):
 
     profiler = "fake"
 
-    def __init__(self) -> None:
+    def __init__(self, shapes_s: float | None = None) -> None:
+        self.tells_shapes, self.shapes_s = shapes_s is not None, shapes_s or 0
+        self.sessions: list[bool] = []  # whether each is with shapes
         self.calls: list[str] = []
         self.events: list[dict[str, Any]] = []
         self.fault: Exception | None = None
@@ -38,6 +40,7 @@ class FakeProfiler(Profiler):
         if self.fault:
             raise self.fault
         self.calls.append("start")
+        self.sessions.append(self.with_shapes)
         self.events = []
         try:
             yield
@@ -55,7 +58,9 @@ class FakeProfiler(Profiler):
         self._event("user_annotation", name, began, time.perf_counter())
 
     def op(self) -> None:
-        """An operator that computes."""
+        """An operator that computes, later where its shapes are recorded."""
+        if self.tells_shapes:
+            time.sleep(2e-3 + (self.shapes_s if self.with_shapes else 0))
         began = time.perf_counter()
         self._event("cpu_op", "aten::mm", began, began + 1e-5)
 

@@ -82,6 +82,7 @@ def test_the_run_is_one_that_every_stage_reads(tmp_path: Path) -> None:
     info = run.info
     assert (info.source, info.framework, info.profiler) == ("own code", "torch", "fake")
     assert (info.implementation, info.precision, info.mode, info.seed) == (None,) * 4
+    assert info.shapes_cost is None
     assert not info.workload
     assert info.counters.reason == "the process had its threads already"
     assert (info.iterations, len(info.profiled_wall_ns or ())) == (4, 2)
@@ -99,6 +100,23 @@ def test_the_run_is_one_that_every_stage_reads(tmp_path: Path) -> None:
     assert {row["name"] for row in run.table("ranges")} == {"step", "forward"}
     assert len(list((tmp_path / "mine" / "profile").glob("*.gz"))) == 1
     assert lp.diagnose(run)[0].sentence
+
+
+@pytest.mark.parametrize(("shapes_s", "recorded"), [(-1e-3, True), (20e-3, False)])
+def test_shapes_are_recorded_where_that_was_seen_to_be_cheap(
+    shapes_s: float, recorded: bool, tmp_path: Path
+) -> None:
+    profiler = FakeProfiler(shapes_s)
+    with Session(
+        *(tmp_path / "mine",), framework="torch", plan=PLAN, profiler=profiler, report=str
+    ) as p:
+        list(train(p, PLAN.fewest(3)))
+    assert p.path is not None
+    # one to throw away, one to try, the one that counts
+    assert profiler.sessions == [False, True, recorded]
+    cost = lp.read(p.path).info.shapes_cost
+    assert cost is not None
+    assert (cost <= 0.05) == recorded
 
 
 def test_a_step_may_have_a_begin_of_its_own(tmp_path: Path) -> None:
@@ -158,10 +176,10 @@ def test_too_few_steps_leave_no_run_and_one_line(tmp_path: Path, steps: int, wor
 
 def test_as_many_steps_as_are_asked_for_make_a_run(tmp_path: Path) -> None:
     with session(tmp_path / "mine", []) as p:
-        list(train(p, PLAN.fewest - 1))
+        list(train(p, PLAN.fewest() - 1))
     assert p.path is None
     with session(tmp_path / "mine", []) as p:
-        list(train(p, PLAN.fewest))
+        list(train(p, PLAN.fewest()))
     assert p.path is not None
 
 

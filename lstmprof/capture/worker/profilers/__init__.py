@@ -22,6 +22,9 @@ class Profiler:
 
     profiler = ""
     title = "steps"  # what its file is called
+    is_outside = False  # it records from outside, and has no file before the process is over
+    tells_shapes = False  # it can record the shapes of ops' inputs, where told ``with_shapes``
+    with_shapes = False
 
     def find_device(self) -> None:
         """Take the device that this process works on by now."""

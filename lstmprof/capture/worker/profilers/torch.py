@@ -23,6 +23,7 @@ class TorchProfiler(Profiler):
     """torch.profiler on ``device``."""
 
     profiler = "torch.profiler"
+    tells_shapes = True
     device = torch.device("cpu")
 
     def find_device(self) -> None:
@@ -45,7 +46,9 @@ class TorchProfiler(Profiler):
             activities.append(torch.profiler.ProfilerActivity.CUDA)
             if _graphs_are_alive():
                 keep_profiler_attached()
-        with torch.profiler.profile(activities=activities) as session:
+        with torch.profiler.profile(
+            activities=activities, record_shapes=self.with_shapes
+        ) as session:
             yield session
 
     @contextlib.contextmanager
