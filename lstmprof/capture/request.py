@@ -25,11 +25,16 @@ ROUNDS = 3
 #: who may look on from outside in a pass of its own
 PY_SPY, PERF = "py-spy", "perf"
 SAMPLERS = (PY_SPY, PERF)
+#: who records profiled steps: the framework's own profiler, or Nsight Systems from outside
+FRAMEWORKS_OWN, NSYS = "framework", "nsys"
+PROFILERS = (FRAMEWORKS_OWN, NSYS)
 
 #: where the worker leaves its result, beside the request
 RESULT = "result.json"
 #: the line by which a worker gives up its turn and asks for the next
 TURN = "turn"
+#: how a worker's lines begin where others write to the same pipe
+MARK = "lstmprof: "
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,6 +50,7 @@ class CaptureRequest:
     timing_s: Optional[float] = None  # after so long no further iteration is timed
     warmup: Optional[int] = None  # None: what the implementation needs (``warmup_iterations``)
     profile_steps: int = 3  # 0: no profile pass
+    profiler: str = FRAMEWORKS_OWN  # one of PROFILERS
     seed: int = 0
     threads: Optional[int] = None  # None: 1 on the CPU, every allowed CPU on a GPU
     timeout_s: float = 3600.0
@@ -97,6 +103,7 @@ def run_name(request: CaptureRequest) -> str:
     parts += [request.device.replace(":", "")] if request.device != "auto" else []
     parts += ["cuda-graph"] if request.cuda_graph else []
     parts += ["xla"] if request.xla else []
+    parts += [request.profiler] if request.profiler != FRAMEWORKS_OWN else []
     parts += switched(request)
     parts += [request.label] if request.label else []
     return "--".join(parts)
@@ -156,7 +163,8 @@ def refusal(request: CaptureRequest) -> Optional[str]:
 
 def check(request: CaptureRequest) -> None:
     """Raise UsageError if no worker could mean ``request``."""
-    for field, choices in (("mode", MODES), ("precision", PRECISIONS)):
+    of = {"mode": MODES, "precision": PRECISIONS, "profiler": PROFILERS}
+    for field, choices in of.items():
         if getattr(request, field) not in choices:
             raise unknown_name(field, getattr(request, field), choices)
     if request.sampler is not None and request.sampler not in SAMPLERS:

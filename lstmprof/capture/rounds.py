@@ -12,10 +12,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from lstmprof.capture import nsys
 from lstmprof.capture.captured_run import write_captured
 from lstmprof.capture.kept import ROUNDS as KEPT_IN, KeptRounds, Making, making
 from lstmprof.capture.pace import Pace
-from lstmprof.capture.request import ROUNDS, CaptureRequest, check, run_name
+from lstmprof.capture.request import (
+    FRAMEWORKS_OWN,
+    NSYS,
+    ROUNDS,
+    CaptureRequest,
+    check,
+    run_name,
+)
 from lstmprof.capture.supervisor import CaptureResult, capture
 from lstmprof.capture.turns import Seat, Turns
 from lstmprof.capture.worker import host
@@ -142,6 +150,7 @@ def _can_take_turns(requests: Sequence[CaptureRequest]) -> bool:
         (request.device == "cpu" or (request.device == "auto" and not on_gpu))
         and request.threads in (None, 1)
         and request.sampler is None
+        and request.profiler == FRAMEWORKS_OWN  # Nsight Systems keeps the worker's input to itself
         for request in requests
     )
 
@@ -167,6 +176,8 @@ class _Sweep:
         """Take a request in, with what is kept of it; returns why it cannot even begin."""
         try:
             check(request)
+            if request.profiler == NSYS:
+                nsys.found()
             check_name(self.out, name, force=self.force)
             shares = _shares(request, rounds)
         except LstmprofError as error:

@@ -1,7 +1,8 @@
 """The parent's side of a capture: starts the worker, shows its progress, explains its end.
 
 The worker lives in a session of its own, so that all it started ends with it; it ends with this
-process too, however that ends (``worker.host.die_with``).
+process too, however that ends (``worker.host.die_with``). Nsight Systems may stand between the two
+(``nsys``): then it is the process that is started, waited for and killed here.
 """
 
 from __future__ import annotations
@@ -22,13 +23,15 @@ from pathlib import Path
 from typing import IO, Any
 
 import lstmprof
-from lstmprof.capture.request import RESULT, TURN, CaptureRequest, check
+from lstmprof.capture import nsys
+from lstmprof.capture.request import MARK, NSYS, RESULT, TURN, CaptureRequest, check
 from lstmprof.capture.turns import Seat
+from lstmprof.capture.worker.profiling import PROFILE
 from lstmprof.errors import CaptureError
 
 Progress = Callable[[str], None]
 
-REQUEST, LOG = "request.json", "worker.log"
+REQUEST, LOG, LIFELINE = "request.json", "worker.log", "lifeline"
 WORK, KERAS, INDUCTOR = "worker", "keras", "inductor"
 #: Folders beside the result that only the worker needs.
 WORKERS_OWN = (WORK, KERAS, INDUCTOR)
@@ -62,10 +65,27 @@ def capture(
     with _worker(request, scratch.resolve()) as worker:
         if seat:
             seat.started(partial(_kill, worker))
-        _follow(worker, request.timeout_s, progress, seat)
+        _follow(worker, request.timeout_s, _of_the_worker(request, progress), seat)
     if not (scratch / RESULT).exists():
         raise _death(worker.returncode, scratch / LOG)
-    return replace(result_in(scratch), pid=worker.pid)
+    if request.profiler != NSYS:
+        return replace(result_in(scratch), pid=worker.pid)
+    result_in(scratch)  # or why there is none
+    progress("exporting what nsys recorded")
+    nsys.export(scratch, PROFILE)
+    return result_in(scratch)
+
+
+def _of_the_worker(request: CaptureRequest, progress: Progress) -> Progress:
+    """``progress`` for the worker's lines alone: Nsight Systems writes others between them."""
+    if request.profiler != NSYS:
+        return progress
+
+    def told(line: str) -> None:
+        if line.startswith(MARK):
+            progress(line[len(MARK) :])
+
+    return told
 
 
 @contextmanager
@@ -75,12 +95,25 @@ def _worker(request: CaptureRequest, scratch: Path) -> Iterator[subprocess.Popen
     place.mkdir(parents=True)
     (place / "lstmprof").symlink_to(Path(lstmprof.__file__).resolve().parent)
     (scratch / REQUEST).write_text(request.to_json(), encoding="utf-8")
-    with (scratch / LOG).open("wb") as log:
+    with _lifeline(request, scratch), (scratch / LOG).open("wb") as log:
         worker = _started(request, scratch, log)
+        try:
+            yield worker
+        finally:
+            _kill_group(worker)
+
+
+@contextmanager
+def _lifeline(request: CaptureRequest, scratch: Path) -> Iterator[None]:
+    """What a worker holds that is no child of this process: it ends when this ends."""
+    if request.profiler != NSYS:
+        yield
+        return
+    lifeline = nsys.Lifeline(scratch / LIFELINE)
     try:
-        yield worker
+        yield
     finally:
-        _kill_group(worker)
+        lifeline.let_go()
 
 
 def _started(request: CaptureRequest, scratch: Path, log: IO[bytes]) -> subprocess.Popen[bytes]:
@@ -92,6 +125,8 @@ def _started(request: CaptureRequest, scratch: Path, log: IO[bytes]) -> subproce
         str(scratch / REQUEST),
         str(os.getpid()),
     ]
+    if request.profiler == NSYS:
+        command = nsys.around([*command, str(scratch / LIFELINE)], scratch)
     try:
         return subprocess.Popen(
             command,
@@ -203,13 +238,18 @@ def result_in(scratch: Path) -> CaptureResult:
         result["metadata"],
         result["timings"],
         tuple(scratch / profile for profile in result["profiles"]),
+        result.get("pid"),
         samples=scratch / result["samples"] if result.get("samples") else None,
         shapes=scratch / result["shapes"] if result.get("shapes") else None,
     )
 
 
 def _death(code: int, log: Path) -> CaptureError:
-    """Why a worker that left no result ended, as far as its exit status and log tell."""
+    """Why a worker that left no result ended, as far as its exit status and log tell.
+
+    Of one that a signal killed nsys ends with 128 and its number, as a shell does.
+    """
+    code = 128 - code if code > 128 else code
     if code == -signal.SIGKILL:
         return CaptureError(
             "the worker was killed (signal 9), most likely out of memory", "try a smaller --batch"

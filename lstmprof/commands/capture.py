@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lstmprof import workloads
-from lstmprof.capture.request import MODES, PRECISIONS, ROUNDS, SAMPLERS, CaptureRequest
+from lstmprof.capture.request import (
+    MODES,
+    NSYS,
+    PRECISIONS,
+    PROFILERS,
+    ROUNDS,
+    SAMPLERS,
+    CaptureRequest,
+)
 from lstmprof.commands.options import TRACES, say
 from lstmprof.errors import LstmprofError, UsageError
 from lstmprof.workloads.studies import NAMED, named
@@ -61,6 +69,13 @@ _RUN_OPTIONS = (
         default=CaptureRequest.profile_steps,
         show_default=True,
         help="Profiled steps of each round.",
+    ),
+    click.option(
+        "--profiler",
+        type=click.Choice(PROFILERS),
+        default=CaptureRequest.profiler,
+        show_default=True,
+        help="The framework's own profiler, or Nsight Systems around the process.",
     ),
     click.option(
         "--device",
@@ -230,12 +245,14 @@ def command(
     networks = _networks(workload_names, overrides)
     many = any("*" in p or "?" in p or "[" in p for p in (*impls, *workload_names, *precisions))
 
-    from lstmprof.capture import plan
+    from lstmprof.capture import nsys, plan
 
     names = plan.chosen(impls)
     exact = plan.matching(precisions, PRECISIONS, "precision")
     options |= _interpreter(options.pop("python"), options.pop("packages"), options["label"])
     common = CaptureRequest(next(iter(names)), networks[0], **options)
+    if common.profiler == NSYS and not sweeping["only_plan"]:
+        nsys.found()
     planned = plan.plan(names, networks, exact, common, out)
     if len(planned) > 1 or many:
         return _capture_plan(planned, out, **sweeping)

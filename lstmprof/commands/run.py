@@ -9,7 +9,8 @@ from typing import Any
 
 import click
 
-from lstmprof.capture.script.request import FRAMEWORKS_OWN, GO_ON, PROFILERS, THEN, ScriptRequest
+from lstmprof.capture.request import FRAMEWORKS_OWN, PROFILERS
+from lstmprof.capture.script.request import GO_ON, THEN, ScriptRequest
 from lstmprof.commands import options
 from lstmprof.errors import UsageError
 

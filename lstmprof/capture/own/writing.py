@@ -27,14 +27,16 @@ def written(folder: Path) -> Run:
         RunError: the run is there already and is not to be replaced, or cannot be written.
     """
     result = json.loads((folder / RESULT).read_text(encoding="utf-8"))
-    profiles = tuple(
-        Path(compressed(str(folder / name), str(folder / f"{name}.gz")))
-        for name in result["profiles"]
-    )
+    profiles = tuple(_packed(folder / name) for name in result["profiles"])
     measured = CaptureResult(result["metadata"], result["timings"], profiles, result["pid"])
     place = Path(result["place"])
     force = bool(result["force"])
     return write_captured(place.name, [measured], place.parent, force=force, source=OWN_CODE)
+
+
+def _packed(path: Path) -> Path:
+    """The file, gzipped, if it is not."""
+    return path if path.suffix == ".gz" else Path(compressed(str(path), f"{path}.gz"))
 
 
 def main(folder: str) -> int:

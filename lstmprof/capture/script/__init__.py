@@ -5,6 +5,6 @@
     launch ─▶ main ─ watching ┬ imports ─ finders ─ steps ─▶ a session of ``capture.own``
                               └ program ─ marking                └ ranges, in profiled steps
 
-``launch`` and ``nsys`` are the parent's side. All else runs in the script's process: Python 3.7,
+``launch`` is the parent's side. All else runs in the script's process: Python 3.7,
 the standard library, NumPy and the script's own framework. This file imports nothing.
 """

@@ -14,8 +14,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from lstmprof.capture.script import main, nsys
-from lstmprof.capture.script.request import NSYS, ScriptRequest
+from lstmprof.capture import nsys
+from lstmprof.capture.request import NSYS
+from lstmprof.capture.script import main
+from lstmprof.capture.script.request import ScriptRequest
 from lstmprof.capture.script.watching import TOLD
 from lstmprof.errors import CaptureError, LstmprofError, UsageError
 

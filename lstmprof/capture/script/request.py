@@ -7,12 +7,11 @@ import json
 import sys
 from typing import Any, Dict, List, Optional
 
+from lstmprof.capture.request import FRAMEWORKS_OWN
+
 #: What a script does once its steps are measured.
 GO_ON, STOP = "go-on", "stop"
 THEN = (GO_ON, STOP)
-#: The profilers: the framework's own, or Nsight Systems around the process.
-FRAMEWORKS_OWN, NSYS = "framework", "nsys"
-PROFILERS = (FRAMEWORKS_OWN, NSYS)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,8 +9,8 @@ from typing import Any, Callable, Dict
 from lstmprof.capture.own.frameworks import framework_of, profiler_of
 from lstmprof.capture.own.passes import Passes
 from lstmprof.capture.own.session import Session, plan_of
-from lstmprof.capture.request import RESULT
-from lstmprof.capture.script.request import NSYS, ScriptRequest
+from lstmprof.capture.request import NSYS, RESULT
+from lstmprof.capture.script.request import ScriptRequest
 from lstmprof.capture.worker.profilers.nsys import NsysProfiler
 
 #: Sources whose steps are those of a training, with the framework that they are of.

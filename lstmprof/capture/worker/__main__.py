@@ -2,7 +2,8 @@
 
 Reads the request, takes its CPUs, imports the framework, runs both passes, and writes result.json
 beside the request: ``{"metadata", "timings", "profiles"}`` or ``{"failure"}``. Progress goes, line
-by line, to what was stdout; whatever frameworks print goes to stderr, which is the log.
+by line, to what was stdout; whatever frameworks print goes to stderr, which is the log. Under
+Nsight Systems, which writes to that stdout too, each line is marked.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import time
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from lstmprof import implementations
-from lstmprof.capture.request import RESULT, CaptureRequest, refusal
+from lstmprof.capture.request import MARK, NSYS, RESULT, CaptureRequest, refusal
 from lstmprof.capture.worker import (
     files,
     host,
@@ -38,7 +39,6 @@ Report = Callable[[str], None]
 Cpus = Optional[List[int]]
 Place = Tuple[str, str]  # device, folder
 
-PROFILE = "profile"
 LOOPS = "lstmprof.capture.worker.loops."
 #: what a worker imports and lstmprof itself does not bring into its interpreter
 PROVIDED_BY = {
@@ -58,24 +58,30 @@ PROVIDED_BY = {
 
 
 def main(arguments: List[str]) -> int:
-    """Run the request in file ``arguments[0]`` for the parent process ``arguments[1]``."""
-    host.die_with(int(arguments[1]))
-    report = _report_to_stdout()
+    """Run the request in file ``arguments[0]`` for the process ``arguments[1]``, its parent.
+
+    Nsight Systems is the parent where ``arguments[2]`` is given, a lifeline from that process.
+    """
+    if len(arguments) > 2:
+        host.end_with(arguments[2])
+    else:
+        host.die_with(int(arguments[1]))
     folder = os.path.dirname(os.path.abspath(arguments[0]))
     with open(arguments[0], encoding="utf-8") as file:
         request = CaptureRequest.from_json(file.read())
+    report = _report_to_stdout(MARK if request.profiler == NSYS else "")
     result = outcome(request, folder, report)
     _write(os.path.join(folder, RESULT), result)
     return 1 if "failure" in result else 0
 
 
-def _report_to_stdout() -> Report:
+def _report_to_stdout(mark: str) -> Report:
     """Keep stdout for progress alone: descriptor 1 becomes the log, for C libraries too."""
     lines = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
 
     def report(line: str) -> None:
-        lines.write(one_line(line) + "\n")
+        lines.write(mark + one_line(line) + "\n")
         lines.flush()
 
     return report
@@ -121,10 +127,10 @@ def captured(request: CaptureRequest, folder: str, report: Report) -> Dict[str, 
     loop.set_threads(host.thread_count())
     agrees = _held(request, device, report)
     trainer = loop.Trainer(request, device)
-    place = device, os.path.join(folder, PROFILE)
+    place = device, os.path.join(folder, profiling.PROFILE)
     passes = run_passes(trainer, request, place, report, counters, turn)
     witness = _sampled(trainer, request, place[1], report)
-    asked, ran_on = request_facts(request), worker_facts(trainer, cpus)
+    asked, ran_on = request_facts(request), worker_facts(trainer.recorder, cpus)
     of_passes = pass_facts(passes, request)
     after = yardstick.measured()
     of_passes["yardsticks"] = [{"before": before if cpus == taken else None, "after": after}]
@@ -134,6 +140,7 @@ def captured(request: CaptureRequest, folder: str, report: Report) -> Dict[str, 
     return {
         "metadata": dict(asked, **conditions, **ran_on, **of_passes, ended_at=now()),
         "timings": timing.columns(passes.rows),
+        "pid": os.getpid(),
         "profiles": [os.path.relpath(path, folder) for path in passes.profiled.files],
         "shapes": passes.profiled.shapes and os.path.relpath(passes.profiled.shapes, folder),
         "samples": witness and witness.file and os.path.relpath(witness.file, folder),

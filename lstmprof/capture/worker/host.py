@@ -9,6 +9,7 @@ import platform
 import re
 import signal
 import sys
+import threading
 import time
 from typing import Any, Dict, List, Optional, Sequence
 
@@ -38,6 +39,17 @@ def die_with(parent_pid: int) -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent_pid:  # it ended before prctl
         os._exit(1)
+
+
+def end_with(lifeline: str) -> None:
+    """End this process when whoever holds the FIFO ``lifeline`` open lets it go."""
+
+    def hold() -> None:
+        with open(lifeline, "rb") as held:
+            held.read()
+        os._exit(1)
+
+    threading.Thread(target=hold, name="lifeline", daemon=True).start()
 
 
 def cuda_devices() -> int:

@@ -16,10 +16,15 @@ import gzip
 import mmap
 import os
 import shutil
+import sys
 from typing import Any, Callable, ContextManager, Dict, Iterator, List, Optional, Sequence, Tuple
 
 NAMES = ("step", "input", "program", "forward", "loss", "backward", "optimizer")
 DOMAIN = "lstmprof"
+#: Set where a tool is to be told of ranges (nvtx3/nvtxDetail/nvtxInit.h).
+TOOL = "NVTX_INJECTION64_PATH"
+#: The folder of the profile, beside the result.
+PROFILE = "profile"
 
 Ranges = Callable[[str], ContextManager[Any]]
 
@@ -48,7 +53,27 @@ def nvtx_ranges() -> Optional[Ranges]:
         return None
     if not hasattr(nvtx, "get_domain"):  # 0.2.10 and older
         return functools.partial(nvtx.annotate, domain=DOMAIN)
-    return _NvtxRanges(nvtx.get_domain(DOMAIN)).__getitem__
+    return _NvtxRanges(_domain(nvtx)).__getitem__
+
+
+@functools.lru_cache(maxsize=None)
+def _domain(nvtx: Any) -> Any:
+    """The domain, even where nsys says to nvtx 0.2.13 and later that it does not want it.
+
+    nvtx then gives a dummy, whose ranges reach nobody: nsys 2022.4 answers so and records them all
+    the same (seen with 0.2.17). Source: ``Domain.__new__`` of nvtx/_lib/lib.pyx.
+    """
+    domain = nvtx.get_domain(DOMAIN)
+    if type(domain).__name__ != "DummyDomain" or TOOL not in os.environ:
+        return domain
+    lib = sys.modules[type(domain).__module__]
+    try:
+        wanted = object.__new__(lib.Domain)
+        wanted.handle = lib.DomainHandle(DOMAIN)
+        wanted.__init__(DOMAIN)
+    except (AttributeError, TypeError):  # another version is made otherwise
+        return domain
+    return wanted
 
 
 class _NvtxRanges(Dict[str, NvtxRange]):

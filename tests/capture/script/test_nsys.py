@@ -10,10 +10,7 @@ from pathlib import Path
 import pytest
 
 import lstmprof as lp
-from lstmprof.capture.script import nsys
-from lstmprof.errors import CaptureError
 
-STAND_IN = Path(__file__).parent / "nsys_stand_in.py"
 SCRIPT = """
 import torch
 model = torch.nn.Linear(3, 3)
@@ -24,16 +21,6 @@ for number in range({steps}):
 print("trained")
 raise SystemExit(7)
 """
-
-
-@pytest.fixture
-def path_with_nsys(tmp_path: Path) -> str:
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    tool = folder / "nsys"
-    tool.write_text(f'#!/bin/sh\nexec {sys.executable} {STAND_IN} "$@"\n', encoding="utf-8")
-    tool.chmod(0o755)
-    return f"{folder}{os.pathsep}{os.environ['PATH']}"
 
 
 def ran(folder: Path, path: str, steps: int = 200) -> subprocess.CompletedProcess[str]:
@@ -77,34 +64,3 @@ def test_without_nsys_one_line_says_so_and_nothing_runs(tmp_path: Path) -> None:
     assert (ended.returncode, ended.stdout) == (1, "")
     assert ended.stderr.startswith("lstmprof: error: nsys is not on the PATH; install Nsight")
     assert len(ended.stderr.splitlines()) == 1
-
-
-def test_a_recording_that_nothing_reached_is_told(
-    tmp_path: Path, path_with_nsys: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", path_with_nsys)
-    with pytest.raises(CaptureError, match="no NVTX range of the steps reached it"):
-        nsys.export(tmp_path)
-    (tmp_path / "report.qdstrm").write_text("")
-    with pytest.raises(CaptureError, match="this nsys has no QdstrmImporter"):
-        nsys.export(tmp_path)
-
-
-def test_debian_s_importer_is_found_where_it_lies(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lib = tmp_path / "usr" / "lib"
-    target = lib / "x86_64-linux-gnu" / "nsight-systems" / "target-linux-x64"
-    importer = lib / "nsight-systems" / "host-linux-x64" / "QdstrmImporter"
-    for folder in (target, importer.parent, tmp_path / "usr" / "bin"):
-        folder.mkdir(parents=True)
-    importer.write_text("#!/bin/sh\ntouch $(dirname $2)/report.nsys-rep\n", encoding="utf-8")
-    (target / "nsys").write_text("#!/bin/sh\nexit 9\n", encoding="utf-8")
-    for tool in (importer, target / "nsys"):
-        tool.chmod(0o755)
-    (tmp_path / "usr" / "bin" / "nsys").symlink_to(target / "nsys")
-    monkeypatch.setenv("PATH", f"{tmp_path / 'usr' / 'bin'}{os.pathsep}{os.environ['PATH']}")
-    (tmp_path / "report.qdstrm").write_text("")
-    with pytest.raises(CaptureError, match="nsys failed: without a word"):
-        nsys.export(tmp_path)
-    assert (tmp_path / "report.nsys-rep").exists()

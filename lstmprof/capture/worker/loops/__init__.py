@@ -7,9 +7,10 @@ import shutil
 import time
 from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple
 
-from lstmprof.capture.request import CaptureRequest
+from lstmprof.capture.request import NSYS, CaptureRequest
 from lstmprof.capture.worker import calibration, files
 from lstmprof.capture.worker.profilers import Profiler
+from lstmprof.capture.worker.profilers.nsys import NsysProfiler
 from lstmprof.capture.worker.profiling import (
     Profiled,
     Ranges,
@@ -36,6 +37,7 @@ class Trainer(Profiler):
         self.workload, self.forward_only = request.workload, request.mode == "forward"
         self.implementation: Any = files.implementation_of(request)
         self.is_users = request.file is not None
+        self.recorder: Profiler = NsysProfiler(self) if request.profiler == NSYS else self
 
     def checked(self, loss_of: Callable[..., Any]) -> Callable[..., Any]:
         """``loss_of``; of a user's file one that refuses outputs of another shape."""
@@ -66,17 +68,23 @@ class Trainer(Profiler):
         return names
 
     def profile(self, ranges: Ranges, steps: int, folder: str) -> Profiled:
-        """``steps`` profiled steps, after a throwaway session; the profile lies in ``folder``."""
+        """``steps`` profiled steps, after a throwaway session; the profile lies in ``folder``.
+
+        But where it is recorded from outside: then it is there once this process is over.
+        """
         logs = os.path.join(folder, "logs")
         cost = self._recording_cost(throwaway_steps(steps, time.perf_counter_ns), logs)
         shutil.rmtree(logs, ignore_errors=True)
         session, walls_ns, losses = self._session(ranges, range(steps), logs)
-        raw, name = self.written(session, logs if os.path.isdir(logs) else folder)
-        kernels = first_found(raw, self.needles())
-        packed = compressed(raw, os.path.join(folder, name + ".gz"))
+        files: List[str] = []
+        kernels = None
+        if not self.recorder.is_outside:
+            raw, name = self.written(session, logs if os.path.isdir(logs) else folder)
+            kernels = first_found(raw, self.needles())
+            files = [compressed(raw, os.path.join(folder, name + ".gz"))]
         shutil.rmtree(logs, ignore_errors=True)
         shapes = written(self.shapes(folder), os.path.join(os.path.dirname(folder), SHAPES))
-        return Profiled(walls_ns, losses, [packed], kernels, cost, shapes)
+        return Profiled(walls_ns, losses, files, kernels, cost, shapes)
 
     def shapes(self, folder: str) -> Iterable[OpInputs]:
         """The inputs of the ops of one more step, in order; none where the framework tells none.
@@ -88,8 +96,9 @@ class Trainer(Profiler):
     def _recording_cost(self, steps: Iterable[int], folder: str) -> Optional[Dict[str, Any]]:
         """The session to throw away, and what run.json says of recording an event in it."""
         profiled: List[calibration.Readings] = []
-        self._session(no_ranges, steps, folder, lambda: profiled.append(self.trivial_readings()))
-        return self.recording_cost(profiled[0])
+        trivial = self.recorder.trivial_readings
+        self._session(no_ranges, steps, folder, lambda: profiled.append(trivial()))
+        return self.recorder.recording_cost(profiled[0])
 
     def _session(
         self,
@@ -100,9 +109,9 @@ class Trainer(Profiler):
     ) -> Tuple[Any, List[int], List[float]]:
         """A finished session, and each step's wall time and loss; ``at_end`` is its last."""
         walls_ns, outcomes = [], []
-        with self.recording(folder) as session:
+        with self.recorder.recording(folder) as session:
             for number in steps:
-                seen = both(ranges, self.annotated(number))
+                seen = both(ranges, self.recorder.annotated(number))
                 start_ns = time.perf_counter_ns()
                 outcome = self.step(seen)
                 walls_ns.append(time.perf_counter_ns() - start_ns)

@@ -25,7 +25,7 @@ from typing import Any, ContextManager, Dict, Iterator, Sequence, Tuple, Union
 import numpy as np
 
 from lstmprof import workloads
-from lstmprof.capture.request import CaptureRequest
+from lstmprof.capture.request import NSYS, CaptureRequest
 from lstmprof.capture.worker import loops
 from lstmprof.capture.worker.host import cuda_devices, thread_count
 from lstmprof.capture.worker.profiling import Ranges
@@ -64,7 +64,7 @@ class Trainer(loops.Trainer):
     profiler = "torch.profiler"
 
     def __init__(self, request: CaptureRequest, device: str) -> None:
-        if request.profile_steps:
+        if request.profile_steps and request.profiler != NSYS:
             _refuse_without_profiler()
         self.device, self.number = device, int(device.partition(":")[2])
         super().__init__(request)
@@ -130,7 +130,7 @@ class Trainer(loops.Trainer):
                 "torch {}, whose profiler is to record what cuDNN does, has no CUDA".format(
                     torch.__version__
                 ),
-                "install a torch built for CUDA, or give --profile-steps 0",
+                "install a torch built for CUDA, or give --profiler nsys",
             )
         self.cudnn.observer = operator
         try:
@@ -189,7 +189,7 @@ def _refuse_without_profiler() -> None:
     if importlib.util.find_spec("torch") is None:
         raise CaptureError(
             "torch, whose profiler records what cuDNN does, is not installed in " + sys.executable,
-            "install torch there, or give --profile-steps 0 and ingest a profile of nsys",
+            "install torch there, or give --profiler nsys",
         )
 
 

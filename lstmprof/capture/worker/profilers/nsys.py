@@ -6,8 +6,7 @@ What a framework tells of itself and its device is still asked of that framework
 from __future__ import annotations
 
 import contextlib
-import os
-from typing import Any, Dict, Iterator, Tuple
+from typing import Any, Dict, Iterator
 
 from lstmprof.capture.worker import calibration
 from lstmprof.capture.worker.profilers import Profiler
@@ -16,14 +15,13 @@ from lstmprof.errors import CaptureError
 
 #: From its begin to its end Nsight Systems records.
 RANGE = "profile"
-#: The export of what it recorded, which is made once the process is over.
-DATABASE = "steps.sqlite"
 
 
 class NsysProfiler(Profiler):
     """Ranges that Nsight Systems records; all else is ``framework``'s."""
 
     profiler = "nsys"
+    is_outside = True
 
     def __init__(self, framework: Profiler) -> None:
         self._framework = framework
@@ -70,11 +68,3 @@ class NsysProfiler(Profiler):
     def recording_cost(self, profiled: calibration.Readings) -> Dict[str, Any]:
         """Not known."""
         return {}
-
-    def written(self, session: Any, folder: str) -> Tuple[str, str]:
-        """A place for the export."""
-        os.makedirs(folder, exist_ok=True)
-        place = os.path.join(folder, DATABASE)
-        with open(place, "wb"):
-            pass
-        return place, DATABASE

@@ -1,8 +1,10 @@
-"""Nsight Systems around a script: started with it, told by NVTX what to record, exported after it.
+"""Nsight Systems around a process: started with it, told by NVTX what to record, exported after it.
 
-It records from the begin of the range ``profile`` to its end. A distribution may ship it without
-its importer beside it (Debian does): then ``QdstrmImporter`` is called by hand. Source:
-docs.nvidia.com/nsight-systems/UserGuide, "CLI Profile Command Switch Options".
+It records from the begin of the range ``profile`` to its end. The process that it starts is not its
+child, and lives in a session of its own: it learns by a ``Lifeline`` that it shall end. A
+distribution may ship nsys without its importer beside it (Debian does): then ``QdstrmImporter`` is
+called by hand. Source: docs.nvidia.com/nsight-systems/UserGuide, "CLI Profile Command Switch
+Options".
 """
 
 from __future__ import annotations
@@ -15,11 +17,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lstmprof.capture.request import RESULT
-from lstmprof.capture.worker.profilers.nsys import DATABASE, RANGE
-from lstmprof.capture.worker.profiling import DOMAIN
+from lstmprof.capture.worker.profilers.nsys import RANGE
+from lstmprof.capture.worker.profiling import DOMAIN, compressed
 from lstmprof.errors import CaptureError
 
 REPORT = "report"
+#: The export of it.
+DATABASE = "steps.sqlite"
 _IMPORTER = "QdstrmImporter"
 #: Where the importer lies beside the nsys that is called, wherever that is linked from.
 _BESIDE = (
@@ -52,6 +56,7 @@ def around(command: Sequence[str], folder: Path) -> list[str]:
     """
     return [
         *(found(), "profile", "--trace=cuda,nvtx", "--sample=none", "--cpuctxsw=none"),
+        "--wait=primary",  # and not for what the process leaves behind
         *("--capture-range=nvtx", f"--nvtx-capture={RANGE}@{DOMAIN}", "--capture-range-end=stop"),
         # the range's name is no registered string
         *("--env-var=NSYS_NVTX_PROFILER_REGISTER_ONLY=0", "--force-overwrite=true"),
@@ -59,13 +64,31 @@ def around(command: Sequence[str], folder: Path) -> list[str]:
     ]
 
 
+class Lifeline:
+    """A FIFO that this process holds open, so that one that is not its child can end with it.
+
+    Who reads it, as ``worker.host.end_with`` does, ends once it is let go, or once this process
+    ends, however it does.
+    """
+
+    def __init__(self, path: Path) -> None:
+        os.mkfifo(path)
+        self._held = os.open(path, os.O_RDWR)  # not inherited; to open it for writing would wait
+
+    def let_go(self) -> None:
+        """The reader shall end."""
+        os.close(self._held)
+
+
 def was_measured(folder: Path) -> bool:
-    """Whether the script's process left what a run is written of."""
+    """Whether the process left what a run is written of."""
     return (folder / RESULT).exists()
 
 
-def export(folder: Path) -> None:
-    """The report in ``folder`` as the SQLite database that the result names.
+def export(folder: Path, place: str = ".") -> None:
+    """The report in ``folder`` as an SQLite database, which the result names, and the report after.
+
+    Both lie gzipped in ``place`` in the folder.
 
     Raises:
         CaptureError: nothing was recorded, or a tool of Nsight Systems fails.
@@ -77,13 +100,18 @@ def export(folder: Path) -> None:
     if not report.exists():
         raise CaptureError(
             "nsys recorded nothing: no NVTX range of the steps reached it",
-            "install the Python package nvtx, in a version that this nsys understands",
+            "install another version of the Python package nvtx, which this nsys understands",
         )
-    database = folder / DATABASE
+    database = folder / place / DATABASE
     _run([found(), "export", "--type=sqlite", "--force-overwrite=true", f"--output={database}",
           str(report)])  # fmt: skip
+    stream.unlink(missing_ok=True)
+    kept = {database: database.name, report: database.with_suffix(report.suffix).name}
+    places = [
+        compressed(str(path), str(folder / place / f"{name}.gz")) for path, name in kept.items()
+    ]
     result = json.loads((folder / RESULT).read_text(encoding="utf-8"))
-    result["profiles"] = [DATABASE]
+    result["profiles"] = [os.path.relpath(path, folder) for path in places]
     (folder / RESULT).write_text(json.dumps(result), encoding="utf-8")
 
 

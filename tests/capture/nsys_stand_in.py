@@ -20,10 +20,11 @@ def profile(arguments: list[str]) -> int:
     """Run the command behind the options; leave a report, and the options in it."""
     command = next(n for n, argument in enumerate(arguments) if not argument.startswith("--"))
     given = options(arguments[:command])
-    code = subprocess.run(arguments[command:], check=False).returncode
+    # in a session of its own, as nsys starts it
+    code = subprocess.run(arguments[command:], check=False, start_new_session=True).returncode
     if given["nvtx-capture"] == "profile@lstmprof":
         Path(given["output"] + ".nsys-rep").write_text("a report")
-    return code
+    return 128 - code if code < 0 else code
 
 
 def export(arguments: list[str]) -> int:
