@@ -218,5 +218,6 @@ def _streams(events: EventTable, owner: Ints, count: int) -> Ints:
     """Of each call how many streams it ran on; 1 on a host."""
     stream = events.ints("stream", UNKNOWN)
     rows = np.flatnonzero((owner != NONE) & (stream != UNKNOWN))
-    pairs = np.unique(np.stack([owner[rows], stream[rows]]), axis=1)
-    return np.asarray(np.maximum(np.bincount(pairs[0], minlength=count), 1), np.int64)
+    streams, of = np.unique(stream[rows], return_inverse=True)
+    pairs = np.unique(owner[rows] * max(len(streams), 1) + of) // max(len(streams), 1)
+    return np.asarray(np.maximum(np.bincount(pairs, minlength=count), 1), np.int64)

@@ -14,6 +14,9 @@ from lstmprof.breakdown.recurrent.network import Network, stack
 from lstmprof.events.intervals import Ints
 from lstmprof.events.table import UNKNOWN, EventTable
 
+#: Loops of one network: 32 layers of both directions.
+MOST = 64
+
 
 @dataclass(frozen=True)
 class Loop:
@@ -42,12 +45,14 @@ def calls_of(events: EventTable, framework: str, loops: Sequence[Loop]) -> Itera
 
     Loops that follow each other are joined, as many as can be one network.
     """
+    rank, step = (events.ints(name, UNKNOWN) for name in ("rank", "step"))
     first = 0
     while first < len(loops):
-        for last in range(len(loops), first, -1):
+        for last in range(min(len(loops), first + MOST), first, -1):
             members = loops[first:last]
             if last == first + 1 or _is_stack(members):
-                yield _call(events, framework, members)
+                at = int(members[0].rows[0])
+                yield _call(framework, members, int(rank[at]), int(step[at]))
                 first = last
                 break
 
@@ -85,19 +90,18 @@ def network_of(members: Sequence[Loop]) -> Network:
     )
 
 
-def _call(events: EventTable, framework: str, members: Sequence[Loop]) -> Call:
+def _call(framework: str, members: Sequence[Loop], rank: int, step: int) -> Call:
     rows = np.concatenate([member.rows for member in members])
     backward = np.concatenate([member.backward for member in members])
     first = members[0]
-    rank, step = (events.ints(name, UNKNOWN)[rows[0]] for name in ("rank", "step"))
     return Call(
         form=first.form,
         framework=framework,
         op=first.op,
         library=first.library,
         network=network_of(members),
-        rank=None if rank == UNKNOWN else int(rank),
-        step=None if step == UNKNOWN else int(step),
+        rank=None if rank == UNKNOWN else rank,
+        step=None if step == UNKNOWN else step,
         rows=tuple(rows.tolist()),
         backward=tuple(backward.tolist()),
     )

@@ -45,11 +45,11 @@ def pytensor_calls(events: EventTable) -> Iterator[Call]:
     inside = inherited(events, events.rows_named("parent_id"), own)
     is_product = events.where_name(lambda name: bool(_PRODUCT.match(name)))
     products = np.flatnonzero((inside != NONE) & is_product)
-    inputs = Inputs(events)
+    inputs, (codes, texts) = Inputs(events), events.texts("name")
     keys = (events.ints(name, UNKNOWN)[scans] for name in ("rank", "step"))
     for members in Groups(*keys).members():
         rows = scans[members][np.argsort(events.start_ns[scans[members]], kind="stable")].tolist()
-        labels = {row: _label(events, row) for row in rows}
+        labels = {row: _label(texts[codes[row]]) for row in rows}
         loops = [
             loop
             for row in rows
@@ -59,9 +59,8 @@ def pytensor_calls(events: EventTable) -> Iterator[Call]:
         yield from calls_of(events, "pytensor", loops)
 
 
-def _label(events: EventTable, row: int) -> str:
-    codes, texts = events.texts("name")
-    match = _SCAN.match(texts[codes[row]])
+def _label(name: str) -> str:
+    match = _SCAN.match(name)
     return match[1] if match else ""
 
 

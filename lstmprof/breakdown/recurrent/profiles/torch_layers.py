@@ -16,7 +16,7 @@ A list of tensors is recorded since PyTorch 2.1; before that the inner op's tens
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -71,19 +71,16 @@ def within(events: EventTable, which: Flags) -> Flags:
 
 @dataclass(frozen=True)
 class _Op:
-    """A layer's op, and the ops inside it."""
+    """A layer's op, and the ops inside it by their names; ``parent`` is the table's."""
 
-    events: EventTable
     inputs: Inputs
     row: int
-    inner: Ints
-    texts: list[str]
-
-    def name(self, row: int) -> str:
-        return self.texts[int(self.events.texts("name")[0][row])]
+    name: str
+    inside: Mapping[str, list[int]]
+    parent: Ints
 
     def named(self, name: str) -> list[int]:
-        return [row for row in self.inner.tolist() if self.name(row) == name]
+        return self.inside.get(name, [])
 
 
 def layer_calls(events: EventTable) -> Iterator[Call]:
@@ -92,22 +89,24 @@ def layer_calls(events: EventTable) -> Iterator[Call]:
     rows = np.flatnonzero(layers)
     if not len(rows):
         return
-    inputs, texts = Inputs(events), events.texts("name")[1]
-    owner = inherited(
-        events, events.rows_named("parent_id"), np.where(layers, np.arange(len(events)), NONE)
-    )
+    inputs, parent = Inputs(events), events.rows_named("parent_id")
+    names, texts = events.texts("name")
+    owner = inherited(events, parent, np.where(layers, np.arange(len(events)), NONE))
     inner = np.flatnonzero((owner != NONE) & events.is_kind("op"))
     inner = inner[np.lexsort((events.start_ns[inner], owner[inner]))]
     bounds = np.searchsorted(owner[inner], [rows, rows + 1])
     step, rank = events.ints("step", UNKNOWN), events.ints("rank", UNKNOWN)
     for row, first, last in zip(rows.tolist(), *bounds.tolist(), strict=True):
-        op = _Op(events, inputs, row, inner[first:last], texts)
+        inside: dict[str, list[int]] = {}
+        for place in inner[first:last].tolist():
+            inside.setdefault(texts[names[place]], []).append(place)
+        op = _Op(inputs, row, texts[names[row]], inside, parent)
         library = next((v for n, v in _VENDORS.items() if op.named(n)), "ATen")
         network = _network(op)
         yield Call(
             form=LAYER_OP,
             framework="torch",
-            op=op.name(row),
+            op=op.name,
             library=library,
             network=network,
             rank=_known(rank[row]),
@@ -122,7 +121,7 @@ def _known(value: Any) -> int | None:
 
 def _network(op: _Op) -> Network:
     """What the op and the vendor's ops inside it say of their network."""
-    outer = _OUTER.fullmatch(op.name(op.row))
+    outer = _OUTER.fullmatch(op.name)
     network = _of_outer(op, outer[1]) if outer else Network()
     for name in _VENDORS:
         vendors = op.named(name)
@@ -135,7 +134,7 @@ def _network(op: _Op) -> Network:
     if network.time_steps is not None and network.units is not None:
         return replace(network, cells=network.time_steps * network.units)
     if not any(op.named(name) for name in _VENDORS) and network.cell == "lstm":
-        chunks = sum(bool(_CHUNK.fullmatch(op.name(row))) for row in op.inner.tolist())
+        chunks = sum(len(rows) for name, rows in op.inside.items() if _CHUNK.fullmatch(name))
         return replace(network, cells=chunks or None)  # a cell divides its gates once
     return network
 
@@ -226,7 +225,7 @@ def _of_vendor(op: _Op, row: int, name: str) -> Network:
     if states is None:
         return network
     network = replace(network, hidden=states[2], batch=states[1])
-    outer, length = _OUTER.fullmatch(op.name(op.row)), shape_at(shapes, 3, 1)
+    outer, length = _OUTER.fullmatch(op.name), shape_at(shapes, 3, 1)
     network = replace(network, cell=outer[1] if outer else None)
     return by_length(network, states[0], length[0] if length else None)
 
@@ -249,7 +248,7 @@ def _of_onednn(op: _Op, rows: Sequence[int]) -> Network:
             )
         )
     first = units[0]
-    joins = sum(op.events.rows_named("parent_id")[row] == op.row for row in op.named("aten::cat"))
+    joins = sum(op.parent[row] == op.row for row in op.named("aten::cat"))
     if joins == 0:
         return replace(first, layers=len(rows), directions=1)
     if 2 * joins == len(rows):
