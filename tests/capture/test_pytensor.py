@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import lstmprof as lp
 from lstmprof import formats, workloads
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.worker import reference
@@ -66,7 +67,7 @@ def test_the_loop_feeds_an_unusual_network_as_the_reference(
     assert losses[2] < losses[1] < losses[0]
 
 
-def test_a_profile_has_steps_and_operators_within_scans(
+def test_a_profile_has_steps_and_operators_within_scans_which_are_its_cause(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from lstmprof.capture.worker import profiling
@@ -85,3 +86,8 @@ def test_a_profile_has_steps_and_operators_within_scans(
     products = [row for row in rows if row["category"] == "gemm"]
     assert {row["phase"] for row in products} >= {"forward", "backward"}
     assert {row["step"] for row in products} == {0, 1}
+
+    (diagnosis,) = lp.diagnose([lp.read(Path(profiled.files[0]))])
+    sentences = {advice.name: advice.sentence for advice in diagnosis.remedies}
+    assert "Scan as a whole" in sentences
+    assert "calls its operators one by one in every time step" in sentences["Scan as a whole"]

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from diagnose.torch_profiles import profiled, reads_like_its_example, told
 
+import lstmprof as lp
+from lstmprof.capture.own import session as own_session, writing
+from lstmprof.capture.worker import profiling, yardstick
+
 torch: Any = pytest.importorskip("torch")
 
 TIME, BATCH, FEATURES, HIDDEN = 16, 8, 16, 32
+YARDSTICKS = ("product_ns", "python_ns", "copy_ns")
 Step = Callable[[], object]
 Build = Callable[[], Step]
 
@@ -393,3 +400,27 @@ def test_hooks_of_a_module_are_hooks_on_gradients(
     told_of: Callable[[Build], dict[str, str]],
 ) -> None:
     assert "no gradient hooks" in told_of(hooked_module)
+
+
+def test_more_threads_than_cpus_are_named_where_a_program_was_measured_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(profiling, "THROWAWAY_NS", 0)
+    monkeypatch.setattr(yardstick, "measured", lambda: dict.fromkeys(YARDSTICKS, 1))
+    monkeypatch.setattr(
+        own_session, "write_in_child", lambda folder, _: writing.written(Path(folder))
+    )
+
+    def sentences(threads: int) -> dict[str, str]:
+        torch.set_num_threads(threads)
+        step = by_hand()
+        with lp.profile(tmp_path / str(threads), warmup=1, timed=2, steps=1) as measuring:
+            while not measuring.measured:
+                step()
+                measuring.step()
+        return told(lp.read(tmp_path / str(threads)))
+
+    cpus = len(os.sched_getaffinity(0))
+    name = "as many threads as CPUs"
+    assert f"its {cpus + 3} threads share {cpus} CPU" in sentences(cpus + 3)[name]
+    assert name not in sentences(1)

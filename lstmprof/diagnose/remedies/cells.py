@@ -31,9 +31,7 @@ from lstmprof.numbers import count, cropped, listed, milliseconds
 _CELL_OP = re.compile(
     r"(?:^|:)_?(?:thnn_fused_)?(?:lstm|gru|rnn_(?:tanh|relu))_cell$|\b(?:LSTM|GRU)BlockCell"
 )
-#: Ops of whole layers of PyTorch.
-_LAYER_OP = re.compile(r"(?:lstm|gru|rnn_tanh|rnn_relu)$")
-#: Fewer cells a step are no loop over time steps.
+#: Fewer cells a step are not worth a word.
 _SERIES = 8
 #: A cell in TensorFlow's loop over time steps, its own or Keras's.
 _CELL_IN_LOOP = re.compile(r"while/.*\b(?:basic_)?(?:lstm|gru)_cell\w*/")
@@ -91,25 +89,17 @@ def form_of(profile: StepProfile) -> str | None:
         return LOOP
     if any(c.part == "rnn" for c in profile.contributors):
         return LAYER_OP
-    return LOOP if _gates_by_hand(profile) else None
+    return _form_of_cells(profile)
 
 
-def _gates_by_hand(profile: StepProfile) -> bool:
-    """Whether ops on gates are those of LSTM cells in PyTorch: two tanh and one or three sigmoids.
-
-    One where the three are computed together. No layer's op may be there: on a CPU one over packed
-    sequences calls them itself.
-    """
-    counts: Counter[str] = Counter()
-    for row in profile.rows("ops"):
-        counts[row["name"].removeprefix("aten::").rstrip("_")] += row["count"]
-    cells = counts["tanh"] / 2 / max(profile.steps, 1)
-    of_layers = any(_LAYER_OP.match(name) for name in counts)
-    return (
-        cells >= _SERIES
-        and counts["sigmoid"] in (counts["tanh"] / 2, counts["tanh"] * 1.5)
-        and (not of_layers)
-    )
+def _form_of_cells(profile: StepProfile) -> str | None:
+    """How an LSTM's cells run one by one, by the recurrent layers that the profile shows."""
+    cells: Counter[str] = Counter()
+    for row in profile.rows("layers"):
+        if row.get("cell") == "lstm" and row["form"] in (LOOP, CELL_OP):
+            cells[row["form"]] += (row["cells"] or 0) * (row["calls"] or 0)
+    form, number = max(cells.items(), key=lambda pair: pair[1], default=(None, 0))
+    return form if number / max(profile.steps, 1) >= _SERIES else None
 
 
 def products_to_hoist(f: Finding) -> Told | None:
@@ -165,7 +155,7 @@ LAYER_IN_ONE_OP = Remedy(
     name="layer in one op",
     cause="a layer runs cell by cell where its framework has it in one op",
     condition="a layer runs cell by cell: by the table of implementations, by ops of single cells, "
-    "or by eight times two tanh with one or three sigmoids a step, in no layer's op",
+    "or by the recurrent layers that the profile shows, eight cells of an LSTM a step or more",
     kinds=(*HOST, *WORK),
     frameworks=(*TORCH, *TENSORFLOW),
     decide=layer_in_one_op,
