@@ -119,21 +119,12 @@ def test_a_capture_is_complete(row: Implementation, tmp_path: Path) -> None:
     assert sorted(p.name for p in profile.parent.iterdir()) == [profile.name]
 
 
-#: Rows whose profile says what network ran.
-SAYING = frozenset(
-    (
-        *("torch-cudnn", "torch-lstmcell-basic", "torch-lstmcell-fused", "keras-torch-lstm"),
-        *("torch-script", "tf-lstmcell", "tf-lstmblockcell", "tf-lstmblockfusedcell"),
-        *("keras-lstm", "jax-scan", "flax-lstm", "keras-jax-lstm", "pytensor-scan"),
-    )
-)
+#: What the layer table says of the network, by the events alone.
 TOLD = ("time_steps", "batch", "inputs", "hidden", "layers", "directions", "packed", "dtype")
 
 
 def _tells_its_network(row: Implementation, workload: Workload, result: CaptureResult) -> None:
     """The layer table, by the events alone, has one row, which is the workload's network."""
-    if row.name not in SAYING:
-        return
     events = _profile([result], own_scopes=True).events
     (layer,) = TABLES["layers"].of(events, windows(events, captured=True)).to_pylist()
     w = workload

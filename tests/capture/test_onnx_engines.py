@@ -14,8 +14,10 @@ import numpy as np
 import pytest
 
 from lstmprof import formats, implementations
+from lstmprof.breakdown.tables import TABLES
 from lstmprof.capture.request import CaptureRequest, refusal
 from lstmprof.events.annotate import annotated
+from lstmprof.events.annotate.steps import windows
 from lstmprof.workloads import Workload
 
 CE = Workload("small-ce", 2, 8, True, 4, 6, 5, 3, "ce")
@@ -66,6 +68,9 @@ def test_a_profile_has_steps_phases_and_the_nodes_within_them(
     assert {row["phase"] for row in layers} == {"forward"}
     assert {row["step"] for row in layers} == {0, 1}
     assert {row["phase"] for row in rows if row["category"] == "softmax_loss"} <= {"loss"}
+    (layer,) = TABLES["layers"].of(events, windows(events, captured=True)).to_pylist()
+    network = ("time_steps", "batch", "inputs", "hidden", "layers", "directions", "per_step")
+    assert [layer[fact] for fact in network] == [6, 4, 5, 8, 2, 2, 1]
     for row in rows:
         whole = steps[0 if row["step"] in (None, 0) else 1]
         assert row["start_ns"] >= whole["start_ns"]

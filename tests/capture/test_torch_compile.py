@@ -47,3 +47,20 @@ def test_a_compiled_network_runs_its_layer_as_one_op() -> None:
     names = [event.name for event in profile.events()]
     assert module._compiled_call_impl is not None
     assert names.count("aten::lstm") == 1
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
+def test_an_exported_program_tells_what_its_library_does_not() -> None:
+    torch = pytest.importorskip("torch")
+    file = importlib.import_module(implementations.find("torch-aot-inductor").module)
+    workload = Workload("two-ways", 2, 4, True, 2, 5, 3, 6, "ce")
+    module = file.build(workload)
+    assert list(file.op_inputs(module)) == []  # nothing is compiled yet
+    plain = file.cudnn.Network(workload).eval()
+    with torch.no_grad():
+        inputs = torch.from_numpy(workloads.batch(workload, 0).inputs)
+        module.exported = torch.export.export(plain, (inputs,))
+    first = (file.LAYER, [[5, 2, 3], [16, 3], [16, 4]], ["float32"] * 3)
+    second = (file.LAYER, [[5, 2, 8], [16, 8], [16, 4]], ["float32"] * 3)
+    head = (file.PRODUCT, [[2, 8], [8, 6]], ["float32"] * 2)
+    assert list(file.op_inputs(module)) == [first, first, second, second, head]

@@ -337,3 +337,23 @@ def test_a_product_has_the_operands_that_the_module_tells(tmp_path: Path) -> Non
     profile = space.read(tmp_path)
     assert column(profile, "shapes") == ["[[6,16],[16,64]]", None]
     assert column(profile, "dtypes") == ['["f32","f32"]', None]
+
+
+def test_an_instruction_without_a_product_has_what_its_narrowest_tanh_reads(
+    tmp_path: Path,
+) -> None:
+    hlo = hlo_proto()()
+    hlo.module.name = b"jit_f"
+    inner, outer = hlo.module.computations.add(id=1), hlo.module.computations.add(id=2)
+    for number, width in ((1, 128), (2, 16)):
+        shape = {"element_type": 11, "dimensions": [6, width]}
+        inner.instructions.add(name=b"p%d" % number, opcode=b"parameter", id=number, shape=shape)
+        tanh = {"name": b"tanh.%d" % number, "opcode": b"tanh", "operand_ids": [number]}
+        inner.instructions.add(**tanh, id=10 + number, shape=shape)
+    fusion = {"name": b"fusion.7", "opcode": b"fusion", "called_computation_ids": [1]}
+    outer.instructions.add(**fusion, id=9, metadata={"op_name": b"jit(f)/while/body/mul"})
+    space = Space()
+    with_module(space, hlo.SerializeToString())
+    events = (xla_event("fusion.7", 0),)
+    space.line(space.plane("/host:CPU"), "tf_XLAEigen/1", 0, *events)
+    assert column(space.read(tmp_path), "shapes") == ["[[6,16]]"]

@@ -47,6 +47,23 @@ def _is_whole(sorts: Sequence[int]) -> bool:
     return SIGMOID in sorts and sorts.count(TANH) >= 2 and sorts[-1] == TANH
 
 
+def may_be_cell(ops: Sequence[Op]) -> bool:
+    """Whether these ops may be an LSTM's or a GRU's cell, and no layer of a gated deep network.
+
+    Its products make three or four gates as wide as its units, where their widths are recorded. A
+    highway layer makes two; one sigmoid and one tanh alone may be either's.
+    """
+    sorts = [op.sort for op in ops]
+    weights = [op.weight for op in ops if op.sort == PRODUCT]
+    widths = [op.data[-1] for op in ops if op.sort == TANH and op.data]
+    lstm = sorts.count(TANH) > 1
+    hidden = min(widths, default=0)
+    if None in weights or not hidden:
+        return lstm or sorts.count(SIGMOID) > 1
+    outers = [weight[1] for weight in weights if weight and weight[1] % hidden == 0]
+    return sum(outers) >= GATES["lstm" if lstm else "gru"] * hidden
+
+
 def unit_of(ops: Sequence[Op]) -> Network:
     """What the ops of one cell say of one direction of one layer."""
     tanhs = [op for op in ops if op.sort == TANH]
@@ -100,3 +117,24 @@ def unit_of_products(weights: Sequence[Shape]) -> Network:
         return Network()
     cell, hidden, inputs = fitting[0]
     return Network(cell, inputs=inputs, hidden=hidden)
+
+
+def unit_of_both(weights: Sequence[Shape], hidden: int) -> Network:
+    """An LSTM of ``hidden`` units by products of x and h at once: one, or one a gate."""
+    inner, outer = weights[0]
+    gated = outer * len(weights) == GATES["lstm"] * hidden
+    if len(set(weights)) > 1 or not gated or inner <= hidden:
+        return Network()
+    return Network("lstm", inputs=inner - hidden, hidden=hidden)
+
+
+def units_of_products(weights: Sequence[Shape]) -> tuple[Network, ...]:
+    """The cells of a time step by its products, as few as there may be; empty where none fits."""
+    for cells in range(1, len(weights) // 2 + 1):
+        size, rest = divmod(len(weights), cells)
+        if not rest:
+            starts = range(0, len(weights), size)
+            units = tuple(unit_of_products(weights[at : at + size]) for at in starts)
+            if all(unit.hidden for unit in units):
+                return units
+    return ()

@@ -1,4 +1,4 @@
-"""The instructions of XLA's compiled modules: their path in the user's program, their products.
+"""The instructions of XLA's compiled modules: their path in the user's program, their operands.
 
 Plane ``/host:metadata`` holds one ``Hlo Proto`` a compiled module (``hlo.proto`` and
 ``xla_data.proto`` of openxla/xla, by the field numbers below). An XLA event names its module and
@@ -8,11 +8,13 @@ loop counters) has none. XLA on a CPU gives every module the program id 0: of tw
 same name the later one's instructions win.
 
 Of an instruction that is a product, calls a library's or holds one among what it fuses, the
-operands are read too: an event has no shapes of its own.
+operands are read too, of any other that of a tanh in it, which is as wide as a recurrent layer's
+units: an event has no shapes of its own.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -43,18 +45,23 @@ _MESSAGES: Messages = {
 _ELEMENTS = {10: "f16", 11: "f32", 12: "f64", 16: "bf16"}
 #: Libraries' products, and cuDNN's recurrent layers (``jax.experimental.rnn``).
 _LIBRARY_CALL = re.compile(rb"gemm|matmul|cudnn_rnn", re.IGNORECASE)
-#: Computations in computations that are looked into for a product.
+#: Computations in computations that are looked into.
 _DEEPEST = 3
 
 
 @dataclass(frozen=True)
 class Instruction:
-    """``path`` in the user's program; ``operands`` of its product, ``(f32[6,16];f32[16,64])``."""
+    """``path`` in the user's program; ``operands`` of its product, ``(f32[6,16];f32[16,64])``.
+
+    Of its tanh, ``(f32[6,16])``, where it has no product.
+    """
 
     path: str | None
     operands: str | None
 
 
+#: An instruction and the computation that it is of.
+_Placed = tuple[Any, Any]
 #: (module, instruction) -> what is known of it
 Instructions = Mapping[tuple[str, str], Instruction]
 
@@ -74,12 +81,12 @@ def instructions(content: bytes) -> dict[tuple[str, str], Instruction]:
     except DecodeError:
         return {}
     name = _text(module.name)
-    products = _Products({each.id: each for each in module.computations})
+    inside = _Operands({each.id: each for each in module.computations})
     found = {}
     for computation in module.computations:
         for instruction in computation.instructions:
             path = _path(instruction.metadata.op_name)
-            operands = products.operands(instruction, computation)
+            operands = inside.of(instruction, computation)
             if path or operands:
                 found[name, _text(instruction.name)] = Instruction(path, operands)
     return found
@@ -90,43 +97,59 @@ def _path(op_name: bytes) -> str | None:
     return rows.clean(_text(op_name)) if b"/" in op_name else None
 
 
-class _Products:
-    """The product that an instruction is, calls or holds; each computation is looked into once."""
+class _Operands:
+    """What an instruction is, calls or holds of some sort; each computation is looked into once."""
 
     def __init__(self, computations: Mapping[int, Any]) -> None:
         self._computations = computations
-        self._first: dict[int, tuple[Any, Any] | None] = {}
+        self._inside: dict[tuple[int, bool], list[_Placed]] = {}
 
-    def operands(self, instruction: Any, computation: Any) -> str | None:
-        """Of the first product, as TensorFlow writes shapes; None without one."""
-        product = self._of(instruction, computation, _DEEPEST)
-        if product is None:
-            return None
-        shapes = {each.id: each.shape for each in product[1].instructions}
-        numbers = product[0].operand_ids
-        listed = [_shape(shapes[number]) for number in numbers if number in shapes]
+    def of(self, instruction: Any, computation: Any) -> str | None:
+        """Of the first product, else of the narrowest tanh, as TensorFlow writes shapes."""
+        products = self._found(instruction, computation, _DEEPEST, products=True)
+        if products:
+            return self._listed(*products[0])
+        tanhs = self._found(instruction, computation, _DEEPEST, products=False)
+        narrowest = min(tanhs, key=lambda placed: _elements(placed[0].shape), default=None)
+        return self._listed(*narrowest) if narrowest else None
+
+    def _listed(self, instruction: Any, computation: Any) -> str | None:
+        shapes = {each.id: each.shape for each in computation.instructions}
+        listed = [_shape(shapes[n]) for n in instruction.operand_ids if n in shapes]
         return "(" + ";".join(listed) + ")" if listed and all(listed) else None
 
-    def _of(self, instruction: Any, computation: Any, depth: int) -> tuple[Any, Any] | None:
-        """(product, its computation)."""
-        if instruction.opcode == b"dot" or _LIBRARY_CALL.search(instruction.custom_call_target):
-            return instruction, computation
+    def _found(
+        self, instruction: Any, computation: Any, depth: int, *, products: bool
+    ) -> list[_Placed]:
+        """(instruction, its computation), in their order."""
+        if _is_product(instruction) if products else instruction.opcode == b"tanh":
+            return [(instruction, computation)]
         if instruction.opcode not in (b"fusion", b"call") or not depth:
-            return None
-        found = (self._in(number, depth - 1) for number in instruction.called_computation_ids)
-        return next((product for product in found if product), None)
+            return []
+        numbers = instruction.called_computation_ids
+        return [placed for n in numbers for placed in self._in(n, depth - 1, products)]
 
-    def _in(self, number: int, depth: int) -> tuple[Any, Any] | None:
-        if number not in self._first:
+    def _in(self, number: int, depth: int, products: bool) -> list[_Placed]:
+        key = (number, products)
+        if key not in self._inside:
             inner = self._computations.get(number)
             listed = inner.instructions if inner is not None else ()
-            found = (self._of(each, inner, depth) for each in listed)
-            self._first[number] = next((product for product in found if product), None)
-        return self._first[number]
+            found = (self._found(each, inner, depth, products=products) for each in listed)
+            self._inside[key] = [placed for some in found for placed in some]
+        return self._inside[key]
+
+
+def _is_product(instruction: Any) -> bool:
+    library = _LIBRARY_CALL.search(instruction.custom_call_target)
+    return instruction.opcode == b"dot" or bool(library)
+
+
+def _elements(shape: Any) -> int:
+    return math.prod(shape.dimensions)
 
 
 def _shape(shape: Any) -> str:
-    """``f32[6,16]``; empty for a tuple and for what is never an operand of a product."""
+    """``f32[6,16]``; empty for a tuple and for what no product and no tanh reads."""
     element = _ELEMENTS.get(shape.element_type)
     return f"{element}[{','.join(map(str, shape.dimensions))}]" if element else ""
 

@@ -16,7 +16,7 @@ would be seen as one call. Source: the documentation of torch.export and of AOTI
 from __future__ import annotations
 
 import tempfile
-from typing import Any, Optional
+from typing import Any, Iterator, List, Optional, Tuple
 
 import torch
 
@@ -25,7 +25,7 @@ from lstmprof.implementations.torch import cudnn, parameters
 from lstmprof.implementations.torch.cudnn import canonical, load
 from lstmprof.workloads import Workload
 
-__all__ = ["KERNELS", "TIME_MAJOR", "build", "canonical", "load", "parameters"]
+__all__ = ["KERNELS", "TIME_MAJOR", "build", "canonical", "load", "op_inputs", "parameters"]
 
 TIME_MAJOR = True
 KERNELS = (
@@ -33,6 +33,8 @@ KERNELS = (
     ("aoti_torch_cpu_mkldnn_rnn_layer", "oneDNN, called by AOTInductor's library"),
 )
 OPTIONS = {"cpp.enable_kernel_profile": True}
+#: What the library calls on a CPU for a layer and direction of an LSTM, and for a product
+LAYER, PRODUCT = "aoti_torch_cpu_mkldnn_rnn_layer", "aoti_torch_cpu_mm_out"
 
 
 class Network(cudnn.Network):
@@ -41,6 +43,7 @@ class Network(cudnn.Network):
     def __init__(self, workload: Workload) -> None:
         super().__init__(workload)
         self.workload = workload
+        self.exported: Any = None
         self.compiled: Any = None
 
     def forward(self, inputs: torch.Tensor, lengths: Optional[torch.Tensor] = None) -> torch.Tensor:
@@ -60,9 +63,9 @@ class Network(cudnn.Network):
         plain.load_state_dict(self.state_dict())
         place = "{}/network.pt2".format(tempfile.mkdtemp())
         with torch.no_grad():
-            exported = torch.export.export(plain, (inputs,))
+            self.exported = torch.export.export(plain, (inputs,))
             inductor.aoti_compile_and_package(
-                exported, package_path=place, inductor_configs=dict(OPTIONS)
+                self.exported, package_path=place, inductor_configs=dict(OPTIONS)
             )
         return inductor.aoti_load_package(place)
 
@@ -70,3 +73,33 @@ class Network(cudnn.Network):
 def build(workload: Workload) -> Network:
     """The network of ``workload``, weights not yet set; compiled at its first call."""
     return Network(workload)
+
+
+def op_inputs(module: Network) -> Iterator[Tuple[str, List[Any], List[str]]]:
+    """Of the library's layers and products on a CPU the shapes and types of what they read.
+
+    By the exported program, in its order: the library tells the profiler names alone. An LSTM is an
+    op of every layer and direction there.
+    """
+    for node in module.exported.graph.nodes if module.exported is not None else ():
+        if node.target is torch.ops.aten.lstm.input:
+            data, _, parameters_of_layers = (_tensors(argument) for argument in node.args[:3])
+            matrices = [tensor for tensor in parameters_of_layers if tensor.dim() == 2]
+            for place in range(0, len(matrices), 2):
+                into, back = matrices[place : place + 2]
+                inputs = [[*data[0].shape[:2], into.shape[1]], list(into.shape), list(back.shape)]
+                yield LAYER, inputs, [_type(tensor) for tensor in (data[0], into, back)]
+        elif node.target is torch.ops.aten.linear.default:
+            (rows,), (weight,) = (_tensors(argument) for argument in node.args[:2])
+            inputs = [list(rows.shape), list(weight.shape[::-1])]
+            yield PRODUCT, inputs, [_type(rows), _type(weight)]
+
+
+def _tensors(argument: Any) -> List[Any]:
+    """What the program knows of the tensors that an argument is, or is a list of."""
+    nodes = argument if isinstance(argument, (list, tuple)) else [argument]
+    return [node.meta["val"] for node in nodes]
+
+
+def _type(tensor: Any) -> str:
+    return str(tensor.dtype).replace("torch.", "")

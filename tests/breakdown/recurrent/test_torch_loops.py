@@ -1,5 +1,6 @@
 """Loops of cells on a drawn timeline: products, σ and tanh that come round once a time step."""
 
+import pytest
 from breakdown.recurrent.rows import Timeline, known
 
 NETWORK = ("time_steps", "batch", "inputs", "hidden", "layers", "directions", "cells")
@@ -142,6 +143,27 @@ def test_a_gated_network_without_recurrence_has_no_cells() -> None:
         timeline.op("aten::tanh", [[6, 16]])
     timeline.op("aten::sigmoid", [[6, 16]])
     assert timeline.layers() == []
+
+
+@pytest.mark.parametrize("shapes", [True, False])
+def test_a_highway_network_gates_its_layers_and_has_no_cells(shapes: bool) -> None:
+    timeline = Timeline()
+    for _ in range(12):
+        for gate in ("sigmoid", "tanh"):
+            timeline.op("aten::linear", [[6, 16], [16, 16], [16]] if shapes else None)
+            timeline.op(f"aten::{gate}", [[6, 16]] if shapes else None)
+    assert timeline.layers() == []
+
+
+def test_a_gru_by_hand_has_three_gates() -> None:
+    timeline = Timeline()
+    for _ in range(6):
+        timeline.op("aten::linear", [[6, 26], [32, 26]])
+        for _ in range(2):
+            timeline.op("aten::sigmoid", [[6, 16]])
+        timeline.op("aten::linear", [[6, 26], [16, 26]])
+        timeline.op("aten::tanh", [[6, 16]])
+    assert known(timeline.layers()[0], "cell", "hidden", "cells") == ("gru", 16, 6)
 
 
 def test_torchscript_records_its_whole_stack_and_the_last_of_it_are_the_inputs() -> None:

@@ -80,6 +80,26 @@ def test_a_product_a_gate_tells_the_cell_by_their_number() -> None:
     assert (cell(4), cell(3)) == ("lstm", "gru")
 
 
+def at_once(width: int, *tanhs: int) -> list[dict[str, Any]]:
+    """A loop with one product of (6, 26) and (26, 64) a time step, and tanh of these widths."""
+    rows = [row("op", "while.1", 0, 90, op_name=FORWARD, **HOST)]
+    for at in range(0, 90, 10):
+        dot, body = f"{FORWARD}/body/dot_general", f"{FORWARD}/body/tanh"
+        rows.append(product("dot.1", dot, at, [6, 26], [26, width], **HOST))
+        for n, tanh in enumerate(tanhs):
+            rows.append(product(f"tanh.{n}", body, at + 3 + 2 * n, [6, tanh], **HOST))
+    return layers_of(rows)
+
+
+def test_x_and_h_in_one_product_are_told_apart_by_what_a_tanh_reads() -> None:
+    (layer,) = at_once(64, 64, 16)
+    assert known(layer, *NETWORK) == (9, 6, 10, 16, 1, 1, 9)
+    assert known(layer, "cell", "op") == ("lstm", "while, 1 product")
+    assert at_once(64) == []
+    assert at_once(64, 64) == []  # one gate: a plain cell
+    assert at_once(16, 16) == []
+
+
 def test_on_a_device_the_kernels_of_the_body_come_round() -> None:
     gpu = {"device": 0, "stream": 7}
     rows = []

@@ -3,7 +3,8 @@
 On one thread the products, activations and cell ops of a loop come round once a time step. A loop
 is a run of one such pattern, three times or more, that holds a cell: a cell op, or a product with
 both a sigmoid and a tanh after it (an LSTM's or a GRU's gates; a plain cell's tanh alone does not
-tell it from the layers of another network, and is not claimed). The width of a product's operands
+tell it from the layers of another network, and is not claimed), or the products of a cell that was
+compiled (``torch_compiled``). The width of a product's operands
 belongs to the pattern where shapes are recorded; the batch does not, which shrinks where sequences
 end. What makes new states (``aten::new_zeros``) ends a run: without shapes two loops of one cell
 look alike.
@@ -31,15 +32,22 @@ from lstmprof.breakdown.recurrent.cells import (
     TANH,
     Op,
     cells_of,
+    may_be_cell,
     unit_of,
 )
 from lstmprof.breakdown.recurrent.loop import Loop, calls_of, in_words
 from lstmprof.breakdown.recurrent.network import GATES, Network, Shape, dtype_named
 from lstmprof.breakdown.recurrent.profiles.recorded import Inputs, shape_at
 from lstmprof.breakdown.recurrent.profiles.repeats import Repeat, repeats
+from lstmprof.breakdown.recurrent.profiles.torch_compiled import (
+    compiled_regions,
+    compiled_units,
+    name_of,
+    ran_once,
+)
 from lstmprof.breakdown.recurrent.profiles.torch_layers import layer_rows, within
 from lstmprof.events.groups import Groups
-from lstmprof.events.intervals import Ints
+from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import thread_ids
 from lstmprof.implementations import CELL_OP, LOOP
@@ -63,7 +71,7 @@ class _Tokens:
     """The products, activations and cell ops of one thread and step, in order.
 
     ``codes`` are equal where ops are alike; ``ops`` are all outermost ops there, ``places`` those
-    of the tokens among them.
+    of the tokens among them; ``regions`` those of ``compiled_regions`` that the tokens are in.
     """
 
     rows: Ints
@@ -71,13 +79,14 @@ class _Tokens:
     codes: Ints
     ops: Ints
     places: Ints
+    regions: Ints
 
 
 def loop_calls(events: EventTable) -> Iterator[Call]:
     """A call of each loop of cells that PyTorch ran op by op."""
     sorts = _sorts(events)
-    rows = _outermost(events, sorts)
-    if not np.isin(sorts[rows], (CELL, SIGMOID)).any():
+    rows, regions = _outermost(events, sorts), compiled_regions(events)
+    if not (np.isin(sorts[rows], (CELL, SIGMOID)) | (regions[rows] != NONE)).any():
         return
     reader = _Reader(events, Inputs(events))
     ops = _around(events, rows)
@@ -87,8 +96,12 @@ def loop_calls(events: EventTable) -> Iterator[Call]:
         of_thread = of_thread[np.lexsort((-events.dur_ns[of_thread], events.start_ns[of_thread]))]
         places = np.flatnonzero(np.isin(of_thread, rows))
         tokens = of_thread[places]
-        codes = reader.codes(tokens, sorts[tokens])
-        yield from _calls(events, reader, _Tokens(tokens, sorts[tokens], codes, of_thread, places))
+        codes = reader.codes(tokens, sorts[tokens], regions[tokens] != NONE)
+        yield from _calls(
+            events,
+            reader,
+            _Tokens(tokens, sorts[tokens], codes, of_thread, places, regions[tokens]),
+        )
 
 
 def _sorts(events: EventTable) -> Ints:
@@ -129,28 +142,48 @@ class _Reader:
 
     def __init__(self, events: EventTable, inputs: Inputs) -> None:
         self.inputs = inputs
-        self._names, self.texts = events.texts("name")
+        self.names, self.texts = events.texts("name")
         self._shapes = events.texts("shapes")[0]
+        self._places = tuple(events.ints(column, UNKNOWN) for column in ("rank", "step"))
+        self._gradients = np.flatnonzero(events.is_one_of("name", _GRADIENT))
         self._memory: dict[tuple[int, int], tuple[Shape | None, Shape | None]] = {}
+        self._counts: dict[tuple[int, ...], Counter[Shape | None]] = {}
 
     def name(self, row: int) -> str:
-        return self.texts[int(self._names[row])]
+        return self.texts[int(self.names[row])]
 
     def operands(self, row: int) -> tuple[Shape | None, Shape | None]:
         """Of a product (batch…, inner) and (inner, outer), of any other op its input and None."""
-        key = (int(self._names[row]), int(self._shapes[row]))
+        key = (int(self.names[row]), int(self._shapes[row]))
         if key not in self._memory:
             self._memory[key] = _operands(self.name(row), self.inputs.shapes(row))
         return self._memory[key]
 
-    def codes(self, rows: Ints, sorts: Ints) -> Ints:
+    def gradients(self, row: int) -> Counter[Shape | None]:
+        """Of the step of ``row`` the gradients of weights, by their shapes."""
+        if not self._counts:
+            for one in self._gradients.tolist():
+                step = self._counts.setdefault(self._step_of(one), Counter())
+                step[_sorted(self.operands(one)[0])] += 1
+        return self._counts.get(self._step_of(row), Counter())
+
+    def _step_of(self, row: int) -> tuple[int, ...]:
+        return tuple(int(column[row]) for column in self._places)
+
+    def dtype(self, row: int) -> str | None:
+        """The element type of its first input that is a tensor."""
+        named = (dtype_named(dtype) for dtype in self.inputs.dtypes(row))
+        return next((dtype for dtype in named if dtype), None)
+
+    def codes(self, rows: Ints, sorts: Ints, compiled: Flags) -> Ints:
         """A number a row, equal where ops do the same to tensors of the same widths."""
         seen: dict[tuple[object, ...], int] = {}
         codes = np.empty(len(rows), dtype=np.int64)
-        for place, (row, sort) in enumerate(zip(rows.tolist(), sorts.tolist(), strict=True)):
+        listed = zip(rows.tolist(), sorts.tolist(), compiled.tolist(), strict=True)
+        for place, (row, sort, inside) in enumerate(listed):
             data, weight = self.operands(row)
             width = None if data is None else data[-1]
-            key = (sort, self.name(row), weight if sort == PRODUCT else None, width)
+            key = (sort, inside, self.name(row), weight if sort == PRODUCT else None, width)
             codes[place] = seen.setdefault(key, len(seen))
         return codes
 
@@ -171,32 +204,29 @@ def _operands(name: str, shapes: list[object]) -> tuple[Shape | None, Shape | No
 
 def _calls(events: EventTable, reader: _Reader, tokens: _Tokens) -> Iterator[Call]:
     """The loops of one thread and step, those of one stack joined."""
-    sort_of = dict(zip(tokens.codes.tolist(), tokens.sorts.tolist(), strict=True))
+    place_of = dict(zip(tokens.codes.tolist(), range(len(tokens.codes)), strict=True))
 
-    def sorts(pattern: Ints) -> list[int]:
-        return [sort_of[code] for code in pattern.tolist()]
+    def places(pattern: Ints) -> list[int]:
+        return [place_of[code] for code in pattern.tolist()]
 
     found = repeats(
         tokens.codes,
-        wanted=lambda pattern: _holds_cell(sorts(pattern)),
-        begins=lambda pattern: _begins(sorts(pattern)),
+        wanted=lambda pattern: _holds_cell(reader, tokens, places(pattern)),
+        begins=lambda pattern: _begins(tokens.sorts[places(pattern)].tolist()),
         least=LEAST,
     )
-    runs = [_Run(events, reader, tokens, run) for run in found]
-    told = bool(runs) and _weights_told(events, reader, runs)
+    every = [_Run(reader, tokens, run) for run in found]
+    runs = [run for run in every if run.units]
+    told = bool(runs) and _weights_told(reader, runs)
     yield from calls_of(events, "torch", [run.loop(told) for run in runs])
 
 
-def _weights_told(events: EventTable, reader: _Reader, runs: Sequence[_Run]) -> bool:
+def _weights_told(reader: _Reader, runs: Sequence[_Run]) -> bool:
     """Whether the step has as many gradients of weights as the patterns have products.
 
     Those of the shapes of their weights; more are those of layers that take turns, or of others.
     """
-    step, rank = events.ints("step", UNKNOWN), events.ints("rank", UNKNOWN)
-    first = runs[0].pattern[0]
-    here = (step == step[first]) & (rank == rank[first])
-    gradients = np.flatnonzero(here & events.is_one_of("name", _GRADIENT))
-    counts = Counter(_sorted(reader.operands(row)[0]) for row in gradients.tolist())
+    counts = reader.gradients(runs[0].pattern[0])
     of_loops = Counter(_sorted(weight) for run in runs for weight in run.weights())
     return None not in of_loops and all(counts[w] == n for w, n in of_loops.items())
 
@@ -206,10 +236,22 @@ def _sorted(shape: Shape | None) -> Shape | None:
     return None if shape is None else tuple(sorted(shape))
 
 
-def _holds_cell(sorts: Sequence[int]) -> bool:
+def _holds_cell(reader: _Reader, tokens: _Tokens, places: Sequence[int]) -> bool:
+    sorts = set(tokens.sorts[list(places)].tolist())
     if BOUNDARY in sorts:
         return False
-    return CELL in sorts or {PRODUCT, SIGMOID, TANH} <= set(sorts)
+    if CELL in sorts or sorts >= {PRODUCT, SIGMOID, TANH}:
+        return True
+    return bool(_compiled_units(reader, tokens, places))
+
+
+def _compiled_units(reader: _Reader, tokens: _Tokens, places: Sequence[int]) -> tuple[Network, ...]:
+    """The cells in these tokens, where they are products that were compiled with the rest."""
+    at = list(places)
+    if (tokens.sorts[at] != PRODUCT).any() or (tokens.regions[at] == NONE).any():
+        return ()
+    rows = tokens.rows[at].tolist()
+    return compiled_units([reader.operands(row) for row in rows], reader.dtype(rows[0]))
 
 
 def _begins(sorts: Sequence[int]) -> bool:
@@ -217,30 +259,52 @@ def _begins(sorts: Sequence[int]) -> bool:
 
 
 class _Run:
-    """One run of a pattern: the cells in a time step, by their widths."""
+    """One run of a pattern: the cells in a time step, by their widths; none of another network."""
 
-    def __init__(self, events: EventTable, reader: _Reader, tokens: _Tokens, run: Repeat) -> None:
-        self._events, self._reader, self._tokens, self._run = events, reader, tokens, run
+    def __init__(self, reader: _Reader, tokens: _Tokens, run: Repeat) -> None:
+        self._reader, self._tokens, self._run = reader, tokens, run
         self.pattern = tokens.rows[run.start : run.start + run.period].tolist()
         self.sorts = tokens.sorts[run.start : run.start + run.period].tolist()
+        self._compiled = _compiled_units(reader, tokens, range(run.start, run.start + run.period))
+        self.units = tuple(self._units())
 
     def loop(self, weights_told: bool) -> Loop:
         """The loop that it is."""
-        run, units = self._run, tuple(self._units())
+        units = self.units
         first = units[0]
         apart = first.inputs is not None and first.inputs != first.hidden
-        places = self._tokens.places
+        regions = self._regions()
+        cell_op = CELL in self.sorts or len(regions) == self._run.count * len(units)
         return Loop(
-            form=CELL_OP if CELL in self.sorts else LOOP,
-            op=self._name(),
-            count=run.count,
+            form=CELL_OP if cell_op else LOOP,
+            op=self._name(regions),
+            count=self._run.count,
             units=units,
-            rows=self._tokens.ops[places[run.start] : self._last_op() + 1],
+            rows=self._rows(regions),
             backward=np.empty(0, dtype=np.int64),
-            time_steps_told=weights_told or apart,
+            time_steps_told=weights_told or (apart and self._is_one_loop(regions)),
             batch_varies=len(self._batches()) > 1,
             reads_after=self._reads_after(),
         )
+
+    def _regions(self) -> list[int]:
+        """What was compiled that its products ran in, in order; empty where nothing was."""
+        if not self._compiled:
+            return []
+        regions = self._tokens.regions[self._run.start : self._run.end]
+        return list(dict.fromkeys(regions.tolist()))
+
+    def _rows(self, regions: Sequence[int]) -> Ints:
+        """Its ops, and the regions around them where they hold no more than a time step."""
+        places, run = self._tokens.places, self._run
+        rows = self._tokens.ops[places[run.start] : self._last_op() + 1]
+        whole = regions if len(regions) >= run.count else ()
+        return np.unique(np.concatenate([rows, np.array(whole, dtype=np.int64)]))
+
+    def _is_one_loop(self, regions: Sequence[int]) -> bool:
+        """Whether no second loop of another layer of the same widths may be in it."""
+        names = [self._reader.name(row) for row in regions]
+        return not self._compiled or (len(names) >= self._run.count and ran_once(names))
 
     def weights(self) -> list[Shape | None]:
         """Of each product of the pattern the shape of its weight; of a cell op's both."""
@@ -253,9 +317,11 @@ class _Run:
                 listed += [shape_at(shapes, place, 2) for place in (2, 3)]
         return listed
 
-    def _name(self) -> str:
+    def _name(self, regions: Sequence[int]) -> str:
         if CELL in self.sorts:
             return self._reader.name(self.pattern[self.sorts.index(CELL)])
+        if regions:
+            return name_of(self._reader.name(regions[0]), len(self.sorts))
         return in_words(self.sorts)
 
     def _last_op(self) -> int:
@@ -263,7 +329,7 @@ class _Run:
         places, run = self._tokens.places, self._run
         last, before = int(places[run.end - 1]), int(places[run.end - 1 - run.period])
         tail = int(places[run.end - run.period]) - before - 1
-        names, ops = self._events.texts("name")[0], self._tokens.ops
+        names, ops = self._reader.names, self._tokens.ops
         for offset in range(1, tail + 1):
             here = last + offset
             if here >= len(ops) or names[ops[here]] != names[ops[before + offset]]:
@@ -276,15 +342,20 @@ class _Run:
             rows = (row for row, s in zip(self.pattern, self.sorts, strict=True) if s == CELL)
             yield from (self._cell_op(row) for row in rows)
             return
+        if self._compiled:
+            yield from self._compiled
+            return
         ops = [self._op(row, s) for row, s in zip(self.pattern, self.sorts, strict=True)]
         for places in cells_of(ops):
-            unit = unit_of([ops[place] for place in places])
+            of_cell = [ops[place] for place in places]
+            if not may_be_cell(of_cell):
+                continue
+            unit = unit_of(of_cell)
             inputs = unit.inputs or self._inputs_before(unit)
             yield replace(unit, inputs=inputs)
 
     def _op(self, row: int, sort: int) -> Op:
-        named = (dtype_named(dtype) for dtype in self._reader.inputs.dtypes(row))
-        return Op(sort, *self._reader.operands(row), next((d for d in named if d), None))
+        return Op(sort, *self._reader.operands(row), self._reader.dtype(row))
 
     def _cell_op(self, row: int) -> Network:
         match = _CELL.fullmatch(self._reader.name(row))

@@ -4,26 +4,28 @@ An instruction's path in the user's program is its ``op_name``: ``jit(step)/jvp(
 body/…/dot_general``, of the backward pass ``transpose(jvp(forward))``. On a CPU the ``while`` is an
 event around its body's; on a GPU the body's kernels come round on a stream. The products' operands
 (``formats.xplane.hlo``) tell the network: their number and widths the cell, where no activation is
-seen, because a fusion holds it.
+seen, because a fusion holds it. One product of x and h at once does not tell how wide h is: what a
+tanh reads does.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from lstmprof.breakdown.recurrent.call import Call
-from lstmprof.breakdown.recurrent.cells import unit_of_products
+from lstmprof.breakdown.recurrent.cells import unit_of_both, unit_of_products
 from lstmprof.breakdown.recurrent.loop import Loop, calls_of
 from lstmprof.breakdown.recurrent.network import Network, Shape, dtype_named
 from lstmprof.breakdown.recurrent.profiles.recorded import Inputs, shape_at
 from lstmprof.breakdown.recurrent.profiles.repeats import repeats
 from lstmprof.events.groups import Groups
-from lstmprof.events.intervals import Ints
+from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.implementations import LOOP
@@ -33,17 +35,20 @@ LEAST = 3
 
 _WHILE = re.compile(r"while(?:\.\d+)?")
 _BODY = re.compile(r"(.*?/while)/body/")
+#: Shapes of several operands: a tanh has one.
+_SEVERAL = re.compile(r"\],\s*\[")
 _TRANSPOSED = re.compile(r"transpose\((jvp\([^()]*\))\)")
 
 
 @dataclass(frozen=True, eq=False)
 class _Turns:
-    """One run of a loop: its outermost rows, and of each product in a time step a row."""
+    """One run of a loop: its outermost rows; of each product and tanh in a time step a row."""
 
     path: str
     count: int
     rows: Ints
     products: tuple[int, ...]
+    tanhs: tuple[int, ...]
     start_ns: int
 
     @property
@@ -72,7 +77,7 @@ def xla_calls(events: EventTable) -> Iterator[Call]:
         turns = turns or list(_on_host(events, reader, here[np.isin(here, loops)]))
         turns.sort(key=lambda each: each.start_ns)
         framework = "jax" if any("jit(" in each.path for each in turns) else "tensorflow"
-        after = reader.reads_after(events, here, turns)
+        after = reader.reads_after(turns)
         yield from calls_of(events, framework, list(_loops(reader, turns, after)))
 
 
@@ -82,8 +87,21 @@ class _Reader:
     def __init__(self, events: EventTable) -> None:
         self.codes, self._paths = events.texts("op_name")
         self.names = events.texts("name")[0]
-        self.has_shapes = events.texts("shapes")[0] != NONE
+        self.is_product = events.where("shapes", _SEVERAL.search)
+        self.is_tanh = (events.texts("shapes")[0] != NONE) & ~self.is_product
+        self.start_ns, self.end_ns = events.start_ns, events.end_ns
+        self.rank, self.step = (events.ints(name, UNKNOWN) for name in ("rank", "step"))
+        self.ops = self._in_order(events.is_kind("op") & (self.codes != NONE))
+        self._products = self._in_order(self.is_product)
         self._inputs = Inputs(events)
+
+    def _in_order(self, which: Flags) -> dict[int, tuple[Ints, Ints]]:
+        """Of each rank those rows, as they began, and when that was."""
+        rows = np.flatnonzero(which)
+        rows = rows[np.argsort(self.start_ns[rows], kind="stable")]
+        ranks = np.unique(self.rank[rows]).tolist()
+        of_rank = {rank: rows[self.rank[rows] == rank] for rank in ranks}
+        return {rank: (own, self.start_ns[own]) for rank, own in of_rank.items()}
 
     def path(self, row: int) -> str:
         """Empty where there is none."""
@@ -98,16 +116,20 @@ class _Reader:
         left, right = shape_at(shapes, 0, 2), shape_at(shapes, 1, 2)
         return (left, right) if left and right else None
 
-    def reads_after(self, events: EventTable, here: Ints, turns: Sequence[_Turns]) -> int | None:
+    def widths(self, row: int) -> Shape:
+        """The matrix that a tanh reads; empty where it is none."""
+        return shape_at(self._inputs.shapes(row), 0, 2) or ()
+
+    def reads_after(self, turns: Sequence[_Turns]) -> int | None:
         """The width that the first product after the last forward run shares with its weight."""
-        ends = [int(events.end_ns[each.rows].max()) for each in turns if not each.backward]
+        ends = [int(self.end_ns[each.rows].max()) for each in turns if not each.backward]
         if not ends:
             return None
-        step, rank = (events.ints(name, UNKNOWN) for name in ("step", "rank"))
-        alike = (step == step[here[0]]) & (rank == rank[here[0]]) & self.has_shapes
-        later = np.flatnonzero(alike & (events.start_ns >= max(ends)))
-        later = later[np.argsort(events.start_ns[later], kind="stable")]
-        outside = (row for row in later.tolist() if not _BODY.match(self.path(row)))
+        at = int(turns[0].rows[0])
+        products, starts = self._products[int(self.rank[at])]
+        later = map(int, products[np.searchsorted(starts, max(ends)) :])
+        of_step = itertools.takewhile(lambda row: self.step[row] == self.step[at], later)
+        outside = (row for row in of_step if not _BODY.match(self.path(row)))
         operands = self.operands(next(outside, NONE))
         shared = set(operands[0]) & set(operands[1]) if operands else set()
         return shared.pop() if len(shared) == 1 else None
@@ -131,15 +153,13 @@ def _on_host(events: EventTable, reader: _Reader, loops: Ints) -> Iterator[_Turn
     """The runs of loops that are events around those of their bodies."""
     if not len(loops):
         return
-    rank = events.ints("rank", UNKNOWN)
-    ops = np.flatnonzero(events.is_kind("op") & (reader.codes != NONE) & (rank == rank[loops[0]]))
-    ops = ops[np.argsort(events.start_ns[ops], kind="stable")]
-    start = events.start_ns[ops]
+    ops, start = reader.ops.get(int(reader.rank[loops[0]]), (loops[:0], loops[:0]))
     for loop in loops.tolist():
         first, last = np.searchsorted(start, [events.start_ns[loop], events.end_ns[loop]])
         path = reader.path(loop)
         body = [r for r in ops[first:last].tolist() if reader.path(r).startswith(path + "/body")]
-        products = [row for row in body if reader.has_shapes[row]]
+        products = [row for row in body if reader.is_product[row]]
+        tanhs = {int(reader.names[row]): row for row in body if reader.is_tanh[row]}
         if products:
             distinct = {int(reader.names[row]): row for row in reversed(products)}
             counts = {sum(reader.names[products] == name) for name in distinct}
@@ -150,6 +170,7 @@ def _on_host(events: EventTable, reader: _Reader, loops: Ints) -> Iterator[_Turn
                     int(counts.pop()),
                     rows,
                     tuple(sorted(distinct.values())),
+                    tuple(tanhs.values()),
                     int(events.start_ns[loop]),
                 )
 
@@ -164,10 +185,10 @@ def _on_device(events: EventTable, reader: _Reader, kernels: Ints) -> Iterator[_
         rows = rows[np.argsort(events.start_ns[rows], kind="stable")]
         paths = np.unique(reader.codes[rows], return_inverse=True)[1]
         codes = paths * (int(reader.names.max(initial=0)) + 1) + reader.names[rows]
-        with_shapes = dict(zip(codes.tolist(), reader.has_shapes[rows].tolist(), strict=True))
+        products = dict(zip(codes.tolist(), reader.is_product[rows].tolist(), strict=True))
         for run in repeats(
             codes,
-            wanted=functools.partial(_holds_product, with_shapes),
+            wanted=functools.partial(_holds_product, products),
             begins=lambda pattern: True,
             least=LEAST,
         ):
@@ -177,13 +198,14 @@ def _on_device(events: EventTable, reader: _Reader, kernels: Ints) -> Iterator[_
                 match[1] if match else "",
                 run.count,
                 rows[run.start : run.end],
-                tuple(row for row in pattern if reader.has_shapes[row]),
+                tuple(row for row in pattern if reader.is_product[row]),
+                tuple(row for row in pattern if reader.is_tanh[row]),
                 int(events.start_ns[pattern[0]]),
             )
 
 
-def _holds_product(with_shapes: Mapping[int, bool], pattern: Ints) -> bool:
-    return any(with_shapes[code] for code in pattern.tolist())
+def _holds_product(products: Mapping[int, bool], pattern: Ints) -> bool:
+    return any(products[code] for code in pattern.tolist())
 
 
 def _loops(reader: _Reader, turns: Sequence[_Turns], after: int | None) -> Iterator[Loop]:
@@ -193,7 +215,7 @@ def _loops(reader: _Reader, turns: Sequence[_Turns], after: int | None) -> Itera
     for each in turns:
         (backward if each.backward else forward).setdefault(each.forward_path, []).append(each)
     for each in turns:
-        units = () if each.backward else _units(reader, each.products)
+        units = () if each.backward else _units(reader, each)
         if not units:
             continue
         alike, back = forward[each.forward_path], backward.get(each.forward_path, [])
@@ -213,9 +235,10 @@ def _loops(reader: _Reader, turns: Sequence[_Turns], after: int | None) -> Itera
         )
 
 
-def _units(reader: _Reader, products: Sequence[int]) -> tuple[Network, ...]:
+def _units(reader: _Reader, turns: _Turns) -> tuple[Network, ...]:
     """The cells of a time step by its products, as many of one sort as there may be."""
-    operands = [reader.operands(row) for row in products]
+    operands = [reader.operands(row) for row in turns.products]
+    tanhs = [shape for row in turns.tanhs if (shape := reader.widths(row))]
     if None in operands:
         return ()
     pairs = [each for each in operands if each]
@@ -223,9 +246,9 @@ def _units(reader: _Reader, products: Sequence[int]) -> tuple[Network, ...]:
         size, rest = divmod(len(pairs), cells)
         if rest:
             continue
-        units = [_unit(pairs[at : at + size]) for at in range(0, len(pairs), size)]
+        units = [_unit(pairs[at : at + size], tanhs) for at in range(0, len(pairs), size)]
         if all(unit.hidden for unit in units):
-            dtype = reader.dtype(products[0])
+            dtype = reader.dtype(turns.products[0])
             return tuple(_with(unit, dtype) for unit in units)
     return ()
 
@@ -234,7 +257,7 @@ def _with(unit: Network, dtype: str | None) -> Network:
     return Network(unit.cell, batch=unit.batch, inputs=unit.inputs, hidden=unit.hidden, dtype=dtype)
 
 
-def _unit(operands: Sequence[tuple[Shape, Shape]]) -> Network:
+def _unit(operands: Sequence[tuple[Shape, Shape]], tanhs: Sequence[Shape]) -> Network:
     """One cell's: the data are the first operand of each product, or else the second."""
     for weights, batches in (
         ([_weight(b, a) for a, b in operands], {_other(a, b) for a, b in operands}),
@@ -243,10 +266,19 @@ def _unit(operands: Sequence[tuple[Shape, Shape]]) -> Network:
         known = [weight for weight in weights if weight]
         if len(known) < len(weights) or len(batches) != 1:
             continue
-        unit = unit_of_products(known)
+        batch = batches.pop()
+        unit, hidden = unit_of_products(known), _width_beside(batch, tanhs)
+        if unit.hidden is None and hidden:
+            unit = unit_of_both(known, hidden)
         if unit.hidden:
-            return Network(unit.cell, batch=batches.pop(), inputs=unit.inputs, hidden=unit.hidden)
+            return replace(unit, batch=batch)
     return Network()
+
+
+def _width_beside(batch: int | None, tanhs: Sequence[Shape]) -> int | None:
+    """The least width of what a tanh of ``batch`` sequences reads."""
+    widths = (a if b == batch else b for a, b in tanhs if batch in (a, b))
+    return min(widths, default=None)
 
 
 def _weight(weight: Shape, data: Shape) -> Shape | None:

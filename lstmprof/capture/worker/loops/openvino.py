@@ -5,14 +5,14 @@ starts: a node's is the mean time of its runs so far, in whole microseconds. The
 the difference of two such means, each times its number of runs, and is off by that many
 microseconds at most; it is read between steps. The nodes are laid one after the other, in
 OpenVINO's order, from the beginning of the call: their lengths and their order are measured, where
-the call's own time lies between them is not.
+the call's own time lies between them is not. Shapes of a node's inputs are the compiled model's.
 """
 
 from __future__ import annotations
 
 import importlib
 import sys
-from typing import Any, Dict, List, NamedTuple, Sequence
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
 import onnx
 
@@ -21,6 +21,7 @@ from lstmprof.capture.worker.host import thread_count
 from lstmprof.capture.worker.loops import _onnx
 from lstmprof.capture.worker.loops._onnx import OP, Event
 from lstmprof.capture.worker.peaks import numpy_copy, numpy_product
+from lstmprof.capture.worker.shapes import of_tensors
 from lstmprof.errors import CaptureError
 
 # OpenVINO reports its import to its makers from a copy of the process, unless this is missing.
@@ -95,6 +96,7 @@ class Trainer(_onnx.Trainer):
 
     def settled(self, engine: Engine) -> None:
         """Start counting."""
+        self.counters.inputs = inputs_of(engine.compiled)
         self.counters.begin(engine.request.profiling_info, _onnx.SETTLING)
 
     def nodes(self, engine: Engine) -> Sequence[Event]:
@@ -121,6 +123,7 @@ class Counters:
 
     def __init__(self) -> None:
         self.events: List[Event] = []
+        self.inputs: Mapping[str, Dict[str, Any]] = {}
         self._runs = 0
         self._totals_ns: Dict[str, int] = {}
 
@@ -139,7 +142,8 @@ class Counters:
             self._totals_ns[info.node_name] = total_ns
             end_ns = min(at_ns + took_ns, call.end_ns)
             if end_ns > at_ns:
-                self.events.append(event_of(info, at_ns, end_ns))
+                facts = self.inputs.get(info.node_name, {})
+                self.events.append(event_of(info, at_ns, end_ns, facts))
             at_ns = end_ns
 
 
@@ -149,9 +153,28 @@ def mean_ns(info: Any) -> int:
     return int(1000 * (took.days * 86_400_000_000 + took.seconds * 1_000_000 + took.microseconds))
 
 
-def event_of(info: Any, start_ns: int, end_ns: int) -> Event:
+def inputs_of(compiled: Any) -> Dict[str, Dict[str, Any]]:
+    """Node -> shapes and types of its inputs, as torch.profiler's JSON has them."""
+    nodes = compiled.get_runtime_model().get_ops()
+    return {node.get_friendly_name(): _inputs(node) for node in nodes}
+
+
+def _inputs(node: Any) -> Dict[str, Any]:
+    tensors = [
+        (_static(tensor.get_partial_shape()), tensor.get_element_type().get_type_name())
+        for tensor in node.inputs()
+    ]
+    _, shapes, dtypes = of_tensors("", tensors)
+    return {"Input Dims": shapes, "Input type": dtypes}
+
+
+def _static(shape: Any) -> Optional[List[int]]:
+    return None if shape.is_dynamic else list(shape.to_shape())
+
+
+def event_of(info: Any, start_ns: int, end_ns: int, inputs: Mapping[str, Any]) -> Event:
     """A node that ran."""
-    facts = {"node": info.node_name, "kernel": info.exec_type}
+    facts = {"node": info.node_name, "kernel": info.exec_type, **inputs}
     return Event(OP, "openvino::" + info.node_type, start_ns, end_ns, facts)
 
 

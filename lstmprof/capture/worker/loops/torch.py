@@ -194,12 +194,16 @@ class Trainer(profilers.TorchProfiler, loops.Trainer):
         return outcome.detach().clone() if self.cuda_graph else outcome
 
     def shapes(self, folder: str) -> List[shapes.OpInputs]:
-        """By a session of its own; of a replayed graph there are no ops."""
+        """By a session of its own; of a replayed graph there are no ops.
+
+        What the profiler does not see of a row's ops the row may tell: ``op_inputs``.
+        """
         if self.cuda_graph:
             return []
         with self.recording_shapes(folder) as inputs:
             self.step(no_ranges)
-        return inputs
+        told = getattr(self.implementation, "op_inputs", None)
+        return inputs if told is None else [*inputs, *told(self.module)]
 
     def needles(self) -> Sequence[Tuple[str, str]]:
         """Operators as torch.profiler writes their names."""

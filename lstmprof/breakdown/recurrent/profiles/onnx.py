@@ -1,0 +1,197 @@
+"""Recurrent layers of engines that run ONNX graphs: ``onnxruntime::LSTM`` and such.
+
+A node's inputs say the network, where they are recorded:
+
+- of ONNX (time-major) X (time, batch, inputs), W (directions, gates·hidden, inputs), R (directions,
+  gates·hidden, hidden), B (directions, 2·gates·hidden), sequence_lens (batch), the initial states
+  (directions, batch, hidden). ONNX Runtime does not list what it packed before: W and R. What is
+  left out is not listed either. It refuses ``layout`` 1, batch-major
+  (core/providers/cpu/rnn/deep_cpu_lstm.h), and ``RNN`` does not say its activation;
+- of OpenVINO X (batch, time, inputs), initial states (batch, directions, hidden), the sequences'
+  lengths, W, R and B. Its CPU plugin makes a node of each direction, and of sequences of several
+  lengths a ``TensorIterator``, which any other loop may be too: it is not told.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from lstmprof.breakdown.recurrent.call import Call
+from lstmprof.breakdown.recurrent.loop import Loop, calls_of
+from lstmprof.breakdown.recurrent.network import Network, Shape, dtype_named
+from lstmprof.breakdown.recurrent.profiles.recorded import Inputs, shape_at
+from lstmprof.events.groups import Groups
+from lstmprof.events.intervals import Ints
+from lstmprof.events.table import UNKNOWN, EventTable
+from lstmprof.implementations import LAYER_OP
+
+_LAYER = re.compile(
+    r"onnxruntime::(?:DynamicQuantize)?(LSTM|GRU|RNN)|openvino::(LSTM|GRU|RNN)Sequence"
+)
+_PRODUCT = re.compile(r"(?:onnxruntime|openvino)::\w*(?:MatMul|Gemm|FullyConnected)\w*")
+_QUANTIZED = "DynamicQuantize"
+#: The cell of a node, and its gates.
+_CELLS = {"LSTM": ("lstm", 4), "GRU": ("gru", 3), "RNN": (None, 1)}
+_LENGTHS = "int32"
+
+
+@dataclass(frozen=True)
+class _Node:
+    """A layer's node; ``network`` of all its directions, ``packed`` where it was given lengths."""
+
+    row: int
+    name: str
+    network: Network
+    packed: bool
+
+    @property
+    def engine(self) -> str:
+        return self.name.partition("::")[0]
+
+    @property
+    def library(self) -> str | None:
+        """OpenVINO's CPU plugin gives its layers to oneDNN."""
+        return "oneDNN" if self.engine == "openvino" else None
+
+
+def onnx_calls(events: EventTable) -> Iterator[Call]:
+    """A call of each layer, or stack of layers, of a graph that an engine ran."""
+    is_layer = events.is_kind("op") & events.where_name(lambda n: bool(_LAYER.fullmatch(n)))
+    layers = np.flatnonzero(is_layer)
+    if not len(layers):
+        return
+    inputs = Inputs(events)
+    codes, texts = events.texts("name")
+    keys = (events.ints(name, UNKNOWN)[layers] for name in ("rank", "step"))
+    steps: list[list[_Node]] = []
+    for members in Groups(*keys).members():
+        rows = layers[members][np.argsort(events.start_ns[layers[members]], kind="stable")]
+        nodes = [_node(inputs, row, texts[codes[row]]) for row in rows.tolist()]
+        for engine in sorted({node.engine for node in nodes}):
+            steps.append([node for node in nodes if node.engine == engine])
+    widths = [list(_widths_after(events, inputs, nodes)) for nodes in steps]
+    for nodes, own in zip(steps, widths, strict=True):
+        alike = [w for step, w in zip(steps, widths, strict=True) if len(step) == len(nodes)]
+        yield from _calls(events, nodes, [*map(_told, own, zip(*alike, strict=True))])
+
+
+def _told(width: int | None, of_steps: Sequence[int | None]) -> int | None:
+    """``width``, or that of the other steps: a node of less than a microsecond has no event."""
+    others = set(of_steps) - {None}
+    return others.pop() if width is None and len(others) == 1 else width
+
+
+def _calls(
+    events: EventTable, nodes: Sequence[_Node], widths: Sequence[int | None]
+) -> Iterator[Call]:
+    """Those of one engine in one step."""
+    loops = [_loop(node, width) for node, width in zip(nodes, widths, strict=True)]
+    of_row = {node.row: node for node in nodes}
+    for call in calls_of(events, nodes[0].engine, loops):
+        yield _as_told(call, [of_row[row] for row in call.rows])
+
+
+def _as_told(call: Call, nodes: Sequence[_Node]) -> Call:
+    """``call`` with its directions as its nodes say them, and whether they were given lengths."""
+    network = call.network
+    if nodes[0].network.directions is None:
+        network = replace(network, directions=None, cells=None)
+    if any(node.packed for node in nodes):
+        network = replace(network, packed=True, rows=None)
+    return replace(call, network=network)
+
+
+def _loop(node: _Node, reads_after: int | None) -> Loop:
+    network = node.network
+    directions = network.directions or 1
+    unit = replace(network, time_steps=None, directions=None)
+    if directions == 2 and network.hidden is not None:
+        reads_after = 2 * network.hidden  # one node writes both at once
+    return Loop(
+        form=LAYER_OP,
+        op=node.name,
+        count=network.time_steps,
+        units=(unit,) * directions,
+        rows=np.array([node.row]),
+        backward=np.empty(0, dtype=np.int64),
+        time_steps_told=network.time_steps is not None,
+        reads_after=reads_after,
+        library=node.library,
+    )
+
+
+def _widths_after(
+    events: EventTable, inputs: Inputs, nodes: Sequence[_Node]
+) -> Iterator[int | None]:
+    """Of each node the width of what the first product after it in its step reads."""
+    rank, step = (events.ints(name, UNKNOWN) for name in ("rank", "step"))
+    first = nodes[0].row
+    here = (rank == rank[first]) & (step == step[first])
+    here &= events.where_name(lambda name: bool(_PRODUCT.fullmatch(name)))
+    products = np.flatnonzero(here)
+    products = products[np.argsort(events.start_ns[products], kind="stable")]
+    for node in nodes:
+        later = products[events.start_ns[products] >= events.end_ns[node.row]]
+        yield _width(inputs, later)
+
+
+def _width(inputs: Inputs, products: Ints) -> int | None:
+    data = next(iter(inputs.shapes(int(products[0]))), None) if len(products) else None
+    return data[-1] if isinstance(data, tuple) else None
+
+
+def _node(inputs: Inputs, row: int, name: str) -> _Node:
+    match = _LAYER.fullmatch(name)
+    assert match is not None
+    shapes, dtypes = inputs.shapes(row), inputs.dtypes(row)
+    cell, gates = _CELLS[match[1] or match[2]]
+    network = Network(cell, dtype=dtype_named(dtypes[0] if dtypes else None))
+    data = shape_at(shapes, 0, 3)
+    if data is None:
+        return _Node(row, name, network, packed=False)
+    if match[2]:
+        return _Node(row, name, _of_openvino(network, shapes, data), packed=False)
+    lengths = any(
+        isinstance(shape, tuple) and len(shape) == 1 and dtype == _LENGTHS
+        for shape, dtype in zip(shapes[1:], dtypes[1:], strict=False)
+    )
+    quantized = _QUANTIZED in name
+    return _Node(row, name, _of_onnx(network, shapes, data, gates, quantized), packed=lengths)
+
+
+def _of_openvino(network: Network, shapes: Sequence[object], data: Shape) -> Network:
+    """By X (batch, time, inputs) and the state (batch, directions, hidden)."""
+    state = shape_at(list(shapes), 1, 3)
+    return replace(
+        network,
+        time_steps=data[1],
+        batch=data[0],
+        inputs=data[2],
+        directions=state[1] if state else None,
+        hidden=state[2] if state else None,
+    )
+
+
+def _of_onnx(
+    network: Network, shapes: Sequence[object], data: Shape, gates: int, quantized: bool
+) -> Network:
+    """By X (time, batch, inputs), and R, B or a state, whichever the engine lists.
+
+    Of a quantized layer the first matrix may be its weights' scales.
+    """
+    units: set[tuple[int, int]] = set()
+    matrices = [shape for shape in shapes[1:] if isinstance(shape, tuple) and len(shape) in (2, 3)]
+    for shape in matrices:
+        if len(shape) == 3 and shape[1] in (gates * shape[2], data[1]):
+            units.add((shape[0], shape[2]))  # R, or a state; W only where it is as wide as R
+    biases = [shape for shape in matrices if len(shape) == 2][: 0 if quantized else 1]
+    units |= {(each[0], each[1] // (2 * gates)) for each in biases if each[1] % (2 * gates) == 0}
+    network = replace(network, time_steps=data[0], batch=data[1], inputs=data[2])
+    if len(units) != 1:
+        return network
+    ((directions, hidden),) = units
+    return replace(network, directions=directions, hidden=hidden) if directions < 3 else network
