@@ -157,14 +157,14 @@ def test_a_torch_without_cuda_cannot_profile_and_says_so(
     with pytest.raises(CaptureError) as failed:
         capture(request, tmp_path / "capture", lambda line: None)
     assert failed.value.fault.startswith(f"torch {torch.__version__}, whose profiler is to record")
-    assert failed.value.next_step.endswith("or give --profile-steps 0")
+    assert failed.value.next_step.endswith("or give --profiler nsys")
 
 
 def test_without_torch_a_profile_is_refused_before_anything_runs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(CaptureError, match=r"torch, whose profiler .* --profile-steps 0 and inge"):
+    with pytest.raises(CaptureError, match=r"torch, whose profiler .* or give --profiler nsys"):
         trainer_of(MEAN, profile_steps=1)
 
 
