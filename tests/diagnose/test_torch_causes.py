@@ -414,11 +414,12 @@ def test_more_threads_than_cpus_are_named_where_a_program_was_measured_by_itself
     def sentences(threads: int) -> dict[str, str]:
         torch.set_num_threads(threads)
         step = by_hand()
-        with lp.profile(tmp_path / str(threads), warmup=1, timed=2, steps=1) as measuring:
+        place = tmp_path / str(threads)
+        with lp.profile(place, framework="torch", warmup=1, timed=2, steps=1) as measuring:
             while not measuring.measured:
                 step()
                 measuring.step()
-        return told(lp.read(tmp_path / str(threads)))
+        return told(lp.read(place))
 
     cpus = len(os.sched_getaffinity(0))
     name = "as many threads as CPUs"
