@@ -31,6 +31,8 @@ from lstmprof.workloads import Workload
 
 #: How sure the distance to the first is.
 FIRST, TIE, MEASURED, UNTOLD = "first", "tie", "measured", "cannot be told"
+#: What a reason goes on with, for who captured two runs by hand.
+_ADVICE = "; capture "
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,7 @@ class Recommendation:
     @property
     def ties(self) -> tuple[Ranked, ...]:
         """Those that cannot be told from the winner."""
-        return tuple(r for r in self.ranking[1:] if r.certainty in (TIE, UNTOLD))
+        return tuple(r for r in self.ranking[1:] if r.certainty == TIE)
 
     @property
     def code(self) -> str:
@@ -119,6 +121,10 @@ class Recommendation:
         if self.ties:
             names = listed([tie.implementation for tie in self.ties])
             text += f"; {names} cannot be told from it"
+        untold = [r.implementation for r in self.ranking[1:] if r.certainty == UNTOLD]
+        if untold:
+            verb = "is" if len(untold) == 1 else "are"
+            text += f"; how far {listed(untold)} {verb} from it cannot be told"
         slower = next((r for r in self.ranking[1:] if r.certainty == MEASURED), None)
         if slower is not None:
             text += f"; the next, {slower.implementation}, takes {slower.slowdown:.2f}× as long"
@@ -130,7 +136,7 @@ class Recommendation:
         if own is None or self.winner.profile.info.framework == own:
             return ""
         best = next((r for r in self.ranking if r.profile.info.framework == own), None)
-        if best is None or best in self.ties:
+        if best is None or best.certainty != MEASURED:
             return ""
         return f" Within {own} it is {best.implementation}, {best.slowdown:.2f}× as long."
 
@@ -195,5 +201,5 @@ def _certainty(diagnosis: Diagnosis) -> str:
 def reason_of(diagnosis: Diagnosis) -> str:
     """Why the slower of two is slower, in one line; why that is not told where it is not."""
     if diagnosis.dominant is None:
-        return diagnosis.outcome.reason
+        return diagnosis.outcome.reason.partition(_ADVICE)[0]
     return f"{diagnosis.dominant.finding.kind}: {diagnosis.dominant.sentence.rstrip('.')}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,23 @@ def test_the_sentence_names_the_next_and_the_best_of_the_users_framework(
     assert document["left_out"] == [{"implementation": "tf-cudnnlstm", "reason": "needs a GPU"}]
     assert [row["rank"] for row in document["ranking"]] == [1, 1, 3, 4]
     assert "keras.layers.LSTM(4" in document["code"]
+
+
+def test_what_cannot_be_told_is_no_tie_and_nobody_is_sent_to_capture_two_runs(
+    tmp_path: Path,
+) -> None:
+    fast = measured(tmp_path, "keras-lstm", 10, framework="tensorflow")
+    alike = measured(tmp_path, "torch-cudnn", 10.1)
+    slow = measured(tmp_path, "torch-script", 30, ("aten::tanh", 20))
+    first, tie, last = ranked([fast, alike, slow])
+    assert "cannot be told apart" in tie.reason
+    assert "capture" not in tie.reason
+    rows = (first, tie, replace(last, certainty="cannot be told"))
+    found = Recommendation(TINY, rows, (), "torch")
+    assert [tie.implementation for tie in found.ties] == ["torch-cudnn"]
+    assert found.sentence.endswith(
+        "; torch-cudnn cannot be told from it; how far torch-script is from it cannot be told."
+    )
 
 
 def test_candidates_are_what_runs_here_layer_ops_first(tmp_path: Path) -> None:
