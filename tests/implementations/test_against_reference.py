@@ -215,7 +215,7 @@ def held() -> Iterator[tuple[Implementation, Workload]]:
 
 
 @pytest.mark.filterwarnings(*TORCH_WARNINGS)
-@pytest.mark.parametrize(("row", "workload"), held(), ids=lambda of: of.name)
+@pytest.mark.parametrize(("row", "workload"), list(held()), ids=lambda of: of.name)
 def test_loss_outputs_and_gradients(row: Implementation, workload: Workload) -> None:
     if row.name == "torch-aot-inductor":
         pytest.skip("it compiles for a minute: below stands what it compiles")
