@@ -24,9 +24,8 @@ MOST_TIMING_NS = 60_000_000_000
 
 PROFILING = "profiling"
 
-#: By which share of it recording the shapes of inputs may lengthen a profiled step at the most: a
-#: loop of small ops takes up to twice as long (35 to 101 %, torch 2.13 on a CPU), layers in one op
-#: next to nothing.
+#: By which share recording the shapes of inputs may lengthen a profiled step at the most; what it
+#: does to a Python loop of small ops is in ``worker.shapes``.
 MOST_FOR_SHAPES = 0.05
 
 Steps = Generator[None, Any, Any]
