@@ -6,15 +6,14 @@ Imports click alone; frameworks and dataframe libraries are imported by the verb
 from __future__ import annotations
 
 import importlib
-import os
 import signal
 import sys
 
 import click
 
-from lstmprof import __version__
+from lstmprof import __version__, streams
 from lstmprof.commands import VERBS
-from lstmprof.errors import LstmprofError, one_line, unknown_name
+from lstmprof.errors import LstmprofError, of_system, one_line, unknown_name
 
 _INTERRUPTED = "interrupted; nothing half-written was left"
 
@@ -51,39 +50,53 @@ def cli() -> None:
 
 
 def main() -> None:
-    """Run the command line; exit 0 well, 1 failure, 2 usage, 130 or 143 interrupted."""
-    signal.signal(signal.SIGTERM, _terminate)
-    sys.exit(run(sys.argv[1:]))
+    """The command as ``__main__`` runs it: for scripts that were installed before that did."""
+    from lstmprof.__main__ import main
+
+    main()
 
 
-class _TerminatedError(BaseException):
-    """SIGTERM, raised so that what is under way cleans up after itself."""
+class TerminatedError(BaseException):
+    """A signal that ends the process, raised so that what is under way cleans up after itself."""
 
-
-def _terminate(number: int, frame: object) -> None:
-    raise _TerminatedError
+    def __init__(self, number: int = signal.SIGTERM) -> None:
+        super().__init__(number)
+        self.number = number
 
 
 def run(arguments: list[str]) -> int:
     """Exit code of the command line with these arguments."""
-    try:
-        code = cli.main(arguments, prog_name="lstmprof", standalone_mode=False)
-        sys.stdout.flush()
-    except LstmprofError as error:
-        return _refused(str(error), error.exit_code)
-    except click.exceptions.NoArgsIsHelpError as error:  # bare lstmprof: its help, all lines
-        error.show(sys.stderr)
-        return error.exit_code
-    except click.ClickException as error:
-        return _refused(_with_help(error), error.exit_code)
-    except _TerminatedError as stop:
-        return _refused(_interrupted(stop), 128 + signal.SIGTERM)
-    except (click.Abort, KeyboardInterrupt) as stop:
-        return _refused(_interrupted(stop), 128 + signal.SIGINT)
-    except BrokenPipeError:  # the reader of our output (head, less) has gone
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+    with streams.guarded():
+        try:
+            code = cli.main(arguments, prog_name="lstmprof", standalone_mode=False)
+            sys.stdout.flush()
+        except click.exceptions.NoArgsIsHelpError as error:  # bare lstmprof: its help, all lines
+            error.show(sys.stderr)
+            return error.exit_code
+        except BrokenPipeError:  # the reader of our output (head, less) has gone
+            return 1
+        except (Exception, KeyboardInterrupt, TerminatedError) as error:
+            return _told(error)
     return code if isinstance(code, int) else 0
+
+
+def _told(error: BaseException) -> int:
+    """The exit code of ``error``, once it is told; one that is a bug is raised again."""
+    if isinstance(error, LstmprofError):
+        return _refused(str(error), error.exit_code)
+    if isinstance(error, click.ClickException):
+        return _refused(_with_help(error), error.exit_code)
+    if isinstance(error, TerminatedError):
+        return _refused(_interrupted(error), 128 + error.number)
+    if isinstance(error, (click.Abort, KeyboardInterrupt)):
+        return _refused(_interrupted(error), 128 + signal.SIGINT)
+    if isinstance(error, OSError):
+        return _refused(str(of_system(error)), 1)
+    if isinstance(error, MemoryError):
+        return _refused("there is not enough memory; profile fewer steps, or free some", 1)
+    if isinstance(error, ImportError) and str(error.path).endswith(".so"):
+        return _refused(f"{error}; free memory, or install that package again", 1)
+    raise error
 
 
 def _interrupted(stop: BaseException) -> str:

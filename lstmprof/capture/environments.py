@@ -1,23 +1,28 @@
 """Interpreters for workers: environments with given packages, made once and kept in a cache.
 
-``--with torch==2.4.1`` means a virtual environment of this Python that holds NumPy and these
-packages and nothing else; uv makes it where it is installed, else venv and pip. An environment
-appears whole or not at all: its stamp is written last.
+``--with torch==2.4.1`` means a virtual environment that holds NumPy, these packages, and what
+these versions are known to need beside them (``eras``), of a Python that has them: this one where
+it serves, else one that the machine has (``pythons``). uv makes it where it is installed, else
+venv and pip. An environment appears whole or not at all: its stamp is written last.
 """
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import fcntl
 import hashlib
 import json
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from lstmprof.errors import CaptureError, UsageError
+from lstmprof.capture import eras
+from lstmprof.capture.pythons import Python, python_at, python_of, this_python
+from lstmprof.errors import CaptureError
 from lstmprof.runs.directory import cache_folder
 
 Progress = Callable[[str], None]
@@ -27,66 +32,119 @@ STAMP = "lstmprof.json"
 ALWAYS = ("numpy",)
 
 
-def worker_python(
-    packages: Sequence[str], python: str | None = None, progress: Progress = lambda line: None
-) -> Path:
-    """The interpreter for workers: ``python``, or an environment made of it with ``packages``.
+@dataclasses.dataclass(frozen=True)
+class Environment:
+    """Packages for one interpreter, in a place of their own; made or not."""
+
+    packages: tuple[str, ...]  # pip's requirement specifiers and options
+    python: Python
+    cache: Path
+    download_mb: int | None = None
+    disk_mb: int | None = None
+
+    @property
+    def place(self) -> Path:
+        """Where it is, or will be: another for other packages or another interpreter."""
+        what = json.dumps([self.python.path, *self.packages])
+        return self.cache / hashlib.sha256(what.encode()).hexdigest()[:16]
+
+    @property
+    def interpreter(self) -> Path:
+        """Its own interpreter."""
+        return self.place / ("Scripts" if os.name == "nt" else "bin") / "python"
+
+    @property
+    def is_made(self) -> bool:
+        """Whether it is there, whole, and so is the Python that it was made of."""
+        return (self.place / STAMP).is_file() and self.interpreter.exists()
+
+    @property
+    def words(self) -> str:
+        """What making it takes."""
+        sizes = ((self.download_mb, "to download"), (self.disk_mb, "on disk"))
+        about = ", ".join(f"{_size(mb)} {what}" for mb, what in sizes if mb is not None)
+        packages = " ".join(self.packages)
+        words = f"{packages} for Python {self.python.version}"
+        return f"{words} (about {about})" if about else words
+
+    def made(self, progress: Progress = lambda line: None) -> Path:
+        """Its interpreter; where it is not there yet it is made first.
+
+        Raises:
+            CaptureError: the packages cannot be installed.
+        """
+        if self.is_made:
+            return self.interpreter
+        self.cache.mkdir(parents=True, exist_ok=True)
+        with _alone(self.place.with_suffix(".lock")):
+            if not self.is_made:  # by another process meanwhile
+                progress(f"installing {self.words} into {self.place}")
+                # Built in its place, as an environment cannot be moved; without a stamp it is
+                # built again.
+                shutil.rmtree(self.place, ignore_errors=True)
+                _build(self)
+                _stamp(self)
+        return self.interpreter
+
+
+def _size(megabytes: int) -> str:
+    return f"{megabytes} MB" if megabytes < 1000 else f"{megabytes / 1000:.1f} GB"
+
+
+def environment_for(
+    packages: Sequence[str], era: str | None = None, python: str | None = None
+) -> Environment:
+    """The environment of ``packages`` and of ``era``, in the user's cache; made or not.
 
     Raises:
-        CaptureError: the packages cannot be installed.
+        UsageError: there is no such interpreter, or no such era.
+        CaptureError: this machine has no Python that the era runs with.
     """
-    base = shutil.which(python) if python else sys.executable
-    if base is None:
-        raise UsageError(f"{python}: no such interpreter", "give the path of a Python")
-    if not packages:
-        return Path(base)
-    return environment(packages, cache_folder() / "environments", progress, base)
+    known = eras.find(era) if era else eras.of_packages(packages)
+    cache = cache_folder() / "environments"
+    if known is None:
+        return environment(packages, cache, python_at(python) if python else None)
+    base = python_at(python) if python else python_of(known.pythons, known.name)
+    made = environment(eras.with_pins(packages, known.packages), cache, base)
+    return dataclasses.replace(made, download_mb=known.download_mb, disk_mb=known.disk_mb)
 
 
-def environment(
-    packages: Sequence[str],
-    cache: Path,
-    progress: Progress = lambda line: None,
-    python: str = sys.executable,
-) -> Path:
-    """The interpreter of an environment with ``packages`` (pip's requirement specifiers).
-
-    Raises:
-        CaptureError: the packages cannot be installed.
-    """
-    wanted = sorted({*ALWAYS, *packages})
-    place = cache / hashlib.sha256(json.dumps([python, *wanted]).encode()).hexdigest()[:16]
-    interpreter = place / ("Scripts" if os.name == "nt" else "bin") / "python"
-    if not (place / STAMP).is_file():
-        progress(f"installing {' '.join(wanted)}")
-        cache.mkdir(parents=True, exist_ok=True)
-        # Built in its place, as an environment cannot be moved; without a stamp it is built again.
-        shutil.rmtree(place, ignore_errors=True)
-        _build(place, interpreter, wanted, python)
-        _stamp(place, wanted)
-    return interpreter
+def environment(packages: Sequence[str], cache: Path, python: Python | None = None) -> Environment:
+    """The environment of ``packages``, and of what a worker always needs, of this Python."""
+    named = {eras.package_of(package) for package in packages}
+    always = [package for package in ALWAYS if package not in named]
+    return Environment(tuple(sorted({*packages, *always})), python or this_python(), cache)
 
 
-def _stamp(place: Path, wanted: Sequence[str]) -> None:
-    with tempfile.NamedTemporaryFile("w", dir=place, delete=False, encoding="utf-8") as file:
-        json.dump({"packages": list(wanted)}, file)
-    Path(file.name).replace(place / STAMP)
+@contextlib.contextmanager
+def _alone(lock: Path) -> Iterator[None]:
+    """Wait until no other process makes the same environment."""
+    with lock.open("w", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
-def _build(place: Path, interpreter: Path, wanted: Sequence[str], python: str) -> None:
+def _stamp(made: Environment) -> None:
+    with tempfile.NamedTemporaryFile("w", dir=made.place, delete=False, encoding="utf-8") as file:
+        json.dump({"packages": list(made.packages), "python": made.python.version}, file)
+    Path(file.name).replace(made.place / STAMP)
+
+
+def _build(wanted: Environment) -> None:
+    place, interpreter, python = wanted.place, str(wanted.interpreter), wanted.python.path
     uv = shutil.which("uv")
     if uv and _runs([uv, "venv", "--quiet", "--python", python, str(place)]) is None:
-        install = [uv, "pip", "install", "--quiet", "--python", str(interpreter)]
-        if _runs([*install, *wanted]) is None:
+        install = [uv, "pip", "install", "--quiet", "--python", interpreter]
+        if _runs([*install, *wanted.packages]) is None:
             return
         shutil.rmtree(place, ignore_errors=True)
     fault = _runs([python, "-m", "venv", str(place)])
-    pip = [str(interpreter), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    fault = fault or _runs([*pip, *wanted])
+    pip = [interpreter, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    fault = fault or _runs([*pip, *wanted.packages])
     if fault:
         shutil.rmtree(place, ignore_errors=True)
         raise CaptureError(
-            f"{' '.join(wanted)} cannot be installed: {fault}",
+            f"{' '.join(wanted.packages)} cannot be installed: {fault}",
             "check the names and versions given to --with",
         )
 

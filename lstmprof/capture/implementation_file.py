@@ -74,6 +74,8 @@ def implementation_file(text: str) -> ImplementationFile:
     """
     path, function = _parts(text)
     name = os.path.basename(path)
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise UsageError("{}: is no plain file".format(path), _TEMPLATE)
     try:
         with open(path, "rb") as file:
             content = file.read()

@@ -15,11 +15,13 @@ from pathlib import Path
 
 from lstmprof import implementations
 from lstmprof.capture import rounds as captures
+from lstmprof.capture.environments import Environment
 from lstmprof.capture.implementation_file import (
     ImplementationFile,
     implementation_file,
     is_file,
 )
+from lstmprof.capture.interpreters import Interpreter, Wish, interpreters
 from lstmprof.capture.kept import KeptRounds
 from lstmprof.capture.request import CaptureRequest, refusal, run_name
 from lstmprof.capture.worker.host import cuda_devices
@@ -37,6 +39,7 @@ class Planned:
     name: str
     request: CaptureRequest
     skip: str | None = None
+    interpreter: Interpreter = dataclasses.field(default_factory=Interpreter)
 
     @property
     def is_there(self) -> bool:
@@ -103,12 +106,25 @@ def plan(
     precisions: Sequence[str],
     common: CaptureRequest,
     out: Path,
+    wish: Wish | None = None,
 ) -> list[Planned]:
-    """Every combination, by workload, precision and implementation.
+    """Every combination, by workload, precision, implementation and what runs it.
 
-    ``common`` has all other fields; its implementation, file, workload and precision are replaced.
+    ``common`` has all other fields; its implementation, file, workload and precision are replaced,
+    and with a ``wish`` its interpreter and its label.
+
+    Raises:
+        UsageError: the wish cannot be meant.
     """
     files = names if isinstance(names, Mapping) else dict.fromkeys(names)
+    rows = {
+        name: implementations.find(name) if file is None else file.row
+        for name, file in files.items()
+    }
+    ways = {
+        name: [Interpreter(common.python)] if wish is None else interpreters(row, wish)
+        for name, row in rows.items()
+    }
     return [
         _planned(
             dataclasses.replace(
@@ -117,19 +133,29 @@ def plan(
                 file=file,
                 workload=workload,
                 precision=precision,
+                python=way.python,
+                label=_label(common.label, way.label, several=len(ways[name]) > 1),
             ),
             out,
+            way,
         )
         for workload in workloads
         for precision in precisions
         for name, file in files.items()
+        for way in ways[name]
     ]
 
 
-def _planned(request: CaptureRequest, out: Path) -> Planned:
+def _label(users: str, ways: str, *, several: bool) -> str:
+    """The user's own word for a run; of several that differ in their way the way too."""
+    return f"{users}-{ways}" if users and several else users or ways
+
+
+def _planned(request: CaptureRequest, out: Path, way: Interpreter) -> Planned:
     name = run_name(request)
-    skip = refusal(_on_its_device(request)) or (_there(request, out / name))
-    return Planned(name, request, skip)
+    skip = refusal(_on_its_device(request)) or request.row.lacks(way.version)
+    skip = skip or (str(way.fault) if way.fault else _there(request, out / name))
+    return Planned(name, request, skip, way)
 
 
 def _there(request: CaptureRequest, place: Path) -> str | None:
@@ -156,15 +182,66 @@ def run(
     force: bool = False,
     progress: Callable[[str], None] = lambda line: None,
 ) -> Iterator[Outcome]:
-    """Run what is not skipped, group by group; yields each outcome as soon as it is known."""
+    """Run what is not skipped, group by group; yields each outcome as soon as it is known.
+
+    Environments that are missing are made first.
+    """
     todo = {p.name: p for p in planned if p.skip is None or (force and p.is_there)}
     for entry in planned:
         if entry.is_there and entry.name not in todo:  # it was killed before it cleared these away
             KeptRounds(out, entry.name).discard()
+    for name, fault in list(_without_interpreter(todo, progress)):
+        yield Outcome(todo.pop(name), fault)
     groups = [{p.name: p.request for p in group} for group in _groups(list(todo.values()))]
     results = captures.captured_runs(groups, out, rounds=rounds, force=force, progress=progress)
     for name, result in results:
         yield Outcome(todo[name], result)
+
+
+def make_ready(
+    planned: Planned, place: Path, *, force: bool, progress: Callable[[str], None]
+) -> None:
+    """Make the environment of one capture into ``place``, where nothing speaks against it.
+
+    Raises:
+        UsageError: the implementation does not run with this version.
+        CaptureError: there is no interpreter for it, or the packages cannot be installed.
+    """
+    way = planned.interpreter
+    if way.fault:
+        raise way.fault
+    lacks = planned.request.row.lacks(way.version)
+    if lacks:
+        raise UsageError(lacks, "give another version")
+    is_meant = planned.skip is None or planned.is_there
+    if way.environment and is_meant and (force or not is_run(place)):
+        way.environment.made(progress)
+
+
+def _without_interpreter(
+    todo: Mapping[str, Planned], progress: Callable[[str], None]
+) -> Iterator[tuple[str, LstmprofError]]:
+    """The runs whose environment cannot be made, and why; the others' are made."""
+    faults: dict[Path, LstmprofError | None] = {}
+    for name, planned in todo.items():
+        environment = planned.interpreter.environment
+        if environment is None:
+            continue
+        if environment.place not in faults:
+            faults[environment.place] = _fault_of_making(environment, progress)
+        fault = faults[environment.place]
+        if fault:
+            yield name, fault
+
+
+def _fault_of_making(
+    environment: Environment, progress: Callable[[str], None]
+) -> LstmprofError | None:
+    try:
+        environment.made(progress)
+    except LstmprofError as fault:
+        return fault
+    return None
 
 
 def _groups(planned: Sequence[Planned]) -> list[list[Planned]]:

@@ -28,11 +28,14 @@ from lstmprof.capture.request import MARK, NSYS, RESULT, TURN, CaptureRequest, c
 from lstmprof.capture.turns import Seat
 from lstmprof.capture.worker.profiling import PROFILE
 from lstmprof.errors import CaptureError
+from lstmprof.runs.directory import cache_folder
 
 Progress = Callable[[str], None]
 
 REQUEST, LOG, LIFELINE = "request.json", "worker.log", "lifeline"
 WORK, KERAS, INDUCTOR = "worker", "keras", "inductor"
+#: What an interpreter says that is older than the syntax of the worker.
+_TOO_OLD = "future feature annotations is not defined"
 #: Folders beside the result that only the worker needs.
 WORKERS_OWN = (WORK, KERAS, INDUCTOR)
 
@@ -148,9 +151,11 @@ def _environment(request: CaptureRequest, scratch: Path) -> dict[str, str]:
 
     Another interpreter is not sent to look for its packages where this one does. Keras runs on the
     framework of the implementation's row. What compilers keep is kept in ``scratch``: every capture
-    compiles anew, and leaves nothing behind. A sampler may be installed beside this interpreter.
+    compiles anew, and leaves nothing behind; only what Theano compiled stays in the cache. A
+    sampler may be installed beside this interpreter. ``TF2_BEHAVIOR`` is what TensorFlow 2 sets
+    where it is imported: TensorFlow 1 would build other loops by it.
     """
-    dropped = {"PYTHONSAFEPATH"}
+    dropped = {"PYTHONSAFEPATH", "TF2_BEHAVIOR"}
     if request.python != sys.executable:
         dropped |= {"PYTHONPATH", "PYTHONHOME"}
     kept = {name: value for name, value in os.environ.items() if name not in dropped}
@@ -160,6 +165,7 @@ def _environment(request: CaptureRequest, scratch: Path) -> dict[str, str]:
             [os.environ.get("PATH", os.defpath), sysconfig.get_path("scripts")]
         ),
         "KERAS_HOME": str(scratch / KERAS),
+        "LSTMPROF_CACHE": str(cache_folder().absolute()),
         "PYTHONUNBUFFERED": "1",
         "TMPDIR": str(scratch / WORK),
         "TORCHINDUCTOR_CACHE_DIR": str(scratch / INDUCTOR),
@@ -254,6 +260,9 @@ def _death(code: int, log: Path) -> CaptureError:
         return CaptureError(
             "the worker was killed (signal 9), most likely out of memory", "try a smaller --batch"
         )
+    if _TOO_OLD in _last_line(log):
+        fault = "the interpreter is older than Python 3.7, which a worker needs"
+        return CaptureError(fault, "give a newer --python")
     how = f"died of {_signal_name(-code)}" if code < 0 else f"ended with exit status {code}"
     return CaptureError(f"the worker {how}: {_last_line(log)}")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fnmatch
-import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,11 +19,12 @@ from lstmprof.capture.request import (
     SAMPLERS,
     CaptureRequest,
 )
-from lstmprof.commands.options import TRACES, say
+from lstmprof.commands.options import TRACES, plain_file, result, say
 from lstmprof.errors import LstmprofError, UsageError
 from lstmprof.workloads.studies import NAMED, named
 
 if TYPE_CHECKING:
+    from lstmprof.capture.interpreters import Wish
     from lstmprof.capture.plan import Planned
 
 WORKLOAD_OPTIONS = (
@@ -42,6 +42,13 @@ WORKLOAD_OPTIONS = (
         "--variable-length/--padded",
         default=None,
         help="Layers know that sequences differ in length, or run over the padding.",
+    ),
+    click.option(
+        "--data",
+        type=click.Path(exists=True, dir_okay=False, resolve_path=True),
+        callback=plain_file,
+        metavar="PATH",
+        help="Tokens of your copy: a text for ptb-large, imdb.npz for imdb-gru.  [default: drawn]",
     ),
 )
 _RUN_OPTIONS = (
@@ -115,11 +122,18 @@ _RUN_OPTIONS = (
     ),
     click.option("--python", help="Interpreter of the workers; it needs NumPy and the framework."),
     click.option(
+        "--era",
+        metavar="NAME",
+        help="Run in an environment of packages that are known to run together, like torch-1.4.0, "
+        "of a Python that has them; see lstmprof list.",
+    ),
+    click.option(
         "--with",
         "packages",
         multiple=True,
         metavar="SPEC",
-        help="Run in an environment made with this package, like torch==2.4.1; repeat for more.",
+        help="Run in an environment made with this package, like torch==2.4.1, and what this "
+        "version needs beside it; repeat for more.",
     ),
     click.option(
         "--peaks/--no-peaks",
@@ -210,6 +224,12 @@ def with_options(options: tuple[Callable[[Any], Any], ...]) -> Callable[[Any], A
     show_default=f"{ROUNDS}, or as many as iterations",
     help="Fresh processes that share the iterations; implementations take turns.",
 )
+@click.option(
+    "--versions",
+    metavar="LIST",
+    help="Capture with each of these versions of the framework, like 1.4.0,1.8.1, or of a package, "
+    "like keras==2.12.0; environments are made of what they need.",
+)
 @click.option("--plan", "only_plan", is_flag=True, help="Show what would run, and run nothing.")
 @click.option(
     "--out",
@@ -239,7 +259,9 @@ def command(
       lstmprof capture --impl torch-cudnn --workload 1x320-ce-short --time-steps 20
       lstmprof capture --impl 'torch-*' --impl keras-lstm --rounds 5
       lstmprof capture --impl mymodel.py:build --impl torch-cudnn --workload 1x320-ce-short
+      lstmprof capture --impl torch-cudnn --versions 1.0.0,1.8.1,2.13.0
     """
+    wish = _wish(options)
     sweeping = {key: options.pop(key) for key in ("rounds", "only_plan", "name", "force")}
     overrides = {field: options.pop(field) for field in workloads.OVERRIDABLE}
     networks = _networks(workload_names, overrides)
@@ -249,11 +271,10 @@ def command(
 
     names = plan.chosen(impls)
     exact = plan.matching(precisions, PRECISIONS, "precision")
-    options |= _interpreter(options.pop("python"), options.pop("packages"), options["label"])
     common = CaptureRequest(next(iter(names)), networks[0], **options)
     if common.profiler == NSYS and not sweeping["only_plan"]:
         nsys.found()
-    planned = plan.plan(names, networks, exact, common, out)
+    planned = plan.plan(names, networks, exact, common, out, wish)
     if len(planned) > 1 or many:
         return _capture_plan(planned, out, **sweeping)
     return _capture_one(planned[0], out, **sweeping)
@@ -266,14 +287,17 @@ def _networks(names: tuple[str, ...], overrides: dict[str, Any]) -> list[workloa
     return [workloads.with_overrides(named(name), **overrides) for name in chosen]
 
 
-def _interpreter(python: str | None, packages: tuple[str, ...], label: str) -> dict[str, str]:
-    """The workers' interpreter and the label of its runs, where one of them is given."""
-    if not python and not packages:
-        return {}
-    from lstmprof.capture.environments import worker_python
+def _wish(options: dict[str, Any]) -> Wish:
+    """What is said of interpreters, taken out of ``options``."""
+    from lstmprof.capture.interpreters import Wish
 
-    path = worker_python(packages, python, progress=say)
-    return {"python": str(path), "label": label or re.sub(r"[^\w.=+-]+", "-", "+".join(packages))}
+    versions = options.pop("versions") or ""
+    return Wish(
+        python=options.pop("python"),
+        packages=tuple(options.pop("packages")),
+        era=options.pop("era"),
+        versions=tuple(dict.fromkeys(v.strip() for v in versions.split(",") if v.strip())),
+    )
 
 
 def _capture_one(
@@ -287,15 +311,17 @@ def _capture_one(
 ) -> int:
     """One capture: its failure is the command's."""
     from lstmprof.breakdown.lacks import lacks_of
+    from lstmprof.capture.plan import make_ready
     from lstmprof.capture.rounds import capture_run
 
     if only_plan:
         _show_plan([planned], force)
         return 0
+    make_ready(planned, out / (name or planned.name), force=force, progress=say)
     run = capture_run(planned.request, out, name=name, rounds=rounds, force=force, progress=say)
     for lack in lacks_of(run.info, run.info.recorded or ()):
         say(f"{run.name}: lacks: {lack.sentence}")
-    click.echo(f"wrote {run.path}")
+    result(f"wrote {run.path}")
     say(f"next: lstmprof breakdown {out}")
     return 0
 
@@ -323,7 +349,7 @@ def _capture_plan(
         if isinstance(outcome.result, LstmprofError):
             say(f"lstmprof: error: {outcome.planned.name}: {outcome.result}")
         else:
-            click.echo(f"wrote {outcome.result.path}")
+            result(f"wrote {outcome.result.path}")
     count = plan.counted(outcomes)
     skipped = len(planned) - len(outcomes)
     say(f"{count['captured']} captured, {count['failed']} failed, {skipped} skipped")
@@ -336,3 +362,11 @@ def _show_plan(planned: Sequence[Planned], force: bool) -> None:
     say(f"plan: {len(planned) - len(skips)} captures, {len(skips)} skipped")
     for row in planned:
         say(f"  {row.name}" + (f"  skipped: {row.skip}" if row in skips else ""))
+    environments = {
+        row.interpreter.environment: None
+        for row in planned
+        if row not in skips and row.interpreter.environment
+    }
+    for environment in environments:
+        if not environment.is_made:
+            say(f"to be installed first: {environment.words}")

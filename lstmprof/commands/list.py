@@ -1,4 +1,4 @@
-"""``lstmprof list``: the implementations and the workloads."""
+"""``lstmprof list``: implementations, workloads, systems that do not run, known environments."""
 
 from __future__ import annotations
 
@@ -7,15 +7,18 @@ from typing import Any
 
 import click
 
-from lstmprof.capture.here import here
+from lstmprof.capture import eras
+from lstmprof.capture.eras import Era
+from lstmprof.capture.here import here, in_era
 from lstmprof.capture.templates import TEMPLATES, template_text
 from lstmprof.commands import options, terminal
 from lstmprof.errors import UsageError
-from lstmprof.implementations import FRAMEWORKS, TABLE, Implementation
+from lstmprof.implementations import FRAMEWORKS, NOT_RUN, TABLE, Implementation
+from lstmprof.numbers import known
 from lstmprof.workloads import Workload
 from lstmprof.workloads.studies import NAMED
 
-WHAT = ("implementations", "workloads")
+WHAT = ("implementations", "workloads", "systems", "eras")
 
 
 @click.command(name="list")
@@ -27,29 +30,38 @@ WHAT = ("implementations", "workloads")
     help="Print a file to begin an implementation of your own with, for capture --impl.",
 )
 def command(what: str | None, format_: str, template: str | None) -> None:
-    """Show the implementations and the workloads that capture knows.
+    """Show the implementations, the workloads and the environments that capture knows.
+
+    Systems are those of the studies that it does not run, with the reasons.
 
     \b
     Example:
       lstmprof list
       lstmprof list workloads --format json
+      lstmprof list eras
       lstmprof list --template torch > mymodel.py
     """
     if template:
-        click.echo(template_text(template), nl=False)
+        print(template_text(template), end="")
         return
-    rows = {
-        "implementations": [_row(i) for i in TABLE],
-        "workloads": [dataclasses.asdict(w) for w in NAMED],
-    }
     if format_ == "json":
-        terminal.write_json(rows[what] if what else rows)
+        terminal.write_json(_rows(what) if what else {kind: _rows(kind) for kind in WHAT})
     elif format_ == "csv":
         if what is None:
-            raise UsageError("CSV holds one table", "say 'implementations' or 'workloads'")
-        terminal.write_csv(rows[what], list(rows[what][0]))
+            names = " or ".join(f"'{name}'" for name in WHAT)
+            raise UsageError("CSV holds one table", f"say {names}")
+        rows = _rows(what)
+        terminal.write_csv(rows, list(rows[0]))
     else:
         _show(what)
+
+
+def _rows(what: str) -> list[dict[str, Any]]:
+    if what == "workloads":
+        return [dataclasses.asdict(w) for w in NAMED]
+    if what == "systems":
+        return [dataclasses.asdict(system) for system in NOT_RUN]
+    return [_era(era) for era in eras.TABLE] if what == "eras" else [_row(i) for i in TABLE]
 
 
 def _row(row: Implementation) -> dict[str, Any]:
@@ -64,13 +76,25 @@ def _row(row: Implementation) -> dict[str, Any]:
     }
 
 
+def _era(era: Era) -> dict[str, Any]:
+    return {
+        "name": era.name,
+        "packages": list(era.packages),
+        "pythons": list(era.pythons),
+        "download_mb": era.download_mb,
+        "disk_mb": era.disk_mb,
+        "tried": era.tried,
+        "here": in_era(era.name),
+    }
+
+
 def _form(row: Implementation) -> str:
     on_gpu = row.form_on("cuda")
     return row.form if on_gpu == row.form else f"{row.form}; {on_gpu} on a GPU"
 
 
 def _show(what: str | None) -> None:
-    if what != "workloads":
+    if what in (None, "implementations"):
         terminal.write_table(
             "Implementations",
             ["name", "framework", "form", "here", "what it is"],
@@ -78,12 +102,30 @@ def _show(what: str | None) -> None:
             crop="what it is",
         )
         terminal.write_table("What they refuse", ["who", "what", "why"], _refusals(), crop="why")
-    if what != "implementations":
+    if what in (None, "workloads"):
         terminal.write_table(
             "Workloads (any field can be overridden: see lstmprof capture --help)",
             ["name", "network", ">batch", ">time steps", ">features", ">classes", "loss"],
             [_workload_cells(w) for w in NAMED],
         )
+    if what in (None, "systems"):
+        terminal.write_line("Systems of the studies that do not run here", style="bold")
+        for system in NOT_RUN:
+            head = f"{system.name}:"
+            terminal.write_line(f"{head} {system.why}. It would need {system.needs}.", head=head)
+        terminal.write_line()
+    if what in (None, "eras"):
+        terminal.write_table(
+            "Eras: what is known to run together (lstmprof capture --era NAME)",
+            ["name", "packages", "Python", ">download", "here"],
+            [_era_cells(row) for row in _rows("eras")],
+            crop="packages",
+        )
+
+
+def _era_cells(row: dict[str, Any]) -> list[str]:
+    packages, pythons = " ".join(row["packages"]), ", ".join(row["pythons"])
+    return [row["name"], packages, pythons, known(row["download_mb"], "{:,} MB"), row["here"]]
 
 
 def _refusals() -> list[list[str]]:

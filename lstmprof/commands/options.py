@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Collection, Sequence
+import sys
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 from lstmprof import names
-from lstmprof.errors import LstmprofError, UsageError
+from lstmprof.errors import DefectError, ForeignFileError, LstmprofError, UsageError, one_line
 
 if TYPE_CHECKING:
     from lstmprof.breakdown import Breakdown
     from lstmprof.diagnose.diagnosis import Diagnosis
     from lstmprof.runs.run import Run
+
+_Made = TypeVar("_Made")
 
 #: Where capture and ingest write, and query reads, if they are not told.
 TRACES = "traces"
@@ -31,6 +36,13 @@ def _checked_regex(_: click.Context, option: click.Parameter, pattern: str | Non
             "write \\ before a sign that stands for itself",
         ) from fault
     return pattern
+
+
+def plain_file(_: click.Context, option: click.Parameter, path: str | None) -> str | None:
+    """``path``, unless something lies there that waits or never ends where it is opened."""
+    if path and Path(path).exists() and not Path(path).is_file():
+        raise UsageError(f"{path}: is no plain file", f"give one for {option.opts[0]}")
+    return path
 
 
 step_range = click.option(
@@ -76,18 +88,112 @@ format_ = click.option(
 
 def say(line: str) -> None:
     """Tell a user, apart from the results: on stderr."""
-    click.echo(line, err=True)
+    indent = line[: len(line) - len(line.lstrip(" "))]
+    print(indent + one_line(line), file=sys.stderr, flush=True)
 
 
-def runs_of(paths: Sequence[str]) -> list[Run]:
-    """The runs that ``paths`` mean, raw profiles read; what had to be left out is told.
+def result(line: str) -> None:
+    """Tell what came of it: on stdout, and whole, to be copied."""
+    print(one_line(line), flush=True)
+
+
+@dataclass
+class LeftOut:
+    """What a command leaves out of what it is given, and why."""
+
+    faults: list[LstmprofError] = field(default_factory=list)
+
+    @property
+    def code(self) -> int:
+        """The exit status of a command that has shown the rest: 1 where a profile or a run is lost.
+
+        Files of other kinds beside profiles are no loss.
+        """
+        return int(any(not isinstance(fault, ForeignFileError) for fault in self.faults))
+
+    def tell(self, word: str = "left out:") -> None:
+        """Say each, then how many."""
+        for fault in self.faults:
+            say(f"{word} {fault}")
+        defects = sum(isinstance(fault, DefectError) for fault in self.faults)
+        if len(self.faults) > 1:
+            ours = f", {defects} of them by a defect of lstmprof" if defects else ""
+            say(f"{len(self.faults)} inputs were left out{ours}")
+
+
+@contextlib.contextmanager
+def leaving_out() -> Iterator[LeftOut]:
+    """Where a command notes what it leaves out; it is told at the end, after the results."""
+    left_out = LeftOut()
+    try:
+        yield left_out
+    finally:
+        with contextlib.suppress(OSError, ValueError):  # who closed it is told elsewhere
+            sys.stdout.flush()
+        left_out.tell()
+
+
+def runs_of(paths: Sequence[str], left_out: LeftOut) -> list[Run]:
+    """The runs that ``paths`` mean, raw profiles read.
 
     Raises:
-        RunError: a path means no run and no profile.
+        LstmprofError: nothing can be read of any path.
     """
-    from lstmprof.runs.cache import open_runs
+    return [run for runs in runs_of_each(paths, left_out) for run in runs]
 
-    return open_runs(paths, warn=lambda line: say(f"left out: {line}"))
+
+def runs_of_each(paths: Sequence[str], left_out: LeftOut) -> list[list[Run]]:
+    """The runs of each of ``paths`` of which there is one, as ``runs_of`` says."""
+    from lstmprof.runs.cache import opened
+
+    return opened(paths, None, left_out.faults.append)
+
+
+def broken_down(
+    runs: Sequence[Run],
+    left_out: LeftOut,
+    step_range: str | None,
+    tables: Sequence[str],
+    look: Callable[[Breakdown], object] = lambda breakdown: None,
+) -> list[Breakdown]:
+    """The breakdowns of ``runs``, each with ``tables``; ``look`` makes what else will be shown.
+
+    Raises:
+        LstmprofError: none of them can be broken down.
+    """
+    from lstmprof.breakdown import break_down
+    from lstmprof.runs.border import border
+
+    breakdowns, faults = [], []
+    for run in runs:
+        try:
+            with border(run.path):
+                breakdown = break_down(run, step_range, tables)
+                look(breakdown)
+        except LstmprofError as fault:
+            faults.append(fault)
+        else:
+            breakdowns.append(breakdown)
+    if faults and not breakdowns:
+        left_out.faults += faults[1:]
+        raise faults[0]
+    left_out.faults += faults
+    return breakdowns
+
+
+def of_good(
+    make: Callable[[Sequence[Breakdown]], _Made],
+    breakdowns: Sequence[Breakdown],
+    left_out: LeftOut,
+) -> _Made:
+    """What ``make`` makes of ``breakdowns``, without those of which it can make nothing alone.
+
+    Raises:
+        LstmprofError: it can make nothing of any.
+    """
+    from lstmprof.runs import border
+
+    return border.of_good(make, breakdowns, lambda b: b.run.path, left_out.faults.append)
 
 
 def report_tables() -> tuple[str, ...]:
@@ -99,6 +205,7 @@ def report_tables() -> tuple[str, ...]:
 
 def open_report(
     breakdowns: Sequence[Breakdown],
+    left_out: LeftOut,
     across: Collection[str] = (),
     diagnoses: Sequence[Diagnosis] | None = None,
 ) -> None:
@@ -111,14 +218,19 @@ def open_report(
         LstmprofError: no browser opened it.
     """
     import hashlib
+    import os
 
     from lstmprof.report import page, report_of
     from lstmprof.runs.directory import cache_folder
 
     folders = "\n".join(str(breakdown.run.path.resolve()) for breakdown in breakdowns)
-    name = hashlib.sha256(folders.encode()).hexdigest()[:16]
+    name = hashlib.sha256(os.fsencode(folders)).hexdigest()[:16]
     path = cache_folder() / "reports" / f"{name}.html"
-    size = page.write(report_of(breakdowns, None, across, diagnoses), path, force=True)
+    if diagnoses is None:
+        report = of_good(lambda good: report_of(good, None, across), breakdowns, left_out)
+    else:
+        report = report_of(breakdowns, None, across, diagnoses)
+    size = page.write(report, path, force=True)
     say(f"wrote {path} ({size / 1e6:.1f} MB)")
     show(path)
 

@@ -24,7 +24,9 @@ from lstmprof.formats.raw_file import RawFile
 #: The formats that are read, in the order in which a file is tried: a module of this folder each.
 FORMATS = (
     "onnxruntime",  # on a GPU it has a category of Kineto's
+    "mxnet",  # so has this one
     "kineto",
+    "autograd",
     "tf1_timeline",
     "trace_viewer",
     "xplane",

@@ -13,7 +13,7 @@ from lstmprof.errors import ForeignFileError, ProfileError
 from lstmprof.formats.raw_file import RawFile, is_tar
 
 _NOT_YET = (
-    "this version reads JSON of torch.profiler, TensorFlow and ONNX Runtime, XPlane,"
+    "this version reads JSON of torch.profiler, TensorFlow, ONNX Runtime and MXNet, XPlane,"
     " and SQLite of Nsight Systems or nvprof"
 )
 _RECORD = "give a torch.profiler JSON, an .xplane.pb or an Nsight Systems SQLite export"
@@ -117,6 +117,11 @@ def _is_rocprof(document: Any) -> bool:
     return any(isinstance(a, dict) and "BeginNs" in a and "EndNs" in a for a in args)
 
 
+def _is_cntk(document: Any) -> bool:
+    categories = {str(event.get("cat")) for event in _dicts(document) if event.get("ph") == "B"}
+    return categories == {"PERF"}
+
+
 def _is_horovod(document: Any) -> bool:
     return {"B", "E"} <= {str(e.get("ph")) for e in _dicts(document)}
 
@@ -124,6 +129,11 @@ def _is_horovod(document: Any) -> bool:
 #: (whether a JSON document is it, what it is, the next step)
 _JSON: tuple[tuple[Callable[[Any], bool], str, str], ...] = (
     (_is_rocprof, "is a rocprof JSON, which is not read", _RECORD),
+    (
+        _is_cntk,
+        "is a profile of CNTK, whose ranges of a minibatch hold no operators",
+        "compare by times: it says how long, not why",
+    ),
     (_is_horovod, "is a begin/end timeline (Horovod?), which is not read", _RECORD),
     (_has_keys("device_traces"), "is a memory snapshot, which has no timeline", _RECORD),
     (
@@ -133,7 +143,7 @@ _JSON: tuple[tuple[Callable[[Any], bool], str, str], ...] = (
     ),
     (
         lambda document: bool(_dicts(document)),
-        "is a Chrome trace, but not one of torch.profiler, TensorFlow or ONNX Runtime",
+        "is a Chrome trace, but not one of torch.profiler, TensorFlow, ONNX Runtime or MXNet",
         _RECORD,
     ),
     (

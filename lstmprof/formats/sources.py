@@ -15,22 +15,22 @@ In a folder names say what is tried, and only the content what it is.
 from __future__ import annotations
 
 import functools
-import io
 import itertools
 import re
-import tarfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import pyarrow as pa
 
-from lstmprof.errors import ProfileError, of_url
+from lstmprof.errors import ForeignFileError, ProfileError, of_url
 from lstmprof.events import EventTable, Profile
 from lstmprof.events.schema import COLUMNS
 from lstmprof.events.table import events_table
-from lstmprof.formats import raw_file
+from lstmprof.formats import archives, raw_file, rows
+from lstmprof.formats.archives import Member
 from lstmprof.formats.raw_file import RawFile
 
 #: What profiles are called; a file given by itself may have any name.
@@ -42,11 +42,14 @@ _PROFILE_NAMES = (
 _ENDINGS = {f".{part}" for name in _PROFILE_NAMES for part in name.split(".")[1:]}
 _ENDINGS |= {".trace", ".pt"}
 _GIVE = "give a run, a folder of runs or a profile"
-_MOST_FILES = 10_000
+_MOST_FILES = archives.MOST_FILES
 _HEAD_BYTES = 2**16
 _SESSION = re.compile(r"(^|/)plugins/profile/[^/]+$")
 _VIEWER, _XPLANE = ".trace.json.gz", ".xplane.pb"
 _RANK = re.compile(r"(?:rank|worker|node|host|proc(?:ess)?)[-_]?(\d+)", re.IGNORECASE)
+#: A file's number beyond it is none of a rank: no job has so many.
+_LAST_RANK = 2**31 - 1
+_MOST_DIGITS = 32
 _OF_HOSTS = ("xplane", "trace_viewer")  # TensorFlow's profiler writes a file a host
 _KEPT = tuple(c.name for c in COLUMNS if not c.derived and c.name not in ("event_id", "rank"))
 
@@ -113,7 +116,7 @@ def groups(word: Path | str) -> list[list[Source]]:
         raise ProfileError(path, "is a directory without a run or a profile", _GIVE)
     archives = [f for f in files if _is_archive(_head(f))]
     loose = _grouped(_local(f) for f in files if f not in archives)
-    return [*loose, *(group for f in archives for group in _grouped(_members(_local(f))))]
+    return [*loose, *(group for f in archives for group in _grouped(_members_or_fault(_local(f))))]
 
 
 def are_hosts(group: Iterable[Source]) -> bool:
@@ -127,6 +130,8 @@ def _local(path: Path) -> Source:
 
 def _head(path: Path) -> bytes:
     try:
+        if not path.is_file():  # to open a pipe would wait for its other end
+            return b""
         with path.open("rb") as file:
             return file.read(_HEAD_BYTES)
     except (OSError, ValueError):
@@ -138,15 +143,21 @@ def _stamp(path: Path) -> str:
         facts = path.stat()
     except (OSError, ValueError):
         return ""
-    return f"{path.resolve()}|{facts.st_size}|{facts.st_mtime_ns}"
+    return f"{_encodable(path.resolve())}|{facts.st_size}|{facts.st_mtime_ns}"
+
+
+def _encodable(name: Path | str) -> str:
+    """``name`` in UTF-8, bytes of another encoding written out (``\\xff``)."""
+    return str(name).encode(errors="surrogateescape").decode(errors="backslashreplace")
 
 
 def profile_name(path: Path | str) -> str:
-    """The file's name without the endings that profilers give."""
+    """The file's name without the endings that profilers give, nor signs that cannot be shown."""
     name = str(path).rstrip("/").rpartition("/")[2]
     while name[name.rfind(".") :] in _ENDINGS:
         name = name[: name.rindex(".")]
-    return name.lstrip(".") or "profile"
+    shown = "".join(c if c.isprintable() else "_" for c in name)
+    return shown.lstrip(".") or "profile"
 
 
 def _may_be_profile(name: str) -> bool:
@@ -163,32 +174,48 @@ def _is_archive(head: bytes) -> bool:
 
 
 def _members(archive: Source) -> Iterator[Source]:
-    """The files of a tar archive that may be profiles; links and devices are none.
+    """The files of a tar archive that may be profiles; what cannot be read refuses to load.
 
     Raises:
-        ProfileError: the archive is damaged, or nothing in it could be a profile.
+        ProfileError: nothing in it can be read, or nothing could be a profile.
     """
     packed = _Archive(archive)
-    raw = packed.raw
-    try:
-        with tarfile.open(fileobj=io.BytesIO(raw.content)) as tar:
-            members = [m for m in tar.getmembers()[:_MOST_FILES] if m.isfile()]
-    except (tarfile.TarError, OSError, ValueError) as error:
-        raise ProfileError(
-            raw.path, f"the tar archive is damaged ({error})", "copy or pack it again"
-        ) from error
-    members = [m for m in members if _may_be_profile(m.name.removeprefix("./"))]
+    listed = archives.members(packed.raw)
+    members = [m for m in listed.files if _may_be_profile(m.name.removeprefix("./"))]
+    if listed.fault:
+        if not members:
+            raise listed.fault
+        yield _refused(archive, listed.fault)
     if not members:
-        raise ProfileError(raw.path, "is a tar archive without profiles", _GIVE)
+        raise ForeignFileError(packed.raw.path, "is a tar archive without profiles", _GIVE)
     for member in sorted(members, key=lambda m: m.name):
         label = f"{archive.label}/{member.name.removeprefix('./')}"
-        load = functools.partial(_member, packed, label, member.offset_data, member.size)
+        load = functools.partial(_member, packed, label, member)
         folder = PurePosixPath(label).parent.as_posix()
-        yield Source(label, load, f"{archive.stamp}|{member.name}", folder)
+        yield Source(label, load, f"{archive.stamp}|{_encodable(member.name)}", folder)
 
 
-def _member(archive: _Archive, label: str, begin: int, size: int) -> RawFile:
-    return raw_file.of_bytes(label, archive.raw.content[begin : begin + size])
+def _members_or_fault(archive: Source) -> Iterator[Source]:
+    """``_members``, or the archive itself, which says why it cannot be read when it is loaded."""
+    try:
+        yield from _members(archive)
+    except ProfileError as fault:
+        yield _refused(archive, fault)
+
+
+def _refused(source: Source, fault: ProfileError) -> Source:
+    return replace(source, load=functools.partial(_raise, fault))
+
+
+def _raise(fault: ProfileError) -> RawFile:
+    raise fault
+
+
+def _member(archive: _Archive, label: str, member: Member) -> RawFile:
+    if member.fault:
+        raise member.fault
+    content = archive.raw.content[member.begin : member.begin + member.size]
+    return raw_file.of_bytes(label, content)
 
 
 def _grouped(sources: Iterable[Source]) -> list[list[Source]]:
@@ -219,6 +246,7 @@ def _at_url(url: str) -> list[list[Source]]:
         system, path = fsspec.core.url_to_fs(url)
         # Not isdir: over HTTP it downloads the file to look for links.
         if system.info(path)["type"] != "directory" and not url.endswith("/"):
+            _check_plain(system, path, url)
             with system.open(path, "rb") as file:
                 head = file.read(_HEAD_BYTES)
             return _of_file(_remote(url, path, url, system.ukey(path)), head)
@@ -244,6 +272,7 @@ def _downloaded(word: str, path: str, url: str) -> RawFile:
 
     try:
         system, _ = fsspec.core.url_to_fs(word)
+        _check_plain(system, path, url)
         with system.open(path, "rb") as file:
             content = file.read(raw_file.MAX_BYTES + 1)
     except Exception as error:  # whatever a protocol's library raises
@@ -251,6 +280,16 @@ def _downloaded(word: str, path: str, url: str) -> RawFile:
     if len(content) > raw_file.MAX_BYTES:
         raise ProfileError(url, f"is larger than {raw_file.MAX_BYTES} bytes", "profile fewer steps")
     return raw_file.of_bytes(url, content)
+
+
+def _check_plain(system: Any, path: str, url: str) -> None:
+    """Nothing where ``path`` may be opened: here it may be a pipe, which would wait.
+
+    Raises:
+        ProfileError: it may not.
+    """
+    if getattr(system, "local_file", False) and not Path(path).is_file():
+        raise ProfileError(url, "is no plain file", "give the profile's file")
 
 
 def _unreachable(url: str, error: Exception) -> ProfileError:
@@ -271,23 +310,24 @@ def ranks_of(names: Sequence[str], profiles: Sequence[Profile]) -> list[int] | N
     ranks = [profile.metadata.get("rank") for profile in profiles]
     if all(rank is None for rank in ranks):
         matches = [_RANK.search(name) for name in names]
-        ranks = [int(match.group(1)) if match else None for match in matches]
+        ranks = [int(match.group(1)[:_MOST_DIGITS]) if match else None for match in matches]
     if all(rank is None for rank in ranks) and profiles[0].format in _OF_HOSTS:
         return list(range(len(profiles)))
-    whole = [rank for rank in ranks if isinstance(rank, int)]
+    whole = [rank for rank in ranks if isinstance(rank, int) and 0 <= rank <= _LAST_RANK]
     return whole if len(set(whole)) == len(profiles) else None
 
 
 def of_one_job(ranks: Sequence[int], profiles: Sequence[Profile]) -> Profile:
     """The profiles of ``ranks`` as one.
 
-    Where every profile says when it was taken, times count from the earliest; else each rank's
-    from its own beginning, and ``base_ns`` is None: they cannot be compared.
+    Where every profile says when it was taken, and not a lifetime apart, times count from the
+    earliest; else each rank's from its own beginning, and ``base_ns`` is None: they cannot be
+    compared.
     """
     order = sorted(range(len(ranks)), key=lambda i: ranks[i])
     ranks, profiles = [ranks[i] for i in order], [profiles[i] for i in order]
     bases = [p.base_ns for p in profiles if p.base_ns is not None]
-    aligned = len(bases) == len(profiles)
+    aligned = len(bases) == len(profiles) and max(bases) - min(bases) <= rows.MAX_NS
     base_ns = min(bases) if aligned else None
     shifts = [base - min(bases) for base in bases] if aligned else [0] * len(profiles)
     tables = [

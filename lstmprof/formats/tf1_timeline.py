@@ -9,6 +9,10 @@ To know when reading the events:
   two: there are no correlation ids.
 - An activity has the name of its op, with ``op_name`` ``<node>:<OpType>``; ROCm adds the kernel's.
   A copy that an op makes itself has the op's name too, and is known by the process ``memcpy``.
+- TensorFlow 1.15 writes a node twice: as its executor ran it and, within that time, in
+  ``/host:CPU``, where an event has a name and no type. The second is left out.
+- What lstmprof captured has the runs of several steps, and under a category of ours the steps and
+  their ranges. It is of one process; a lane of an executor is a thread that no process has.
 
 What TensorFlow's exporters call the processes of their Chrome traces, here with `` Compute`` or
 `` Tensors`` behind: the devices, no processes. Source: ``device_tracer.cc`` of TensorFlow 1.0 to
@@ -34,7 +38,7 @@ from typing import Any, NamedTuple
 
 from lstmprof.errors import ProfileError
 from lstmprof.events import Profile
-from lstmprof.formats import rows
+from lstmprof.formats import rows, tf1_ranges
 from lstmprof.formats.foreign import trace_events
 from lstmprof.formats.kineto.events import interval
 from lstmprof.formats.raw_file import RawFile
@@ -138,8 +142,8 @@ def read(raw: RawFile) -> Profile:
         if name.endswith(_COMPUTE)
     }
     dropped: Counter[str] = Counter()
-    ops = list(_ops(events, processes, dropped))
     devices = {name: device_of(name) for name in processes.values()}
+    ops = _without_twins(list(_ops(events, processes, dropped)), devices)
     intervals = list(_rows(ops, devices))
     if not intervals:
         raise ProfileError(
@@ -147,15 +151,35 @@ def read(raw: RawFile) -> Profile:
             "the timeline holds no op with a time: nothing was recorded",
             "run the session with RunOptions(trace_level=FULL_TRACE)",
         )
+    metadata: dict[str, Any] = {"processes": {str(pid): name for pid, name in processes.items()}}
+    steps = tf1_ranges.ranges(events)
+    if steps:
+        intervals, lanes = tf1_ranges.of_one_process(intervals, steps[0].pid)
+        intervals += steps
+        metadata["threads"] = tf1_ranges.lane_names(lanes, processes)
     origin_ns = min(row.start_ns for row in intervals)
     return Profile(
         format="tf1_timeline",
         base_ns=rows.positive(origin_ns),
         events=rows.table(intervals, origin_ns),
         accelerators=accelerators(d for d in devices.values() if d is not None),
-        notes=tuple(_notes(ops, dropped)),
-        metadata={"processes": {str(pid): name for pid, name in processes.items()}},
+        notes=tuple(_notes(ops, dropped, merged=not steps)),
+        metadata=metadata,
     )
+
+
+def _without_twins(ops: Sequence[_Event], devices: Mapping[str, Device | None]) -> list[_Event]:
+    """``ops`` without those of the host that an executor has too, by node and type."""
+    on_executors = {
+        _label(op)
+        for op in ops
+        if (device := devices[op.process]) is not None and device.is_executor
+    }
+    return [
+        op
+        for op in ops
+        if devices[op.process] is not None or op.op != _UNKNOWN or op.node not in on_executors
+    ]
 
 
 def _ops(
@@ -231,11 +255,11 @@ def _host_row(op: _Event, device: Device | None) -> Row:
     return Row(kind, name, *timed, pid=op.pid, tid=op.tid)
 
 
-def _notes(ops: list[_Event], dropped: Counter[str]) -> Iterator[str]:
+def _notes(ops: list[_Event], dropped: Counter[str], merged: bool) -> Iterator[str]:
     for why, count in dropped.items():
         yield f"{count} events were left out because {why}"
     runs = max(Counter(op.process for op in ops if op.node == _SOURCE).values(), default=0)
-    if runs > 1:
+    if merged and runs > 1:
         yield (
             f"{runs} runs of the session are merged here into one window; only the first one's"
             " names of processes are left, and a later run may have numbered its own differently"

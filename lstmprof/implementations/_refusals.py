@@ -27,6 +27,21 @@ _OF_ENGINES: Mapping[str, str] = {
     "anomaly": ANOMALY,
 }
 
+
+def _of_theano(name: str, no_gpu: str) -> Mapping[str, str]:
+    """What Theano and its heir cannot do, as ``name``."""
+    return {
+        **dict.fromkeys(("cuda", "cuda-graph"), no_gpu),
+        "ctc": name + " has no CTC loss",
+        "xla": "XLA is TensorFlow's and JAX's compiler",
+        "tf32": "TF32 is a mode of NVIDIA GPUs",
+        **dict.fromkeys(("amp-fp16", "amp-bf16"), name + " has no automatic mixed precision"),
+        "no-onednn": name + " uses no oneDNN",
+        "anomaly": ANOMALY,
+        "deterministic": name + " has no such mode",
+    }
+
+
 #: What no implementation of a framework can do, and why.
 FRAMEWORKS: Mapping[str, Mapping[str, str]] = {
     "torch": {
@@ -44,6 +59,16 @@ FRAMEWORKS: Mapping[str, Mapping[str, str]] = {
         "keep-denormals": "its own threads flush denormals whatever they are told",
         "anomaly": ANOMALY,
     },
+    "tensorflow1": {
+        "cuda-graph": "TensorFlow captures no CUDA graphs",
+        "xla": LATER,
+        "tf32": "TensorFlow 1 knows no TF32",
+        **dict.fromkeys(("amp-fp16", "amp-bf16"), LATER),
+        "keep-denormals": "its own threads flush denormals whatever they are told",
+        "no-onednn": "the switch came with TensorFlow 2.5",
+        "anomaly": ANOMALY,
+        "deterministic": "the switch came with TensorFlow 2.9",
+    },
     "jax": {
         "cuda-graph": "XLA decides by itself what it captures as CUDA graphs",
         "xla": "JAX compiles every step with XLA: leave the option out",
@@ -57,16 +82,35 @@ FRAMEWORKS: Mapping[str, Mapping[str, str]] = {
         "anomaly": ANOMALY,
         "deterministic": "it is a flag of XLA: set XLA_FLAGS, which is recorded",
     },
-    "pytensor": {
-        "cuda": "PyTensor's compiled operators run on CPUs",
-        "ctc": "PyTensor has no CTC loss",
-        "cuda-graph": "PyTensor's compiled operators run on CPUs",
+    "pytensor": _of_theano("PyTensor", "PyTensor's compiled operators run on CPUs"),
+    "theano": _of_theano("Theano", "for a GPU it needs libgpuarray, which its environment lacks"),
+    "mxnet": {
+        "cuda": LATER,
+        "cuda-graph": "MXNet captures no CUDA graphs",
         "xla": "XLA is TensorFlow's and JAX's compiler",
         "tf32": "TF32 is a mode of NVIDIA GPUs",
-        **dict.fromkeys(("amp-fp16", "amp-bf16"), "PyTensor has no automatic mixed precision"),
-        "no-onednn": "PyTensor uses no oneDNN",
+        **dict.fromkeys(("amp-fp16", "amp-bf16", "no-onednn"), LATER),
         "anomaly": ANOMALY,
-        "deterministic": "PyTensor has no such mode",
+        "deterministic": "on a CPU MXNet has no such mode",
+    },
+    "chainer": {
+        "cuda": LATER,
+        "cuda-graph": "Chainer captures no CUDA graphs",
+        "xla": "XLA is TensorFlow's and JAX's compiler",
+        "tf32": "TF32 is a mode of NVIDIA GPUs",
+        **dict.fromkeys(("amp-fp16", "amp-bf16"), LATER),
+        "no-onednn": "on a CPU Chainer computes with NumPy",
+        "anomaly": ANOMALY,
+        "deterministic": "on a CPU Chainer has no such mode",
+    },
+    "caffe2": {
+        **dict.fromkeys(("cuda", "bidirectional", "ctc", "no-onednn"), LATER),
+        "cuda-graph": "Caffe2 captures no CUDA graphs",
+        "xla": "XLA is TensorFlow's and JAX's compiler",
+        "tf32": "TF32 is a mode of NVIDIA GPUs",
+        **dict.fromkeys(("amp-fp16", "amp-bf16"), "Caffe2 has no automatic mixed precision"),
+        "anomaly": ANOMALY,
+        "deterministic": "on a CPU Caffe2 has no such mode",
     },
     "onnxruntime": {
         **_OF_ENGINES,

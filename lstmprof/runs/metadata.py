@@ -42,6 +42,7 @@ from lstmprof.runs.fields import (
 )
 from lstmprof.runs.records import (
     Hardware,
+    OffCpu,
     Peaks,
     RecordingInfo,
     Sampling,
@@ -52,9 +53,13 @@ from lstmprof.runs.records import (
 from lstmprof.runs.settings import Counters, Settings
 
 _CAPTURED = "the run is a capture"
+_NOT_OWN = f"the run is of no own code, or {_UNREAD}"
 _BUILT_IN = "the run is of one of lstmprof's own implementations, or an ingested profile"
 
 AGAIN = "capture or ingest the run again"
+#: Of a run of a schema version, and the one that is read.
+NEWER = "was written by a newer lstmprof (schema version {}, this one reads {})"
+UPGRADE = "upgrade lstmprof"
 
 _Item = TypeVar("_Item")
 
@@ -108,7 +113,7 @@ class RunInfo(_Record, frozen=True):
     backend: Annotated[
         _Text,
         _fact(
-            "PyTensor's compiler, cuDNN's algorithm, or what an engine ran on",
+            "PyTensor's or Theano's compiler, cuDNN's algorithm, or what an engine ran on",
             "of no such framework",
         ),
     ] = None
@@ -159,6 +164,26 @@ class RunInfo(_Record, frozen=True):
         _Ints, _fact("involuntary context switches in each, JSON", _UNREAD)
     ] = None
     profiled_voluntary_switches: Annotated[_Ints, _fact("voluntary ones, JSON", _UNREAD)] = None
+    profiled_thread_cpu_ns: Annotated[
+        _Ints, _fact("CPU time in each of the thread that ran it, JSON", _NOT_OWN, "ns")
+    ] = None
+    profiled_waited_ns: Annotated[
+        _Ints,
+        _fact("time in each in which that thread was ready and had no CPU, JSON", _NOT_OWN, "ns"),
+    ] = None
+    profiled_others_waited_ns: Annotated[
+        _Ints, _fact("the same of the process's other threads, sums, JSON", _NOT_OWN, "ns")
+    ] = None
+    profiled_children_waited_ns: Annotated[
+        _Ints, _fact("the same of processes that load its data, sums, JSON", _NOT_OWN, "ns")
+    ] = None
+    profiled_off_cpu: Annotated[
+        tuple[OffCpu, ...] | None,
+        _fact(
+            "when in each its thread, and the others, were taken off their CPUs, JSON",
+            f"{_NOT_OWN}, or the system forbids to ask",
+        ),
+    ] = None
     yardsticks: Annotated[
         tuple[Yardsticks, ...] | None,
         _fact("what a fixed product, Python loop and copy took, of each round, JSON", _UNREAD),
@@ -246,6 +271,11 @@ class RunInfo(_Record, frozen=True):
         _fact("what the profile holds of each rank, JSON", f"{_FOREIGN}, or an older lstmprof"),
     ] = None
     links: Annotated[Coverage | None, _fact("how many events are linked, JSON", _FOREIGN)] = None
+
+    @property
+    def called(self) -> str:
+        """Its implementation and its label; empty where neither is known."""
+        return f"{self.implementation or ''} {self.label or ''}".strip()
 
 
 #: Conditions that are no field of run.json by their name.
@@ -356,10 +386,7 @@ def decoded(text: bytes, place: object) -> RunInfo:
     with _run_errors(place):
         version = msgspec.json.decode(text, type=_Version).schema_version
         if isinstance(version, int) and version > SCHEMA_VERSION:
-            raise RunError(
-                f"{place}: schema version {version}, this lstmprof reads {SCHEMA_VERSION}",
-                "install the lstmprof that wrote it, or a later one",
-            )
+            raise RunError(f"{place}: {NEWER.format(version, SCHEMA_VERSION)}", UPGRADE)
         return msgspec.json.decode(text, type=RunInfo)
 
 

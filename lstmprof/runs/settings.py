@@ -32,6 +32,7 @@ class Settings(Record, frozen=True):
     matmul_precision: Annotated[
         Text, fact("of float32 products, by the framework's name", _NOT_OF_IT)
     ] = None
+    blas: Annotated[Text, fact("whose products Theano's operators called", _NOT_OF_IT)] = None
     intra_op_threads: Annotated[Int, fact("threads within an operator", _NOT_OF_IT)] = None
     inter_op_threads: Annotated[Int, fact("threads between operators", _NOT_OF_IT)] = None
     framework_denormals: Annotated[

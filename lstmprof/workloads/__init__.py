@@ -22,6 +22,7 @@ import dataclasses
 from typing import Any, Dict, Optional, Tuple
 
 from lstmprof.errors import UsageError, unknown_name
+from lstmprof.workloads import corpora
 
 LOSSES = ("ce", "ctc", "mse", "mean")
 #: Gates of each cell, in PyTorch's order: i f g o; r z n; one
@@ -50,6 +51,7 @@ class Workload:
     each_step: bool = False  # ce and mse at every time step
     vocabulary: Optional[int] = None  # inputs are tokens, embedded in ``features`` numbers
     variable_length: bool = False  # sequences differ in length, and the layers know it
+    data: Optional[str] = None  # the user's copy of a study's data, a path (``corpora``)
 
     @property
     def directions(self) -> int:
@@ -75,6 +77,7 @@ _SUFFIXES = (
     ("labels", "y"),
     ("cell", ""),
     ("variable_length", ""),
+    ("data", ""),
 )
 OVERRIDABLE = tuple(field for field, _ in _SUFFIXES)
 
@@ -105,6 +108,8 @@ def _suffix(field: str, letter: str, value: object) -> str:
         return "bi" if value else "uni"
     if field == "variable_length":
         return "varlen" if value else "padded"
+    if field == "data":
+        return field
     return "{}{}".format(letter, value)
 
 
@@ -134,6 +139,12 @@ def _checked(w: Workload) -> Workload:
             raise unknown_name(kind, name, choices)
     if w.loss == "ctc" and not w.head:
         raise UsageError("CTC needs an output layer, and this workload has none")
+    if w.data and (not w.vocabulary or w.variable_length):
+        reason = "reads no tokens" if not w.vocabulary else "is of --variable-length"
+        raise UsageError(
+            "{} {}, and --data are tokens of one length".format(w.name, reason),
+            "give --workload imdb-gru or ptb-large",
+        )
     if w.variable_length and w.each_step:
         raise UsageError(
             "a loss at every time step needs sequences of one length", "leave --variable-length out"
@@ -223,9 +234,15 @@ class Batch:
 
 
 def batch(w: Workload, seed: int) -> Batch:
-    """The shared batch of ``w``; inputs N(0, 1) or uniform tokens, targets uniform."""
+    """The shared batch of ``w``; inputs N(0, 1) or uniform tokens, targets uniform.
+
+    Tokens and targets of ``w.data`` where that is given: ``seed`` says which of them.
+    """
     import numpy as np
 
+    if w.data:
+        inputs, targets = corpora.tokens(w, seed)
+        return Batch(inputs, targets, np.full(w.batch, w.time_steps, dtype=np.int64))
     rng = np.random.RandomState(seed + 1)
     place: Tuple[int, ...] = (w.time_steps, w.batch)
     if w.vocabulary:

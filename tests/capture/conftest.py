@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from capture.rows import captured_once
+
+from lstmprof.capture.supervisor import CaptureResult
 
 STAND_IN = Path(__file__).parent / "nsys_stand_in.py"
 
@@ -21,6 +25,14 @@ def path_with_nsys(tmp_path: Path) -> str:
     tool.write_text(f'#!/bin/sh\nexec {sys.executable} {STAND_IN} "$@"\n', encoding="utf-8")
     tool.chmod(0o755)
     return f"{folder}{os.pathsep}{os.environ['PATH']}"
+
+
+@pytest.fixture(scope="session")
+def of_row(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], CaptureResult]:
+    """What a row's capture brought back: one for all tests, whichever process runs them."""
+    session = tmp_path_factory.getbasetemp()
+    session = session.parent if "PYTEST_XDIST_WORKER" in os.environ else session
+    return functools.partial(captured_once, session / "rows")
 
 
 @pytest.fixture(autouse=True)

@@ -1,45 +1,27 @@
 """Real workers on tiny networks: what a capture brings back."""
 
 import gzip
-import importlib.util
 import itertools
 import json
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from capture.rows import CE, CTC, captured, trained_by
 
 from lstmprof import implementations, workloads
 from lstmprof.breakdown.tables import TABLES
 from lstmprof.capture.captured_run import _profile
-from lstmprof.capture.request import CaptureRequest
-from lstmprof.capture.supervisor import CaptureResult, capture
+from lstmprof.capture.supervisor import CaptureResult
 from lstmprof.capture.worker import reference
 from lstmprof.events.annotate.steps import windows
 from lstmprof.implementations import Implementation
 from lstmprof.workloads import Workload
 
-CE = Workload("tiny-ce", 1, 4, False, 2, 5, 3, 3, "ce")
-CTC = Workload("tiny-ctc", 2, 4, True, 2, 8, 3, 4, "ctc", labels=2, shortest=5)
 PHASES = ("step", "input", "forward", "loss", "backward", "optimizer")
-
-
-def captured(scratch: Path, name: str, workload: Workload, **fields: Any) -> CaptureResult:
-    row = implementations.find(name)
-    pytest.importorskip(row.framework)
-    if importlib.util.find_spec(row.library or row.framework) is None:
-        pytest.skip(f"{row.library} is not installed")
-    if "cpu" in row.refuses and not fields:
-        pytest.skip(row.refuses["cpu"])
-    if "train" in row.refusals():
-        fields = {"mode": "forward", **fields}
-    asked: dict[str, Any] = {"device": "cpu", "iterations": 3, "warmup": 1, "profile_steps": 2}
-    asked["peaks"] = False
-    return capture(
-        CaptureRequest(name, workload, **asked | fields), scratch / "capture", lambda line: None
-    )
 
 
 def test_what_is_switched_is_what_the_worker_finds(
@@ -61,16 +43,27 @@ def test_what_is_switched_is_what_the_worker_finds(
     assert not any("mkldnn" in name for name in names)
 
 
-#: The rows that train by CTC here, one a loop of training; the reference holds all of them to it.
-BY_CTC = ("torch-cudnn", "torch-lstmcell-basic", "tf-lstmcell", "keras-lstm", "jax-scan")
+def test_a_network_is_fed_the_tokens_of_the_users_text(tmp_path: Path) -> None:
+    text = tmp_path / "words.txt"
+    text.write_text("one two three two\nthree three one\n" * 4, encoding="utf-8")
+    tiny = Workload("tiny", 1, 4, False, 2, 5, 3, 7, "ce", each_step=True, vocabulary=7)
+    fed = workloads.with_overrides(tiny, data=str(text))
+    result = captured(tmp_path, "torch-cudnn", fed)
+    losses = [
+        reference.outcome(w, workloads.weights(w, 0), workloads.batch(w, 0)).loss
+        for w in (fed, tiny)
+    ]
+    assert result.metadata["workload"]["data"] == str(text)
+    assert result.timings["loss"][0] == pytest.approx(losses[0], rel=1e-5)
+    assert losses[0] != pytest.approx(losses[1], rel=1e-3)
 
 
 @pytest.mark.parametrize("row", implementations.TABLE, ids=lambda row: row.name)
-def test_a_capture_is_complete(row: Implementation, tmp_path: Path) -> None:
+def test_a_capture_is_complete(row: Implementation, of_row: Callable[[str], CaptureResult]) -> None:
     if row.name == "torch-aot-inductor":
         pytest.skip("it compiles for a minute: what it compiles is held to the reference instead")
-    workload = CTC if row.name in BY_CTC else CE
-    result = captured(tmp_path, row.name, workload)
+    workload = trained_by(row.name)
+    result = of_row(row.name)
     shared = workloads.weights(workload, 0)
     first = reference.outcome(workload, shared, workloads.batch(workload, 0)).loss
 
@@ -146,8 +139,10 @@ def annotations(result: CaptureResult) -> list[dict[str, Any]]:
     return sorted((e for e in marked if e["name"] in PHASES), key=lambda e: e["ts"])
 
 
-def test_torch_phases_are_consecutive_ranges_within_the_step(tmp_path: Path) -> None:
-    marked = annotations(captured(tmp_path, "torch-lstmcell-fused", CE))
+def test_torch_phases_are_consecutive_ranges_within_the_step(
+    of_row: Callable[[str], CaptureResult],
+) -> None:
+    marked = annotations(of_row("torch-lstmcell-fused"))
     assert [e["name"] for e in marked] == list(PHASES) * 2
     step, *phases = marked[: len(PHASES)]
     for before, after in itertools.pairwise(phases):
@@ -163,8 +158,10 @@ def test_forward_mode_has_no_backward_and_an_unchanging_loss(tmp_path: Path) -> 
     assert len(set(result.timings["loss"])) == 1
 
 
-def test_tensorflow_steps_and_phases_are_in_the_profile(tmp_path: Path) -> None:
-    result = captured(tmp_path, "tf-lstmcell", CE)
+def test_tensorflow_steps_and_phases_are_in_the_profile(
+    of_row: Callable[[str], CaptureResult],
+) -> None:
+    result = of_row("tf-lstmcell")
     raw = gzip.decompress(result.profiles[0].read_bytes())
     for name in (b"step_num", b"input", b"forward/", b"loss/", b"gradient_tape/", b"optimizer/"):
         assert name in raw

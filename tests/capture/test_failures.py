@@ -1,15 +1,19 @@
 """Workers that die, hang or refuse, and supervisors that do."""
 
+import ctypes
+import importlib
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from capture.processes import LIMIT_S, processes_of, running
 
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.supervisor import capture
@@ -18,6 +22,8 @@ from lstmprof.workloads import Workload
 
 CE = Workload("tiny-ce", 1, 4, False, 2, 5, 3, 3, "ce")
 ENDLESS = 10**7
+#: prctl(2)
+PR_SET_CHILD_SUBREAPER = 36
 
 SUPERVISOR = """
 import sys
@@ -36,24 +42,6 @@ def request(**fields: Any) -> CaptureRequest:
     return CaptureRequest("torch-cudnn", CE, **{"device": "cpu", **fields})
 
 
-def running(pid: int) -> bool:
-    """Whether the process is there and no zombie."""
-    try:
-        status = Path(f"/proc/{pid}/stat").read_text()
-    except FileNotFoundError:
-        return False
-    return status.rpartition(")")[2].split()[0] != "Z"
-
-
-def ends_within(pid: int, limit_s: float) -> bool:
-    deadline = time.monotonic() + limit_s
-    while time.monotonic() < deadline:
-        if not running(pid):
-            return True
-        time.sleep(0.01)
-    return False
-
-
 class Watcher:
     """Remembers the worker's process id, and acts when the timing pass begins."""
 
@@ -66,6 +54,26 @@ class Watcher:
             self.pid = int(line.rpartition(" ")[2])
         if line == "timing":
             self.act(self.pid)
+
+
+@pytest.fixture
+def adopts() -> Iterator[None]:
+    """This process becomes the parent of those whose own ends."""
+    libc = ctypes.CDLL(None)
+    assert libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+    yield
+    libc.prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+
+
+def status_of(child: int) -> int:
+    """How it ended."""
+    until = time.monotonic() + LIMIT_S
+    while time.monotonic() < until:
+        pid, status = os.waitpid(child, os.WNOHANG)
+        if pid:
+            return status
+        time.sleep(0.01)
+    raise AssertionError(f"process {child} still runs")
 
 
 def test_a_worker_that_is_killed_is_said_to_lack_memory(tmp_path: Path) -> None:
@@ -96,7 +104,7 @@ def test_an_interrupted_supervisor_leaves_no_worker(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's parent-death signal is Linux's")
-def test_a_killed_supervisor_leaves_no_worker(tmp_path: Path) -> None:
+def test_a_killed_supervisor_leaves_no_worker(tmp_path: Path, adopts: None) -> None:
     pytest.importorskip("torch")
     with subprocess.Popen(
         [sys.executable, "-c", SUPERVISOR, str(tmp_path)], stdout=subprocess.PIPE, text=True
@@ -106,27 +114,28 @@ def test_a_killed_supervisor_leaves_no_worker(tmp_path: Path) -> None:
         assert supervisor.stdout.readline() == "timing\n"
         assert running(pid)
         supervisor.kill()
-    # Sooner than its next line of progress, a second on, could fail for want of a reader.
-    assert ends_within(pid, 0.7)
+    # Its next line of progress, for want of a reader, would end it by an error.
+    assert os.WTERMSIG(status_of(pid)) == signal.SIGKILL
 
 
 def test_a_worker_that_is_not_done_in_time_is_stopped(tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    watcher = Watcher(lambda pid: None)
     with pytest.raises(CaptureError, match=r"not done after 4 s and was stopped; give a longer"):
-        capture(request(iterations=ENDLESS, timeout_s=4), tmp_path, watcher)
-    assert watcher.pid
-    assert not running(watcher.pid)
+        capture(request(iterations=ENDLESS, timeout_s=4), tmp_path, lambda line: None)
+    assert not processes_of(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("name", "framework"), [("torch-cudnn", "torch"), ("keras-lstm", "tensorflow")]
-)
-def test_a_device_that_is_not_there_is_refused(name: str, framework: str, tmp_path: Path) -> None:
-    pytest.importorskip(framework)
-    asked = CaptureRequest(name, CE, device="cuda:77")
-    with pytest.raises(CaptureError, match=rf"device cuda:77 is not available: {framework} "):
-        capture(asked, tmp_path, lambda line: None)
+def test_a_device_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    with pytest.raises(CaptureError, match="device cuda:77 is not available: torch "):
+        capture(request(device="cuda:77"), tmp_path, lambda line: None)
+
+
+def test_tensorflow_refuses_a_device_that_is_not_there() -> None:
+    pytest.importorskip("tensorflow")
+    loop = importlib.import_module("lstmprof.capture.worker.loops.tensorflow")
+    with pytest.raises(CaptureError, match="device cuda:77 is not available: tensorflow "):
+        loop.device_of("cuda:77")
 
 
 def test_memory_that_cannot_be_had_is_one_clear_line(tmp_path: Path) -> None:
@@ -148,10 +157,23 @@ def interpreter(folder: Path, script: str) -> str:
     return str(path)
 
 
-def test_a_missing_package_is_named_with_the_interpreter(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("implementation", "remedy"),
+    [
+        ("torch-cudnn", "install numpy there"),
+        ("tf1-lstmcell", "give --era tensorflow-1.15.5 in place of that Python"),
+    ],
+)
+def test_a_missing_package_is_named_with_the_interpreter(
+    implementation: str, remedy: str, tmp_path: Path
+) -> None:
     python = interpreter(tmp_path, f'exec {sys.executable} -S "$@"')
-    with pytest.raises(CaptureError, match=r"numpy is not installed in .*; install numpy there"):
-        capture(request(python=python), tmp_path / "scratch", lambda line: None)
+    with pytest.raises(CaptureError, match=f"numpy is not installed in .*; {remedy}"):
+        capture(
+            replace(request(python=python), implementation=implementation),
+            tmp_path / "scratch",
+            lambda line: None,
+        )
 
 
 def test_an_interpreter_that_ends_at_once_is_quoted(tmp_path: Path) -> None:
@@ -201,3 +223,26 @@ def test_requests_that_cannot_be_meant(
 def test_a_request_survives_json() -> None:
     asked = request(threads=2, seed=7)
     assert CaptureRequest.from_json(asked.to_json()) == asked
+
+
+def test_a_failed_import_shows_the_whole_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "torch").mkdir()
+    message = "Descriptors cannot be created.\\nWhat helps:\\n 1. Downgrade it.\\n\\n 2. Set X."
+    (tmp_path / "torch" / "__init__.py").write_text(f'raise TypeError("{message}")')
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with pytest.raises(CaptureError) as raised:
+        capture(request(), tmp_path / "scratch", lambda line: None)
+    assert raised.value.fault == (
+        "TypeError: Descriptors cannot be created. What helps: 1. Downgrade it. 2. Set X."
+    )
+
+
+def test_an_interpreter_that_is_too_old_is_said_to_be(tmp_path: Path) -> None:
+    old = tmp_path / "python3.6"
+    said = "SyntaxError: future feature annotations is not defined"
+    old.write_text(f"#!/bin/sh\necho '{said}' >&2\nexit 1\n")
+    old.chmod(0o755)
+    with pytest.raises(CaptureError, match=r"is older than Python 3\.7, which a worker needs"):
+        capture(request(python=str(old)), tmp_path / "scratch", lambda line: None)

@@ -105,7 +105,9 @@ def test_tf32_is_refused_on_a_cpu_alone() -> None:
 def test_a_profile_has_steps_phases_and_a_ledger_of_products_and_elements(tmp_path: Path) -> None:
     pytest.importorskip("jax")
     workload = Workload("small-ce", 1, 64, False, 16, 20, 32, 3, "ce")
-    asked = CaptureRequest("jax-scan", workload, "cpu", iterations=2, warmup=1, profile_steps=2)
+    asked = CaptureRequest(
+        "jax-scan", workload, "cpu", iterations=2, warmup=1, profile_steps=2, peaks=False
+    )
     (profile,) = capture(asked, tmp_path / "capture", lambda line: None).profiles
     events = annotated(formats.read(profile).events, captured=True)
     assert not [n for n in events.column("name").to_pylist() if n.startswith("$")]

@@ -24,6 +24,7 @@ from lstmprof.capture.pace import Pace
 from lstmprof.capture.request import RESULT, CaptureRequest
 from lstmprof.capture.supervisor import CaptureResult, Progress, result_in
 from lstmprof.capture.turns import Seat
+from lstmprof.capture.worker.threads import Waiting
 from lstmprof.errors import CaptureError, LstmprofError
 from lstmprof.runs.run import Run, open_run, runs_in
 from lstmprof.runs.settings import Counters
@@ -114,6 +115,7 @@ def columns(iterations: int) -> dict[str, list[Any]]:
         "loss": [0.5] * count,
         "turn": [None] * count,
         **same,
+        **dict.fromkeys(Waiting._fields, [None] * count),
     }
 
 

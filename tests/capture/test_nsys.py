@@ -9,13 +9,13 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from capture.processes import processes_of, running, wait_until
 
 import lstmprof as lp
 from lstmprof.capture import nsys
@@ -82,22 +82,6 @@ def test_without_nsys_one_line_says_so_and_nothing_runs(tmp_path: Path) -> None:
     assert not (tmp_path / "runs").exists()
 
 
-def running(pid: int) -> bool:
-    """Whether the process is there and no zombie."""
-    try:
-        status = Path(f"/proc/{pid}/stat").read_text()
-    except FileNotFoundError:
-        return False
-    return status.rpartition(")")[2].split()[0] != "Z"
-
-
-def ends_soon(pid: int) -> bool:
-    deadline = time.monotonic() + 5
-    while running(pid) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return not running(pid)
-
-
 class Watcher:
     """Remembers the process of the worker, and does something when it begins to time steps."""
 
@@ -137,8 +121,7 @@ def test_a_capture_that_is_stopped_leaves_no_worker_under_nsys(
     error = KeyboardInterrupt if how == "interrupted" else CaptureError
     with pytest.raises(error):
         capture(request(iterations=ENDLESS, timeout_s=limit_s), tmp_path / "scratch", watcher)
-    assert watcher.pid
-    assert ends_soon(watcher.pid)
+    assert wait_until(lambda: not processes_of(tmp_path)), "a worker outlived its capture"
 
 
 def test_a_capture_that_is_killed_leaves_no_worker_under_nsys(
@@ -155,7 +138,7 @@ def test_a_capture_that_is_killed_leaves_no_worker_under_nsys(
         pid = int(line.rpartition(" ")[2])
         assert running(pid)
         supervisor.kill()
-    assert ends_soon(pid)
+    assert wait_until(lambda: not running(pid))
 
 
 def test_a_recording_that_nothing_reached_is_told(tmp_path: Path, by_stand_in: None) -> None:

@@ -165,7 +165,7 @@ def test_autocast_casts_what_the_code_says_on_a_cpu(tmp_path: Path) -> None:
         profile_steps=STEPS,
         peaks=False,
     )
-    found = cast_counts(capture_run(asked, tmp_path))
+    found = cast_counts(capture_run(asked, tmp_path, rounds=1))
     expected = casts_in_the_code(SMALL.time_steps)
     assert {op: found[op] for op in expected} == expected
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from events.rows import Row, row
 
 from lstmprof.capture.op_inputs import with_inputs
+from lstmprof.capture.worker.loops._nodes import inputs_of
 from lstmprof.capture.worker.shapes import of_tensors, of_trace, written
 from lstmprof.events.schema import SCHEMA
 from lstmprof.events.table import EventTable, events_table
@@ -80,3 +81,17 @@ def test_a_trace_tells_the_inputs_in_the_order_in_which_ops_began(tmp_path: Path
 def test_a_shape_that_is_not_static_is_none() -> None:
     tensors = [([6, None], "float32"), (None, "int32"), ([3], "float32")]
     assert of_tensors("x", tensors) == ("x", [[], [], [3]], ["float32", "int32", "float32"])
+
+
+class Placeholder:
+    """As TensorFlow 2.8 adds one to the condition of a loop: its list of inputs was never made."""
+
+    name, type = "while/cond/x", "Placeholder"
+
+    @property
+    def inputs(self) -> tuple[object, ...]:
+        return self._inputs_val  # type: ignore[attr-defined,no-any-return]
+
+
+def test_a_node_that_lacks_the_list_of_its_inputs_has_none() -> None:
+    assert list(inputs_of([Placeholder()])) == [("while/cond/x", [], [])]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import signal
 import subprocess
 import sys
@@ -35,8 +36,8 @@ def test_patterns_and_names_mean_rows_in_the_order_of_the_table() -> None:
     assert plan.implementation_names(["keras-lstm-mode0"]) == ["keras-lstm"]
     with pytest.raises(UsageError, match="did you mean 'torch-cudnn'"):
         plan.implementation_names(["torch-cudn"])
-    with pytest.raises(UsageError, match="theano"):
-        plan.implementation_names(["theano-*"])
+    with pytest.raises(UsageError, match="cntk"):
+        plan.implementation_names(["cntk-*"])
 
 
 def test_a_plan_is_the_cross_product_with_the_reasons_for_what_cannot_run(tmp_path: Path) -> None:
@@ -49,17 +50,19 @@ def test_a_plan_is_the_cross_product_with_the_reasons_for_what_cannot_run(tmp_pa
 
 
 def test_rounds_interleave_and_every_other_goes_backwards(tmp_path: Path) -> None:
+    pytest.importorskip("jax")  # whose workers start in half the time of torch's
     said: list[str] = []
-    planned = plan.plan(BOTH, [TINY], ["fp32"], COMMON, tmp_path)
-    outcomes = list(plan.run(planned, tmp_path, rounds=3, progress=said.append))
+    planned = []
+    for label in ("a", "b"):
+        common = dataclasses.replace(COMMON, mode="forward", label=label)
+        planned += plan.plan(["jax-scan"], [TINY], ["fp32"], common, tmp_path)
+    outcomes = list(plan.run(planned, tmp_path, rounds=2, progress=said.append))
     timing = [line.partition(":")[0] for line in said if line.endswith(": timing")]
     assert timing == [
-        "torch-lstmcell-fused, round 1 of 3",
-        "torch-cudnn, round 1 of 3",
-        "torch-cudnn, round 2 of 3",
-        "torch-lstmcell-fused, round 2 of 3",
-        "torch-lstmcell-fused, round 3 of 3",
-        "torch-cudnn, round 3 of 3",
+        "jax-scan a, round 1 of 2",
+        "jax-scan b, round 1 of 2",
+        "jax-scan b, round 2 of 2",
+        "jax-scan a, round 2 of 2",
     ]
     profiling = [line.partition(":")[0] for line in said if line.endswith(": profiling")]
     assert profiling == timing
@@ -69,7 +72,7 @@ def test_rounds_interleave_and_every_other_goes_backwards(tmp_path: Path) -> Non
     rows = timings.to_pylist()
     assert [r["iteration"] for r in rows] == list(range(len(rows)))
     counted = [r["round"] for r in rows if not r["warmup"]]
-    assert sorted(set(counted)) == [0, 1, 2]
+    assert sorted(set(counted)) == [0, 1]
     assert len(counted) > 4  # four turns, in each as many short iterations as fit
     info = runs_in(tmp_path)[0].info
     kept = [r for r in rows if not r["warmup"]]
@@ -78,10 +81,10 @@ def test_rounds_interleave_and_every_other_goes_backwards(tmp_path: Path) -> Non
     assert info.timing_wall_ns == sum(r["wall_ns"] for r in kept)
     assert info.timing_cpu_ns == sum(r["cpu_ns"] for r in kept)
     assert info.timing_page_faults == sum(r["minor_faults"] for r in kept)
-    assert info.profiled_rounds == (0, 1, 2)
-    assert len(info.profiled_wall_ns or ()) == len(info.profiled_cpu_ns or ()) == 3
-    assert len(info.yardsticks or ()) == 3
-    assert [t.round for t in info.timing_threads or () if t.main] == [0, 1, 2]
+    assert info.profiled_rounds == (0, 1)
+    assert len(info.profiled_wall_ns or ()) == len(info.profiled_cpu_ns or ()) == 2
+    assert len(info.yardsticks or ()) == 2
+    assert [t.round for t in info.timing_threads or () if t.main] == [0, 1]
 
 
 def test_one_failure_stops_no_other(tmp_path: Path) -> None:
@@ -94,7 +97,7 @@ def test_one_failure_stops_no_other(tmp_path: Path) -> None:
 
 def command(out: Path) -> list[str]:
     network = ["--hidden=4", "--batch=2", "--time-steps=5", "--iterations=2", "--profile-steps=1"]
-    impls = [f"--impl={name}" for name in BOTH]
+    impls = ["--impl=jax-scan", "--mode=forward"]
     workloads = ["--workload=1x320-ce-short", "--workload=4x320-ce-long"]
     base = [sys.executable, "-m", "lstmprof", "capture", "--device=cpu", f"--out={out}"]
     base += ["--no-peaks", "--rounds=1"]
@@ -113,8 +116,9 @@ def test_what_was_kept_of_a_run_that_is_there_is_cleared_away(tmp_path: Path) ->
 
 
 def test_a_killed_sweep_started_again_ends_with_the_same_runs(tmp_path: Path) -> None:
+    pytest.importorskip("jax")
     killed = subprocess.Popen(command(tmp_path / "killed"), stderr=subprocess.PIPE, text=True)
-    until = time.monotonic() + 60
+    until = time.monotonic() + 300
     while not (tmp_path / "killed").is_dir() or not runs_in(tmp_path / "killed"):
         assert time.monotonic() < until
         time.sleep(0.05)

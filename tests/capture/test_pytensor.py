@@ -38,7 +38,7 @@ def test_five_steps_of_an_optimizer_are_torchs(torchs: str) -> None:
     theirs = torch.tensor(start, requires_grad=True)
     ours = pytensor.shared(start)
     optimizer = getattr(torch.optim, torchs)([theirs], lr=CE.learning_rate)
-    updates = loop.optimizer_of(workload, {"w": ours}).updates((ours**4).sum())
+    updates = loop.LIBRARY.optimizer_of(workload, {"w": ours}).updates((ours**4).sum())
     step = pytensor.function([], updates=updates, mode="FAST_COMPILE")
     for _ in range(5):
         step()

@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from lstmprof import implementations
 from lstmprof.breakdown import account_rows, break_down
 from lstmprof.breakdown.undisturbed import PROFILER
 from lstmprof.capture.captured_run import write_captured
-from lstmprof.capture.request import CaptureRequest
-from lstmprof.capture.supervisor import capture
-from lstmprof.workloads import Workload
-
-CE = Workload("tiny-ce", 1, 4, False, 2, 5, 3, 3, "ce")
+from lstmprof.capture.supervisor import CaptureResult
 
 
 @pytest.mark.parametrize("name", ["torch-lstmcell-fused", "tf-lstmcell", "jax-scan"])
-def test_recording_is_measured_and_the_parts_sum_to_the_median(name: str, tmp_path: Path) -> None:
-    pytest.importorskip(implementations.find(name).framework)
-    request = CaptureRequest(
-        name, CE, device="cpu", iterations=4, warmup=1, profile_steps=3, threads=1, peaks=False
-    )
-    result = capture(request, tmp_path / "capture", lambda line: None)
-    found = break_down(write_captured("r", [result], tmp_path))
+def test_recording_is_measured_and_the_parts_sum_to_the_median(
+    name: str, tmp_path: Path, of_row: Callable[[str], CaptureResult]
+) -> None:
+    found = break_down(write_captured("r", [of_row(name)], tmp_path))
     (cost,) = found.run.info.recording or ()
     if name != "jax-scan":  # whose range costs so little that noise may hide it
         assert cost.event_ns

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from lstmprof.capture.worker import profiling
+from lstmprof.capture.worker.threads import Waiting
 from lstmprof.capture.worker.timing import (
     LEAST_ITERATIONS,
     REPORT_EVERY_NS,
@@ -68,7 +69,7 @@ def test_only_the_step_is_timed() -> None:
         "wall_ns": [7, 7],
         "device_ns": [6, 6],
         "turn": [None, None],
-        **{name: [None, None] for name in Counts._fields},
+        **{name: [None, None] for name in (*Counts._fields, *Waiting._fields)},
         "loss": [3.0, 2.0],
     }
 

@@ -33,7 +33,8 @@ ROWS = [row for row in implementations.TABLE if row.name in EAGER]
 
 
 def request(row: Implementation, workload: Workload, **fields: Any) -> CaptureRequest:
-    return CaptureRequest(row.name, workload, **{"device": "cpu", "seed": SEED, **fields})
+    asked = {"device": "cpu", "seed": SEED, "peaks": False}
+    return CaptureRequest(row.name, workload, **{**asked, **fields})
 
 
 def trained(row: Implementation, workload: Workload, precision: str) -> Any:
@@ -74,8 +75,9 @@ def test_autocast_agrees_with_the_reference(
         assert np.abs(found[name] - expected).max() <= allowed, name
 
 
-@pytest.mark.parametrize("precision", TOLERANCE)
-@pytest.mark.parametrize("name", ["torch-lstmcell-fused", "torch-script"])
+@pytest.mark.parametrize(
+    ("name", "precision"), [("torch-lstmcell-fused", "amp-fp16"), ("torch-script", "amp-bf16")]
+)
 def test_autocast_trains(name: str, precision: str, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     row, workload = implementations.find(name), WORKLOADS[0]
@@ -99,14 +101,19 @@ def test_autocast_trains(name: str, precision: str, tmp_path: Path) -> None:
 def test_what_a_cpu_cannot_do_is_refused(
     fields: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
-    torch = pytest.importorskip("torch")
     row = implementations.find("torch-cudnn")
     with pytest.raises(UsageError, match=message):
         capture(request(row, WORKLOADS[0], **fields), tmp_path, pytest.fail)
+
+
+def test_auto_that_turns_out_to_be_a_cpu_is_refused_in_the_worker(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
     if torch.cuda.is_available():
-        return
-    with pytest.raises(CaptureError, match=message):
-        capture(request(row, WORKLOADS[0], device="auto", **fields), tmp_path, lambda line: None)
+        pytest.skip("a GPU is here")
+    row = implementations.find("torch-cudnn")
+    asked = request(row, WORKLOADS[0], device="auto", cuda_graph=True)
+    with pytest.raises(CaptureError, match="cuda-graph on cpu: CUDA graphs are a feature of NVID"):
+        capture(asked, tmp_path, lambda line: None)
 
 
 def test_a_graph_of_ctc_is_refused_on_a_gpu_too() -> None:

@@ -32,7 +32,7 @@ FILES = [
 ]
 FRAMEWORKS = {
     *("torch", "tensorflow", "keras", "jax", "jaxlib", "flax", "equinox", "haiku", "pytensor"),
-    *("onnx", "onnxruntime", "openvino"),
+    *("onnx", "onnxruntime", "openvino", "theano", "lasagne", "chainer", "mxnet", "caffe2"),
 }
 ALLOWED = sys.stdlib_module_names | FRAMEWORKS | {"numpy", "nvtx", "lstmprof"}
 FORBIDDEN = ("pyarrow", "pandas", "click", "rich", "google.protobuf", "lstmprof.runs.run")

@@ -264,3 +264,62 @@ def test_a_timeline_of_todays_tensorflow_holds_each_op_that_it_recorded(tmp_path
     )
     categories = annotated(profile.events, captured=False)["category"].to_pylist()
     assert (categories.count("gemm"), categories.count("other")) == (5, 0)
+
+
+HOST = "/host:CPU"
+
+
+def test_a_node_that_1_15_writes_twice_is_one_op(tmp_path: Path) -> None:
+    # µs       100        110   114
+    # CPU:0    |-BlockLSTM-|Mul-|
+    # /host      |-the same|          by node and type alone, and what no executor has
+    profile = read_ops(
+        tmp_path,
+        op(CPU, "rnn/BlockLSTM", "BlockLSTM", 100, 10),
+        op(CPU, "loss/Mul", "Mul", 110, 4),
+        op(HOST, "rnn/BlockLSTM:BlockLSTM", "unknown", 102, 7),
+        op(HOST, "cuStreamSynchronize", "unknown", 112, 1),
+    )
+    names = ["rnn/BlockLSTM:BlockLSTM", "loss/Mul:Mul", "cuStreamSynchronize"]
+    assert column(profile, "name") == names
+    assert column(profile, "kind") == ["op", "op", "runtime"]
+    assert [row[1:] for row in parts(profile)] == [
+        ("busy", "rnn", 10_000),
+        ("busy", "pointwise", 4_000),
+    ]
+
+
+def captured_range(name: str, ts: int, dur: int, pid: int = 4711) -> dict:
+    event = {"ph": "X", "cat": "lstmprof", "name": name, "pid": 9, "tid": 0, "process": "lstmprof"}
+    return {**event, "ts": ts, "dur": dur, "args": {"pid": pid}}
+
+
+def test_a_capture_has_the_steps_of_one_process(tmp_path: Path) -> None:
+    # µs       100        110  120        130
+    # step     |----------|    |----------|
+    # CPU:0      |-a-|           |-a-|
+    # lane 1       |-b-|
+    profile = read_ops(
+        tmp_path,
+        op(CPU, "_SOURCE", "NoOp", 101, 1),
+        op(CPU, "a", "MatMul", 102, 3),
+        op(CPU, "b", "Add", 103, 3, tid=1),
+        op(CPU, "_SOURCE", "NoOp", 121, 1),
+        op(CPU, "a", "MatMul", 122, 3),
+        captured_range("step", 100, 10),
+        captured_range("program", 101, 8),
+        captured_range("step", 120, 10),
+    )
+    events = annotated(profile.events, captured=True)
+    found = windows(events, captured=True)
+    assert [(w.step, w.start_ns, w.end_ns) for w in found] == [
+        (0, 0, 10_000),
+        (1, 20_000, 30_000),
+    ]
+    assert set(column(profile, "pid")) == {4711}
+    kinds, tids = column(profile, "kind"), column(profile, "tid")
+    threads = [tid for tid, kind in zip(tids, kinds, strict=True) if kind == "op"]
+    assert len(set(threads)) == 2
+    assert 4711 not in threads
+    assert profile.notes == ()  # several runs, but in steps
+    assert sorted(profile.metadata["threads"].values()) == [f"{CPU}, lane 0", f"{CPU}, lane 1"]

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import importlib
 import json
 import os
 import sys
@@ -22,6 +21,7 @@ from lstmprof.capture.request import MARK, NSYS, RESULT, CaptureRequest, refusal
 from lstmprof.capture.worker import (
     files,
     host,
+    loops,
     meters,
     peaks,
     profiling,
@@ -51,6 +51,13 @@ PROVIDED_BY = {
     "equinox": "lstmprof[jax]",
     "haiku": "lstmprof[jax]",
     "pytensor": "lstmprof[pytensor]",
+    "theano": "Theano==1.0.5",
+    "lasagne": "Lasagne==0.1",
+    "mxnet": "mxnet==1.9.1 numpy==1.21.6",
+    "chainer": "chainer==7.8.1 numpy==1.21.6",
+    "caffe2": "torch==1.8.1 future six protobuf==3.20.3",
+    "google": "protobuf==3.20.3",
+    "future": "future",
     "onnx": "lstmprof[onnxruntime]",
     "onnxruntime": "lstmprof[onnxruntime]",
     "openvino": "lstmprof[openvino]",
@@ -105,7 +112,7 @@ def outcome(request: CaptureRequest, folder: str, report: Report) -> Dict[str, A
         traceback.print_exc()
         if request.file is not None and not _is_known(error):
             return {"failure": files.explained(error, request.file)}
-        return {"failure": explained(error)}
+        return {"failure": explained(error, request.row.era)}
 
 
 def captured(request: CaptureRequest, folder: str, report: Report) -> Dict[str, Any]:
@@ -120,7 +127,8 @@ def captured(request: CaptureRequest, folder: str, report: Report) -> Dict[str, 
     before = yardstick.measured()
     os.environ.update(sampling.NAME_GENERATED_CODE if request.sampler else {})
     report("importing {} in process {}".format(framework, os.getpid()))
-    loop: Any = importlib.import_module(LOOPS + framework)
+    loop = loops.loop_of(request.row)
+    _refuse_version(request)
     device = loop.device_of(request.device)
     _refuse_unless_possible(dataclasses.replace(request, device=device))
     cpus = _settled_cpus(device, request.threads, cpus, request.cpus)
@@ -161,6 +169,14 @@ def _refuse_unless_possible(request: CaptureRequest) -> None:
     refused = refusal(request)
     if refused:
         raise CaptureError(refused, "give another --device, or see lstmprof list")
+
+
+def _refuse_version(request: CaptureRequest) -> None:
+    """What the parent could not know: which version is imported here."""
+    framework = sys.modules.get(request.row.framework)
+    lacks = request.row.lacks(getattr(framework, "__version__", None))
+    if lacks:
+        raise CaptureError(lacks, "give another version, like --with or --versions do")
 
 
 def run_passes(
@@ -264,20 +280,21 @@ def _settled_cpus(device: str, threads: Optional[int], cpus: Cpus, given: Sequen
     return cpus
 
 
-def explained(error: Exception) -> List[str]:
-    """Fault and next step, one line each."""
+def explained(error: Exception, era: str = "") -> List[str]:
+    """Fault and next step, one line each; ``era`` is what the implementation runs in, if any."""
     if isinstance(error, ModuleNotFoundError) and error.name in PROVIDED_BY:
-        return [
-            "{} is not installed in {}".format(error.name, sys.executable),
-            "install {} there".format(PROVIDED_BY[error.name]),
-        ]
+        remedy = "install {} there".format(PROVIDED_BY[error.name])
+        if era:
+            remedy = "give --era {} in place of that Python".format(era)
+        return ["{} is not installed in {}".format(error.name, sys.executable), remedy]
     if "No working C++ compiler" in str(error):  # Inductor's InvalidCxxCompiler, wrapped or not
         return ["torch.compile found no C++ compiler", "install g++, or name another in CXX"]
     if "Failed to find C compiler" in str(error):  # triton/runtime/build.py
         return ["Triton, which torch.compile uses on a GPU, found no C compiler", "install gcc"]
     if _out_of_memory(error):
         return ["out of memory: " + _first_line(error), "try a smaller --batch"]
-    return ["{}: {}".format(type(error).__name__, _first_line(error)), ""]
+    words = _whole(error) if _is_of_import(error) else _first_line(error)
+    return ["{}: {}".format(type(error).__name__, words), ""]
 
 
 def _is_known(error: Exception) -> bool:
@@ -288,6 +305,21 @@ def _is_known(error: Exception) -> bool:
 
 def _first_line(error: Exception) -> str:
     return next(iter(str(error).splitlines()), "")
+
+
+def _whole(error: Exception) -> str:
+    """All lines: those after the first say what to do."""
+    return " ".join(line.strip() for line in str(error).splitlines() if line.strip())
+
+
+def _is_of_import(error: Exception) -> bool:
+    """Whether it was raised while a module was imported."""
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_name == "<module>":
+            return True
+        trace = trace.tb_next
+    return False
 
 
 def _out_of_memory(error: Exception) -> bool:

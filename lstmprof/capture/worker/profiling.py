@@ -46,7 +46,12 @@ class NvtxRange:
 
 
 def nvtx_ranges() -> Optional[Ranges]:
-    """The ranges of both passes; None where nvtx is not installed."""
+    """The ranges of both passes, by the package nvtx or by torch; None where there is neither."""
+    return domain_ranges() or _torch_ranges()
+
+
+def domain_ranges() -> Optional[Ranges]:
+    """Ranges of ``DOMAIN``; None where nvtx is not installed."""
     try:
         import nvtx
     except ImportError:
@@ -74,6 +79,28 @@ def _domain(nvtx: Any) -> Any:
     except (AttributeError, TypeError):  # another version is made otherwise
         return domain
     return wanted
+
+
+def _torch_ranges() -> Optional[Ranges]:
+    """Torch's own, which are of no domain; None where it is not loaded, or built without NVTX."""
+    nvtx = getattr(getattr(sys.modules.get("torch"), "cuda", None), "nvtx", None)
+    library = getattr(nvtx, "_nvtx", None)
+    if library is None or hasattr(library, "_fail"):  # torch's stand-in, which only raises
+        return None
+    return functools.partial(_TorchRange, nvtx)
+
+
+class _TorchRange:
+    """A range by torch's functions."""
+
+    def __init__(self, nvtx: Any, name: str) -> None:
+        self._nvtx, self._name = nvtx, name
+
+    def __enter__(self) -> None:
+        self._nvtx.range_push(self._name)
+
+    def __exit__(self, *_: object) -> None:
+        self._nvtx.range_pop()
 
 
 class _NvtxRanges(Dict[str, NvtxRange]):

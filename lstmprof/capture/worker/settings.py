@@ -21,6 +21,7 @@ from lstmprof.capture.worker.sampling import NAME_GENERATED_CODE
 PREFIXES = (
     *("OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "BLIS_", "ONEDNN_", "DNNL_"),
     *("ATEN_", "TORCH_", "TORCHINDUCTOR_", "PYTORCH_", "XLA_", "JAX_", "PYTENSOR_"),
+    *("THEANO_", "MXNET_", "CHAINER_"),
     *("TF_ENABLE_", "TF_DISABLE_", "TF_NUM_", "TF_USE_", "TF_GPU_", "TF_FORCE_GPU_", "TF_XLA_"),
     *("TF_DETERMINISTIC_", "TF_CUDNN_", "TF_ONEDNN_", "TF_MKL_", "TF_OVERRIDE_GLOBAL_"),
     *("CUDA_", "CUDNN_", "CUBLAS_", "NVIDIA_TF32", "MALLOC_", "MIMALLOC_", "TCMALLOC_"),

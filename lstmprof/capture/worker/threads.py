@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import time
 from typing import Any, Dict, List, NamedTuple, Optional
 
@@ -27,6 +28,92 @@ class Times(NamedTuple):
 
 
 Readings = Dict[int, Times]  # by thread id
+
+
+class Waiting(NamedTuple):
+    """CPU time of the thread that runs a step, and when some had no CPU; None is unknown.
+
+    Ready to run, without one: that thread, all others of its process, and the processes that it has
+    started to load data (by ``multiprocessing``).
+    """
+
+    thread_cpu_ns: Optional[int] = None
+    waited_ns: Optional[int] = None
+    others_waited_ns: Optional[int] = None
+    children_waited_ns: Optional[int] = None
+
+
+class Waits(NamedTuple):
+    """CPU time of the thread that asks; the folder of a process's threads → thread → its wait."""
+
+    cpu_ns: int
+    waited_ns: Dict[str, Dict[str, int]]
+
+
+def this_thread() -> Optional[int]:
+    """The number by which the system knows the thread that asks; None where it tells none."""
+    try:
+        return int(os.path.basename(os.readlink("/proc/thread-self")))
+    except (OSError, ValueError):
+        return None
+
+
+def waits(*, ends: bool = False) -> Optional[Waits]:
+    """Since each thread began, and each of the children; None where the kernel does not count.
+
+    What the thread that asks had is read last, or first where what is measured ``ends``: reading
+    the others takes time, in which it may lose its CPU.
+    """
+    this = this_thread()
+    own = os.path.join(TASKS, str(this), "schedstat")
+    cpu_ns, own_ns = time.thread_time_ns(), _waited_of(own)
+    found = {folder: _waits_in(folder) for folder in (TASKS, *_children())}
+    if not ends:
+        own_ns, cpu_ns = _waited_of(own), time.thread_time_ns()
+    if own_ns is None:
+        return None
+    found[TASKS][str(this)] = own_ns
+    return Waits(cpu_ns, found)
+
+
+def _waits_in(folder: str) -> Dict[str, int]:
+    """Thread → what it waited since it began, of one process; none where that has ended."""
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return {}
+    of_threads = {name: _waited_of(os.path.join(folder, name, "schedstat")) for name in names}
+    return {name: ns for name, ns in of_threads.items() if ns is not None}
+
+
+def waiting_between(before: Optional[Waits], after: Optional[Waits]) -> Waiting:
+    """What passed between two readings that one thread took; of who ended meanwhile nothing."""
+    if before is None or after is None:
+        return Waiting()
+    more = {}
+    for folder, of_threads in after.waited_ns.items():
+        began = before.waited_ns.get(folder, {})
+        more[folder] = {name: ns - began.get(name, 0) for name, ns in of_threads.items()}
+    others = more.pop(TASKS)
+    own = others.pop(str(this_thread()))
+    of_children = sum(sum(some.values()) for some in more.values())
+    return Waiting(after.cpu_ns - before.cpu_ns, own, sum(others.values()), of_children)
+
+
+def _children() -> List[str]:
+    """Folders of the threads of processes that ``multiprocessing`` started, ended or not."""
+    processes = getattr(sys.modules.get("multiprocessing.process"), "_children", ())
+    return [f"/proc/{process.pid}/task" for process in tuple(processes) if process.pid]
+
+
+def _waited_of(path: str) -> Optional[int]:
+    """None where the thread has ended, or the kernel counts nothing: it says 0 0 0 then."""
+    try:
+        with open(path, encoding="ascii") as line:
+            words = line.read().split()
+    except OSError:
+        return None
+    return int(words[1]) if len(words) == 3 and words[2] != "0" else None
 
 
 def times() -> Optional[Readings]:

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from lstmprof.events.annotate.rules.pytensor import GRADIENT, scan_label
 from lstmprof.events.intervals import Flags, Ints, Segments, foremost
 from lstmprof.events.schema import ACTIVITY_KINDS, PHASES
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
@@ -25,13 +26,19 @@ Codes = NDArray[Any]
 _OPTIMIZER_RANGE = re.compile(r"^Optimizer\.(step|zero_grad)#")
 #: TensorFlow graph nodes carry their name scope; tf.GradientTape prefixes what it adds. JAX writes
 #: jvp(scope) for the forward pass of a differentiated function, transpose(jvp(scope)) for backward.
-_GRADIENT_SCOPE = re.compile(r"(^|/)gradient_tape/|^gradients/|transpose\(jvp\(")
+_GRADIENT_SCOPE = re.compile(r"(^|/)gradient_tape/|^gradients(?:_\d+)?/|transpose\(jvp\(")
 _PHASE_SCOPE = re.compile(r"(?:^|/|jvp\()(" + "|".join(PHASES) + r")(?:_\d+)?(?=[/:)]|$)")
 #: PyTorch's autograd engine wraps every backward node in an op of this prefix.
 _AUTOGRAD = "autograd::engine::"
-#: PyTensor names the Scan of a gradient after the other one.
-_SCAN_GRADIENT = "pytensor::Scan{grad_of_"
-_SCAN = "pytensor::Scan{"
+#: The older profiler has the nodes alone, by their own names.
+_GRADIENT_NODE = re.compile(r"[A-Z]\w*Backward\d*|torch::autograd::\w+")
+#: MXNet's engine runs operators while Python is in another phase already: their names tell.
+_MXNET_PHASES = (
+    ("backward", re.compile(r"mxnet::_(?:backward_|grad_add$)")),
+    ("optimizer", re.compile(r"mxnet::\w+_update(?:_phase[12])?$")),
+    ("loss", re.compile(r"mxnet::(?:log_softmax|pick|(?i:ctc_?loss|make_?loss)|\w+Output)$")),
+    ("forward", re.compile(r"mxnet::(?!MX[A-Z]|DeleteVariable|WaitFor)")),
+)
 
 
 def linked(events: EventTable) -> EventTable:
@@ -194,9 +201,15 @@ def _named_phases(events: EventTable) -> Codes:
 
 
 def _op_phase(name: str) -> int:
-    if name.startswith((_AUTOGRAD, _SCAN_GRADIENT)):
+    if name.startswith(_AUTOGRAD) or _GRADIENT_NODE.fullmatch(name):
         return PHASES.index("backward")
-    return PHASES.index("forward") if name.startswith(_SCAN) else NONE
+    if name.startswith("mxnet::"):
+        told = (PHASES.index(phase) for phase, pattern in _MXNET_PHASES if pattern.match(name))
+        return next(told, NONE)
+    scan = scan_label(name)
+    if scan is None:
+        return NONE
+    return PHASES.index("backward" if scan.startswith(GRADIENT) else "forward")
 
 
 def _range_phase(name: str) -> int:

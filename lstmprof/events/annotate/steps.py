@@ -24,7 +24,8 @@ from lstmprof.events.table import UNKNOWN, EventTable
 from lstmprof.events.threads import thread_ids
 
 _MOST_NAMED = 8
-_NUMBER = re.compile(r"#(\d+)$")
+#: No more digits than an int64 has room for.
+_NUMBER = re.compile(r"#(\d{1,18})$", re.ASCII)
 
 
 @dataclass(frozen=True)

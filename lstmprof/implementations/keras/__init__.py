@@ -7,30 +7,34 @@ the first, on the inputs; the second, on h_{t−1}, holds zeros and is trained a
 
 Of sequences of variable length the layers get a mask, made in every step, and set the outputs
 beyond to 0 (``zero_output_for_mask``). Source: the documentation of keras.layers.LSTM, GRU,
-SimpleRNN and Bidirectional.
+SimpleRNN and Bidirectional. What Keras 2 and 3 have otherwise than each other is in ``_second`` and
+``_third``.
 """
 
 from __future__ import annotations
 
+import importlib
 from typing import Any, Dict, Iterator, Mapping, Optional, Tuple
 
-import keras
 import numpy as np
 
+from lstmprof.implementations.keras._installed import IS_SECOND, keras
 from lstmprof.workloads import Workload, reordered
 
-LAYERS = {"lstm": keras.layers.LSTM, "gru": keras.layers.GRU, "rnn": keras.layers.SimpleRNN}
+own: Any = importlib.import_module(
+    "lstmprof.implementations.keras." + ("_second" if IS_SECOND else "_third")
+)
+
 #: Keras's own gates by their place in the shared order; its own inverse
 GATES = {"lstm": (0, 1, 2, 3), "gru": (1, 0, 2), "rnn": (0,)}
 
 
-class Network(keras.Model):  # type: ignore[misc]
+class Network(own.Model):  # type: ignore[misc]
     """``lstms``, each a layer of the cell or a Bidirectional of one, and the ends there are."""
 
     def __init__(self, workload: Workload, options: Mapping[str, Any]) -> None:
         super().__init__()
-        self.every_step = workload.every_step
-        self.cell_name = workload.cell
+        self.workload = workload
         self.embedding: Any = None
         if workload.vocabulary:
             self.embedding = keras.layers.Embedding(workload.vocabulary, workload.features)
@@ -42,14 +46,15 @@ class Network(keras.Model):  # type: ignore[misc]
     def call(self, inputs: Any, lengths: Optional[Any] = None) -> Any:
         """Inputs (batch, time, features) or tokens; outputs (batch, classes), or one a step."""
         outputs = inputs if self.embedding is None else self.embedding(inputs)
-        lengths = None if lengths is None else keras.ops.cast(lengths, "int32")
         mask = None
         if lengths is not None:
-            mask = keras.ops.arange(inputs.shape[1])[None] < lengths[:, None]
+            lengths, mask = own.masked(lengths, self.workload.time_steps)
         for lstm in self.lstms:
             outputs = lstm(outputs, mask=mask)
-        if not self.every_step:
-            outputs = _last(outputs, lengths)
+        outputs = own.ended_at_0(outputs, mask)
+        if not self.workload.every_step:
+            padded = lengths is not None
+            outputs = own.last(outputs, lengths, self.workload) if padded else outputs[:, -1]
         return outputs if self.head is None else self.head(outputs)
 
 
@@ -57,9 +62,7 @@ def _layer(workload: Workload, options: Mapping[str, Any]) -> Any:
     """One layer; a SimpleRNN, which has one gate and no cuDNN, takes no options."""
     if workload.cell == "rnn":
         options = {}
-    layer = LAYERS[workload.cell](
-        workload.hidden, return_sequences=True, zero_output_for_mask=True, **options
-    )
+    layer = own.layer(workload, options)
     if not workload.bidirectional:
         return layer
     both = keras.layers.Bidirectional(layer)
@@ -67,15 +70,6 @@ def _layer(workload: Workload, options: Mapping[str, Any]) -> Any:
         for each in (both.forward_layer, both.backward_layer):
             each.cell.implementation = options["implementation"]
     return both
-
-
-def _last(outputs: Any, lengths: Optional[Any]) -> Any:
-    """Each sequence's last of ``outputs`` (batch, time, width)."""
-    if lengths is None:
-        return outputs[:, -1]
-    batch, steps, width = outputs.shape
-    places = keras.ops.arange(batch) * steps + lengths - 1
-    return keras.ops.take(keras.ops.reshape(outputs, (batch * steps, width)), places, axis=0)
 
 
 def mixed_precision(precision: str) -> None:
@@ -90,27 +84,28 @@ def built(workload: Workload, **options: Any) -> Network:
     module = Network(workload, options)
     place = (workload.batch, workload.time_steps)
     if workload.vocabulary:
-        module(np.zeros(place, np.int64))
+        own.make(module, np.zeros(place, np.int64))
     else:
-        module(np.zeros((*place, workload.features), np.float32))
+        own.make(module, np.zeros((*place, workload.features), np.float32))
     return module
 
 
 def parameters(module: Network) -> Dict[str, Any]:
     """Own path -> the backend's variable, in the module's order."""
-    return {variable.path: variable.value for variable in module.trainable_variables}
+    variables: Dict[str, Any] = own.values(module.trainable_variables)
+    return variables
 
 
 def load(module: Network, weights: Mapping[str, Any]) -> None:
     """Set the shared weights."""
     for variable, name in _shared_names(module):
-        variable.assign(_native(weights[name], name, module.cell_name))
+        own.assign(variable, _native(weights[name], name, module.workload.cell))
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
     """``arrays``, one a parameter by its own path, in the shared names and layout."""
     return {
-        name: _shared(np.asarray(arrays[variable.path]), name, module.cell_name)
+        name: _shared(np.asarray(arrays[own.own_name(variable)]), name, module.workload.cell)
         for variable, name in _shared_names(module)
     }
 

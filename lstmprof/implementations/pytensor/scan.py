@@ -1,118 +1,39 @@
 """pytensor-scan: the LSTM written by hand under pytensor.scan.
 
-::
-
-    i, f, g, o = x_t W + h_{t−1} U + b        (gates in this order, one bias)
-    c_t = σ(f) ⊙ c_{t−1} + σ(i) ⊙ tanh(g)
-    h_t = σ(o) ⊙ tanh(c_t)
-
-``weight_ih`` W is (inputs, 4·hidden), ``weight_hh`` U (hidden, 4·hidden), ``bias`` b (4·hidden);
-time-major. PyTensor is the heir of Theano; this stands in for Lasagne's LSTMLayer, without its
-peepholes and learned first state, and with its gates in one matrix. Each direction is a Scan called
-``l{k}[_reverse]``, whose gradient PyTensor calls ``grad_of_l{k}[_reverse]``. Of a sequence that has
-ended h_t and c_t are 0: a mask multiplies them. Source: the documentation of pytensor.scan; F. Gers
-et al., "Learning to forget" (2000), without peepholes.
+Equations, gate order (i f g o, one bias) and layout are those of ``implementations._scan``, whose
+network this is; time-major. PyTensor is the heir of Theano; where no Python is old enough for that,
+this stands in for Lasagne's LSTMLayer, without its peepholes and learned first state, and with its
+gates in one matrix. Source: the documentation of pytensor.scan.
 """
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping
+from typing import Any
 
-import numpy as np
 import pytensor
 import pytensor.tensor as pt
 
-from lstmprof.workloads import Workload, parameter_shapes
+from lstmprof.implementations._scan import (
+    Library,
+    Network,
+    apply,
+    canonical,
+    load,
+    parameters,
+)
+from lstmprof.workloads import Workload
+
+__all__ = ["KERNELS", "TIME_MAJOR", "apply", "build", "canonical", "load", "parameters"]
 
 TIME_MAJOR = True
 KERNELS = (("Scan{", "separate PyTensor operators in a Scan"),)
 
 
-class Network:
-    """``variables``: by the shared names, matrices but ``embedding`` transposed."""
-
-    def __init__(self, workload: Workload) -> None:
-        self.layers, self.hidden = workload.layers, workload.hidden
-        self.suffixes = ("", "_reverse")[: workload.directions]
-        self.every_step = workload.every_step
-        self.variables = {
-            name: pytensor.shared(_turned(name, np.zeros(shape, np.float32)), name=name)
-            for name, shape in parameter_shapes(workload).items()
-        }
-
-
-def _turned(name: str, array: Any) -> Any:
-    """From the shared layout to the own one, or back."""
-    return array if name == "embedding" else np.ascontiguousarray(array.T)
-
-
 def build(workload: Workload) -> Network:
     """The network of ``workload``, weights not yet set."""
-    return Network(workload)
+    return Network(workload, Library(pt, pytensor.shared, pt.sigmoid, _scan))
 
 
-def apply(module: Network, inputs: Any, mode: Any, lengths: Any = None) -> Any:
-    """Symbolic inputs (time, batch, features) or tokens; outputs (batch, classes), or one a step.
-
-    ``mode``: PyTensor's, of what stands within the Scans. ``lengths`` (batch,).
-    """
-    variables = module.variables
-    steps = variables["embedding"][inputs] if "embedding" in variables else inputs
-    masks = [] if lengths is None else [_masks(steps, lengths)]
-    for layer in range(module.layers):
-        slots = ["l{}{}".format(layer, suffix) for suffix in module.suffixes]
-        outputs = [_direction(module, slot, [steps, *masks], mode) for slot in slots]
-        steps = outputs[0] if len(outputs) == 1 else pt.concatenate(outputs, axis=2)
-    if not module.every_step:
-        last = -1 if lengths is None else (lengths - 1, pt.arange(steps.shape[1]))
-        steps = steps[last]
-    return pt.dot(steps, variables["head"]) if "head" in variables else steps
-
-
-def _masks(steps: Any, lengths: Any) -> Any:
-    """(time, batch, 1): 1 where a sequence has not ended, else 0."""
-    alive = pt.arange(steps.shape[0])[:, None, None] < lengths[None, :, None]
-    return alive.astype("float32")
-
-
-def _direction(module: Network, slot: str, sequences: List[Any], mode: Any) -> Any:
-    """Outputs (time, batch, hidden), in the order of time; of inputs, or of inputs and masks."""
-    names = ("weight_ih_", "weight_hh_", "bias_")
-    size = module.hidden
-
-    def cell(x: Any, *others: Any) -> Any:
-        *mask, h, c, w, u, b = others
-        gates = pt.dot(x, w) + pt.dot(h, u) + b
-        i, f, g, o = (gates[:, k * size : (k + 1) * size] for k in range(4))
-        c = pt.sigmoid(f) * c + pt.sigmoid(i) * pt.tanh(g)
-        h = pt.sigmoid(o) * pt.tanh(c)
-        return (h * mask[0], c * mask[0]) if mask else (h, c)
-
-    zeros = pt.zeros((sequences[0].shape[1], size), dtype="float32")
-    outputs, _ = pytensor.scan(
-        cell,
-        sequences=sequences,
-        outputs_info=[zeros, zeros],
-        non_sequences=[module.variables[name + slot] for name in names],
-        go_backwards=slot.endswith("_reverse"),
-        name=slot,
-        mode=mode,
-        return_updates=False,
-    )
-    return outputs[::-1] if slot.endswith("_reverse") else outputs
-
-
-def parameters(module: Network) -> Dict[str, Any]:
-    """Own name -> shared variable, in the module's order."""
-    return dict(module.variables)
-
-
-def load(module: Network, weights: Mapping[str, Any]) -> None:
-    """Set the shared weights."""
-    for name, variable in module.variables.items():
-        variable.set_value(_turned(name, weights[name]))
-
-
-def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """``arrays``, one a parameter by its own name, in the shared names and layout."""
-    return {name: _turned(name, np.asarray(arrays[name])) for name in module.variables}
+def _scan(cell: Any, **options: Any) -> Any:
+    outputs, _ = pytensor.scan(cell, return_updates=False, **options)
+    return outputs

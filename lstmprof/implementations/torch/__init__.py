@@ -105,17 +105,22 @@ def parameters(module: torch.nn.Module) -> Dict[str, Any]:
     return dict(module.named_parameters())
 
 
+def nothing() -> torch.nn.Module:
+    """A module that returns what it is given; PyTorch 1.0 has no ``Identity``."""
+    return getattr(torch.nn, "Identity", torch.nn.Sequential)()
+
+
 def embedding(workload: Workload) -> torch.nn.Module:
     """Tokens to features; for features themselves nothing."""
     if not workload.vocabulary:
-        return torch.nn.Identity()
+        return nothing()
     return torch.nn.Embedding(workload.vocabulary, workload.features)
 
 
 def head(workload: Workload) -> torch.nn.Module:
     """The output layer, without bias; for a workload without one nothing."""
     if not workload.head:
-        return torch.nn.Identity()
+        return nothing()
     width = workload.directions * workload.hidden
     return torch.nn.Linear(width, workload.classes, bias=False)
 

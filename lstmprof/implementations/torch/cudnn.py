@@ -21,6 +21,7 @@ Source: the documentation of torch.nn.LSTM, GRU and RNN; the ASR study (arXiv:18
 
 from __future__ import annotations
 
+import inspect
 from typing import Any, Dict, Mapping, Optional
 
 import torch
@@ -41,6 +42,8 @@ KERNELS = (
     ("aten::gru", "ATen"),
     ("aten::rnn_tanh", "ATen"),
 )
+#: PyTorch 1.0 does not: its users sorted by themselves.
+SORTS = "enforce_sorted" in inspect.signature(pack_padded_sequence).parameters
 LAYERS = {"lstm": torch.nn.LSTM, "gru": torch.nn.GRU, "rnn": torch.nn.RNN}
 
 
@@ -68,9 +71,18 @@ class Network(torch.nn.Module):  # type: ignore[misc]
         if lengths is None:
             outputs, _ = self.lstm(inputs)
         else:
-            packed = pack_padded_sequence(inputs, lengths, enforce_sorted=False)
-            outputs, _ = pad_packed_sequence(self.lstm(packed)[0], total_length=len(inputs))
+            outputs = self._packed(inputs, lengths)
         return self.head(outputs if self.every_step else layers.last(outputs, lengths))
+
+    def _packed(self, inputs: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        """The layers' outputs over sequences of these lengths, padded again."""
+        if SORTS:
+            packed = pack_padded_sequence(inputs, lengths, enforce_sorted=False)
+            return pad_packed_sequence(self.lstm(packed)[0], total_length=len(inputs))[0]
+        longest_first = lengths.sort(descending=True)[1]
+        packed = pack_padded_sequence(inputs[:, longest_first], lengths[longest_first])
+        outputs, _ = pad_packed_sequence(self.lstm(packed)[0], total_length=len(inputs))
+        return outputs[:, longest_first.sort()[1]]
 
 
 def _shared_names(module: Network) -> Dict[str, Any]:

@@ -40,10 +40,8 @@ class Loop(torch.nn.Module):  # type: ignore[misc]
         self.weight_hh = torch.nn.Parameter(torch.empty(4 * hidden, hidden))
         self.bias = torch.nn.Parameter(torch.empty(4 * hidden))
 
-    def forward(self, steps: List[torch.Tensor], reverse: bool) -> List[torch.Tensor]:
-        """Every h_t (batch, hidden), in the order of time; ``steps`` (batch, inputs) likewise."""
-        if reverse:
-            steps = steps[::-1]
+    def forward(self, steps: List[torch.Tensor]) -> List[torch.Tensor]:
+        """Every h_t (batch, hidden), in the order of ``steps`` (batch, inputs)."""
         h = steps[0].new_zeros([steps[0].size(0), self.hidden])
         c = h
         outputs: List[torch.Tensor] = []
@@ -53,7 +51,7 @@ class Loop(torch.nn.Module):  # type: ignore[misc]
             c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
             h = torch.sigmoid(o) * torch.tanh(c)
             outputs.append(h)
-        return outputs[::-1] if reverse else outputs
+        return outputs
 
 
 class Network(layers.Layers):
@@ -62,8 +60,9 @@ class Network(layers.Layers):
     def _run(
         self, slot: str, steps: List[torch.Tensor], masks: Optional[List[torch.Tensor]]
     ) -> List[torch.Tensor]:
-        outputs: List[torch.Tensor] = self.cells[slot](steps, slot.endswith("_reverse"))
-        return outputs
+        step = -1 if slot.endswith("_reverse") else 1
+        outputs: List[torch.Tensor] = self.cells[slot](steps[::step])
+        return outputs[::step]
 
 
 def build(workload: Workload) -> Network:

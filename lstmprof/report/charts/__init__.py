@@ -13,6 +13,7 @@ from pathlib import Path
 
 from lstmprof.errors import RunError
 from lstmprof.report.model import Figure, Report, Spec
+from lstmprof.scratch import check_file, write_file
 
 #: The charts in reading order; one module each, imported on use.
 CHARTS = (
@@ -21,6 +22,7 @@ CHARTS = (
     "waterfall",
     "launch_gaps",
     "casts",
+    "versions",
     "sweep",
     "roofline",
     "stability",
@@ -44,13 +46,11 @@ def write(
         RunError: a file is there already and ``force`` is not given, or cannot be written.
     """
     paths = [folder / f"{figure.key}.{format_}" for figure in drawn]
-    there = next((path for path in paths if path.exists()), None)
-    if there and not force:
-        raise RunError(f"{there}: is there already", "give --force to replace it")
+    for path in paths:
+        check_file(path, force=force, next_step="give --force to replace it")
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         for path, figure in zip(paths, drawn, strict=True):
-            path.write_bytes(_content(alone(figure), format_))
+            write_file(path, _content(alone(figure), format_))
     except OSError as fault:
         raise RunError(
             f"{folder}: {fault.strerror}", "give a folder that can be written"

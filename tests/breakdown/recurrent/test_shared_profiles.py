@@ -14,8 +14,8 @@ pytestmark = shared_traces.needed
 
 #: Those of one LSTM of 20 time steps, batches of 8, 13 inputs and 16 units: (form, op, T, cells).
 TOLD = {
-    "torch-1.0.0": ("layer op", "lstm", None, 20),
-    "torch-1.4.0": ("layer op", "lstm", None, 20),
+    "torch-1.0.0": ("layer op", "aten::lstm", None, 20),
+    "torch-1.4.0": ("layer op", "aten::lstm", None, 20),
     "torch-1.8.1": ("layer op", "aten::lstm", None, 20),
     "tf-1.8.0-basic": ("loop", "1 product, 3 sigmoid, 2 tanh", 20, 20),
     "tf-1.15.5-basic": ("loop", "1 product, 3 sigmoid, 2 tanh", 20, 20),

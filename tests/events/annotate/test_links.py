@@ -153,6 +153,7 @@ def test_phases_come_from_ranges_scopes_and_launches() -> None:
     #                [aten::mm [L)-)                        [aten::add_)
     # autograd                           [aten::mul)
     # executor     [gradient_tape/forward/x:MatMul)
+    # executor       [gradients_1/forward/y:MatMul)
     # device                      [k)
     rows = [
         row("step", "step", 0, 60, **HOST),
@@ -164,6 +165,7 @@ def test_phases_come_from_ranges_scopes_and_launches() -> None:
         row("range", "Optimizer.step#Adam.step", 42, 58, **HOST),
         row("op", "aten::add_", 44, 48, **HOST),
         row("op", "gradient_tape/forward/x:MatMul", 3, 9, pid=1, tid=3),
+        row("op", "gradients_1/forward/y:MatMul", 5, 9, pid=1, tid=4),
         row("kernel", "k", 30, 33, **GPU, correlation_id=1),
     ]
     phases = by_name(rows, "phase")
@@ -177,7 +179,25 @@ def test_phases_come_from_ranges_scopes_and_launches() -> None:
         "Optimizer.step#Adam.step": "optimizer",
         "aten::add_": "optimizer",
         "gradient_tape/forward/x:MatMul": "backward",
+        "gradients_1/forward/y:MatMul": "backward",
         "k": "forward",
+    }
+
+
+def test_a_scan_is_of_the_forward_pass_and_that_of_its_gradient_of_the_backward_pass() -> None:
+    rows = [
+        row("op", "theano::forall_inplace,cpu,l0}", 0, 9, **HOST),
+        row("op", "theano::Gemm{inplace}", 1, 8, **HOST),
+        row("op", "theano::for{inplace{0,1,},cpu,grad_of_scan_fn}", 10, 19, **HOST),
+        row("op", "theano::Dot22", 11, 18, **HOST),
+        row("op", "theano::for_each{cpu,grad_of_l0}", 20, 29, **HOST),
+    ]
+    assert by_name(rows, "phase") == {
+        "theano::forall_inplace,cpu,l0}": "forward",
+        "theano::Gemm{inplace}": "forward",
+        "theano::for{inplace{0,1,},cpu,grad_of_scan_fn}": "backward",
+        "theano::Dot22": "backward",
+        "theano::for_each{cpu,grad_of_l0}": None,
     }
 
 

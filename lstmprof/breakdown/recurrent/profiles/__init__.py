@@ -35,7 +35,7 @@ RECOGNISERS: tuple[Callable[[EventTable], Iterator[Call]], ...] = (
     kernel_calls,
 )
 #: What is in a name of every layer or loop that is told: most profiles have no such name.
-_HINT = re.compile(r"lstm|gru|rnn|sigmoid|while|scan\{|compiled", re.IGNORECASE)
+_HINT = re.compile(r"lstm|gru|rnn|sigmoid|while|scan\{|theano|compiled", re.IGNORECASE)
 
 
 def recurrent_calls(events: EventTable) -> list[Call]:

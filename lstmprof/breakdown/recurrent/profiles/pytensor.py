@@ -11,8 +11,8 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from lstmprof.breakdown.recurrent.network import Network, Shape, dtype_named
 from lstmprof.breakdown.recurrent.profiles.recorded import Inputs
 from lstmprof.breakdown.recurrent.profiles.repeats import Repeat, repeats
 from lstmprof.events.annotate.links import inherited
+from lstmprof.events.annotate.rules.pytensor import GRADIENT, scan_label
 from lstmprof.events.groups import Groups
 from lstmprof.events.intervals import Ints
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
@@ -30,45 +31,90 @@ from lstmprof.implementations import LOOP
 
 LEAST = 3
 
-_SCAN = re.compile(r"pytensor::Scan\{([^,}]*)")
-_PRODUCT = re.compile(r"pytensor::(?:Dot22|Gemm|Dot|BatchedDot)\b")
-_OF_GRADIENT = "grad_of_"
+_PRODUCT = re.compile(r"(?:pytensor|theano)::(?:Dot22|Dot22Scalar|Gemm|[Dd]ot|BatchedDot)\b")
 
 
 def pytensor_calls(events: EventTable) -> Iterator[Call]:
     """A call of each Scan that holds cells."""
-    scans = np.flatnonzero(events.is_kind("op") & events.where_name(lambda n: bool(_SCAN.match(n))))
+    is_scan = events.where_name(lambda name: scan_label(name) is not None)
+    scans = np.flatnonzero(events.is_kind("op") & is_scan)
     if not len(scans):
         return
     own = np.full(len(events), NONE, dtype=np.int64)
     own[scans] = scans
     inside = inherited(events, events.rows_named("parent_id"), own)
     is_product = events.where_name(lambda name: bool(_PRODUCT.match(name)))
-    products = np.flatnonzero((inside != NONE) & is_product)
+    products = np.flatnonzero(is_product)
     inputs, (codes, texts) = Inputs(events), events.texts("name")
-    keys = (events.ints(name, UNKNOWN)[scans] for name in ("rank", "step"))
-    for members in Groups(*keys).members():
-        rows = scans[members][np.argsort(events.start_ns[scans[members]], kind="stable")].tolist()
-        labels = {row: _label(texts[codes[row]]) for row in rows}
+    names = {row: texts[codes[row]] for row in scans.tolist()}
+    rank, step = (events.ints(name, UNKNOWN) for name in ("rank", "step"))
+    for members in Groups(rank[scans], step[scans]).members():
+        rows = _in_order(events, scans[members])
+        alike = (rank[products] == rank[rows[0]]) & (step[products] == step[rows[0]])
+        ordered = _in_order(events, products[alike])
+        outside = ordered[inside[ordered] == NONE]
         loops = [
             loop
-            for row in rows
-            if not labels[row].startswith(_OF_GRADIENT)
-            for loop in _loop(events, inputs, row, products[inside[products] == row], labels)
+            for scan in _forward({row: names[row] for row in rows.tolist()})
+            for loop in _loop(
+                inputs,
+                scan,
+                ordered[inside[ordered] == scan.row],
+                outside[events.start_ns[outside] < events.start_ns[scan.row]],
+                codes[(inside == scan.row) & (np.arange(len(events)) != scan.row)],
+            )
         ]
-        yield from calls_of(events, "pytensor", loops)
+        library = names[int(rows[0])].partition("::")[0]
+        yield from calls_of(events, library, loops)
 
 
-def _label(name: str) -> str:
-    match = _SCAN.match(name)
-    return match[1] if match else ""
+def _in_order(events: EventTable, rows: Ints) -> Ints:
+    return rows[np.argsort(events.start_ns[rows], kind="stable")]
 
 
-def _loop(
-    events: EventTable, inputs: Inputs, row: int, products: Ints, labels: dict[int, str]
-) -> Iterator[Loop]:
-    """The Scan ``row`` as a loop, if its products tell cells."""
-    products = products[np.argsort(events.start_ns[products], kind="stable")]
+@dataclass(frozen=True)
+class _Scan:
+    """A Scan of the forward pass: how many were merged into it, and those of its gradient."""
+
+    row: int
+    merged: int
+    gradients: list[int]
+
+
+def _forward(names: Mapping[int, str]) -> list[_Scan]:
+    """The Scans of the forward pass among those of a step, which are given in order."""
+    labels = {row: scan_label(name) or "" for row, name in names.items()}
+    forward: dict[str, list[int]] = {}
+    backward: dict[str, list[int]] = {}
+    for row, label in labels.items():
+        of_pass = backward if label.startswith(GRADIENT) else forward
+        of_pass.setdefault(label.replace(GRADIENT, ""), []).append(row)
+    gradients: dict[int, list[int]] = {}
+    for label, rows in forward.items():
+        gradients.update(zip(rows, _gradients(rows, backward.get(label, [])), strict=True))
+    return [
+        _Scan(row, label.count("&") + 1, gradients[row])
+        for row, label in labels.items()
+        if row in gradients
+    ]
+
+
+def _gradients(rows: Sequence[int], backward: Sequence[int]) -> list[list[int]]:
+    """The gradients of each of ``rows``, which have one name, as those of Lasagne and Keras have.
+
+    They come in the reverse order of the layers; where their numbers differ, none can be told.
+    """
+    if len(rows) == 1:
+        return [list(backward)]
+    known = len(rows) == len(backward)
+    return [[row] for row in reversed(backward)] if known else [[] for _ in rows]
+
+
+def _loop(inputs: Inputs, scan: _Scan, products: Ints, before: Ints, names: Ints) -> Iterator[Loop]:
+    """``scan`` as a loop, if its ``products`` tell cells, alone or with one ``before`` it.
+
+    ``names``: a number for the name of each operator in it.
+    """
     operands = [_operands(inputs, product) for product in products.tolist()]
     run = _turns(operands)
     if run is None:
@@ -76,24 +122,40 @@ def _loop(
     weights = [pair[1] for pair in operands[run.start : run.start + run.period] if pair]
     batches = {pair[0][0] for pair in operands if pair}
     dtype = dtype_named(next(iter(inputs.dtypes(int(products[0]))), None))
-    units = _units(
-        weights, Network(batch=batches.pop() if len(batches) == 1 else None, dtype=dtype)
-    )
-    merged = labels[row].count("&") + 1
-    if not units or merged % len(units) or run.count * len(units) % merged:
+    batch = batches.pop() if len(batches) == 1 else None
+    known = Network(batch=batch, dtype=dtype)
+    count, units = run.count, _units(weights, known)
+    if not units and not count % _turns_of(names):  # a product a gate, and all gates alike
+        count, weights = _turns_of(names), weights * (count // _turns_of(names))
+        units = _units(weights, known)
+    if not units and batch and len(set(weights)) == 1:
+        units = _units([*weights, *_of_all_steps(inputs, before, weights[0], batch)], known)
+    merged = scan.merged
+    if not units or merged % len(units) or count * len(units) % merged:
         return
-    units, turns = units * (merged // len(units)), run.count * len(units) // merged
+    units, turns = units * (merged // len(units)), count * len(units) // merged
     products_a_turn = len(products) // turns
-    back = [r for r, label in labels.items() if label.replace(_OF_GRADIENT, "") == labels[row]]
     yield Loop(
         form=LOOP,
         op=f"Scan, {products_a_turn} product" + "s" * (products_a_turn != 1),
         count=turns,
         units=units,
-        rows=np.array([row]),
-        backward=np.array([r for r in back if r != row], dtype=np.int64),
+        rows=np.array([scan.row]),
+        backward=np.array(scan.gradients, dtype=np.int64),
         time_steps_told=True,
     )
+
+
+def _of_all_steps(inputs: Inputs, products: Ints, weight: Shape, batch: int) -> Iterator[Shape]:
+    """The weight of the last product of the inputs of all time steps, for gates like ``weight``'s.
+
+    Lasagne takes it before its loop.
+    """
+    for product in reversed(products.tolist()):
+        pair = _operands(inputs, product)
+        if pair and pair[1][1] == weight[1] and not pair[0][0] % batch and pair[0][0] > batch:
+            yield pair[1]
+            return
 
 
 def _operands(inputs: Inputs, row: int) -> tuple[Shape, Shape] | None:
@@ -111,6 +173,11 @@ def _turns(operands: Sequence[tuple[Shape, Shape] | None]) -> Repeat | None:
     found = repeats(codes, wanted=lambda _: True, begins=lambda _: True, least=LEAST)
     whole = [run for run in found if run.period * run.count == len(operands)]
     return whole[0] if whole else None
+
+
+def _turns_of(names: Ints) -> int:
+    """How often a Scan came round at most: every operator in it runs in every time step."""
+    return int(np.gcd.reduce(np.unique(names, return_counts=True)[1]))
 
 
 def _units(weights: Sequence[Shape], known: Network) -> tuple[Network, ...]:

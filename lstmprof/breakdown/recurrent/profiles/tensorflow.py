@@ -278,7 +278,6 @@ def _loops(
     sorts = [step.node(row).sort for row in pattern]
     if not (CELL in sorts or {PRODUCT, SIGMOID, TANH} <= set(sorts)):
         return
-    # TensorFlow 1.15 writes some nodes twice, for the host and for its device
     turns = min(counts[int(step.codes[row])] for row in pattern)
     runs = conditions - turns if conditions > turns and turns % (conditions - turns) == 0 else 1
     units = tuple(_units(step, pattern))

@@ -4,10 +4,9 @@ On one thread the products, activations and cell ops of a loop come round once a
 is a run of one such pattern, three times or more, that holds a cell: a cell op, or a product with
 both a sigmoid and a tanh after it (an LSTM's or a GRU's gates; a plain cell's tanh alone does not
 tell it from the layers of another network, and is not claimed), or the products of a cell that was
-compiled (``torch_compiled``). The width of a product's operands
-belongs to the pattern where shapes are recorded; the batch does not, which shrinks where sequences
-end. What makes new states (``aten::new_zeros``) ends a run: without shapes two loops of one cell
-look alike.
+compiled (``torch_compiled``). The width of a product's operands belongs to the pattern where shapes
+are recorded; the batch does not, which shrinks where sequences end. What makes new states
+(``aten::new_zeros``) ends a run: without shapes two loops of one cell look alike.
 
 A pattern of one cell may be two layers that look alike and take turns at every time step: where
 inputs are as wide as the units, or without shapes. Then the gradients of its weights are counted,
@@ -90,11 +89,12 @@ def loop_calls(events: EventTable) -> Iterator[Call]:
         return
     reader = _Reader(events, Inputs(events))
     ops = _around(events, rows)
+    is_token = np.bincount(rows, minlength=len(events)) > 0
     step, rank = events.ints("step", UNKNOWN)[ops], events.ints("rank", UNKNOWN)[ops]
     for members in Groups(rank, thread_ids(events)[ops], step).members():
         of_thread = ops[members]
         of_thread = of_thread[np.lexsort((-events.dur_ns[of_thread], events.start_ns[of_thread]))]
-        places = np.flatnonzero(np.isin(of_thread, rows))
+        places = np.flatnonzero(is_token[of_thread])
         tokens = of_thread[places]
         codes = reader.codes(tokens, sorts[tokens], regions[tokens] != NONE)
         yield from _calls(

@@ -71,7 +71,7 @@ def small(workload: Workload) -> Workload:
         "labels": 2 if ctc else None,
         "shortest": workload.shortest and (5 if ctc else 2),
     }
-    return dataclasses.replace(workload, **sizes, **lengths)
+    return dataclasses.replace(workload, data=None, **sizes, **lengths)
 
 
 def differences(file: UsersFile, workload: Workload, device: str) -> Dict[str, float]:

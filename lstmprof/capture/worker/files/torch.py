@@ -7,6 +7,7 @@ from typing import Any, Dict, Optional
 import torch
 
 from lstmprof.capture.worker.files import SEED, Arrays, Step, UsersFile
+from lstmprof.capture.worker.loops._torch_modes import strict_cudnn
 from lstmprof.capture.worker.loops.torch import loss_of
 from lstmprof.workloads import Workload
 
@@ -37,7 +38,7 @@ class File(UsersFile):
         network = network.to(device).train()
         lengths = torch.from_numpy(batch.lengths)
         told = (lengths,) if workload.variable_length else ()
-        with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
+        with strict_cudnn():
             outputs = network(torch.from_numpy(batch.inputs).to(device), *told)
             self.refuse_unless_shaped(workload, outputs)
             targets = torch.from_numpy(batch.targets).to(device)

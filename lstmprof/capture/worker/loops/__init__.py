@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
 import time
@@ -21,6 +22,7 @@ from lstmprof.capture.worker.profiling import (
     throwaway_steps,
 )
 from lstmprof.capture.worker.shapes import OpInputs, written
+from lstmprof.implementations import Implementation
 
 SHAPES = "shapes.json"
 
@@ -123,3 +125,14 @@ class Trainer(Profiler):
 def torch_needles(kernels: Sequence[Tuple[str, str]]) -> List[Tuple[str, str]]:
     """``kernels`` of an implementation's row as torch.profiler writes an operator's name."""
     return [('"{}"'.format(operator), words) for operator, words in kernels]
+
+
+def loop_of(row: Implementation) -> Any:
+    """The module of this folder that runs ``row``: that of TensorFlow 1 for Keras on it."""
+    name = row.framework
+    if name == "tensorflow" and row.library:
+        import tensorflow
+
+        if tensorflow.__version__.startswith("1."):
+            name = "tensorflow1"
+    return importlib.import_module("{}.{}".format(__name__, name))

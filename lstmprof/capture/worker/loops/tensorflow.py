@@ -16,7 +16,7 @@ tensorflow/python/training/experimental/loss_scale.py 2.21.
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterator, List, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Iterator, List, Sequence, Set, Tuple
 
 import numpy as np
 import tensorflow as tf
@@ -24,14 +24,13 @@ import tensorflow as tf
 from lstmprof import workloads
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.worker import loops, shapes
+from lstmprof.capture.worker.loops._nodes import inputs_of
 from lstmprof.capture.worker.peaks import Run
 from lstmprof.capture.worker.profilers import tensorflow as profilers
 from lstmprof.capture.worker.profiling import Ranges
 from lstmprof.errors import CaptureError
 from lstmprof.workloads import Workload
 
-#: what the remapper fuses a product before it into (grappler/optimizers/remapper.cc)
-FUSED_INTO = ("BiasAdd", "Add", "AddV2", "Tanh", "Sigmoid", "Relu", "Elu", "LeakyRelu")
 #: of a compiled step; the profile names the operators that it was made from all the same
 XLA = "XLA's fused operators"
 
@@ -69,7 +68,7 @@ class Trainer(profilers.TensorflowProfiler, loops.Trainer):
     """One implementation with its weights, data and optimizer on one device."""
 
     def __init__(self, request: CaptureRequest, device: str) -> None:
-        tf.config.experimental.enable_tensor_float_32_execution(request.precision == "tf32")
+        set_tf32(request.precision == "tf32")
         if request.deterministic:
             set_deterministic(request.seed)
         super().__init__(request)
@@ -117,15 +116,27 @@ class Trainer(profilers.TensorflowProfiler, loops.Trainer):
     def shapes(self, folder: str) -> Iterator[shapes.OpInputs]:
         """By the graph of the compiled step: the profiler tells no shapes (2.21)."""
         batch = tf.nest.map_structure(tf.constant, self.batch)
-        for op in _nodes(self.function.get_concrete_function(*batch).graph, set()):
-            yield _inputs(op, op.name)
-            product = _fused_product(op)
-            if product is not None:
-                yield _inputs(product, op.name + shapes.FUSED)
+        return inputs_of(_nodes(self.function.get_concrete_function(*batch).graph, set()))
 
     def needles(self) -> Sequence[Tuple[str, str]]:
         """Operators of the implementation, unless XLA fused them."""
         return [("", XLA)] if self.xla else super().needles()
+
+
+def set_tf32(is_asked: bool) -> None:
+    """Whether products round their inputs to TF32.
+
+    Raises:
+        CaptureError: it is asked for, and this TensorFlow (before 2.4) has no such switch.
+    """
+    enable = getattr(tf.config.experimental, "enable_tensor_float_32_execution", None)
+    if enable is not None:
+        enable(is_asked)
+    elif is_asked:
+        raise CaptureError(
+            "tensorflow {} has no switch for TF32".format(tf.__version__),
+            "give a newer TensorFlow, or --precision fp32",
+        )
 
 
 def set_deterministic(seed: int) -> None:
@@ -293,23 +304,3 @@ def _nodes(graph: Any, seen: Set[str]) -> Iterator[Any]:
             seen.add(name)
             for node in _nodes(function.graph, seen):
                 yield node
-
-
-def _inputs(op: Any, name: str) -> shapes.OpInputs:
-    tensors = [(_static(each.shape), each.dtype.name) for each in op.inputs]
-    return shapes.of_tensors(name, tensors)
-
-
-def _fused_product(op: Any) -> Optional[Any]:
-    """The MatMul whose sum with a bias, or that under an activation, the node is."""
-    for _ in range(2):
-        if op.type not in FUSED_INTO or not op.inputs:
-            return None
-        op = op.inputs[0].op
-        if op.type == "MatMul":
-            return op
-    return None
-
-
-def _static(shape: Any) -> Optional[List[Optional[int]]]:
-    return None if shape.rank is None else shape.as_list()

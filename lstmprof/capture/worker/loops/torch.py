@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from typing import Any, Callable, ContextManager, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
 import torch
@@ -27,6 +27,7 @@ import torch
 from lstmprof import workloads
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.worker import loops, shapes
+from lstmprof.capture.worker.loops._torch_modes import autocast, scaler, set_switches, set_tf32
 from lstmprof.capture.worker.peaks import Run, faster
 from lstmprof.capture.worker.profilers import torch as profilers
 from lstmprof.capture.worker.profiling import Ranges, no_ranges
@@ -206,8 +207,11 @@ class Trainer(profilers.TorchProfiler, loops.Trainer):
         return inputs if told is None else [*inputs, *told(self.module)]
 
     def needles(self) -> Sequence[Tuple[str, str]]:
-        """Operators as torch.profiler writes their names."""
-        return loops.torch_needles(self.implementation.KERNELS)
+        """Operators as the profiler writes their names, in old versions without ``aten::``."""
+        needles = loops.torch_needles(self.implementation.KERNELS)
+        if profilers.HAS_KINETO:
+            return needles
+        return needles + [(needle.replace("aten::", ""), words) for needle, words in needles]
 
     def settings(self) -> Dict[str, Any]:
         """torch's own."""
@@ -242,9 +246,15 @@ def product(size: int, device: str, dtype: str) -> Run:
     )
     output = torch.empty_like(left)
     run = _repeated(lambda: torch.mm(left, right, out=output), device)
-    if (device, dtype) != ("cpu", "float32") or not torch.backends.mkldnn.is_available():
+    if (device, dtype) != ("cpu", "float32") or not hasattr(torch.backends, "mkldnn"):
+        return run  # PyTorch 1.0 has no tensors of oneDNN's
+    if not torch.backends.mkldnn.is_available():
         return run
     packed = left.to_mkldnn(), right.to_mkldnn()
+    try:
+        torch.nn.functional.linear(*packed)
+    except RuntimeError:  # an older torch multiplies no tensors of oneDNN's
+        return run
     return faster(run, _repeated(lambda: torch.nn.functional.linear(*packed), device))
 
 
@@ -297,55 +307,6 @@ def loss_of(
     scores = (outputs if time_major else outputs.transpose(0, 1)).log_softmax(2)
     each = torch.nn.functional.ctc_loss(scores, targets, lengths, spelled, reduction="none")
     return each.mean()
-
-
-AUTOCAST = {"amp-fp16": torch.float16, "amp-bf16": torch.bfloat16}
-
-
-def set_tf32(precision: str) -> None:
-    """Allow TF32 where ``precision`` is tf32; forbid it elsewhere."""
-    torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
-    torch.backends.cudnn.allow_tf32 = precision == "tf32"
-
-
-def autocast(precision: str, device_type: str) -> Callable[[], ContextManager[Any]]:
-    """The context of forward and loss.
-
-    Raises:
-        CaptureError: this torch does not cast to that type on that device.
-    """
-    if precision not in AUTOCAST:
-        return contextlib.nullcontext
-    wanted = AUTOCAST[precision]
-    context = functools.partial(torch.autocast, device_type, dtype=wanted)
-    with context():  # an older torch only warns, and casts nothing
-        unit = torch.ones(1, 1, device=device_type)
-        if (unit @ unit).dtype != wanted:
-            raise CaptureError(
-                "torch {} has no {} on {}".format(torch.__version__, precision, device_type),
-                "give another --precision or a newer torch",
-            )
-    return context
-
-
-def scaler(precision: str, device_type: str) -> Any:
-    """The scaler of training's gradients; None where the precision needs none."""
-    if precision != "amp-fp16":
-        return None
-    if hasattr(torch.amp, "GradScaler"):
-        return torch.amp.GradScaler(device_type)
-    return torch.cuda.amp.GradScaler(enabled=device_type == "cuda")  # before torch 2.3
-
-
-def set_switches(request: CaptureRequest) -> None:
-    """What is asked for of denormals, oneDNN, anomaly mode and determinism."""
-    torch.set_flush_denormal(not request.keep_denormals)
-    if not request.onednn:
-        torch.backends.mkldnn.set_flags(False)
-    torch.autograd.set_detect_anomaly(request.anomaly)
-    if request.deterministic:
-        torch.use_deterministic_algorithms(True)
-        torch.backends.cudnn.deterministic = True
 
 
 @contextlib.contextmanager

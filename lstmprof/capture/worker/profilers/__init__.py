@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import glob
 import os
+import sys
 from typing import Any, Callable, ContextManager, Dict, Optional, Tuple
 
 from lstmprof.capture.worker import calibration
@@ -81,3 +82,11 @@ def xplane_in(folder: str) -> Tuple[str, str]:
     """The XPlane that a session left in ``folder``, and its name."""
     (raw,) = glob.glob(os.path.join(folder, "plugins", "profile", "*", "*.xplane.pb"))
     return raw, os.path.basename(raw)
+
+
+def keras_version() -> Optional[str]:
+    """Of the Keras that a row of Keras took, else of the one that is imported."""
+    taken = sys.modules.get("lstmprof.implementations.keras._installed")
+    keras = getattr(taken, "keras", None) or sys.modules.get("keras")
+    version: Optional[str] = getattr(keras, "__version__", None)
+    return version

@@ -10,7 +10,7 @@ from typing import Any, Dict, Iterator
 
 from lstmprof.capture.worker import calibration
 from lstmprof.capture.worker.profilers import Profiler
-from lstmprof.capture.worker.profiling import Ranges, no_ranges, nvtx_ranges
+from lstmprof.capture.worker.profiling import Ranges, domain_ranges, no_ranges
 from lstmprof.errors import CaptureError
 
 #: From its begin to its end Nsight Systems records.
@@ -25,7 +25,7 @@ class NsysProfiler(Profiler):
 
     def __init__(self, framework: Profiler) -> None:
         self._framework = framework
-        ranges = nvtx_ranges()
+        ranges = domain_ranges()
         if ranges is None:
             raise CaptureError(
                 "nvtx is not installed where the steps run",

@@ -5,12 +5,11 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
-import sys
 from typing import Any, ContextManager, Dict, Iterator, Tuple
 
 import tensorflow as tf
 
-from lstmprof.capture.worker.profilers import Profiler, xplane_in
+from lstmprof.capture.worker.profilers import Profiler, keras_version, xplane_in
 from lstmprof.capture.worker.profiling import Ranges
 from lstmprof.capture.worker.settings import denormals, tried
 
@@ -58,7 +57,7 @@ class TensorflowProfiler(Profiler):
         return {
             "deterministic": _told("python.framework.config", "is_op_determinism_enabled"),
             "onednn": _told("python.util._pywrap_util_port", "IsMklEnabled"),
-            "matmul_tf32": tf.config.experimental.tensor_float_32_execution_enabled(),
+            "matmul_tf32": _told("python.framework.config", "tensor_float_32_execution_enabled"),
             "intra_op_threads": threading.get_intra_op_parallelism_threads(),
             "inter_op_threads": threading.get_inter_op_parallelism_threads(),
             "framework_denormals": None if doubled is None else denormals(doubled),
@@ -66,7 +65,8 @@ class TensorflowProfiler(Profiler):
 
     def facts(self) -> Dict[str, Any]:
         """What run.json says of the framework and the device."""
-        built, gpus = tf.sysconfig.get_build_info(), tf.config.get_visible_devices("GPU")
+        built: Dict[str, Any] = getattr(tf.sysconfig, "get_build_info", dict)()  # since 2.3
+        gpus = tf.config.get_visible_devices("GPU")
         gpu = self.device != "cpu"
         details = tf.config.experimental.get_device_details(gpus[0]) if gpu else {}
         return {
@@ -76,7 +76,7 @@ class TensorflowProfiler(Profiler):
             "threads": tf.config.threading.get_intra_op_parallelism_threads() or None,
             "versions": {
                 "tensorflow": tf.__version__,
-                "keras": getattr(sys.modules.get("keras"), "__version__", None),
+                "keras": keras_version(),
                 "cuda": built.get("cuda_version") if gpu else None,
                 "cudnn": built.get("cudnn_version") if gpu else None,
             },

@@ -1,4 +1,8 @@
-"""torch.profiler, and what torch tells of its settings and of the device."""
+"""torch's profiler, and what torch tells of its settings and of the device.
+
+PyTorch 1.8.1 has ``torch.profiler``; where there is none, ``torch.autograd.profiler`` is, whose
+list of events ``formats.autograd`` reads.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +19,17 @@ from lstmprof.capture.worker.profilers import Profiler
 from lstmprof.capture.worker.profiling import Ranges, both, no_ranges
 from lstmprof.capture.worker.settings import denormals, tried
 
+#: Whether this torch has the profiler that Kineto is behind.
+HAS_KINETO = hasattr(getattr(torch, "profiler", None), "profile")
 #: The ops of ``item``, one in the other
 NESTED = ("aten::item", "aten::_local_scalar_dense")
 
 
 class TorchProfiler(Profiler):
-    """torch.profiler on ``device``."""
+    """torch.profiler on ``device``, or what stood in its place."""
 
-    profiler = "torch.profiler"
-    tells_shapes = True
+    tells_shapes = HAS_KINETO
+    profiler = "torch.profiler" if HAS_KINETO else "torch.autograd.profiler"
     device = torch.device("cpu")
 
     def find_device(self) -> None:
@@ -40,7 +46,11 @@ class TorchProfiler(Profiler):
 
     @contextlib.contextmanager
     def recording(self, folder: str) -> Iterator[Any]:
-        """torch.profiler of the host, and of the GPU where the step runs on one."""
+        """The host, and the GPU where the step runs on one."""
+        if not HAS_KINETO:
+            with torch.autograd.profiler.profile(use_cuda=self.device.type == "cuda") as session:
+                yield session
+            return
         activities = [torch.profiler.ProfilerActivity.CPU]
         if self.device.type == "cuda":
             activities.append(torch.profiler.ProfilerActivity.CUDA)
@@ -55,6 +65,9 @@ class TorchProfiler(Profiler):
     def recording_shapes(self, folder: str) -> Iterator[List[shapes.OpInputs]]:
         """A session that is not kept; once it is over, the list holds the inputs of its ops."""
         inputs: List[shapes.OpInputs] = []
+        if not HAS_KINETO:
+            yield inputs
+            return
         activities = [torch.profiler.ProfilerActivity.CPU]
         with torch.profiler.profile(activities=activities, record_shapes=True) as session:
             yield inputs
@@ -64,7 +77,12 @@ class TorchProfiler(Profiler):
         os.remove(raw)
 
     def trivial(self) -> Optional[Tuple[Callable[[], Any], int]]:
-        """``aten::item``, and in it ``aten::_local_scalar_dense``; on the host."""
+        """``aten::item``, and in it ``aten::_local_scalar_dense``; on the host.
+
+        None where there is no Kineto: what older versions record of it has not been looked at.
+        """
+        if not HAS_KINETO:
+            return None
         return torch.ones((), dtype=torch.int64, device="cpu").item, 2
 
     def places(self, call: Callable[[], Any]) -> Optional[calibration.Places]:
@@ -78,15 +96,20 @@ class TorchProfiler(Profiler):
         return places_of(session.events())
 
     def annotated(self, number: int) -> Ranges:
-        """torch.profiler's ranges."""
+        """The profiler's own ranges: in PyTorch 1.0 ``range``, later ``record_function``."""
+        if not HAS_KINETO:
+            legacy = torch.autograd.profiler
+            older: Ranges = getattr(legacy, "record_function", None) or legacy.range
+            return older
         ranges: Ranges = torch.profiler.record_function
         return ranges
 
     def written(self, session: Any, folder: str) -> Tuple[str, str]:
-        """torch.profiler's JSON."""
+        """The profiler's JSON."""
         raw = os.path.join(folder, "trace.json")
         session.export_chrome_trace(raw)
-        return raw, self.title + ".pt.trace.json"
+        kind = "pt" if HAS_KINETO else "autograd"
+        return raw, "{}.{}.trace.json".format(self.title, kind)
 
     def settings(self) -> Dict[str, Any]:
         """torch's own."""
@@ -120,7 +143,8 @@ def _gpus_in_use() -> List[int]:
 
 def _graphs_are_alive() -> bool:
     """Whether a step may replay a CUDA graph."""
-    return any(issubclass(type(made), torch.cuda.CUDAGraph) for made in gc.get_objects())
+    graph = getattr(torch.cuda, "CUDAGraph", None)  # since 1.10
+    return graph is not None and any(issubclass(type(made), graph) for made in gc.get_objects())
 
 
 def keep_profiler_attached() -> None:
@@ -154,16 +178,16 @@ def places_of(events: Sequence[Any]) -> Optional[calibration.Places]:
 
 def settings(device_type: str) -> Dict[str, Any]:
     """torch's own, as they are now; what this version does not tell is left out."""
-    onednn = getattr(torch.backends.mkldnn, "enabled", None)  # since 1.11
-    available = torch.backends.mkldnn.is_available()
-    precision = getattr(torch, "get_float32_matmul_precision", None)  # since 1.12
+    mkldnn = getattr(torch.backends, "mkldnn", None)  # since 1.1
+    onednn = getattr(mkldnn, "enabled", None)  # since 1.11
+    available = mkldnn is None or mkldnn.is_available()
     facts = {
-        "anomaly_mode": torch.is_anomaly_enabled(),
-        "deterministic": torch.are_deterministic_algorithms_enabled(),
+        "anomaly_mode": _asked("is_anomaly_enabled"),
+        "deterministic": _asked("are_deterministic_algorithms_enabled"),  # since 1.8
         "onednn": available and onednn if isinstance(onednn, bool) or not available else None,
-        "matmul_precision": None if precision is None else precision(),
+        "matmul_precision": _asked("get_float32_matmul_precision"),  # since 1.12
         "intra_op_threads": torch.get_num_threads(),
-        "inter_op_threads": torch.get_num_interop_threads(),
+        "inter_op_threads": _asked("get_num_interop_threads"),
     }
     if device_type == "cpu":
         doubled = torch.from_numpy(tried()) * 2
@@ -172,6 +196,12 @@ def settings(device_type: str) -> Dict[str, Any]:
         facts,
         cudnn_deterministic=torch.backends.cudnn.deterministic,
         cudnn_benchmark=torch.backends.cudnn.benchmark,
-        matmul_tf32=torch.backends.cuda.matmul.allow_tf32,
-        cudnn_tf32=torch.backends.cudnn.allow_tf32,
+        matmul_tf32=getattr(getattr(torch.backends.cuda, "matmul", None), "allow_tf32", None),
+        cudnn_tf32=getattr(torch.backends.cudnn, "allow_tf32", None),
     )
+
+
+def _asked(name: str) -> Any:
+    """What torch answers; None where this version does not know the question."""
+    question = getattr(torch, name, None)
+    return None if question is None else question()

@@ -12,11 +12,13 @@ import re
 from functools import lru_cache
 
 from lstmprof.events.annotate.kernel_names import kernel_name
+from lstmprof.events.annotate.rules.caffe2 import CAFFE2_RULES
 from lstmprof.events.annotate.rules.kernels import (
     ATEN_COPIES,
     DECIDED_BY_NAME,
     KERNEL_RULES,
 )
+from lstmprof.events.annotate.rules.mxnet import MXNET_RULES
 from lstmprof.events.annotate.rules.onnx import ONNX_RULES
 from lstmprof.events.annotate.rules.pytensor import PYTENSOR_RULES
 from lstmprof.events.annotate.rules.rule import CATEGORIES, Rule, named
@@ -53,6 +55,8 @@ OP_RULES: tuple[Rule, ...] = (
     *TENSORFLOW_RULES,
     *PYTENSOR_RULES,
     *ONNX_RULES,
+    *MXNET_RULES,
+    *CAFFE2_RULES,
     *XLA_RULES,
     UNKNOWN_TYPE,
     LIBRARY_OP,

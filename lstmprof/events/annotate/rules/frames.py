@@ -21,7 +21,7 @@ UNKNOWN, WAITING = "unknown", "waiting"
 BY_OP = "by op"
 
 #: Frameworks whose step is one call of a compiled function (``breakdown.host``).
-_OF_ONE_CALL = ("tensorflow", "jax", "pytensor")
+_OF_ONE_CALL = ("tensorflow", "jax", "pytensor", "theano")
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def _kernel(part: str, classes: str, reason: str) -> FrameRule:
 FRAME_RULES: tuple[FrameRule, ...] = (
     _rule(
         WAITING,
-        "tensorflow jax pytensor",
+        " ".join(_OF_ONE_CALL),
         r"FutexWaiter|pthread_cond_(?:timed)?wait|sem_(?:timed|clock)?wait|WaitForWork|PosixSem",
         "waits for another thread, which has samples of its own",
     ),

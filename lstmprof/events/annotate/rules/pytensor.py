@@ -6,6 +6,21 @@ import re
 
 from lstmprof.events.annotate.rules.rule import Rule, named
 
+#: A loop of either, and what it is called: ``Scan{l0, while_loop=False}`` of PyTensor; of Theano
+#: ``for{cpu,l0}``, ``for{inplace{0,1,},cpu,l0}`` or ``forall_inplace,cpu,l0}``.
+SCAN = re.compile(
+    r"^(?:pytensor::Scan\{(?P<pytensor>[^,}]*)"
+    r"|theano::(?:for|do_while)(?:all_inplace,|\{inplace\{[\d,]*\},|\{)(?:cpu|gpu),(?P<theano>[^}]*))"
+)
+#: How both call the loop that computes the gradient of the loop of this name.
+GRADIENT = "grad_of_"
+
+
+def scan_label(name: str) -> str | None:
+    """What the loop that the op ``name`` runs is called; None where it runs none."""
+    match = SCAN.match(name)
+    return None if match is None else match["pytensor"] or match["theano"] or ""
+
 
 def _pytensor(category: str | None, ops: str, reason: str) -> Rule:
     """A rule for operators whose properties stand in braces: ``Gemm{inplace}``.
@@ -21,7 +36,9 @@ def _chainer(category: str | None, functions: str, reason: str) -> Rule:
 
 
 PYTENSOR_RULES: tuple[Rule, ...] = (
-    _pytensor(None, r"Scan|for|IfElse|OpFromGraph", "holds other operators"),
+    _pytensor(
+        None, r"Scan|(?:for|do_while)(?:all_inplace)?|IfElse|OpFromGraph", "holds other operators"
+    ),
     _pytensor(
         None,
         r"Subtensor|Reshape|\w*Dim[Ss]\w*|Shape\w*|SpecifyShape|\w*FromTensor|TensorFrom\w+|Assert"
@@ -29,7 +46,7 @@ PYTENSOR_RULES: tuple[Rule, ...] = (
         r"|ScalarFrom\w+|ARange",
         "a view, a shape or a check",
     ),
-    _pytensor("gemm", r"Dot\w*|Gem[mv]\w*|CGem[mv]\w*|Ger|CGer|BatchedDot|MatMul", "GEMM"),
+    _pytensor("gemm", r"[Dd]ot\w*|Gem[mv]\w*|CGem[mv]\w*|Ger|CGer|BatchedDot|MatMul", "GEMM"),
     _pytensor("conv", r"(?:Dnn|Abstract|Corr)\w*Conv\w*|ConvOp|CorrMM\w*", "convolution"),
     _pytensor("softmax_loss", r"\w*Softmax\w*", "softmax or its loss"),
     _pytensor(
@@ -50,6 +67,7 @@ PYTENSOR_RULES: tuple[Rule, ...] = (
     _chainer("rnn", r"NStep(?:Bi)?(?:LSTM|GRU|RNN)\w*", "a whole recurrent layer"),
     _chainer("gemm", r"Linear\w+|MatMul\w*|BatchMatMul\w*", "GEMM"),
     _chainer("conv", r"(?:Dec|C)onvolution\w*", "convolution"),
+    _chainer("ctc", r"ConnectionistTemporalClassification(?:Grad)?", "CTC loss"),
     _chainer("softmax_loss", r"_?\w*Softmax\w*|\w*CrossEntropy\w*|MeanSquaredError", "loss"),
     _chainer("normalization", r"\w*Normalization\w*", "normalisation"),
     _chainer("embedding", r"EmbedID\w*|SelectItem", "table look-up"),

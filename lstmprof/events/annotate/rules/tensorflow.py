@@ -37,7 +37,8 @@ TENSORFLOW_RULES: tuple[Rule, ...] = (
         r"|TensorListPopBack|TensorListPushBack|TensorListGetItem|TensorListSetItem|ControlTrigger"
         r"|AssignAddVariableOp|AssignVariableOp|Assert|Range|BroadcastArgs|Unknown"
         r"|BroadcastGradientArgs|_ParallelConcatStart|_Device(?:Arg|Retval)|\w*Iterator\w*|Stack"
-        r"|StackV2|StackPushV2|StackPopV2|TensorArray\w*V3|ConcatOffset|InvertPermutation"
+        r"|StackV2|StackPushV2|StackPopV2|TensorArray(?!Gather|Scatter|Concat|Split)\w*V3|ConcatOffset"
+        r"|InvertPermutation"
         r"|RemoteCall|Optional\w+|Ref(?:Enter|Exit|Merge|Switch|Identity|Select)|RecvTensor"
         r"|(?:Temporary)?Variable(?:V2)?|VarIsInitializedOp|IsVariableInitialized|\w*Queue\w*"
         r"|\w*HashTable\w*|LookupTable\w*|\w*Summary\w*|Print(?:V2)?",
@@ -62,7 +63,7 @@ TENSORFLOW_RULES: tuple[Rule, ...] = (
         r"\w*Transpose|Concat(?:V2)?|Split(?:V)?|Slice|StridedSlice\w*|Pack|Unpack|Pad(?:V2)?|Tile"
         r"|Reverse\w*|TensorListStack|TensorListFromTensor|TensorListConcat\w*|Dynamic\w+"
         r"|Scatter\w*|TensorScatter\w*|MirrorPad|Roll|Copy|Snapshot|_FusedConcat|SparseToDense"
-        r"|Where"
+        r"|Where|TensorArray(?:Gather|Scatter|Concat|Split)V3"
         r"|BroadcastTo|Empty|TensorListGather|TensorListScatter\w*|SparseReorder|Assign|OneHot"
         r"|MatrixBandPart|SpaceToBatch\w*|BatchToSpace\w*|ToTf|InputConversion|SpaceToDepth"
         r"|DepthToSpace",

@@ -55,10 +55,19 @@ TORCH_RULES: tuple[Rule, ...] = (
         r"|unfold|resolve_\w+|conj|lift_fresh|real|imag|broadcast_t\w+|numpy_T|m[TH]|adjoint",
         "a view: no element moves",
     ),
-    _torch(None, r"empty\w*|new_empty\w*|resize|set|result_type|record_stream", "memory, no work"),
+    _torch(
+        None,
+        r"empty\w*|new_empty\w*|resize|resize_as|set|result_type|record_stream",
+        "memory, no work",
+    ),
     _torch(None, r"zeros_like|ones_like|full_like|new_zeros|new_ones|full|scalar_tensor", "fill_"),
-    _torch(None, r"_has_\w+|is_\w+|_use_\w+|size|stride|_version|_local_scalar_dense", "asks"),
+    _torch(
+        None,
+        r"_has_\w+|(?:cudnn_)?is_\w+|_use_\w+|size|stride|_version|_local_scalar_dense",
+        "asks",
+    ),
     named(None, "torch", r"autograd::.*|torch::.*|\w+Backward\d*", "autograd node"),
+    named(None, "torch", r"profiler::_record_function_\w+", "begin or end of a range"),
     named(None, "torch", r"Torch-Compiled.*|TorchDynamo.*|## .*|Pregraph.*|CompiledF.*", "wrapper"),
     # Work, by what it is.
     named(

@@ -1,0 +1,84 @@
+"""The step by version: the runs of one implementation that differ in what they ran with.
+
+The table of the seed study that compared versions of frameworks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from lstmprof.breakdown import Breakdown, comparable, compared
+from lstmprof.implementations import version_numbers
+
+#: Of run.json's ``versions`` what is no framework's and no library's of layers.
+NO_FRAMEWORK = ("lstmprof", "python", "numpy", "nvtx", "cuda", "cudnn")
+
+
+@dataclass(frozen=True)
+class OfVersion:
+    """One run of those of an implementation; ``version`` is what differs among them."""
+
+    breakdown: Breakdown
+    implementation: str
+    version: str  # torch 1.4.0
+    of_first: float | None  # times as long as with the oldest version; None where not comparable
+
+
+def by_version(breakdowns: Sequence[Breakdown]) -> list[list[OfVersion]]:
+    """For each group of comparable runs those of implementations in several versions.
+
+    By implementation in the order of the runs, then by version, the oldest first. Groups without
+    any are left out.
+    """
+    slowdown = compared(breakdowns)
+    told = [
+        [
+            row
+            for places in _by_implementation(breakdowns, group)
+            for row in _rows({place: breakdowns[place] for place in places}, slowdown)
+        ]
+        for group in comparable(breakdowns)
+    ]
+    return [rows for rows in told if rows]
+
+
+def _by_implementation(breakdowns: Sequence[Breakdown], group: Sequence[int]) -> list[list[int]]:
+    of: dict[str, list[int]] = {}
+    for place in group:
+        implementation = breakdowns[place].run.info.implementation
+        if implementation:
+            of.setdefault(implementation, []).append(place)
+    return list(of.values())
+
+
+def _rows(breakdowns: Mapping[int, Breakdown], slowdown: Mapping[int, float]) -> list[OfVersion]:
+    """None where all have the same versions."""
+    versions = {place: _versions(breakdown) for place, breakdown in breakdowns.items()}
+    names = dict.fromkeys(name for of in versions.values() for name in of)
+    differing = [name for name in names if len({of.get(name) for of in versions.values()}) > 1]
+    if not differing:
+        return []
+    texts = {
+        place: ", ".join(f"{n} {of[n]}" for n in differing if n in of)
+        for place, of in versions.items()
+    }
+    order = sorted(texts, key=lambda place: (version_numbers(texts[place]), place))
+    return [
+        OfVersion(
+            breakdowns[place],
+            str(breakdowns[place].run.info.implementation),
+            texts[place],
+            _ratio(slowdown.get(place), slowdown.get(order[0])),
+        )
+        for place in order
+    ]
+
+
+def _ratio(step: float | None, first: float | None) -> float | None:
+    return step / first if step and first else None
+
+
+def _versions(breakdown: Breakdown) -> dict[str, str]:
+    told = (breakdown.run.info.versions or {}).items()
+    return {name: str(v) for name, v in told if v is not None and name not in NO_FRAMEWORK}

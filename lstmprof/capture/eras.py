@@ -1,0 +1,210 @@
+"""Eras: what a version of a framework is known to run with, so that one option makes it run.
+
+An old wheel says what it needs and not what has broken it since: TensorFlow 1.15 takes any
+protobuf, and dies of one that is newer than itself. A row of ``TABLE`` names packages that run
+together, and the Pythons that have them. ``--era torch-1.4.0`` takes a row as it
+is; ``--with torch==1.5.0`` takes what the row whose ``versions`` hold 1.5.0 names beside the
+framework; an implementation that says in which ``era`` it runs needs neither option.
+
+Sizes are what pip downloads and what the environment then takes on disk, in MB; None where nobody
+has looked. Where ``tried``, the row was installed and ran an LSTM on Linux, x86-64, from PyPI, in
+2026-11; for other ``versions`` its pins are what is most likely to serve.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Sequence
+
+from lstmprof.errors import UsageError, unknown_name
+from lstmprof.implementations import version_numbers
+
+#: The name in ``name==1.2.3``, ``name[extra]>=1`` or ``name @ file:…``, and what stands after it.
+_SPECIFIER = re.compile(r"\s*([A-Za-z0-9][\w.-]*)\s*(?:\[[^\]]*\])?\s*(.*)")
+
+
+@dataclasses.dataclass(frozen=True)
+class Era:
+    """Packages that run together, the framework's own first, and the Pythons that have them."""
+
+    name: str
+    packages: tuple[str, ...]  # pip's specifiers and options; the first is ``package==version``
+    pythons: tuple[str, ...]  # minor versions, the one to take first
+    versions: tuple[str, str]  # of the first package, that the others serve: from, up to
+    download_mb: int | None = None
+    disk_mb: int | None = None
+    serves: bool = True  # whether ``--with`` of its first package takes from this row
+    tried: bool = True
+
+    @property
+    def package(self) -> str:
+        """The framework's package, as indexes compare names."""
+        return package_of(self.packages[0])
+
+    def has(self, version: str) -> bool:
+        """Whether ``version`` is among ``versions``; 1.15.5 is up to 1.15."""
+        least, most = (version_numbers(text) for text in self.versions)
+        numbers = version_numbers(version)
+        return least <= numbers and numbers[: len(most)] <= most
+
+    def is_of(self, specifier: str) -> bool:
+        """Whether a specifier of pip's means one of ``versions`` of the first package."""
+        version = version_of(specifier)
+        same = package_of(specifier) == self.package
+        return same and version is not None and self.has(version)
+
+
+_TYPED = "typing_extensions==4.7.1"  # the last for Python 3.7
+_NUMPY_3_7 = "numpy==1.21.6"  # likewise
+#: What is on top of it is small: its eras have the same packages, and so are one environment.
+_THEANO = ("Theano==1.0.5", _NUMPY_3_7, "scipy==1.7.3", "h5py==2.10.0", "--only-binary=h5py")
+_LASAGNE, _KERAS = "Lasagne==0.1", "keras==2.1.6"
+
+TABLE: tuple[Era, ...] = (
+    Era("torch-1.0.0", ("torch==1.0.0", _NUMPY_3_7), ("3.7",), ("1.0", "1.3"), 590, 1200),
+    Era("torch-1.4.0", ("torch==1.4.0", _NUMPY_3_7), ("3.7", "3.8"), ("1.4", "1.5"), 753, 1400),
+    Era(
+        "torch-1.8.1",
+        ("torch==1.8.1", _NUMPY_3_7, _TYPED),
+        ("3.8", "3.7"),
+        ("1.6", "1.10"),
+        804,
+        1700,
+    ),
+    # With it come four wheels of NVIDIA's, without which it cannot be imported.
+    Era(
+        "torch-1.13.1",
+        ("torch==1.13.1", _NUMPY_3_7, _TYPED),
+        ("3.8", "3.9", "3.10", "3.7"),
+        ("1.11", "1.13"),
+        disk_mb=3290,
+    ),
+    # Compiled against NumPy 1. PyTorch 2.3 is the first that runs with NumPy 2 (its release notes).
+    Era(
+        "torch-2.2.2",
+        ("torch==2.2.2", "numpy==1.26.4"),
+        ("3.11", "3.10", "3.9"),
+        ("2.0", "2.2"),
+        disk_mb=5000,
+    ),
+    # protobuf 4 refuses code that was generated for 3, and 2.8 refuses to be installed beside 3.20.
+    Era(
+        "tensorflow-1.15.5",
+        ("tensorflow==1.15.5", "protobuf==3.20.3", "numpy==1.18.5"),
+        ("3.7",),
+        ("1.13", "1.15"),
+        disk_mb=590,
+    ),
+    Era(
+        "tensorflow-2.8.4",
+        ("tensorflow==2.8.4", "protobuf==3.19.6"),
+        ("3.8", "3.9", "3.10", "3.7"),
+        ("2.5", "2.11"),
+        tried=False,
+    ),
+    Era(
+        "tensorflow-cpu-2.8.4",
+        ("tensorflow-cpu==2.8.4", "protobuf==3.19.6"),
+        ("3.8", "3.9", "3.10", "3.7"),
+        ("2.5", "2.11"),
+        disk_mb=990,
+    ),
+    Era("theano-1.0.5", (*_THEANO, _LASAGNE, _KERAS), ("3.7",), ("1.0", "1.0"), disk_mb=240),
+    Era("lasagne-0.1", (_LASAGNE, *_THEANO, _KERAS), ("3.7",), ("0.1", "0.1"), disk_mb=240),
+    # Of Keras 2 alone it cannot be told which backend is meant: it is TensorFlow, its own choice.
+    Era(
+        "keras-2.1.6-tensorflow",
+        (
+            *("keras==2.1.6", "tensorflow==1.15.5", "protobuf==3.20.3", "numpy==1.18.5"),
+            *("scipy==1.5.4", "h5py==2.10.0", "--only-binary=h5py"),
+        ),
+        ("3.7",),
+        ("2.1", "2.3"),
+        disk_mb=680,
+    ),
+    Era(
+        "keras-2.1.6-theano",
+        (_KERAS, *_THEANO, _LASAGNE),
+        ("3.7",),
+        ("2.1", "2.3"),
+        disk_mb=240,
+        serves=False,
+    ),
+    Era("mxnet-1.9.1", ("mxnet==1.9.1", _NUMPY_3_7), ("3.7", "3.8"), ("1.5", "1.9"), 277, 270),
+    Era("chainer-7.8.1", ("chainer==7.8.1", _NUMPY_3_7), ("3.7",), ("6.0", "7.8"), 93, 80),
+    Era(
+        "caffe2-1.8.1",
+        ("torch==1.8.1", _NUMPY_3_7, _TYPED, "future", "six", "protobuf==3.20.3"),
+        ("3.8",),
+        ("1.0", "1.8"),
+        804,
+        1700,
+        serves=False,
+    ),
+)
+
+NAMES = tuple(era.name for era in TABLE)
+
+
+def find(name: str) -> Era:
+    """The era called ``name``.
+
+    Raises:
+        UsageError: no such era; says which name is nearest.
+    """
+    for era in TABLE:
+        if era.name == name:
+            return era
+    raise unknown_name("era", name, NAMES)
+
+
+def of_packages(packages: Sequence[str]) -> Era | None:
+    """``packages`` with what their versions need beside them; None where nothing is known of any.
+
+    Raises:
+        UsageError: no Python has all of them.
+    """
+    eras = [era for era in map(_serving, packages) if era is not None]
+    if not eras:
+        return None
+    pythons = [p for p in eras[0].pythons if all(p in era.pythons for era in eras)]
+    if not pythons:
+        raise UsageError(
+            f"no one Python has {' and '.join(packages)}", "capture them one after the other"
+        )
+    return dataclasses.replace(
+        eras[0],
+        name=" ".join(packages),
+        packages=with_pins(packages, [pin for era in eras for pin in era.packages[1:]]),
+        pythons=tuple(pythons),
+    )
+
+
+def with_pins(packages: Sequence[str], pins: Sequence[str]) -> tuple[str, ...]:
+    """``packages``, and those ``pins`` whose package is not among them yet; options stay."""
+    chosen = list(dict.fromkeys(packages))
+    for pin in pins:
+        if package_of(pin) not in map(package_of, chosen):
+            chosen.append(pin)
+    return tuple(chosen)
+
+
+def package_of(specifier: str) -> str:
+    """The package that a specifier of pip's means, as indexes compare names (PEP 503).
+
+    An option of pip's is itself.
+    """
+    match = _SPECIFIER.match(specifier)
+    return re.sub(r"[-_.]+", "-", match[1]).lower() if match else specifier
+
+
+def version_of(specifier: str) -> str | None:
+    """The version after ``==``, None where a specifier leaves a choice; of ``2.12.*`` 2.12."""
+    match = _SPECIFIER.match(specifier)
+    exact = match and re.fullmatch(r"==\s*(\d[\w.+!]*?)(?:\.\*)?", match[2].strip())
+    return exact[1] if exact else None
+
+
+def _serving(specifier: str) -> Era | None:
+    return next((era for era in TABLE if era.serves and era.is_of(specifier)), None)

@@ -1,0 +1,211 @@
+"""The one step loop of Theano and of its heir PyTensor, over what they call differently.
+
+A training step is one compiled function whose updates are the optimizer's. The first step compiles
+what the library's own cache (``base_compiledir``) does not have. The host's only range is ``step``:
+arrays of NumPy need no transfer, and the phases of the merged graph are those of its Scans.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import Any, Callable, ContextManager, Dict, Iterator, List, NamedTuple, Optional, Tuple
+
+import numpy as np
+
+from lstmprof import workloads
+from lstmprof.capture.request import CaptureRequest
+from lstmprof.capture.worker import loops
+from lstmprof.capture.worker.host import thread_count
+from lstmprof.capture.worker.loops._thunks import clocked_linker
+from lstmprof.capture.worker.profiling import Ranges
+from lstmprof.capture.worker.readings import Readings
+from lstmprof.errors import CaptureError
+from lstmprof.workloads import Workload
+
+Updates = List[Tuple[Any, Any]]  # (shared variable, its next value)
+
+
+class Library(NamedTuple):
+    """What the loop needs of ``package``, by either library's names."""
+
+    name: str
+    title: str
+    package: Any
+    tensor: Any  # its module of operators
+    machine: Any  # its VMLinker
+    log_softmax: Callable[[Any], Any]  # of (batch, classes), over the classes
+    variable: Callable[[str, str, int], Any]  # by name, dtype and number of dimensions
+    mode: Callable[[], Any]  # how the timed function is compiled
+    clocked: Callable[[Any], ContextManager[Any]]  # the same with another linker, while entered
+
+    def loss_of(
+        self, workload: Workload, outputs: Any, targets: Any, time_major: bool = True
+    ) -> Any:
+        """The mean loss over the batch; outputs (batch, classes), or with ``each_step`` 3-d.
+
+        ``time_major``: whether outputs of every step are (time, batch, classes), as the targets.
+        """
+        tensor = self.tensor
+        if workload.loss == "mean":
+            return tensor.mean(outputs)
+        if workload.each_step and not time_major:
+            outputs = outputs.dimshuffle(1, 0, 2)
+        if workload.loss == "mse":
+            return tensor.mean(tensor.sqr(outputs - targets))
+        if workload.each_step:
+            outputs, targets = outputs.reshape((-1, workload.classes)), targets.flatten()
+        scores = self.log_softmax(outputs)
+        return -tensor.mean(scores[tensor.arange(targets.shape[0]), targets])
+
+    def symbols(self, workload: Workload) -> Tuple[Any, Any, Any]:
+        """The symbolic inputs, targets and lengths, as ``workloads.Batch`` has them."""
+        tokens = bool(workload.vocabulary)
+        inputs = self.variable("inputs", "int64" if tokens else "float32", 2 if tokens else 3)
+        dtype = "int64" if workload.loss == "ce" else "float32"
+        dimensions = {"ce": 1, "mse": 2, "mean": 1}[workload.loss] + int(workload.each_step)
+        return (
+            inputs,
+            self.variable("targets", dtype, dimensions),
+            self.variable("lengths", "int64", 1),
+        )
+
+    def optimizer_of(self, workload: Workload, parameters: Dict[str, Any]) -> Any:
+        """The workload's optimizer over ``parameters``.
+
+        Raises:
+            CaptureError: the optimizer is neither Adam nor SGD.
+        """
+        if workload.optimizer == "sgd":
+            return Sgd(self, workload, parameters)
+        if workload.optimizer != "adam":
+            fault = "unknown optimizer '{}'".format(workload.optimizer)
+            raise CaptureError(fault, "use adam or sgd")
+        return Adam(self, workload, parameters)
+
+
+class Trainer(loops.Trainer):
+    """One implementation with its weights, data and optimizer; a loop's own has ``library``."""
+
+    library: Library
+
+    def __init__(self, request: CaptureRequest, device: str) -> None:
+        self.library.package.config.floatX = "float32"
+        self.profiler = "clock around {}'s thunks".format(self.library.title)
+        super().__init__(request)
+        self.readings: Optional[Readings] = None
+        self.module = self.implementation.build(self.workload)
+        self.implementation.load(self.module, workloads.weights(self.workload, request.seed))
+        parameters = self.implementation.parameters(self.module)
+        self.optimizer = self.library.optimizer_of(self.workload, parameters)
+        batch: Any = workloads.batch(self.workload, request.seed)
+        self.time_major: bool = self.implementation.TIME_MAJOR
+        inputs = batch.inputs
+        if not self.time_major:
+            inputs = np.ascontiguousarray(inputs.swapaxes(0, 1))
+        self.data = (inputs, batch.targets, batch.lengths)
+        self.clocked: Any = None
+        self.function: Any = None  # the first step compiles it, as elsewhere
+
+    def _compiled(self, mode: Any) -> Any:
+        inputs, targets, lengths = self.library.symbols(self.workload)
+        true_lengths = (lengths,) if self.workload.variable_length else ()
+        outputs = self.implementation.apply(self.module, inputs, mode, *true_lengths)
+        loss = self.library.loss_of(self.workload, outputs, targets, self.time_major)
+        updates = [] if self.forward_only else self.optimizer.updates(loss)
+        return self.library.package.function(
+            [inputs, targets, lengths],
+            loss,
+            updates=updates,
+            mode=mode,
+            on_unused_input="ignore",
+        )
+
+    def step(self, ranges: Ranges) -> Any:
+        """One step; the loss."""
+        with ranges("step"):
+            if self.function is None:
+                self.function = self._compiled(self.library.mode())
+            return self.function(*self.data)
+
+    @contextlib.contextmanager
+    def recording(self, folder: str) -> Iterator[Readings]:
+        """The clocked function in place of the timed one, with no reading yet."""
+        if self.readings is None:
+            self.readings = Readings()
+            linker = clocked_linker(self.library.machine, self.library.name, self.readings)
+            with self.library.clocked(linker) as mode:
+                self.clocked = self._compiled(mode)
+        self.readings.clear()
+        plain, self.function = self.function, self.clocked
+        try:
+            yield self.readings
+        finally:
+            self.function = plain
+
+    def annotated(self, number: int) -> Ranges:
+        """Ranges among the readings."""
+        assert self.readings is not None
+        return self.readings.range
+
+    def written(self, session: Readings, folder: str) -> Tuple[str, str]:
+        """The readings as a trace."""
+        raw = os.path.join(folder, "trace.json")
+        session.write(raw)
+        return raw, self.library.name + ".trace.json"
+
+    def facts(self) -> Dict[str, Any]:
+        """What run.json says of the framework and the device; the loop's own adds ``backend``."""
+        return {
+            "device": "cpu",
+            "device_name": None,
+            "device_memory_bytes": None,
+            "threads": thread_count(),
+            "versions": {self.library.name: self.library.package.__version__, "cuda": None},
+        }
+
+
+#: Adam's decay of the mean and of the square, and its epsilon: the defaults of torch.optim.Adam
+MEAN_DECAY, SQUARE_DECAY, EPSILON = np.float32(0.9), np.float32(0.999), np.float32(1e-8)
+#: Before NumPy 2 the difference of a Python 1 and a float32 is a float64.
+ONE = np.float32(1)
+
+
+class Sgd:
+    """Plain SGD, without momentum."""
+
+    def __init__(self, library: Library, workload: Workload, parameters: Dict[str, Any]) -> None:
+        self.library = library
+        self.rate, self.parameters = np.float32(workload.learning_rate), parameters
+
+    def updates(self, loss: Any) -> Updates:
+        """One step, as torch.optim.SGD computes it."""
+        parameters = list(self.parameters.values())
+        gradients = self.library.package.grad(loss, parameters)
+        return [(p, p - self.rate * gradient) for p, gradient in zip(parameters, gradients)]
+
+
+class Adam:
+    """Adam and its state: D. Kingma, J. Ba, "Adam" (2014), algorithm 1."""
+
+    def __init__(self, library: Library, workload: Workload, parameters: Dict[str, Any]) -> None:
+        self.library, shared = library, library.package.shared
+        self.rate, self.parameters = np.float32(workload.learning_rate), parameters
+        self.count = shared(np.float32(0))
+        zeros = {name: np.zeros_like(p.get_value()) for name, p in parameters.items()}
+        self.means = {name: shared(array) for name, array in zeros.items()}
+        self.squares = {name: shared(array) for name, array in zeros.items()}
+
+    def updates(self, loss: Any) -> Updates:
+        """One step, as torch.optim.Adam computes it."""
+        tensor, count = self.library.tensor, self.count + ONE
+        updates = [(self.count, count)]
+        gradients = self.library.package.grad(loss, list(self.parameters.values()))
+        for (name, parameter), gradient in zip(self.parameters.items(), gradients):
+            mean = MEAN_DECAY * self.means[name] + (ONE - MEAN_DECAY) * gradient
+            square = SQUARE_DECAY * self.squares[name] + (ONE - SQUARE_DECAY) * tensor.sqr(gradient)
+            root = tensor.sqrt(square / (ONE - SQUARE_DECAY**count))
+            change = self.rate * mean / (ONE - MEAN_DECAY**count) / (root + EPSILON)
+            updates += [(self.means[name], mean), (self.squares[name], square)]
+            updates.append((parameter, parameter - change))
+        return updates

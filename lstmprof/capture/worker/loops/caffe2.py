@@ -1,0 +1,199 @@
+"""The one step loop for Caffe2, and a clock around its operators.
+
+A step is one call of a net, which holds the operators of all phases. Caffe2 has means by operator
+(``BenchmarkNet``, observers) and no timeline: in the profile pass each operator is a net of its
+own, run and read one after the other from Python, on the same blobs. So the profiled net is another
+one than the timed, and the inflation of the profile pass says what both cost. What an operator runs
+in itself, such as the time steps of a RecurrentNetwork, is not seen. The trace has the form of
+torch.profiler's, which every reader of lstmprof and Perfetto knows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from typing import Any, Callable, Dict, Iterator, List, Tuple
+
+import numpy as np
+import torch
+from caffe2.python import core, optimizer, workspace
+
+from lstmprof import workloads
+from lstmprof.capture.request import CaptureRequest
+from lstmprof.capture.worker import loops
+from lstmprof.capture.worker.host import thread_count
+from lstmprof.capture.worker.peaks import numpy_copy, numpy_product
+from lstmprof.capture.worker.profiling import Ranges
+from lstmprof.capture.worker.readings import Readings
+from lstmprof.errors import CaptureError
+from lstmprof.workloads import Workload
+
+#: Caffe2 computes products by the BLAS in torch; NumPy's is taken for the measurement.
+product, copy = numpy_product, numpy_copy
+
+
+def device_of(requested: str) -> str:
+    """``cpu``, the only device; ``cuda`` is refused before."""
+    return "cpu"
+
+
+def set_threads(threads: int) -> None:
+    """Nothing: its operators read the environment."""
+
+
+class Trainer(loops.Trainer):
+    """One implementation with its weights, data and optimizer."""
+
+    profiler = "clock around Caffe2's operators"
+
+    def __init__(self, request: CaptureRequest, device: str) -> None:
+        super().__init__(request)
+        batch: Any = workloads.batch(self.workload, request.seed)
+        self.module = self.implementation.build(self.workload)
+        self.blobs = given(self.workload, batch)
+        self._feed()
+        self.net = self.module.model.net
+        self.phases = list(phases(self.workload, self.module, self.forward_only))
+        workspace.RunNetOnce(self.module.model.param_init_net)
+        self.implementation.load(self.module, workloads.weights(self.workload, request.seed))
+        workspace.CreateNet(self.net)
+        self.run: Callable[[], None] = self._run
+        self.operators: List[Tuple[str, str]] = []  # net, name in the trace
+        self.readings = Readings()
+
+    def _feed(self) -> None:
+        for name, array in self.blobs.items():
+            workspace.FeedBlob(name, array)
+
+    def _run(self) -> None:
+        workspace.RunNet(self.net.Proto().name)
+
+    def step(self, ranges: Ranges) -> Any:
+        """One step; the loss."""
+        with ranges("step"):
+            with ranges("input"):
+                self._feed()
+            with ranges("program"):
+                self.run()
+        return workspace.FetchBlob(LOSS)
+
+    @contextlib.contextmanager
+    def recording(self, folder: str) -> Iterator[Readings]:
+        """The operators one by one in place of the net, with no reading yet."""
+        self.operators = self.operators or list(nets_of(self.net))
+        self.readings.clear()
+        self.run = self._run_one_by_one
+        try:
+            yield self.readings
+        finally:
+            self.run = self._run
+
+    def _run_one_by_one(self) -> None:
+        clock, keep = time.perf_counter_ns, self.readings.append
+        for phase, first, end in self.phases:
+            with self.readings.range(phase):
+                begin_ns = clock()
+                for net, name in self.operators[first:end]:
+                    start_ns = clock()
+                    workspace.RunNet(net)
+                    keep(("cpu_op", name, start_ns, clock(), None))
+                keep(("cpu_op", NET, begin_ns, clock(), None))
+
+    def annotated(self, number: int) -> Ranges:
+        """Ranges among the readings."""
+        return self.readings.range
+
+    def written(self, session: Readings, folder: str) -> Tuple[str, str]:
+        """The readings as a trace."""
+        raw = os.path.join(folder, "trace.json")
+        session.write(raw)
+        return raw, "caffe2.trace.json"
+
+    def facts(self) -> Dict[str, Any]:
+        """What run.json says of the framework and the device."""
+        return {
+            "device": "cpu",
+            "device_name": None,
+            "device_memory_bytes": None,
+            "threads": thread_count(),
+            "versions": {"caffe2": torch.__version__, "cuda": None},
+            "backend": self.net.Proto().type or "simple",
+        }
+
+
+#: The blob of the mean loss.
+LOSS = "loss"
+#: What calls the operators of a phase one after the other.
+NET = "caffe2::Net"
+
+
+def given(workload: Workload, batch: Any) -> Dict[str, Any]:
+    """What a step is given, as NumPy's arrays: ``inputs``, and ``targets`` where there are any."""
+    blobs = {"inputs": np.ascontiguousarray(batch.inputs, np.float32)}
+    if workload.loss == "ce":
+        blobs["targets"] = batch.targets.astype(np.int32).ravel()
+    if workload.loss == "mse":
+        blobs["targets"] = np.ascontiguousarray(batch.targets, np.float32)
+    return blobs
+
+
+def phases(workload: Workload, module: Any, forward_only: bool) -> Iterator[Tuple[str, int, int]]:
+    """Add loss, gradients and updates to the net; each phase, its first operator and its end."""
+    model, ends = module.model, [0]
+
+    def phase(name: str) -> Tuple[str, int, int]:
+        ends.append(len(model.net.Proto().op))
+        return (name, ends[-2], ends[-1])
+
+    yield phase("forward")
+    loss_of(workload, model.net, module.outputs)
+    yield phase("loss")
+    if forward_only:
+        return
+    model.AddGradientOperators([core.BlobReference(LOSS)])
+    yield phase("backward")
+    add_optimizer(workload, model)
+    yield phase("optimizer")
+
+
+def nets_of(net: Any) -> Iterator[Tuple[str, str]]:
+    """A net for each operator of ``net``: its name, and the operator's in the trace."""
+    for number, operator in enumerate(net.Proto().op):
+        alone = core.Net("operator_{}".format(number))
+        alone.Proto().op.extend([operator])
+        workspace.CreateNet(alone)
+        yield alone.Proto().name, "caffe2::" + operator.type
+
+
+def loss_of(workload: Workload, net: Any, outputs: Any) -> None:
+    """Add the mean loss over the batch, ``LOSS``; outputs (batch, classes), or one a time step."""
+    if workload.loss == "mean":
+        net.AveragedLoss([outputs], [LOSS])
+        return
+    flat, _ = net.Reshape([outputs], ["scores", "outputs_shape"], shape=[-1, workload.classes])
+    if workload.loss == "ce":
+        net.SoftmaxWithLoss([flat, "targets"], ["softmax", LOSS])
+        return
+    targets, _ = net.Reshape(["targets"], ["flat_targets", "old"], shape=[-1, workload.classes])
+    halves = net.SquaredL2Distance([flat, targets], ["halves"])  # ½ Σ over the classes
+    net.AveragedLoss([net.Scale([halves], ["squares"], scale=2.0 / workload.classes)], [LOSS])
+
+
+def add_optimizer(workload: Workload, model: Any) -> None:
+    """Add the workload's optimizer over every parameter of ``model``.
+
+    Raises:
+        CaptureError: the optimizer is neither Adam nor SGD.
+    """
+    if workload.optimizer == "sgd":
+        optimizer.build_sgd(model, workload.learning_rate)
+    elif workload.optimizer == "adam":
+        optimizer.build_adam(model, workload.learning_rate)
+    else:
+        raise CaptureError("unknown optimizer '{}'".format(workload.optimizer), "use adam or sgd")
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether ``error`` is Caffe2's way of saying so."""
+    return isinstance(error, RuntimeError) and "alloc" in str(error)

@@ -1,0 +1,217 @@
+"""The one step loop for Chainer, and a clock around its functions.
+
+Chainer has sums by function (``TimerHook``) and no timeline, but calls a hook before and after each
+function: here it reads a clock. Backward it calls the hook around each gradient, which mostly calls
+functions again; those nest. Updates of the optimizer are no functions: the rule of each parameter
+is read too. Nothing but the hook differs between a profiled step and a timed one. The trace has the
+form of torch.profiler's, which every reader of lstmprof and Perfetto knows.
+
+On a CPU Chainer computes with NumPy. Its Adam has its epsilon beside the root of the square's mean
+before that is corrected, as TensorFlow's has.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+
+import chainer
+import numpy as np
+from chainer import functions
+from chainer.function import FunctionAdapter
+
+from lstmprof import workloads
+from lstmprof.capture.request import CaptureRequest
+from lstmprof.capture.worker import loops
+from lstmprof.capture.worker.host import thread_count
+from lstmprof.capture.worker.peaks import numpy_copy, numpy_product
+from lstmprof.capture.worker.profiling import Ranges
+from lstmprof.capture.worker.readings import Readings
+from lstmprof.errors import CaptureError
+from lstmprof.workloads import Workload
+
+#: Chainer leaves both to NumPy.
+product, copy = numpy_product, numpy_copy
+
+#: Functions whose inputs' shapes are read: the products of matrices.
+PRODUCTS = ("LinearFunction", "LinearGradData", "LinearGradWeight", "MatMul")
+
+
+def device_of(requested: str) -> str:
+    """``cpu``, the only device; ``cuda`` is refused before."""
+    return "cpu"
+
+
+def set_threads(threads: int) -> None:
+    """Nothing: NumPy's BLAS reads the environment."""
+
+
+class Trainer(loops.Trainer):
+    """One implementation with its weights, data and optimizer."""
+
+    profiler = "clock in a FunctionHook of Chainer"
+
+    def __init__(self, request: CaptureRequest, device: str) -> None:
+        super().__init__(request)
+        chainer.config.train = not self.forward_only
+        chainer.config.enable_backprop = not self.forward_only
+        self.module = self.implementation.build(self.workload)
+        self.implementation.load(self.module, workloads.weights(self.workload, request.seed))
+        self.optimizer = optimizer_of(self.workload, self.module)
+        batch: Any = workloads.batch(self.workload, request.seed)
+        inputs = batch.inputs if self.implementation.TIME_MAJOR else batch.inputs.swapaxes(0, 1)
+        self.inputs, self.targets = np.ascontiguousarray(inputs), batch.targets
+        self.lengths = batch.lengths
+        self.known_lengths = (self.lengths,) if self.workload.variable_length else ()
+        self.readings = Readings()
+
+    def step(self, ranges: Ranges) -> Any:
+        """One step; the loss."""
+        with ranges("step"):
+            loss = self._loss(ranges)
+            if not self.forward_only:
+                with ranges("backward"):
+                    self.module.cleargrads()
+                    loss.backward()
+                with ranges("optimizer"):
+                    self.optimizer.update()
+        return loss.array
+
+    def _loss(self, ranges: Ranges) -> Any:
+        with ranges("forward"):
+            outputs = self.module(self.inputs, *self.known_lengths)
+        with ranges("loss"):
+            time_major = self.implementation.TIME_MAJOR
+            return loss_of(self.workload, outputs, self.targets, self.lengths, time_major)
+
+    @contextlib.contextmanager
+    def recording(self, folder: str) -> Iterator[Readings]:
+        """The hook, and the clock in the rules of all parameters, with no reading yet."""
+        self.readings.clear()
+        rules = [parameter.update_rule for parameter in self.module.params()]
+        for rule in rules:
+            rule.update_core = _clocked(rule, self.readings)
+        try:
+            with ClockedFunctions(self.readings):
+                yield self.readings
+        finally:
+            for rule in rules:
+                del rule.update_core
+
+    def annotated(self, number: int) -> Ranges:
+        """Ranges among the readings."""
+        return self.readings.range
+
+    def written(self, session: Readings, folder: str) -> Tuple[str, str]:
+        """The readings as a trace."""
+        raw = os.path.join(folder, "trace.json")
+        session.write(raw)
+        return raw, "chainer.trace.json"
+
+    def trivial(self) -> Tuple[Callable[[], Any], int]:
+        """A view of an array of one element: one function."""
+        one = np.zeros((1,), np.float32)
+        return lambda: functions.reshape(one, (1, 1)), 1
+
+    def facts(self) -> Dict[str, Any]:
+        """What run.json says of the framework and the device."""
+        return {
+            "device": "cpu",
+            "device_name": None,
+            "device_memory_bytes": None,
+            "threads": thread_count(),
+            "versions": {"chainer": chainer.__version__, "cuda": None},
+            "backend": "NumPy",
+        }
+
+
+class ClockedFunctions(chainer.FunctionHook):  # type: ignore[misc]
+    """A hook that leaves ``readings``: one a function forward, one around each gradient.
+
+    Functions of the old kind compute their gradient themselves (``…Grad``), others call functions
+    for it (``…Backward``).
+    """
+
+    name = "lstmprof"
+
+    def __init__(self, readings: Readings) -> None:
+        self.readings = readings
+        self.starts: List[int] = []  # of the functions that run, the outermost first
+
+    def forward_preprocess(self, function: Any, in_data: Any) -> None:
+        """Read the clock."""
+        self.starts.append(time.perf_counter_ns())
+
+    def forward_postprocess(self, function: Any, in_data: Any) -> None:
+        """Keep what the function took, and of a product its shapes."""
+        end_ns, label = time.perf_counter_ns(), function.label
+        args: Optional[Dict[str, Any]] = None
+        if label in PRODUCTS:
+            args = {
+                "Input Dims": [list(np.shape(array)) for array in in_data],
+                "Input type": [str(array.dtype) for array in in_data],
+            }
+        self.readings.append(("cpu_op", "chainer::" + label, self.starts.pop(), end_ns, args))
+
+    def backward_preprocess(self, function: Any, in_data: Any, out_grad: Any) -> None:
+        """Read the clock."""
+        self.starts.append(time.perf_counter_ns())
+
+    def backward_postprocess(self, function: Any, in_data: Any, out_grad: Any) -> None:
+        """Keep what the gradient took."""
+        end_ns = time.perf_counter_ns()
+        ending = "Grad" if isinstance(function, FunctionAdapter) else "Backward"
+        name = "chainer::{}{}".format(function.label, ending)
+        self.readings.append(("cpu_op", name, self.starts.pop(), end_ns, None))
+
+
+def _clocked(rule: Any, readings: Readings) -> Callable[[Any], None]:
+    update, name = rule.update_core, "chainer::" + type(rule).__name__
+
+    def run(parameter: Any) -> None:
+        start_ns = time.perf_counter_ns()
+        update(parameter)
+        readings.append(("cpu_op", name, start_ns, time.perf_counter_ns(), None))
+
+    return run
+
+
+def loss_of(workload: Workload, outputs: Any, targets: Any, lengths: Any, time_major: bool) -> Any:
+    """The mean loss over the batch; outputs (batch, classes), or one a time step.
+
+    ``targets`` of every time step have time in front whatever the layout of the outputs.
+    """
+    if workload.loss == "mean":
+        return functions.mean(outputs)
+    if workload.each_step and not time_major:
+        targets = targets.swapaxes(0, 1)
+    if workload.loss == "mse":
+        return functions.mean_squared_error(outputs, targets)
+    if workload.loss == "ce":
+        flat = functions.reshape(outputs, (-1, workload.classes)) if workload.each_step else outputs
+        return functions.softmax_cross_entropy(flat, targets.astype(np.int32).ravel())
+    steps: List[Any] = list(functions.separate(outputs, axis=0 if time_major else 1))
+    spelled = np.full(len(lengths), targets.shape[1], np.int32)
+    return functions.connectionist_temporal_classification(
+        steps, targets.astype(np.int32), 0, lengths.astype(np.int32), spelled
+    )
+
+
+def optimizer_of(workload: Workload, module: Any) -> Any:
+    """The workload's optimizer over every parameter of ``module``.
+
+    Raises:
+        CaptureError: the optimizer is neither Adam nor SGD.
+    """
+    if workload.optimizer == "sgd":
+        return chainer.optimizers.SGD(workload.learning_rate).setup(module)
+    if workload.optimizer != "adam":
+        raise CaptureError("unknown optimizer '{}'".format(workload.optimizer), "use adam or sgd")
+    return chainer.optimizers.Adam(workload.learning_rate).setup(module)
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether ``error`` says so: NumPy raises MemoryError, which is known."""
+    return False

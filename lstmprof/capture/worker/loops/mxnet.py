@@ -1,0 +1,319 @@
+"""The one step loop for MXNet, of Gluon's networks and of Module's, and MXNet's own profiler.
+
+MXNet is asynchronous on a CPU too: Python hands operators to the engine, which runs them on threads
+of its own, and a step ends with a wait for all of them. So phases are those of the handing over;
+which one an operator is of its name tells. Of a Module the loss is part of the graph, and so of
+``forward``.
+
+The profiler writes a file a session; only a process's first one is whole JSON, which a later one is
+made here. A task of the profiler is a range. The engine joins the operators of a backward pass to
+one (``ImperativeBulk``), and an executor those of a graph, in which the profiler sees none. In a
+profiled session they join none, for which a Module is bound anew: the inflation of the profile pass
+says what that costs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from typing import Any, ContextManager, Dict, Iterator, Tuple
+
+import mxnet as mx
+import numpy as np
+
+from lstmprof import workloads
+from lstmprof.capture.request import CaptureRequest
+from lstmprof.capture.worker import loops
+from lstmprof.capture.worker.host import thread_count
+from lstmprof.capture.worker.peaks import Run, faster, numpy_copy, numpy_product
+from lstmprof.capture.worker.profiling import DOMAIN, Ranges
+from lstmprof.capture.worker.settings import denormals, tried
+from lstmprof.errors import CaptureError
+from lstmprof.workloads import Workload
+
+ENGINE = "MXNET_ENGINE_TYPE"
+#: On a CPU and by default.
+USUAL_ENGINE = "ThreadedEnginePerDevice"
+#: What is recorded; with sums by operator (``aggregate_stats``) the engine joins none of them.
+RECORDED = ("profile_symbolic", "profile_imperative", "profile_api", "aggregate_stats")
+#: With 0 when a graph is bound, its executor joins none.
+BULK = ("MXNET_EXEC_BULK_EXEC_TRAIN", "MXNET_EXEC_BULK_EXEC_INFERENCE")
+_FIRST_COMMA = re.compile(r'("traceEvents"\s*:\s*\[)\s*,')
+#: MXNet's copies are those of NumPy's arrays.
+copy = numpy_copy
+
+
+def device_of(requested: str) -> str:
+    """``cpu``, the only device; ``cuda`` is refused before."""
+    return "cpu"
+
+
+def set_threads(threads: int) -> None:
+    """Nothing: its operators read the environment."""
+
+
+class Trainer(loops.Trainer):
+    """One implementation with its weights, data and optimizer."""
+
+    profiler = "mx.profiler"
+
+    def __init__(self, request: CaptureRequest, device: str) -> None:
+        super().__init__(request)
+        module = self.implementation.build(self.workload)
+        self.implementation.load(module, workloads.weights(self.workload, request.seed))
+        batch: Any = workloads.batch(self.workload, request.seed)
+        self.given = given(self.workload, batch, self.implementation.TIME_MAJOR)
+        network = ModuleNetwork if hasattr(self.implementation, "apply") else GluonNetwork
+        self.network: Any = network(self.implementation, module, self.workload, self.forward_only)
+        self.domain = mx.profiler.Domain(DOMAIN)
+        self.tasks: Dict[str, TaskRange] = {}
+
+    def step(self, ranges: Ranges) -> Any:
+        """One step, synchronised at its end; the loss."""
+        with ranges("step"):
+            with ranges("input"):
+                arrays = {name: mx.nd.array(array) for name, array in self.given.items()}
+            loss = self.network.step(ranges, arrays)
+            mx.nd.waitall()
+        return loss
+
+    def loss(self, outcome: Any) -> float:
+        """The number in a step's outcome."""
+        return float(outcome.asnumpy().ravel()[0])
+
+    def kept(self, outcome: Any) -> Any:
+        """A copy: a graph's outputs are overwritten by the next step."""
+        return outcome.copy()
+
+    @contextlib.contextmanager
+    def recording(self, folder: str) -> Iterator[str]:
+        """MXNet's profiler; the path of its file."""
+        os.makedirs(folder, exist_ok=True)
+        path = os.path.join(folder, "profile.json")
+        mx.profiler.set_config(
+            filename=path,
+            continuous_dump=False,
+            profile_memory=False,
+            **dict.fromkeys(RECORDED, True),
+        )
+        with self.network.one_by_one():
+            mx.nd.waitall()
+            mx.profiler.set_state("run")
+            try:
+                yield path
+            finally:
+                mx.nd.waitall()
+                mx.profiler.set_state("stop")
+                mx.profiler.dump()
+
+    def annotated(self, number: int) -> Ranges:
+        """Tasks of MXNet's profiler."""
+        return self._task
+
+    def _task(self, name: str) -> ContextManager[Any]:
+        if name not in self.tasks:
+            self.tasks[name] = TaskRange(self.domain.new_task(name))
+        return self.tasks[name]
+
+    def written(self, session: str, folder: str) -> Tuple[str, str]:
+        """The profiler's file as whole JSON."""
+        with open(session, encoding="utf-8") as file:
+            text = file.read()
+        with open(session, "w", encoding="utf-8") as file:
+            file.write(_FIRST_COMMA.sub(r"\1", text, count=1))
+        return session, "mxnet.trace.json"
+
+    def settings(self) -> Dict[str, Any]:
+        """MXNet's own; denormals as its engine has them."""
+        doubled = (mx.nd.array(tried()) * 2.0).asnumpy()
+        return {
+            "onednn": mx.runtime.Features().is_enabled("MKLDNN"),
+            "framework_denormals": denormals(doubled),
+        }
+
+    def facts(self) -> Dict[str, Any]:
+        """What run.json says of the framework and the device."""
+        return {
+            "device": "cpu",
+            "device_name": None,
+            "device_memory_bytes": None,
+            "threads": thread_count(),
+            "versions": {"mxnet": mx.__version__, "cuda": None},
+            "backend": os.environ.get(ENGINE, USUAL_ENGINE),
+        }
+
+
+class TaskRange:
+    """A task of MXNet's profiler, entered again and again."""
+
+    def __init__(self, task: Any) -> None:
+        self.task = task
+
+    def __enter__(self) -> None:
+        self.task.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.task.stop()
+
+
+class GluonNetwork:
+    """A Block under autograd, with Gluon's Trainer."""
+
+    def __init__(self, file: Any, module: Any, workload: Workload, forward_only: bool) -> None:
+        self.workload, self.block, self.time_major = workload, module, file.TIME_MAJOR
+        self.forward_only = forward_only
+        name, options = optimizer_of(workload)
+        parameters = module.collect_params()
+        self.trainer = mx.gluon.Trainer(parameters, name, options, kvstore=None)
+
+    def step(self, ranges: Ranges, arrays: Dict[str, Any]) -> Any:
+        """All phases but ``input``, handed over; the loss."""
+        if self.forward_only:
+            return self.loss(ranges, arrays)
+        with mx.autograd.record():
+            loss = self.loss(ranges, arrays)
+        with ranges("backward"):
+            loss.backward()
+        with ranges("optimizer"):
+            self.trainer.step(1)  # the loss is a mean already
+        return loss
+
+    def loss(self, ranges: Ranges, arrays: Dict[str, Any]) -> Any:
+        """The loss, by the phases ``forward`` and ``loss``."""
+        known = [arrays["lengths"]] if self.workload.variable_length else []
+        with ranges("forward"):
+            outputs = self.block(arrays["inputs"], *known)
+        with ranges("loss"):
+            return loss_of(mx.nd, self.workload, outputs, arrays, self.time_major)
+
+    def one_by_one(self) -> ContextManager[None]:
+        """Nothing to do: what is recorded sees to it."""
+        return contextlib.nullcontext()
+
+
+class ModuleNetwork:
+    """A graph that ends in its loss, with Module's executor and optimizer."""
+
+    def __init__(self, file: Any, module: Any, workload: Workload, forward_only: bool) -> None:
+        self.forward_only, self.arrays = forward_only, module.arrays
+        batch: Any = workloads.batch(workload, 0)
+        shapes = {n: a.shape for n, a in given(workload, batch, file.TIME_MAJOR).items()}
+        symbols = {name: mx.sym.Variable(name) for name in shapes}
+        self.outputs = file.apply(module, symbols["inputs"])
+        loss = loss_of(mx.sym, workload, self.outputs, symbols, file.TIME_MAJOR)
+        self.symbol, self.shapes = mx.sym.MakeLoss(loss), shapes
+        self.optimizer = optimizer_of(workload)
+        self.module = self._bound(self.arrays)
+        self.profiled: Any = None  # a second Module, whose executor runs operators one by one
+
+    def _bound(self, arrays: Dict[str, Any]) -> Any:
+        data = [(name, shape) for name, shape in self.shapes.items() if name != "targets"]
+        labels = [(name, shape) for name, shape in self.shapes.items() if name == "targets"]
+        names = [name for name, _ in data], [name for name, _ in labels] or None
+        module = mx.mod.Module(self.symbol, *names, context=mx.cpu())
+        module.bind(data, labels or None, for_training=not self.forward_only)
+        module.init_params(arg_params=arrays)
+        if not self.forward_only:
+            name, options = self.optimizer
+            module.init_optimizer(None, name, tuple(dict(options, rescale_grad=1.0).items()))
+        return module
+
+    def step(self, ranges: Ranges, arrays: Dict[str, Any]) -> Any:
+        """All phases but ``input``, handed over; the loss."""
+        data = [array for name, array in arrays.items() if name != "targets"]
+        labels = [array for name, array in arrays.items() if name == "targets"]
+        batch = mx.io.DataBatch(data, labels or None)
+        with ranges("forward"):
+            self.module.forward(batch, is_train=not self.forward_only)
+        if not self.forward_only:
+            with ranges("backward"):
+                self.module.backward()
+            with ranges("optimizer"):
+                self.module.update()
+        return self.module.get_outputs()[0]
+
+    @contextlib.contextmanager
+    def one_by_one(self) -> Iterator[None]:
+        """The other Module in this one's place; its weights go a way of their own."""
+        if self.profiled is None:
+            with _variables(dict.fromkeys(BULK, "0")):
+                self.profiled = self._bound(self.module.get_params()[0])
+        plain, self.module = self.module, self.profiled
+        try:
+            yield
+        finally:
+            self.module = plain
+
+
+@contextlib.contextmanager
+def _variables(values: Dict[str, str]) -> Iterator[None]:
+    """The environment with ``values``, until the end."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    yield
+    for name, value in before.items():
+        os.environ.pop(name)
+        os.environ.update({} if value is None else {name: value})
+
+
+def given(workload: Workload, batch: Any, time_major: bool) -> Dict[str, Any]:
+    """What a step is given, as NumPy's arrays: ``inputs``, and what the loss or layers need."""
+    inputs, targets = batch.inputs, batch.targets
+    if not time_major:
+        inputs = inputs.swapaxes(0, 1)
+        targets = targets.swapaxes(0, 1) if workload.each_step else targets
+    arrays = {"inputs": np.ascontiguousarray(inputs, np.float32)}
+    if workload.variable_length or workload.loss == "ctc":
+        arrays["lengths"] = batch.lengths.astype(np.float32)
+    if workload.loss != "mean":
+        arrays["targets"] = np.ascontiguousarray(targets, np.float32)
+    return arrays
+
+
+def loss_of(
+    library: Any, workload: Workload, outputs: Any, arrays: Dict[str, Any], time_major: bool
+) -> Any:
+    """The mean loss over the batch; outputs (batch, classes), or one a time step.
+
+    ``library`` is mx.nd or mx.sym, ``arrays`` are its own, by the names of ``given``.
+    """
+    if workload.loss == "mean":
+        return library.mean(outputs)
+    if workload.loss == "mse":
+        return library.mean(library.square(outputs - arrays["targets"]))
+    if workload.loss == "ce":
+        scores = library.log_softmax(outputs, axis=-1)
+        return -library.mean(library.pick(scores, arrays["targets"], axis=-1))
+    steps = outputs if time_major else library.swapaxes(outputs, dim1=0, dim2=1)
+    options = {"use_data_lengths": True, "blank_label": "first"}
+    each = library.CTCLoss(steps, arrays["targets"], data_lengths=arrays["lengths"], **options)
+    return library.mean(each)
+
+
+def optimizer_of(workload: Workload) -> Tuple[str, Dict[str, Any]]:
+    """The name of the workload's optimizer in MXNet, and its options.
+
+    Raises:
+        CaptureError: the optimizer is neither Adam nor SGD.
+    """
+    if workload.optimizer not in ("adam", "sgd"):
+        raise CaptureError("unknown optimizer '{}'".format(workload.optimizer), "use adam or sgd")
+    return workload.optimizer, {"learning_rate": workload.learning_rate}
+
+
+def product(size: int, device: str, dtype: str) -> Run:
+    """A product of two matrices, by MXNet's BLAS or NumPy's."""
+    left, right = (mx.nd.ones((size, size), dtype=dtype) for _ in range(2))
+
+    def run(times: int) -> None:
+        for _ in range(times):
+            mx.nd.dot(left, right)
+        mx.nd.waitall()
+
+    return faster(run, numpy_product(size, device, dtype))
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether ``error`` is MXNet's way of saying so."""
+    return isinstance(error, mx.base.MXNetError) and "allocate" in str(error)

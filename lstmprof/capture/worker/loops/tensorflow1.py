@@ -1,0 +1,234 @@
+"""The one step loop for TensorFlow 1, and for Keras on it: a graph and a session.
+
+A training step is one ``session.run`` of the loss and the optimizer's update, with the batch as
+what is fed: the session copies it, so that ``program``, the run, is the only range within ``step``.
+The first step makes the nodes of the loss, the gradients and the optimizer, and the session's first
+run optimises the graph; both are the compile time. The phases are name scopes of the graph
+(``forward``, ``loss``, ``optimizer``; ``gradients/…`` is the backward pass). TensorFlow's threads
+flush denormals by themselves.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Iterator, List, Optional, Tuple
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+from lstmprof import workloads
+from lstmprof.capture.request import CaptureRequest, wanted
+from lstmprof.capture.worker import loops, shapes
+from lstmprof.capture.worker.host import cuda_devices
+from lstmprof.capture.worker.loops._nodes import inputs_of
+from lstmprof.capture.worker.peaks import Run
+from lstmprof.capture.worker.profilers import tensorflow1 as profilers
+from lstmprof.capture.worker.profiling import Ranges
+from lstmprof.errors import CaptureError
+from lstmprof.implementations import FRAMEWORKS
+from lstmprof.workloads import Workload
+
+
+def device_of(requested: str) -> str:
+    """The device to run on: ``cpu`` or ``cuda:N``.
+
+    Raises:
+        CaptureError: this is not TensorFlow 1, or it does not see the device.
+    """
+    profilers.refuse_unless_tensorflow_1()
+    if requested == "cpu" or (requested == "auto" and not cuda_devices()):
+        return "cpu"
+    device = "cuda:0" if requested == "auto" else requested
+    if profilers.sees_gpu(device):
+        return device
+    if requested == "auto":
+        return "cpu"
+    raise CaptureError(
+        "device {} is not available: tensorflow {} does not see it".format(
+            requested, tf.__version__
+        ),
+        "give --device cpu, or install the CUDA libraries that this TensorFlow was built for",
+    )
+
+
+def set_threads(threads: int) -> None:
+    """Nothing: each session is told (``profilers.tensorflow1.config``)."""
+
+
+def refuse_unless_possible(request: CaptureRequest) -> None:
+    """What the parent could not know of Keras: that it runs on TensorFlow 1 here.
+
+    Raises:
+        CaptureError: TensorFlow 1 cannot do what is asked for.
+    """
+    refuses = FRAMEWORKS[profilers.FRAMEWORK]
+    for need in wanted(request):
+        if need in refuses:
+            raise CaptureError(
+                "{} does not support {} on tensorflow {}: {}".format(
+                    request.implementation, need, tf.__version__, refuses[need]
+                ),
+                "leave it out, or give a TensorFlow 2",
+            )
+
+
+class Fed:
+    """The nodes of a network's outputs and loss, and the placeholders that are fed for them."""
+
+    def __init__(self, module: Any, workload: Workload, time_major: bool, seed: int) -> None:
+        batch: Any = workloads.batch(workload, seed)
+        lengths = [batch.lengths.astype(np.int32)] if workload.variable_length else []
+        self.workload, self.time_major = workload, time_major
+        self.feed: Dict[Any, Any] = {}
+        given = [self._placeholder(a) for a in (_laid(batch.inputs, time_major), *lengths)]
+        with tf.name_scope("forward"):
+            self.outputs = module(*given)
+        self._targets = targets_of(workload, batch, time_major)
+
+    def _placeholder(self, array: Any) -> Any:
+        node = tf.placeholder(array.dtype, array.shape)
+        self.feed[node] = array
+        return node
+
+    def loss(self) -> Any:
+        """The mean loss, with the targets as placeholders."""
+        targets = [self._placeholder(array) for array in self._targets]
+        with tf.name_scope("loss"):
+            return loss_of(self.workload, self.outputs, targets, self.time_major)
+
+
+class Trainer(profilers.Tensorflow1Profiler, loops.Trainer):
+    """One implementation with its weights, data and optimizer in one session."""
+
+    def __init__(self, request: CaptureRequest, device: str) -> None:
+        refuse_unless_possible(request)
+        loops.Trainer.__init__(self, request)
+        profilers.Tensorflow1Profiler.__init__(self)
+        self.device = device
+        self.session = tf.Session(config=profilers.config(device))
+        self.session.__enter__()  # for good: it is what weights are set in
+        self.module = self.implementation.build(self.workload)
+        time_major = self.implementation.TIME_MAJOR
+        self.fed = Fed(self.module, self.workload, time_major, request.seed)
+        self.session.run(tf.global_variables_initializer())
+        self.implementation.load(self.module, workloads.weights(self.workload, request.seed))
+        self.optimizer = optimizer_of(self.workload)
+        self.fetches: Optional[List[Any]] = None  # the first step makes them
+
+    def _made(self) -> List[Any]:
+        """The nodes that a step runs: the loss, and the optimizer's update."""
+        loss = self.fed.loss()
+        if self.forward_only:
+            return [loss]
+        variables = list(self.implementation.parameters(self.module).values())
+        there = set(tf.global_variables())
+        gradients = tf.gradients(loss, variables)
+        with tf.name_scope("optimizer"):
+            update = self.optimizer.apply_gradients(list(zip(gradients, variables)))
+        own = [variable for variable in tf.global_variables() if variable not in there]
+        self.session.run(tf.variables_initializer(own))
+        return [loss, update]
+
+    def step(self, ranges: Ranges) -> Any:
+        """One step; the loss."""
+        with ranges("step"):
+            if self.fetches is None:
+                self.fetches = self._made()
+            options = {} if self.trace is None else self.trace.options()
+            with ranges("program"):
+                return self.session.run(self.fetches, self.fed.feed, **options)[0]
+
+    def shapes(self, folder: str) -> Iterator[shapes.OpInputs]:
+        """By the graph: the timeline tells none."""
+        return inputs_of(tf.get_default_graph().get_operations())
+
+
+def optimizer_of(workload: Workload) -> Any:
+    """The workload's optimizer: one fused kernel a variable, where its gradient is dense.
+
+    Raises:
+        CaptureError: the optimizer is neither Adam nor SGD.
+    """
+    if workload.optimizer == "sgd":
+        return tf.train.GradientDescentOptimizer(workload.learning_rate)
+    if workload.optimizer != "adam":
+        raise CaptureError("unknown optimizer '{}'".format(workload.optimizer), "use adam or sgd")
+    return tf.train.AdamOptimizer(workload.learning_rate)
+
+
+def loss_of(workload: Workload, outputs: Any, targets: List[Any], time_major: bool) -> Any:
+    """The mean loss over the batch; outputs (batch, classes), or one a time step.
+
+    ``targets``: those of ``targets_of``. CTC's blank is TensorFlow's last class and ours the first.
+    """
+    if workload.loss == "mean":
+        return tf.reduce_mean(outputs)
+    if workload.loss == "ce":
+        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=targets[0], logits=outputs)
+    elif workload.loss == "mse":
+        losses = tf.square(outputs - targets[0])
+    else:
+        blank_last = tf.concat([outputs[:, :, 1:], outputs[:, :, :1]], 2)
+        labels = _sparse(targets[0] - 1)
+        losses = tf.nn.ctc_loss(labels, blank_last, targets[1], time_major=time_major)
+    return tf.reduce_mean(losses)
+
+
+def _sparse(labels: Any) -> Any:
+    """Labels without padding as CTC takes them; the places are constants of the graph."""
+    shape = labels.shape.as_list()
+    places = np.argwhere(np.ones(shape, bool))
+    return tf.SparseTensor(places, tf.reshape(labels, [-1]), shape)
+
+
+def targets_of(workload: Workload, batch: Any, time_major: bool) -> Tuple[Any, ...]:
+    """What the loss compares with, as the outputs lie: classes or values; labels and lengths."""
+    if workload.loss == "mean":
+        return ()
+    if workload.loss == "ctc":
+        return batch.targets.astype(np.int32), batch.lengths.astype(np.int32)
+    return (_laid(batch.targets, time_major or not workload.each_step),)
+
+
+def _laid(array: Any, time_major: bool) -> Any:
+    """``array`` (time, batch, …) in the implementation's layout."""
+    return np.ascontiguousarray(array if time_major else array.swapaxes(0, 1))
+
+
+def product(size: int, device: str, dtype: str) -> Run:
+    """A product of two matrices."""
+    return _repeated(device, lambda: tf.matmul(*(_random(size, dtype) for _ in range(2))))
+
+
+def copy(buffer: int, device: str) -> Run:
+    """A copy of ``buffer`` bytes."""
+    count = buffer // 4
+
+    def node() -> Any:
+        source, target = (tf.Variable(tf.ones([count])) for _ in range(2))
+        return tf.assign(target, source)
+
+    return _repeated(device, node)
+
+
+def _random(size: int, dtype: str) -> Any:
+    return tf.Variable(tf.cast(tf.random_uniform([size, size]), dtype))
+
+
+def _repeated(device: str, node: Any) -> Run:
+    """A run computes the node and leaves it on the device; it ends when the device is done."""
+    graph = tf.Graph()
+    session = tf.Session(graph=graph, config=profilers.config(device))
+    with graph.as_default():
+        work = node().op
+        session.run(tf.global_variables_initializer())
+
+    def run(times: int) -> None:
+        for _ in range(times):
+            session.run(work)
+
+    return run
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether ``error`` is TensorFlow's way of saying so."""
+    return isinstance(error, tf.errors.ResourceExhaustedError)

@@ -1,0 +1,122 @@
+"""The step loop for Theano: ``_symbolic`` by Theano's names.
+
+Theano compiles each operator of a step with g++ when it first meets it, 115 modules for one LSTM
+layer and Adam in 2 min 44 s of CPU, and keeps them: here in a folder of lstmprof's cache, so that
+only the first capture of its kind takes so long. That time is the first iteration's, as every
+framework's.
+
+Without ``blas.ldflags`` Theano calls NumPy for products, within C code of its own, one row after
+the other. Where NumPy's wheel brings an OpenBLAS with the usual names (until NumPy 1.21), its
+operators are linked to that: the one that NumPy has loaded already. What the user gives in
+``THEANO_FLAGS`` goes before either. Source: theano/configdefaults.py, tensor/blas.py 1.0.5.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from typing import Any, Dict, Iterator
+
+import numpy as np
+
+from lstmprof.capture.worker.loops import _symbolic
+from lstmprof.capture.worker.loops._openblas import linker_flags
+from lstmprof.capture.worker.peaks import numpy_copy, numpy_product
+from lstmprof.errors import CaptureError
+from lstmprof.runs.directory import cache_folder
+
+#: read once, when Theano is imported
+FLAGS = "THEANO_FLAGS"
+product, copy = numpy_product, numpy_copy
+
+
+def _imported() -> Any:
+    """Theano, imported with flags that are this process's alone."""
+    given = os.environ.get(FLAGS)
+    folder = os.path.abspath(str(cache_folder() / "theano"))
+    flags = ["device=cpu", "floatX=float32", "base_compiledir=" + folder]
+    blas = linker_flags(os.path.dirname(os.path.dirname(np.__file__)))
+    flags += ["blas.ldflags=" + blas] if blas else []
+    os.environ[FLAGS] = ",".join(flags + ([given] if given else []))
+    try:
+        import theano
+    finally:
+        os.environ.pop(FLAGS)
+        os.environ.update({} if given is None else {FLAGS: given})
+    if not theano.config.cxx and "cxx=" not in (given or ""):
+        raise CaptureError("Theano found no C++ compiler", "install g++")
+    return theano
+
+
+theano = _imported()
+tt = theano.tensor
+
+
+def device_of(requested: str) -> str:
+    """``cpu``, the only device; ``cuda`` is refused before."""
+    return "cpu"
+
+
+def set_threads(threads: int) -> None:
+    """Nothing: its operators have one thread, its BLAS reads the environment."""
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether ``error`` says so: Theano raises MemoryError, which is known."""
+    return False
+
+
+def _variable(name: str, dtype: str, dimensions: int) -> Any:
+    return tt.TensorType(dtype, (False,) * dimensions)(name)
+
+
+@contextlib.contextmanager
+def _clocked(linker: Any) -> Iterator[None]:
+    """Theano's default mode with ``linker``: layers of Lasagne and Keras hand none to their Scans.
+
+    It is yielded as None, by which Theano means its default.
+    """
+    from theano.compile import mode as modes
+
+    before = modes.get_default_mode()
+    # An optimizer that is no query cannot be changed, as Scan does.
+    modes.instantiated_default_mode = modes.Mode(linker, before.provided_optimizer)
+    try:
+        yield
+    finally:
+        modes.instantiated_default_mode = before
+
+
+LIBRARY = _symbolic.Library(
+    name="theano",
+    title="Theano",
+    package=theano,
+    tensor=tt,
+    machine=theano.gof.vm.VM_Linker,
+    log_softmax=tt.nnet.logsoftmax,
+    variable=_variable,
+    mode=lambda: None,
+    clocked=_clocked,
+)
+
+
+class Trainer(_symbolic.Trainer):
+    """One implementation with its weights, data and optimizer."""
+
+    library = LIBRARY
+
+    def settings(self) -> Dict[str, Any]:
+        """Whose products its operators call."""
+        if not theano.config.cxx:
+            return {"blas": "NumPy's"}
+        libraries = [flag[2:] for flag in theano.config.blas.ldflags.split() if flag[:2] == "-l"]
+        return {"blas": ", ".join(libraries) or "none"}
+
+    def facts(self) -> Dict[str, Any]:
+        """What run.json says of the framework and the device."""
+        facts = super().facts()
+        library = sys.modules.get(self.row.library)
+        if library is not None:
+            facts["versions"][self.row.library] = getattr(library, "__version__", None)
+        return dict(facts, backend="{0.linker}, {0.optimizer}".format(theano.config))

@@ -1,0 +1,199 @@
+"""TensorFlow 1's tracing of a session's runs, and what TensorFlow 1 tells of itself and its device.
+
+A run that is traced (``FULL_TRACE``) comes back with the times of its nodes, which the framework's
+own ``timeline`` draws as a Chrome trace, in whole microseconds since 1970. Here the runs of all
+steps are drawn together, and the ranges of the steps beside them, under a category of ours.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import sys
+import time
+from typing import Any, Dict, Iterator, List, Optional, Tuple
+
+import tensorflow.compat.v1 as tf
+from tensorflow.core.framework import step_stats_pb2
+from tensorflow.python.client import device_lib, timeline
+
+from lstmprof.capture.worker import calibration, host
+from lstmprof.capture.worker.profilers import Profiler, keras_version
+from lstmprof.capture.worker.profiling import Ranges
+from lstmprof.capture.worker.settings import denormals, tried
+from lstmprof.errors import CaptureError
+
+#: The name of a run's ``framework``: not that of TensorFlow 2, whose advice is for other functions.
+FRAMEWORK = "tensorflow1"
+#: Category and process of the ranges among the events that TensorFlow draws.
+RANGE, PROCESS = "lstmprof", "lstmprof"
+_DEVICE_NAME = re.compile(r"name: ([^,]+)")
+
+
+class Trace:
+    """What the runs and ranges of one session of the profiler left."""
+
+    def __init__(self) -> None:
+        self.runs: List[Any] = []  # RunMetadata
+        self.ranges: List[Tuple[str, int, int]] = []  # name, start and end, ns since 1970
+
+    @contextlib.contextmanager
+    def range(self, name: str) -> Iterator[None]:
+        """A range of this name."""
+        start_ns = time.time_ns()
+        yield
+        self.ranges.append((name, start_ns, time.time_ns()))
+
+    def options(self) -> Dict[str, Any]:
+        """For a run that is to be traced."""
+        metadata = tf.RunMetadata()
+        self.runs.append(metadata)
+        return {
+            "options": tf.RunOptions(trace_level=tf.RunOptions.FULL_TRACE),
+            "run_metadata": metadata,
+        }
+
+    def write(self, path: str) -> None:
+        """The timeline of all runs with the ranges, as JSON."""
+        drawn = timeline.Timeline(self._step_stats())
+        text = drawn.generate_chrome_trace_format(show_dataflow=False, show_memory=False)
+        document = json.loads(text)
+        document["traceEvents"] += self._range_events(document["traceEvents"])
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(document, file)
+
+    def _step_stats(self) -> Any:
+        """Of all runs as of one, a device once."""
+        devices: Dict[str, Any] = {}
+        together = step_stats_pb2.StepStats()
+        for metadata in self.runs:
+            for device in metadata.step_stats.dev_stats:
+                if device.device not in devices:
+                    devices[device.device] = together.dev_stats.add(device=device.device)
+                devices[device.device].node_stats.extend(device.node_stats)
+        return together
+
+    def _range_events(self, drawn: List[Dict[str, Any]]) -> Iterator[Dict[str, Any]]:
+        """The ranges, outward to whole microseconds; TensorFlow numbers its processes from 0."""
+        pid = 1 + max((event["pid"] for event in drawn), default=0)
+        yield {"ph": "M", "name": "process_name", "pid": pid, "args": {"name": PROCESS}}
+        for name, start_ns, end_ns in self.ranges:
+            start_us, end_us = start_ns // 1000, -(-end_ns // 1000)
+            place = {"ph": "X", "cat": RANGE, "name": name, "pid": pid, "tid": 0}
+            told = {"pid": os.getpid()}
+            yield dict(place, ts=start_us, dur=end_us - start_us, args=told)
+
+
+class Tensorflow1Profiler(Profiler):
+    """Traced runs on ``device``."""
+
+    profiler = "RunMetadata"
+    device = "cpu"
+
+    def __init__(self) -> None:
+        self.trace: Optional[Trace] = None
+
+    @contextlib.contextmanager
+    def recording(self, folder: str) -> Iterator[Trace]:
+        """Runs are traced."""
+        self.trace = trace = Trace()
+        try:
+            yield trace
+        finally:
+            self.trace = None
+
+    def annotated(self, number: int) -> Ranges:
+        """Ranges beside the runs."""
+        assert self.trace is not None
+        return self.trace.range
+
+    def trivial_readings(self) -> calibration.Readings:
+        """None: what tracing a node costs is not known."""
+        return calibration.Readings([], [])
+
+    def recording_cost(self, profiled: calibration.Readings) -> Dict[str, Any]:
+        """Not known."""
+        return {}
+
+    def written(self, session: Trace, folder: str) -> Tuple[str, str]:
+        """The timeline."""
+        os.makedirs(folder, exist_ok=True)
+        raw = os.path.join(folder, "timeline.json")
+        session.write(raw)
+        return raw, self.title + ".timeline.json"
+
+    def settings(self) -> Dict[str, Any]:
+        """TensorFlow 1's own, as they are now."""
+        threads = host.thread_count()
+        return {
+            "intra_op_threads": threads,
+            "inter_op_threads": threads,
+            "framework_denormals": self._denormals() if self.device == "cpu" else None,
+        }
+
+    def _denormals(self) -> Any:
+        """What a node does with them that the session runs."""
+        numbers = tried()
+        given = tf.placeholder(tf.float32, numbers.shape)
+        return denormals(tf.get_default_session().run(given * 2.0, {given: numbers}))
+
+    def facts(self) -> Dict[str, Any]:
+        """What run.json says of the framework and the device."""
+        return {
+            "framework": FRAMEWORK,
+            "device": self.device,
+            "device_name": None if self.device == "cpu" else _gpu_name(),
+            "device_memory_bytes": None,
+            "threads": host.thread_count(),
+            "versions": {
+                "tensorflow": tf.__version__,
+                "keras": keras_version(),
+                "cuda": None,
+                "cudnn": None,
+            },
+        }
+
+
+def _gpu_name() -> Optional[str]:
+    """``Tesla V100-SXM2-16GB``, of the one GPU that this process sees."""
+    for device in device_lib.list_local_devices():
+        match = _DEVICE_NAME.search(device.physical_device_desc)
+        if device.device_type == "GPU" and match:
+            return match.group(1)
+    return None
+
+
+def config(device: str) -> Any:
+    """Of a session on ``cpu`` or ``cuda:N``: the worker's threads, and one GPU or none."""
+    threads = host.thread_count()
+    made = tf.ConfigProto(intra_op_parallelism_threads=threads)
+    made.inter_op_parallelism_threads = threads
+    if device == "cpu":
+        made.device_count["GPU"] = 0
+    else:
+        made.gpu_options.visible_device_list = device.partition(":")[2]
+    return made
+
+
+def sees_gpu(device: str) -> bool:
+    """Whether a session on ``cuda:N`` has it."""
+    if not tf.test.is_built_with_cuda():
+        return False
+    try:
+        with tf.Session(graph=tf.Graph(), config=config(device)) as session:
+            return any(each.device_type == "GPU" for each in session.list_devices())
+    except tf.errors.InvalidArgumentError:  # there is no GPU of this number
+        return False
+
+
+def refuse_unless_tensorflow_1() -> None:
+    """Raise CaptureError where the TensorFlow of this interpreter is not TensorFlow 1."""
+    if not tf.__version__.startswith("1."):
+        raise CaptureError(
+            "it is made of TensorFlow 1's own classes, and tensorflow {} is installed in {}".format(
+                tf.__version__, sys.executable
+            ),
+            "give --era tensorflow-1.15.5",
+        )

@@ -1,0 +1,137 @@
+"""The list that ``torch.autograd.profiler`` exports, PyTorch's profiler before ``torch.profiler``.
+
+To know when reading the events:
+
+- They have no category. The process ``CPU functions`` holds ops, nodes of the gradient and ranges
+  alike; ``tid`` is the profiler's own number of a thread: backward has one of its own.
+- Times are microseconds since the session began; when that was is not in the file.
+- In PyTorch 1.0 and 1.4 ops have no ``aten::`` before their name (in 1.8.1 they do), so a range of
+  one word in lower case looks like an op. It is taken for one, unless it is called like a phase.
+- In 1.0 and 1.4 names go through a demangler, which reads the op ``t`` as the C++ type ``t`` stands
+  for: ``unsigned short``.
+- The process ``CUDA functions`` holds no kernels: events of CUDA stood around each op, those that
+  only call others too, and ``tid`` is the device. Only the innermost become rows.
+
+Source: ``export_chrome_trace`` of torch/autograd/profiler.py, and lists of these three versions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from lstmprof.errors import ProfileError
+from lstmprof.events import Profile
+from lstmprof.events.schema import PHASES, PROGRAM
+from lstmprof.formats import rows
+from lstmprof.formats.foreign import trace_events
+from lstmprof.formats.kineto.events import interval
+from lstmprof.formats.raw_file import RawFile
+from lstmprof.formats.rows import Row
+
+_HOST, _DEVICE = "CPU functions", "CUDA functions"
+_ATEN = "aten::"
+#: The Itanium C++ ABI's builtin type ``t``.
+_DEMANGLED_T = "unsigned short"
+_STEP = re.compile(r"ProfilerStep#\d+|step")
+#: Ops of a namespace, and nodes of the gradient.
+_OP = re.compile(r"[a-z_]\w*::\S+|\w+Backward\d*")
+_BARE_OP = re.compile(r"[a-z_][a-z0-9_]*")
+_RANGES = frozenset((*PHASES, PROGRAM))
+_NO_DATE = "the file does not say when it was recorded: its times count from its beginning"
+_WHOLE_OPS = (
+    "times on the GPU are those of whole ops, by CUDA events around each: what the GPU waited "
+    "between the kernels of an op is counted as the op's work"
+)
+
+
+def recognises(raw: RawFile) -> bool:
+    """Whether ``raw`` is a list of events whose processes are called as this profiler does."""
+    if not raw.looks_like_json:
+        return False
+    events = trace_events(raw.json)
+    places = (e.get("pid") for e in events or () if isinstance(e, dict) and e.get("ph") == "X")
+    return any(place in (_HOST, _DEVICE) for place in places if isinstance(place, str))
+
+
+def read(raw: RawFile) -> Profile:
+    """The profile in the list.
+
+    Raises:
+        ProfileError: no event has a readable time.
+    """
+    dropped: Counter[str] = Counter()
+    timed = list(_timed(trace_events(raw.json) or [], dropped))
+    if not timed:
+        raise ProfileError(raw.path, "no event has a readable time", "record the profile again")
+    prefixed = any(str(event.get("name")).startswith(_ATEN) for event, _ in timed)
+    host = [_host_row(e, t, prefixed=prefixed) for e, t in timed if e["pid"] == _HOST]
+    spans = [_device_row(e, t) for e, t in timed if e["pid"] == _DEVICE]
+    device = _innermost([span for span in spans if span.device is not None])
+    if not host and not device:
+        raise ProfileError(raw.path, "no event names its device", "record the profile again")
+    found = host + device
+    notes = [_NO_DATE, *([_WHOLE_OPS] if device else [])]
+    notes += [f"{n} events were left out because {why}" for why, n in dropped.items()]
+    return Profile(
+        format="autograd",
+        base_ns=None,
+        events=rows.table(found, min(row.start_ns for row in found)),
+        accelerators=tuple(f"GPU {n}" for n in sorted({row.device or 0 for row in device})),
+        notes=tuple(notes),
+    )
+
+
+def _timed(
+    events: list[Any], dropped: Counter[str]
+) -> Iterator[tuple[dict[str, Any], tuple[int, int]]]:
+    for event in events:
+        if not isinstance(event, dict) or event.get("ph") != "X":
+            continue
+        if event.get("pid") not in (_HOST, _DEVICE):
+            continue
+        times = interval(event)
+        if isinstance(times, str):
+            dropped[times] += 1
+        else:
+            yield event, times
+
+
+def _host_row(event: dict[str, Any], times: tuple[int, int], *, prefixed: bool) -> Row:
+    name = rows.clean(str(event.get("name", "")))
+    tid = rows.int64(event.get("tid"))
+    if name in _RANGES or _STEP.fullmatch(name):
+        return Row("step" if _STEP.fullmatch(name) else "range", name, *times, tid=tid)
+    if not prefixed and (name == _DEMANGLED_T or _BARE_OP.fullmatch(name)):
+        return Row("op", _aten(name), *times, tid=tid)
+    return Row("op" if _OP.fullmatch(name) else "range", name, *times, tid=tid)
+
+
+def _aten(name: str) -> str:
+    return _ATEN + ("t" if name == _DEMANGLED_T else name)
+
+
+def _device_row(event: dict[str, Any], times: tuple[int, int]) -> Row:
+    name = rows.clean(str(event.get("name", "")))
+    named = name if "::" in name or not _BARE_OP.fullmatch(name) else _aten(name)
+    named = _aten(name) if name == _DEMANGLED_T else named
+    return Row("kernel", named, *times, device=rows.natural(event.get("tid")), op_name=named)
+
+
+def _innermost(spans: list[Row]) -> list[Row]:
+    """Those of ``spans`` that hold no other one of their device."""
+    ordered = sorted(spans, key=lambda row: (row.device or 0, row.start_ns, -row.dur_ns))
+    return [
+        row
+        for row, after in zip(ordered, [*ordered, None][1:], strict=True)
+        if after is None
+        or after.device != row.device
+        or _ends(after) > _ends(row)
+        or after.start_ns >= _ends(row)
+    ]
+
+
+def _ends(row: Row) -> int:
+    return row.start_ns + row.dur_ns

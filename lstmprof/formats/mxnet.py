@@ -1,0 +1,125 @@
+"""The JSON that MXNet's profiler writes (``mx.profiler``).
+
+To know when reading the events:
+
+- Times are whole microseconds since 1970.
+- The engine runs operators on threads of its own, while Python goes on: ``B`` and ``E``, category
+  ``operator``, whose ``pid`` is the number of a device. Each stands there once more as ``b`` and
+  ``e`` under another ``pid``; that is left out.
+- ``b`` and ``e`` of category ``MXNET_C_API`` are calls that Python makes: they hand operators to
+  the engine, or wait for it.
+- Any other ``b`` and ``e`` are tasks, frames and events of the user's own, here ranges; a task
+  called ``step`` is a step. Counters (``C``) are left out.
+- A ``tid`` is a hash of 64 bits, more than a float or an int64 holds: threads are numbered here in
+  the order in which they are met. The file does not tell the process.
+- Only the first file that a process writes has the names of its devices; others begin with a comma.
+
+Source: src/profiler/profiler.cc and profiler.h of apache/mxnet 1.x.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from lstmprof.errors import ProfileError
+from lstmprof.events import Profile
+from lstmprof.formats import rows
+from lstmprof.formats.foreign import trace_events
+from lstmprof.formats.raw_file import RawFile
+from lstmprof.formats.rows import Row
+
+_OPERATOR, _API = "operator", "MXNET_C_API"
+_BEGINS = ("B", "b")
+#: End -> begin.
+_ENDS = {"E": "B", "e": "b"}
+_STEP = "step"
+#: 2001-09-09: a later time is a date.
+_EPOCH_FLOOR_NS = 10**18
+
+
+def recognises(raw: RawFile) -> bool:
+    """Whether ``raw`` is a Chrome trace with MXNet's operators or calls."""
+    if not raw.looks_like_json:
+        return False
+    events = trace_events(raw.json) or ()
+    return any(isinstance(event, dict) and _is_of_mxnet(event) for event in events)
+
+
+def _is_of_mxnet(event: dict[str, Any]) -> bool:
+    category = event.get("cat")
+    return category == _API or (category == _OPERATOR and event.get("ph") == "B")
+
+
+def read(raw: RawFile) -> Profile:
+    """The profile in MXNet's JSON.
+
+    Raises:
+        ProfileError: no operator, call or task in it has both ends.
+    """
+    events = [event for event in trace_events(raw.json) or () if isinstance(event, dict)]
+    intervals, unpaired = _paired(events)
+    if not intervals:
+        raise ProfileError(
+            raw.path,
+            "the trace holds no operator that began and ended: nothing was recorded",
+            "call mx.nd.waitall() before mx.profiler.set_state('stop')",
+        )
+    origin_ns = min(row.start_ns for row in intervals)
+    return Profile(
+        format="mxnet",
+        base_ns=origin_ns if origin_ns >= _EPOCH_FLOOR_NS else None,
+        events=rows.table(intervals, origin_ns),
+        notes=tuple(_notes(events, unpaired)),
+    )
+
+
+def _paired(events: Iterable[dict[str, Any]]) -> tuple[list[Row], int]:
+    """Every begin with its end, and how many have none."""
+    intervals: list[Row] = []
+    begun: dict[tuple[str, ...], list[int]] = {}
+    threads: dict[str, int] = {}
+    lonely = 0
+    for event in events:
+        phase, at_ns = str(event.get("ph")), _ns(event.get("ts"))
+        category, name, tid = (str(event.get(key)) for key in ("cat", "name", "tid"))
+        is_twin = phase in ("b", "e") and category == _OPERATOR
+        if phase not in (*_BEGINS, *_ENDS) or is_twin or at_ns is None:
+            continue
+        thread = threads.setdefault(tid, len(threads) + 1)
+        place = (str(event.get(key)) for key in ("pid", "id"))
+        key = (_ENDS.get(phase, phase), category, name, tid, *place)
+        if phase in _BEGINS:
+            begun.setdefault(key, []).append(at_ns)
+        elif begun.get(key) and (start_ns := begun[key].pop()) <= at_ns:
+            intervals.append(_row(category, name, start_ns, at_ns, thread))
+        else:
+            lonely += 1
+    return intervals, lonely + sum(len(starts) for starts in begun.values())
+
+
+def _ns(microseconds: object) -> int | None:
+    number = rows.int64(microseconds)
+    return None if number is None or abs(number) > rows.MAX_NS // 1000 else 1000 * number
+
+
+def _row(category: str, name: str, start_ns: int, end_ns: int, thread: int) -> Row:
+    name = rows.clean(name)
+    if category in (_OPERATOR, _API):
+        return Row("op", "mxnet::" + name, start_ns, end_ns - start_ns, tid=thread)
+    kind = "step" if name == _STEP else "range"
+    return Row(kind, name, start_ns, end_ns - start_ns, tid=thread)
+
+
+def _notes(events: Sequence[dict[str, Any]], unpaired: int) -> Iterator[str]:
+    if unpaired:
+        yield f"{unpaired} events were left out because their begin or their end is missing"
+    names = {
+        str(event.get("pid")): str(event["args"].get("name"))
+        for event in events
+        if event.get("name") == "process_name" and isinstance(event.get("args"), dict)
+    }
+    used = {str(event.get("pid")) for event in events if event.get("cat") == _OPERATOR}
+    devices = sorted(names[pid] for pid in used if names.get(pid, "").startswith("gpu/"))
+    for device in devices:
+        yield f"times of operators on {rows.clean(device)} are those of the engine's threads"

@@ -1,0 +1,131 @@
+"""chainer-lstm: chainer.links.LSTM, called once a time step from a Python loop.
+
+::
+
+    a, i, f, o = W x_t + b + U h_{t−1}        (interleaved by unit, one bias)
+    c_t = σ(f) ⊙ c_{t−1} + σ(i) ⊙ tanh(a)
+    h_t = σ(o) ⊙ tanh(c_t)
+
+``upward.W`` is (4·hidden, inputs), ``lateral.W`` (4·hidden, hidden), ``upward.b`` (4·hidden); row
+4·u + g is gate g of unit u. The link keeps h and c between calls; ``reset_state`` forgets them.
+The two products are functions, and so is what follows them (``LSTM``). The reverse direction is a
+link of its own, called from the last time step to the first. Of a sequence that has ended h_t and
+c_t are 0: a mask multiplies them.
+Source: the documentation of chainer.links.LSTM and F.lstm, Chainer 7.8.1.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Mapping, Optional
+
+import chainer
+import chainer.functions as F
+import chainer.links as L
+import numpy as np
+
+from lstmprof.implementations import chainer as ends
+from lstmprof.implementations.chainer import parameters
+from lstmprof.workloads import Workload
+
+__all__ = ["KERNELS", "TIME_MAJOR", "build", "canonical", "load", "parameters"]
+
+TIME_MAJOR = True
+KERNELS = (("chainer::LSTM", "the link's functions on NumPy, time step by time step"),)
+#: i f g o of the shared weights in the link's order, and the way back
+TO_LINK, TO_SHARED = (2, 0, 1, 3), (1, 2, 0, 3)
+KINDS = {"weight_ih_": "upward/W", "weight_hh_": "lateral/W", "bias_": "upward/b"}
+
+
+class Network(ends.Ends):
+    """``cells``, in the order l0, l0_reverse, l1 …, ``head`` and, for tokens, ``embedding``."""
+
+    def __init__(self, workload: Workload) -> None:
+        super().__init__(workload)
+        self.suffixes = ("", "_reverse")[: workload.directions]
+        width = workload.directions * workload.hidden
+        sizes = [workload.features] + [width] * (workload.layers - 1)
+        with self.init_scope():
+            self.cells = chainer.ChainList(
+                *(L.LSTM(size, workload.hidden) for size in sizes for _ in self.suffixes)
+            )
+
+    def forward(self, inputs: Any, lengths: Optional[Any] = None) -> Any:
+        """Inputs (time, batch, features) or tokens; outputs (batch, classes), or one a step.
+
+        ``lengths`` (batch,).
+        """
+        steps = list(F.separate(self.embedded(inputs)) if self.embedding is not None else inputs)
+        masks = None if lengths is None else _masks(len(steps), lengths)
+        for first in range(0, len(self.cells), len(self.suffixes)):
+            directions = [
+                _run(self.cells[first + n], steps, masks, suffix == "_reverse")
+                for n, suffix in enumerate(self.suffixes)
+            ]
+            steps = directions[0]
+            if len(directions) == 2:
+                steps = [F.concat(pair, axis=1) for pair in zip(*directions)]  # noqa: B905
+        if self.every_step:
+            return self.headed(F.stack(steps))
+        return self.headed(steps[-1] if lengths is None else ends.last(F.stack(steps), lengths))
+
+
+def _masks(count: int, lengths: Any) -> List[Any]:
+    """For every time step (batch, 1): 1 where a sequence has not ended, else 0."""
+    alive = np.arange(count)[:, None] < lengths[None, :]
+    return list(alive[:, :, None].astype(np.float32))
+
+
+def _run(cell: Any, steps: List[Any], masks: Optional[List[Any]], reverse: bool) -> List[Any]:
+    """The cell's outputs at every time step, in the order of time."""
+    cell.reset_state()
+    outputs = []
+    order = range(len(steps))
+    for t in reversed(order) if reverse else order:
+        output = cell(steps[t])
+        if masks is not None:
+            output = output * masks[t]
+            cell.set_state(cell.c * masks[t], output)
+        outputs.append(output)
+    return outputs[::-1] if reverse else outputs
+
+
+def build(workload: Workload) -> Network:
+    """The network of ``workload``, weights not yet set."""
+    return Network(workload)
+
+
+def _shared_names(module: Network) -> Dict[str, str]:
+    """Own name -> shared name, of the cells."""
+    names = {}
+    for number in range(len(module.cells)):
+        layer, direction = divmod(number, len(module.suffixes))
+        for kind, own in KINDS.items():
+            slot = "l{}{}".format(layer, module.suffixes[direction])
+            names["/cells/{}/{}".format(number, own)] = kind + slot
+    return names
+
+
+def _reordered(rows: Any, places: Any, interleave: bool) -> Any:
+    """``rows``, gate after gate or interleaved by unit, the other way; ``places`` as it says."""
+    rest = rows.shape[1:]
+    if interleave:
+        gates = rows.reshape((4, -1, *rest))[list(places)]
+        return np.moveaxis(gates, 0, 1).reshape((-1, *rest))
+    gates = np.moveaxis(rows.reshape((-1, 4, *rest)), 1, 0)[list(places)]
+    return gates.reshape((-1, *rest))
+
+
+def load(module: Network, weights: Mapping[str, Any]) -> None:
+    """Set the shared weights."""
+    arrays = {own: weights[name] for own, name in ends.end_names(module).items()}
+    for own, name in _shared_names(module).items():
+        arrays[own] = _reordered(weights[name], TO_LINK, interleave=True)
+    ends.set_to(module, arrays)
+
+
+def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
+    """``arrays``, one a parameter by its own name, in the shared names and layout."""
+    shared = {name: arrays[own] for own, name in ends.end_names(module).items()}
+    for own, name in _shared_names(module).items():
+        shared[name] = _reordered(np.asarray(arrays[own]), TO_SHARED, interleave=False)
+    return shared

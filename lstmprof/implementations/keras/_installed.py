@@ -1,0 +1,20 @@
+"""Keras: the package of that name, else the one that TensorFlow before 2.6 had within itself."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+
+def _installed() -> Any:
+    try:
+        import keras
+    except ModuleNotFoundError as error:
+        if error.name != "keras" or os.environ.get("KERAS_BACKEND", "tensorflow") != "tensorflow":
+            raise
+        from tensorflow import keras
+    return keras
+
+
+keras = _installed()
+IS_SECOND = keras.__version__.startswith("2.")

@@ -1,0 +1,42 @@
+"""tf1-lstmblockcell: TensorFlow 1's LSTMBlockCell, one operator a time step, under dynamic_rnn.
+
+::
+
+    i, c̃, f, o = [x_t, h_{t−1}] K + b        (gates in this order, c̃ the candidate; one bias)
+    c_t = σ(f + forget_bias) ⊙ c_{t−1} + σ(i) ⊙ tanh(c̃)
+    h_t = σ(o) ⊙ tanh(c_t)
+
+``kernel`` K is (inputs + hidden, 4·hidden), ``bias`` b (4·hidden); time-major. The operator adds
+``forget_bias``, 1 by default and here 0, at every time step; tf.contrib.rnn.LSTMBlockCell has
+neither clipping nor peepholes unless it is told to. The gradient of the operator is its own, too
+(LSTMBlockCellGrad). Source: tensorflow/contrib/rnn/python/ops/lstm_ops.py 1.15; the ASR study
+(arXiv:1806.01818).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tensorflow.contrib import rnn
+
+from lstmprof.implementations import tensorflow1 as layers
+from lstmprof.implementations.tensorflow1 import FORGET_BIAS, canonical, load, parameters
+from lstmprof.workloads import Workload
+
+__all__ = ["KERNELS", "TIME_MAJOR", "build", "canonical", "load", "parameters"]
+
+TIME_MAJOR = True
+KERNELS = (("LSTMBlockCell", "TensorFlow's fused cell under dynamic_rnn"),)
+
+
+class BlockCell(layers.Direction):
+    """One direction of one layer."""
+
+    def cell(self) -> Any:
+        """TensorFlow's own."""
+        return rnn.LSTMBlockCell(self.hidden, forget_bias=FORGET_BIAS)
+
+
+def build(workload: Workload) -> layers.Network:
+    """The network of ``workload``, its parameters made when it is called."""
+    return layers.Network(workload, BlockCell)

@@ -1,0 +1,45 @@
+"""tf1-lstmblockfusedcell: TensorFlow 1's LSTMBlockFusedCell, one operator a layer and direction.
+
+::
+
+    i, c̃, f, o = [x_t, h_{t−1}] K + b        (gates in this order, c̃ the candidate; one bias)
+    c_t = σ(f + forget_bias) ⊙ c_{t−1} + σ(i) ⊙ tanh(c̃)
+    h_t = σ(o) ⊙ tanh(c_t)
+
+``kernel`` K is (inputs + hidden, 4·hidden), ``bias`` b (4·hidden); time-major. The operator,
+BlockLSTM, adds ``forget_bias``, 1 by default and here 0, at every time step;
+tf.contrib.rnn.LSTMBlockFusedCell has neither clipping nor peepholes unless it is told to. It runs
+over the padding of sequences of variable length, and sets to 0 what comes out there. Source:
+tensorflow/contrib/rnn/python/ops/lstm_ops.py 1.15; the ASR study (arXiv:1806.01818).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Optional, Tuple
+
+import tensorflow.compat.v1 as tf
+from tensorflow.contrib import rnn
+
+from lstmprof.implementations import tensorflow1 as layers
+from lstmprof.implementations.tensorflow1 import FORGET_BIAS, canonical, load, parameters
+from lstmprof.workloads import Workload
+
+__all__ = ["KERNELS", "TIME_MAJOR", "build", "canonical", "load", "parameters"]
+
+TIME_MAJOR = True
+KERNELS = (("BlockLSTM", "TensorFlow's fused layer"),)
+
+
+class BlockLayer(layers.Direction):
+    """One direction of one layer."""
+
+    def unrolled(self, inputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> Tuple[Any, tf.Tensor]:
+        """TensorFlow's own, and its outputs (time, batch, hidden)."""
+        layer = rnn.LSTMBlockFusedCell(self.hidden, forget_bias=FORGET_BIAS)
+        outputs, _ = layer(inputs, dtype=tf.float32, sequence_length=lengths)
+        return layer, outputs
+
+
+def build(workload: Workload) -> layers.Network:
+    """The network of ``workload``, its parameters made when it is called."""
+    return layers.Network(workload, BlockLayer)

@@ -1,0 +1,148 @@
+"""keras-theano-lstm: keras.layers.LSTM of Keras 2 on Theano.
+
+::
+
+    i, f, c̃, o = x_t K + h_{t−1} R + b        (gates in this order, one bias)
+    c_t = σ(f) ⊙ c_{t−1} + σ(i) ⊙ tanh(c̃)
+    h_t = σ(o) ⊙ tanh(c_t)
+
+``kernel`` K is (inputs, 4·hidden), ``recurrent_kernel`` R (hidden, 4·hidden), ``bias`` (4·hidden);
+batch-major. As it comes, with ``implementation=1``: a product for each gate; but with
+``recurrent_activation="sigmoid"``, where Keras 2.1 has a piecewise linear one (``hard_sigmoid``),
+which is another network. GRU (``cell="gru"``) has the reset gate after the product
+(``reset_after=True``), gates z r h and two biases, the shared one on the inputs; ``cell="rnn"`` is
+SimpleRNN. Of a sequence that has ended the layers repeat their output; where all outputs count
+(``Workload.every_step``) those beyond are set to 0. Source: keras/layers/recurrent.py and
+keras/backend/theano_backend.py 2.1.6.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Iterator, Mapping, Tuple
+
+import keras
+import numpy as np
+
+from lstmprof.implementations.theano import KERNELS, last, mask_of
+from lstmprof.workloads import Workload, reordered
+
+__all__ = ["KERNELS", "TIME_MAJOR", "Network", "apply", "build", "canonical", "load", "parameters"]
+
+TIME_MAJOR = False
+LAYERS = {"lstm": keras.layers.LSTM, "gru": keras.layers.GRU, "rnn": keras.layers.SimpleRNN}
+OPTIONS: Mapping[str, Mapping[str, Any]] = {
+    "lstm": {"recurrent_activation": "sigmoid"},
+    "gru": {"recurrent_activation": "sigmoid", "reset_after": True},
+    "rnn": {},
+}
+#: Keras's own gates by their place in the shared order; its own inverse
+GATES = {"lstm": (0, 1, 2, 3), "gru": (1, 0, 2), "rnn": (0,)}
+
+
+class Network:
+    """``recurrent``, each a layer of the cell or a Bidirectional of one, and the ends there are."""
+
+    def __init__(self, workload: Workload) -> None:
+        self.cell, self.every_step = workload.cell, workload.every_step
+        self.place = (workload.batch, workload.time_steps)
+        self.widths = [workload.features]
+        self.widths += [workload.directions * workload.hidden] * workload.layers
+        self.recurrent = [_recurrent(workload) for _ in range(workload.layers)]
+        for layer, width in zip(self.recurrent, self.widths):  # noqa: B905
+            layer.build((*self.place, width))
+        self.embedding: Any = None
+        if workload.vocabulary:
+            self.embedding = keras.layers.Embedding(workload.vocabulary, workload.features)
+            self.embedding.build(self.place)
+        self.head: Any = None
+        if workload.head:
+            self.head = keras.layers.Dense(workload.classes, use_bias=False)
+            self.head.build((None, self.widths[-1]))
+
+
+def _recurrent(workload: Workload) -> Any:
+    """One layer."""
+    kind, options = LAYERS[workload.cell], OPTIONS[workload.cell]
+    layer = kind(workload.hidden, return_sequences=True, **options)
+    return keras.layers.Bidirectional(layer) if workload.bidirectional else layer
+
+
+def build(workload: Workload) -> Network:
+    """The network of ``workload``, weights not yet set."""
+    return Network(workload)
+
+
+def apply(module: Network, inputs: Any, mode: Any, lengths: Any = None) -> Any:
+    """Symbolic inputs (batch, time, features) or tokens; outputs (batch, classes), or one a step.
+
+    ``mode`` must be Theano's default: Keras hands none to its Scans. ``lengths`` (batch,).
+    """
+    steps = inputs if module.embedding is None else module.embedding.call(inputs)
+    mask = None if lengths is None else mask_of(steps, lengths)
+    for layer, width in zip(module.recurrent, module.widths):  # noqa: B905
+        steps._keras_shape = (*module.place, width)
+        steps = layer.call(steps, mask=mask)
+    if module.every_step and mask is not None:
+        steps = steps * mask[:, :, None]
+    seen = steps if module.every_step else last(steps, lengths)
+    return seen if module.head is None else module.head.call(seen)
+
+
+def _own_names(module: Network) -> Iterator[Tuple[str, str, Any]]:
+    """Shared name, own name and variable of every parameter."""
+    if module.embedding is not None:
+        yield "embedding", "embedding.embeddings", module.embedding.embeddings
+    if module.head is not None:
+        yield "head", "head.kernel", module.head.kernel
+    for number, layer in enumerate(module.recurrent):
+        directions = [("l{}".format(number), layer)]
+        if isinstance(layer, keras.layers.Bidirectional):
+            directions = [(directions[0][0], layer.forward_layer)]
+            directions.append((directions[0][0] + "_reverse", layer.backward_layer))
+        for slot, each in directions:
+            for shared, own in (
+                ("weight_ih", "kernel"),
+                ("weight_hh", "recurrent_kernel"),
+                ("bias", "bias"),
+            ):
+                variable = getattr(each.cell, own)
+                yield "{}_{}".format(shared, slot), "{}.{}".format(slot, own), variable
+
+
+def parameters(module: Network) -> Dict[str, Any]:
+    """Own name -> shared variable, in the module's order."""
+    return {own: variable for _, own, variable in _own_names(module)}
+
+
+def load(module: Network, weights: Mapping[str, Any]) -> None:
+    """Set the shared weights."""
+    for shared, _, variable in _own_names(module):
+        variable.set_value(_native(weights[shared], shared, module.cell))
+
+
+def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
+    """``arrays``, one a parameter by its own name, in the shared names and layout."""
+    return {
+        shared: _shared(np.asarray(arrays[own]), shared, module.cell)
+        for shared, own, _ in _own_names(module)
+    }
+
+
+def _native(weight: Any, name: str, cell: str) -> Any:
+    """The shared weight ``name`` as Keras holds it."""
+    if name == "embedding":
+        return weight
+    if name != "head":
+        weight = reordered(weight, GATES[cell])
+    if name.startswith("bias") and cell == "gru":
+        return np.stack([weight, np.zeros_like(weight)])
+    return np.ascontiguousarray(weight.T)
+
+
+def _shared(array: Any, name: str, cell: str) -> Any:
+    """The way back."""
+    if name == "embedding":
+        return array
+    if name.startswith("bias") and cell == "gru":
+        array = array[0]
+    return array.T if name == "head" else reordered(array.T, GATES[cell])

@@ -1,0 +1,83 @@
+"""How the step of an implementation changed with the version of its framework: points in a line."""
+
+from __future__ import annotations
+
+import altair as alt
+
+from lstmprof.numbers import milliseconds
+from lstmprof.report import drawing
+from lstmprof.report.model import Figure, Report, Rows
+
+TITLE = "By version"
+COLUMNS = (
+    *("run", "implementation", "version", "place", "step_ns", "step_low_ns", "step_high_ns"),
+    "of_first",
+)
+
+
+def figures(report: Report) -> list[Figure]:
+    """One a group that has an implementation in several versions."""
+    return [
+        Figure(
+            key=f"versions-{group.number}",
+            title=f"{TITLE}: {group.conditions}",
+            kind=f"Chart of the time per batch of {len(rows)} runs by version",
+            sentence=sentence(rows),
+            caption=drawing.caption("ms a batch", "line: the 95 % interval", report.members(group)),
+            spec=drawing.specification(chart(rows)),
+        )
+        for group, rows in report.by_group(report.versions)
+    ]
+
+
+def sentence(rows: Rows) -> str:
+    """What changed most between the oldest and the newest version of an implementation."""
+    ends = [
+        (of[0], of[-1])
+        for name in dict.fromkeys(row["implementation"] for row in rows)
+        if (of := [row for row in rows if row["implementation"] == name])
+    ]
+    old, new = max(ends, key=lambda pair: abs(pair[1]["step_ns"] / pair[0]["step_ns"] - 1))
+    return (
+        f"{old['implementation']} takes {milliseconds(old['step_ns'])} ms a batch with "
+        f"{old['version']}, {milliseconds(new['step_ns'])} ms with {new['version']}: "
+        f"{new['step_ns'] / old['step_ns']:.2f}× as long."
+    )
+
+
+def chart(rows: Rows) -> drawing.Drawn:
+    """Versions in their order across, milliseconds up, a line an implementation."""
+    order = [row["version"] for row in sorted(rows, key=lambda row: row["place"])]
+    base = (
+        alt.Chart(drawing.inline(rows, COLUMNS))
+        .transform_calculate(
+            ms="datum.step_ns / 1e6",
+            low="datum.step_low_ns / 1e6",
+            high="datum.step_high_ns / 1e6",
+            said="format(datum.ms, ',.3~r')",
+        )
+        .encode(
+            x=alt.X(
+                "version:N",
+                sort=list(dict.fromkeys(order)),
+                title=None,
+                axis=alt.Axis(labelAngle=0),
+            ),
+            y=alt.Y("ms:Q", title="ms a batch", scale=alt.Scale(zero=True)),
+            color=alt.Color(
+                "implementation:N", legend=alt.Legend(title=None, orient="bottom", columns=3)
+            ),
+        )
+    )
+    tips = [
+        alt.Tooltip("run:N"),
+        alt.Tooltip("version:N"),
+        alt.Tooltip("ms:Q", format=",.4f", title="step ms"),
+        alt.Tooltip("of_first:Q", format=".3f", title="times the oldest"),
+    ]
+    line = base.mark_line(strokeWidth=2).encode(tooltip=tips)
+    points = base.mark_point(filled=True, size=60).encode(tooltip=tips)
+    timed = base.transform_filter("isValid(datum.step_low_ns)")
+    interval = timed.mark_rule(strokeWidth=2).encode(y=alt.Y("low:Q"), y2=alt.Y2("high:Q"))
+    labels = base.mark_text(dy=-12).encode(text="said:N")
+    return alt.layer(line, interval, points, labels).properties(width="container", height=320)
