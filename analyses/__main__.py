@@ -1,0 +1,95 @@
+"""README.md of the analyses, from the runs that are named: ``python -m analyses traces/``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+
+import lstmprof as lp
+from analyses import QUESTIONS, printing, question, title
+from analyses.claims import Claim
+from analyses.published import STUDIES, Study
+from lstmprof.errors import LstmprofError
+
+HEAD = """\
+# What the studies said, and what runs here show
+
+One question a file. `python -m analyses.NAME traces/` prints its table and claims and draws its
+chart; `make analyses` writes this page from the samples in [traces/](../traces/README.md), and a
+test holds the page to them.
+
+**How to read it.** The studies measured on GPUs of their time, the samples are of one thread of a
+CPU, in fp32, and many of shorter sequences (`-t20`: 20 time steps). So no time here can equal one
+of theirs: what is compared are ratios, by CPU time where other programs took the CPU from one of
+the samples. In brackets is the interval of ours, 95 % or, of runs that took turns, 98 %.
+*Reproduced*: over the whole of it the two numbers differ by a quarter at most; *contradicted*: they
+differ by more; *open*: the interval holds both. What needs a GPU or a version that cannot be had
+says so; *not captured* is what no sample is of, and the command under its question captures it.
+"""
+READ = """\
+## What was read
+
+| study | text | its machine | what was read of it |
+|---|---|---|---|
+{rows}
+
+For words a second of the PTB model its own repository stands in: no text of a study of it was at
+hand.
+"""
+
+
+def page(runs: Sequence[lp.Run]) -> str:
+    """README.md."""
+    answers = [(question(name), name) for name in QUESTIONS]
+    rows = "\n".join(f"| {s.name} | {_text(s)} | {s.machine} | {s.read} |" for s in STUDIES)
+    sections = [_section(analysis, name, runs) for analysis, name in answers]
+    return "\n".join([HEAD, READ.format(rows=rows), *sections])
+
+
+def _text(study: Study) -> str:
+    return f"[{study.title}]({study.address})" if study.address else study.title
+
+
+def _section(analysis: ModuleType, name: str, runs: Sequence[lp.Run]) -> str:
+    rows = analysis.table(runs)
+    claims: list[Claim] = analysis.claims(rows)
+    told = [claim for claim in claims if claim.ours or claim.needs]
+    lacking = [claim for claim in claims if claim not in told]
+    lines = [f"## {title(analysis)}", "", f"`python -m analyses.{name} traces/`", ""]
+    lines += [*_claims(told), *_reasons(told), *_not_captured(lacking)]
+    if not lacking and not any(claim.ours for claim in claims):
+        lines += [printing.markdown(rows) if len(rows) else "No sample answers it.", ""]
+    return "\n".join([*lines, "```console", f"$ {analysis.COMMAND}", "```", ""])
+
+
+def _reasons(claims: Sequence[Claim]) -> list[str]:
+    """Why ours differ, each reason once."""
+    reasons = dict.fromkeys(c.why for c in claims if c.why and printing.contradicted(c))
+    return [*(f"- {why}." for why in reasons), *([""] if reasons else [])]
+
+
+def _claims(claims: Sequence[Claim]) -> list[str]:
+    if not claims:
+        return []
+    lines = ["| claim | study | here | of | verdict |", "|---|---|---|---|---|"]
+    for claim in claims:
+        cells = (claim.says, claim.their_number, claim.our_number, claim.here, claim.verdict)
+        lines.append("| " + " | ".join(cells) + " |")
+    return [*lines, ""]
+
+
+def _not_captured(claims: Sequence[Claim]) -> list[str]:
+    if not claims:
+        return []
+    lines = ["| claim | study |", "|---|---|"]
+    lines += [f"| {claim.says} | {claim.their_number} |" for claim in claims]
+    head = f"<details><summary>Not captured: {len(claims)} of the study's numbers</summary>"
+    return [head, "", *lines, "", "</details>", ""]
+
+
+if __name__ == "__main__":
+    try:
+        print(page(lp.read_all(sys.argv[1:])), end="")
+    except LstmprofError as fault:
+        sys.exit(f"analyses: error: {fault}")

@@ -1,0 +1,98 @@
+"""Does the lead of the library's own layer grow with the sequence?
+
+Claim: PyTorch's loop of hand-written cells takes 2.8 times as long as its cuDNN layer at 100 time
+steps and 3.8 times at 1000, so the lead grows 1.4 times (ASR study). Reads the timings.
+
+Two lengths of one network are compared, the shortest and the longest that were captured.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import altair as alt
+import pandas as pd
+
+import lstmprof as lp
+from analyses import drawing, steps
+from analyses.claims import Claim, Measured
+from analyses.printing import main
+from analyses.published import ASR, rows as published
+
+COMMAND = (
+    "lstmprof capture --impl torch-cudnn --impl torch-lstmcell-basic "
+    "--workload 1x320-ce-short --time-steps N    # for two N, 5 and 20 here"
+)
+BASE = "torch-cudnn"
+OTHERS = ("torch-lstmcell-fused", "torch-lstmcell-basic")
+SHORT, LONG = "1x320-ce-short", "1x320-ce-long"
+
+
+def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
+    """One row an implementation and length: its step over that of PyTorch's layer."""
+    own = steps.table(runs)
+    rows = []
+    for time_steps, captured in _lengths(own):
+        base = steps.of(captured, BASE)
+        for implementation in OTHERS:
+            ours = steps.of(captured, implementation)
+            if ours and base:
+                rows.append(
+                    {
+                        "implementation": implementation,
+                        "time_steps": time_steps,
+                        "ms": ours.value,
+                        "base_ms": base.value,
+                        "lead": ours.over(base),
+                    }
+                )
+    return pd.DataFrame(rows, columns=["implementation", "time_steps", "ms", "base_ms", "lead"])
+
+
+def _lengths(own: pd.DataFrame) -> list[tuple[int, pd.DataFrame]]:
+    """The runs of the network at each of its lengths, the shortest first."""
+    named = own[own.workload.astype(str).str.fullmatch(rf"{SHORT}(?:-t\d+)?")]
+    return [
+        (int(str(length)), steps.of_network(rows, SHORT))
+        for length, rows in named.groupby("time_steps")
+    ]
+
+
+def claims(rows: pd.DataFrame) -> list[Claim]:
+    """How much each loop falls further behind on the long sequence."""
+    theirs = published("asr").pivot(index="implementation", columns="network", values="step_ms")
+    leads = theirs / theirs.loc[BASE]
+    made = []
+    for implementation in OTHERS:
+        own = rows[rows.implementation == implementation]
+        growth: Measured | None = None
+        here = ""
+        if own.time_steps.nunique() > 1:
+            first, last = own.iloc[0], own.iloc[-1]
+            growth = last.lead.over(first.lead)
+            here = f"{implementation}, {first.time_steps} and {last.time_steps} time steps"
+        made.append(
+            Claim(
+                ASR,
+                f"{implementation}: its step over that of PyTorch cuDNNLSTM, at 1000 time steps "
+                "over the same at 100",
+                leads.loc[implementation, LONG] / leads.loc[implementation, SHORT],
+                growth,
+                here=here,
+                why="the study's lengths are 100 and 1000 time steps, and its layer ran on a GPU"
+                if growth
+                else "",
+            )
+        )
+    return made
+
+
+def chart(rows: pd.DataFrame) -> alt.LayerChart:
+    """The lead at each length."""
+    labels = rows.implementation + ", " + rows.time_steps.astype(str) + " steps"
+    return drawing.bars(labels, [lead.value for lead in rows.lead], "times PyTorch's own layer")
+
+
+if __name__ == "__main__":
+    main(sys.modules[__name__])

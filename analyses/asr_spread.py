@@ -1,0 +1,138 @@
+"""How far apart are implementations of one LSTM?
+
+Claim: the slowest takes 5.1 times as long as the fastest on 1x320-ce-short and 7.2 times on
+1x320-ce-long, on a GPU (ASR study). Reads the timings and the ledger.
+
+Each number is a step over that of PyTorch's own layer, which runs on a CPU too: cuDNN there, oneDNN
+here. Of the longest sequences that were captured; the study's have 100 and 1000 time steps.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import altair as alt
+import pandas as pd
+
+import lstmprof as lp
+from analyses import drawing, steps
+from analyses.claims import Claim
+from analyses.printing import main
+from analyses.published import ASR, rows as published
+from lstmprof.numbers import percent
+
+COMMAND = (
+    "lstmprof capture --impl torch-cudnn --impl torch-lstmcell-fused --impl torch-lstmcell-basic "
+    "--impl tf-lstmblockfusedcell --impl tf-lstmcell --impl keras-lstm --impl jax-scan "
+    "--workload 1x320-ce-short --time-steps 20"
+)
+BASE = "torch-cudnn"
+#: The slowest over the fastest, as the study's figures say; their labels are whole milliseconds.
+SPREAD = {
+    "1x320-ce-short": 5.1,
+    "1x320-ce-long": 7.2,
+    "4x320-ce-long": 7.0,
+    "4x320-ctc-long": 6.5,
+}
+#: What needs cuDNN's own kernels.
+OF_CUDNN = ("tf-cudnnlstm", "keras-lstm (cuDNN)")
+#: Work that every implementation has to do.
+PRODUCTS = ("gemm", "rnn")
+
+
+def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
+    """One row a system and network of the study, with the step of ours where it was captured."""
+    own = steps.table(runs)
+    named = {run.name: run for run in runs}
+    rows = []
+    for network, theirs in published("asr").groupby("network", sort=False):
+        captured = steps.of_network(own, str(network))
+        base, their_base = steps.of(captured, BASE), _step(theirs, BASE)
+        names = captured[captured.implementation == BASE].run.tolist()
+        share = product_share(named[names[0]]) if names else None
+        for line in theirs.itertuples():
+            ours = steps.of(captured, line.implementation)
+            ratio = ours.over(base) if ours and base else None
+            rows.append(
+                {
+                    "network": network,
+                    "system": line.system,
+                    "implementation": line.implementation,
+                    "their_ms": line.step_ms,
+                    "their_ratio": line.step_ms / their_base,
+                    "here": captured.workload.iloc[0] if ours else None,
+                    "our_ms": ours,
+                    "ratio": ratio,
+                    "product_share": share if ratio else None,
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def product_share(run: lp.Run) -> float:
+    """Of a run's steps the part that matrix products and recurrent layers take, 0–1."""
+    ledger = run.ledger().to_pandas()
+    return float(ledger[ledger["part"].isin(PRODUCTS)].ns.sum() / ledger.ns.sum())
+
+
+def _step(rows: pd.DataFrame, implementation: str) -> float:
+    return float(rows[rows.implementation == implementation].step_ms.iloc[0])
+
+
+def claims(rows: pd.DataFrame) -> list[Claim]:
+    """The slowest over the fastest, and each system's step over that of PyTorch's layer."""
+    groups = rows.groupby("network", sort=False)
+    spreads = [_spread(str(network), group) for network, group in groups]
+    return spreads + [
+        Claim(
+            study=ASR,
+            says=f"{row.network}: {row.system} over PyTorch cuDNNLSTM",
+            theirs=row.their_ratio,
+            ours=row.ratio,
+            here=f"{row.implementation}, {row.here}" if row.ratio else "",
+            needs="a GPU" if row.implementation in OF_CUDNN else "",
+            why=_why(row.product_share),
+        )
+        for row in rows.itertuples()
+        if row.implementation != BASE
+    ]
+
+
+def _spread(network: str, rows: pd.DataFrame) -> Claim:
+    captured = rows[rows.our_ms.notna()]
+    order = sorted(captured.itertuples(), key=lambda row: row.our_ms.value)
+    enough = len(order) > 2
+    return Claim(
+        ASR,
+        f"{network}: the slowest over the fastest",
+        SPREAD[network],
+        order[-1].our_ms.over(order[0].our_ms) if enough else None,
+        here=f"{order[-1].implementation} over {order[0].implementation}" if enough else "",
+        why=_why(captured.product_share.max()) if enough else "",
+    )
+
+
+def _why(share: float | None) -> str:
+    if share is None or pd.isna(share):
+        return ""
+    return (
+        f"here {percent(share)} of the step of PyTorch's layer is matrix products and the layer's "
+        "own kernel, on one thread of a CPU: work that every implementation has to do; the study's "
+        "ran on a GPU"
+    )
+
+
+def chart(rows: pd.DataFrame) -> alt.LayerChart:
+    """The study's ratios and ours, of the networks that were captured."""
+    shown = rows[rows.ratio.notna()]
+    return drawing.pairs(
+        shown.system + ", " + shown.network,
+        shown.their_ratio,
+        [ratio.value for ratio in shown.ratio],
+        "times as long as PyTorch's layer",
+    )
+
+
+if __name__ == "__main__":
+    main(sys.modules[__name__])

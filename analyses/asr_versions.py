@@ -1,0 +1,93 @@
+"""Did PyTorch's LSTMs become faster from version to version?
+
+Claim: from PyTorch 0.1.12 to 0.4.0 the cuDNN layer became 1.8 times as fast on 1x320-ce-long, the
+hand-written cell 1.7 times (ASR study). Reads the timings of one network in several versions.
+
+No package index has PyTorch before 1.0.0, so those steps cannot be taken again: what is measured
+here is from an old version that can be had to today's.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import altair as alt
+import pandas as pd
+
+import lstmprof as lp
+from analyses import drawing, steps
+from analyses.claims import Claim, Measured
+from analyses.printing import main
+from analyses.published import ASR, rows as published
+
+COMMAND = (
+    "lstmprof capture --impl torch-cudnn --workload 1x320-ce-short --time-steps 20 "
+    "--versions 1.8.1,2.13.0"
+)
+
+
+def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
+    """One row an implementation, network and version of PyTorch, where there are two or more."""
+    own = steps.table(runs)
+    own = own[(own.framework == "torch") & (own["mode"] == "train") & (own["precision"] == "fp32")]
+    rows = []
+    for (implementation, workload), group in own.groupby(["implementation", "workload"]):
+        if group.version.nunique() < 2:
+            continue
+        ordered = _beside(group).sort_values(
+            "version", key=lambda column: column.map(steps.version_key)
+        )
+        latest = steps.measured(ordered.iloc[-1])
+        rows += [
+            {
+                "implementation": implementation,
+                "workload": workload,
+                "version": row.version,
+                "ms": row.step_ms,
+                "over_newest": _over(steps.measured(row), latest),
+            }
+            for _, row in ordered.iterrows()
+        ]
+    return pd.DataFrame(
+        rows, columns=["implementation", "workload", "version", "ms", "over_newest"]
+    )
+
+
+def _beside(rows: pd.DataFrame) -> pd.DataFrame:
+    """Of the runs in several versions those that took turns with each other, where any did."""
+    beside = [group for turns, group in rows.groupby("turns") if turns]
+    several = [group for group in beside if group.version.nunique() > 1]
+    return max(several, key=len) if several else rows
+
+
+def _over(one: Measured, latest: Measured) -> Measured:
+    return Measured(1.0) if one == latest else one.over(latest)
+
+
+def claims(rows: pd.DataFrame) -> list[Claim]:
+    """The oldest version of the study over its newest, of each system and network."""
+    made = []
+    for (network, system), group in published("asr_versions").groupby(
+        ["network", "system"], sort=False
+    ):
+        first, last = group.iloc[0], group.iloc[-1]
+        made.append(
+            Claim(
+                ASR,
+                f"{network}: {system} of PyTorch {first.version} over {last.version}",
+                first.step_ms / last.step_ms,
+                needs=f"PyTorch {first.version}, which no package index has",
+            )
+        )
+    return made
+
+
+def chart(rows: pd.DataFrame) -> alt.LayerChart:
+    """The step in each version."""
+    labels = rows.implementation + ", " + rows.workload.astype(str) + ", torch " + rows.version
+    return drawing.bars(labels, rows.ms.tolist(), "ms a batch")
+
+
+if __name__ == "__main__":
+    main(sys.modules[__name__])

@@ -1,0 +1,107 @@
+"""How near does a recurrent layer come to the fastest product, and what does a larger batch cost?
+
+Claim: on a V100 cuDNN's LSTM of 512 units takes 1.8 times as long with a batch of 128 as with one
+of 16, and computes 5.6 times as fast (DeepBench). Reads the timings and the measured peak.
+
+The study's layers have no product with the inputs, ours do: as wide as the layer, twice its work.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import altair as alt
+import pandas as pd
+
+import lstmprof as lp
+from analyses import drawing, steps
+from analyses.claims import Claim
+from analyses.printing import main
+from analyses.published import DEEPBENCH, rows as published
+from lstmprof.numbers import percent
+
+COMMAND = "lstmprof capture --impl torch-cudnn --workload 'deepbench-lstm-h512-b*-t25'"
+IMPLEMENTATION = "torch-cudnn"
+GATES = {"lstm": 4, "gru": 3}
+#: What grows in a claim, and what stays.
+GROWING = {"batch": ["cell", "hidden", "time_steps"], "time_steps": ["cell", "hidden", "batch"]}
+
+
+def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
+    """One row a size of the study: its step, ours, our share of the fastest product's speed."""
+    own = steps.table(runs)
+    peaks = {run.name: run.info.peaks for run in runs}
+    rows = []
+    for line in published("deepbench").itertuples():
+        name = f"deepbench-{line.cell}-h{line.hidden}-b{line.batch}-t{line.time_steps}"
+        captured = own[(own.workload == name) & (own.implementation == IMPLEMENTATION)]
+        ours = steps.of(steps.of_network(captured, name), IMPLEMENTATION)
+        peak = peaks.get(captured.run.iloc[0]) if ours else None
+        rate = peak.gemm_flops_per_s if peak else None
+        share = operations(line) / (ours.value / 1e3) / rate if ours and rate else None
+        rows.append({"network": name, **_study(line), "ms": ours, "peak_share": share})
+    return pd.DataFrame(rows)
+
+
+def _study(line: pd.Series) -> dict[str, object]:
+    sizes = ("cell", "hidden", "time_steps", "batch")
+    rate = recurrence(line) / (line.forward_ms / 1e3) / 1e12
+    own = {name: getattr(line, name) for name in sizes}
+    return {**own, "their_ms": line.step_ms, "their_tflops": rate}
+
+
+def recurrence(line: pd.Series) -> int:
+    """Operations of the products with the state, forward."""
+    one = 2 * GATES[line.cell] * line.hidden * line.hidden
+    return int(one * line.batch * line.time_steps)
+
+
+def operations(line: pd.Series) -> int:
+    """Of the products of our step: inputs as wide as the state, and twice as much backward."""
+    return 3 * 2 * recurrence(line)
+
+
+def claims(rows: pd.DataFrame) -> list[Claim]:
+    """Of each layer the largest size over the smallest: LSTMs by batch, GRUs by length too."""
+    made = []
+    for by, keep in GROWING.items():
+        for (cell, hidden, other), group in rows.groupby(keep, sort=False):
+            if len(group) < 2:
+                continue
+            ordered = group.sort_values(by)
+            small, large = ordered.iloc[0], ordered.iloc[-1]
+            ours = large.ms.over(small.ms) if large.ms and small.ms else None
+            at = f"{keep[-1].replace('_', ' ')} {other}"
+            grown = f"{by.replace('_', ' ')} {large[by]} over {small[by]}"
+            made.append(
+                Claim(
+                    DEEPBENCH,
+                    f"{cell} of {hidden}, {at}: {grown}",
+                    large.their_ms / small.their_ms,
+                    ours,
+                    here=f"{IMPLEMENTATION}, {large.network} over {small.network}" if ours else "",
+                    why=_why(small, large),
+                )
+            )
+    return made
+
+
+def _why(small: pd.Series, large: pd.Series) -> str:
+    if pd.isna(small.peak_share) or pd.isna(large.peak_share):
+        return ""
+    return (
+        f"here the small size has {percent(small.peak_share)} of the speed of the fastest product, "
+        f"the large one {percent(large.peak_share)}; on the study's GPU they computed "
+        f"{small.their_tflops:.2f} and {large.their_tflops:.2f} TFLOP/s forward"
+    )
+
+
+def chart(rows: pd.DataFrame) -> alt.LayerChart:
+    """Our share of the fastest product by size."""
+    shown = rows[rows.peak_share.notna()]
+    return drawing.bars(shown.network, shown.peak_share.tolist(), "of the fastest product's speed")
+
+
+if __name__ == "__main__":
+    main(sys.modules[__name__])

@@ -1,0 +1,53 @@
+"""The charts of the analyses: a study's number and ours in one row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import altair as alt
+import pandas as pd
+
+#: The study's and ours; both stand out on white, in grey too.
+STUDY, OURS = "#9aa0a6", "#3b7dd8"
+WIDTH, ROW = 560, 24
+
+
+def pairs(
+    labels: Iterable[str], theirs: Iterable[float], ours: Sequence[float], title: str
+) -> alt.LayerChart:
+    """A line from the study's number to ours, one row a label, on a logarithmic axis."""
+    rows = pd.DataFrame({"label": [*labels], "study": [*theirs], "ours": [*ours]})
+    order = rows.label.tolist()
+    y = alt.Y("label:N", sort=order, title=None, axis=alt.Axis(labelLimit=360, ticks=False))
+    x = alt.Scale(type="log", nice=False, padding=16)
+    begin = alt.X("study:Q", scale=x, title=title)
+    line = alt.Chart(rows).mark_rule(color=STUDY).encode(y=y, x=begin, x2="ours:Q")
+    points = (
+        alt.Chart(rows)
+        .transform_fold(["study", "ours"], as_=["of", "number"])
+        .mark_point(filled=True, size=80, opacity=1)
+        .encode(
+            y=y,
+            x=alt.X("number:Q", scale=x, title=title),
+            color=alt.Color(
+                "of:N",
+                scale=alt.Scale(domain=["study", "ours"], range=[STUDY, OURS]),
+                legend=alt.Legend(title=None, orient="top"),
+            ),
+            tooltip=["label:N", "of:N", alt.Tooltip("number:Q", format=".3g")],
+        )
+    )
+    return _layers(line, points, rows=len(rows))
+
+
+def bars(labels: Iterable[str], values: Sequence[float], title: str) -> alt.LayerChart:
+    """One bar a label, for what no study has a number of."""
+    rows = pd.DataFrame({"label": [*labels], "number": [*values]})
+    y = alt.Y("label:N", sort=rows.label.tolist(), title=None, axis=alt.Axis(labelLimit=360))
+    bar = alt.Chart(rows).mark_bar(color=OURS).encode(y=y, x=alt.X("number:Q", title=title))
+    text = bar.mark_text(align="left", dx=6).encode(text=alt.Text("number:Q", format=".3g"))
+    return _layers(bar, text, rows=len(rows))
+
+
+def _layers(*charts: alt.Chart, rows: int) -> alt.LayerChart:
+    return alt.LayerChart(layer=charts, width=WIDTH, height=ROW * max(rows, 1))

@@ -1,0 +1,118 @@
+"""What does the first step cost, and what one example after it?
+
+Claim: with 128 units and batches of 32 the first pass takes 0.03 s in Torch, 3.91 s in TensorFlow
+and 7.46 s in Theano, and then an example 434, 820 and 290 µs (glample). Reads the timings.
+
+Torch is PyTorch's own layer here, Theano is PyTensor, TensorFlow's cell is written by hand as
+theirs is. The first step is ours of the whole step, compilation and the optimizer's update in it.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Sequence
+
+import altair as alt
+import pandas as pd
+
+import lstmprof as lp
+from analyses import drawing, steps
+from analyses.claims import Claim, Measured
+from analyses.printing import main
+from analyses.published import GLAMPLE, rows as published
+
+COMMAND = (
+    "lstmprof capture --impl torch-cudnn --impl tf-lstmcell --impl pytensor-scan "
+    "--workload 'glample-h*'"
+)
+BASE = "torch-cudnn"
+
+
+def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
+    """One row a library and network of the study, with ours where it was captured."""
+    own = steps.table(runs)
+    rows = []
+    for line in published("glample").itertuples():
+        network = f"glample-h{line.hidden}-b{line.batch}"
+        captured = steps.of_network(own, network)
+        ours = captured[captured.implementation == line.implementation]
+        step = steps.of(captured, line.implementation)
+        forward = steps.of(steps.of_network(own, network, "forward"), line.implementation)
+        an_example = 1e3 / line.batch
+        rows.append(
+            {
+                "network": network,
+                "library": line.library,
+                "implementation": line.implementation,
+                "their_first_s": line.compile_s,
+                "their_us": line.train_us,
+                "first_s": ours.first_step_s.iloc[0] if len(ours) else None,
+                "us": step.times(an_example) if step else None,
+                "their_forward_us": line.forward_us,
+                "forward_us": forward.times(an_example) if forward else None,
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+#: What is claimed of each library: column, theirs, words, why it may differ here.
+CLAIMED = (
+    (
+        "first_s",
+        "their_first_s",
+        "first pass",
+        "of first steps: frameworks of other years on another machine",
+    ),
+    (
+        "us",
+        "their_us",
+        "an example in training",
+        "of examples: one thread of a CPU, where the study had a GPU",
+    ),
+    (
+        "forward_us",
+        "their_forward_us",
+        "an example forward",
+        "of examples: one thread of a CPU, where the study had a GPU",
+    ),
+)
+
+
+def claims(rows: pd.DataFrame) -> list[Claim]:
+    """First step and example of each library over those of Torch."""
+    made = []
+    for network, group in rows.groupby("network", sort=False):
+        base = group[group.implementation == BASE].iloc[0]
+        for _, row in group[group.implementation != BASE].iterrows():
+            for column, theirs, words, why in CLAIMED:
+                ours = _over(row[column], base[column])
+                claim = Claim(
+                    GLAMPLE,
+                    f"{network}: {row.library} over Torch, {words}",
+                    row[theirs] / base[theirs],
+                    ours,
+                    here=f"{row.implementation} over {BASE}" if ours else "",
+                    why=why if ours else "",
+                )
+                made.append(claim)
+    return made
+
+
+def _over(ours: Measured | float | None, base: Measured | float | None) -> Measured | None:
+    if isinstance(ours, Measured) and isinstance(base, Measured):
+        return ours.over(base)
+    if isinstance(ours, float) and isinstance(base, float) and not math.isnan(ours / base):
+        return Measured(ours / base)
+    return None
+
+
+def chart(rows: pd.DataFrame) -> alt.LayerChart:
+    """The study's first pass and ours."""
+    shown = rows[rows.first_s.notna()]
+    labels = shown.network + ", " + shown.library
+    return drawing.pairs(labels, shown.their_first_s, shown.first_s.tolist(), "s of the first pass")
+
+
+if __name__ == "__main__":
+    main(sys.modules[__name__])

@@ -1,0 +1,86 @@
+"""How long do three epochs of IMDB take, by framework?
+
+Claim: with cuDNN's GRU PyTorch takes 16 s on a P100, Keras on TensorFlow 26 s (IMDB GRU). Reads the
+timings: 25,000 reviews in batches of the workload, three epochs of it.
+
+A review has as many tokens as ``time_steps`` of the runs, the study's have 150. They are drawn
+unless the runs were given ``--data imdb.npz``. No validation, no loading.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Sequence
+
+import altair as alt
+import pandas as pd
+
+import lstmprof as lp
+from analyses import drawing, steps
+from analyses.claims import Claim
+from analyses.printing import main
+from analyses.published import IMDB, rows as published
+
+COMMAND = "lstmprof capture --impl torch-cudnn --impl keras-lstm --workload imdb-gru"
+NETWORK, BASE = "imdb-gru", "torch-cudnn"
+#: Of the study's params_lstm.py, and its README's 25k training reviews.
+EPOCHS, REVIEWS = 3, 25_000
+#: The columns of the study's table.
+GPUS = (("k80_s", "K80"), ("p100_s", "P100"))
+
+
+def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
+    """One row a system of the study: seconds of three epochs, theirs and ours."""
+    captured = steps.of_network(steps.table(runs), NETWORK)
+    rows = []
+    for line in published("imdb").itertuples():
+        step = steps.of(captured, str(line.implementation))
+        batch = int(captured.batch.iloc[0]) if len(captured) else 1
+        batches = EPOCHS * math.ceil(REVIEWS / batch)
+        rows.append(
+            {
+                "system": line.system,
+                "implementation": line.implementation,
+                "k80_s": line.k80_s,
+                "p100_s": line.p100_s,
+                "needs": line.needs,
+                "here": captured.workload.iloc[0] if step else None,
+                "s": step.times(batches / 1e3) if step else None,
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def claims(rows: pd.DataFrame) -> list[Claim]:
+    """Each system over PyTorch, on each GPU of the study."""
+    base = rows[rows.implementation == BASE].iloc[0]
+    made = []
+    for column, gpu in GPUS:
+        for _, row in rows[(rows.implementation != BASE) & rows[column].notna()].iterrows():
+            ours = row.s.over(base.s) if row.s is not None and base.s is not None else None
+            made.append(
+                Claim(
+                    IMDB,
+                    f"{row.system} over PyTorch, on a {gpu}",
+                    row[column] / base[column],
+                    ours,
+                    here=f"{row.implementation} over {BASE}, {row.here}" if ours else "",
+                    needs=row.needs if isinstance(row.needs, str) else "",
+                    why="cuDNN ran both on the study's GPU; on a CPU each has a GRU of its own"
+                    if ours
+                    else "",
+                )
+            )
+    return made
+
+
+def chart(rows: pd.DataFrame) -> alt.LayerChart:
+    """The study's seconds on a P100 and ours."""
+    shown = rows[rows.s.notna() & rows.p100_s.notna()]
+    ours = [seconds.value for seconds in shown.s]
+    return drawing.pairs(shown.system, shown.p100_s, ours, "s of three epochs (study: P100)")
+
+
+if __name__ == "__main__":
+    main(sys.modules[__name__])

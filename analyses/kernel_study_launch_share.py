@@ -1,0 +1,80 @@
+"""How much of a step does a GPU wait for its host?
+
+Claim: launching is 72 % of a small LSTM's step in inference (kernel study; second-hand, its text
+was not at hand). Reads the ledger of every run on a GPU; runs of a CPU have no launches.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import altair as alt
+import pandas as pd
+
+import lstmprof as lp
+from analyses import drawing
+from analyses.claims import Claim, Measured
+from analyses.printing import main
+from analyses.published import KERNELS
+
+COMMAND = (
+    "lstmprof capture --impl 'torch-*' --impl 'keras-lstm*' --mode forward --device cuda:0 "
+    "--workload 1x320-ce-short"
+)
+#: What an infinitely fast host would have saved (docs/ledger.md), in tails too.
+WAITS = ("launch call", "launch latency", "runtime", "alloc", "dispatch", "python", "host")
+COLUMNS = ["run", "implementation", "workload", "mode", "launching", "waits_for_host"]
+
+
+def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
+    """One row a run on a GPU: its share of launching, and of all waiting for the host."""
+    return pd.DataFrame([_row(run) for run in runs if _on_gpu(run)], columns=COLUMNS)
+
+
+def _on_gpu(run: lp.Run) -> bool:
+    return (run.info.device or "cpu") != "cpu"
+
+
+def _row(run: lp.Run) -> dict[str, object]:
+    ledger = run.ledger().to_pandas()
+    ledger = ledger[ledger.device.notna()]
+    part = ledger["part"].str.removeprefix("tail:")
+    idle = ledger.state == "idle"
+    whole = ledger.ns.sum()
+    return {
+        "run": run.name,
+        "implementation": run.info.implementation,
+        "workload": run.info.workload.name,
+        "mode": run.info.mode,
+        "launching": float(ledger[idle & part.isin(WAITS[:2])].ns.sum() / whole),
+        "waits_for_host": float(ledger[idle & part.isin(WAITS)].ns.sum() / whole),
+    }
+
+
+def claims(rows: pd.DataFrame) -> list[Claim]:
+    """The share of launching in the small network's forward pass by Keras's layer."""
+    small = rows[(rows.implementation == "keras-lstm") & (rows["mode"] == "forward")]
+    small = small[small.workload == "1x320-ce-short"]
+    share = float(small.launching.iloc[-1]) if len(small) else None
+    return [
+        Claim(
+            KERNELS,
+            "launching's share of a small LSTM's step in inference",
+            72,
+            None if share is None else Measured(share * 100),
+            unit="%",
+            here="keras-lstm forward, 1x320-ce-short" if len(small) else "",
+            needs="a GPU",
+            why="which network and which layer the number is of is not known here",
+        )
+    ]
+
+
+def chart(rows: pd.DataFrame) -> alt.LayerChart:
+    """The share of each run."""
+    return drawing.bars(rows.run, rows.waits_for_host.tolist(), "of the step waits for the host")
+
+
+if __name__ == "__main__":
+    main(sys.modules[__name__])

@@ -1,0 +1,94 @@
+"""One question on the command line: its table, its claims, its chart; errors in one line."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pandas as pd
+
+import lstmprof as lp
+from analyses import title
+from analyses.claims import Claim, Measured, number
+from lstmprof.errors import LstmprofError
+
+#: What stands where nothing is known.
+UNKNOWN = "–"
+
+
+def main(analysis: ModuleType, arguments: Sequence[str] | None = None) -> None:
+    """Print what the runs on the command line say to the question of ``analysis``."""
+    parser = argparse.ArgumentParser(description=title(analysis))
+    parser.add_argument("runs", nargs="+", help="a run, or a folder of runs")
+    parser.add_argument("--chart", type=Path, help="the chart's file: .html, .svg, .png or .json")
+    given = parser.parse_args(arguments)
+    name = Path(str(analysis.__file__)).stem
+    path = given.chart or Path(f"{name}.svg")
+    try:
+        runs = lp.read_all(given.runs)
+        rows = analysis.table(runs)
+        print(answer(analysis, rows))
+        if not len(rows):
+            return
+        write_chart(analysis.chart, rows, path)
+    except (LstmprofError, OSError) as fault:
+        sys.exit(f"analyses: error: {fault}")
+    print(f"wrote {path}", file=sys.stderr)
+
+
+def write_chart(chart: Callable[[pd.DataFrame], Any], rows: pd.DataFrame, path: Path) -> None:
+    """Write the chart of ``rows`` to ``path``; an HTML page needs no network."""
+    drawn = chart(rows)
+    drawn.save(str(path), **({"inline": True} if path.suffix == ".html" else {}))
+
+
+def answer(analysis: ModuleType, rows: pd.DataFrame) -> str:
+    """The question, its table, and the study's claims beside ours."""
+    claims: list[Claim] = analysis.claims(rows)
+    parts = [title(analysis), plain(rows)]
+    if claims:
+        parts.append(plain(pd.DataFrame([_cells(claim) for claim in claims])))
+    parts += dict.fromkeys(f"Why: {c.why}." for c in claims if c.why and contradicted(c))
+    if not len(rows) or (claims and not any(claim.ours for claim in claims)):
+        parts.append(f"Capture what is compared: {analysis.COMMAND}")
+    return "\n\n".join(parts) + "\n"
+
+
+def contradicted(claim: Claim) -> bool:
+    """Whether it is, or may be."""
+    return claim.verdict in ("contradicted", "open")
+
+
+def _cells(claim: Claim) -> dict[str, str]:
+    return {
+        "claim": claim.says,
+        "study": claim.their_number,
+        "here": claim.our_number,
+        "of": claim.here,
+        "verdict": claim.verdict,
+    }
+
+
+def shown(value: object) -> str:
+    """A cell for reading."""
+    if isinstance(value, Measured):
+        return value.text()
+    if value is None or (isinstance(value, float) and pd.isna(value)):
+        return UNKNOWN
+    return number(value) if isinstance(value, float) else str(value)
+
+
+def plain(rows: pd.DataFrame) -> str:
+    """A table for a terminal; nothing where it has no rows."""
+    return rows.map(shown).to_string(index=False) if len(rows) else "No run here answers it."
+
+
+def markdown(rows: pd.DataFrame) -> str:
+    """A table in Markdown."""
+    heads = [str(column).replace("_", " ") for column in rows.columns]
+    lines = [heads, ["---"] * len(heads), *rows.map(shown).to_numpy().tolist()]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)

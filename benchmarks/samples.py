@@ -1,0 +1,221 @@
+"""The sample runs of traces/, captured anew: ``make samples``, some minutes on an idle machine.
+
+One network in seven implementations whose workers take turns, and what the questions of analyses/
+need besides. A sample is called by what it is (``torch-cudnn``, ``torch-cudnn-t5``), not as
+captures are, so that no capture of a user is in its way. What tells of the machine's user or of
+its name is left out: the interpreter's path, the kernel's version, the raw profiles, which hold the
+host's name, and what they say of themselves.
+
+``python -m benchmarks.samples [GROUP…]`` captures some groups of them; ``--list`` shows all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from lstmprof.runs.run import Run, open_run, runs_in, write_info
+
+TRACES = Path(__file__).resolve().parents[1] / "traces"
+MOST_BYTES = 300_000
+#: What a profile says of the machine's name and of its own path.
+OF_THE_MACHINE = ("host_name", "hostnames", "traceName", "trace_id")
+ASR = ("--workload", "1x320-ce-short", "--time-steps", "20")
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs of one command; ``dropped`` are the words of a run's name that a sample's lacks."""
+
+    implementations: tuple[str, ...]
+    options: tuple[str, ...]
+    dropped: tuple[str, ...] = ("1x320-ce-short-t20", "fp32")
+
+    def command(self, out: str) -> list[str]:
+        """What captures it into ``out``."""
+        chosen = [word for name in self.implementations for word in ("--impl", name)]
+        return ["capture", *chosen, *self.options, "--profile-steps", "1", "--out", out]
+
+
+GROUPS = {
+    "network": Group(
+        (
+            *("torch-cudnn", "torch-lstmcell-fused", "torch-lstmcell-basic"),
+            *("tf-lstmblockfusedcell", "tf-lstmcell", "keras-lstm", "jax-scan"),
+        ),
+        ASR,
+    ),
+    "amp": Group(("torch-lstmcell-basic",), (*ASR, "--precision", "amp-bf16")),
+    "versions": Group(("torch-cudnn",), (*ASR, "--versions", "1.8.1,2.13.0")),
+    "short": Group(
+        ("torch-cudnn", "torch-lstmcell-basic"),
+        ("--workload", "1x320-ce-short", "--time-steps", "5"),
+        ("1x320-ce-short", "fp32"),
+    ),
+    "glample": Group(
+        ("torch-cudnn", "tf-lstmcell", "pytensor-scan"), ("--workload", "glample-h128-b32")
+    ),
+    "deepbench": Group(
+        ("torch-cudnn",),
+        ("--workload", "deepbench-lstm-h512-b16-t25", "--workload", "deepbench-lstm-h512-b128-t25"),
+    ),
+    "imdb": Group(("torch-cudnn", "keras-lstm"), ("--workload", "imdb-gru", "--time-steps", "40")),
+    "ptb": Group(
+        ("torch-cudnn",),
+        (
+            *("--workload", "ptb-large", "--hidden", "200", "--features", "200"),
+            *("--time-steps", "20", "--iterations", "15"),
+        ),
+    ),
+    "ptb-large": Group(
+        ("torch-cudnn",), ("--workload", "ptb-large", "--iterations", "6", "--warmup", "1")
+    ),
+}
+
+
+def listed() -> set[str]:
+    """The names of the samples, as .gitignore excepts them."""
+    ignored = (TRACES.parent / ".gitignore").read_text(encoding="utf-8").splitlines()
+    begin = "!/traces/"
+    return {line[len(begin) : -1] for line in ignored if line.startswith(begin) and line[-1] == "/"}
+
+
+def sample_name(name: str, dropped: Sequence[str]) -> str:
+    """What a run is called here: ``keras-lstm--1x320-ce-short-t20--fp32--forward`` → short."""
+    words = [word for word in name.split("--") if word not in dropped]
+    words = [word.removeprefix(f"{dropped[0]}-") for word in words]
+    return "-".join(words).replace("==", "-")
+
+
+def keep(run: Run, group: Group, traces: Path) -> Path:
+    """Put ``run`` into ``traces`` as a sample, without what tells of the machine's user."""
+    dropped = group.dropped
+    name = sample_name(run.path.name, dropped)
+    turns = run.info.turn_with
+    info = replace(
+        run.info,
+        name=name,
+        command=f"lstmprof {' '.join(group.command('traces'))}",
+        python_executable=None,
+        hardware=replace(run.info.hardware, system=None),
+        profile_metadata={
+            key: value
+            for key, value in (run.info.profile_metadata or {}).items()
+            if key not in OF_THE_MACHINE
+        },
+        turn_with=None if turns is None else tuple(sample_name(t, dropped) for t in turns),
+    )
+    write_info(run.path, info)
+    shutil.rmtree(run.path / "profile", ignore_errors=True)
+    place = traces / name
+    if place.exists():
+        shutil.rmtree(place)
+    shutil.move(run.path, place)
+    return open_run(place).path
+
+
+def size(folder: Path) -> int:
+    """Bytes of all files in ``folder``."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def captured(group: Group, traces: Path) -> list[Path]:
+    """The samples of ``group``, captured now."""
+    with tempfile.TemporaryDirectory(dir=traces, prefix=".samples-") as folder:
+        subprocess.run([sys.executable, "-m", "lstmprof", *group.command(folder)], check=True)
+        return [keep(run, group, traces) for run in runs_in(Path(folder))]
+
+
+README = """\
+# Runs
+
+`lstmprof capture` and `lstmprof ingest` write here by default, one folder a run. Git ignores them,
+but for the samples below, so that `lstmprof breakdown traces/` and `lstmprof diagnose traces/` have
+something to say in a fresh clone; `lstmprof breakdown traces/torch-cudnn` shows one of them. The
+questions of [analyses/](../analyses/README.md) are answered on them.
+
+Captured by `make samples` (benchmarks/samples.py), in three rounds of fresh processes, one profiled
+step each, on one thread of a CPU: {machine}.
+
+The load is the mean of a minute before the run began: where it is above 1 on a machine of few
+cores, other programs wanted the CPU, and steps that lost theirs are left out or CPU time stands for
+wall time, as the tool says.
+
+| run | what | framework | precision | mode | captured | load | kB |
+|---|---|---|---|---|---|---|---|
+{rows}
+
+Left out of them are the interpreter's path, the version of the machine's kernel, the raw profiles,
+which hold the host's name, and what these say of themselves: `events.parquet` has what was read
+from them.
+"""
+
+
+def readme(traces: Path) -> str:
+    """README.md of the samples in ``traces``."""
+    runs = [run for run in runs_in(traces) if run.path.name in listed()]
+    machines = {
+        f"{run.info.hardware.cpu_model}, {run.info.hardware.cores} cores, "
+        f"{(run.info.hardware.memory_bytes or 0) / 2**30:.0f} GiB"
+        for run in runs
+    }
+    rows = "\n".join("| " + " | ".join(_cells(run)) + " |" for run in runs)
+    return README.format(machine="; ".join(sorted(machines)), rows=rows)
+
+
+def _cells(run: Run) -> list[str]:
+    info = run.info
+    load = info.load_average_before
+    version = (info.versions or {}).get(info.framework or "")
+    return [
+        f"[{run.path.name}]({run.path.name}/run.json)",
+        f"{info.implementation}, {info.workload.name}",
+        f"{info.framework} {version}",
+        str(info.precision),
+        str(info.mode),
+        str(info.started_at)[:10],
+        f"{load[0]:.1f}" if load else "–",
+        f"{size(run.path) / 1e3:.0f}",
+    ]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Capture the groups that are named, or all."""
+    parser = argparse.ArgumentParser(description="Capture the sample runs of traces/ anew.")
+    parser.add_argument("groups", nargs="*", metavar="GROUP", help=", ".join(GROUPS))
+    parser.add_argument("--list", action="store_true", help="show the commands, capture nothing")
+    given = parser.parse_args(arguments)
+    unknown = [name for name in given.groups if name not in GROUPS]
+    if unknown:
+        parser.error(f"no group is called {unknown[0]}; there are {', '.join(GROUPS)}")
+    if given.list:
+        for name in given.groups or GROUPS:
+            print(f"{name}: lstmprof {' '.join(GROUPS[name].command('traces'))}")
+        return
+    failed = [name for name in given.groups or GROUPS if not _is_captured(name)]
+    if failed:
+        sys.exit(f"not captured: {', '.join(failed)}")
+
+
+def _is_captured(name: str) -> bool:
+    """Capture the group ``name``; false where it failed, which stops no other."""
+    try:
+        paths = captured(GROUPS[name], TRACES)
+    except subprocess.CalledProcessError:
+        return False
+    for path in paths:
+        print(f"{path.relative_to(TRACES.parent)}  {size(path) / 1e3:.0f} kB")
+    (TRACES / "README.md").write_text(readme(TRACES), encoding="utf-8")
+    return True
+
+
+if __name__ == "__main__":
+    main()

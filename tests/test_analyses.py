@@ -1,0 +1,145 @@
+"""The analyses: files as listed, each answers on the committed samples, README.md is today's."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import altair as alt
+import pandas as pd
+import pytest
+
+import analyses
+import lstmprof as lp
+from analyses import QUESTIONS, published, question, title
+from analyses.__main__ import page
+from analyses.claims import Claim, Measured
+from analyses.printing import answer, main
+from benchmarks.samples import listed
+from lstmprof.breakdown.rounds import Round
+from lstmprof.implementations import ROWS
+
+FOLDER = Path(analyses.__file__).parent
+TRACES = FOLDER.parent / "traces"
+#: What the questions share.
+SHARED = {"__init__", "__main__", "claims", "drawing", "printing", "steps"}
+
+
+@pytest.fixture(scope="module")
+def runs() -> list[lp.Run]:
+    samples = lp.read_all(TRACES)  # a developer's own runs may lie there, too
+    return [run for run in samples if run.path.name in listed()]
+
+
+@pytest.fixture(scope="module")
+def answers(runs: list[lp.Run]) -> dict[str, pd.DataFrame]:
+    return {name: question(name).table(runs) for name in QUESTIONS}
+
+
+def test_every_file_is_a_question() -> None:
+    assert {path.stem for path in FOLDER.glob("*.py")} - SHARED == set(QUESTIONS)
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_a_question_says_what_was_claimed_and_what_to_capture(name: str) -> None:
+    analysis = question(name)
+    assert title(analysis).endswith("?")
+    assert "\nClaim: " in (analysis.__doc__ or "")
+    known = list(ROWS)
+    asked = re.findall(r"--impl '?([\w-]+)(\*?)", analysis.COMMAND)
+    assert asked
+    for stem, star in asked:
+        assert any(name.startswith(stem) if star else name == stem for name in known), stem
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_a_question_is_answered_by_the_samples_or_says_what_it_needs(
+    name: str, answers: dict[str, pd.DataFrame]
+) -> None:
+    analysis, rows = question(name), answers[name]
+    text = answer(analysis, rows)
+    assert text.startswith(title(analysis))
+    if len(rows):
+        assert isinstance(analysis.chart(rows), alt.LayerChart)
+        assert analysis.chart(rows).to_dict()["layer"]
+    else:
+        assert analysis.COMMAND in text
+
+
+def test_the_committed_page_is_todays(runs: list[lp.Run]) -> None:
+    committed = (FOLDER / "README.md").read_text(encoding="utf-8")
+    assert page(runs) == committed, "run make analyses"
+
+
+def test_every_number_of_a_study_is_on_the_page(answers: dict[str, pd.DataFrame]) -> None:
+    text = (FOLDER / "README.md").read_text(encoding="utf-8")
+    for name, rows in answers.items():
+        for claim in question(name).claims(rows):
+            assert claim.says in text, claim.says
+            assert claim.their_number in text
+
+
+def test_the_command_prints_the_answer_and_writes_the_chart(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chart = tmp_path / "spread.svg"
+    named = [str(TRACES / name) for name in ("torch-cudnn", "tf-lstmcell", "keras-lstm")]
+    main(question("asr_spread"), [*named, "--chart", str(chart)])
+    printed = capsys.readouterr()
+    assert "verdict" in printed.out
+    assert chart.read_text(encoding="utf-8").startswith("<svg")
+    assert str(chart) in printed.err
+
+
+def test_a_folder_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match=r"^analyses: error: .*nowhere") as told:
+        main(question("asr_spread"), [str(tmp_path / "nowhere")])
+    assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "verdict"),
+    [
+        (2.0, Measured(2.1, 1.9, 2.3), "reproduced"),
+        (2.0, Measured(2.5), "reproduced"),
+        (2.0, Measured(2.6), "contradicted"),
+        (2.0, Measured(1.2, 1.1, 1.3), "contradicted"),
+        (2.0, Measured(2.4, 1.9, 3.0), "open"),
+        (2.0, Measured(2.0, 1.0, 4.0), "open"),
+        (2.0, None, "not captured"),
+    ],
+)
+def test_a_verdict_is_of_the_whole_interval(
+    theirs: float, ours: Measured | None, verdict: str
+) -> None:
+    assert Claim(published.ASR, "a claim", theirs, ours).verdict == verdict
+
+
+def test_what_no_machine_here_can_answer_says_what_it_needs() -> None:
+    assert Claim(published.ASR, "a claim", 2.0, needs="a GPU").verdict == "needs a GPU"
+    assert (
+        Claim(published.ASR, "a claim", 2.0, Measured(2.0), needs="a GPU").verdict == "reproduced"
+    )
+
+
+def test_the_interval_of_a_quotient_holds_what_both_intervals_allow() -> None:
+    quotient = Measured(30, 27, 36).over(Measured(10, 9, 12))
+    assert (quotient.value, quotient.low, quotient.high) == (3.0, 2.25, 4.0)
+    assert Measured(30, 27, 36).over(Measured(10)) == Measured(3.0)
+    assert Measured(30, 27, 36).times(2) == Measured(60, 54, 72)
+
+
+def test_runs_that_took_turns_are_compared_round_by_round() -> None:
+    # the machine was half as fast in the second round: the ratio was 1.5 all the same
+    fast, slow = (
+        Measured(15, 8, 28, tuple(Round(ns, None, None) for ns in lengths), ("fast", "slow"))
+        for lengths in ((10, 20, 10), (15, 30, 15))
+    )
+    ratio = slow.over(fast)
+    assert ratio.value == pytest.approx(1.5)
+    assert ratio.low is not None
+    assert ratio.high is not None
+    assert 1.35 < ratio.low < 1.5 < ratio.high < 1.65
+    assert slow.times(10).over(fast.times(5)).value == pytest.approx(3.0)
+    apart = Measured(15, 8, 28, slow.rounds, ("slow", "other"))
+    assert apart.over(fast).low == pytest.approx(8 / 28)

@@ -1,0 +1,55 @@
+"""The samples in traces/: small, nameless, listed, captured by commands that still stand."""
+
+from __future__ import annotations
+
+import platform
+import re
+
+import pytest
+
+from benchmarks.samples import GROUPS, MOST_BYTES, TRACES, listed, sample_name, size
+from lstmprof import implementations
+from lstmprof.commands.capture import command
+from lstmprof.runs.run import Run, runs_in
+
+
+@pytest.fixture(scope="module")
+def runs() -> list[Run]:
+    return [run for run in runs_in(TRACES) if run.path.name in listed()]
+
+
+def test_samples_are_small_and_say_nothing_of_who_captured_them(runs: list[Run]) -> None:
+    assert {run.path.name for run in runs} == listed()
+    page = (TRACES / "README.md").read_text(encoding="utf-8")
+    for run in runs:
+        assert f"[{run.path.name}]({run.path.name}/run.json)" in page
+        assert run.info.name == run.path.name
+        assert run.info.python_executable is None
+        assert size(run.path) <= MOST_BYTES
+        assert run.info.hardware.system is None
+        assert not (run.path / "profile").exists()
+        text = (run.path / "run.json").read_text(encoding="utf-8")
+        assert '"/' not in text
+        assert f'"{platform.node()}"' not in text
+        assert re.fullmatch(r"lstmprof capture [\w .,=*-]+", run.info.command or "")
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_a_group_is_captured_by_a_command_that_stands(group: str) -> None:
+    asked = GROUPS[group].command("traces")
+    context = command.make_context(asked[0], asked[1:])
+    for name in context.params["impls"]:
+        assert implementations.find(name).name == name
+
+
+def test_a_sample_is_called_by_what_it_is() -> None:
+    names = (
+        "keras-lstm--1x320-ce-short-t20--fp32--forward",
+        "torch-cudnn--1x320-ce-short-t5--fp32",
+    )
+    asr = ("1x320-ce-short-t20", "fp32")
+    assert sample_name(names[0], asr) == "keras-lstm-forward"
+    assert sample_name(names[1], ("1x320-ce-short", "fp32")) == "torch-cudnn-t5"
+    version = "torch-cudnn--1x320-ce-short-t20--fp32--torch==1.8.1"
+    assert sample_name(version, asr) == "torch-cudnn-torch-1.8.1"
+    assert sample_name("torch-cudnn--ptb-large--fp32", asr) == "torch-cudnn-ptb-large"
