@@ -19,6 +19,7 @@ from lstmprof.breakdown import host
 from lstmprof.breakdown.disturbed import Kept, kept_steps
 from lstmprof.breakdown.lacks import Lack, lacks_of
 from lstmprof.breakdown.mean_step import MeanStep, mean_steps
+from lstmprof.breakdown.off_cpu import lost_of_steps, without
 from lstmprof.breakdown.tables import TABLES, Gathered, TableKind, table_of
 from lstmprof.breakdown.tables.database import database
 from lstmprof.breakdown.timings import Timings, compared_ns, slowdowns, timings
@@ -31,7 +32,7 @@ from lstmprof.events.narrow import Packed, packed
 from lstmprof.events.schema import SCHEMA
 from lstmprof.events.table import EventTable
 from lstmprof.runs.metadata import RunInfo, alike
-from lstmprof.runs.run import EVENTS_FILE, Run
+from lstmprof.runs.run import Run
 
 __all__ = ["TABLES", "Breakdown", "break_down"]
 
@@ -54,6 +55,7 @@ class Breakdown:
     step_range: str | None = None
     recorded: tuple[Recorded, ...] = ()
     _made: dict[str, pa.Table] = field(default_factory=dict, repr=False, compare=False)
+    _steps: dict[bool, list[MeanStep]] = field(default_factory=dict, repr=False, compare=False)
 
     def table(self, name: str) -> pa.Table:
         """The table ``name`` of ``TABLES``; made when it is first asked for, from the run's events.
@@ -92,6 +94,23 @@ class Breakdown:
         of_rank = [window for window in self.windows if window.rank == rank]
         return kept_steps(of_rank, self.run.info, self.run.timings())
 
+    def on_cpu(self, rank: int | None) -> tuple[Kept, EventTable]:
+        """The steps of ``rank`` that are kept, and the events, by a clock of the run's own.
+
+        Of own code on a CPU it stands still while the run is known to have had none (``off_cpu``).
+
+        Raises:
+            RunError: a file of the run is missing or damaged.
+        """
+        events, kept = self.events(), self.kept(rank)
+        of_rank = [window for window in self.windows if window.rank == rank]
+        lost = lost_of_steps(self.run.info, self.run.timings())
+        known = lost is not None and len(lost) == len(of_rank)
+        if not lost or not known or self.run.info.device != "cpu" or len(self.ranks) > 1:
+            return kept, events
+        events, moved = without(events, of_rank, lost)
+        return replace(kept, windows=tuple(moved[place] for place in kept.places)), events
+
     def steps(self, *, profiled: bool = False) -> list[MeanStep]:
         """Where the mean step of each lane goes; of a captured run that was timed undisturbed.
 
@@ -100,16 +119,21 @@ class Breakdown:
         Raises:
             RunError: a file of the run is missing or damaged.
         """
+        if profiled not in self._steps:
+            self._steps[profiled] = self._mean_steps(profiled=profiled)
+        return list(self._steps[profiled])
+
+    def _mean_steps(self, *, profiled: bool) -> list[MeanStep]:
         kept = {rank: self.kept(rank) for rank in self.ranks}
         lanes = mean_steps(_of_steps(self.ledger, kept))
         measured, info = self.run.timings(), self.run.info
         timed = self.timings is not None and info.source in MEASURED and not self.step_range
         if profiled or not timed or not lanes or measured is None or self.timings is None:
             return lanes
-        events, told = self.events(), self.timings
+        told, on_cpu = self.timings, {rank: self.on_cpu(rank) for rank in kept}
         undisturbed = Undisturbed(told.length_ns, told.compared_by == "CPU time")
         return [
-            undisturbed_step(lane, kept[lane.rank], events, info, measured, undisturbed)
+            undisturbed_step(lane, *on_cpu[lane.rank], info, measured, undisturbed)
             for lane in lanes
         ]
 
@@ -173,7 +197,7 @@ def _tables_and_windows(
     """The ``wanted`` tables by name, and the windows of ``run``."""
     captured = run.info.source in MEASURED and not step_range
     marked = _marked(run.events(), step_range) if step_range else None
-    with database(run.path / EVENTS_FILE if marked is None else marked) as events:
+    with database(run.events_file if marked is None else marked) as events:
         ranges = host.framework_ranges(run.info)
         step_windows = events.windows(captured=captured)
         step_windows = [replace(window, framework_ranges=ranges) for window in step_windows]

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from lstmprof.breakdown.off_cpu import lost_of_steps
 from lstmprof.events.annotate import OWN_CODE
 from lstmprof.events.annotate.steps import Window
 from lstmprof.numbers import listed, milliseconds, percent
@@ -103,8 +104,15 @@ def one_thread(info: RunInfo) -> bool:
 
 
 def _lost_shares(steps: int, info: RunInfo, timings: pa.Table | None) -> Mapping[int, float]:
-    """Place of a step → the share of its time without its CPU; of those that are known."""
+    """Place of a step → the share of its time without its CPU; of those that are known.
+
+    Of own code what is known to lie where is not in it: that is cut out.
+    """
     walls, cpus = info.profiled_wall_ns, info.profiled_cpu_ns
+    of_steps = lost_of_steps(info, timings)
+    if of_steps is not None and walls and len(of_steps) == steps:
+        rests = [lost.rest_ns + lost.unsure_ns for lost in of_steps]
+        return dict(enumerate(map(_of_whole, rests, walls)))
     if not one_thread(info) or not walls or not cpus or {len(walls), len(cpus)} != {steps}:
         return {}
     shares = {n: _share(*pair) for n, pair in enumerate(zip(walls, cpus, strict=True))}
@@ -118,6 +126,10 @@ def _lost_shares(steps: int, info: RunInfo, timings: pa.Table | None) -> Mapping
 
 def _columns(timings: pa.Table) -> tuple[list[int], list[int | None]]:
     return timings.column("wall_ns").to_pylist(), timings.column("cpu_ns").to_pylist()
+
+
+def _of_whole(part_ns: int, whole_ns: int) -> float:
+    return part_ns / whole_ns if whole_ns else 0.0
 
 
 def _share(wall_ns: int, cpu_ns: int) -> float:

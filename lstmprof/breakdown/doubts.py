@@ -24,6 +24,7 @@ from lstmprof.breakdown.rounds import (
     QUIET_BETWEEN_PROCESSES,
     error_of_change,
 )
+from lstmprof.events.annotate import OWN_CODE
 from lstmprof.events.intervals import Ints
 from lstmprof.numbers import milliseconds, number_of, percent
 from lstmprof.runs.metadata import RunInfo
@@ -258,7 +259,7 @@ def _of_machine(iterations: Iterations, info: RunInfo) -> Iterator[Warning]:
             taken,
         )
     if iterations.disturbed is not None and iterations.cpu_ns is not None:
-        yield from _disturbed(iterations)
+        yield from _disturbed(iterations, info)
     elif share is not None and share < CPU_SHARE:
         yield Warning(
             CPU_TAKEN,
@@ -288,14 +289,15 @@ def _of_machine(iterations: Iterations, info: RunInfo) -> Iterator[Warning]:
         yield Warning(THROTTLED, f"the GPU was throttled: {reason}", "cool it, or lock its clocks")
 
 
-def _disturbed(iterations: Iterations) -> Iterator[Warning]:
+def _disturbed(iterations: Iterations, info: RunInfo) -> Iterator[Warning]:
     """That iterations of one thread lost their CPU, and what was done about it."""
     assert iterations.disturbed is not None
     lost, share = int(iterations.disturbed.sum()), iterations.cpu_share or 0.0
     if lost <= MANY_DISTURBED_SHARE * len(iterations):
         return
     by_cpu = iterations.measure == "CPU time"
-    what = "too many to leave them out: CPU time counts" if by_cpu else "which are left out"
+    counts = "their time without waits for it" if info.source == OWN_CODE else "CPU time"
+    what = f"too many to leave them out: {counts} counts" if by_cpu else "which are left out"
     yield Warning(
         CPU_TAKEN,
         f"the worker had its CPU for {percent(share)} of the time: "

@@ -21,13 +21,18 @@ from lstmprof.events.threads import innermost, nesting_order, thread_ids
 from lstmprof.runs.metadata import RunInfo
 
 #: Framework → ranges of lstmprof's own captures in which no Python of the user's runs, the first
-#: that a profile has: PyTorch's autograd walks the backward pass; elsewhere a step is one call of a
-#: compiled function, which is a range of its own since version 4 of the tables.
+#: that a profile has: PyTorch's autograd walks the backward pass, and Chainer its own graph;
+#: elsewhere a step is one call of a compiled function, which is a range of its own since version 4
+#: of the tables.
 _OF_FRAMEWORK = {
     "torch": ("backward",),
     "tensorflow": (PROGRAM, "step"),
+    "tensorflow1": (PROGRAM, "step"),
     "jax": (PROGRAM, "step"),
     "pytensor": ("step",),
+    "theano": ("step",),
+    "chainer": ("backward",),
+    "caffe2": (PROGRAM, "step"),
     "onnxruntime": (PROGRAM, "step"),
     "openvino": (PROGRAM, "step"),
 }

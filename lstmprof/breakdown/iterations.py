@@ -26,11 +26,14 @@ from numpy.typing import NDArray
 
 from lstmprof.breakdown import yardsticks
 from lstmprof.breakdown.disturbed import one_thread
+from lstmprof.breakdown.off_cpu import ALONE_SHARE, lost_of_iterations
 from lstmprof.breakdown.rounds import LEAST_FOR_INTERVAL, Round, midmean, round_of
 from lstmprof.events.intervals import Ints
 from lstmprof.runs.metadata import RunInfo
 
 Measure = Literal["wall time", "CPU time"]
+#: Of own code a length is known where no more of it is unsure.
+UNSURE_SHARE = 0.05
 Bools = NDArray[np.bool_]
 
 #: Undisturbed iterations that each round must have: a median of fewer is one iteration, or a mean.
@@ -38,9 +41,6 @@ LEAST_OF_ROUND = 3
 #: A step may wait longer than usual by so much of itself, the difference below which two steps are
 #: taken for equal, or by half of what it usually waits.
 LOST_SHARE, OWN_SHARE = 0.02, 0.5
-#: A yardstick that had its CPU for so much of the time had it for itself: of one beside another
-#: process on its CPU, whose turns are of 4 ms, it is a half or less.
-ALONE_SHARE = 0.9
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,10 @@ def iterations_of(table: pa.Table, info: RunInfo) -> Iterations:
     cpu_ns = _known(counted, "cpu_ns") if one_thread(info) else None
     assert wall_ns is not None
     disturbed = None
-    if cpu_ns is not None and preemptions is not None and len(wall_ns):
+    lost = lost_of_iterations(counted, info) if len(wall_ns) else None
+    if lost is not None:
+        cpu_ns, disturbed = _of_own_code(wall_ns, *lost, info)
+    elif cpu_ns is not None and preemptions is not None and len(wall_ns):
         alone = (yardsticks.cpu_share(info) or 0.0) >= ALONE_SHARE
         own = preemptions <= (waits if alone and waits is not None else 0)
         disturbed = _lost_cpu(wall_ns, cpu_ns, own)
@@ -168,6 +171,19 @@ def iterations_of(table: pa.Table, info: RunInfo) -> Iterations:
         disturbed,
         _known(counted, "turn"),
     )
+
+
+def _of_own_code(
+    wall_ns: Ints, lost_ns: Ints, unsure_ns: Ints, info: RunInfo
+) -> tuple[Ints | None, Bools]:
+    """(time with a CPU, None where that is not known; which lost theirs) of own code.
+
+    Its time with a CPU is all but what it waited for one: a step that sleeps does so anywhere.
+    """
+    on_cpu_ns = wall_ns - lost_ns
+    disturbed: Bools = lost_ns + unsure_ns > LOST_SHARE * np.median(on_cpu_ns)
+    unsure = unsure_ns.sum() > UNSURE_SHARE * on_cpu_ns.sum()
+    return None if unsure or info.device != "cpu" else on_cpu_ns, disturbed
 
 
 def _known(table: pa.Table, name: str) -> Ints | None:

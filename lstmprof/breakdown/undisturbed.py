@@ -2,8 +2,8 @@
 
 Reads the attribution of the profiled steps that nothing disturbed, what recording took of each
 stretch (``recording``) and the undisturbed pass. Its parts are those of the ledger, each less its
-recording and, where the step is in CPU time, less its share of the time that the run had no CPU;
-they and two lines of state ``profiler`` sum to the undisturbed step:
+recording and, where the step is in CPU time, less the time that the run had no CPU in it
+(``lost_cpu``); they and two lines of state ``profiler`` sum to the undisturbed step:
 
 - ``page faults``: what profiled steps fault more than undisturbed ones, at the cost of a fault in
   the same process; which op faulted is not recorded;
@@ -31,7 +31,9 @@ import pyarrow.compute as pc
 from lstmprof.breakdown.attribution import Stretches, attributed
 from lstmprof.breakdown.disturbed import Kept, one_thread
 from lstmprof.breakdown.iterations import iterations_of
+from lstmprof.breakdown.lost_cpu import on_cpu_ns
 from lstmprof.breakdown.mean_step import MeanStep, Recording, in_reading_order, mean_of
+from lstmprof.breakdown.off_cpu import lost_of_steps
 from lstmprof.breakdown.recording import Costs, Recorded, costs_of, recorded
 from lstmprof.events.annotate import MEASURED
 from lstmprof.events.intervals import Ints
@@ -60,8 +62,8 @@ class Profiling:
     """What profiling took of the profiled steps of one lane: ``cost_ns`` for each event.
 
     ``faults_ns`` is that of the page faults that it caused, of a mean step. ``own_ranges``: what
-    the capture's own ranges cost was measured, apart from other events. ``had_cpu``: the share of
-    these steps in which the run had its CPU, where the undisturbed step is in CPU time, else 1.
+    the capture's own ranges cost was measured, apart from other events. ``lost_ns``: of each of
+    these steps the time without its CPU, where the undisturbed step is in CPU time, else none.
     ``scale``: how many times as long all else takes in the undisturbed step.
     """
 
@@ -69,12 +71,13 @@ class Profiling:
     cost_ns: float
     faults_ns: int
     own_ranges: bool
-    had_cpu: float = 1.0
+    lost_ns: tuple[int, ...] = ()
     scale: float = 1.0
 
     def recorded_in(self, events: EventTable, stretches: Stretches) -> Recorded:
         """What was recorded in each stretch, which lasts as long as the run had its CPU in it."""
-        return _with_cpu(recorded(events, stretches, own_ranges=self.own_ranges), self.had_cpu)
+        what = recorded(events, stretches, own_ranges=self.own_ranges)
+        return replace(what, length_ns=on_cpu_ns(events, stretches, self.lost_ns))
 
     def taken(self, what: Recorded) -> Ints:
         """Nanoseconds of each stretch in which ``what`` was recorded that recording took."""
@@ -86,14 +89,6 @@ class Profiling:
         left = (what.length_ns - self.taken(what)) * self.scale
         ends = np.rint(np.cumsum(left))  # what is rounded off one stretch is of the next
         return np.asarray(np.diff(ends, prepend=0), dtype=np.int64)
-
-
-def _with_cpu(what: Recorded, had_cpu: float) -> Recorded:
-    """``what`` in stretches that last this share of their time: which of it is lost nobody tells.
-
-    Other processes take the CPU at any time, and so of each part as of the whole.
-    """
-    return replace(what, length_ns=np.asarray(np.rint(what.length_ns * had_cpu), dtype=np.int64))
 
 
 def profiling_of(
@@ -114,16 +109,16 @@ def profiling_of(
     if on_device:  # what its host records while it works delays nothing
         costs = replace(costs, least_ns=0.0, usual_ns=0.0)
     own_ranges = costs.measured and info.source in MEASURED and not on_device
-    had_cpu = _had_cpu(kept, info) if undisturbed.in_cpu_time and not on_device else 1.0
-    what = _with_cpu(recorded(events, stretches, own_ranges=own_ranges), had_cpu)
+    lost_ns = () if on_device else _lost_ns(kept, info, timings, undisturbed)
+    profiling = Profiling(costs, 0.0, 0, own_ranges, lost_ns)
+    what = profiling.recorded_in(events, stretches)
     faults_ns = 0 if on_device else _faults_ns(kept, info, timings, length_ns)
     longer_ns = None if on_device else _longer_ns(kept, info, timings)
     if longer_ns is None:
-        profiled_ns = sum(w.end_ns - w.start_ns for w in kept.windows) / steps
-        longer_ns = profiled_ns * had_cpu - length_ns
+        longer_ns = int(what.length_ns.sum()) / steps - length_ns
     faults_ns = min(faults_ns, max(round(longer_ns), 0))
     cost_ns = what.cost_ns(costs, steps * (longer_ns - faults_ns))
-    profiling = Profiling(costs, cost_ns, faults_ns, own_ranges, had_cpu)
+    profiling = replace(profiling, cost_ns=cost_ns, faults_ns=faults_ns)
     left_ns = int(profiling.left(what).sum()) / steps
     if on_device or not one_thread(info) or not left_ns:
         return profiling
@@ -131,14 +126,37 @@ def profiling_of(
     return replace(profiling, faults_ns=0, scale=scale)  # all parts share the faults as well
 
 
-def _had_cpu(kept: Kept, info: RunInfo) -> float:
-    """The share of the steps ``kept`` in which the run had its CPU; 1 where that is unknown."""
+def _lost_ns(
+    kept: Kept, info: RunInfo, timings: pa.Table, undisturbed: Undisturbed
+) -> tuple[int, ...]:
+    """Of each step ``kept`` the time in which the run had no CPU; none where that is unknown.
+
+    Of own code that of which nobody knows when it was: the rest is cut out of ``kept`` already.
+    """
     cpus, walls = info.profiled_cpu_ns, info.profiled_wall_ns
     last = max(kept.places)
-    if not one_thread(info) or not cpus or not walls or min(len(cpus), len(walls)) <= last:
-        return 1.0
-    wall_ns = sum(walls[place] for place in kept.places)
-    return min(sum(cpus[place] for place in kept.places) / wall_ns, 1.0) if wall_ns else 1.0
+    of_steps = lost_of_steps(info, timings)
+    if of_steps is not None and len(of_steps) > last:
+        rests = [of_steps[place].rest_ns for place in kept.places]
+        return tuple(
+            min(rest, window.end_ns - window.start_ns)
+            for rest, window in zip(rests, kept.windows, strict=True)
+        )
+    if (
+        not undisturbed.in_cpu_time
+        or not one_thread(info)
+        or not cpus
+        or not walls
+        or min(len(cpus), len(walls)) <= last
+    ):
+        return ()
+    shares = [
+        max(1 - cpus[place] / walls[place], 0.0) if walls[place] else 0.0 for place in kept.places
+    ]
+    return tuple(
+        round(share * (window.end_ns - window.start_ns))
+        for share, window in zip(shares, kept.windows, strict=True)
+    )
 
 
 def _on_device(events: EventTable, stretches: Stretches) -> bool:
@@ -153,9 +171,13 @@ def _longer_ns(kept: Kept, info: RunInfo, timings: pa.Table) -> float | None:
 
     In CPU time where one thread did it all: another process lengthens no such time. None unknown.
     """
-    by_cpu = one_thread(info) and info.profiled_cpu_ns and not _nulls(timings, "cpu_ns")
-    profiled = info.profiled_cpu_ns if by_cpu else info.profiled_wall_ns
     iterations = iterations_of(timings, info)
+    lost, walls = lost_of_steps(info, timings), info.profiled_wall_ns
+    by_cpu = one_thread(info) and info.profiled_cpu_ns and not _nulls(timings, "cpu_ns")
+    profiled = info.profiled_cpu_ns if by_cpu else walls
+    if lost is not None and walls and info.device == "cpu":
+        profiled = tuple(wall - step.ns for wall, step in zip(walls, lost, strict=True))
+        by_cpu = iterations.cpu_ns is not None
     rounds = iterations.rounds("CPU time") if by_cpu else iterations.kept.rounds()
     timed = {n: some.length_ns for n, some in zip(iterations.numbers, rounds, strict=True)}
     return _over(kept, info, profiled, timed)

@@ -357,4 +357,5 @@ def _shares(request: CaptureRequest, rounds: int | None) -> list[CaptureRequest]
 
 def _labelled(progress: Progress, request: CaptureRequest, rounds: int, number: int) -> Progress:
     of_round = f", round {number + 1} of {rounds}" if rounds > 1 else ""
-    return lambda line: progress(f"{request.implementation}{of_round}: {line}")
+    who = f"{request.implementation} {request.label}".strip()
+    return lambda line: progress(f"{who}{of_round}: {line}")

@@ -14,7 +14,8 @@ from typing import Any, Literal
 
 from lstmprof import __version__, implementations
 from lstmprof.breakdown import Breakdown, break_down
-from lstmprof.capture.here import here
+from lstmprof.capture.here import lacks
+from lstmprof.capture.interpreters import Interpreter, Wish, interpreters
 from lstmprof.capture.request import CaptureRequest, refusal, run_name
 from lstmprof.capture.rounds import capture_run
 from lstmprof.capture.worker import host
@@ -32,7 +33,7 @@ from lstmprof.diagnose.shapes import (
 from lstmprof.diagnose.step_profile import StepProfile, step_profile_of
 from lstmprof.diagnose.what_ifs import Asked
 from lstmprof.errors import LstmprofError, UsageError
-from lstmprof.implementations import CELL_OP, LAYER_OP, LOOP
+from lstmprof.implementations import CELL_OP, LAYER_OP, LOOP, Implementation
 from lstmprof.numbers import count, listed, milliseconds, percent
 from lstmprof.runs.directory import cache_folder
 from lstmprof.runs.metadata import RunInfo
@@ -42,6 +43,7 @@ from lstmprof.runs.run import Run, is_run, open_run
 LAYER_ROWS: Mapping[str, tuple[str, ...]] = {
     "torch": ("torch-cudnn",),
     "tensorflow": ("tf-cudnnlstm", "tf-lstmblockfusedcell"),
+    "tensorflow1": ("tf1-cudnnlstm", "tf1-lstmblockfusedcell"),
     "jax": ("jax-cudnn",),
 }
 #: What users call them; of torch's the cell is filled in
@@ -49,6 +51,8 @@ _OPS = {
     "torch-cudnn": "nn.{cell}",
     "tf-cudnnlstm": "CudnnRNNV3",
     "tf-lstmblockfusedcell": "BlockLSTM",
+    "tf1-cudnnlstm": "CudnnLSTM",
+    "tf1-lstmblockfusedcell": "LSTMBlockFusedCell",
     "jax-cudnn": "jax.experimental.rnn",
 }
 #: Ops of a cell, as their users call them
@@ -57,7 +61,10 @@ _CELLS = {
     **dict.fromkeys(("aten::gru_cell", "aten::_thnn_fused_gru_cell"), "GRUCell"),
     "aten::rnn_tanh_cell": "RNNCell",
 }
-_CALLED = {"torch": "PyTorch", "tensorflow": "TensorFlow", "jax": "JAX", "pytensor": "PyTensor"}
+_CALLED = {
+    **{"torch": "PyTorch", "tensorflow": "TensorFlow", "tensorflow1": "TensorFlow 1"},
+    **{"jax": "JAX", "pytensor": "PyTensor", "theano": "Theano"},
+}
 TABLES = ("ledger", "collectives")
 ITERATIONS = 30
 #: After so long no further iteration of a round is timed: a layer op needs no more
@@ -144,11 +151,22 @@ def request_of(shape: Shape, implementation: str | None = None) -> CaptureReques
             seed=shape.seed,
             threads=shape.threads,
         )
-        why = refusal(request) or (None if here(row) == "yes" else f"{row.name}: {here(row)}")
+        interpreter = interpreters(row, Wish())[0]
+        why = refusal(request) or _lacking(row, interpreter)
         if why is None and row.name != implementation:
-            return request
+            return replace(request, python=interpreter.python)
         reasons.append(why or f"{row.name} is the layer op of {called} itself")
     raise UsageError(listed(reasons) or f"{called} has no op for a whole layer")
+
+
+def _lacking(row: Implementation, interpreter: Interpreter) -> str | None:
+    """Why the row cannot run now: a comparison installs nothing; None where it can."""
+    if interpreter.environment is None:
+        lacking = lacks(row)
+        return lacking and f"{row.name}: {lacking}"
+    if interpreter.environment.is_made:
+        return None
+    return f"{row.name} is not installed, which lstmprof capture --impl {row.name} does"
 
 
 def builtin_run(request: CaptureRequest, beside: Run, progress: Progress) -> Run:
@@ -191,12 +209,11 @@ def _serves(info: RunInfo, request: CaptureRequest) -> bool:
 
 def _is_installed(info: RunInfo) -> bool:
     """Whether its framework's version is the one of this interpreter, as far as that tells."""
-    version = (info.versions or {}).get(info.framework or "")
+    if not info.framework:
+        return False
+    version = (info.versions or {}).get(info.framework)
     try:
-        return (
-            str(version).partition("+")[0]
-            == metadata.version(info.framework or "").partition("+")[0]
-        )
+        return str(version).partition("+")[0] == metadata.version(info.framework).partition("+")[0]
     except metadata.PackageNotFoundError:  # tensorflow-cpu is called otherwise
         return True
 
@@ -230,7 +247,7 @@ def _of_steps(breakdown: Breakdown, best: Breakdown, shape: Shape, asked: Asked)
     how = how_it_runs(breakdown, shape)
     if state in ("same", "unknown"):
         what = "the two" if state == "same" else "whether that is faster"
-        ending = f"{op} does it in one op; {what} {diagnosis.outcome.reason}"
+        ending = f"{op} does it in one op; {what} {diagnosis.outcome.words}"
         factor = None
     else:
         ending = f"{op} does it in one op, {_times(factor, state)} on this machine ({times}"
@@ -250,12 +267,9 @@ def _of_steps(breakdown: Breakdown, best: Breakdown, shape: Shape, asked: Asked)
 
 def _state(diagnosis: Diagnosis, mine: StepProfile) -> State:
     """Of the layer op; a difference whose cause is not known is a difference all the same."""
-    if diagnosis.outcome.state == "none" or None in (
-        diagnosis.slow.compared_by,
-        diagnosis.fast and diagnosis.fast.compared_by,
-    ):
-        return "same" if diagnosis.outcome.state == "none" else "unknown"
-    if diagnosis.outcome.reason.startswith("cannot be told"):
+    if diagnosis.outcome.state == "none":
+        return "same"
+    if not diagnosis.outcome.differs:
         return "unknown"
     return "faster" if mine is diagnosis.slow else "slower"
 

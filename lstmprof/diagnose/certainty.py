@@ -8,6 +8,7 @@ no known size make nothing worse than likely.
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -17,8 +18,8 @@ from lstmprof.breakdown.lacks import Lack
 from lstmprof.breakdown.lacks.rules import GPU_UNSEEN
 from lstmprof.diagnose import causes
 from lstmprof.diagnose.because import named
-from lstmprof.diagnose.findings import UNEXPLAINED, Finding, lengths, timed
-from lstmprof.diagnose.measure import disturbed
+from lstmprof.diagnose.findings import HOST, UNEXPLAINED, Finding, lengths, timed
+from lstmprof.diagnose.measure import crowded, disturbed, remedy
 from lstmprof.diagnose.noise import (
     difference_ns,
     in_turn,
@@ -55,12 +56,21 @@ class Outcome:
 
     ``found``: there is a difference, or a step, and a ``cause`` of it. ``none``: no difference
     beyond noise. ``unknown``: that could not be seen, or cannot be told. ``reason`` of the last two
-    is said after the runs' names, without a full stop.
+    is said after the runs' names, without a full stop, and ``advice`` is what would tell more.
+    ``differs``: whether there is a difference beyond noise and doubt, with a cause or without;
+    of a run alone true.
     """
 
     state: State
     reason: str = ""
     cause: Finding | None = None
+    advice: str = ""
+    differs: bool = True
+
+    @property
+    def words(self) -> str:
+        """The reason and what would tell more."""
+        return "; ".join(part for part in (self.reason, self.advice) if part)
 
 
 @dataclass(frozen=True)
@@ -75,10 +85,12 @@ class _Doubt:
 def outcome(fast: StepProfile, slow: StepProfile, findings: Sequence[Finding]) -> Outcome:
     """Whether ``slow`` differs from ``fast`` and one of ``findings`` says why."""
     if None in (fast.compared_by, slow.compared_by):
-        return Outcome("unknown", f"cannot be told apart on this machine: {disturbed(fast, slow)}")
+        lost = f"cannot be told apart on this machine: {disturbed(fast, slow)}"
+        return Outcome("unknown", lost, advice=remedy(fast, slow), differs=False)
     same = sameness(fast, slow)
-    if same:
-        return Outcome("none", f"cannot be told apart: {same}")
+    if same is not None:
+        why = f"cannot be told apart: {same.reason}"
+        return Outcome("none", why, advice=same.advice, differs=False)
     for label, profile in zip(labels(fast, slow), (fast, slow), strict=True):
         lack = _hidden(profile)
         if lack is not None:
@@ -88,13 +100,14 @@ def outcome(fast: StepProfile, slow: StepProfile, findings: Sequence[Finding]) -
     doubt = max(sized, key=lambda d: d.ns or 0.0, default=None)
     if doubt and doubt.ns and doubt.ns >= whole_ns - noise_ns(fast, slow):
         of_whole = f"up to {milliseconds(doubt.ns)} of {milliseconds(lengths(fast, slow)[1])} ms"
-        text = f"{doubt.text} ({of_whole}); {doubt.remedy}"
-        return Outcome("unknown", f"cannot be told on this machine: {text}")
+        why = f"cannot be told on this machine: {doubt.text} ({of_whole})"
+        return Outcome("unknown", why, advice=doubt.remedy, differs=False)
     unexplained = _unexplained_ns(findings)
     cause = next((f for f in findings if _is_cause(f) and _told(f, findings)), None)
     if cause is not None and unexplained <= (1 - EXPLAINED_SHARE) * whole_ns:
         return Outcome("found", cause=cause)
-    return Outcome("unknown", f"not explained by the profile: {_why_not(whole_ns, findings)}")
+    why = f"not explained by the profile: {_why_not(whole_ns, findings)}"
+    return Outcome("unknown", why, advice=_again(fast, slow))
 
 
 def of_run(profile: StepProfile, findings: Sequence[Finding]) -> Outcome:
@@ -111,12 +124,44 @@ def of_run(profile: StepProfile, findings: Sequence[Finding]) -> Outcome:
     if not named or unseen or unknown_ns > (1 - EXPLAINED_SHARE) * whole_ns:
         share = percent(unknown_ns / whole_ns) if whole_ns else "all"
         text = f"not explained by the profile: {share} of {whole} has no recorded cause"
-        return Outcome("unknown", text + _most(findings, "the rest"))
+        why = text + _most(findings, "the rest")
+        return Outcome("unknown", why, advice=crowded(profile) or "")
     cause = next((f for f in named if _told(f, findings)), None)
+    if cause is not None and _unsure_ns(cause) >= _lead_ns(cause, named) > 0:
+        return Outcome("unknown", f"cannot be told: {_waited(cause)}", advice=remedy(profile))
     if cause is not None:
         return Outcome("found", cause=cause)
     reasons = listed(list(of_finding(named[0], findings).reasons))
-    return Outcome("unknown", f"cannot be told: {reasons}; {_QUIETER}")
+    return Outcome("unknown", f"cannot be told: {reasons}", advice=_again(profile))
+
+
+def _lead_ns(cause: Finding, named: Sequence[Finding]) -> int:
+    """By how much the group of ``cause`` takes more than any other of the causes ``named``."""
+    groups: Counter[str] = Counter()
+    for finding in named:
+        groups[finding.group] += finding.slow_ns
+    own_ns = groups.pop(cause.group)
+    return own_ns - max(groups.values(), default=0)
+
+
+def _unsure_ns(finding: Finding) -> int:
+    """What its steps may have lost to interruptions in this kind of time, for all that is known."""
+    return max(
+        (
+            profile.unsure_ns
+            for profile in (finding.fast, finding.slow)
+            if profile is not None and (profile.device is None or finding.group == HOST)
+        ),
+        default=0,
+    )
+
+
+def _waited(finding: Finding) -> str:
+    ns = milliseconds(_unsure_ns(finding))
+    return (
+        f"in a profiled step up to {ns} ms may be of waiting for a CPU, and of cold caches after "
+        "it, and nothing tells in what"
+    )
 
 
 def _hidden(profile: StepProfile) -> Lack | None:
@@ -168,7 +213,7 @@ def _noise_of(finding: Finding) -> float:
 
 def no_difference(fast: StepProfile, slow: StepProfile) -> bool:
     """Whether the two steps cannot be told apart."""
-    return None in (fast.compared_by, slow.compared_by) or bool(sameness(fast, slow))
+    return None in (fast.compared_by, slow.compared_by) or sameness(fast, slow) is not None
 
 
 def _doubts_of_times(fast: StepProfile, slow: StepProfile) -> list[_Doubt]:
@@ -206,11 +251,18 @@ def _doubts(finding: Finding, findings: Sequence[Finding]) -> Iterator[_Doubt]:
         yield from _doubts_of_times(fast, slow)
         if not timed(fast, slow):
             yield _Doubt("not both runs were timed without a profiler", "capture both", None)
+    if _unsure_ns(finding):
+        yield _Doubt(_waited(finding), remedy(slow), _unsure_ns(finding))
     effect_ns = sum(f.delta_ns for f in findings if f.kind == causes.PROFILER)
     if finding.kind != causes.PROFILER and effect_ns:
         text = f"what profiling changed ({milliseconds(effect_ns)} ms) may hide this or cause it"
         lost = _lost(slow) if fast is None else _lost(fast, slow)
         yield _Doubt(f"{text}{lost}", _QUIETER, abs(effect_ns))
+
+
+def _again(*profiles: StepProfile) -> str:
+    """What would tell more: fewer threads, where they may have taken each other's CPU."""
+    return crowded(*profiles) or _QUIETER
 
 
 def _lost(*profiles: StepProfile) -> str:
@@ -245,7 +297,7 @@ def _unexplained_ns(findings: Sequence[Finding]) -> int:
 
 
 def _why_not(whole_ns: int, findings: Sequence[Finding]) -> str:
-    """Why no finding explains a difference, and what to do."""
+    """Why no finding explains a difference."""
     unexplained_ns = _unexplained_ns(findings)
     largest = max((f for f in findings if _is_cause(f)), key=lambda f: f.delta_ns, default=None)
     if unexplained_ns > (1 - EXPLAINED_SHARE) * whole_ns:
@@ -257,4 +309,4 @@ def _why_not(whole_ns: int, findings: Sequence[Finding]) -> str:
         text = (
             f"{largest.kind} adds most, and {listed(list(of_finding(largest, findings).reasons))}"
         )
-    return f"{text}; {_QUIETER}"
+    return text

@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from lstmprof.diagnose import settings
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.numbers import listed, percent
 
-_REMEDY = "close other programs, or give each run CPUs of its own"
+#: What gives runs their CPU.
+_OTHERS = "close other programs, or give each run CPUs of its own"
+_FEWER = "as many threads as CPUs (torch.set_num_threads, OMP_NUM_THREADS), and capture again"
 
 
 def by_one_measure(profiles: Sequence[StepProfile]) -> list[StepProfile]:
@@ -37,7 +40,7 @@ def _by_cpu(profile: StepProfile) -> StepProfile:
 
 
 def disturbed(*profiles: StepProfile) -> str:
-    """For how much of the time these had their CPU, and what to do."""
+    """For how much of the time these had their CPU."""
     some = [
         f"{profile.label} had its CPU for {percent(profile.cpu_share)} of the time"
         if profile.cpu_share is not None
@@ -45,4 +48,21 @@ def disturbed(*profiles: StepProfile) -> str:
         for profile in profiles
         if profile.compared_by is None
     ]
-    return f"{listed(some)}; {_REMEDY}"
+    return listed(some)
+
+
+def remedy(*profiles: StepProfile) -> str:
+    """What gives those that were ``disturbed`` their CPU."""
+    lost = [profile for profile in profiles if profile.compared_by is None]
+    return crowded(*(lost or profiles)) or _OTHERS
+
+
+def crowded(*profiles: StepProfile) -> str | None:
+    """What to do where runs on a CPU have more threads than that; None where they have not."""
+    crowds = []
+    for profile in profiles:
+        whose = "its" if len(profiles) == 1 else f"{profile.label}'s"
+        shared = None if profile.device is not None else settings.shared_cpus(profile.info)
+        if shared is not None:
+            crowds.append(f"{whose} {shared}")
+    return f"{listed(crowds)}: run {_FEWER}" if crowds else None

@@ -12,6 +12,7 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
+from dataclasses import dataclass
 from datetime import datetime
 
 from lstmprof.breakdown import yardsticks
@@ -150,38 +151,47 @@ def _apart(fast: StepProfile, slow: StepProfile) -> bool:
     return gap.total_seconds() > APART_S
 
 
-def sameness(fast: StepProfile, slow: StepProfile) -> str:
-    """Why no difference can be told, with both lengths; empty where it can."""
+@dataclass(frozen=True)
+class Sameness:
+    """Why no difference of two runs can be told, and what would tell it; empty if nothing would."""
+
+    reason: str
+    advice: str = ""
+
+
+def sameness(fast: StepProfile, slow: StepProfile) -> Sameness | None:
+    """Why no difference can be told, with both lengths; None where it can."""
     ends = lengths(fast, slow)
     unmarked = "a profiled step" if slow.marked else "in the whole profile"
     what = "a step" if timed(fast, slow) else unmarked
     times = f"{milliseconds(ends[1])} and {milliseconds(ends[0])} ms {what}"
     if ends[1] <= ends[0] * (1 + EQUAL_SHARE):
-        return f"{times}, less than {percent(EQUAL_SHARE)} apart"
+        return Sameness(f"{times}, less than {percent(EQUAL_SHARE)} apart")
     if ends[0] <= 0 or math.log(ends[1] / ends[0]) > _noise(fast, slow):
-        return ""
+        return None
     machine = machine_words(fast, slow)
     if machine:
-        return f"{times}, and {machine}; capture both by one command, so that they take turns"
+        return Sameness(
+            f"{times}, and {machine}", "capture both by one command, so that they take turns"
+        )
     if machine_speed(fast, slow) is None and _apart(fast, slow):
-        return (
+        return Sameness(
             f"{times}, captured more than a minute apart, and a machine may change its speed "
-            "by as much in that time; capture both by one command with --rounds 3, or without a "
-            "pause"
+            "by as much in that time",
+            "capture both by one command with --rounds 3, or without a pause",
         )
     if not timed(fast, slow) or fast.interval_ns is None or slow.interval_ns is None:
-        return (
-            f"{times}, one process each, and two processes of the same code may differ by as much; "
-            "capture both with --rounds 3"
+        return Sameness(
+            f"{times}, one process each, and two processes of the same code may differ by as much",
+            "capture both with --rounds 3",
         )
+    more = _more(fast, slow)
     if in_turn(fast, slow):
         error = percent(math.expm1(_noise(fast, slow)))
-        return f"{times}, and by chance rounds side by side may be {error} apart here; " + (
-            _more(fast, slow)
+        return Sameness(
+            f"{times}, and by chance rounds side by side may be {error} apart here", more
         )
-    return (
-        f"{times}, 95 % intervals {_interval(slow)} and {_interval(fast)} ms; {_more(fast, slow)}"
-    )
+    return Sameness(f"{times}, 95 % intervals {_interval(slow)} and {_interval(fast)} ms", more)
 
 
 def _interval(profile: StepProfile) -> str:

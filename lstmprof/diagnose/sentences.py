@@ -13,6 +13,7 @@ from lstmprof.diagnose.noise import machine_words
 from lstmprof.diagnose.roofline import Roofline
 from lstmprof.diagnose.savings import REPLAY, ROOFLINE
 from lstmprof.diagnose.step_profile import StepProfile, labels
+from lstmprof.events.annotate import OWN_CODE
 from lstmprof.numbers import cropped, listed, milliseconds, percent
 from lstmprof.replay import Error, Prediction
 
@@ -32,13 +33,13 @@ def of_difference(
     times = f"{milliseconds(ends[1])} against {milliseconds(ends[0])} ms {what}"
     by = _by(slow)
     if outcome.state == "none" or None in (fast.compared_by, slow.compared_by):
-        return f"{by}{slow_name} and {fast_name} {outcome.reason}."
+        return f"{by}{slow_name} and {fast_name} {outcome.words}."
     machine = machine_words(fast, slow)
     machine = f"; {machine}" if machine else ""
     head = f"{by}{slow_name} is {ends[1] / ends[0]:.2f}× slower than {fast_name} ({times}){machine}"
     cause = outcome.cause
     if cause is None:
-        return f"{head}; {outcome.reason}."
+        return f"{head}; {outcome.words}."
     why = because(cause)
     why = f": {why}" if why else ""
     then = _others(cause, findings)
@@ -49,7 +50,10 @@ def of_difference(
 
 def _by(profile: StepProfile) -> str:
     """By what the steps are compared, where it is not wall time."""
-    return "by CPU time: " if profile.compared_by == "CPU time" else ""
+    if profile.compared_by != "CPU time":
+        return ""
+    own = profile.info.source == OWN_CODE  # which may sleep: that is in it
+    return "without its waits for a CPU: " if own else "by CPU time: "
 
 
 def _doubt(cause: Finding, findings: Sequence[Finding]) -> str:
@@ -150,7 +154,7 @@ def of_run(profile: StepProfile, findings: Sequence[Finding], outcome: Outcome) 
     """The first sentence on a run alone: what most of its step could be saved of; or why not."""
     name, cause = f"{_by(profile)}{profile.label}", outcome.cause
     if cause is None:
-        return f"{name}: {outcome.reason}."
+        return f"{name}: {outcome.words}."
     doubt = _doubt(cause, findings)
     if cause.kind in causes.WAITS and cause.group == HOST:
         waits = f"the {profile.device_word} waits for its host {_waits(cause, findings)}"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
-from lstmprof.numbers import cropped, listed
+from lstmprof.numbers import cropped, listed, number_of
 from lstmprof.runs.metadata import RunInfo
 
 DENORMALS, ANOMALY, ONEDNN = "denormals", "anomaly mode", "oneDNN"
@@ -74,6 +74,7 @@ SETTINGS = (
     Setting("TF32 in products", _at("settings.matmul_tf32"), False),
     Setting("TF32 in cuDNN", _at("settings.cudnn_tf32"), False),
     Setting("precision of products", _at("settings.matmul_precision")),
+    Setting("BLAS", _at("settings.blas")),
     Setting("threads within an operator", _at("settings.intra_op_threads")),
     Setting("threads between operators", _at("settings.inter_op_threads")),
     Setting("garbage collector", _at("settings.gc_enabled"), True),
@@ -85,6 +86,17 @@ SETTINGS = (
     Setting("CPU governor", _at("hardware.cpu_governor")),
 )
 _OF_THE_THREAD = {"flushing to zero in its thread", "denormals as zero in its thread"}
+
+
+def shared_cpus(info: RunInfo) -> str | None:
+    """``5 threads share 2 CPUs`` where a run has more threads than CPUs; None where not known."""
+    threads = info.settings.intra_op_threads or info.threads
+    limits = [float(len(info.affinity))] if info.affinity else []
+    limits += [info.settings.cpu_quota] if info.settings.cpu_quota else []
+    room = min(limits, default=None)
+    if threads is None or room is None or threads <= room:
+        return None
+    return f"{threads} threads share {number_of(room, 'CPU', 'CPUs')}"
 
 
 def disagreements(fast: RunInfo, slow: RunInfo) -> tuple[Disagreement, ...]:

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from lstmprof import numbers
 from lstmprof.breakdown import Breakdown
 from lstmprof.breakdown.attribution import attributed
+from lstmprof.breakdown.disturbed import Kept
 from lstmprof.breakdown.doubts import Warning
 from lstmprof.breakdown.iterations import Measure, iterations_of
 from lstmprof.breakdown.lacks import Lack
@@ -30,6 +31,7 @@ from lstmprof.breakdown.mean_step import (
     mean_steps,
     waits_for_host_ns,
 )
+from lstmprof.breakdown.off_cpu import lost_of_steps
 from lstmprof.breakdown.rounds import Round
 from lstmprof.breakdown.tables import tables_of
 from lstmprof.breakdown.timings import CpuTime, cpu_time, left_out
@@ -110,6 +112,8 @@ class StepProfile:
     ``lanes``; ``straggler`` is whom they wait for, None where there is one lane that communicates
     with none; ``overlap`` None where it does not. ``compared_by`` is what ``step_ns`` is of, None
     where it cannot be compared; ``cpu`` is None where it says nothing (``diagnose.measure``).
+    ``unsure_ns``: for so long the mean profiled step may have waited for a CPU, and nobody knows in
+    what of it.
     """
 
     name: str
@@ -136,6 +140,7 @@ class StepProfile:
     compared_by: Measure | None = "wall time"
     cpu: CpuTime | None = None
     cpu_share: float | None = None
+    unsure_ns: int = 0
 
     @property
     def place(self) -> Place:
@@ -199,8 +204,8 @@ class StepProfile:
 
     @property
     def label(self) -> str:
-        """Its implementation, where that is not known its name."""
-        return self.implementation or self.name
+        """What it is called, where that is not known its name."""
+        return self.info.called or self.name
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -222,13 +227,14 @@ def step_profile_of(
         UsageError: it has no such rank or device.
     """
     if not breakdown.windows:
-        raise RunError(f"{breakdown.run.name}: no event of its profile has a length")
+        fault = f"{breakdown.run.name}: no event of its profile has a length"
+        raise RunError(fault, "capture or ingest it again")
     lanes = mean_steps(breakdown.ledger)
     straggler = straggler_of(breakdown, [(lane.rank, lane.device) for lane in lanes])
     lane, reason = _chosen(breakdown.run.name, lanes, straggler, (rank, device))
-    kept = breakdown.kept(lane.rank)
+    kept, events = breakdown.on_cpu(lane.rank)
     windows = list(kept.windows)
-    events, info, timings = breakdown.events(), breakdown.run.info, breakdown.timings
+    info, timings = breakdown.run.info, breakdown.timings
     table = breakdown.run.timings()
     iterations = None if table is None else iterations_of(table, info)
     rows = _of_lane(events, windows, lane)
@@ -275,7 +281,22 @@ def step_profile_of(
         compared_by="wall time" if timings is None else timings.compared_by,
         cpu=cpu_time(timings, iterations),
         cpu_share=None if iterations is None else iterations.cpu_share,
+        unsure_ns=_unsure_ns(kept, info, table),
     )
+
+
+def _unsure_ns(kept: Kept, info: RunInfo, timings: pa.Table | None) -> int:
+    """For how long a kept step of own code lost its CPU of which nobody knows when.
+
+    Of a host beside a device all of it: nobody knows what the device lost by it.
+    """
+    lost = lost_of_steps(info, timings)
+    if lost is None or len(lost) <= max(kept.places):
+        return 0
+    all_of_it = info.device != "cpu"
+    steps = [lost[place] for place in kept.places]
+    times = [step.unsure_ns + step.ns if all_of_it else step.doubtful_ns for step in steps]
+    return round(statistics.fmean(times))
 
 
 def _chosen(
@@ -394,6 +415,6 @@ def by_name(contributors: Iterable[Contributor]) -> Spent:
 
 
 def labels(fast: StepProfile, slow: StepProfile) -> tuple[str, str]:
-    """What tells the two apart: the implementation where that is enough, else the run's name."""
+    """What tells the two apart: what they are called where that is enough, else their names."""
     first, second = numbers.labels([fast.name, slow.name], [fast.label, slow.label])
     return first, second

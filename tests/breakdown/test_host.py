@@ -10,8 +10,10 @@ from hypothesis import given, settings, strategies as st
 
 from lstmprof.breakdown import host
 from lstmprof.breakdown.ledger import ledger
+from lstmprof.events.annotate import CAPTURED
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.threads import innermost, thread_ids
+from lstmprof.runs.metadata import RunInfo
 
 
 @settings(deadline=None)
@@ -51,6 +53,13 @@ def _xla_step(*, resumes_ns: int) -> list[Row]:
         row("op", "ThunkExecutor::Execute", resumes_ns, 900, **pool),
         row("op", "dot.1", 500, 900, category="gemm", **pool),
     ]
+
+
+@pytest.mark.parametrize("framework", ["pytensor", "theano"])
+def test_a_step_that_is_one_call_of_a_compiled_function_is_the_frameworks(framework: str) -> None:
+    info = RunInfo(source=CAPTURED, framework=framework)
+    assert host.framework_ranges(info) == ("step",)
+    assert host.framework_ranges(RunInfo(source="kineto", framework=framework)) == ()
 
 
 def test_time_until_xla_resumes_is_the_copy_that_it_waits_for() -> None:

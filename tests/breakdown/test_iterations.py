@@ -69,6 +69,12 @@ def test_iterations_that_lost_their_cpu_are_left_out_where_others_are_enough() -
     assert found.step_high_ns < 11 * MS
 
 
+@pytest.mark.parametrize(("number", "place"), [(1, 1), (2, 2), (19, 19), (20, 19), (40, 38)])
+def test_the_95th_percentile_is_the_nearest_rank(number: int, place: int) -> None:
+    found = measured([(float(ms), 0.0, 0, 0) for ms in range(number, 0, -1)])
+    assert found.p95_ns == place * MS
+
+
 def test_where_too_few_kept_it_cpu_time_counts() -> None:
     found = measured([KEPT, KEPT, *[LOST] * 5], *[[LOST] * 7] * 2)
     assert (found.iterations, found.disturbed) == (21, 19)

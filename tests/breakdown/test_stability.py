@@ -67,6 +67,21 @@ def test_two_modes_are_named_and_one_outlier_is_not() -> None:
     assert faults([*QUIET, 1_500_000]) == []
 
 
+def test_what_was_left_out_is_no_mode_of_what_counts() -> None:
+    # a third of them lost their CPU, and took twice as long for it
+    lost = np.array([place % 3 == 0 for place in range(len(QUIET))])
+    walls = np.array(QUIET) * np.where(lost, 2, 1)
+    at = np.zeros(len(QUIET), int)
+    found = Iterations(at, at.astype(bool), walls, np.array(QUIET), disturbed=lost)
+    assert found.measure == "wall time"
+    assert [w.kind for w in warnings(found, run_info({}))] == [CPU_TAKEN]
+
+
+def test_a_pass_whose_cpu_time_nobody_read_has_no_share_of_it() -> None:
+    assert faults(QUIET, device="cpu", threads=1, timing_wall_ns=100) == []
+    assert faults(QUIET, device="cpu", threads=1, timing_cpu_ns=100) == []
+
+
 def test_noise_is_named() -> None:
     noisy = np.random.default_rng(1).lognormal(13.8, 0.3, 60).astype(int).tolist()
     (said,) = faults(noisy)

@@ -8,15 +8,21 @@ from typing import Any
 import pytest
 from commands.test_diagnose import step, write_run
 
+from lstmprof import __version__
 from lstmprof.breakdown import break_down
+from lstmprof.capture.environments import STAMP, Environment
+from lstmprof.capture.interpreters import Interpreter
+from lstmprof.capture.pythons import this_python
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.rounds import capture_run
+from lstmprof.capture.worker import host
 from lstmprof.capture.worker.host import cuda_devices
 from lstmprof.diagnose import builtin
 from lstmprof.diagnose.builtin import Against, against_builtin, request_of
 from lstmprof.diagnose.shapes import Shape
 from lstmprof.diagnose.what_ifs import Asked
 from lstmprof.errors import UsageError
+from lstmprof.runs.metadata import run_info
 from lstmprof.runs.run import open_run
 from lstmprof.workloads import Workload
 
@@ -58,6 +64,21 @@ def test_where_there_is_none_it_says_why(
     pytest.importorskip("torch")
     with pytest.raises(UsageError, match=message):
         request_of(shape(**fields), of)
+
+
+def test_that_of_tensorflow_1_runs_in_the_environment_of_its_era_where_there_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment = Environment(("tensorflow==1.15.5",), this_python(), tmp_path)
+    known = Interpreter("/era/python", "", environment)
+    monkeypatch.setattr(builtin, "interpreters", lambda row, wish: [known])
+    with pytest.raises(UsageError, match="tf1-lstmblockfusedcell is not installed"):
+        request_of(shape(framework="tensorflow1"))
+    environment.interpreter.parent.mkdir(parents=True)
+    for file in (environment.interpreter, environment.place / STAMP):
+        file.touch()
+    request = request_of(shape(framework="tensorflow1"))
+    assert (request.implementation, request.python) == ("tf1-lstmblockfusedcell", "/era/python")
 
 
 @pytest.mark.skipif(cuda_devices() > 0, reason="this machine has a GPU")
@@ -165,3 +186,32 @@ def test_a_capture_is_held_against_one_made_now_which_is_kept(
     assert any(line.startswith("captures torch-cudnn") for line in first)
     against_builtin(mine, Asked(), again.append)
     assert [line.partition(":")[0] for line in again] == ["kept from before"]
+
+
+@pytest.mark.parametrize(
+    ("facts", "serves"),
+    [
+        ({}, True),
+        ({"device": "cuda"}, False),
+        ({"precision": "amp-bf16"}, False),
+        ({"mode": "forward"}, False),
+        ({"implementation": "torch-script"}, False),
+        ({"lstmprof_version": "0.0.1"}, False),
+        ({"label": "other"}, False),
+        ({"threads": 2}, False),
+        ({"hardware": {"cpu_model": "another"}}, False),
+        ({"workload": {"name": "another"}}, False),
+        ({"framework": None}, False),
+    ],
+)
+def test_a_kept_run_serves_only_what_would_be_captured_again(
+    facts: dict[str, Any], serves: bool
+) -> None:
+    request = CaptureRequest("torch-cudnn", TINY, device="cpu", threads=1)
+    info = {
+        **{"implementation": "torch-cudnn", "workload": {"name": "tiny"}, "device": "cpu"},
+        **{"precision": "fp32", "mode": "train", "lstmprof_version": __version__, "threads": 1},
+        **{"hardware": {"cpu_model": host.hardware()["cpu_model"]}, "framework": "nowhere"},
+        **facts,
+    }
+    assert builtin._serves(run_info(info), request) is serves

@@ -145,9 +145,11 @@ def test_a_doubt_tells_where_it_could_be_the_whole_difference(
 def test_the_outcome_says_what_happened_and_what_to_do() -> None:
     fast, slow = ran(name="a"), ran(4 * MS, name="b", doubts=doubted(CPU_TAKEN, 0.5))
     told = outcome(fast, slow, findings(fast, slow))
+    assert (told.differs, told.advice) == (False, "do something")
     assert told.reason == (
-        "cannot be told on this machine: b: something happened (up to 7.0 of 14.0 ms); do something"
+        "cannot be told on this machine: b: something happened (up to 7.0 of 14.0 ms)"
     )
+    assert told.words == f"{told.reason}; {told.advice}"
 
 
 def levels(fast: StepProfile | None, slow: StepProfile) -> dict[str, Certainty]:
@@ -195,6 +197,7 @@ def test_a_difference_that_the_profile_does_not_show_is_not_explained() -> None:
     told = outcome(fast, hidden, findings(fast, hidden))
     assert told.state == "unknown"
     assert told.reason.startswith("not explained by the profile: the profiled steps do not show ")
+    assert told.differs
     shown = ran(9 * MS, step_ns=STEP_NS + 10 * MS)
     assert outcome(fast, shown, findings(fast, shown)).state == "found"
 
@@ -445,6 +448,33 @@ def test_that_the_profiled_steps_lost_their_cpu_is_said() -> None:
     lost = {"facts": {"profiled_preemptions": [14, 15, 16]}}
     slowed = ran(4 * MS, step_ns=2 * MS, **lost)
     assert "lost its CPU 15 times" in of_run(slowed, findings(None, slowed)).reason
+
+
+@pytest.mark.parametrize(
+    ("threads", "told"), [(5, "its 5 threads share 2 CPUs"), (2, "quieter"), (None, "quieter")]
+)
+def test_more_threads_than_cpus_are_what_to_change_where_nothing_is_told(
+    threads: int | None, told: str
+) -> None:
+    facts = {"profiled_preemptions": [15], "affinity": [0, 1], "threads": threads}
+    slowed = ran(4 * MS, step_ns=2 * MS, facts=facts)
+    alone = of_run(slowed, findings(None, slowed))
+    assert alone.state == "unknown"
+    assert told in alone.advice
+
+
+def test_more_threads_than_cpus_are_what_to_change_of_a_pair() -> None:
+    facts = {"affinity": [0, 1], "threads": 5}
+    lost = replace(ran(4 * MS, name="b", facts=facts), compared_by=None)
+    told = outcome(ran(), lost, findings(ran(), lost))
+    assert told.reason.endswith("b lost its CPU in most iterations")
+    assert told.advice.startswith("its 5 threads share 2 CPUs: ")
+
+
+def test_fewer_threads_are_no_advice_for_a_run_that_lost_nothing() -> None:
+    many = ran(facts={"affinity": [0, 1], "threads": 5})
+    lost = replace(ran(4 * MS, name="b"), compared_by=None)
+    assert "threads" not in outcome(many, lost, findings(many, lost)).advice
 
 
 @pytest.mark.parametrize(

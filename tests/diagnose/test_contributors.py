@@ -29,7 +29,7 @@ def parts_of(rows: list[dict[str, object]]) -> Counter[tuple[str, str]]:
     return found
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(gpu_programs | cpu_programs, st.integers(0, 20), st.integers(1, 45))
 def test_the_items_are_the_ledger_down_to_the_event(rows: list[Row], t0: int, length: int) -> None:
     events, window = one_window(rows, t0, t0 + length)
@@ -40,7 +40,7 @@ def test_the_items_are_the_ledger_down_to_the_event(rows: list[Row], t0: int, le
         assert parts_of(contributors(events, [window], None, device).to_pylist()) == expected
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(gpu_programs | cpu_programs, st.integers(0, 30), st.integers(0, 20))
 def test_input_is_cut_out_and_everything_still_sums_to_the_step(
     rows: list[Row], start: int, length: int

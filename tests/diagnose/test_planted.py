@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -42,6 +43,7 @@ def outcome(planted: Any, **changed: Any) -> Any:
         "cause": "cast-bound",
         "found_ns": 1.9 * MS,
         "sentence": "it is cast-bound",
+        "by_cpu": False,
     }
     return planted.Outcome(**{**given, **changed})
 
@@ -49,6 +51,9 @@ def outcome(planted: Any, **changed: Any) -> Any:
 def test_right_is_the_kind_of_the_largest_cause_of_the_planted_run(planted: Any) -> None:
     right = outcome(planted)
     assert (right.verdict, right.error) == ("right", pytest.approx(-0.05))
+    waited = {"planted": planted.Size(9.0 * MS, 2.0 * MS)}
+    by_cpu = dataclasses.replace(right, **waited, by_cpu=True)
+    assert by_cpu.error == pytest.approx(-0.05)
     assert outcome(planted, cause="Python-bound").verdict == "wrong"
     assert outcome(planted, slow="clean").verdict == "wrong"
 

@@ -1012,12 +1012,23 @@ def test_a_hand_written_cell_is_told_of_the_layer_in_one_op_and_of_hoisting() ->
     assert "5.1 products a time step where 2 depend on the time step before" in said
 
 
+@pytest.mark.parametrize("name", ["theano::for{cpu,l0}", "theano::forall_inplace,cpu,l0}"])
+def test_a_loop_of_theano_is_told_of_pytensor_and_not_of_modes_that_theano_lacks(name: str) -> None:
+    calls = [op(name, 2), op("theano::Dot22", 80)]
+    slow = run(DISPATCH, seen=Seen(framework="theano"), ops=calls)
+    said = told("dispatch-bound", slow)
+    assert "Scan runs 2 times" in said
+    assert "try PyTensor, Theano's heir" in said
+    assert "JAX" not in said
+
+
 @pytest.mark.parametrize(
     ("name", "device", "form"),
     [
         ("torch-lstmcell-fused", None, "cell op"),
         ("torch-cudnn", None, "layer op"),
         ("tf-lstmblockcell", 0, "cell op"),
+        ("tf1-lstmblockcell", None, "cell op"),
         ("keras-lstm", None, "loop"),
         ("keras-lstm", 0, "layer op"),
     ],

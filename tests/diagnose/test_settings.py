@@ -18,6 +18,7 @@ VALUES = {
     "framework_denormals": ("flushed", "kept"),
     "environment": ({}, {"OMP_WAIT_POLICY": "ACTIVE"}),
     "matmul_precision": ("highest", "high"),
+    "blas": ("openblasp-r0-2d23e62b.3.17", "none"),
     "allocator": ("glibc", "jemalloc"),
     "transparent_huge_pages": ("madvise", "always"),
     "intra_op_threads": (1, 2),

@@ -420,13 +420,14 @@ def test_hooks_of_a_module_are_hooks_on_gradients(
 def test_more_threads_than_cpus_are_named_where_a_program_was_measured_by_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Of the cause or, where they took so much of each other's CPU that none is told, of that."""
     monkeypatch.setattr(profiling, "THROWAWAY_NS", 0)
     monkeypatch.setattr(yardstick, "measured", lambda: dict.fromkeys(YARDSTICKS, 1))
     monkeypatch.setattr(
         own_session, "write_in_child", lambda folder, _: writing.written(Path(folder))
     )
 
-    def sentences(threads: int) -> dict[str, str]:
+    def advice(threads: int) -> str:
         torch.set_num_threads(threads)
         step = by_hand()
         place = tmp_path / str(threads)
@@ -434,9 +435,9 @@ def test_more_threads_than_cpus_are_named_where_a_program_was_measured_by_itself
             while not measuring.measured:
                 step()
                 measuring.step()
-        return told(lp.read(place))
+        (diagnosis,) = lp.diagnose([lp.read(place)])
+        return "\n".join([diagnosis.outcome.advice, *(a.sentence for a in diagnosis.remedies)])
 
     cpus = len(os.sched_getaffinity(0))
-    name = "as many threads as CPUs"
-    assert f"its {cpus + 3} threads share {cpus} CPU" in sentences(cpus + 3)[name]
-    assert name not in sentences(1)
+    assert f"its {cpus + 3} threads share {cpus} CPU" in advice(cpus + 3)
+    assert "threads share" not in advice(1)

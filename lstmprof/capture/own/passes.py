@@ -14,7 +14,16 @@ import shutil
 import time
 from typing import Any, Callable, Dict, Generator, Iterable, List, Optional, Tuple
 
-from lstmprof.capture.worker import calibration, meters, profiling, settings, timing, yardstick
+from lstmprof.capture.own.waits import StepWaits
+from lstmprof.capture.worker import (
+    calibration,
+    meters,
+    profiling,
+    settings,
+    threads,
+    timing,
+    yardstick,
+)
 from lstmprof.capture.worker.profilers import Profiler
 from lstmprof.capture.worker.profiling import Profiled, Ranges, both, no_ranges
 from lstmprof.capture.worker.usage import SELF, difference, usage
@@ -58,6 +67,7 @@ class Passes:
         self.rows: List[timing.Iteration] = []
         self.profiled: Optional[Profiled] = None
         self.cost: Dict[str, Any] = {}
+        self.waits: Dict[str, Any] = {}  # of the profiled steps
         self.shapes_cost: Optional[float] = None
         self.doing = "waiting for the first step"
 
@@ -96,7 +106,7 @@ class Passes:
     ) -> None:
         """Keep what was found beside the times; a training that ends early leaves this much."""
         found = settings.recorded(self.profiler.settings())
-        self.cost = {**energy.facts(), **counts.facts(), "settings": found}
+        self.cost = {**energy.facts(), **counts.facts(), **self.waits, "settings": found}
         self.cost["yardsticks"] = [{"before": before, "after": after}]
         self.cost["shapes_cost"] = self.shapes_cost
 
@@ -112,19 +122,20 @@ class Passes:
                 self.profiler.find_device()
             wait()  # for what was begun between steps
             self.ranges = self.nvtx
-            before = usage(SELF)
+            waits, before = threads.waits(), usage(SELF)
             start_ns = clock()
             with self.nvtx("step"):
                 outcome = yield
                 wait(outcome)
             end_ns = clock()
             counts = difference(before, usage(SELF))
+            waiting = threads.waiting_between(waits, threads.waits(ends=True))
             self.ranges = no_ranges
-            self.rows.append(
-                timing.Iteration(
-                    len(self.rows), warmup, after_profile, end_ns - start_ns, None, counts, None
-                )
+            took_ns, number_of_row = end_ns - start_ns, len(self.rows)
+            row = timing.Iteration(
+                number_of_row, warmup, after_profile, took_ns, None, counts, None, None, waiting
             )
+            self.rows.append(row)
             enough = share.most_ns is not None and number + 1 >= share.least
             if enough and end_ns - began_ns >= (share.most_ns or 0):
                 break
@@ -137,7 +148,10 @@ class Passes:
         if self.profiler.tells_shapes:
             readings = yield from self._shapes_tried(readings, min(plain_ns), logs)
         cost = self.profiler.recording_cost(readings)
-        session, walls_ns = yield from self._session(counts, range(self.plan.steps), logs)
+        steps = range(self.plan.steps)
+        with contextlib.closing(StepWaits()) as waits:
+            session, walls_ns = yield from self._session(counts, steps, logs, waits=waits)
+            self.waits = waits.facts()
         if self.profiler.is_outside:
             return Profiled(walls_ns, [], [], None, cost)
         raw, name = self.profiler.written(session, logs if os.path.isdir(logs) else self.folder)
@@ -176,6 +190,7 @@ class Passes:
         steps: Iterable[int],
         folder: str,
         at_end: Callable[[], None] = lambda: None,
+        waits: Optional[StepWaits] = None,
     ) -> Generator[None, Any, Tuple[Any, List[int]]]:
         """A finished session, and the wall time of each step; ``at_end`` is its last."""
         walls_ns: List[int] = []
@@ -185,11 +200,12 @@ class Passes:
                 yield
                 self.profiler.wait()
                 self.ranges = both(outer, self.profiler.annotated(number))
-                start_ns = time.perf_counter_ns()
-                with self.ranges("step"):
-                    outcome = yield
-                    self.profiler.wait(outcome)
-                walls_ns.append(time.perf_counter_ns() - start_ns)
+                with waits.reading() if waits else contextlib.nullcontext():
+                    start_ns = time.perf_counter_ns()
+                    with self.ranges("step"):
+                        outcome = yield
+                        self.profiler.wait(outcome)
+                    walls_ns.append(time.perf_counter_ns() - start_ns)
                 self.ranges = no_ranges
             at_end()
         return session, walls_ns

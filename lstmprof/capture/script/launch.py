@@ -1,15 +1,15 @@
 """The parent's side of ``lstmprof run``: starts the script's process, and ends as it does.
 
 Input, output and signals are the script's: the process has this one's descriptors and its group, so
-that Ctrl-C reaches it, and a SIGTERM is handed on. The run is written by that process; under Nsight
-Systems by this one, which has the report once the script is over.
+that Ctrl-C reaches it, and other signals are handed on. The run is written by that process; under
+Nsight Systems by this one, which has the report once the script is over.
 """
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,9 +20,12 @@ from lstmprof.capture.script import main
 from lstmprof.capture.script.request import ScriptRequest
 from lstmprof.capture.script.watching import TOLD
 from lstmprof.errors import CaptureError, LstmprofError, UsageError
+from lstmprof.scratch import temporary_folder
 
 Report = Callable[[str], None]
 
+#: What ends a script.
+_HANDED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _ENDED_EARLY = "its process ended before its steps were measured"
 
 
@@ -36,23 +39,23 @@ def run_script(request: ScriptRequest, report: Report) -> int:
     _check(request)
     if request.profiler == NSYS:
         nsys.found()
-    with tempfile.TemporaryDirectory(prefix="lstmprof-") as folder:
-        request = replace(request, folder=folder)
-        path = Path(folder) / "request.json"
+    with temporary_folder() as folder:
+        request = replace(request, folder=str(folder))
+        path = folder / "request.json"
         path.write_text(request.to_json(), encoding="utf-8")
         command = [request.python, str(Path(main.__file__)), str(path)]
         if request.profiler == NSYS:
-            command = nsys.around(command, Path(folder))
+            command = nsys.around(command, folder)
         code = _ended(command)
         if code < 0 and -code != signal.SIGINT:  # the user knows of that
             report(f"the script was killed by {signal.Signals(-code).name}")
         code = 128 - code if code < 0 else code
         if request.profiler == NSYS:
             try:
-                _write_by_nsys(request, Path(folder), report)
+                _write_by_nsys(request, folder, report)
             except LstmprofError as error:  # the script's exit code is its own all the same
                 report(f"{request.place} is not written: {error}")
-        elif not (Path(folder) / TOLD).exists():
+        elif not (folder / TOLD).exists():
             report(f"{request.place} is not written: {_ENDED_EARLY}")
         return code
 
@@ -68,20 +71,52 @@ def _ended(command: Sequence[str]) -> int:
     Raises:
         CaptureError: it cannot be started.
     """
+    handed = _Handed()
+    taken = [n for n in _HANDED_ON if signal.getsignal(n) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, handed) for number in taken}
     try:
         child = subprocess.Popen(command)
+        handed.to(child)
+        return child.wait()
     except OSError as fault:
         raise CaptureError(
             f"{command[0]}: {fault.strerror}", "give a Python interpreter that can be run"
         ) from fault
-    # set once the child is there, which would inherit SIG_IGN
-    interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    terminate = signal.signal(signal.SIGTERM, lambda *_: child.send_signal(signal.SIGTERM))
-    try:
-        return child.wait()
     finally:
-        signal.signal(signal.SIGINT, interrupt)
-        signal.signal(signal.SIGTERM, terminate)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class _Handed:
+    """Hands signals on to a process, those too that come before it is there.
+
+    Ctrl-C reaches it from the terminal.
+    """
+
+    def __init__(self) -> None:
+        self._early: list[int] = []
+        self._child: subprocess.Popen[bytes] | None = None
+
+    def __call__(self, number: int, frame: object) -> None:
+        if self._child is None:
+            self._early.append(number)
+        elif number != signal.SIGINT or not _is_at_a_terminal():
+            self._child.send_signal(number)
+
+    def to(self, child: subprocess.Popen[bytes]) -> None:
+        """Hand them on to ``child``."""
+        self._child = child
+        for number in self._early:
+            child.send_signal(number)
+
+
+def _is_at_a_terminal() -> bool:
+    """Whether this process is of the group to which the terminal sends Ctrl-C."""
+    try:
+        with open("/dev/tty", "rb", buffering=0) as terminal:  # noqa: PTH123
+            return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
+    except OSError:
+        return False
 
 
 def _write_by_nsys(request: ScriptRequest, folder: Path, report: Report) -> None:

@@ -124,18 +124,29 @@ def _opened(event: Event) -> int:
     Raises:
         OSError: the kernel does not count it.
     """
+    flags = INHERIT | EXCLUDE_KERNEL | EXCLUDE_HV
+    return opened(
+        ATTRIBUTES.pack(
+            event.type, ATTRIBUTES.size, event.config, 0, 0, ENABLED_AND_RUNNING, flags, 0, 0, 0
+        ),
+        thread=0,
+    )
+
+
+def opened(attributes: bytes, thread: int) -> int:
+    """The descriptor of perf_event_open(2) of ``thread``, 0 the one that asks, on any CPU.
+
+    Raises:
+        OSError: the kernel refuses it, or there is no such call.
+    """
     number = SYSCALLS.get(platform.machine())
     if number is None or not sys.platform.startswith("linux"):
         raise OSError(errno.ENOSYS, "")
-    flags = INHERIT | EXCLUDE_KERNEL | EXCLUDE_HV
-    attributes = ATTRIBUTES.pack(
-        event.type, ATTRIBUTES.size, event.config, 0, 0, ENABLED_AND_RUNNING, flags, 0, 0, 0
-    )
     libc = ctypes.CDLL(None, use_errno=True)
     descriptor: int = libc.syscall(
         ctypes.c_long(number),
         ctypes.c_char_p(attributes),
-        ctypes.c_int(0),
+        ctypes.c_int(thread),
         ctypes.c_int(-1),
         ctypes.c_int(-1),
         ctypes.c_ulong(8),  # PERF_FLAG_FD_CLOEXEC

@@ -13,6 +13,7 @@ import gc
 import math
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
+from lstmprof.capture.worker.threads import Waiting
 from lstmprof.capture.worker.turns import TURN_NS, Turn
 from lstmprof.capture.worker.usage import SELF, Counts, Usage, difference, usage
 from lstmprof.errors import CaptureError
@@ -31,7 +32,8 @@ MOST_OF_TURN = 100
 class Iteration(NamedTuple):
     """One row of timings.parquet: a tuple, which is made in a fifth of a frozen dataclass's time.
 
-    ``after_profile``: its round was profiled before it. ``turn``: see ``shared``.
+    ``after_profile``: its round was profiled before it. ``turn``: see ``shared``. ``waiting`` is
+    read of own code alone, whose threads may wait for more than a CPU.
     """
 
     iteration: int
@@ -42,6 +44,7 @@ class Iteration(NamedTuple):
     counts: Counts
     loss: Optional[float]
     turn: Optional[int] = None
+    waiting: Waiting = Waiting()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -179,8 +182,9 @@ def collector_frozen() -> Iterator[None]:
 
 def columns(rows: List[Iteration]) -> Dict[str, List[Any]]:
     """The rows as the columns of timings.parquet."""
-    names = [name for name in Iteration._fields if name != "counts"]
+    names = [name for name in Iteration._fields if name not in ("counts", "waiting")]
     return {
         **{name: [getattr(row, name) for row in rows] for name in names},
         **{name: [getattr(row.counts, name) for row in rows] for name in Counts._fields},
+        **{name: [getattr(row.waiting, name) for row in rows] for name in Waiting._fields},
     }

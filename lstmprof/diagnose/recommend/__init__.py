@@ -31,8 +31,6 @@ from lstmprof.workloads import Workload
 
 #: How sure the distance to the first is.
 FIRST, TIE, MEASURED, UNTOLD = "first", "tie", "measured", "cannot be told"
-#: What a reason goes on with, for who captured two runs by hand.
-_ADVICE = "; capture "
 
 
 @dataclass(frozen=True)
@@ -61,7 +59,7 @@ class Ranked:
     @property
     def implementation(self) -> str:
         """Its name."""
-        return self.profile.label
+        return self.profile.implementation or self.profile.name
 
     @property
     def row(self) -> Implementation | None:
@@ -195,11 +193,11 @@ def _certainty(diagnosis: Diagnosis) -> str:
     told = diagnosis.outcome
     if told.state == "none":
         return TIE
-    return UNTOLD if told.reason.startswith("cannot be told") else MEASURED
+    return MEASURED if told.differs else UNTOLD
 
 
 def reason_of(diagnosis: Diagnosis) -> str:
     """Why the slower of two is slower, in one line; why that is not told where it is not."""
     if diagnosis.dominant is None:
-        return diagnosis.outcome.reason.partition(_ADVICE)[0]
+        return diagnosis.outcome.reason
     return f"{diagnosis.dominant.finding.kind}: {diagnosis.dominant.sentence.rstrip('.')}"

@@ -12,7 +12,7 @@ from typing import Any
 from lstmprof import __version__
 from lstmprof.breakdown import Breakdown, break_down
 from lstmprof.capture import plan
-from lstmprof.capture.here import here
+from lstmprof.capture.here import lacks
 from lstmprof.capture.implementation_file import ImplementationFile
 from lstmprof.capture.pace import span
 from lstmprof.capture.request import ROUNDS, CaptureRequest
@@ -94,8 +94,7 @@ def candidates(
     for planned in sorted(named, key=_by_form):
         request, name = planned.request, planned.request.implementation
         reason = None if planned.is_there else planned.skip
-        absent = "yes" if request.file else here(request.row)
-        reason = reason or (None if absent == "yes" else absent)
+        reason = reason or (None if request.file else lacks(request.row))
         if reason:
             left.append(LeftOut(name, reason.removeprefix(f"{name} ")))
         else:

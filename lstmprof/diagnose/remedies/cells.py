@@ -13,6 +13,7 @@ from lstmprof.diagnose.remedies.keras import masks_in_the_loop
 from lstmprof.diagnose.remedies.told import (
     HOST,
     TENSORFLOW,
+    TENSORFLOW_1,
     TORCH,
     WORK,
     Example,
@@ -41,6 +42,10 @@ _ONE_OP = {
     "tensorflow": (
         ("tf-cudnnlstm", "keras.layers.LSTM under its cuDNN conditions"),
         ("tf-lstmblockfusedcell", "BlockLSTM (LSTMBlockFusedCell in TensorFlow 1)"),
+    ),
+    "tensorflow1": (
+        ("tf1-cudnnlstm", "tf.contrib.cudnn_rnn.CudnnLSTM"),
+        ("tf1-lstmblockfusedcell", "tf.contrib.rnn.LSTMBlockFusedCell"),
     ),
 }
 
@@ -157,7 +162,7 @@ LAYER_IN_ONE_OP = Remedy(
     condition="a layer runs cell by cell: by the table of implementations, by ops of single cells, "
     "or by the recurrent layers that the profile shows, eight cells of an LSTM a step or more",
     kinds=(*HOST, *WORK),
-    frameworks=(*TORCH, *TENSORFLOW),
+    frameworks=(*TORCH, *TENSORFLOW, *TENSORFLOW_1),
     decide=layer_in_one_op,
     sources=("https://arxiv.org/abs/1604.01946", "https://github.com/apache/mxnet/issues/5038"),
     example=Example(

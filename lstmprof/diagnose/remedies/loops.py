@@ -14,6 +14,7 @@ from lstmprof.diagnose.findings import Finding
 from lstmprof.diagnose.remedies.keras import is_keras
 from lstmprof.diagnose.remedies.told import HOST, JAX, WORK, Remedy, Told, often, times_called
 from lstmprof.diagnose.step_profile import StepProfile
+from lstmprof.events.annotate.rules.pytensor import SCAN
 from lstmprof.implementations import LOOP, ROWS
 
 _PRODUCT = re.compile(r"while/body/.*dot_general$")
@@ -21,7 +22,6 @@ _TANH = re.compile(r"while/body/.*tanh$")
 _LSTM, _GRU = re.compile(r"(?i)lstm.*while/body/|while/body/.*lstm"), re.compile(r"(?i)gru")
 #: Fewer products a step are those of no loop over time steps.
 _TIME_STEPS = 8
-_SCAN = re.compile(r"^(?:pytensor|theano)::(?:Scan|for)\b")
 
 
 def scanned_layer(f: Finding) -> Told | None:
@@ -58,13 +58,15 @@ def _scanned(profile: StepProfile) -> str | None:
 
 def scan_of_pytensor(f: Finding) -> Told | None:
     """PyTensor or Theano calls a function for every time step, and its operators one by one."""
-    scans = times_called(f.slow, _SCAN)
+    scans = times_called(f.slow, SCAN)
     if not scans:
         return None
+    whole = "try a mode that compiles the loop as a whole (mode='NUMBA' or 'JAX')"
+    if f.slow.framework == "theano":
+        whole = "try PyTensor, Theano's heir, which compiles the loop as a whole (mode='NUMBA')"
     return Told(
         f"Scan runs {often(f.slow, scans)}, and calls its operators one by one in every time step: "
-        "leave none in it that the time step before does not need, and try a mode that compiles "
-        "the loop as a whole (mode='NUMBA' or 'JAX')"
+        f"leave none in it that the time step before does not need, and {whole}"
     )
 
 
@@ -84,7 +86,7 @@ CUDNN_FOR_JAX = Remedy(
 )
 WHOLE_SCAN = Remedy(
     name="Scan as a whole",
-    cause="PyTensor's Scan calls the operators of a cell one by one in every time step",
+    cause="Scan of PyTensor or Theano calls the operators of a cell one by one in every time step",
     condition="operators inside an op Scan, of Theano for",
     kinds=(DISPATCH, LAUNCH, MEMORY, GEMM),
     frameworks=("pytensor", "theano"),

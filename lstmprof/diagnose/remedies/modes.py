@@ -23,8 +23,7 @@ from lstmprof.diagnose.remedies.told import (
 )
 from lstmprof.diagnose.seen import Fact
 from lstmprof.diagnose.step_profile import labels
-from lstmprof.numbers import cropped, listed, milliseconds, number_of, quantity
-from lstmprof.runs.metadata import RunInfo
+from lstmprof.numbers import cropped, listed, milliseconds, quantity
 
 #: What anomaly mode calls for each gradient.
 _CHECK = "aten::isnan"
@@ -151,21 +150,8 @@ def crowded(f: Finding) -> Told | None:
     if f.fast is not None and f.kind == causes.SLOWER:
         why = reason(f.fast, f.slow)
         return Told(f"{why.text}: {how}") if why.name == THREADS else None
-    threads, room = _threads(f.slow.info), _room(f.slow.info)
-    if threads is None or room is None or threads <= room:
-        return None
-    return Told(f"its {threads} threads share {number_of(room, 'CPU', 'CPUs')}: {how}")
-
-
-def _threads(info: RunInfo) -> int | None:
-    return info.settings.intra_op_threads or info.threads
-
-
-def _room(info: RunInfo) -> float | None:
-    """The CPUs that it may use; None unknown."""
-    limits = [float(len(info.affinity))] if info.affinity else []
-    limits += [info.settings.cpu_quota] if info.settings.cpu_quota else []
-    return min(limits, default=None)
+    shared = settings.shared_cpus(f.slow.info)
+    return None if shared is None else Told(f"its {shared}: {how}")
 
 
 def faster_settings(f: Finding) -> Told | None:

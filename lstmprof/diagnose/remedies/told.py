@@ -16,6 +16,8 @@ from lstmprof.numbers import count, times_a_step
 HOST = (causes.LAUNCH, causes.DISPATCH, causes.PYTHON, causes.UNRECORDED)
 WORK = (causes.GEMM, causes.MEMORY)
 TORCH, TENSORFLOW, JAX = ("torch",), ("tensorflow",), ("jax",)
+#: TensorFlow 1 has other functions; a profile made elsewhere does not tell it from TensorFlow 2.
+TENSORFLOW_1 = ("tensorflow1",)
 #: Fewer kernels are no series of launches.
 SERIES = 10
 _COMPILED_OP = re.compile(r"^Torch-Compiled|CompiledF|^TorchDynamo|^XlaLaunch|:Xla(?:Launch|Run)")

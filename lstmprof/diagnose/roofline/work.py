@@ -120,7 +120,9 @@ def flops(rows: Iterable[Cost], category: str | None = None) -> int:
 
 def _sizes(w: Workload, mode: str, precision: str, seed: int) -> _Sizes:
     rows, tokens = w.batch * w.time_steps, 0
-    if w.variable_length or w.vocabulary:  # the data are drawn only where they matter
+    if w.data:  # a file of the user's, who may have moved it: one token is the least
+        tokens = 1
+    elif w.variable_length or w.vocabulary:  # the data are drawn only where they matter
         batch: Any = workloads.batch(w, seed)
         lengths = batch.lengths if w.variable_length else np.full(w.batch, w.time_steps)
         rows = int(lengths.sum())

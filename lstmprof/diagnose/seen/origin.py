@@ -19,6 +19,8 @@ _OPS = {
     "pytensor": re.compile(r"^pytensor::"),
     "theano": re.compile(r"^theano::"),
     "chainer": re.compile(r"^chainer::"),
+    "caffe2": re.compile(r"^caffe2::"),
+    "mxnet": re.compile(r"^mxnet::"),
     "onnxruntime": re.compile(r"^onnxruntime::"),
     "openvino": re.compile(r"^openvino::"),
 }

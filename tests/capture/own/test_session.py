@@ -10,13 +10,14 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from capture.own.fake_profiler import FakeProfiler
 
 import lstmprof as lp
-from lstmprof.capture.own import frameworks, session as own_session, writing
+from lstmprof.capture.own import frameworks, passes, session as own_session, writing
 from lstmprof.capture.own.passes import Plan
 from lstmprof.capture.own.session import Session, plan_of
 from lstmprof.capture.worker import profiling, yardstick
@@ -104,9 +105,11 @@ def test_the_run_is_one_that_every_stage_reads(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("shapes_s", "recorded"), [(-1e-3, True), (20e-3, False)])
 def test_shapes_are_recorded_where_that_was_seen_to_be_cheap(
-    shapes_s: float, recorded: bool, tmp_path: Path
+    shapes_s: float, recorded: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     profiler = FakeProfiler(shapes_s)
+    clock = SimpleNamespace(perf_counter_ns=lambda: profiler.now_ns)
+    monkeypatch.setattr(passes, "time", clock)
     with Session(
         *(tmp_path / "mine",), framework="torch", plan=PLAN, profiler=profiler, report=str
     ) as p:

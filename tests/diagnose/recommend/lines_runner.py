@@ -72,7 +72,7 @@ def of_jax(scope: dict[str, Any], inputs: Any) -> Any:
     network = scope["network"]
     if "jax.experimental" in scope["code"]:  # no kernel on a CPU: what it is called with
         scope["rnn"].lstm = called_lstm
-        return network(scope["parameters"], inputs), None
+        return jax.eval_shape(network, scope["parameters"], inputs), None
     if hasattr(network, "init"):
         call = network.apply
         parameters = jax.eval_shape(network.init, jax.random.key(0), inputs)
@@ -94,6 +94,10 @@ def of_pytensor(scope: dict[str, Any], inputs: Any) -> Any:
 
 
 def of_others(scope: dict[str, Any], inputs: Any) -> Any:
+    if "jax" in sys.argv:  # as above: called by itself each of its ops would be compiled
+        import jax
+
+        return jax.eval_shape(scope["network"], inputs), None
     return scope["network"](inputs), None
 
 

@@ -6,13 +6,14 @@ import importlib.util
 import json
 import subprocess
 import sys
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from lstmprof import implementations
+from lstmprof import implementations, workloads
 from lstmprof.diagnose.recommend.code import TEMPLATES, code_of
 from lstmprof.implementations import Implementation
 from lstmprof.workloads import Workload
@@ -82,6 +83,22 @@ def test_lines_are_few_and_need_no_lstmprof(name: str) -> None:
     assert "lstmprof" not in code
     assert len(code.splitlines()) <= 42
     assert max(map(len, code.splitlines())) <= 100
+
+
+def test_a_network_has_an_output_layer_only_where_the_workload_has_one() -> None:
+    with_head, without = code_of("torch-cudnn", ONE), code_of("torch-cudnn", GRU)
+    assert "torch.nn.Identity()" not in with_head
+    assert "torch.nn.Identity()" in without
+    assert "torch.nn.Linear" in with_head
+    assert "torch.nn.Linear" not in without
+
+
+def test_cudnns_weights_are_those_of_all_layers_and_directions() -> None:
+    (name,) = (n for n, t in TEMPLATES.items() if "$cudnn_size" in str(t))
+    shapes = workloads.parameter_shapes(DEEP)
+    matrices = sum(prod(s) for n, s in shapes.items() if n.startswith("weight"))
+    two_biases = 2 * 4 * DEEP.hidden * DEEP.directions * DEEP.layers
+    assert f"[{matrices + two_biases}]" in code_of(name, DEEP)
 
 
 @pytest.mark.parametrize("row", implementations.TABLE, ids=lambda row: row.name)

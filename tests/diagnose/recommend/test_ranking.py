@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,7 @@ def test_what_cannot_be_told_is_no_tie_and_nobody_is_sent_to_capture_two_runs(
     first, tie, last = ranked([fast, alike, slow])
     assert "cannot be told apart" in tie.reason
     assert "capture" not in tie.reason
+    assert "--rounds" not in tie.reason
     rows = (first, tie, replace(last, certainty="cannot be told"))
     found = Recommendation(TINY, rows, (), "torch")
     assert [tie.implementation for tie in found.ties] == ["torch-cudnn"]
@@ -99,6 +101,17 @@ def test_candidates_are_what_runs_here_layer_ops_first(tmp_path: Path) -> None:
     assert "then" not in found.words(quick=True)
     with pytest.raises(UsageError, match="nothing runs here on tiny; tf-cudnnlstm: "):
         candidates({"tf-cudnnlstm": None}, common, tmp_path)
+
+
+def test_what_runs_in_an_environment_of_its_own_is_left_out_in_words(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    if find_spec("theano"):
+        pytest.skip("this interpreter is Theano's")
+    common = CaptureRequest("torch-cudnn", TINY, device="cpu")
+    found = candidates(dict.fromkeys(["torch-cudnn", "theano-scan"]), common, tmp_path)
+    (left,) = found.left_out
+    assert left.implementation == "theano-scan"
+    assert left.reason == "runs in an environment of its own, which lstmprof capture makes"
 
 
 def test_only_those_near_the_fastest_are_timed_again(

@@ -1,7 +1,8 @@
 """The lines that build an implementation's network, for a user to paste: without lstmprof.
 
-What has no lines of its own here (cuDNN without a framework), and networks that need more than
-layers and a head, are built as lstmprof builds them. ``tests`` run each.
+What has no lines of its own here (cuDNN without a framework, and what runs in an environment of
+its own), and networks that need more than layers and a head, are built as lstmprof builds them.
+``tests`` run each.
 """
 
 from __future__ import annotations

@@ -1,0 +1,34 @@
+"""What a replayed step without a cause is said to save."""
+
+from __future__ import annotations
+
+import pytest
+
+from lstmprof.breakdown.ledger import SCHEMA
+from lstmprof.diagnose.sentences import of_what_if
+from lstmprof.replay.what_if import Prediction
+
+MS = 1_000_000
+
+
+def told(observed_ms: int, replayed_ms: int, predicted_ms: int) -> str:
+    ends = (observed_ms * MS, replayed_ms * MS, predicted_ms * MS)
+    return of_what_if("no launches", Prediction(*ends, SCHEMA.empty_table()))
+
+
+@pytest.mark.parametrize(
+    ("ends", "sentence"),
+    [
+        ((100, 100, 75), "no launches: 75.0 instead of 100.0 ms (-25 %)"),
+        ((100, 100, 100), "no launches: 100.0 instead of 100.0 ms (nothing saved)"),
+        ((0, 0, 0), "no launches: 0.000 instead of 0.000 ms (nothing saved)"),
+    ],
+)
+def test_what_is_saved_is_of_the_replayed_step(ends: tuple[int, int, int], sentence: str) -> None:
+    assert told(*ends).startswith(sentence)
+
+
+def test_a_replay_that_is_off_by_more_than_is_saved_tells_nothing() -> None:
+    assert "more than is saved" in told(100, 150, 140)
+    assert "more than is saved" not in told(100, 150, 50)
+    assert "off" not in told(100, 101, 50)
