@@ -1,6 +1,174 @@
-"""``python -m lstmprof``: the same as the command ``lstmprof``."""
+"""The process of the command: ``python -m lstmprof``, and the script ``lstmprof``.
 
-from lstmprof.cli import main
+Signals are taken from the first line on, and nothing is imported before. While Python imports a
+module, what is raised by a signal is put off until the import is over: extension modules lose it,
+or make an ImportError of it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+    from typing import Any, NoReturn
+
+_INTERRUPTED = b"lstmprof: error: interrupted; nothing half-written was left\n"
+_NO_OUTPUT = "lstmprof: error: standard output is closed; send it to a file or to /dev/null\n"
+_IMPORTING = "<frozen importlib._bootstrap"
+#: Until a signal that was put off, or lost in a finalizer, is tried again.
+_SOON_S = 0.02
+#: The longest that one is put off; before that, another one does not disturb the clearing away.
+_PATIENCE_S = 3.0
+
+
+def main() -> None:
+    """Run the command line; exit 0 well, 1 failure, 2 usage, 128 and the number of a signal."""
+    try:
+        signals = _Signals()
+        from lstmprof import cli
+    except KeyboardInterrupt:
+        _end_at_once(2)
+    if not _has_output():
+        sys.exit(1)
+    sys.exit(signals.code(cli.run, cli.TerminatedError))
+
+
+class _Signals:
+    """SIGINT, SIGTERM and SIGHUP, but those that are ignored: in the background, under nohup.
+
+    Before ``code`` one ends the process, for nothing was begun; in it, it raises.
+    """
+
+    def __init__(self) -> None:
+        import atexit
+        import signal
+        import time
+
+        atexit.register(self._leave)  # the first that is registered is the last that is called
+        self._signal, self._clock = signal, time.monotonic
+        self.number = 0
+        self._came_s = self._raised_s = -_PATIENCE_S
+        self._terminated: type[BaseException] = KeyboardInterrupt
+        names = [n for n in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, n)]
+        numbers = [getattr(signal, name) for name in names]
+        self._taken = [n for n in numbers if signal.getsignal(n) is not signal.SIG_IGN]
+        self._handle(lambda number, frame: _end_at_once(number))
+
+    def code(self, run: Callable[[list[str]], int], terminated: type[BaseException]) -> int:
+        """The exit code of ``run``, in which a signal is KeyboardInterrupt or ``terminated``."""
+        self._terminated = terminated
+        code = None
+        try:
+            self._begin()
+            code = run(sys.argv[1:])
+        except BaseException:
+            if not self.number:
+                raise
+        finally:
+            self._end()
+        if code is None or (self.number and code != 128 + self.number):
+            os.write(2, _INTERRUPTED)
+        return 128 + self.number if code is None or self.number else code
+
+    def _begin(self) -> None:
+        sys.unraisablehook = self._unraisable
+        sys.excepthook = self._uncaught
+        if hasattr(self._signal, "SIGALRM"):
+            self._signal.signal(self._signal.SIGALRM, self._again)
+        self._handle(self._came)
+
+    def _end(self) -> None:
+        """What is left to do takes no time: let no signal break it off."""
+        self._handle(self._signal.SIG_IGN)
+        if hasattr(self._signal, "setitimer"):
+            self._signal.signal(self._signal.SIGALRM, self._signal.SIG_IGN)
+
+    def _leave(self) -> None:
+        """End as ``code`` says: where Ctrl-C passed an ``exec``, Python would kill itself."""
+        if self.number:
+            for stream in (sys.stdout, sys.stderr):
+                stream.flush()
+            os._exit(128 + self.number)
+
+    def _handle(self, handler: Any) -> None:
+        for number in self._taken:
+            self._signal.signal(number, handler)
+
+    def _came(self, number: int, frame: FrameType | None) -> None:
+        if not self.number:
+            self._came_s = self._clock()
+        self.number = self.number or number
+        self._again(number, frame)
+
+    def _again(self, number: int, frame: FrameType | None) -> None:
+        now_s = self._clock()
+        if now_s - self._raised_s < _PATIENCE_S:
+            return
+        if _is_importing(frame) and now_s - self._came_s < _PATIENCE_S:
+            self._try_soon()
+            return
+        self._raised_s = now_s
+        raise KeyboardInterrupt if self.number == 2 else self._terminated(self.number)
+
+    def _try_soon(self) -> None:
+        if hasattr(self._signal, "setitimer"):
+            self._signal.setitimer(self._signal.ITIMER_REAL, _SOON_S)
+
+    def _unraisable(self, lost: Any) -> None:
+        """In a finalizer nothing is raised: do it soon."""
+        if self.number and issubclass(lost.exc_type, (KeyboardInterrupt, self._terminated)):
+            self._raised_s = -_PATIENCE_S
+            self._try_soon()
+        else:
+            sys.__unraisablehook__(lost)
+
+    def _uncaught(self, *error: Any) -> None:
+        """What a library prints because of a signal is no news."""
+        from lstmprof import streams
+
+        if not self.number:
+            with streams.guarded():
+                sys.__excepthook__(*error)
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_code.co_filename.startswith(_IMPORTING):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _end_at_once(number: int) -> NoReturn:
+    try:
+        os.write(2, _INTERRUPTED)
+    finally:
+        os._exit(128 + number)
+
+
+def _has_output() -> bool:
+    """Whether there is a standard output; /dev/null stands for the descriptors that are closed.
+
+    Else the next file that is opened would be taken for one of them.
+    """
+    has_output = sys.stdout is not None
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: PTH123, SIM115
+    if not has_output:
+        sys.stderr.write(_NO_OUTPUT)
+    return has_output
+
 
 if __name__ == "__main__":
     main()

@@ -17,6 +17,7 @@ import dataclasses
 import functools
 import html
 import importlib
+import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,14 +30,22 @@ from lstmprof.breakdown.mean_step import lane_words
 from lstmprof.breakdown.result import Table, html_table
 from lstmprof.breakdown.tables import TABLES
 from lstmprof.breakdown.timings import Timings
-from lstmprof.capture.environments import worker_python
 from lstmprof.capture.implementation_file import implementation_file, is_file
+from lstmprof.capture.interpreters import Wish
 from lstmprof.capture.own.session import profile
+from lstmprof.capture.plan import make_ready, plan
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.rounds import capture_run
 from lstmprof.diagnose.diagnosis import Diagnosis, diagnose_all
 from lstmprof.diagnose.what_ifs import Asked
-from lstmprof.errors import RunError, UsageError, unknown_name
+from lstmprof.errors import (
+    ForeignFileError,
+    LeftOutWarning,
+    LstmprofError,
+    RunError,
+    UsageError,
+    unknown_name,
+)
 from lstmprof.names import FORMS, USUAL_TABLES
 from lstmprof.numbers import milliseconds, percent
 from lstmprof.replay import CHANGES, Prediction
@@ -183,17 +192,22 @@ def read(target: Target, *, step_range: str | None = None) -> Run:
 
 
 def read_all(*targets: Target | Iterable[Target], step_range: str | None = None) -> list[Run]:
-    """Every run that ``targets`` mean, in their order.
+    """Every run that ``targets`` mean, in their order; of others a ``LeftOutWarning`` is given.
 
     Raises:
-        ProfileError: nothing of a target can be read as a profile.
-        RunError: a run is damaged.
+        ProfileError: nothing of a target can be read as a profile, and nothing of any other.
+        RunError: so it is with runs, which are damaged.
         UsageError: no target is given, or one is no path.
     """
     words = [word for target in targets for word in _words(target)]
     if not words:
         raise UsageError("no run is named", "give a run, a folder of runs or a profile")
-    return [Run(stored, step_range) for stored in open_runs(words)]
+    return [Run(stored, step_range) for stored in open_runs(words, leave_out=_left_out)]
+
+
+def _left_out(fault: LstmprofError) -> None:
+    if not isinstance(fault, ForeignFileError):
+        warnings.warn(f"left out: {fault}", LeftOutWarning, stacklevel=5)
 
 
 def _words(target: Any) -> list[Target]:
@@ -240,6 +254,7 @@ def capture(
     rounds: int | None = None,
     force: bool = False,
     packages: Collection[str] = (),
+    era: str | None = None,
     progress: Callable[[str], None] = lambda line: None,
     **options: Any,
 ) -> Run:
@@ -250,7 +265,8 @@ def capture(
     None is three rounds, or as many as iterations; stopped, the same call goes on with those that
     were done. ``options`` are the fields of ``CaptureRequest`` (``precision="amp-fp16"``,
     ``iterations=50`` …) and of the workload (``time_steps=20``, ``batch=32`` …). ``packages`` are
-    installed into an environment for the worker (``["torch==2.4.1"]``).
+    installed into an environment for the worker (``["torch==2.4.1"]``), with what these versions
+    need beside them; ``era`` is such an environment by its name (``"torch-1.4.0"``).
 
     Raises:
         UsageError: the request cannot be meant.
@@ -266,16 +282,20 @@ def capture(
             raise unknown_name("option", option, sorted(fields | sizes))
     changed = {key: value for key, value in options.items() if key in sizes}
     asked = {key: value for key, value in options.items() if key not in sizes}
-    if packages:
-        asked["python"] = str(worker_python(list(packages), asked.get("python"), progress))
+    wish = Wish(asked.pop("python", None), tuple(packages), era)
     network = workloads.with_overrides(network, **changed) if changed else network
     if is_file(implementation):
         asked["file"] = implementation_file(implementation)
         implementation = asked["file"].name
     request = CaptureRequest(implementation, network, **asked)
     place = Path(out)
+    files = {implementation: request.file}
+    (planned,) = plan(files, [network], [request.precision], request, place, wish)
+    make_ready(planned, place / (name or planned.name), force=force, progress=progress)
     return Run(
-        capture_run(request, place, name=name, rounds=rounds, force=force, progress=progress)
+        capture_run(
+            planned.request, place, name=name, rounds=rounds, force=force, progress=progress
+        )
     )
 
 
@@ -332,8 +352,8 @@ def sql(query: str, runs: Runs) -> Table:
     Raises:
         UsageError: it is no single SELECT, or DuckDB refuses it.
     """
-    answer = database.answer(query, [run.stored for run in _runs(runs)])
-    columns = list(zip(*answer.rows, strict=True)) or [()] * len(answer.columns)
+    with database.answer(query, [run.stored for run in _runs(runs)]) as answer:
+        columns = list(zip(*answer.rows, strict=True)) or [()] * len(answer.columns)
     return Table("answer", pa.table(dict(zip(answer.columns, columns, strict=True))))
 
 

@@ -5,6 +5,7 @@
     LstmprofError            exit 1   the work could not be done
     ├── ProfileError                  a profile cannot be read
     │   └── ForeignFileError          the file is of no format that is read
+    ├── DefectError                   an input met a defect of lstmprof, to be reported
     ├── CaptureError                  a worker died, hung or refused
     ├── RunError                      a run on disk is missing, damaged or in the way
     └── UsageError           exit 2   a name or an option that cannot be meant
@@ -16,6 +17,8 @@ the standard library and to Python 3.7, because capture workers import it.
 from __future__ import annotations
 
 import difflib
+import errno
+import os
 from typing import Any, Iterable, Tuple, Type
 
 #: A longer list of known names is left to ``lstmprof list``.
@@ -54,6 +57,14 @@ class ForeignFileError(ProfileError):
     """A file of no format that is read: beside profiles in a folder it is no fault."""
 
 
+class DefectError(LstmprofError):
+    """An input met a defect of lstmprof; names the log that holds the traceback, to be reported."""
+
+
+class LeftOutWarning(UserWarning):
+    """An input was left out, and the others were read."""
+
+
 class CaptureError(LstmprofError):
     """A capture's worker died, hung, ran out of memory or refused."""
 
@@ -78,9 +89,54 @@ def of_url(error: Exception) -> Tuple[str, str]:
     return reason, "check the URL and its credentials"
 
 
+#: What to do about a fault of the system, by its number.
+_NEXT_STEPS = {
+    errno.ENOSPC: "free space there, or let TMPDIR, LSTMPROF_CACHE or --out name another place",
+    errno.EDQUOT: "free space there, or let TMPDIR, LSTMPROF_CACHE or --out name another place",
+    errno.EFBIG: "raise the limit on the size of files (ulimit -f)",
+    errno.EMFILE: "raise the limit on open files (ulimit -n)",
+    errno.EACCES: "check its permissions, or name another place",
+    errno.EPERM: "check its permissions, or name another place",
+    errno.EROFS: "let TMPDIR, LSTMPROF_CACHE or --out name a place that can be written",
+    errno.ENOENT: "see what removed it meanwhile, or let TMPDIR name a folder that is there",
+    errno.ENAMETOOLONG: "give a shorter name",
+}
+
+
+def of_system(fault: OSError) -> LstmprofError:
+    """A fault of the system where nobody knew more: names the file, if the system did."""
+    reason = fault.strerror or str(fault) or type(fault).__name__
+    if fault.errno == errno.ENOENT and fault.filename is None and not _has_folder():
+        return LstmprofError("the folder in which this runs was removed", "go to another one")
+    where = "" if fault.filename is None else "{}: ".format(os.fsdecode(fault.filename))
+    return LstmprofError(where + reason, next_step_of(fault, "check the file system"))
+
+
+def next_step_of(fault: OSError, otherwise: str) -> str:
+    """What to do about a fault of the system."""
+    return _NEXT_STEPS.get(fault.errno or 0, otherwise)
+
+
+def _has_folder() -> bool:
+    try:
+        os.getcwd()
+    except OSError:
+        return False
+    return True
+
+
 def one_line(text: str) -> str:
-    """``text`` without line breaks or control characters: hostile names cannot forge output."""
-    return "".join(c if c.isprintable() else " " for c in text).strip()
+    """``text`` without line breaks or control characters: hostile names cannot forge output.
+
+    Bytes of no encoding, as names of files have them, become U+FFFD.
+    """
+    return (text if text.isprintable() else "".join(map(_one_line, text))).strip()
+
+
+def _one_line(character: str) -> str:
+    if character.isprintable():
+        return character
+    return "\ufffd" if "\ud800" <= character <= "\udfff" else " "
 
 
 def unknown_name(kind: str, name: str, choices: Iterable[str]) -> UsageError:

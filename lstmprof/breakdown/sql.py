@@ -3,24 +3,26 @@
 ``events`` and ``timings`` are views over the runs' Parquet files, so that they may be larger than
 memory; a table of ``breakdown.tables`` is made where the query names it. Then the connection is
 locked: it reads those files alone, loads no extension, reaches no network. Only a SELECT is run,
-which cannot write. Source: DuckDB, "Securing DuckDB".
+which cannot write. Source: DuckDB, "Securing DuckDB". Its rows are read as they are asked for: the
+answer may be larger than memory, too.
 """
 
 from __future__ import annotations
 
 import math
 import re
-import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
-from lstmprof.breakdown import break_down
+from lstmprof.breakdown import Breakdown, break_down
 from lstmprof.breakdown.tables import TABLES
 from lstmprof.breakdown.tables.database import literally, quoted, reading
 from lstmprof.errors import LstmprofError, UsageError
@@ -29,6 +31,7 @@ from lstmprof.numbers import UNKNOWN
 from lstmprof.runs.columns import ITERATIONS, SAMPLES
 from lstmprof.runs.metadata import facts_table
 from lstmprof.runs.run import Run
+from lstmprof.scratch import temporary_folder
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -47,16 +50,20 @@ _LOCKED = (
     "lock_configuration=true",
 )
 
+#: Rows that are read at once.
+_BATCH_ROWS = 2048
+_Value = TypeVar("_Value")
+
 _NUMBERS = ("INT", "DOUBLE", "FLOAT", "DECIMAL", "NUMERIC", "NUMBER")
 
 
 @dataclass(frozen=True)
 class Answer:
-    """Columns, their DuckDB types, and rows."""
+    """Columns, their DuckDB types, and rows, which can be read once."""
 
     names: Sequence[str]
     types: Sequence[str]
-    rows: Sequence[Sequence[Any]]
+    rows: Iterator[Sequence[Any]]
 
     @property
     def columns(self) -> list[str]:
@@ -70,18 +77,18 @@ class Answer:
             heads.append(head)
         return heads
 
-    def records(self) -> list[dict[str, Any]]:
+    def records(self) -> Iterator[dict[str, Any]]:
         """The rows for JSON and CSV."""
         columns = self.columns
-        return [dict(zip(columns, map(_plain, row), strict=True)) for row in self.rows]
+        return (dict(zip(columns, map(_plain, row), strict=True)) for row in self.rows)
 
     def headings(self) -> list[str]:
         """The columns for a terminal; numbers are aligned to the right."""
         return [(">" if self._is_number(i) else "") + name for i, name in enumerate(self.columns)]
 
-    def texts(self) -> list[list[str]]:
+    def texts(self) -> Iterator[list[str]]:
         """The rows for a terminal."""
-        return [[_shown(value) for value in row] for row in self.rows]
+        return ([_shown(value) for value in row] for row in self.rows)
 
     def long(self) -> list[str]:
         """The columns that may be cut where a line is too long."""
@@ -115,47 +122,92 @@ def _shown(value: Any) -> str:
     return str(value)
 
 
-def answer(sql: str, runs: Sequence[Run]) -> Answer:
-    """The rows of the SELECT ``sql`` over the tables of ``runs``.
+@contextmanager
+def answer(sql: str, runs: Sequence[Run], timeout_s: float | None = None) -> Iterator[Answer]:
+    """The answer of the SELECT ``sql`` over the tables of ``runs``, to be read within the context.
+
+    ``timeout_s``: how long the tables may be made and the rows looked for.
 
     Raises:
-        UsageError: it is no single SELECT, or DuckDB refuses it; names the tables.
+        UsageError: it is no single SELECT, or DuckDB refuses it; names the tables. Also from
+            the rows, as far as they are read.
         RunError: a table that it names cannot be made.
-        LstmprofError: DuckDB is not installed.
+        LstmprofError: DuckDB is not installed; the time is over.
     """
     try:
         import duckdb
     except ImportError as fault:
         raise LstmprofError("DuckDB is not installed", "pip install duckdb") from fault
 
-    with tempfile.TemporaryDirectory(prefix="lstmprof-") as spill, duckdb.connect() as database:
-        try:
-            _add_tables(database, runs, _words(database, sql))
-            _lock(database, runs, spill)
-            return _answered(database, sql)
-        except duckdb.Error as fault:
-            message = str(fault).split("\n\nLINE ")[0].split("\n")[0]
-            raise UsageError(message, "tables: " + ", ".join(NAMES)) from fault
+    with (
+        _refusals(duckdb.Error),
+        temporary_folder() as spill,
+        duckdb.connect() as database,
+        ThreadPoolExecutor(1) as thread,
+    ):
+        query = _Query(database, thread, timeout_s, timeout_s)
+        _lock(database, _add_tables(query, runs, _words(database, sql)), str(spill))
+        result = query.waited_for(lambda: database.execute(sql).description)
+        names = [name for name, *_ in result]
+        types = [str(type_) for _, type_, *_ in result]
+        yield Answer(names, types, _rows(query))
 
 
-def _answered(database: DuckDBPyConnection, sql: str) -> Answer:
-    """The rows of ``sql``, which Ctrl-C ends at once: DuckDB itself looks for it too seldom."""
-    with ThreadPoolExecutor(1) as thread:
-        asked = thread.submit(_rows, database, sql)
+@contextmanager
+def _refusals(refusal: type[Exception]) -> Iterator[None]:
+    """Make an error for users of what DuckDB says."""
+    try:
+        yield
+    except refusal as fault:
+        message = str(fault).split("\n\nLINE ")[0].split("\n")[0]
+        raise UsageError(message, "tables: " + ", ".join(NAMES)) from fault
+
+
+@dataclass
+class _Query:
+    """A query under way in ``thread``, which has ``left_s`` of its time; None is no limit."""
+
+    database: DuckDBPyConnection
+    thread: ThreadPoolExecutor
+    timeout_s: float | None
+    left_s: float | None
+
+    def waited_for(self, function: Callable[[], _Value]) -> _Value:
+        """What ``function`` returns; Ctrl-C ends it at once: DuckDB looks for it too seldom."""
+        begin = time.monotonic()
+        asked = self.thread.submit(function)
         try:
-            return asked.result()
+            value = asked.result(self.left_s)
+        except TimeoutError:
+            self.database.interrupt()
+            raise self._too_long() from None
         except BaseException:
-            database.interrupt()
+            self.database.interrupt()
             raise
+        self.spend(time.monotonic() - begin)
+        return value
+
+    def spend(self, spent_s: float) -> None:
+        """Take ``spent_s`` off the time that is left.
+
+        Raises:
+            LstmprofError: it was more.
+        """
+        if self.left_s is not None:
+            self.left_s -= spent_s
+            if self.left_s < 0:
+                raise self._too_long()
+
+    def _too_long(self) -> LstmprofError:
+        return LstmprofError(
+            f"the query took longer than --timeout {self.timeout_s:g} seconds",
+            "ask for less (WHERE, LIMIT), or allow it more",
+        )
 
 
-def _rows(database: DuckDBPyConnection, sql: str) -> Answer:
-    result = database.execute(sql)
-    return Answer(
-        [name for name, *_ in result.description],
-        [str(type_) for _, type_, *_ in result.description],
-        result.fetchall(),
-    )
+def _rows(query: _Query) -> Iterator[Sequence[Any]]:
+    while batch := query.waited_for(lambda: query.database.fetchmany(_BATCH_ROWS)):
+        yield from batch
 
 
 def _words(database: DuckDBPyConnection, sql: str) -> set[str]:
@@ -172,31 +224,53 @@ def _words(database: DuckDBPyConnection, sql: str) -> set[str]:
     return set(re.findall(r"\w+", sql.lower()))
 
 
-def _add_tables(database: DuckDBPyConnection, runs: Sequence[Run], wanted: set[str]) -> None:
+def _add_tables(query: _Query, runs: Sequence[Run], wanted: set[str]) -> list[Path]:
+    """Make the tables; the files that those which are ``wanted`` lie in.
+
+    Raises:
+        RunError: one of a run is damaged or of another schema version.
+    """
+    database = query.database
     database.register("runs", facts_table([(run.name, run.info) for run in runs]))
+    paths: list[Path] = []
     for name, columns in _FILES.items():
-        _add_files(database, runs if name in wanted else (), name, columns)
+        files = _files(runs, name) if name in wanted else []
+        _add_files(database, files, name, columns)
+        paths += [path for _, path in files]
     asked = [name for name in TABLES if name in wanted]
-    breakdowns = [(run.name, break_down(run, tables=asked)) for run in runs if asked]
+    breakdowns = [(run.name, _broken_down(query, run, asked)) for run in runs if asked]
     for name, table in TABLES.items():
         empty = pa.schema([_RUN, *schema(table.columns)]).empty_table()
         parts = [_with_run(run, a.table(name)) for run, a in breakdowns if name in asked]
         database.register(name, pa.concat_tables([empty, *parts]))
+    return paths
+
+
+def _broken_down(query: _Query, run: Run, tables: Sequence[str]) -> Breakdown:
+    begin = time.monotonic()
+    breakdown = break_down(run, tables=tables)
+    query.spend(time.monotonic() - begin)
+    return breakdown
 
 
 def _with_run(run: str, table: pa.Table) -> pa.Table:
     return table.add_column(0, _RUN, pa.array([run] * table.num_rows, pa.string()))
 
 
-def _add_files(
-    database: DuckDBPyConnection, runs: Sequence[Run], name: str, columns: pa.Schema
-) -> None:
-    """A view over the Parquet files ``name`` of the runs that have one.
+def _files(runs: Sequence[Run], name: str) -> list[tuple[str, Path]]:
+    """The Parquet files ``name`` of the runs that have one.
 
     Raises:
         RunError: one is damaged or of another schema version.
     """
-    files = [(run.name, path) for run in runs if (path := _path(run, name))]
+    files: list[tuple[str, Path | None]] = [(run.name, run.file(name)) for run in runs]
+    return [(run, path.resolve()) for run, path in files if path]
+
+
+def _add_files(
+    database: DuckDBPyConnection, files: Sequence[tuple[str, Path]], name: str, columns: pa.Schema
+) -> None:
+    """A view over the Parquet ``files`` of some runs."""
     if not files:
         database.register(name, pa.schema([_RUN, *columns]).empty_table())
         return
@@ -206,13 +280,7 @@ def _add_files(
     database.execute(f"CREATE VIEW {name} AS " + " UNION ALL ".join(selects))
 
 
-def _path(run: Run, name: str) -> Path | None:
-    path = (run.path / f"{name}.parquet").resolve()
-    return path if path.exists() else None
-
-
-def _lock(database: DuckDBPyConnection, runs: Sequence[Run], spill: str) -> None:
-    files = [path for run in runs for name in _FILES if (path := _path(run, name))]
+def _lock(database: DuckDBPyConnection, files: Sequence[Path], spill: str) -> None:
     paths = [name for path in files for name in (path, literally(path))]
     database.execute(f"SET temp_directory={quoted(spill)}")
     database.execute(f"SET allowed_paths=[{', '.join(map(quoted, paths))}]")

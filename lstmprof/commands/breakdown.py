@@ -51,14 +51,15 @@ def command(
     steps: str,
     step_range: str | None,
     open_: bool,
-) -> None:
+) -> int:
     """Account for every nanosecond of a step, busy and idle.
 
     What was busy is told by category, what was idle by cause. Of a captured run that is the step
     without a profiler: what recording took is taken off where it lay.
 
     PATH is a run, a folder of runs, or raw profiles: a file, a folder, a tar archive, a URL (read
-    into a cache, never beside the file).
+    into a cache, never beside the file). One that cannot be read does not stop the others: it is
+    told at the end, and the exit status is 1.
 
     \b
     Example:
@@ -71,15 +72,22 @@ def command(
     if format_ == "csv" and table is None:
         raise UsageError("CSV holds one table", "add --table " + "|".join((TIMINGS, *TABLES)))
 
-    from lstmprof.breakdown import break_down
-
     shown = (table,) if table else (TIMINGS, *USUAL_TABLES)
     needed = dict.fromkeys((*shown, *(options.report_tables() if open_ else ())))
-    runs = options.runs_of(paths)
-    breakdowns = [break_down(r, step_range, [n for n in needed if n != TIMINGS]) for r in runs]
-    _show(breakdowns, shown, format_, top, profiled=steps == STEPS[1])
-    if open_:
-        options.open_report(breakdowns)
+    made = [name for name in needed if name != TIMINGS]
+    profiled = steps == STEPS[1]
+
+    def look(breakdown: Breakdown) -> None:
+        if table in (None, "ledger"):
+            breakdown.steps(profiled=profiled or table == "ledger")
+
+    with options.leaving_out() as left_out:
+        runs = options.runs_of(paths, left_out)
+        breakdowns = options.broken_down(runs, left_out, step_range, made, look)
+        _show(breakdowns, shown, format_, top, profiled=profiled)
+        if open_:
+            options.open_report(breakdowns, left_out)
+    return left_out.code
 
 
 def _show(

@@ -13,6 +13,7 @@ from lstmprof.numbers import escaped
 
 if TYPE_CHECKING:
     from lstmprof.breakdown import Breakdown
+    from lstmprof.diagnose.diagnosis import Diagnosis
     from lstmprof.diagnose.what_ifs import Asked
 
 
@@ -72,7 +73,7 @@ def command(
     device: int | None,
     against_builtin: bool,
     open_: bool,
-) -> None:
+) -> int:
     """Say why one run is slower than another, and what to do.
 
     The difference is told part by part, with the cause of each and the evidence for it.
@@ -94,33 +95,45 @@ def command(
       lstmprof diagnose traces/mine --against-builtin
       lstmprof diagnose traces/ --open
     """
-
-    from lstmprof.breakdown import break_down
-    from lstmprof.commands.terminal import diagnosis
     from lstmprof.diagnose.diagnosis import diagnose_all
     from lstmprof.diagnose.roofline import parsed
     from lstmprof.diagnose.what_ifs import Asked
 
     limits = parsed(peaks) if peaks else None
     asked = Asked(_once(without), gemm_at_roofline, limits, rank, device, _once(forms))
-    runs = [options.runs_of([path]) for path in paths]
-    # Runs that were named one by one are meant to be compared; of a folder those that can be.
-    named = len(runs) > 1 and all(len(of_path) == 1 for of_path in runs)
-    tables = ("ledger", "collectives")
-    breakdowns = [break_down(run, step_range, tables) for of_path in runs for run in of_path]
-    if against_builtin:
-        _show_against(breakdowns, asked, format_)
-        return
-    diagnoses = diagnose_all(breakdowns, across, asked, must_compare=named)
+    with options.leaving_out() as left_out:
+        runs = options.runs_of_each(paths, left_out)
+        # Runs that were named one by one are meant to be compared; of a folder those that can be.
+        named = len(runs) > 1 and all(len(of_path) == 1 for of_path in runs)
+        tables = ("ledger", "collectives")
+        breakdowns = options.broken_down(
+            [run for of_path in runs for run in of_path], left_out, step_range, tables
+        )
+        if against_builtin:
+            _show_against(breakdowns, asked, format_)
+            return left_out.code
+
+        def diagnosed(good: Sequence[Breakdown]) -> tuple[list[Breakdown], list[Diagnosis]]:
+            must_compare = named and len(good) > 1
+            return list(good), diagnose_all(good, across, asked, must_compare=must_compare)
+
+        breakdowns, diagnoses = options.of_good(diagnosed, breakdowns, left_out)
+        _show(diagnoses, format_)
+        if open_:
+            options.open_report(breakdowns, left_out, across, diagnoses)
+    return left_out.code
+
+
+def _show(diagnoses: Sequence[Diagnosis], format_: str) -> None:
+    from lstmprof.commands.terminal import diagnosis
+
     if format_ == "json":
         terminal.write_json([comparison.to_dict() for comparison in diagnoses])
     elif format_ == "markdown":
-        click.echo("\n\n".join(map(diagnosis.markdown, diagnoses)))
+        print("\n\n".join(map(diagnosis.markdown, diagnoses)))
     else:
         for comparison in diagnoses:
             diagnosis.show(comparison)
-    if open_:
-        options.open_report(breakdowns, across, diagnoses)
 
 
 def _show_against(breakdowns: Sequence[Breakdown], asked: Asked, format_: str) -> None:
@@ -136,7 +149,7 @@ def _show_against(breakdowns: Sequence[Breakdown], asked: Asked, format_: str) -
     for breakdown, verdict in zip(breakdowns, verdicts, strict=True):
         shown = verdict.diagnosis or diagnose_all([breakdown], asked=asked)[0]
         if format_ == "markdown":
-            click.echo(f"**{escaped(verdict.sentence)}**\n\n{diagnosis.markdown(shown)}\n")
+            print(f"**{escaped(verdict.sentence)}**\n\n{diagnosis.markdown(shown)}\n")
         else:
             terminal.write_line(verdict.sentence, style="bold")
             terminal.write_line()

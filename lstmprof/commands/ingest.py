@@ -10,6 +10,7 @@ import click
 
 from lstmprof.commands import options
 from lstmprof.errors import UsageError
+from lstmprof.streams import write_over
 
 if TYPE_CHECKING:
     from lstmprof.runs.ingest import Ingested
@@ -46,9 +47,10 @@ def command(profiles: tuple[str, ...], out: str, name: str | None, **asked: Any)
     """Read raw profiles into runs: files, folders, archives, URLs.
 
     Formats are known by content, gzip or not. Ranks of one job in a folder or an archive become one
-    run. The files are left as they are; one that cannot be read does not stop the others. Of
-    several, those that were read before and have not changed are not read again. On a cluster
-    (docs/cluster.md) all workers must see the files and the folder of runs.
+    run. The files are left as they are; one that cannot be read does not stop the others: it is
+    told at the end, and the exit status is 1. Of several, those that were read before and have not
+    changed are not read again. On a cluster (docs/cluster.md) all workers must see the files and
+    the folder of runs.
 
     \b
     Example:
@@ -72,15 +74,14 @@ def command(profiles: tuple[str, ...], out: str, name: str | None, **asked: Any)
             done += ingested
     finally:
         line.clear()
+        is_something = bool(done.runs or done.kept)
+        left_out = options.LeftOut([*done.errors, *done.foreign])
+        left_out.tell("left out:" if is_something else "lstmprof: error:")
     _tell_kept(done)
-    for other in done.foreign:
-        word = "note: left out:" if done.runs or done.kept else "lstmprof: error:"
-        options.say(f"{word} {other}")
-    if done.runs or done.kept:
+    if is_something:
         options.say(f"next: lstmprof breakdown {out}")
-    if done.errors:
-        return max(error.exit_code for error in done.errors)
-    return 0 if done.runs or done.kept else 1
+        return left_out.code
+    return max((error.exit_code for error in left_out.faults), default=1)
 
 
 class _ProgressLine:
@@ -92,7 +93,7 @@ class _ProgressLine:
     def show(self, text: str) -> None:
         """Say ``text``."""
         if sys.stderr.isatty():
-            click.echo(f"\r{text}\x1b[K", nl=False, err=True)
+            write_over(text)
         elif self._shown_s is None or time.monotonic() - self._shown_s > _TOLD_EVERY_S:
             self._shown_s = time.monotonic()
             options.say(text)
@@ -100,11 +101,11 @@ class _ProgressLine:
     def clear(self) -> None:
         """Make room for another line."""
         if sys.stderr.isatty():
-            click.echo("\r\x1b[K", nl=False, err=True)
+            write_over("")
 
 
 def _tell(ingested: Ingested) -> None:
-    """What was written, what the user must know of it, what could not be read and why."""
+    """What was written, and what the user must know of it."""
     from lstmprof.breakdown.lacks import lacks_of
     from lstmprof.runs.remote import RemoteRun, event_count
 
@@ -112,11 +113,9 @@ def _tell(ingested: Ingested) -> None:
         for lack in lacks_of(run.info, run.info.recorded or ()):
             options.say(f"{run.name}: lacks: {lack.sentence}")
         if isinstance(run, RemoteRun):
-            click.echo(f"wrote {run.url} ({run.event_count} events)")
+            options.result(f"wrote {run.url} ({run.event_count} events)")
         else:
-            click.echo(f"wrote {run.path} ({event_count(run.path)} events)")
-    for error in ingested.errors:
-        options.say(f"lstmprof: error: {error}")
+            options.result(f"wrote {run.path} ({event_count(run.path)} events)")
 
 
 def _tell_kept(done: Ingested) -> None:

@@ -2,29 +2,56 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from lstmprof.commands import options, terminal
 from lstmprof.errors import UsageError
 
+if TYPE_CHECKING:
+    from lstmprof.breakdown.sql import Answer
+
+#: Rows that are for reading, if it is not said how many; a table's columns wait for all of them.
+_FOR_READING = 1000
+
 
 @click.command(name="query")
 @click.argument("sql", metavar="SQL")
 @click.argument("paths", nargs=-1, metavar="[PATH…]")
 @options.format_
-def command(sql: str, paths: tuple[str, ...], format_: str) -> None:
+@click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help=f"Rows to show.  [default: {_FOR_READING:,} of a table, all in JSON and CSV]",
+)
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="Stop a query that takes longer.  [default: none is stopped]",
+)
+def command(
+    sql: str, paths: tuple[str, ...], format_: str, limit: int | None, timeout_s: float | None
+) -> int:
     """Answer one SELECT (DuckDB's SQL) over the tables of all runs.
 
     PATH is what breakdown takes; traces, if none is given. The tables, each with the column run in
     front: runs (run.json), timings (one row an iteration), events, and those of breakdown --table,
-    column by column in docs/tables.md. The query can read nothing else, and write nothing.
+    column by column in docs/tables.md. The query can read nothing else, and write nothing. JSON and
+    CSV are written row by row, so that an answer may be larger than memory.
 
     \b
     Example:
       lstmprof query "SELECT run, name, total_ns FROM kernels ORDER BY total_ns DESC LIMIT 5"
       lstmprof query "SELECT run, median(wall_ns) FROM timings WHERE NOT warmup GROUP BY run" a b
+      lstmprof query "FROM events" traces/ --format csv --timeout 60
     """
     if not paths and not Path(options.TRACES).is_dir():
         raise UsageError(
@@ -32,11 +59,46 @@ def command(sql: str, paths: tuple[str, ...], format_: str) -> None:
             "give runs, a folder of runs or profiles",
         )
     from lstmprof.breakdown.sql import answer
+    from lstmprof.runs.border import of_good, place_of
 
-    rows = answer(sql, options.runs_of(paths or (options.TRACES,)))
-    if format_ == "json":
-        terminal.write_json(rows.records())
-    elif format_ == "csv":
-        terminal.write_csv(rows.records(), rows.columns)
-    else:
-        terminal.write_table("", rows.headings(), rows.texts(), crop=rows.long())
+    with options.leaving_out() as left_out, contextlib.ExitStack() as stack:
+        runs = options.runs_of(paths or (options.TRACES,), left_out)
+        rows = of_good(
+            lambda good: stack.enter_context(answer(sql, good, timeout_s)),
+            runs,
+            place_of,
+            left_out.faults.append,
+        )
+        if format_ == "json":
+            terminal.write_json(_Rows(itertools.islice(rows.records(), limit)))
+        elif format_ == "csv":
+            terminal.write_csv(itertools.islice(rows.records(), limit), rows.columns)
+        else:
+            _show(rows, _FOR_READING if limit is None else limit)
+    return left_out.code
+
+
+def _show(rows: Answer, limit: int) -> None:
+    """The first rows as a table; says where there are more."""
+    texts = rows.texts()
+    shown = list(itertools.islice(texts, limit))
+    terminal.write_table("", rows.headings(), shown, crop=rows.long())
+    if next(texts, None) is not None:
+        options.say(
+            f"these are the first {limit:,} rows; for more give --limit, for all --format csv"
+        )
+
+
+class _Rows(list[Any]):
+    """Rows for Python's JSON encoder, which asks a list only whether it is empty, and for each."""
+
+    def __init__(self, rows: Iterable[Any]) -> None:
+        rows = iter(rows)
+        self._first = list(itertools.islice(rows, 1))
+        self._rows = itertools.chain(self._first, rows)
+
+    def __bool__(self) -> bool:
+        return bool(self._first)
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._rows

@@ -130,7 +130,8 @@ def _shape(like: str, sizes: Mapping[str, Any]) -> Shape:
 
     if any(value is not None for value in sizes.values()):
         raise UsageError("--like says the sizes", "leave --like or the sizes out")
-    runs = options.runs_of([like])
+    with options.leaving_out() as left_out:
+        runs = options.runs_of([like], left_out)
     if len(runs) != 1:
         raise UsageError(f"{like}: holds {len(runs)} runs", "name one of them")
     return shape_of(break_down(runs[0]))
@@ -182,7 +183,7 @@ def _show(recommendation: Recommendation, format_: str) -> None:
         terminal.write_line(f"{ranked.implementation}{look}: {ranked.reason}")
     terminal.write_line()
     terminal.write_line(f"The network of {recommendation.winner.implementation}:", style="bold")
-    click.echo("\n" + recommendation.code)
+    print("\n" + recommendation.code)
 
 
 def _cells(ranked: Ranked, recommendation: Recommendation) -> list[str]:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from lstmprof.commands import options
 from lstmprof.errors import UsageError
+
+if TYPE_CHECKING:
+    from lstmprof.report.model import Report
 
 
 @click.command(name="report")
@@ -46,7 +51,7 @@ def command(
     across: tuple[str, ...],
     force: bool,
     open_: bool,
-) -> None:
+) -> int:
     """Draw runs as one HTML page: verdict, charts, tables.
 
     The page opens anywhere and needs no network.
@@ -61,8 +66,7 @@ def command(
       lstmprof report traces/ --svg charts/
       lstmprof report traces/ --open
     """
-    from lstmprof.breakdown import break_down
-    from lstmprof.report import TABLES, charts, page, report_of
+    from lstmprof.report import TABLES, page, report_of
 
     folders = {"png": png, "svg": svg, "json": json_}
     if out is None and not any(folders.values()):
@@ -71,15 +75,26 @@ def command(
         raise UsageError("--open has no page to open", "give -o for one beside the single charts")
     if out is not None:
         page.refuse(out, force=force)
-    runs = options.runs_of(paths)
-    report = report_of([break_down(run, step_range, TABLES) for run in runs], title, across)
+    with options.leaving_out() as left_out:
+        runs = options.runs_of(paths, left_out)
+        breakdowns = options.broken_down(runs, left_out, step_range, TABLES)
+        report = options.of_good(lambda good: report_of(good, title, across), breakdowns, left_out)
+        _write(report, folders, out, force=force)
+    if out is not None and open_:
+        options.show(out)
+    return left_out.code
+
+
+def _write(
+    report: Report, folders: Mapping[str, Path | None], out: Path | None, *, force: bool
+) -> None:
+    from lstmprof.report import charts, page
+
     for format_, folder in folders.items():
         if folder is not None:
             files = charts.write(charts.figures(report), folder, format_, force=force)
-            click.echo(f"wrote {len(files)} charts to {folder}")
+            options.result(f"wrote {len(files)} charts to {folder}")
     if out is not None:
         size = page.write(report, out, force=force)
         count = f"{len(report.runs)} run" + "s" * (len(report.runs) != 1)
-        click.echo(f"wrote {out} ({count}, {size / 1e6:.1f} MB); open it in any browser")
-        if open_:
-            options.show(out)
+        options.result(f"wrote {out} ({count}, {size / 1e6:.1f} MB); open it in any browser")

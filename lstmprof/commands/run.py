@@ -91,6 +91,8 @@ def command(script: tuple[str, ...], module: str | None, out: str, **asked: Any)
     if not script and not module:
         raise UsageError("no script is named", "give a file, or -m and a module")
     target, arguments = (module, script) if module else (script[0], script[1:])
+    if not module and Path(target).exists() and not Path(target).is_file():
+        raise UsageError(f"{target}: is no plain file", "give a script's file")
     name = asked.pop("name") or (module or Path(target).stem)
     check_name(Path(out), name, force=asked["force"])
     command_line = shlex.join(["lstmprof", *sys.argv[1:]])

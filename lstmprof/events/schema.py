@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 #: Columns of timings.parquet since version 4.
 _OF_ITERATIONS = (
     "turn",
@@ -22,11 +22,14 @@ _OF_ITERATIONS = (
     "minor_faults",
     "major_faults",
 )
+#: Columns of timings.parquet since version 5.
+_OF_WAITING = ("thread_cpu_ns", "waited_ns", "others_waited_ns", "children_waited_ns")
 #: The versions that are read, and the columns that each did not have: they are null.
 LACKING: Mapping[int, tuple[str, ...]] = {
-    2: ("rule", *_OF_ITERATIONS),
-    3: _OF_ITERATIONS,
-    4: (),
+    2: ("rule", *_OF_ITERATIONS, *_OF_WAITING),
+    3: (*_OF_ITERATIONS, *_OF_WAITING),
+    4: _OF_WAITING,
+    5: (),
 }
 VERSION_KEY = b"lstmprof.events_schema"
 

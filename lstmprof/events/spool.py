@@ -14,7 +14,6 @@ import tempfile
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -25,67 +24,38 @@ import pyarrow as pa
 import pyarrow.ipc
 import pyarrow.parquet as pq
 
-from lstmprof.errors import ProfileError
 from lstmprof.events.narrow import narrowed
 from lstmprof.events.schema import SCHEMA
 from lstmprof.events.table import EventTable, cast
+from lstmprof.scratch import made_temporary_folder, room_in
 
 #: Rows of a batch on disk and of a row group in Parquet.
 BATCH_ROWS = 2**17
 #: Columns that are sorted at once.
 _THREADS = 2
-_NAME = "lstmprof-events-{pid}-"
 _TYPES = {field.name: field.type for field in SCHEMA}
-
-
-@contextmanager
-def _room_for(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as fault:
-        raise ProfileError(
-            folder,
-            f"cannot hold the events ({fault.strerror or fault})",
-            "free space there, or let TMPDIR name a folder that has more",
-        ) from fault
 
 
 class Folder:
     """A temporary folder that goes with this object; what killed processes left goes too.
 
     Raises:
-        ProfileError: it cannot be made.
+        LstmprofError: it cannot be made.
     """
 
     def __init__(self) -> None:
-        base = Path(tempfile.gettempdir())
-        with _room_for(base):
-            for left in base.glob(_NAME.format(pid="*") + "*"):
-                _remove_if_left(left)
-            self.path = Path(tempfile.mkdtemp(prefix=_NAME.format(pid=os.getpid())))
+        self.path = made_temporary_folder()
         self.remove = weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
-
-
-def _remove_if_left(folder: Path) -> None:
-    pid = folder.name.split("-")[2]
-    if not pid.isdigit():
-        return
-    try:
-        os.kill(int(pid), 0)
-    except ProcessLookupError:
-        shutil.rmtree(folder, ignore_errors=True)
-    except (PermissionError, OverflowError):
-        return
 
 
 def write_columns(path: Path, columns: pa.Table) -> None:
     """Write ``columns`` of the events table to ``path``, each in the narrowest type.
 
     Raises:
-        ProfileError: there is no room.
+        LstmprofError: there is no room.
     """
     narrow = pa.table({n: narrowed(_chunk(columns.column(n))) for n in columns.column_names})
-    with _room_for(path.parent), pa.ipc.new_file(str(path), narrow.schema) as file:
+    with room_in(path.parent), pa.ipc.new_file(str(path), narrow.schema) as file:
         file.write_table(narrow, max_chunksize=BATCH_ROWS)
 
 
@@ -208,7 +178,7 @@ class StoredEvents(EventTable):
         """This table with these columns replaced; values as for ``events_table``, in row order.
 
         Raises:
-            ProfileError: there is no room.
+            LstmprofError: there is no room.
         """
         arrays = {name: cast(values, _TYPES[name]) for name, values in columns.items()}
         return self.joined({name: self.stored(name, values) for name, values in arrays.items()})
@@ -217,10 +187,11 @@ class StoredEvents(EventTable):
         """A file of this table's folder that holds ``values`` as the column ``name``.
 
         Raises:
-            ProfileError: there is no room.
+            LstmprofError: there is no room.
         """
-        number, path = tempfile.mkstemp(prefix=f"{name}-", dir=self._folder.path)
-        os.close(number)
+        with room_in(self._folder.path):
+            number, path = tempfile.mkstemp(prefix=f"{name}-", dir=self._folder.path)
+            os.close(number)
         write_columns(Path(path), pa.table({name: values}))
         pa.default_memory_pool().release_unused()
         return Path(path)

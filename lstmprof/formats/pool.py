@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from queue import SimpleQueue
@@ -122,8 +123,19 @@ def serve() -> None:
             call, args, kwargs = pickle.loads(request)
             answer = pickle.dumps((True, call(*args, **kwargs)), protocol=5)
         except Exception as error:  # raised where it was asked for
-            answer = pickle.dumps((False, error), protocol=5)
+            answer = _failure(error)
         _send(answers, answer)
+
+
+def _failure(error: Exception) -> bytes:
+    """``error`` as it is sent, with its traceback, which stays behind."""
+    error.add_note("In the process that worked: " + "".join(traceback.format_exception(error)))
+    try:
+        return pickle.dumps((False, error), protocol=5)
+    except Exception:  # it holds what cannot be sent
+        said = RuntimeError(f"{type(error).__name__}: {error}")
+        said.add_note(error.__notes__[-1])
+        return pickle.dumps((False, said), protocol=5)
 
 
 def _read(requests: SimpleQueue[bytes]) -> None:

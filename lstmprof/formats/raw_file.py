@@ -17,7 +17,6 @@ import json
 import os
 import re
 import shutil
-import tempfile
 import weakref
 import zlib
 from collections.abc import Iterator
@@ -27,6 +26,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from lstmprof.errors import ProfileError
+from lstmprof.scratch import made_temporary_folder, room_in, temporary_folder
 
 GZIP_MAGIC = b"\x1f\x8b"
 #: The most that is read into memory; the largest traces that Perfetto still opens are half of it.
@@ -35,6 +35,12 @@ MAX_BYTES = 4 * 2**30
 #: ``FREE_BYTES`` a file that unpacks to more than ``MAX_RATIO`` times itself is a bomb.
 MAX_RATIO = 200
 FREE_BYTES = 64 * 2**20
+#: What the objects of a JSON document may take in memory: so much, and some times its file.
+FREE_OBJECT_BYTES = 2**30
+#: Traces grow 5 to 10 times when they are read into objects, ``{},`` without end 25 times.
+_MOST_GROWTH = 16
+#: Bytes that Python takes for what begins or ends with a sign, as it is in traces or a bit more.
+_OBJECT_BYTES = ((b"{", 200), (b"[", 72), (b",", 16), (b'"', 15))
 _CHUNK_BYTES = 2**20
 _HEAD_BYTES = 4096
 
@@ -44,7 +50,8 @@ _BEYOND = "Extra data"
 _BOM = b"\xef\xbb\xbf"
 # Possessive (++, *+), so that hostile text cannot make the matching backtrack.
 _TO_MEND = re.compile(
-    r'"(?:[^"\\]++|\\.)*+"?|,(?=\s*+[\]}])|-?\b(?:nan|inf)\b', re.DOTALL | re.IGNORECASE
+    r'"(?:[^"\\]++|\\.)*+"?|\[\s*+,|,(?=\s*+[\]}])|-?\b(?:nan|inf)\b',
+    re.DOTALL | re.IGNORECASE,
 )
 _BAD_ESCAPE = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|\\')
 _CUT_TOKEN = re.compile(r"[-+.\w]{0,9}\s*\Z")
@@ -75,6 +82,7 @@ class RawFile:
 
     path: Path | str  # where the user finds it: a file, an archive's member, a URL
     given: bytes | OpenFile
+    packed_bytes: int | None = None  # of the gzip that it was in
 
     @property
     def length(self) -> int:
@@ -114,7 +122,9 @@ class RawFile:
     @cached_property
     def json(self) -> Any:
         """The file as JSON, floats as the text they were written in; ProfileError if it is none."""
-        return json_document(self.path, self.content)
+        given_bytes = self.length if self.packed_bytes is None else self.packed_bytes
+        most_bytes = max(FREE_OBJECT_BYTES + 4 * given_bytes, _MOST_GROWTH * given_bytes)
+        return json_document(self.path, self.content, most_bytes)
 
     @contextlib.contextmanager
     def on_disk(self) -> Iterator[Path]:
@@ -122,9 +132,10 @@ class RawFile:
         if isinstance(self.given, OpenFile):
             yield self.given.path
             return
-        with tempfile.TemporaryDirectory(prefix="lstmprof-") as folder:
-            path = Path(folder) / "profile"
-            path.write_bytes(self.given)
+        with temporary_folder() as folder:
+            path = folder / "profile"
+            with room_in(folder):
+                path.write_bytes(self.given)
             yield path
 
 
@@ -193,18 +204,18 @@ def unpacked_head(head: bytes) -> bytes:
 def _unpacked(raw: RawFile) -> RawFile:
     """``raw`` without its gzip: in memory where it is small, else in a temporary file."""
     if raw.length <= _CHUNK_BYTES:
-        return RawFile(raw.path, b"".join(_unpacked_chunks(raw)))
-    folder = tempfile.mkdtemp(prefix="lstmprof-")
+        return RawFile(raw.path, b"".join(_unpacked_chunks(raw)), raw.length)
+    folder = made_temporary_folder()
     try:
-        path = Path(folder) / "profile"
-        with path.open("wb") as file:
+        path = folder / "profile"
+        with room_in(folder), path.open("wb") as file:
             file.writelines(_unpacked_chunks(raw))
         unpacked = OpenFile(path)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
     weakref.finalize(unpacked, shutil.rmtree, folder, ignore_errors=True)
-    return RawFile(raw.path, unpacked)
+    return RawFile(raw.path, unpacked, raw.length)
 
 
 def _unpacked_chunks(raw: RawFile) -> Iterator[bytes]:
@@ -243,14 +254,18 @@ def _next_chunk(raw: RawFile, stream: gzip.GzipFile, length: int) -> bytes:
         ) from error
 
 
-def json_document(path: Path | str, content: bytes) -> Any:
+def json_document(
+    path: Path | str, content: bytes, most_object_bytes: int = FREE_OBJECT_BYTES
+) -> Any:
     """The JSON in ``content``: a float is its own text (``str``), NaN and infinities are None.
 
     Bytes of no encoding become lone surrogates, which ``rows.clean`` turns into U+FFFD.
 
     Raises:
-        ProfileError: cut short, not JSON, nested without end.
+        ProfileError: cut short, not JSON, nested without end, or of so many objects that they
+            would take more memory than ``most_object_bytes``.
     """
+    _check_objects(path, content, most_object_bytes)
     text = content.removeprefix(_BOM).decode("utf-8", errors="surrogateescape")
     try:
         try:
@@ -265,6 +280,18 @@ def json_document(path: Path | str, content: bytes) -> Any:
         raise ProfileError(path, "its JSON is nested too deeply for a profile") from error
     except ValueError as error:  # Python's limit on the digits of an integer
         raise ProfileError(path, "it holds an integer of thousands of digits") from error
+
+
+def _check_objects(path: Path | str, content: bytes, most_bytes: int) -> None:
+    """Nothing where the objects that JSON text spells out find room in ``most_bytes``."""
+    needed = sum(content.count(sign) * each for sign, each in _OBJECT_BYTES)
+    if needed > most_bytes:
+        raise ProfileError(
+            path,
+            f"its {len(content)} bytes of JSON hold objects for {needed >> 20} MiB of memory, more"
+            f" than the {most_bytes >> 20} MiB that a file of its size may take",
+            "profile fewer steps; if it is gzipped and you trust it, unpack it yourself",
+        )
 
 
 def json_value(raw: bytes) -> Any:
@@ -295,8 +322,8 @@ def _loads(text: str) -> Any:
 def _mended(token: re.Match[str]) -> str:
     """The token in valid JSON of the same length, so that positions stay true."""
     text = token[0]
-    if text == ",":
-        return " "
+    if text[-1] == "," and text[0] in "[,":
+        return text[:-1] + " "
     if text[0] != '"':
         return "NaN".rjust(len(text))
     if "\\" not in text:

@@ -66,6 +66,7 @@ def report_of(
         ledger=rows.ledger(runs),
         launch_gaps=rows.launch_gaps(runs),
         casts=rows.casts(runs),
+        versions=rows.versions(runs),
         sweep=rows.sweep(runs),
         roofline=rows.roofline(runs),
         stability=rows.stability(runs),

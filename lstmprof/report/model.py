@@ -109,6 +109,7 @@ class Report:
     ledger: Rows = ()
     launch_gaps: Rows = ()
     casts: Rows = ()
+    versions: Rows = ()
     sweep: Rows = ()
     roofline: Rows = ()
     stability: Rows = ()

@@ -14,10 +14,12 @@ import pyarrow.compute as pc
 from lstmprof.breakdown import PROFILED, UNDISTURBED
 from lstmprof.breakdown.mean_step import lane_words
 from lstmprof.breakdown.timings import slowdowns
+from lstmprof.breakdown.versions import by_version
 from lstmprof.diagnose.findings import lengths, waterfall
 from lstmprof.diagnose.roofline import roofline_of
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.events.annotate.calls import is_copy
+from lstmprof.implementations import version_numbers
 from lstmprof.report.model import Group, Pair, Row
 from lstmprof.report.runs import RunReport
 
@@ -25,6 +27,7 @@ from lstmprof.report.runs import RunReport
 MOST_KERNELS, MOST_GAPS, MOST_CASTS, MOST_LAYERS = 40, 60, 20, 20
 #: What else may differ between the runs of a sweep, and is told where it does.
 _CONDITIONS = ("precision", "mode", "device_name", "threads", "label")
+_STEP = ("step_ns", "step_low_ns", "step_high_ns")
 #: Cells of timing series on a page of all runs, and at least of one run.
 ALL_CELLS, LEAST_CELLS = 6_000, 50
 #: Of a group with more pairs only those with its fastest run are drawn.
@@ -89,7 +92,8 @@ def launch_gaps(runs: Iterable[RunReport]) -> list[Row]:
 
 
 def _without_copies(table: pa.Table) -> pa.Table:
-    return table.filter(pa.array([not is_copy(name) for name in table["name"].to_pylist()]))
+    kept = [not is_copy(name) for name in table["name"].to_pylist()]
+    return table.filter(pa.array(kept, pa.bool_()))
 
 
 def casts(runs: Iterable[RunReport]) -> list[Row]:
@@ -105,6 +109,30 @@ def casts(runs: Iterable[RunReport]) -> list[Row]:
 def layers(runs: Iterable[RunReport]) -> list[Row]:
     """The columns of ``breakdown --table layers``, the first of each run."""
     return [row for run in runs for row in _of(run, run.breakdown.table("layers"), MOST_LAYERS)]
+
+
+def versions(runs: Sequence[RunReport]) -> list[Row]:
+    """The steps of implementations that ran in several versions; ``place`` orders the versions."""
+    of_run = {id(run.breakdown): run for run in runs}
+    told = [row for group in by_version([run.breakdown for run in runs]) for row in group]
+    order = sorted({row.version for row in told}, key=_by_package)
+    rows = []
+    for row in told:
+        timings = row.breakdown.timings
+        columns = {
+            "implementation": row.implementation,
+            "version": row.version,
+            "place": order.index(row.version),
+            "of_first": row.of_first,
+            **{name: getattr(timings, name) for name in _STEP},
+        }
+        rows.append(of_run[id(row.breakdown)].row(columns))
+    return rows
+
+
+def _by_package(version: str) -> tuple[str, tuple[int, ...], str]:
+    """Where ``torch 1.8.1`` stands among versions of several packages."""
+    return version.partition(" ")[0], version_numbers(version), version
 
 
 def sweep(runs: Sequence[RunReport]) -> list[Row]:

@@ -70,7 +70,7 @@ def run_reports(
     breakdowns: Sequence[Breakdown], profiles: Sequence[StepProfile], groups: Sequence[Group]
 ) -> list[RunReport]:
     """The runs in their order; ``profiles`` are those of ``breakdowns``."""
-    short = {p.name: _short(p.info) for p in profiles}
+    short = {p.name: p.info.called for p in profiles}
     label_of, group_of = dict[str, str](), dict[str, int]()
     for group in groups:
         texts = labels(group.runs, [short[run] for run in group.runs])
@@ -80,10 +80,6 @@ def run_reports(
         RunReport(_facts(b, p, label_of[p.name], group_of[p.name]), b, p)
         for b, p in zip(breakdowns, profiles, strict=True)
     ]
-
-
-def _short(info: RunInfo) -> str:
-    return f"{info.implementation or ''} {info.label or ''}".strip()
 
 
 def _facts(breakdown: Breakdown, profile: StepProfile, label: str, group: int) -> RunFacts:

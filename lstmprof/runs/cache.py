@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
@@ -13,64 +16,124 @@ from lstmprof.events import annotate
 from lstmprof.events.schema import SCHEMA_VERSION
 from lstmprof.formats import sources
 from lstmprof.runs import remote
-from lstmprof.runs.directory import cache_folder
+from lstmprof.runs.border import LeaveOut, border
+from lstmprof.runs.directory import cache_folder, sweep
 from lstmprof.runs.ingest import Task, run_names
-from lstmprof.runs.run import Run, is_run, open_run, runs_in
-
-Warn = Callable[[str], None]
+from lstmprof.runs.run import Run, is_run, open_run, places_in, runs_in
 
 
 def open_runs(
-    words: Iterable[Path | str], cache: Path | None = None, warn: Warn = lambda line: None
+    words: Iterable[Path | str],
+    cache: Path | None = None,
+    leave_out: LeaveOut = lambda fault: None,
 ) -> list[Run]:
     """The runs that ``words`` mean: a run, every run in a folder, or raw profiles; here or at URLs.
 
     Raw profiles are ingested into ``cache`` (default ``cache_folder()``), never beside the file,
     and only when the file has changed since, or the rules that annotate its events have; a run at a
-    URL is fetched into it. Of several, one that cannot be read is told to ``warn``.
+    URL is fetched into it. What cannot be read is given to ``leave_out`` with the reason.
 
     Raises:
-        ProfileError: nothing of a word can be read as a profile.
-        RunError: a run is damaged, or cannot be fetched.
+        LstmprofError: nothing can be read of any word.
     """
-    cache = cache or cache_folder()
-    return [run for word in words for run in _runs_at(word, cache) or _cached(word, cache, warn)]
+    return [run for runs in opened(words, cache, leave_out) for run in runs]
 
 
-def _runs_at(word: Path | str, cache: Path) -> list[Run]:
-    """The run that ``word`` is, or those directly in it."""
+def opened(words: Iterable[Path | str], cache: Path | None, leave_out: LeaveOut) -> list[list[Run]]:
+    """The runs of each of ``words`` of which there is one, as ``open_runs`` says."""
+    words, cache = list(words), cache or cache_folder()
+    opened_of = [_opened(word, cache) for word in words]
+    faults = [fault for of_word in opened_of for fault in of_word.faults]
+    if faults and not any(of_word.runs for of_word in opened_of):
+        raise _nothing(words, faults, leave_out)
+    for fault in faults:
+        leave_out(fault)
+    return [of_word.runs for of_word in opened_of if of_word.runs]
+
+
+def _nothing(
+    words: Sequence[Path | str], faults: Sequence[LstmprofError], leave_out: LeaveOut
+) -> LstmprofError:
+    """The error for words of which nothing can be read; of several faults each is told."""
+    if len(faults) == 1:
+        return faults[0]
+    for fault in faults:
+        leave_out(fault)
+    holds = f"{words[0]}: holds" if len(words) == 1 else "these hold"
+    return RunError(f"{holds} no run and no profile that can be read", str(faults[0]))
+
+
+@dataclass
+class _Opened:
+    """The runs of a word, and why others of it cannot be opened."""
+
+    runs: list[Run] = field(default_factory=list)
+    faults: list[LstmprofError] = field(default_factory=list)
+
+    @contextmanager
+    def trying(self, place: object) -> Iterator[None]:
+        """Keep the error of what is done at ``place``."""
+        try:
+            with border(place):
+                yield
+        except LstmprofError as fault:
+            self.faults.append(fault)
+
+
+def _opened(word: Path | str, cache: Path) -> _Opened:
+    of_word = _Opened()
+    with of_word.trying(word):
+        places = _places_at(word)
+        for place in places:
+            with of_word.trying(place):
+                of_word.runs.append(_run_at(place, cache))
+        if not places:
+            _ingest(word, cache, of_word)
+    return of_word
+
+
+def _places_at(word: Path | str) -> Sequence[Path | str]:
+    """Where the run that ``word`` is lies, or those directly in it."""
     if sources.is_url(word):
-        return [run.fetched(cache) for run in remote.runs_at(str(word))]
+        return remote.places_at(str(word))
     path = sources.path_of(word)
     if is_run(path):
-        return [open_run(path)]
-    return runs_in(path) if path.is_dir() else []
+        return [path]
+    return places_in(path) if path.is_dir() else []
 
 
-def _cached(word: Path | str, cache: Path, warn: Warn) -> list[Run]:
-    """The runs of the profiles at ``word``, read now or before."""
-    runs: list[Run] = []
-    refused: list[LstmprofError] = []
+def _run_at(place: Path | str, cache: Path) -> Run:
+    if isinstance(place, Path):
+        return open_run(place)
+    run = remote.run_at(place)
+    if run is None:
+        raise RunError(f"{place}: is gone", "give another run")
+    return run.fetched(cache)
+
+
+def _ingest(word: Path | str, cache: Path, of_word: _Opened) -> None:
+    """Add the runs of the profiles at ``word``, read now or before."""
     groups = sources.groups(word)
     for name, group in zip(run_names(word, groups), groups, strict=True):
         readers = [__version__, str(SCHEMA_VERSION), _annotation(Path(annotate.__file__).parent)]
         key = "|".join([*(source.stamp for source in group), *readers])
-        folder = cache / hashlib.sha256(key.encode()).hexdigest()[:20]
-        runs_before = runs_in(folder) if folder.is_dir() else []
+        folder = cache / hashlib.sha256(os.fsencode(key)).hexdigest()[:20]
+        sweep(folder)
+        runs_before = _kept(folder)
         if runs_before:
-            runs += runs_before
+            of_word.runs += runs_before
             continue
         done = Task(group, name, folder, force=True, step_range=None).done()
-        runs += [run for run in done.runs if isinstance(run, Run)]
-        refused += [*done.errors, *done.foreign]
-    if not runs:
-        first = refused[0]
-        if len(refused) == 1:
-            raise first
-        raise RunError(f"{word}: holds no run and no profile that can be read", str(first))
-    for error in refused:
-        warn(str(error))
-    return runs
+        of_word.runs += [run for run in done.runs if isinstance(run, Run)]
+        of_word.faults += [*done.errors, *done.foreign]
+
+
+def _kept(folder: Path) -> list[Run]:
+    """The runs in a ``folder`` of the cache; none where one is damaged: they are made again."""
+    try:
+        return runs_in(folder) if folder.is_dir() else []
+    except RunError:
+        return []
 
 
 @lru_cache(maxsize=1)

@@ -5,6 +5,8 @@ import pyarrow as pa
 from lstmprof.events.schema import Column
 from lstmprof.runs.fields import OLDER
 
+_OTHERS = f"the run is no run of own code, or {OLDER}"
+
 #: The columns of timings.parquet, one row an iteration of the undisturbed pass.
 ITERATIONS = (
     Column("round", pa.int64(), "", "which worker process ran it, from 0"),
@@ -53,6 +55,28 @@ ITERATIONS = (
         OLDER,
     ),
     Column("major_faults", pa.int64(), "", "pages that it read from a disk", OLDER),
+    Column("thread_cpu_ns", pa.int64(), "ns", "CPU time of the thread that ran the step", _OTHERS),
+    Column(
+        "waited_ns",
+        pa.int64(),
+        "ns",
+        "time in which that thread was ready and had no CPU",
+        _OTHERS,
+    ),
+    Column(
+        "others_waited_ns",
+        pa.int64(),
+        "ns",
+        "the same of the process's other threads, sum",
+        _OTHERS,
+    ),
+    Column(
+        "children_waited_ns",
+        pa.int64(),
+        "ns",
+        "the same of the processes that it had started to load data (multiprocessing), sum",
+        _OTHERS,
+    ),
     Column("loss", pa.float64(), "", "of this step", "the step has none, or is of own code"),
 )
 

@@ -3,24 +3,28 @@
 ::
 
     <out>/<run>/                                whole
-    <out>/.partial-<host>-<pid>-<run>-xxxx/     being written; swept when its process is gone
+    <out>/.partial-<process>-xxxx/              being written; swept when its process is gone
 """
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import os
 import shutil
-import socket
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from lstmprof.errors import RunError, UsageError
+from lstmprof.errors import RunError, UsageError, next_step_of
+from lstmprof.scratch import left_in, own_prefix
 
 PARTIAL = ".partial-"
 #: Of a component of a path: NAME_MAX of Linux's file systems.
 MOST_NAME_BYTES = 255
+#: Of linux/fs.h and fcntl.h.
+_RENAME_EXCHANGE, _AT_FDCWD = 2, -100
 
 
 def cache_folder() -> Path:
@@ -41,11 +45,41 @@ def check_name(out: Path, name: str, *, force: bool = False) -> None:
         raise UsageError(f"'{name}' is no name for a run", "give one without / and not hidden")
     if len(os.fsencode(name)) > MOST_NAME_BYTES:
         raise UsageError(f"'{name[:40]}…' is too long a name for a run", "give a shorter --name")
-    if not force and (out / name).exists():
+    if (out / name).is_symlink():
         raise RunError(
-            f"{out / name}: is there already",
-            "give --force to replace it, or another --out or --name",
+            f"{out / name}: is a link to {(out / name).readlink()}", "give another --out or --name"
         )
+    _check_place(out / name, force=force)
+
+
+def _check_place(place: Path, *, force: bool) -> None:
+    """Whether a run may be put there.
+
+    Raises:
+        RunError: a run is there and ``force`` is not given, or something that is no run.
+    """
+    if not place.exists():
+        return
+    if not force:
+        raise _is_there(place)
+    if not place.is_dir() or (any(place.iterdir()) and not (place / "run.json").exists()):
+        raise RunError(f"{place}: is there already, and is no run", "give another --out or --name")
+
+
+def _is_there(place: Path) -> RunError:
+    return RunError(
+        f"{place}: is there already", "give --force to replace it, or another --out or --name"
+    )
+
+
+def _cannot(out: Path, what: str, fault: OSError) -> RunError:
+    """The error for a folder of runs in which ``what`` failed."""
+    reason = fault.strerror or str(fault)
+    place = "an LSTMPROF_CACHE" if out.is_relative_to(cache_folder()) else "an --out"
+    step = f"give {place} that has room and can be written"
+    if fault.errno == errno.EFBIG:
+        step = next_step_of(fault, step)
+    return RunError(f"{what} ({reason})", step)
 
 
 @contextmanager
@@ -56,12 +90,17 @@ def staging(out: Path) -> Iterator[Path]:
         RunError: ``out`` cannot be written.
     """
     try:
+        str(out).encode()
+    except UnicodeEncodeError as fault:  # Parquet's library cannot
+        raise RunError(
+            f"{out}: cannot be written to (its name is no UTF-8)", "rename it"
+        ) from fault
+    try:
         out.mkdir(parents=True, exist_ok=True)
         sweep(out)
-        prefix = f"{PARTIAL}{socket.gethostname()}-{os.getpid()}-"
-        partial = Path(tempfile.mkdtemp(prefix=prefix, dir=out))
+        partial = Path(tempfile.mkdtemp(prefix=own_prefix(PARTIAL), dir=out))
     except OSError as fault:
-        raise RunError(f"{out}: {fault.strerror}", "give an --out that can be written") from fault
+        raise _cannot(out, f"{out}: cannot be written", fault) from fault
     maker = os.getpid()
     try:
         yield partial
@@ -85,46 +124,54 @@ def new_run(out: Path, name: str, *, force: bool = False) -> Iterator[Path]:
             content.mkdir()
             yield content
         except OSError as fault:
-            reason = fault.strerror or str(fault)
-            raise RunError(
-                f"{out / name}: cannot be written ({reason})",
-                "give an --out that has room and can be written",
-            ) from fault
-        _put_in_place(content, out / name, partial / "replaced")
+            raise _cannot(out, f"{out / name}: cannot be written", fault) from fault
+        _put_in_place(content, out / name, partial / "replaced", force=force)
 
 
-def _put_in_place(content: Path, place: Path, replaced: Path) -> None:
-    """Rename ``content`` to ``place``; an older run there goes to ``replaced`` in between."""
-    if place.exists():
-        replaced.mkdir()
-        place.rename(replaced / place.name)
+def _put_in_place(content: Path, place: Path, replaced: Path, *, force: bool) -> None:
+    """Rename ``content`` to ``place``; with ``force`` in exchange for an older run there.
+
+    Raises:
+        RunError: a run is there and ``force`` is not given, or it cannot be renamed.
+    """
+    _check_place(place, force=force)  # another one may have been quicker
     try:
-        content.rename(place)
+        if not place.exists():
+            content.rename(place)
+        elif not _exchanged(content, place):
+            _put_for(content, place, replaced)
     except OSError as fault:
-        if (replaced / place.name).exists() and not place.exists():
-            (replaced / place.name).rename(place)
         raise RunError(
-            f"{place}: {fault.strerror}", "another capture may have written it"
+            f"{place}: {fault.strerror}", "see whether another command writes the same run"
         ) from fault
 
 
-def sweep(out: Path) -> None:
-    """Remove what processes killed on this host left in ``out``; put back a run being replaced."""
-    for partial in out.glob(f"{PARTIAL}{socket.gethostname()}-*"):
-        pid = partial.name.removeprefix(f"{PARTIAL}{socket.gethostname()}-").split("-")[0]
-        if not (pid.isascii() and pid.isdigit()) or _alive(int(pid)):
-            continue
-        for old in (partial / "replaced").glob("*"):
-            if not (out / old.name).exists():
-                old.rename(out / old.name)
-        shutil.rmtree(partial, ignore_errors=True)
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+def _exchanged(one: Path, other: Path) -> bool:
+    """Whether the two have changed their names, at once. Source: rename(2)."""
+    rename = getattr(ctypes.CDLL(None), "renameat2", None)
+    names = [os.fsencode(path.absolute()) for path in (one, other)]
+    if rename is None:
         return False
-    except PermissionError:
-        return True
-    return True
+    return bool(rename(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE) == 0)
+
+
+def _put_for(content: Path, place: Path, replaced: Path) -> None:
+    """The same where the file system cannot: ``sweep`` puts an older run back."""
+    replaced.mkdir()
+    place.rename(replaced / place.name)
+    try:
+        content.rename(place)
+    except OSError:
+        if not place.exists():
+            (replaced / place.name).rename(place)
+        raise
+
+
+def sweep(out: Path) -> None:
+    """Remove what killed processes left in ``out``; put back a run that was being replaced."""
+    for partial in left_in(out, PARTIAL):
+        for old in (partial / "replaced").glob("*"):
+            with suppress(OSError):  # another one was quicker
+                if not (out / old.name).exists():
+                    old.rename(out / old.name)
+        shutil.rmtree(partial, ignore_errors=True)

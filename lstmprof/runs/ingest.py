@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import hashlib
 import itertools
 import re
 import shlex
@@ -15,10 +16,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from lstmprof import __version__, formats
-from lstmprof.errors import ForeignFileError, LstmprofError, ProfileError, RunError, UsageError
+from lstmprof.errors import ForeignFileError, LstmprofError, RunError, UsageError
 from lstmprof.events import Profile
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.calls import coverage
@@ -28,11 +29,14 @@ from lstmprof.events.table import EventTable
 from lstmprof.formats import sources
 from lstmprof.formats.sources import Source, profile_name
 from lstmprof.runs import remote
-from lstmprof.runs.directory import cache_folder, new_run, staging
+from lstmprof.runs.border import border
+from lstmprof.runs.directory import MOST_NAME_BYTES, cache_folder, new_run, staging
 from lstmprof.runs.metadata import run_info
 from lstmprof.runs.remote import RemoteRun
 from lstmprof.runs.run import Run, open_run, write_events, write_info
 
+_DIGEST_DIGITS = 8
+_Error = TypeVar("_Error", bound=LstmprofError)
 #: A profile that says nothing: with it only a file's name can name a rank.
 _SILENT = Profile("", None, SCHEMA.empty_table())
 
@@ -134,16 +138,18 @@ def _file_bytes(source: Source) -> int:
 
 
 def _run_at(out: Path | str, name: str) -> Run | RemoteRun | None:
-    """The run ``name`` in ``out``; None where there is none, or a damaged one in a folder.
+    """The run ``name`` in ``out``; None where there is none, or a damaged one.
+
+    That one is in the way of the new one, which says so.
 
     Raises:
-        RunError: the URL cannot be reached, or the run.json there is damaged.
+        RunError: the URL cannot be reached.
     """
     if isinstance(out, str):
-        return remote.run_at(f"{out}/{name}")
+        return remote.whole_run_at(f"{out}/{name}")
     try:
         return open_run(out / name)
-    except RunError:  # where it is damaged, it is in the way of the new one, which says so
+    except RunError:
         return None
 
 
@@ -174,8 +180,9 @@ def _parts(group: list[Source]) -> list[list[Source]]:
     silent = [s for s in group if sources.ranks_of([s.name], [_SILENT]) is None]
     for source in sorted(silent, key=_file_bytes):
         try:
-            profile = formats.read_raw(source.label, source.load)
-        except ProfileError:
+            with border(source.label):
+                profile = formats.read_raw(source.label, source.load)
+        except LstmprofError:
             continue
         one_job = sources.ranks_of([source.name], [profile]) is not None
         return [group] if one_job else [[source] for source in group]
@@ -196,15 +203,40 @@ def ingest_profile(path: Path, out: Path, *, name: str | None = None, force: boo
 
 
 def run_names(word: Path | str, groups: Sequence[Sequence[Source]]) -> list[str]:
-    """A name for the run of each group: the file's, of several what theirs begin with."""
+    """A name for the run of each group: the file's, of several what theirs begin with.
+
+    Each is a name of its own, and short enough for a folder.
+    """
     if len(groups) == 1 and len(groups[0]) > 1:
-        return [profile_name(word)]
+        return [_fitting(profile_name(word))]
     names = [_common_name(group) for group in groups]
-    taken = Counter(names)
-    return [
-        f"{_folder_name(group)}--{name}" if taken[name] > 1 else name
-        for name, group in zip(names, groups, strict=True)
+    names = [
+        f"{profile_name(_folder_name(group))}--{name}" if is_shared else name
+        for name, is_shared, group in zip(names, _shared(names), groups, strict=True)
     ]
+    return [
+        _fitting(name, str(group[0].label).removeprefix(str(word)) if is_shared else "")
+        for name, is_shared, group in zip(names, _shared(names), groups, strict=True)
+    ]
+
+
+def _shared(names: Sequence[str]) -> list[bool]:
+    """Whether each of ``names`` is there more than once."""
+    taken = Counter(map(_fitting, names))
+    return [taken[_fitting(name)] > 1 for name in names]
+
+
+def _fitting(name: str, place: str = "") -> str:
+    """``name`` in the bytes that a folder's name may have, with a digest where it was cut.
+
+    So it is where ``place`` is given, which no other run of this name has.
+    """
+    if not place and len(name.encode()) <= MOST_NAME_BYTES:
+        return name
+    digest = hashlib.sha256(f"{place}|{name}".encode(errors="surrogateescape")).hexdigest()
+    ending = f"-{digest[:_DIGEST_DIGITS]}"
+    room = MOST_NAME_BYTES - len(ending)
+    return name.encode()[:room].decode(errors="ignore") + ending
 
 
 def _folder_name(group: Sequence[Source]) -> str:
@@ -226,19 +258,32 @@ def _ingest_group(task: Task) -> Ingested:
     done = NOTHING
     for source in task.group:
         try:
-            read.append((source, formats.read_raw(source.label, source.load)))
+            with border(source.label):
+                read.append((source, formats.read_raw(source.label, source.load)))
         except ForeignFileError as error:
-            done += Ingested([], [], [error])
-        except ProfileError as error:
-            done += Ingested([], [error], [])
-    for run_name, of_run, profile in _runs(task.name, read):
+            done += Ingested([], [], [_bare(error)])
+        except LstmprofError as error:
+            done += Ingested([], [_bare(error)], [])
+    try:
+        with border(task.label):
+            runs = list(_runs(task.name, read))
+    except LstmprofError as error:
+        return done + Ingested([], [error], [])
+    for run_name, of_run, profile in runs:
         try:
-            run = _written(replace(task, name=run_name, group=of_run), profile)
+            with border(of_run[0].label):
+                run = _written(replace(task, name=run_name, group=of_run), profile)
         except LstmprofError as error:
             done += Ingested([], [error], [])
         else:
             done += Ingested([run], [], [])
     return done
+
+
+def _bare(error: _Error) -> _Error:
+    """``error`` without the frames that raised it, which hold what had been read of the file."""
+    error.__cause__ = error.__context__ = error.__traceback__ = None
+    return error
 
 
 def _written(task: Task, profile: Profile) -> Run | RemoteRun:
@@ -315,4 +360,4 @@ def _runs(
         yield name, [source for source, _ in read], sources.of_one_job(ranks, profiles)
         return
     for source, profile in read:
-        yield profile_name(source.name), [source], profile
+        yield _fitting(profile_name(source.name)), [source], profile

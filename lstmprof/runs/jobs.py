@@ -22,6 +22,7 @@ from lstmprof.errors import LstmprofError, ProfileError, RunError
 from lstmprof.formats import sources
 from lstmprof.formats.pool import KilledError, Pool
 from lstmprof.runs import remote
+from lstmprof.runs.border import border
 from lstmprof.runs.cluster import cluster, killed_worker, other_version
 from lstmprof.runs.directory import staging, sweep
 from lstmprof.runs.ingest import Ingested, Task, tasks
@@ -66,7 +67,8 @@ def ingest_all(
     all_tasks: list[Task] = []
     for word in words:
         try:
-            all_tasks += tasks(word, place, name=name, force=force, step_range=step_range)
+            with border(word):
+                all_tasks += tasks(word, place, name=name, force=force, step_range=step_range)
         except LstmprofError as error:
             yield Ingested([], [error], [])
     kept = _kept(all_tasks) if len(all_tasks) > 1 else [None] * len(all_tasks)

@@ -35,6 +35,9 @@ class WorkloadInfo(Record, frozen=True):
     labels: Annotated[Int, fact("length of CTC targets", "the loss is not ctc")] = None
     shortest: Annotated[Int, fact("time steps of the shortest sequence", "all are alike")] = None
     variable_length: Annotated[Flag, fact("whether the layers know the sequences' lengths")] = None
+    data: Annotated[
+        Text, fact("the user's file that the tokens are from", "they are drawn from the seed")
+    ] = None
     optimizer: Annotated[Text, fact("adam or sgd")] = None
     learning_rate: Annotated[Real, fact("of the optimizer")] = None
 
@@ -113,6 +116,16 @@ class ThreadTime(Record, frozen=True):
     cpu_ns: Int = None
     waited_ns: Int = None
     cpus: Text = None
+
+
+class OffCpu(Record, frozen=True):
+    """When threads were taken off their CPUs in a profiled step: (begin, end), from its begin on.
+
+    ``own_ns`` of the thread that ran the step, ``others_ns`` of any other of its process.
+    """
+
+    own_ns: tuple[tuple[int, int], ...] = ()
+    others_ns: tuple[tuple[int, int], ...] = ()
 
 
 class RecordingInfo(Record, frozen=True):

@@ -21,8 +21,8 @@ import pyarrow.parquet as pq
 
 from lstmprof.errors import LstmprofError, RunError, of_url
 from lstmprof.runs.directory import new_run
-from lstmprof.runs.metadata import RunInfo, decoded
-from lstmprof.runs.run import EVENTS_FILE, RUN_FILE, Run, is_run, open_run
+from lstmprof.runs.metadata import AGAIN, RunInfo, decoded
+from lstmprof.runs.run import EVENTS_FILE, MOST_BYTES, RUN_FILE, Run, is_run, open_run
 
 _LOCAL = "file://"
 
@@ -71,21 +71,48 @@ def run_at(url: str) -> RemoteRun | None:
     Raises:
         RunError: it cannot be reached, or its run.json is damaged.
     """
-    with _reached(url):
-        system, path = _opened(url)
-        try:
-            text = system.cat_file(f"{path}/{RUN_FILE}")
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        stamp = system.ukey(f"{path}/{RUN_FILE}")
+    record = _record_at(url)
+    return None if record is None else _decoded(url, *record)
+
+
+def whole_run_at(url: str) -> RemoteRun | None:
+    """The run at ``url``, None where there is none or a damaged one.
+
+    Raises:
+        RunError: it cannot be reached.
+    """
+    record = _record_at(url)
+    try:
+        return None if record is None else _decoded(url, *record)
+    except RunError:
+        return None
+
+
+def _decoded(url: str, text: bytes, stamp: str) -> RemoteRun:
     return RemoteRun(url, decoded(text, f"{url}/{RUN_FILE}"), stamp)
 
 
-def runs_at(url: str) -> list[RemoteRun]:
-    """The run at ``url``, or the runs directly in that folder, by name.
+def _record_at(url: str) -> tuple[bytes, str] | None:
+    """run.json of the run at ``url``, and its stamp; None where there is none."""
+    with _reached(url):
+        system, path = _opened(url)
+        file = f"{path}/{RUN_FILE}"
+        if getattr(system, "local_file", False) and not Path(file).is_file():
+            return None  # nothing, or a pipe, which would wait for its other end
+        try:
+            if (system.size(file) or 0) > MOST_BYTES:
+                raise RunError(f"{url}/{RUN_FILE}: is larger than {MOST_BYTES >> 20} MiB", AGAIN)
+            text = system.cat_file(file)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return text, system.ukey(f"{path}/{RUN_FILE}")
+
+
+def places_at(url: str) -> list[str]:
+    """The URL of the run at ``url``, or of the runs directly in that folder, by name.
 
     Raises:
-        RunError: it cannot be reached, or a run.json is damaged.
+        RunError: it cannot be reached.
     """
     with _reached(url):
         system, path = _opened(url)
@@ -94,8 +121,7 @@ def runs_at(url: str) -> list[RemoteRun]:
             return []
         files = sorted(system.find(path, maxdepth=2))
     folders = [name.rpartition("/")[0] for name in files if name.endswith(f"/{RUN_FILE}")]
-    urls = [url.rstrip("/") + folder.removeprefix(path.rstrip("/")) for folder in folders]
-    return [run for folder_url in urls if (run := run_at(folder_url)) is not None]
+    return [url.rstrip("/") + folder.removeprefix(path.rstrip("/")) for folder in folders]
 
 
 def uploaded(run: Run, url: str, *, force: bool) -> RemoteRun:

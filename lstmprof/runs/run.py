@@ -5,13 +5,15 @@
     <run>/run.json  timings.parquet  events.parquet  [samples.parquet]  profile/
 
 Every Parquet file carries the schema version: an older one is read or refused by name (``LACKING``
-of ``events.schema``), a newer one refused by name, none ever misread.
+of ``events.schema``), a newer one refused by name, none ever misread. A run may be a stranger's:
+each of its files is looked through once (``invariants``) before anything is computed from it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import pyarrow as pa
@@ -23,7 +25,15 @@ from lstmprof.events.narrow import narrow_table
 from lstmprof.events.schema import LACKING, SCHEMA, SCHEMA_VERSION, VERSION_KEY, schema
 from lstmprof.events.table import EventTable
 from lstmprof.runs.columns import ITERATIONS, SAMPLES
-from lstmprof.runs.metadata import AGAIN, RunInfo, decoded, encoded
+from lstmprof.runs.invariants import (
+    check_counts,
+    check_events,
+    check_length,
+    check_nulls,
+    check_texts,
+    check_types,
+)
+from lstmprof.runs.metadata import AGAIN, NEWER, UPGRADE, RunInfo, decoded, encoded
 
 RUN_FILE = "run.json"
 EVENTS_FILE = "events.parquet"
@@ -31,7 +41,7 @@ EVENTS_FILE = "events.parquet"
 TIMINGS_SCHEMA = schema(ITERATIONS).with_metadata({VERSION_KEY: str(SCHEMA_VERSION).encode()})
 SAMPLES_SCHEMA = schema(SAMPLES).with_metadata({VERSION_KEY: str(SCHEMA_VERSION).encode()})
 #: run.json is a few kilobytes, of a job of a thousand ranks some megabytes.
-MOST_BYTES = 64 * 2**20
+MOST_BYTES = 32 * 2**20
 
 
 @dataclass(frozen=True)
@@ -52,7 +62,7 @@ class Run:
         Raises:
             RunError: the file is missing, damaged or of another schema version.
         """
-        return EventTable(_table(self.path / EVENTS_FILE, SCHEMA))
+        return EventTable(_table(self.events_file, SCHEMA))
 
     def narrow_events(self, columns: Sequence[str]) -> pa.Table:
         """``columns`` of the events table in a third of its memory, one chunk each.
@@ -62,12 +72,13 @@ class Run:
         Raises:
             RunError: the file is missing, damaged or of another schema version.
         """
-        path = self.path / EVENTS_FILE
+        path = self.events_file
         absent = check_file(path, SCHEMA)
         try:
-            with pq.ParquetFile(path) as file:
+            with pq.ParquetFile(path, read_dictionary=_texts(absent)) as file:
                 table = narrow_table(file, [name for name in columns if name not in absent])
-        except (OSError, pa.ArrowException) as fault:
+            check_texts(path, table)
+        except _DAMAGE as fault:
             raise _unreadable(path, fault) from fault
         return _with_nulls(table, SCHEMA, [name for name in columns if name in absent])
 
@@ -77,8 +88,8 @@ class Run:
         Raises:
             RunError: the file is damaged or of another schema version.
         """
-        path = self.path / "timings.parquet"
-        return _table(path, TIMINGS_SCHEMA) if path.exists() else None
+        path = self.timings_file
+        return None if path is None else _table(path, TIMINGS_SCHEMA)
 
     def samples(self) -> pa.Table | None:
         """One row a stack that a sampler saw in undisturbed steps; None where none looked on.
@@ -86,14 +97,85 @@ class Run:
         Raises:
             RunError: the file is damaged or of another schema version.
         """
-        path = self.path / "samples.parquet"
-        return _table(path, SAMPLES_SCHEMA) if path.exists() else None
+        path = self.samples_file
+        return None if path is None else _table(path, SAMPLES_SCHEMA)
+
+    @cached_property
+    def events_file(self) -> Path:
+        """Where the events are, which hold what every reader of them relies on.
+
+        Raises:
+            RunError: they do not, or the file is missing, damaged or of another schema version.
+        """
+        path = self.path / EVENTS_FILE
+        absent = check_file(path, SCHEMA)
+        try:
+            with pq.ParquetFile(path, read_dictionary=_texts(absent)) as file:
+                check_length(path, file)
+                check_events(path, file)
+        except _DAMAGE as fault:
+            raise _unreadable(path, fault) from fault
+        return path
+
+    @cached_property
+    def timings_file(self) -> Path | None:
+        """Where the timings are, looked through; None where it was not captured here.
+
+        Raises:
+            RunError: the file is damaged or of another schema version.
+        """
+        return _checked(self.path / "timings.parquet", TIMINGS_SCHEMA)
+
+    @cached_property
+    def samples_file(self) -> Path | None:
+        """Where the samples are, looked through; None where none looked on.
+
+        Raises:
+            RunError: the file is damaged or of another schema version.
+        """
+        return _checked(self.path / "samples.parquet", SAMPLES_SCHEMA)
+
+    def file(self, table: str) -> Path | None:
+        """The file of ``events``, ``timings`` or ``samples``, looked through; None without one.
+
+        Raises:
+            RunError: it is damaged, or of another schema version; that of the events is missing.
+        """
+        path: Path | None = getattr(self, f"{table}_file")
+        return path
+
+
+#: What pyarrow raises of a damaged file: a bad text in it, a size that cannot be, are no errors of
+#: its own.
+_DAMAGE = (OSError, ValueError, pa.ArrowException, MemoryError, OverflowError)
+
+
+def _texts(absent: Sequence[str]) -> list[str]:
+    """The columns of texts of an events file: few values each, whatever they are written as."""
+    texts = [field.name for field in SCHEMA if pa.types.is_dictionary(field.type)]
+    return [name for name in texts if name not in absent]
+
+
+def _checked(path: Path, schema: pa.Schema) -> Path | None:
+    """``path``, looked through; None where there is nothing."""
+    if not path.exists():
+        return None
+    check_file(path, schema)
+    try:
+        with pq.ParquetFile(path) as file:
+            check_length(path, file)
+    except _DAMAGE as fault:
+        raise _unreadable(path, fault) from fault
+    table = _table(path, schema)
+    check_counts(path, table)
+    return path
 
 
 def _unreadable(path: Path, fault: Exception) -> RunError:
     if isinstance(fault, FileNotFoundError):
         return RunError(f"{path}: is missing", AGAIN)
-    return RunError(f"{path}: is damaged ({str(fault).rstrip('.')})", AGAIN)
+    reason = str(fault).split("\n")[0].rstrip(".") or type(fault).__name__
+    return RunError(f"{path}: is damaged ({reason})", AGAIN)
 
 
 def _table(path: Path, schema: pa.Schema) -> pa.Table:
@@ -101,8 +183,12 @@ def _table(path: Path, schema: pa.Schema) -> pa.Table:
     try:
         # Not pq.read_table: it takes four times as long for 10 million events (pyarrow 26).
         with pq.ParquetFile(path) as file:
-            return _with_nulls(file.read(), schema, absent).select(schema.names).cast(schema)
-    except (OSError, pa.ArrowException) as fault:
+            table = _with_nulls(file.read(), schema, absent).select(schema.names)
+        check_nulls(path, table, schema)
+        table = table.cast(schema)
+        check_texts(path, table)
+        return table
+    except _DAMAGE as fault:
         raise _unreadable(path, fault) from fault
 
 
@@ -117,20 +203,26 @@ def check_file(path: Path, schema: pa.Schema) -> list[str]:
     """The columns of ``schema`` that the Parquet file ``path`` lacks, as an older version wrote it.
 
     Raises:
-        RunError: it is missing, damaged, or of a schema version that is not read or other columns.
+        RunError: it is missing, no plain file, damaged, or of a schema version that is not read or
+            other columns.
     """
+    if path.exists() and not path.is_file():
+        raise RunError(f"{path}: is no plain file", AGAIN)
     try:
         actual = pq.read_schema(path)
-    except (OSError, pa.ArrowException) as fault:
+    except _DAMAGE as fault:
         raise _unreadable(path, fault) from fault
     version = (actual.metadata or {}).get(VERSION_KEY, b"none").decode(errors="replace")
     lacking = {str(number): names for number, names in LACKING.items()}
+    if version.isascii() and version.isdigit() and int(version[:9]) > SCHEMA_VERSION:
+        raise RunError(f"{path}: {NEWER.format(version[:9], SCHEMA_VERSION)}", UPGRADE)
     if version not in lacking:
         read = f"{', '.join(sorted(lacking))}"
         raise RunError(f"{path}: schema version {version}, this lstmprof reads {read}", AGAIN)
     absent = [name for name in schema.names if name in lacking[version]]
     if actual.names != [name for name in schema.names if name not in absent]:
         raise RunError(f"{path}: columns differ from the schema", AGAIN)
+    check_types(path, actual, schema)
     return absent
 
 
@@ -160,10 +252,17 @@ def open_run(path: Path) -> Run:
 
 
 def runs_in(folder: Path) -> list[Run]:
-    """The runs directly in ``folder``, by name; partial ones are not runs."""
-    return [
-        open_run(p) for p in sorted(folder.iterdir()) if not p.name.startswith(".") and is_run(p)
-    ]
+    """The runs directly in ``folder``, by name; partial ones are not runs.
+
+    Raises:
+        RunError: one of them cannot be opened.
+    """
+    return [open_run(place) for place in places_in(folder)]
+
+
+def places_in(folder: Path) -> list[Path]:
+    """Where the runs directly in ``folder`` lie, by name."""
+    return [p for p in sorted(folder.iterdir()) if not p.name.startswith(".") and is_run(p)]
 
 
 def write_tables(

@@ -54,7 +54,7 @@ def test_borders_at_one_instant_cut_once() -> None:
     assert (cut.start_ns.tolist(), cut.end_ns.tolist()) == ([3, 4], [4, 45])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(gpu_programs | cpu_programs, st.lists(st.integers(-5, 70), max_size=4))
 def test_cut_at_borders_nothing_is_lost(rows: list[Row], borders: list[int]) -> None:
     events, window = one_window(rows, 3, 45)
@@ -66,7 +66,7 @@ def test_cut_at_borders_nothing_is_lost(rows: list[Row], borders: list[int]) -> 
             assert not ((cut.start_ns < border) & (cut.end_ns > border)).any()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(gpu_programs | cpu_programs, st.integers(0, 20), st.integers(1, 45))
 def test_of_drawn_programs(rows: list[Row], t0: int, length: int) -> None:
     events, window = one_window(rows, t0, t0 + length)

@@ -289,3 +289,15 @@ def test_without_ops_the_tail_goes_to_the_thread_with_most_runtime_calls() -> No
         row("kernel", "k", 8, 14, device=0, stream=7, correlation_id=1),
     ]
     assert parts(rows)["idle:tail:sync"] == 6
+
+
+def test_what_has_no_category_is_busy_with_something_else() -> None:
+    # host    [step------------)
+    # device  [gemm--)[?)[copy-)    of ? nobody knows what it does
+    rows = [
+        row("step", "step", 0, 16, **HOST),
+        row("kernel", "k1", 0, 8, **GPU, category="gemm"),
+        row("kernel", "k2", 8, 11, **GPU),
+        row("kernel", "k3", 11, 16, **GPU, category="pointwise"),
+    ]
+    assert parts(rows) == {"busy:gemm": 8, "busy:other": 3, "busy:pointwise": 5}

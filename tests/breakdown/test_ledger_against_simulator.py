@@ -66,7 +66,7 @@ def test_the_simulator_runs_a_launch_as_drawn() -> None:
     assert accounts(simulation, captured=False) == truth(simulation, captured=False)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(stepping, drawn.throttled, st.booleans())
 def test_the_account_of_one_thread_is_the_truth(
     program: drawn.Body, machine: Machine, captured: bool
@@ -75,7 +75,7 @@ def test_the_account_of_one_thread_is_the_truth(
     assert accounts(simulation, captured=captured) == truth(simulation, captured=captured)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(stepping, body, drawn.throttled, st.booleans())
 def test_threads_that_run_at_once_are_told_apart(
     program: drawn.Body, other: drawn.Body, machine: Machine, captured: bool
@@ -84,7 +84,7 @@ def test_threads_that_run_at_once_are_told_apart(
     assert accounts(simulation, captured=captured) == truth(simulation, captured=captured)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     st.lists(
         drawn.joined(st.one_of(drawn.gaps, drawn.scopes(drawn.joined(drawn.gaps, 3))), 5),

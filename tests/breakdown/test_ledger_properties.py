@@ -100,7 +100,7 @@ def one_window(rows: list[Row], t0: int, t1: int) -> tuple[pa.Table, Window]:
 scales = st.sampled_from((1, 1, 7_000, 30_000, 100_000))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(gpu_programs, st.integers(0, 20), st.integers(1, 45), scales)
 def test_device_ledger_equals_the_definition(
     rows: list[Row], t0: int, length: int, scale: int
@@ -136,14 +136,14 @@ def has_ambiguous_order(rows: list[Row]) -> bool:
     return len(keys) != len(set(keys))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(cpu_programs, st.integers(0, 20), st.integers(1, 45))
 def test_host_ledger_equals_the_definition(rows: list[Row], t0: int, length: int) -> None:
     events, window = one_window(rows, t0, t0 + length)
     assert account(events, [window]) == {(0, None): brute_force.host_ledger(rows, t0, t0 + length)}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     gpu_programs | cpu_programs, st.randoms(use_true_random=False), st.integers(-(10**15), 10**15)
 )
@@ -159,7 +159,7 @@ def whole(rows: list[Row]) -> Any:
     return account(events, windows(events, captured=False))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(gpu_programs | cpu_programs, st.integers(1, 39))
 def test_a_trace_split_at_a_step_border_adds_up_to_the_whole(rows: list[Row], border: int) -> None:
     # each half keeps what runs in its step, and the launches of its activities

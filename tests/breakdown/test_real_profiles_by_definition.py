@@ -6,6 +6,7 @@ by one.
 
 from __future__ import annotations
 
+import functools
 import random
 from collections import Counter
 from pathlib import Path
@@ -35,31 +36,38 @@ BORDERS = 60  # starts and ends of events in one
 MOST_EVENTS = 50_000  # of a profile that is permuted whole
 #: in a CPU profile of so many threads an instant takes a second to look at
 MOST_THREADS = 16
+#: What the definition looks at: of a profile of many events all columns take seconds to read.
+USED = [
+    *("event_id", "rank", "device", "pid", "tid", "kind", "category", "name"),
+    *("start_ns", "dur_ns", "correlation_id", "launch_id"),
+]
 READ = [c.name for c in COLUMNS if not c.derived and c.name != "event_id"]
 
 
 @every_profile
 def test_windows_cut_out_of_a_profile_equal_the_definition(path: Path) -> None:
     events = shared_traces.annotated_events(path)
-    rows = events.to_pylist()
+    rows = events.select(USED).to_pylist()
+    of_ranks = {rank: [r for r in rows if r["rank"] == rank] for rank in {r["rank"] for r in rows}}
+    most_latency = functools.cache(lambda rank, d: brute_force.most_latency(of_ranks[rank], d))
     threads = thread_ids(events)
     chance = random.Random(path.name)
     for _ in range(CUTS):
         rank, t0, t1 = cut(rows, chance)
-        seen = seen_in([r for r in rows if r["rank"] == rank], t0, t1)
+        of_rank = of_ranks[rank]
+        seen = seen_in(of_rank, t0, t1)
         host = [r for r in seen if r["tid"] is not None and r["device"] is None]
         on = brute_force.thread(chance.choice(host)) if host else None
         places = (i for i, r in enumerate(rows) if r["rank"] == rank and same_thread(r, on))
         number = None if on is None else int(threads[next(places)])
         found = account(ledger(events, [Window(rank, 0, t0, t1, number)]))
-        of_rank = [r for r in rows if r["rank"] == rank]
         devices = {r["device"] for r in of_rank if is_activity(r)}
         for device in devices:
-            latency = brute_force.most_latency(of_rank, device)
+            latency = most_latency(rank, device)
             expected = brute_force.device_ledger(seen, device, t0, t1, on, latency)
             assert found[rank, device] == expected, (rank, device, t0, t1, on)
         if not devices and len({brute_force.thread(r) for r in host}) <= MOST_THREADS:
-            if any(launches_a_kernel(r) for r in rows if r["rank"] == rank):
+            if any(map(launches_a_kernel, of_rank)):
                 host = [{**r, "category": None} for r in host]  # its ops computed elsewhere
             assert found[rank, None] == brute_force.host_ledger(host, t0, t1), (t0, t1)
 

@@ -143,6 +143,29 @@ def test_the_text_says_the_sentence_and_columns_that_add_up(
     assert max(map(len, lines[1:])) <= 160
 
 
+@pytest.mark.parametrize("option", [(), ("--format", "markdown")])
+def test_no_way_is_shown_between_runs_that_cannot_be_told_apart(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], option: tuple[str, ...]
+) -> None:
+    one = write_run(tmp_path, "one", step(("aten::mm", 9)), 10)
+    like = write_run(tmp_path, "like", step(("aten::mm", 9), ("aten::tanh", 7)), 10)
+    text = shown(capsys, one, like, *option)
+    assert "cannot be told apart" in text
+    assert "memory-bound" not in text
+
+
+def test_runs_of_one_implementation_are_called_by_their_labels(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = ["torch-a 1", "torch-b 2"]
+    for name, ms in zip(names, (9, 20), strict=True):
+        implementation, label = name.split()
+        facts = {"implementation": implementation, "label": label}
+        write_run(tmp_path, label, step(("aten::mm", ms)), ms + 1, **facts)
+    (found,) = document(capsys, tmp_path)
+    assert names[1] + " is 2.10× slower than " + names[0] in found["sentence"]
+
+
 def test_a_folder_is_diagnosed_group_by_group(
     runs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

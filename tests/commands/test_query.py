@@ -19,11 +19,12 @@ import pytest
 from events.rows import row, table
 
 from lstmprof.breakdown import TABLES, break_down
+from lstmprof.breakdown.sql import answer
 from lstmprof.cli import run as lstmprof
 from lstmprof.events.annotate import annotated
 from lstmprof.events.schema import VERSION_KEY
 from lstmprof.runs.metadata import run_info
-from lstmprof.runs.run import TIMINGS_SCHEMA, open_run, write_tables
+from lstmprof.runs.run import TIMINGS_SCHEMA, Run, open_run, write_tables
 
 HOST = {"pid": 1, "tid": 1}
 STRANGE = "it's a [1] *?"
@@ -213,12 +214,85 @@ def test_a_query_without_end_ends_when_it_is_told_to(
         time.sleep(0.05)
     time.sleep(0.5)
     process.send_signal(how)
-    said = process.communicate(timeout=20)[1].split("\n")
+    said = process.communicate(timeout=300)[1].split("\n")
     assert process.returncode == code
     assert [line for line in said if line] == [
         "lstmprof: error: interrupted; nothing half-written was left"
     ]
     assert list(spill.iterdir()) == []
+
+
+@pytest.mark.parametrize(("limit", "rows"), [([], 1000), (["--limit", "3"], 3)])
+def test_a_table_shows_the_first_rows_and_says_so(
+    limit: list[str], rows: int, runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sql = "SELECT range AS n FROM range(1001)"
+    assert lstmprof(["query", sql, str(runs), *limit]) == 0
+    shown = capsys.readouterr()
+    assert shown.out.split() == ["n", *map(str, range(rows))]
+    assert shown.err == (
+        f"these are the first {rows:,} rows; for more give --limit, for all --format csv\n"
+    )
+    assert lstmprof(["query", sql, str(runs), "--limit", "1001"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(("limit", "rows"), [([], 5000), (["--limit", "7"], 7)])
+def test_a_program_gets_all_rows_or_as_many_as_it_asks_for(
+    limit: list[str], rows: int, runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sql = "SELECT range AS n FROM range(5000)"
+    assert lstmprof(["query", sql, str(runs), "--format", "csv", *limit]) == 0
+    assert capsys.readouterr().out.split() == ["n", *map(str, range(rows))]
+    assert lstmprof(["query", sql, str(runs), "--format", "json", *limit]) == 0
+    assert json.loads(capsys.readouterr().out) == [{"n": n} for n in range(rows)]
+
+
+def test_an_answer_without_rows_is_empty(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert lstmprof(["query", "SELECT 1 WHERE false", str(runs), "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out) == []
+
+
+def test_rows_are_written_as_they_come(runs: Path) -> None:
+    """The answer has more rows than any memory; its reader leaves after the first."""
+    sql = "SELECT range FROM range(1000000000000000)"
+    command = [sys.executable, "-m", "lstmprof", "query", sql, str(runs), "--format"]
+    for format_, first in (("csv", b"range\r\n"), ("json", b"[\n")):
+        with subprocess.Popen([*command, format_], stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == first
+            assert process.stdout.readline()
+            process.stdout.close()
+            assert process.wait(timeout=120) != 0
+
+
+@pytest.mark.parametrize("format_", ["table", "json", "csv"])
+def test_a_query_that_takes_too_long_is_stopped(
+    format_: str, runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    endless = "SELECT count(*) FROM range(1000000) a, range(1000000) b, range(1000000) c"
+    command = ["query", endless, str(runs), "--timeout", "0.3", "--format", format_]
+    assert lstmprof(command) == 1
+    assert capsys.readouterr().err == (
+        "lstmprof: error: the query took longer than --timeout 0.3 seconds; ask for less (WHERE,"
+        " LIMIT), or allow it more\n"
+    )
+
+
+def test_the_time_counts_while_rows_are_looked_for(
+    runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sql = "SELECT range FROM range(1000000000000000) WHERE range < 0"
+    assert lstmprof(["query", sql, str(runs), "--timeout", "1", "--format", "csv"]) == 1
+    assert "took longer than --timeout 1 seconds" in capsys.readouterr().err
+
+
+def test_a_query_of_no_table_of_events_looks_through_none(
+    runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Run, "events_file", property(lambda run: pytest.fail("looked through")))
+    with answer("SELECT count(*) FROM timings, runs", [open_run(runs / "a")]) as found:
+        assert [tuple(row) for row in found.rows] == [(3,)]
 
 
 def test_without_duckdb_it_is_said(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:

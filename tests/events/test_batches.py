@@ -57,7 +57,7 @@ def marked(rows: list[Row], steps: list[int]) -> list[Row]:
     return [*rows, *(row("step", f"step#{s}", s, s + 4, pid=1, tid=1) for s in steps)]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     rows=st.one_of(gpu_programs, cpu_programs),
     steps=st.lists(st.integers(0, 40), max_size=3, unique=True),

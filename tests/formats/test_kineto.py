@@ -113,6 +113,17 @@ def test_categories_of_2021_have_the_same_kinds(tmp_path: Path) -> None:
     assert profile.base_ns == epoch_us * 1000
 
 
+def test_ranges_of_a_step_had_the_category_of_operators_in_2021(tmp_path: Path) -> None:
+    names = ["step", "forward", "aten::lstm", "backward", "AddmmBackward"]
+    events = [event("Operator", name, 10 * n, 99 - 20 * n) for n, name in enumerate(names)]
+    kinds = ["step", "range", "op", "range", "op"]
+    assert column(read_events(tmp_path, *events), "kind") == kinds
+    (program,) = column(read_events(tmp_path, event("Operator", "program", 1, 1)), "kind")
+    assert program == "range"
+    (today,) = column(read_events(tmp_path, event("cpu_op", "forward", 1, 1)), "kind")
+    assert today == "op"
+
+
 def test_derived_spans_are_no_activities_and_do_not_stretch_the_trace(tmp_path: Path) -> None:
     # µs     0      10   20         30      1000
     # Spans  |-PyTorch Profiler (0)----------->|

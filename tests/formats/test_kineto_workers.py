@@ -16,7 +16,7 @@ from kineto_documents import as_a_whole, document, facts, op
 from shared_traces import FOLDER, needed
 
 from lstmprof import formats
-from lstmprof.errors import ProfileError
+from lstmprof.errors import LstmprofError, ProfileError
 from lstmprof.events.spool import StoredEvents
 from lstmprof.formats import pool
 from lstmprof.formats.kineto import stream
@@ -139,5 +139,5 @@ def test_a_worker_finds_no_room(
     path = tmp_path / "trace.json"
     path.write_bytes(document(*mixed_events(900)))
     monkeypatch.setattr(stream, "_worker_count", removed)
-    with pytest.raises(ProfileError, match=r"cannot hold the events .*TMPDIR"):
+    with pytest.raises(LstmprofError, match=r"cannot hold temporary files .*TMPDIR"):
         formats.read(path)

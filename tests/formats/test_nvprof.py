@@ -178,6 +178,16 @@ def test_objects_that_are_no_bytes_are_unknown(tmp_path: Path) -> None:
     assert (column(profile, "pid"), column(profile, "tid")) == ([None], [None])
 
 
+def test_overheads_and_ranges_of_no_object_are_of_no_thread(tmp_path: Path) -> None:
+    overhead = {"start": EPOCH_NS + 1, "end": EPOCH_NS + 2, "overheadKind": 2 << 16}
+    ends = [marker(2, 0, 1, 4), marker(4, 9, 1)]
+    for end in ends:
+        del end["objectId"]
+    profile = read_nvprof(tmp_path, **{KIND + "OVERHEAD": [overhead], MARKERS: ends})
+    assert column(profile, "name") == ["step", "Instrumentation"]
+    assert (column(profile, "pid"), column(profile, "tid")) == ([None, None], [None, None])
+
+
 def test_an_empty_session_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ProfileError, match="holds no CUDA call and no NVTX range; profile with"):
         read_nvprof(tmp_path)

@@ -65,14 +65,14 @@ def test_what_is_under_way_ends_with_the_block_that_an_error_leaves() -> None:
     def left() -> None:
         with Pool(1) as pool:
             pids.append(pool.submit(told, "x").result()[1])
-            pool.submit(time.sleep, 60)
+            pool.submit(time.sleep, 3600)
             raise RuntimeError
 
     pids: list[int] = []
     began = time.monotonic()
     with pytest.raises(RuntimeError):
         left()
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < 600  # not for what the worker still does
     with pytest.raises(ProcessLookupError):
         os.kill(pids[0], 0)
 
@@ -84,7 +84,7 @@ def test_a_script_without_a_guard_runs_once(tmp_path: Path) -> None:
         "with Pool(2) as pool:\n    pool.submit(os.getpid).result()\n"
     )
     command = [sys.executable, "-W", "error", str(script)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
     assert (done.stdout, done.stderr) == ("once\n", "")
 
 
@@ -92,9 +92,9 @@ def test_they_end_with_a_process_that_is_killed() -> None:
     code = (
         "import os, time\nfrom lstmprof.formats.pool import Pool\n"
         "pool = Pool(1)\nprint(pool.submit(os.getpid).result(), flush=True)\n"
-        "pool.submit(time.sleep, 60)\nos.kill(os.getpid(), 9)"
+        "pool.submit(time.sleep, 3600)\nos.kill(os.getpid(), 9)"
     )
     command = [sys.executable, "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == -signal.SIGKILL  # and no worker holds the pipes open any more
     assert done.stderr == ""

@@ -63,3 +63,19 @@ def test_clocks_that_cannot_be_compared_are_told() -> None:
     assert one.events.column("start_ns").to_pylist() == [5, 5]
     assert "separate clocks" in lacks(one)
     assert "separate clocks" not in lacks(sources.of_one_job([0, 1], [profile(0), profile(9)]))
+
+
+@pytest.mark.parametrize("number", [2**31, 10**20])
+def test_a_number_that_no_rank_has_makes_no_job(number: int) -> None:
+    assert sources.ranks_of(["a", "b"], [profile(rank=0), profile(rank=number)]) is None
+    assert sources.ranks_of(["rank0", f"rank{number}"], [profile(), profile()]) is None
+
+
+def test_a_files_number_may_have_thousands_of_digits() -> None:
+    assert sources.ranks_of(["rank0", "rank" + "9" * 5000], [profile(), profile()]) is None
+
+
+def test_clocks_that_are_a_lifetime_apart_are_not_compared() -> None:
+    one = sources.of_one_job([0, 1], [profile(1), profile(2**63 - 1)])
+    assert one.base_ns is None
+    assert one.events.column("start_ns").to_pylist() == [5, 5]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import gzip
 import random
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -66,7 +67,7 @@ def test_a_gzipped_file_is_unpacked_to_a_file_that_goes_with_it(
 def test_a_damaged_gzip_leaves_no_file(
     tmp_path: Path, unpackable: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(raw_file.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     packed = gzip.compress(unpackable)
     with pytest.raises(ProfileError, match="cut short"):
         raw_file.of_bytes("member", packed[:-12])
@@ -107,3 +108,15 @@ def test_an_xplane_is_not_read_into_memory(tmp_path: Path) -> None:
     file = tmp_path / "x.xplane.pb"
     file.write_bytes(space.SerializeToString())
     assert read(file).events.column("name").to_pylist() == ["step"]
+
+
+@pytest.mark.parametrize("element", ["{}", "[]", '{"a":1}', "[[]]", '"x"'])
+def test_objects_without_end_are_refused_before_they_are_made(
+    element: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file of half a megabyte unpacked to ``{},`` without end, and took 3.2 GB of memory."""
+    monkeypatch.setattr(raw_file, "FREE_OBJECT_BYTES", 2**20)
+    text = f'{{"traceEvents":[{",".join([element] * 200_000)}]}}'
+    (tmp_path / "a.json.gz").write_bytes(gzip.compress(text.encode()))
+    with pytest.raises(ProfileError, match=r"bytes of JSON hold objects for \d+ MiB of memory"):
+        assert raw_file.load(tmp_path / "a.json.gz").json

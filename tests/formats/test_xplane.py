@@ -357,3 +357,15 @@ def test_an_instruction_without_a_product_has_what_its_narrowest_tanh_reads(
     events = (xla_event("fusion.7", 0),)
     space.line(space.plane("/host:CPU"), "tf_XLAEigen/1", 0, *events)
     assert column(space.read(tmp_path), "shapes") == ["[[6,16]]"]
+
+
+def test_a_fusion_that_calls_itself_has_no_operands_and_ends(tmp_path: Path) -> None:
+    hlo = hlo_proto()()
+    hlo.module.name = b"jit_f"
+    only = hlo.module.computations.add(id=1)
+    fusion = {"name": b"fusion.7", "opcode": b"fusion", "called_computation_ids": [1]}
+    only.instructions.add(**fusion, id=9, metadata={"op_name": b"jit(f)/while/body/mul"})
+    space = Space()
+    with_module(space, hlo.SerializeToString())
+    space.line(space.plane("/host:CPU"), "tf_XLAEigen/1", 0, xla_event("fusion.7", 0))
+    assert column(space.read(tmp_path), "shapes") == [None]

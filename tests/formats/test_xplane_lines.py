@@ -13,7 +13,7 @@ from hypothesis import given, settings, strategies as st
 
 from lstmprof.errors import ProfileError
 from lstmprof.events import Profile
-from lstmprof.formats import raw_file, xplane
+from lstmprof.formats import raw_file, read, xplane
 from lstmprof.formats.raw_file import RawFile
 from lstmprof.formats.xplane import lines as xplane_lines, schema, wire
 from lstmprof.formats.xplane.events import PlaneTables
@@ -185,3 +185,18 @@ def test_a_field_of_another_version_is_for_the_protobuf_library() -> None:
     found, plain = both(space.SerializeToString())
     assert found == plain
     assert len(found[-1]) > 150
+
+
+@pytest.mark.parametrize("inside", [b"\x0a\x00", b"\x1a\x00", b"\x22\x02\x08\x01"])
+def test_planes_lines_and_names_without_end_are_refused(
+    inside: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two bytes of a file are a plane or a line, which takes a hundred in memory."""
+    monkeypatch.setattr(wire, "_MOST_PARTS", 1000)
+    content = inside * 1001
+    if inside[0] != 0x0A:  # in one plane
+        size = len(content)
+        content = b"\x0a" + bytes([size & 0x7F | 0x80, size >> 7]) + content
+    (tmp_path / "a.xplane.pb").write_bytes(content)
+    with pytest.raises(ProfileError, match="has more than 1,000 planes, lines and names"):
+        read(tmp_path / "a.xplane.pb")

@@ -105,7 +105,7 @@ def length(simulation: Simulation) -> int:
 def test_a_removed_cause_is_predicted_to_the_nanosecond(name: str) -> None:
     change, truth = REMOVALS[name]
 
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=70, deadline=None)
     @given(steps, drawn.machines)
     def holds(body: Body, machine: Machine) -> None:
         assert predicted(run([(MAIN, body)], machine), change) == length(removed(body, machine))
@@ -127,7 +127,7 @@ def accounted(found: object) -> list[tuple[object, ...]]:
     return sorted(tuple(row.values()) for row in found.to_pylist())  # type: ignore[attr-defined]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=70, deadline=None)
 @given(parts, body, drawn.throttled, st.booleans())
 def test_unchanged_every_program_gives_its_times_back(
     inner: list[Body], other: Body, machine: Machine, captured: bool
@@ -141,7 +141,7 @@ def test_unchanged_every_program_gives_its_times_back(
         assert accounted(found.ledger) == accounted(ledger(events, [window]))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(steps, drawn.machines, st.sampled_from(sorted(REMOVALS)))
 def test_the_account_of_a_prediction_sums_to_its_length(
     body: Body, machine: Machine, name: str

@@ -27,6 +27,12 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
         runs.run(folder, "small", implementation="a", walls_ns=runs.walls(30_000), names=cast),
         runs.run(folder, "large", implementation="a", hidden=64, walls_ns=runs.walls(40_000)),
         runs.run(folder, "slow", implementation="b", kernels=9, walls_ns=runs.walls(90_000)),
+        runs.run(
+            *(folder, "older"),
+            implementation="a",
+            walls_ns=runs.walls(35_000),
+            facts={"versions": {"torch": "1.8.1"}},
+        ),
     ]
     return report_of([break_down(run, None, TABLES) for run in made])
 

@@ -177,6 +177,22 @@ def test_a_page_is_not_written_over_another(tmp_path: Path) -> None:
     assert [p.name for p in path.parent.iterdir()] == ["report.html"]
 
 
+def test_vega_is_bundled_once_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bundled: list[str] = []
+
+    def bundle() -> str:
+        bundled.append("vega</script>")
+        return bundled[-1]
+
+    monkeypatch.setattr(page, "_bundled_vega", bundle)
+    monkeypatch.setenv("LSTMPROF_CACHE", str(tmp_path / "cache"))
+    assert page._vega() == page._vega() == "vega<\\/script>"
+    assert len(bundled) == 1
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("LSTMPROF_CACHE", str(tmp_path / "file"))  # nothing can be written there
+    assert page._vega() == "vega<\\/script>"
+
+
 def test_recurrent_layers_are_a_table(tmp_path: Path) -> None:
     state = {"pid": 1, "tid": 1, "dtypes": '["float"]'}
     state["shapes"] = "[[9,6,10],[[1,6,16],[1,6,16]],[[64,10],[64,16],[64],[64]]]"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import signal
 import subprocess
 import sys
 import time
@@ -58,7 +57,7 @@ def scheduler(folder: Path) -> Iterator[str]:
         yield json.loads(file.read_text())["address"]
 
 
-def until(happened: Any, patience_s: float = 60) -> None:
+def until(happened: Any, patience_s: float = 300) -> None:
     end = time.monotonic() + patience_s
     while not happened():
         assert time.monotonic() < end, "waited in vain"
@@ -115,22 +114,15 @@ def test_workers_write_to_a_url_that_all_of_them_reach(tmp_path: Path, address: 
 def test_a_worker_killed_half_way_loses_nothing_and_only_what_it_was_at_is_done_again(
     tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jobs, "_done", cluster_tasks.slowly)
+    monkeypatch.setattr(jobs, "_done", cluster_tasks.killed_half_way)
     given = [f"{letter}x" for letter in "abcdefghijkl"]
     words = written(tmp_path, *given)
-    results = ingest_all(words, tmp_path / "out", scheduler=address, force=True)
-    done = [next(results), next(results)]
-    until(lambda: len(list((tmp_path / "out").glob("*/run.json"))) >= 8)
-    with distributed.Client(address, set_as_default=False) as client:
-        busy = next(worker for worker, keys in client.processing().items() if keys)
-        pid = client.run(os.getpid, workers=[busy])[busy]
-        os.kill(pid, signal.SIGKILL)
-        done += results
+    done = list(ingest_all(words, tmp_path / "out", scheduler=address, force=True))
     assert names(done) == [[name] for name in given]
     assert [run.name for run in runs_in(tmp_path / "out")] == given
     assert not list((tmp_path / "out").glob(".*"))
     begun = [len(Path(f"{word}.begun").read_text()) for word in words]
-    assert 12 <= sum(begun) <= 13  # it had one task in hand
+    assert begun == [1] * 6 + [2] + [1] * 5
 
 
 def test_a_profile_that_kills_its_workers_is_told_and_the_others_are_read(

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import uuid
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import pytest
 
 from lstmprof import breakdown
 from lstmprof.cli import run as lstmprof
-from lstmprof.errors import UsageError
+from lstmprof.errors import LstmprofError, UsageError
 from lstmprof.events import annotate
 from lstmprof.formats.sources import profile_name
 from lstmprof.runs.cache import open_runs
@@ -88,6 +90,31 @@ def test_a_damaged_run_in_the_way_does_not_stop_the_others(
     assert f"{out}/a: is there already; give --force to replace it" in capfd.readouterr().err
     assert lstmprof([*words, "--out", str(out), "--force"]) == 0
     assert [run.name for run in open_runs([out])] == ["a", "b"]
+
+
+def test_a_damaged_run_in_the_way_at_a_url_does_not_stop_the_others(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    url = f"memory://{uuid.uuid4()}"
+    fsspec.filesystem("memory").pipe(f"{url}/a/run.json", b"{")
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.json").write_text(trace(None))
+    words = ["ingest", str(tmp_path / "a.json"), str(tmp_path / "b.json"), "--out", url]
+    assert lstmprof(words) == 1
+    said = capfd.readouterr()
+    assert f"left out: {url}/a: is there already; give --force" in said.err
+    assert f"wrote {url}/b (4 events)" in said.out
+    assert lstmprof([*words, "--force"]) == 0
+
+
+@pytest.mark.parametrize("name", [b"/tmp/\xff\xfe.json", b"/tmp/\\ud800.json"])
+def test_a_header_in_no_encoding_is_written_and_read_again(name: bytes, tmp_path: Path) -> None:
+    file = tmp_path / "a.json"
+    file.write_bytes(trace(0).encode()[:-1] + b', "traceName": "' + name + b'"}')
+    ((run,),) = (ingest_profiles(file, tmp_path / "out").runs,)
+    (found,) = open_runs([tmp_path / "out"])
+    assert found.info == run.info
+    json.dumps(dict(found.info.profile_metadata), ensure_ascii=False).encode()  # as others read it
 
 
 @pytest.mark.parametrize("command", ["ingest", "breakdown"])
@@ -223,7 +250,18 @@ def test_a_profile_is_read_again_when_the_rules_have_changed(
 def test_what_cannot_be_read_beside_what_can_is_told(tmp_path: Path) -> None:
     (tmp_path / "good.json").write_text(trace(None))
     (tmp_path / "cut.json").write_text(trace(None)[:-9])
-    told: list[str] = []
+    told: list[LstmprofError] = []
     (run,) = open_runs([tmp_path], tmp_path / ".cache", told.append)
     assert run.name == "good"
-    assert "cut.json" in told[0]
+    assert "cut.json" in str(told[0])
+
+
+def test_what_was_refused_is_not_held_in_memory(tmp_path: Path) -> None:
+    """Twenty members of a small archive, each refused, took 60 MB each until the end."""
+    for number in range(3):
+        (tmp_path / f"a{number}.json.gz").write_bytes(gzip.compress(bytes(2**20)))
+    done = ingest_profiles(tmp_path, tmp_path / "out")
+    refused = [*done.errors, *done.foreign]
+    assert len(refused) == 3
+    assert all(error.__traceback__ is None for error in refused)
+    assert all(error.__cause__ is None for error in refused)

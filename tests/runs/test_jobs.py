@@ -163,7 +163,7 @@ def test_an_interrupted_ingest_leaves_whole_runs_and_no_processes(
     for name in range(60):
         write(tmp_path, f"{name}.json", events=200)
     process = interrupted(tmp_path, number, whole_group=whole_group)
-    said = process.communicate(timeout=60)[1].decode()  # returns when no process writes any more
+    said = process.communicate(timeout=300)[1].decode()  # returns when no process writes any more
     assert process.returncode == code
     if code > 0:
         assert said.endswith("error: interrupted; nothing half-written was left\n")

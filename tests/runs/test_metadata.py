@@ -15,7 +15,7 @@ from lstmprof.errors import RunError
 from lstmprof.events.annotate.calls import Coverage
 from lstmprof.events.annotate.recorded import Recorded
 from lstmprof.events.schema import SCHEMA_VERSION
-from lstmprof.runs.metadata import RunInfo, decoded, encoded, facts, run_info
+from lstmprof.runs.metadata import RunInfo, decoded, encoded, facts, facts_table, run_info
 from lstmprof.runs.records import Hardware, Peaks, WorkloadInfo
 from lstmprof.runs.run import open_run
 from lstmprof.runs.settings import Counters, Settings
@@ -37,6 +37,8 @@ def values(hint: Any) -> st.SearchStrategy[Any]:
         return st.builds(Coverage, *[INT64] * len(dataclasses.fields(Coverage)))
     if hint is Recorded:
         return st.builds(Recorded, **dict.fromkeys(get_type_hints(Recorded), INT64))
+    if get_origin(hint) is tuple and get_args(hint)[-1] is not Ellipsis:
+        return st.tuples(*map(values, get_args(hint)))
     if get_origin(hint) is tuple:
         return st.lists(values(get_args(hint)[0]), max_size=3).map(tuple)
     if get_origin(hint) is dict:
@@ -121,6 +123,34 @@ def test_what_is_wrong_is_one_line_that_names_file_field_and_next_step(
     assert "\n" not in str(told.value)
 
 
+@pytest.mark.parametrize("base_ns", [-(2**63), 2**63 - 1])
+def test_what_the_events_can_hold_run_json_can(base_ns: int) -> None:
+    assert decoded(json.dumps({"base_ns": base_ns}).encode(), "run.json").base_ns == base_ns
+
+
+def test_sql_has_a_row_a_run_with_what_is_known_of_it() -> None:
+    info = run_info({"seed": 7, "notes": ["é", "b"], "workload": {"layers": 2}, "tf32": False})
+    first, second = facts_table([("a", info), ("b", run_info({}))]).to_pylist()
+    assert (first["run"], second["run"]) == ("a", "b")
+    assert (first["seed"], first["layers"], first["tf32"]) == (7, 2, False)
+    assert first["notes"] == '["é", "b"]'
+    assert {second[name] for name in ("seed", "layers", "tf32")} == {None}
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"vocabulary": 10, "batch": 3, "time_steps": 5}, 15),
+        ({"vocabulary": 0, "batch": 3, "time_steps": 5}, None),
+        ({"batch": 3, "time_steps": 5}, None),
+        ({"vocabulary": 10, "time_steps": 5}, None),
+        ({"vocabulary": 10, "batch": 3}, None),
+    ],
+)
+def test_words_are_the_tokens_of_a_batch(fields: dict[str, int], words: int | None) -> None:
+    assert WorkloadInfo(**fields).words == words
+
+
 def test_what_is_no_text_is_damage() -> None:
     with pytest.raises(RunError, match=r"run\.json: is damaged \(.*can't decode"):
         decoded(b'{"name": "\xff"}', "run.json")
@@ -129,7 +159,7 @@ def test_what_is_no_text_is_damage() -> None:
 def test_a_run_larger_than_can_be_is_not_read(tmp_path: Path) -> None:
     with (tmp_path / "run.json").open("wb") as file:
         file.truncate(2**30)
-    with pytest.raises(RunError, match=r"run\.json: is larger than 64 MiB"):
+    with pytest.raises(RunError, match=r"run\.json: is larger than 32 MiB"):
         open_run(tmp_path)
 
 
@@ -138,8 +168,8 @@ def test_a_newer_version_is_refused_by_name_whatever_its_fields_are() -> None:
     with pytest.raises(RunError) as told:
         decoded(newer, "run.json")
     assert str(told.value) == (
-        f"run.json: schema version {SCHEMA_VERSION + 1}, this lstmprof reads {SCHEMA_VERSION};"
-        " install the lstmprof that wrote it, or a later one"
+        f"run.json: was written by a newer lstmprof (schema version {SCHEMA_VERSION + 1}, this one"
+        f" reads {SCHEMA_VERSION}); upgrade lstmprof"
     )
 
 

@@ -35,9 +35,17 @@ def test_what_is_uploaded_is_fetched(tmp_path: Path, url: str) -> None:
     sent = run(tmp_path)
     made = remote.uploaded(sent, url, force=False)
     assert (made.name, made.event_count, made.info) == ("one", 1, sent.info)
-    (found,) = remote.runs_at(url.removesuffix("/one"))
+    (place,) = remote.places_at(url.removesuffix("/one"))
+    found = remote.run_at(place)
+    assert found is not None
     assert found.info == sent.info
     assert found.fetched(tmp_path / "cache").events().arrow == sent.events().arrow
+
+
+def test_folders_are_made_where_a_store_has_folders(tmp_path: Path) -> None:
+    made = remote.uploaded(run(tmp_path), f"file://{tmp_path}/not/there/one", force=False)
+    assert (made.name, made.event_count) == ("one", 1)
+    assert open_run(tmp_path / "not" / "there" / "one").info == made.info
 
 
 def test_a_run_that_is_there_is_replaced_only_by_force(tmp_path: Path, url: str) -> None:
@@ -70,7 +78,7 @@ def test_an_upload_that_is_cut_short_leaves_nothing(
 def test_a_folder_without_run_json_is_no_run_and_makes_room(tmp_path: Path, url: str) -> None:
     MEMORY.pipe(f"{url}/events.parquet", b"of an upload whose machine went down")
     assert remote.run_at(url) is None
-    assert remote.runs_at(url.removesuffix("/one")) == []
+    assert remote.places_at(url.removesuffix("/one")) == []
     made = remote.uploaded(run(tmp_path), url, force=False)
     assert made.fetched(tmp_path / "cache").events().num_rows == 1
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -16,9 +17,11 @@ import pytest
 from lstmprof.errors import RunError, UsageError
 from lstmprof.events.schema import SCHEMA, VERSION_KEY
 from lstmprof.events.table import events_table
+from lstmprof.runs import directory
 from lstmprof.runs.directory import PARTIAL, new_run
 from lstmprof.runs.metadata import RunInfo, run_info
 from lstmprof.runs.run import TIMINGS_SCHEMA, open_run, runs_in, write_tables
+from lstmprof.scratch import own_prefix
 
 EVENTS = events_table({"kind": ["op"], "name": ["a"], "start_ns": [0], "dur_ns": [1]})
 
@@ -104,16 +107,12 @@ def test_a_failed_replacement_keeps_the_old_run(tmp_path: Path) -> None:
     assert (tmp_path / "a" / "mine").exists()
 
 
-def dead_process() -> int:
-    child = subprocess.Popen([sys.executable, "-c", ""])
-    child.wait()
-    return child.pid
-
-
 def test_what_a_killed_process_left_is_swept_and_a_live_one_is_not(tmp_path: Path) -> None:
-    prefix = f"{PARTIAL}{socket.gethostname()}"
-    dead = tmp_path / f"{prefix}-{dead_process()}-x"
-    live = tmp_path / f"{prefix}-{os.getpid()}-x"
+    code = f"from lstmprof import scratch; print(scratch.own_prefix({PARTIAL!r}), end='')"
+    command = [sys.executable, "-c", code]
+    prefix = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    dead = tmp_path / f"{prefix}x"
+    live = tmp_path / f"{own_prefix(PARTIAL)}x"
     (dead / "replaced" / "old").mkdir(parents=True)  # killed between its two renames
     live.mkdir()
     write(tmp_path, "a")
@@ -125,6 +124,74 @@ def test_a_partial_folder_of_no_process_is_left_alone(tmp_path: Path) -> None:
     strange.mkdir()
     write(tmp_path, "a")
     assert left_in(tmp_path) == [strange.name, "a"]
+
+
+def write_while_another_does(out: Path) -> None:
+    with new_run(out, "a") as folder:
+        write_tables(folder, run_info({"source": "ingest"}), EVENTS)
+        write(out, "a")
+        (out / "a" / "first").touch()
+
+
+def test_of_two_writers_of_one_run_the_second_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="is there already; give --force"):
+        write_while_another_does(tmp_path)
+    assert (tmp_path / "a" / "first").exists()
+    assert left_in(tmp_path) == ["a"]
+
+
+@pytest.mark.parametrize("exchanges", [True, False])
+def test_a_run_that_is_replaced_is_there_all_the_time(
+    exchanges: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not exchanges:
+        monkeypatch.setattr(directory, "_exchanged", lambda *_: False)
+    write(tmp_path, "a")
+    (tmp_path / "a" / "old").touch()
+    with new_run(tmp_path, "a", force=True) as folder:
+        write_tables(folder, run_info({"source": "ingest"}), EVENTS)
+        write(tmp_path, "a", force=True)
+        (tmp_path / "a" / "between").touch()
+    assert sorted(p.name for p in (tmp_path / "a").iterdir()) == ["events.parquet", "run.json"]
+    assert left_in(tmp_path) == ["a"]
+
+
+def test_two_folders_are_exchanged_at_once(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name / name).mkdir(parents=True)
+    if not directory._exchanged(tmp_path / "a", tmp_path / "b"):
+        pytest.skip("this file system cannot")
+    assert [p.name for n in "ab" for p in (tmp_path / n).iterdir()] == ["b", "a"]
+    assert not directory._exchanged(tmp_path / "a", tmp_path / "none")
+
+
+def test_only_a_run_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "documents").mkdir()
+    (tmp_path / "documents" / "mine").touch()
+    (tmp_path / "file").touch()
+    for name in ("documents", "file"):
+        with pytest.raises(RunError, match="is there already, and is no run"):
+            write(tmp_path, name, force=True)
+    assert left_in(tmp_path / "documents") == ["mine"]
+    assert left_in(tmp_path) == ["documents", "file"]
+
+
+def test_a_run_is_not_written_over_a_link(tmp_path: Path) -> None:
+    write(tmp_path, "a")
+    (tmp_path / "b").symlink_to(tmp_path / "a")
+    with pytest.raises(RunError, match="b: is a link to"):
+        write(tmp_path, "b", force=True)
+
+
+def write_into_what_is_removed(out: Path) -> None:
+    with new_run(out, "a") as folder:
+        shutil.rmtree(out)
+        write_tables(folder, run_info({}), EVENTS)
+
+
+def test_a_folder_removed_meanwhile_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match=r"a: .*No such file or directory.*; give an --out"):
+        write_into_what_is_removed(tmp_path / "out")
 
 
 def write_where_no_room_is_left(out: Path) -> None:
@@ -190,6 +257,21 @@ def test_timings_of_before_their_counts_are_read_without_them(tmp_path: Path) ->
     write(tmp_path, "a")
     path = tmp_path / "a" / "timings.parquet"
     pq.write_table(older.replace_schema_metadata({VERSION_KEY: b"3"}), path)
+    timings = open_run(tmp_path / "a").timings()
+    assert timings is not None
+    assert timings.equals(whole)
+
+
+def test_timings_of_before_waiting_was_counted_are_read_without_it(tmp_path: Path) -> None:
+    names = ["thread_cpu_ns", "waited_ns", "others_waited_ns", "children_waited_ns"]
+    whole = pa.table(
+        {name: [None] for name in TIMINGS_SCHEMA.names}
+        | {"round": [0], "iteration": [0], "warmup": [False], "wall_ns": [7], "preemptions": [3]}
+    ).cast(TIMINGS_SCHEMA)
+    write(tmp_path, "a")
+    path = tmp_path / "a" / "timings.parquet"
+    older = whole.drop_columns(names).replace_schema_metadata({VERSION_KEY: b"4"})
+    pq.write_table(older, path)
     timings = open_run(tmp_path / "a").timings()
     assert timings is not None
     assert timings.equals(whole)

@@ -68,7 +68,7 @@ def _lack(rule: Rule, asked: Sequence[Recording], several: bool) -> Lack | None:
     ranks: tuple[int, ...] = ()
     if several and not rule.of_run:
         ranks = tuple(r.has.rank for r in lacking if r.has.rank is not None)
-        sentence = _of_ranks(sentence, ranks)
+        sentence = _of_ranks(sentence, ranks) if ranks else sentence
     return Lack(rule.kind, sentence, share, rule.hides, rule.blinds, ranks)
 
 

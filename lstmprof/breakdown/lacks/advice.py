@@ -51,6 +51,12 @@ _OF_FORMAT = {
         "record with SessionOptions.enable_profiling = True",
         "record with SessionOptions.enable_profiling = True",
     ),
+    "autograd": Advice(
+        "record with torch.autograd.profiler.profile(use_cuda=True), or under emit_nvtx with nsys",
+        "record with torch.autograd.profiler.profile()",
+        "record with torch.autograd.profiler.profile()",
+        "this profiler never writes them: nsys profile of the same program does",
+    ),
     "tf1_timeline": Advice(
         "let TensorFlow find libcupti, with RunOptions(trace_level=FULL_TRACE)",
         "record with RunOptions(trace_level=FULL_TRACE)",

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -33,6 +32,7 @@ from lstmprof.events.schema import ACTIVITY_KINDS, SCHEMA, Column, schema
 from lstmprof.events.table import EventTable, cast
 from lstmprof.runs.metadata import AGAIN
 from lstmprof.runs.run import check_file
+from lstmprof.scratch import temporary_folder
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -97,11 +97,11 @@ def database(events: EventTable | pa.Table | Path) -> Iterator[Database]:
     """
     import duckdb
 
-    with tempfile.TemporaryDirectory(prefix="lstmprof-") as spill:
+    with temporary_folder() as spill:
         threads = min(_THREADS, os.cpu_count() or 1)
         settings = {
             "threads": threads,
-            "temp_directory": spill,
+            "temp_directory": str(spill),
             "python_enable_replacements": False,
         }
         with duckdb.connect(config=settings) as connection:

@@ -7,9 +7,9 @@ terminal gets besides (bars, colours, lines broken between words) a pipe does no
 from __future__ import annotations
 
 import csv
-import io
 import json
 import math
+import re
 import sys
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,6 +18,7 @@ from typing import Any, TextIO
 
 from lstmprof.errors import one_line
 from lstmprof.numbers import bare, cropped, with_short_names
+from lstmprof.streams import CONTROL, styled
 
 #: Of work or of less, of waiting or of more; 3:1 and more on white and on black.
 BLUE, ORANGE = "#3b7dd8", "#c8710a"
@@ -33,6 +34,10 @@ _NEAREST = str.maketrans(
     {"–": "-", "−": "-", "…": "~", "×": "x", "µ": "u", "±": "+-", "→": "->", "²": "2"}
 )
 
+#: What a formula begins with, in full width too; tabs and line ends are spaces by then.
+_RUN_BY_SPREADSHEETS = tuple("=+-@＝＋－＠")
+_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?").fullmatch
+
 Cells = list[list[str]]
 Rows = Sequence[Mapping[str, Any]]
 
@@ -46,32 +51,49 @@ class Bars:
 
 
 def write_json(value: Any, out: TextIO | None = None) -> None:
-    """``value`` as JSON; unknown numbers are null, never NaN."""
+    """``value`` as JSON; unknown numbers are null, never NaN.
+
+    What would steer a terminal stands as its escape.
+    """
     out = out or sys.stdout
     plain = not (out.encoding or "utf-8").lower().startswith("utf")
-    json.dump(value, out, indent=1, ensure_ascii=plain, allow_nan=False)
+    written = json.JSONEncoder(indent=1, ensure_ascii=plain, allow_nan=False).iterencode(value)
+    out.writelines(CONTROL.sub(_escape, part) for part in written)
     out.write("\n")
 
 
-def write_csv(rows: Rows, columns: Sequence[str], out: TextIO | None = None) -> None:
+def _escape(character: re.Match[str]) -> str:
+    return json.dumps(character[0])[1:-1]
+
+
+def write_csv(
+    rows: Iterable[Mapping[str, Any]], columns: Sequence[str], out: TextIO | None = None
+) -> None:
     """``rows`` as CSV with a header; unknown is an empty field. A program's text is UTF-8.
 
-    Several texts in one cell are joined by ``; ``, what else is no single value is JSON.
+    Several texts in one cell are joined by ``; ``, what else is no single value is JSON. Text that
+    a spreadsheet would run has an apostrophe in front. Source: OWASP, "CSV Injection".
     """
     out = out or sys.stdout
-    if isinstance(out, io.TextIOWrapper):
+    if hasattr(out, "reconfigure"):
         out.reconfigure(encoding="utf-8")
-    writer = csv.DictWriter(out, columns, extrasaction="ignore")
-    writer.writeheader()
-    writer.writerows({name: _csv_cell(value) for name, value in row.items()} for row in rows)
+    writer = csv.writer(out)
+    writer.writerow(map(_csv_cell, columns))
+    writer.writerows([_csv_cell(row.get(name)) for name in columns] for row in rows)
 
 
 def _csv_cell(value: Any) -> Any:
-    if not isinstance(value, (list, tuple, dict)):
-        return value
-    if not isinstance(value, dict) and all(isinstance(text, str) for text in value):
-        return "; ".join(value)
-    return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, (list, tuple)) and all(isinstance(text, str) for text in value):
+        value = "; ".join(value)
+    elif isinstance(value, (list, tuple, dict)):
+        value = json.dumps(value, ensure_ascii=False)
+    return _inert(value) if isinstance(value, str) else value
+
+
+def _inert(text: str) -> str:
+    """``text`` as one line that no spreadsheet takes for a formula; a number stays one."""
+    line = one_line(text)
+    return "'" + line if line.startswith(_RUN_BY_SPREADSHEETS) and not _NUMBER(line) else line
 
 
 def write_table(
@@ -89,6 +111,7 @@ def write_table(
     a terminal too narrow for them those called ``spare`` are left out, the first one first, and
     ``bars`` are drawn where there is room; elsewhere all columns are there and no bar is.
     """
+    columns = [one_line(name) for name in columns]
     cells = [[one_line(cell) for cell in row] for row in rows]
     long = [crop] if isinstance(crop, str) else crop
     hidden: Sequence[str] = ()
@@ -222,8 +245,9 @@ def console(least: int = 0) -> Any:
     """The terminal, or 120 columns where the output goes elsewhere; ``least`` if that is more."""
     from rich.console import Console
 
-    screen = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
-    return screen if screen.width >= least else Console(width=least, highlight=False)
+    out, width = styled(sys.stdout), None if sys.stdout.isatty() else 120
+    screen = Console(file=out, width=width, highlight=False)
+    return screen if screen.width >= least else Console(file=out, width=least, highlight=False)
 
 
 def narrow() -> bool:

@@ -12,7 +12,9 @@ import pyarrow as pa
 from lstmprof.breakdown import Breakdown, comparable, compared
 from lstmprof.breakdown.mean_step import MeanStep, Recording, lane_words
 from lstmprof.breakdown.tables import TABLES
+from lstmprof.breakdown.versions import OfVersion, by_version
 from lstmprof.commands import terminal
+from lstmprof.events.annotate import OWN_CODE
 from lstmprof.events.annotate.calls import is_copy
 from lstmprof.events.schema import Column
 from lstmprof.numbers import UNKNOWN, known, labels, milliseconds, number_of, percent
@@ -47,6 +49,7 @@ def show(
         _show_lacks(breakdowns)
     if "timings" in tables:
         _show_timings(breakdowns)
+        _show_versions(breakdowns)
     if alone == "timings" and not any(breakdown.timings for breakdown in breakdowns):
         terminal.write_line("no iteration was timed without a profiler: lstmprof capture does that")
     for breakdown in sorted(breakdowns, key=_step_ns):
@@ -100,6 +103,28 @@ def _show_timings(breakdowns: list[Breakdown]) -> None:
         _show_warnings([breakdowns[i] for i in order])
 
 
+def _show_versions(breakdowns: list[Breakdown]) -> None:
+    """Where an implementation ran in several versions: its step with each."""
+    for group in by_version(breakdowns):
+        terminal.write_table(
+            f"By version: {_conditions(group[0].breakdown)}",
+            ["implementation", "version", ">step ms", ">95 % of it", ">of the oldest"],
+            [_version_cells(row) for row in group],
+        )
+
+
+def _version_cells(row: OfVersion) -> list[str]:
+    t = row.breakdown.timings
+    assert t is not None
+    return [
+        row.implementation,
+        row.version,
+        milliseconds(t.step_ns, _DIGITS),
+        _interval(t.step_low_ns, t.step_high_ns),
+        known(row.of_first, "{:.2f}×"),
+    ]
+
+
 def _show_warnings(breakdowns: list[Breakdown]) -> None:
     lines = [
         f"warning: {label}: {warning}"
@@ -126,9 +151,8 @@ def _step_ns(breakdown: Breakdown) -> float:
 
 
 def _labels(breakdowns: list[Breakdown]) -> list[str]:
-    """What tells comparable runs apart: the implementation where that is enough, else the run."""
-    infos = [breakdown.run.info for breakdown in breakdowns]
-    short = [f"{info.implementation or ''} {info.label or ''}".strip() for info in infos]
+    """What tells comparable runs apart: what they are called, else the run."""
+    short = [breakdown.run.info.called for breakdown in breakdowns]
     return labels([breakdown.run.name for breakdown in breakdowns], short)
 
 
@@ -207,7 +231,8 @@ def _heading(breakdown: Breakdown, step: MeanStep) -> str:
     marked = any(w.step is not None for w in breakdown.windows)
     what = f"mean of {step.steps} profiled steps"
     if step.recording is not None:
-        where += ", in CPU time" if step.recording.in_cpu_time else ""
+        without = "without waits for a CPU" if info.source == OWN_CODE else "in CPU time"
+        where += f", {without}" if step.recording.in_cpu_time else ""
         steps = number_of(step.steps, "profiled step", "profiled steps")
         what = f"from {steps} {_recording(step.recording)}"
     elif not marked:

@@ -34,7 +34,7 @@ def show(diagnosis: Diagnosis) -> None:
     for note in diagnosis.notes:
         terminal.write_line(f"note: {note}")
     terminal.write_line()
-    if diagnosis.differences:
+    if diagnosis.outcome.differs and diagnosis.differences:
         terminal.write_table(
             "From the fast step to the slow one",
             _waterfall_heads(diagnosis, terminal.narrow()),
@@ -80,7 +80,7 @@ def markdown(diagnosis: Diagnosis) -> str:
     doubts = [f"- warning: {escaped(text)}" for text in diagnosis.warnings]
     doubts += [f"- note: {escaped(text)}" for text in diagnosis.notes]
     lines += ["", *doubts] if doubts else []
-    if diagnosis.differences:
+    if diagnosis.outcome.differs and diagnosis.differences:
         lines += ["", *_table(_waterfall_heads(diagnosis), _waterfall_cells(diagnosis))]
     lines.append("")
     for explained in diagnosis.shown:

@@ -205,7 +205,7 @@ def _overheads(database: Database) -> Iterator[Batch]:
     kind_names = {kind: name for kind, (name, _) in OVERHEADS.items()}
     kinds = {n: "overhead" if overhead else "runtime" for n, (_, overhead) in OVERHEADS.items()}
     yield Batch(
-        _threaded(read, *_objects(database, table)),
+        _threaded(read, *_objects(database, table, len(read["start"]))),
         {
             "kind": named(read["overheadKind"], lambda key: kinds.get(key, "overhead")),
             "name": named(read["overheadKind"], lambda key: kind_names.get(key, "Unknown")),
@@ -230,13 +230,18 @@ def _ranges(database: Database, strings: Mapping[int, str]) -> list[Batch]:
         hit = ids[place] == read["id"][starts]
         end_ns[hit] = read["timestamp"][ends][place[hit]]
     times = {"start": read["timestamp"][starts], "end": end_ns}
-    pid, tid = (values[starts] for values in _objects(database, table))
+    pid, tid = (values[starts] for values in _objects(database, table, len(read["flags"])))
     text = named(read["name"][starts], lambda key: strings.get(key, _UNNAMED))
     return [nvtx_ranges(_threaded(times, pid, tid), text.cast(pa.string()))]
 
 
-def _objects(database: Database, table: str) -> tuple[Ints, Ints]:
-    """(process, thread) of CUpti_ActivityObjectKindId: two little-endian uint32."""
+def _objects(database: Database, table: str, length: int) -> tuple[Ints, Ints]:
+    """(process, thread) of CUpti_ActivityObjectKindId, ``length`` times: two little-endian uint32.
+
+    Both are 0 where the table has no such column, or a row no such id.
+    """
+    if "objectId" not in database.columns[table]:
+        return np.zeros(length, np.int64), np.zeros(length, np.int64)
     blobs = [b if b and len(b) >= 8 else bytes(8) for b in database.blobs(table, "objectId")]
     words = np.frombuffer(b"".join(b[:8] for b in blobs), "<u4").astype(np.int64).reshape(-1, 2)
     return words[:, 0], words[:, 1]

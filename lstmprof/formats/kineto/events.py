@@ -12,6 +12,7 @@ import re
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
+from lstmprof.events.schema import PHASES, PROGRAM
 from lstmprof.formats import rows
 from lstmprof.formats.rows import Row
 
@@ -47,8 +48,9 @@ ON_DEVICE = frozenset(
 PROFILER_SPAN = "trace"
 
 _STEP = re.compile(r"ProfilerStep#\d+|step")
-#: Ranges that torch records by itself; until 2021 they had the category of operators.
+#: Ranges that torch records by itself, and those of lstmprof: in 2021 they had the category of ops.
 _TORCH_RANGE = re.compile(r"Optimizer\.\w+#|enumerate\(DataLoader\)#")
+_OWN = frozenset(("step", *PHASES, PROGRAM))
 _STREAM = re.compile(r"(?:stream )?(\d{1,18})")
 
 _FS_PER_US = 10**9
@@ -63,8 +65,8 @@ def kind(category: str, name: str) -> str | None:
     if usual in ("op", "range") and category not in ON_DEVICE:
         if name.startswith("ProfilerStep#") or usual == "range":
             return "step" if _STEP.fullmatch(name) else "range"
-        if category == "operator" and _TORCH_RANGE.match(name):
-            return "range"
+        if category == "operator" and (name in _OWN or _TORCH_RANGE.match(name)):
+            return "step" if _STEP.fullmatch(name) else "range"
     return usual
 
 

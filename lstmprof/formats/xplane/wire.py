@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lstmprof.errors import ProfileError
 from lstmprof.formats.raw_file import RawFile
 from lstmprof.formats.xplane import schema
 
@@ -32,6 +33,8 @@ _PLANES, _PLANE_NAME, _LINES, _EVENTS = 0x0A, 0x12, 0x1A, 0x22
 _MOST_HEAD_BYTES = 12
 _FIXED_BYTES = {1: 8, 5: 4}
 _MOST_LINE_FIELDS = 1000
+#: Planes, lines and names of events and stats in a file; of a long job they are some 100,000.
+_MOST_PARTS = 2**20
 #: Which field of an XStat holds its value; 0 where none does.
 NONE, DOUBLE, UINT64, INT64, TEXT, BYTES, REF = 0, 2, 3, 4, 5, 6, 7
 _LENGTH, _FIXED = 2, 1
@@ -240,13 +243,26 @@ def plane_names(raw: RawFile) -> list[bytes]:
 
     Raises:
         OddError: something is written oddly, or damaged.
+        ProfileError: it has more planes, lines and names than could be held in memory.
     """
-    names = []
+    names, count = [], 0
     for plane_tag, _, plane, end in _fields(raw, 0, raw.length):
+        name: tuple[int, int] | None = None
+        count = _counted(raw, count)
         if plane_tag == _PLANES:
-            fields = [(v, s) for t, _, v, s in _fields(raw, plane, end) if t == _PLANE_NAME]
-            names += [raw.part(value, stop) for value, stop in fields[-1:]]
+            for tag, _, value, stop in _fields(raw, plane, end):
+                count = _counted(raw, count)
+                name = (value, stop) if tag == _PLANE_NAME else name
+        names += [raw.part(*name)] if name else []
     return names
+
+
+def _counted(raw: RawFile, count: int) -> int:
+    """One more than ``count``, of the parts of a file that are no events."""
+    if count == _MOST_PARTS:
+        fault = f"has more than {_MOST_PARTS:,} planes, lines and names"
+        raise ProfileError(raw.path, fault, "profile fewer steps")
+    return count + 1
 
 
 def _plane(raw: RawFile, start: int, stop: int) -> tuple[Any, list[list[Piece]]]:

@@ -5,15 +5,16 @@
     figures, rows ─ page.html, page.css, page.js, timeline.js ─▶ one file
 
 Jinja2 escapes every text; data are JSON in which no ``</script>`` can occur; the policy in the head
-forbids the browser any request. Vega comes from vl-convert, once.
+forbids the browser any request. Vega comes from vl-convert, which takes seconds to bundle it: the
+bundle is kept in the cache, for each version of vl-convert.
 """
 
 from __future__ import annotations
 
 import base64
+import contextlib
+import importlib.metadata
 import json
-import os
-import tempfile
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -28,6 +29,8 @@ from lstmprof.report.charts import figures, waterfall
 from lstmprof.report.drawing import shown
 from lstmprof.report.model import Figure, Report, Rows, Timeline
 from lstmprof.report.palette import BUSY, COMPARED, IDLE, PARTS
+from lstmprof.runs.directory import cache_folder
+from lstmprof.scratch import check_file, write_file
 
 #: Sections in reading order: (id, heading); a figure is in the section that its key begins with.
 SECTIONS = (
@@ -38,6 +41,7 @@ SECTIONS = (
     ("timeline", "One step in time"),
     ("launch-gaps", "Kernels and launches"),
     ("casts", "Casts"),
+    ("versions", "By version"),
     ("sweep", "The sweep"),
     ("roofline", "Share of the roofline"),
     ("stability", "Stability of the timings"),
@@ -52,6 +56,7 @@ _ROOM = {
     "casts": "tall",
     "roofline": "tall",
     "stability": "tall scale",
+    "versions": "tall",
     "sweep": "taller",
 }
 #: Columns of the table of what takes the time.
@@ -99,15 +104,7 @@ def write(report: Report, path: Path, *, force: bool = False) -> int:
     refuse(path, force=force)
     content = page(report).encode()
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, partial = tempfile.mkstemp(prefix=".partial-", dir=path.parent)
-        try:
-            with os.fdopen(handle, "wb") as out:
-                out.write(content)
-            Path(partial).chmod(0o644)
-            Path(partial).replace(path)
-        finally:
-            Path(partial).unlink(missing_ok=True)
+        write_file(path, content)
     except OSError as fault:
         raise RunError(f"{path}: {fault.strerror}", "give an -o that can be written") from fault
     return len(content)
@@ -117,18 +114,27 @@ def refuse(path: Path, *, force: bool) -> None:
     """Nothing where the page may be written to ``path``.
 
     Raises:
-        RunError: it is there already and ``force`` is not given.
+        RunError: it is there already and ``force`` is not given, or it is no plain file.
     """
-    if path.exists() and not force:
-        raise RunError(f"{path}: is there already", "give --force to replace it, or another -o")
+    check_file(path, force=force, next_step="give --force to replace it, or another -o")
 
 
 def _vega() -> str:
     """Vega, Vega-Lite and Vega-Embed for the browser, as vl-convert has them."""
+    kept = cache_folder() / f"vega-{importlib.metadata.version('vl-convert-python')}.js"
+    try:
+        bundle = kept.read_bytes().decode()
+    except OSError:
+        bundle = _bundled_vega()
+        with contextlib.suppress(OSError):  # a cache that cannot be written
+            write_file(kept, bundle.encode())
+    return bundle.replace("</script", "<\\/script").replace("<!--", "<\\!--")
+
+
+def _bundled_vega() -> str:
     import vl_convert
 
-    bundle = str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))
-    return bundle.replace("</script", "<\\/script").replace("<!--", "<\\!--")
+    return str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))
 
 
 def _sections(report: Report, drawn: list[Figure]) -> Iterator[dict[str, Any]]:

@@ -1,0 +1,148 @@
+"""The border that no exception of a reader passes: it becomes one line, and the other inputs go on.
+
+::
+
+    LstmprofError            passes             what was given, or an option, is at fault
+    MemoryError, OSError     one line           the machine is
+    any other exception      a ``DefectError``  we are: the traceback goes to a log, to be reported
+
+Inputs are files of strangers. Whatever reads, annotates, breaks down or diagnoses one of many does
+it within ``border``; who has many collects the errors and goes on.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import platform
+import shlex
+import socket
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from lstmprof import __version__
+from lstmprof.errors import DefectError, LstmprofError, ProfileError, RunError, of_system
+from lstmprof.runs.directory import cache_folder
+
+_MOST_WORDS, _MOST_TRACE = 120, 100_000
+#: A log that has become longer takes no more.
+_MOST_BYTES = 2**24
+
+if TYPE_CHECKING:
+    from lstmprof.runs.run import Run
+
+LeaveOut = Callable[[LstmprofError], None]
+_Item = TypeVar("_Item")
+_Made = TypeVar("_Made")
+
+
+def place_of(run: Run) -> Path:
+    """Where ``run`` lies, as ``of_good`` asks."""
+    return run.path
+
+
+@contextmanager
+def border(place: object) -> Iterator[None]:
+    """Let nothing but an ``LstmprofError`` pass of what is done with the input at ``place``.
+
+    Raises:
+        LstmprofError: what was given or the machine is at fault.
+        DefectError: lstmprof is; the traceback is in the log that it names.
+    """
+    try:
+        yield
+    except LstmprofError:
+        raise
+    except MemoryError as error:
+        fault = "is too large for this machine's memory"
+        raise ProfileError(place, fault, "profile fewer steps") from error
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            of_machine = of_system(error)
+            fault = f"cannot be read ({of_machine.fault})"
+            raise ProfileError(place, fault, of_machine.next_step) from error
+        raise _defect(place, error) from error
+
+
+def of_good(
+    make: Callable[[Sequence[_Item]], _Made],
+    items: Sequence[_Item],
+    place_of: Callable[[_Item], object],
+    leave_out: LeaveOut,
+) -> _Made:
+    """What ``make`` makes of ``items`` together, without those of which it can make nothing alone.
+
+    Each of these is left out with its error.
+
+    Raises:
+        LstmprofError: it can make nothing of any of them, or no input is at fault: an option is.
+    """
+    try:
+        with border(place_of(items[0]) if len(items) == 1 else "the runs together"):
+            return make(items)
+    except (ProfileError, RunError, DefectError):
+        faults = _faults(make, items, place_of) if len(items) > 1 else {}
+        if not faults or len(faults) == len(items):
+            raise
+    for fault in faults.values():
+        leave_out(fault)
+    good = [item for number, item in enumerate(items) if number not in faults]
+    return make(good)
+
+
+def _faults(
+    make: Callable[[Sequence[_Item]], object],
+    items: Sequence[_Item],
+    place_of: Callable[[_Item], object],
+) -> dict[int, LstmprofError]:
+    """The errors of those items of which ``make`` can make nothing alone, by their numbers."""
+    faults = {}
+    for number, item in enumerate(items):
+        try:
+            with border(place_of(item)):
+                make([item])
+        except LstmprofError as fault:
+            faults[number] = fault
+    return faults
+
+
+def _defect(place: object, error: Exception) -> DefectError:
+    what = f"{type(error).__name__}: {error}".removesuffix(": ")
+    what = what if len(what) <= _MOST_WORDS else f"{what[:_MOST_WORDS]}…"
+    log = _logged(place, error)
+    next_step = f"please report it with {log}" if log else "please report it; no log can be written"
+    return DefectError(f"lstmprof could not read {place}: a defect of ours ({what})", next_step)
+
+
+def _logged(place: object, error: Exception) -> Path | None:
+    """The log of this process, the traceback of ``error`` at its end; None where none is written.
+
+    It is in the cache, or where temporary files are if that cannot be written.
+    """
+    name = f"{datetime.date.today():%Y-%m-%d}-{socket.gethostname()}-{os.getpid()}.log"
+    text = _entry(place, error).encode(errors="backslashreplace")
+    for folder in (cache_folder() / "defects", Path(tempfile.gettempdir())):
+        path = folder / (name if folder.name == "defects" else f"lstmprof-defects-{name}")
+        with suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
+            with path.open("ab") as file:
+                if file.tell() < _MOST_BYTES:
+                    file.write(text)
+            return path
+    return None
+
+
+def _entry(place: object, error: Exception) -> str:
+    trace = "".join(traceback.format_exception(error))
+    if len(trace) > _MOST_TRACE:
+        trace = f"{trace[: _MOST_TRACE // 2]}\n…\n{trace[-_MOST_TRACE // 2 :]}"
+    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    return (
+        f"{now} lstmprof {__version__}, Python {platform.python_version()}, {platform.platform()}\n"
+        f"command: {shlex.join(sys.argv)}\ninput: {place}\n{trace}\n"
+    )

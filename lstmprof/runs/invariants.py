@@ -1,0 +1,181 @@
+"""What holds of every run's tables, looked at before anything is computed from a stranger's.
+
+Of the columns their types; of the events that they are numbered by their rows, that none is
+shorter than nothing, that links lead to events and no event is around itself, and that a null
+stands only where one may. The events are looked at batch by batch, so that memory does not grow
+with them; a file that claims more of them than its bytes can hold is refused before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from lstmprof.errors import RunError
+from lstmprof.events.intervals import Ints
+from lstmprof.events.schema import COLUMNS, KINDS, SCHEMA
+from lstmprof.events.table import NONE
+from lstmprof.runs.metadata import AGAIN
+
+#: Columns of the events table that name events.
+_LINKS = ("parent_id", "launch_id", "op_id", "forward_id")
+_TIMES = ("start_ns", "dur_ns")
+#: Farther apart than two events of one profile can be; sums of two such times are still numbers.
+MOST_NS = 2**62
+#: So many rows may be in a file of any size; of those beyond, each takes as many bytes as this
+#: (a profile's events take 14 or more, one step repeated 7).
+FREE_ROWS = 2**22
+ROW_BYTES = 10
+_BATCH_ROWS = 2**18
+_WORDS = [c.name for c in COLUMNS if c.derived and pa.types.is_dictionary(c.type)]
+_MOST_LETTERS = 200
+_NULL = "{} is null in a row, which it never is"
+_WIDTHS = (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32())
+_TEXTS = (pa.string(), pa.large_string())
+
+
+def check_types(path: Path, actual: pa.Schema, schema: pa.Schema) -> None:
+    """Nothing where the columns of a file, ``actual``, have the types of ``schema``.
+
+    An integer may be of another width, a text in a dictionary or not, as other programs write them.
+
+    Raises:
+        RunError: one has another type.
+    """
+    for field in actual:
+        wanted = schema.field(field.name).type
+        if not _serves(field.type, wanted):
+            kind = "text" if pa.types.is_dictionary(wanted) else wanted
+            raise RunError(f"{path}: column {field.name} is of {field.type}, not of {kind}", AGAIN)
+
+
+def _serves(actual: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether a column of ``actual`` can be read as one of ``wanted``."""
+    if pa.types.is_dictionary(wanted) or wanted in _TEXTS:
+        return (actual.value_type if pa.types.is_dictionary(actual) else actual) in _TEXTS
+    if pa.types.is_integer(wanted):
+        return actual in _WIDTHS
+    return bool(pa.types.is_floating(actual) if pa.types.is_floating(wanted) else actual == wanted)
+
+
+def check_nulls(path: Path, table: pa.Table, schema: pa.Schema) -> None:
+    """Nothing where the columns of ``table`` that are never null in ``schema`` hold none.
+
+    Raises:
+        RunError: one is null in a row.
+    """
+    for field in schema:
+        if not field.nullable and table.column(field.name).null_count:
+            raise RunError(f"{path}: {_NULL.format(field.name)}", AGAIN)
+
+
+def check_counts(path: Path, table: pa.Table) -> None:
+    """Nothing where what is counted or measured in ``table`` is 0 or more, and can be summed.
+
+    Raises:
+        RunError: something is less, or so much that it cannot be.
+    """
+    for field in table.schema:
+        if pa.types.is_integer(field.type):
+            bounds = pc.min_max(table.column(field.name))
+            if (bounds["min"].as_py() or 0) < 0:
+                raise RunError(f"{path}: {field.name} is less than 0", AGAIN)
+            if (bounds["max"].as_py() or 0) * len(table) > MOST_NS:
+                raise RunError(f"{path}: {field.name} is more than can be", AGAIN)
+
+
+def check_texts(path: Path, table: pa.Table) -> None:
+    """Nothing where the words that lstmprof has for events, a category or a phase, are words.
+
+    Raises:
+        RunError: one is longer than any.
+    """
+    for name in table.schema.names:
+        if name in _WORDS:
+            for chunk in table.column(name).chunks:
+                texts = chunk.dictionary if pa.types.is_dictionary(chunk.type) else chunk
+                length = pc.max(pc.utf8_length(texts)).as_py() or 0
+                if length > _MOST_LETTERS:
+                    raise RunError(f"{path}: {name} is a text of {length} letters", AGAIN)
+
+
+def check_length(path: Path, file: pq.ParquetFile) -> None:
+    """Nothing where ``file`` may hold as many rows as it says.
+
+    Raises:
+        RunError: they are more than its bytes.
+    """
+    rows, length = file.metadata.num_rows, path.stat().st_size
+    if rows > FREE_ROWS + length // ROW_BYTES:
+        raise RunError(f"{path}: says that its {length} bytes hold {rows} rows", AGAIN)
+
+
+def check_events(path: Path, file: pq.ParquetFile) -> None:
+    """Nothing where the rows of the events table ``file`` are what every reader relies on.
+
+    Raises:
+        RunError: one is not; says which and how.
+        OSError, pa.ArrowException: the file is damaged.
+    """
+    count = file.metadata.num_rows
+    required = [field.name for field in SCHEMA if not field.nullable]
+    columns = [*required, *(name for name in _LINKS if name in file.schema_arrow.names)]
+    suspects: list[Ints] = []
+    first = 0
+    for batch in file.iter_batches(_BATCH_ROWS, columns=columns):
+        fault = next(_faults(batch, first, count), None)
+        if fault:
+            raise RunError(f"{path}: {fault}", AGAIN)
+        suspects.append(_not_before(batch, first))
+        first += len(batch)
+    rows = np.concatenate([np.empty(0, np.int64), *suspects])
+    if len(rows) and (row := _around_itself(file, rows)) is not None:
+        raise RunError(f"{path}: event {row} is around itself (parent_id)", AGAIN)
+
+
+def _faults(batch: pa.RecordBatch, first: int, count: int) -> Iterator[str]:
+    """What is wrong with the rows of ``batch``, of which ``first`` is the number of the first."""
+    for field in SCHEMA:
+        if not field.nullable and batch.column(field.name).null_count:
+            yield _NULL.format(field.name)
+    numbers = _integers(batch, "event_id")
+    if not np.array_equal(numbers, np.arange(first, first + len(batch))):
+        yield "event_id is not the number of the row"
+    start, dur = (_integers(batch, name) for name in _TIMES)
+    if len(dur) and dur.min() < 0:
+        yield f"event {first + int(np.argmin(dur))} has a negative dur_ns"
+    if len(dur) and (start.min() < -MOST_NS or start.max() > MOST_NS or dur.max() > MOST_NS):
+        yield "start_ns or dur_ns is of more than a century"
+    for name in _LINKS:
+        bounds = pc.min_max(batch.column(name)).as_py() if name in batch.schema.names else {}
+        for event_id in bounds.values():
+            if event_id is not None and not 0 <= event_id < count:
+                yield f"{name} names event {event_id}, which is not there"
+    unknown = set(batch.column("kind").unique().to_pylist()) - set(KINDS)
+    if unknown:
+        yield f"kind '{next(iter(unknown))}' is none of {', '.join(KINDS)}"
+
+
+def _integers(batch: pa.RecordBatch, name: str) -> Ints:
+    return np.asarray(batch.column(name).to_numpy(zero_copy_only=False), dtype=np.int64)
+
+
+def _not_before(batch: pa.RecordBatch, first: int) -> Ints:
+    """The rows whose parent does not come before them: without any, nothing is around itself."""
+    parent = np.asarray(batch.column("parent_id").fill_null(NONE), dtype=np.int64)
+    return first + np.flatnonzero(parent >= np.arange(first, first + len(parent)))
+
+
+def _around_itself(file: pq.ParquetFile, rows: Ints) -> int | None:
+    """The first of ``rows`` above which there is no end, looked for by jumps that double."""
+    above = file.read(["parent_id"]).column(0).fill_null(NONE).to_numpy().astype(np.int64)
+    ancestor = np.append(above, NONE)
+    for _ in range(len(above).bit_length()):
+        ancestor = ancestor[ancestor]
+    endless = rows[ancestor[rows] != NONE]
+    return int(endless[0]) if len(endless) else None

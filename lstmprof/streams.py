@@ -1,0 +1,136 @@
+"""Standard output and standard error as a command may use them: the one border to a terminal.
+
+::
+
+    a name, a note, an error ─▶ Stream.write ─▶ no control character, no sign the encoding lacks
+    rich's colours           ─▶ Stream.styled
+    a disk that is full      ─▶ OutputError, one line
+
+Text of profiles and runs is made one line where it is put into a line (``errors.one_line``); this
+stands behind, for whatever comes another way: a warning of a library, a traceback.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, TextIO
+
+from lstmprof.errors import LstmprofError, one_line
+
+#: All but the end of a line: C0, DEL and C1, marks of direction and of no width, line separators,
+#: signs between lines, lone surrogates, tags.
+_CONTROL = (
+    r"[\x00-\x09\x0b-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f"
+    r"\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
+)
+CONTROL = re.compile(_CONTROL)
+_PLAIN = re.compile(rf"(?!\r\n){_CONTROL}")  # CSV ends its lines so
+_STYLED = re.compile(rf"(?!\x1b\[[\d;]*m){_CONTROL}")
+
+
+class OutputError(LstmprofError):
+    """What was printed could not be written."""
+
+
+class Stream:
+    """``file`` without control characters; a fault is an OutputError, or nothing where ``quiet``.
+
+    Raises:
+        OutputError: from ``write`` and ``flush``.
+        BrokenPipeError: the reader of the output has gone.
+    """
+
+    def __init__(
+        self, file: TextIO, name: str, *, quiet: bool = False, pattern: re.Pattern[str] = _PLAIN
+    ) -> None:
+        self._file, self._name, self._quiet, self._pattern = file, name, quiet, pattern
+        self._fault: Exception | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    @property
+    def styled(self) -> Stream:
+        """The same for text whose colours are our own."""
+        return Stream(self._file, self._name, quiet=self._quiet, pattern=_STYLED)
+
+    def write(self, text: str) -> int:
+        """Write ``text``, a space for each control character."""
+        if not isinstance(text, str):
+            raise TypeError("a stream takes text")
+        self.put(self._pattern.sub(" ", text))
+        return len(text)
+
+    def writelines(self, lines: Iterator[str]) -> None:
+        """Write each of ``lines``."""
+        for line in lines:
+            self.write(line)
+
+    def flush(self) -> None:
+        """Write what is still held."""
+        self._try(self._file.flush)
+
+    def put(self, text: str) -> None:
+        """Write ``text`` as it is."""
+        self._try(lambda: self._write(text))
+
+    def _write(self, text: str) -> None:
+        try:
+            self._file.write(text)
+        except UnicodeEncodeError:
+            encoding = self._file.encoding or "ascii"
+            self._file.write(text.encode(encoding, "replace").decode(encoding))
+
+    def _try(self, action: Callable[[], object]) -> None:
+        """Do ``action``; after a fault nothing more is done, and the fault is told each time."""
+        try:
+            if self._fault is None:
+                action()
+        except BrokenPipeError as fault:
+            self._fault = fault
+        except OSError as fault:
+            self._fault = OutputError(
+                f"{self._name} cannot be written ({fault.strerror or fault})",
+                "free space there, or send it to another place",
+            )
+        if self._fault is not None:
+            _forget(self._file)
+            if not self._quiet:
+                raise self._fault
+
+
+def _forget(file: TextIO) -> None:
+    """Let what ``file`` still holds go nowhere, or the interpreter complains of it at its end."""
+    with suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:  # noqa: PTH123
+        os.dup2(nowhere.fileno(), file.fileno())
+
+
+@contextmanager
+def guarded() -> Iterator[None]:
+    """Standard output and standard error are ``Stream``s for as long as the context."""
+    before = sys.stdout, sys.stderr
+    sys.stdout = Stream(sys.stdout, "standard output")
+    sys.stderr = Stream(sys.stderr, "standard error", quiet=True)
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = before
+
+
+def styled(file: TextIO) -> TextIO:
+    """``file`` for text whose colours are our own."""
+    return file.styled if isinstance(file, Stream) else file  # type: ignore[return-value]
+
+
+def write_over(text: str) -> None:
+    """Write ``text`` over the last line of the terminal that standard error is, and stay there."""
+    line = f"\r{one_line(text)}\x1b[K"
+    if isinstance(sys.stderr, Stream):
+        sys.stderr.put(line)
+    else:
+        sys.stderr.write(line)
+    sys.stderr.flush()

@@ -1,0 +1,69 @@
+"""What SQL answered, as a terminal and JSON show it."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from lstmprof.breakdown.sql import Answer
+from lstmprof.numbers import UNKNOWN
+
+
+def answer(**columns: tuple[str, Any]) -> Answer:
+    """One row of columns with a type and a value."""
+    types = [type_ for type_, _ in columns.values()]
+    return Answer([*columns], types, iter([[value for _, value in columns.values()]]))
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.1 + 0.2, "0.3"),
+        (999_999.4, "999999"),
+        (1e6, "1000000.0"),
+        (-1e6, "-1000000.0"),
+        (12_345_678.25, "12345678.2"),
+        (None, UNKNOWN),
+        (7, "7"),
+        ("a", "a"),
+    ],
+)
+def test_a_number_is_shown_without_an_exponent_and_nothing_as_unknown(
+    value: object, text: str
+) -> None:
+    assert [*answer(a=("DOUBLE", value)).texts()] == [[text]]
+
+
+def test_numbers_are_aligned_to_the_right_and_texts_may_be_cut() -> None:
+    found = answer(
+        name=("VARCHAR", "a"), ns=("BIGINT", 1), share=("DECIMAL(18,3)", 0), all=("BIGINT[]", [1])
+    )
+    assert found.headings() == ["name", ">ns", ">share", "all"]
+    assert found.long() == ["name", "all"]
+
+
+def test_columns_of_one_name_get_numbers() -> None:
+    found = Answer(["a", "b", "a", "a", "a_2"], ["BIGINT"] * 5, iter([[1, 2, 3, 4, 5]]))
+    assert found.columns == ["a", "b", "a_2", "a_3", "a_2_2"]
+    assert [*found.records()] == [{"a": 1, "b": 2, "a_2": 3, "a_3": 4, "a_2_2": 5}]
+
+
+def test_json_has_no_nan_and_no_type_of_pythons_own() -> None:
+    found = answer(
+        nan=("DOUBLE", math.nan),
+        inf=("DOUBLE", -math.inf),
+        whole=("HUGEINT", Decimal("12")),
+        part=("DECIMAL(3,1)", Decimal("1.5")),
+        flag=("BOOLEAN", True),
+        all=("DECIMAL(3,1)[]", [Decimal("2"), None, math.nan]),
+        by=("MAP", {1: (Decimal("0.5"),)}),
+    )
+    (row,) = found.records()
+    assert row == {
+        **{"nan": None, "inf": None, "whole": 12, "part": 1.5, "flag": True},
+        **{"all": [2, None, None], "by": {"1": [0.5]}},
+    }
+    assert type(row["whole"]) is int

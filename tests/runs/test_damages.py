@@ -1,0 +1,226 @@
+"""A run directory is a stranger's: damaged in any way it is read, or refused in one line."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from commands.test_query import write
+from runs.damages import DAMAGES, EVENTS, TIMINGS, damaged
+
+from lstmprof.cli import run as lstmprof
+from lstmprof.errors import RunError
+from lstmprof.events.annotate import annotated
+from lstmprof.events.table import events_table
+from lstmprof.runs import invariants
+from lstmprof.runs.metadata import run_info
+from lstmprof.runs.run import SAMPLES_SCHEMA, Run, open_run, write_tables
+
+EVERYTHING = """
+SELECT (SELECT count(*) FROM events WHERE name <> '' AND dur_ns > 1),
+       (SELECT sum(wall_ns) FROM timings), (SELECT count(*) FROM kernels), * FROM runs
+"""
+#: Rounds of damages in the suite; what each seed does is another thing.
+ROUNDS = 2
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tmp_path_factory.mktemp("good"), "good", 5)
+
+
+@pytest.mark.parametrize("damage", range(len(DAMAGES)), ids=[d.__name__ for d in DAMAGES])
+def test_a_damaged_run_is_read_or_refused_in_one_line(
+    damage: int, good: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for seed in range(damage, ROUNDS * len(DAMAGES), len(DAMAGES)):
+        place = tmp_path / f"run-{seed}"
+        done = damaged(good, place, seed)
+        for command in (
+            ["breakdown", str(place), "--format", "json"],
+            ["diagnose", str(place)],
+            ["query", EVERYTHING, str(place), "--format", "csv"],
+        ):
+            code = lstmprof(command)
+            said = capsys.readouterr()
+            assert code in (0, 1), (done, command[0], said.err)
+            lines = [line for line in said.err.splitlines() if "error" in line]
+            assert len(lines) == code, (done, command[0], said.err)
+            named = str(place) in said.err or "error: good: " in said.err
+            assert code == 0 or named, (done, command[0], said.err)
+
+
+def test_a_report_on_a_damaged_run_is_drawn_or_refused_in_one_line(
+    good: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for seed in range(0, len(DAMAGES), 5):
+        place = tmp_path / f"run-{seed}"
+        done = damaged(good, place, seed)
+        code = lstmprof(["report", str(place), "-o", str(tmp_path / "page.html"), "--force"])
+        lines = [line for line in capsys.readouterr().err.splitlines() if "error" in line]
+        assert (code in (0, 1), len(lines)) == (True, code), (done, lines)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A run of three ops, one around the others."""
+    columns: dict[str, Any] = {"kind": ["op"] * 3, "name": ["a", "b", "c"], "pid": [1] * 3}
+    times = {"start_ns": [0, 1, 5], "dur_ns": [10, 2, 2], "tid": [1] * 3}
+    (tmp_path / "run").mkdir()
+    events = annotated(events_table({**columns, **times}), captured=False)
+    write_tables(tmp_path / "run", run_info({"name": "run", "source": "ingest"}), events)
+    return tmp_path / "run"
+
+
+def rewritten(run: Path, column: str, values: list[Any], type_: pa.DataType | None = None) -> Run:
+    """``run`` with other values of a column of its events."""
+    table = pq.read_table(run / EVENTS)
+    at = table.schema.get_field_index(column)
+    array = pa.array(values, type_ or pa.int64())
+    pq.write_table(table.set_column(at, column, array), run / EVENTS)
+    return open_run(run)
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "fault"),
+    [
+        ("parent_id", [0, 0, 0], "event 0 is around itself"),
+        ("parent_id", [2, 0, 1], "event 0 is around itself"),
+        ("parent_id", [None, 2, 1], "event 1 is around itself"),
+        ("parent_id", [None, 0, 3], "parent_id names event 3, which is not there"),
+        ("launch_id", [None, -1, None], "launch_id names event -1, which is not there"),
+        ("op_id", [None, 2**62, None], "which is not there"),
+        ("forward_id", [None, -(2**63), None], "which is not there"),
+        ("event_id", [0, 2, 1], "event_id is not the number of the row"),
+        ("event_id", [0, 1, 2**40], "event_id is not the number of the row"),
+        ("dur_ns", [10, -2, 2], "event 1 has a negative dur_ns"),
+        ("dur_ns", [10, 2**63 - 1, 2], "of more than a century"),
+        ("start_ns", [-(2**63), 1, 5], "of more than a century"),
+        ("start_ns", [0, None, 5], "start_ns is null in a row"),
+    ],
+)
+def test_events_that_cannot_be_are_refused_before_anything_is_computed(
+    column: str, values: list[Any], fault: str, run: Path
+) -> None:
+    damaged_run = rewritten(run, column, values)
+    readers: tuple[Callable[[], object], ...] = (
+        damaged_run.events,
+        lambda: damaged_run.narrow_events(["name"]),
+        lambda: damaged_run.events_file,
+    )
+    for read in readers:
+        with pytest.raises(RunError) as told:
+            read()
+        assert f"{EVENTS}: " in str(told.value)
+        assert fault in str(told.value)
+        assert str(told.value).endswith("; capture or ingest the run again")
+
+
+def test_a_child_before_its_parent_is_no_cycle(run: Path) -> None:
+    assert len(rewritten(run, "parent_id", [2, 0, None]).events()) == 3
+
+
+def test_a_kind_that_nobody_knows_is_refused(run: Path) -> None:
+    with pytest.raises(RunError, match="kind 'brew' is none of step, range, op"):
+        rewritten(run, "kind", ["op", "brew", "op"], pa.string()).events()
+
+
+def test_a_category_is_a_word(run: Path) -> None:
+    strange = rewritten(run, "category", ["gemm", "[" * 50_000, None], pa.string())
+    with pytest.raises(RunError, match="category is a text of 50000 letters"):
+        strange.events()
+    with pytest.raises(RunError, match="category is a text of 50000 letters"):
+        strange.narrow_events(["category"])
+
+
+@pytest.mark.parametrize(
+    ("column", "type_", "kind"),
+    [
+        ("start_ns", pa.string(), "int64"),
+        ("start_ns", pa.uint64(), "int64"),
+        ("parent_id", pa.float64(), "int64"),
+        ("name", pa.int64(), "text"),
+        ("name", pa.binary(), "text"),
+    ],
+)
+def test_a_column_of_another_type_is_refused_by_name(
+    column: str, type_: pa.DataType, kind: str, run: Path
+) -> None:
+    with pytest.raises(RunError) as told:
+        rewritten(run, column, [None] * 3, type_).events()
+    assert f"{EVENTS}: column {column} is of {type_}, not of {kind}; " in str(told.value)
+
+
+def test_plain_texts_and_narrow_numbers_are_read_as_what_they_stand_for(run: Path) -> None:
+    before = open_run(run).events().arrow.to_pylist()
+    rewritten(run, "name", ["a", "b", "c"], pa.string())
+    written = rewritten(run, "dur_ns", [10, 2, 2], pa.int16())
+    assert written.events().arrow.to_pylist() == before
+    assert written.narrow_events(["name"]).column("name").to_pylist() == ["a", "b", "c"]
+
+
+def test_a_file_cannot_hold_more_rows_than_it_has_room_for(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events = pq.read_table(run / EVENTS)
+    pq.write_table(events.take(pa.array(np.zeros(100_000, np.int64))), run / EVENTS)
+    monkeypatch.setattr(invariants, "FREE_ROWS", 1000)
+    with pytest.raises(RunError, match=r"says that its \d+ bytes hold 100000 rows"):
+        open_run(run).events()
+
+
+def test_timings_that_cannot_be_are_refused(good: Path, tmp_path: Path) -> None:
+    place = tmp_path / "run"
+    shutil.copytree(good, place)
+    table = pq.read_table(good / TIMINGS)
+    for number, fault in ((-1, "wall_ns is less than 0"), (2**62, "wall_ns is more than can be")):
+        at = table.schema.get_field_index("wall_ns")
+        column = pa.array([number] * len(table), pa.int64())
+        pq.write_table(table.set_column(at, "wall_ns", column), place / TIMINGS)
+        with pytest.raises(RunError, match=fault):
+            Run(place, run_info({})).timings()
+
+
+def test_samples_are_looked_through_too(run: Path) -> None:
+    nulls = pa.table([pa.nulls(2, f.type) for f in SAMPLES_SCHEMA], names=SAMPLES_SCHEMA.names)
+    pq.write_table(nulls.replace_schema_metadata(SAMPLES_SCHEMA.metadata), run / "samples.parquet")
+    with pytest.raises(RunError, match=r"samples\.parquet: .* is null in a row"):
+        open_run(run).samples()
+
+
+@pytest.mark.parametrize("letters", [4, 5_000])
+def test_texts_of_samples_are_looked_through(letters: int, run: Path) -> None:
+    text = "x" * letters
+    row = {
+        f.name: [text] if pa.types.is_list(f.type) else 1 if pa.types.is_integer(f.type) else text
+        for f in SAMPLES_SCHEMA
+    }
+    samples = pa.Table.from_pylist([row], schema=SAMPLES_SCHEMA)
+    pq.write_table(samples, run / "samples.parquet")
+    if letters == 4:
+        assert open_run(run).samples() == samples
+    else:
+        with pytest.raises(RunError, match=r"samples\.parquet: .* is a text of 5000 letters"):
+            open_run(run).samples()
+
+
+@pytest.mark.parametrize("name", [EVENTS, TIMINGS])
+def test_a_pipe_in_a_tables_place_is_refused_before_it_is_opened(
+    name: str, good: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / "run"
+    shutil.copytree(good, place)
+    (place / name).unlink()
+    os.mkfifo(place / name)
+    begin = time.monotonic()
+    assert lstmprof(["breakdown", str(place)]) == 1
+    assert f"{name}: is no plain file; capture or ingest the run again" in capsys.readouterr().err
+    assert time.monotonic() - begin < 60
