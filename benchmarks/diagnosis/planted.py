@@ -6,7 +6,8 @@ then ``lstmprof diagnose --format json`` in a process of its own. The workers ar
 ``planting/sitecustomize.py`` gives their steps what is planted. It must be named first, and its
 size be right. The size is known by a clock of the plant's own, around its units in steps without a
 profiler; of what is in a compiled program, and of a setting, it is the difference of both runs'
-steps by the same clock. Of steps those count that kept their CPU.
+steps by the same clock; in CPU time where the diagnosis is. Of steps those count that kept their
+CPU.
 
 The promises. On a quiet machine: named first in 99 % of the cases, median error of the size within
 5 %. With a process spinning on each core: right or "cannot be told" in 95 %, wrong in 2 % at most.
@@ -69,6 +70,7 @@ class Outcome:
     """What was planted, and what the diagnosis says of it; ns a step.
 
     ``planted`` is by a clock of its own, or the ``difference`` of the steps of both runs.
+    ``by_cpu``: the diagnosis, and so its size, is of CPU time.
     """
 
     case: Case
@@ -80,6 +82,7 @@ class Outcome:
     cause: str | None
     found_ns: int
     sentence: str
+    by_cpu: bool
 
     @property
     def verdict(self) -> str:
@@ -91,8 +94,9 @@ class Outcome:
 
     @property
     def error(self) -> float | None:
-        """Of the size on the clock, as a share of what was planted; None of what is not right."""
-        return self.found_ns / self.planted.wall_ns - 1 if self.verdict == "right" else None
+        """As a share of what was planted, by what is diagnosed; None of what is not right."""
+        size_ns = self.planted.cpu_ns if self.by_cpu else self.planted.wall_ns
+        return self.found_ns / size_ns - 1 if self.verdict == "right" else None
 
 
 def request_of(case: Case, label: str) -> CaptureRequest:
@@ -182,6 +186,7 @@ def outcome(case: Case, folder: Path) -> Outcome | str:
         cause=told["cause"],
         found_ns=found.get(kind, 0),
         sentence=told["sentence"],
+        by_cpu=told["compared_by"] == "CPU time",
     )
 
 

@@ -1,0 +1,52 @@
+"""Two thousand inputs of every target, the same every time, are read or refused in a line.
+
+More of them, for longer: ``make fuzz``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from attack.fuzz import Attack
+from attack.targets import TARGETS
+
+from lstmprof.formats import FORMATS
+
+INPUTS = 2000
+_SEED = 18
+#: More than any machine takes: a hang is told by the processor time of each input.
+_MINUTES = 60.0
+
+
+def test_every_format_is_attacked() -> None:
+    assert set(FORMATS) <= set(TARGETS)
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_seeds_are_read(name: str, tmp_path: Path) -> None:
+    attack = Attack([name], _SEED, tmp_path / "failures", tmp_path)
+    seeds = TARGETS[name].seeds()
+    for content in seeds:
+        attack.one(TARGETS[name], content)
+    assert not attack.broken
+    expected = (0, len(seeds)) if name == "foreign" else (attack.tallies[name].accepted, 0)
+    assert (attack.tallies[name].accepted, attack.tallies[name].refused) == expected
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_damaged_inputs_are_read_exactly_or_refused(name: str, tmp_path: Path) -> None:
+    attack = Attack([name], _SEED, tmp_path / "failures", tmp_path)
+    attack.run(_MINUTES, INPUTS)
+    tally = attack.tallies[name]
+    assert not attack.broken, attack.told()["broken promises"]
+    assert tally.inputs == INPUTS
+    assert tally.refused > INPUTS // 20
+    assert tally.ledgers > INPUTS // 40 or name == "foreign"
+
+
+def test_an_input_is_drawn_from_its_number_alone() -> None:
+    for target in TARGETS.values():
+        contents = target.seeds()
+        assert target.drawn(5, contents) == target.drawn(5, contents)
+        assert len({target.drawn(number, contents) for number in range(40)}) > 20
