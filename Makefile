@@ -8,21 +8,29 @@ DEMO := --workload 1x320-ce-short --time-steps 20 --out traces/demo --force
 GPU_PYTHON ?= $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON))
 BUDGET ?= 480s
 OUT ?= traces/gpu
+MINUTES ?= 10
+SAMPLE_RUNS = $(sort $(dir $(shell git ls-files 'traces/*/run.json')))
 WHEELS ?= $(wildcard build/wheels)
 
-.PHONY: help demo test bench gpu gpu-wheels docs sentences clean
+.PHONY: help demo test fuzz faults bench samples analyses gpu gpu-wheels docs sentences mutants clean
 
 help:
 	@echo "make demo   install, capture three LSTMs on a small workload, say where each step goes"
 	@echo "make test   install, then ruff, mypy and pytest"
+	@echo "make fuzz   attack every reader with damaged inputs for MINUTES=10"
+	@echo "make faults kill and fill the disk at every change of files that a command makes"
 	@echo "make bench  what the harness itself costs"
+	@echo "make analyses  write analyses/README.md: what benchmark studies said, beside the samples in traces/"
+	@echo "make samples   capture the samples in traces/ anew, on an idle machine"
 	@echo "make gpu    on a machine with a GPU: its tests, then captures for BUDGET=480s into OUT=traces/gpu"
 	@echo "make gpu-wheels  what such a machine lacks without a network, into build/wheels"
 	@echo "make docs   write docs/tables.md, docs/causes.md and the table of docs/diagnosis.md from the code"
 	@echo "make sentences  every sentence that diagnose, breakdown and the report can print"
+	@echo "make mutants  plant 200 small faults in a copy of the code: which do the tests notice?"
 	@echo "make clean  remove .venv and the demo's runs"
 
 demo: $(INSTALLED)
+	@echo "Runs to look at before anything is captured: $(BIN)/lstmprof breakdown traces/ and $(BIN)/lstmprof diagnose traces/ (traces/README.md)"
 	$(BIN)/lstmprof capture --impl torch-cudnn --impl torch-lstmcell-basic --impl tf-lstmcell $(DEMO)
 	$(BIN)/lstmprof breakdown traces/demo --top 3
 	$(BIN)/lstmprof diagnose traces/demo
@@ -34,9 +42,28 @@ test: $(INSTALLED)
 	$(BIN)/mypy docs/tables.py docs/diagnosis.py docs/causes.py docs/schema.py docs/sentences.py
 	$(BIN)/pytest --numprocesses logical --maxprocesses 4 --dist worksteal
 
+# atheris stands apart: without it, inputs are drawn from numbers alone.
+fuzz: $(INSTALLED) build/atheris/.tried
+	PYTHONPATH=tests $(BIN)/python -W error -m attack --minutes $(MINUTES) --atheris build/atheris $(FUZZ_FLAGS)
+
+faults: $(INSTALLED)
+	PYTHONPATH=tests $(BIN)/python -W error -m attack.faults
+
+build/atheris/.tried: $(INSTALLED)
+	mkdir -p build/atheris
+	-$(BIN)/python -m pip install --quiet --disable-pip-version-check --target build/atheris 'atheris>=3'
+	touch $@
+
 bench: $(INSTALLED)
 	$(BIN)/python benchmarks/harness.py
 	$(BIN)/python benchmarks/own_code.py
+
+samples: $(INSTALLED)
+	$(BIN)/python -m benchmarks.samples $(SAMPLES)
+
+analyses: $(INSTALLED)
+	$(BIN)/python -m analyses $(SAMPLE_RUNS) > analyses/README.md.partial
+	mv analyses/README.md.partial analyses/README.md
 
 # What else: make gpu GPU_FLAGS=--dry-run, or --help.
 gpu:
@@ -54,6 +81,11 @@ docs: $(INSTALLED)
 
 sentences: $(INSTALLED)
 	@$(BIN)/python docs/sentences.py
+
+# What else: make mutants MUTANTS="--number 40 --area formats".
+mutants: $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.lock -e '.[mutants]'
+	$(BIN)/python -m benchmarks.mutants $(MUTANTS)
 
 # The stamp is written last: an install that was cut short is done again.
 $(INSTALLED): pyproject.toml requirements.lock

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from benchmarks.gpu import raw_captures, summary
+from lstmprof.capture.worker.threads import Waiting
 
 WALLS_NS = [900_000, 210_000, 200_000, 190_000]
 
@@ -57,6 +58,7 @@ def out(tmp_path: Path) -> Path:
         "device_ns": [wall // 2 for wall in WALLS_NS],
         "cpu_ns": WALLS_NS,
         **{name: [0] * 4 for name in KERNEL_COUNTS},
+        **dict.fromkeys(Waiting._fields, [None] * 4),
         "loss": [1.0] * 4,
     }
     metadata = {

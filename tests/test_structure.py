@@ -17,8 +17,8 @@ from lstmprof.report.charts import CHARTS
 PACKAGE = Path(lstmprof.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.py"))
 STAGES = (  # noqa: SIM905 - the order, as one reads it
-    "errors numbers names workloads implementations events formats runs capture breakdown replay "
-    "diagnose report api commands cli"
+    "errors scratch numbers names workloads implementations events formats runs capture "
+    "breakdown replay diagnose report api streams commands cli"
 ).split()
 
 
@@ -55,6 +55,7 @@ def test_every_chart_is_in_the_table_and_in_a_file() -> None:
 OF_EXTRAS = {
     *("torch", "tensorflow", "keras", "jax", "jaxlib", "flax", "equinox", "haiku", "pytensor"),
     *("onnx", "onnxruntime", "openvino", "polars"),
+    *("theano", "lasagne", "chainer", "mxnet", "caffe2"),  # of other interpreters
     *("dask", "distributed"),
 }
 

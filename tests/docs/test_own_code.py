@@ -25,6 +25,10 @@ def test_each_framework_has_an_example() -> None:
     assert set(EXAMPLES) == set(FRAMEWORKS)
 
 
+def _length(*stretches: tuple[int, int]) -> int:
+    return sum(end - begin for begin, end in stretches)
+
+
 @pytest.mark.parametrize("name", FRAMEWORKS)
 def test_an_example_writes_a_run(name: str, tmp_path: Path) -> None:
     pytest.importorskip(name)
@@ -49,6 +53,9 @@ def test_an_example_writes_a_run(name: str, tmp_path: Path) -> None:
         parts = [part["ns"] for part in run.ledger() if part["step"] == row["step"]]
         assert sum(parts) == row["dur_ns"]
     walls = info.profiled_wall_ns or ()
-    shares = [row["dur_ns"] / wall for row, wall in zip(steps, walls, strict=True)]
-    assert 0.8 < max(shares) <= 1.01, shares
+    off_ns = [_length(*step.own_ns, *step.others_ns) for step in info.profiled_off_cpu or ()]
+    of_steps = list(zip(steps, walls, off_ns or [0] * len(steps), strict=True))
+    assert max(row["dur_ns"] / wall for row, wall, _ in of_steps) <= 1.01, of_steps
+    # What another process had of the CPU is cut out.
+    assert max((row["dur_ns"] + off) / wall for row, wall, off in of_steps) > 0.8, of_steps
     assert {part["part"] for part in run.ledger()} & {"gemm", "rnn"}
