@@ -34,6 +34,10 @@ def test_waiting_is_in_the_wall_time_alone() -> None:
 def test_a_part_takes_as_long_as_its_own_size(
     monkeypatch: pytest.MonkeyPatch, size: str, part: str
 ) -> None:
-    usual = yardstick.measured()[part]
+    def least() -> int:
+        """Of eight yardsticks: what other work takes of caches and clocks only adds to it."""
+        return min(yardstick.measured()[part] for _ in range(8))
+
+    usual = least()
     monkeypatch.setattr(yardstick, size, getattr(yardstick, size) // 8)
-    assert usual > 2 * yardstick.measured()[part]  # 8 times and more where nothing disturbs
+    assert usual > 2 * least()  # 8 times and more where nothing disturbs
