@@ -956,6 +956,26 @@ def test_twins_are_not_told_of_what_both_do() -> None:
     assert {"layer in one op", "inputs' product at once"} <= pair("GEMM-bound", slow, other)
 
 
+def test_a_graph_is_told_in_the_words_of_who_can_use_it() -> None:
+    assert "as one CUDA graph (capture --cuda-graph)" in told("launch-bound", series(facts=NN_LSTM))
+    assert "torch.compile(mode='reduce-overhead') or" in told("launch-bound", series())
+
+
+@pytest.mark.parametrize(("others_ns", "fits"), [(800, True), (801, False)])
+def test_small_programs_are_worth_a_jit_where_they_are_half_of_a_hosts_dispatch(
+    others_ns: int, fits: bool
+) -> None:
+    dispatch = [replace(DISPATCH, ns=800), replace(DISPATCH, ns=others_ns, name="f")]
+    said = told("dispatch-bound", run(*dispatch, seen=replace(JAX, programs=SMALL)))
+    assert ("one jax.jit around the whole step" in said) == fits
+
+
+def test_on_a_device_small_programs_are_weighed_by_their_launches_alone() -> None:
+    seen = replace(JAX, gaps=SERIES, programs=tuple(replace(p, ns=1) for p in SMALL))
+    said = told("dispatch-bound", series(replace(DISPATCH, ns=100), seen=seen))
+    assert "one jax.jit around the whole step" in said
+
+
 def test_twins_are_told_of_a_setting_that_differs() -> None:
     slow, fast = (
         run(

@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -198,6 +199,30 @@ def test_an_address_without_a_scheduler_is_refused_in_one_line(
     with pytest.raises(kind, match=words) as refused:
         list(ingest_all(written(tmp_path, "a"), tmp_path / "out", scheduler=wrong))
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.filterwarnings("default")
+def test_what_dask_warns_of_is_told_with_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Client:
+        """One that finds other versions of what the scheduler uses, and a worker."""
+
+        def __init__(self, *_: object, **__: object) -> None:
+            warnings.warn("Mismatched versions found\nmsgpack", stacklevel=2)
+
+        def nthreads(self) -> dict[str, int]:
+            return {"tcp://127.0.0.1:9": 1}
+
+        def run(self, *_: object, **__: object) -> dict[str, str]:
+            return {"tcp://127.0.0.1:9": __version__}
+
+        def close(self, **_: object) -> None:
+            pass
+
+    monkeypatch.setattr(distributed, "Client", Client)
+    said: list[str] = []
+    with cluster.cluster("tcp://127.0.0.1:8786", said.append) as found:
+        found.check()
+    assert said == ["tcp://127.0.0.1:8786: Mismatched versions found msgpack"]
 
 
 def test_without_distributed_the_command_to_install_it_is_told(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import pickle
@@ -10,14 +11,17 @@ import signal
 import subprocess
 import sys
 import uuid
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from lstmprof.cli import run as lstmprof
 from lstmprof.errors import ForeignFileError
+from lstmprof.formats.pool import KilledError
 from lstmprof.runs import jobs as ingest_jobs
-from lstmprof.runs.ingest import Ingested, Task, ingest_profile
+from lstmprof.runs.ingest import Ingested, Task, ingest_profile, tasks
 from lstmprof.runs.jobs import ingest_all
 from lstmprof.runs.run import open_run, runs_in
 
@@ -109,6 +113,27 @@ def test_results_that_came_before_a_process_was_killed_are_kept(
     words = [write(tmp_path, f"{name}.json") for name in given]
     done = list(ingest_all(words, tmp_path / "out", jobs=2))
     assert names(done) == [[] if name == "b" else [name] for name in given]
+
+
+def test_what_was_done_when_a_process_was_killed_is_not_done_again(tmp_path: Path) -> None:
+    begun: Counter[str] = Counter()
+
+    def done(task: Task) -> Ingested:
+        begun[task.name] += 1
+        if task.name == "b":
+            raise KilledError
+        return Ingested([], [], [])
+
+    words = [write(tmp_path, f"{name}.json") for name in "abcd"]
+    todo = [
+        task
+        for word in words
+        for task in tasks(word, tmp_path / "out", name=None, force=True, step_range=None)
+    ]
+    threads = functools.partial(ThreadPoolExecutor, 2)
+    where = ingest_jobs._Workers(threads, threads, done, KilledError, "was killed", lambda: None)
+    assert [len(one.errors) for one in ingest_jobs._results(todo, where)] == [0, 1, 0, 0]
+    assert begun == {"a": 1, "b": 2, "c": 1, "d": 1}
 
 
 def test_a_run_at_a_url_is_left_or_replaced_as_in_a_folder(tmp_path: Path) -> None:

@@ -3,7 +3,8 @@
 from typing import Any
 
 import pytest
-from breakdown.recurrent.rows import Timeline, known
+from breakdown.recurrent.rows import HOST, Timeline, known
+from events.rows import row
 
 NETWORK = ("time_steps", "batch", "inputs", "hidden", "layers", "directions", "packed", "cells")
 
@@ -34,6 +35,15 @@ def test_a_layer_op_says_its_network(network: tuple[int, ...]) -> None:
     cells = network[0] * network[4] * network[5]
     assert known(layer, *NETWORK) == (*network, False, cells)
     assert known(layer, "form", "op", "dtype") == ("layer op", "aten::lstm", "float16")
+
+
+def test_calls_outside_of_marked_steps_are_none_of_a_step() -> None:
+    timeline = Timeline()
+    for _ in range(3):
+        timeline.op("aten::lstm", lstm(9, 6, 10, 16, 1, 1))
+    timeline.rows.append(row("step", "ProfilerStep#0", 0, 2 * timeline.now // 3, step=0, **HOST))
+    (layer,) = timeline.layers()
+    assert known(layer, "calls", "per_step", "rank") == (3, 2.0, None)
 
 
 def test_batch_first_is_told_by_the_state() -> None:

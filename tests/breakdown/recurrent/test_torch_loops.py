@@ -33,6 +33,16 @@ def test_a_loop_of_small_ops_is_one_layer() -> None:
     assert layer["forward_ns"] == 9 * 11 * 11 - 1
 
 
+def test_what_follows_the_last_time_step_is_no_part_of_the_loop() -> None:
+    timeline = Timeline()
+    for _ in range(9):
+        cell(timeline, 6, 10, 16)
+    timeline.rows.pop()  # the last state is read where the others are multiplied
+    timeline.now -= 11
+    timeline.op("aten::log_softmax", [[6, 16]])
+    assert timeline.layers()[0]["forward_ns"] == (9 * 11 - 1) * 11 - 1
+
+
 def test_two_directions_of_two_layers_are_one_stack() -> None:
     timeline = Timeline()
     for inputs in (10, 10, 32, 32):

@@ -122,3 +122,12 @@ def test_a_while_of_other_products_is_no_layer() -> None:
         path = f"{FORWARD}/body/dot_general"
         rows.append(product("dot.1", path, at, [8, 8], [8, 8], **HOST))
     assert layers_of(rows) == []
+
+
+def test_products_of_batches_that_differ_are_no_cell() -> None:
+    rows = [row("op", "while.1", 0, 50, op_name=FORWARD, **HOST)]
+    for at in range(0, 50, 10):
+        path = f"{FORWARD}/body/dot_general"
+        rows.append(product("dot.1", path, at, [6, 10], [10, 64], **HOST))
+        rows.append(product("dot.2", path, at + 4, [5, 16], [16, 64], **HOST))
+    assert layers_of(rows) == []

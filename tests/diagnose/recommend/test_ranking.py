@@ -140,6 +140,23 @@ def test_a_quick_look_is_captured_ranked_and_kept(tmp_path: Path) -> None:
     assert again == []
 
 
+def test_one_alone_is_not_timed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[str] = []
+    looks = {"torch-cudnn": 10, "torch-script": 50}  # far behind: nothing to take turns with
+
+    def captured(groups: Any, out: Path, *others: Any) -> Any:
+        for name in groups[0]:
+            begun.append(out.name)
+            yield name, measured(out / str(len(begun)), name, looks[name])
+
+    monkeypatch.setattr(sweep, "_captured", captured)
+    requests = {name: CaptureRequest(name, TINY, device="cpu") for name in looks}
+    found = sweep.Candidates(requests, ())
+    asked = recommended(found, TINY, tmp_path, Limits())
+    assert begun == ["first-look"] * 2
+    assert all(row.first_look for row in asked.ranking)
+
+
 def test_nothing_more_is_begun_when_the_time_is_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
