@@ -92,6 +92,19 @@ class Diagnosis:
         return next((e for e in self.findings if e.finding is self.outcome.cause), None)
 
     @property
+    def verdict(self) -> str:
+        """``sentence`` in a line, for a list of many."""
+        parts = [explained.finding for explained in self.findings]
+        return sentences.verdict(self.fast, self.slow, parts, self.outcome)
+
+    @property
+    def certainty(self) -> str:
+        """Of ``verdict``: measured, likely, within noise or cannot be told."""
+        if self.dominant is not None:
+            return self.dominant.certainty.level
+        return "within noise" if self.outcome.state == "none" else "cannot be told"
+
+    @property
     def differences(self) -> tuple[Difference, ...]:
         """From the fast step to the slow one, kind by kind; none of a run alone."""
         if self.fast is None:

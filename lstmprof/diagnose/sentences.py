@@ -48,6 +48,38 @@ def of_difference(
     return f"{head}: {cause.kind}; {_portion(cause, findings)}{why}{then}{doubt}."
 
 
+def verdict(
+    fast: StepProfile | None, slow: StepProfile, findings: Sequence[Finding], outcome: Outcome
+) -> str:
+    """The first sentence in a line: how much slower and the cause; or that it cannot be told."""
+    cause = outcome.cause
+    if fast is None:
+        return _verdict_of_run(slow, cause)
+    fast_name, slow_name = labels(fast, slow)
+    ends = lengths(fast, slow)
+    times = f"{milliseconds(ends[1])} and {milliseconds(ends[0])} ms"
+    if not outcome.differs:
+        return f"{slow_name} and {fast_name} cannot be told apart: {times}"
+    head = f"{_by(slow)}{slow_name} is {ends[1] / ends[0]:.2f}× slower than {fast_name}"
+    if cause is None:
+        return f"{head}; why cannot be told"
+    whole_ns = sum(f.delta_ns for f in findings)
+    delta_ns = sum(f.delta_ns for f in findings if f.group == cause.group)
+    of = f"{milliseconds(delta_ns)} of the {milliseconds(whole_ns)} ms"
+    return f"{head}: {cause.kind}" + (f", {of}" if delta_ns <= whole_ns else "")
+
+
+def _verdict_of_run(profile: StepProfile, cause: Finding | None) -> str:
+    if cause is None:
+        return f"{profile.label}: what it is bound by cannot be told"
+    if cause.kind in causes.WAITS and cause.group == HOST:
+        share = percent(profile.waits_for_host_ns / profile.profiled_ns)
+        waits = f"the {profile.device_word} waits for its host {share} of {_whole(profile)}"
+        return f"{profile.label} is {cause.kind}: {waits}"
+    share = percent(cause.slow_ns / profile.length_ns)
+    return f"{profile.label} is {cause.kind}: {share} of {_whole(profile)}"
+
+
 def _by(profile: StepProfile) -> str:
     """By what the steps are compared, where it is not wall time."""
     if profile.compared_by != "CPU time":

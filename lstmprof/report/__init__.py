@@ -18,7 +18,7 @@ from lstmprof import __version__
 from lstmprof.breakdown import Breakdown
 from lstmprof.diagnose.diagnosis import Diagnosis, diagnose_all
 from lstmprof.errors import RunError
-from lstmprof.numbers import told_apart
+from lstmprof.numbers import listed, told_apart
 from lstmprof.report import rows
 from lstmprof.report.model import Report
 from lstmprof.report.runs import RunReport, groups, missing, run_reports
@@ -77,7 +77,14 @@ def report_of(
     return replace(report, missing=tuple(missing(report, runs, empty)))
 
 
+#: With more runs a title counts them.
+_MOST_NAMED = 4
+
+
 def _title(runs: Sequence[RunReport]) -> str:
+    """What is compared, on which workload: ``torch-cudnn and tf-lstmcell: 1x320-ce-short``."""
     workloads = dict.fromkeys(run.facts.workload for run in runs if run.facts.workload)
-    what = f"{len(runs)} runs" if len(runs) > 1 else runs[0].facts.run
+    names = list(dict.fromkeys(run.facts.label for run in runs))
+    told_apart_by_name = len(names) == len(runs) <= _MOST_NAMED
+    what = listed(names) if told_apart_by_name else f"{len(runs)} runs"
     return f"{what}: {next(iter(workloads))}" if len(workloads) == 1 else what

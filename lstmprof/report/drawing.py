@@ -15,6 +15,8 @@ Drawn = alt.Chart | alt.LayerChart | alt.FacetChart
 
 #: The one colour of bars that stand for no part; 3:1 and more on light and dark ground.
 ACCENT = "#3b7dd8"
+#: A smaller share of every run's step is told in a line, not drawn.
+SLIGHT = 0.01
 #: Pixels of one row of bars.
 ROW = 26
 #: Characters of each end of a long label.

@@ -142,7 +142,7 @@ class Figure:
     """One chart of the page: what it shows in a sentence, and its Vega-Lite specification.
 
     ``kind`` is what it is to those who do not see it; ``caption`` unit, n, device, versions and
-    date; ``legend`` the parts whose colours it uses.
+    date; ``legend`` the parts whose colours it uses. Of a ``slight`` one the sentence says all.
     """
 
     key: str
@@ -152,6 +152,7 @@ class Figure:
     caption: str
     spec: Spec
     legend: tuple[str, ...] = ()
+    slight: bool = False
 
     @property
     def alt(self) -> str:

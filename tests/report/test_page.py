@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from html.parser import HTMLParser
@@ -20,6 +21,8 @@ from lstmprof.events.schema import SCHEMA
 from lstmprof.events.table import events_table
 from lstmprof.numbers import shown_name
 from lstmprof.report import page
+from lstmprof.report.charts import casts
+from lstmprof.report.model import Report, RunFacts
 from lstmprof.runs.directory import new_run
 from lstmprof.runs.metadata import run_info
 from lstmprof.runs.run import open_run, write_tables
@@ -137,6 +140,49 @@ def test_a_way_between_two_runs_says_which_steps_it_counts(tmp_path: Path) -> No
     captions = re.findall(r"<figcaption[^>]*><bdi>(.*?)</bdi>", html)
     assert pair["caption"] in captions
     assert any("mean of 4 profiled steps, each nanosecond" in caption for caption in captions)
+
+
+def test_the_first_screen_has_each_verdict_with_its_certainty_and_the_times(html: str) -> None:
+    first = html[html.index('<section id="verdict"') : html.index('<section id="ledger"')]
+    verdicts = re.findall(r'headline"><bdi>(.*?)</bdi> <span class="certainty">(.*?)</span>', first)
+    assert verdicts[0] == (
+        "torch-cell is 4.43× slower than torch-cudnn: Python-bound, 0.049 of the 0.072 ms",
+        "measured",
+    )
+    assert len(verdicts) == 2
+    assert 'data-figure="times-0"' in first
+    assert "<details open" not in first
+
+
+def test_what_makes_times_doubtful_is_said_once_however_many_diagnoses_it_touches(
+    tmp_path: Path,
+) -> None:
+    busy = {"load_average_before": [9.0, 9.0, 9.0], "hardware": {"cores": 2}}
+    made = [
+        runs.run(tmp_path, "fast", implementation="a", walls_ns=runs.walls(40_000), facts=busy),
+        *(
+            runs.run(tmp_path, name, implementation=name, walls_ns=runs.walls(90_000))
+            for name in ("b", "c")
+        ),
+    ]
+    html = page.page(reports.report_of([break_down(run, None, reports.TABLES) for run in made]))
+    assert html.count("Reasons to doubt these times (") == 1
+    doubts = re.findall(r'<p class="warning"><b>Doubt</b>: <bdi>(.*?)</bdi>', html)
+    assert len(doubts) == len(set(doubts)) >= 1
+
+
+def test_casts_of_less_than_a_hundredth_of_every_step_are_a_line() -> None:
+    rows = [
+        {"run": "a", "label": "a", "group": 0, "op": "aten::to", "within": None, "share": share}
+        | {"total_ns": 1, "per_step": 1.0, "from_dtype": None, "to_dtype": None}
+        for share in (0.004, 0.005)
+    ]
+    facts = {field.name: None for field in dataclasses.fields(RunFacts)}
+    report = Report("", "", "", (RunFacts(**{**facts, "run": "a", "label": "a"}),), (), casts=rows)
+    (figure,) = casts.figures(report)
+    assert figure.slight
+    more = dataclasses.replace(report, casts=[*rows, {**rows[0], "share": 0.002}])
+    assert not casts.figures(more)[0].slight
 
 
 def test_every_part_has_its_definition(html: str) -> None:

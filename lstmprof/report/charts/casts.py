@@ -37,6 +37,7 @@ def figures(report: Report) -> list[Figure]:
             sentence=sentence(report.casts),
             caption=drawing.caption("% of the profiled steps", drawing.profiled(runs), runs),
             spec=drawing.specification(chart(report.casts)),
+            slight=max(_shares(report.casts).values()) < drawing.SLIGHT,
         )
     ]
 

@@ -32,9 +32,9 @@ from lstmprof.report.palette import BUSY, COMPARED, IDLE, PARTS
 from lstmprof.runs.directory import cache_folder
 from lstmprof.scratch import check_file, write_file
 
-#: Sections in reading order: (id, heading); a figure is in the section that its key begins with.
+#: Sections in reading order: (id, heading); a figure is in the section that its key begins with,
+#: but those of the times, which stand beside the verdicts.
 SECTIONS = (
-    ("times", "Time per batch"),
     ("ledger", "Where the step goes"),
     ("waterfall", "From one run to another"),
     ("layers", "Recurrent layers"),
@@ -77,7 +77,8 @@ def page(report: Report) -> str:
     return environment.get_template("page.html").render(
         report=report,
         sections=list(_sections(report, drawn)),
-        verdicts=_verdicts(report),
+        verdicts=_verdicts(report, drawn),
+        when=_when(report),
         parts=PARTS,
         room=_ROOM,
         folded=len(report.diagnoses) > MOST_VERDICTS,
@@ -146,15 +147,40 @@ def _sections(report: Report, drawn: list[Figure]) -> Iterator[dict[str, Any]]:
             yield {"key": key, "heading": heading, "figures": members}
 
 
-def _verdicts(report: Report) -> list[dict[str, Any]]:
-    """The diagnoses of each group under its conditions."""
-    return [
-        {
-            "conditions": group.conditions,
-            "verdicts": [_verdict(d) for d in report.diagnoses if d.slow.name in group.runs],
-        }
-        for group in report.groups
-    ]
+def _when(report: Report) -> str:
+    """On what the runs ran, and when: where they say so."""
+    devices = dict.fromkeys(facts.device for facts in report.runs if facts.device)
+    days = sorted({facts.date[:10] for facts in report.runs if facts.date})
+    ends = dict.fromkeys([days[0], days[-1]]) if days else {}
+    return " · ".join(text for text in (", ".join(devices), " … ".join(ends)) if text)
+
+
+def _verdicts(report: Report, drawn: list[Figure]) -> list[dict[str, Any]]:
+    """The diagnoses of each group under its conditions, the figure of its times beside them.
+
+    What makes the times of a run doubtful is said once a group, not in each of its diagnoses.
+    """
+    times = {figure.key: figure for figure in drawn}
+    groups = []
+    for group in report.groups:
+        diagnoses = [d for d in report.diagnoses if d.slow.name in group.runs]
+        doubts = [text for diagnosis in diagnoses for text in _doubts(diagnosis)]
+        groups.append(
+            {
+                "conditions": group.conditions,
+                "verdicts": [_verdict(diagnosis) for diagnosis in diagnoses],
+                "doubts": list(dict.fromkeys(doubts)),
+                "times": times.get(f"times-{group.number}"),
+            }
+        )
+    return groups
+
+
+def _doubts(diagnosis: Diagnosis) -> list[str]:
+    """Its warnings, each behind what its run is called."""
+    if diagnosis.fast is None:
+        return [f"{diagnosis.slow.label}: {text}" for text in diagnosis.warnings]
+    return list(diagnosis.warnings)
 
 
 def _verdict(diagnosis: Diagnosis) -> dict[str, Any]:
@@ -162,6 +188,8 @@ def _verdict(diagnosis: Diagnosis) -> dict[str, Any]:
     profiles = [profile for profile in (diagnosis.fast, diagnosis.slow) if profile]
     names = [row["name"] for profile in profiles for row in profile.rows("kernels")]
     return {
+        "short": diagnosis.verdict,
+        "certainty": diagnosis.certainty,
         "lacks": diagnosis.lacking,
         "sentence": with_short_names(diagnosis.sentence, names),
         "causes": [
@@ -175,7 +203,6 @@ def _verdict(diagnosis: Diagnosis) -> dict[str, Any]:
             }
             for cause in diagnosis.shown
         ],
-        "warnings": diagnosis.warnings,
         "notes": diagnosis.notes,
     }
 

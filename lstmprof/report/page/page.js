@@ -96,9 +96,18 @@
   }
 
   async function drawAll() {
-    for (const element of document.querySelectorAll("figure:not([hidden]) .chart")) await draw(element);
+    for (const element of document.querySelectorAll("figure:not([hidden]) .chart")) {
+      if (!element.closest("details:not([open])")) await draw(element);
+    }
     timeline?.redraw();
     root.setAttribute("data-ready", "");
+  }
+
+  // A chart in a fold has no width before it is opened.
+  for (const fold of document.querySelectorAll("details.group")) {
+    fold.addEventListener("toggle", () => {
+      for (const element of fold.querySelectorAll(".chart:not([data-drawn])")) draw(element);
+    });
   }
 
   // One of many figures of a section

@@ -1,0 +1,67 @@
+"""The verdict in a line says what the sentence says, and no more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from diagnose.made import contributor, profile
+
+from lstmprof.breakdown.doubts import CPU_TAKEN, Warning
+from lstmprof.diagnose.diagnosis import Diagnosis, alone, compare
+from lstmprof.diagnose.step_profile import StepProfile
+
+MS = 1_000_000
+
+
+def ran(name: str, python_ns: int, **fields: Any) -> StepProfile:
+    """A run of 10 ms of products and so much Python, timed as it was profiled."""
+    step_ns = 10 * MS + python_ns
+    timed = {"step_ns": step_ns, "interval_ns": (0.99 * step_ns, 1.01 * step_ns)}
+    parts = [contributor("busy", "gemm", 10 * MS, "mm"), contributor("idle", "python", python_ns)]
+    return profile(*parts, name=name, **{**timed, **fields})
+
+
+def told(diagnosis: Diagnosis) -> tuple[str, str]:
+    return diagnosis.verdict, diagnosis.certainty
+
+
+def test_of_a_cause_it_has_the_ratio_the_kind_and_its_size() -> None:
+    assert told(compare(ran("a", MS), ran("b", 12 * MS))) == (
+        "b is 2.00× slower than a: Python-bound, 11.0 of the 11.0 ms",
+        "measured",
+    )
+
+
+def test_what_is_within_noise_is_not_called_slower() -> None:
+    assert told(compare(ran("a", MS), ran("b", MS + MS // 100))) == (
+        "b and a cannot be told apart: 11.0 and 11.0 ms",
+        "within noise",
+    )
+
+
+def test_what_a_doubt_hides_is_not_called_slower() -> None:
+    doubts = (Warning(CPU_TAKEN, "something happened", "do something", 0.5),)
+    assert told(compare(ran("a", 0), ran("b", 4 * MS, doubts=doubts))) == (
+        "b and a cannot be told apart: 14.0 and 10.0 ms",
+        "cannot be told",
+    )
+
+
+def test_a_difference_without_a_cause_says_so() -> None:
+    slow = ran("b", MS, step_ns=21 * MS, interval_ns=(20.9 * MS, 21.1 * MS))
+    assert told(compare(ran("a", MS), slow)) == (
+        "b is 1.91× slower than a; why cannot be told",
+        "cannot be told",
+    )
+
+
+@pytest.mark.parametrize(
+    ("run", "verdict"),
+    [
+        (ran("a", MS), "a is GEMM-bound: 91 % of the step"),
+        (ran("a", MS, step_ns=MS // 2), "a: what it is bound by cannot be told"),
+    ],
+)
+def test_a_run_alone_is_held_against_its_step(run: StepProfile, verdict: str) -> None:
+    assert alone(run).verdict == verdict
