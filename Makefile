@@ -24,7 +24,7 @@ help:
 	@echo "make samples   capture the samples in traces/ anew, on an idle machine"
 	@echo "make gpu    on a machine with a GPU: its tests, then captures for BUDGET=480s into OUT=traces/gpu"
 	@echo "make gpu-wheels  what such a machine lacks without a network, into build/wheels"
-	@echo "make docs   write docs/tables.md, docs/causes.md and the table of docs/diagnosis.md from the code"
+	@echo "make docs   write docs/tables.md, docs/causes.md, the table of docs/diagnosis.md and the schemas from the code"
 	@echo "make sentences  every sentence that diagnose, breakdown and the report can print"
 	@echo "make mutants  plant 200 small faults in a copy of the code: which do the tests notice?"
 	@echo "make clean  remove .venv and the demo's runs"

@@ -1,22 +1,29 @@
-"""docs/diagnose.schema.json, the JSON Schema of ``lstmprof diagnose --format json``, from the code.
+"""The JSON Schemas of what ``lstmprof … --format json`` writes, from the code.
 
-Write it anew with ``make docs``; a test holds the committed file to this one.
+docs/diagnose.schema.json and docs/compare.schema.json. Write them anew with ``make docs``; a test
+holds the committed files to these.
 """
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
-from lstmprof.diagnose.document import json_schema
+from lstmprof.diagnose import document
+from lstmprof.diagnose.gate import document as gate_document
 
-FILE = Path(__file__).with_name("diagnose.schema.json")
+SCHEMAS = {
+    "diagnose.schema.json": document.json_schema,
+    "compare.schema.json": gate_document.json_schema,
+}
 
 
-def text() -> str:
-    """What the file holds."""
-    return json.dumps(json_schema(), indent=1, ensure_ascii=False) + "\n"
+def text(schema: dict[str, Any]) -> str:
+    """What a file holds."""
+    return json.dumps(schema, indent=1, ensure_ascii=False) + "\n"
 
 
 if __name__ == "__main__":
-    FILE.write_text(text(), encoding="utf-8")
+    for name, schema in SCHEMAS.items():
+        Path(__file__).with_name(name).write_text(text(schema()), encoding="utf-8")

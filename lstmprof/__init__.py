@@ -24,12 +24,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from lstmprof.api import (
         Diagnosis,
+        Gate,
         Run,
         Table,
         capture,
         charts,
         compare,
         diagnose,
+        gate,
         ingest,
         profile,
         read,
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Diagnosis",
+    "Gate",
     "Run",
     "Table",
     "__version__",
@@ -47,6 +50,7 @@ __all__ = [
     "charts",
     "compare",
     "diagnose",
+    "gate",
     "ingest",
     "profile",
     "read",

@@ -3,7 +3,7 @@
 ::
 
     read, read_all ─▶ Run ─▶ ledger, table, timings, what_if ─▶ Table ─▶ to_pandas …
-    capture, ingest ─▶ Run        compare, diagnose ─▶ Diagnosis
+    capture, ingest ─▶ Run        compare, diagnose ─▶ Diagnosis        gate ─▶ Gate
     profile ─▶ a run on disk      report, charts    ─▶ a page, an Altair chart
                                   sql               ─▶ Table
 
@@ -37,6 +37,9 @@ from lstmprof.capture.plan import make_ready, plan
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.rounds import capture_run
 from lstmprof.diagnose.diagnosis import Diagnosis, diagnose_all
+from lstmprof.diagnose.gate.limits import DEFAULT, limits
+from lstmprof.diagnose.gate.verdict import Gate, gate as gate_of
+from lstmprof.diagnose.step_profile import StepProfile, step_profile_of
 from lstmprof.diagnose.what_ifs import Asked
 from lstmprof.errors import (
     ForeignFileError,
@@ -52,6 +55,7 @@ from lstmprof.replay import CHANGES, Prediction
 from lstmprof.report import report_of
 from lstmprof.report.charts import CHARTS, alone
 from lstmprof.report.page import refuse, write
+from lstmprof.runs import baselines
 from lstmprof.runs.cache import open_runs
 from lstmprof.runs.ingest import ingest_profiles
 from lstmprof.runs.metadata import RunInfo
@@ -64,12 +68,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Diagnosis",
+    "Gate",
     "Run",
     "Table",
     "capture",
     "charts",
     "compare",
     "diagnose",
+    "gate",
     "ingest",
     "profile",
     "read",
@@ -340,6 +346,26 @@ def diagnose(
     """
     asked = Asked(rank=rank, device=device)
     return diagnose_all([run.breakdown for run in _runs(runs)], _names(across), asked)
+
+
+def gate(base: Runs, new: Runs, fail_if: str = DEFAULT, *, across: Collection[str] = ()) -> Gate:
+    """Whether each of ``new`` is certain to keep ``fail_if`` against its like in ``base``.
+
+    Its ``state`` is ``pass``, ``fail`` or ``inconclusive``, and so is that of each of its
+    ``verdicts``. ``"baseline:NAME"`` is what ``lstmprof compare --save-baseline NAME`` kept.
+
+    Raises:
+        UsageError: ``fail_if`` cannot be meant; two runs, one a side, differ in a condition that
+            ``across`` does not name; of several none has its like.
+    """
+    asked = limits(fail_if)
+    return gate_of(_step_profiles(base), _step_profiles(new), asked, _names(across))
+
+
+def _step_profiles(given: Runs) -> list[StepProfile]:
+    if isinstance(given, str):
+        given = baselines.place_of(given)
+    return [step_profile_of(run.breakdown) for run in _runs(given)]
 
 
 def _names(across: Collection[str]) -> Collection[str]:

@@ -7,6 +7,7 @@ VERBS = {
     "ingest": "lstmprof.commands.ingest",
     "breakdown": "lstmprof.commands.breakdown",
     "diagnose": "lstmprof.commands.diagnose",
+    "compare": "lstmprof.commands.compare",
     "recommend": "lstmprof.commands.recommend",
     "report": "lstmprof.commands.report",
     "query": "lstmprof.commands.query",

@@ -74,7 +74,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class _Doubt:
+class Doubt:
     """What may make a time wrong by ``ns``; None unknown."""
 
     text: str
@@ -96,8 +96,7 @@ def outcome(fast: StepProfile, slow: StepProfile, findings: Sequence[Finding]) -
         if lack is not None:
             return Outcome("unknown", f"{_blind(lack)} of {label}")
     whole_ns = difference_ns(fast, slow)
-    sized = reversed([d for d in _doubts_of_times(fast, slow) if d.ns])
-    doubt = max(sized, key=lambda d: d.ns or 0.0, default=None)
+    doubt = largest_doubt(fast, slow)
     if doubt and doubt.ns and doubt.ns >= whole_ns - noise_ns(fast, slow):
         of_whole = f"up to {milliseconds(doubt.ns)} of {milliseconds(lengths(fast, slow)[1])} ms"
         why = f"cannot be told on this machine: {doubt.text} ({of_whole})"
@@ -216,7 +215,13 @@ def no_difference(fast: StepProfile, slow: StepProfile) -> bool:
     return None in (fast.compared_by, slow.compared_by) or sameness(fast, slow) is not None
 
 
-def _doubts_of_times(fast: StepProfile, slow: StepProfile) -> list[_Doubt]:
+def largest_doubt(fast: StepProfile, slow: StepProfile) -> Doubt | None:
+    """What may have made ``slow`` longer by most; None where nothing of a known size may."""
+    sized = reversed([d for d in _doubts_of_times(fast, slow) if d.ns])
+    return max(sized, key=lambda d: d.ns or 0.0, default=None)
+
+
+def _doubts_of_times(fast: StepProfile, slow: StepProfile) -> list[Doubt]:
     """What may have made the undisturbed steps differ without a cause in the code.
 
     That the fast run lost its CPU makes none: it would be faster still. What one process timed in
@@ -230,34 +235,32 @@ def _doubts_of_times(fast: StepProfile, slow: StepProfile) -> list[_Doubt]:
     iterations = (doubts.DRIFT, doubts.STATE) if took_turns(fast, slow) else ()
     for label, profile in zip(labels(fast, slow), (fast, slow), strict=True):
         if profile.interval_ns is None:
-            some.append(
-                _Doubt(f"{label}: too few iterations were timed", "more --iterations", None)
-            )
+            some.append(Doubt(f"{label}: too few iterations were timed", "more --iterations", None))
         for warning in profile.doubts:
             taken = warning.kind in (doubts.BUSY, doubts.CPU_TAKEN)
             passed = warning.kind in (doubts.INFLATION, *rounds, *iterations)
             if not passed and not (taken and profile is fast):
                 ns = None if warning.size is None else warning.size * profile.length_ns
-                some.append(_Doubt(f"{label}: {warning.fault}", warning.remedy, ns))
+                some.append(Doubt(f"{label}: {warning.fault}", warning.remedy, ns))
     return some
 
 
-def _doubts(finding: Finding, findings: Sequence[Finding]) -> Iterator[_Doubt]:
+def _doubts(finding: Finding, findings: Sequence[Finding]) -> Iterator[Doubt]:
     """What may have made ``finding`` without a cause in the code."""
     fast, slow = finding.fast, finding.slow
     if any(lack.kind == GPU_UNSEEN for lack in slow.lacks):
-        yield _Doubt("a GPU may have worked that was not recorded", "record its kernels", None)
+        yield Doubt("a GPU may have worked that was not recorded", "record its kernels", None)
     if fast is not None:
         yield from _doubts_of_times(fast, slow)
         if not timed(fast, slow):
-            yield _Doubt("not both runs were timed without a profiler", "capture both", None)
+            yield Doubt("not both runs were timed without a profiler", "capture both", None)
     if _unsure_ns(finding):
-        yield _Doubt(_waited(finding), remedy(slow), _unsure_ns(finding))
+        yield Doubt(_waited(finding), remedy(slow), _unsure_ns(finding))
     effect_ns = sum(f.delta_ns for f in findings if f.kind == causes.PROFILER)
     if finding.kind != causes.PROFILER and effect_ns:
         text = f"what profiling changed ({milliseconds(effect_ns)} ms) may hide this or cause it"
         lost = _lost(slow) if fast is None else _lost(fast, slow)
-        yield _Doubt(f"{text}{lost}", _QUIETER, abs(effect_ns))
+        yield Doubt(f"{text}{lost}", _QUIETER, abs(effect_ns))
 
 
 def _again(*profiles: StepProfile) -> str:

@@ -71,7 +71,7 @@ def _noise(fast: StepProfile, slow: StepProfile) -> float:
     machine = machine_speed(fast, slow)
     least = Z95 * BUSY_BETWEEN_PROCESSES if machine is None and _apart(fast, slow) else 0.0
     both = timed(fast, slow)
-    ends = _error(fast, both, upper=True), _error(slow, both, upper=False)
+    ends = error_of_step(fast, both, upper=True), error_of_step(slow, both, upper=False)
     own = sum(max(end, least) for end in ends)
     return own if machine is None else max(machine.log, 0.0) + math.hypot(own, machine.error)
 
@@ -106,7 +106,7 @@ def machine_words(fast: StepProfile, slow: StepProfile) -> str:
     return f"the machine itself was {times} slower then ({speed.sentence}), {told}"
 
 
-def _error(profile: StepProfile, timed: bool, *, upper: bool) -> float:
+def error_of_step(profile: StepProfile, timed: bool, *, upper: bool) -> float:
     """How far a step may be from one end of its interval, in logarithms; 0 unknown."""
     interval_ns = profile.interval_ns
     if timed and interval_ns is not None and profile.step_ns and interval_ns[0] > 0:
@@ -169,38 +169,48 @@ def sameness(fast: StepProfile, slow: StepProfile) -> Sameness | None:
         return Sameness(f"{times}, less than {percent(EQUAL_SHARE)} apart")
     if ends[0] <= 0 or math.log(ends[1] / ends[0]) > _noise(fast, slow):
         return None
+    advice = narrower(fast, slow)
     machine = machine_words(fast, slow)
     if machine:
-        return Sameness(
-            f"{times}, and {machine}", "capture both by one command, so that they take turns"
-        )
+        return Sameness(f"{times}, and {machine}", advice)
     if machine_speed(fast, slow) is None and _apart(fast, slow):
         return Sameness(
             f"{times}, captured more than a minute apart, and a machine may change its speed "
             "by as much in that time",
-            "capture both by one command with --rounds 3, or without a pause",
+            advice,
         )
     if not timed(fast, slow) or fast.interval_ns is None or slow.interval_ns is None:
         return Sameness(
             f"{times}, one process each, and two processes of the same code may differ by as much",
-            "capture both with --rounds 3",
+            advice,
         )
-    more = _more(fast, slow)
     if in_turn(fast, slow):
         error = percent(math.expm1(_noise(fast, slow)))
         return Sameness(
-            f"{times}, and by chance rounds side by side may be {error} apart here", more
+            f"{times}, and by chance rounds side by side may be {error} apart here", advice
         )
-    return Sameness(f"{times}, 95 % intervals {_interval(slow)} and {_interval(fast)} ms", more)
+    return Sameness(f"{times}, 95 % intervals {_interval(slow)} and {_interval(fast)} ms", advice)
+
+
+def narrower(fast: StepProfile, slow: StepProfile) -> str:
+    """What would let a smaller difference be told."""
+    first = before_more_rounds(fast, slow)
+    return first or "more --rounds on a quieter machine would narrow them"
+
+
+def before_more_rounds(fast: StepProfile, slow: StepProfile) -> str:
+    """What to do before more rounds would tell more; empty where they are what is wanted."""
+    if machine_words(fast, slow):
+        return "capture both by one command, so that they take turns"
+    if machine_speed(fast, slow) is None and _apart(fast, slow):
+        return "capture both by one command with --rounds 3, or without a pause"
+    if not timed(fast, slow) or fast.interval_ns is None or slow.interval_ns is None:
+        return "capture both with --rounds 3"
+    if min(len(fast.rounds), len(slow.rounds)) < CLUSTERS:
+        return f"capture both with --rounds {CLUSTERS}, which shows how far processes differ"
+    return ""
 
 
 def _interval(profile: StepProfile) -> str:
     low, high = profile.interval_ns or (None, None)
     return f"{milliseconds(low)}–{milliseconds(high)}"
-
-
-def _more(fast: StepProfile, slow: StepProfile) -> str:
-    """What makes the intervals narrower."""
-    if min(len(fast.rounds), len(slow.rounds)) < CLUSTERS:
-        return f"capture both with --rounds {CLUSTERS}, which shows how far processes differ"
-    return "more --rounds on a quieter machine would narrow them"

@@ -31,12 +31,13 @@ def of_difference(
     ends = lengths(fast, slow)
     what = "a step" if timed(fast, slow) else _profiled(slow)
     times = f"{milliseconds(ends[1])} against {milliseconds(ends[0])} ms {what}"
-    by = _by(slow)
+    measure = by(slow)
     if outcome.state == "none" or None in (fast.compared_by, slow.compared_by):
-        return f"{by}{slow_name} and {fast_name} {outcome.words}."
+        return f"{measure}{slow_name} and {fast_name} {outcome.words}."
     machine = machine_words(fast, slow)
     machine = f"; {machine}" if machine else ""
-    head = f"{by}{slow_name} is {ends[1] / ends[0]:.2f}× slower than {fast_name} ({times}){machine}"
+    head = f"{measure}{slow_name} is {ends[1] / ends[0]:.2f}× slower than {fast_name} ({times})"
+    head += machine
     cause = outcome.cause
     if cause is None:
         return f"{head}; {outcome.words}."
@@ -60,7 +61,7 @@ def verdict(
     times = f"{milliseconds(ends[1])} and {milliseconds(ends[0])} ms"
     if not outcome.differs:
         return f"{slow_name} and {fast_name} cannot be told apart: {times}"
-    head = f"{_by(slow)}{slow_name} is {ends[1] / ends[0]:.2f}× slower than {fast_name}"
+    head = f"{by(slow)}{slow_name} is {ends[1] / ends[0]:.2f}× slower than {fast_name}"
     if cause is None:
         return f"{head}; why cannot be told"
     whole_ns = sum(f.delta_ns for f in findings)
@@ -80,7 +81,7 @@ def _verdict_of_run(profile: StepProfile, cause: Finding | None) -> str:
     return f"{profile.label} is {cause.kind}: {share} of {_whole(profile)}"
 
 
-def _by(profile: StepProfile) -> str:
+def by(profile: StepProfile) -> str:
     """By what the steps are compared, where it is not wall time."""
     if profile.compared_by != "CPU time":
         return ""
@@ -184,7 +185,7 @@ def _slowed(finding: Finding) -> str:
 
 def of_run(profile: StepProfile, findings: Sequence[Finding], outcome: Outcome) -> str:
     """The first sentence on a run alone: what most of its step could be saved of; or why not."""
-    name, cause = f"{_by(profile)}{profile.label}", outcome.cause
+    name, cause = f"{by(profile)}{profile.label}", outcome.cause
     if cause is None:
         return f"{name}: {outcome.words}."
     doubt = _doubt(cause, findings)

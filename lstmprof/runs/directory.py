@@ -135,6 +135,15 @@ def _put_in_place(content: Path, place: Path, replaced: Path, *, force: bool) ->
         RunError: a run is there and ``force`` is not given, or it cannot be renamed.
     """
     _check_place(place, force=force)  # another one may have been quicker
+    put(content, place, replaced)
+
+
+def put(content: Path, place: Path, replaced: Path) -> None:
+    """Rename ``content`` to ``place``, in exchange for what is there.
+
+    Raises:
+        RunError: it cannot be renamed.
+    """
     try:
         if not place.exists():
             content.rename(place)

@@ -1,0 +1,142 @@
+"""``lstmprof compare``: a gate for CI, whether what is new is slower than a base."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from lstmprof.commands import options, terminal
+from lstmprof.errors import UsageError
+from lstmprof.numbers import escaped
+
+if TYPE_CHECKING:
+    from lstmprof.diagnose.gate.verdict import Gate
+    from lstmprof.diagnose.step_profile import StepProfile
+
+
+@click.command(name="compare")
+@click.argument("paths", nargs=-1, required=True, metavar="BASE NEW")
+@click.option(
+    "--fail-if",
+    "fail_if",
+    default="slower > 3 %",
+    show_default=True,
+    metavar="CONDITION",
+    help="What must not be: 'slower > 3 %', 'faster > 20 %', 'step > 12 ms', joined by 'or'.",
+)
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(("text", "json", "markdown")),
+    default="text",
+    show_default=True,
+    help="A line a pair for reading, all that is known for a program, or a table for a summary.",
+)
+@options.across
+@options.step_range
+@click.option(
+    "--save-baseline",
+    "baseline",
+    metavar="NAME",
+    help="Compare nothing: keep the runs of the one PATH as .lstmprof/baselines/NAME.",
+)
+@click.option("--force", is_flag=True, help="Replace a baseline of that name.")
+def command(
+    paths: tuple[str, ...],
+    fail_if: str,
+    format_: str,
+    across: tuple[str, ...],
+    step_range: str | None,
+    baseline: str | None,
+    force: bool,
+) -> int:
+    """Say whether what is new is slower than a base: a gate for CI.
+
+    BASE and NEW are each a run, a folder of runs, raw profiles or a baseline that was kept. Runs
+    of folders are paired by name, implementation, label and workload, and the worst pair decides.
+
+    The exit status is 0 where every pair is certain to keep the condition, 3 where one is certain
+    to break it, 4 where that cannot be told, which says what would tell; 1 is a failure and 2 a
+    usage error, as everywhere. Certain is what a diagnosis would call so: docs/gate.md.
+
+    \b
+    Example:
+      lstmprof compare traces/base_model--… traces/model--… --fail-if 'slower > 5 %'
+      lstmprof compare before/ after/ --fail-if 'slower > 5 % or step > 12 ms' --format markdown
+      lstmprof compare traces/ --save-baseline main
+      lstmprof compare baseline:main traces/ --format json
+    """
+    if baseline is not None:
+        return _save(paths, baseline, force=force)
+    if len(paths) != 2:
+        raise UsageError(f"these are {len(paths)} paths", "give BASE and NEW")
+    from lstmprof.diagnose.gate.limits import limits
+    from lstmprof.diagnose.gate.verdict import gate
+
+    asked = limits(fail_if)
+    with options.leaving_out() as left_out:
+        base, new = (_profiles(path, step_range, left_out) for path in paths)
+        told = gate(base, new, asked, across)
+        _show(told, format_)
+    return told.exit_status if told.state == "fail" else left_out.code or told.exit_status
+
+
+def _save(paths: tuple[str, ...], name: str, *, force: bool) -> int:
+    from lstmprof.runs import baselines
+
+    if len(paths) != 1:
+        raise UsageError(f"--save-baseline keeps one PATH, these are {len(paths)}", "give one")
+    with options.leaving_out() as left_out:
+        runs = options.runs_of(paths, left_out)
+        place = baselines.save(name, runs, force=force)
+        options.result(f"wrote {place} ({len(runs)} run{'s' * (len(runs) != 1)})")
+        options.say(f"next: lstmprof compare {baselines.PREFIX}{name} NEW")
+    return left_out.code
+
+
+def _profiles(path: str, step_range: str | None, left_out: options.LeftOut) -> list[StepProfile]:
+    """Those of the runs that ``path`` means."""
+    from lstmprof.diagnose.step_profile import step_profile_of
+    from lstmprof.runs.baselines import place_of
+
+    profiles: list[StepProfile] = []
+    runs = options.runs_of([place_of(path)], left_out)
+    options.broken_down(
+        runs, left_out, step_range, ("ledger",), lambda b: profiles.append(step_profile_of(b))
+    )
+    return profiles
+
+
+def _show(gate: Gate, format_: str) -> None:
+    if format_ == "json":
+        terminal.write_json(gate.to_dict())
+    elif format_ == "markdown":
+        print("\n".join(_markdown(gate)))
+    else:
+        for verdict in gate.verdicts:
+            terminal.write_line(f"{verdict.state}: {verdict.sentence}", head=f"{verdict.state}:")
+            for text in (verdict.advice, verdict.why):
+                if text:
+                    terminal.write_line(f"→ {text}")
+        for line in _last(gate):
+            terminal.write_line(line)
+
+
+def _last(gate: Gate) -> Sequence[str]:
+    """What no pair says: the runs without one, and what decides over several."""
+    lines = list(gate.lines)
+    if len(gate.verdicts) > 1 or gate.only_base:
+        decided = sum(verdict.state == gate.state for verdict in gate.verdicts)
+        lines.append(f"{gate.state}: {decided} of {len(gate.verdicts)} pairs")
+    return lines
+
+
+def _markdown(gate: Gate) -> list[str]:
+    heads = "| verdict | what was compared | would tell, or why |\n|---|---|---|"
+    rows = [
+        f"| **{v.state}** | {escaped(v.sentence)} | {escaped(v.advice or v.why)} |"
+        for v in gate.verdicts
+    ]
+    return [heads, *rows, *(f"\n{escaped(line)}" for line in _last(gate))]

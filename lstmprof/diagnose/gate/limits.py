@@ -1,0 +1,61 @@
+"""What must not be exceeded: the small language of ``lstmprof compare --fail-if``.
+
+::
+
+    slower > 3 %        a step of the new run takes over 3 % longer than one of the base
+    faster > 20 %       a step of the base takes over 20 % longer than one of the new run
+    step > 12 ms        a step of the new run takes over 12 ms, whatever the base takes
+    slower > 3 % or step > 12 ms
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from lstmprof.errors import UsageError
+
+Word = Literal["slower", "faster", "step"]
+
+DEFAULT = "slower > 3 %"
+_SHAPE = re.compile(r"(?i)\s*(slower|faster|step)\s*>\s*(\d{1,9}(?:\.\d{1,9})?)\s*(\S+)\s*")
+_UNITS = {"ns": 1.0, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9}
+_EXAMPLE = "write 'slower > 3 %', 'faster > 20 %' or 'step > 12 ms', joined by 'or'"
+
+
+@dataclass(frozen=True)
+class Limit:
+    """One condition of failing: ``word`` above ``most``, a share, or nanoseconds of a ``step``."""
+
+    word: Word
+    most: float
+    text: str
+
+    @property
+    def unit(self) -> Literal["share", "ns"]:
+        """Of ``most``."""
+        return "ns" if self.word == "step" else "share"
+
+
+def limits(text: str) -> tuple[Limit, ...]:
+    """The conditions in ``text``, any of which fails.
+
+    Raises:
+        UsageError: it is no such text.
+    """
+    return tuple(_limit(part, text) for part in re.split(r"(?i)\bor\b", text))
+
+
+def _limit(part: str, whole: str) -> Limit:
+    shape = _SHAPE.fullmatch(part)
+    if shape is None:
+        raise UsageError(f"--fail-if '{whole}' cannot be meant", _EXAMPLE)
+    word, number, unit = shape[1].lower(), shape[2], shape[3]
+    shown = f"{word} > {number} {unit}"
+    if word == "step" and unit in _UNITS:
+        return Limit("step", float(number) * _UNITS[unit], shown)
+    if word != "step" and unit == "%":
+        return Limit("slower" if word == "slower" else "faster", float(number) / 100, shown)
+    units = ", ".join(_UNITS) if word == "step" else "%"
+    raise UsageError(f"--fail-if '{whole}': '{unit}' is no unit of {word}", f"give one of {units}")

@@ -1,0 +1,324 @@
+"""The verdict on each pair, and on all: the worst decides."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from lstmprof.diagnose import diagnosis
+from lstmprof.diagnose.certainty import largest_doubt
+from lstmprof.diagnose.comparable import refuse_unless_comparable
+from lstmprof.diagnose.findings import lengths, timed
+from lstmprof.diagnose.gate.document import VERSION
+from lstmprof.diagnose.gate.limits import Limit
+from lstmprof.diagnose.gate.pairs import paired
+from lstmprof.diagnose.gate.ratio import (
+    Span,
+    certain_noise_ns,
+    inverse,
+    ratio_of,
+    step_of,
+)
+from lstmprof.diagnose.measure import by_one_measure, disturbed, remedy
+from lstmprof.diagnose.noise import before_more_rounds, in_turn
+from lstmprof.diagnose.sentences import by
+from lstmprof.diagnose.step_profile import StepProfile
+from lstmprof.errors import UsageError
+from lstmprof.numbers import count, listed, milliseconds, number_of
+
+State = Literal["pass", "fail", "inconclusive"]
+
+#: Exit status of each state; 1, 2 and 128 with a signal's number are those of every command.
+EXIT_STATUS: dict[State, int] = {"pass": 0, "fail": 3, "inconclusive": 4}
+#: What decides over all pairs, the gravest first.
+_GRAVEST: tuple[State, ...] = ("fail", "inconclusive", "pass")
+#: Nobody captures more rounds to tell a difference.
+MOST_ROUNDS = 100
+#: Iterations of a round where a run does not say.
+_USUAL_ITERATIONS = 10
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What a limit is about, and whether it is kept; ``value`` None where it cannot be compared."""
+
+    limit: Limit
+    value: Span | None
+    state: State
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether ``new`` keeps every limit against ``base``, in a sentence.
+
+    ``advice`` is what would tell where it is inconclusive, and ``why`` the first sentence of the
+    diagnosis where it fails; both empty elsewhere. ``ratio`` is None where nothing can be compared.
+    """
+
+    base: StepProfile
+    new: StepProfile
+    ratio: Span | None
+    judged: tuple[Judged, ...]
+    state: State
+    sentence: str
+    advice: str = ""
+    why: str = ""
+
+    @property
+    def title(self) -> str:
+        """What was compared: what both are called, and their workload."""
+        return _title(self.base, self.new)
+
+
+@dataclass(frozen=True)
+class Gate:
+    """The verdicts on all pairs, and the runs that have no other one to be held against."""
+
+    limits: tuple[Limit, ...]
+    verdicts: tuple[Verdict, ...]
+    only_base: tuple[StepProfile, ...] = ()
+    only_new: tuple[StepProfile, ...] = ()
+
+    @property
+    def state(self) -> State:
+        """The gravest of the pairs'; what was measured before and is no more cannot pass."""
+        states = {verdict.state for verdict in self.verdicts}
+        states |= {"inconclusive"} if self.only_base else set()
+        return next(state for state in _GRAVEST if state in states)
+
+    @property
+    def exit_status(self) -> int:
+        """Of the command."""
+        return EXIT_STATUS[self.state]
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The runs without another, a line a side."""
+        sides = (("the base", self.only_base), ("what is new", self.only_new))
+        return tuple(
+            f"in {side} alone: {listed([p.name for p in profiles])}"
+            for side, profiles in sides
+            if profiles
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as JSON has it (``document.Document``); unknown is None."""
+        return {
+            "schema_version": VERSION,
+            "state": self.state,
+            "exit_status": self.exit_status,
+            "fail_if": [limit.text for limit in self.limits],
+            "pairs": [_to_dict(verdict) for verdict in self.verdicts],
+            "only_base": [profile.name for profile in self.only_base],
+            "only_new": [profile.name for profile in self.only_new],
+        }
+
+
+def gate(
+    base: Sequence[StepProfile],
+    new: Sequence[StepProfile],
+    limits: Sequence[Limit],
+    across: Collection[str] = (),
+) -> Gate:
+    """Whether each run of ``new`` keeps ``limits`` against the one of ``base`` that is its pair.
+
+    Raises:
+        UsageError: two runs, one a side, differ in a condition that ``across`` does not name; of
+            several none has a pair.
+    """
+    pairs, only_base, only_new = paired(base, new, across)
+    if not pairs:
+        raise UsageError(
+            f"none of the {len(base)} runs of the base has its like among the {len(new)} new ones",
+            "give one run a side, or --across what they differ in",
+        )
+    verdicts = tuple(verdict(*pair, limits, across) for pair in pairs)
+    return Gate(tuple(limits), verdicts, tuple(only_base), tuple(only_new))
+
+
+def verdict(
+    base: StepProfile, new: StepProfile, limits: Sequence[Limit], across: Collection[str] = ()
+) -> Verdict:
+    """Whether ``new`` keeps ``limits`` against ``base``.
+
+    Raises:
+        UsageError: they differ in a condition that ``across`` does not name.
+    """
+    refuse_unless_comparable(base, new, across)
+    if base.name == new.name:
+        base, new = (
+            replace(p, name=f"{p.name} ({side})") for p, side in ((base, "base"), (new, "new"))
+        )
+    base, new = by_one_measure([base, new])
+    ratio = None
+    if None not in (base.compared_by, new.compared_by) and min(lengths(base, new)) > 0:
+        ratio = ratio_of(base, new)
+    judged = tuple(_judged(limit, ratio, new) for limit in limits)
+    state = next(state for state in _GRAVEST if state in {j.state for j in judged})
+    advice = _advice(base, new, judged) if state == "inconclusive" else ""
+    sentence = _sentence(base, new, ratio, judged, state)
+    why = diagnosis.compare(base, new, across).sentence if state == "fail" else ""
+    return Verdict(base, new, ratio, judged, state, sentence, advice, why)
+
+
+def _judged(limit: Limit, ratio: Span | None, new: StepProfile) -> Judged:
+    value = _value(limit, ratio, new)
+    if value is None:
+        return Judged(limit, None, "inconclusive")
+    if value.low > limit.most:
+        return Judged(limit, value, "fail")
+    below = value.high is not None and value.high <= limit.most
+    return Judged(limit, value, "pass" if below else "inconclusive")
+
+
+def _value(limit: Limit, ratio: Span | None, new: StepProfile) -> Span | None:
+    """What ``limit`` is about, in its unit."""
+    if ratio is None:
+        return None
+    if limit.word == "step":
+        return step_of(new)
+    span = ratio if limit.word == "slower" else inverse(ratio)
+    high = None if span.high is None else span.high - 1
+    return Span(span.low - 1, span.value - 1, high)
+
+
+def _sentence(
+    base: StepProfile,
+    new: StepProfile,
+    ratio: Span | None,
+    judged: Sequence[Judged],
+    state: State,
+) -> str:
+    title = _title(base, new)
+    if ratio is None:
+        return f"{title}: cannot be compared: {disturbed(base, new) or 'a step takes no time'}"
+    base_ns, new_ns = lengths(base, new)
+    what = "a step" if timed(base, new) else "a profiled step"
+    times = f"{milliseconds(new_ns, 2)} against {milliseconds(base_ns, 2)} ms {what}"
+    told = f"{_range(ratio)} as far as {_rounds(base, new)} tell"
+    limits = listed([j.limit.text for j in judged if j.state == state])
+    ends = {
+        "pass": f"within fail-if {limits}",
+        "fail": f"fails: {limits}",
+        "inconclusive": f"cannot be told from {limits}",
+    }
+    return f"{by(new)}{title}: {_change(ratio.value)} ({times}; {told}); {ends[state]}"
+
+
+def _title(base: StepProfile, new: StepProfile) -> str:
+    called = [p.info.called or p.name for p in (new, base)]
+    same = called[0] if called[0] == called[1] else f"{called[0]} against {called[1]}"
+    network = new.info.workload.name
+    return f"{same}, {network}" if network else same
+
+
+def _rounds(base: StepProfile, new: StepProfile) -> str:
+    numbers = [max(len(p.rounds), 1) for p in (base, new)]
+    if numbers[0] != numbers[1]:
+        return f"{count(numbers[1])} and {count(numbers[0])} rounds"
+    return number_of(numbers[0], "round each", "rounds each")
+
+
+def _range(ratio: Span) -> str:
+    if ratio.high is None:
+        return f"at least {_change(ratio.low)}" if ratio.low > 0 else "anything"
+    high = _change(ratio.high)
+    return f"{_change(ratio.low)} to {high}" if ratio.low > 0 else f"at most {high}"
+
+
+def _change(ratio: float) -> str:
+    """``10.2 % slower``; of a shorter step by how much longer the other is."""
+    if ratio == 1:
+        return "equally long"
+    share = max(ratio, 1 / ratio) - 1
+    return f"{100 * share:,.1f} % {'slower' if ratio >= 1 else 'faster'}"
+
+
+def _advice(base: StepProfile, new: StepProfile, judged: Sequence[Judged]) -> str:
+    """What would tell whether the first limit of which it cannot be told is kept."""
+    first = next(j for j in judged if j.state == "inconclusive")
+    if first.value is None:
+        return remedy(base, new)
+    fast, slow = _ends(base, new, first)
+    doubt = largest_doubt(fast, slow)
+    if doubt and (doubt.ns or 0.0) > certain_noise_ns(fast, slow):
+        return f"{doubt.text}: {doubt.remedy}"
+    return before_more_rounds(fast, slow) or _more_rounds(fast, slow, first)
+
+
+def _ends(base: StepProfile, new: StepProfile, judged: Judged) -> tuple[StepProfile, StepProfile]:
+    """Which of the two would have to be the longer for the limit to be on the other side of it."""
+    assert judged.value is not None
+    above = judged.value.value > judged.limit.most
+    longer = above if judged.limit.word != "faster" else not above
+    return (base, new) if longer else (new, base)
+
+
+def _more_rounds(fast: StepProfile, slow: StepProfile, judged: Judged) -> str:
+    """How many rounds would tell, if they scatter as these do."""
+    assert judged.value is not None
+    value, most = judged.value.value, judged.limit.most
+    rounds = min(len(fast.rounds), len(slow.rounds))
+    if judged.limit.word == "step":
+        distance = abs(math.log(value / most)) if most > 0 else math.inf
+        noise = math.log(value / judged.value.low) if judged.value.low > 0 else math.inf
+    else:
+        distance = abs(math.log((1 + value) / (1 + most)))
+        noise = -math.log1p(-certain_noise_ns(fast, slow) / lengths(fast, slow)[1])
+    needed = rounds * (noise / distance) ** 2 if distance else math.inf
+    if not needed <= MOST_ROUNDS:
+        return (
+            f"over {MOST_ROUNDS} rounds would be needed, as these scatter: capture both on a "
+            "quieter machine, or give a limit farther from what was measured"
+        )
+    number = math.ceil(needed)
+    turns = len(fast.rounds[0].turns) if fast.rounds else 0
+    each = turns or (fast.info.iterations or 0) // rounds or _USUAL_ITERATIONS
+    return (
+        f"capture both with --rounds {number} --iterations {number * each}: about so many rounds "
+        f"would tell, if they scatter as these {rounds} do"
+    )
+
+
+def _to_dict(verdict: Verdict) -> dict[str, Any]:
+    base, new, ratio = verdict.base, verdict.new, verdict.ratio
+    base_ns, new_ns = lengths(base, new)
+    measures = (base.compared_by, new.compared_by)
+    return {
+        "state": verdict.state,
+        "sentence": verdict.sentence,
+        "advice": verdict.advice or None,
+        "why": verdict.why or None,
+        "implementation": new.implementation,
+        "label": new.info.label,
+        "workload": new.info.workload.name,
+        "base": base.name,
+        "new": new.name,
+        "base_ns": base_ns,
+        "new_ns": new_ns,
+        "ratio": None if ratio is None else ratio.value,
+        "ratio_low": None if ratio is None else ratio.low,
+        "ratio_high": None if ratio is None else ratio.high,
+        "steps": "undisturbed" if timed(base, new) else "profiled",
+        "compared_by": None if None in measures else new.compared_by,
+        "base_rounds": len(base.rounds),
+        "new_rounds": len(new.rounds),
+        "in_turn": in_turn(base, new),
+        "limits": [_limit(judged) for judged in verdict.judged],
+        "warnings": [f"{p.name}: {text}" for p in (base, new) for text in p.warnings],
+    }
+
+
+def _limit(judged: Judged) -> dict[str, Any]:
+    value = judged.value
+    return {
+        "limit": judged.limit.text,
+        "unit": judged.limit.unit,
+        "most": judged.limit.most,
+        "value": None if value is None else value.value,
+        "low": None if value is None else value.low,
+        "high": None if value is None else value.high,
+        "state": judged.state,
+    }
