@@ -155,6 +155,7 @@ STEP = Event(
     ),
     "step",
 )
+STEP_NS = 33_960
 
 
 @pytest.mark.parametrize("cost", [OP, Cost(900, 0, 0), Cost(0, 800, 0), Cost(0, 0, 700)])
@@ -386,6 +387,30 @@ def test_the_speed_of_the_machine_while_it_profiled_changes_all_parts_alike(
         assert parts.keys() == truth.keys()  # no effect of the profiler is left over
         assert parts == pytest.approx({p: lasts * ns for p, ns in truth.items()}, rel=0.12)
         assert sum(parts.values()) == lasts * step_ns
+
+
+def test_a_machine_is_taken_for_no_more_than_twice_as_fast_as_before(tmp_path: Path) -> None:
+    """Timed steps of five times the length: what the speed does not explain is a line."""
+    found, truth = made(
+        tmp_path, [STEP], op=NOTHING, of_range=NOTHING, told={"event_ns": None}, recording=None,
+        timings=[5 * STEP_NS] * 9, profiled_wall_ns=[5 * STEP_NS], profiled_cpu_ns=[5 * STEP_NS],
+    )  # fmt: skip
+    assert sum(truth.values()) == STEP_NS
+    (step,) = found.steps()
+    assert step.recording is not None
+    explained_ns = 2 * (STEP_NS - step.recording.ns)
+    assert account(found)[PROFILER, FURTHER] == 5 * STEP_NS - explained_ns
+
+
+def test_a_step_of_unknown_length_lost_no_time(tmp_path: Path) -> None:
+    lengths = profiled_lengths(tmp_path, [STEP])
+    found, _ = made(
+        tmp_path, [STEP], profiled_wall_ns=[0], profiled_cpu_ns=lengths, waits=0.5, preemptions=3,
+        timings=[2 * STEP_NS] * 9,
+    )  # fmt: skip
+    assert found.timings is not None
+    assert found.timings.compared_by == "CPU time"
+    assert set(account(found)) >= {("busy", "gemm"), ("idle", "dispatch")}
 
 
 leaves = st.builds(

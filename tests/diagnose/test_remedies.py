@@ -1176,6 +1176,21 @@ def test_calls_that_are_none_of_the_finding_are_not_its_initialisation() -> None
     assert told("launch-bound", run(LAUNCH, seen=loading(replace(FIRST, name="cudaFree")))) == ""
 
 
+@pytest.mark.parametrize(
+    ("kernel", "words"),
+    [
+        ("ncclDevKernel_AllGather_RING_LL", "FSDP fetches the next parameters meanwhile"),
+        ("ncclDevKernel_ReduceScatter_Sum", "FSDP fetches the next parameters meanwhile"),
+        ("ncclDevKernel_AllReduce_Sum_f32", "in buckets of bucket_cap_mb"),
+        ("ncclDevKernel_SendRecv", "exchange the next batch's while this one is computed"),
+        ("ncclDevKernel_Broadcast", "start it earlier, on a stream of its own"),
+    ],
+)
+def test_how_communication_is_hidden_depends_on_what_it_does(kernel: str, words: str) -> None:
+    slow = run(replace(NCCL, name=kernel), replace(MM, ns=300), device=0, seen=TORCH)
+    assert words in told("collective-bound", slow)
+
+
 def test_how_not_to_trace_again_is_told_in_the_words_of_the_framework() -> None:
     words = {"torch": "TORCH_LOGS=recompiles", "tensorflow": "reduce_retracing=True"}
     words |= {"jax": "jax_explain_cache_misses", "other": "the same shapes and types"}

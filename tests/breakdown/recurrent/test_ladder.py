@@ -108,6 +108,18 @@ def test_the_floor_is_the_product_of_the_state_and_the_gates_time_step_after_tim
     assert floor_ns(LSTM, PEAKS, backward=True) == pytest.approx(40 * (product_ns + pointwise_ns))
 
 
+@pytest.mark.parametrize(
+    ("cell", "gates", "moved"), [("gru", 3, 8), ("rnn_tanh", 1, 2), ("rnn_relu", 1, 2)]
+)
+def test_the_floor_of_another_cell_has_its_gates_and_states(
+    cell: str, gates: int, moved: int
+) -> None:
+    product_ns = 2 * 64 * gates * 320 * 320 / 1e12 * 1e9
+    pointwise_ns = 64 * 320 * moved * 4 / 1e11 * 1e9
+    floor = floor_ns(replace(LSTM, cell=cell), PEAKS)
+    assert floor == pytest.approx(20 * (product_ns + pointwise_ns))
+
+
 def test_layers_begin_a_time_step_apart_and_directions_together() -> None:
     one = floor_ns(LSTM, PEAKS)
     four = floor_ns(replace(LSTM, layers=4, directions=2), PEAKS)
