@@ -163,6 +163,17 @@ class Run:
         )
         return diagnose_all([self.breakdown], asked=asked)[0].what_ifs[0].prediction
 
+    def to_perfetto(self, path: Target, *, force: bool = False) -> Path:
+        """Write it as a trace that ui.perfetto.dev draws, and return where.
+
+        Raises:
+            RunError: the file is there already and ``force`` is not given, or cannot be written.
+        """
+        from lstmprof.export import perfetto
+
+        perfetto.write(break_down(self.stored, self.step_range, ()), Path(path), force=force)
+        return Path(path)
+
     def __repr__(self) -> str:
         return f"<Run {self.name} at {self.path}>"
 

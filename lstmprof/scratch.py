@@ -19,6 +19,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from lstmprof.errors import LstmprofError, RunError
 
@@ -113,13 +114,24 @@ def write_file(path: Path, content: bytes) -> None:
     Raises:
         OSError: it cannot be written.
     """
+    with writing(path) as out:
+        out.write(content)
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[BinaryIO]:
+    """A file that becomes ``path`` when the context ends well, and else leaves nothing.
+
+    Raises:
+        OSError: it cannot be written.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     for left in left_in(path.parent, _WRITING):
         left.unlink(missing_ok=True)
     handle, partial = tempfile.mkstemp(prefix=own_prefix(_WRITING), dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as out:
-            out.write(content)
+            yield out
         Path(partial).chmod(0o644)
         Path(partial).replace(path)
     finally:

@@ -18,7 +18,7 @@ PACKAGE = Path(lstmprof.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.py"))
 STAGES = (  # noqa: SIM905 - the order, as one reads it
     "errors scratch numbers names workloads implementations events formats runs capture "
-    "breakdown replay diagnose report api streams commands cli"
+    "breakdown export replay diagnose report api streams commands cli"
 ).split()
 
 

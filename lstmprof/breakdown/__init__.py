@@ -80,6 +80,16 @@ class Breakdown:
         events = self.run.events()
         return _marked(events, self.step_range) if self.step_range else events
 
+    def packed(self, columns: Sequence[str]) -> Packed:
+        """These columns of ``events`` in a third of their memory.
+
+        Raises:
+            RunError: they are missing, damaged or of another schema version.
+        """
+        if self.step_range:
+            return packed(self.events().select(columns))
+        return Packed(self.run.narrow_events(columns))
+
     @property
     def ranks(self) -> list[int | None]:
         """The ranks of the profile, in order."""

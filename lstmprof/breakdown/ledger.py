@@ -41,6 +41,11 @@ COLUMNS = (
     Column("ns", pa.int64(), "ns", "time of the step's window that is this part's"),
 )
 SCHEMA = schema(COLUMNS)
+#: Columns of the events that it is made from.
+READS = (
+    *("event_id", "kind", "name", "start_ns", "dur_ns", "rank", "pid", "tid", "device", "stream"),
+    *("correlation_id", "launch_id", "category"),
+)
 
 #: (place of the rank, device, number of the window)
 _Place = tuple[int, int | None, int]

@@ -10,5 +10,6 @@ VERBS = {
     "compare": "lstmprof.commands.compare",
     "recommend": "lstmprof.commands.recommend",
     "report": "lstmprof.commands.report",
+    "export": "lstmprof.commands.export",
     "query": "lstmprof.commands.query",
 }

@@ -181,6 +181,19 @@ def broken_down(
     return breakdowns
 
 
+def one_broken_down(path: str, left_out: LeftOut, step_range: str | None) -> Breakdown:
+    """The breakdown of the one run that ``path`` means, its tables not yet made.
+
+    Raises:
+        LstmprofError: it cannot be read or broken down, or means several runs.
+    """
+    runs = runs_of([path], left_out)
+    if len(runs) != 1:
+        named = ", ".join(run.name for run in runs[:3]) + (" …" if len(runs) > 3 else "")
+        raise UsageError(f"{path}: holds {len(runs)} runs ({named})", "give one of them")
+    return broken_down(runs, left_out, step_range, ())[0]
+
+
 def of_good(
     make: Callable[[Sequence[Breakdown]], _Made],
     breakdowns: Sequence[Breakdown],

@@ -64,6 +64,14 @@ class Packed:
         """A boolean a row: the column is not null there."""
         return np.asarray(self._part(name, rows).is_valid().to_numpy(zero_copy_only=False))
 
+    def rows_named(self, name: str) -> Ints:
+        """The row of the event whose ``event_id`` is in the column ``name``, −1 where none is."""
+        known, asked = (self.values(column).astype(np.int64) for column in ("event_id", name))
+        order = np.argsort(known, kind="stable")
+        place = np.minimum(np.searchsorted(known[order], asked), len(known) - 1)
+        row = order[place]
+        return np.where((asked != NONE) & (known[row] == asked), row, NONE)
+
     def table(self, columns: Sequence[str], rows: Ints | None = None) -> EventTable:
         """These columns of these rows, all where None, with the types of the events table."""
         arrays = [self._unpacked(name, rows) for name in columns]

@@ -43,19 +43,12 @@ def timelines(reports: Sequence[RunReport]) -> tuple[Timeline, ...]:
             break
         events, rank = report.breakdown.events(), report.profile.rank
         window = median_step(w for w in report.breakdown.windows if w.rank == rank)
-        names = _thread_names(report, window.rank)
+        names = report.profile.info.thread_names(window.rank)
         candidate = timeline(report.facts.run, events, window, MOST_EVENTS, names)
         if len(candidate.columns["track"]) <= room:
             room -= len(candidate.columns["track"])
             fitting.append(candidate)
     return tuple(fitting)
-
-
-def _thread_names(report: RunReport, rank: int | None) -> Mapping[str, str]:
-    """The names of host threads by tid, where the profile gives them."""
-    metadata = report.profile.info.profile_metadata or {}
-    of_rank_ = (metadata.get("ranks") or {}).get(str(rank), metadata)
-    return of_rank_.get("threads") or {}
 
 
 def timeline(

@@ -277,6 +277,15 @@ class RunInfo(_Record, frozen=True):
         """Its implementation and its label; empty where neither is known."""
         return f"{self.implementation or ''} {self.label or ''}".strip()
 
+    def thread_names(self, rank: int | None) -> dict[str, str]:
+        """The names of host threads by tid, where the profile of ``rank`` gives them."""
+        metadata = self.profile_metadata or {}
+        ranks = metadata.get("ranks")
+        of_rank = ranks.get(str(rank), metadata) if isinstance(ranks, dict) else metadata
+        names_of = of_rank.get("threads") if isinstance(of_rank, dict) else None
+        given = names_of.items() if isinstance(names_of, dict) else ()
+        return {tid: name for tid, name in given if isinstance(name, str)}
+
 
 #: Conditions that are no field of run.json by their name.
 _CONDITIONS: Mapping[str, Callable[[RunInfo], Any]] = {

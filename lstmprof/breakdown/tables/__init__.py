@@ -120,7 +120,7 @@ _ALL = (
         (),
         ("rank", "step", "device", "state", "part", "ns"),
         make=_plain(ledger.ledger),
-        reads=(*_LANES, "correlation_id", "launch_id", "category"),
+        reads=ledger.READS,
         gather=ledger.GatheredLedger,
     ),
     TableKind(

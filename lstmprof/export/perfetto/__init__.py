@@ -1,0 +1,274 @@
+"""A run as a Perfetto trace: ui.perfetto.dev draws it, trace_processor answers SQL over it.
+
+::
+
+    events ─ slices, arrows ─┐
+    attribution ─ ledger ────┼─ tracks ─ packets ─▶ file
+    activities ─ counters ───┘
+
+The ledger has a track for each device: stretches by category or by cause, whose lengths sum to the
+ledger's numbers to the nanosecond. Events are read in batches, and packets written as they come.
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, cast
+
+import numpy as np
+
+from lstmprof.breakdown import Breakdown
+from lstmprof.breakdown.attribution import Label, Stretches, Waits, all_waits, attributed
+from lstmprof.breakdown.ledger import READS as OF_LEDGER
+from lstmprof.errors import RunError
+from lstmprof.events.annotate.steps import Window
+from lstmprof.events.batches import Batch, Batches
+from lstmprof.events.groups import Groups
+from lstmprof.events.intervals import Flags, Ints
+from lstmprof.events.narrow import Packed
+from lstmprof.events.table import NONE, UNKNOWN
+from lstmprof.export.perfetto import slices
+from lstmprof.export.perfetto.counters import activities
+from lstmprof.export.perfetto.packets import Packets
+from lstmprof.export.perfetto.slices import Arrows, Phases, Slices
+from lstmprof.export.perfetto.tracks import Tracks
+from lstmprof.scratch import check_file, writing
+
+#: [start, end) of what is written of a run.
+Span = tuple[int, int]
+
+
+def write(
+    breakdown: Breakdown,
+    path: Path,
+    *,
+    force: bool = False,
+    of: Sequence[Window] | None = None,
+    span: Span | None = None,
+) -> int:
+    """Write the run of ``breakdown`` to ``path``, whole or not at all; its size in bytes.
+
+    With the name ending in ``.gz`` it is compressed. Of the events only those that overlap
+    ``span``, whole, and of the ledger only the windows ``of`` it, if given.
+
+    Raises:
+        RunError: ``path`` is there already and ``force`` is not given, or cannot be written; the
+            run's events are missing or damaged.
+    """
+    refuse(path, force=force)
+    names = dict.fromkeys((*slices.READS, *OF_LEDGER))
+    packed = breakdown.packed(list(names))
+    try:
+        with _opened(path) as file:
+            _write(breakdown, packed, Packets(file), breakdown.windows if of is None else of, span)
+    except OSError as fault:
+        raise RunError(f"{path}: {fault.strerror}", "name a file that can be written") from fault
+    return path.stat().st_size
+
+
+def refuse(path: Path, *, force: bool) -> None:
+    """Nothing where a trace may be written to ``path``.
+
+    Raises:
+        RunError: it is there already and ``force`` is not given, or it is no plain file.
+    """
+    check_file(path, force=force, next_step="give --force to replace it, or another file")
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    with writing(path) as file:
+        if path.suffix != ".gz":
+            yield file
+            return
+        with gzip.GzipFile("", "wb", 6, file, mtime=0) as packed:
+            yield cast(BinaryIO, packed)
+
+
+def _write(
+    breakdown: Breakdown,
+    packed: Packed,
+    packets: Packets,
+    windows: Sequence[Window],
+    span: Span | None,
+) -> None:
+    start = packed.values("start_ns")
+    origin_ns = min(int(start.min(initial=0)), 0)  # no instant of a trace is negative
+    info = breakdown.run.info
+    if info.base_ns is not None and 0 < info.base_ns + origin_ns < 2**63:
+        packets.clocks(0, info.base_ns + origin_ns)
+    tracks = Tracks(packets, info, breakdown.run.name, _main_pids(packed))
+    written = Slices(packets, tracks, Arrows(packed), origin_ns)
+    phases, account = Phases(), _Ledgers(packets, tracks, packed, list(windows), origin_ns)
+    account.add_steps()
+    for batch in _batches(packed):
+        rows = np.arange(len(batch.events))[batch.own]
+        if span is not None:
+            rows = rows[_overlaps(batch, rows, span)]
+        written.add(batch.events, rows, batch.rows[rows])
+        account.add(batch)
+        _add_phases(packets, tracks, phases.add(batch.events, rows), origin_ns)
+    _add_phases(packets, tracks, phases.rest(), origin_ns)
+    account.close()
+    _add_counters(packets, tracks, packed, origin_ns, span)
+    tracks.close()
+
+
+def _batches(packed: Packed) -> Iterator[Batch]:
+    """The batches of a run; all of it where it is not larger than one."""
+    batches = Batches(packed)
+    if batches.divisible:
+        yield from batches
+        return
+    events = packed.table(packed.names)
+    ids = events.ints("event_id", UNKNOWN)
+    whole = slice(0, len(events))
+    yield Batch(events, ids, whole, np.iinfo(np.int64).min, np.iinfo(np.int64).max)
+
+
+def _overlaps(batch: Batch, rows: Ints, span: Span) -> Flags:
+    start, end = batch.events.start_ns[rows], batch.events.end_ns[rows]
+    at_all = (end > span[0]) | ((start == end) & (start >= span[0]))
+    return np.asarray((start < span[1]) & at_all, dtype=np.bool_)
+
+
+def _main_pids(packed: Packed) -> Mapping[int | None, int | None]:
+    """Of each rank the process of most of its host events."""
+    hosted = np.flatnonzero(packed.known("pid") & ~packed.known("device"))
+    ranked = packed.known("rank")[hosted]
+    rank, pid = (packed.values(name)[hosted].astype(np.int64) for name in ("rank", "pid"))
+    groups = Groups(np.where(ranked, rank, UNKNOWN), pid)
+    most: dict[int | None, int | None] = {}
+    for place in np.argsort(groups.sizes(), kind="stable").tolist():
+        first = groups.first[place]
+        most[int(rank[first]) if ranked[first] else None] = int(pid[first])
+    return most
+
+
+def _add_phases(
+    packets: Packets,
+    tracks: Tracks,
+    phases: Sequence[tuple[int | None, int, str, int, int]],
+    origin_ns: int,
+) -> None:
+    for rank, step, phase, start, end in phases:
+        rest = packets.argument("step", step)
+        tracks.phases(rank).add(start - origin_ns, end - origin_ns, phase, "phase", rest)
+
+
+def _add_counters(
+    packets: Packets, tracks: Tracks, packed: Packed, origin_ns: int, span: Span | None
+) -> None:
+    for device in activities(packed):
+        for counter in device.counters():
+            track = tracks.counter(device.rank, device.device, counter.name, counter.unit)
+            at_ns, values = counter.at_ns, counter.values
+            if span is not None:  # from the last change before it on
+                first = max(int(np.searchsorted(at_ns, span[0], side="right")) - 1, 0)
+                until = int(np.searchsorted(at_ns, span[1], side="right"))
+                at_ns = np.clip(at_ns[first:until], *span)
+                values = values[first:until]
+            for instant, value in zip((at_ns - origin_ns).tolist(), values.tolist(), strict=True):
+                packets.count(track, instant, value)
+
+
+@dataclass
+class _Stretch:
+    """A stretch of the ledger that may go on in the next batch."""
+
+    window: Window
+    label: Label
+    event: tuple[int, str] | None  # row of the run and name of what is busy
+    start_ns: int
+    end_ns: int
+
+    def goes_on(self, next_: _Stretch) -> bool:
+        """Whether ``next_`` is more of it; of idle time whatever the host was in."""
+        return self.end_ns == next_.start_ns and (self.window, self.label, self.event) == (
+            next_.window,
+            next_.label,
+            next_.event,
+        )
+
+
+class _Ledgers:
+    """Writes the attribution of ``windows`` as a track for each device, batch by batch."""
+
+    def __init__(
+        self,
+        packets: Packets,
+        tracks: Tracks,
+        packed: Packed,
+        windows: list[Window],
+        origin_ns: int,
+    ) -> None:
+        self._packets, self._tracks, self._origin_ns = packets, tracks, origin_ns
+        self._windows = windows
+        self._waits: dict[int | None, dict[int, Waits]] = {
+            rank: all_waits(packed, rank) for rank in dict.fromkeys(w.rank for w in windows)
+        }
+        self._open: dict[tuple[int | None, int | None], _Stretch] = {}
+
+    def add_steps(self) -> None:
+        """The steps themselves, a track for each rank."""
+        for window in self._windows:
+            if window.step is not None:
+                start, end = window.start_ns - self._origin_ns, window.end_ns - self._origin_ns
+                rest = self._packets.argument("step", window.step)
+                self._tracks.steps(window.rank).add(start, end, f"step {window.step}", "step", rest)
+
+    def add(self, batch: Batch) -> None:
+        """What ``batch`` tells of the windows."""
+        for rank, waits in self._waits.items():
+            windows = [
+                w
+                for w in self._windows
+                if w.rank == rank and w.start_ns < batch.end_ns and w.end_ns > batch.start_ns
+            ]
+            if not windows:
+                continue
+            within = (batch.start_ns, batch.end_ns)
+            lanes = attributed(batch.events, windows, rank, waits, within)
+            for device, stretches in lanes.items():
+                for stretch in _stretches(batch, windows, stretches):
+                    self._add((rank, device), stretch)
+
+    def _add(self, lane: tuple[int | None, int | None], stretch: _Stretch) -> None:
+        before = self._open.get(lane)
+        if before and before.goes_on(stretch):
+            before.end_ns = stretch.end_ns
+            return
+        if before:
+            self._draw(lane, before)
+        self._open[lane] = stretch
+
+    def close(self) -> None:
+        """The stretches that are still under way."""
+        for lane, stretch in self._open.items():
+            self._draw(lane, stretch)
+
+    def _draw(self, lane: tuple[int | None, int | None], of: _Stretch) -> None:
+        state, part = of.label
+        rest = self._packets.argument("part", part)
+        if of.window.step is not None:
+            rest += self._packets.argument("step", of.window.step)
+        if of.event is not None:
+            rest += self._packets.argument("event", of.event[1])
+        name = part if state == "busy" else f"{state}: {part}"
+        start, end = of.start_ns - self._origin_ns, of.end_ns - self._origin_ns
+        self._tracks.ledger(*lane).add(start, end, name, state, rest)
+
+
+def _stretches(batch: Batch, windows: Sequence[Window], stretches: Stretches) -> Iterator[_Stretch]:
+    ordered = stretches.by_time()
+    codes, names = batch.events.texts("name")
+    columns = (ordered.window, ordered.row, ordered.label, ordered.start_ns, ordered.end_ns)
+    for window, row, label, start, end in zip(*(c.tolist() for c in columns), strict=True):
+        state, part = ordered.labels[label]
+        is_told = state == "busy" and row != NONE and codes[row] != NONE
+        event = (int(batch.rows[row]), names[codes[row]]) if is_told else None
+        yield _Stretch(windows[window], (state, part), event, start, end)
