@@ -13,8 +13,8 @@ import math
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -50,6 +50,8 @@ _LOCKED = (
     "lock_configuration=true",
 )
 
+#: Until a query that was told to end and has not is told again.
+_AGAIN_S = 0.1
 #: Rows that are read at once.
 _BATCH_ROWS = 2048
 _Value = TypeVar("_Value")
@@ -175,17 +177,31 @@ class _Query:
     def waited_for(self, function: Callable[[], _Value]) -> _Value:
         """What ``function`` returns; Ctrl-C ends it at once: DuckDB looks for it too seldom."""
         begin = time.monotonic()
-        asked = self.thread.submit(function)
         try:
-            value = asked.result(self.left_s)
+            value = self.thread.submit(function).result(self.left_s)
         except TimeoutError:
-            self.database.interrupt()
+            self._stop()
             raise self._too_long() from None
         except BaseException:
-            self.database.interrupt()
+            self._stop()
             raise
         self.spend(time.monotonic() - begin)
         return value
+
+    def _stop(self) -> None:
+        """End what the thread does: DuckDB forgets an interrupt that comes before it begins."""
+        ended = self.thread.submit(bool)
+        while not ended.done():
+            with suppress(Exception):  # it refuses while it looks through a table of Python's
+                self.database.interrupt()
+            wait([ended], _AGAIN_S)
+
+    def register(self, name: str, table: pa.Table) -> None:
+        """Make ``table`` known by ``name``.
+
+        DuckDB calls Python for it, and makes an error of its own of what a signal raises there.
+        """
+        self.waited_for(lambda: self.database.register(name, table))
 
     def spend(self, spent_s: float) -> None:
         """Take ``spent_s`` off the time that is left.
@@ -230,19 +246,18 @@ def _add_tables(query: _Query, runs: Sequence[Run], wanted: set[str]) -> list[Pa
     Raises:
         RunError: one of a run is damaged or of another schema version.
     """
-    database = query.database
-    database.register("runs", facts_table([(run.name, run.info) for run in runs]))
+    query.register("runs", facts_table([(run.name, run.info) for run in runs]))
     paths: list[Path] = []
     for name, columns in _FILES.items():
         files = _files(runs, name) if name in wanted else []
-        _add_files(database, files, name, columns)
+        _add_files(query, files, name, columns)
         paths += [path for _, path in files]
     asked = [name for name in TABLES if name in wanted]
     breakdowns = [(run.name, _broken_down(query, run, asked)) for run in runs if asked]
     for name, table in TABLES.items():
         empty = pa.schema([_RUN, *schema(table.columns)]).empty_table()
         parts = [_with_run(run, a.table(name)) for run, a in breakdowns if name in asked]
-        database.register(name, pa.concat_tables([empty, *parts]))
+        query.register(name, pa.concat_tables([empty, *parts]))
     return paths
 
 
@@ -268,16 +283,16 @@ def _files(runs: Sequence[Run], name: str) -> list[tuple[str, Path]]:
 
 
 def _add_files(
-    database: DuckDBPyConnection, files: Sequence[tuple[str, Path]], name: str, columns: pa.Schema
+    query: _Query, files: Sequence[tuple[str, Path]], name: str, columns: pa.Schema
 ) -> None:
     """A view over the Parquet ``files`` of some runs."""
     if not files:
-        database.register(name, pa.schema([_RUN, *columns]).empty_table())
+        query.register(name, pa.schema([_RUN, *columns]).empty_table())
         return
     selects = (
         f"SELECT {quoted(run)} AS run, * FROM ({reading(path, columns)})" for run, path in files
     )
-    database.execute(f"CREATE VIEW {name} AS " + " UNION ALL ".join(selects))
+    query.database.execute(f"CREATE VIEW {name} AS " + " UNION ALL ".join(selects))
 
 
 def _lock(database: DuckDBPyConnection, files: Sequence[Path], spill: str) -> None:

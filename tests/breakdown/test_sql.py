@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import math
+import signal
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
-from lstmprof.breakdown.sql import Answer
+from lstmprof.breakdown import sql
+from lstmprof.breakdown.sql import Answer, _Query
+from lstmprof.errors import LstmprofError
 from lstmprof.numbers import UNKNOWN
 
 
@@ -67,3 +73,51 @@ def test_json_has_no_nan_and_no_type_of_pythons_own() -> None:
         **{"all": [2, None, None], "by": {"1": [0.5]}},
     }
     assert type(row["whole"]) is int
+
+
+class SlowToBegin:
+    """A database whose query begins after the first interrupt, which is lost, and then has no end.
+
+    ::
+
+        interrupt   interrupt
+           | query -----|
+    """
+
+    def __init__(self) -> None:
+        self.begun, self.ended = threading.Event(), threading.Event()
+
+    def interrupt(self) -> None:
+        (self.ended if self.begun.is_set() else self.begun).set()
+
+    def query(self) -> bool:
+        return self.begun.wait(60) and self.ended.wait(60)
+
+
+def test_a_query_that_begins_when_its_time_is_over_already_is_ended_all_the_same() -> None:
+    database: Any = SlowToBegin()
+    with ThreadPoolExecutor(1) as thread:
+        query = _Query(database, thread, 0.01, 0.01)
+        with pytest.raises(LstmprofError, match=r"took longer than --timeout 0\.01 seconds"):
+            query.waited_for(database.query)
+        assert database.ended.is_set()
+
+
+class Interrupting:
+    """A table; a signal comes while DuckDB asks for it."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self.table = table
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        signal.raise_signal(signal.SIGINT)
+        return self.table.__arrow_c_stream__(requested_schema)
+
+
+def test_a_signal_within_the_database_is_no_fault_of_the_query(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    table = pa.table({"run": ["a"]})
+    monkeypatch.setattr(sql, "facts_table", lambda facts: Interrupting(table))
+    with pytest.raises(KeyboardInterrupt), sql.answer("SELECT 1", []):
+        pass

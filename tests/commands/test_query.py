@@ -212,7 +212,6 @@ def test_a_query_without_end_ends_when_it_is_told_to(
     while not list(spill.iterdir()):  # made just before the query begins
         assert process.poll() is None
         time.sleep(0.05)
-    time.sleep(0.5)
     process.send_signal(how)
     said = process.communicate(timeout=300)[1].split("\n")
     assert process.returncode == code
