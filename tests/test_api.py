@@ -191,7 +191,9 @@ def test_the_notebook_goes_from_a_profile_to_a_chart(tmp_path: Path) -> None:
     code = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
     assert sum(len(source.splitlines()) for source in code) <= 12
     resources = {"metadata": {"path": str(NOTEBOOK.parent)}}
-    done = nbclient.NotebookClient(notebook, timeout=120, resources=resources).execute()
+    done = nbclient.NotebookClient(
+        notebook, timeout=600, startup_timeout=600, resources=resources
+    ).execute()
     outputs = [cell.outputs[-1] for cell in done.cells if cell.cell_type == "code"]
     shown = [set(output.data) for output in outputs]
     assert "text/html" in shown[0]

@@ -71,7 +71,7 @@ def small_disk(place: Path, kilobytes: int) -> Iterator[Path]:
     try:
         yield place
     finally:
-        subprocess.run(["umount", str(place)], check=True)
+        subprocess.run(["umount", "--lazy", str(place)], check=True)
 
 
 def test_a_full_disk_is_one_line_and_the_run_before_is_whole(tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ def test_a_signal_is_handed_on_to_a_script(how: signal.Signals, tmp_path: Path) 
         "import os, pathlib, time\n"
         f"pathlib.Path({str(tmp_path)!r}, 'pid').write_text(str(os.getpid()))\n"
         f"pathlib.Path({str(tmp_path)!r}, 'begun').touch()\n"
-        "time.sleep(300)\n"
+        "time.sleep(3600)\n"
     )
     # a shell ignores some of them in its background
     heeded = "import os, signal, sys; [signal.signal(n, signal.SIG_DFL) for n in (1, 2, 15)];"
@@ -210,7 +210,7 @@ def test_a_signal_is_handed_on_to_a_script(how: signal.Signals, tmp_path: Path) 
         assert process.poll() is None
         time.sleep(0.01)
     process.send_signal(how)
-    said = process.communicate(timeout=100)[1].decode()
+    said = process.communicate(timeout=300)[1].decode()
     assert process.returncode == 128 + how, said
     assert "is not written" in said
     with pytest.raises(ProcessLookupError):

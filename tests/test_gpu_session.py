@@ -22,6 +22,8 @@ from lstmprof.workloads import Workload
 from lstmprof.workloads.studies import named
 
 ROOT = Path(__file__).resolve().parents[1]
+#: Of a process: against a hang alone.
+PATIENCE_S = 600.0
 SHORT = named("1x320-ce-short")
 TINY = Workload("tiny-ce", 1, 4, False, 2, 5, 3, 3, "ce")
 
@@ -157,11 +159,11 @@ def test_a_capture_is_kept_raw_and_made_a_run_later(place: processes.Place) -> N
     pytest.importorskip("torch")
     asked = small()
     name = run_name(asked)
-    assert processes.captured(place, asked, 60.0).fault is None
+    assert processes.captured(place, asked, PATIENCE_S).fault is None
     assert raw_captures.waiting(place.out) == [name]
     assert raw_captures.is_there(place.out, name)
     assert len(raw_captures.read(place.out, name)["timings"]["loss"]) == 5
-    assert processes.made_run(place, name, 60.0).fault is None
+    assert processes.made_run(place, name, PATIENCE_S).fault is None
     assert raw_captures.waiting(place.out) == []
     (run,) = runs_in(place.out)
     assert (run.name, run.info.implementation) == (name, "torch-cudnn")
@@ -174,14 +176,14 @@ def test_a_capture_is_kept_raw_and_made_a_run_later(place: processes.Place) -> N
 def test_a_capture_is_a_run_at_once_where_profiles_can_be_read(place: processes.Place) -> None:
     pytest.importorskip("torch")
     readable = dataclasses.replace(place, readable=True)
-    assert processes.captured(readable, small(), 60.0).fault is None
+    assert processes.captured(readable, small(), PATIENCE_S).fault is None
     assert raw_captures.waiting(place.out) == []
     assert [run.name for run in runs_in(place.out)] == [run_name(small())]
 
 
 def test_a_capture_that_fails_leaves_the_reason_and_its_log(place: processes.Place) -> None:
     pytest.importorskip("torch")
-    ended = processes.captured(place, small(device="cuda:77"), 60.0)
+    ended = processes.captured(place, small(device="cuda:77"), PATIENCE_S)
     assert str(ended.fault).startswith("device cuda:77 is not available")
     assert not ended.hung
     assert [path.name for path in (place.out / "logs").iterdir()]

@@ -55,6 +55,7 @@ def at_a_call(
 ) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", AT_A_CALL, str(number), str(how), *arguments]
     own = {**os.environ, "LSTMPROF_CACHE": str(folder / "cache"), "TMPDIR": str(folder / "tmp")}
+    own["PYTHONHASHSEED"] = "0"  # the calls of one run are those of the next
     return subprocess.run(command, capture_output=True, text=True, env=own, check=False)
 
 
@@ -128,7 +129,7 @@ class Lost:
         time.sleep(0)
 def run(arguments):
     Lost()
-    time.sleep(60)
+    time.sleep(3600)
     return 0
 def within(arguments):
     try:
@@ -142,7 +143,7 @@ main()
 
 def test_a_signal_that_comes_in_a_finalizer_is_not_lost() -> None:
     command = [sys.executable, "-c", LOST_IN_A_FINALIZER]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=50)
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert ran.returncode == 130
     assert ran.stderr == "lstmprof: error: interrupted; nothing half-written was left\n"
 
@@ -153,6 +154,6 @@ def test_ctrl_c_that_passes_an_exec_ends_with_the_same_code(tmp_path: Path) -> N
     command = [sys.executable, "-m", "interrupted"]
     path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
     own = {**os.environ, "PYTHONPATH": path}
-    ran = subprocess.run(command, capture_output=True, text=True, env=own, check=False, timeout=50)
+    ran = subprocess.run(command, capture_output=True, text=True, env=own, check=False, timeout=300)
     assert ran.returncode == 130
     assert ran.stderr == "lstmprof: error: interrupted; nothing half-written was left\n"

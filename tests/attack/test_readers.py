@@ -5,9 +5,12 @@ More of them, for longer: ``make fuzz``.
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from attack import fuzz
 from attack.fuzz import Attack
 from attack.targets import TARGETS
 
@@ -17,6 +20,15 @@ INPUTS = 2000
 _SEED = 18
 #: More than any machine takes: a hang is told by the processor time of each input.
 _MINUTES = 60.0
+
+
+@pytest.fixture(autouse=True)
+def _told_where_it_hangs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The alarm of an input, which comes by the clock of a machine that may be busy, or pause."""
+    monkeypatch.setattr(fuzz, "_HANG_S", 600)
+    before = signal.signal(signal.SIGALRM, fuzz.hung)
+    yield
+    signal.signal(signal.SIGALRM, before)
 
 
 def test_every_format_is_attacked() -> None:

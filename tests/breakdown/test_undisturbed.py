@@ -428,7 +428,10 @@ trees = st.recursive(
 )
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=30,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(
     st.lists(trees, min_size=1, max_size=3),
     st.integers(1, 100_000),

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 from capture.rows import captured_once
+from tries import EARLIER_TRIES
 
+from lstmprof.capture import pythons
 from lstmprof.capture.supervisor import CaptureResult
 
 STAND_IN = Path(__file__).parent / "nsys_stand_in.py"
@@ -28,11 +30,24 @@ def path_with_nsys(tmp_path: Path) -> str:
 
 
 @pytest.fixture(scope="session")
-def of_row(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], CaptureResult]:
-    """What a row's capture brought back: one for all tests, whichever process runs them."""
-    session = tmp_path_factory.getbasetemp()
-    session = session.parent if "PYTEST_XDIST_WORKER" in os.environ else session
-    return functools.partial(captured_once, session / "rows")
+def of_row(
+    tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
+) -> Callable[[str], CaptureResult]:
+    """What a row's capture brought back: one for all tests, whichever process runs them.
+
+    After a test that failed and is tried again, another: the first may have been disturbed.
+    """
+    own = tmp_path_factory.getbasetemp()
+    if again := pytestconfig.stash.get(EARLIER_TRIES, 0):
+        return functools.partial(captured_once, own / f"rows-{again}")
+    shared = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+    return functools.partial(captured_once, shared / "rows")
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine's interpreters answer late."""
+    monkeypatch.setattr(pythons, "ANSWERS_WITHIN_S", 600.0)
 
 
 @pytest.fixture(autouse=True)

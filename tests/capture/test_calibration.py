@@ -54,6 +54,7 @@ def test_a_loop_enters_a_range_and_never_a_step() -> None:
     assert len(entered) == calibration.REPEATS * calibration.RANGES
 
 
+@pytest.mark.measured
 def test_a_page_fault_takes_time() -> None:
     cost = page_fault_ns()
     if cost is None:

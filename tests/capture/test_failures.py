@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from capture.processes import LIMIT_S, processes_of, running
+from capture.processes import LIMIT_S, processes_of, running, wait_until
 
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.supervisor import capture
@@ -122,7 +122,7 @@ def test_a_worker_that_is_not_done_in_time_is_stopped(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     with pytest.raises(CaptureError, match=r"not done after 4 s and was stopped; give a longer"):
         capture(request(iterations=ENDLESS, timeout_s=4), tmp_path, lambda line: None)
-    assert not processes_of(tmp_path)
+    assert wait_until(lambda: not processes_of(tmp_path))
 
 
 def test_a_device_that_is_not_there_is_refused(tmp_path: Path) -> None:

@@ -82,6 +82,7 @@ def test_an_interrupted_capture_cleans_up_itself(how: signal.Signals, tmp_path: 
     assert wait_until(lambda: not processes_of(tmp_path))
 
 
+@pytest.mark.measured  # it is stopped within its second round
 def test_a_capture_that_is_stopped_goes_on_with_the_rounds_that_were_done(tmp_path: Path) -> None:
     parent = capture(tmp_path, rounds=2)
     first = tmp_path / ROUNDS / NAME / "0"

@@ -112,6 +112,7 @@ def preemptions() -> int:
     return resource.getrusage(resource.RUSAGE_THREAD).ru_nivcsw
 
 
+@pytest.mark.measured
 def test_preemptions_are_counted_step_by_step() -> None:
     cpu = host.allowed_cpus()[0]
     rival = subprocess.Popen([sys.executable, "-c", ALWAYS_BUSY.format(cpu)])

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import importlib
-import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -32,6 +32,9 @@ class Machine:
 
     def __init__(self, flops_per_ns: float) -> None:
         self.flops_per_ns, self.now_ns, self.sizes = flops_per_ns, 0, list[int]()
+
+    def clock(self) -> int:
+        return self.now_ns
 
     def product(self, size: int) -> Callable[[int], None]:
         self.sizes.append(size)
@@ -72,13 +75,10 @@ def test_the_best_of_several_counts_and_a_slow_machine_is_given_up_early() -> No
     assert slow.now_ns == 3 * round(2 * 512**3 / 0.5)
 
 
-def test_of_two_libraries_the_faster_is_measured() -> None:
-    def slow(times: int) -> None:
-        time.sleep(0.02 * times)
-
-    def fast(times: int) -> None:
-        time.sleep(0.001 * times)
-
+def test_of_two_libraries_the_faster_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(flops_per_ns=1)
+    slow, fast = machine.product(64), machine.product(32)
+    monkeypatch.setattr(worker_peaks, "time", SimpleNamespace(perf_counter_ns=machine.clock))
     assert faster(slow, fast) is fast
     assert faster(fast, slow) is fast
 
@@ -92,6 +92,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker_peaks, "LEAST_CPU_BUFFER", 1 << 20)
 
 
+@pytest.mark.measured
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("framework", ["torch", "tensorflow", "jax", "pytensor"])
 def test_each_framework_measures_its_product_and_a_copy(framework: str) -> None:
@@ -148,6 +149,7 @@ def test_a_failure_to_measure_is_a_reason_and_not_the_capture_s() -> None:
     assert peaks["gemm_flops_per_s"] is None
 
 
+@pytest.mark.measured
 def test_a_capture_says_what_the_device_does_at_best(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     request = CaptureRequest(

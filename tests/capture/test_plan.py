@@ -49,6 +49,7 @@ def test_a_plan_is_the_cross_product_with_the_reasons_for_what_cannot_run(tmp_pa
     assert planned[0].name == "torch-lstmcell-fused--1x320-ce-short-h4-b2-t5--fp32--cpu"
 
 
+@pytest.mark.measured  # how many iterations fit into a turn
 def test_rounds_interleave_and_every_other_goes_backwards(tmp_path: Path) -> None:
     pytest.importorskip("jax")  # whose workers start in half the time of torch's
     said: list[str] = []

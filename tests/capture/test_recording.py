@@ -13,6 +13,7 @@ from lstmprof.capture.captured_run import write_captured
 from lstmprof.capture.supervisor import CaptureResult
 
 
+@pytest.mark.measured
 @pytest.mark.parametrize("name", ["torch-lstmcell-fused", "tf-lstmcell", "jax-scan"])
 def test_recording_is_measured_and_the_parts_sum_to_the_median(
     name: str, tmp_path: Path, of_row: Callable[[str], CaptureResult]

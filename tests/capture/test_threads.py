@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 
 import pytest
+from capture.processes import LIMIT_S
 
 from lstmprof.capture.worker import host, threads
 from lstmprof.capture.worker.threads import ThreadTimes, Times
@@ -30,59 +31,60 @@ def between(work: Callable[[], None]) -> list[dict[str, object]]:
     return facts
 
 
+@pytest.mark.measured
 def test_a_thread_that_works_is_told_from_one_that_sleeps() -> None:
-    held = threading.Event()
-    others = [
-        threading.Thread(target=lambda: (hash_for(0.1), held.wait())),
-        threading.Thread(target=held.wait),
-    ]
+    worker = Worker(threading.Barrier(1))
+    sleeper = threading.Thread(target=worker.held.wait)
 
     def run() -> None:
-        for thread in others:
-            thread.start()
-        time.sleep(0.01)
-        while busy_ns(others[0]) < 100_000_000:
-            time.sleep(0.01)
+        sleeper.start()
+        worker.start()
+        assert worker.hashed.wait(LIMIT_S)
 
     facts = between(run)
-    held.set()
-    for thread in others:
-        thread.join()
+    worker.held.set()
+    worker.join()
+    sleeper.join()
     worked, *rest = facts
     assert worked["main"] is False
-    assert 95e6 < float(str(worked["cpu_ns"])) < 200e6
+    assert 95e6 < float(str(worked["cpu_ns"])) < worker.cpu_ns + 50e6
     assert all(float(str(fact["cpu_ns"])) < 50e6 for fact in rest)
     assert {fact["main"] for fact in rest} <= {True, False}
 
 
-def busy_ns(thread: threading.Thread) -> int:
-    readings = threads.times()
-    assert readings is not None
-    return readings[thread.native_id or 0].cpu_ns
+class Worker(threading.Thread):
+    """Hashes once all of ``together`` are there, and then waits until it is let go."""
 
+    def __init__(self, together: threading.Barrier, cpu: int | None = None) -> None:
+        super().__init__()
+        self.together, self.cpu, self.cpu_ns = together, cpu, 0
+        self.hashed, self.held = threading.Event(), threading.Event()
 
-def test_two_threads_on_one_cpu_wait_for_each_other() -> None:
-    allowed = os.sched_getaffinity(0)
-    held = threading.Event()
-
-    def work() -> None:
-        os.sched_setaffinity(0, [host.allowed_cpus()[0]])
+    def run(self) -> None:
+        if self.cpu is not None:
+            os.sched_setaffinity(0, [self.cpu])
+        self.together.wait(LIMIT_S)
         hash_for(0.1)
-        held.wait()
+        self.cpu_ns = time.thread_time_ns()
+        self.hashed.set()
+        self.held.wait()
 
-    pair = [threading.Thread(target=work) for _ in range(2)]
+
+@pytest.mark.measured
+def test_two_threads_on_one_cpu_wait_for_each_other() -> None:
+    together, cpu = threading.Barrier(2), host.allowed_cpus()[0]
+    pair = [Worker(together, cpu) for _ in range(2)]
 
     def run() -> None:
         for thread in pair:
             thread.start()
-        while min(map(busy_ns, pair)) < 100_000_000:
-            time.sleep(0.01)
+        for thread in pair:
+            assert thread.hashed.wait(LIMIT_S)
 
     facts = between(run)
-    held.set()
     for thread in pair:
+        thread.held.set()
         thread.join()
-    os.sched_setaffinity(0, allowed)
     waited = [fact["waited_ns"] for fact in facts[:2]]
     if None in waited:
         pytest.skip("this kernel does not count what threads wait")

@@ -15,6 +15,7 @@ import lstmprof as lp
 from lstmprof.diagnose.diagnosis import Diagnosis
 from lstmprof.diagnose.findings import Finding
 
+pytestmark = pytest.mark.measured
 PROGRAMS = Path(__file__).with_name("slow_programs")
 #: What speaks of a mistake in these programs.
 MISTAKES = {

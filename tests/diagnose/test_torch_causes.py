@@ -16,20 +16,12 @@ from lstmprof.capture.own import session as own_session, writing
 from lstmprof.capture.worker import profiling, yardstick
 
 torch: Any = pytest.importorskip("torch")
+pytestmark = pytest.mark.measured
 
 TIME, BATCH, FEATURES, HIDDEN = 16, 8, 16, 32
 YARDSTICKS = ("product_ns", "python_ns", "copy_ns")
 Step = Callable[[], object]
 Build = Callable[[], Step]
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
-    yield
-    torch.set_num_threads(threads)
 
 
 def sequences(*shape: int) -> Any:
@@ -385,6 +377,7 @@ def told_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Build], dict[
     def of(build: Build) -> dict[str, str]:
         if build not in sentences:
             path = tmp_path_factory.mktemp(build.__name__) / "profile.pt.trace.json"
+            torch.manual_seed(0)
             sentences[build] = told(profiled(path, build()))
         return sentences[build]
 

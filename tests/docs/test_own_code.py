@@ -29,6 +29,7 @@ def _length(*stretches: tuple[int, int]) -> int:
     return sum(end - begin for begin, end in stretches)
 
 
+@pytest.mark.measured
 @pytest.mark.parametrize("name", FRAMEWORKS)
 def test_an_example_writes_a_run(name: str, tmp_path: Path) -> None:
     pytest.importorskip(name)

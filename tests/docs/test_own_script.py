@@ -16,6 +16,7 @@ SECTION = PAGE.read_text(encoding="utf-8").partition("## A script, as it is\n")[
 SCRIPT = re.findall(r"```python\n(.*?)```", SECTION, re.DOTALL)[0]
 
 
+@pytest.mark.measured
 def test_the_script_of_the_page_leaves_a_run(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     (tmp_path / "train.py").write_text(SCRIPT, encoding="utf-8")

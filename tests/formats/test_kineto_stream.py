@@ -89,15 +89,18 @@ def test_lists_of_objects_after_the_events(tmp_path: Path) -> None:
     assert in_pieces(content, 10_000) == as_a_whole(content) is not None
 
 
+@pytest.mark.measured
 def test_a_long_list_after_the_events_costs_little_more_than_parsing_it() -> None:
     after = [{"id": n, "name": "frame"} for n in range(200_000)]
     content = json.dumps({"schemaVersion": 1, "traceEvents": [op(0)], "stacks": after}).encode()
-    spent = []
-    for read in (json.loads, lambda text: in_pieces(text, 2**20)):
-        began = time.process_time()
-        read(content)
-        spent.append(time.process_time() - began)
-    assert spent[1] < 14 * spent[0]  # 28 times where each guess at the end is mended
+    spent: list[list[float]] = [[], []]
+    for _ in range(2):
+        for times, read in zip(spent, (json.loads, lambda t: in_pieces(t, 2**20)), strict=True):
+            began = time.process_time()
+            read(content)
+            times.append(time.process_time() - began)
+    # 28 times where each guess at the end is mended
+    assert min(spent[1]) < 14 * min(spent[0])
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 #: Seconds that Firefox has to start, and to answer.
-_START, _ANSWER = 60, 60
+_START, _ANSWER = 600, 600
 
 
 class Firefox:

@@ -26,6 +26,8 @@ from lstmprof.report.palette import PARTS
 from lstmprof.runs.ingest import ingest_profile
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+#: Of a page and its parts to come: against a hang alone.
+PATIENCE_MS = 600_000
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine")
 
@@ -55,7 +57,7 @@ def path(report: Report, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def browser() -> Iterator[Any]:
     with playwright.sync_playwright() as started:
         launched = started.chromium.launch(
-            executable_path=CHROMIUM, args=["--headless", "--no-sandbox"]
+            executable_path=CHROMIUM, args=["--headless", "--no-sandbox"], timeout=PATIENCE_MS
         )
         yield launched
         launched.close()
@@ -68,6 +70,7 @@ class Opened:
         self.context = browser.new_context(
             viewport={"width": width, "height": 900}, color_scheme=scheme
         )
+        self.context.set_default_timeout(PATIENCE_MS)
         self.tab = self.context.new_page()
         self.complaints: list[str] = []
         self.requests: list[str] = []

@@ -5,16 +5,20 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Sequence
+from pathlib import Path
 
 from lstmprof.runs.ingest import Ingested, Task
 
+#: Against a hang: until a test has killed who waits, or has told what it waits for.
+LIMIT_S = 300.0
 
-def slowly(task: Task) -> Ingested:
-    """Leave time to be stopped before and after the run is written."""
-    time.sleep(0.1)
-    done = task.done()
-    time.sleep(0.1)
-    return done
+
+def only_the_first(task: Task) -> Ingested:
+    """Do ``a``; at any other wait until this worker is killed."""
+    if task.name != "a":
+        time.sleep(LIMIT_S)
+    return task.done()
 
 
 def killed_half_way(task: Task) -> Ingested:
@@ -24,11 +28,20 @@ def killed_half_way(task: Task) -> Ingested:
         told.seek(0)
         first = told.read() == "x"
     killed = first and task.name == "gx"
-    time.sleep(1.0 if killed else 0.1)  # what was done before is told by then
+    if killed:  # what was done before is told by then
+        _until_told(Path(task.label).parent, [f"{letter}x" for letter in "abcdef"])
     done = task.done()
     if killed:
         os.kill(os.getpid(), signal.SIGKILL)
     return done
+
+
+def _until_told(folder: Path, names: Sequence[str]) -> None:
+    until = time.monotonic() + LIMIT_S
+    while not all((folder / f"{name}.told").exists() for name in names):
+        if time.monotonic() > until:
+            raise TimeoutError(names)
+        time.sleep(0.05)
 
 
 def deadly(task: Task) -> Ingested:

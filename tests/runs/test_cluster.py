@@ -31,8 +31,17 @@ distributed = pytest.importorskip("distributed", reason="the extra cluster is no
 PACKAGES = [str(Path(lstmprof.__file__).parents[1]), str(Path(cluster_tasks.__file__).parents[1])]
 
 
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine's cluster answers late."""
+    for name in ("_ANSWER_S", "_WORKERS_S"):
+        monkeypatch.setattr(cluster, name, 300)
+
+
 @contextmanager
-def started(module: str, *arguments: object, **environment: str) -> Iterator[None]:
+def started(
+    module: str, *arguments: object, **environment: str
+) -> Iterator[subprocess.Popen[bytes]]:
     """A command of dask in a process of its own, ended with the block."""
     process = subprocess.Popen(
         [sys.executable, "-m", f"distributed.cli.{module}", *map(str, arguments)],
@@ -42,10 +51,10 @@ def started(module: str, *arguments: object, **environment: str) -> Iterator[Non
         stderr=subprocess.DEVNULL,
     )
     try:
-        yield
+        yield process
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(300)
 
 
 @contextmanager
@@ -118,7 +127,10 @@ def test_a_worker_killed_half_way_loses_nothing_and_only_what_it_was_at_is_done_
     monkeypatch.setattr(jobs, "_done", cluster_tasks.killed_half_way)
     given = [f"{letter}x" for letter in "abcdefghijkl"]
     words = written(tmp_path, *given)
-    done = list(ingest_all(words, tmp_path / "out", scheduler=address, force=True))
+    done = []
+    for one in ingest_all(words, tmp_path / "out", scheduler=address, force=True):
+        done.append(one)
+        (tmp_path / f"{one.runs[0].name}.told").touch()
     assert names(done) == [[name] for name in given]
     assert [run.name for run in runs_in(tmp_path / "out")] == given
     assert not list((tmp_path / "out").glob(".*"))
@@ -159,7 +171,7 @@ def test_a_cluster_without_workers_or_with_another_lstmprof_is_refused(
     with scheduler(tmp_path) as lonely:
         with pytest.raises(LstmprofError, match="has no workers; start some: dask worker tcp://"):
             list(ingest_all([word], tmp_path / "out", scheduler=lonely))
-        monkeypatch.setattr(cluster, "_WORKERS_S", 60)
+        monkeypatch.setattr(cluster, "_WORKERS_S", 300)
         with started("dask_worker", lonely, "--no-nanny", "--no-dashboard", PYTHONPATH=str(other)):
             wrong = rf"worker tcp://\S+ has lstmprof 0\.0\.7, this side has {__version__}; pip"
             with pytest.raises(LstmprofError, match=wrong):
@@ -171,12 +183,14 @@ def test_a_cluster_that_loses_its_last_worker_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(jobs, "_LOOK_S", 0.2)
-    monkeypatch.setattr(jobs, "_done", cluster_tasks.slowly)
+    monkeypatch.setattr(jobs, "_done", cluster_tasks.only_the_first)
     words = written(tmp_path, *"abcdefghijkl")
     with scheduler(tmp_path) as lonely:
-        with started("dask_worker", lonely, "--no-nanny", "--nthreads", 1, "--no-dashboard"):
+        alone = ("--no-nanny", "--nthreads", 1, "--no-dashboard")
+        with started("dask_worker", lonely, *alone) as worker:
             results = ingest_all(words, tmp_path / "out", scheduler=lonely)
             done = [next(results)]
+            worker.kill()
         monkeypatch.setattr(cluster, "_WORKERS_S", 1)
         with pytest.raises(LstmprofError, match="has had no workers for 1 s; start some"):
             done += results

@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -325,20 +324,19 @@ def test_a_training_loads_no_table_library(tmp_path: Path) -> None:
     assert not {"pyarrow", "pandas", "click", "msgspec", "duckdb"} & set(done.stdout.split())
 
 
-def test_a_step_that_is_not_measured_costs_less_than_one_percent_of_a_millisecond(
-    tmp_path: Path,
-) -> None:
+def test_a_step_that_is_not_measured_costs_a_few_calls(tmp_path: Path) -> None:
+    """Of 0.1 µs or so: less than one percent of a millisecond."""
     p = session(tmp_path / "mine", [])  # as one that has measured everything: nothing is to be done
     assert p.measured
-
-    def call_ns() -> float:
-        began = time.perf_counter_ns()
-        for _ in range(1000):
-            with p.phase("input"):
-                pass
-            with p.phase("optimizer"):
-                pass
-            p.step()
-        return (time.perf_counter_ns() - began) / 1000
-
-    assert min(call_ns() for _ in range(9)) < 10_000
+    calls: list[str] = []
+    before = sys.getprofile()
+    sys.setprofile(lambda frame, event, _: calls.append(event))
+    try:
+        with p.phase("input"):
+            pass
+        with p.phase("optimizer"):
+            pass
+        p.step()
+    finally:
+        sys.setprofile(before)
+    assert calls.count("call") + calls.count("c_call") <= 10

@@ -44,6 +44,7 @@ def work() -> None:
         pass
 
 
+@pytest.mark.measured
 @pytest.mark.usefixtures("contended")
 def test_a_step_beside_a_process_that_spins_waits_for_its_cpu_and_it_is_known_when() -> None:
     waits = StepWaits()
@@ -66,6 +67,7 @@ def test_a_step_beside_a_process_that_spins_waits_for_its_cpu_and_it_is_known_wh
         assert taken_ns > 0
 
 
+@pytest.mark.measured
 def test_a_thread_that_sleeps_gives_its_cpu_up_and_loses_none() -> None:
     waits = StepWaits()
     with waits.reading():

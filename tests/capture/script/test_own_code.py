@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.measured
 PROGRAMS = Path(__file__).parents[2] / "own_code"
 #: One thread of each framework: the suite's machine has few cores, and others use them.
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "1"}
@@ -24,7 +25,7 @@ def ran(folder: Path, *command: object) -> subprocess.CompletedProcess[str]:
         env={**os.environ, **ENVIRONMENT},
         capture_output=True,
         text=True,
-        timeout=400,
+        timeout=1800,
     )
 
 
