@@ -350,3 +350,27 @@ def test_what_comes_first_is_the_first_of_each_process() -> None:
     ]
     (loading,) = facts.loading
     assert (loading.ns, loading.count) == (2 * 20 * MS // 4, 0.5)  # of steps 0 and 2
+
+
+@pytest.mark.parametrize(
+    ("slow_runs", "times", "is_slow"),
+    [((3, 3), 9, True), ((3, 4), 9, True), ((3, 7), 9, False), ((3, 3), 7, False)],
+)
+def test_products_of_one_shape_that_are_slow_at_one_place_of_every_step(
+    slow_runs: tuple[int, int], times: int, is_slow: bool
+) -> None:
+    """Of 0.1 ms each, but six of a step's sixty, as denormal numbers make them on most CPUs."""
+    columns = {"category": "gemm", "shapes": "[[2, 3], [3, 4]]"}
+    rows = [
+        event(
+            "op", "aten::mm", begin, begin + 0.1 * (times if number // 6 == slow else 1), **columns
+        )
+        for step, slow in enumerate(slow_runs)
+        for number in range(60)
+        for begin in [100 * step + 1.5 * number]
+    ]
+    slowing = seen(*rows, steps=2, device=None).slowing
+    assert (slowing is not None) == is_slow
+    if slowing is not None:
+        assert (slowing.name, slowing.fast_ns, slowing.slow_ns) == ("aten::mm", 100_000, 900_000)
+        assert slowing.ns == 6 * 800_000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -384,10 +385,27 @@ def told_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Build], dict[
     return of
 
 
+def denormals_are_slow() -> bool:
+    """Whether this CPU computes with denormal numbers as slowly as most do: not AMD's since Zen."""
+
+    def least_ns(scale: float) -> int:
+        left, right = torch.full((64, 64), scale), torch.full((64, 64), 0.5)
+        took_ns = []
+        for _ in range(50):
+            began_ns = time.perf_counter_ns()
+            torch.mm(left, right)
+            took_ns.append(time.perf_counter_ns() - began_ns)
+        return min(took_ns)
+
+    return least_ns(1e-39) > 10 * least_ns(1.0)
+
+
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_mistake_is_named_in_its_profile(
     name: str, told_of: Callable[[Build], dict[str, str]]
 ) -> None:
+    if name == "flush what underflows" and not denormals_are_slow():
+        pytest.skip("this CPU computes with denormal numbers as fast as with others")
     sentences = told_of(MISTAKES[name][0])
     assert name in sentences
     assert name in NOT_FIRST or name == next(iter(sentences))
