@@ -33,6 +33,7 @@ from lstmprof.breakdown.doubts import (
     THROTTLED,
     Warning,
 )
+from lstmprof.breakdown.lacks import Lack
 from lstmprof.breakdown.rounds import Round, error_of_pairs, round_of
 from lstmprof.breakdown.timings import CpuTime, interval_of
 from lstmprof.diagnose.certainty import Certainty, of_finding, of_prediction, of_run, outcome
@@ -227,6 +228,26 @@ def test_a_run_alone_whose_time_is_not_explained_is_unknown() -> None:
     assert of_run(little, findings(None, little)).state == "unknown"
     most = ran(excess_ns=STEP_NS // 2, step_ns=None)
     assert of_run(most, findings(None, most)).state == "found"
+
+
+@pytest.mark.parametrize(
+    ("blinds", "device", "busy_ns", "state"),
+    [
+        (True, None, STEP_NS, "unknown"),
+        (True, 0, STEP_NS // 3, "unknown"),
+        (True, 0, STEP_NS, "found"),  # the device had its time all the same
+        (False, None, STEP_NS, "found"),
+        (False, 0, STEP_NS // 3, "found"),
+    ],
+)
+def test_what_was_not_recorded_hides_the_cause_but_of_a_busy_device(
+    blinds: bool, device: int | None, busy_ns: int, state: str
+) -> None:
+    busy = contributor("busy", "gemm", busy_ns, "mm")
+    idle = contributor("idle", "launch call", STEP_NS - busy_ns + MS, "cudaLaunchKernel")
+    lack = Lack("no ops", "no op was recorded", hides="ops", blinds=blinds)
+    slow = profile(busy, idle, device=device, lacks=(lack,))
+    assert of_run(slow, findings(None, slow)).state == state
 
 
 def at(*starts: str, **fields: Any) -> dict[str, Any]:

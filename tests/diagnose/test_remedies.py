@@ -992,6 +992,12 @@ def test_twins_are_told_of_a_setting_that_differs() -> None:
     assert "CUDA graph" not in pair("launch-bound", slow, both)
 
 
+def test_more_threads_than_cpus_are_told_though_the_faster_has_as_many() -> None:
+    crowd = {"affinity": [0, 1], "settings": {"intra_op_threads": 8}}
+    slow, fast = run(MM, facts={**BY_HAND, **crowd}), run(FUSED, facts={**NN_LSTM, **crowd})
+    assert "its 8 threads share 2 CPUs: give it as many" in told("GEMM-bound", slow, fast)
+
+
 def test_of_twins_only_what_the_slower_has_more_of_is_saved() -> None:
     def casting(count: int, ns: int) -> StepProfile:
         return run(

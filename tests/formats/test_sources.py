@@ -134,6 +134,24 @@ def test_a_url_means_what_it_points_to(tmp_path: Path) -> None:
     assert (one.name, one.load().content) == ("rank1.json", b"one")
 
 
+def test_what_a_file_at_a_url_is_its_head_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory, place = fsspec.filesystem("memory"), f"/{uuid.uuid4()}.json"
+    memory.pipe(place, b"{" + b" " * 2**20)
+    fetched: list[int] = []
+    opened = type(memory.open(place))
+    read = opened.read
+
+    def counted(file: io.BytesIO, size: int = -1) -> bytes:
+        part: bytes = read(file, size)
+        fetched.append(len(part))
+        return part
+
+    monkeypatch.setattr(opened, "read", counted)
+    ((one,),) = sources.groups(f"memory:/{place}")
+    assert 0 < sum(fetched) < 2**17
+    assert len(one.load().content) == 2**20 + 1
+
+
 @pytest.mark.parametrize("url", ["memory:///nothing/there.json", "nosuch://x/y.json"])
 def test_a_url_with_nothing_behind_it_is_refused_in_one_line(url: str) -> None:
     with pytest.raises(ProfileError, match="check the URL"):

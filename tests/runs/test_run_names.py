@@ -12,8 +12,9 @@ import pytest
 from kineto_documents import document, op
 
 from lstmprof.cli import run as lstmprof
+from lstmprof.formats import sources
 from lstmprof.runs.cache import open_runs
-from lstmprof.runs.ingest import ingest_profiles
+from lstmprof.runs.ingest import ingest_profiles, run_names
 
 PROFILE = document(op(1), op(2))
 
@@ -58,6 +59,13 @@ def test_members_of_any_encoding_cost_no_other(tmp_path: Path) -> None:
 def test_signs_that_cannot_be_shown_are_not_in_a_runs_name(tmp_path: Path) -> None:
     archive = packed(tmp_path / "a.tar", b"x\x1b]0;pwn\x07\n\x1b[31mRED.json")
     assert ingested(archive, tmp_path / "out") == ["x_]0;pwn___[31mRED"]
+
+
+def test_a_run_of_several_files_is_named_by_what_their_names_begin_with(tmp_path: Path) -> None:
+    (job := tmp_path / "job").mkdir()
+    for name in ("lstm-1.json", "lstm-10.json", "other.json"):  # one name begins the other
+        (job / name).write_bytes(PROFILE)
+    assert run_names(job, sources.groups(job)) == ["lstm", "other"]
 
 
 @pytest.mark.parametrize("sign", ["n", "é"])

@@ -17,11 +17,11 @@ class Nodes:
     def __init__(self) -> None:
         self.rows: list[Row] = []
 
-    def ran(self, name: str, *shapes: list[int]) -> None:
+    def ran(self, name: str, *shapes: list[int], first: str = "float32") -> None:
         recorded: dict[str, Any] = {}
         if shapes:
             recorded["shapes"] = json.dumps(shapes)
-            recorded["dtypes"] = json.dumps(["float32"] * len(shapes))
+            recorded["dtypes"] = json.dumps([first, *["float32"] * (len(shapes) - 1)])
         start = 11 * len(self.rows)
         self.rows.append(row("op", name, start, start + 10, **HOST, **recorded))
 
@@ -121,12 +121,14 @@ def test_layer_ops_of_one_direction_each_are_one_stack() -> None:
         nodes.ran(
             f"forward/BlockLSTM_{number}:BlockLSTM",
             *([], [9, 6, inputs], [6, 16], [6, 16], [inputs + 16, 64], [16], [16], [16], [64]),
+            first="int64",  # the longest sequence's length
         )
     for number in range(4):
         nodes.ran(f"gradient_tape/forward/BlockLSTMGrad_{number}:BlockLSTMGrad")
     (layer,) = nodes.layers()
     assert known(layer, *NETWORK) == (9, 6, 10, 16, 2, 2, 36)
     assert known(layer, "form", "op", "backward_ns") == ("layer op", "BlockLSTM", 4 * 11 - 1)
+    assert layer["dtype"] == "float32"
 
 
 def test_cudnns_layer_is_told_by_how_long_its_weights_are() -> None:

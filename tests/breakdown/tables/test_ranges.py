@@ -51,6 +51,23 @@ def test_a_range_inside_one_of_its_name_is_not_added_again() -> None:
     assert (one["device_total_ns"], one["device_self_ns"]) == (None, None)
 
 
+def test_of_ranges_that_start_together_the_shorter_is_inside() -> None:
+    # main      [outer---------)       autograd launches in the inner one
+    #           [inner---)
+    rows = [
+        row("range", "inner", 0, 20, **MAIN),
+        row("range", "outer", 0, 40, **MAIN),
+        row("runtime", "cudaLaunchKernel", 5, 6, **AUTOGRAD, correlation_id=1),
+        row("kernel", "a", 60, 67, **GPU, correlation_id=1),
+    ]
+    for given in (rows, [rows[1], rows[0], *rows[2:]]):
+        events = annotated(table(given), captured=False)
+        found = ranges(events, windows(events, captured=False)).to_pylist()
+        assert {r["name"]: (r["device_total_ns"], r["device_self_ns"]) for r in found} == {
+            **{"outer": (7, 0), "inner": (7, 7)}
+        }
+
+
 def test_an_empty_profile_has_no_ranges() -> None:
     events = annotated(table([]), captured=False)
     assert ranges(events, []).num_rows == 0
