@@ -19,6 +19,7 @@ from lstmprof.breakdown.rounds import (
     QUIET_BETWEEN_PROCESSES,
     Round,
     error_of,
+    error_of_change,
     error_of_pairs,
     error_within,
     midmean,
@@ -144,6 +145,17 @@ def test_turns_side_by_side_tell_a_ratio_that_the_rounds_do_not() -> None:
     assert narrow is not None
     assert wide is not None
     assert narrow < wide
+
+
+def test_the_error_of_a_change_is_by_the_quartiles_of_all_iterations() -> None:
+    before, after = (
+        np.rint(1e12 * np.exp(np.array(logs) / 100)).astype(np.int64)
+        for logs in ((-4, -3, 0, 3, 4), (-2, -1, 0, 1, 2))
+    )
+    # of −4 −3 −2 −1 0 0 1 2 3 4 %, of two medians: quartiles −1.75 and 1.75 %
+    deviation = 2 * 0.0175 / 1.349 * math.sqrt(10 / 8)
+    expected = 2.326 * 1.25 * deviation * math.sqrt(1 / 5 + 1 / 5)
+    assert error_of_change([(before, after)]) == pytest.approx(expected, rel=1e-6)
 
 
 def test_students_t_goes_on_beyond_its_table() -> None:

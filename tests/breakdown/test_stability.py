@@ -61,6 +61,12 @@ def test_a_drift_is_named_with_its_size() -> None:
     assert said.startswith("the series drifts: its last third is +8%")
 
 
+def test_noise_alone_drifts_in_one_of_a_hundred_runs_at_most() -> None:
+    generator = np.random.default_rng(11)
+    noise = (generator.lognormal(13.8, 0.2, 60).astype(int).tolist() for _ in range(200))
+    assert sum(bool(of_kind(DRIFT, walls)) for walls in noise) <= 2
+
+
 def test_two_modes_are_named_and_one_outlier_is_not() -> None:
     (said,) = faults([w + 300_000 * (i % 3 == 0) for i, w in enumerate(QUIET)])
     assert said.startswith("the series has two modes")
@@ -92,6 +98,7 @@ def test_noise_is_named() -> None:
     ("facts", "said"),
     [
         ({"hardware": {"cores": 2}, "load_average_before": [1.6, 1, 1], "threads": 1}, "load 1.6"),
+        ({"hardware": {"cores": 4}, "load_average_before": [2.6, 1, 1], "threads": 2}, "load 2.6"),
         (
             {"device": "cpu", "threads": 1, "timing_cpu_ns": 80, "timing_wall_ns": 100},
             "for 80 % of the time",
@@ -170,6 +177,8 @@ def test_a_machine_that_changed_with_the_step_is_no_state_of_it() -> None:
     assert 0.05 < (same[MACHINE].size or 0) < 0.2
     assert "4.0 to 4.8 ms" in same[MACHINE].fault
     assert STATE in kinds(*slower, **sticks((4, 4.05), (4, 4), (4.05, 4)))
+    assert STATE in kinds(*slower, **sticks((4, 4), (5, 5), (4, 4)))  # between rounds alone
+    assert STATE not in kinds(*slower[:2], **sticks((4, 4), (5, 5)))  # two may have met it so
     once = drawn(1, after=1.2, number=20)
     assert STATE in kinds(once, **sticks((4, 4.05)))
     assert STATE not in kinds(once, **sticks((4.8, 4)))

@@ -213,6 +213,19 @@ def test_allocations_of_the_first_step_are_not_later_ones() -> None:
     assert (fact.name, fact.ns, fact.count) == ("cudaFree", 19 * MS / 2, 0.5)
 
 
+def test_what_a_forward_pass_is_made_of_is_computed_again_inside_of_a_backward_node() -> None:
+    node = "autograd::engine::evaluate_function: "
+    rows = [
+        event("op", "aten::linear", 0, 10),
+        event("op", f"{node}CheckpointFunctionBackward", 20, 40),
+        event("op", "aten::linear", 22, 30),
+        event("op", "aten::mm", 31, 35),
+        event("op", f"{node}AddmmBackward0", 50, 60),
+        event("op", "aten::mm", 51, 59),
+    ]
+    assert seen(*rows, device=None).recomputed == (Fact("aten::linear", 8 * MS, 1),)
+
+
 def test_copies_are_told_with_the_outermost_op_that_asked_for_them() -> None:
     names = ("aten::reshape", "aten::clone", "aten::copy_")
     rows = [event("op", name, 10 + i, 40 - i) for i, name in enumerate(names)]

@@ -44,6 +44,11 @@ def test_ranks_are_said_by_the_profiles_or_their_names(
     assert sources.ranks_of(names, [profile(rank=rank) for rank in said]) == expected
 
 
+def test_profiles_of_two_profilers_are_no_ranks_of_one_job() -> None:
+    two = [profile(rank=0), profile(rank=1, format="nsys")]
+    assert sources.ranks_of(["rank0.json", "rank1.sqlite"], two) is None
+
+
 @pytest.mark.parametrize("format_", ["xplane", "trace_viewer"])
 def test_tensorflows_hosts_are_counted(format_: str) -> None:
     hosts = [profile(format=format_), profile(format=format_)]

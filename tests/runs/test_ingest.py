@@ -15,6 +15,7 @@ from lstmprof import breakdown
 from lstmprof.cli import run as lstmprof
 from lstmprof.errors import LstmprofError, UsageError
 from lstmprof.events import annotate
+from lstmprof.formats import sources
 from lstmprof.formats.sources import profile_name
 from lstmprof.runs.cache import open_runs
 from lstmprof.runs.ingest import ingest_profile, ingest_profiles, tasks
@@ -254,6 +255,22 @@ def test_what_cannot_be_read_beside_what_can_is_told(tmp_path: Path) -> None:
     (run,) = open_runs([tmp_path], tmp_path / ".cache", told.append)
     assert run.name == "good"
     assert "cut.json" in str(told[0])
+
+
+def test_ranks_that_cannot_be_joined_cost_no_other_profile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def of_one_job(*_: object) -> None:
+        raise KeyError("rank")
+
+    monkeypatch.setattr(sources, "of_one_job", of_one_job)
+    monkeypatch.setenv("LSTMPROF_CACHE", str(tmp_path / "cache"))
+    for file in ("a/rank0.json", "a/rank1.json", "b/good.json"):
+        (tmp_path / "in" / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "in" / file).write_text(trace(None))
+    done = ingest_profiles(tmp_path / "in", tmp_path / "out")
+    assert [run.name for run in done.runs] == ["good"]
+    assert [f"could not read {tmp_path}/in/a/rank0.json" in str(e) for e in done.errors] == [True]
 
 
 def test_what_was_refused_is_not_held_in_memory(tmp_path: Path) -> None:

@@ -139,6 +139,7 @@ def test_cudnns_layer_is_told_by_how_long_its_weights_are() -> None:
     (layer,) = nodes.layers()
     assert known(layer, *NETWORK) == (9, 6, 10, 16, 2, 2, 36)
     assert known(layer, "cell", "library") == ("gru", "cuDNN")
+    assert layer["flops"] == 2 * 9 * 6 * 3 * 16 * 2 * ((10 + 16) + (32 + 16))
 
 
 def test_a_loop_without_a_cell_is_none() -> None:

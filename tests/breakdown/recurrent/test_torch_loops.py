@@ -128,6 +128,16 @@ def test_x_and_h_in_one_product() -> None:
     assert known(timeline.layers()[0], *NETWORK) == (6, 4, 10, 16, 1, 1, 6)
 
 
+def test_products_of_a_batch_of_matrices() -> None:
+    timeline = Timeline()
+    for _ in range(6):
+        timeline.op("aten::bmm", [[1, 4, 10], [1, 10, 64]])
+        timeline.op("aten::bmm", [[1, 4, 16], [1, 16, 64]])
+        for name in ("sigmoid", "sigmoid", "tanh", "sigmoid", "tanh"):
+            timeline.op(f"aten::{name}", [[4, 16]])
+    assert known(timeline.layers()[0], *NETWORK) == (6, 4, 10, 16, 1, 1, 6)
+
+
 def test_a_batch_that_shrinks_leaves_the_loop_one() -> None:
     timeline = Timeline()
     for batch in (6, 6, 5, 3, 2):

@@ -62,6 +62,15 @@ def test_without_a_device_the_casting_ops_count() -> None:
     assert (by_op["aten::to"]["total_ns"], by_op["aten::to"]["bytes"]) == (6, 32 * 6)
 
 
+def test_a_kernel_that_no_op_launched_is_of_the_op_that_it_names() -> None:
+    path = "jit(step)/convert_element_type"
+    rows = [
+        row("kernel", "convert_fusion", 10, 13, **GPU, op_name=path),
+        row("kernel", "convert_fusion", 20, 24, **GPU),
+    ]
+    assert [(r["op"], r["total_ns"]) for r in found(rows)] == [(None, 4), (path, 3)]
+
+
 def test_types_of_no_known_size_and_broken_shapes_leave_bytes_unknown() -> None:
     strange = {"dtypes": '["Strange","float"]', "shapes": "[[4],[4]]"}
     broken = {"dtypes": '["c10::Half","float"]', "shapes": '[["x"],3'}
