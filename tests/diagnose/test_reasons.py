@@ -162,6 +162,11 @@ def test_what_explains_little_is_no_reason(fast: Facts, slow: Facts) -> None:
     assert name_of(fast, slow) == "not recorded"
 
 
+def test_clocks_that_are_nearly_alike_explain_no_small_difference() -> None:
+    fast, slow = ({"cpu_clock_mhz": mhz} for mhz in (3_600.0, 3_500.0))  # 2.9 % of 4 %
+    assert reason(run(1000 * MS, fast, "a"), run(1040 * MS, slow, "b")).name == "not recorded"
+
+
 def test_counted_assists_decide_whether_kept_denormals_are_the_reason() -> None:
     kept, flushed = (settings(framework_denormals=word) for word in ("kept", "flushed"))
     for assists, name in ((600_000, "denormals"), (20, "settings")):

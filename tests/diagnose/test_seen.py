@@ -226,6 +226,42 @@ def test_what_a_forward_pass_is_made_of_is_computed_again_inside_of_a_backward_n
     assert seen(*rows, device=None).recomputed == (Fact("aten::linear", 8 * MS, 1),)
 
 
+def test_of_a_product_of_a_batch_of_matrices_the_sizes_are_the_matrices() -> None:
+    shapes, dtypes = "[[8,64,320],[8,320,128]]", '["c10::Half","c10::Half"]'
+    rows = [
+        event("op", "aten::bmm", 0, 10, shapes=shapes, dtypes=dtypes),
+        call("cudaLaunchKernel", 2, 3, 1),
+        kernel("gemm", 20, 30, 1, category="gemm"),
+    ]
+    (product,) = seen(*rows).half_products
+    assert (product.sizes, product.dtype, product.ns) == ((64, 320, 128), "float16", 10 * MS)
+
+
+def test_a_matrix_times_a_vector_as_long_as_its_rows_is_a_peephole() -> None:
+    rows = [
+        event("op", "aten::mul", 0, 1, shapes="[[64,320],[320]]"),
+        event("op", "aten::mul", 2, 3, shapes="[[64,320],[64,320]]"),
+        event("op", "aten::add", 4, 5, shapes="[[64,320],[320]]"),  # of a bias
+    ]
+    assert seen(*rows, device=None).peepholes == 1
+
+
+@pytest.mark.parametrize(("forward_ms", "fits"), [(10, True), (9.9, False)])
+def test_a_layers_backward_pass_is_slow_against_a_forward_one_of_10_ms_or_more(
+    forward_ms: float, fits: bool
+) -> None:
+    rows = [
+        one
+        for at in (0, 200)
+        for one in (
+            event("op", "aten::mkldnn_rnn_layer", at, at + forward_ms),
+            event("op", "aten::mkldnn_rnn_layer_backward", at + 10, at + 10 + 9 * forward_ms),
+        )
+    ]
+    slowing = seen(*rows, end_ms=200, steps=2, device=None).slowing
+    assert (slowing is not None) == fits
+
+
 def test_copies_are_told_with_the_outermost_op_that_asked_for_them() -> None:
     names = ("aten::reshape", "aten::clone", "aten::copy_")
     rows = [event("op", name, 10 + i, 40 - i) for i, name in enumerate(names)]

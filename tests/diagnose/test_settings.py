@@ -9,7 +9,7 @@ import pytest
 from diagnose.made import contributor, profile
 
 from lstmprof.diagnose.diagnosis import compare
-from lstmprof.diagnose.settings import disagreements
+from lstmprof.diagnose.settings import Disagreement, disagreements, listing
 from lstmprof.runs.metadata import RunInfo, run_info
 from lstmprof.runs.settings import Settings
 
@@ -61,6 +61,14 @@ def test_variables_of_the_environment_are_compared_one_by_one() -> None:
         "MKL_DYNAMIC unset against 0",
         "OMP_WAIT_POLICY ACTIVE against PASSIVE",
     ]
+
+
+@pytest.mark.parametrize(
+    ("number", "end"), [(4, " and d 0 against 1"), (5, ", d 0 against 1 and 1 more")]
+)
+def test_of_many_the_first_four_are_listed_and_the_others_counted(number: int, end: str) -> None:
+    differ = [Disagreement(name, "0", "1") for name in "abcde"[:number]]
+    assert listing(differ) == f"a 0 against 1, b 0 against 1, c 0 against 1{end}"
 
 
 @pytest.mark.parametrize(
