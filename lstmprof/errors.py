@@ -79,9 +79,19 @@ class UsageError(LstmprofError):
     exit_code = 2
 
 
-def of_url(error: Exception) -> Tuple[str, str]:
-    """Why a URL cannot be opened, and the next step, whatever a protocol's library raised."""
+#: Protocols of URLs -> the extra of lstmprof that brings fsspec's package of each.
+_EXTRAS = {
+    **{"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs", "http": "http", "https": "http"},
+    **{"az": "azure", "abfs": "azure", "abfss": "azure"},
+}
+
+
+def of_url(url: str, error: Exception) -> Tuple[str, str]:
+    """Why ``url`` cannot be opened, and the next step, whatever a protocol's library raised."""
     reason = str(error) or type(error).__name__
+    extra = _EXTRAS.get(url.partition("://")[0].lower())
+    if isinstance(error, ImportError) and extra:
+        return reason, "pip install 'lstmprof[{}]'".format(extra)
     if isinstance(error, ImportError):
         return reason, "pip install what it names"
     if isinstance(error, ValueError) and reason.startswith("Protocol not known"):

@@ -8,6 +8,7 @@ import gzip
 import importlib
 import io
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -85,6 +86,11 @@ def test_the_bare_command_shows_its_help_as_a_page() -> None:
     [
         (["capture", "--impl", "no-such"], 2, "unknown implementation 'no-such'"),
         (["capture", "--impl", "torch-cudn"], 2, "did you mean 'torch-cudnn'?"),
+        (["capture", "--impl", "pytorch-cudnn"], 2, "did you mean 'torch-cudnn'?"),
+        (["capture", "--impl", "pytorch-*"], 2, "did you mean 'torch-*'?"),
+        (["capture", "--impl", "TensorFlow-lstmcell"], 2, "did you mean 'tf-lstmcell'?"),
+        (["capture", "--impl", "tensorflow"], 2, "did you mean 'tf-*'?"),
+        (["list", "kers"], 2, "families: torch, tensorflow"),
         (["capture", "--impl", "torch-cudnn", "--workload", "1x320-short"], 2, "1x320-ce-short"),
         (["capture", "--impl", "torch-cudnn", "--iteration", "3"], 2, "--iterations"),
         (["capture", "--impl", "torch-cudnn", "--hidden", "0"], 2, "at least 1"),
@@ -196,7 +202,7 @@ def test_list_shows_what_capture_takes() -> None:
         "4x320-ce-long",
         "4x320-ctc-long",
     ]
-    shown = lstmprof("list").stdout
+    shown = lstmprof("list", "--all").stdout
     assert "1x320-ce-short" in shown
     assert "TensorFlow captures no CUDA graphs" in shown
     assert all(i["here"] for i in everything["implementations"])
@@ -204,6 +210,39 @@ def test_list_shows_what_capture_takes() -> None:
     assert known["torch-1.0.0"]["packages"] == ["torch==1.0.0", "numpy==1.21.6"]
     assert all(era["here"] for era in known.values())
     assert "torch-1.0.0" in shown
+
+
+def test_list_is_one_screen_with_a_row_a_family(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    assert cli.run(["list"]) == 0
+    lines = re.sub("\x1b\\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= 80
+    families = [line.split()[0] for line in lines[2 : 2 + len(implementations.FAMILIES)]]
+    assert families == list(implementations.FAMILIES)
+    rows = [int(line.split()[1]) for line in lines[2 : 2 + len(families)]]
+    assert sum(rows) == len(implementations.TABLE)
+
+
+@pytest.mark.parametrize(
+    ("what", "names"),
+    [
+        ("keras", [row.name for row in implementations.TABLE if row.family == "keras"]),
+        ("keras-lstm", ["keras-lstm"]),
+    ],
+)
+def test_list_shows_a_family_or_one_of_it(
+    what: str, names: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(["list", what, "--format", "json"]) == 0
+    assert [row["name"] for row in json.loads(capsys.readouterr().out)] == names
+    assert cli.run(["list", what]) == 0
+    shown = capsys.readouterr().out
+    assert "TensorFlow captures no CUDA graphs" in shown
+    assert "Theano" not in shown
 
 
 def test_list_says_of_systems_that_do_not_run_why_and_what_they_need() -> None:
@@ -221,7 +260,7 @@ def test_list_says_of_systems_that_do_not_run_why_and_what_they_need() -> None:
     ):
         assert name in names
     assert all(system["why"] and system["needs"] for system in systems)
-    assert "OpenMPI" in lstmprof("list").stdout
+    assert "OpenMPI" in lstmprof("list", "--all").stdout
     assert "1x320" not in lstmprof("list", "systems").stdout
 
 

@@ -52,6 +52,10 @@ _LOCKED = (
 
 #: Until a query that was told to end and has not is told again.
 _AGAIN_S = 0.1
+
+#: How DuckDB's lines begin that say what may have been meant.
+_HINTS = ("Did you mean", "Candidate ", "Either ")
+
 #: Rows that are read at once.
 _BATCH_ROWS = 2048
 _Value = TypeVar("_Value")
@@ -161,8 +165,16 @@ def _refusals(refusal: type[Exception]) -> Iterator[None]:
     try:
         yield
     except refusal as fault:
-        message = str(fault).split("\n\nLINE ")[0].split("\n")[0]
-        raise UsageError(message, "tables: " + ", ".join(NAMES)) from fault
+        raise _refused(str(fault)) from fault
+
+
+def _refused(said: str) -> UsageError:
+    """What DuckDB said, in one line, with what it thinks was meant, and the tables."""
+    fault, *more = said.split("\n\nLINE ")[0].split("\n")
+    hint = next((line for line in more if line.startswith(_HINTS)), "").replace(": :", ":")
+    if "Table with name" in fault and not any(f'"{name}"' in hint for name in NAMES):
+        hint = ""  # a table of DuckDB's own
+    return UsageError(fault, "; ".join([*([hint] if hint else []), "tables: " + ", ".join(NAMES)]))
 
 
 @dataclass

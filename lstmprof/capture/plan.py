@@ -60,8 +60,15 @@ class Outcome:
     result: Run | LstmprofError
 
 
-def matching(patterns: Sequence[str], names: Sequence[str], kind: str) -> list[str]:
+def matching(
+    patterns: Sequence[str],
+    names: Sequence[str],
+    kind: str,
+    unknown: Callable[[str], UsageError] | None = None,
+) -> list[str]:
     """The names that a pattern (``*``, ``?``, ``[…]``) or a name means, in the order of ``names``.
+
+    ``unknown`` makes the error where names are spelled in more ways than that.
 
     Raises:
         UsageError: a pattern means none; says which name is nearest.
@@ -70,7 +77,7 @@ def matching(patterns: Sequence[str], names: Sequence[str], kind: str) -> list[s
     for pattern in patterns:
         meant = set(fnmatch.filter(names, pattern))
         if not meant:
-            raise unknown_name(kind, pattern, names)
+            raise unknown(pattern) if unknown else unknown_name(kind, pattern, names)
         matches |= meant
     return [name for name in names if name in matches]
 
@@ -78,7 +85,8 @@ def matching(patterns: Sequence[str], names: Sequence[str], kind: str) -> list[s
 def implementation_names(patterns: Sequence[str]) -> list[str]:
     """The rows of the table that the patterns mean; an alias means its row."""
     rows = {name: row.name for name, row in implementations.ROWS.items()}
-    meant = {rows[name] for name in matching(patterns, list(rows), "implementation")}
+    unknown = implementations.unknown
+    meant = {rows[name] for name in matching(patterns, list(rows), "implementation", unknown)}
     return [row.name for row in implementations.TABLE if row.name in meant]
 
 

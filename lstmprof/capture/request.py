@@ -69,6 +69,11 @@ class CaptureRequest:
     cpus: Tuple[int, ...] = ()  # to keep to; none: the idlest
     file: Optional[ImplementationFile] = None  # the user's; ``implementation`` is its name then
 
+    def __post_init__(self) -> None:
+        """``cuda`` is what frameworks call the first GPU."""
+        if self.device == "cuda":
+            object.__setattr__(self, "device", "cuda:0")
+
     @property
     def row(self) -> Implementation:
         """The row of the table, or of the user's file."""
@@ -174,7 +179,8 @@ def check(request: CaptureRequest) -> None:
         raise UsageError(refused, "see lstmprof list")
     if not re.match(r"(auto|cpu|cuda:\d+)\Z", request.device):
         raise UsageError(
-            "unknown device '{}'".format(request.device), "give auto, cpu or cuda:0, cuda:1, …"
+            "unknown device '{}'".format(request.device),
+            "give auto, cpu, cuda or cuda:1, cuda:2, …",
         )
     for field, least in (("iterations", 1), ("warmup", 1), ("profile_steps", 0), ("threads", 1)):
         value = getattr(request, field)

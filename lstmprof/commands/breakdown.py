@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lstmprof.commands import options, terminal
+from lstmprof.commands import completion, options, terminal
 from lstmprof.errors import UsageError
 from lstmprof.names import STEPS, TABLES, USUAL_TABLES
 
@@ -18,7 +18,7 @@ _TOP, _TOP_OF_ONE = 8, 20
 
 
 @click.command(name="breakdown")
-@click.argument("paths", nargs=-1, required=True, metavar="PATH…")
+@click.argument("paths", nargs=-1, required=True, metavar="PATH…", shell_complete=completion.paths)
 @click.option(
     "--table",
     "table",

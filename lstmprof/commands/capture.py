@@ -19,6 +19,7 @@ from lstmprof.capture.request import (
     SAMPLERS,
     CaptureRequest,
 )
+from lstmprof.commands import completion
 from lstmprof.commands.options import TRACES, plain_file, result, say
 from lstmprof.errors import LstmprofError, UsageError
 from lstmprof.workloads.studies import NAMED, named
@@ -88,7 +89,8 @@ _RUN_OPTIONS = (
         "--device",
         default=CaptureRequest.device,
         show_default=True,
-        help="auto, cpu or cuda:N.",
+        shell_complete=completion.devices,
+        help="auto, cpu, cuda or cuda:N.",
     ),
     click.option(
         "--mode",
@@ -124,6 +126,7 @@ _RUN_OPTIONS = (
     click.option(
         "--era",
         metavar="NAME",
+        shell_complete=completion.eras,
         help="Run in an environment of packages that are known to run together, like torch-1.4.0, "
         "of a Python that has them; see lstmprof list.",
     ),
@@ -195,6 +198,7 @@ def with_options(options: tuple[Callable[[Any], Any], ...]) -> Callable[[Any], A
     required=True,
     multiple=True,
     metavar="NAME",
+    shell_complete=completion.implementations,
     help="Implementation, a pattern like 'torch-*', or a file of yours, like mymodel.py:build; "
     "repeat for more. See lstmprof list.",
 )
@@ -205,6 +209,7 @@ def with_options(options: tuple[Callable[[Any], Any], ...]) -> Callable[[Any], A
     default=(NAMED[0].name,),
     show_default=True,
     metavar="NAME",
+    shell_complete=completion.workloads,
     help="Network and data, or a pattern; repeat for more. Override its fields with:",
 )
 @with_options(WORKLOAD_OPTIONS)
@@ -216,6 +221,7 @@ def with_options(options: tuple[Callable[[Any], Any], ...]) -> Callable[[Any], A
     default=(CaptureRequest.precision,),
     show_default=True,
     metavar="NAME",
+    shell_complete=completion.precisions,
     help=f"Of the arithmetic, repeat for more: {', '.join(PRECISIONS)}.",
 )
 @click.option(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lstmprof.commands import options, terminal
+from lstmprof.commands import completion, options, terminal
 from lstmprof.errors import UsageError
 from lstmprof.numbers import escaped
 
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 
 @click.command(name="compare")
-@click.argument("paths", nargs=-1, required=True, metavar="BASE NEW")
+@click.argument(
+    "paths", nargs=-1, required=True, metavar="BASE NEW", shell_complete=completion.paths
+)
 @click.option(
     "--fail-if",
     "fail_if",

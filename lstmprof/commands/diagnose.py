@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lstmprof.commands import options, terminal
+from lstmprof.commands import completion, options, terminal
 from lstmprof.names import CHANGES, FORMS
 from lstmprof.numbers import escaped
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @click.command(name="diagnose")
-@click.argument("paths", nargs=-1, required=True, metavar="PATH…")
+@click.argument("paths", nargs=-1, required=True, metavar="PATH…", shell_complete=completion.paths)
 @click.option(
     "--format",
     "format_",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lstmprof.commands import options
+from lstmprof.commands import completion, options
 from lstmprof.errors import UsageError
 from lstmprof.streams import write_over
 
@@ -22,7 +22,7 @@ _MOST_KEPT = 8
 
 
 @click.command(name="ingest")
-@click.argument("profiles", nargs=-1, required=True)
+@click.argument("profiles", nargs=-1, required=True, shell_complete=completion.paths)
 @click.option(
     "--out",
     default=options.TRACES,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -11,9 +13,17 @@ from lstmprof.capture import eras
 from lstmprof.capture.eras import Era
 from lstmprof.capture.here import here, in_era
 from lstmprof.capture.templates import TEMPLATES, template_text
-from lstmprof.commands import options, terminal
+from lstmprof.commands import completion, options, terminal
 from lstmprof.errors import UsageError
-from lstmprof.implementations import FRAMEWORKS, NOT_RUN, TABLE, Implementation
+from lstmprof.implementations import (
+    FAMILIES,
+    FRAMEWORKS,
+    NOT_RUN,
+    ROWS,
+    TABLE,
+    Implementation,
+    unknown,
+)
 from lstmprof.numbers import known
 from lstmprof.workloads import Workload
 from lstmprof.workloads.studies import NAMED
@@ -22,21 +32,26 @@ WHAT = ("implementations", "workloads", "systems", "eras")
 
 
 @click.command(name="list")
-@click.argument("what", type=click.Choice(WHAT), required=False)
+@click.argument("what", required=False, metavar="[WHAT]", shell_complete=completion.listed)
+@click.option("--all", "all_", is_flag=True, help="Show every row of every table.")
 @options.format_
 @click.option(
     "--template",
     type=click.Choice(TEMPLATES),
     help="Print a file to begin an implementation of your own with, for capture --impl.",
 )
-def command(what: str | None, format_: str, template: str | None) -> None:
+def command(what: str | None, all_: bool, format_: str, template: str | None) -> None:
     """Show the implementations, the workloads and the environments that capture knows.
 
-    Systems are those of the studies that it does not run, with the reasons.
+    In one screen; WHAT has the details: a family of implementations or one of them, or
+    implementations, workloads, systems or eras. Systems are those of the studies that lstmprof does
+    not run, with the reasons.
 
     \b
     Example:
       lstmprof list
+      lstmprof list torch
+      lstmprof list --all
       lstmprof list workloads --format json
       lstmprof list eras
       lstmprof list --template torch > mymodel.py
@@ -44,24 +59,46 @@ def command(what: str | None, format_: str, template: str | None) -> None:
     if template:
         print(template_text(template), end="")
         return
+    implementations = _chosen(what)
     if format_ == "json":
-        terminal.write_json(_rows(what) if what else {kind: _rows(kind) for kind in WHAT})
+        kinds = {kind: _rows(kind, TABLE) for kind in WHAT} if what is None else None
+        terminal.write_json(kinds or _rows(what, implementations))
     elif format_ == "csv":
         if what is None:
             names = " or ".join(f"'{name}'" for name in WHAT)
             raise UsageError("CSV holds one table", f"say {names}")
-        rows = _rows(what)
+        rows = _rows(what, implementations)
         terminal.write_csv(rows, list(rows[0]))
+    elif what is None and not all_:
+        _show_overview()
     else:
-        _show(what)
+        _show(what, implementations)
 
 
-def _rows(what: str) -> list[dict[str, Any]]:
+def _chosen(what: str | None) -> Sequence[Implementation]:
+    """The implementations that ``what`` means: of a family, one, or all.
+
+    Raises:
+        UsageError: it means nothing.
+    """
+    if what is None or what in WHAT:
+        return TABLE
+    if what in FAMILIES:
+        return [row for row in TABLE if row.family == what]
+    if what in ROWS:
+        return [ROWS[what]]
+    raise UsageError(
+        f"unknown family or implementation '{what}'",
+        f"{unknown(what).next_step}; families: {', '.join(FAMILIES)}",
+    )
+
+
+def _rows(what: str | None, implementations: Sequence[Implementation]) -> list[dict[str, Any]]:
     if what == "workloads":
         return [dataclasses.asdict(w) for w in NAMED]
     if what == "systems":
         return [dataclasses.asdict(system) for system in NOT_RUN]
-    return [_era(era) for era in eras.TABLE] if what == "eras" else [_row(i) for i in TABLE]
+    return [_era(era) for era in eras.TABLE] if what == "eras" else [*map(_row, implementations)]
 
 
 def _row(row: Implementation) -> dict[str, Any]:
@@ -93,15 +130,43 @@ def _form(row: Implementation) -> str:
     return row.form if on_gpu == row.form else f"{row.form}; {on_gpu} on a GPU"
 
 
-def _show(what: str | None) -> None:
-    if what in (None, "implementations"):
+def _show_overview() -> None:
+    """What there is in one screen: a row a family, and where the rest is."""
+    terminal.write_table(
+        "Implementations by family; each, and what it refuses: lstmprof list torch",
+        ["family", ">rows", "runs here", "names"],
+        [_family_cells(family, _chosen(family)) for family in FAMILIES],
+        crop="names",
+    )
+    terminal.write_table(
+        "",
+        ["more", ">rows", "with", "like"],
+        [
+            ["workloads", str(len(NAMED)), "lstmprof list workloads", NAMED[0].name],
+            ["eras", str(len(eras.TABLE)), "lstmprof list eras", eras.TABLE[0].name],
+            ["systems that do not run", str(len(NOT_RUN)), "lstmprof list systems", ""],
+            ["all of these", "", "lstmprof list --all", ""],
+        ],
+    )
+
+
+def _family_cells(family: str, rows: Sequence[Implementation]) -> list[str]:
+    where = Counter(here(row).removeprefix("yes, ") for row in rows)
+    words = [word if len(where) == 1 else f"{n} {word}" for word, n in where.items()]
+    return [family, str(len(rows)), ", ".join(words), ", ".join(row.name for row in rows)]
+
+
+def _show(what: str | None, implementations: Sequence[Implementation]) -> None:
+    if what not in ("workloads", "systems", "eras"):
         terminal.write_table(
             "Implementations",
             ["name", "framework", "form", "here", "what it is"],
-            [[i.name, i.framework, _form(i), here(i), i.summary] for i in TABLE],
+            [[i.name, i.framework, _form(i), here(i), i.summary] for i in implementations],
             crop="what it is",
         )
-        terminal.write_table("What they refuse", ["who", "what", "why"], _refusals(), crop="why")
+        terminal.write_table(
+            "What they refuse", ["who", "what", "why"], _refusals(implementations), crop="why"
+        )
     if what in (None, "workloads"):
         terminal.write_table(
             "Workloads (any field can be overridden: see lstmprof capture --help)",
@@ -118,7 +183,7 @@ def _show(what: str | None) -> None:
         terminal.write_table(
             "Eras: what is known to run together (lstmprof capture --era NAME)",
             ["name", "packages", "Python", ">download", "here"],
-            [_era_cells(row) for row in _rows("eras")],
+            [_era_cells(row) for row in _rows("eras", ())],
             crop="packages",
         )
 
@@ -128,9 +193,10 @@ def _era_cells(row: dict[str, Any]) -> list[str]:
     return [row["name"], packages, pythons, known(row["download_mb"], "{:,} MB"), row["here"]]
 
 
-def _refusals() -> list[list[str]]:
-    of_all = [(f"all of {f}", refuses) for f, refuses in FRAMEWORKS.items()]
-    of_rows = [(row.name, row.refuses) for row in TABLE]
+def _refusals(implementations: Sequence[Implementation]) -> list[list[str]]:
+    used = dict.fromkeys(row.framework for row in implementations)
+    of_all = [(f"all of {name}", FRAMEWORKS[name]) for name in FRAMEWORKS if name in used]
+    of_rows = [(row.name, row.refuses) for row in implementations]
     return [[who, what, why] for who, refuses in of_all + of_rows for what, why in refuses.items()]
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lstmprof.commands import options, terminal
+from lstmprof.commands import completion, options, terminal
 from lstmprof.errors import UsageError
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _FOR_READING = 1000
 
 @click.command(name="query")
 @click.argument("sql", metavar="SQL")
-@click.argument("paths", nargs=-1, metavar="[PATH…]")
+@click.argument("paths", nargs=-1, metavar="[PATH…]", shell_complete=completion.paths)
 @options.format_
 @click.option(
     "--limit",

@@ -10,7 +10,7 @@ import click
 
 from lstmprof import workloads
 from lstmprof.capture.request import MODES, PRECISIONS, CaptureRequest
-from lstmprof.commands import options, terminal
+from lstmprof.commands import completion, options, terminal
 from lstmprof.commands.capture import WORKLOAD_OPTIONS, with_options
 from lstmprof.errors import UsageError
 from lstmprof.numbers import milliseconds
@@ -28,11 +28,14 @@ BASE = NAMED[0]
 @click.option(
     "--like",
     metavar="PATH",
+    shell_complete=completion.paths,
     help="The network, device, precision and mode of this run or profile.",
 )
 @with_options(WORKLOAD_OPTIONS)
 @click.option(
-    "--device", help=f"auto, cpu or cuda:N.  [default: {CaptureRequest.device}, or that of --like]"
+    "--device",
+    shell_complete=completion.devices,
+    help=f"auto, cpu, cuda or cuda:N.  [default: {CaptureRequest.device}, or that of --like]",
 )
 @click.option(
     "--precision",
@@ -51,6 +54,7 @@ BASE = NAMED[0]
     multiple=True,
     default=("*",),
     metavar="NAME",
+    shell_complete=completion.implementations,
     help="Only these: names, patterns, or files of yours; repeat for more.  [default: all]",
 )
 @click.option("--quick", is_flag=True, help="One round of each alone: a minute or two.")

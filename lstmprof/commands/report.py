@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lstmprof.commands import options
+from lstmprof.commands import completion, options
 from lstmprof.errors import UsageError
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @click.command(name="report")
-@click.argument("paths", nargs=-1, required=True, metavar="PATH…")
+@click.argument("paths", nargs=-1, required=True, metavar="PATH…", shell_complete=completion.paths)
 @click.option(
     "-o",
     "--out",

@@ -11,14 +11,20 @@ import click
 
 from lstmprof.capture.request import FRAMEWORKS_OWN, PROFILERS
 from lstmprof.capture.script.request import GO_ON, THEN, ScriptRequest
-from lstmprof.commands import options
+from lstmprof.commands import completion, options
 from lstmprof.errors import UsageError
 
 _DEFAULT = ScriptRequest("", "")
 
 
 @click.command(name="run")
-@click.argument("script", nargs=-1, metavar="SCRIPT [-- ARGUMENTS]", type=click.UNPROCESSED)
+@click.argument(
+    "script",
+    nargs=-1,
+    metavar="SCRIPT [-- ARGUMENTS]",
+    type=click.UNPROCESSED,
+    shell_complete=completion.paths,
+)
 @click.option("-m", "module", metavar="MODULE", help="Run a module instead, as python -m does.")
 @click.option("--python", metavar="PYTHON", help="Its interpreter.  [default: lstmprof's own]")
 @click.option(

@@ -295,7 +295,7 @@ def _check_plain(system: Any, path: str, url: str) -> None:
 def _unreachable(url: str, error: Exception) -> ProfileError:
     if isinstance(error, ProfileError):
         return error
-    reason, next_step = of_url(error)
+    reason, next_step = of_url(url, error)
     return ProfileError(url, f"cannot be reached ({reason})", next_step)
 
 

@@ -40,9 +40,10 @@ worker that runs it.
 
 from __future__ import annotations
 
+import fnmatch
 from typing import Mapping
 
-from lstmprof.errors import unknown_name
+from lstmprof.errors import UsageError, unknown_name
 from lstmprof.implementations._refusals import FRAMEWORKS, UNUSUAL
 from lstmprof.implementations._row import (
     CELL_OP,
@@ -57,6 +58,7 @@ from lstmprof.implementations._table import TABLE
 
 __all__ = [
     "CELL_OP",
+    "FAMILIES",
     "FORMS",
     "FRAMEWORKS",
     "LAYER_OP",
@@ -68,6 +70,7 @@ __all__ = [
     "Implementation",
     "System",
     "find",
+    "unknown",
     "version_numbers",
 ]
 
@@ -75,6 +78,10 @@ __all__ = [
 ROWS: Mapping[str, Implementation] = {
     name: row for row in TABLE for name in (row.name, *row.aliases)
 }
+#: What rows are listed by, in the order of the table.
+FAMILIES = tuple(dict.fromkeys(row.family for row in TABLE))
+#: How else a family is called -> how names of its rows begin.
+_SPELLINGS = {"pytorch": "torch", "tensorflow": "tf", "tensorflow1": "tf1"}
 
 
 def find(name: str) -> Implementation:
@@ -84,5 +91,17 @@ def find(name: str) -> Implementation:
         UsageError: no such implementation; says which name is nearest.
     """
     if name not in ROWS:
-        raise unknown_name("implementation", name, [row.name for row in TABLE])
+        raise unknown(name)
     return ROWS[name]
+
+
+def unknown(name: str) -> UsageError:
+    """The error for a name or a pattern that means no row, with the nearest that means one."""
+    family, _, rest = name.lower().partition("-")
+    meant = "{}-{}".format(_SPELLINGS.get(family, family), rest or "*")
+    if fnmatch.filter(ROWS, meant):
+        hint = "did you mean '{}'?".format(meant)
+    else:
+        near = unknown_name("implementation", meant.rstrip("-*"), [row.name for row in TABLE])
+        hint = near.next_step
+    return UsageError("unknown implementation '{}'".format(name), hint)

@@ -51,6 +51,11 @@ class Implementation:
         """The importable name of its file."""
         return "lstmprof.implementations." + self.file
 
+    @property
+    def family(self) -> str:
+        """The folder of its file: what is listed together."""
+        return self.file.partition(".")[0]
+
     def form_on(self, device: str) -> str:
         """How it computes a layer on ``cpu`` or ``cuda``."""
         return self.form_on_gpu if self.form_on_gpu and device == "cuda" else self.form

@@ -201,5 +201,5 @@ def _reached(url: str) -> Iterator[None]:
     except LstmprofError:
         raise
     except Exception as error:
-        reason, next_step = of_url(error)
+        reason, next_step = of_url(url, error)
         raise RunError(f"{url}: cannot be reached ({reason})", next_step) from error

@@ -53,3 +53,10 @@ def test_time_for_timing_is_above_zero() -> None:
     check(CaptureRequest("torch-cudnn", named("1x320-ce-short"), timing_s=0.5))
     with pytest.raises(UsageError, match="timing must be above 0 s"):
         check(CaptureRequest("torch-cudnn", named("1x320-ce-short"), timing_s=0.0))
+
+
+def test_cuda_is_the_first_gpu() -> None:
+    request = CaptureRequest("torch-cudnn", named("1x320-ce-short"), device="cuda")
+    assert request.device == "cuda:0"
+    check(request)
+    assert run_name(request) == run_name(dataclasses.replace(request, device="cuda:0"))

@@ -247,6 +247,25 @@ def test_a_program_gets_all_rows_or_as_many_as_it_asks_for(
     assert json.loads(capsys.readouterr().out) == [{"n": n} for n in range(rows)]
 
 
+@pytest.mark.parametrize(
+    ("sql", "hint"),
+    [
+        ("SELECT * FROM kernel", 'Did you mean "kernels"?'),
+        ("SELECT nam FROM kernels", 'Candidate bindings: "name"'),
+        ("SELECT medan(total_ns) FROM kernels", 'Did you mean "median"?'),
+        ("SELECT name, count(*) FROM kernels", "Either add it to the GROUP BY list"),
+        ("SELECT * FROM qqqq", "not exist!; tables: runs, timings, events"),
+    ],
+)
+def test_what_duckdb_thinks_was_meant_is_kept_in_the_line(
+    sql: str, hint: str, runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert lstmprof(["query", sql, str(runs)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert hint in line
+    assert "tables: runs" in line
+
+
 def test_an_answer_without_rows_is_empty(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert lstmprof(["query", "SELECT 1 WHERE false", str(runs), "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out) == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import pickle
 import tarfile
+import tomllib
 import uuid
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import fsspec
 import pytest
 from fsspec.registry import known_implementations
 
-from lstmprof.errors import ProfileError
+from lstmprof.errors import ProfileError, of_url
 from lstmprof.formats import sources
 
 
@@ -166,6 +167,17 @@ def test_a_protocol_whose_package_is_missing_is_said_to_need_it(
     said = r"lacking://x/y.json: cannot be reached \(Install no_such_package\); pip install"
     with pytest.raises(ProfileError, match=said):
         sources.groups("lacking://x/y.json")
+
+
+@pytest.mark.parametrize(
+    ("url", "extra"),
+    [("s3://x/y", "s3"), ("gcs://x/y", "gs"), ("HTTPS://x/y", "http"), ("az://x/y", "azure")],
+)
+def test_a_protocol_that_an_extra_brings_is_said_to_need_that(url: str, extra: str) -> None:
+    said = of_url(url, ImportError("Install it"))
+    assert said == ("Install it", f"pip install 'lstmprof[{extra}]'")
+    project = tomllib.loads(Path(__file__).parents[2].joinpath("pyproject.toml").read_text("utf-8"))
+    assert extra in project["project"]["optional-dependencies"]
 
 
 def test_a_files_stamp_changes_with_its_content(tmp_path: Path) -> None:
