@@ -1,7 +1,7 @@
 """The JSON Schemas of what ``lstmprof … --format json`` writes, from the code.
 
-docs/diagnose.schema.json and docs/compare.schema.json. Write them anew with ``make docs``; a test
-holds the committed files to these.
+docs/diagnose.schema.json, docs/compare.schema.json and docs/check.schema.json. Write them anew
+with ``make docs``; a test holds the committed files to these.
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+from lstmprof.breakdown.check import document as check_document
 from lstmprof.diagnose import document
 from lstmprof.diagnose.gate import document as gate_document
 
 SCHEMAS = {
     "diagnose.schema.json": document.json_schema,
     "compare.schema.json": gate_document.json_schema,
+    "check.schema.json": check_document.json_schema,
 }
 
 

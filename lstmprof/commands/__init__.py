@@ -5,6 +5,7 @@ VERBS = {
     "capture": "lstmprof.commands.capture",
     "run": "lstmprof.commands.run",
     "ingest": "lstmprof.commands.ingest",
+    "check": "lstmprof.commands.check",
     "breakdown": "lstmprof.commands.breakdown",
     "diagnose": "lstmprof.commands.diagnose",
     "compare": "lstmprof.commands.compare",

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import click
 
-from lstmprof.commands import options
+from lstmprof.commands import completion, options
 from lstmprof.errors import UsageError
 
 
 @click.command(name="export")
-@click.argument("path", metavar="PATH")
+@click.argument("path", metavar="PATH", shell_complete=completion.paths)
 @click.option(
     "--perfetto",
     type=click.Path(dir_okay=False, path_type=Path),

@@ -1,0 +1,82 @@
+"""Whether a profile is any good: what it holds, what it lost, what recording it took.
+
+::
+
+    breakdown ─ parts_of ─▶ counts and lacks of each rank ─ QUESTIONS, in order ─▶ rows
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lstmprof.breakdown import Breakdown
+from lstmprof.breakdown.check import document
+from lstmprof.breakdown.check.document import FAIL, OK, WARN, Checked, Document, Row, State
+from lstmprof.breakdown.check.part import Part, parts_of
+from lstmprof.breakdown.check.questions import QUESTIONS, Question, state_of
+from lstmprof.breakdown.check.recipes import recipes_for
+from lstmprof.breakdown.lacks import NOTE
+from lstmprof.breakdown.lacks.rules import RULES
+from lstmprof.events.annotate import MEASURED
+
+#: What no recipe has for nothing: it takes a second run, or costs time at each op.
+_DEAR = ("profiler overhead", "stacks")
+#: Where a row fails: the same as that of a gate.
+FAILED = 3
+_OF_RUN = {rule.kind for rule in RULES if rule.of_run} | {NOTE}
+
+
+def check(breakdowns: Sequence[Breakdown]) -> Document:
+    """What is asked of the profiles of ``breakdowns``, and the answers.
+
+    Raises:
+        RunError: events of one are missing, damaged or of another schema version.
+    """
+    runs = [checked(breakdown) for breakdown in breakdowns]
+    status = FAILED if any(run.state == FAIL for run in runs) else 0
+    return Document(schema_version=document.VERSION, exit_status=status, runs=runs)
+
+
+def checked(breakdown: Breakdown) -> Checked:
+    """What is asked of the profile of one run, and the answers."""
+    info = breakdown.run.info
+    rows = []
+    for number, part in enumerate(parts_of(breakdown)):
+        for question in QUESTIONS:
+            rows += _rows(question, part, first=number == 0)
+    states = {row.state for row in rows}
+    own = info.source in MEASURED
+    missed = [row for row in rows if row.state != OK and row.question not in _DEAR]
+    return Checked(
+        run=breakdown.run.name,
+        state=FAIL if FAIL in states else WARN if WARN in states else OK,
+        profile_format=info.profile_format,
+        rows=rows,
+        record_with=[] if own or not missed else list(recipes_for(info.profile_format)),
+    )
+
+
+def _rows(question: Question, part: Part, *, first: bool) -> list[Row]:
+    """The rows of one question: what is lacking, else that nothing is."""
+    rows = []
+    for lack in part.lacks:
+        of_run = lack.kind in _OF_RUN
+        if lack.kind in question.lacks and (first or not of_run):
+            rank = None if of_run else part.has.rank
+            rows.append(_row(rank, question, state_of(lack), lack.sentence, lack.share))
+    answer = question.answer(part)
+    if answer and not (rows and answer[0] == OK):
+        rows.append(_row(part.has.rank, question, *answer))
+    return rows
+
+
+def _row(
+    rank: int | None, question: Question, state: State, sentence: str, share: float | None = None
+) -> Row:
+    return Row(
+        rank=rank,
+        question=question.name,
+        state=state,
+        sentence=sentence,
+        share=share,
+    )

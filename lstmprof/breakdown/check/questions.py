@@ -1,0 +1,167 @@
+"""What is asked of a profile: one ordered table, each question with what it is answered by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from lstmprof.breakdown.check.document import FAIL, NOT_RECORDED, OK, WARN, State
+from lstmprof.breakdown.check.part import Part
+from lstmprof.breakdown.lacks import NOTE, Lack
+from lstmprof.breakdown.lacks.rules import GPU_UNSEEN, RANGES_WITHOUT_OPS, is_large, share_of
+from lstmprof.breakdown.lacks.sentences import counted
+from lstmprof.numbers import milliseconds, percent, quantity
+
+#: Above these shares a number is doubtful, and not to be trusted.
+WARN_SHARE, FAIL_SHARE = 0.10, 0.20
+
+#: State and sentence, and the share that it concerns; None: there is nothing to say.
+Answer = tuple[State, str] | tuple[State, str, float | None] | None
+
+
+@dataclass(frozen=True)
+class Question:
+    """One question: the kinds of what a profile can lack of it, and the answer where it lacks none.
+
+    ``answer`` that is not ok stands beside what is lacking.
+    """
+
+    name: str
+    lacks: tuple[str, ...]
+    answer: Callable[[Part], Answer]
+
+
+def state_of(lack: Lack) -> State:
+    """How grave it is."""
+    if lack.kind == "no step markers":
+        return NOT_RECORDED
+    return FAIL if lack.blinds or (lack.share or 0.0) > FAIL_SHARE else WARN
+
+
+def graded(share: float) -> State:
+    """The state of what is of this share."""
+    share = round(share, 9)  # 1.1 − 1 is a tenth
+    return FAIL if share > FAIL_SHARE else WARN if share > WARN_SHARE else OK
+
+
+def _host(part: Part) -> Answer:
+    has = part.has
+    if not has.host_events and not has.runtime_calls:
+        return None if part.lacks else (NOT_RECORDED, "nothing of the host was recorded")
+    calls = counted(has.runtime_calls, "runtime call")
+    return OK, f"{counted(has.ops, 'op')}, {counted(has.ranges, 'range')} and {calls}"
+
+
+def _gpu(part: Part) -> Answer:
+    has = part.has
+    if not has.activities:
+        blind = any(lack.kind in _NO_GPU for lack in part.lacks)
+        return None if blind else (NOT_RECORDED, "no GPU activity, and no sign that a GPU was used")
+    others = counted(has.activities - has.kernels, "copy or memset", "copies and memsets")
+    took = milliseconds(has.activity_ns)
+    return OK, f"{counted(has.kernels, 'kernel')} and {others}, {took} ms in all"
+
+
+def _launches(part: Part) -> Answer:
+    has = part.has
+    if not has.activities:
+        return NOT_RECORDED, "there is no GPU activity that a launch could be joined with"
+    joined = f"{has.activities - has.unlaunched:,} of {has.activities:,} GPU activities"
+    return OK, f"{joined} are joined with the call that launched them"
+
+
+def _lost(part: Part) -> Answer:
+    has = part.has
+    if not has.kernel_launches or not has.activities:
+        missing = "kernel launch" if not has.kernel_launches else "GPU activity"
+        return NOT_RECORDED, f"no {missing} was recorded, so what was lost cannot be counted"
+    seen = has.kernel_launches - has.lost
+    launches = counted(has.kernel_launches, "kernel launch", "kernel launches")
+    return OK, f"{seen:,} of {launches} have an activity", share_of(has.lost, has.kernel_launches)
+
+
+def _clocks(part: Part) -> Answer:
+    linked = part.has.activities - part.has.unlaunched
+    if linked <= 0:
+        return NOT_RECORDED, "no call and activity are joined, by which clocks could be compared"
+    early = f"{part.early:,} of {linked:,} joined GPU activities begin before their launch"
+    share = share_of(part.early, linked)
+    if not is_large(part.early, linked):
+        return OK, early, share
+    most = quantity(part.early_ns, "ns")
+    sentence = (
+        f"{early}, by up to {most}: the clocks of host and device differ, and how long a launch "
+        "took to reach the device is not known; record fewer steps at once"
+    )
+    return (FAIL if (share or 0.0) > FAIL_SHARE else WARN), sentence, share
+
+
+def _overhead(part: Part) -> Answer:
+    share = part.inflation_share
+    if share is not None:
+        more = percent(abs(share))
+        if share <= 0:
+            return OK, f"profiled steps are {more} shorter than those without a profiler", 0.0
+        state = graded(share)
+        doubt = "" if state == OK else "; record less (no stacks, no shapes), or longer steps"
+        return state, f"profiled steps are {more} longer than those without one{doubt}", share
+    own = share_of(part.overhead_ns, part.steps_ns)
+    if own is None or not part.overheads:
+        return NOT_RECORDED, f"no step was timed without a profiler: {_UNKNOWN}"
+    events = counted(part.overheads, "event of the profiler itself", "events of the profiler")
+    sentence = (
+        f"{events} take {percent(own)} of the steps; what recording each op took is not among them"
+    )
+    state = graded(own)
+    return (NOT_RECORDED if state == OK else state), f"{sentence}: {_UNKNOWN}", own
+
+
+def _steps(part: Part) -> Answer:
+    has = part.has
+    if not has.steps:
+        return None
+    numbers = f", {has.first_step} to {has.last_step}" if has.first_step is not None else ""
+    return OK, f"{counted(has.steps, 'step')} marked{numbers}"
+
+
+def _stacks(part: Part) -> Answer:
+    frames = part.has.python_frames
+    if not frames:
+        return NOT_RECORDED, "no Python frame: time is not told by line of code"
+    return OK, counted(frames, "Python frame")
+
+
+def _shapes(part: Part) -> Answer:
+    if not part.with_shapes:
+        return NOT_RECORDED, "no shapes of inputs: sizes of layers and products are not known"
+    share = share_of(part.with_shapes, part.has.ops)
+    return OK, f"{part.with_shapes:,} of {counted(part.has.ops, 'op')} have shapes of inputs", share
+
+
+_UNKNOWN = (
+    "what recording adds to a step cannot be known from this file; time some steps without it"
+)
+_NO_GPU = ("TPU not read", "no GPU activity", "nothing of the program", GPU_UNSEEN)
+QUESTIONS = (
+    Question("host", ("no host", "calls without ops", RANGES_WITHOUT_OPS), _host),
+    Question("GPU activities", (*_NO_GPU, "no kernels", "only copies"), _gpu),
+    Question("launches", ("no launches", "activities without a launch"), _launches),
+    Question(
+        "events lost",
+        ("activities lost at the start", "activities lost at the end", "activities lost"),
+        _lost,
+    ),
+    Question("clocks", ("activities that overlap", "separate clocks"), _clocks),
+    Question("profiler overhead", ("costly recording",), _overhead),
+    Question(
+        "steps",
+        (
+            *("no step markers", "missing steps"),
+            *("steps without activities", "another number of steps"),
+        ),
+        _steps,
+    ),
+    Question("stacks", (), _stacks),
+    Question("shapes", (), _shapes),
+    Question("notes of the reader", (NOTE,), lambda part: None),
+)
