@@ -60,7 +60,7 @@ _ROOM = {
     "sweep": "taller",
 }
 #: Columns of the table of what takes the time.
-KERNELS = ("run", "name", "category", "count", "total_ns", "p50_ns", "share")
+KERNELS = ("run", "rank", "device", "name", "category", "count", "total_ns", "p50_ns", "share")
 #: With more of them only those of the largest group are unfolded.
 MOST_VERDICTS = 8
 _HERE = Path(__file__).parent
@@ -81,6 +81,7 @@ def page(report: Report) -> str:
         when=_when(report),
         parts=PARTS,
         room=_ROOM,
+        places=[c for c in ("rank", "device") if len({row[c] for row in report.kernels}) > 1],
         folded=len(report.diagnoses) > MOST_VERDICTS,
         timeline_height=_timeline_height(report),
         glossary=(("Busy", BUSY), ("Idle", IDLE), ("Elsewhere", COMPARED)),
@@ -93,7 +94,7 @@ def page(report: Report) -> str:
     )
 
 
-_SCRIPTS = ("timeline.js", "page.js")
+_SCRIPTS = ("timeline.js", "tables.js", "page.js")
 
 
 def write(report: Report, path: Path, *, force: bool = False) -> int:

@@ -182,7 +182,10 @@
     other.addEventListener("change", choose);
   }
 
+  const tables = window.lstmprofTables();
+
   // The kernel table
+  const places = ["rank", "device"].filter((column) => new Set(kernelRows.map((row) => row[column])).size > 1);
   const body = document.querySelector("#kernels-table tbody");
   const number = (value, digits) =>
     value === null ? "–" : value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
@@ -190,16 +193,17 @@
     const run = byId("kernels-run").value;
     const wanted = byId("kernels-search").value.toLowerCase();
     const all = kernelRows.filter((kernel) => kernel.run === run);
-    const rows = all.filter(
-      ({ name, category }) => [name, category || ""].some((text) => text.toLowerCase().includes(wanted)));
+    const rows = all.map(kernelRow).filter((row) => row.textContent.toLowerCase().includes(wanted));
     byId("kernels-count").textContent = `${rows.length} of ${all.length}`;
-    body.replaceChildren(...rows.map(kernelRow));
+    body.replaceChildren(...rows);
+    tables.resort(body.parentElement);
   }
-  function kernelRow({ name, category, count, total_ns, p50_ns, share }) {
+  function kernelRow({ name, category, count, total_ns, p50_ns, share, ...at }) {
     const row = document.createElement("tr");
     const cells = [
       [number(total_ns / 1e6, 3), "n"], [share === null ? "–" : number(100 * share, 1) + " %", "n"],
-      [number(count, 0), "n"], [number(p50_ns / 1e3, 1), "n"], [category || "–", "category"], [name, "name"],
+      [number(count, 0), "n"], [number(p50_ns / 1e3, 1), "n"], [category || "–", "category"],
+      ...places.map((column) => [at[column] === null ? "–" : String(at[column]), "n"]), [name, "name"],
     ];
     for (const [text, kind] of cells) {
       const cell = document.createElement("td");
