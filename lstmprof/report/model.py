@@ -8,7 +8,7 @@ Unknown is None.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from lstmprof.diagnose.diagnosis import Diagnosis
@@ -76,7 +76,10 @@ class Timeline:
     """One step of a run: events as columns, of equal length, by track and start.
 
     ``start_ns`` counts from the step's begin. ``name`` and ``part`` are places in ``names`` and
-    ``parts``, a part −1 where it has none. ``left_out`` events, the shortest, are not drawn.
+    ``parts``, a part −1 where it has none; ``launch`` is the place of the event that launched it,
+    −1 where there is none or it is not drawn. ``facts`` are columns of the events table that some
+    event has: (texts, place of each event's or −1). ``left_out`` events, the shortest, are not
+    drawn. ``which`` says why this step is shown.
     """
 
     run: str
@@ -87,6 +90,9 @@ class Timeline:
     parts: tuple[str, ...]
     columns: Mapping[str, list[int]]
     left_out: int
+    rank: int | None = None
+    which: str = ""
+    facts: Mapping[str, tuple[tuple[str, ...], list[int]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

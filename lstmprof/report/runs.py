@@ -134,12 +134,12 @@ def missing(report: Report, runs: Sequence[RunReport], empty: Sequence[str]) -> 
         yield "Casts between element types: none was recorded."
     if not report.sweep:
         yield "A sweep: the runs do not vary in units, batch or time steps."
-    undrawn = len(runs) - len(report.timelines)
+    undrawn = len(runs) - len({timeline.run for timeline in report.timelines})
     if undrawn:
         yield f"The timelines of {undrawn} runs are left out, to keep the page small."
     if len(report.pairs) < sum(math.comb(len(group.runs), 2) for group in report.groups):
         yield "Of the groups with very many runs only the way from the fastest one is drawn."
-    cut = [timeline.run for timeline in report.timelines if timeline.left_out]
+    cut = dict.fromkeys(timeline.run for timeline in report.timelines if timeline.left_out)
     if cut:
         yield f"Timelines without their shortest events: {', '.join(cut)}."
 

@@ -1,13 +1,15 @@
-"""One step of each run as a timeline: the ledger of its lanes, its streams, its host threads."""
+"""Steps of each run as timelines: the ledger of their lanes, their streams, their host threads."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from lstmprof.breakdown import host
 from lstmprof.breakdown.attribution import Stretches, attributed
@@ -27,28 +29,58 @@ from lstmprof.report.runs import RunReport
 MOST_EVENTS, ALL_EVENTS = 60_000, 240_000
 #: Host threads and rows of nested calls that are drawn.
 MOST_THREADS, MOST_DEPTH = 12, 64
-_NAME = 160
+#: Ranks of a run whose steps are drawn.
+MOST_RANKS = 8
+#: Columns of the events table that are told of one event, where it has them.
+FACTS = (
+    *("op_name", "phase", "shapes", "dtypes", "bytes", "correlation_id", "external_id"),
+    *("graph_node_id", "sequence_number"),
+)
+_NAME, _FACT = 160, 400
 #: Larger thread numbers are no system's but a profiler's hashes, which tell a reader nothing.
 _MOST_TID = 2**32
 #: TensorFlow ends a thread's name with its number, of 32 bits with a sign.
 _NUMBERED = re.compile(r"/-?\d+$")
 _NEITHER = -1
+_COLUMNS = ("track", "start_ns", "dur_ns", "name", "part", "row")
 
 
 def timelines(reports: Sequence[RunReport]) -> tuple[Timeline, ...]:
-    """The timelines of the runs, in their order, while there is room for their events."""
+    """The timelines of the runs, in their order, while there is room for their events.
+
+    Each run has its step of median length before any has another: its longest and shortest steps,
+    and those of median length of its other ranks.
+    """
+    wanted = [
+        (place, turn, report, window, which)
+        for place, report in enumerate(reports)
+        for turn, (window, which) in enumerate(_steps(report))
+    ]
     room, fitting = ALL_EVENTS, []
-    for report in reports:
+    for place, turn, report, window, which in sorted(wanted, key=lambda step: step[1] > 0):
         if room <= 0:
             break
-        events, rank = report.breakdown.events(), report.profile.rank
-        window = median_step(w for w in report.breakdown.windows if w.rank == rank)
         names = report.profile.info.thread_names(window.rank)
-        candidate = timeline(report.facts.run, events, window, MOST_EVENTS, names)
+        events = report.breakdown.events()
+        candidate = timeline(report.facts.run, events, window, MOST_EVENTS, names, which)
         if len(candidate.columns["track"]) <= room:
             room -= len(candidate.columns["track"])
-            fitting.append(candidate)
-    return tuple(fitting)
+            fitting.append((place, turn, candidate))
+    return tuple(drawn for _, _, drawn in sorted(fitting, key=lambda step: step[:2]))
+
+
+def _steps(report: RunReport) -> Iterator[tuple[Window, str]]:
+    """The steps of a run that are worth a look, and why; the one that is diagnosed first."""
+    windows = report.breakdown.windows
+    own = [w for w in windows if w.rank == report.profile.rank]
+    median = median_step(own)
+    yield median, "of median length"
+    by_length = sorted((w for w in own if w is not median), key=lambda w: w.end_ns - w.start_ns)
+    yield from ((window, "the longest of the others") for window in by_length[-1:])
+    yield from ((window, "the shortest of the others") for window in by_length[:-1][:1])
+    others = dict.fromkeys(w.rank for w in windows if w.rank != report.profile.rank)
+    for rank in list(others)[: MOST_RANKS - 1]:
+        yield median_step(w for w in windows if w.rank == rank), "of median length"
 
 
 def timeline(
@@ -57,6 +89,7 @@ def timeline(
     window: Window,
     most: int,
     thread_names: Mapping[str, str] = MappingProxyType({}),
+    which: str = "",
 ) -> Timeline:
     """The ``most`` longest events of ``window``, clipped to it; ``thread_names`` are by tid."""
     drawn = _Drawing(events, window, thread_names)
@@ -67,19 +100,46 @@ def timeline(
     kept = np.sort(np.argsort(-columns["dur_ns"], kind="stable")[:most])
     kept = kept[np.lexsort((columns["start_ns"][kept], columns["track"][kept]))]
     names, columns["name"] = np.unique(columns["name"][kept], return_inverse=True)
+    rows = columns.pop("row")[kept]
+    columns["launch"] = _places(rows, events.rows_named("launch_id"))
     return Timeline(
         run=run,
         step=window.step,
+        rank=window.rank,
+        which=which,
         dur_ns=window.end_ns - window.start_ns,
         tracks=tuple(drawn.tracks),
         names=tuple(drawn.names[code] for code in names.tolist()),
         parts=tuple(PARTS),
         columns={
-            name: (column if name == "name" else column[kept]).tolist()
+            name: (column if name in ("name", "launch") else column[kept]).tolist()
             for name, column in columns.items()
         },
+        facts={name: fact for name in FACTS if (fact := _fact(events, name, rows)) is not None},
         left_out=drawn.left_out + len(columns["dur_ns"]) - len(kept),
     )
+
+
+def _places(rows: Ints, linked: Ints) -> Ints:
+    """For each of ``rows`` the place among them of the row that it is ``linked`` to; −1 none."""
+    place_of = np.full(len(linked) + 1, _NEITHER)
+    real = np.flatnonzero(rows >= 0)
+    place_of[rows[real]] = real
+    target = np.where(rows >= 0, linked[rows], _NEITHER)
+    return np.where(target >= 0, place_of[target], _NEITHER)
+
+
+def _fact(events: EventTable, column: str, rows: Ints) -> tuple[tuple[str, ...], list[int]] | None:
+    """What ``rows`` have in ``column``: (texts, place of each row's or −1); None if nothing."""
+    of_rows = events.column(column).take(pa.array(np.maximum(rows, 0)))
+    known = (rows >= 0) & np.asarray(pc.is_valid(of_rows))
+    if not known.any():
+        return None
+    texts = of_rows.filter(pa.array(known)).cast(pa.string())
+    encoded = texts.combine_chunks().dictionary_encode()
+    codes = np.full(len(rows), _NEITHER)
+    codes[known] = np.asarray(encoded.indices)
+    return tuple(shown_name(text, _FACT) for text in encoded.dictionary.to_pylist()), codes.tolist()
 
 
 @dataclass
@@ -94,7 +154,7 @@ class _Drawing:
         self.tracks: list[Track] = []
         self.left_out = 0
         none = np.empty(0, dtype=np.int64)
-        self.columns = {name: [none] for name in ("track", "start_ns", "dur_ns", "name", "part")}
+        self.columns = {name: [none] for name in _COLUMNS}
         self.code, names = self.events.texts("name")
         self.names = [shown_name(name, _NAME) for name in names]
         self.start = self.events.start_ns
@@ -104,15 +164,18 @@ class _Drawing:
         self.rows = rows[seen]
         self.part = _parts(self.events)
 
-    def _add(self, track: Ints, start: Ints, end: Ints, name: Ints, part: Ints) -> None:
+    def _add(
+        self, track: Ints, start: Ints, end: Ints, name: Ints, part: Ints, row: Ints | None = None
+    ) -> None:
         first = np.clip(start, self.window.start_ns, self.window.end_ns)
         last = np.clip(end, self.window.start_ns, self.window.end_ns)
-        added = (track, first - self.window.start_ns, last - first, name, part)
+        row = np.full(len(track), _NEITHER) if row is None else row
+        added = (track, first - self.window.start_ns, last - first, name, part, row)
         for column, values in zip(self.columns.values(), added, strict=True):
             column.append(np.asarray(values, dtype=np.int64))
 
     def _add_rows(self, rows: Ints, track: Ints) -> None:
-        self._add(track, self.start[rows], self.end[rows], self.code[rows], self.part[rows])
+        self._add(track, self.start[rows], self.end[rows], self.code[rows], self.part[rows], rows)
 
     def add_ledgers(self) -> None:
         """A track for each lane of the ledger: busy by category, idle by cause."""

@@ -249,7 +249,7 @@ def test_recurrent_layers_are_a_table(tmp_path: Path) -> None:
         write_tables(folder, run_info({"name": "lstm"}), annotated(events, captured=False))
     breakdowns = [break_down(open_run(tmp_path / "<b>lstm"), None, reports.TABLES)]
     html = page.page(reports.report_of(breakdowns))
-    (table,) = re.findall(r'<table id="layers-table">.*?</table>', html, re.DOTALL)
+    (table,) = re.findall(r'<table id="layers-table"[^>]*>.*?</table>', html, re.DOTALL)
     cells = re.findall(r"<td[^>]*>(.*?)</td>", table)
     assert cells[:9] == [
         *("layer op", "<bdi>aten::lstm</bdi> (ATen)", "9", "6", "10", "16", "1", "1", "float32"),

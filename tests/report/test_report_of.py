@@ -19,7 +19,7 @@ from lstmprof.diagnose.findings import lengths
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import windows
 from lstmprof.numbers import with_short_names
-from lstmprof.report import page, rows as report_rows
+from lstmprof.report import page, rows as report_rows, timeline as timeline_module
 from lstmprof.report.model import Report
 from lstmprof.report.palette import label_of
 from lstmprof.report.timeline import timeline
@@ -75,8 +75,12 @@ def test_a_pair_leads_from_the_fast_step_to_the_slow_one(tmp_path: Path) -> None
 
 def test_the_account_of_a_timeline_is_the_ledger_of_its_step(tmp_path: Path) -> None:
     breakdowns, report = report_on(tmp_path)
-    for breakdown, drawn in zip(breakdowns, report.timelines, strict=True):
-        ledger = breakdown.ledger.to_pylist()
+    ledgers = {b.run.name: b.ledger.to_pylist() for b in breakdowns}
+    assert {(t.run, t.step) for t in report.timelines} == {
+        (run, s) for run in ledgers for s in (0, 1)
+    }
+    for drawn in report.timelines:
+        ledger = ledgers[drawn.run]
         expected: Counter[str] = Counter()
         for row in ledger:
             if row["step"] == drawn.step:
@@ -101,6 +105,47 @@ def test_the_longest_events_are_drawn_and_the_others_counted(tmp_path: Path) -> 
     assert len(part.columns["dur_ns"]) == 7
     assert part.left_out == len(whole.columns["dur_ns"]) - 7
     assert min(part.columns["dur_ns"]) >= sorted(whole.columns["dur_ns"])[-7]
+
+
+def test_each_run_has_its_median_step_before_any_has_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, report = report_on(tmp_path)
+    one = max(len(drawn.columns["track"]) for drawn in report.timelines)
+    all_ = sum(len(drawn.columns["track"]) for drawn in report.timelines)
+    assert [drawn.run for drawn in report.timelines] == [r.run for r in report.runs for _ in (0, 1)]
+    monkeypatch.setattr(timeline_module, "ALL_EVENTS", all_ // 2 + one - 1)
+    _, fewer = report_on(tmp_path / "again")
+    assert len(fewer.timelines) < len(report.timelines)
+    assert {drawn.run for drawn in fewer.timelines} == {facts.run for facts in report.runs}
+    assert {drawn.which for drawn in fewer.timelines} >= {"of median length"}
+
+
+def test_a_kernel_of_a_timeline_leads_to_its_launch_and_has_what_was_recorded(
+    tmp_path: Path,
+) -> None:
+    run = runs.run(tmp_path, "one", implementation="torch-cudnn", kernels=3)
+    drawn = timeline("one", run.events(), break_down(run).windows[0], 10**6)
+    streams = [place for place, track in enumerate(drawn.tracks) if track.kind == "stream"]
+    kernels = [i for i, track in enumerate(drawn.columns["track"]) if track in streams]
+    launches = [drawn.columns["launch"][i] for i in kernels]
+    assert [drawn.names[drawn.columns["name"][i]] for i in launches] == ["cudaLaunchKernel"] * 3
+    texts, places = drawn.facts["correlation_id"]
+    assert [texts[places[i]] for i in kernels] == ["1", "2", "3"]
+    assert [texts[places[i]] for i in launches] == ["1", "2", "3"]
+    ledger = [i for i, track in enumerate(drawn.columns["track"]) if track == 0]
+    assert {places[i] for i in ledger} == {drawn.columns["launch"][i] for i in ledger} == {-1}
+    assert "shapes" not in drawn.facts
+
+
+def test_a_launch_that_is_not_drawn_has_no_arrow(tmp_path: Path) -> None:
+    run = runs.run(tmp_path, "one", implementation="torch-cudnn", kernels=3)
+    window = break_down(run).windows[0]
+    whole = timeline("one", run.events(), window, 10**6)
+    lengths = sorted(whole.columns["dur_ns"])
+    kernels = sum(length >= runs.KERNEL for length in lengths)
+    assert runs.LAUNCH < runs.KERNEL
+    assert set(timeline("one", run.events(), window, kernels).columns["launch"]) == {-1}
 
 
 def test_a_thread_has_the_number_of_the_system_or_its_place_and_its_name() -> None:

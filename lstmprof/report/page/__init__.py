@@ -258,10 +258,22 @@ def _packed(timeline: Timeline) -> dict[str, Any]:
         "names": list(timeline.names),
         "parts": list(timeline.parts),
         "left_out": timeline.left_out,
+        "facts": {
+            name: {"texts": texts, "places": places}
+            for name, (texts, places) in timeline.facts.items()
+        },
         **columns,
     }
     packed = base64.b64encode(zlib.compress(script_json(content).encode(), 9)).decode()
-    return {"run": timeline.run, "packed": packed}
+    return {"run": timeline.run, "which": _which(timeline), "packed": packed}
+
+
+def _which(timeline: Timeline) -> str:
+    """``rank 1, step 3, of median length``: what tells a timeline from others of its run."""
+    rank = None if timeline.rank is None else f"rank {timeline.rank}"
+    step = "the whole profile" if timeline.step is None else f"step {timeline.step}"
+    why = timeline.which if timeline.step is not None else None
+    return ", ".join(text for text in (rank, step, why) if text)
 
 
 def _timeline_height(report: Report) -> int:

@@ -9,11 +9,26 @@ window.lstmprofTimeline = (rowsOf, parts, colour, dark) => {
   const find = document.getElementById("timeline-find");
   const tip = document.getElementById("tip");
   const picked = document.getElementById("timeline-picked");
+  const steps = document.getElementById("timeline-step"), found = document.getElementById("timeline-found");
+  const MOST_ARROWS = 40;
   const HEIGHT = { account: 26, stream: 18, host: 13 }, GAP = 4, LABEL = 15, AXIS = 22, LEAST_NS = 50;
   let step = null, from = 0, to = 1, tops = [], firsts = [], drawn = 0;
+  let chosen = -1, launched = new Map();
+  const trackOf = (event) => step.track[event];
+
+  function fillSteps() {
+    steps.replaceChildren(...stored.flatMap(({ dataset }, place) => {
+      if (dataset.run !== select.value) return [];
+      const option = document.createElement("option");
+      option.value = String(place);
+      option.textContent = dataset.which;
+      return [option];
+    }));
+    return load();
+  }
 
   async function load() {
-    const element = stored[Number(select.value)];
+    const element = stored[Number(steps.value)];
     const bytes = Uint8Array.from(atob(element.textContent), (c) => c.charCodeAt(0));
     const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
     step = await new Response(stream).json();
@@ -21,6 +36,12 @@ window.lstmprofTimeline = (rowsOf, parts, colour, dark) => {
     let at = 0;
     step.start_ns = step.start_ns.map((difference) => (at += difference));
     layOut();
+    chosen = -1;
+    launched = new Map();
+    step.launch.forEach((launch, event) => {
+      if (launch >= 0) launched.set(launch, [...(launched.get(launch) || []), event]);
+    });
+    searched();
     [from, to] = [0, step.dur_ns];
     const events = step.track.length.toLocaleString("en");
     const left = step.left_out ? `; ${step.left_out.toLocaleString("en")} of the shortest or deepest are left out` : "";
@@ -75,9 +96,54 @@ window.lstmprofTimeline = (rowsOf, parts, colour, dark) => {
       pen.fillStyle = theme.soft;
       pen.fillText(label, 4, tops[track] - LABEL / 2);
     });
+    const arrows = flows().map(([launch, event]) => arrow(pen, launch, event, width, theme));
+    if (chosen >= 0) frame(pen, chosen, width, theme);
+    canvas.dataset.arrows = String(arrows.length);
     canvas.dataset.from = String(from);
     canvas.dataset.to = String(to);
     canvas.dataset.drawn = String(drawn);
+  }
+
+  // From a launch to what it launched: of the chosen event, and of all where few are in sight.
+  function flows() {
+    const inSight = (event) => step.start_ns[event] <= to && step.start_ns[event] + step.dur_ns_of[event] >= from;
+    const of = (event) => [
+      ...(launched.get(event) || []).map((other) => [event, other]),
+      ...(step.launch[event] >= 0 ? [[step.launch[event], event]] : []),
+    ];
+    const all = [];
+    for (const [launch, events] of launched) {
+      for (const event of events) if (inSight(launch) || inSight(event)) all.push([launch, event]);
+      if (all.length > MOST_ARROWS) break;
+    }
+    if (all.length <= MOST_ARROWS) return all;
+    return chosen >= 0 ? of(chosen).slice(0, MOST_ARROWS) : [];
+  }
+
+  function arrow(pen, launch, event, width, theme) {
+    const x = (ns) => ((ns - from) / (to - from)) * width;
+    const middle = (one) => tops[trackOf(one)] + HEIGHT[step.tracks[trackOf(one)].kind] / 2;
+    const [x0, y0] = [x(step.start_ns[launch] + step.dur_ns_of[launch]), middle(launch)];
+    const [x1, y1] = [x(step.start_ns[event]), middle(event)], bend = Math.max(Math.abs(x1 - x0) / 2, 12);
+    pen.strokeStyle = pen.fillStyle = theme.ink;
+    pen.lineWidth = launch === chosen || event === chosen ? 2 : 1;
+    pen.beginPath();
+    pen.moveTo(x0, y0);
+    pen.bezierCurveTo(x0 + bend, y0, x1 - bend, y1, x1, y1);
+    pen.stroke();
+    pen.beginPath();
+    pen.moveTo(x1, y1);
+    pen.lineTo(x1 - 6, y1 - 3);
+    pen.lineTo(x1 - 6, y1 + 3);
+    pen.fill();
+  }
+
+  function frame(pen, event, width, theme) {
+    const scale = width / (to - from), track = trackOf(event);
+    pen.strokeStyle = theme.ink;
+    pen.lineWidth = 2;
+    const left = (step.start_ns[event] - from) * scale, wide = Math.max(step.dur_ns_of[event] * scale, 2);
+    pen.strokeRect(left, tops[track], wide, HEIGHT[step.tracks[track].kind] - 1);
   }
 
   function axis(pen, width, height, theme) {
@@ -169,6 +235,44 @@ window.lstmprofTimeline = (rowsOf, parts, colour, dark) => {
     return `${name}${name.includes(part) ? "" : "\n" + part}\n${time(long, long)}, from ${time(start, step.dur_ns)} on`;
   }
 
+  // All that was recorded of it, a line each.
+  function everything(event) {
+    const told = Object.entries(step.facts).flatMap(
+      ([name, { texts, places }]) => (places[event] < 0 ? [] : [`${name.replaceAll("_", " ")}: ${texts[places[event]]}`]));
+    const launch = step.launch[event], others = launched.get(event) || [];
+    if (launch >= 0) {
+      const gap = step.start_ns[event] - step.start_ns[launch] - step.dur_ns_of[launch];
+      const when = `${time(Math.abs(gap), Math.abs(gap))} ${gap < 0 ? "before" : "after"} its end`;
+      told.push(`launched by ${step.names[step.name[launch]]}, started ${when}`);
+    }
+    if (others.length) told.push(`launches ${others.length === 1 ? step.names[step.name[others[0]]] : others.length + " activities"}`);
+    return [said(event).replaceAll("\n", " · "), where(event), ...told].join("\n");
+  }
+  const where = (event) => {
+    const track = trackOf(event), named = step.tracks.slice(0, track + 1).findLast(({ label }) => label);
+    return `on ${named.label}`;
+  };
+
+  // The next event that is looked for, from the chosen one on; in the middle of the picture.
+  let matches = [];
+  function searched() {
+    const wanted = find.value.toLowerCase();
+    const match = step.names.map((name) => wanted !== "" && name.toLowerCase().includes(wanted));
+    const real = (event) => step.tracks[step.track[event]].kind !== "account";
+    matches = wanted ? [...step.name.keys()].filter((event) => match[step.name[event]] && real(event)) : [];
+    matches.sort((a, b) => step.start_ns[a] - step.start_ns[b] || a - b);
+    found.textContent = wanted ? `${matches.length.toLocaleString("en")} found` : "";
+  }
+  function jump(back) {
+    if (!matches.length) return;
+    const at = matches.indexOf(chosen);
+    const next = at < 0 ? (back ? matches.length - 1 : 0) : (at + (back ? -1 : 1) + matches.length) % matches.length;
+    choose(matches[next]);
+    found.textContent = `${next + 1} of ${matches.length.toLocaleString("en")}`;
+    const long = step.dur_ns_of[chosen], span = Math.min(to - from, Math.max(8 * long, (to - from) / 4));
+    move(step.start_ns[chosen] + long / 2 - span / 2, span);
+  }
+
   function zoom(factor, middle = 0.5) {
     const centre = from + middle * (to - from);
     const span = Math.min(Math.max((to - from) * factor, LEAST_NS), step.dur_ns);
@@ -182,7 +286,7 @@ window.lstmprofTimeline = (rowsOf, parts, colour, dark) => {
 
   const place = (event) => (event.clientX - canvas.getBoundingClientRect().left) / canvas.clientWidth;
   canvas.addEventListener("wheel", (event) => {
-    if (!event.ctrlKey && !event.metaKey) return;
+    if (!event.ctrlKey && !event.metaKey && document.activeElement !== canvas) return;
     event.preventDefault();
     zoom(event.deltaY > 0 ? 1.25 : 0.8, place(event));
   }, { passive: false });
@@ -225,25 +329,39 @@ window.lstmprofTimeline = (rowsOf, parts, colour, dark) => {
     tip.style.top = `${Math.min(event.clientY + 14, window.innerHeight - tip.offsetHeight - 8)}px`;
   }
   function pick(event) {
+    canvas.focus({ preventScroll: true });
     const found = eventAt(event);
-    if (found >= 0) picked.textContent = said(found).replaceAll("\n", " · ");
+    if (found >= 0) choose(found);
+  }
+  function choose(event) {
+    chosen = event;
+    picked.textContent = everything(event);
+    requestAnimationFrame(redraw);
   }
 
+  const [closer, wider] = [() => zoom(0.5), () => zoom(2)];
+  const [left, right] = [() => move(from - 0.1 * (to - from)), () => move(from + 0.1 * (to - from))];
   const KEYS = {
-    ArrowLeft: () => move(from - 0.1 * (to - from)), ArrowRight: () => move(from + 0.1 * (to - from)),
-    "+": () => zoom(0.5), "=": () => zoom(0.5), "-": () => zoom(2), Home: () => move(0, step.dur_ns),
+    ArrowLeft: left, ArrowRight: right, a: left, d: right, "+": closer, "=": closer, w: closer, "-": wider, s: wider,
+    Home: () => move(0, step.dur_ns),
   };
   canvas.addEventListener("keydown", (event) => {
     if (!step || !KEYS[event.key] || event.ctrlKey || event.metaKey) return;
     event.preventDefault();
     KEYS[event.key]();
   });
-  const BUTTONS = { in: () => zoom(0.5), out: () => zoom(2), all: () => move(0, step.dur_ns) };
+  const BUTTONS = { in: closer, out: wider, all: () => move(0, step.dur_ns) };
   for (const button of document.querySelectorAll("[data-zoom]")) {
     button.addEventListener("click", () => step && BUTTONS[button.dataset.zoom]());
   }
-  find.addEventListener("input", redraw);
-  select.addEventListener("change", load);
-  load();
+  find.addEventListener("input", () => { if (step) { searched(); redraw(); } });
+  find.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || !step) return;
+    event.preventDefault();
+    jump(event.shiftKey);
+  });
+  select.addEventListener("change", fillSteps);
+  steps.addEventListener("change", load);
+  fillSteps();
   return { redraw };
 };
