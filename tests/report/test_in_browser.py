@@ -519,6 +519,20 @@ def test_each_step_of_a_run_can_be_chosen(opened: Opened) -> None:
     )
 
 
+def test_a_page_of_paper_holds_its_width_and_what_is_folded(opened: Opened) -> None:
+    folds = "[...document.querySelectorAll('.verdict details')].map(fold => fold.open)"
+    assert not any(opened.tab.evaluate(folds))
+    opened.tab.set_viewport_size({"width": 718, "height": 1000})  # A4 less margins of 1 cm
+    opened.tab.emulate_media(media="print")
+    opened.tab.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    assert all(opened.tab.evaluate(folds))
+    assert opened.tab.evaluate("document.documentElement.scrollWidth") <= 718
+    beyond = "[...document.querySelectorAll('main table')].filter(t => t.offsetWidth > 718).length"
+    assert opened.tab.evaluate(beyond) == 0
+    opened.tab.evaluate("window.dispatchEvent(new Event('afterprint'))")
+    assert not any(opened.tab.evaluate(folds))
+
+
 def test_fifty_thousand_events_are_drawn_within_a_frame_or_two(
     report: Report, browser: Any, tmp_path: Path
 ) -> None:

@@ -242,12 +242,15 @@
     clearTimeout(waiting);
     waiting = setTimeout(drawAll, 150);
   });
-  let before;
+  let before, folds = [];
   window.addEventListener("beforeprint", () => {
     before = root.dataset.theme;
+    folds = [...document.querySelectorAll(".verdict details:not([open]), .doubts:not([open])")];
+    for (const fold of folds) fold.open = true;
     if (dark()) setTheme("light");
   });
   window.addEventListener("afterprint", () => {
+    for (const fold of folds) fold.open = false;
     if (before) setTheme(before);
     else if (root.dataset.theme) { delete root.dataset.theme; labelTheme(); drawAll(); }
   });
