@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -68,10 +69,11 @@ def command(profiles: tuple[str, ...], out: str, name: str | None, **asked: Any)
     done = Ingested([], [], [])
     line = _ProgressLine()
     try:
-        for ingested in ingest_all(profiles, out, name=name, progress=line.show, **asked):
-            line.clear()
-            _tell(ingested)
-            done += ingested
+        with closing(ingest_all(profiles, out, name=name, progress=line.show, **asked)) as results:
+            for ingested in results:
+                line.clear()
+                _tell(ingested)
+                done += ingested
     finally:
         line.clear()
         is_something = bool(done.runs or done.kept)

@@ -11,9 +11,9 @@ import functools
 import os
 import socket
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,7 +48,7 @@ def ingest_all(
     jobs: int | None = None,
     scheduler: str | None = None,
     progress: Progress = lambda line: None,
-) -> Iterator[Ingested]:
+) -> Generator[Ingested]:
     """What becomes of the profiles that ``words`` mean, in order; no failure stops the others.
 
     Words that mean no profile come first. ``out`` is a folder or a URL of one.
@@ -73,8 +73,11 @@ def ingest_all(
             yield Ingested([], [error], [])
     kept = _kept(all_tasks) if len(all_tasks) > 1 else [None] * len(all_tasks)
     todo = [task for task, result in zip(all_tasks, kept, strict=True) if result is None]
-    with _workers(todo, place, jobs, scheduler, progress) as workers:
-        results = _with_time_left(_results(todo, workers), todo, progress)
+    with (
+        _workers(todo, place, jobs, scheduler, progress) as workers,
+        # Who works is ended before it is looked what was left.
+        closing(_with_time_left(_results(todo, workers), todo, progress)) as results,
+    ):
         for result in kept:
             yield result if result is not None else next(results)
 
@@ -269,7 +272,7 @@ def _done_there(
 
 def _with_time_left(
     results: Iterator[Ingested], todo: Sequence[Task], progress: Progress
-) -> Iterator[Ingested]:
+) -> Generator[Ingested]:
     """The ``results``; from the second on how long the rest will take, by the size of the files.
 
     The first has waited for processes that start.

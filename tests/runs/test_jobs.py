@@ -178,6 +178,7 @@ def interrupted(folder: Path, number: int, *, whole_group: bool) -> subprocess.P
     return process
 
 
+@pytest.mark.measured  # it is to be met at work
 @pytest.mark.parametrize(
     ("number", "whole_group", "code"),
     [(signal.SIGINT, True, 130), (signal.SIGTERM, False, 143), (signal.SIGKILL, False, -9)],
@@ -185,7 +186,7 @@ def interrupted(folder: Path, number: int, *, whole_group: bool) -> subprocess.P
 def test_an_interrupted_ingest_leaves_whole_runs_and_no_processes(
     tmp_path: Path, number: int, whole_group: bool, code: int
 ) -> None:
-    for name in range(60):
+    for name in range(200):
         write(tmp_path, f"{name}.json", events=200)
     process = interrupted(tmp_path, number, whole_group=whole_group)
     said = process.communicate(timeout=300)[1].decode()  # returns when no process writes any more
@@ -195,8 +196,27 @@ def test_an_interrupted_ingest_leaves_whole_runs_and_no_processes(
         assert "Traceback" not in said
         assert not list((tmp_path / "out").glob(".*"))
     runs = runs_in(tmp_path / "out")
-    assert 0 < len(runs) < 60
+    assert 0 < len(runs) < 200
     assert all(run.events().num_rows == 200 for run in runs)
+
+
+def test_what_is_given_up_is_swept_once_nobody_works_at_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = [write(tmp_path, f"{name}.json") for name in "abc"]
+    order: list[str] = []
+    shutdown = ingest_jobs.Pool.shutdown
+
+    def ended(self: ingest_jobs.Pool, **how: bool) -> None:
+        shutdown(self, **how)
+        order.append("ended")
+
+    monkeypatch.setattr(ingest_jobs.Pool, "shutdown", ended)
+    monkeypatch.setattr(ingest_jobs, "sweep", lambda out: order.append("swept"))
+    results = ingest_all(words, tmp_path / "out", jobs=2)
+    next(results)
+    results.close()
+    assert order == ["ended", "swept"]
 
 
 def test_an_error_is_the_same_in_another_process() -> None:
