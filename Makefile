@@ -40,6 +40,7 @@ test: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/mypy docs/tables.py docs/diagnosis.py docs/causes.py docs/schema.py docs/sentences.py
+	$(BIN)/python -m compileall -q lstmprof  # a thousand processes of the tests import it
 	$(BIN)/pytest --numprocesses logical --maxprocesses 4 --dist worksteal
 
 # atheris stands apart: without it, inputs are drawn from numbers alone.

@@ -190,6 +190,7 @@ def test_a_capture_that_fails_leaves_the_reason_and_its_log(place: processes.Pla
     assert list((place.out / raw_captures.FOLDER).iterdir()) == []
 
 
+@pytest.mark.measured
 def test_a_capture_that_hangs_is_stopped_with_its_worker(place: processes.Place) -> None:
     pytest.importorskip("torch")
     limit_s = processes.GRACE_S + 4.0
@@ -254,6 +255,7 @@ def test_the_tests_marked_gpu_are_found_captures_first() -> None:
     assert "tests/capture/test_meters.py" not in found
 
 
+@pytest.mark.measured
 def test_a_session_on_a_cpu_captures_packs_and_goes_on_where_it_stopped(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     where = ("--out", str(tmp_path / "out"), "--pack", str(tmp_path / "back"))

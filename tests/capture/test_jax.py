@@ -102,6 +102,7 @@ def test_tf32_is_refused_on_a_cpu_alone() -> None:
     assert refusal(dataclasses.replace(request, device="cpu")) is not None
 
 
+@pytest.mark.measured
 def test_a_profile_has_steps_phases_and_a_ledger_of_products_and_elements(tmp_path: Path) -> None:
     pytest.importorskip("jax")
     workload = Workload("small-ce", 1, 64, False, 16, 20, 32, 3, "ce")

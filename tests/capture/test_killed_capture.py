@@ -16,7 +16,10 @@ from lstmprof.capture.kept import ROUNDS
 from lstmprof.runs.directory import PARTIAL
 from lstmprof.runs.run import is_run, runs_in
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="needs /proc")
+pytestmark = [
+    pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="needs /proc"),
+    pytest.mark.measured,  # a capture is to be met at work
+]
 
 CAPTURE = [sys.executable, "-m", "lstmprof", "capture", "--impl", "jax-scan"]
 TINY = ["--hidden=4", "--batch=2", "--time-steps=5", "--iterations=3", "--profile-steps=2"]
@@ -82,7 +85,6 @@ def test_an_interrupted_capture_cleans_up_itself(how: signal.Signals, tmp_path: 
     assert wait_until(lambda: not processes_of(tmp_path))
 
 
-@pytest.mark.measured  # it is stopped within its second round
 def test_a_capture_that_is_stopped_goes_on_with_the_rounds_that_were_done(tmp_path: Path) -> None:
     parent = capture(tmp_path, rounds=2)
     first = tmp_path / ROUNDS / NAME / "0"

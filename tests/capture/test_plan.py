@@ -116,6 +116,7 @@ def test_what_was_kept_of_a_run_that_is_there_is_cleared_away(tmp_path: Path) ->
     assert [path.name for path in tmp_path.iterdir()] == [planned.name]
 
 
+@pytest.mark.measured
 def test_a_killed_sweep_started_again_ends_with_the_same_runs(tmp_path: Path) -> None:
     pytest.importorskip("jax")
     killed = subprocess.Popen(command(tmp_path / "killed"), stderr=subprocess.PIPE, text=True)

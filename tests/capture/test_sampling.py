@@ -132,6 +132,7 @@ def _sampled_run(sampler: str, out: Path) -> Run:
     return run
 
 
+@pytest.mark.measured
 @pytest.mark.parametrize("sampler", [PY_SPY, PERF])
 def test_steps_are_sampled_and_sorted_into_parts(sampler: str, tmp_path: Path) -> None:
     run = _sampled_run(sampler, tmp_path)
@@ -154,6 +155,7 @@ def _parts(rows: list[dict[str, object]]) -> set[str]:
     return {str(row["part"]) for row in rows}
 
 
+@pytest.mark.measured
 def test_only_steps_are_sampled_by_py_spy(tmp_path: Path) -> None:
     samples = _sampled_run(PY_SPY, tmp_path).samples()
 

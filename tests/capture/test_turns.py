@@ -125,6 +125,7 @@ def test_a_share_of_time_is_its_own_and_not_that_of_others() -> None:
     assert len(rows) == 4
 
 
+@pytest.mark.measured
 def test_real_workers_take_turns_on_one_cpu_and_one_that_fails_holds_up_no_other(
     tmp_path: Path,
 ) -> None:
