@@ -11,6 +11,7 @@ import signal
 import sqlite3  # noqa: F401
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
 import pytest
 from _pytest.runner import runtestprotocol
@@ -53,8 +54,10 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
             break
         item.config.stash[EARLIER_TRIES] = item.config.stash.get(EARLIER_TRIES, 0) + 1
         item.user_properties.append((_FAILED, _reason(reports)))
-        # A measurement may have been made by a fixture of the module or the session.
-        item.session._setupstate.teardown_exact(None)
+        # A measurement may have been made by a fixture of the module or the session. One that
+        # does not end well was disturbed too.
+        with suppress(Exception, pytest.fail.Exception):
+            item.session._setupstate.teardown_exact(None)
     for report in reports:
         item.ihook.pytest_runtest_logreport(report=report)
     item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)

@@ -16,7 +16,8 @@ made = []
 @pytest.fixture(scope="module")
 def number():
     made.append(len(made) + 1)
-    return made[-1]
+    yield made[-1]
+    assert made[-1] != 1, "it does not end well"
 
 @pytest.mark.measured
 def test_disturbed_twice(number):
