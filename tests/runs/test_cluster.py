@@ -28,6 +28,8 @@ from lstmprof.runs.run import open_run, runs_in
 
 distributed = pytest.importorskip("distributed", reason="the extra cluster is not installed")
 
+#: Against a hang: beside ten busy processes a worker of dask takes minutes to start.
+PATIENCE_S = 1200
 PACKAGES = [str(Path(lstmprof.__file__).parents[1]), str(Path(cluster_tasks.__file__).parents[1])]
 
 
@@ -35,7 +37,7 @@ PACKAGES = [str(Path(lstmprof.__file__).parents[1]), str(Path(cluster_tasks.__fi
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine's cluster answers late."""
     for name in ("_ANSWER_S", "_WORKERS_S"):
-        monkeypatch.setattr(cluster, name, 300)
+        monkeypatch.setattr(cluster, name, PATIENCE_S)
 
 
 @contextmanager
@@ -54,7 +56,7 @@ def started(
         yield process
     finally:
         process.terminate()
-        process.wait(300)
+        process.wait(PATIENCE_S)
 
 
 @contextmanager
@@ -67,8 +69,8 @@ def scheduler(folder: Path) -> Iterator[str]:
         yield json.loads(file.read_text())["address"]
 
 
-def until(happened: Any, patience_s: float = 300) -> None:
-    end = time.monotonic() + patience_s
+def until(happened: Any) -> None:
+    end = time.monotonic() + PATIENCE_S
     while not happened():
         assert time.monotonic() < end, "waited in vain"
         time.sleep(0.05)
@@ -76,7 +78,7 @@ def until(happened: Any, patience_s: float = 300) -> None:
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    workers = ("--nworkers", 3, "--nthreads", 1, "--no-dashboard", "--memory-limit", "1GB")
+    workers = ("--nworkers", 2, "--nthreads", 1, "--no-dashboard", "--memory-limit", "1GB")
     folder = tmp_path_factory.mktemp("cluster")
     with (
         scheduler(folder) as found,
@@ -121,6 +123,7 @@ def test_workers_write_to_a_url_that_all_of_them_reach(tmp_path: Path, address: 
     assert open_run(tmp_path / "out" / "b").events().column("dur_ns").to_pylist() == [6000]
 
 
+@pytest.mark.measured  # which worker does what is the cluster's choice
 def test_a_worker_killed_half_way_loses_nothing_and_only_what_it_was_at_is_done_again(
     tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -138,6 +141,7 @@ def test_a_worker_killed_half_way_loses_nothing_and_only_what_it_was_at_is_done_
     assert begun == [1] * 6 + [2] + [1] * 5
 
 
+@pytest.mark.measured
 def test_a_profile_that_kills_its_workers_is_told_and_the_others_are_read(
     tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -171,7 +175,7 @@ def test_a_cluster_without_workers_or_with_another_lstmprof_is_refused(
     with scheduler(tmp_path) as lonely:
         with pytest.raises(LstmprofError, match="has no workers; start some: dask worker tcp://"):
             list(ingest_all([word], tmp_path / "out", scheduler=lonely))
-        monkeypatch.setattr(cluster, "_WORKERS_S", 300)
+        monkeypatch.setattr(cluster, "_WORKERS_S", PATIENCE_S)
         with started("dask_worker", lonely, "--no-nanny", "--no-dashboard", PYTHONPATH=str(other)):
             wrong = rf"worker tcp://\S+ has lstmprof 0\.0\.7, this side has {__version__}; pip"
             with pytest.raises(LstmprofError, match=wrong):
