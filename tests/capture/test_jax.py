@@ -123,9 +123,10 @@ def test_a_profile_has_steps_phases_and_a_ledger_of_products_and_elements(tmp_pa
     for row in (row for row in rows if row["state"] == "busy"):
         busy_ns[row["part"]] = busy_ns.get(row["part"], 0) + row["ns"]
     assert sum(row["ns"] for row in rows) == length_ns
-    assert busy_ns["gemm"] > 0.05 * length_ns
-    assert busy_ns["pointwise"] > 0.01 * length_ns
-    assert busy_ns["other"] <= 0.02 * sum(busy_ns.values())
+    all_ns = sum(busy_ns.values())  # of the step others may have had any share
+    assert busy_ns["gemm"] > 0.05 * all_ns
+    assert busy_ns["pointwise"] > 0.01 * all_ns
+    assert busy_ns["other"] <= 0.02 * all_ns
 
     computing = [r for r in events.to_pylist() if r["kind"] == "op" and r["category"] == "gemm"]
     assert {row["phase"] for row in computing} == {"forward", "backward"}
