@@ -100,7 +100,7 @@ def with_overrides(workload: Workload, **fields: object) -> Workload:
     changed = dataclasses.replace(workload, name=workload.name + suffix, **given)  # type: ignore[arg-type]
     if not changed.head:
         changed = dataclasses.replace(changed, classes=changed.directions * changed.hidden)
-    return _checked(_lengths(changed, workload, fields.get("labels") is not None))
+    return checked(_lengths(changed, workload, fields.get("labels") is not None))
 
 
 def _suffix(field: str, letter: str, value: object) -> str:
@@ -130,7 +130,12 @@ def _lengths(changed: Workload, base: Workload, labels_given: bool) -> Workload:
     return dataclasses.replace(changed, labels=labels, shortest=shortest)
 
 
-def _checked(w: Workload) -> Workload:
+def checked(w: Workload) -> Workload:
+    """``w``, of which every part is known and fits the others.
+
+    Raises:
+        UsageError: it is not.
+    """
     for field in ("layers", "hidden", "batch", "time_steps", "features", "classes"):
         if getattr(w, field) < 1:
             raise UsageError("{} must be at least 1, not {}".format(field, getattr(w, field)))
@@ -150,8 +155,8 @@ def _checked(w: Workload) -> Workload:
             "a loss at every time step needs sequences of one length", "leave --variable-length out"
         )
     if w.loss == "ctc":
-        assert w.labels is not None
-        assert w.shortest is not None
+        if w.labels is None or w.shortest is None:
+            raise UsageError("CTC needs the length of its targets, and of the shortest sequence")
         if w.classes < 2:
             raise UsageError(
                 "CTC needs at least 2 classes, one of them the blank", "give --classes 2 or more"

@@ -27,11 +27,13 @@ from lstmprof.diagnose.roofline.work import Cost, costs, flops
 from lstmprof.diagnose.step_profile import StepProfile, total_ns
 from lstmprof.errors import UsageError
 from lstmprof.runs.metadata import RunInfo, condition
-from lstmprof.workloads import Workload
+from lstmprof.workloads import Workload, checked
 
 #: The ledger's categories of a recurrent layer: what an ``rnn`` op does by itself in one run is
 #: divided among products and pointwise kernels in another.
 LAYER_CATEGORIES = ("rnn", "gemm", "pointwise")
+#: No larger network is counted: each layer is, and the data of one batch may have to be drawn.
+_MOST_LAYERS, _MOST_INPUTS = 1000, 2**28
 #: What a peak depends on.
 _OF_PEAKS = ("device", "precision", "threads")
 
@@ -159,12 +161,14 @@ def _reaches(least: Sequence[Bound], busy_ns: Mapping[str, float]) -> tuple[Reac
 
 
 def workload_of(info: RunInfo) -> Workload | None:
-    """The workload in run.json; None of a foreign profile, or where it lacks a field."""
+    """The workload in run.json; None of a foreign profile, where it lacks a field, or cannot be."""
     values = {name: value for name, value in asdict(info.workload).items() if value is not None}
     try:
-        return Workload(**values)
-    except TypeError:
+        workload = checked(Workload(**values))
+    except (TypeError, UsageError):
         return None
+    inputs = workload.batch * workload.time_steps * workload.features
+    return workload if workload.layers <= _MOST_LAYERS and inputs <= _MOST_INPUTS else None
 
 
 def costs_of(info: RunInfo) -> tuple[Cost, ...] | None:

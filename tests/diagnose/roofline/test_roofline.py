@@ -83,6 +83,18 @@ def test_a_foreign_profile_has_no_known_work(workload: Any) -> None:
     assert costs_of(info(workload=workload)) is None
 
 
+@pytest.mark.parametrize(
+    "strange",
+    [
+        *({"loss": "brew"}, {"cell": "brew"}, {"hidden": 0}, {"layers": -1}, {"layers": 10**12}),
+        *({"batch": 2**40, "variable_length": True, "shortest": 1}, {"loss": "ctc"}),
+    ],
+)
+def test_a_workload_that_cannot_be_has_no_known_work(strange: Any) -> None:
+    known = dataclasses.asdict(named("1x320-ce-short"))
+    assert costs_of(info(workload={**known, **strange})) is None
+
+
 def test_a_run_that_tells_no_mode_has_no_known_work() -> None:
     assert costs_of(info(mode=None)) is None
 
