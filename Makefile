@@ -12,13 +12,15 @@ MINUTES ?= 10
 SAMPLE_RUNS = $(sort $(dir $(shell git ls-files 'traces/*/run.json')))
 WHEELS ?= $(wildcard build/wheels)
 
-.PHONY: help demo test fuzz faults bench samples analyses gpu gpu-wheels docs sentences mutants clean
+.PHONY: help demo test fuzz faults damages interrupts bench samples analyses gpu gpu-wheels docs sentences mutants clean
 
 help:
 	@echo "make demo   install, capture three LSTMs on a small workload, say where each step goes"
 	@echo "make test   install, then ruff, mypy and pytest"
 	@echo "make fuzz   attack every reader with damaged inputs for MINUTES=10"
 	@echo "make faults kill and fill the disk at every change of files that a command makes"
+	@echo "make damages  damage 310 runs, and give each to five commands"
+	@echo "make interrupts  interrupt each of six commands 100 times"
 	@echo "make bench  what the harness itself costs"
 	@echo "make analyses  write analyses/README.md: what benchmark studies said, beside the samples in traces/"
 	@echo "make samples   capture the samples in traces/ anew, on an idle machine"
@@ -49,6 +51,12 @@ fuzz: $(INSTALLED) build/atheris/.tried
 
 faults: $(INSTALLED)
 	PYTHONPATH=tests $(BIN)/python -W error -m attack.faults
+
+damages: $(INSTALLED)
+	PYTHONPATH=tests $(BIN)/python -W error -m attack.damages
+
+interrupts: $(INSTALLED)
+	PYTHONPATH=tests $(BIN)/python -W error -m attack.signals
 
 build/atheris/.tried: $(INSTALLED)
 	mkdir -p build/atheris

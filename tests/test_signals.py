@@ -1,97 +1,36 @@
 """A signal at any instant is one line and the exit code of that signal.
 
-Instants are counted in calls of functions, not in time: a process sends the signal to itself.
+Instants are counted in calls of functions, not in time (``attack.signals``, which tries more).
 """
 
 from __future__ import annotations
 
-import json
 import os
-import random
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-
-from lstmprof.runs.run import runs_in
-
-#: Runs the command, and sends itself a signal at a call of some number.
-AT_A_CALL = """
-import itertools, os, signal, sys
-number, how = int(sys.argv.pop(1)), int(sys.argv.pop(1))
-if "ignored" not in os.environ.get("SIGNALS", ""):  # as a shell ignores them in its background
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
-count = itertools.count()
-def look(frame, event, argument):
-    if event == "call" and next(count) == number:
-        sys.setprofile(None)
-        signal.raise_signal(how)
-from lstmprof.__main__ import main
-sys.setprofile(look)
-try:
-    main()
-finally:
-    if number < 0:
-        os.write(2, b"calls: %d" % next(count))
-"""
-PROFILE = {
-    "schemaVersion": 1,
-    "traceEvents": [
-        {"ph": "X", "cat": cat, "name": name, "pid": 1, "tid": 1, "ts": ts, "dur": dur}
-        for step in range(3)
-        for cat, name, ts, dur in (
-            ("user_annotation", f"ProfilerStep#{step}", 100.0 * step, 90.0),
-            ("cpu_op", "aten::mm", 100.0 * step + 10, 50.0),
-        )
-    ],
-}
-
-
-def at_a_call(
-    number: int, how: int, arguments: list[str], folder: Path
-) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", AT_A_CALL, str(number), str(how), *arguments]
-    own = {**os.environ, "LSTMPROF_CACHE": str(folder / "cache"), "TMPDIR": str(folder / "tmp")}
-    own["PYTHONHASHSEED"] = "0"  # the calls of one run are those of the next
-    return subprocess.run(command, capture_output=True, text=True, env=own, check=False)
+from attack import signals
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "tmp").mkdir()
-    (tmp_path / "a.json").write_text(json.dumps(PROFILE))
+    signals.prepared(tmp_path)
     return tmp_path
 
 
-@pytest.mark.parametrize(("verb", "times"), [("list", 1), ("ingest", 3), ("breakdown", 2)])
-def test_a_signal_at_any_call_is_one_line(verb: str, times: int, folder: Path) -> None:
-    out = str(folder / "out")
-    arguments = {
-        "list": ["workloads"],
-        "ingest": [str(folder / "a.json"), "--out", out, "--force"],
-        "breakdown": [str(folder / "a.json")],
-    }[verb]
-    calls = int(at_a_call(-1, 0, [verb, *arguments], folder).stderr.rpartition("calls: ")[2])
-    drawn = random.Random(verb)
-    for number in sorted(drawn.sample(range(calls), times)):
-        how = drawn.choice([signal.SIGINT, signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-        ran = at_a_call(number, how, [verb, *arguments], folder)
-        where = f"call {number} of {calls}: {ran.stderr}"
-        assert "Traceback" not in ran.stderr, where
-        assert "ignored in" not in ran.stderr, where
-        if ran.returncode == 0:  # it had done all
-            assert number > 0.9 * calls, where
-            continue
-        assert ran.returncode == 128 + how, where
-        assert [line for line in ran.stderr.splitlines() if "interrupted" in line], where
-        assert list((folder / "tmp").iterdir()) == [], where
-        left = [*folder.glob("out/.*"), *folder.glob("cache/*/.*"), *folder.glob(".lstmprof*")]
-        assert left == [], where
-        for place in (folder / "out", *folder.glob("cache/*/")):
-            assert all(len(run.events()) == 6 for run in (runs_in(place) if place.is_dir() else ()))
+HOWS = [signal.SIGINT, signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+
+
+@pytest.mark.parametrize(
+    ("name", "times"), [("list", 1), ("ingest", 3), ("breakdown", 2), ("report", 1), ("query", 1)]
+)
+def test_a_signal_at_any_call_is_one_line(name: str, times: int, folder: Path) -> None:
+    ends = [*signals.endings(name, times, "suite", folder, HOWS)]
+    assert len(ends) == times
+    assert [end.problem for end in ends if end.problem] == []
 
 
 @pytest.mark.parametrize(
@@ -101,7 +40,7 @@ def test_a_signal_at_any_call_is_one_line(verb: str, times: int, folder: Path) -
 def test_a_signal_before_anything_is_begun_is_one_line(
     number: int, how: signal.Signals, folder: Path
 ) -> None:
-    ran = at_a_call(number, how, ["list"], folder)
+    ran = signals.at_a_call(number, how, ["list"], folder)
     assert ran.returncode == 128 + how
     assert ran.stderr == "lstmprof: error: interrupted; nothing half-written was left\n"
 
@@ -111,7 +50,7 @@ def test_what_is_ignored_stays_ignored(folder: Path) -> None:
     code = "import os, signal, sys; signal.signal(signal.SIGHUP, signal.SIG_IGN);"
     code += "signal.signal(signal.SIGINT, signal.SIG_IGN); os.execv(sys.executable, sys.argv[1:])"
     for how in (signal.SIGINT, signal.SIGHUP):
-        tail = [sys.executable, "-c", AT_A_CALL, "5000", str(int(how)), "list", "workloads"]
+        tail = [sys.executable, "-c", signals.AT_A_CALL, "5000", str(int(how)), "list", "workloads"]
         command = [sys.executable, "-c", code, *tail]
         own = {**os.environ, "SIGNALS": "ignored"}
         ran = subprocess.run(command, capture_output=True, text=True, env=own, check=False)

@@ -1,6 +1,6 @@
 """Attack the readers for some minutes: ``make fuzz MINUTES=10``; ``python -m attack`` in ``tests``.
 
-Two processes: one draws inputs from numbers, the same processor time for each target; the other is
+Workers draw inputs from numbers, the same processor time for each target; one more process is
 guided by coverage, one target after the other (``attack.guided``), where atheris is installed.
 """
 
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
+import multiprocessing.process
 import os
 import shlex
 import signal
@@ -19,7 +21,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from attack.fuzz import Attack, hung
+from attack.fuzz import draw, hung
 from attack.oracle import Tally
 from attack.targets import TARGETS
 
@@ -42,6 +44,7 @@ def main() -> int:
     print(table(told))
     print(f"wrote {options.out / 'counts.json'}")
     broken = {place for part in told["parts"] for place in part["broken promises"]}
+    broken |= {*told["died"]}
     for place in sorted(broken):
         print(f"broken: {place}")
     return 1 if broken else 0
@@ -50,7 +53,8 @@ def main() -> int:
 def _options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--minutes", type=float, default=1.0)
-    parser.add_argument("--inputs", type=int, help="so many of each target at most")
+    parser.add_argument("--inputs", type=int, help="so many of each target and worker at most")
+    parser.add_argument("--workers", type=int, default=1, help="processes that draw inputs")
     parser.add_argument("--seed", type=int, default=int(time.time()) % 10**6)
     parser.add_argument("--target", action="append", choices=[*TARGETS])
     parser.add_argument("--out", type=Path, default=Path("build/attack"), help="failures, counts")
@@ -65,18 +69,34 @@ def _memory() -> str | None:
 
 
 def _attacked(options: argparse.Namespace, scratch: Path) -> dict[str, Any]:
-    """What both processes did."""
+    """What all processes did."""
     names = options.target or [*TARGETS]
     options.out.mkdir(parents=True, exist_ok=True)
     guided = _guided(options, names, scratch)
     print(f"seed {options.seed}, {'' if guided else 'not '}guided by coverage too", flush=True)
-    attack = Attack(names, options.seed, options.out, scratch)
-    attack.run(options.minutes, options.inputs)
-    parts = [attack.told()]
+    workers = [_worker(options, names, scratch, number) for number in range(options.workers)]
+    for worker in workers:
+        worker.join()
+    counts = [*scratch.glob("drawn-*.json")]
     if guided:
         _ended(guided)
-        parts += [json.loads(f.read_text()) for f in sorted(scratch.glob("guided-*.json"))]
-    return {"seed": options.seed, "minutes": options.minutes, "parts": parts}
+        counts += scratch.glob("guided-*.json")
+    parts = [{"process": f.stem, **json.loads(f.read_text())} for f in sorted(counts)]
+    died = [f"worker {n} ended with {w.exitcode}" for n, w in enumerate(workers) if w.exitcode]
+    return {"seed": options.seed, "minutes": options.minutes, "died": died, "parts": parts}
+
+
+def _worker(
+    options: argparse.Namespace, names: list[str], scratch: Path, number: int
+) -> multiprocessing.process.BaseProcess:
+    """A process that draws inputs; its counts go to a file of ``scratch``."""
+    span = (options.minutes, options.inputs)
+    counts = scratch / f"drawn-{number}.json"
+    worker = multiprocessing.get_context("spawn").Process(
+        target=draw, args=(names, options.seed, options.out, counts, number, *span)
+    )
+    worker.start()
+    return worker
 
 
 def _guided(
@@ -111,11 +131,11 @@ def _ended(guided: subprocess.Popen[bytes]) -> None:
 def table(told: Mapping[str, Any]) -> str:
     """The counts by target, as a table of Markdown."""
     sums = {name: dict.fromkeys((*_COUNTS, "guided"), 0) for name in TARGETS}
-    for number, part in enumerate(told["parts"]):
+    for part in told["parts"]:
         for name, counts in part["targets"].items():
             for count in _COUNTS:
                 sums[name][count] += counts[count]
-            sums[name]["guided"] += counts["inputs"] if number else 0
+            sums[name]["guided"] += counts["inputs"] * part["process"].startswith("guided")
     heads = ("what is read", "inputs", "accepted", "ledgers held exact", "refusals", "guided")
     attacked = {name: counts for name, counts in sums.items() if counts["inputs"]}
     rows = [(name, *map("{:,}".format, counts.values())) for name, counts in attacked.items()]

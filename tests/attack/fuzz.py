@@ -7,18 +7,21 @@ input that breaks a promise is kept with the traceback and the command that read
 from __future__ import annotations
 
 import hashlib
+import json
 import signal
+import tempfile
 import time
 import traceback
 from collections import Counter
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
-from attack.oracle import MOST_SECONDS, BrokenPromiseError, Tally
+from attack.oracle import MOST_SECONDS, BusyError, Tally
 from attack.targets import TARGETS, Target
 
-_HANG_S = 6 * MOST_SECONDS
+#: An input that takes longer, by the clock of the wall, hangs.
+HANG_S = 6 * MOST_SECONDS
 #: How long a target is attacked before the next one, in seconds of processor time.
 _TURN_S = 1.0
 #: After so many inputs the clock is looked at, which takes as long as an input.
@@ -30,27 +33,35 @@ _ACCOUNTED = 8
 class Attack:
     """A run of the attack: its tallies, and the failures that it kept."""
 
-    def __init__(self, names: list[str], seed: int, failures: Path, scratch: Path) -> None:
+    def __init__(
+        self, names: list[str], seed: int, failures: Path, scratch: Path, worker: int = 0
+    ) -> None:
         self.targets = [TARGETS[name] for name in names]
         self.tallies = {name: Tally(every=_ACCOUNTED) for name in names}
         self.seconds: Counter[str] = Counter()
         self.seed = seed
+        self.worker = worker
         self.failures = failures
         self.scratch = scratch
         self.broken: Counter[str] = Counter()
         self._contents = {target.name: target.seeds() for target in self.targets}
 
-    def run(self, minutes: float, most: int | None) -> None:
-        """Attack every target in turn, for so long or with so many inputs each."""
+    def run(self, minutes: float, most: int | None, counts: Path | None = None) -> None:
+        """Attack every target in turn, for so long or with so many inputs each.
+
+        What was done so far is in ``counts`` after every round.
+        """
         until = time.monotonic() + 60 * minutes
         is_more = True
         while is_more and time.monotonic() < until:
             is_more = False
             for target in self.targets:
                 is_more |= self._turn(target, until, most)
+            self.tell(counts)
         for target in self.targets:
             for content, error in self.tallies[target.name].account(least=1):
                 self._keep(target, content, error)
+        self.tell(counts)
 
     def _turn(self, target: Target, until: float, most: int | None) -> bool:
         """Attack ``target`` for a turn; whether there is more to do."""
@@ -66,12 +77,12 @@ class Attack:
         return most is None or tally.inputs < most
 
     def _number(self, place: int) -> int:
-        return self.seed * 10**9 + place
+        return self.seed * 10**9 + self.worker * 10**8 + place
 
     def one(self, target: Target, content: bytes) -> None:
         """Attack ``target`` with ``content``; keep it if it breaks a promise."""
         tally = self.tallies[target.name]
-        signal.alarm(_HANG_S)
+        signal.alarm(HANG_S)
         try:
             target.attack(content, tally, self.scratch)
             for failing, error in tally.account():
@@ -93,6 +104,13 @@ class Attack:
         (self.failures / f"{name}.txt").write_text(lines, "utf-8", "backslashreplace")
         print(f"FAILED {target.name}: {type(error).__name__} {place}: {str(error)[:200]!a}")
         print(f"  again: python -m attack --again '{target.name}' {self.failures / name}")
+
+    def tell(self, counts: Path | None) -> None:
+        """Write what was done to the file ``counts``, whole or not at all."""
+        if counts is not None:
+            partial = counts.with_suffix(".partial")
+            partial.write_text(json.dumps(self.told()), "utf-8")
+            partial.replace(counts)
 
     def told(self) -> dict[str, object]:
         """What was done, for a file or a page."""
@@ -123,9 +141,20 @@ def _place(error: Exception) -> str:
 
 
 def hung(signum: int, frame: FrameType | None) -> NoReturn:
-    """Say that an input hangs: the handler of the alarm that each one sets.
+    """Say that an input hangs: the handler of the alarm that each one sets, which is set again.
 
     Raises:
-        BrokenPromiseError: always.
+        BusyError: always; the process may have been stopped, so an input is tried again.
     """
-    raise BrokenPromiseError(f"it hung for more than {_HANG_S} s")
+    signal.alarm(HANG_S)
+    raise BusyError(f"it hung for more than {HANG_S} s")
+
+
+def draw(
+    names: list[str], seed: int, failures: Path, counts: Path, worker: int, *span: Any
+) -> None:
+    """A worker: attack for ``span``, its minutes and most inputs, told in ``counts``."""
+    signal.signal(signal.SIGALRM, hung)
+    with tempfile.TemporaryDirectory(dir=counts.parent) as folder:
+        tempfile.tempdir = folder
+        Attack(names, seed, failures, Path(folder), worker).run(*span, counts)

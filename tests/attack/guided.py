@@ -8,7 +8,6 @@ to a file, because libFuzzer ends the process itself.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import random
 import signal
@@ -60,9 +59,7 @@ def main() -> None:
     def one(content: bytes) -> None:
         attack.one(target, content)
         if attack.tallies[target.name].inputs % _TOLD_EVERY == 0:
-            partial = options.counts.with_suffix(".partial")
-            partial.write_text(json.dumps(attack.told()), "utf-8")
-            partial.replace(options.counts)
+            attack.tell(options.counts)
 
     def changed(content: bytes, most: int, seed: int) -> bytes:
         return target.mutate(content, random.Random(seed))[:most]

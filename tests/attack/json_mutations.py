@@ -56,10 +56,13 @@ def mutated(content: bytes, draw: Random, pool: _Tokens = (), most: int = 3) -> 
     nodes = [node for node in _nodes(document) if len(node)]
     if not nodes:
         return bytes_mutations.mutated(content, draw)
-    for _ in range(draw.randint(1, most)):
-        node = draw.choice(nodes)
-        if len(node):
-            draw.choice(_CHANGES)(node, draw, pool)
+    try:
+        for _ in range(draw.randint(1, most)):
+            node = draw.choice(nodes)
+            if len(node):
+                draw.choice(_CHANGES)(node, draw, pool)
+    except RecursionError:  # nested deeper with every generation of a guided attack
+        return bytes_mutations.mutated(content, draw)
     return _written(document, draw)
 
 

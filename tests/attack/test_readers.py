@@ -5,13 +5,16 @@ More of them, for longer: ``make fuzz``.
 
 from __future__ import annotations
 
+import json
 import signal
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 
 import pytest
-from attack import fuzz
-from attack.fuzz import Attack
+from attack import fuzz, json_mutations
+from attack.fuzz import Attack, draw
 from attack.targets import TARGETS
 
 from lstmprof.formats import FORMATS
@@ -25,7 +28,7 @@ _MINUTES = 60.0
 @pytest.fixture(autouse=True)
 def _told_where_it_hangs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The alarm of an input, which comes by the clock of a machine that may be busy, or pause."""
-    monkeypatch.setattr(fuzz, "_HANG_S", 600)
+    monkeypatch.setattr(fuzz, "HANG_S", 600)
     before = signal.signal(signal.SIGALRM, fuzz.hung)
     yield
     signal.signal(signal.SIGALRM, before)
@@ -62,3 +65,26 @@ def test_an_input_is_drawn_from_its_number_alone() -> None:
         contents = target.seeds()
         assert target.drawn(5, contents) == target.drawn(5, contents)
         assert len({target.drawn(number, contents) for number in range(40)}) > 20
+
+
+def test_a_worker_draws_inputs_of_its_own_and_tells_what_it_did(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", None)  # a worker sets its own
+    numbers = {Attack(["foreign"], 1, tmp_path, tmp_path, worker)._number(0) for worker in (0, 1)}
+    assert len(numbers) == 2
+    counts = tmp_path / "counts.json"
+    draw(["foreign"], 1, tmp_path / "failures", counts, 1, _MINUTES, 60)
+    told = json.loads(counts.read_text())
+    assert told["targets"]["foreign"]["inputs"] == told["inputs"] == 60
+    assert [*tmp_path.iterdir()] == [counts]
+
+
+def test_json_that_is_nested_too_deep_to_change_is_changed_as_bytes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def too_deep(*_: object) -> None:
+        raise RecursionError
+
+    monkeypatch.setattr(json_mutations, "_CHANGES", (too_deep,))
+    assert json_mutations.mutated(b'{"a": [1]}', Random(1)) != b'{"a": [1]}'
