@@ -36,7 +36,7 @@ from attack.seeds import kineto, onnxruntime
 SOURCE = Path(__file__).with_name("fault_points.c")
 _ENDED_WELL, _KILLED = 0, -signal.SIGKILL
 #: A child that takes longer hangs.
-_HANG_S = 120
+_HANG_S = 600
 ENOSPC = "full disk"
 KILL = "kill"
 
