@@ -39,6 +39,7 @@ from lstmprof.capture.rounds import capture_run
 from lstmprof.diagnose.diagnosis import Diagnosis, diagnose_all
 from lstmprof.diagnose.gate.limits import DEFAULT, limits
 from lstmprof.diagnose.gate.verdict import Gate, gate as gate_of
+from lstmprof.diagnose.history import history as series_of, table as history_table
 from lstmprof.diagnose.step_profile import StepProfile, step_profile_of
 from lstmprof.diagnose.what_ifs import Asked
 from lstmprof.errors import (
@@ -76,6 +77,7 @@ __all__ = [
     "compare",
     "diagnose",
     "gate",
+    "history",
     "ingest",
     "profile",
     "read",
@@ -371,6 +373,14 @@ def gate(base: Runs, new: Runs, fail_if: str = DEFAULT, *, across: Collection[st
     """
     asked = limits(fail_if)
     return gate_of(_step_profiles(base), _step_profiles(new), asked, _names(across))
+
+
+def history(runs: Runs) -> Table:
+    """How the step of each implementation went from run to run, and where it changed.
+
+    A row a run, the series one after the other, each the oldest first: docs/history.md.
+    """
+    return history_table(series_of(_step_profiles(runs)))
 
 
 def _step_profiles(given: Runs) -> list[StepProfile]:

@@ -9,6 +9,7 @@ VERBS = {
     "breakdown": "lstmprof.commands.breakdown",
     "diagnose": "lstmprof.commands.diagnose",
     "compare": "lstmprof.commands.compare",
+    "history": "lstmprof.commands.history",
     "recommend": "lstmprof.commands.recommend",
     "report": "lstmprof.commands.report",
     "export": "lstmprof.commands.export",

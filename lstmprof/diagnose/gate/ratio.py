@@ -52,12 +52,18 @@ def certain_noise_ns(fast: StepProfile, slow: StepProfile) -> float:
     return max(noise_ns(fast, slow), equal_ns)
 
 
-def step_of(profile: StepProfile) -> Span:
-    """The length of its own step in nanoseconds, with the largest doubt about it."""
+def interval_of(profile: StepProfile) -> Span:
+    """The length of its own step in nanoseconds, with its 95 % interval."""
     timed = profile.step_ns is not None
     length = float(profile.length_ns)
     low, high = (
         length * math.exp(sign * error_of_step(profile, timed, upper=sign > 0)) for sign in (-1, 1)
     )
-    doubt_ns = length * max((d.size or 0.0 for d in profile.doubts), default=0.0)
-    return Span(max(low - doubt_ns, 0.0), length, high + doubt_ns)
+    return Span(low, length, high)
+
+
+def step_of(profile: StepProfile) -> Span:
+    """The same, with the largest doubt about it."""
+    span = interval_of(profile)
+    doubt_ns = span.value * max((d.size or 0.0 for d in profile.doubts), default=0.0)
+    return Span(max(span.low - doubt_ns, 0.0), span.value, (span.high or 0.0) + doubt_ns)

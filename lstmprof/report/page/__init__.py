@@ -88,7 +88,7 @@ def page(report: Report) -> str:
         waits=listed(list(WAITS_FOR_HOST)),
         data=script_json(_data(report, drawn)),
         timelines=[_packed(timeline) for timeline in report.timelines],
-        vega=_vega(),
+        vega=vega(),
         style=(_HERE / "page.css").read_text(encoding="utf-8"),
         scripts=[(_HERE / name).read_text(encoding="utf-8") for name in _SCRIPTS],
     )
@@ -121,8 +121,8 @@ def refuse(path: Path, *, force: bool) -> None:
     check_file(path, force=force, next_step="give --force to replace it, or another -o")
 
 
-def _vega() -> str:
-    """Vega, Vega-Lite and Vega-Embed for the browser, as vl-convert has them."""
+def vega() -> str:
+    """Vega, Vega-Lite and Vega-Embed for the browser, as vl-convert has them, safe in a script."""
     kept = cache_folder() / f"vega-{importlib.metadata.version('vl-convert-python')}.js"
     try:
         bundle = kept.read_bytes().decode()

@@ -1,0 +1,120 @@
+"""``lstmprof history``: how the step of an implementation went from run to run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from lstmprof.commands import options, terminal
+from lstmprof.numbers import milliseconds
+
+if TYPE_CHECKING:
+    from lstmprof.diagnose.history import Point, Series
+    from lstmprof.diagnose.step_profile import StepProfile
+
+BY = ("date", "label")
+
+
+@click.command(name="history")
+@click.argument("paths", nargs=-1, required=True, metavar="PATH…")
+@click.option(
+    "--by",
+    type=click.Choice(BY),
+    default=BY[0],
+    show_default=True,
+    help="What a run is called here; in either case they stand in the order in which they began.",
+)
+@options.format_
+@click.option(
+    "-o",
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Draw them on a page that needs no network, too.",
+)
+@options.step_range
+@click.option("--force", is_flag=True, help="Replace a page that is there.")
+def command(
+    paths: tuple[str, ...],
+    by: str,
+    format_: str,
+    out: Path | None,
+    step_range: str | None,
+    force: bool,
+) -> int:
+    """Show how the step of an implementation went from run to run, and where it changed.
+
+    Runs of one implementation, workload, precision, mode, device, number of threads and seed are a
+    series, the oldest first. It changes where a run is certain to differ by over 2 % from the level
+    before it: docs/history.md. To tell commits apart give each run its own: lstmprof capture
+    --label "$(git rev-parse --short HEAD)".
+
+    PATH is a run, a folder of runs, or raw profiles, as for breakdown.
+
+    \b
+    Example:
+      lstmprof history traces/ --by label
+      lstmprof history traces/ --format csv > history.csv
+      lstmprof history traces/ -o history.html
+    """
+    if out is not None:
+        from lstmprof.report.history import refuse
+
+        refuse(out, force=force)
+    with options.leaving_out() as left_out:
+        series = _series(paths, step_range, left_out)
+        _show(series, by, format_)
+        if out is not None:
+            from lstmprof.report.history import write
+
+            size = write(series, out, force=force)
+            options.say(f"wrote {out} ({size / 1e6:.1f} MB); open it in any browser")
+    return left_out.code
+
+
+def _series(
+    paths: Sequence[str], step_range: str | None, left_out: options.LeftOut
+) -> list[Series]:
+    from lstmprof.diagnose.history import history
+    from lstmprof.diagnose.step_profile import step_profile_of
+
+    profiles: list[StepProfile] = []
+    options.broken_down(
+        options.runs_of(paths, left_out),
+        left_out,
+        step_range,
+        ("ledger",),
+        lambda breakdown: profiles.append(step_profile_of(breakdown)),
+    )
+    return history(profiles)
+
+
+def _show(series: Sequence[Series], by: str, format_: str) -> None:
+    from lstmprof.diagnose.history import table
+
+    rows = table(series)
+    if format_ == "json":
+        terminal.write_json(rows.rows())
+    elif format_ == "csv":
+        terminal.write_csv(rows.rows(), rows.columns)
+    else:
+        for of in series:
+            heads = [by, "run", ">ms", ">95 % from", ">to", ">of the level", "change"]
+            cells = [_cells(point, by) for point in of.points]
+            terminal.write_table(of.sentence, heads, cells, crop="run", spare=("run",))
+
+
+def _cells(point: Point, by: str) -> list[str]:
+    first = point.label if by == "label" else point.when[:19].replace("T", " ")
+    step, ratio = point.step, point.ratio
+    return [
+        first,
+        point.profile.name,
+        milliseconds(step.value, 2),
+        milliseconds(step.low, 2),
+        milliseconds(step.high, 2),
+        "" if ratio is None else f"{100 * ratio.value:,.1f} %",
+        point.change or "",
+    ]

@@ -1,0 +1,197 @@
+"""How the step of an implementation went from run to run, and where it changed.
+
+Runs of one implementation that can be compared are a series, in the order in which they began. A
+series goes on at one level until a run differs from it: until all that the ratio to the level may
+be (``gate.ratio``, as certain as a diagnosis) lies beyond ``FLOOR``, on one side. There is a step,
+and the next level begins. A level stands for itself by its run of the narrowest interval.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from lstmprof import names
+from lstmprof.breakdown.result import Table
+from lstmprof.diagnose.findings import lengths
+from lstmprof.diagnose.gate.ratio import Span, interval_of, ratio_of
+from lstmprof.diagnose.measure import by_one_measure
+from lstmprof.diagnose.noise import EQUAL_SHARE
+from lstmprof.diagnose.step_profile import StepProfile
+from lstmprof.events.schema import Column, schema
+from lstmprof.numbers import listed, milliseconds, number_of
+from lstmprof.runs.metadata import condition
+
+#: A smaller change of the level is none.
+FLOOR = EQUAL_SHARE
+_ALONE = "the first of its level that can be compared, or the run lost its CPU too often"
+COLUMNS = (
+    Column("series", pa.string(), "", "implementation and workload, and what else tells it apart"),
+    Column("run", pa.string(), "", "name of the run"),
+    Column("label", pa.string(), "", "what --label gave", "it was not captured"),
+    Column("started_at", pa.string(), "", "when it began, ISO 8601", "the run does not say"),
+    Column("step_ns", pa.float64(), "ns", "length of its step"),
+    Column("step_low_ns", pa.float64(), "ns", "low end of its 95 % interval"),
+    Column("step_high_ns", pa.float64(), "ns", "high end of it"),
+    Column("compared_by", pa.string(), "", "wall time or CPU time", "it lost its CPU too often"),
+    Column("rounds", pa.int64(), "", "processes that were timed; 0 of a profile alone"),
+    Column("against", pa.string(), "", "the run that stands for the level before it", _ALONE),
+    Column("ratio", pa.float64(), "", "its step over that run's", _ALONE),
+    Column("ratio_low", pa.float64(), "", "the least that the ratio may be", _ALONE),
+    Column("ratio_high", pa.float64(), "", "the most that it may be", f"{_ALONE}; or unbounded"),
+    Column("change", pa.string(), "", "slower or faster where a step is", "there is none"),
+)
+
+
+@dataclass(frozen=True)
+class Point:
+    """One run of a series: its step, and its ratio to the level that stood before it.
+
+    ``against`` and ``ratio`` are None of the first run of all and of one that cannot be compared.
+    """
+
+    profile: StepProfile
+    step: Span
+    against: StepProfile | None = None
+    ratio: Span | None = None
+
+    @property
+    def change(self) -> Literal["slower", "faster"] | None:
+        """Whether the level changes here; None where it is not certain to."""
+        if self.ratio is None:
+            return None
+        if self.ratio.low > 1 + FLOOR:
+            return "slower"
+        high = self.ratio.high
+        return "faster" if high is not None and high < 1 / (1 + FLOOR) else None
+
+    @property
+    def when(self) -> str:
+        """When it began; empty unknown."""
+        return self.profile.info.started_at or self.profile.info.created or ""
+
+    @property
+    def label(self) -> str:
+        """What the user called it, else when it began, else its name."""
+        return self.profile.info.label or self.when[:16].replace("T", " ") or self.profile.name
+
+
+@dataclass(frozen=True)
+class Series:
+    """The runs of one implementation that can be compared, the oldest first."""
+
+    title: str
+    points: tuple[Point, ...]
+
+    @property
+    def changes(self) -> tuple[Point, ...]:
+        """Where its level changes."""
+        return tuple(point for point in self.points if point.change)
+
+    @property
+    def sentence(self) -> str:
+        """How long its step is now, and where it changed."""
+        last = self.points[-1]
+        texts = [f"{_change(point)} at {point.label}" for point in self.changes]
+        changed = (
+            f"{number_of(len(texts), 'step', 'steps')}: {listed(texts)}" if texts else "no step"
+        )
+        runs = number_of(len(self.points), "run", "runs")
+        return f"{self.title}: {runs}, {changed}; now {milliseconds(last.step.value, 2)} ms"
+
+
+def _change(point: Point) -> str:
+    assert point.ratio is not None
+    share = max(point.ratio.value, 1 / point.ratio.value) - 1
+    return f"{100 * share:,.1f} % {point.change}"
+
+
+def history(profiles: Sequence[StepProfile]) -> list[Series]:
+    """The series of ``profiles``, in the order of their first runs here."""
+    groups: dict[tuple[Any, ...], list[StepProfile]] = {}
+    for profile in profiles:
+        groups.setdefault(_key(profile), []).append(profile)
+    titles = _titles(list(groups))
+    return [
+        Series(title, tuple(_points(group)))
+        for title, group in zip(titles, groups.values(), strict=True)
+    ]
+
+
+def _key(profile: StepProfile) -> tuple[Any, ...]:
+    info = profile.info
+    conditions = (condition(name, info) for name in names.CONDITIONS)
+    return (profile.implementation, info.workload.name, *conditions)
+
+
+def _titles(keys: Sequence[tuple[Any, ...]]) -> list[str]:
+    """What tells the series apart: of the conditions those that differ among them."""
+    conditions = names.CONDITIONS[1:]
+    columns = list(zip(*(key[3:] for key in keys), strict=True))
+    differing = [i for i in range(len(conditions)) if len(set(columns[i])) > 1]
+    heads = [
+        (
+            key[0] or "profiles",
+            key[1],
+            *(f"{conditions[i]} {key[3 + i]}" for i in differing if key[3 + i]),
+        )
+        for key in keys
+    ]
+    return [", ".join(str(part) for part in head if part) for head in heads]
+
+
+def _points(profiles: Sequence[StepProfile]) -> list[Point]:
+    points: list[Point] = []
+    level: list[Point] = []
+    compared = by_one_measure(profiles)
+    for point in sorted((Point(p, interval_of(p)) for p in compared), key=_order):
+        if level and _comparable(point):
+            reference = min(level, key=_width).profile
+            ratio = ratio_of(reference, point.profile)
+            point = Point(point.profile, point.step, reference, ratio)
+        if _comparable(point):
+            level = [point] if point.change else [*level, point]
+        points.append(point)
+    return points
+
+
+def _order(point: Point) -> tuple[str, str]:
+    return point.when, point.profile.name
+
+
+def _comparable(point: Point) -> bool:
+    return point.profile.compared_by is not None and min(lengths(*[point.profile] * 2)) > 0
+
+
+def _width(point: Point) -> float:
+    high = point.step.high or 0.0
+    return high / point.step.low if point.step.low > 0 else float("inf")
+
+
+def table(series: Sequence[Series]) -> Table:
+    """A row a run, the series one after the other."""
+    rows = [_row(of.title, point) for of in series for point in of.points]
+    return Table("history", pa.Table.from_pylist(rows, schema(COLUMNS)), COLUMNS)
+
+
+def _row(title: str, point: Point) -> dict[str, Any]:
+    profile, ratio = point.profile, point.ratio
+    return {
+        "series": title,
+        "run": profile.name,
+        "label": profile.info.label,
+        "started_at": point.when or None,
+        "step_ns": point.step.value,
+        "step_low_ns": point.step.low,
+        "step_high_ns": point.step.high,
+        "compared_by": profile.compared_by,
+        "rounds": len(profile.rounds),
+        "against": None if point.against is None else point.against.name,
+        "ratio": None if ratio is None else ratio.value,
+        "ratio_low": None if ratio is None else ratio.low,
+        "ratio_high": None if ratio is None else ratio.high,
+        "change": point.change,
+    }

@@ -1,0 +1,149 @@
+"""The page of ``lstmprof history``: runs across, milliseconds up, a panel a series."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import altair as alt
+
+from lstmprof.diagnose.history import Point, Series
+from lstmprof.errors import RunError
+from lstmprof.numbers import milliseconds, shown_name
+from lstmprof.report import drawing
+from lstmprof.report.model import Spec
+from lstmprof.report.page import script_json, vega
+from lstmprof.scratch import check_file, write_file
+
+#: Pixels of a panel.
+_WIDTH, _HEIGHT = 860, 240
+#: Of a step to slower and to faster, told apart by their shape too.
+_SLOWER, _FASTER = "#c8710a", "#0f6b4a"
+_POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; "
+    "img-src data: blob:"
+)
+
+
+def chart(series: Sequence[Series]) -> alt.VConcatChart:
+    """A panel a series: points with their intervals, and a triangle where the level changes."""
+    return alt.vconcat(*map(_panel, series))
+
+
+def specification(series: Sequence[Series]) -> Spec:
+    """The chart as Vega-Lite."""
+    spec: Spec = chart(series).to_dict()
+    return spec
+
+
+def _panel(series: Series) -> drawing.Drawn:
+    rows = [_row(place, point) for place, point in enumerate(series.points)]
+    base = alt.Chart(alt.InlineData(values=drawing.shown(rows))).encode(
+        x=alt.X("place:O", title=None, axis=alt.Axis(labelAngle=-30, labelExpr=_labels(series))),
+        tooltip=["run:N", "label:N", "when:N", alt.Tooltip("ms:Q", format=",.4f"), "change:N"],
+    )
+    ms = alt.Y("ms:Q", title="ms a step", scale=alt.Scale(zero=False))
+    interval = base.mark_rule(strokeWidth=2, color=drawing.ACCENT).encode(
+        y=alt.Y("low:Q", title="ms a step", scale=alt.Scale(zero=False)), y2="high:Q"
+    )
+    points = base.mark_point(filled=True, size=60, color=drawing.ACCENT, opacity=1).encode(y=ms)
+    changes = (
+        base.transform_filter("isValid(datum.change)")
+        .mark_point(filled=True, size=180, opacity=1)
+        .encode(
+            y=ms,
+            shape=alt.Shape("change:N", scale=_scale(("triangle-up", "triangle-down"))),
+            color=alt.Color("change:N", scale=_scale((_SLOWER, _FASTER)), title="from here on"),
+        )
+    )
+    said = (
+        base.transform_filter("isValid(datum.change)").mark_text(dy=-16).encode(y=ms, text="said:N")
+    )
+    layers = alt.layer(interval, points, changes, said)
+    return layers.properties(width=_WIDTH, height=_HEIGHT, title=shown_name(series.title))
+
+
+def _scale(values: tuple[str, str]) -> alt.Scale:
+    return alt.Scale(domain=["slower", "faster"], range=list(values))
+
+
+def _labels(series: Series) -> str:
+    """Vega's expression for what stands under each point."""
+    labels = [shown_name(point.label, 24) for point in series.points]
+    return f"{script_json(labels)}[datum.value]"
+
+
+def _row(place: int, point: Point) -> dict[str, Any]:
+    ratio = point.ratio
+    said = f"{100 * (ratio.value - 1):+,.1f} %" if ratio is not None else ""
+    return {
+        "place": place,
+        "run": point.profile.name,
+        "label": point.label,
+        "when": point.when[:19],
+        "ms": point.step.value / 1e6,
+        "low": point.step.low / 1e6,
+        "high": None if point.step.high is None else point.step.high / 1e6,
+        "change": point.change,
+        "said": said,
+    }
+
+
+def page(series: Sequence[Series]) -> str:
+    """One HTML file with its chart and its tables inside, and nothing outside."""
+    texts = "".join(f"<p>{html.escape(shown_name(of.sentence, 2000))}</p>" for of in series)
+    tables = "".join(map(_table, series))
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
+        "<title>History: lstmprof</title><style>body{font:16px/1.5 system-ui,sans-serif;"
+        "max-width:64rem;margin:2rem auto;padding:0 1rem;overflow-x:auto}td,th{padding:.2rem .6rem;"
+        "text-align:left}td.n{text-align:right}</style></head><body>"
+        f'<h1>History</h1>{texts}<div id="chart"></div>{tables}'
+        f"<script>{vega()}</script>"
+        f'<script>vegaEmbed("#chart", {script_json(specification(series))}, '
+        '{actions: false, renderer: "svg"});</script></body></html>'
+    )
+
+
+def _table(series: Series) -> str:
+    heads = ("when", "label", "run", "ms", "95 % from", "to", "change")
+    head = "".join(f"<th>{name}</th>" for name in heads)
+    rows = "".join(f"<tr>{''.join(_cells(point))}</tr>" for point in series.points)
+    return f"<h2>{html.escape(shown_name(series.title))}</h2><table><tr>{head}</tr>{rows}</table>"
+
+
+def _cells(point: Point) -> list[str]:
+    texts = (point.when[:19], point.label, point.profile.name)
+    numbers = (point.step.value, point.step.low, point.step.high)
+    return [
+        *(f"<td>{html.escape(shown_name(text))}</td>" for text in texts),
+        *(f'<td class="n">{milliseconds(ns, 2)}</td>' for ns in numbers),
+        f"<td>{point.change or ''}</td>",
+    ]
+
+
+def write(series: Sequence[Series], path: Path, *, force: bool = False) -> int:
+    """Write the page to ``path``, whole or not at all; its size in bytes.
+
+    Raises:
+        RunError: ``path`` is there already and ``force`` is not given, or cannot be written.
+    """
+    refuse(path, force=force)
+    content = page(series).encode()
+    try:
+        write_file(path, content)
+    except OSError as fault:
+        raise RunError(f"{path}: {fault.strerror}", "give an -o that can be written") from fault
+    return len(content)
+
+
+def refuse(path: Path, *, force: bool) -> None:
+    """Nothing where the page may be written to ``path``.
+
+    Raises:
+        RunError: it is there already and ``force`` is not given, or it is no plain file.
+    """
+    check_file(path, force=force, next_step="give --force to replace it, or another -o")
