@@ -10,6 +10,7 @@ VERBS = {
     "diagnose": "lstmprof.commands.diagnose",
     "compare": "lstmprof.commands.compare",
     "history": "lstmprof.commands.history",
+    "table": "lstmprof.commands.table",
     "recommend": "lstmprof.commands.recommend",
     "report": "lstmprof.commands.report",
     "export": "lstmprof.commands.export",

@@ -1,0 +1,72 @@
+"""``lstmprof table``: runs by two of their conditions, for a paper."""
+
+from __future__ import annotations
+
+import click
+
+from lstmprof.commands import options, terminal
+
+
+@click.command(name="table")
+@click.argument("paths", nargs=-1, required=True, metavar="PATH…")
+@click.option(
+    "--rows",
+    default="implementation",
+    show_default=True,
+    metavar="NAMES",
+    help="What a row is, several with commas: implementation, label, workload, precision, mode, "
+    "device, threads, layers, hidden, batch, time-steps, features, cell, framework, version, run.",
+)
+@click.option(
+    "--columns",
+    default="workload",
+    show_default=True,
+    metavar="NAMES",
+    help="What a column is; the same names.",
+)
+@click.option(
+    "--value",
+    default="step ± interval, slowdown",
+    show_default=True,
+    metavar="NAMES",
+    help="What a cell says, with commas: step ± interval (or +-), step, median, mean ± std, "
+    "slowdown, samples/s, first step.",
+)
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(("markdown", "latex", "csv", "html")),
+    default="markdown",
+    show_default=True,
+    help="LaTeX is of the package booktabs; CSV has a column a number.",
+)
+def command(paths: tuple[str, ...], rows: str, columns: str, value: str, format_: str) -> int:
+    """Make a table for a paper: runs by two of their conditions.
+
+    A cell without a run is empty. Of runs that can be compared the fastest is bold, and so is what
+    its 95 % interval touches: these runs do not tell them apart. The caption says what the numbers
+    are, the machine, the versions, rounds and iterations.
+
+    PATH is a run, or a folder of runs, as for breakdown; of several that would share a cell it is
+    said what tells them apart.
+
+    \b
+    Example:
+      lstmprof table traces/
+      lstmprof table traces/ --rows implementation,precision --columns batch --format latex
+      lstmprof table traces/ --rows version --columns implementation --value 'samples/s'
+    """
+    from lstmprof.report import typeset
+    from lstmprof.report.grid import grid
+
+    with options.leaving_out() as left_out:
+        runs = options.runs_of(paths, left_out)
+        breakdowns = options.broken_down(runs, left_out, None, ())
+        made = grid(breakdowns, rows, columns, value)
+        if format_ == "csv":
+            heads, records = typeset.rows(made)
+            terminal.write_csv(records, heads)
+        else:
+            write = {"markdown": typeset.markdown, "latex": typeset.latex, "html": typeset.page}
+            print(write[format_](made))
+    return left_out.code

@@ -1,0 +1,318 @@
+"""A table for a paper: runs by two of their conditions, a cell a run, and what ran in its caption.
+
+A cell that no run fills is empty. The fastest of the runs that can be compared stands out, and so
+do those whose 95 % intervals touch its own: they cannot be told apart by these runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lstmprof.breakdown import Breakdown, comparable, compared
+from lstmprof.breakdown.timings import Timings
+from lstmprof.errors import UsageError, unknown_name
+from lstmprof.implementations import version_numbers
+from lstmprof.numbers import UNKNOWN, count, listed, milliseconds, number_of
+from lstmprof.runs.metadata import RunInfo
+
+#: What stands in run.json's ``versions`` and is no framework.
+_UNTOLD = ("nvtx", "lstmprof")
+#: Behind a cell that is of CPU time, or of a run that lost its CPU too often to be compared.
+BY_CPU, LOST = "†", "‡"
+
+
+def _version(info: RunInfo) -> str | None:
+    name = info.framework or ""
+    version = (info.versions or {}).get(name)
+    return f"{name} {version}" if version else None
+
+
+#: What rows and columns can be, and how it is read of run.json.
+FIELDS: Mapping[str, Callable[[RunInfo], Any]] = {
+    "implementation": lambda info: info.implementation,
+    "label": lambda info: info.label or None,
+    "workload": lambda info: info.workload.name,
+    "precision": lambda info: info.precision,
+    "mode": lambda info: info.mode,
+    "device": lambda info: info.device_name or info.device,
+    "threads": lambda info: info.threads,
+    "layers": lambda info: info.workload.layers,
+    "hidden": lambda info: info.workload.hidden,
+    "batch": lambda info: info.workload.batch,
+    "time-steps": lambda info: info.workload.time_steps,
+    "features": lambda info: info.workload.features,
+    "cell": lambda info: info.workload.cell,
+    "framework": lambda info: info.framework,
+    "version": _version,
+    "run": lambda info: info.name,
+}
+
+
+@dataclass(frozen=True)
+class Value:
+    """What a cell says: its text of a run's timings and slowdown, and what the caption says of it.
+
+    ``parts`` are its numbers for a program, by heading.
+    """
+
+    text: Callable[[Timings, float | None], str]
+    parts: Mapping[str, Callable[[Timings, float | None], float | None]]
+    meaning: str
+
+
+def _step(timings: Timings) -> tuple[float, float | None]:
+    """The step by what it is compared by, and half of its interval."""
+    ends = (timings.step_low_ns, timings.step_high_ns)
+    if timings.compared_by == "CPU time":
+        ends = (timings.cpu_step_low_ns, timings.cpu_step_high_ns)
+    low, high = ends
+    return timings.length_ns, None if low is None or high is None else (high - low) / 2
+
+
+def _ms(ns: float | None) -> float | None:
+    return None if ns is None else ns / 1e6
+
+
+def _with_error(ns: float, error_ns: float | None) -> str:
+    error = "" if error_ns is None else f" ± {error_ns / 1e6:,.{2 if ns >= 1e6 else 3}f}"
+    return f"{milliseconds(ns, 2)}{error}"
+
+
+_STEP_MS = {"step ms": lambda t, _: _ms(_step(t)[0])}
+VALUES: Mapping[str, Value] = {
+    "step ± interval": Value(
+        lambda t, _: _with_error(*_step(t)),
+        {**_STEP_MS, "± ms": lambda t, _: _ms(_step(t)[1])},
+        "ms a step (interquartile mean) ± half of its 95 % interval, rounds as clusters",
+    ),
+    "step": Value(
+        lambda t, _: milliseconds(_step(t)[0], 2), _STEP_MS, "ms a step (interquartile mean)"
+    ),
+    "median": Value(
+        lambda t, _: milliseconds(t.median_ns, 2),
+        {"median ms": lambda t, _: _ms(t.median_ns)},
+        "median ms of an iteration",
+    ),
+    "mean ± std": Value(
+        lambda t, _: _with_error(t.mean_ns, t.std_ns),
+        {"mean ms": lambda t, _: _ms(t.mean_ns), "std ms": lambda t, _: _ms(t.std_ns)},
+        "mean ms of an iteration ± standard deviation of iterations",
+    ),
+    "slowdown": Value(
+        lambda _, slowdown: "" if slowdown is None else f"{slowdown:.2f}×",
+        {"slowdown": lambda _, slowdown: slowdown},
+        "×: times the fastest that can be compared",
+    ),
+    "samples/s": Value(
+        lambda t, _: "" if t.samples_per_s is None else f"{count(t.samples_per_s)} /s",
+        {"samples/s": lambda t, _: t.samples_per_s},
+        "/s: samples per second",
+    ),
+    "first step": Value(
+        lambda t, _: "" if t.compile_ns is None else f"{milliseconds(t.compile_ns, 0)} ms first",
+        {"first step ms": lambda t, _: _ms(t.compile_ns)},
+        "first: the first step, which compiles",
+    ),
+}
+DEFAULT_VALUE = "step ± interval, slowdown"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What one run says; ``numbers`` by heading; ``best`` where nothing is told to be faster."""
+
+    text: str
+    numbers: Mapping[str, float | None]
+    best: bool
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The table; ``cells`` are by the places of row and column, and only those that a run fills."""
+
+    corner: str
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    cells: Mapping[tuple[int, int], Cell]
+    headings: tuple[str, ...]
+    caption: str
+
+
+def grid(
+    breakdowns: Sequence[Breakdown], rows: str, columns: str, value: str = DEFAULT_VALUE
+) -> Grid:
+    """The table of those of ``breakdowns`` that were timed.
+
+    ``rows`` and ``columns`` are names of ``FIELDS``, ``value`` of ``VALUES``, several with commas.
+
+    Raises:
+        UsageError: one of them is no such name; nothing was timed; two runs fall into one cell.
+    """
+    row_names, column_names = _names(rows, "--rows"), _names(columns, "--columns")
+    values = values_of(value)
+    timed = [b for b in breakdowns if b.timings is not None]
+    if not timed:
+        raise UsageError("none of these runs was timed", "give runs that lstmprof captured")
+    keys = [
+        tuple(_key(b.run.info, b.run.name, n) for n in (row_names, column_names)) for b in timed
+    ]
+    row_keys, column_keys = (_ordered([key[side] for key in keys]) for side in (0, 1))
+    slowdown, best = compared(timed), _best(timed)
+    placed: dict[tuple[int, int], int] = {}
+    for place, (row, column) in enumerate(keys):
+        at = row_keys.index(row), column_keys.index(column)
+        if at in placed:
+            raise _crowded(timed[placed[at]], timed[place], (*row_names, *column_names))
+        placed[at] = place
+    headings = tuple(dict.fromkeys(name for v in values for name in v.parts))
+    return Grid(
+        corner=", ".join(row_names),
+        rows=tuple(_shown(key, row_names) for key in row_keys),
+        columns=tuple(_shown(key, column_names) for key in column_keys),
+        cells={
+            at: _cell(timed[place], slowdown.get(place), place in best, values)
+            for at, place in placed.items()
+        },
+        headings=headings,
+        caption=caption(timed, values, bold=bool(best)),
+    )
+
+
+def _names(text: str, option: str) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    if not names:
+        raise UsageError(f"{option} names nothing", "give one of " + ", ".join(FIELDS))
+    for name in names:
+        if name not in FIELDS:
+            raise unknown_name(f"field of {option}", name, FIELDS)
+    return names
+
+
+def values_of(text: str) -> list[Value]:
+    """The values that ``text`` names.
+
+    Raises:
+        UsageError: it names none, or one that there is not.
+    """
+    names = [" ".join(p.replace("+-", "±").replace("±", " ± ").split()) for p in text.split(",")]
+    for name in names:
+        if name == "median ± interval":
+            raise UsageError("the interval is that of the step", "write 'step ± interval'")
+        if name not in VALUES:
+            raise unknown_name("value", name, VALUES)
+    return [VALUES[name] for name in dict.fromkeys(names)]
+
+
+def _key(info: RunInfo, name: str, names: Sequence[str]) -> tuple[Any, ...]:
+    return tuple(name if field == "run" else FIELDS[field](info) for field in names)
+
+
+def _ordered(keys: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Each key once: numbers and versions upwards, words in the order of the runs, unknown last."""
+    first = {key: place for place, key in reversed(list(enumerate(keys)))}
+    words: dict[str, int] = {}
+    for key in keys:
+        for part in key:
+            words.setdefault(str(part), len(words))
+
+    def order(part: Any) -> tuple[Any, ...]:
+        if part is None:
+            return (2, 0.0, ())
+        if isinstance(part, (int, float)):
+            return (0, float(part), ())
+        name, _, number = str(part).rpartition(" ")
+        versioned = name and number[:1].isdigit()
+        return (
+            1,
+            0.0 if versioned else float(words[str(part)]),
+            version_numbers(str(part)) if versioned else (),
+        )
+
+    return sorted(first, key=lambda key: tuple(order(part) for part in key))
+
+
+def _shown(key: tuple[Any, ...], names: Sequence[str]) -> str:
+    parts = []
+    for part, name in zip(key, names, strict=True):
+        if part is None and name == "label" and len(key) > 1:
+            continue
+        text = UNKNOWN if part is None else str(part)
+        parts.append(f"{name} {text}" if part is None or isinstance(part, int) else text)
+    return ", ".join(parts)
+
+
+def _best(breakdowns: Sequence[Breakdown]) -> set[int]:
+    """The places of the fastest of each group, and of what its interval touches."""
+    best: set[int] = set()
+    for group in comparable(breakdowns):
+        ends = {}
+        for place in group:
+            timings = breakdowns[place].timings
+            if timings is not None and timings.compared_by is not None:
+                ns, error = _step(timings)
+                ends[place] = (ns, ns - (error or 0.0), ns + (error or 0.0))
+        if len(ends) > 1:
+            fastest = min(ends.values())
+            best |= {place for place, end in ends.items() if end[1] <= fastest[2]}
+    return best
+
+
+def _cell(
+    breakdown: Breakdown, slowdown: float | None, best: bool, values: Sequence[Value]
+) -> Cell:
+    timings = breakdown.timings
+    assert timings is not None
+    first, *others = [text for value in values if (text := value.text(timings, slowdown))] or [""]
+    mark = {"CPU time": BY_CPU, None: LOST}.get(timings.compared_by, "")
+    rest = f" ({', '.join(others)})" if others else ""
+    numbers = {n: part(timings, slowdown) for v in values for n, part in v.parts.items()}
+    return Cell(f"{first}{mark}{rest}", numbers, best)
+
+
+def _crowded(one: Breakdown, other: Breakdown, asked: Sequence[str]) -> UsageError:
+    infos = (one.run.info, other.run.info)
+    differ = [
+        name
+        for name, of in FIELDS.items()
+        if name not in (*asked, "run", "workload") and of(infos[0]) != of(infos[1])
+    ]
+    step = f"add {listed(differ)} to --rows or --columns" if differ else "leave one out, or add run"
+    return UsageError(f"{one.run.name} and {other.run.name} fall into one cell", step)
+
+
+def caption(breakdowns: Sequence[Breakdown], values: Sequence[Value], *, bold: bool) -> str:
+    """What the numbers are, and on what they were measured: machine, versions, rounds, when."""
+    infos = [b.run.info for b in breakdowns]
+    timings = [b.timings for b in breakdowns if b.timings is not None]
+    texts = [", ".join(value.meaning for value in values)]
+    measures = {t.compared_by for t in timings}
+    texts += [f"{BY_CPU} CPU time"] if "CPU time" in measures else []
+    texts += [f"{LOST} lost its CPU too often to be compared"] if None in measures else []
+    texts += ["bold: the fastest, and what its 95 % interval touches"] if bold else []
+    texts.append(_each(info.device_name or info.device for info in infos) or "device unknown")
+    texts.append(_each(_versions(infos)) or "versions unknown")
+    texts.append(_span([t.rounds for t in timings], "round", "rounds"))
+    texts.append(_span([t.iterations for t in timings], "iteration", "iterations"))
+    days = sorted({info.started_at[:10] for info in infos if info.started_at})
+    texts += [" to ".join(dict.fromkeys((days[0], days[-1])))] if days else []
+    return "; ".join(texts) + "."
+
+
+def _each(texts: Any) -> str:
+    return ", ".join(dict.fromkeys(text for text in texts if text))
+
+
+def _versions(infos: Sequence[RunInfo]) -> list[str]:
+    return [
+        f"{name} {version}"
+        for info in infos
+        for name, version in (info.versions or {}).items()
+        if version is not None and name not in _UNTOLD
+    ]
+
+
+def _span(numbers: Sequence[int], one: str, many: str) -> str:
+    low, high = min(numbers), max(numbers)
+    return number_of(low, one, many) if low == high else f"{count(low)} to {count(high)} {many}"

@@ -1,0 +1,105 @@
+"""A ``Grid`` as LaTeX, Markdown, HTML, and as rows for CSV; names of runs are escaped."""
+
+from __future__ import annotations
+
+import html
+import re
+from typing import Any
+
+from lstmprof.errors import one_line
+from lstmprof.numbers import escaped
+from lstmprof.report.grid import Cell, Grid
+
+#: What LaTeX would read as its own, and how it is written.
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "±": r"$\pm$",
+    "×": r"$\times$",
+    "–": "--",
+    "†": r"$\dagger$",
+    "‡": r"$\ddagger$",
+    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+}
+_SPECIAL = re.compile("|".join(map(re.escape, _LATEX)))
+
+
+def latex(grid: Grid) -> str:
+    """A table of the package booktabs."""
+    lines = [r"\begin{table}", r"\centering", rf"\caption{{{_tex(grid.caption)}}}"]
+    lines += [rf"\begin{{tabular}}{{l{'r' * len(grid.columns)}}}", r"\toprule"]
+    lines += [_tex_row([grid.corner, *grid.columns]), r"\midrule"]
+    for row, name in enumerate(grid.rows):
+        cells = [_tex_cell(grid.cells.get((row, c))) for c in range(len(grid.columns))]
+        lines.append(" & ".join([_tex(name), *cells]) + r" \\")
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", r"\end{table}"])
+
+
+def _tex(text: str) -> str:
+    return _SPECIAL.sub(lambda sign: _LATEX[sign[0]], one_line(text))
+
+
+def _tex_row(texts: list[str]) -> str:
+    return " & ".join(map(_tex, texts)) + r" \\"
+
+
+def _tex_cell(cell: Cell | None) -> str:
+    if cell is None:
+        return ""
+    return rf"\textbf{{{_tex(cell.text)}}}" if cell.best else _tex(cell.text)
+
+
+def markdown(grid: Grid) -> str:
+    """A table of GitHub's Markdown, its caption below."""
+    lines = ["| " + " | ".join(map(escaped, [grid.corner, *grid.columns])) + " |"]
+    lines.append("|---|" + "---:|" * len(grid.columns))
+    for row, name in enumerate(grid.rows):
+        cells = [_marked(grid.cells.get((row, c))) for c in range(len(grid.columns))]
+        lines.append("| " + " | ".join([escaped(name), *cells]) + " |")
+    return "\n".join([*lines, "", escaped(grid.caption)])
+
+
+def _marked(cell: Cell | None) -> str:
+    if cell is None:
+        return ""
+    return f"**{escaped(cell.text)}**" if cell.best else escaped(cell.text)
+
+
+def page(grid: Grid) -> str:
+    """A table of HTML, to be put into a page."""
+    heads = "".join(f'<th scope="col">{_html(name)}</th>' for name in [grid.corner, *grid.columns])
+    lines = ["<table>", f"<caption>{_html(grid.caption)}</caption>"]
+    lines.append(f"<thead><tr>{heads}</tr></thead>")
+    lines.append("<tbody>")
+    for row, name in enumerate(grid.rows):
+        cells = "".join(_html_cell(grid.cells.get((row, c))) for c in range(len(grid.columns)))
+        lines.append(f'<tr><th scope="row">{_html(name)}</th>{cells}</tr>')
+    return "\n".join([*lines, "</tbody>", "</table>"])
+
+
+def _html(text: str) -> str:
+    return html.escape(one_line(text))
+
+
+def _html_cell(cell: Cell | None) -> str:
+    if cell is None:
+        return "<td></td>"
+    return f"<td><b>{_html(cell.text)}</b></td>" if cell.best else f"<td>{_html(cell.text)}</td>"
+
+
+def rows(grid: Grid) -> tuple[list[str], list[dict[str, Any]]]:
+    """Columns and rows for CSV: a column each number of each column; a missing cell is None."""
+    heads = {
+        (column, heading): f"{name} {heading}" if len(grid.columns) > 1 else heading
+        for column, name in enumerate(grid.columns)
+        for heading in grid.headings
+    }
+    records = []
+    for row, name in enumerate(grid.rows):
+        record: dict[str, Any] = {grid.corner: name}
+        for (column, heading), head in heads.items():
+            cell = grid.cells.get((row, column))
+            record[head] = None if cell is None else cell.numbers.get(heading)
+        records.append(record)
+    return [grid.corner, *heads.values()], records

@@ -1,0 +1,103 @@
+"""Tables for a paper: what falls into which cell, what stands out, and how it is written."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from pathlib import Path
+
+import pytest
+from commands.test_diagnose import step, write_run
+
+from lstmprof.cli import run as lstmprof
+from lstmprof.report.grid import FIELDS, VALUES
+
+Said = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def traces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two implementations of two batches, of which one is missing."""
+    monkeypatch.chdir(tmp_path)
+    for name, batch, ms in (("slow_one", 8, 20), ("quick", 64, 50), ("slow_one", 64, 90)):
+        workload = {"name": f"net-b{batch}", "batch": batch, "hidden": 4}
+        facts = {"implementation": name, "workload": workload, "device_name": "A & B 100 %"}
+        facts |= {"framework": "torch", "versions": {"torch": "2.13.0", "nvtx": "1"}}
+        facts |= {"started_at": "2026-11-23T10:00:00Z"}
+        write_run(tmp_path / "traces", f"{name}-{batch}", step(("aten::mm", 9)), ms, **facts)
+    return tmp_path / "traces"
+
+
+def written(capsys: Said, *arguments: str) -> str:
+    assert lstmprof(["table", "traces", "--columns", "batch", *arguments]) == 0
+    return capsys.readouterr().out
+
+
+def test_markdown_leaves_a_missing_cell_empty_and_the_fastest_bold(capsys: Said) -> None:
+    lines = written(capsys).splitlines()
+    assert lines[:4] == [
+        "| implementation | batch 8 | batch 64 |",
+        "|---|---:|---:|",
+        "| quick |  | **50.00 (1.00×)** |",
+        r"| slow\_one | 20.00 | 90.00 (1.80×) |",
+    ]
+    for text in ("A & B 100 %", "torch 2.13.0", "1 round", "1 iteration;", "2026-11-23"):
+        assert text in lines[-1]
+    assert "nvtx" not in lines[-1]
+
+
+def test_latex_escapes_what_it_would_read_as_its_own(capsys: Said) -> None:
+    text = written(capsys, "--format", "latex", "--value", "step, slowdown")
+    assert r"slow\_one & 20.00 & 90.00 (1.80$\times$) \\" in text
+    assert r"quick &  & \textbf{50.00 (1.00$\times$)} \\" in text
+    assert r"A \& B 100 \%" in text
+    assert text.count(r"\begin{tabular}{lrr}") == text.count(r"\end{tabular}") == 1
+
+
+def test_csv_has_a_column_a_number_and_nothing_where_nothing_was_measured(capsys: Said) -> None:
+    text = written(capsys, "--format", "csv", "--value", "step ± interval, slowdown")
+    first, second = csv.DictReader(io.StringIO(text))
+    assert first["batch 8 step ms"] == first["batch 8 slowdown"] == ""
+    assert float(first["batch 64 step ms"]) == 50
+    assert second["batch 8 slowdown"] == ""
+    assert float(second["batch 64 slowdown"]) == pytest.approx(1.8)
+
+
+def test_html_escapes_names(traces: Path, capsys: Said) -> None:
+    write_run(traces, "x", step(("aten::mm", 9)), 10, implementation="<b>x")
+    text = written(capsys, "--format", "html")
+    assert "&lt;b&gt;x" in text
+    assert "<td></td>" in text
+
+
+def test_the_step_has_its_interval_and_what_it_touches_is_bold_too(capsys: Said) -> None:
+    traces = Path(__file__).parents[2] / "traces"
+    words = [str(traces / name) for name in ("torch-cudnn", "jax-scan", "torch-cudnn-t5")]
+    assert lstmprof(["table", *words, "--columns", "time-steps"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert re.search(r"\| 25\.56 ± 0\.95 \| \*\*68\.60 ± 13\.77 \(1\.00×\)\*\* \|", lines[2])
+    assert re.search(r"\| jax-scan \|  \| \*\*84\.62 ± 30\.69 \(1\.23×\)\*\* \|", lines[3])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--rows", "batch"], "fall into one cell; add implementation to --rows or --columns"),
+        (["--rows", "bach"], "unknown field of --rows 'bach'; did you mean 'batch'?"),
+        (["--rows", " , "], "--rows names nothing"),
+        (["--value", "median ± interval"], "write 'step ± interval'"),
+        (["--value", "mode"], "unknown value 'mode'"),
+    ],
+)
+def test_what_cannot_be_meant_is_one_line(arguments: list[str], said: str, capsys: Said) -> None:
+    assert lstmprof(["table", "traces", *arguments]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert said in line
+
+
+def test_the_help_names_every_field_and_value(capsys: Said) -> None:
+    assert lstmprof(["table", "--help"]) == 0
+    text = " ".join(capsys.readouterr().out.replace("-\n", "-").split()).replace("- ", "-")
+    for name in (*FIELDS, *VALUES):
+        assert name in text
