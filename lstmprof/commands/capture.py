@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import itertools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,30 +29,67 @@ if TYPE_CHECKING:
     from lstmprof.capture.interpreters import Wish
     from lstmprof.capture.plan import Planned
 
-WORKLOAD_OPTIONS = (
-    click.option("--layers", type=int, help="Recurrent layers."),
-    click.option("--hidden", type=int, help="Units of a layer and direction."),
-    click.option("--bidirectional/--unidirectional", default=None, help="Both directions or one."),
-    click.option("--batch", type=int, help="Sequences of a batch."),
-    click.option("--time-steps", type=int, help="Steps of the longest sequence."),
-    click.option("--features", type=int, help="Inputs at a time step."),
-    click.option("--classes", type=int, help="Outputs, the CTC blank among them."),
-    click.option("--cell", type=click.Choice(list(workloads.GATES)), help="Recurrent cell."),
-    click.option("--loss", type=click.Choice(workloads.LOSSES), help="Loss function."),
-    click.option("--labels", type=int, help="Target labels of a sequence (ctc only)."),
-    click.option(
-        "--variable-length/--padded",
-        default=None,
-        help="Layers know that sequences differ in length, or run over the padding.",
-    ),
-    click.option(
-        "--data",
-        type=click.Path(exists=True, dir_okay=False, resolve_path=True),
-        callback=plain_file,
-        metavar="PATH",
-        help="Tokens of your copy: a text for ptb-large, imdb.npz for imdb-gru.  [default: drawn]",
-    ),
-)
+#: A size of the network or of its data, and what it is.
+_SIZES = {
+    "layers": "Recurrent layers.",
+    "hidden": "Units of a layer and direction.",
+    "batch": "Sequences of a batch.",
+    "time_steps": "Steps of the longest sequence.",
+    "features": "Inputs at a time step.",
+    "classes": "Outputs, the CTC blank among them.",
+    "labels": "Target labels of a sequence (ctc only).",
+}
+
+
+def _sizes(
+    context: click.Context, option: click.Parameter, texts: tuple[str, ...]
+) -> tuple[int, ...]:
+    """All sizes that ``texts`` name, each with one or several."""
+    parts = [part.strip() for text in texts for part in text.split(",")]
+    try:
+        return tuple(map(int, parts))
+    except ValueError as fault:
+        shown = ",".join(parts)
+        raise click.BadParameter(f"'{shown}' is no number, and no list", context, option) from fault
+
+
+def _size(name: str, *, many: bool) -> Callable[[Any], Any]:
+    option = "--" + name.replace("_", "-")
+    if not many:
+        return click.option(option, type=int, help=_SIZES[name])
+    return click.option(option, multiple=True, callback=_sizes, metavar="N[,N…]", help=_SIZES[name])
+
+
+def _workload_options(*, many: bool) -> tuple[Callable[[Any], Any], ...]:
+    """The options that override a workload; sizes are given as often as one likes, or once."""
+    return (
+        _size("layers", many=many),
+        _size("hidden", many=many),
+        click.option(
+            "--bidirectional/--unidirectional", default=None, help="Both directions or one."
+        ),
+        *(_size(name, many=many) for name in ("batch", "time_steps", "features", "classes")),
+        click.option("--cell", type=click.Choice(list(workloads.GATES)), help="Recurrent cell."),
+        click.option("--loss", type=click.Choice(workloads.LOSSES), help="Loss function."),
+        _size("labels", many=many),
+        click.option(
+            "--variable-length/--padded",
+            default=None,
+            help="Layers know that sequences differ in length, or run over the padding.",
+        ),
+        click.option(
+            "--data",
+            type=click.Path(exists=True, dir_okay=False, resolve_path=True),
+            callback=plain_file,
+            metavar="PATH",
+            help="Tokens of your copy: a text for ptb-large, imdb.npz for imdb-gru.  "
+            "[default: drawn]",
+        ),
+    )
+
+
+#: Of one network.
+WORKLOAD_OPTIONS = _workload_options(many=False)
 _RUN_OPTIONS = (
     click.option(
         "--iterations",
@@ -212,7 +250,7 @@ def with_options(options: tuple[Callable[[Any], Any], ...]) -> Callable[[Any], A
     shell_complete=completion.workloads,
     help="Network and data, or a pattern; repeat for more. Override its fields with:",
 )
-@with_options(WORKLOAD_OPTIONS)
+@with_options(_workload_options(many=True))
 @with_options(_RUN_OPTIONS)
 @click.option(
     "--precision",
@@ -257,14 +295,16 @@ def command(
 
     Undisturbed, then a few steps under the framework's profiler, then undisturbed again, in every
     round. A run appears in --out whole or not at all; stopped, the same command goes on with the
-    rounds that were done. Several --impl, --workload or --precision give their cross product: the
-    plan is shown, what cannot run is listed with the reason, what is there already is skipped.
+    rounds that were done. Several --impl, --workload, --precision or sizes (--hidden 128,512 or
+    --hidden 128 --hidden 512) give their cross product: the plan is shown, what cannot run is
+    listed with the reason, what is there already is skipped.
 
     \b
     Example:
       lstmprof capture --impl torch-cudnn --workload 1x320-ce-short --time-steps 20
       lstmprof capture --impl 'torch-*' --impl keras-lstm --rounds 5
       lstmprof capture --impl mymodel.py:build --impl torch-cudnn --workload 1x320-ce-short
+      lstmprof capture --impl torch-cudnn --hidden 128,512,1024 --batch 32,128 --plan
       lstmprof capture --impl torch-cudnn --versions 1.0.0,1.8.1,2.13.0
     """
     wish = _wish(options)
@@ -287,10 +327,18 @@ def command(
 
 
 def _networks(names: tuple[str, ...], overrides: dict[str, Any]) -> list[workloads.Workload]:
+    """The workloads that the names mean, each with every combination of the sizes given."""
     rows = [w.name for w in NAMED]
     meant = {name for pattern in names for name in fnmatch.filter(rows, pattern) or [pattern]}
     chosen = [name for name in rows if name in meant] + sorted(meant - set(rows))
-    return [workloads.with_overrides(named(name), **overrides) for name in chosen]
+    sizes = {name: overrides.pop(name) for name in _SIZES}
+    given = {name: of for name, of in sizes.items() if of}
+    networks = [
+        workloads.with_overrides(named(name), **overrides, **dict(zip(given, values, strict=True)))
+        for name in chosen
+        for values in itertools.product(*given.values())
+    ]
+    return list({network.name: network for network in networks}.values())
 
 
 def _wish(options: dict[str, Any]) -> Wish:
