@@ -104,6 +104,7 @@ def keep(run: Run, group: Group, traces: Path) -> Path:
         run.info,
         name=name,
         command=f"lstmprof {' '.join(group.command('traces'))}",
+        packages=None,
         python_executable=None,
         hardware=replace(run.info.hardware, system=None),
         profile_metadata={

@@ -125,6 +125,9 @@ class RunInfo(_Record, frozen=True):
     garbage_collector: Annotated[_Text, _fact("what was done with Python's")] = None
     settings: Settings = Settings()
     versions: Annotated[_Versions, _fact("of Python and packages, JSON")] = None
+    packages: Annotated[
+        _Versions, _fact("every package installed where it ran, with its version, JSON", _UNREAD)
+    ] = None
     python_executable: Annotated[_Text, _fact("the worker's interpreter")] = None
     hardware: Hardware = Hardware()
     load_average_before: Annotated[_Reals, _fact("of 1, 5 and 15 minutes, JSON", _UNREAD)] = None

@@ -95,6 +95,7 @@ def test_a_capture_is_complete(row: Implementation, of_row: Callable[[str], Capt
     assert min(*before.values(), *after.values()) > 100_000
     assert facts["versions"][row.framework]
     assert facts["versions"]["cuda"] is None
+    assert facts["packages"]["numpy"] == facts["versions"]["numpy"]
     assert facts["hardware"]["gpu"] is None
     assert isinstance(facts["kernels_used"], str)
     settings = facts["settings"]

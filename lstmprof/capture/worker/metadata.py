@@ -53,6 +53,7 @@ def worker_facts(trainer: Any, cpus: Optional[List[int]]) -> Dict[str, Any]:
         facts,
         device_name=name,
         versions=dict(versions, **facts["versions"]),
+        packages=packages(),
         hardware=hardware,
         affinity=cpus,
         cpu_clock_mhz=host.clock_mhz(host.allowed_cpus() if cpus is None else cpus),
@@ -93,6 +94,23 @@ def _version(package: str) -> Any:
         return metadata.version(package)
     except Exception:
         return getattr(sys.modules.get(package), "__version__", None)
+
+
+def packages() -> Optional[Dict[str, Any]]:
+    """Every installed distribution and its version, by name; None where Python (3.7) tells none."""
+    try:
+        from importlib import metadata
+    except ImportError:
+        return None
+    found: Dict[str, Any] = {}
+    for distribution in metadata.distributions():
+        try:
+            name, version = distribution.metadata["Name"], distribution.version
+        except Exception:  # what is left of a package that was half removed
+            continue
+        if name:
+            found.setdefault(str(name), None if version is None else str(version))
+    return {name: found[name] for name in sorted(found, key=str.lower)}
 
 
 def now() -> str:
