@@ -208,7 +208,7 @@ def _sentence(
 
 
 def _title(base: StepProfile, new: StepProfile) -> str:
-    called = [p.info.called or p.name for p in (new, base)]
+    called = [p.info.called or p.info.name or p.name for p in (new, base)]
     same = called[0] if called[0] == called[1] else f"{called[0]} against {called[1]}"
     network = new.info.workload.name
     return f"{same}, {network}" if network else same
