@@ -70,7 +70,7 @@ def page(report: Report) -> str:
     """The HTML of ``report``."""
     from jinja2 import Environment, FileSystemLoader
 
-    environment = Environment(loader=FileSystemLoader(_HERE), autoescape=True)
+    environment = Environment(loader=FileSystemLoader(_HERE), autoescape=True, trim_blocks=True)
     environment.filters["shown"] = shown_name
     environment.filters["milliseconds"] = milliseconds
     drawn = figures(report)
