@@ -20,6 +20,7 @@ from lstmprof.capture.request import RESULT
 from lstmprof.capture.worker.profilers.nsys import RANGE
 from lstmprof.capture.worker.profiling import DOMAIN, compressed
 from lstmprof.errors import CaptureError
+from lstmprof.formats.cuda.nsys_report import export_command
 
 REPORT = "report"
 #: The export of it.
@@ -103,8 +104,7 @@ def export(folder: Path, place: str = ".") -> None:
             "install another version of the Python package nvtx, which this nsys understands",
         )
     database = folder / place / DATABASE
-    _run([found(), "export", "--type=sqlite", "--force-overwrite=true", f"--output={database}",
-          str(report)])  # fmt: skip
+    _run(export_command(found(), report, database))
     stream.unlink(missing_ok=True)
     kept = {database: database.name, report: database.with_suffix(report.suffix).name}
     places = [

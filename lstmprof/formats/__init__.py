@@ -1,10 +1,10 @@
 """Readers of raw profiles: a file in, ``events.Profile`` out.
 
-``read`` recognises a format by what is in the file, never by its name: profiles are renamed,
-gzipped and copied about. A format is a module of this folder with ``recognises(raw)`` and
-``read(raw)``; the other modules here are what formats share. Kineto's files, the largest, are tried
-in pieces first (``kineto.stream``). A profile is untrusted input: whatever the bytes, the outcome
-is a ``Profile`` or one ``ProfileError``.
+``read`` recognises a format by what is in the file, not by its name: profiles are renamed, gzipped
+and copied about. Reports of Nsight Systems alone are known by theirs. A format is a module of this
+folder with ``recognises(raw)`` and ``read(raw)``; the other modules here are what formats share.
+Kineto's files, the largest, are tried in pieces first (``kineto.stream``). A profile is untrusted
+input: whatever the bytes, the outcome is a ``Profile`` or one ``ProfileError``.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ FORMATS = (
     "xplane",
     "cuda.nvprof",
     "cuda.nsys",
+    "cuda.nsys_report",  # by its name: the one whose content is its maker's alone
 )
 
 

@@ -17,7 +17,6 @@ _NOT_YET = (
     " and SQLite of Nsight Systems or nvprof"
 )
 _RECORD = "give a torch.profiler JSON, an .xplane.pb or an Nsight Systems SQLite export"
-_NSYS_EXPORT = "export it first: nsys export --type sqlite"
 
 #: (what the file begins with, what it is, the next step)
 _MAGIC: tuple[tuple[bytes, str, str], ...] = (
@@ -34,7 +33,7 @@ _MAGIC: tuple[tuple[bytes, str, str], ...] = (
     (b"%PDF", "is a PDF", _RECORD),
     (b"PAR1", "is a Parquet file", _RECORD),
 )
-_NAMED = ((".nsys-rep", ".qdrep"), (".qdstrm",), (".ncu-rep",))
+_NAMED = ((".qdstrm",), (".ncu-rep",))
 
 
 def refuse_by_content(raw: RawFile) -> None:
@@ -62,12 +61,10 @@ def refusal(raw: RawFile) -> ForeignFileError:
         return ForeignFileError(raw.path, what, next_step)
     name = str(raw.path).removesuffix(".gz")
     if name.endswith(_NAMED[0]):
-        return ForeignFileError(raw.path, "is an Nsight Systems report", _NSYS_EXPORT)
-    if name.endswith(_NAMED[1]):
         return ForeignFileError(
             raw.path, "is an unfinished Nsight Systems stream", "import it with QdstrmImporter"
         )
-    if name.endswith(_NAMED[2]):
+    if name.endswith(_NAMED[1]):
         return ForeignFileError(
             raw.path, "is an Nsight Compute report, which has no timeline", _RECORD
         )

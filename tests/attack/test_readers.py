@@ -35,7 +35,8 @@ def _told_where_it_hangs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def test_every_format_is_attacked() -> None:
-    assert set(FORMATS) <= set(TARGETS)
+    read_by_nsys = {"cuda.nsys_report"}  # what it exports is attacked as cuda.nsys
+    assert set(FORMATS) - read_by_nsys <= set(TARGETS)
 
 
 @pytest.mark.parametrize("name", TARGETS)
