@@ -221,7 +221,14 @@ def test_the_lines_of_a_recipe_record_steps_and_ops(
     assert told["steps"] == ("ok", told["steps"][1])
     assert told["steps"][1].startswith("5 steps")
     assert told["host"][0] == "ok"
-    assert framework != "torch" or told["shapes"][0] == "ok"
+    assert framework != "torch" or (told["shapes"][0], of(run).state) == ("ok", "ok")
+
+
+@pytest.mark.parametrize(("key", "state"), [("record_shapes", "ok"), ("profile_memory", "warn")])
+def test_shapes_are_worth_what_they_cost(key: str, state: str, tmp_path: Path) -> None:
+    run = made(tmp_path / "mine", WHOLE, profile_metadata={key: 1})
+    assert of(run).state == state
+    assert any("were recorded beside the ops" in row.sentence for row in of(run).rows)
 
 
 def test_the_documentation_has_the_lines_and_the_questions() -> None:

@@ -63,7 +63,7 @@ def _rows(question: Question, part: Part, *, first: bool) -> list[Row]:
         of_run = lack.kind in _OF_RUN
         if lack.kind in question.lacks and (first or not of_run):
             rank = None if of_run else part.has.rank
-            rows.append(_row(rank, question, state_of(lack), lack.sentence, lack.share))
+            rows.append(_row(rank, question, state_of(lack, part), lack.sentence, lack.share))
     answer = question.answer(part)
     if answer and not (rows and answer[0] == OK):
         rows.append(_row(part.has.rank, question, *answer))

@@ -8,6 +8,7 @@ import numpy as np
 
 from lstmprof.breakdown import Breakdown
 from lstmprof.breakdown.lacks import Lack
+from lstmprof.breakdown.lacks.recording import Recording
 from lstmprof.events.annotate import MEASURED
 from lstmprof.events.annotate.recorded import ROUNDED_NS, Recorded
 from lstmprof.events.intervals import Covered, Flags
@@ -22,7 +23,8 @@ class Part:
     Of its ops ``with_shapes`` have the shapes of inputs. ``early`` activities begin before the call
     that launched them, by ``early_ns`` at most. The profiler's own events take ``overhead_ns`` of
     the steps' ``steps_ns``. ``inflation_share`` is what the profiled steps of a run that was timed
-    too are longer by, None where it was not.
+    too are longer by, None where it was not. ``settings`` are what was recorded that costs the host
+    time.
     """
 
     has: Recorded
@@ -34,6 +36,7 @@ class Part:
     overhead_ns: int
     steps_ns: int
     inflation_share: float | None
+    settings: tuple[str, ...] = ()
 
 
 def parts_of(breakdown: Breakdown) -> list[Part]:
@@ -72,6 +75,7 @@ def _part(breakdown: Breakdown, events: EventTable, has: Recorded, inflation: fl
         overhead_ns=int(covered.within(*steps.bounds).sum()),
         steps_ns=steps.whole_ns,
         inflation_share=inflation,
+        settings=tuple(Recording(has, breakdown.run.info).settings),
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from lstmprof.breakdown.check.document import FAIL, NOT_RECORDED, OK, WARN, State
 from lstmprof.breakdown.check.part import Part
 from lstmprof.breakdown.lacks import NOTE, Lack
+from lstmprof.breakdown.lacks.recording import SHAPES
 from lstmprof.breakdown.lacks.rules import GPU_UNSEEN, RANGES_WITHOUT_OPS, is_large, share_of
 from lstmprof.breakdown.lacks.sentences import counted
 from lstmprof.numbers import milliseconds, percent, quantity
@@ -31,9 +32,11 @@ class Question:
     answer: Callable[[Part], Answer]
 
 
-def state_of(lack: Lack) -> State:
-    """How grave it is."""
+def state_of(lack: Lack, part: Part) -> State:
+    """How grave it is; shapes alone, which a recipe records, are worth what they cost."""
     if lack.kind == "no step markers":
+        return NOT_RECORDED
+    if lack.kind == "costly recording" and part.settings == (SHAPES,):
         return NOT_RECORDED
     return FAIL if lack.blinds or (lack.share or 0.0) > FAIL_SHARE else WARN
 
@@ -120,7 +123,7 @@ def _steps(part: Part) -> Answer:
     has = part.has
     if not has.steps:
         return None
-    numbers = f", {has.first_step} to {has.last_step}" if has.first_step is not None else ""
+    numbers = f", {has.first_step} to {has.last_step}" if has.first_step != has.last_step else ""
     return OK, f"{counted(has.steps, 'step')} marked{numbers}"
 
 

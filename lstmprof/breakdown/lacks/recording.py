@@ -12,12 +12,13 @@ from lstmprof.numbers import cropped
 from lstmprof.runs.metadata import RunInfo
 
 _STACKS = "Python stacks"
+SHAPES = "shapes of inputs"
 #: Settings of ``torch.profiler`` that cost the host time at each op.
 _COSTLY = {
     "with_stack": _STACKS,
     "with_modules": "modules",
     "profile_memory": "allocations",
-    "record_shapes": "shapes of inputs",
+    "record_shapes": SHAPES,
     "with_flops": "operations counted",
 }
 #: Formats of frameworks in which an op runs on a GPU that is there, unless it is told otherwise.
