@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lstmprof.commands import options, terminal
+from lstmprof.commands import completion, options, terminal
 from lstmprof.numbers import milliseconds
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ BY = ("date", "label")
 
 
 @click.command(name="history")
-@click.argument("paths", nargs=-1, required=True, metavar="PATH…")
+@click.argument("paths", nargs=-1, required=True, metavar="PATH…", shell_complete=completion.paths)
 @click.option(
     "--by",
     type=click.Choice(BY),

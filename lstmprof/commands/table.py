@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from lstmprof.commands import options, terminal
+from lstmprof.commands import completion, options, terminal
 
 
 @click.command(name="table")
-@click.argument("paths", nargs=-1, required=True, metavar="PATH…")
+@click.argument("paths", nargs=-1, required=True, metavar="PATH…", shell_complete=completion.paths)
 @click.option(
     "--rows",
     default="implementation",

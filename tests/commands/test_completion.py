@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import shutil
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from lstmprof.capture.request import PRECISIONS
+from lstmprof.commands import VERBS, completion
 from lstmprof.implementations import TABLE
 from lstmprof.workloads.studies import NAMED
 
@@ -57,3 +59,10 @@ def test_bash_completes(words: str, offered: list[str], folder: Path) -> None:
     assert asked.stderr == ""
     got = [line for line in asked.stdout.splitlines() if line]
     assert [line for line in got if not line.startswith("cuda:")] == offered
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_command_that_takes_paths_completes_them(verb: str) -> None:
+    command = importlib.import_module(VERBS[verb]).command
+    for argument in (p for p in command.params if p.name in ("path", "paths", "profiles")):
+        assert argument._custom_shell_complete is completion.paths
