@@ -13,6 +13,7 @@ VERBS = {
     "table": "lstmprof.commands.table",
     "recommend": "lstmprof.commands.recommend",
     "report": "lstmprof.commands.report",
+    "cut": "lstmprof.commands.cut",
     "export": "lstmprof.commands.export",
     "query": "lstmprof.commands.query",
 }
