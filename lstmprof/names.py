@@ -12,6 +12,7 @@ TABLES = (
     "kernels",
     "ops",
     "layers",
+    "modules",
     "launches",
     "launch_gaps",
     "casts",
@@ -21,6 +22,8 @@ TABLES = (
     "ranges",
     "witness",
 )
+#: By what stacks are drawn: nn.Module, Python frames, or ranges and ops alone.
+STACKS = ("modules", "python", "ops")
 #: What is shown of a run where no table is asked for.
 USUAL_TABLES = ("ledger", "kernels")
 #: Of which steps the account is.

@@ -2,6 +2,7 @@
 
 ::
 
-    events, attribution ─▶ perfetto/       *.pftrace   ui.perfetto.dev, trace_processor
-    events, windows ─▶ kept ─▶ kineto      *.json      the same trace, cut
+    events, attribution ─▶ perfetto/   *.pftrace   ui.perfetto.dev, trace_processor
+    events, stacks ──────▶ speedscope  *.json      www.speedscope.app
+    events, windows ─▶ kept ─▶ kineto  *.json      the same trace, cut
 """

@@ -23,6 +23,7 @@ from lstmprof.breakdown.tables import (
     launch_gaps,
     launches,
     layers,
+    modules,
     ops,
     ranges,
     steps,
@@ -170,6 +171,18 @@ _ALL = (
             *(*_LANES, "op_name", "shapes", "dtypes", "parent_id", "op_id", "forward_id", "step"),
             *("category", "family"),
         ),
+    ),
+    TableKind(
+        "modules",
+        "what each nn.Module, Python frame and range took, on the host and a device",
+        modules.COLUMNS,
+        (),
+        (
+            *("rank", "sort", "device_total_ns", "device_self_ns", "host_total_ns"),
+            *("host_self_ns", "backward_device_ns", "backward_host_ns", "count", "name"),
+        ),
+        make=_plain(modules.modules),
+        reads=(*_LANES, "parent_id", "launch_id", "op_id", "forward_id"),
     ),
     TableKind(
         "launches",

@@ -1,0 +1,160 @@
+"""The module table: what each nn.Module, Python frame and range took, on the host and a device.
+
+Reads linked events. Modules and frames are those that the profiler recorded (``with_modules``,
+``with_stack``), ranges those of ``record_function`` and NVTX. Each sort is a nesting of its own:
+the ``self`` of a module is what is in no module inside it, whatever Python or ranges are there.
+``total`` as for ops: a frame inside one of its name is not added again. An activity belongs to what
+was open on the thread that launched it; work of the backward pass to what was open around its
+forward op, and is counted apart.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from lstmprof.events.annotate.links import inherited
+from lstmprof.events.annotate.steps import Window
+from lstmprof.events.call_tree import Forest, own_time
+from lstmprof.events.groups import Groups, heads, where_known
+from lstmprof.events.intervals import Flags, Ints
+from lstmprof.events.schema import ACTIVITY_KINDS, RANK, Column, schema
+from lstmprof.events.table import NONE, UNKNOWN, EventTable
+from lstmprof.events.threads import thread_ids
+
+#: What torch.profiler writes before the name of a module.
+MODULE = "nn.Module: "
+SORTS = ("module", "python", "range")
+_NO_ACTIVITIES = "the rank has no device activities"
+_UNLINKED = "the profile links no op with its forward op"
+
+COLUMNS = (
+    RANK,
+    Column("sort", pa.string(), "", "module (nn.Module), python (a frame, file and line) or range"),
+    Column("name", pa.string(), "", "as the profiler wrote it, of a module without nn.Module"),
+    Column("count", pa.int64(), "", "times it was entered"),
+    Column("host_total_ns", pa.int64(), "ns", "host time in it, what is inside included"),
+    Column("host_self_ns", pa.int64(), "ns", "host time in it and in none of its sort inside it"),
+    Column(
+        "device_total_ns",
+        pa.int64(),
+        "ns",
+        "duration of the activities launched in it",
+        _NO_ACTIVITIES,
+    ),
+    Column(
+        "device_self_ns",
+        pa.int64(),
+        "ns",
+        "duration of the activities launched in it and in none of its sort inside it",
+        _NO_ACTIVITIES,
+    ),
+    Column(
+        "backward_host_ns",
+        pa.int64(),
+        "ns",
+        "host time of the backward ops of what ran in it",
+        _UNLINKED,
+    ),
+    Column(
+        "backward_device_ns",
+        pa.int64(),
+        "ns",
+        "duration of the activities that these launched",
+        f"{_UNLINKED}, or {_NO_ACTIVITIES}",
+    ),
+)
+SCHEMA = schema(COLUMNS)
+
+
+def modules(events: EventTable, windows: list[Window]) -> pa.Table:
+    """One row a (rank, sort, name); ``SCHEMA``."""
+    tables = [_of_sort(events, place) for place in range(len(SORTS))]
+    return pa.concat_tables(tables)
+
+
+def sort_of_frames(events: EventTable) -> Ints:
+    """For each row its place in ``SORTS``, ``NONE`` for what is no frame of the host."""
+    is_module = events.where_name(lambda name: name.startswith(MODULE))
+    frame = np.where(is_module, SORTS.index("module"), SORTS.index("python"))
+    sort = np.where(events.is_kind("python"), frame, NONE)
+    sort = np.where(events.is_kind("range"), SORTS.index("range"), sort)
+    return np.where(thread_ids(events) == NONE, NONE, sort).astype(np.int64)
+
+
+def _of_sort(events: EventTable, sort: int) -> pa.Table:
+    is_frame = sort_of_frames(events) == sort
+    rows = np.flatnonzero(is_frame)
+    rank = events.ints("rank", UNKNOWN)
+    code = events.texts("name")[0]
+    groups = Groups(rank[rows], code[rows])
+    parent = events.rows_named("parent_id")
+    forest = Forest(parent)
+    outer = forest.outermost(rows, np.maximum(code, 0))
+    around = inherited(events, parent, np.where(is_frame, np.arange(len(events)), NONE))
+    launched, backward_host, backward_device = _caused(events, parent, around)
+    on_device = np.isin(rank[rows], rank[events.is_kind(*ACTIVITY_KINDS)])[groups.first]
+    linked = np.isin(rank[rows], rank[events.rows_named("forward_id") != NONE])[groups.first]
+    columns = heads(events, rows, groups, ("rank", "name"))
+    names = [(name or "?").removeprefix(MODULE) for name in columns[1].to_pylist()]
+    dur = events.dur_ns[rows]
+    table = pa.table(
+        [
+            columns[0],
+            pa.array([SORTS[sort]] * groups.count, pa.string()),
+            pa.array(names, pa.string()),
+            pa.array(groups.sizes()),
+            pa.array(groups.sums(dur, outer)),
+            pa.array(groups.sums(_self_time(events, parent, around, rows))),
+            where_known(groups.sums(forest.beneath(launched)[rows], outer), on_device),
+            where_known(groups.sums(launched[rows]), on_device),
+            where_known(groups.sums(forest.beneath(backward_host)[rows], outer), linked),
+            where_known(
+                groups.sums(forest.beneath(backward_device)[rows], outer), linked & on_device
+            ),
+        ],
+        schema=SCHEMA,
+    )
+    order = [(name, "descending") for name in ("device_total_ns", "host_total_ns")]
+    return table.sort_by([("rank", "ascending"), *order, ("name", "ascending")])
+
+
+def _self_time(events: EventTable, parent: Ints, around: Ints, rows: Ints) -> Ints:
+    """Duration less that of the frames directly inside; a profiler's jitter is no negative time."""
+    time_ns = events.dur_ns.copy()
+    above = np.where(parent[rows] == NONE, NONE, around[parent[rows]])
+    inner = above != NONE
+    np.subtract.at(time_ns, above[inner], events.dur_ns[rows[inner]])
+    return np.asarray(np.maximum(time_ns[rows], 0), dtype=np.int64)
+
+
+def _caused(events: EventTable, parent: Ints, around: Ints) -> tuple[Ints, Ints, Ints]:
+    """For each frame what was launched in it, the host and device time of its backward ops."""
+    forward = inherited(events, parent, events.rows_named("forward_id"))
+    launched, host, device = (np.zeros(len(events), dtype=np.int64) for _ in range(3))
+    backward = np.flatnonzero(forward != NONE)
+    _add(host, _at(around, forward[backward]), own_time(events)[backward])
+    activity = np.flatnonzero(events.is_kind(*ACTIVITY_KINDS))
+    asked = asked_by(events)[activity]
+    _add(launched, _at(around, asked), events.dur_ns[activity])
+    _add(device, _at(around, _at(forward, asked)), events.dur_ns[activity])
+    return launched, host, device
+
+
+def asked_by(events: EventTable) -> Ints:
+    """For each row the launch that enqueued it, else the op that issued it, ``NONE`` unknown."""
+    launch, op = events.rows_named("launch_id"), events.rows_named("op_id")
+    return np.where(launch != NONE, launch, op)
+
+
+def _at(values: Ints, rows: Ints) -> Ints:
+    """``values`` at ``rows``, ``NONE`` at ``NONE``."""
+    known: Flags = rows != NONE
+    found = np.full(len(rows), NONE, dtype=np.int64)
+    found[known] = values[rows[known]]
+    return found
+
+
+def _add(sums: Ints, places: Ints, amounts: Ints) -> None:
+    known = places != NONE
+    np.add.at(sums, places[known], amounts[known])
