@@ -19,6 +19,7 @@ TABLES = (
     "copies",
     "streams",
     "collectives",
+    "ranks",
     "ranges",
     "witness",
 )

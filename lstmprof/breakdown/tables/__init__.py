@@ -26,6 +26,7 @@ from lstmprof.breakdown.tables import (
     modules,
     ops,
     ranges,
+    ranks,
     steps,
     streams,
     witness,
@@ -249,6 +250,19 @@ _ALL = (
             *("kind", "name", "start_ns", "dur_ns", "rank", "device", "stream", "step"),
             "category",
         ),
+    ),
+    TableKind(
+        "ranks",
+        "each rank and device beside the others: busy, waiting, late to collectives, imbalance",
+        ranks.COLUMNS,
+        (),
+        (
+            *("rank", "device", "step_ns", "busy_ns", "work_ns", "imbalance_share"),
+            *("collective_ns", "overlapped_share", "waits_ns", "waits_for_rank", "last_in"),
+            *("late_ns",),
+        ),
+        make=_plain(ranks.ranks),
+        reads=(*ledger.READS, "step"),
     ),
     TableKind(
         "ranges",

@@ -1,0 +1,175 @@
+"""The rank table: each rank and device of a job beside the others, of a mean step.
+
+Made of the ledger and of the table of collectives: what a rank waits in a collective is what its
+kernel is longer than the shortest, which is that of the last to arrive. Only lengths of ranks are
+compared, never their clocks. Where the profile marks no steps, times are of the whole profile.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from lstmprof.breakdown import ledger
+from lstmprof.breakdown.mean_step import waits_for_host_ns
+from lstmprof.breakdown.tables.collectives import collectives
+from lstmprof.events.annotate.steps import Window
+from lstmprof.events.intervals import Covered
+from lstmprof.events.schema import DEVICE, RANK, Column, schema
+from lstmprof.events.table import EventTable
+
+#: Collectives whose ranks end them so much of the longest wait apart were not one another's.
+MOST_SKEW_SHARE = 0.5
+
+_ALONE = (
+    "it has no collective in common with another, or their ends do not agree: the table collectives"
+)
+_SILENT = "it has no collectives"
+_MEAN = "of a mean step: "
+COLUMNS = (
+    RANK,
+    DEVICE,
+    Column("steps", pa.int64(), "", "steps of the profile; 1 where it marks none"),
+    Column("step_ns", pa.float64(), "ns", "mean length of a step"),
+    Column("longest_step_ns", pa.int64(), "ns", "length of the longest step"),
+    Column("busy_ns", pa.float64(), "ns", f"{_MEAN}something ran, collectives too"),
+    Column(
+        "waits_for_host_ns",
+        pa.float64(),
+        "ns",
+        f"{_MEAN}a device waited for its host",
+        "the work ran on host threads",
+    ),
+    Column("work_ns", pa.float64(), "ns", f"{_MEAN}busy with anything but a collective"),
+    Column(
+        "imbalance_share",
+        pa.float64(),
+        "share",
+        "work_ns over the mean of all ranks and devices, less 1",
+        "there is no other rank or device, or none works",
+    ),
+    Column("collective_ns", pa.float64(), "ns", f"{_MEAN}a collective ran"),
+    Column("exposed_ns", pa.float64(), "ns", f"{_MEAN}of it nothing else did"),
+    Column(
+        "overlapped_share",
+        pa.float64(),
+        "share",
+        "of the time of collectives that in which it computed as well",
+        _SILENT,
+    ),
+    Column("waits_ns", pa.float64(), "ns", f"{_MEAN}it waited for the last to arrive", _ALONE),
+    Column(
+        "waits_for_rank",
+        pa.int64(),
+        "",
+        "rank for which it waited the longest",
+        f"it waited for none; {_ALONE}",
+    ),
+    Column(
+        "waits_for_device", pa.int64(), "", "device of that rank", f"it waited for none; {_ALONE}"
+    ),
+    Column("last_in", pa.int64(), "", "collectives in which it was the last to arrive", _ALONE),
+    Column(
+        "collectives", pa.int64(), "", "collectives that it has in common with all others", _ALONE
+    ),
+    Column(
+        "late_ns",
+        pa.float64(),
+        "ns",
+        f"{_MEAN}what each of the others waited for it in these, in the mean",
+        _ALONE,
+    ),
+)
+SCHEMA = schema(COLUMNS)
+
+_Place = tuple[int | None, int | None]
+_Rows = Sequence[dict[str, Any]]
+
+
+def ranks(events: EventTable, windows: list[Window]) -> pa.Table:
+    """One row a rank and device, in their order; ``SCHEMA``."""
+    spent: dict[_Place, Counter[tuple[str, str]]] = defaultdict(Counter)
+    for row in ledger.ledger(events, windows).to_pylist():
+        spent[row["rank"], row["device"]][row["state"], row["part"]] += row["ns"]
+    calls = collectives(events, windows).to_pylist()
+    rows = [_times(place, parts, windows, calls) for place, parts in spent.items()]
+    mean = sum(row["work_ns"] for row in rows) / max(len(rows), 1)
+    arrivals = _arrivals(calls)
+    for row in rows:
+        row["imbalance_share"] = row["work_ns"] / mean - 1 if len(rows) > 1 and mean else None
+        row |= _lateness((row["rank"], row["device"]), arrivals, row["steps"])
+    return pa.Table.from_pylist(rows, schema=SCHEMA)
+
+
+def _times(
+    place: _Place, parts: Counter[tuple[str, str]], windows: list[Window], calls: _Rows
+) -> dict[str, Any]:
+    own = [window for window in windows if window.rank == place[0]]
+    lengths = [window.end_ns - window.start_ns for window in own]
+    busy = sum(ns for (state, _), ns in parts.items() if state == "busy")
+    exposed = parts["busy", "collective"]
+    idle = [(part, ns) for (state, part), ns in parts.items() if state == "idle"]
+    communicates = _collective_ns(place, own, calls)
+    steps = len(own)
+    return {
+        "rank": place[0],
+        "device": place[1],
+        "steps": steps,
+        "step_ns": sum(lengths) / steps,
+        "longest_step_ns": max(lengths),
+        "busy_ns": busy / steps,
+        "waits_for_host_ns": None if place[1] is None else waits_for_host_ns(idle) / steps,
+        "work_ns": (busy - exposed) / steps,
+        "collective_ns": communicates / steps,
+        "exposed_ns": exposed / steps,
+        "overlapped_share": 1 - exposed / communicates if communicates else None,
+    }
+
+
+def _collective_ns(place: _Place, windows: list[Window], calls: _Rows) -> int:
+    """Time of the windows in which a collective ran at ``place``."""
+    own = [row for row in calls if (row["rank"], row["device"]) == place]
+    start = np.array([row["start_ns"] for row in own], dtype=np.int64)
+    length = np.array([row["dur_ns"] for row in own], dtype=np.int64)
+    begins, ends = (
+        np.array([getattr(window, edge) for window in windows], dtype=np.int64)
+        for edge in ("start_ns", "end_ns")
+    )
+    return int(Covered(start, start + length).within(begins, ends).sum())
+
+
+def _arrivals(calls: _Rows) -> _Rows:
+    """The collectives that all have in common, where their ends say that they are one another's."""
+    matched = [row for row in calls if row["collective"] is not None]
+    waits: Counter[_Place] = Counter()
+    for row in matched:
+        waits[row["rank"], row["device"]] += row["waits_ns"]
+    skew_ns = sum({row["collective"]: row["skew_ns"] for row in matched}.values())
+    return matched if skew_ns <= MOST_SKEW_SHARE * max(waits.values(), default=0) else []
+
+
+def _lateness(place: _Place, arrivals: _Rows, steps: int) -> dict[str, Any]:
+    """Whom it waits for in collectives, and how late it is itself."""
+    own = [row for row in arrivals if (row["rank"], row["device"]) == place]
+    names = ("waits_ns", "waits_for_rank", "waits_for_device", "last_in", "collectives", "late_ns")
+    if not own:
+        return dict.fromkeys(names)
+    waits: Counter[_Place] = Counter()
+    for row in own:
+        waits[row["last_rank"], row["last_device"]] += row["waits_ns"]
+    longest, waited_ns = max(waits.items(), key=lambda item: item[1])
+    others = len({(row["rank"], row["device"]) for row in arrivals}) - 1
+    late = [row for row in arrivals if (row["last_rank"], row["last_device"]) == place]
+    whom = longest if waited_ns else (None, None)
+    values = (
+        sum(waits.values()) / steps,
+        *whom,
+        len({row["collective"] for row in late}),
+        len(own),
+        sum(row["waits_ns"] for row in late) / others / steps,
+    )
+    return dict(zip(names, values, strict=True))
