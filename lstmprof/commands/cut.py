@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lstmprof.commands import options
+from lstmprof.commands import completion, options
 from lstmprof.errors import UsageError
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _NS_PER_MS = 1_000_000
 
 
 @click.command(name="cut")
-@click.argument("path", metavar="PROFILE")
+@click.argument("path", metavar="PROFILE", shell_complete=completion.paths)
 @click.option("--step", type=click.IntRange(min=0), metavar="N", help="Keep this step.")
 @click.option("--steps", metavar="A..B", help="Keep the steps from A to B.")
 @click.option(
