@@ -19,14 +19,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from lstmprof.errors import ProfileError
 from lstmprof.events import Profile
 from lstmprof.events.schema import PHASES, PROGRAM
 from lstmprof.formats import rows
-from lstmprof.formats.foreign import trace_events
+from lstmprof.formats.foreign import consumed, trace_events
 from lstmprof.formats.kineto.events import interval
 from lstmprof.formats.raw_file import RawFile
 from lstmprof.formats.rows import Row
@@ -63,12 +63,17 @@ def read(raw: RawFile) -> Profile:
         ProfileError: no event has a readable time.
     """
     dropped: Counter[str] = Counter()
-    timed = list(_timed(trace_events(raw.json) or [], dropped))
-    if not timed:
+    events = trace_events(raw.json) or []
+    prefixed = any(str(e.get("name")).startswith(_ATEN) for e, _ in _timed(events, Counter()))
+    host: list[Row] = []
+    spans: list[Row] = []
+    for event, times in _timed(consumed(events), dropped):
+        if event["pid"] == _HOST:
+            host.append(_host_row(event, times, prefixed=prefixed))
+        else:
+            spans.append(_device_row(event, times))
+    if not host and not spans:
         raise ProfileError(raw.path, "no event has a readable time", "record the profile again")
-    prefixed = any(str(event.get("name")).startswith(_ATEN) for event, _ in timed)
-    host = [_host_row(e, t, prefixed=prefixed) for e, t in timed if e["pid"] == _HOST]
-    spans = [_device_row(e, t) for e, t in timed if e["pid"] == _DEVICE]
     device = _innermost([span for span in spans if span.device is not None])
     if not host and not device:
         raise ProfileError(raw.path, "no event names its device", "record the profile again")
@@ -85,7 +90,7 @@ def read(raw: RawFile) -> Profile:
 
 
 def _timed(
-    events: list[Any], dropped: Counter[str]
+    events: Iterable[Any], dropped: Counter[str]
 ) -> Iterator[tuple[dict[str, Any], tuple[int, int]]]:
     for event in events:
         if not isinstance(event, dict) or event.get("ph") != "X":

@@ -6,7 +6,7 @@ Two ordered tables, of files known by their first bytes and of JSON known by wha
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from lstmprof.errors import ForeignFileError, ProfileError
@@ -97,6 +97,13 @@ def trace_events(document: Any) -> list[Any] | None:
     """The events of a Chrome trace in either of its two shapes, None where it is no trace."""
     events = document.get("traceEvents") if isinstance(document, dict) else document
     return events if isinstance(events, list) else None
+
+
+def consumed(events: list[Any]) -> Iterator[Any]:
+    """Each of ``events`` in turn, which are forgotten as they go: objects are most of a profile."""
+    events.reverse()
+    while events:
+        yield events.pop()
 
 
 def _dicts(document: Any) -> list[dict[str, Any]]:

@@ -50,9 +50,16 @@ def table(rows: Sequence[Row], origin_ns: int, rank: int | None = None) -> pa.Ta
 
 
 def columns(rows: Sequence[Row]) -> pa.Table:
-    """A column of the events table for each field of one or more ``rows``, times as they are."""
-    values = zip(Row._fields, zip(*rows, strict=True), strict=True)
-    return pa.table({name: _array(column, SCHEMA.field(name).type) for name, column in values})
+    """A column of the events table for each field of one or more ``rows``, times as they are.
+
+    One after the other: all of them at once as objects take as much memory as the rows.
+    """
+    return pa.table(
+        {
+            name: _array([row[place] for row in rows], SCHEMA.field(name).type)
+            for place, name in enumerate(Row._fields)
+        }
+    )
 
 
 def _array(values: Sequence[Any], type_: pa.DataType) -> pa.Array:

@@ -39,7 +39,7 @@ from typing import Any, NamedTuple
 from lstmprof.errors import ProfileError
 from lstmprof.events import Profile
 from lstmprof.formats import rows, tf1_ranges
-from lstmprof.formats.foreign import trace_events
+from lstmprof.formats.foreign import consumed, trace_events
 from lstmprof.formats.kineto.events import interval
 from lstmprof.formats.raw_file import RawFile
 from lstmprof.formats.rows import Row
@@ -143,7 +143,8 @@ def read(raw: RawFile) -> Profile:
     }
     dropped: Counter[str] = Counter()
     devices = {name: device_of(name) for name in processes.values()}
-    ops = _without_twins(list(_ops(events, processes, dropped)), devices)
+    steps = tf1_ranges.ranges(events)
+    ops = _without_twins(list(_ops(consumed(events), processes, dropped)), devices)
     intervals = list(_rows(ops, devices))
     if not intervals:
         raise ProfileError(
@@ -152,7 +153,6 @@ def read(raw: RawFile) -> Profile:
             "run the session with RunOptions(trace_level=FULL_TRACE)",
         )
     metadata: dict[str, Any] = {"processes": {str(pid): name for pid, name in processes.items()}}
-    steps = tf1_ranges.ranges(events)
     if steps:
         intervals, lanes = tf1_ranges.of_one_process(intervals, steps[0].pid)
         intervals += steps
