@@ -9,7 +9,6 @@ bytes those read and written: elements × (size of from + size of to).
 
 from __future__ import annotations
 
-import json
 import math
 from functools import lru_cache
 from typing import Any
@@ -22,6 +21,7 @@ from lstmprof.events.annotate.links import inherited
 from lstmprof.events.annotate.steps import Window, steps_of
 from lstmprof.events.call_tree import own_time
 from lstmprof.events.groups import Groups, heads, ratio, texts_at, where_known
+from lstmprof.events.inputs import recorded_inputs
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.schema import ACTIVITY_KINDS, DEVICE, PER_STEP, RANK, Column, schema
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
@@ -165,15 +165,7 @@ def _chosen(
 
 
 def _strings(recorded: str) -> list[str | None]:
-    return [str(t) if t else None for t in _list(recorded)]
-
-
-def _list(recorded: str) -> list[Any]:
-    try:
-        value = json.loads(recorded)
-    except ValueError:
-        return []
-    return value if isinstance(value, list) else []
+    return [str(t) if t else None for t in recorded_inputs(recorded)]
 
 
 def _moved_bytes(events: EventTable, rows: Ints) -> Ints:
@@ -200,8 +192,8 @@ def _moved_bytes(events: EventTable, rows: Ints) -> Ints:
 @lru_cache(maxsize=4096)
 def _copy_bytes(shapes: str, dtypes: str) -> int:
     """Bytes that ``aten::copy_`` of these inputs reads and writes, −1 unknown."""
-    source, to = copied(_list(dtypes))
-    shape = [*_list(shapes), None][0]
+    source, to = copied(recorded_inputs(dtypes))
+    shape = [*recorded_inputs(shapes), None][0]
     each = [ELEMENT_BYTES.get(str(t)) for t in (source, to)]
     if not isinstance(shape, list) or None in each:
         return -1

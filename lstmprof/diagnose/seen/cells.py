@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 
 from lstmprof.diagnose.seen.lane import Lane
+from lstmprof.events.inputs import recorded_inputs
 
 
 def peepholes(lane: Lane) -> float:
@@ -19,10 +18,10 @@ def peepholes(lane: Lane) -> float:
 
 def _is_broadcast(shapes: str) -> bool:
     """Whether two of an op's inputs are a matrix and a vector as long as its rows."""
+    listed = [one for one in recorded_inputs(shapes) if isinstance(one, list)]
     try:
-        listed = [one for one in json.loads(shapes) if isinstance(one, list)]
         matrices = {one[-1] for one in listed if len(one) == 2 and one[0] != 1}
         vectors = {one[-1] for one in listed if len(one) == 1 or (len(one) == 2 and one[0] == 1)}
-    except (ValueError, TypeError, IndexError):
+    except (TypeError, IndexError):
         return False
     return bool((matrices & vectors) - {1})

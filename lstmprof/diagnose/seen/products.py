@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
@@ -12,6 +11,7 @@ import numpy as np
 
 from lstmprof.diagnose.seen.lane import Lane
 from lstmprof.events.groups import Groups
+from lstmprof.events.inputs import recorded_inputs
 from lstmprof.events.table import NONE
 
 #: Element types of 16 bits by the names of profiles.
@@ -73,16 +73,8 @@ def half_products(lane: Lane) -> tuple[Product, ...]:
 
 def _half(dtypes: str) -> str | None:
     """The first of an op's element types that has 16 bits; None where none has."""
-    listed = _parsed(dtypes)
+    listed = recorded_inputs(dtypes)
     return next((_HALF[str(name)] for name in listed if str(name) in _HALF), None)
-
-
-def _parsed(text: str) -> _Shapes:
-    try:
-        listed = json.loads(text)
-    except ValueError:
-        return []
-    return listed if isinstance(listed, list) else []
 
 
 def _product(first: int) -> Callable[[_Shapes], tuple[int, ...]]:
@@ -103,7 +95,7 @@ _SIZES: dict[str, Callable[[_Shapes], tuple[int, ...]]] = {
 def _sizes(op: str, text: str) -> tuple[int, ...]:
     of_op = _SIZES.get(op)
     try:
-        sizes = of_op(_parsed(text)) if of_op else ()
+        sizes = of_op(recorded_inputs(text)) if of_op else ()
     except (IndexError, TypeError):
         return ()
     return sizes if all(isinstance(size, int) for size in sizes) else ()

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
 
 import numpy as np
 
 from lstmprof.diagnose.seen.lane import Fact, Lane
 from lstmprof.events.groups import Groups
+from lstmprof.events.inputs import recorded_inputs
 from lstmprof.events.intervals import Flags
 from lstmprof.events.table import NONE
 
@@ -107,25 +107,17 @@ def _ops(lane: Lane, pattern: re.Pattern[str]) -> Flags:
     return np.asarray(ops, np.bool_)
 
 
-def _read(text: str) -> list[Any]:
-    try:
-        values = json.loads(text)
-    except (ValueError, TypeError):
-        return []
-    return values if isinstance(values, list) else []
-
-
 def _are_known(dtypes: str) -> bool:
-    return len(_read(dtypes)) > 1
+    return len(recorded_inputs(dtypes)) > 1
 
 
 def _has_sizes(dtypes: str) -> bool:
-    return [str(one) for one in _read(dtypes)][1:2] == ["long int"]
+    return [str(one) for one in recorded_inputs(dtypes)][1:2] == ["long int"]
 
 
 def _is_one_sequence(shapes: str) -> bool:
     """Whether a batch of one, by the first state, and more than one time step."""
-    inputs, state = [*_read(shapes), None, None][:2]
+    inputs, state = [*recorded_inputs(shapes), None, None][:2]
     while isinstance(state, list) and state and isinstance(state[0], list):
         state = state[0]
     if not isinstance(inputs, list) or not isinstance(state, list):
@@ -137,4 +129,4 @@ def _is_one_sequence(shapes: str) -> bool:
 
 def _weights(shapes: str) -> str:
     """The shapes of a layer's weights: in a stack of layers those of the first differ."""
-    return json.dumps(_read(shapes)[2:3])
+    return json.dumps(recorded_inputs(shapes)[2:3])

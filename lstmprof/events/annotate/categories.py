@@ -12,7 +12,6 @@ it only arranges work. Names of scopes never decide. Source: docs/ledger.md.
 
 from __future__ import annotations
 
-import json
 from functools import lru_cache
 
 import numpy as np
@@ -39,6 +38,7 @@ from lstmprof.events.annotate.rules import (
     rnn_family,
     rule_text,
 )
+from lstmprof.events.inputs import recorded_inputs
 from lstmprof.events.intervals import Flags
 from lstmprof.events.schema import PHASES
 from lstmprof.events.table import NONE, EventTable
@@ -147,10 +147,10 @@ def _converts(events: EventTable, links: _Links) -> Flags:
 @lru_cache(maxsize=4096)
 def _types_differ(dtypes: str) -> int:
     """1 where the first two of a JSON list of types differ, 0 where they agree, −1 unknown."""
-    try:
-        first, second = [str(t) for t in json.loads(dtypes)][:2]
-    except ValueError:
+    types = [str(entry) for entry in recorded_inputs(dtypes)]
+    if len(types) < 2:
         return -1
+    first, second = types[:2]
     return int(first != second) if first and second else -1
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from lstmprof.breakdown.recurrent.network import Shape
+from lstmprof.events.inputs import recorded_inputs
 from lstmprof.events.table import NONE, EventTable
 
 
@@ -28,11 +28,7 @@ class Inputs:
 def _listed(codes: Any, texts: list[str], row: int) -> list[Any]:
     if codes[row] == NONE:
         return []
-    try:
-        entries = json.loads(texts[codes[row]])
-    except ValueError:
-        return []
-    return entries if isinstance(entries, list) else []
+    return recorded_inputs(texts[codes[row]])
 
 
 def _shape(entry: Any) -> Any:
