@@ -12,7 +12,6 @@ import ctypes
 import errno
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -98,11 +97,15 @@ def staging(out: Path) -> Iterator[Path]:
     try:
         out.mkdir(parents=True, exist_ok=True)
         sweep(out)
-        partial = Path(tempfile.mkdtemp(prefix=own_prefix(PARTIAL), dir=out))
     except OSError as fault:
         raise _cannot(out, f"{out}: cannot be written", fault) from fault
-    maker = os.getpid()
+    # Named before it is made: a signal between the two leaves nothing that is not removed.
+    partial, maker = out / f"{own_prefix(PARTIAL)}{os.urandom(4).hex()}", os.getpid()
     try:
+        try:
+            partial.mkdir(mode=0o700)
+        except OSError as fault:
+            raise _cannot(out, f"{out}: cannot be written", fault) from fault
         yield partial
     finally:
         if os.getpid() == maker:  # not a process forked meanwhile, which ends before it

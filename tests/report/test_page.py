@@ -232,11 +232,11 @@ def test_vega_is_bundled_once_and_kept(tmp_path: Path, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(page, "_bundled_vega", bundle)
     monkeypatch.setenv("LSTMPROF_CACHE", str(tmp_path / "cache"))
-    assert page._vega() == page._vega() == "vega<\\/script>"
+    assert page.vega() == page.vega() == "vega<\\/script>"
     assert len(bundled) == 1
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("LSTMPROF_CACHE", str(tmp_path / "file"))  # nothing can be written there
-    assert page._vega() == "vega<\\/script>"
+    assert page.vega() == "vega<\\/script>"
 
 
 def test_recurrent_layers_are_a_table(tmp_path: Path) -> None:
