@@ -138,6 +138,15 @@ def writing(path: Path) -> Iterator[BinaryIO]:
         Path(partial).unlink(missing_ok=True)
 
 
+def remove(folder: Path) -> None:
+    """Remove ``folder`` and all in it, also where a signal comes while that is done."""
+    try:
+        shutil.rmtree(folder, ignore_errors=True)
+    except BaseException:  # it raises once
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
 @contextmanager
 def temporary_folder() -> Iterator[Path]:
     """A folder in TMPDIR for as long as the context.
@@ -149,7 +158,7 @@ def temporary_folder() -> Iterator[Path]:
     try:
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        remove(folder)
 
 
 def made_temporary_folder() -> Path:

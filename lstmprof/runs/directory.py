@@ -11,13 +11,12 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from lstmprof.errors import RunError, UsageError, next_step_of
-from lstmprof.scratch import left_in, own_prefix
+from lstmprof.scratch import left_in, own_prefix, remove
 
 PARTIAL = ".partial-"
 #: Of a component of a path: NAME_MAX of Linux's file systems.
@@ -109,7 +108,7 @@ def staging(out: Path) -> Iterator[Path]:
         yield partial
     finally:
         if os.getpid() == maker:  # not a process forked meanwhile, which ends before it
-            shutil.rmtree(partial, ignore_errors=True)
+            remove(partial)
 
 
 @contextmanager
@@ -186,4 +185,4 @@ def sweep(out: Path) -> None:
             with suppress(OSError):  # another one was quicker
                 if not (out / old.name).exists():
                     old.rename(out / old.name)
-        shutil.rmtree(partial, ignore_errors=True)
+        remove(partial)

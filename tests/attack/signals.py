@@ -132,6 +132,8 @@ def _left(folder: Path) -> Iterator[str]:
     left = [*hidden, *(folder / "tmp").iterdir()]
     if left:
         yield f"it leaves {[path.name for path in left]}"
+    for path in left:  # told once: the next command may be interrupted before it sweeps
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
     if [run.name for run in runs_in(folder / "runs")] != ["a", "old"]:
         yield "a finished run is lost"
     for place in (folder / "runs", *folder.glob("cache/*/")):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from lstmprof.errors import RunError
 from lstmprof.runs import directory
-from lstmprof.runs.directory import PARTIAL, cache_folder, new_run, sweep
+from lstmprof.runs.directory import PARTIAL, cache_folder, new_run, staging, sweep
 
 #: Begins a run in the folder given, tells so, and ends when its input does.
 BEGUN = """
@@ -89,6 +90,24 @@ def test_looking_whether_a_process_lives_does_not_disturb_it(tmp_path: Path) -> 
     assert folder.exists()
     process.communicate("")
     assert process.returncode == 0
+
+
+def test_a_signal_while_the_work_is_removed_keeps_none_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    removed, done = shutil.rmtree, []
+
+    def interrupted(folder: Path, **how: bool) -> None:
+        done.append(folder)
+        if len(done) == 1:
+            raise KeyboardInterrupt
+        removed(folder, **how)
+
+    monkeypatch.setattr(shutil, "rmtree", interrupted)
+    with pytest.raises(KeyboardInterrupt), staging(tmp_path) as partial:
+        (partial / "half").write_text("")
+    assert len(done) == 2
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_old_run_is_put_back_where_the_new_one_cannot_take_its_place(
