@@ -39,7 +39,7 @@ def mutated(content: bytes, draw: Random) -> bytes:
                 draw.choice(_CHANGES)(connection, draw)
             connection.commit()
             written = connection.serialize()
-        except (sqlite3.Error, UnicodeError, OverflowError, IndexError):
+        except (sqlite3.Error, MemoryError, UnicodeError, OverflowError, IndexError):
             return _pages(content, draw)
     return _pages(written, draw) if draw.random() < 0.1 else written
 
