@@ -60,7 +60,7 @@ def command(
       lstmprof history traces/ -o history.html
     """
     if out is not None:
-        from lstmprof.report.history import refuse
+        from lstmprof.report.page import refuse
 
         refuse(out, force=force)
     with options.leaving_out() as left_out:

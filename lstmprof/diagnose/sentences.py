@@ -60,7 +60,7 @@ def verdict(
     ends = lengths(fast, slow)
     times = f"{milliseconds(ends[1])} and {milliseconds(ends[0])} ms"
     if not outcome.differs:
-        return f"{slow_name} and {fast_name} cannot be told apart: {times}"
+        return f"{by(slow)}{slow_name} and {fast_name} cannot be told apart: {times}"
     head = f"{by(slow)}{slow_name} is {ends[1] / ends[0]:.2f}× slower than {fast_name}"
     if cause is None:
         return f"{head}; why cannot be told"

@@ -10,12 +10,10 @@ from typing import Any
 import altair as alt
 
 from lstmprof.diagnose.history import Point, Series
-from lstmprof.errors import RunError
 from lstmprof.numbers import milliseconds, shown_name
 from lstmprof.report import drawing
 from lstmprof.report.model import Spec
-from lstmprof.report.page import script_json, vega
-from lstmprof.scratch import check_file, write_file
+from lstmprof.report.page import refuse, save, script_json, vega
 
 #: Pixels of a panel.
 _WIDTH, _HEIGHT = 860, 240
@@ -132,18 +130,4 @@ def write(series: Sequence[Series], path: Path, *, force: bool = False) -> int:
         RunError: ``path`` is there already and ``force`` is not given, or cannot be written.
     """
     refuse(path, force=force)
-    content = page(series).encode()
-    try:
-        write_file(path, content)
-    except OSError as fault:
-        raise RunError(f"{path}: {fault.strerror}", "give an -o that can be written") from fault
-    return len(content)
-
-
-def refuse(path: Path, *, force: bool) -> None:
-    """Nothing where the page may be written to ``path``.
-
-    Raises:
-        RunError: it is there already and ``force`` is not given, or it is no plain file.
-    """
-    check_file(path, force=force, next_step="give --force to replace it, or another -o")
+    return save(page(series), path)

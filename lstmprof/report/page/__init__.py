@@ -104,7 +104,16 @@ def write(report: Report, path: Path, *, force: bool = False) -> int:
         RunError: ``path`` is there already and ``force`` is not given, or cannot be written.
     """
     refuse(path, force=force)
-    content = page(report).encode()
+    return save(page(report), path)
+
+
+def save(html: str, path: Path) -> int:
+    """Write ``html`` to ``path``, whole or not at all; its size in bytes.
+
+    Raises:
+        RunError: ``path`` cannot be written.
+    """
+    content = html.encode()
     try:
         write_file(path, content)
     except OSError as fault:

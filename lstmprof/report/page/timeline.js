@@ -235,7 +235,7 @@ window.lstmprofTimeline = (rowsOf, parts, colour, dark) => {
     return `${name}${name.includes(part) ? "" : "\n" + part}\n${time(long, long)}, from ${time(start, step.dur_ns)} on`;
   }
 
-  // All that was recorded of it, a line each.
+  // All that the run keeps of it, a line each.
   function everything(event) {
     const told = Object.entries(step.facts).flatMap(
       ([name, { texts, places }]) => (places[event] < 0 ? [] : [`${name.replaceAll("_", " ")}: ${texts[places[event]]}`]));
