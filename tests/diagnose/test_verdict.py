@@ -8,7 +8,10 @@ import pytest
 from diagnose.made import contributor, profile
 
 from lstmprof.breakdown.doubts import CPU_TAKEN, Warning
+from lstmprof.diagnose import sentences
+from lstmprof.diagnose.certainty import Outcome
 from lstmprof.diagnose.diagnosis import Diagnosis, alone, compare
+from lstmprof.diagnose.findings import findings
 from lstmprof.diagnose.step_profile import StepProfile
 
 MS = 1_000_000
@@ -38,6 +41,13 @@ def test_what_is_within_noise_is_not_called_slower() -> None:
         "b and a cannot be told apart: 11.0 and 11.0 ms",
         "within noise",
     )
+
+
+def test_times_of_a_cpu_are_called_so() -> None:
+    fast, slow = (ran(name, MS, compared_by="CPU time") for name in "ab")
+    parts = findings(fast, slow)
+    said = sentences.verdict(fast, slow, parts, Outcome("none", differs=False))
+    assert said == "by CPU time: b and a cannot be told apart: 11.0 and 11.0 ms"
 
 
 def test_what_a_doubt_hides_is_not_called_slower() -> None:
