@@ -11,11 +11,11 @@ from lstmprof.commands import completion, options, terminal
 @click.argument("paths", nargs=-1, required=True, metavar="PATH…", shell_complete=completion.paths)
 @click.option(
     "--rows",
-    default="implementation",
-    show_default=True,
+    default=None,
     metavar="NAMES",
     help="What a row is, several with commas: implementation, label, workload, precision, mode, "
-    "device, threads, layers, hidden, batch, time-steps, features, cell, framework, version, run.",
+    "device, threads, layers, hidden, batch, time-steps, features, cell, framework, version, run. "
+    "[default: implementation, and what else differs between runs of one cell]",
 )
 @click.option(
     "--columns",
@@ -40,15 +40,17 @@ from lstmprof.commands import completion, options, terminal
     show_default=True,
     help="LaTeX is of the package booktabs; CSV has a column a number.",
 )
-def command(paths: tuple[str, ...], rows: str, columns: str, value: str, format_: str) -> int:
+def command(
+    paths: tuple[str, ...], rows: str | None, columns: str, value: str, format_: str
+) -> int:
     """Make a table for a paper: runs by two of their conditions.
 
     A cell without a run is empty. Of runs that can be compared the fastest is bold, and so is what
     its 95 % interval touches: these runs do not tell them apart. The caption says what the numbers
     are, the machine, the versions, rounds and iterations.
 
-    PATH is a run, or a folder of runs, as for breakdown; of several that would share a cell it is
-    said what tells them apart.
+    PATH is a run, or a folder of runs, as for breakdown. Of several that would share a cell of the
+    --rows and --columns that you give it is said what tells them apart.
 
     \b
     Example:

@@ -141,23 +141,25 @@ class Grid:
 
 
 def grid(
-    breakdowns: Sequence[Breakdown], rows: str, columns: str, value: str = DEFAULT_VALUE
+    breakdowns: Sequence[Breakdown], rows: str | None, columns: str, value: str = DEFAULT_VALUE
 ) -> Grid:
     """The table of those of ``breakdowns`` that were timed.
 
-    ``rows`` and ``columns`` are names of ``FIELDS``, ``value`` of ``VALUES``, several with commas.
+    ``rows`` and ``columns`` are names of ``FIELDS``, ``value`` of ``VALUES``, several with commas;
+    without ``rows`` a row is an implementation, and what else tells runs of one cell apart.
 
     Raises:
         UsageError: one of them is no such name; nothing was timed; two runs fall into one cell.
     """
-    row_names, column_names = _names(rows, "--rows"), _names(columns, "--columns")
+    column_names = _names(columns, "--columns")
+    row_names = None if rows is None else _names(rows, "--rows")
     values = values_of(value)
     timed = [b for b in breakdowns if b.timings is not None]
     if not timed:
         raise UsageError("none of these runs was timed", "give runs that lstmprof captured")
-    keys = [
-        tuple(_key(b.run.info, b.run.name, n) for n in (row_names, column_names)) for b in timed
-    ]
+    told = row_names is not None
+    row_names = row_names or _telling(timed, column_names)
+    keys = [(_key(b, row_names), _key(b, column_names)) for b in timed]
     row_keys, column_keys = (_ordered([key[side] for key in keys]) for side in (0, 1))
     slowdown, best = compared(timed), _best(timed)
     placed: dict[tuple[int, int], int] = {}
@@ -167,9 +169,10 @@ def grid(
             raise _crowded(timed[placed[at]], timed[place], (*row_names, *column_names))
         placed[at] = place
     headings = tuple(dict.fromkeys(name for v in values for name in v.parts))
+    shown = row_keys if told else _differing(row_keys)
     return Grid(
         corner=", ".join(row_names),
-        rows=tuple(_shown(key, row_names) for key in row_keys),
+        rows=tuple(_shown(key, row_names) for key in shown),
         columns=tuple(_shown(key, column_names) for key in column_keys),
         cells={
             at: _cell(timed[place], slowdown.get(place), place in best, values)
@@ -205,8 +208,49 @@ def values_of(text: str) -> list[Value]:
     return [VALUES[name] for name in dict.fromkeys(names)]
 
 
-def _key(info: RunInfo, name: str, names: Sequence[str]) -> tuple[Any, ...]:
-    return tuple(name if field == "run" else FIELDS[field](info) for field in names)
+def _key(breakdown: Breakdown, names: Sequence[str]) -> tuple[Any, ...]:
+    run = breakdown.run
+    return tuple(run.name if name == "run" else FIELDS[name](run.info) for name in names)
+
+
+def _telling(breakdowns: Sequence[Breakdown], columns: Sequence[str]) -> tuple[str, ...]:
+    """What a row is where nobody says: the implementation, and what differs within a cell."""
+    names = [next(n for n in ("implementation", "workload", "run") if n not in columns)]
+    while crowds := _crowds(breakdowns, (*names, *columns)):
+        others = (name for name in FIELDS if name not in (*names, *columns))
+        differs = (n for n in others if any(len({_key(b, [n]) for b in c}) > 1 for c in crowds))
+        name = next(differs, None)
+        if name is None:
+            break
+        names.append(name)
+    return tuple(names)
+
+
+def _crowds(breakdowns: Sequence[Breakdown], names: Sequence[str]) -> list[list[Breakdown]]:
+    """Those that fall into one cell, several of them, by cell."""
+    cells: dict[tuple[Any, ...], list[Breakdown]] = {}
+    for breakdown in breakdowns:
+        cells.setdefault(_key(breakdown, names), []).append(breakdown)
+    return [cell for cell in cells.values() if len(cell) > 1]
+
+
+#: Stands in a row's key for what tells it from no other.
+_SAME = object()
+
+
+def _differing(keys: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """``keys`` with ``_SAME`` for what all of the same first part share, or nobody knows."""
+    told: dict[Any, list[set[Any]]] = {}
+    for first, *rest in keys:
+        sets = told.setdefault(first, [set() for _ in rest])
+        for values, part in zip(sets, rest, strict=True):
+            values.add(part)
+    shown = []
+    for first, *rest in keys:
+        parts = [p if len(v) > 1 else _SAME for p, v in zip(rest, told[first], strict=True)]
+        unknown = first is None and any(part not in (None, _SAME) for part in parts)
+        shown.append((_SAME if unknown else first, *parts))
+    return shown
 
 
 def _ordered(keys: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
@@ -236,7 +280,7 @@ def _ordered(keys: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
 def _shown(key: tuple[Any, ...], names: Sequence[str]) -> str:
     parts = []
     for part, name in zip(key, names, strict=True):
-        if part is None and name == "label" and len(key) > 1:
+        if part is _SAME or (part is None and name == "label" and len(key) > 1):
             continue
         text = UNKNOWN if part is None else str(part)
         parts.append(f"{name} {text}" if part is None or isinstance(part, int) else text)

@@ -80,6 +80,41 @@ def test_the_step_has_its_interval_and_what_it_touches_is_bold_too(capsys: Said)
     assert re.search(r"\| jax-scan \|  \| \*\*84\.62 ± 30\.69 \(1\.23×\)\*\* \|", lines[3])
 
 
+def test_rows_that_need_it_are_told_apart_by_what_differs(traces: Path, capsys: Said) -> None:
+    facts = {"implementation": "slow_one", "workload": {"name": "net-b8", "batch": 8, "hidden": 4}}
+    write_run(traces, "half", step(("aten::mm", 9)), 10, precision="amp-fp16", **facts)
+    write_run(traces, "tried", step(("aten::mm", 9)), 15, label="tried", **facts)
+    rows = [line.split(" |")[0] for line in written(capsys).splitlines()[:6] if ":|" not in line]
+    assert rows == [
+        "| implementation, label, precision",
+        r"| slow\_one, tried, fp32",
+        r"| slow\_one, amp-fp16",
+        r"| slow\_one, fp32",
+        "| quick",
+    ]
+
+
+def test_runs_of_own_code_are_told_apart_by_their_names(tmp_path: Path, capsys: Said) -> None:
+    for name in ("mine", "yours"):
+        write_run(tmp_path / "own", name, step(("aten::mm", 9)), 10, implementation=None)
+    assert lstmprof(["table", "own"]) == 0
+    head, _, *rows = (line.split(" |")[0] for line in capsys.readouterr().out.splitlines()[:4])
+    assert (head, rows) == ("| implementation, run", ["| mine", "| yours"])
+
+
+def test_implementations_as_columns_leave_workloads_for_rows(capsys: Said) -> None:
+    assert lstmprof(["table", "traces", "--columns", "implementation"]) == 0
+    head = capsys.readouterr().out.splitlines()[0]
+    assert head.startswith("| workload | ")
+
+
+def test_the_samples_make_a_table_without_options(capsys: Said) -> None:
+    assert lstmprof(["table", str(Path(__file__).parents[2] / "traces")]) == 0
+    out = capsys.readouterr().out
+    for row in ("jax-scan", "torch-cudnn", "torch-cudnn, torch==1.8.1"):
+        assert f"| {row} |" in out
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
