@@ -130,10 +130,9 @@ def _show(diagnoses: Sequence[Diagnosis], format_: str) -> None:
     if format_ == "json":
         terminal.write_json([comparison.to_dict() for comparison in diagnoses])
     elif format_ == "markdown":
-        print("\n\n".join(map(diagnosis.markdown, diagnoses)))
+        print(diagnosis.markdown_of_all(diagnoses))
     else:
-        for comparison in diagnoses:
-            diagnosis.show(comparison)
+        diagnosis.show_all(diagnoses)
 
 
 def _show_against(breakdowns: Sequence[Breakdown], asked: Asked, format_: str) -> None:
@@ -153,7 +152,7 @@ def _show_against(breakdowns: Sequence[Breakdown], asked: Asked, format_: str) -
         else:
             terminal.write_line(verdict.sentence, style="bold")
             terminal.write_line()
-            diagnosis.show(shown)
+            diagnosis.show(shown, set())
 
 
 def _once(names: tuple[str, ...]) -> tuple[str, ...]:

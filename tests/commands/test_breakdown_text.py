@@ -97,3 +97,25 @@ def test_a_run_of_own_code_has_no_workload_in_its_heading(
     said = capsys.readouterr().out
     assert said.startswith("Time per step: a CPU, 2 threads\n")
     assert "None" not in said
+
+
+@pytest.mark.parametrize("runs", [2, 3])
+def test_a_warning_that_many_runs_have_is_one_line(
+    runs: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    events = annotated(table([row("step", "step", 0, 9000, **HOST)]), captured=True)
+    unread = {name: [None] for name in TIMINGS_SCHEMA.names}
+    timed = {"round": [0], "iteration": [0], "warmup": [False], "wall_ns": [9000]}
+    timings = pa.table({**unread, **timed}).cast(TIMINGS_SCHEMA)
+    for number in range(runs):
+        busy = {"load_average_before": [5.0 + number] * 3, "hardware": {"cores": 2}}
+        info = {"name": f"r{number}", "source": "capture", "implementation": "torch-cudnn"}
+        (tmp_path / f"r{number}").mkdir()
+        write_tables(tmp_path / f"r{number}", run_info({**info, **busy}), events, timings)
+    assert lstmprof(["breakdown", str(tmp_path)]) == 0
+    warned = [w for w in capsys.readouterr().out.splitlines() if "the machine was busy" in w]
+    if runs == 2:
+        assert [w[: w.index(" the ")] for w in warned] == ["warning: r0:", "warning: r1:"]
+        return
+    (line,) = warned
+    assert line.startswith("warning: r0, and 2 more runs like it: the machine was busy before")

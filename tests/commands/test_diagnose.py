@@ -176,6 +176,32 @@ def test_a_folder_is_diagnosed_group_by_group(
     assert across[1]["notes"] == ["they differ in precision (fp32 against amp-bf16)"]
 
 
+def test_many_verdicts_come_first_and_a_warning_of_several_once(
+    runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    slower = step(("aten::mm", 9), ("aten::tanh", 30))
+    write_run(runs, "slower", slower, 40)
+    busy = {"load_average_before": [9.0, 9.0, 9.0], "hardware": {"cores": 2}}
+    write_run(runs, "fastest", step(("aten::mm", 7)), 8, **busy)
+    lines = shown(capsys, runs).splitlines()
+    end = lines.index("")
+    assert lines[:end] == [
+        "train, fp32:",
+        "- fast and fastest cannot be told apart: 10.0 and 8.0 ms (within noise)",
+        "- slow is 2.75× slower than fastest: memory-bound, 7.0 of the 14.0 ms (likely)",
+        "- slower is 5.00× slower than fastest: memory-bound, 30.0 of the 32.0 ms (likely)",
+        "train, amp-bf16:",
+        "- half is GEMM-bound: 100 % of the step (measured)",
+    ]
+    assert lines.count("train, fp32:") == lines.count("train, amp-bf16:") == 2
+    warned = [line for line in lines if line.startswith("warning: ")]
+    assert sum("the machine was busy" in line for line in warned) == 1
+    assert "warning: 1 told above holds here, too" in warned
+    text = shown(capsys, runs, "--format", "markdown")
+    assert text.startswith("train, fp32:\n\n- fast and fastest cannot be told apart")
+    assert "### train, amp-bf16" in text
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

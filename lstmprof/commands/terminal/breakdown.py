@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from lstmprof.breakdown import Breakdown, comparable, compared
+from lstmprof.breakdown.doubts import Warning
 from lstmprof.breakdown.mean_step import MeanStep, Recording, lane_words
 from lstmprof.breakdown.tables import TABLES
 from lstmprof.breakdown.versions import OfVersion, by_version
@@ -18,6 +19,7 @@ from lstmprof.events.annotate import OWN_CODE
 from lstmprof.events.annotate.calls import is_copy
 from lstmprof.events.schema import Column
 from lstmprof.numbers import UNKNOWN, known, labels, milliseconds, number_of, percent
+from lstmprof.runs.metadata import RunInfo
 
 #: Texts that may be cut where a line is too long.
 _LONG = ("name", "rule", "op", "within")
@@ -34,6 +36,8 @@ _SCALES = {
 
 #: Milliseconds to the microsecond.
 _DIGITS = 3
+#: Runs that each have a line of their own for a warning of one kind.
+_WARNED_EACH = 2
 
 
 def show(
@@ -126,24 +130,34 @@ def _version_cells(row: OfVersion) -> list[str]:
 
 
 def _show_warnings(breakdowns: list[Breakdown]) -> None:
-    lines = [
-        f"warning: {label}: {warning}"
-        for label, breakdown in zip(_labels(breakdowns), breakdowns, strict=True)
-        for warning in (breakdown.timings.warnings if breakdown.timings else ())
-    ]
-    for line in lines:
-        terminal.write_line(line)
-    if lines:
+    """A line a warning; of one kind that many runs have, the largest and how many more."""
+    kinds: dict[str, list[tuple[str, Warning]]] = {}
+    for label, breakdown in zip(_labels(breakdowns), breakdowns, strict=True):
+        for warning in breakdown.timings.warnings if breakdown.timings else ():
+            kinds.setdefault(warning.kind, []).append((label, warning))
+    for told in kinds.values():
+        if len(told) <= _WARNED_EACH:
+            lines = [f"{label}: {warning}" for label, warning in told]
+        else:
+            label, warning = max(told, key=lambda of: of[1].size or 0.0)
+            lines = [f"{label}, and {len(told) - 1} more runs like it: {warning}"]
+        for line in lines:
+            terminal.write_line(f"warning: {line}")
+    if kinds:
         terminal.write_line()
+
+
+def conditions(info: RunInfo) -> str:
+    """What a run computed, how and on what: ``1x320-ce-short (64×100×123): train, fp32, …``."""
+    texts = [text for text in (info.mode, info.precision, info.device_name) if text]
+    texts += [f"{info.threads} thread" + "s" * (info.threads != 1)] if info.threads else []
+    network = f"{info.workload.name} ({info.workload.shape})" if info.workload else ""
+    return ": ".join(text for text in (network, ", ".join(texts)) if text)
 
 
 def _conditions(breakdown: Breakdown) -> str:
     info = breakdown.run.info
-    conditions = [text for text in (info.mode, info.precision, info.device_name) if text]
-    conditions += [f"{info.threads} thread" + "s" * (info.threads != 1)] if info.threads else []
-    workload = info.workload
-    what = f"batch, {workload.name} ({workload.shape})" if workload else "step"
-    return f"Time per {what}: {', '.join(conditions)}"
+    return f"Time per {'batch, ' if info.workload else 'step: '}{conditions(info)}"
 
 
 def _step_ns(breakdown: Breakdown) -> float:

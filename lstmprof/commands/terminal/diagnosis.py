@@ -6,8 +6,10 @@ For a terminal and, as Markdown, for a pull request; names come from profiles: t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 
 from lstmprof.commands import terminal
+from lstmprof.commands.terminal.breakdown import conditions
 from lstmprof.diagnose.because import each_step, worth_a_line
 from lstmprof.diagnose.counts import QUANTITIES
 from lstmprof.diagnose.diagnosis import LEAST_SHARE, Diagnosis, Explained
@@ -22,15 +24,51 @@ _WITH_EVIDENCE = 3
 #: Characters of a run's name over a column.
 _WIDTH = 28
 _REACH_HEADS = ("busy with", ">ms", ">least ms", ">reached")
+#: More diagnoses than these begin with a list of their verdicts.
+_FEW = 2
 
 
-def show(diagnosis: Diagnosis) -> None:
-    """Print a diagnosis."""
+def show_all(diagnoses: Sequence[Diagnosis]) -> None:
+    """Print diagnoses; of many their verdicts first, and a warning of several once."""
+    parts = _by_conditions(diagnoses)
+    if len(diagnoses) > _FEW:
+        for heading, members in parts:
+            if heading:
+                terminal.write_line(f"{heading}:", style="bold")
+            for diagnosis in members:
+                terminal.write_line(f"- {_in_short(diagnosis)}")
+        terminal.write_line()
+    for heading, members in parts:
+        if heading and len(parts) > 1:
+            terminal.write_line(f"{heading}:")
+        told: set[str] = set()
+        for diagnosis in members:
+            show(diagnosis, told)
+
+
+def _by_conditions(diagnoses: Sequence[Diagnosis]) -> list[tuple[str, list[Diagnosis]]]:
+    """Those that stand together and are of one network, device and so on, with these in words."""
+    parts = groupby(diagnoses, key=lambda d: conditions(d.slow.info))
+    return [(heading, list(members)) for heading, members in parts]
+
+
+def _in_short(diagnosis: Diagnosis) -> str:
+    doubt = diagnosis.certainty
+    return diagnosis.verdict + (f" ({doubt})" if doubt not in diagnosis.verdict else "")
+
+
+def show(diagnosis: Diagnosis, told: set[str]) -> None:
+    """Print a diagnosis; the warnings that are ``told`` are counted, others are told from now."""
     for text in diagnosis.lacking:
         terminal.write_line(f"lacks: {text}")
     terminal.write_line(diagnosis.sentence, style="bold", names=_kernels(diagnosis))
     for warning in diagnosis.warnings:
-        terminal.write_line(f"warning: {warning}")
+        if warning not in told:
+            terminal.write_line(f"warning: {warning}")
+    again = len(told.intersection(diagnosis.warnings))
+    if again:
+        terminal.write_line(f"warning: {again} told above hold{'s' * (again == 1)} here, too")
+    told.update(diagnosis.warnings)
     for note in diagnosis.notes:
         terminal.write_line(f"note: {note}")
     terminal.write_line()
@@ -70,6 +108,20 @@ def _kernels(diagnosis: Diagnosis) -> list[str]:
     """The names of the kernels of both runs, which may be in a sentence."""
     profiles = [profile for profile in (diagnosis.fast, diagnosis.slow) if profile is not None]
     return [row["name"] for profile in profiles for row in profile.rows("kernels")]
+
+
+def markdown_of_all(diagnoses: Sequence[Diagnosis]) -> str:
+    """Each diagnosis in Markdown; of many their verdicts first."""
+    parts = _by_conditions(diagnoses)
+    texts = []
+    if len(diagnoses) > _FEW:
+        for heading, members in parts:
+            lines = [f"- {escaped(_in_short(diagnosis))}" for diagnosis in members]
+            texts.append("\n".join([f"{escaped(heading)}:", "", *lines] if heading else lines))
+    for heading, members in parts:
+        texts += [f"### {escaped(heading)}"] if heading and len(parts) > 1 else []
+        texts += [markdown(diagnosis) for diagnosis in members]
+    return "\n\n".join(texts)
 
 
 def markdown(diagnosis: Diagnosis) -> str:
