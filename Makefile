@@ -2,6 +2,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
+FOR_DEMO := .venv/.for-demo
+INSTALL = $(BIN)/python -m pip install --disable-pip-version-check -c requirements.lock
 DEMO := --workload 1x320-ce-short --time-steps 20 --out traces/demo --force
 
 # On the machine with the GPU: its own Python, with torch or JAX for CUDA; nothing is installed.
@@ -15,8 +17,8 @@ WHEELS ?= $(wildcard build/wheels)
 .PHONY: help demo test fuzz faults damages interrupts bench samples analyses gpu gpu-wheels docs sentences mutants clean
 
 help:
-	@echo "make demo   install, capture three LSTMs on a small workload, say where each step goes"
-	@echo "make test   install, then ruff, mypy and pytest"
+	@echo "make demo   install PyTorch and TensorFlow, capture three LSTMs on a small workload, say where each step goes"
+	@echo "make test   install the rest, then ruff, mypy and pytest"
 	@echo "make fuzz   attack every reader with damaged inputs for MINUTES=10"
 	@echo "make faults kill and fill the disk at every change of files that a command makes"
 	@echo "make damages  damage 310 runs, and give each to five commands"
@@ -31,7 +33,7 @@ help:
 	@echo "make mutants  plant 200 small faults in a copy of the code: which do the tests notice?"
 	@echo "make clean  remove .venv and the demo's runs"
 
-demo: $(INSTALLED)
+demo: $(FOR_DEMO)
 	@echo "Runs to look at before anything is captured: $(BIN)/lstmprof breakdown traces/ and $(BIN)/lstmprof diagnose traces/ (traces/README.md)"
 	$(BIN)/lstmprof capture --impl torch-cudnn --impl torch-lstmcell-basic --impl tf-lstmcell $(DEMO)
 	$(BIN)/lstmprof breakdown traces/demo --top 3
@@ -93,15 +95,20 @@ sentences: $(INSTALLED)
 
 # What else: make mutants MUTANTS="--number 40 --area formats".
 mutants: $(INSTALLED)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.lock -e '.[mutants]'
+	$(INSTALL) --quiet -e '.[mutants]'
 	$(BIN)/python -m benchmarks.mutants $(MUTANTS)
 
-# The stamp is written last: an install that was cut short is done again.
-$(INSTALLED): pyproject.toml requirements.lock
+# Each stamp is written last: an install that was cut short is done again.
+$(FOR_DEMO): pyproject.toml requirements.lock
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "lstmprof needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; give make PYTHON=python3.11")'
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.lock -e '.[torch,tensorflow,jax,pytensor,onnxruntime,openvino,cluster,dev]'
-	touch $(INSTALLED)
+	@echo "Installing lstmprof with PyTorch and TensorFlow, which the demo runs, into .venv; make test adds the rest"
+	$(INSTALL) -e '.[torch,tensorflow]'
+	touch $@
+
+$(INSTALLED): $(FOR_DEMO)
+	$(INSTALL) --quiet -e '.[torch,tensorflow,jax,pytensor,onnxruntime,openvino,cluster,dev]'
+	touch $@
 
 clean:
 	rm -rf .venv traces/demo
