@@ -23,23 +23,14 @@ from lstmprof import workloads
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.worker import loops
 from lstmprof.capture.worker.host import thread_count
-from lstmprof.capture.worker.peaks import numpy_copy, numpy_product
+from lstmprof.capture.worker.loops import _cpu
 from lstmprof.capture.worker.profiling import Ranges
 from lstmprof.capture.worker.readings import Readings
 from lstmprof.errors import CaptureError
 from lstmprof.workloads import Workload
 
 #: Caffe2 computes products by the BLAS in torch; NumPy's is taken for the measurement.
-product, copy = numpy_product, numpy_copy
-
-
-def device_of(requested: str) -> str:
-    """``cpu``, the only device; ``cuda`` is refused before."""
-    return "cpu"
-
-
-def set_threads(threads: int) -> None:
-    """Nothing: its operators read the environment."""
+device_of, set_threads, product, copy = _cpu.device_of, _cpu.set_threads, _cpu.product, _cpu.copy
 
 
 class Trainer(loops.Trainer):

@@ -26,26 +26,17 @@ from lstmprof import workloads
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.worker import loops
 from lstmprof.capture.worker.host import thread_count
-from lstmprof.capture.worker.peaks import numpy_copy, numpy_product
+from lstmprof.capture.worker.loops import _cpu
 from lstmprof.capture.worker.profiling import Ranges
 from lstmprof.capture.worker.readings import Readings
 from lstmprof.errors import CaptureError
 from lstmprof.workloads import Workload
 
 #: Chainer leaves both to NumPy.
-product, copy = numpy_product, numpy_copy
+device_of, set_threads, product, copy = _cpu.device_of, _cpu.set_threads, _cpu.product, _cpu.copy
 
 #: Functions whose inputs' shapes are read: the products of matrices.
 PRODUCTS = ("LinearFunction", "LinearGradData", "LinearGradWeight", "MatMul")
-
-
-def device_of(requested: str) -> str:
-    """``cpu``, the only device; ``cuda`` is refused before."""
-    return "cpu"
-
-
-def set_threads(threads: int) -> None:
-    """Nothing: NumPy's BLAS reads the environment."""
 
 
 class Trainer(loops.Trainer):

@@ -26,6 +26,7 @@ from lstmprof import workloads
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.worker import loops
 from lstmprof.capture.worker.host import thread_count
+from lstmprof.capture.worker.loops import _cpu
 from lstmprof.capture.worker.peaks import Run, faster, numpy_copy, numpy_product
 from lstmprof.capture.worker.profiling import DOMAIN, Ranges
 from lstmprof.capture.worker.settings import denormals, tried
@@ -42,15 +43,7 @@ BULK = ("MXNET_EXEC_BULK_EXEC_TRAIN", "MXNET_EXEC_BULK_EXEC_INFERENCE")
 _FIRST_COMMA = re.compile(r'("traceEvents"\s*:\s*\[)\s*,')
 #: MXNet's copies are those of NumPy's arrays.
 copy = numpy_copy
-
-
-def device_of(requested: str) -> str:
-    """``cpu``, the only device; ``cuda`` is refused before."""
-    return "cpu"
-
-
-def set_threads(threads: int) -> None:
-    """Nothing: its operators read the environment."""
+device_of, set_threads = _cpu.device_of, _cpu.set_threads
 
 
 class Trainer(loops.Trainer):

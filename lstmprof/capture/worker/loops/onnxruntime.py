@@ -16,24 +16,14 @@ import onnx
 import onnxruntime
 
 from lstmprof.capture.worker.host import thread_count
-from lstmprof.capture.worker.loops import _onnx
+from lstmprof.capture.worker.loops import _cpu, _onnx
 from lstmprof.capture.worker.loops._onnx import OP, Event
-from lstmprof.capture.worker.peaks import numpy_copy, numpy_product
 
 PROVIDER = "CPUExecutionProvider"
 #: What ONNX Runtime appends to a node's name.
 SUFFIX = "_kernel_time"
 #: It leaves both to NumPy: its own products need a graph.
-product, copy = numpy_product, numpy_copy
-
-
-def device_of(requested: str) -> str:
-    """The device to run on: ``cpu``."""
-    return "cpu" if requested == "auto" else requested
-
-
-def set_threads(threads: int) -> None:
-    """Nothing: a session is told."""
+device_of, set_threads, product, copy = _cpu.device_of, _cpu.set_threads, _cpu.product, _cpu.copy
 
 
 class Trainer(_onnx.Trainer):

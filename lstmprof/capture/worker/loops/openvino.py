@@ -18,9 +18,8 @@ import onnx
 
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.worker.host import thread_count
-from lstmprof.capture.worker.loops import _onnx
+from lstmprof.capture.worker.loops import _cpu, _onnx
 from lstmprof.capture.worker.loops._onnx import OP, Event
-from lstmprof.capture.worker.peaks import numpy_copy, numpy_product
 from lstmprof.capture.worker.shapes import of_tensors
 from lstmprof.errors import CaptureError
 
@@ -32,16 +31,7 @@ DEVICE = "CPU"
 #: Precision -> what the CPU plugin is to compute in
 HINTS = {"fp32": "f32", "amp-bf16": "bf16"}
 #: It leaves both to NumPy: its own products need a graph.
-product, copy = numpy_product, numpy_copy
-
-
-def device_of(requested: str) -> str:
-    """The device to run on: ``cpu``."""
-    return "cpu" if requested == "auto" else requested
-
-
-def set_threads(threads: int) -> None:
-    """Nothing: a compiled model is told."""
+device_of, set_threads, product, copy = _cpu.device_of, _cpu.set_threads, _cpu.product, _cpu.copy
 
 
 class Engine(NamedTuple):

@@ -16,21 +16,11 @@ import pytensor.tensor.special
 from pytensor.compile.mode import Mode, get_mode
 from pytensor.link.vm import VMLinker
 
-from lstmprof.capture.worker.loops import _symbolic
-from lstmprof.capture.worker.peaks import numpy_copy, numpy_product
+from lstmprof.capture.worker.loops import _cpu, _symbolic
 
 BACKEND = "CVM"
 #: PyTensor leaves both to NumPy.
-product, copy = numpy_product, numpy_copy
-
-
-def device_of(requested: str) -> str:
-    """``cpu``, the only device; ``cuda`` is refused before."""
-    return "cpu"
-
-
-def set_threads(threads: int) -> None:
-    """Nothing: its operators have one thread, its BLAS reads the environment."""
+device_of, set_threads, product, copy = _cpu.device_of, _cpu.set_threads, _cpu.product, _cpu.copy
 
 
 def out_of_memory(error: BaseException) -> bool:

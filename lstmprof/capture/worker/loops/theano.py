@@ -20,15 +20,14 @@ from typing import Any, Dict, Iterator
 
 import numpy as np
 
-from lstmprof.capture.worker.loops import _symbolic
+from lstmprof.capture.worker.loops import _cpu, _symbolic
 from lstmprof.capture.worker.loops._openblas import linker_flags
-from lstmprof.capture.worker.peaks import numpy_copy, numpy_product
 from lstmprof.errors import CaptureError
 from lstmprof.runs.directory import cache_folder
 
 #: read once, when Theano is imported
 FLAGS = "THEANO_FLAGS"
-product, copy = numpy_product, numpy_copy
+device_of, set_threads, product, copy = _cpu.device_of, _cpu.set_threads, _cpu.product, _cpu.copy
 
 
 def _imported() -> Any:
@@ -51,15 +50,6 @@ def _imported() -> Any:
 
 theano = _imported()
 tt = theano.tensor
-
-
-def device_of(requested: str) -> str:
-    """``cpu``, the only device; ``cuda`` is refused before."""
-    return "cpu"
-
-
-def set_threads(threads: int) -> None:
-    """Nothing: its operators have one thread, its BLAS reads the environment."""
 
 
 def out_of_memory(error: BaseException) -> bool:
