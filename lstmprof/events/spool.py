@@ -9,7 +9,6 @@ that holds them. All files lie in one temporary folder, which goes with the last
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,7 +26,7 @@ import pyarrow.parquet as pq
 from lstmprof.events.narrow import narrowed
 from lstmprof.events.schema import SCHEMA
 from lstmprof.events.table import EventTable, cast
-from lstmprof.scratch import made_temporary_folder, room_in
+from lstmprof.scratch import made_temporary_folder, remove, room_in
 
 #: Rows of a batch on disk and of a row group in Parquet.
 BATCH_ROWS = 2**17
@@ -45,7 +44,7 @@ class Folder:
 
     def __init__(self) -> None:
         self.path = made_temporary_folder()
-        self.remove = weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+        self.remove = weakref.finalize(self, remove, self.path)
 
 
 def write_columns(path: Path, columns: pa.Table) -> None:

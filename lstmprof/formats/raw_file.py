@@ -16,7 +16,6 @@ import io
 import json
 import os
 import re
-import shutil
 import weakref
 import zlib
 from collections.abc import Iterator
@@ -26,7 +25,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from lstmprof.errors import ProfileError
-from lstmprof.scratch import made_temporary_folder, room_in, temporary_folder
+from lstmprof.scratch import made_temporary_folder, remove, room_in, temporary_folder
 
 GZIP_MAGIC = b"\x1f\x8b"
 #: The most that is read into memory; the largest traces that Perfetto still opens are half of it.
@@ -212,9 +211,9 @@ def _unpacked(raw: RawFile) -> RawFile:
             file.writelines(_unpacked_chunks(raw))
         unpacked = OpenFile(path)
     except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
+        remove(folder)
         raise
-    weakref.finalize(unpacked, shutil.rmtree, folder, ignore_errors=True)
+    weakref.finalize(unpacked, remove, folder)
     return RawFile(raw.path, unpacked, raw.length)
 
 
