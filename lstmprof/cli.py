@@ -8,12 +8,16 @@ from __future__ import annotations
 import importlib
 import signal
 import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import click
 
 from lstmprof import __version__, streams
 from lstmprof.commands import VERBS
-from lstmprof.errors import LstmprofError, of_system, one_line, unknown_name
+from lstmprof.errors import CacheWarning, LstmprofError, of_system, one_line, unknown_name
 
 _INTERRUPTED = "interrupted; nothing half-written was left"
 
@@ -66,7 +70,7 @@ class TerminatedError(BaseException):
 
 def run(arguments: list[str]) -> int:
     """Exit code of the command line with these arguments."""
-    with streams.guarded():
+    with streams.guarded(), _warnings_told():
         try:
             code = cli.main(arguments, prog_name="lstmprof", standalone_mode=False)
             sys.stdout.flush()
@@ -78,6 +82,22 @@ def run(arguments: list[str]) -> int:
         except (Exception, KeyboardInterrupt, TerminatedError) as error:
             return _told(error)
     return code if isinstance(code, int) else 0
+
+
+@contextmanager
+def _warnings_told() -> Iterator[None]:
+    """Tell our own warnings as we tell errors, in a line without a place in our code."""
+    with warnings.catch_warnings():
+        others = warnings.showwarning
+
+        def told(message: Warning | str, category: type[Warning], *where: Any, **file: Any) -> None:
+            if issubclass(category, CacheWarning):
+                print(f"lstmprof: warning: {one_line(str(message))}", file=sys.stderr)
+            else:
+                others(message, category, *where, **file)
+
+        warnings.showwarning = told
+        yield
 
 
 def _told(error: BaseException) -> int:

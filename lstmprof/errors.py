@@ -65,6 +65,10 @@ class LeftOutWarning(UserWarning):
     """An input was left out, and the others were read."""
 
 
+class CacheWarning(UserWarning):
+    """What a cache would keep lies in a temporary folder, for the cache cannot be written."""
+
+
 class CaptureError(LstmprofError):
     """A capture's worker died, hung, ran out of memory or refused."""
 

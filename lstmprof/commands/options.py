@@ -133,6 +133,18 @@ def leaving_out() -> Iterator[LeftOut]:
         left_out.tell()
 
 
+@contextlib.contextmanager
+def trying(place: object, left_out: LeftOut) -> Iterator[None]:
+    """Note the error of what is done with the input at ``place``, and go on."""
+    from lstmprof.runs.border import border
+
+    try:
+        with border(place):
+            yield
+    except LstmprofError as fault:
+        left_out.faults.append(fault)
+
+
 def runs_of(paths: Sequence[str], left_out: LeftOut) -> list[Run]:
     """The runs that ``paths`` mean, raw profiles read.
 
@@ -232,13 +244,17 @@ def open_report(
     """
     import hashlib
     import os
+    import tempfile
 
     from lstmprof.report import page, report_of
-    from lstmprof.runs.directory import cache_folder
+    from lstmprof.runs.directory import cache_folder, unwritable
 
     folders = "\n".join(str(breakdown.run.path.resolve()) for breakdown in breakdowns)
     name = hashlib.sha256(os.fsencode(folders)).hexdigest()[:16]
-    path = cache_folder() / "reports" / f"{name}.html"
+    place = cache_folder() / "reports"
+    if unwritable(place):  # the browser reads the page when this process is gone
+        place = Path(tempfile.mkdtemp(prefix="lstmprof-report-"))
+    path = place / f"{name}.html"
     if diagnoses is None:
         report = of_good(lambda good: report_of(good, None, across), breakdowns, left_out)
     else:

@@ -96,12 +96,12 @@ def command(
     """
     from lstmprof.capture import plan
     from lstmprof.diagnose.recommend.sweep import Limits, candidates, recommended
-    from lstmprof.runs.directory import cache_folder
+    from lstmprof.runs.directory import cache_folder, written_to
 
     sizes = {name: given.pop(name) for name in workloads.OVERRIDABLE}
     shape = None if like is None else _shape(like, sizes)
     common = _request(shape, sizes, given)
-    place = out or cache_folder() / "recommend"
+    place = out or written_to(cache_folder()) / "recommend"
     found = candidates(plan.chosen(impls), common, place)
     for left in found.left_out:
         options.say(f"left out: {left.implementation}: {left.reason}")

@@ -15,10 +15,11 @@ from lstmprof.errors import LstmprofError, RunError
 from lstmprof.events import annotate
 from lstmprof.events.schema import SCHEMA_VERSION
 from lstmprof.formats import sources
+from lstmprof.formats.sources import Source
 from lstmprof.runs import remote
 from lstmprof.runs.border import LeaveOut, border
-from lstmprof.runs.directory import cache_folder, sweep
-from lstmprof.runs.ingest import Task, run_names
+from lstmprof.runs.directory import cache_folder, instead_of, sweep, written_to
+from lstmprof.runs.ingest import Ingested, Task, run_names
 from lstmprof.runs.run import Run, is_run, open_run, places_in, runs_in
 
 
@@ -117,15 +118,28 @@ def _ingest(word: Path | str, cache: Path, of_word: _Opened) -> None:
     for name, group in zip(run_names(word, groups), groups, strict=True):
         readers = [__version__, str(SCHEMA_VERSION), _annotation(Path(annotate.__file__).parent)]
         key = "|".join([*(source.stamp for source in group), *readers])
-        folder = cache / hashlib.sha256(os.fsencode(key)).hexdigest()[:20]
-        sweep(folder)
-        runs_before = _kept(folder)
+        folder = hashlib.sha256(os.fsencode(key)).hexdigest()[:20]
+        sweep(cache / folder)
+        runs_before = _kept(cache / folder)
         if runs_before:
             of_word.runs += runs_before
             continue
-        done = Task(group, name, folder, force=True, step_range=None).done()
+        done = _made(group, name, folder, cache)
         of_word.runs += [run for run in done.runs if isinstance(run, Run)]
         of_word.faults += [*done.errors, *done.foreign]
+
+
+def _made(group: Sequence[Source], name: str, folder: str, cache: Path) -> Ingested:
+    """What becomes of the files ``group``: in ``cache``, else where there is room instead."""
+    place = written_to(cache)
+    if place != cache and (runs_before := _kept(place / folder)):
+        return Ingested([*runs_before], [], [])
+    done = Task(group, name, place / folder, force=True, step_range=None).done()
+    fault = next((error.__cause__ for error in done.errors if isinstance(error, RunError)), None)
+    if not isinstance(fault, OSError) or place != cache:
+        return done
+    place = instead_of(cache, fault.strerror or str(fault))
+    return Task(group, name, place / folder, force=True, step_range=None).done()
 
 
 def _kept(folder: Path) -> list[Run]:

@@ -8,19 +8,25 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import errno
 import os
+import tempfile
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 
-from lstmprof.errors import RunError, UsageError, next_step_of
-from lstmprof.scratch import left_in, own_prefix, remove
+from lstmprof.errors import CacheWarning, RunError, UsageError, next_step_of
+from lstmprof.scratch import left_in, made_temporary_folder, own_prefix, remove
 
 PARTIAL = ".partial-"
 #: Of a component of a path: NAME_MAX of Linux's file systems.
 MOST_NAME_BYTES = 255
+#: A cache that has no room for so much is not written to.
+_LEAST_BYTES = 2**16
 #: Of linux/fs.h and fcntl.h.
 _RENAME_EXCHANGE, _AT_FDCWD = 2, -100
 
@@ -28,8 +34,57 @@ _RENAME_EXCHANGE, _AT_FDCWD = 2, -100
 def cache_folder() -> Path:
     """Where raw profiles are ingested on the fly: $LSTMPROF_CACHE, else the user's cache folder."""
     given = os.environ.get("LSTMPROF_CACHE")
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    base = os.environ.get("XDG_CACHE_HOME") or str(_home() / ".cache")
     return Path(given) if given else Path(base) / "lstmprof"
+
+
+def _home() -> Path:
+    """The user's home folder, in a container that knows none one that is not there."""
+    try:
+        return Path.home()
+    except RuntimeError:
+        return Path("/nonexistent")  # as Debian calls it
+
+
+def written_to(cache: Path) -> Path:
+    """``cache``; where nothing can be written there a temporary folder, with a ``CacheWarning``.
+
+    That goes with this process.
+
+    Raises:
+        LstmprofError: it cannot be made either.
+    """
+    fault = unwritable(cache)
+    return cache if fault is None else instead_of(cache, fault)
+
+
+def unwritable(folder: Path) -> str | None:
+    """Why nothing can be written to ``folder``, which is made where it is not there; else None."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
+            file.write(bytes(_LEAST_BYTES))
+    except OSError as fault:
+        return fault.strerror or str(fault)
+    return None
+
+
+@lru_cache
+def instead_of(cache: Path, fault: str) -> Path:
+    """The temporary folder of this process for what ``cache`` cannot hold; tells why, once.
+
+    Raises:
+        LstmprofError: it cannot be made.
+    """
+    folder = made_temporary_folder()
+    atexit.register(remove, folder)
+    warnings.warn(
+        f"{cache}: cannot be written ({fault}), so nothing is kept for the next time; let"
+        " LSTMPROF_CACHE name a folder that can be",
+        CacheWarning,
+        stacklevel=2,
+    )
+    return folder
 
 
 def check_name(out: Path, name: str, *, force: bool = False) -> None:
