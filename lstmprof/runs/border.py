@@ -74,16 +74,17 @@ def of_good(
     items: Sequence[_Item],
     place_of: Callable[[_Item], object],
     leave_out: LeaveOut,
+    together: object = "the runs together",
 ) -> _Made:
     """What ``make`` makes of ``items`` together, without those of which it can make nothing alone.
 
-    Each of these is left out with its error.
+    Each of these is left out with its error. ``together`` is what an error of several is of.
 
     Raises:
         LstmprofError: it can make nothing of any of them, or no input is at fault: an option is.
     """
     try:
-        with border(place_of(items[0]) if len(items) == 1 else "the runs together"):
+        with border(place_of(items[0]) if len(items) == 1 else together):
             return make(items)
     except (ProfileError, RunError, DefectError):
         faults = _faults(make, items, place_of) if len(items) > 1 else {}

@@ -13,13 +13,20 @@ import re
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from lstmprof import __version__, formats
-from lstmprof.errors import ForeignFileError, LstmprofError, RunError, UsageError
+from lstmprof.errors import (
+    DefectError,
+    ForeignFileError,
+    LstmprofError,
+    ProfileError,
+    RunError,
+    UsageError,
+)
 from lstmprof.events import Profile
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.calls import coverage
@@ -29,14 +36,15 @@ from lstmprof.events.table import EventTable
 from lstmprof.formats import sources
 from lstmprof.formats.sources import Source, profile_name
 from lstmprof.runs import remote
-from lstmprof.runs.border import border
-from lstmprof.runs.directory import MOST_NAME_BYTES, cache_folder, new_run, staging
+from lstmprof.runs.border import border, of_good
+from lstmprof.runs.directory import MOST_NAME_BYTES, cache_folder, new_run, staging, written_to
 from lstmprof.runs.metadata import run_info
 from lstmprof.runs.remote import RemoteRun
 from lstmprof.runs.run import Run, open_run, write_events, write_info
 
 _DIGEST_DIGITS = 8
 _Error = TypeVar("_Error", bound=LstmprofError)
+_Read = tuple[Source, Profile]
 #: A profile that says nothing: with it only a file's name can name a rank.
 _SILENT = Profile("", None, SCHEMA.empty_table())
 
@@ -254,7 +262,7 @@ def _common_name(group: Sequence[Source]) -> str:
 
 def _ingest_group(task: Task) -> Ingested:
     """One run of all its files, where they are ranks of one job, else one of each."""
-    read: list[tuple[Source, Profile]] = []
+    read: list[_Read] = []
     done = NOTHING
     for source in task.group:
         try:
@@ -264,20 +272,40 @@ def _ingest_group(task: Task) -> Ingested:
             done += Ingested([], [], [_bare(error)])
         except LstmprofError as error:
             done += Ingested([], [_bare(error)], [])
-    try:
-        with border(task.label):
-            runs = list(_runs(task.name, read))
-    except LstmprofError as error:
-        return done + Ingested([], [error], [])
-    for run_name, of_run, profile in runs:
-        try:
-            with border(of_run[0].label):
-                run = _written(replace(task, name=run_name, group=of_run), profile)
-        except LstmprofError as error:
-            done += Ingested([], [error], [])
-        else:
-            done += Ingested([run], [], [])
+    for run_name, members in _runs(task.name, read):
+        done += _ingested(replace(task, name=run_name), members)
     return done
+
+
+def _ingested(task: Task, members: Sequence[_Read]) -> Ingested:
+    """The run of these files, or why there is none; of ranks, without those that spoil it.
+
+    Ranks that are read each and make no run together are each a run of its own.
+    """
+    errors: list[LstmprofError] = []
+
+    def made(good: Sequence[_Read]) -> tuple[Sequence[_Read], Profile]:
+        profile = _of_one_job(good)
+        steps = annotated(profile.events, captured=False, step_range=task.step_range)
+        return good, replace(profile, events=steps)
+
+    try:
+        good, profile = of_good(made, members, _label, errors.append, together=task.label)
+        with border(task.label):
+            group = [source for source, _ in good]
+            return Ingested([_written(replace(task, group=group), profile)], errors, [])
+    except LstmprofError as error:
+        done = Ingested([], [*errors, error], [])
+        if len(members) < 2 or not isinstance(error, (ProfileError, DefectError)):
+            return done
+    alone = NOTHING
+    for source, profile in members:
+        alone += _ingested(replace(task, name=_own_name(source)), [(source, profile)])
+    return done + alone if alone.runs else alone
+
+
+def _label(member: _Read) -> Path | str:
+    return member[0].label
 
 
 def _bare(error: _Error) -> _Error:
@@ -290,7 +318,7 @@ def _written(task: Task, profile: Profile) -> Run | RemoteRun:
     """The run, written to the folder ``task.out``, or here and then copied to that URL."""
     if isinstance(task.out, Path):
         return _written_to(task.out, task, profile)
-    with staging(cache_folder() / "uploads") as folder:
+    with staging(written_to(cache_folder()) / "uploads") as folder:
         run = _written_to(folder, task, profile)
         return remote.uploaded(run, f"{task.out}/{task.name}", force=task.force)
 
@@ -299,17 +327,15 @@ INGESTED = "ingest"
 
 
 def _written_to(out: Path, task: Task, profile: Profile) -> Run:
-    """The run of ``task`` in the folder ``out``, made of ``profile``, which its files hold.
+    """The run of ``task`` in the folder ``out``, made of ``profile``, which is annotated.
 
     Raises:
         RunError: it is there already and ``force`` is not given.
-        UsageError: ``step_range`` is no regular expression, or finds no host range.
     """
     labels = [source.label for source in task.group]
-    events = annotated(profile.events, captured=False, step_range=task.step_range)
     info = run_info(
         {
-            **described(task.name, profile, events),
+            **described(task.name, profile, profile.events),
             "source": INGESTED,
             "command": task.command,
             "source_paths": [str(x.resolve() if isinstance(x, Path) else x) for x in labels],
@@ -318,7 +344,7 @@ def _written_to(out: Path, task: Task, profile: Profile) -> Run:
         }
     )
     with new_run(out, task.name, force=task.force) as folder:
-        write_events(folder, events)
+        write_events(folder, profile.events)
         write_info(folder, info)
     return open_run(out / task.name)
 
@@ -346,18 +372,25 @@ def described(name: str, profile: Profile, events: EventTable) -> dict[str, Any]
     }
 
 
-def _runs(
-    name: str, read: Sequence[tuple[Source, Profile]]
-) -> Iterable[tuple[str, list[Source], Profile]]:
-    """(name, files, profile) of each run that the files of a group make."""
-    if len(read) == 1:
-        source, profile = read[0]
-        yield name, [source], profile
-        return
+def _runs(name: str, read: Sequence[_Read]) -> list[tuple[str, Sequence[_Read]]]:
+    """(name, files and profiles) of each run that the files of a group make."""
+    if len(read) < 2:
+        return [(name, read)] if read else []
     profiles = [profile for _, profile in read]
-    ranks = sources.ranks_of([source.name for source, _ in read], profiles) if read else None
-    if ranks:
-        yield name, [source for source, _ in read], sources.of_one_job(ranks, profiles)
-        return
-    for source, profile in read:
-        yield _fitting(profile_name(source.name)), [source], profile
+    if sources.ranks_of([source.name for source, _ in read], profiles):
+        return [(name, read)]
+    return [(_own_name(source), [(source, profile)]) for source, profile in read]
+
+
+def _own_name(source: Source) -> str:
+    return _fitting(profile_name(source.name))
+
+
+def _of_one_job(read: Sequence[_Read]) -> Profile:
+    """The profiles of one job as one."""
+    profiles = [profile for _, profile in read]
+    if len(read) == 1:
+        return profiles[0]
+    ranks = sources.ranks_of([source.name for source, _ in read], profiles)
+    assert ranks is not None  # ``_runs`` asked the same
+    return sources.of_one_job(ranks, profiles)

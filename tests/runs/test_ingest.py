@@ -17,8 +17,10 @@ from lstmprof.errors import LstmprofError, UsageError
 from lstmprof.events import annotate
 from lstmprof.formats import sources
 from lstmprof.formats.sources import profile_name
+from lstmprof.runs import ingest
 from lstmprof.runs.cache import open_runs
 from lstmprof.runs.ingest import ingest_profile, ingest_profiles, tasks
+from lstmprof.runs.run import Run
 
 
 def trace(rank: int | None, name: str = "aten::mm") -> str:
@@ -257,20 +259,61 @@ def test_what_cannot_be_read_beside_what_can_is_told(tmp_path: Path) -> None:
     assert "cut.json" in str(told[0])
 
 
-def test_ranks_that_cannot_be_joined_cost_no_other_profile(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Three ranks of one job, and a profile that is none of them."""
+    monkeypatch.setenv("LSTMPROF_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "in" / "job").mkdir(parents=True)
+    for rank in range(3):
+        (tmp_path / "in" / "job" / f"rank{rank}.json").write_text(trace(rank, f"aten::of_{rank}"))
+    (tmp_path / "in" / "good.json").write_text(trace(None))
+    return tmp_path / "in"
+
+
+def test_ranks_that_cannot_be_joined_are_runs_of_their_own(
+    job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def of_one_job(*_: object) -> None:
         raise KeyError("rank")
 
     monkeypatch.setattr(sources, "of_one_job", of_one_job)
-    monkeypatch.setenv("LSTMPROF_CACHE", str(tmp_path / "cache"))
-    for file in ("a/rank0.json", "a/rank1.json", "b/good.json"):
-        (tmp_path / "in" / file).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "in" / file).write_text(trace(None))
-    done = ingest_profiles(tmp_path / "in", tmp_path / "out")
-    assert [run.name for run in done.runs] == ["good"]
-    assert [f"could not read {tmp_path}/in/a/rank0.json" in str(e) for e in done.errors] == [True]
+    done = ingest_profiles(job, tmp_path / "out")
+    assert sorted(run.name for run in done.runs) == ["good", "rank0", "rank1", "rank2"]
+    assert [f"could not read {job}/job/rank0.json" in str(e) for e in done.errors] == [True]
+
+
+def test_a_rank_that_spoils_its_job_is_left_out_of_it(
+    job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    annotated = ingest.annotated
+
+    def spoilt(events: Any, **how: Any) -> Any:
+        if "aten::of_1" in events.column("name").to_pylist():
+            raise IndexError("of_1")
+        return annotated(events, **how)
+
+    monkeypatch.setattr(ingest, "annotated", spoilt)
+    done = ingest_profiles(job, tmp_path / "out")
+    (error,) = done.errors
+    assert f"could not read {job}/job/rank1.json" in str(error)
+    (run,) = (run for run in done.runs if run.name == "job")
+    assert isinstance(run, Run)
+    assert run.info.source_paths == tuple(f"{job}/job/rank{rank}.json" for rank in (0, 2))
+    assert run.events().column("rank").to_pylist() == [0, 2] * 4
+    assert len(done.runs) == 2
+
+
+def test_of_ranks_that_are_all_spoilt_each_is_told_once(
+    job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def spoilt(*_: object, **__: object) -> None:
+        raise IndexError
+
+    monkeypatch.setattr(ingest, "annotated", spoilt)
+    done = ingest_profiles(job / "job", tmp_path / "out")
+    assert done.runs == []
+    of_rank = [f"{job}/job/rank{rank}.json" for rank in range(3)]
+    assert [place in str(e) for e, place in zip(done.errors, of_rank, strict=True)] == [True] * 3
 
 
 def test_what_was_refused_is_not_held_in_memory(tmp_path: Path) -> None:
