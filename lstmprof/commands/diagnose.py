@@ -110,7 +110,7 @@ def command(
             [run for of_path in runs for run in of_path], left_out, step_range, tables
         )
         if against_builtin:
-            _show_against(breakdowns, asked, format_)
+            _show_against(breakdowns, asked, format_, left_out)
             return left_out.code
 
         def diagnosed(good: Sequence[Breakdown]) -> tuple[list[Breakdown], list[Diagnosis]]:
@@ -135,24 +135,32 @@ def _show(diagnoses: Sequence[Diagnosis], format_: str) -> None:
         diagnosis.show_all(diagnoses)
 
 
-def _show_against(breakdowns: Sequence[Breakdown], asked: Asked, format_: str) -> None:
+def _show_against(
+    breakdowns: Sequence[Breakdown], asked: Asked, format_: str, left_out: options.LeftOut
+) -> None:
     """What the layer op would take, then the difference or what the run alone is bound by."""
     from lstmprof.commands.terminal import diagnosis
     from lstmprof.diagnose.builtin import tried
     from lstmprof.diagnose.diagnosis import diagnose_all
 
-    verdicts = [tried(breakdown, asked, options.say) for breakdown in breakdowns]
+    leave_out = left_out.faults.append
+    verdicts = [tried(breakdown, asked, leave_out, options.say) for breakdown in breakdowns]
     if format_ == "json":
         terminal.write_json([verdict.to_dict() for verdict in verdicts])
         return
     for breakdown, verdict in zip(breakdowns, verdicts, strict=True):
-        shown = verdict.diagnosis or diagnose_all([breakdown], asked=asked)[0]
+        shown = [verdict.diagnosis] if verdict.diagnosis else []
+        if not shown:
+            with options.trying(breakdown.run.path, left_out):
+                shown = diagnose_all([breakdown], asked=asked)
         if format_ == "markdown":
-            print(f"**{escaped(verdict.sentence)}**\n\n{diagnosis.markdown(shown)}\n")
-        else:
-            terminal.write_line(verdict.sentence, style="bold")
-            terminal.write_line()
-            diagnosis.show(shown, set())
+            print(f"**{escaped(verdict.sentence)}**\n")
+            print("".join(f"{diagnosis.markdown(each)}\n" for each in shown))
+            continue
+        terminal.write_line(verdict.sentence, style="bold")
+        terminal.write_line()
+        for each in shown:
+            diagnosis.show(each, set())
 
 
 def _once(names: tuple[str, ...]) -> tuple[str, ...]:

@@ -35,7 +35,8 @@ from lstmprof.diagnose.what_ifs import Asked
 from lstmprof.errors import LstmprofError, UsageError
 from lstmprof.implementations import CELL_OP, LAYER_OP, LOOP, Implementation
 from lstmprof.numbers import count, listed, milliseconds, percent
-from lstmprof.runs.directory import cache_folder
+from lstmprof.runs.border import LeaveOut, border
+from lstmprof.runs.directory import cache_folder, written_to
 from lstmprof.runs.metadata import RunInfo
 from lstmprof.runs.run import Run, is_run, open_run
 
@@ -66,6 +67,8 @@ _CALLED = {
     **{"jax": "JAX", "pytensor": "PyTensor", "theano": "Theano"},
 }
 TABLES = ("ledger", "collectives")
+#: The folder of the cache that keeps what was captured.
+BUILTIN = "builtin"
 ITERATIONS = 30
 #: After so long no further iteration of a round is timed: a layer op needs no more
 TIMING_S = 5.0
@@ -175,7 +178,8 @@ def builtin_run(request: CaptureRequest, beside: Run, progress: Progress) -> Run
     Raises:
         CaptureError: a worker died, hung or refused.
     """
-    name, folder = run_name(request), cache_folder() / "builtin"
+    name, cache = run_name(request), cache_folder()
+    folder = cache / BUILTIN
     for path in (beside.path.parent / name, beside.path.parent / run_name(_auto(request))):
         if path != beside.path and is_run(path) and _serves(open_run(path).info, request):
             progress(f"taken: {path}")
@@ -184,7 +188,7 @@ def builtin_run(request: CaptureRequest, beside: Run, progress: Progress) -> Run
         progress(f"kept from before: {folder / name}")
         return open_run(folder / name)
     progress(f"captures {request.implementation} on the same shapes, which takes about a minute")
-    return capture_run(request, folder, force=True, progress=progress)
+    return capture_run(request, written_to(cache) / BUILTIN, force=True, progress=progress)
 
 
 def _auto(request: CaptureRequest) -> CaptureRequest:
@@ -385,10 +389,13 @@ def _by_row(row: Mapping[str, Any], cells: int, time_steps: int) -> str:
     return f"runs {count(time_steps)} time steps a batch in a loop of separate ops"
 
 
-def tried(breakdown: Breakdown, asked: Asked, progress: Progress) -> Against:
-    """``against_builtin``, of which a failed capture is told and ends nothing."""
+def tried(breakdown: Breakdown, asked: Asked, leave_out: LeaveOut, progress: Progress) -> Against:
+    """``against_builtin``; where that fails nothing is known, and ``leave_out`` is given why."""
+    name = breakdown.run.name
     try:
-        return against_builtin(breakdown, asked, progress)
+        with border(breakdown.run.path):
+            return against_builtin(breakdown, asked, progress)
     except LstmprofError as fault:
-        name = breakdown.run.name
-        return Against(name, "unknown", f"{name}: the layer op could not be captured: {fault}")
+        failed = f"{name}: is not held against its layer op: {fault.fault}"
+        leave_out(LstmprofError(failed, fault.next_step))
+        return Against(name, "unknown", f"{failed}.")

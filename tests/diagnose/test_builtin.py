@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from commands.test_diagnose import step, write_run
 
 from lstmprof import __version__
-from lstmprof.breakdown import break_down
+from lstmprof.breakdown import Breakdown, break_down
 from lstmprof.capture.environments import STAMP, Environment
 from lstmprof.capture.interpreters import Interpreter
 from lstmprof.capture.pythons import this_python
@@ -17,11 +18,12 @@ from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.rounds import capture_run
 from lstmprof.capture.worker import host
 from lstmprof.capture.worker.host import cuda_devices
+from lstmprof.cli import run as lstmprof
 from lstmprof.diagnose import builtin
 from lstmprof.diagnose.builtin import Against, against_builtin, request_of
 from lstmprof.diagnose.shapes import Shape
 from lstmprof.diagnose.what_ifs import Asked
-from lstmprof.errors import UsageError
+from lstmprof.errors import CaptureError, UsageError
 from lstmprof.runs.metadata import run_info
 from lstmprof.runs.run import open_run
 from lstmprof.workloads import Workload
@@ -168,6 +170,35 @@ def test_a_strangers_layer_is_compared_with_the_layer_as_it_was_profiled(
     assert (found.state, found.compared) == (state, "layers")
     assert (found.factor is not None) == (state == "faster")
     assert "runs 5 LSTMCell steps a batch" in found.sentence
+
+
+@pytest.mark.parametrize("error", [CaptureError("the worker died", "see"), KeyError("ours")])
+def test_a_capture_that_fails_is_told_at_the_end_and_costs_no_other_run(
+    error: Exception,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    def against(breakdown: Breakdown, *_: object) -> Against:
+        if breakdown.run.name == "b":
+            raise error
+        return Against(breakdown.run.name, "unknown", f"{breakdown.run.name} is as it is.")
+
+    monkeypatch.setenv("LSTMPROF_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(builtin, "against_builtin", against)
+    for name in ("a", "b", "c"):
+        write_run(tmp_path / "runs", name, step(("aten::mm", 9)), 10)
+    words = ["diagnose", str(tmp_path / "runs"), "--against-builtin"]
+    assert lstmprof(words) == 1
+    said = capfd.readouterr()
+    sentences = ["a is as it is.", "b: is not held against its layer op: ", "c is as it is."]
+    assert all(sentence in said.out for sentence in sentences)
+    assert said.out.count("aten::mm") >= 3  # each alone, b too
+    (line,) = said.err.splitlines()
+    assert line.startswith("left out: b: is not held against its layer op: ")
+    assert lstmprof([*words, "--format", "json"]) == 1
+    states = [verdict["run"] for verdict in json.loads(capfd.readouterr().out)]
+    assert states == ["a", "b", "c"]
 
 
 def test_a_capture_is_held_against_one_made_now_which_is_kept(
