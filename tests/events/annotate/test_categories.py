@@ -15,6 +15,7 @@ from lstmprof.events.annotate.rules import (
     op_rule,
     rule_text,
 )
+from lstmprof.events.annotate.rules.frames import FRAME_RULES
 
 HOST = {"pid": 1, "tid": 1}
 GPU = {"device": 0, "stream": 7}
@@ -359,6 +360,11 @@ def test_every_rule_names_a_known_category_and_every_category_has_a_rule() -> No
     named = {rule.category for rule in (*OP_RULES, *KERNEL_RULES)} - {None}
     assert named <= set(CATEGORIES)
     assert named >= set(CATEGORIES) - {"transfer", "memset"}
+
+
+def test_every_rule_has_an_expression_that_compiles() -> None:
+    rules = (*RULES, *FRAME_RULES)
+    assert [rule.pattern.pattern for rule in rules] == [rule.expression for rule in rules]
 
 
 def test_every_rule_has_a_reason_that_tells_it_apart() -> None:

@@ -21,7 +21,7 @@ from lstmprof.events.annotate.rules.kernels import (
 from lstmprof.events.annotate.rules.mxnet import MXNET_RULES
 from lstmprof.events.annotate.rules.onnx import ONNX_RULES
 from lstmprof.events.annotate.rules.pytensor import PYTENSOR_RULES
-from lstmprof.events.annotate.rules.rule import CATEGORIES, Rule, named
+from lstmprof.events.annotate.rules.rule import CATEGORIES, Rule
 from lstmprof.events.annotate.rules.tensorflow import TENSORFLOW_RULES, UNKNOWN_TYPE
 from lstmprof.events.annotate.rules.torch import INDUCTOR_OPS, LIBRARY_OP, TORCH_RULES
 from lstmprof.events.annotate.rules.xla import PRIMITIVE_RULES, XLA_RULES
@@ -63,12 +63,12 @@ OP_RULES: tuple[Rule, ...] = (
 )
 
 #: What decides where no name does.
-COPY_THAT_CASTS = named("cast", "torch", r"aten::copy_", "a copy to another element type")
-COPY_ON_DEVICE = named("layout", "any", r"(?i)memcpy", "a copy on or between devices")
-TRANSFER = named("transfer", "any", r"(?i)memcpy", "a copy between host and device")
-MEMSET = named("memset", "any", r"(?i)memset", "memory is set")
-OPTIMIZER_WORK = named("optimizer", "any", r"", "small work of the optimizer's phase")
-UNNAMED = named("other", "any", r"", "no rule knows op or kernel")
+COPY_THAT_CASTS = Rule("cast", "torch", r"aten::copy_", "a copy to another element type")
+COPY_ON_DEVICE = Rule("layout", "any", r"(?i)memcpy", "a copy on or between devices")
+TRANSFER = Rule("transfer", "any", r"(?i)memcpy", "a copy between host and device")
+MEMSET = Rule("memset", "any", r"(?i)memset", "memory is set")
+OPTIMIZER_WORK = Rule("optimizer", "any", r"", "small work of the optimizer's phase")
+UNNAMED = Rule("other", "any", r"", "no rule knows op or kernel")
 
 #: Every rule; its place here is its number.
 RULES: tuple[Rule, ...] = (

@@ -5,11 +5,11 @@ Source: the operators of caffe2/operators and caffe2/sgd of PyTorch 1.8.
 
 from __future__ import annotations
 
-from lstmprof.events.annotate.rules.rule import Rule, named
+from lstmprof.events.annotate.rules.rule import Rule
 
 
 def _caffe2(category: str | None, operators: str, reason: str) -> Rule:
-    return named(category, "Caffe2", rf"caffe2::(?:{operators})(?:Gradient)?", reason)
+    return Rule(category, "Caffe2", rf"caffe2::(?:{operators})(?:Gradient)?", reason)
 
 
 CAFFE2_RULES: tuple[Rule, ...] = (

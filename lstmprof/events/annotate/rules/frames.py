@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cached_property
 
 DISPATCH, PYTHON = "dispatch", "python"
 #: Of code that XLA generated, whose name no table of symbols has: some fusion.
@@ -30,12 +31,17 @@ class FrameRule:
 
     part: str
     frameworks: tuple[str, ...]  # empty: any
-    pattern: re.Pattern[str]
+    expression: str
     reason: str
+
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        """``expression``, compiled when a frame is first asked about."""
+        return re.compile(self.expression)
 
 
 def _rule(part: str, frameworks: str, pattern: str, reason: str) -> FrameRule:
-    return FrameRule(part, tuple(frameworks.split()), re.compile(pattern), reason)
+    return FrameRule(part, tuple(frameworks.split()), pattern, reason)
 
 
 def _functor(part: str, functors: str, reason: str) -> FrameRule:

@@ -6,27 +6,27 @@ template: ``kernel_names`` says why. Names as found in profiles and in the libra
 
 from __future__ import annotations
 
-from lstmprof.events.annotate.rules.rule import Rule, named
+from lstmprof.events.annotate.rules.rule import Rule
 from lstmprof.events.annotate.rules.torch import INDUCTOR_KERNELS
 
 #: An autotuner (XLA's) runs these beside each candidate; they carry the candidate's ``op_name``.
-AUTOTUNER_CHECK = named(
+AUTOTUNER_CHECK = Rule(
     "pointwise",
     "XLA",
     r"(?i)redzone_?checker|buffer_?comparator|xla_\w+_comparison",
     "an autotuner compares buffers",
 )
-AUTOTUNER_DELAY = named("other", "XLA", r"(?i)delay_?kernel", "an autotuner keeps the device busy")
+AUTOTUNER_DELAY = Rule("other", "XLA", r"(?i)delay_?kernel", "an autotuner keeps the device busy")
 #: ROCm runs hipMemset and hipMemcpy as kernels; CUDA's are activities of their own kind.
-ROCM_MEMSET = named("memset", "ROCm", r"__amd_rocclr_fill", "memory is set, by a kernel of ROCm")
-ROCM_COPY = named("layout", "ROCm", r"__amd_rocclr_copy", "a copy by a kernel of ROCm")
+ROCM_MEMSET = Rule("memset", "ROCm", r"__amd_rocclr_fill", "memory is set, by a kernel of ROCm")
+ROCM_COPY = Rule("layout", "ROCm", r"__amd_rocclr_copy", "a copy by a kernel of ROCm")
 
 #: Kernels of these are so whatever the op around: it did not ask for them.
 DECIDED_BY_NAME = (AUTOTUNER_CHECK, AUTOTUNER_DELAY, ROCM_MEMSET, ROCM_COPY)
 
 #: Copies between tensors of one device, which many ops begin or end with. ATen casts as it loads
 #: and stores; a kernel that does not has no such template argument. Source: ATen's Loops.cuh.
-ATEN_CAST = named(
+ATEN_CAST = Rule(
     "cast",
     "torch",
     r"elementwise_kernel\b.*float\d+\w*_copy_kernel"
@@ -34,7 +34,7 @@ ATEN_CAST = named(
     r"|manual_unroll\b.*gpu_kernel_impl<.*direct_copy",
     "an elementwise copy to another type",
 )
-ATEN_COPY = named(
+ATEN_COPY = Rule(
     "layout",
     "torch",
     r"(?:direct|conj|neg)_copy_kernel.*nocast|nocast.*(?:direct_copy|copy_device_to_device)"
@@ -43,7 +43,7 @@ ATEN_COPY = named(
     "an elementwise copy that keeps the type",
 )
 #: Which of the two cannot be told from the name: versions before 2022 had one name for both.
-ATEN_COPY_OF_SOME_SORT = named(
+ATEN_COPY_OF_SOME_SORT = Rule(
     "layout", "torch", r"direct_copy_kernel|copy_device_to_device", "an elementwise copy"
 )
 ATEN_COPIES = (ATEN_CAST, ATEN_COPY, ATEN_COPY_OF_SOME_SORT)
@@ -52,7 +52,7 @@ KERNEL_RULES: tuple[Rule, ...] = (
     *INDUCTOR_KERNELS,
     *DECIDED_BY_NAME,
     *ATEN_COPIES,
-    named(
+    Rule(
         "collective",
         "NCCL, RCCL, DeepEP, vLLM",
         r"(?i)nccl|rccl|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|(?:^|_|moe)a2a"
@@ -61,7 +61,7 @@ KERNEL_RULES: tuple[Rule, ...] = (
         r"|(?:^|_)barrier|\bep_?(?:dispatch|combine)|(?:one|two)_?shot_(?:reduce|push|pull)",
         "between devices",
     ),
-    named(
+    Rule(
         "layout",
         "vLLM, SGLang, FlashInfer",
         r"(?i)reshape_and_cache|concat_and_cache|gather_and_\w*cache|swap_blocks|copy_blocks"
@@ -70,20 +70,20 @@ KERNEL_RULES: tuple[Rule, ...] = (
         r"|store_cache|kv_indices|block_tables?|slot_mapping|req_to_token",
         "keys and values are put into their cache",
     ),
-    named(
+    Rule(
         "pointwise",
         "torch",
         r"(?:lstm|gru)_cell_(?:forward|backward)",
         "the gates of a fused cell",
     ),
-    named(
+    Rule(
         "rnn",
         "cuDNN",
         r"(?i)rnn_?cell|(?:^|_)rnn|persist\w*rnn|lstm|(?:^|_)gru(?:_|$)",
         "recurrent kernel",
     ),
-    named("ctc", "cuDNN, torch", r"(?i)ctc_?loss|_ctc_", "CTC kernel"),
-    named(
+    Rule("ctc", "cuDNN, torch", r"(?i)ctc_?loss|_ctc_", "CTC kernel"),
+    Rule(
         "attention",
         "any",
         r"(?i)fmha|flash(?!_?infer)|attention|attn|(?:^|_)(?:mha|mla|mqa|gqa)_"
@@ -91,7 +91,7 @@ KERNEL_RULES: tuple[Rule, ...] = (
         r"|delta_rule|fused_recurrent|linear_attn|lightning_attn",
         "fused attention",
     ),
-    named(
+    Rule(
         "conv",
         "cuDNN, MIOpen",
         r"(?i)scudnn|conv(?!er[ts]|ex)|(?<![a-z])[dw]grad|winograd|fprop|igemm_(?:fwd|bwd|wrw)"
@@ -99,14 +99,14 @@ KERNEL_RULES: tuple[Rule, ...] = (
         r"|compute\w*OffsetsKernel|[his]\d+cudnn",
         "convolution",
     ),
-    named(
+    Rule(
         "reduction",
         "TensorRT-LLM, Triton",
         r"(?i)finalize_?(?:moe|matmul|kernel)|moe\w*finalize|moe_(?:sum|align|combine)"
         r"|(?:^|_)(?:un)?permute\w*_and_(?:sum|combine)",
         "the experts' rows are counted, or added up",
     ),
-    named(
+    Rule(
         "gemm",
         "cuBLAS, rocBLAS, Triton",
         r"(?i)(?<!fb)gemm|gemv|(?<!kernel_)cutlass(?!_kernels)|cublas|cijk_|matmul|split_?k_?reduce"
@@ -115,27 +115,27 @@ KERNEL_RULES: tuple[Rule, ...] = (
         r"|scal_kernel|fmoe_|trsm|syr2?k",
         "GEMM",
     ),
-    named(
+    Rule(
         "normalization",
         "any",
         r"(?i)bn_(?:fw|bw)|batch_?norm|layer_?norm|rms_?norm|group_?norm|instance_?norm|qk_?norm"
         r"|(?:^|_)ln_(?:fwd|bwd)",
         "normalisation by name",
     ),
-    named(
+    Rule(
         "normalization",
         "torch",
         r"RowwiseMoments|GammaBeta|ComputeInternalGradients|cuComputeGradInput|cuWelford",
         "normalisation's moments",
     ),
-    named(
+    Rule(
         "softmax_loss",
         "any",
         r"(?i)softmax|nll_?(?:loss|crit)|cross_?entropy|sparsexent"
         r"|(?:mse|l1|huber)_?(?:loss|crit|kernel|backward)",
         "softmax or its loss",
     ),
-    named(
+    Rule(
         "pointwise",
         "any",
         r"(?i)rotary|(?:^|_)m?rope(?:_|$)|(?:qk|apply|pos_?ids?)_?rope|(?-i:Rope|RoPE)|(?:act|silu"
@@ -143,31 +143,31 @@ KERNEL_RULES: tuple[Rule, ...] = (
         r"|swiglu|geglu",
         "rotation of positions, or an activation",
     ),
-    named(
+    Rule(
         "embedding",
         "any",
         r"(?i)embedding|indexselect|bounds_check_indices|l[xrf]u_cache|linearize_cache"
         r"|compute_grad_weight|krn_partial|partial_segment|sum_and_scatter",
         "table look-up",
     ),
-    named(
+    Rule(
         "rng",
         "any",
         r"(?i)philox|curand|dropout|distribution_|random|threefry|rng_?state|multinomial",
         "random numbers",
     ),
-    named(
+    Rule(
         "reduction", "torch", r"multi_tensor_apply.*(?:Norm|Max)\w*Functor", "norms of many tensors"
     ),
-    named("layout", "torch", r"multi_tensor_apply.*Copy", "copies of many tensors"),
-    named(
+    Rule("layout", "torch", r"multi_tensor_apply.*Copy", "copies of many tensors"),
+    Rule(
         "optimizer",
         "any",
         r"(?i)multi_tensor_apply|apply_?adam|applygradient|adagrad|(?:^|_)sgd_|(?:^|_)adamw?_"
         r"|(?:^|_)lamb_|koptimizer",
         "fused update",
     ),
-    named(
+    Rule(
         "cast",
         "any",
         r"(?i)float\d+\w*_copy|convert_element_type|cast_?kernel|OpWithCast|convert_?kernel|to_copy"
@@ -175,15 +175,15 @@ KERNEL_RULES: tuple[Rule, ...] = (
         r"|^(?:(?:wrapped|loop|input)_)?convert(?:_fusion)?(?:[._]\d+)*$",
         "copy to another type",
     ),
-    named(
+    Rule(
         "cast",
         "any",
         r"(?i)quant(?!ile)|to_float|float_to|cvt_\w*(?:fp|bf|f|int)\d+|to_h?fp\d|h?fp\d_to|qparam"
         r"|per_(?:token|block|channel|group|tensor)_cast",
         "the element type changes",
     ),
-    named("pointwise", "any", r"SubTensorOpWithScalar|_memset(?:_|$)", "sets a part of a tensor"),
-    named(
+    Rule("pointwise", "any", r"SubTensorOpWithScalar|_memset(?:_|$)", "sets a part of a tensor"),
+    Rule(
         "layout",
         "any",
         r"(?i)transpose|copy_?buffer|catarray|concat|copy_?kernel|copy_?(?:packed|vectorized)"
@@ -197,7 +197,7 @@ KERNEL_RULES: tuple[Rule, ...] = (
         r"|tensortransform|(?:un)?pack_kernel|repeat_interleave|compute_cuda_kernel|_tril|_triu",
         "elements move",
     ),
-    named(
+    Rule(
         "reduction",
         "any",
         r"(?i)reduc(?:e|tion)|scan|sort|top_?k|(?:max|avg|average|adaptive)_?\w*pool|pool(?:ing"
@@ -206,11 +206,11 @@ KERNEL_RULES: tuple[Rule, ...] = (
         r"|amax)(?:_|$)",
         "many elements to one",
     ),
-    named("reduction", "nvFuser", r"nvfuser_\w*persistent", "reduction kept in registers"),
-    named(
+    Rule("reduction", "nvFuser", r"nvfuser_\w*persistent", "reduction kept in registers"),
+    Rule(
         "pointwise", "any", r"(?i)upsample|interpolat|bilinear|bicubic|grid_sampl", "interpolation"
     ),
-    named(
+    Rule(
         "pointwise",
         "any",
         r"(?i)elementwise|element_wise|functor|pointwise|Op[1-5]dTensorGeneric"
@@ -218,19 +218,19 @@ KERNEL_RULES: tuple[Rule, ...] = (
         r"|parallel_?for|mxnet_generic|__myl_",
         "element by element",
     ),
-    named(
+    Rule(
         "pointwise",
         "Eigen",
         r"Eigen|BiasNHWC|BiasNCHW|Relu|Sigmoid|Tanh|Logical",
         "Eigen's functor",
     ),
-    named(
+    Rule(
         "pointwise",
         "XLA",
         r"(?i)fusion|fused|wrapped_|/(?:add|mul|sub|div|tanh|logistic|max|select)",
         "fused element by element",
     ),
-    named(
+    Rule(
         "pointwise",
         "any",
         r"(?i)fill|memset|(?<![a-z])set_|zero_?|iota|a?range_|offsets_range|where|scale"

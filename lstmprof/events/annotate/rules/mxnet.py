@@ -7,14 +7,14 @@ operators of mxnet 1.9.1 (``mx.operator.get_all_registered_operators()``).
 
 from __future__ import annotations
 
-from lstmprof.events.annotate.rules.rule import Rule, named
+from lstmprof.events.annotate.rules.rule import Rule
 
 #: What stands before a name: a gradient's, a namespace's, a kernel's by oneDNN.
 _BEFORE = r"(?:_backward_)?(?:_contrib_|_npi_|_npx_|_np_|_sg_mkldnn_|_image_)?"
 
 
 def _mxnet(category: str | None, operators: str, reason: str) -> Rule:
-    return named(category, "MXNet", rf"mxnet::{_BEFORE}(?:{operators})", reason)
+    return Rule(category, "MXNet", rf"mxnet::{_BEFORE}(?:{operators})", reason)
 
 
 MXNET_RULES: tuple[Rule, ...] = (

@@ -7,11 +7,11 @@ the node types of OpenVINO's CPU plugin (src/plugins/intel_cpu/src/cpu_types.cpp
 
 from __future__ import annotations
 
-from lstmprof.events.annotate.rules.rule import Rule, named
+from lstmprof.events.annotate.rules.rule import Rule
 
 
 def _onnx(category: str | None, types: str, reason: str) -> Rule:
-    return named(category, "ONNX", rf"(?:onnxruntime|openvino)::(?:{types})", reason)
+    return Rule(category, "ONNX", rf"(?:onnxruntime|openvino)::(?:{types})", reason)
 
 
 ONNX_RULES: tuple[Rule, ...] = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from lstmprof.events.annotate.rules.rule import Rule, named
+from lstmprof.events.annotate.rules.rule import Rule
 
 #: A loop of either, and what it is called: ``Scan{l0, while_loop=False}`` of PyTensor; of Theano
 #: ``for{cpu,l0}``, ``for{inplace{0,1,},cpu,l0}`` or ``forall_inplace,cpu,l0}``.
@@ -27,12 +27,14 @@ def _pytensor(category: str | None, ops: str, reason: str) -> Rule:
 
     Theano writes an Elemwise as such, with the scalar operator as its first property.
     """
-    pattern = rf"(?:pytensor|theano)::(?:Elemwise\{{)?(?:Gpu|InplaceGpu)?(?:{ops})(?:[{{,}}].*)?"
-    return Rule(category, "PyTensor", re.compile(pattern, re.S), reason)
+    pattern = (
+        rf"(?s)(?:pytensor|theano)::(?:Elemwise\{{)?(?:Gpu|InplaceGpu)?(?:{ops})(?:[{{,}}].*)?"
+    )
+    return Rule(category, "PyTensor", pattern, reason)
 
 
 def _chainer(category: str | None, functions: str, reason: str) -> Rule:
-    return named(category, "Chainer", rf"chainer::(?:{functions})", reason)
+    return Rule(category, "Chainer", rf"chainer::(?:{functions})", reason)
 
 
 PYTENSOR_RULES: tuple[Rule, ...] = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cached_property
 
 #: Every category, in the order in which tables show them.
 CATEGORIES = (
@@ -34,10 +35,10 @@ class Rule:
 
     category: str | None
     framework: str
-    pattern: re.Pattern[str]
+    expression: str
     reason: str
 
-
-def named(category: str | None, framework: str, pattern: str, reason: str) -> Rule:
-    """A rule whose pattern is written out."""
-    return Rule(category, framework, re.compile(pattern), reason)
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        """``expression``, compiled when a name is first asked about: most commands ask of none."""
+        return re.compile(self.expression)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
-
-from lstmprof.events.annotate.rules.rule import Rule, named
+from lstmprof.events.annotate.rules.rule import Rule
 
 
 def _tf(category: str | None, types: str, reason: str) -> Rule:
@@ -14,11 +12,11 @@ def _tf(category: str | None, types: str, reason: str) -> Rule:
     variants of a type have a prefix.
     """
     pattern = rf"(?:.*[^:])?:(?:_Mkl(?:Native)?|_Native)?(?:{types})"
-    return Rule(category, "tensorflow", re.compile(pattern), reason)
+    return Rule(category, "tensorflow", pattern, reason)
 
 
 TENSORFLOW_RULES: tuple[Rule, ...] = (
-    named(
+    Rule(
         None,
         "tensorflow",
         r"[A-Z_]+:\d+ .*",
@@ -91,4 +89,4 @@ TENSORFLOW_RULES: tuple[Rule, ...] = (
 )
 
 #: After those of every framework: a type, alone or with what a vendor writes before it.
-UNKNOWN_TYPE = named("other", "tensorflow", r"(?:.*[^:])?:_?[A-Za-z]\w*", "an op of no rule above")
+UNKNOWN_TYPE = Rule("other", "tensorflow", r"(?:.*[^:])?:_?[A-Za-z]\w*", "an op of no rule above")

@@ -2,34 +2,32 @@
 
 from __future__ import annotations
 
-import re
-
-from lstmprof.events.annotate.rules.rule import Rule, named
+from lstmprof.events.annotate.rules.rule import Rule
 
 
 def _torch(category: str | None, names: str, reason: str) -> Rule:
     """A rule for aten ops of these names, their in-place and out variants, and their prims."""
-    return Rule(category, "torch", re.compile(rf"(?:aten|prims)::(?:{names})_?(?:\.\w+)?"), reason)
+    return Rule(category, "torch", rf"(?:aten|prims)::(?:{names})_?(?:\.\w+)?", reason)
 
 
 #: On the host the kernel rules then look at its name; its kernels go by their own.
-LIBRARY_OP = named(
+LIBRARY_OP = Rule(
     "other", "torch", r"[a-z_]\w*::\w+(?:\.\w+)?", "an op of a library's own namespace"
 )
 
 TORCH_RULES: tuple[Rule, ...] = (
     # One op that holds a whole recurrent layer, or a whole cell.
     _torch("rnn", r"_cudnn_rnn\w*|miopen_rnn\w*|mkldnn_rnn_layer\w*", "vendor's recurrent layer"),
-    named(
+    Rule(
         "rnn",
         "AOTInductor",
         r"aoti_torch_\w+?_(?:mkldnn_rnn_layer|_cudnn_rnn|miopen_rnn)\w*",
         "vendor's recurrent layer, called from C++",
     ),
-    named("gemm", "AOTInductor", r"aoti_torch_\w+?_(?:add)?b?mm(?:_out)?", "GEMM, called from C++"),
-    named("rnn", "cuDNN", r"cudnn::RNN\w+", "cuDNN's recurrent layers without a framework"),
-    named("reduction", "cuDNN", r"cudnn::ReduceTensor", "many elements to one"),
-    named("pointwise", "cuDNN", r"cudnn::(?:Op|Add|Scale)Tensor", "element by element"),
+    Rule("gemm", "AOTInductor", r"aoti_torch_\w+?_(?:add)?b?mm(?:_out)?", "GEMM, called from C++"),
+    Rule("rnn", "cuDNN", r"cudnn::RNN\w+", "cuDNN's recurrent layers without a framework"),
+    Rule("reduction", "cuDNN", r"cudnn::ReduceTensor", "many elements to one"),
+    Rule("pointwise", "cuDNN", r"cudnn::(?:Op|Add|Scale)Tensor", "element by element"),
     _torch("ctc", r"\w*ctc_loss\w*", "connectionist temporal classification"),
     # Wrappers: the op inside does the work.
     _torch(None, r"linear|matmul|einsum|tensordot|conv[123]d|_?convolution", "calls the real op"),
@@ -66,11 +64,11 @@ TORCH_RULES: tuple[Rule, ...] = (
         r"_has_\w+|(?:cudnn_)?is_\w+|_use_\w+|size|stride|_version|_local_scalar_dense",
         "asks",
     ),
-    named(None, "torch", r"autograd::.*|torch::.*|\w+Backward\d*", "autograd node"),
-    named(None, "torch", r"profiler::_record_function_\w+", "begin or end of a range"),
-    named(None, "torch", r"Torch-Compiled.*|TorchDynamo.*|## .*|Pregraph.*|CompiledF.*", "wrapper"),
+    Rule(None, "torch", r"autograd::.*|torch::.*|\w+Backward\d*", "autograd node"),
+    Rule(None, "torch", r"profiler::_record_function_\w+", "begin or end of a range"),
+    Rule(None, "torch", r"Torch-Compiled.*|TorchDynamo.*|## .*|Pregraph.*|CompiledF.*", "wrapper"),
     # Work, by what it is.
-    named(
+    Rule(
         "collective",
         "torch",
         r"(?:c10d|_c10d_functional|nccl|gloo)\b.*|record_param_comms",
@@ -186,10 +184,10 @@ _INDUCTOR = (
 )
 #: The same of an op and of a kernel, each a rule of its own.
 INDUCTOR_OPS = tuple(
-    named(category, "torch.compile", names, f"Inductor's {reason}")
+    Rule(category, "torch.compile", names, f"Inductor's {reason}")
     for category, names, reason in _INDUCTOR
 )
 INDUCTOR_KERNELS = tuple(
-    named(category, "torch.compile", rf"^{names}$", f"Inductor's {reason}")
+    Rule(category, "torch.compile", rf"^{names}$", f"Inductor's {reason}")
     for category, names, reason in _INDUCTOR
 )

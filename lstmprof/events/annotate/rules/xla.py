@@ -7,8 +7,6 @@ stands before the last slash are names of functions and scopes, which say nothin
 
 from __future__ import annotations
 
-import re
-
 from lstmprof.events.annotate.rules.rule import Rule
 
 
@@ -21,14 +19,14 @@ def _xla(category: str | None, names: str, reason: str) -> Rule:
     return Rule(
         category,
         "XLA",
-        re.compile(rf"(?:wrapped_|loop_|input_)?(?:{names})(?:\.\d+|\.clone)*"),
+        rf"(?:wrapped_|loop_|input_)?(?:{names})(?:\.\d+|\.clone)*",
         reason,
     )
 
 
 def _primitive(category: str, names: str, reason: str) -> Rule:
     """A rule for the last part of a path, with its slash; TensorFlow numbers equal names."""
-    return Rule(category, "XLA", re.compile(rf"/(?:{names})(?:_\d+)?"), f"{reason}, by its path")
+    return Rule(category, "XLA", rf"/(?:{names})(?:_\d+)?", f"{reason}, by its path")
 
 
 _MOVES = (
