@@ -30,6 +30,7 @@ from lstmprof.events.annotate.steps import Window, windows, with_markers, with_s
 from lstmprof.events.batches import Batches
 from lstmprof.events.narrow import Packed, packed
 from lstmprof.events.schema import SCHEMA
+from lstmprof.events.sorts import OF_WINDOWS, windows_of
 from lstmprof.events.table import EventTable
 from lstmprof.runs.metadata import RunInfo, alike
 from lstmprof.runs.run import Run
@@ -207,17 +208,19 @@ def _tables_and_windows(
     """The ``wanted`` tables by name, and the windows of ``run``."""
     captured = run.info.source in MEASURED and not step_range
     marked = _marked(run.events(), step_range) if step_range else None
-    with database(run.events_file if marked is None else marked) as events:
-        ranges = host.framework_ranges(run.info)
-        step_windows = events.windows(captured=captured)
-        step_windows = [replace(window, framework_ranges=ranges) for window in step_windows]
-        events.account_for(step_windows, run.info.workload.time_steps)
-        tables = {kind.name: kind.selected(events) for kind in wanted if kind.select}
-    computed = [kind for kind in wanted if kind.make]
-    columns = [n for n in SCHEMA.names if any(n in kind.reads for kind in computed)]
-    if columns:
-        held = packed(marked.select(columns)) if marked else Packed(run.narrow_events(columns))
-        tables |= _computed(computed, held, step_windows, run.info)
+    reads = {*OF_WINDOWS, *(name for kind in wanted for name in kind.reads)}
+    columns = [name for name in SCHEMA.names if name in reads]
+    held = packed(marked.select(columns)) if marked else run.packed(columns)
+    ranges = host.framework_ranges(run.info)
+    step_windows = [
+        replace(window, framework_ranges=ranges) for window in windows_of(held, captured=captured)
+    ]
+    tables = _computed([kind for kind in wanted if not kind.select], held, step_windows, run.info)
+    selected = [kind for kind in wanted if kind.select]
+    if selected:
+        with database(run.events_file if marked is None else marked) as events:
+            events.account_for(step_windows, run.info.workload.time_steps)
+            tables |= {kind.name: kind.selected(events) for kind in selected}
     return tables, step_windows
 
 
@@ -242,19 +245,24 @@ def _computed(
     kinds: Sequence[TableKind], events: Packed, step_windows: list[Window], info: RunInfo
 ) -> dict[str, pa.Table]:
     """The tables of these ``kinds``; where events are many, those that can be from batches."""
+    tables = {
+        kind.name: kind.ordered(kind.pack(events, step_windows)) for kind in kinds if kind.pack
+    }
+    events.forget("step", "family", "rule")
     gathered: dict[str, Gathered] = {}
     gathering = {kind.name: kind.gather for kind in kinds if kind.gather}
-    if gathering and (batches := Batches(events)).divisible:
+    reads = [name for kind in kinds if kind.gather for name in kind.reads]
+    if gathering and (batches := Batches(events, columns=reads)).divisible:
         gathered = {name: gather(events, step_windows) for name, gather in gathering.items()}
         for batch in batches:
             for table in gathered.values():
                 table.add(batch)
-    return {
-        kind.name: kind.ordered(gathered[kind.name].table())
-        if kind.name in gathered
-        else kind.of(events.table(kind.reads), step_windows, info)
-        for kind in kinds
-    }
+    for kind in kinds:
+        if kind.name in gathered:
+            tables[kind.name] = kind.ordered(gathered[kind.name].table())
+        elif kind.name not in tables:
+            tables[kind.name] = kind.of(events.table(kind.reads), step_windows, info)
+    return tables
 
 
 def columns(table: str) -> list[str]:

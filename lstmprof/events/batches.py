@@ -10,25 +10,21 @@ times and counts of the batches sum to those of the run.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from lstmprof.events.annotate.calls import is_kernel_launch
 from lstmprof.events.groups import numbered
 from lstmprof.events.intervals import Ints
 from lstmprof.events.narrow import LINKS, Packed
 from lstmprof.events.schema import ACTIVITY_KINDS, SCHEMA
+from lstmprof.events.sorts import sorts
 from lstmprof.events.table import NONE, EventTable
 
 #: Events that begin in one batch: of 2**16 to 2**20 about the fastest (docs/performance.md).
 BATCH_EVENTS = 2**17
-#: What a sort of events is of, beside the kind.
-_PLACE = ("rank", "pid", "tid", "device")
-#: Rows that are looked at at once.
-_PIECE = 2**18
 
 
 @dataclass(frozen=True)
@@ -48,29 +44,34 @@ class Batch:
 class Batches:
     """The batches of ``packed``, of ``size`` events or more where more than that come beside them.
 
-    ``divisible``: the events are more than one batch, sorted and numbered as ingest writes them.
+    Their tables have these ``columns``, else all that ``packed`` has. ``divisible``: the events are
+    more than one batch, sorted and numbered as ingest writes them.
     """
 
-    def __init__(self, packed: Packed, size: int = BATCH_EVENTS) -> None:
+    def __init__(
+        self, packed: Packed, size: int = BATCH_EVENTS, columns: Sequence[str] = ()
+    ) -> None:
         self._packed, self._size = packed, size
-        self._start = packed.values("start_ns").astype(np.int64)
+        self._names = [name for name in SCHEMA.names if name in (columns or packed.names)]
+        self._start = packed.values("start_ns").astype(np.int64, copy=False)
         self._dur = packed.values("dur_ns")
-        self._links = {name: packed.values(name) for name in LINKS if name in packed.names}
+        self._links = {name: packed.values(name) for name in LINKS if name in self._names}
         self.divisible = len(packed) > size and self._in_order()
 
     def _in_order(self) -> bool:
         """Whether rows are sorted by start and numbered in that order."""
         count = len(self._packed)
         in_order = (self._start[1:] >= self._start[:-1]).all()
-        numbered_ = (self._packed.values("event_id") == np.arange(count)).all()
         return bool(
-            in_order and numbered_ and all(link.max() < count for link in self._links.values())
+            in_order
+            and self._packed.numbered
+            and all(link.max() < count for link in self._links.values())
         )
 
     def __iter__(self) -> Iterator[Batch]:
         """The batches by time, of events that are ``divisible``."""
-        lanes, first_rows = _lanes(self._packed), _first_of_sorts(self._packed)
-        table = _Tables(self._packed, self._links)
+        lanes, first_rows = _lanes(self._packed), sorts(self._packed).first
+        table = _Tables(self._packed, self._names, self._links)
         count, first = len(self._packed), 0
         running = np.empty(0, dtype=np.int64)
         while first < count:
@@ -97,10 +98,12 @@ def _end(start_ns: Ints, dur_ns: np.ndarray) -> int:
 
 
 class _Tables:
-    """Makes batches; ``links`` are columns of row numbers, ``NONE`` for none."""
+    """Makes batches with columns ``names``; ``links`` are those of row numbers, else ``NONE``."""
 
-    def __init__(self, packed: Packed, links: Mapping[str, np.ndarray]) -> None:
-        self._packed, self._links = packed, links
+    def __init__(
+        self, packed: Packed, names: Sequence[str], links: Mapping[str, np.ndarray]
+    ) -> None:
+        self._packed, self._names, self._links = packed, names, links
         self._inside = np.zeros(len(packed), dtype=np.bool_)
         self._place = np.full(len(packed), NONE, dtype=np.int32)
 
@@ -139,7 +142,7 @@ class _Tables:
         for name, link in self._links.items():
             named = link[rows]
             ids[name] = pa.array(self._place[named].astype(np.int64), mask=named < 0)
-        names = self._packed.names
+        names = self._names
         events = self._packed.table([name for name in names if name not in ids], rows).arrow
         for name, numbers in sorted(ids.items(), key=lambda item: names.index(item[0])):
             place = names.index(name)
@@ -164,42 +167,3 @@ def _next(lanes: list[tuple[Ints, Ints]], row: int) -> Iterator[Ints]:
         first = int(np.searchsorted(rows, row))
         if first < len(rows):
             yield rows[first : int(np.searchsorted(start_ns, start_ns[first], side="right"))]
-
-
-def _first_of_sorts(packed: Packed) -> Ints:
-    """The row of the first event of each sort, gathered piece by piece.
-
-    A sort is the events of one kind on one thread or device of a rank; kernel launches are a sort
-    of their own among the runtime calls.
-    """
-    firsts: dict[tuple[int, ...], int] = {}
-    launching = np.array([*map(is_kernel_launch, packed.texts("name")), False])
-    runtime = [*packed.texts("kind"), "runtime"].index("runtime")
-    for begin in range(0, len(packed), _PIECE):
-        rows = slice(begin, begin + _PIECE)
-        kind = packed.codes("kind", rows)
-        keys = [kind, launching[packed.codes("name", rows)] & (kind == runtime)]
-        keys += [packed.known(name, rows) for name in _PLACE]
-        keys += [packed.values(name, rows) for name in _PLACE]
-        code = _numbered_few(keys)
-        first = np.empty(int(code.max()) + 1, dtype=np.int64)
-        first[code[::-1]] = np.arange(len(code))[::-1]
-        for row, *sort in zip(begin + first, *(key[first].tolist() for key in keys), strict=True):
-            firsts.setdefault(tuple(sort), int(row))
-    return np.array(list(firsts.values()), dtype=np.int64)
-
-
-def _numbered_few(keys: list[np.ndarray]) -> Ints:
-    """Each position's number among the distinct combinations of ``keys``, in any order."""
-    code = np.zeros(len(keys[0]), dtype=np.int64)
-    room = 1
-    for key in keys:
-        low, high = int(key.min()), int(key.max())
-        if high == low:
-            continue
-        if room * (high - low + 1) >= 2**62:
-            code, room = numbered(code), len(code)
-            key, low, high = numbered(key.astype(np.int64)), 0, len(code)
-        code = code * (high - low + 1) + (key.astype(np.int64) - low)
-        room *= high - low + 1
-    return np.asarray(pa.array(code).dictionary_encode().indices.to_numpy(), dtype=np.int64)

@@ -7,7 +7,8 @@ needs as an events table of its own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +17,7 @@ import pyarrow.parquet as pq
 
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.schema import SCHEMA
-from lstmprof.events.table import NONE, EventTable
+from lstmprof.events.table import NONE, UNKNOWN, EventTable
 
 #: Columns of texts that are many: unpacked rows hold those which they have.
 _MANY_TEXTS = ("name", "op_name", "shapes", "dtypes")
@@ -24,35 +25,73 @@ _MANY_TEXTS = ("name", "op_name", "shapes", "dtypes")
 LINKS = ("parent_id", "launch_id", "op_id")
 #: So many texts are not worth a look at which of them some rows have.
 _FEW_TEXTS = 1000
+#: Rows that are looked at at once.
+PIECE = 2**18
+_Value = TypeVar("_Value")
 
 
 class Packed:
-    """Columns of an events table, all of its rows; ``columns`` are arrays of one chunk."""
+    """Columns of an events table, all of its rows; ``table`` has arrays of one chunk.
 
-    def __init__(self, table: pa.Table) -> None:
+    ``more`` reads a column that ``table`` has not, when it is first asked for: then a row's number
+    is its ``event_id``, as in a stored run.
+    """
+
+    def __init__(self, table: pa.Table, more: Callable[[str], pa.ChunkedArray] | None = None):
         self.names = tuple(table.schema.names)
-        self._arrays = {name: _whole(table.column(name)) for name in self.names}
+        self._arrays: dict[str, pa.Array] = {}
         self._count = len(table)
-        for name in LINKS:
-            if name in self._arrays:
-                self._arrays[name] = self._arrays[name].fill_null(NONE)
+        self._more = more
+        self._kept: dict[Callable[[Packed], Any], Any] = {}
+        for name in self.names:
+            self._keep(name, table.column(name))
 
     def __len__(self) -> int:
         return self._count
 
+    @property
+    def numbered(self) -> bool:
+        """Whether each row's number is its ``event_id``."""
+        if self._more:
+            return True
+        return bool((self.values("event_id") == np.arange(self._count)).all())
+
+    def forget(self, *names: str) -> None:
+        """Let go of these columns; one that is asked for again is read again."""
+        for name in names if self._more else ():
+            self._arrays.pop(name, None)
+
+    def pieces(self) -> Iterator[slice]:
+        """The rows in order, so many as are looked at at once."""
+        for first in range(0, self._count, PIECE):
+            yield slice(first, min(first + PIECE, self._count))
+
+    def once(self, function: Callable[[Packed], _Value]) -> _Value:
+        """``function`` of these events, worked out once."""
+        if function not in self._kept:
+            self._kept[function] = function(self)
+        kept: _Value = self._kept[function]
+        return kept
+
+    def ints(self, name: str, rows: slice) -> Ints:
+        """A column of integers of some rows, ``UNKNOWN`` in place of nulls."""
+        part = self._part(name, rows)
+        values = _filled(part).astype(np.int64)
+        if part.null_count:
+            values[part.is_null().to_numpy(zero_copy_only=False)] = UNKNOWN
+        return np.asarray(values, dtype=np.int64)
+
     def values(self, name: str, rows: slice = slice(None)) -> np.ndarray:
         """A column of integers as it is packed, of all rows or some, −1 in place of nulls."""
-        array = self._part(name, rows)
-        return np.asarray(array.fill_null(NONE).to_numpy(zero_copy_only=False))
+        return _filled(self._part(name, rows))
 
     def codes(self, name: str, rows: slice = slice(None)) -> np.ndarray:
         """A column of texts as places in ``texts``, −1 for a null."""
-        indices = self._part(name, rows).indices
-        return np.asarray(indices.fill_null(NONE).to_numpy(zero_copy_only=False))
+        return _filled(self._part(name, rows).indices)
 
     def texts(self, name: str) -> list[str]:
         """The distinct values of a column of texts."""
-        values: list[str] = self._arrays[name].dictionary.to_pylist()
+        values: list[str] = self._array(name).dictionary.to_pylist()
         return values
 
     def is_kind(self, *wanted: str) -> Flags:
@@ -66,6 +105,8 @@ class Packed:
 
     def rows_named(self, name: str) -> Ints:
         """The row of the event whose ``event_id`` is in the column ``name``, −1 where none is."""
+        if self._more:
+            return self.values(name).astype(np.int64)
         known, asked = (self.values(column).astype(np.int64) for column in ("event_id", name))
         order = np.argsort(known, kind="stable")
         place = np.minimum(np.searchsorted(known[order], asked), len(known) - 1)
@@ -80,10 +121,26 @@ class Packed:
 
     def _part(self, name: str, rows: slice) -> pa.Array:
         first, last, _ = rows.indices(self._count)
-        return self._arrays[name].slice(first, last - first)
+        return self._array(name).slice(first, last - first)
+
+    def _array(self, name: str) -> pa.Array:
+        if name not in self._arrays:
+            self._keep(name, self._read(name))
+        return self._arrays[name]
+
+    def _read(self, name: str) -> pa.ChunkedArray:
+        if self._more is None:
+            raise KeyError(name)
+        if name == "event_id":
+            return pa.chunked_array([np.arange(self._count)])
+        return self._more(name)
+
+    def _keep(self, name: str, column: pa.ChunkedArray) -> None:
+        array = _whole(column)
+        self._arrays[name] = array.fill_null(NONE) if name in LINKS else array
 
     def _unpacked(self, name: str, rows: Ints | None) -> pa.Array:
-        array, type_ = self._arrays[name], SCHEMA.field(name).type
+        array, type_ = self._array(name), SCHEMA.field(name).type
         picked = array if rows is None else array.take(pa.array(rows))
         if pa.types.is_dictionary(type_):
             return _with_own_texts(picked, type_, name in _MANY_TEXTS)
@@ -98,6 +155,12 @@ def packed(events: pa.Table) -> Packed:
     return Packed(
         pa.table([narrowed(_whole(c)) for c in events.columns], names=events.schema.names)
     )
+
+
+def _filled(array: pa.Array) -> np.ndarray:
+    """``array`` with −1 in place of nulls; without any it is not copied."""
+    whole = array.fill_null(NONE) if array.null_count else array
+    return np.asarray(whole.to_numpy(zero_copy_only=False))
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:

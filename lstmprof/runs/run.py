@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from msgspec.structs import replace
 
 from lstmprof.errors import RunError
-from lstmprof.events.narrow import narrow_table
+from lstmprof.events.narrow import Packed, narrow_table
 from lstmprof.events.schema import LACKING, SCHEMA, SCHEMA_VERSION, VERSION_KEY, schema
 from lstmprof.events.table import EventTable
 from lstmprof.runs.columns import ITERATIONS, SAMPLES
@@ -40,6 +40,10 @@ EVENTS_FILE = "events.parquet"
 
 TIMINGS_SCHEMA = schema(ITERATIONS).with_metadata({VERSION_KEY: str(SCHEMA_VERSION).encode()})
 SAMPLES_SCHEMA = schema(SAMPLES).with_metadata({VERSION_KEY: str(SCHEMA_VERSION).encode()})
+#: Columns of so many events are read at once: each time that a file is opened costs more.
+FEW_ROWS = 2**18
+#: The columns of more that are read first.
+OF_ALL = ("kind", "start_ns", "dur_ns")
 #: run.json is a few kilobytes, of a job of a thousand ranks some megabytes.
 MOST_BYTES = 32 * 2**20
 
@@ -81,6 +85,18 @@ class Run:
         except _DAMAGE as fault:
             raise _unreadable(path, fault) from fault
         return _with_nulls(table, SCHEMA, [name for name in columns if name in absent])
+
+    def packed(self, columns: Sequence[str]) -> Packed:
+        """``columns`` of the events, numbered by their rows; of many each is read when asked for.
+
+        Raises:
+            RunError: the file is missing, damaged or of another schema version; also from what
+                reads a column.
+        """
+        count = pq.read_metadata(self.events_file).num_rows
+        at_once = [name for name in columns if name != "event_id"] if count <= FEW_ROWS else []
+        table = self.narrow_events(at_once or OF_ALL)
+        return Packed(table, lambda name: self.narrow_events([name]).column(0))
 
     def timings(self) -> pa.Table | None:
         """One row an iteration of the undisturbed pass; None where it was not captured here.

@@ -23,13 +23,12 @@ from hypothesis import given, settings, strategies as st
 
 from lstmprof import formats
 from lstmprof.breakdown import TABLES
-from lstmprof.breakdown.tables.database import database
 from lstmprof.errors import ProfileError
+from lstmprof.events import sorts
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import Window, windows
 from lstmprof.events.batches import Batches
 from lstmprof.events.narrow import Packed, packed
-from lstmprof.events.schema import SCHEMA
 
 GATHERED = [name for name, table in TABLES.items() if table.gather]
 ranks = st.sampled_from((None, 0, 1))
@@ -44,10 +43,16 @@ def gathered(name: str, held: Packed, found: list[Window], size: int) -> pa.Tabl
     return known.ordered(made.table())
 
 
+def decided(held: Packed) -> list[Window]:
+    """The windows of many events: by those that decide what they are."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sorts, "FEW", 0)
+        return sorts.windows_of(held, captured=False)
+
+
 def check(events: pa.Table, size: int) -> None:
     held, found = packed(events), windows(events, captured=False)
-    with database(events) as opened:
-        assert opened.windows(captured=False) == found
+    assert decided(held) == found
     for name in GATHERED:
         assert gathered(name, held, found, size).equals(TABLES[name].of(events, found, {})), name
 
@@ -108,6 +113,5 @@ def test_events_in_another_order_or_of_other_numbers_are_not_divided() -> None:
     assert not Batches(packed(events), 9).divisible
     backwards = packed(events.take(list(range(8, -1, -1))))
     assert not Batches(backwards, 3).divisible
-    with database(backwards.table(SCHEMA.names)) as opened:
-        assert opened.windows(captured=False) == windows(events, captured=False)
+    assert decided(backwards) == windows(events, captured=False)
     assert not Batches(packed(events.slice(4)), 3).divisible

@@ -35,7 +35,7 @@ from lstmprof.breakdown.tables.database import Database, database
 from lstmprof.errors import unknown_name
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.batches import Batch
-from lstmprof.events.narrow import Packed
+from lstmprof.events.narrow import Packed, packed
 from lstmprof.events.schema import Column, schema
 from lstmprof.events.table import EventTable
 from lstmprof.runs.metadata import RunInfo
@@ -56,6 +56,8 @@ class Gathered(Protocol):
 
 #: the samples of a run, where its mean step goes → the table
 Beside = Callable[[pa.Table | None, Sequence[MeanStep]], pa.Table]
+#: all events, their windows → the table, made piece by piece
+Pack = Callable[[Packed, Sequence[Window]], pa.Table]
 #: all events, their windows → the table that batches are added to
 Gather = Callable[[Packed, list[Window]], Gathered]
 
@@ -65,8 +67,9 @@ class TableKind:
     """One table: what it is, its columns, how it is made, sorted and shown.
 
     ``select`` makes it in a ``Database``; where there is none ``make`` does of the columns
-    ``reads`` of the events. ``gather`` makes it of batches, equal in every row; None where it is
-    made of all events at once. ``beside``: it is made of the run's samples and its account.
+    ``reads`` of the events, or ``pack``, which looks at some of them at once. ``gather`` makes it
+    of batches, equal in every row; None where it is made of all events at once. ``beside``: it is
+    made of the run's samples and its account.
 
     ``order`` names columns, the largest first where one begins with ``-``; empty: as made.
     ``shown`` are the columns that a terminal has room for, the others are in JSON and CSV.
@@ -81,6 +84,7 @@ class TableKind:
     make: Make | None = None
     reads: tuple[str, ...] = ()
     gather: Gather | None = None
+    pack: Pack | None = None
     beside: Beside | None = None
 
     def of(
@@ -89,6 +93,8 @@ class TableKind:
         """This table of annotated ``events``, sorted; ``info`` is run.json, where there is one."""
         if self.beside:
             return schema(self.columns).empty_table()  # events tell of no samples
+        if self.pack:
+            return self.ordered(self.pack(packed(events.select(self.reads)), windows))
         if self.make:
             return self.ordered(self.make(events, windows, info or RunInfo()))
         return tables_of([self.name], events, windows, info)[self.name]
@@ -143,7 +149,8 @@ _ALL = (
         kernels.COLUMNS,
         ("-total_ns", "name"),
         ("rank", "device", "total_ns", "share", "count", "p50_ns", "category", "rule", "name"),
-        kernels.SELECT,
+        pack=kernels.kernels,
+        reads=kernels.READS,
     ),
     TableKind(
         "ops",
@@ -313,9 +320,9 @@ def tables_of(
     """
     info = info or RunInfo()
     kinds = [table_of(name) for name in named]
-    with database(events) as opened:
-        opened.account_for(windows, info.workload.time_steps)
-        return {
-            kind.name: kind.selected(opened) if kind.select else kind.of(events, windows, info)
-            for kind in kinds
-        }
+    made = {kind.name: kind.of(events, windows, info) for kind in kinds if not kind.select}
+    if len(made) < len(kinds):
+        with database(events) as opened:
+            opened.account_for(windows, info.workload.time_steps)
+            made |= {kind.name: kind.selected(opened) for kind in kinds if kind.select}
+    return made

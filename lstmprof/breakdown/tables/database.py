@@ -27,9 +27,9 @@ import pyarrow as pa
 
 from lstmprof.errors import RunError
 from lstmprof.events.annotate import calls
-from lstmprof.events.annotate.steps import Window, windows
+from lstmprof.events.annotate.steps import Window
 from lstmprof.events.schema import ACTIVITY_KINDS, SCHEMA, Column, schema
-from lstmprof.events.table import EventTable, cast
+from lstmprof.events.table import EventTable
 from lstmprof.runs.metadata import AGAIN
 from lstmprof.runs.run import check_file
 from lstmprof.scratch import temporary_folder
@@ -55,25 +55,6 @@ _NAMES = pa.schema(
 _MACROS = f"""
 CREATE MACRO activity(kind) AS kind IN {ACTIVITY_KINDS};
 CREATE MACRO per(amount, whole) AS CASE WHEN whole <> 0 THEN amount::DOUBLE / whole::DOUBLE END
-"""
-#: The events that decide what the windows are: all step markers; of each kind on each thread or
-#: device the first and one that ends last; and of the thread with most ops (without ops, most
-#: runtime calls), which ran the step where there are no markers, so many that it has most here too.
-_DECIDING = """
-WITH tracks AS (
-    SELECT kind, rank, pid, tid, device, count(*) AS count, arg_min(event_id, start_ns) AS first_id,
-           arg_max(event_id, start_ns + dur_ns) AS last_id
-    FROM events GROUP BY ALL
-), busiest AS (
-    SELECT first_id FROM tracks WHERE kind IN ('op', 'runtime') AND device IS NULL
-    QUALIFY row_number() OVER (
-        PARTITION BY rank, kind ORDER BY count DESC, pid NULLS FIRST, tid NULLS FIRST) = 1
-), deciding AS (
-    SELECT event_id FROM events WHERE kind = 'step' AND device IS NULL
-    UNION SELECT first_id FROM tracks UNION SELECT last_id FROM tracks
-    UNION ALL SELECT first_id FROM busiest, range(3)
-)
-SELECT {columns} FROM events JOIN deciding USING (event_id)
 """
 _RANKS = """
 CREATE TABLE ranks AS
@@ -122,17 +103,6 @@ class Database:
     connection: DuckDBPyConnection
     told: str
     faults: tuple[type[Exception], ...]
-
-    def windows(self, *, captured: bool) -> list[Window]:
-        """The windows of the events; ``captured``: lstmprof made the profile.
-
-        Raises:
-            RunError: the events are damaged.
-        """
-        columns = ("event_id", "kind", "name", "start_ns", "dur_ns", "rank", "pid", "tid", "device")
-        rows = self._rows(_DECIDING.format(columns=", ".join(columns)))
-        values = {name: cast(rows.column(name), SCHEMA.field(name).type) for name in columns}
-        return windows(EventTable(pa.table(values)), captured=captured)
 
     def account_for(self, step_windows: Sequence[Window], time_steps: int | None) -> None:
         """Tell the SELECTs the ``step_windows`` of the events, and the workload's time steps."""

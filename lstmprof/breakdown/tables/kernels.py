@@ -8,9 +8,21 @@ are the nearest rank, so each is the duration of a row of ``events``.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
 import pyarrow as pa
 
-from lstmprof.events.schema import DEVICE, PER_STEP, RANK, Column
+from lstmprof.errors import RunError
+from lstmprof.events.annotate.steps import Window, steps_of
+from lstmprof.events.groups import Groups, ratio, texts_at, where_known
+from lstmprof.events.intervals import Flags, Ints
+from lstmprof.events.narrow import Packed
+from lstmprof.events.schema import ACTIVITY_KINDS, DEVICE, PER_STEP, RANK, Column, schema
+from lstmprof.events.sorts import numbered_few, sorts
+from lstmprof.events.table import NONE, UNKNOWN
+from lstmprof.runs.metadata import AGAIN
 
 COLUMNS = (
     RANK,
@@ -41,35 +53,168 @@ COLUMNS = (
     ),
 )
 
-SELECT = """
-WITH inside AS (  -- time in the events directly inside an event of the host
-    SELECT e.parent_id AS event_id, sum(e.dur_ns) AS ns
-    FROM events e JOIN ranks r ON r.rank IS NOT DISTINCT FROM e.rank AND r.computes
-    WHERE e.parent_id IS NOT NULL GROUP BY e.parent_id
-), work AS (
-    SELECT rank, device, name, category, family, rule, step, dur_ns AS ns
-    FROM events WHERE activity(kind)
-    UNION ALL
-    SELECT e.rank, device, name, category, family, rule, step,
-           greatest(dur_ns - coalesce(inside.ns, 0), 0)
-    FROM events e JOIN ranks r ON r.rank IS NOT DISTINCT FROM e.rank AND r.computes
-         LEFT JOIN inside USING (event_id)
-    WHERE kind = 'op' AND category IS NOT NULL
-), decided AS (
-    SELECT rank, device, name, category, family, rule, count(*) AS times FROM work GROUP BY ALL
-), deciding AS (  -- the rule of most; of several one of an op, for 'op' is the last by its text
-    SELECT rank, device, name, category, family, first(rule ORDER BY times DESC, rule DESC) AS rule
-    FROM decided GROUP BY ALL
-), kernels AS (
-    SELECT rank, device, name, category, family, count(*) AS count, sum(ns)::BIGINT AS total_ns,
-           quantile_disc(ns, 0.5)::BIGINT AS p50_ns, quantile_disc(ns, 0.95)::BIGINT AS p95_ns,
-           max(ns)::BIGINT AS max_ns, count(step) AS in_steps
-    FROM work GROUP BY ALL
+#: Columns of the events that it is made from; ``parent_id`` only where ops compute.
+READS = (
+    *("event_id", "kind", "name", "dur_ns", "rank", "pid", "tid", "device", "start_ns"),
+    *("parent_id", "step", "category", "family", "rule"),
 )
-SELECT k.*, d.rule, per(total_ns, count) AS mean_ns, per(in_steps, steps) AS per_step,
-       per(total_ns, sum(total_ns) OVER (PARTITION BY k.rank, k.device)::BIGINT) AS share
-FROM kernels k
-JOIN deciding d ON (k.rank, k.device, k.name, k.category, k.family)
-    IS NOT DISTINCT FROM (d.rank, d.device, d.name, d.category, d.family)
-JOIN ranks r ON r.rank IS NOT DISTINCT FROM k.rank
-"""
+_TEXTS = ("name", "category", "family", "rule")
+_ACTIVITY, _OP = 1, 2
+_ROLES = {**dict.fromkeys(ACTIVITY_KINDS, _ACTIVITY), "op": _OP}
+#: Times beyond are no numbers of nanoseconds.
+_MOST_NS = 2**63
+
+
+def kernels(events: Packed, windows: Sequence[Window]) -> pa.Table:
+    """One row a (rank, device, name, category, family), sorted by them.
+
+    Raises:
+        RunError: the times of one lane together are no number.
+    """
+    work = _work(events)
+    group = Groups(work.rank, work.device, *(text.place for text in work.texts[:-1]))
+    spent = _Spent(group.of[work.sort], work.ns)
+    rank, device = work.rank[group.first], work.device[group.first]
+    lane = Groups(rank, device)
+    count = group.sums(work.count)
+    columns = [
+        *(where_known(number, number != UNKNOWN) for number in (rank, device)),
+        *(texts_at(text.values, text.place[group.first]) for text in work.texts[:-1]),
+        pa.array(count),
+        pa.array(spent.total_ns),
+        ratio(spent.total_ns, count),
+        *(pa.array(spent.percentile_ns(share)) for share in (50, 95, 100)),
+        ratio(spent.total_ns, lane.sums(spent.total_ns)[lane.of]),
+        ratio(group.sums(work.in_steps), steps_of(rank, list(windows))),
+        _rules(group, work.texts[-1], work.count),
+    ]
+    return pa.Table.from_arrays(columns, schema=schema(COLUMNS))
+
+
+@dataclass(frozen=True)
+class _Text:
+    """Texts of some events: ``values`` in order, and of each event the ``place`` of its own."""
+
+    values: list[str]
+    place: Ints
+
+    @staticmethod
+    def of(texts: Sequence[str], codes: Ints) -> _Text:
+        """Those that ``codes`` name, ``NONE`` for none."""
+        there = np.unique(codes[codes != NONE])
+        values = sorted({texts[code] for code in there.tolist()})
+        place_of = {text: place for place, text in enumerate(values)}
+        places = np.full(len(texts) + 1, NONE, dtype=np.int64)
+        places[there] = [place_of[texts[code]] for code in there.tolist()]
+        return _Text(values, places[codes])
+
+
+@dataclass(frozen=True)
+class _Work:
+    """The events that the table is about: of each its ``sort``, a place in the others, and time.
+
+    Of each sort rank and device, its ``texts``, how many events it has, and how many in steps.
+    """
+
+    sort: Ints
+    ns: Ints
+    rank: Ints
+    device: Ints
+    texts: list[_Text]
+    count: Ints
+    in_steps: Ints
+
+
+def _work(events: Packed) -> _Work:
+    """The activities; the ops that compute, in ranks whose ops do."""
+    computing = sorts(events).computing
+    own = _own_time(events) if len(computing) else events.values("dur_ns")
+    roles = np.array([*(_ROLES.get(kind, 0) for kind in events.texts("kind")), 0])
+    ns, places, keys = [own[:0]], [np.empty(0, np.int32)], [[np.empty(0, np.int64)] * 8]
+    sort_count = 0
+    for piece in events.pieces():
+        role = roles[events.codes("kind", piece)]
+        of_work = role == _ACTIVITY
+        if len(computing):
+            of_work |= (role == _OP) & _computes(events, piece, computing)
+        rows = np.flatnonzero(of_work)
+        if not len(rows):
+            continue
+        of, sorts_here = _sorts_of(events, piece, rows)
+        ns.append(own[piece][rows])
+        places.append((of + sort_count).astype(np.int32))
+        keys.append(sorts_here)
+        sort_count += len(sorts_here[0])
+    rank, device, *codes, count, in_steps = (np.concatenate(c) for c in zip(*keys, strict=True))
+    texts = [_Text.of(events.texts(n), c) for n, c in zip(_TEXTS, codes, strict=True)]
+    return _Work(np.concatenate(places), np.concatenate(ns), rank, device, texts, count, in_steps)
+
+
+def _computes(events: Packed, piece: slice, computing: Ints) -> Flags:
+    """A boolean a row of ``piece``: it has a category, and its rank is one of ``computing``."""
+    of_rank = np.isin(events.ints("rank", piece), computing)
+    return np.asarray(of_rank & events.known("category", piece), dtype=np.bool_)
+
+
+def _sorts_of(events: Packed, piece: slice, rows: Ints) -> tuple[Ints, list[Ints]]:
+    """Of each of ``rows`` of ``piece`` the number of its sort; of each sort what ``_Work`` has."""
+    keys = [events.ints(name, piece)[rows] for name in ("rank", "device")]
+    keys += [events.codes(name, piece)[rows].astype(np.int64) for name in _TEXTS]
+    of = numbered_few(keys)
+    count = np.bincount(of)
+    first = np.empty(len(count), dtype=np.int64)
+    first[of[::-1]] = np.arange(len(of))[::-1]
+    in_steps = np.bincount(of[events.known("step", piece)[rows]], minlength=len(count))
+    return of, [*(key[first] for key in keys), count, in_steps]
+
+
+def _own_time(events: Packed) -> Ints:
+    """Duration less that of the events directly inside; of activities all of it."""
+    own = events.values("dur_ns").astype(np.int64)
+    parent = events.rows_named("parent_id")
+    for piece in events.pieces():
+        of = parent[piece]
+        inner = np.flatnonzero(of != NONE)
+        np.subtract.at(own, of[inner], events.values("dur_ns", piece)[inner].astype(np.int64))
+    return np.maximum(own, 0, out=own)
+
+
+class _Spent:
+    """Times of groups, all of which have some: ``ns`` by ``group``, numbered from 0."""
+
+    def __init__(self, group: Ints, ns: Ints) -> None:
+        self._ns, self._ends = _by_group(group, ns)
+        self._count = np.diff(self._ends, prepend=0)
+        starts = self._ends - self._count
+        self.total_ns = np.add.reduceat(self._ns, starts) if len(starts) else starts
+        whole = float(self._ns.sum(dtype=np.float64))
+        if whole >= _MOST_NS:
+            raise RunError(f"kernels: {whole:.3g} ns together are more than can be", AGAIN)
+
+    def percentile_ns(self, share: int) -> Ints:
+        """The nearest rank of ``share`` percent of each group."""
+        place = np.maximum(-(-self._count * share // 100), 1)
+        return np.asarray(self._ns[self._ends - self._count + place - 1], dtype=np.int64)
+
+
+def _by_group(group: Ints, ns: Ints) -> tuple[Ints, Ints]:
+    """The times by group, each group's ascending, and where each group ends."""
+    ends = np.cumsum(np.bincount(group)).astype(np.int64)
+    span = int(ns.max(initial=0)) + 1
+    if span * (len(ends) + 1) >= _MOST_NS:
+        return ns[np.lexsort((ns, group))].astype(np.int64), ends
+    both = group.astype(np.int64) * span + ns
+    both.sort()
+    return both % span, ends
+
+
+def _rules(group: Groups, rule: _Text, count: Ints) -> pa.Array:
+    """The rule that decided for most events of each group.
+
+    Of several one of an op: ``op`` is the last by its text.
+    """
+    each = Groups(group.of, rule.place)
+    of, place = group.of[each.first], rule.place[each.first]
+    most_last = np.lexsort((place, each.sums(count), of))
+    last = np.append(np.diff(of[most_last]) > 0, True)[: len(of)]
+    return texts_at(rule.values, place[most_last[last]])

@@ -120,7 +120,9 @@ def test_a_table_is_made_of_the_columns_that_it_reads(name: str) -> None:
     assert made.equals(known.of(events, found, run_info({})))
 
 
-@pytest.mark.parametrize("name", [name for name, kind in TABLES.items() if kind.select])
+@pytest.mark.parametrize(
+    "name", [name for name, kind in TABLES.items() if kind.select or kind.pack]
+)
 def test_a_table_of_a_stored_run_is_that_of_its_events(name: str, run: Path) -> None:
     (opened,) = open_runs([run])
     account, events = break_down(opened), opened.events()

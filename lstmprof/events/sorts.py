@@ -1,0 +1,184 @@
+"""The sorts of events: of each kind on each thread or device how many, the first and the last.
+
+A profile of millions of events has a few hundred sorts: they tell which ranks compute on a device,
+which thread ran the steps, and which events decide what the windows are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from lstmprof.events.annotate.calls import is_kernel_launch
+from lstmprof.events.annotate.steps import Window, windows
+from lstmprof.events.groups import numbered
+from lstmprof.events.intervals import Flags, Ints
+from lstmprof.events.narrow import Packed
+from lstmprof.events.processes import in_turn
+from lstmprof.events.schema import ACTIVITY_KINDS
+from lstmprof.events.table import UNKNOWN
+
+#: What a sort is of, beside its kind.
+_PLACE = ("rank", "pid", "tid", "device")
+#: Columns of the events that windows are made from.
+OF_WINDOWS = ("kind", "name", "start_ns", "dur_ns", *_PLACE)
+#: Of so many events the windows are made from all.
+FEW = 2**17
+#: Times that the busiest thread is named, so that it is the busiest among the deciding events.
+_MOST = 5
+
+
+@dataclass(frozen=True)
+class Sorts:
+    """One entry a sort; ``place`` are its rank, pid, tid and device, ``UNKNOWN`` for null.
+
+    Kernel launches are a sort of their own among the runtime calls of a thread. ``first`` is the
+    row of the event that begins first, ``last`` of one that ends last.
+    """
+
+    kind: list[str]
+    launches: Flags
+    place: tuple[Ints, Ints, Ints, Ints]
+    count: Ints
+    first: Ints
+    last: Ints
+
+    @property
+    def ranks(self) -> Ints:
+        """The ranks, in order."""
+        return np.unique(self.place[0])
+
+    @property
+    def computing(self) -> Ints:
+        """The ranks whose ops compute: they have no activities and no launch of any."""
+        on_device = self._is_kind(*ACTIVITY_KINDS) | self.launches
+        return np.setdiff1d(self.ranks, self.place[0][on_device])
+
+    def of_kind(self, *kinds: str) -> Ints:
+        """The sorts of these kinds on host threads."""
+        return np.flatnonzero(self._is_kind(*kinds) & (self.place[3] == UNKNOWN))
+
+    def _is_kind(self, *kinds: str) -> Flags:
+        return np.array([kind in kinds for kind in self.kind], dtype=np.bool_)
+
+
+def sorts(events: Packed) -> Sorts:
+    """The sorts of ``events``."""
+    return events.once(_sorts)
+
+
+def _sorts(events: Packed) -> Sorts:
+    kinds = events.texts("kind")
+    launching = np.array([*map(is_kernel_launch, events.texts("name")), False])
+    runtime = [*kinds, "runtime"].index("runtime")
+    parts = [_of_piece(events, rows, launching, runtime) for rows in events.pieces()]
+    columns = [np.concatenate(column) for column in zip(*parts, strict=True)] or [_nothing()] * 11
+    keys, (count, first, begins, last, ends) = columns[:6], columns[6:]
+    of = numbered(*keys)
+    by_begin, by_end = np.lexsort((first, begins, of)), np.lexsort((last, -ends, of))
+    heads = np.flatnonzero(np.append(True, np.diff(of[by_begin]) > 0)[: len(of)])
+    some = by_begin[heads]
+    counts = np.add.reduceat(count[by_begin], heads) if len(heads) else count
+    return Sorts(
+        kind=[kinds[code] for code in keys[0][some].tolist()],
+        launches=keys[1][some] > 0,
+        place=(keys[2][some], keys[3][some], keys[4][some], keys[5][some]),
+        count=counts,
+        first=first[some],
+        last=last[by_end[heads]],
+    )
+
+
+def _nothing() -> Ints:
+    return np.empty(0, dtype=np.int64)
+
+
+def _of_piece(events: Packed, rows: slice, launching: Flags, runtime: int) -> list[Ints]:
+    """Of the sorts of ``rows`` their keys, count, first, when it begins, last, when it ends."""
+    kind = events.codes("kind", rows)
+    keys = [kind, launching[events.codes("name", rows)] & (kind == runtime)]
+    keys += [events.known(name, rows) for name in _PLACE]
+    keys += [events.values(name, rows) for name in _PLACE]
+    of = numbered_few(keys)
+    start = events.values("start_ns", rows).astype(np.int64)
+    end = start + events.values("dur_ns", rows)
+    count = np.bincount(of)
+    begins = np.full(len(count), np.iinfo(np.int64).max)
+    ends = np.full(len(count), UNKNOWN)
+    np.minimum.at(begins, of, start)
+    np.maximum.at(ends, of, end)
+    first, last = np.empty_like(begins), np.empty_like(ends)
+    for row, at, bound in ((first, start, begins), (last, end, ends)):
+        hits = np.flatnonzero(at == bound[of])[::-1]
+        row[of[hits]] = hits
+    sort, launches, *places = (key[first].astype(np.int64) for key in keys)
+    known, values = places[: len(_PLACE)], places[len(_PLACE) :]
+    place = [np.where(k > 0, v, UNKNOWN) for k, v in zip(known, values, strict=True)]
+    return [sort, launches, *place, count, first + rows.start, begins, last + rows.start, ends]
+
+
+def numbered_few(keys: list[np.ndarray]) -> Ints:
+    """Each position's number among the distinct combinations of ``keys``, in any order."""
+    code = np.zeros(len(keys[0]), dtype=np.int64)
+    room = 1
+    for key in keys:
+        low, high = int(key.min()), int(key.max())
+        if high == low:
+            continue
+        if room * (high - low + 1) >= 2**62:
+            code = numbered(code)
+            room = int(code.max()) + 1
+            key = numbered(key.astype(np.int64))
+            low, high = 0, int(key.max())
+        code = code * (high - low + 1) + (key.astype(np.int64) - low)
+        room *= high - low + 1
+    return np.asarray(pa.array(code).dictionary_encode().indices.to_numpy(), dtype=np.int64)
+
+
+def windows_of(events: Packed, *, captured: bool) -> list[Window]:
+    """The windows of ``events``; of many, from those events that decide what they are."""
+    rows = None if len(events) <= FEW else _deciding(events)
+    table = events.table(OF_WINDOWS, rows)
+    if rows is not None and any(len(in_turn(table, table.of_rank(r))) > 1 for r in table.ranks()):
+        activities = np.flatnonzero(events.is_kind(*ACTIVITY_KINDS))
+        table = events.table(OF_WINDOWS, np.union1d(rows, activities))
+    return windows(table, captured=captured)
+
+
+def _deciding(events: Packed) -> Ints:
+    """Rows of the events that decide what the windows are, by number, some of them repeatedly.
+
+    All step markers; of each sort the first and one that ends last; and of the thread with most ops
+    (without ops, most runtime calls), which ran the step where there are no markers, so many that
+    it has most here too.
+    """
+    of = sorts(events)
+    return np.sort(
+        np.concatenate([np.union1d(_steps(events), [*of.first, *of.last]), _of_busiest(of)])
+    ).astype(np.int64)
+
+
+def _steps(events: Packed) -> Ints:
+    """The rows of the step markers on the host."""
+    step = [*events.texts("kind"), "step"].index("step")
+    parts = [
+        rows.start + np.flatnonzero(events.codes("kind", rows) == step) for rows in events.pieces()
+    ]
+    rows = np.concatenate([_nothing(), *parts])
+    return np.asarray(rows[~events.known("device")[rows]], dtype=np.int64)
+
+
+def _of_busiest(of: Sorts) -> Ints:
+    """The first event of each rank's busiest thread, by ops and by runtime calls, repeatedly."""
+    busiest = []
+    for kind in ("op", "runtime"):
+        places = of.of_kind(kind)
+        rank, pid, tid, _ = (key[places] for key in of.place)
+        thread = numbered(rank, pid, tid)
+        count = np.bincount(thread, of.count[places]).astype(np.int64)
+        order = np.lexsort((thread, -count[thread], rank))
+        first = np.append(True, np.diff(rank[order]) > 0)[: len(order)]
+        busiest.append(of.first[places[order[first]]])
+    return np.tile(np.concatenate(busiest), _MOST)
