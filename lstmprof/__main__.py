@@ -29,12 +29,26 @@ def main() -> None:
     """Run the command line; exit 0 well, 1 failure, 2 usage, 128 and the number of a signal."""
     try:
         signals = _Signals()
+        sys.meta_path.insert(0, _WithoutPandas)
         from lstmprof import cli
     except KeyboardInterrupt:
         _end_at_once(2)
     if not _has_output():
         sys.exit(1)
     sys.exit(signals.code(cli.run, cli.TerminatedError))
+
+
+class _WithoutPandas:
+    """Says that pandas is not installed: pyarrow imports it with the first array that it makes.
+
+    That takes as long as all the rest of a command, and no command shows a data frame.
+    """
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> None:
+        """Refuse pandas; of other modules say nothing."""
+        if name == "pandas":
+            raise ModuleNotFoundError("pandas is left out of the command line", name=name)
 
 
 class _Signals:

@@ -68,6 +68,28 @@ def test_help_is_quick_and_imports_no_framework_or_dataframe_library(verb: str |
     assert int(modules) < 300, "of Python alone 40, of click and of the help 200"
 
 
+#: What the breakdown of a stored run does without: a third of a second of imports.
+NOT_NEEDED = {
+    "pandas.core",
+    "duckdb",
+    "altair",
+    "fsspec",
+    "lstmprof.formats",
+    "lstmprof.runs.ingest",
+}
+NOT_NEEDED |= {"lstmprof.events.annotate.categories", "lstmprof.breakdown.recurrent.profiles"}
+
+
+def test_the_breakdown_of_a_run_imports_only_what_it_needs(profile: Path, tmp_path: Path) -> None:
+    assert lstmprof("ingest", profile, "--out", tmp_path / "traces").returncode == 0
+    command = [sys.executable, "-X", "importtime", "-m", "lstmprof", "breakdown"]
+    ran = subprocess.run([*command, tmp_path / "traces"], capture_output=True, text=True)
+    assert ran.returncode == 0
+    modules = {line.rpartition("|")[2].strip() for line in ran.stderr.splitlines()}
+    assert {"pyarrow.parquet", "lstmprof.breakdown"} <= modules
+    assert not NOT_NEEDED & modules
+
+
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_verb_has_help_with_an_example(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run([verb, "--help"]) == 0

@@ -9,18 +9,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lstmprof import __version__
 from lstmprof.errors import LstmprofError, RunError
 from lstmprof.events import annotate
 from lstmprof.events.schema import SCHEMA_VERSION
-from lstmprof.formats import sources
-from lstmprof.formats.sources import Source
 from lstmprof.runs import remote
 from lstmprof.runs.border import LeaveOut, border
 from lstmprof.runs.directory import cache_folder, instead_of, sweep, written_to
-from lstmprof.runs.ingest import Ingested, Task, run_names
 from lstmprof.runs.run import Run, is_run, open_run, places_in, runs_in
+
+if TYPE_CHECKING:
+    from lstmprof.formats.sources import Source
+    from lstmprof.runs.ingest import Ingested
 
 
 def open_runs(
@@ -95,12 +97,12 @@ def _opened(word: Path | str, cache: Path) -> _Opened:
 
 def _places_at(word: Path | str) -> Sequence[Path | str]:
     """Where the run that ``word`` is lies, or those directly in it."""
-    if sources.is_url(word):
+    if "://" in str(word):
         return remote.places_at(str(word))
-    path = sources.path_of(word)
-    if is_run(path):
-        return [path]
-    return places_in(path) if path.is_dir() else []
+    path = Path(word)
+    if not str(word) or not path.is_dir():  # what is no run is told where profiles are read
+        return []
+    return [path] if is_run(path) else places_in(path)
 
 
 def _run_at(place: Path | str, cache: Path) -> Run:
@@ -114,6 +116,10 @@ def _run_at(place: Path | str, cache: Path) -> Run:
 
 def _ingest(word: Path | str, cache: Path, of_word: _Opened) -> None:
     """Add the runs of the profiles at ``word``, read now or before."""
+    # a stored run needs no readers of profiles, which are much to import
+    from lstmprof.formats import sources
+    from lstmprof.runs.ingest import run_names
+
     groups = sources.groups(word)
     for name, group in zip(run_names(word, groups), groups, strict=True):
         readers = [__version__, str(SCHEMA_VERSION), _annotation(Path(annotate.__file__).parent)]
@@ -131,6 +137,8 @@ def _ingest(word: Path | str, cache: Path, of_word: _Opened) -> None:
 
 def _made(group: Sequence[Source], name: str, folder: str, cache: Path) -> Ingested:
     """What becomes of the files ``group``: in ``cache``, else where there is room instead."""
+    from lstmprof.runs.ingest import Ingested, Task
+
     place = written_to(cache)
     if place != cache and (runs_before := _kept(place / folder)):
         return Ingested([*runs_before], [], [])

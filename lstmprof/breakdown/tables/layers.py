@@ -14,7 +14,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from lstmprof.breakdown.recurrent import recurrent_calls
 from lstmprof.breakdown.recurrent.call import Call, Spent, spent
 from lstmprof.breakdown.recurrent.cudnn_algorithm import STANDARD
 from lstmprof.breakdown.recurrent.cudnn_calls import Passes, passes_of, told
@@ -191,6 +190,8 @@ def layers(events: EventTable, windows: list[Window], info: RunInfo) -> pa.Table
 
 
 def _members(events: EventTable, info: RunInfo) -> Iterator[_Member]:
+    from lstmprof.breakdown.recurrent.profiles import recurrent_calls  # many, for this table alone
+
     calls = recurrent_calls(events)
     passes = passes_of(events, calls, info)
     persistent = [bool(p.forward and set(p.forward.seen) - {STANDARD}) for p in passes]

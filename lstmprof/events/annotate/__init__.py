@@ -7,10 +7,10 @@
 
 from __future__ import annotations
 
-from lstmprof.events.annotate.categories import categorised
-from lstmprof.events.annotate.links import linked, with_forwards
-from lstmprof.events.annotate.steps import windows, with_markers, with_steps
-from lstmprof.events.table import EventTable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lstmprof.events.table import EventTable
 
 #: run.json's ``source`` of a run that lstmprof captured itself: its steps end synchronised.
 CAPTURED = "capture"
@@ -26,6 +26,11 @@ def annotated(events: EventTable, *, captured: bool, step_range: str | None = No
     Raises:
         UsageError: ``step_range`` is no regular expression, or finds no host range.
     """
+    # a stored run is annotated: what reads it needs no rules
+    from lstmprof.events.annotate.categories import categorised
+    from lstmprof.events.annotate.links import linked, with_forwards
+    from lstmprof.events.annotate.steps import windows, with_markers, with_steps
+
     events = with_markers(events, step_range) if step_range else events
     derived = categorised(with_forwards(linked(events)), captured=captured)
     return with_steps(derived, windows(derived, captured=captured))
