@@ -143,7 +143,7 @@ class Packed:
         array, type_ = self._array(name), SCHEMA.field(name).type
         picked = array if rows is None else array.take(pa.array(rows))
         if pa.types.is_dictionary(type_):
-            return _with_own_texts(picked, type_, name in _MANY_TEXTS)
+            return with_own_texts(picked, type_, name in _MANY_TEXTS)
         if name in LINKS:
             values = picked.to_numpy()
             return pa.array(values.astype(np.int64), mask=values < 0)
@@ -168,7 +168,7 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
     return pa.nulls(0, column.type) if isinstance(chunk, pa.ChunkedArray) else chunk
 
 
-def _with_own_texts(array: pa.DictionaryArray, type_: pa.DataType, reduced: bool) -> pa.Array:
+def with_own_texts(array: pa.DictionaryArray, type_: pa.DataType, reduced: bool) -> pa.Array:
     """``array`` as ``type_``; ``reduced``: without the texts that no row has, the order kept."""
     codes, texts = array.indices, array.dictionary
     if reduced and len(texts) > _FEW_TEXTS:

@@ -1,217 +1,211 @@
-"""An events table whose columns lie in files: for profiles whose table would fill the memory.
+"""Events on their way from a reader into an events table on disk, sorted in bounded memory.
 
-A reader spools chunks of columns as they come (``Spool``); ``Spool.events`` sorts them into a
-``StoredEvents``, a column at a time. That stands wherever an events table does that is read by
-columns: a column is in memory while somebody holds it, and integers lie there in the narrowest type
-that holds them. All files lie in one temporary folder, which goes with the last that needs it.
+::
+
+    chunks, in the order of the profile      a a b a | b c b | c d c
+    each sorted by itself, in a file         a a a b | b b c | c c d
+    of all of them what begins in a batch    a a a | b b b | c c c | d    sorted again, and stored
+
+A chunk is sorted where it is read, which may be another process. The batches are cut by a sample of
+when events begin. Sorting is stable, so that the order is that of ``events_table``.
 """
 
 from __future__ import annotations
 
-import os
-import tempfile
-import weakref
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.ipc
-import pyarrow.parquet as pq
 
-from lstmprof.events.narrow import narrowed
+from lstmprof.events.intervals import Ints
 from lstmprof.events.schema import SCHEMA
-from lstmprof.events.table import EventTable, cast
-from lstmprof.scratch import made_temporary_folder, remove, room_in
+from lstmprof.events.stored import (
+    TEXT_COLUMNS,
+    Folder,
+    StoredBatch,
+    StoredEvents,
+    Texts,
+    read_columns,
+    write_columns,
+)
 
-#: Rows of a batch on disk and of a row group in Parquet.
+#: About so many events begin in a batch; as many, then, are a row group in Parquet.
 BATCH_ROWS = 2**17
-#: Columns that are sorted at once.
-_THREADS = 2
-_TYPES = {field.name: field.type for field in SCHEMA}
+#: So many events go to disk where a reader finds more than fit into memory well …
+SPOOLED_ROWS = 2**18
+#: … so many at a time.
+CHUNK_ROWS = 2**16
+#: One start of so many is looked at to cut batches.
+_SAMPLED = 32
+#: Chunks whose texts are numbered at once.
+_CHUNKS = 64
 
 
-class Folder:
-    """A temporary folder that goes with this object; what killed processes left goes too.
-
-    Raises:
-        LstmprofError: it cannot be made.
-    """
-
-    def __init__(self) -> None:
-        self.path = made_temporary_folder()
-        self.remove = weakref.finalize(self, remove, self.path)
-
-
-def write_columns(path: Path, columns: pa.Table) -> None:
-    """Write ``columns`` of the events table to ``path``, each in the narrowest type.
+def write_chunk(path: Path, columns: pa.Table) -> None:
+    """Write ``columns`` of some events, one or more, to ``path``, sorted by start, longer first.
 
     Raises:
         LstmprofError: there is no room.
     """
-    narrow = pa.table({n: narrowed(_chunk(columns.column(n))) for n in columns.column_names})
-    with room_in(path.parent), pa.ipc.new_file(str(path), narrow.schema) as file:
-        file.write_table(narrow, max_chunksize=BATCH_ROWS)
+    write_columns(path, columns.take(pa.array(_order(columns))))
 
 
-def _chunk(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+def _order(columns: pa.Table) -> Ints:
+    start, dur = (columns.column(name).to_numpy() for name in ("start_ns", "dur_ns"))
+    order: Ints = np.lexsort((np.negative(dur.astype(np.int64)), start))
+    return order
 
 
-def _widened(array: pa.Array, type_: pa.DataType) -> pa.Array:
-    if pa.types.is_dictionary(type_):
-        indices = array.indices.cast(type_.index_type)
-        return pa.DictionaryArray.from_arrays(indices, array.dictionary)
-    return array.cast(type_)
+class Chunks:
+    """Columns of events as a reader finds them: in memory while they are few, then in files."""
+
+    def __init__(self) -> None:
+        self._tables: list[pa.Table] = []
+        self._rows = 0
+        self._files: list[Path] = []
+        self._folder: Folder | None = None
+
+    def add(self, columns: pa.Table) -> None:
+        """Add what comes next in the profile.
+
+        Raises:
+            LstmprofError: there is no room.
+        """
+        self._tables.append(columns)
+        self._rows += len(columns)
+        if self._rows >= (CHUNK_ROWS if self._folder else SPOOLED_ROWS):
+            self._folder = self._folder or Folder()
+            self._spool(self._folder)
+
+    def columns(self) -> pa.Table | Spool | None:
+        """All of them, None where there is no event."""
+        if self._folder:
+            if self._rows:
+                self._spool(self._folder)
+            return Spool(self._folder, self._files)
+        return self._whole() if self._rows else None
+
+    def _whole(self) -> pa.Table:
+        whole = pa.concat_tables(self._tables, promote_options="default").unify_dictionaries()
+        self._tables, self._rows = [], 0
+        return whole
+
+    def _spool(self, folder: Folder) -> None:
+        whole = self._whole().combine_chunks()
+        for first in range(0, len(whole), CHUNK_ROWS):
+            self._files.append(folder.new("chunk"))
+            write_chunk(self._files[-1], whole.slice(first, CHUNK_ROWS))
 
 
-def _batches(path: Path, name: str, place: int = 0) -> Iterator[pa.Array]:
-    """Column ``name`` of the file ``path``, its number ``place``, batch by batch.
-
-    As the events table types it.
-    """
-    options = pa.ipc.IpcReadOptions(included_fields=[place])
-    with pa.OSFile(str(path)) as opened, pa.ipc.open_file(opened, options=options) as file:
-        for number in range(file.num_record_batches):
-            yield _widened(file.get_batch(number).column(0), _TYPES[name])
+@dataclass(frozen=True)
+class _Chunk:
+    path: Path
+    first_ns: int
+    last_ns: int
 
 
 @dataclass(frozen=True)
 class Spool:
-    """Columns of events in chunks, in the order of the profile: files that ``write_columns`` wrote.
+    """Columns of events in files that ``write_chunk`` wrote, in the order of the profile.
 
-    ``chunks`` are (file, rows); a column that one of them does not have is null in it.
+    A column that one of them does not have is null in it.
     """
 
     folder: Folder
-    chunks: Sequence[tuple[Path, int]]
+    files: Sequence[Path]
 
-    def column(self, name: str) -> pa.ChunkedArray:
-        """The column ``name`` of all chunks."""
-        parts: list[pa.Array] = []
-        for (path, rows), names in zip(self.chunks, self._names, strict=True):
-            if name in names:
-                parts += _batches(path, name, names.index(name))
-            else:
-                parts.append(pa.nulls(rows, _TYPES[name]))
-        return pa.chunked_array(parts, _TYPES[name]).unify_dictionaries()
+    @property
+    def first_ns(self) -> int:
+        """When the first event begins."""
+        return min(chunk.first_ns for chunk in self._chunks)
 
     def events(self, origin_ns: int, rank: int | None) -> StoredEvents:
         """The events table of these columns, their times counted from ``origin_ns``.
 
-        The chunks are removed.
+        The files are removed.
+
+        Raises:
+            LstmprofError: there is no room.
         """
-        start_ns = self.column("start_ns").to_numpy() - origin_ns
-        descending = np.negative(self.column("dur_ns").to_numpy())
-        order = np.lexsort((descending, start_ns)).astype(np.int32)  # 2**31 events are 500 GB
-        events = StoredEvents(self.folder, len(order), {}).with_columns(
-            {
-                "event_id": pa.array(np.arange(len(order), dtype=np.int32)),
-                "start_ns": pa.array(start_ns[order]),
-                "dur_ns": pa.array(np.negative(descending[order])),
-                "rank": pa.repeat(pa.scalar(rank, pa.int64()), len(order)),
-            }
-        )
-        del start_ns, descending
-        places = pa.array(order)
-
-        def sorted_column(name: str) -> Path:
-            return events.stored(name, _chunk(self.column(name)).take(places))
-
-        names = sorted({name for names in self._names for name in names} - {"start_ns", "dur_ns"})
-        with ThreadPoolExecutor(_THREADS) as pool:
-            columns = dict(zip(names, pool.map(sorted_column, names), strict=True))
-        for path, _ in self.chunks:
-            path.unlink()
-        return events.joined(columns)
+        texts = self._texts()
+        batches: list[StoredBatch] = []
+        first_row = 0
+        for first_ns, end_ns in itertools.pairwise(self._borders()):
+            columns = self._between(first_ns, end_ns, texts)
+            start = pa.array(columns.column("start_ns").to_numpy() - origin_ns)
+            columns = columns.set_column(columns.column_names.index("start_ns"), "start_ns", start)
+            path = self.folder.new("batch")
+            write_columns(path, columns)
+            batches.append(StoredBatch(first_row, len(columns), start[0].as_py(), (path,)))
+            first_row += len(columns)
+            for chunk in self._chunks:
+                if first_ns <= chunk.last_ns < end_ns:
+                    chunk.path.unlink()
+        return StoredEvents(self.folder, texts, batches, rank)
 
     @cached_property
-    def _names(self) -> list[list[str]]:
-        """The columns of each chunk, in its order."""
-        return [_names(path) for path, _ in self.chunks]
+    def _chunks(self) -> list[_Chunk]:
+        return [_Chunk(path, *self._starts(path)[[0, -1]].tolist()) for path in self.files]
+
+    @staticmethod
+    def _starts(path: Path) -> Ints:
+        starts: Ints = read_columns(path).column("start_ns").to_numpy()
+        return starts
+
+    def _borders(self) -> list[int]:
+        """Where batches begin, and where the last ends; between two there is an event or more."""
+        every = max(1, min(_SAMPLED, BATCH_ROWS // _SAMPLED))
+        sampled = [self._starts(chunk.path)[::every].astype(np.int64) for chunk in self._chunks]
+        first = np.unique(np.sort(np.concatenate(sampled))[:: max(1, BATCH_ROWS // every)])
+        return [*first.tolist(), max(chunk.last_ns for chunk in self._chunks) + 1]
+
+    def _texts(self) -> Texts:
+        """All texts, numbered in the order of the profile."""
+        texts = Texts()
+        for start in range(0, len(self.files), _CHUNKS):
+            read = [read_columns(path) for path in self.files[start : start + _CHUNKS]]
+            for name in TEXT_COLUMNS:
+                columns = [part.column(name) for part in read if name in part.schema.names]
+                texts.coded(name, [_without_rows(column) for column in columns])
+        return texts
+
+    @cached_property
+    def _names(self) -> set[str]:
+        """The columns that there are."""
+        return {name for path in self.files for name in read_columns(path).schema.names}
+
+    def _between(self, first_ns: int, end_ns: int, texts: Texts) -> pa.Table:
+        """The events that begin in [first_ns, end_ns), sorted, their texts as numbers."""
+        parts = [
+            _cut(read_columns(chunk.path), first_ns, end_ns)
+            for chunk in self._chunks
+            if chunk.first_ns < end_ns and chunk.last_ns >= first_ns
+        ]
+        columns = pa.table({name: _joined(name, parts, texts) for name in sorted(self._names)})
+        return columns.take(pa.array(_order(columns)))
 
 
-def _names(path: Path) -> list[str]:
-    with pa.OSFile(str(path)) as opened:
-        return list(pa.ipc.open_file(opened).schema.names)
+def _without_rows(column: pa.DictionaryArray) -> pa.DictionaryArray:
+    return pa.DictionaryArray.from_arrays(pa.array([], pa.int32()), column.dictionary)
 
 
-class StoredEvents(EventTable):
-    """An events table on disk: ``columns`` are files; a column that has none is all null.
+def _cut(columns: pa.RecordBatch, first_ns: int, end_ns: int) -> pa.RecordBatch:
+    """Of sorted ``columns`` the rows that begin in [first_ns, end_ns)."""
+    first, end = np.searchsorted(columns.column("start_ns").to_numpy(), (first_ns, end_ns))
+    return columns.slice(first, end - first)
 
-    Nothing of it is kept in memory.
-    """
 
-    def __init__(
-        self,
-        folder: Folder,
-        num_rows: int,
-        columns: Mapping[str, Path],
-    ) -> None:
-        self.num_rows = num_rows
-        self._folder = folder
-        self._columns = columns
-        self._kept = {}
-
-    def __len__(self) -> int:
-        return self.num_rows
-
-    @property
-    def arrow(self) -> pa.Table:
-        """The whole table, in memory."""
-        return self.select(SCHEMA.names).arrow.cast(SCHEMA)
-
-    def select(self, columns: Sequence[str]) -> EventTable:
-        """These columns of all rows, in memory."""
-        return EventTable(pa.table({name: self.column(name) for name in columns}))
-
-    def column(self, name: str) -> pa.ChunkedArray:
-        """The column ``name``, in memory, in one chunk."""
-        return pa.chunked_array([pa.concat_arrays(list(self._batches(name)))], _TYPES[name])
-
-    def with_columns(self, columns: Mapping[str, Any]) -> StoredEvents:
-        """This table with these columns replaced; values as for ``events_table``, in row order.
-
-        Raises:
-            LstmprofError: there is no room.
-        """
-        arrays = {name: cast(values, _TYPES[name]) for name, values in columns.items()}
-        return self.joined({name: self.stored(name, values) for name, values in arrays.items()})
-
-    def stored(self, name: str, values: pa.Array) -> Path:
-        """A file of this table's folder that holds ``values`` as the column ``name``.
-
-        Raises:
-            LstmprofError: there is no room.
-        """
-        with room_in(self._folder.path):
-            number, path = tempfile.mkstemp(prefix=f"{name}-", dir=self._folder.path)
-            os.close(number)
-        write_columns(Path(path), pa.table({name: values}))
-        pa.default_memory_pool().release_unused()
-        return Path(path)
-
-    def joined(self, columns: Mapping[str, Path]) -> StoredEvents:
-        """This table with these columns replaced by what is ``stored`` in files."""
-        return StoredEvents(self._folder, self.num_rows, {**self._columns, **columns})
-
-    def write_parquet(self, path: Path) -> None:
-        """Write the table to ``path``, a row group a batch."""
-        batches = zip(*(self._batches(name) for name in SCHEMA.names), strict=True)
-        with pq.ParquetWriter(path, SCHEMA, compression="zstd") as file:
-            for arrays in batches:
-                file.write_table(pa.Table.from_arrays(arrays, schema=SCHEMA))
-
-    def _keeps(self) -> bool:
-        return False
-
-    def _batches(self, name: str) -> Iterator[pa.Array]:
-        if name in self._columns:
-            yield from _batches(self._columns[name], name)
-            return
-        for start in range(0, self.num_rows, BATCH_ROWS):
-            yield pa.nulls(min(BATCH_ROWS, self.num_rows - start), _TYPES[name])
+def _joined(name: str, parts: Sequence[pa.RecordBatch], texts: Texts) -> pa.Array:
+    """The column ``name`` of these parts one after the other, texts as numbers."""
+    type_ = SCHEMA.field(name).type
+    columns = [
+        part.column(name) if name in part.schema.names else pa.nulls(len(part), type_)
+        for part in parts
+    ]
+    if name in TEXT_COLUMNS:
+        return pa.concat_arrays(texts.coded(name, columns))
+    return pa.concat_arrays([column.cast(type_) for column in columns])

@@ -6,7 +6,7 @@ has its own answer, so that no null is taken for a value.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -102,6 +102,18 @@ class EventTable:
             if key[0] != "function" and key[1] not in columns
         }
         return replaced
+
+    def parts(self, columns: Sequence[str] = SCHEMA.names) -> Iterator[EventTable]:
+        """The table in parts by time that are small enough for memory, ``columns`` at least."""
+        yield self
+
+    def replaced(self, columns_of: Callable[[EventTable], Mapping[str, Any]]) -> EventTable:
+        """This table with the columns that ``columns_of`` makes of each of its parts."""
+        return self.with_columns(columns_of(self))
+
+    def has_kind(self, *kinds: str) -> bool:
+        """Whether an event's kind is one of these."""
+        return any(bool(part.is_kind(*kinds).any()) for part in self.parts(("kind",)))
 
     @property
     def start_ns(self) -> Ints:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lstmprof.events import DeviceFacts
+from lstmprof.events import DeviceFacts, EventTable
 from lstmprof.events.schema import SCHEMA
 from lstmprof.events.spool import Spool
 from lstmprof.events.table import events_table
@@ -44,7 +44,7 @@ class Row(NamedTuple):
     forward_thread: int | None = None
 
 
-def table(rows: Sequence[Row], origin_ns: int, rank: int | None = None) -> pa.Table:
+def table(rows: Sequence[Row], origin_ns: int, rank: int | None = None) -> EventTable:
     """The events table of one or more ``rows``, their times counted from ``origin_ns``."""
     return moved(columns(rows), origin_ns, rank)
 
@@ -68,7 +68,15 @@ def _array(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
     return pa.array(values, type_)
 
 
-def moved(columns: pa.Table | Spool, origin_ns: int, rank: int | None = None) -> pa.Table:
+def first_ns(columns: pa.Table | Spool) -> int:
+    """When the first of these events begins."""
+    if isinstance(columns, Spool):
+        return columns.first_ns
+    start: int = pc.min(columns.column("start_ns")).as_py()
+    return start
+
+
+def moved(columns: pa.Table | Spool, origin_ns: int, rank: int | None = None) -> EventTable:
     """The events table of these columns, their times counted from ``origin_ns``.
 
     The columns may be spooled, then the table is stored.

@@ -15,7 +15,8 @@ import pytest
 from lstmprof.events import spool
 from lstmprof.events.annotate import annotated
 from lstmprof.events.schema import SCHEMA
-from lstmprof.events.spool import Folder, Spool, StoredEvents, write_columns
+from lstmprof.events.spool import Spool, write_chunk
+from lstmprof.events.stored import Folder, StoredEvents
 from lstmprof.events.table import events_table
 
 #  time      0    1    2    3    4    5    6
@@ -48,9 +49,9 @@ def stored(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> S
     """The events from two chunks, the second without a column, a few rows a batch."""
     monkeypatch.setattr(spool, "BATCH_ROWS", request.param)
     folder = Folder()
-    chunks = [(folder.path / "a", 3), (folder.path / "b", 2)]
-    write_columns(chunks[0][0], part(0, 3))
-    write_columns(chunks[1][0], part(3, 5, "stream"))
+    chunks = [folder.path / "a", folder.path / "b"]
+    write_chunk(chunks[0], part(0, 3))
+    write_chunk(chunks[1], part(3, 5, "stream"))
     return Spool(folder, chunks).events(origin_ns=1000, rank=3)
 
 
@@ -98,7 +99,7 @@ def test_what_a_killed_process_left_goes_and_what_a_living_one_needs_stays(
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     code = (
-        "import os, tempfile; from lstmprof.events.spool import Folder;"
+        "import os, tempfile; from lstmprof.events.stored import Folder;"
         f"tempfile.tempdir = {str(tmp_path)!r}; kept = Folder();"
         "(kept.path / 'column').write_text('x'); os.kill(os.getpid(), 9)"
     )

@@ -17,7 +17,7 @@ from shared_traces import FOLDER, needed
 
 from lstmprof import formats
 from lstmprof.errors import LstmprofError, ProfileError
-from lstmprof.events.spool import StoredEvents
+from lstmprof.events.stored import StoredEvents
 from lstmprof.formats import pool
 from lstmprof.formats.kineto import stream
 

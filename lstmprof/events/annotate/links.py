@@ -142,10 +142,14 @@ def ops(events: EventTable, parent: Ints, launch: Ints) -> Ints:
     op = np.where(runtime, enclosing, NONE)
     has_launch = launch != NONE
     op[has_launch] = enclosing[launch[has_launch]]
-    return np.where(op != NONE, op, _ops_by_external_id(events, is_op, launch))
+    return np.where(op != NONE, op, ops_by_external_id(events, is_op, launch))
 
 
-def _ops_by_external_id(events: EventTable, is_op: Flags, launch: Ints) -> Ints:
+def ops_by_external_id(events: EventTable, is_op: Flags, launch: Ints) -> Ints:
+    """For each activity without a ``launch`` the row of the first op with its external id.
+
+    ``NONE`` where it has none, or where that repeats the correlation id.
+    """
     external = events.ints("external_id", UNKNOWN)
     op = np.full(len(events), NONE, dtype=np.int64)
     activity = events.is_kind(*ACTIVITY_KINDS) & (launch == NONE)

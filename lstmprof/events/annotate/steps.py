@@ -56,19 +56,29 @@ def with_markers(events: EventTable, pattern: str) -> EventTable:
         expression = re.compile(pattern)
     except re.error as fault:
         raise UsageError(f"--step-range '{pattern}' is no regular expression ({fault})") from fault
-    codes, names = events.texts("name")
-    named = events.where_name(expression.search)
-    on_host = events.is_kind("range", "step") & (thread_ids(events) >= 0)
-    if not (named & on_host).any():
-        there = Counter(codes[on_host].tolist()).most_common(_MOST_NAMED)
-        frequent = ", ".join(f"'{names[code]}'" for code, _ in there) or "none"
-        raise UsageError(
-            f"--step-range '{pattern}' finds no host range", f"the most frequent are {frequent}"
-        )
+    marked = events.replaced(lambda part: {"kind": _marked_kinds(part, expression)})
+    if marked.has_kind("step"):
+        return marked
+    there: Counter[str] = Counter()
+    for part in events.parts():
+        codes, names = part.texts("name")
+        there.update(names[code] for code in codes[_host_ranges(part)].tolist())
+    frequent = ", ".join(f"'{name}'" for name, _ in there.most_common(_MOST_NAMED)) or "none"
+    raise UsageError(
+        f"--step-range '{pattern}' finds no host range", f"the most frequent are {frequent}"
+    )
+
+
+def _host_ranges(events: EventTable) -> Flags:
+    return np.asarray(events.is_kind("range", "step") & (thread_ids(events) >= 0), dtype=np.bool_)
+
+
+def _marked_kinds(events: EventTable, expression: re.Pattern[str]) -> pa.Array:
+    """The kinds of ``events``: host ranges whose name ``expression`` finds are the only steps."""
     kinds = np.array(events.column("kind").to_pylist(), dtype=object)
     kinds[kinds == "step"] = "range"
-    kinds[named & on_host] = "step"
-    return events.with_columns({"kind": pa.array(kinds, pa.string())})
+    kinds[events.where_name(expression.search) & _host_ranges(events)] = "step"
+    return pa.array(kinds, pa.string())
 
 
 def windows(events: EventTable, *, captured: bool) -> list[Window]:

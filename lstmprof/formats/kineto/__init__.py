@@ -20,7 +20,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lstmprof.errors import ProfileError, one_line
 from lstmprof.events import DeviceFacts, Profile
@@ -102,7 +101,7 @@ class LeftOut:
 
 def profile(header: Mapping[str, Any], columns: pa.Table | Spool, left_out: LeftOut) -> Profile:
     """The profile of these columns of the events table, one row or more, ``start_ns`` absolute."""
-    origin_ns = pc.min(columns.column("start_ns")).as_py()
+    origin_ns = rows.first_ns(columns)
     devices = _device_names(header)
     distributed = header.get("distributedInfo")
     distributed = distributed if isinstance(distributed, dict) else {}
@@ -110,7 +109,7 @@ def profile(header: Mapping[str, Any], columns: pa.Table | Spool, left_out: Left
     metadata = {key: header[key] for key in _METADATA_KEYS if key in header}
     metadata |= {k: distributed[k] for k in ("rank", "world_size", "backend") if k in distributed}
     logged = _logged(header)
-    silent = not events.is_kind(*ACTIVITY_KINDS).any()
+    silent = not events.has_kind(*ACTIVITY_KINDS)
     complaint = next((line for line in logged if silent and _ABOUT_GPU.search(line)), None)
     if sizes := _group_sizes(distributed):
         metadata["group_sizes"] = sizes

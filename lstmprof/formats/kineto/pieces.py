@@ -21,7 +21,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from lstmprof.errors import ProfileError
-from lstmprof.events.spool import write_columns
+from lstmprof.events.spool import write_chunk
 from lstmprof.formats import kineto, rows
 from lstmprof.formats.kineto import events
 from lstmprof.formats.kineto.records import ABSENT, NULL, Ints, OddError, Records
@@ -57,9 +57,9 @@ def read(label: Path | str, text: bytes, spooled: Path | None = None) -> Piece |
         piece = read_columns(text)
     except OddError:
         piece = _read_rows(label, text)
-    if piece is None or spooled is None:
+    if piece is None or spooled is None or not piece.rows:
         return piece
-    write_columns(spooled, piece.columns)
+    write_chunk(spooled, piece.columns)
     return Piece(spooled, piece.rows, piece.left_out, piece.categories)
 
 

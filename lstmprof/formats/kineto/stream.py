@@ -30,7 +30,8 @@ from isal import igzip
 
 from lstmprof.errors import ProfileError
 from lstmprof.events import Profile
-from lstmprof.events.spool import Folder, Spool
+from lstmprof.events.spool import Spool
+from lstmprof.events.stored import Folder
 from lstmprof.formats import kineto
 from lstmprof.formats.kineto import pieces
 from lstmprof.formats.kineto.events import KINDS
@@ -183,7 +184,7 @@ class _Reader:
     def columns(self, content: Iterable[Piece]) -> pa.Table | Spool:
         """The columns of one piece or more."""
         if self._folder:
-            return Spool(self._folder, [(p.columns, p.rows) for p in content])
+            return Spool(self._folder, [p.columns for p in content])
         tables = [piece.columns for piece in content]
         return pa.concat_tables(tables, promote_options="default").unify_dictionaries()
 

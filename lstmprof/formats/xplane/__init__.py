@@ -19,12 +19,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from lstmprof.errors import ProfileError, one_line
 from lstmprof.events import DeviceFacts, Profile
 from lstmprof.events.schema import ACTIVITY_KINDS
+from lstmprof.events.spool import Chunks
 from lstmprof.formats import rows
 from lstmprof.formats.raw_file import RawFile
 from lstmprof.formats.xplane import lines, schema
@@ -82,25 +80,28 @@ def read(raw: RawFile) -> Profile:
 def _profile(raw: RawFile, outlined: Outline) -> Profile:
     space = outlined.space
     planes = [(text(plane.name), plane) for plane in space.planes]
-    parts = list(_parts(raw, planes, outlined.pieces))
-    tables = [part.columns for part in parts if part.columns is not None]
-    untimed = sum(part.untimed for part in parts)
+    chunks, untimed = Chunks(), 0
+    for part in _parts(raw, planes, outlined.pieces):
+        untimed += part.untimed
+        if part.columns is not None:
+            chunks.add(part.columns)
+    columns = chunks.columns()
     complaints = [one_line(text(line))[:200] for line in (*space.errors, *space.warnings)]
-    if not tables:
+    if columns is None:
         why = f": {complaints[0]}" if complaints else ""
         raise ProfileError(
             raw.path, f"no host or GPU event was recorded{why}", "record the profile again"
         )
-    columns = pa.concat_tables(tables, promote_options="default").unify_dictionaries()
-    origin_ns = pc.min(columns["start_ns"]).as_py()
+    origin_ns = rows.first_ns(columns)
+    events = rows.moved(columns, origin_ns)
     environment = _plane_stats(planes, _ENVIRONMENT)
     names = {int(m[1]): name for name, _ in planes if (m := _GPU.match(name))}
     gpus = {number: _plane_stats(planes, name) for number, name in names.items()}
-    silent = not set(pc.unique(columns["kind"]).to_pylist()) & set(ACTIVITY_KINDS)
+    silent = not events.has_kind(*ACTIVITY_KINDS)
     return Profile(
         format="xplane",
         base_ns=_base_ns(environment, origin_ns),
-        events=rows.moved(columns, origin_ns),
+        events=events,
         device_names={
             number: rows.clean(stats["device_type_string"])
             for number, stats in gpus.items()

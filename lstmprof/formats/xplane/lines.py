@@ -77,7 +77,7 @@ def found(raw: RawFile, line: Line, pieces: Iterable[Piece]) -> Iterator[Found]:
     for piece in pieces:
         content = raw.part(piece.start, piece.stop)
         try:
-            if len(piece.starts) < _FEW_EVENTS:
+            if len(piece) < _FEW_EVENTS:
                 raise OddError
             yield by_columns(line, content, piece)
         except OddError:
@@ -117,8 +117,8 @@ def by_columns(line: Line, content: bytes, piece: Piece) -> Found:
     Raises:
         OddError: they must be read one by one.
     """
-    bounds = (piece.starts.astype(np.int64), piece.stops.astype(np.int64))
-    events = wire.events(content, *bounds)
+    starts, stops = piece.bounds(content)
+    events = wire.events(content, starts, stops)
     start_ns, end_ns = _times(line.start_ns, events)
     is_timed = ~events.counted & (events.duration_ps >= 0)
     is_timed &= (abs(start_ns) <= rows.MAX_NS) & (abs(end_ns) <= rows.MAX_NS)
@@ -129,7 +129,7 @@ def by_columns(line: Line, content: bytes, piece: Piece) -> Found:
     ids = _ids(stats, place, names)
     kinds, first = _kinds(events, stats, _stat_codes(content, stats, place, names))
     message = schema.message("XEvent")
-    spans = zip(piece.starts[first].tolist(), piece.stops[first].tolist(), strict=True)
+    spans = zip(starts[first].tolist(), stops[first].tolist(), strict=True)
     described = [line.row(message.FromString(content[a:b]), (0, 0)) for a, b in spans]
     is_work = np.array([row is not None for row in described])
     kept = np.flatnonzero(is_timed & is_work[kinds])

@@ -24,8 +24,9 @@ from lstmprof.formats.xplane import schema
 Ints = NDArray[np.int64]
 Bytes = NDArray[Any]  # of uint8
 
-#: Of a line's events, what is held in memory at once.
+#: Of a line's events, what is held in memory at once: so many bytes, and so many events.
 PIECE_BYTES = 2**22
+PIECE_EVENTS = 2**16
 _WINDOW_BYTES = 2**16
 #: Tags: field number and wire type (2: a length and as many bytes).
 _PLANES, _PLANE_NAME, _LINES, _EVENTS = 0x0A, 0x12, 0x1A, 0x22
@@ -202,12 +203,28 @@ def _varints(octets: Bytes, words: Ints, at: Ints) -> tuple[Ints, Ints]:
 
 @dataclass(frozen=True)
 class Piece:
-    """Neighbouring events of a line: the bytes of the file, and in these where each one's are."""
+    """Neighbouring events of a line: the bytes of the file from ``start`` to ``stop``.
+
+    ``sizes`` are the bytes of each with its tag and its length, which has two bytes at most; None
+    of a single event of any size. So a file of millions of events takes two bytes for each.
+    """
 
     start: int
     stop: int
-    starts: NDArray[np.int32]
-    stops: NDArray[np.int32]
+    sizes: NDArray[np.uint16] | None
+
+    def __len__(self) -> int:
+        return 1 if self.sizes is None else len(self.sizes)
+
+    def bounds(self, content: bytes) -> tuple[Ints, Ints]:
+        """Where in ``content``, the bytes of the piece, each event begins and ends."""
+        if self.sizes is None:
+            _, start = _varint(content, _varint(content, 0)[1])
+            return np.array([start]), np.array([len(content)])
+        stops = np.cumsum(self.sizes, dtype=np.int64)
+        begins = stops - self.sizes
+        is_long = np.frombuffer(content, np.uint8)[begins + 1] >= 0x80
+        return begins + 2 + is_long, stops
 
 
 @dataclass(frozen=True)
@@ -289,29 +306,26 @@ def _line(raw: RawFile, start: int, stop: int) -> tuple[Any, list[Piece]]:
     while at < stop:
         if at + _MOST_HEAD_BYTES > base + len(window):
             base, window = at, raw.part(at, min(at + PIECE_BYTES, stop))
-        tag, value, end = _field(window, at - base, base, stop)
+        tag, _, end = _field(window, at - base, base, stop)
         if tag != _EVENTS:
             rest.append(raw.part(at, end))
             if len(rest) > _MOST_LINE_FIELDS:
                 raise OddError
         else:
-            starts, stops = _run_of_events(window, at - base)
-            if starts:
+            stops = _run_of_events(window, at - base)
+            sizes = np.diff(stops, prepend=at - base).astype(np.uint16) if stops else None
+            if stops:  # else one that is not whole in the window
                 end = base + stops[-1]
-            else:  # one that is not whole in the window
-                starts, stops = [value - base], [end - base]
-            bounds = (np.array(places, np.int64) - (at - base) for places in (starts, stops))
-            pieces.append(Piece(at, end, *(bound.astype(np.int32) for bound in bounds)))
+            pieces.append(Piece(at, end, sizes))
         at = end
     return schema.message("XLine").FromString(b"".join(rest)), pieces
 
 
-def _run_of_events(window: bytes, at: int) -> tuple[list[int], list[int]]:
-    """Where the events from ``at`` on begin and end, as many as are whole in ``window``."""
-    starts: list[int] = []
+def _run_of_events(window: bytes, at: int) -> list[int]:
+    """Where the events from ``at`` on end, as many as are whole in ``window`` and at once read."""
     stops: list[int] = []
     end = len(window) - 4
-    while at < end and window[at] == _EVENTS:
+    while at < end and window[at] == _EVENTS and len(stops) < PIECE_EVENTS:
         length = window[at + 1]
         start = at + 2
         if length >= 0x80:
@@ -322,9 +336,8 @@ def _run_of_events(window: bytes, at: int) -> tuple[list[int], list[int]]:
         at = start + length
         if at > end + 4:
             break
-        starts.append(start)
         stops.append(at)
-    return starts, stops
+    return stops
 
 
 def _fields(raw: RawFile, start: int, stop: int) -> Iterator[tuple[int, int, int, int]]:

@@ -1,0 +1,306 @@
+"""The derived columns of an events table on disk, batch by batch, as of the whole table at once.
+
+What is derived of an event follows from the host events around it on its thread, from the phase
+ranges that were open, and, of an activity, from its launch or from the op that it names. So beside
+the host events of a batch stand those that began before and still run, and its activities are those
+whose launch, or op, is in the batch, wherever they ran themselves: its guests. Such a table is
+derived like any other. What is joined by an id (launches, named ops, forward ops) is joined before,
+of all events with neighbouring ids at a time. Then memory is bounded by the events of a batch, and
+by the host events that run at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from lstmprof.events.annotate.categories import categorised
+from lstmprof.events.annotate.links import forwards, launches, linked, ops_by_external_id
+from lstmprof.events.annotate.steps import windows, with_steps
+from lstmprof.events.intervals import Flags, Ints
+from lstmprof.events.partitions import Partitions
+from lstmprof.events.schema import ACTIVITY_KINDS, KINDS
+from lstmprof.events.stored import StoredEvents, read_columns
+from lstmprof.events.table import NONE, UNKNOWN, EventTable
+from lstmprof.events.threads import thread_ids
+
+#: Ids that are so near lie in one part.
+_NEAR = 2**10
+_LINKS = ("parent_id", "launch_id", "op_id")
+_TEXTS = ("phase", "category", "family", "rule")
+_DERIVED = (*_LINKS, "step", *_TEXTS)
+_KIND = {kind: number for number, kind in enumerate(KINDS)}
+
+
+def annotated_in_batches(events: StoredEvents, *, captured: bool) -> StoredEvents:
+    """``events`` with every derived column filled.
+
+    Raises:
+        LstmprofError: there is no room.
+    """
+    step_windows = windows(deciding(events), captured=captured)
+    joined = _Joined(events)
+    derived = _Derived(events)
+    for piece in _pieces(events, joined):
+        local = categorised(linked(piece.events), captured=captured)
+        derived.add(piece, with_steps(local, step_windows))
+    return events.overlaid(derived.files(joined.forward))
+
+
+def deciding(events: StoredEvents) -> EventTable:
+    """Of ``events`` those that decide where steps begin and end, as all events do.
+
+    The markers, the first host event of each process and the one that ends last, and the activity
+    that ends last after each process has begun.
+    """
+    chosen: list[pa.Table] = []
+    began: dict[int, int] = {}
+    for part in events.parts(_OF_WINDOWS):
+        on_host = np.flatnonzero(thread_ids(part) >= 0)
+        pid = part.ints("pid", UNKNOWN)[on_host]
+        first, last = _first_of_each(pid), _last_of_each(pid, part.end_ns[on_host])
+        for row in on_host[first].tolist():
+            began.setdefault(int(part.ints("pid", UNKNOWN)[row]), int(part.start_ns[row]))
+        markers = on_host[part.is_kind("step")[on_host]]
+        rows = np.unique(np.concatenate([markers, on_host[first], on_host[last]]))
+        chosen.append(part.take(rows).arrow)
+    begins = np.sort(np.array(list(began.values()), dtype=np.int64))
+    for part in events.parts(_OF_WINDOWS):
+        activities = np.flatnonzero(part.is_kind(*ACTIVITY_KINDS))
+        turn = np.searchsorted(begins, part.start_ns[activities], side="right")
+        rows = activities[_last_of_each(turn, part.end_ns[activities])]
+        chosen.append(part.take(np.sort(rows)).arrow)
+    table = pa.concat_tables(chosen).unify_dictionaries()
+    return EventTable(table.sort_by("event_id").combine_chunks())
+
+
+_OF_WINDOWS = ("event_id", "kind", "name", "start_ns", "dur_ns", "rank", "pid", "tid", "device")
+
+
+def _first_of_each(keys: Ints) -> Ints:
+    return np.unique(keys, return_index=True)[1]
+
+
+def _last_of_each(keys: Ints, end_ns: Ints) -> Ints:
+    """Of each of ``keys`` the place that ends last."""
+    order = np.lexsort((-end_ns, keys))
+    return order[_first_of_each(keys[order])]
+
+
+class _Joined:
+    """What is joined by ids.
+
+    By batch: ``guests`` are rows of activities of other batches whose launch or op is in it,
+    ``leavers`` its own whose is elsewhere, ``forward`` (row, row of the forward op) of its backward
+    ops.
+    """
+
+    def __init__(self, events: StoredEvents) -> None:
+        self._events = events
+        self.guests, self.leavers, self.forward = (self._new(width) for width in (1, 1, 2))
+        self._correlated, self._external = self._new(5), self._new(3)
+        self._numbered = self._new(4)
+        self._join()
+
+    def _new(self, width: int) -> Partitions:
+        return Partitions(self._events.folder.new("parts"), width)
+
+    def _number(self, ids: Ints) -> Ints:
+        return ids // _NEAR % len(self._events.batches)
+
+    def _join(self) -> None:
+        has_backward = False
+        for part in self._events.parts(_OF_JOINS):
+            self._add_correlated(part)
+            has_backward |= self._add_numbered(part)
+        for number in sorted(self._correlated.numbers):
+            self._join_launches(number)
+        if self._external.numbers:
+            self._join_named_ops()
+        if has_backward:
+            for number in sorted(self._numbered.numbers):
+                self._join_forwards(number)
+
+    def _add_correlated(self, part: EventTable) -> None:
+        correlation = part.ints("correlation_id", UNKNOWN)
+        activity = part.is_kind(*ACTIVITY_KINDS)
+        rows = np.flatnonzero((correlation > 0) & (activity | part.is_kind("runtime")))
+        kind = part.mapped("kind", _KIND.__getitem__, NONE)
+        columns = (part.ints("event_id", NONE), kind, part.ints("pid", UNKNOWN), correlation)
+        external = part.ints("external_id", UNKNOWN)
+        self._correlated.add(
+            self._number(correlation[rows]), *(column[rows] for column in (*columns, external))
+        )
+        unlinked = np.flatnonzero(activity & (correlation <= 0) & (external > 0))
+        self._ask_for_op(part.ints("event_id", NONE)[unlinked], kind[unlinked], external[unlinked])
+
+    def _ask_for_op(self, rows: Ints, kinds: Ints, external: Ints) -> None:
+        self._external.add(self._number(external), rows, kinds, external)
+
+    def _add_numbered(self, part: EventTable) -> bool:
+        """Add the ops that autograd numbered; whether one is a backward op."""
+        number = part.ints("sequence_number", UNKNOWN)
+        thread = part.ints("forward_thread", 0)
+        rows = np.flatnonzero(part.is_kind("op") & (number >= 0))
+        columns = (part.ints("event_id", NONE), number, thread, part.start_ns)
+        self._numbered.add(self._number(number[rows]), *(column[rows] for column in columns))
+        return bool((thread[rows] > 0).any())
+
+    def _join_launches(self, number: int) -> None:
+        row, kind, pid, correlation, external = self._correlated.columns(number)
+        few = _table(row, kind, pid=pid, correlation_id=correlation, external_id=external)
+        launch = launches(few)
+        launched = launch != NONE
+        self._move(row[launched], row[launch[launched]])
+        asks = few.is_kind(*ACTIVITY_KINDS) & ~launched & (external > 0) & (external != correlation)
+        self._ask_for_op(row[asks], kind[asks], external[asks])
+
+    def _join_named_ops(self) -> None:
+        """Join activities without a launch to the ops that they name."""
+        for part in self._events.parts(("event_id", "kind", "external_id")):
+            external = part.ints("external_id", UNKNOWN)
+            rows = np.flatnonzero(part.is_kind("op") & (external > 0))
+            kinds = np.full(len(rows), _KIND["op"])
+            self._ask_for_op(part.ints("event_id", NONE)[rows], kinds, external[rows])
+        for number in sorted(self._external.numbers):
+            row, kind, external = (c[:] for c in self._external.columns(number))
+            order = np.argsort(row)
+            row, kind, external = row[order], kind[order], external[order]
+            few = _table(row, kind, external_id=external)
+            op = ops_by_external_id(few, few.is_kind("op"), np.full(len(row), NONE))
+            self._move(row[op != NONE], row[op[op != NONE]])
+
+    def _move(self, rows: Ints, to_rows: Ints) -> None:
+        """Let the events ``rows`` be of the batches that have ``to_rows``."""
+        own, other = self._events.batch_of(rows), self._events.batch_of(to_rows)
+        moves = own != other
+        self.leavers.add(own[moves], rows[moves])
+        self.guests.add(other[moves], rows[moves])
+
+    def _join_forwards(self, number: int) -> None:
+        row, sequence, thread, start_ns = self._numbered.columns(number)
+        kind = np.full(len(row), _KIND["op"])
+        few = _table(row, kind, start_ns, sequence_number=sequence, forward_thread=thread)
+        forward = forwards(few)
+        backward = np.flatnonzero(forward != NONE)
+        rows = row[backward]
+        self.forward.add(self._events.batch_of(rows), rows, row[forward[backward]])
+
+
+_OF_JOINS = (
+    *("event_id", "kind", "start_ns", "pid", "correlation_id", "external_id"),
+    *("sequence_number", "forward_thread"),
+)
+
+
+def _table(row: Ints, kind: Ints, start_ns: Ints | None = None, **columns: Ints) -> EventTable:
+    """Columns of some events, sorted, ``UNKNOWN`` for null; a row is as good as a start."""
+    kinds = pa.DictionaryArray.from_arrays(pa.array(kind, pa.int32()), list(KINDS))
+    nulls = pa.nulls(len(row), pa.int64())
+    times = {"start_ns": row if start_ns is None else start_ns, "dur_ns": np.zeros_like(row)}
+    arrays = {name: pa.array(v, mask=v == UNKNOWN) for name, v in (times | columns).items()}
+    optional = dict.fromkeys(("rank", "pid", "correlation_id"), nulls)
+    return EventTable(pa.table({"event_id": row, "kind": kinds, **optional, **arrays}))
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """The events of batch ``number`` with what belongs to them, numbered anew.
+
+    ``rows`` are their rows of the whole table.
+    """
+
+    number: int
+    events: EventTable
+    rows: Ints
+
+
+def _pieces(events: StoredEvents, joined: _Joined) -> Iterator[_Piece]:
+    running = events.coded(0).slice(0, 0)
+    for number, batch in enumerate(events.batches):
+        own = events.coded(number)
+        (leavers,), (guests,) = joined.leavers.columns(number), joined.guests.columns(number)
+        stays = np.ones(len(own), dtype=np.bool_)
+        stays[leavers - batch.first] = False
+        guests_here = events.coded_rows(np.sort(guests))
+        coded = pa.concat_tables([running, own.filter(pa.array(stays)), guests_here])
+        order = np.argsort(coded.column("event_id").to_numpy(), kind="stable")
+        coded = coded.take(pa.array(order)).combine_chunks()
+        rows = coded.column("event_id").to_numpy()
+        table = _numbered_anew(events, coded)
+        yield _Piece(number, table, rows)
+        if number + 1 < len(events.batches):
+            runs = _runs_at(table, events.batches[number + 1].start_ns)
+            running = coded.filter(pa.array(runs))
+
+
+def _numbered_anew(events: StoredEvents, coded: pa.Table) -> EventTable:
+    place = coded.column_names.index("event_id")
+    local = coded.set_column(place, "event_id", pa.array(np.arange(len(coded))))
+    return events.table(local, own_texts=True)
+
+
+def _runs_at(events: EventTable, at_ns: int) -> Flags:
+    """Which of ``events`` are host events that have not ended before ``at_ns``."""
+    return np.asarray((thread_ids(events) >= 0) & (events.end_ns >= at_ns), dtype=np.bool_)
+
+
+class _Derived:
+    """What was derived of the events of each batch, in a file a batch; of guests by themselves."""
+
+    def __init__(self, events: StoredEvents) -> None:
+        self._events = events
+        self._of_guests = Partitions(events.folder.new("parts"), 1 + len(_DERIVED))
+        self._own: list[Path] = []
+        self._texts: dict[str, list[str]] = {}
+
+    def add(self, piece: _Piece, derived: EventTable) -> None:
+        """Keep the derived columns of the events of the next batch and its guests."""
+        batch = self._events.batches[piece.number]
+        values = [self._values(derived, name, piece.rows) for name in _DERIVED]
+        is_own = (piece.rows >= batch.first) & (piece.rows < batch.first + batch.rows)
+        own = np.full((len(_DERIVED), batch.rows), NONE, dtype=np.int64)
+        for place, column in enumerate(values):
+            own[place, piece.rows[is_own] - batch.first] = column[is_own]
+        self._own.append(self._events.stored(pa.table(dict(zip(_DERIVED, own, strict=True)))))
+        guests = np.flatnonzero(~is_own & derived.is_kind(*ACTIVITY_KINDS))
+        rows = piece.rows[guests]
+        batches = self._events.batch_of(rows)
+        self._of_guests.add(batches, rows, *(column[guests] for column in values))
+
+    def _values(self, derived: EventTable, name: str, rows: Ints) -> Ints:
+        """A derived column as integers: rows of the whole table, steps, places among texts."""
+        if name in _TEXTS:
+            codes, texts = derived.texts(name)
+            self._texts[name] = texts or self._texts.get(name, [])
+            return codes
+        values = derived.ints(name, NONE)
+        if name in _LINKS and len(rows):
+            return np.where(values == NONE, NONE, rows[values])
+        return values
+
+    def files(self, forward: Partitions) -> Iterator[Path]:
+        """The files of all derived columns, one a batch; ``forward`` has the forward ops."""
+        for number, (batch, path) in enumerate(zip(self._events.batches, self._own, strict=True)):
+            own = read_columns(path)
+            values = {name: own.column(name).to_numpy().astype(np.int64) for name in _DERIVED}
+            values["forward_id"] = np.full(batch.rows, NONE, dtype=np.int64)
+            rows, *of_guests = self._of_guests.columns(number)
+            for name, column in zip(_DERIVED, of_guests, strict=True):
+                values[name][rows - batch.first] = column
+            rows, forward_rows = forward.columns(number)
+            values["forward_id"][rows - batch.first] = forward_rows
+            path.unlink()
+            columns = {name: self._column(name, column) for name, column in values.items()}
+            yield self._events.stored(self._events.encoded(columns))
+
+    def _column(self, name: str, values: Ints) -> pa.Array:
+        numbers = pa.array(values, mask=values == NONE)
+        if name not in _TEXTS:
+            return numbers
+        texts = pa.array(self._texts[name], pa.string())
+        return pa.DictionaryArray.from_arrays(numbers.cast(pa.int32()), texts)
