@@ -144,12 +144,26 @@ def test_activities_before_their_launch_show_clocks_that_differ(tmp_path: Path) 
     assert told[1].startswith("1 of 2 joined GPU activities begin before their launch, by up to 2.")
 
 
-def test_a_profile_without_steps_or_of_a_cpu_fails_nothing(tmp_path: Path) -> None:
-    told = answers(made(tmp_path / "mine", WHOLE[1:2], device="cpu"))
-    assert {told[name][0] for name in ("GPU activities", "launches", "events lost", "clocks")} == {
-        "not recorded"
-    }
-    assert told["steps"][0] == "not recorded"
+def test_a_profile_of_a_cpu_is_not_asked_for_what_no_cpu_has(tmp_path: Path) -> None:
+    steps = [event for event in WHOLE if event["kind"] in ("step", "op")]
+    told = answers(made(tmp_path / "mine", steps))
+    assert told["GPU activities"] == (
+        "ok",
+        "none, and no sign that a GPU was used: the CPU did the work",
+    )
+    assert not told.keys() & {"launches", "events lost", "clocks"}
+    assert of(open_run(tmp_path / "mine")).record_with == []
+    without_steps = of(made(tmp_path / "other", WHOLE[1:2]))
+    assert without_steps.state == "ok"
+    assert without_steps.record_with == ["torch"]
+
+
+@pytest.mark.parametrize("kept", [("step",), ("step", "op", "runtime")])
+def test_a_profile_that_may_lack_its_gpu_is_asked_for_it(
+    kept: tuple[str, ...], tmp_path: Path
+) -> None:
+    told = answers(made(tmp_path / "mine", [event for event in WHOLE if event["kind"] in kept]))
+    assert told["launches"][0] == told["clocks"][0] == "not recorded"
 
 
 def test_kernels_that_were_not_recorded_fail_with_status_3(

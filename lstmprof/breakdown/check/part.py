@@ -9,11 +9,15 @@ import numpy as np
 from lstmprof.breakdown import Breakdown
 from lstmprof.breakdown.lacks import Lack
 from lstmprof.breakdown.lacks.recording import Recording
+from lstmprof.breakdown.lacks.rules import GPU_UNSEEN
 from lstmprof.events.annotate import MEASURED
 from lstmprof.events.annotate.recorded import ROUNDED_NS, Recorded
 from lstmprof.events.intervals import Covered, Flags
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE, EventTable
+
+#: Lacks of a profile without activities whose program used a GPU, or may have.
+NO_GPU = ("TPU not read", "no GPU activity", "nothing of the program", GPU_UNSEEN)
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,13 @@ class Part:
     steps_ns: int
     inflation_share: float | None
     settings: tuple[str, ...] = ()
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether ops were recorded, and nothing says that a GPU was used."""
+        of_gpu = self.has.activities or self.has.kernel_launches
+        unseen = any(lack.kind in NO_GPU for lack in self.lacks)
+        return bool(self.has.ops) and not of_gpu and not unseen
 
 
 def parts_of(breakdown: Breakdown) -> list[Part]:

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from lstmprof.breakdown.check.document import FAIL, NOT_RECORDED, OK, WARN, State
-from lstmprof.breakdown.check.part import Part
+from lstmprof.breakdown.check.part import NO_GPU, Part
 from lstmprof.breakdown.lacks import NOTE, Lack
 from lstmprof.breakdown.lacks.recording import SHAPES
-from lstmprof.breakdown.lacks.rules import GPU_UNSEEN, RANGES_WITHOUT_OPS, is_large, share_of
+from lstmprof.breakdown.lacks.rules import RANGES_WITHOUT_OPS, is_large, share_of
 from lstmprof.breakdown.lacks.sentences import counted
 from lstmprof.numbers import milliseconds, percent, quantity
 
@@ -58,7 +58,9 @@ def _host(part: Part) -> Answer:
 def _gpu(part: Part) -> Answer:
     has = part.has
     if not has.activities:
-        blind = any(lack.kind in _NO_GPU for lack in part.lacks)
+        if part.on_cpu:
+            return OK, "none, and no sign that a GPU was used: the CPU did the work"
+        blind = any(lack.kind in NO_GPU for lack in part.lacks)
         return None if blind else (NOT_RECORDED, "no GPU activity, and no sign that a GPU was used")
     others = counted(has.activities - has.kernels, "copy or memset", "copies and memsets")
     took = milliseconds(has.activity_ns)
@@ -67,6 +69,8 @@ def _gpu(part: Part) -> Answer:
 
 def _launches(part: Part) -> Answer:
     has = part.has
+    if part.on_cpu:
+        return None
     if not has.activities:
         return NOT_RECORDED, "there is no GPU activity that a launch could be joined with"
     joined = f"{has.activities - has.unlaunched:,} of {has.activities:,} GPU activities"
@@ -75,6 +79,8 @@ def _launches(part: Part) -> Answer:
 
 def _lost(part: Part) -> Answer:
     has = part.has
+    if part.on_cpu:
+        return None
     if not has.kernel_launches or not has.activities:
         missing = "kernel launch" if not has.kernel_launches else "GPU activity"
         return NOT_RECORDED, f"no {missing} was recorded, so what was lost cannot be counted"
@@ -85,6 +91,8 @@ def _lost(part: Part) -> Answer:
 
 def _clocks(part: Part) -> Answer:
     linked = part.has.activities - part.has.unlaunched
+    if part.on_cpu:
+        return None
     if linked <= 0:
         return NOT_RECORDED, "no call and activity are joined, by which clocks could be compared"
     early = f"{part.early:,} of {linked:,} joined GPU activities begin before their launch"
@@ -144,10 +152,9 @@ def _shapes(part: Part) -> Answer:
 _UNKNOWN = (
     "what recording adds to a step cannot be known from this file; time some steps without it"
 )
-_NO_GPU = ("TPU not read", "no GPU activity", "nothing of the program", GPU_UNSEEN)
 QUESTIONS = (
     Question("host", ("no host", "calls without ops", RANGES_WITHOUT_OPS), _host),
-    Question("GPU activities", (*_NO_GPU, "no kernels", "only copies"), _gpu),
+    Question("GPU activities", (*NO_GPU, "no kernels", "only copies"), _gpu),
     Question("launches", ("no launches", "activities without a launch"), _launches),
     Question(
         "events lost",
