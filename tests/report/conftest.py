@@ -3,5 +3,22 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from report.opening import CHROMIUM, PATIENCE_MS
 
 collect_ignore_glob = [] if importlib.util.find_spec("altair") else ["test_*.py"]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as started:
+        launched = started.chromium.launch(
+            executable_path=CHROMIUM, args=["--headless", "--no-sandbox"], timeout=PATIENCE_MS
+        )
+        yield launched
+        launched.close()

@@ -7,7 +7,6 @@ import csv
 import dataclasses
 import json
 import re
-import shutil
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +15,8 @@ from typing import Any
 import pytest
 import shared_traces
 from click.testing import CliRunner
-from report import runs
+from report import opening, runs
+from report.opening import Opened
 
 from lstmprof import report as reports
 from lstmprof.breakdown import break_down
@@ -26,11 +26,7 @@ from lstmprof.report.model import Report, Timeline
 from lstmprof.report.palette import PARTS
 from lstmprof.runs.ingest import ingest_profile
 
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-#: Of a page and its parts to come: against a hang alone.
-PATIENCE_MS = 600_000
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine")
+pytestmark = opening.needed
 
 
 @pytest.fixture(scope="module")
@@ -52,47 +48,6 @@ def path(report: Report, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("page") / "report.html"
     page.write(report, out)
     return out
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as started:
-        launched = started.chromium.launch(
-            executable_path=CHROMIUM, args=["--headless", "--no-sandbox"], timeout=PATIENCE_MS
-        )
-        yield launched
-        launched.close()
-
-
-class Opened:
-    """A page that is drawn, with what it complained of and asked for."""
-
-    def __init__(self, browser: Any, path: Path, width: int, scheme: str) -> None:
-        self.context = browser.new_context(
-            viewport={"width": width, "height": 900}, color_scheme=scheme
-        )
-        self.context.set_default_timeout(PATIENCE_MS)
-        self.tab = self.context.new_page()
-        self.complaints: list[str] = []
-        self.requests: list[str] = []
-        self.tab.on("console", lambda said: self.complaints.append(f"{said.type}: {said.text}"))
-        self.tab.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.tab.on("dialog", lambda dialog: self.complaints.append(f"dialog: {dialog.message}"))
-        self.tab.on("request", lambda request: self.requests.append(request.url))
-        self.tab.goto(path.as_uri())
-        self.drawn()
-
-    def drawn(self) -> None:
-        """Waits until every figure is drawn."""
-        self.tab.wait_for_selector("html[data-ready]")
-        self.tab.wait_for_selector("#timeline-canvas[data-drawn]")
-
-    def texts(self, selector: str) -> list[str]:
-        """The text of every element that ``selector`` finds."""
-        found: list[str] = self.tab.eval_on_selector_all(
-            selector, "all => all.map(one => one.textContent)"
-        )
-        return found
 
 
 @pytest.fixture
