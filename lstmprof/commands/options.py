@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import sys
+import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -95,6 +96,29 @@ def say(line: str) -> None:
 def result(line: str) -> None:
     """Tell what came of it: on stdout, and whole, to be copied."""
     print(one_line(line), flush=True)
+
+
+class Stages:
+    """What a command is at, told on a terminal alone, and no more often than ``EVERY_S``."""
+
+    EVERY_S = 3.0
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._told = clock()
+        self._done = 0
+
+    def at(self, stage: str) -> None:
+        """Tell that ``stage`` begins."""
+        if sys.stderr.isatty() and self._clock() - self._told >= self.EVERY_S:
+            self._told = self._clock()
+            say(f"{stage} …")
+
+    def done(self, noun: str, whole: int) -> None:
+        """Tell how many of the ``whole`` are done, one more than before."""
+        self._done += 1
+        if self._done < whole:
+            self.at(f"{self._done} of {whole} {noun}")
 
 
 @dataclass

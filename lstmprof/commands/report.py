@@ -75,10 +75,17 @@ def command(
         raise UsageError("--open has no page to open", "give -o for one beside the single charts")
     if out is not None:
         page.refuse(out, force=force)
+    stages = options.Stages()
     with options.leaving_out() as left_out:
         runs = options.runs_of(paths, left_out)
-        breakdowns = options.broken_down(runs, left_out, step_range, TABLES)
-        report = options.of_good(lambda good: report_of(good, title, across), breakdowns, left_out)
+        breakdowns = options.broken_down(
+            *(runs, left_out, step_range, TABLES),
+            look=lambda _: stages.done("runs read", len(runs)),
+        )
+        report = options.of_good(
+            lambda good: report_of(good, title, across, begins=stages.at), breakdowns, left_out
+        )
+        stages.at("writing the page")
         _write(report, folders, out, force=force)
     if out is not None and open_:
         options.show(out)

@@ -11,7 +11,7 @@ Nothing is computed here but what a drawing needs.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from lstmprof import __version__
@@ -33,11 +33,13 @@ def report_of(
     title: str | None = None,
     across: Collection[str] = (),
     diagnoses: Sequence[Diagnosis] | None = None,
+    begins: Callable[[str], None] = lambda stage: None,
 ) -> Report:
     """The report on ``breakdowns``, each run with all that it can be asked.
 
     Runs are compared that agree in all conditions but those that ``across`` names;
     ``diagnoses`` are what ``diagnose_all`` says of them, made here where they are not given.
+    ``begins`` is told each stage that may take long.
 
     Raises:
         UsageError: ``across`` names no condition.
@@ -48,11 +50,15 @@ def report_of(
         fault = f"{breakdowns[0].run.name}: no event of its profile has a length"
         raise RunError(fault, "capture or ingest it again")
     if diagnoses is None:
+        begins("comparing the runs")
         diagnoses = diagnose_all(measured, across)
     profile_of = {p.name: p for d in diagnoses for p in (d.fast, d.slow) if p}
     profiles = [profile_of[name] for name in told_apart(b.run.name for b in measured)]
     comparable = groups(profiles, across)
     runs = run_reports(measured, profiles, comparable)
+    begins("drawing timelines")
+    drawn = timelines(runs)
+    begins("making tables and charts")
     report = Report(
         title=title or _title(runs),
         created=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
@@ -61,7 +67,7 @@ def report_of(
         groups=comparable,
         diagnoses=diagnoses,
         pairs=rows.pairs(runs, comparable),
-        timelines=timelines(runs),
+        timelines=drawn,
         times=rows.times(runs, comparable),
         ledger=rows.ledger(runs),
         launch_gaps=rows.launch_gaps(runs),

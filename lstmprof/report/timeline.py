@@ -51,22 +51,74 @@ def timelines(reports: Sequence[RunReport]) -> tuple[Timeline, ...]:
     Each run has its step of median length before any has another: its longest and shortest steps,
     and those of median length of its other ranks.
     """
-    wanted = [
-        (place, turn, report, window, which)
-        for place, report in enumerate(reports)
-        for turn, (window, which) in enumerate(_steps(report))
-    ]
-    room, fitting = ALL_EVENTS, []
-    for place, turn, report, window, which in sorted(wanted, key=lambda step: step[1] > 0):
-        if room <= 0:
-            break
-        names = report.profile.info.thread_names(window.rank)
-        events = report.breakdown.events()
-        candidate = timeline(report.facts.run, events, window, MOST_EVENTS, names, which)
-        if len(candidate.columns["track"]) <= room:
-            room -= len(candidate.columns["track"])
-            fitting.append((place, turn, candidate))
-    return tuple(drawn for _, _, drawn in sorted(fitting, key=lambda step: step[:2]))
+    drawing = _Page()
+    wanted = [_wanted(report) for report in reports]
+    drawing.awaited = sum(steps[0].least for steps in wanted)
+    for report, steps in zip(reports, wanted, strict=True):
+        drawing.add(report, steps)
+    return tuple(drawing.fitting())
+
+
+@dataclass
+class _Page:
+    """Timelines that are drawn, while there is room: ``awaited`` are the first steps of later runs.
+
+    How many events a step has beyond those of the profile, its ledger, is known of those drawn.
+    """
+
+    awaited: int = 0
+    growth: float = 1.0
+
+    def __post_init__(self) -> None:
+        self.drawn: list[tuple[int, Timeline]] = []
+        self.size = 0
+
+    def add(self, report: RunReport, steps: Sequence[_Wanted]) -> None:
+        """Draw those of ``steps`` for which there will be room; the events are read once."""
+        self.awaited -= steps[0].least
+        events, run = None, report.facts.run
+        for turn, step in enumerate(steps):
+            if self.size + self.growth * (step.least + (self.awaited if turn else 0)) > ALL_EVENTS:
+                continue
+            events = report.breakdown.events() if events is None else events
+            names = report.profile.info.thread_names(step.window.rank)
+            made = timeline(run, events, step.window, MOST_EVENTS, names, step.which)
+            size = len(made.columns["track"])
+            self.drawn.append((turn, made))
+            self.size += size
+            self.growth = max(self.growth, size / max(step.least, 1))
+
+    def fitting(self) -> Iterator[Timeline]:
+        """Those for which there is room, in their order; each run's first before all others."""
+        room, chosen = ALL_EVENTS, set()
+        for place in sorted(range(len(self.drawn)), key=lambda place: self.drawn[place][0] > 0):
+            size = len(self.drawn[place][1].columns["track"])
+            if size <= room:
+                room -= size
+                chosen.add(place)
+        return (made for place, (_, made) in enumerate(self.drawn) if place in chosen)
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """A step of a run that is worth a look, and why; ``least`` events of it would be drawn."""
+
+    window: Window
+    which: str
+    least: int
+
+
+def _wanted(report: RunReport) -> list[_Wanted]:
+    held = report.breakdown.packed(("rank", "start_ns", "dur_ns"))
+    rank, start = held.values("rank"), held.values("start_ns").astype(np.int64)
+    end = start + held.values("dur_ns")
+    wanted = []
+    for window, which in _steps(report):
+        seen = (start < window.end_ns) & (end > window.start_ns)
+        seen &= rank == (_NEITHER if window.rank is None else window.rank)
+        least = min(int(np.count_nonzero(seen)), MOST_EVENTS)
+        wanted.append(_Wanted(window, which, least))
+    return wanted
 
 
 def _steps(report: RunReport) -> Iterator[tuple[Window, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
@@ -10,6 +11,8 @@ from xml.etree import ElementTree
 
 import pytest
 from report import runs
+
+from lstmprof.commands import options
 
 
 def lstmprof(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -54,6 +57,32 @@ def test_single_charts_are_files(traces: Path) -> None:
     assert spec["title"]["text"].startswith("Where the step goes")
     again = lstmprof(traces, folders[1], cwd=traces.parent)
     assert (again.returncode, len(again.stderr.splitlines())) == (1, 1)
+
+
+class Terminal(io.StringIO):
+    """Standard error of a person who looks at it, or not."""
+
+    def __init__(self, *, looked_at: bool) -> None:
+        super().__init__()
+        self._looked_at = looked_at
+
+    def isatty(self) -> bool:
+        return self._looked_at
+
+
+@pytest.mark.parametrize("looked_at", [True, False])
+def test_what_takes_long_says_what_it_is_at_to_who_looks(
+    *, looked_at: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terminal, seconds = Terminal(looked_at=looked_at), iter([0.0, 1.0, 3.5, 3.5, 4.0, 9.0, 9.0])
+    monkeypatch.setattr(sys, "stderr", terminal)
+    stages = options.Stages(lambda: next(seconds))
+    stages.at("soon")
+    for _ in range(3):
+        stages.done("runs read", 3)
+    stages.at("drawing timelines")
+    told = ["1 of 3 runs read …", "drawing timelines …"]
+    assert terminal.getvalue().splitlines() == (told if looked_at else [])
 
 
 def test_what_cannot_be_read_is_one_line_and_leaves_nothing(tmp_path: Path) -> None:

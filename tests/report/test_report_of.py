@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,10 +18,11 @@ from lstmprof.breakdown import Breakdown, account_rows, break_down, rows_of
 from lstmprof.diagnose.diagnosis import diagnose_all
 from lstmprof.diagnose.findings import lengths
 from lstmprof.events.annotate import annotated
-from lstmprof.events.annotate.steps import windows
+from lstmprof.events.annotate.steps import Window, windows
+from lstmprof.events.table import EventTable
 from lstmprof.numbers import with_short_names
 from lstmprof.report import page, rows as report_rows, timeline as timeline_module
-from lstmprof.report.model import Report
+from lstmprof.report.model import Report, Timeline
 from lstmprof.report.palette import label_of
 from lstmprof.report.timeline import timeline
 from lstmprof.runs.run import TIMINGS_SCHEMA, write_tables
@@ -119,6 +121,27 @@ def test_each_run_has_its_median_step_before_any_has_another(
     assert len(fewer.timelines) < len(report.timelines)
     assert {drawn.run for drawn in fewer.timelines} == {facts.run for facts in report.runs}
     assert {drawn.which for drawn in fewer.timelines} >= {"of median length"}
+
+
+def test_no_step_is_drawn_that_has_no_room_and_events_are_read_once_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[tuple[str, int, int | None]] = []
+
+    def counted(run: str, events: EventTable, window: Window, *rest: Any) -> Timeline:
+        drawn.append((run, id(events), window.step))
+        return timeline(run, events, window, *rest)
+
+    monkeypatch.setattr(timeline_module, "timeline", counted)
+    _, report = report_on(tmp_path)
+    assert len(drawn) == len(report.timelines) == 6
+    assert len({(run, events) for run, events, _ in drawn}) == 3
+    sizes = [len(t.columns["track"]) for t in report.timelines]
+    drawn.clear()
+    monkeypatch.setattr(timeline_module, "ALL_EVENTS", sum(sizes[::2]))
+    _, fewer = report_on(tmp_path / "again")
+    assert [step for _, _, step in drawn] == [0, 0, 0]
+    assert [t.step for t in fewer.timelines] == [0, 0, 0]
 
 
 def test_a_kernel_of_a_timeline_leads_to_its_launch_and_has_what_was_recorded(
