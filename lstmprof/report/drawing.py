@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -9,12 +10,20 @@ import altair as alt
 
 from lstmprof.numbers import shown_name
 from lstmprof.report.model import Rows, RunFacts, Spec
-from lstmprof.report.palette import PARTS, order_of
+from lstmprof.report.palette import HUES, PARTS, WHOLE, families_of, order_of
 
 Drawn = alt.Chart | alt.LayerChart | alt.FacetChart
 
-#: The one colour of bars that stand for no part; 3:1 and more on light and dark ground.
-ACCENT = "#3b7dd8"
+#: The one colour of bars that stand for no part.
+ACCENT = WHOLE.colour
+#: Around cells.
+EDGE = "#868e9c"
+#: Of what is faster and slower than usual, which red-green blindness leaves apart; 3:1 on light and
+#: on dark ground. What is farther off than ``MOST_PERCENT`` has the colour of that.
+OFF_COLOURS = ("#1f6fc4", "#5f8fc0", "#8f949c", "#c0813c", "#d9730d")
+MOST_PERCENT = 20
+#: Of what is on time and what is late.
+LATE_COLOURS = OFF_COLOURS[2:]
 #: A smaller share of every run's step is told in a line, not drawn.
 SLIGHT = 0.01
 #: Pixels of one row of bars.
@@ -62,16 +71,51 @@ def label_marks() -> alt.Axis:
 
 
 def part_colour(parts: Iterable[str], field: str = "base:N") -> alt.Color:
-    """The colour of a part; only ``parts`` are in the legend."""
+    """The colour of a part or a family; only ``parts`` are in the legend, each by its family."""
     names = sorted(set(parts), key=order_of)
-    scale = alt.Scale(domain=names, range=[PARTS[name].colour for name in names])
-    legend = alt.Legend(title=None, orient="bottom", columns=5, symbolType="square")
-    return alt.Color(field, scale=scale, legend=legend)
+    scale = alt.Scale(domain=names, range=[(PARTS | HUES)[name].colour for name in names])
+    return alt.Color(field, scale=scale, legend=legend_of(names))
+
+
+def legend_of(names: Iterable[str]) -> alt.Legend:
+    """The parts ``names`` beneath a chart, family by family."""
+    told = {p.name: _told(f.name, p.name) for f in families_of(names) for p in f.parts}
+    return alt.Legend(
+        title=None,
+        orient="bottom",
+        columns=3,
+        symbolType="square",
+        labelExpr=f"({json.dumps(told)})[datum.label] || datum.label",
+        labelLimit=280,
+    )
+
+
+def _told(family: str, part: str) -> str:
+    return part if part == family else f"{family}: {part}"
+
+
+def off_colour(title: str) -> alt.Color:
+    """The colour of ``percent``: how far off the usual something is."""
+    return alt.Color(
+        "percent:Q",
+        scale=alt.Scale(
+            domain=[-MOST_PERCENT, -5, 0, 5, MOST_PERCENT],
+            range=list(OFF_COLOURS),
+            clamp=True,
+            interpolate="rgb",
+        ),
+        legend=alt.Legend(title=title, orient="bottom", direction="horizontal", gradientLength=200),
+    )
 
 
 def height(rows: int) -> int:
     """Pixels of ``rows`` rows of bars."""
     return ROW * max(rows, 1)
+
+
+def begun(words: str) -> str:
+    """``words`` as they begin a sentence."""
+    return words[:1].upper() + words[1:]
 
 
 def caption(unit: str, n: str, runs: Sequence[RunFacts]) -> str:

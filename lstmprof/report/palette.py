@@ -1,13 +1,15 @@
-"""The colour and the meaning of every part of the ledger: one colour means one thing everywhere.
+"""The colour and the meaning of every part of the ledger: one hue means one thing everywhere.
 
-Hues stand for families that people with red-green blindness tell apart (blue: products, green:
-element by element, violet: moving, yellow to red: a device that waits); inside a family parts
-differ in lightness, and every mark is named on hover and in a table. A part has one hue and two
-lightnesses: on either ground it is at 3:1 (WCAG 2.2, 1.4.11). Meanings: docs/ledger.md.
+Parts stand in eight families, each of one hue: a part is a shade of it. Of any two families every
+two shades can be told apart with and without red-green blindness, and their first shades, by which
+one knows them, by far; inside a family shades differ in lightness, and every mark is named on hover
+and in a table. A part has one hue and two lightnesses: on either ground it is at 3:1 (WCAG 2.2,
+1.4.11). Meanings: docs/ledger.md.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from lstmprof.breakdown.undisturbed import PROFILER
@@ -28,73 +30,147 @@ class Part:
     meaning: str
 
 
-BUSY = (
-    Part(
-        "rnn",
-        "#0b4a86",
-        "#3a66a6",
-        "a recurrent layer in one op, and all that was launched beneath it",
+@dataclass(frozen=True)
+class Family:
+    """Parts of one hue, what they are together, and what one calls that."""
+
+    name: str
+    meaning: str
+    parts: tuple[Part, ...]
+
+
+RECURRENT = Family(
+    "recurrent layers",
+    "one op that computes a whole layer",
+    (
+        Part(
+            "rnn",
+            "#423bc0",
+            "#b5bffd",
+            "a recurrent layer in one op, and all that was launched beneath it",
+        ),
     ),
-    Part("gemm", "#2d7ec2", "#3d8ed0", "matrix products"),
-    Part("conv", "#12718f", "#12718f", "convolutions"),
-    Part("attention", "#5798cc", "#74b3e8", "attention"),
-    Part("pointwise", "#0f6b4a", "#1a7f5a", "element by element: gates, additions, activations"),
-    Part("reduction", "#3ea27c", "#5fc29a", "sums, means, norms over elements"),
-    Part("normalization", "#136f78", "#2f9e83", "batch and layer normalisation"),
-    Part("softmax_loss", "#6d9b86", "#8fd0b5", "softmax and the loss"),
-    Part("ctc", "#3f6b1f", "#457125", "the CTC loss"),
-    Part("embedding", "#7d9d28", "#8fae3a", "looking up rows of a table"),
-    Part("rng", "#889a46", "#c0d27a", "random numbers, dropout"),
-    Part("cast", "#6d3aa8", "#804bbb", "an element type changed: the price of mixed precision"),
-    Part(
-        "layout", "#a779d9", "#a779d9", "elements moved: transpose, concat, split, contiguous copy"
-    ),
-    Part("transfer", "#8a4f9e", "#8a4f9e", "copies between host and device"),
-    Part("memset", "#a187bd", "#cdb2ea", "memory set to a value"),
-    Part("optimizer", "#86685a", "#86685a", "the optimizer's update"),
-    Part("collective", "#ad8c68", "#b08f6a", "communication between ranks"),
-    Part("other", "#7d838c", "#7d838c", "work that no rule knows"),
 )
-IDLE = (
-    Part(
-        "launch latency",
-        "#857300",
-        "#f6d869",
-        "the launch had returned and the kernel had not started",
+PRODUCTS = Family(
+    "products",
+    "products of matrices, and what consists of them",
+    (
+        Part("gemm", "#4c97e0", "#2e9afa", "matrix products"),
+        Part("conv", "#003d74", "#69aff5", "convolutions"),
+        Part("attention", "#1e5577", "#0c81bd", "attention"),
     ),
-    Part(
-        "launch call", "#d57d00", "#e58a00", "the host was inside the call that launches the kernel"
-    ),
-    Part("runtime", "#7d4700", "#9a5a00", "the host was in another runtime or driver call"),
-    Part(
-        "dispatch",
-        "#f0643c",
-        "#f0643c",
-        "the host was in a framework op that computes nothing itself",
-    ),
-    Part("python", "#a3261f", "#b7392d", "the host was in a step, a range or Python, and in no op"),
-    Part("host", "#d27971", "#f0938a", "the host did something that was not recorded"),
-    Part("sync", "#d6337c", "#d6337c", "the host was in a blocking call: it waited for the device"),
-    Part("alloc", "#c77b9d", "#f5a6c8", "the host was allocating or freeing memory"),
-    Part("profiler", "#9f9169", "#c8b98f", "the profiler's own overhead"),
-    Part(
-        "queued",
-        "#6b5b2e",
-        "#c98f5a",
-        "the device had the work and did not start it: it waited for another stream or itself",
-    ),
-    Part("unattributed", "#8d929b", "#a9aeb7", "unknown: no launch in the profile leads there"),
 )
-#: Parts of a comparison that the ledger of a step does not have.
-COMPARED = (
-    Part("input", "#4a5a76", "#7f93b8", "preparing the input, whatever was done then"),
-    Part("compiling", "#5b3fa0", "#9a84d6", "a compiler ran inside the step"),
-    Part("ranges", "#7a5230", "#b98a5e", "ranges of a profile in which no op was recorded"),
-    Part("slower calls", "#7a3b2e", "#c4806f", "the same calls as in the faster run, each longer"),
-    Part("the profiler's effect", "#8793a7", "#94a0b4", "undisturbed steps less profiled ones"),
-    Part("step", "#6b7689", "#6b7689", "the whole step"),
+ELEMENTS = Family(
+    "element by element",
+    "arithmetic on each element, sums over them, losses",
+    (
+        Part(
+            "pointwise", "#319f5f", "#a2ecb9", "element by element: gates, additions, activations"
+        ),
+        Part("reduction", "#175332", "#5ac687", "sums, means, norms over elements"),
+        Part("normalization", "#739d74", "#5dbe62", "batch and layer normalisation"),
+        Part("softmax_loss", "#134c17", "#379a3c", "softmax and the loss"),
+        Part("ctc", "#588a66", "#359257", "the CTC loss"),
+    ),
 )
-PARTS = {part.name: part for part in (*BUSY, *IDLE, *COMPARED)}
+MOVING = Family(
+    "moving elements",
+    "elements copied, rearranged, looked up, set or changed in type: nothing is computed",
+    (
+        Part("cast", "#5c0066", "#9942a4", "an element type changed: the price of mixed precision"),
+        Part(
+            "layout",
+            "#853e88",
+            "#cd8bce",
+            "elements moved: transpose, concat, split, contiguous copy",
+        ),
+        Part("transfer", "#ae51df", "#ad51de", "copies between host and device"),
+        Part("memset", "#8a568f", "#a57ea9", "memory set to a value"),
+        Part("embedding", "#9f5cb3", "#c475dc", "looking up rows of a table"),
+    ),
+)
+COLLECTIVES = Family(
+    "collectives",
+    "what ranks do together, the waiting for each other included",
+    (Part("collective", "#18a3a7", "#93bfc0", "communication between ranks"),),
+)
+OTHERS = Family(
+    "other work",
+    "busy with anything else",
+    (
+        Part("optimizer", "#494949", "#637474", "the optimizer's update"),
+        Part("rng", "#686572", "#9895a3", "random numbers, dropout"),
+        Part("other", "#726c60", "#aba497", "work that no rule knows"),
+        Part("input", "#717b85", "#77818c", "preparing the input, whatever was done then"),
+        Part("compiling", "#383838", "#a1a2a3", "a compiler ran inside the step"),
+        Part("ranges", "#888888", "#72645f", "ranges of a profile in which no op was recorded"),
+        Part(
+            "slower calls", "#5e534a", "#d1c5ba", "the same calls as in the faster run, each longer"
+        ),
+    ),
+)
+BY_HOST = Family(
+    "idle by the host",
+    "nothing is computed because of what the host does: all that a device waits for the host",
+    (
+        Part(
+            "launch latency",
+            "#7c2000",
+            "#b7501c",
+            "the launch had returned and the kernel had not started",
+        ),
+        Part(
+            "launch call",
+            "#f5663f",
+            "#f4b3a1",
+            "the host was inside the call that launches the kernel",
+        ),
+        Part("runtime", "#b3512a", "#be8570", "the host was in another runtime or driver call"),
+        Part("alloc", "#dd7559", "#f8a28b", "the host was allocating or freeing memory"),
+        Part(
+            "dispatch",
+            "#904d31",
+            "#b7765b",
+            "the host was in a framework op that computes nothing itself",
+        ),
+        Part(
+            "python",
+            "#ce4e0b",
+            "#d36235",
+            "the host was in a step, a range or Python, and in no op",
+        ),
+        Part("host", "#923b00", "#ffc3a3", "the host did something that was not recorded"),
+    ),
+)
+OTHERWISE = Family(
+    "idle otherwise",
+    "nothing is computed, and no faster host is known to change that",
+    (
+        Part(
+            "sync",
+            "#a3940b",
+            "#dccf67",
+            "the host was in a blocking call: it waited for the device",
+        ),
+        Part(
+            "queued",
+            "#9e8c37",
+            "#bba432",
+            "the device had the work and did not start it: it waited for another stream or itself",
+        ),
+        Part("profiler", "#675f17", "#e0d88c", "the profiler's own overhead"),
+        Part("unattributed", "#777444", "#6e6b3a", "unknown: no launch in the profile leads there"),
+        Part("the profiler's effect", "#807708", "#d6ca44", "undisturbed steps less profiled ones"),
+    ),
+)
+#: In the order in which they are stacked: busy before idle.
+FAMILIES = (RECURRENT, PRODUCTS, ELEMENTS, MOVING, COLLECTIVES, OTHERS, BY_HOST, OTHERWISE)
+#: A bar of no part: it is neutral.
+WHOLE = Part("step", "#5d6675", "#8b95a5", "the whole step")
+PARTS = {part.name: part for family in FAMILIES for part in family.parts} | {WHOLE.name: WHOLE}
+_FAMILY_OF = {part.name: family for family in FAMILIES for part in family.parts}
+#: A family in its first shade, where its parts are not told apart.
+HUES = {f.name: Part(f.name, f.parts[0].colour, f.parts[0].dark, f.meaning) for f in FAMILIES}
 UNKNOWN = PARTS["other"]
 #: Kind of a finding → the part whose colour it has: that of most of its time.
 _OF_KIND = {
@@ -119,7 +195,7 @@ _OF_KIND = {
     causes.PROFILER: "the profiler's effect",
     causes.UNKNOWN: "unattributed",
 }
-_ORDER = {name: place for place, name in enumerate(PARTS)}
+_ORDER = {name: place for names in (PARTS, HUES) for place, name in enumerate(names)}
 
 
 def part_of(state: str, part: str) -> Part:
@@ -136,9 +212,27 @@ def part_of_kind(kind: str) -> Part:
     return PARTS.get(_OF_KIND.get(kind, ""), UNKNOWN)
 
 
-def order_of(part: str) -> int:
-    """The place of a part where several are stacked: busy before idle."""
-    return _ORDER.get(part, len(_ORDER))
+def family_of(part: Part) -> Family:
+    """The family whose hue ``part`` has."""
+    return _FAMILY_OF[part.name]
+
+
+def families_of(names: Iterable[str]) -> list[Family]:
+    """The families of these parts, each with these alone, in their order.
+
+    One that is named itself has its ``HUES`` for its only part.
+    """
+    wanted = set(names)
+    some = [
+        (family, tuple(p for p in (HUES[family.name], *family.parts) if p.name in wanted))
+        for family in FAMILIES
+    ]
+    return [Family(family.name, family.meaning, parts) for family, parts in some if parts]
+
+
+def order_of(name: str) -> int:
+    """The place of a part among parts, or of a family among families: busy before idle."""
+    return _ORDER.get(name, len(_ORDER))
 
 
 def label_of(state: str, part: str) -> str:

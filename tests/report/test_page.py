@@ -23,6 +23,7 @@ from lstmprof.numbers import shown_name
 from lstmprof.report import page
 from lstmprof.report.charts import casts
 from lstmprof.report.model import Report, RunFacts
+from lstmprof.report.page.sent import script_json
 from lstmprof.runs.directory import new_run
 from lstmprof.runs.metadata import run_info
 from lstmprof.runs.run import open_run, write_tables
@@ -199,7 +200,7 @@ def test_every_part_has_its_definition(html: str) -> None:
 
 @pytest.mark.parametrize("text", ["</script>", "<!--", "a & b", "\u2028", "\x00", "é \u05d0"])
 def test_json_in_a_script_reads_back_and_cannot_end_it(text: str) -> None:
-    written = page.script_json({"name": text})
+    written = script_json({"name": text})
     assert json.loads(written) == {"name": text}
     assert "<" not in written
     assert "\x00" not in written

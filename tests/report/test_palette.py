@@ -1,4 +1,4 @@
-"""One colour, one meaning: every part has one, and those that touch can be told apart by all."""
+"""One hue, one meaning: eight families that everybody tells apart, and shades that touch, too."""
 
 from __future__ import annotations
 
@@ -11,17 +11,20 @@ import pytest
 from numpy.typing import NDArray
 
 from lstmprof.breakdown.attribution import CALL, LATENCY, QUEUED, UNATTRIBUTED
+from lstmprof.breakdown.mean_step import WAITS_FOR_HOST
 from lstmprof.diagnose.causes import KINDS
 from lstmprof.events.annotate.rules import RULES
 from lstmprof.events.threads import HOST, STATES
 from lstmprof.report import drawing, page
-from lstmprof.report.charts import stability, sweep
 from lstmprof.report.palette import (
-    BUSY,
-    IDLE,
+    BY_HOST,
+    FAMILIES,
+    HUES,
     PARTS,
     UNKNOWN,
     Part,
+    families_of,
+    family_of,
     label_of,
     part_of,
     part_of_kind,
@@ -46,10 +49,12 @@ SEEN = {
     ),
 }
 THEMES = ("light", "dark")
+#: A colour of less chroma is a grey; shades of one hue turn by no more degrees from the first.
+LEAST_CHROMA, MOST_TURN = 8, 40
 #: Of graphical objects against what is behind them, and of text (WCAG 2.2, 1.4.11 and 1.4.3).
 LEAST_CONTRAST, LEAST_OF_TEXT = 3.0, 4.5
-#: CIE76; 2.3 is just noticeable.
-LEAST_DIFFERENCE = 10
+#: CIE76; 2.3 is just noticeable. Of shades that touch, of any two shades, of any two families.
+LEAST_OF_NEIGHBOURS, LEAST_OF_SHADES, LEAST_OF_FAMILIES = 10, 6, 25
 
 
 def lab(colour: str, seen: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -88,14 +93,57 @@ def test_no_two_parts_have_one_colour() -> None:
 
 @pytest.mark.parametrize("theme", THEMES)
 @pytest.mark.parametrize("sight", SEEN)
-@pytest.mark.parametrize("parts", [BUSY, IDLE], ids=["busy", "idle"])
-def test_neighbours_in_a_bar_differ_for_every_sight(
-    parts: tuple[Part, ...], sight: str, theme: str
+def test_shades_can_be_told_apart_by_every_sight_and_families_by_far(
+    sight: str, theme: str
 ) -> None:
-    for one, other in itertools.pairwise(parts):
-        seen = [lab(shade(part, theme), SEEN[sight]) for part in (one, other)]
-        difference = np.linalg.norm(seen[0] - seen[1])
-        assert difference > LEAST_DIFFERENCE, (one.name, other.name, difference)
+    parts = [part for family in FAMILIES for part in family.parts]
+    close = {
+        (one.name, other.name): round(apart, 1)
+        for pairs, least in (
+            (itertools.pairwise(parts), LEAST_OF_NEIGHBOURS),
+            (itertools.combinations(parts, 2), LEAST_OF_SHADES),
+            (itertools.combinations(HUES.values(), 2), LEAST_OF_FAMILIES),
+        )
+        for one, other in pairs
+        if (apart := difference(one, other, sight, theme)) < least
+    }
+    assert close == {}
+
+
+def difference(one: Part, other: Part, sight: str, theme: str) -> float:
+    """How far two parts are apart as ``sight`` sees them (CIE76)."""
+    seen = [lab(shade(part, theme), SEEN[sight]) for part in (one, other)]
+    return float(np.linalg.norm(seen[0] - seen[1]))
+
+
+def hue(part: Part, theme: str) -> float | None:
+    """The hue angle of a part in CIELAB, degrees; None of a grey."""
+    _, a, b = lab(shade(part, theme), SEEN["normal"])
+    return None if np.hypot(a, b) < LEAST_CHROMA else float(np.degrees(np.arctan2(b, a)) % 360)
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_parts_of_a_family_are_shades_of_one_hue(theme: str) -> None:
+    for family in FAMILIES:
+        hues = [hue(part, theme) for part in family.parts]
+        first = hues[0]
+        assert all((h is None) == (first is None) for h in hues), family.name
+        turns = [abs((h - first + 180) % 360 - 180) for h in hues if h and first]
+        assert max(turns, default=0) <= MOST_TURN, (family.name, hues)
+
+
+def test_there_are_eight_families_and_all_waits_for_the_host_are_one() -> None:
+    assert len(FAMILIES) <= 8
+    assert {part.name for part in BY_HOST.parts} == set(WAITS_FOR_HOST)
+    for part in (part for family in FAMILIES for part in family.parts):
+        assert part in family_of(part).parts
+    named = families_of(["gemm", "python", "cast", "sync", "host", "moving elements"])
+    assert [(family.name, [part.name for part in family.parts]) for family in named] == [
+        ("products", ["gemm"]),
+        ("moving elements", ["moving elements", "cast"]),
+        ("idle by the host", ["python", "host"]),
+        ("idle otherwise", ["sync"]),
+    ]
 
 
 def variables(theme: str) -> dict[str, str]:
@@ -126,7 +174,7 @@ def test_every_part_stands_out_from_its_ground(part: Part, theme: str) -> None:
 @pytest.mark.parametrize("theme", THEMES)
 def test_what_stands_for_no_part_stands_out_too(theme: str) -> None:
     known = variables(theme)
-    drawn = [drawing.ACCENT, *stability.COLOURS, sweep.EDGE, known["range"], known["edge"]]
+    drawn = [drawing.ACCENT, *drawing.OFF_COLOURS, drawing.EDGE, known["range"], known["edge"]]
     assert min(contrast(colour, known["ground"]) for colour in drawn) >= LEAST_CONTRAST
     assert contrast(known["edge"], known["raised"]) >= LEAST_CONTRAST
     for ground in (known["ground"], known["raised"]):

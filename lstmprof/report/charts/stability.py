@@ -15,10 +15,6 @@ from lstmprof.report.model import Figure, Report, Rows
 
 TITLE = "Stability of the timings"
 COLUMNS = ("run", "label", "place", "iteration", "iterations", "wall_ns", "off_share")
-#: Deviations beyond this have the colour of this.
-MOST_PERCENT = 20
-#: Slow orange, fast blue, which red-green blindness leaves apart; 3:1 on light and dark ground.
-COLOURS = ("#1f6fc4", "#5f8fc0", "#8f949c", "#c0813c", "#d9730d")
 
 
 def figures(report: Report) -> list[Figure]:
@@ -27,7 +23,7 @@ def figures(report: Report) -> list[Figure]:
     for group, rows in report.by_group(report.stability):
         runs = report.members(group)
         n = drawing.span((facts.iterations for facts in runs), "iterations")
-        unit = f"% off the run's step, colours end at ±{MOST_PERCENT} %"
+        unit = f"% off the run's step, colours end at ±{drawing.MOST_PERCENT} %"
         group_figures.append(
             Figure(
                 key=f"stability-{group.number}",
@@ -61,18 +57,6 @@ def chart(rows: Rows) -> drawing.Drawn:
     """A row of cells a run, in the order of time."""
     labels = sorted({row["label"] for row in rows})
     values = [{**row, "off_share": round(row["off_share"], 5)} for row in rows]
-    colour = alt.Color(
-        "percent:Q",
-        scale=alt.Scale(
-            domain=[-MOST_PERCENT, -5, 0, 5, MOST_PERCENT],
-            range=list(COLOURS),
-            clamp=True,
-            interpolate="rgb",
-        ),
-        legend=alt.Legend(
-            title="% off the step", orient="bottom", direction="horizontal", gradientLength=200
-        ),
-    )
     whole: drawing.Drawn = (
         alt.Chart(drawing.inline(values, COLUMNS))
         .transform_calculate(percent="100 * datum.off_share", ms="datum.wall_ns / 1e6")
@@ -82,7 +66,7 @@ def chart(rows: Rows) -> drawing.Drawn:
             x=alt.X("iteration:Q", title="iteration", scale=alt.Scale(zero=False, nice=False)),
             x2="next:Q",
             y=drawing.label_axis(labels),
-            color=colour,
+            color=drawing.off_colour("% off the step"),
             tooltip=[
                 alt.Tooltip("run:N"),
                 alt.Tooltip("place:N"),

@@ -9,10 +9,8 @@ from lstmprof.report.model import Figure, Report, Row, Rows
 
 TITLE = "The sweep"
 COLUMNS = (*("run", "implementation", "conditions", "hidden", "batch", "time_steps", "step_ns"),)
-#: Place in the scheme of blues from which on white contrasts more than black (WCAG 2.2).
-_BLACK_UNTIL = 0.73
-#: Around cells; 3:1 and more on light and dark ground.
-EDGE = "#868e9c"
+#: Place in the scheme of greys from which on white contrasts more than black (WCAG 2.2).
+_BLACK_UNTIL = 0.64
 
 
 def figures(report: Report) -> list[Figure]:
@@ -94,11 +92,11 @@ def chart(rows: Rows) -> drawing.Drawn:
         )
     )
     colour = alt.Color(
-        "ms:Q", scale=alt.Scale(type="log", scheme="blues"), legend=None, title="ms a batch"
+        "ms:Q", scale=alt.Scale(type="log", scheme="greys"), legend=None, title="ms a batch"
     )
     least, most = (end(row["step_ns"] for row in rows) for end in (min, max))
     black_until = least * (most / least) ** _BLACK_UNTIL / 1e6
-    cells = base.mark_rect(stroke=EDGE, strokeWidth=0.5).encode(
+    cells = base.mark_rect(stroke=drawing.EDGE, strokeWidth=0.5).encode(
         color=colour,
         tooltip=[
             alt.Tooltip("row:N", title="implementation"),

@@ -1,4 +1,4 @@
-"""How the step of an implementation changed with the version of its framework: points in a line."""
+"""How the step of an implementation changed with its framework's version: points in a line."""
 
 from __future__ import annotations
 
@@ -9,6 +9,11 @@ from lstmprof.report import drawing
 from lstmprof.report.model import Figure, Report, Rows
 
 TITLE = "By version"
+#: Of the points of an implementation: colours are the parts of a step.
+SHAPES = (
+    *("circle", "square", "triangle-up", "diamond"),
+    *("cross", "triangle-down", "triangle-right", "triangle-left"),
+)
 COLUMNS = (
     *("run", "implementation", "version", "place", "step_ns", "step_low_ns", "step_high_ns"),
     "of_first",
@@ -64,9 +69,7 @@ def chart(rows: Rows) -> drawing.Drawn:
                 axis=alt.Axis(labelAngle=0),
             ),
             y=alt.Y("ms:Q", title="ms a batch", scale=alt.Scale(zero=True)),
-            color=alt.Color(
-                "implementation:N", legend=alt.Legend(title=None, orient="bottom", columns=3)
-            ),
+            detail="implementation:N",
         )
     )
     tips = [
@@ -75,8 +78,17 @@ def chart(rows: Rows) -> drawing.Drawn:
         alt.Tooltip("ms:Q", format=",.4f", title="step ms"),
         alt.Tooltip("of_first:Q", format=".3f", title="times the oldest"),
     ]
-    line = base.mark_line(strokeWidth=2).encode(tooltip=tips)
-    points = base.mark_point(filled=True, size=60).encode(tooltip=tips)
+    line = base.mark_line(strokeWidth=2).encode(
+        tooltip=tips, strokeDash=alt.StrokeDash("implementation:N", legend=None)
+    )
+    points = base.mark_point(filled=True, size=110, opacity=1, color=drawing.ACCENT).encode(
+        tooltip=tips,
+        shape=alt.Shape(
+            "implementation:N",
+            scale=alt.Scale(range=list(SHAPES)),
+            legend=alt.Legend(title=None, orient="bottom", columns=3, labelLimit=280),
+        ),
+    )
     timed = base.transform_filter("isValid(datum.step_low_ns)")
     interval = timed.mark_rule(strokeWidth=2).encode(y=alt.Y("low:Q"), y2=alt.Y2("high:Q"))
     labels = base.mark_text(dy=-12).encode(text="said:N")

@@ -2,7 +2,7 @@
 
 ::
 
-    figures, rows ─ page.html, page.css, page.js, timeline.js ─▶ one file
+    figures, rows ─ page.html, page.css, page.js, timeline.js … ─▶ one file
 
 Jinja2 escapes every text; data are JSON in which no ``</script>`` can occur; the policy in the head
 forbids the browser any request. Vega comes from vl-convert, which takes seconds to bundle it: the
@@ -11,13 +11,9 @@ bundle is kept in the cache, for each version of vl-convert.
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import importlib.metadata
-import json
-import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +22,14 @@ from lstmprof.diagnose.diagnosis import Diagnosis
 from lstmprof.errors import RunError
 from lstmprof.numbers import listed, milliseconds, shown_name, with_short_names
 from lstmprof.report.charts import figures, waterfall
-from lstmprof.report.drawing import shown
-from lstmprof.report.model import Figure, Report, Rows, Timeline
-from lstmprof.report.palette import BUSY, COMPARED, IDLE, PARTS
+from lstmprof.report.model import Figure, Report, Timeline
+from lstmprof.report.page.sent import (
+    packed,
+    script_json,
+    table,
+    timeline_height,
+)
+from lstmprof.report.palette import FAMILIES, PARTS, families_of, order_of
 from lstmprof.runs.directory import cache_folder
 from lstmprof.scratch import check_file, write_file
 
@@ -47,8 +48,8 @@ SECTIONS = (
     ("stability", "Stability of the timings"),
     ("kernels", "What takes the time"),
 )
-#: Classes of page.css for the room that a section's charts need besides their height, so that
-#: nothing moves when they are drawn: higher rows on a phone, and what stands beneath a chart.
+#: Classes of page.css for the room that charts of a section need besides their height: so
+#: nothing moves when they are drawn. Higher rows on a phone, and what stands beneath a chart.
 _ROOM = {
     "times": "tall",
     "ledger": "tall choice",
@@ -79,15 +80,16 @@ def page(report: Report) -> str:
         sections=list(_sections(report, drawn)),
         verdicts=_verdicts(report, drawn),
         when=_when(report),
-        parts=PARTS,
+        families=FAMILIES,
+        families_of=families_of,
+        timeline_parts=_parts_of(report.timelines),
         room=_ROOM,
         places=[c for c in ("rank", "device") if len({row[c] for row in report.kernels}) > 1],
         folded=len(report.diagnoses) > MOST_VERDICTS,
-        timeline_height=_timeline_height(report),
-        glossary=(("Busy", BUSY), ("Idle", IDLE), ("Elsewhere", COMPARED)),
+        timeline_height=timeline_height(report),
         waits=listed(list(WAITS_FOR_HOST)),
         data=script_json(_data(report, drawn)),
-        timelines=[_packed(timeline) for timeline in report.timelines],
+        timelines=[packed(timeline) for timeline in report.timelines],
         vega=vega(),
         style=(_HERE / "page.css").read_text(encoding="utf-8"),
         scripts=[(_HERE / name).read_text(encoding="utf-8") for name in _SCRIPTS],
@@ -221,7 +223,7 @@ def _data(report: Report, drawn: list[Figure]) -> dict[str, Any]:
     """What the scripts draw from."""
     return {
         "figures": {figure.key: figure.spec for figure in drawn},
-        "parts": _table(
+        "parts": table(
             [{"name": p.name, "light": p.colour, "dark": p.dark} for p in PARTS.values()]
         ),
         "pairs": [
@@ -230,67 +232,16 @@ def _data(report: Report, drawn: list[Figure]) -> dict[str, Any]:
                 "slow": shown_name(pair.slow.name),
                 "said": shown_name(waterfall.sentence(pair), 2000),
                 "caption": waterfall.caption(pair, report),
-                "bars": _table(waterfall.bars(pair.rows)),
+                "bars": table(waterfall.bars(pair.rows)),
             }
             for pair in report.pairs
         ],
-        "kernels": _table(report.kernels, KERNELS),
+        "kernels": table(report.kernels, KERNELS),
         "runs": [shown_name(facts.run) for facts in report.runs],
     }
 
 
-def _table(rows: Rows, columns: Sequence[str] | None = None) -> dict[str, Any]:
-    """``rows`` for the scripts, which read them by the names of their columns."""
-    safe = shown(rows, columns)
-    names = list(safe[0]) if safe else []
-    return {"columns": names, "rows": [[row[name] for name in names] for row in safe]}
-
-
-def script_json(value: Any) -> str:
-    """``value`` as JSON that no HTML parser can leave early: ``</script>`` cannot occur in it."""
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    for character in "<>&\u2028\u2029":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return text
-
-
-def _packed(timeline: Timeline) -> dict[str, Any]:
-    """A timeline for the page: columns of differences, deflated, in base64."""
-    columns = dict(timeline.columns)
-    columns["start_ns"] = _differences(columns["start_ns"])
-    columns["dur_ns_of"] = columns.pop("dur_ns")
-    content = {
-        "run": shown_name(timeline.run),
-        "step": timeline.step,
-        "dur_ns": timeline.dur_ns,
-        "tracks": _table([asdict(track) for track in timeline.tracks]),
-        "names": list(timeline.names),
-        "parts": list(timeline.parts),
-        "left_out": timeline.left_out,
-        "facts": {
-            name: {"texts": texts, "places": places}
-            for name, (texts, places) in timeline.facts.items()
-        },
-        **columns,
-    }
-    packed = base64.b64encode(zlib.compress(script_json(content).encode(), 9)).decode()
-    return {"run": timeline.run, "which": _which(timeline), "packed": packed}
-
-
-def _which(timeline: Timeline) -> str:
-    """``rank 1, step 3, of median length``: what tells a timeline from others of its run."""
-    rank = None if timeline.rank is None else f"rank {timeline.rank}"
-    step = "the whole profile" if timeline.step is None else f"step {timeline.step}"
-    why = timeline.which if timeline.step is not None else None
-    return ", ".join(text for text in (rank, step, why) if text)
-
-
-def _timeline_height(report: Report) -> int:
-    """Pixels of the first timeline, as timeline.js lays it out, so that the page does not jump."""
-    tracks = report.timelines[0].tracks if report.timelines else ()
-    heights = {"account": 26, "stream": 18, "host": 13}
-    return 26 + sum(heights[t.kind] + (19 if t.label else 0) for t in tracks)
-
-
-def _differences(values: list[int]) -> list[int]:
-    return [b - a for a, b in zip([0, *values], values, strict=False)]
+def _parts_of(drawn: Sequence[Timeline]) -> list[str]:
+    """The parts that anything in these has."""
+    codes = {(d.parts, code) for d in drawn for code in set(d.columns["part"]) if code >= 0}
+    return sorted({parts[code] for parts, code in codes}, key=order_of)

@@ -1,0 +1,71 @@
+"""What the page's scripts draw from, as it is sent: tables and timelines."""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from lstmprof.numbers import shown_name
+from lstmprof.report.drawing import shown
+from lstmprof.report.model import Report, Rows, Timeline
+
+
+def table(rows: Rows, columns: Sequence[str] | None = None) -> dict[str, Any]:
+    """``rows`` for the scripts, which read them by the names of their columns."""
+    safe = shown(rows, columns)
+    names = list(safe[0]) if safe else []
+    return {"columns": names, "rows": [[row[name] for name in names] for row in safe]}
+
+
+def script_json(value: Any) -> str:
+    """``value`` as JSON that no HTML parser can leave early: ``</script>`` cannot occur in it."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
+
+
+def packed(timeline: Timeline) -> dict[str, Any]:
+    """A timeline for the page: columns of differences, deflated, in base64."""
+    columns = dict(timeline.columns)
+    columns["start_ns"] = _differences(columns["start_ns"])
+    columns["dur_ns_of"] = columns.pop("dur_ns")
+    content = {
+        "run": shown_name(timeline.run),
+        "step": timeline.step,
+        "dur_ns": timeline.dur_ns,
+        "tracks": table([asdict(track) for track in timeline.tracks]),
+        "names": list(timeline.names),
+        "parts": list(timeline.parts),
+        "left_out": timeline.left_out,
+        "facts": {
+            name: {"texts": texts, "places": places}
+            for name, (texts, places) in timeline.facts.items()
+        },
+        **columns,
+    }
+    packed = base64.b64encode(zlib.compress(script_json(content).encode(), 9)).decode()
+    return {"run": timeline.run, "which": _which(timeline), "packed": packed}
+
+
+def _which(timeline: Timeline) -> str:
+    """``rank 1, step 3, of median length``: what tells a timeline from others of its run."""
+    rank = None if timeline.rank is None else f"rank {timeline.rank}"
+    step = "the whole profile" if timeline.step is None else f"step {timeline.step}"
+    why = timeline.which if timeline.step is not None else None
+    return ", ".join(text for text in (rank, step, why) if text)
+
+
+def timeline_height(report: Report) -> int:
+    """Pixels of the first timeline, as timeline.js lays it out, so that the page does not jump."""
+    tracks = report.timelines[0].tracks if report.timelines else ()
+    heights = {"account": 26, "stream": 18, "host": 13}
+    return 26 + sum(heights[t.kind] + (19 if t.label else 0) for t in tracks)
+
+
+def _differences(values: list[int]) -> list[int]:
+    return [b - a for a, b in zip([0, *values], values, strict=False)]
