@@ -121,6 +121,10 @@ class Report:
     stability: Rows = ()
     kernels: Rows = ()
     layers: Rows = ()
+    ranks: Rows = ()
+    rank_parts: Rows = ()
+    arrivals: Rows = ()
+    rank_work: Rows = ()
     missing: tuple[str, ...] = ()
 
     @property
@@ -141,6 +145,12 @@ class Report:
         for group in self.groups:
             if members := [row for row in rows if row["group"] == group.number]:
                 yield group, members
+
+    def by_run(self, rows: Rows) -> Iterator[tuple[RunFacts, list[Row]]]:
+        """Each run that has any of ``rows``, with them."""
+        for facts in self.runs:
+            if own := [row for row in rows if row["run"] == facts.run]:
+                yield facts, own
 
 
 @dataclass(frozen=True)

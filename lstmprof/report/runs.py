@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from lstmprof.breakdown import Breakdown
 from lstmprof.diagnose.comparable import comparable_groups
+from lstmprof.diagnose.ranks import UNKNOWN, of_straggler
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.numbers import labels
 from lstmprof.report.model import Group, Report, Row, RunFacts
@@ -132,6 +133,9 @@ def missing(report: Report, runs: Sequence[RunReport], empty: Sequence[str]) -> 
         yield "The share of the roofline: no run has both a known workload and measured peaks."
     if not report.casts:
         yield "Casts between element types: none was recorded."
+    for run in runs:
+        if (straggler := run.profile.straggler) and straggler.state == UNKNOWN:
+            yield f"{run.facts.run}: {of_straggler(straggler)}."
     if not report.sweep:
         yield "A sweep: the runs do not vary in units, batch or time steps."
     undrawn = len(runs) - len({timeline.run for timeline in report.timelines})

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from diagnose.made import contributor, profile
-from report import runs
+from diagnose.made_job import breakdown_of
+from report import runs, test_ranks
 
 from lstmprof.breakdown import break_down
 from lstmprof.diagnose.causes import PROFILER
@@ -34,7 +35,8 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
             facts={"versions": {"torch": "1.8.1"}},
         ),
     ]
-    return report_of([break_down(run, None, TABLES) for run in made])
+    job = breakdown_of(folder / "job", test_ranks.rows())
+    return report_of([*(break_down(run, None, TABLES) for run in made), job])
 
 
 CAST: dict[str, Any] = {

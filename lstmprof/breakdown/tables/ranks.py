@@ -98,7 +98,7 @@ def ranks(events: EventTable, windows: list[Window]) -> pa.Table:
     calls = collectives(events, windows).to_pylist()
     rows = [_times(place, parts, windows, calls) for place, parts in spent.items()]
     mean = sum(row["work_ns"] for row in rows) / max(len(rows), 1)
-    arrivals = _arrivals(calls)
+    arrivals = in_common(calls)
     for row in rows:
         row["imbalance_share"] = row["work_ns"] / mean - 1 if len(rows) > 1 and mean else None
         row |= _lateness((row["rank"], row["device"]), arrivals, row["steps"])
@@ -142,8 +142,11 @@ def _collective_ns(place: _Place, windows: list[Window], calls: _Rows) -> int:
     return int(Covered(start, start + length).within(begins, ends).sum())
 
 
-def _arrivals(calls: _Rows) -> _Rows:
-    """The collectives that all have in common, where their ends say that they are one another's."""
+def in_common(calls: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those of ``calls``, rows of the table of collectives, that all ranks have in common.
+
+    None where their ends say that they are not one another's.
+    """
     matched = [row for row in calls if row["collective"] is not None]
     waits: Counter[_Place] = Counter()
     for row in matched:

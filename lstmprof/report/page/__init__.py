@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from lstmprof.breakdown.mean_step import WAITS_FOR_HOST
+from lstmprof.breakdown.mean_step import WAITS_FOR_HOST, lane_words
 from lstmprof.diagnose.diagnosis import Diagnosis
 from lstmprof.errors import RunError
 from lstmprof.numbers import listed, milliseconds, shown_name, with_short_names
@@ -40,6 +40,7 @@ SECTIONS = (
     ("waterfall", "From one run to another"),
     ("layers", "Recurrent layers"),
     ("timeline", "One step in time"),
+    ("ranks", "Ranks"),
     ("launch-gaps", "Kernels and launches"),
     ("casts", "Casts"),
     ("versions", "By version"),
@@ -48,12 +49,15 @@ SECTIONS = (
     ("stability", "Stability of the timings"),
     ("kernels", "What takes the time"),
 )
-#: Classes of page.css for the room that charts of a section need besides their height: so
+#: Classes of page.css for the room that charts of a section or kind need besides their height: so
 #: nothing moves when they are drawn. Higher rows on a phone, and what stands beneath a chart.
 _ROOM = {
     "times": "tall",
     "ledger": "tall choice",
     "waterfall": "tall",
+    "ranks-parts": "tall",
+    "ranks-late": "tall scale",
+    "ranks-work": "tall scale",
     "casts": "tall",
     "roofline": "tall",
     "stability": "tall scale",
@@ -88,6 +92,7 @@ def page(report: Report) -> str:
         folded=len(report.diagnoses) > MOST_VERDICTS,
         timeline_height=timeline_height(report),
         waits=listed(list(WAITS_FOR_HOST)),
+        lane_words=lane_words,
         data=script_json(_data(report, drawn)),
         timelines=[packed(timeline) for timeline in report.timelines],
         vega=vega(),
@@ -151,7 +156,7 @@ def _bundled_vega() -> str:
 
 
 def _sections(report: Report, drawn: list[Figure]) -> Iterator[dict[str, Any]]:
-    extra = {name: bool(getattr(report, name)) for name in ("layers", "kernels")}
+    extra = {name: bool(getattr(report, name)) for name in ("layers", "ranks", "kernels")}
     extra["timeline"] = bool(report.timelines)
     for key, heading in SECTIONS:
         members = [figure for figure in drawn if figure.key.startswith(key)]

@@ -1,0 +1,84 @@
+"""How long after the first each rank came to each collective: a row a rank, a column a collective.
+
+A collective ends on all ranks at once, so a rank came as much later as its kernel is shorter than
+the longest; clocks of ranks are not compared.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import altair as alt
+
+from lstmprof.numbers import count, milliseconds
+from lstmprof.report import drawing
+from lstmprof.report.model import Figure, Report, Rows
+
+TITLE = "Who is late to collectives"
+COLUMNS = ("lane", "collective", "collectives", "late_ns", "last_in", "step", "name")
+
+
+def figures(report: Report) -> list[Figure]:
+    """One a run whose ranks have collectives in common."""
+    return [
+        Figure(
+            key=f"ranks-late-{place}",
+            title=f"{TITLE}: {facts.run}, who is late",
+            kind="A cell for each rank and collective",
+            sentence=sentence(rows),
+            caption=drawing.caption(
+                "ms after the first rank came", drawing.profiled([facts]), [facts]
+            ),
+            spec=drawing.specification(chart(rows)),
+        )
+        for place, (facts, rows) in enumerate(report.by_run(report.arrivals))
+    ]
+
+
+def sentence(rows: Rows) -> str:
+    """Who comes latest, and how often it is the last."""
+    late, of, last = Counter[str](), Counter[str](), Counter[str]()
+    for row in rows:
+        late[row["lane"]] += row["late_ns"] * row["collectives"]
+        of[row["lane"]] += row["collectives"]
+        last[row["lane"]] += row["last_in"]
+    latest = max(late, key=lambda lane: late[lane] / of[lane])
+    mean_ms = milliseconds(late[latest] / of[latest], 3)
+    return (
+        f"{drawing.begun(latest)} comes latest: in the mean {mean_ms} ms after the first, and last "
+        f"to {count(last[latest])} of {count(of[latest])} collectives."
+    )
+
+
+def chart(rows: Rows) -> drawing.Drawn:
+    """Cells by rank and collective, in the order of time."""
+    lanes = list(dict.fromkeys(row["lane"] for row in rows))
+    values = [{**{name: row[name] for name in COLUMNS}, "label": row["lane"]} for row in rows]
+    colour = alt.Color(
+        "ms:Q",
+        scale=alt.Scale(range=list(drawing.LATE_COLOURS), zero=True, interpolate="rgb"),
+        legend=alt.Legend(
+            title="ms after the first", orient="bottom", direction="horizontal", gradientLength=200
+        ),
+    )
+    whole: drawing.Drawn = (
+        alt.Chart(drawing.inline(values))
+        .transform_calculate(ms="datum.late_ns / 1e6", next="datum.collective + datum.collectives")
+        .mark_rect(height={"band": 0.7})
+        .encode(
+            x=alt.X("collective:Q", title="collective", scale=alt.Scale(zero=False, nice=False)),
+            x2="next:Q",
+            y=drawing.label_axis(lanes),
+            color=colour,
+            tooltip=[
+                alt.Tooltip("lane:N", title="where"),
+                alt.Tooltip("name:N", title="collective"),
+                alt.Tooltip("step:Q"),
+                alt.Tooltip("collectives:Q", title="of them in this cell"),
+                alt.Tooltip("ms:Q", format=",.4f", title="ms after the first"),
+                alt.Tooltip("last_in:Q", title="in which it was last"),
+            ],
+        )
+        .properties(width="container", height=drawing.height(len(lanes)))
+    )
+    return whole

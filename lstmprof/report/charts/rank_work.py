@@ -1,0 +1,76 @@
+"""How evenly the work of each step is spread over the ranks: a row a rank, a column a step."""
+
+from __future__ import annotations
+
+import altair as alt
+
+from lstmprof.numbers import milliseconds, percent
+from lstmprof.report import drawing
+from lstmprof.report.model import Figure, Report, Rows
+
+TITLE = "Work of each step"
+COLUMNS = ("lane", "step", "steps", "work_ns", "off_share")
+
+
+def figures(report: Report) -> list[Figure]:
+    """One a run of several ranks or devices whose steps are marked."""
+    return [
+        Figure(
+            key=f"ranks-work-{place}",
+            title=f"{TITLE}: {facts.run}, work of each step",
+            kind="A cell for each rank and step",
+            sentence=sentence(rows),
+            caption=drawing.caption(
+                f"% off the mean of all ranks, colours end at ±{drawing.MOST_PERCENT} %",
+                "busy with anything but a collective",
+                [facts],
+            ),
+            spec=drawing.specification(chart(rows)),
+        )
+        for place, (facts, rows) in enumerate(report.by_run(report.rank_work))
+    ]
+
+
+def sentence(rows: Rows) -> str:
+    """The cell that is farthest above the mean of its step."""
+    most = max(rows, key=lambda row: row["off_share"])
+    step = f"step {most['step']}" + (" and those after it" if most["steps"] > 1 else "")
+    return (
+        f"The work is least even in {step}: {most['lane']} works {milliseconds(most['work_ns'])} "
+        f"ms, {percent(most['off_share'])} more than the mean of all."
+    )
+
+
+def chart(rows: Rows) -> drawing.Drawn:
+    """Cells by rank and step."""
+    lanes = list(dict.fromkeys(row["lane"] for row in rows))
+    values = [{**{name: row[name] for name in COLUMNS}, "label": row["lane"]} for row in rows]
+    whole: drawing.Drawn = (
+        alt.Chart(drawing.inline(values))
+        .transform_calculate(
+            percent="100 * datum.off_share",
+            ms="datum.work_ns / 1e6",
+            next="datum.step + datum.steps",
+        )
+        .mark_rect(height={"band": 0.7})
+        .encode(
+            x=alt.X(
+                "step:Q",
+                title="step",
+                scale=alt.Scale(zero=False, nice=False),
+                axis=alt.Axis(format="d", tickMinStep=1),
+            ),
+            x2="next:Q",
+            y=drawing.label_axis(lanes),
+            color=drawing.off_colour("% off the mean"),
+            tooltip=[
+                alt.Tooltip("lane:N", title="where"),
+                alt.Tooltip("step:Q"),
+                alt.Tooltip("steps:Q", title="steps in this cell"),
+                alt.Tooltip("ms:Q", format=",.4f", title="ms of work a step"),
+                alt.Tooltip("percent:Q", format="+.1f", title="% off the mean"),
+            ],
+        )
+        .properties(width="container", height=drawing.height(len(lanes)))
+    )
+    return whole
