@@ -8,7 +8,6 @@ activities launched there, each under its name. Format: speedscope's file-format
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +15,12 @@ import numpy as np
 
 from lstmprof import __version__
 from lstmprof.breakdown import Breakdown
-from lstmprof.breakdown.tables.modules import MODULE, SORTS, asked_by, sort_of_frames
 from lstmprof.errors import RunError, UsageError
-from lstmprof.events.call_tree import Forest, own_time
-from lstmprof.events.intervals import Ints
-from lstmprof.events.schema import ACTIVITY_KINDS
-from lstmprof.events.table import NONE, EventTable
-from lstmprof.names import STACKS
+from lstmprof.events.table import EventTable
+from lstmprof.export.stacks import ROOT, Stacks, Tree, recorded, stacks
 from lstmprof.scratch import check_file, write_file
 
 _SCHEMA = "https://www.speedscope.app/file-format-schema.json"
-_SORT_OF = dict(zip(STACKS, SORTS, strict=True))  # modules, python, ops
-_ROOT = 0
 
 
 def write(breakdown: Breakdown, path: Path, *, by: str | None = None, force: bool = False) -> str:
@@ -41,8 +34,9 @@ def write(breakdown: Breakdown, path: Path, *, by: str | None = None, force: boo
     """
     check_file(path, force=force, next_step="give --force to replace it, or another file")
     events = breakdown.events()
-    chosen = by or _first(events)
-    if by and by != STACKS[-1] and not (sort_of_frames(events) == SORTS.index(_SORT_OF[by])).any():
+    can = recorded(events)
+    chosen = by or can[0]
+    if chosen not in can:
         raise UsageError(
             f"{breakdown.run.name}: the profile has no {by}",
             "record it with_stack and with_modules, or give another --stack",
@@ -54,25 +48,15 @@ def write(breakdown: Breakdown, path: Path, *, by: str | None = None, force: boo
     return chosen
 
 
-def _first(events: EventTable) -> str:
-    sorts = set(np.unique(sort_of_frames(events)).tolist())
-    frames = [by for by in STACKS[:-1] if SORTS.index(_SORT_OF[by]) in sorts]
-    return frames[0] if frames else STACKS[-1]
-
-
 def _document(breakdown: Breakdown, events: EventTable, by: str) -> dict[str, Any]:
     frames: dict[str, int] = {}
     profiles = []
-    sort = SORTS.index(_SORT_OF[by])
-    drawn = events.is_kind("op") | (sort_of_frames(events) == sort)
-    if by == STACKS[-1]:
-        drawn |= events.is_kind("step")
     for rank in events.ranks():
         where = "" if rank is None else f" of rank {rank}"
-        host, device = _stacks(events, events.of_rank(rank), drawn)
-        for name, tree in (("host time", host), ("device time", device)):
-            if tree.spent_ns:
-                profiles.append(tree.profile(name + where, frames))
+        both = stacks(events, events.of_rank(rank), by)
+        for name, of in zip(("host time", "device time"), both, strict=True):
+            if profile := _profile(of, name + where, frames):
+                profiles.append(profile)
     return {
         "$schema": _SCHEMA,
         "name": breakdown.run.name,
@@ -82,64 +66,20 @@ def _document(breakdown: Breakdown, events: EventTable, by: str) -> dict[str, An
     }
 
 
-@dataclass
-class _Tree:
-    """Distinct stacks: each a node beneath that of the stack around it."""
-
-    above: list[int] = field(default_factory=lambda: [_ROOT])
-    names: list[str] = field(default_factory=lambda: [""])
-    spent_ns: dict[int, int] = field(default_factory=dict)
-    _nodes: dict[tuple[int, str], int] = field(default_factory=dict)
-
-    def beneath(self, node: int, name: str) -> int:
-        """The stack ``node`` and ``name`` on top of it."""
-        key = node, name
-        if key not in self._nodes:
-            self._nodes[key] = len(self.above)
-            self.above.append(node)
-            self.names.append(name)
-        return self._nodes[key]
-
-    def add(self, node: int, ns: int) -> None:
-        """Time in the stack ``node``; of no stack it is left out."""
-        if node != _ROOT and ns:
-            self.spent_ns[node] = self.spent_ns.get(node, 0) + ns
-
-    def profile(self, name: str, frames: dict[str, int]) -> dict[str, Any]:
-        """The stacks that have time as a profile; ``frames`` are numbered on."""
-        samples = [self._stack(node, frames) for node in self.spent_ns]
-        weights = list(self.spent_ns.values())
-        bounds = {"startValue": 0, "endValue": sum(weights)}
-        head = {"type": "sampled", "name": name, "unit": "nanoseconds"}
-        return {**head, **bounds, "samples": samples, "weights": weights}
-
-    def _stack(self, node: int, frames: dict[str, int]) -> list[int]:
-        stack = []
-        while node != _ROOT:
-            stack.append(frames.setdefault(self.names[node], len(frames)))
-            node = self.above[node]
-        return stack[::-1]
+def _profile(stacks: Stacks, name: str, frames: dict[str, int]) -> dict[str, Any] | None:
+    """The stacks that have time as a profile, None where none has; ``frames`` are numbered on."""
+    spent = stacks.spent_ns()
+    nodes = np.flatnonzero(spent).tolist()
+    samples = [_frames(stacks.tree, node, frames) for node in nodes]
+    weights = spent[nodes].tolist()
+    bounds = {"startValue": 0, "endValue": sum(weights)}
+    head = {"type": "sampled", "name": name, "unit": "nanoseconds"}
+    return {**head, **bounds, "samples": samples, "weights": weights} if nodes else None
 
 
-def _stacks(events: EventTable, rows: Ints, drawn: np.ndarray) -> tuple[_Tree, _Tree]:
-    """The stacks of the ``rows`` of a rank: of the host's time, and of devices'."""
-    parent = events.rows_named("parent_id")
-    node = np.zeros(len(events), dtype=np.int64)
-    codes, names = events.texts("name")
-    host, device = _Tree(), _Tree()
-    own = own_time(events)
-    on_host = rows[~events.is_kind(*ACTIVITY_KINDS)[rows]]
-    on_host = on_host[events.column("device").is_null().to_numpy(zero_copy_only=False)[on_host]]
-    for row in on_host[np.argsort(Forest(parent).place[on_host])].tolist():
-        around = int(node[parent[row]]) if parent[row] != NONE else _ROOT
-        name = names[codes[row]].removeprefix(MODULE) if codes[row] != NONE else "?"
-        node[row] = host.beneath(around, name) if drawn[row] else around
-        host.add(int(node[row]), int(own[row]))
-    asked = asked_by(events)
-    # the stacks of devices begin with those of the host, which have no time there
-    device.above, device.names = list(host.above), list(host.names)
-    for row in rows[events.is_kind(*ACTIVITY_KINDS)[rows]].tolist():
-        around = int(node[asked[row]]) if asked[row] != NONE else _ROOT
-        name = names[codes[row]] if codes[row] != NONE else "?"
-        device.add(device.beneath(around, name), int(events.dur_ns[row]))
-    return host, device
+def _frames(tree: Tree, node: int, frames: dict[str, int]) -> list[int]:
+    stack = []
+    while node != ROOT:
+        stack.append(frames.setdefault(tree.names[node], len(frames)))
+        node = tree.above[node]
+    return stack[::-1]

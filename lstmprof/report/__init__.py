@@ -20,6 +20,7 @@ from lstmprof.diagnose.diagnosis import Diagnosis, diagnose_all
 from lstmprof.errors import RunError
 from lstmprof.numbers import listed, told_apart
 from lstmprof.report import ranks, rows
+from lstmprof.report.icicle import icicles
 from lstmprof.report.model import Report
 from lstmprof.report.runs import RunReport, groups, missing, run_reports
 from lstmprof.report.timeline import timelines
@@ -58,6 +59,8 @@ def report_of(
     runs = run_reports(measured, profiles, comparable)
     begins("drawing timelines")
     drawn = timelines(runs)
+    begins("drawing who called whom")
+    pictures = icicles(runs)
     begins("making tables and charts")
     report = Report(
         title=title or _title(runs),
@@ -68,6 +71,7 @@ def report_of(
         diagnoses=diagnoses,
         pairs=rows.pairs(runs, comparable),
         timelines=drawn,
+        icicles=pictures,
         times=rows.times(runs, comparable),
         ledger=rows.ledger(runs),
         launch_gaps=rows.launch_gaps(runs),

@@ -96,6 +96,22 @@ class Timeline:
 
 
 @dataclass(frozen=True)
+class Icicle:
+    """Who called whom in a run, boxes as columns of equal length; ``what`` the time is of.
+
+    ``above`` is the place of the box around each, −1 for none; ``name`` and ``part`` are places in
+    ``names`` and ``parts``, a part −1 where it has none. Boxes stand behind what is around them.
+    """
+
+    run: str
+    what: str
+    total_ns: int
+    names: tuple[str, ...]
+    parts: tuple[str, ...]
+    columns: Mapping[str, list[int]]
+
+
+@dataclass(frozen=True)
 class Report:
     """All of a report; what the rows of a table hold, its function in ``rows`` says.
 
@@ -111,6 +127,7 @@ class Report:
     diagnoses: Sequence[Diagnosis] = ()
     pairs: Sequence[Pair] = ()
     timelines: Sequence[Timeline] = ()
+    icicles: Sequence[Icicle] = ()
     times: Rows = ()
     ledger: Rows = ()
     launch_gaps: Rows = ()

@@ -138,6 +138,9 @@ def missing(report: Report, runs: Sequence[RunReport], empty: Sequence[str]) -> 
             yield f"{run.facts.run}: {of_straggler(straggler)}."
     if not report.sweep:
         yield "A sweep: the runs do not vary in units, batch or time steps."
+    pictured = {icicle.run for icicle in report.icicles}
+    if unpictured := [r.facts.run for r in runs if _frames(r) and r.facts.run not in pictured]:
+        yield f"Who called whom, left out to keep the page small: {', '.join(unpictured)}."
     undrawn = len(runs) - len({timeline.run for timeline in report.timelines})
     if undrawn:
         yield f"The timelines of {undrawn} runs are left out, to keep the page small."
@@ -146,6 +149,10 @@ def missing(report: Report, runs: Sequence[RunReport], empty: Sequence[str]) -> 
     cut = dict.fromkeys(timeline.run for timeline in report.timelines if timeline.left_out)
     if cut:
         yield f"Timelines without their shortest events: {', '.join(cut)}."
+
+
+def _frames(run: RunReport) -> int:
+    return sum(has.python_frames for has in run.breakdown.recorded)
 
 
 def _listed(some: Sequence[str], runs: Sequence[RunReport]) -> str:

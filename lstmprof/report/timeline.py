@@ -214,7 +214,7 @@ class _Drawing:
         rows = self.events.of_rank(self.window.rank)
         seen = (self.start[rows] < self.window.end_ns) & (self.end[rows] > self.window.start_ns)
         self.rows = rows[seen]
-        self.part = _parts(self.events)
+        self.part = part_codes(self.events)
 
     def _add(
         self, track: Ints, start: Ints, end: Ints, name: Ints, part: Ints, row: Ints | None = None
@@ -304,7 +304,7 @@ def _depth(events: EventTable) -> Ints:
     return depth
 
 
-def _parts(events: EventTable) -> Ints:
+def part_codes(events: EventTable) -> Ints:
     """For each row the place of its part in ``PARTS``, −1 for a step or a range."""
     places = {name: place for place, name in enumerate(PARTS)}
     other = places["other"]

@@ -22,10 +22,12 @@ from lstmprof.diagnose.diagnosis import Diagnosis
 from lstmprof.errors import RunError
 from lstmprof.numbers import listed, milliseconds, shown_name, with_short_names
 from lstmprof.report.charts import figures, waterfall
-from lstmprof.report.model import Figure, Report, Timeline
+from lstmprof.report.model import Figure, Icicle, Report, Timeline
 from lstmprof.report.page.sent import (
     packed,
     script_json,
+    stacks,
+    stacks_height,
     table,
     timeline_height,
 )
@@ -40,6 +42,7 @@ SECTIONS = (
     ("waterfall", "From one run to another"),
     ("layers", "Recurrent layers"),
     ("timeline", "One step in time"),
+    ("stacks", "Who called whom"),
     ("ranks", "Ranks"),
     ("launch-gaps", "Kernels and launches"),
     ("casts", "Casts"),
@@ -87,6 +90,9 @@ def page(report: Report) -> str:
         families=FAMILIES,
         families_of=families_of,
         timeline_parts=_parts_of(report.timelines),
+        stacks_parts=_parts_of(report.icicles),
+        stacks_height=stacks_height(report),
+        stacks_hint=_HINT,
         room=_ROOM,
         places=[c for c in ("rank", "device") if len({row[c] for row in report.kernels}) > 1],
         folded=len(report.diagnoses) > MOST_VERDICTS,
@@ -101,7 +107,11 @@ def page(report: Report) -> str:
     )
 
 
-_SCRIPTS = ("timeline.js", "tables.js", "page.js")
+_HINT = (
+    "A click, or Enter, makes a box as wide as the picture, a second one shows the whole again, as "
+    "Escape does. The arrows lead to what is around, inside and beside a box."
+)
+_SCRIPTS = ("timeline.js", "icicle.js", "tables.js", "page.js")
 
 
 def write(report: Report, path: Path, *, force: bool = False) -> int:
@@ -157,7 +167,7 @@ def _bundled_vega() -> str:
 
 def _sections(report: Report, drawn: list[Figure]) -> Iterator[dict[str, Any]]:
     extra = {name: bool(getattr(report, name)) for name in ("layers", "ranks", "kernels")}
-    extra["timeline"] = bool(report.timelines)
+    extra |= {"timeline": bool(report.timelines), "stacks": bool(report.icicles)}
     for key, heading in SECTIONS:
         members = [figure for figure in drawn if figure.key.startswith(key)]
         if members or extra.get(key):
@@ -242,11 +252,12 @@ def _data(report: Report, drawn: list[Figure]) -> dict[str, Any]:
             for pair in report.pairs
         ],
         "kernels": table(report.kernels, KERNELS),
+        "stacks": [stacks(icicle) for icicle in report.icicles],
         "runs": [shown_name(facts.run) for facts in report.runs],
     }
 
 
-def _parts_of(drawn: Sequence[Timeline]) -> list[str]:
+def _parts_of(drawn: Sequence[Timeline | Icicle]) -> list[str]:
     """The parts that anything in these has."""
     codes = {(d.parts, code) for d in drawn for code in set(d.columns["part"]) if code >= 0}
     return sorted({parts[code] for parts, code in codes}, key=order_of)

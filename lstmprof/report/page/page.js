@@ -235,6 +235,8 @@
   // The timeline
   const timeline = window.lstmprofTimeline?.(rowsOf, parts, colour, dark);
 
+  window.lstmprofIcicle?.(rowsOf, data.stacks, parts);
+
   let width = window.innerWidth, waiting = 0;
   window.addEventListener("resize", () => {
     if (window.innerWidth === width) return;

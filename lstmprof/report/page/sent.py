@@ -1,4 +1,4 @@
-"""What the page's scripts draw from, as it is sent: tables and timelines."""
+"""What the page's scripts draw from, as it is sent: tables, timelines, pictures of stacks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from typing import Any
 
 from lstmprof.numbers import shown_name
 from lstmprof.report.drawing import shown
-from lstmprof.report.model import Report, Rows, Timeline
+from lstmprof.report.model import Icicle, Report, Rows, Timeline
+
+#: Pixels of a box of a picture of stacks, as icicle.js has it.
+_BOX = 22
 
 
 def table(rows: Rows, columns: Sequence[str] | None = None) -> dict[str, Any]:
@@ -60,11 +63,33 @@ def _which(timeline: Timeline) -> str:
     return ", ".join(text for text in (rank, step, why) if text)
 
 
+def stacks(icicle: Icicle) -> dict[str, Any]:
+    """A picture of stacks for the page."""
+    names = list(icicle.columns)
+    rows = [list(row) for row in zip(*icicle.columns.values(), strict=True)]
+    return {
+        "run": shown_name(icicle.run),
+        "what": icicle.what,
+        "total_ns": icicle.total_ns,
+        "names": list(icicle.names),
+        "parts": list(icicle.parts),
+        "boxes": {"columns": names, "rows": rows},
+    }
+
+
 def timeline_height(report: Report) -> int:
     """Pixels of the first timeline, as timeline.js lays it out, so that the page does not jump."""
     tracks = report.timelines[0].tracks if report.timelines else ()
     heights = {"account": 26, "stream": 18, "host": 13}
     return 26 + sum(heights[t.kind] + (19 if t.label else 0) for t in tracks)
+
+
+def stacks_height(report: Report) -> int:
+    """Pixels of the first picture of stacks, as icicle.js lays it out."""
+    depth: list[int] = []
+    for above in report.icicles[0].columns["above"] if report.icicles else ():
+        depth.append(depth[above] + 1 if above >= 0 else 1)
+    return _BOX * max(depth, default=0)
 
 
 def _differences(values: list[int]) -> list[int]:
