@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 TIMINGS = "timings"
 _TOP, _TOP_OF_ONE = 8, 20
+#: Runs that are each told by themselves; the steps of more stand side by side.
+_EACH = 3
 
 
 @click.command(name="breakdown")
@@ -31,7 +33,7 @@ _TOP, _TOP_OF_ONE = 8, 20
     "--top",
     type=click.IntRange(0),
     help=f"Rows to show of a run's table; of the ledger of a step always all.  [default: "
-    f"{_TOP} kernels, {_TOP_OF_ONE} with --table, all in JSON and CSV]",
+    f"{_TOP} kernels, of more than three runs none; {_TOP_OF_ONE} with --table; all in JSON, CSV]",
 )
 @click.option(
     "--steps",
@@ -59,7 +61,7 @@ def command(
 
     PATH is a run, a folder of runs, or raw profiles: a file, a folder, a tar archive, a URL (read
     into a cache, never beside the file). One that cannot be read does not stop the others: it is
-    told at the end, and the exit status is 1.
+    told at the end, and the exit status is 1. The steps of more than three runs stand side by side.
 
     \b
     Example:
@@ -100,9 +102,12 @@ def _show(
 ) -> None:
     """The ``tables`` of all runs in one of the formats; of one alone more rows are for reading."""
     from lstmprof.breakdown import account_rows, columns, lacking, rows_of
-    from lstmprof.commands.terminal import breakdown
+    from lstmprof.commands.terminal import breakdown, side_by_side
 
     alone = tables[0] if len(tables) == 1 else None
+    if format_ == "table" and alone is None and top is None and len(breakdowns) > _EACH:
+        side_by_side.show(breakdowns, profiled=profiled)
+        return
     if format_ == "table":
         for row in lacking(breakdowns) if alone else ():
             options.say(f"{row['run']}: lacks: {row['sentence']}")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from events.rows import row, table
+from report.runs import WORKLOAD
 
 from lstmprof.cli import run as lstmprof
 from lstmprof.events.annotate import annotated
@@ -119,3 +120,42 @@ def test_a_warning_that_many_runs_have_is_one_line(
         return
     (line,) = warned
     assert line.startswith("warning: r0, and 2 more runs like it: the machine was busy before")
+
+
+def ops_of(folder: Path, name: str, network: str, parts: dict[str, int]) -> None:
+    """A run of one timed step of 10 ms, a millisecond of it Python, the others ops."""
+    rows, at = [row("step", "step", 0, 10_000_000, **HOST)], 0
+    for op, ms in parts.items():
+        rows.append(row("op", op, at * 1_000_000, (at + ms) * 1_000_000, **HOST))
+        at += ms
+    unread = {name: [None] for name in TIMINGS_SCHEMA.names}
+    timed = {"round": [0], "iteration": [0], "warmup": [False], "wall_ns": [10_000_000]}
+    timings = pa.table({**unread, **timed}).cast(TIMINGS_SCHEMA)
+    workload = {**WORKLOAD, "name": network}
+    info = {"name": name, "source": "capture", "implementation": name, "workload": workload}
+    (folder / name).mkdir()
+    write_tables(folder / name, run_info(info), annotated(table(rows), captured=True), timings)
+
+
+def test_the_steps_of_more_than_three_runs_stand_side_by_side(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ops_of(tmp_path, "a", "one", {"aten::mm": 8, "aten::tanh": 1})
+    ops_of(tmp_path, "b", "one", {"aten::mm": 4, "aten::tanh": 5})
+    ops_of(tmp_path, "c", "one", {"aten::mm": 9})
+    each = ["breakdown", *(str(tmp_path / name) for name in "abc")]
+    assert lstmprof(each) == 0
+    assert "a: where the undisturbed step goes" in capsys.readouterr().out
+    ops_of(tmp_path, "d", "other", {"aten::mm": 9})
+    assert lstmprof(["breakdown", str(tmp_path)]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    at = lines.index(["run", "gemm", "pointwise", "idle", "python", "step"])
+    cells = {line[0]: [float(cell) for cell in line[1:]] for line in lines[at + 1 : at + 4]}
+    assert cells == {
+        "a": pytest.approx([8, 1, 1, 1, 10], abs=0.01),
+        "b": pytest.approx([4, 5, 1, 1, 10], abs=0.01),
+        "c": pytest.approx([9, 0, 1, 1, 10], abs=0.01),
+    }
+    assert lines.count(["run", "gemm", "idle", "python", "step"]) == 1
+    assert lstmprof(["breakdown", str(tmp_path), "--top", "3"]) == 0
+    assert "d: where the undisturbed step goes" in capsys.readouterr().out

@@ -50,13 +50,13 @@ def show(
     """
     alone = tables[0] if len(tables) == 1 else None
     if alone is None:
-        _show_lacks(breakdowns)
-    if "timings" in tables:
+        show_times(breakdowns)
+    elif alone == "timings":
         _show_timings(breakdowns)
         _show_versions(breakdowns)
     if alone == "timings" and not any(breakdown.timings for breakdown in breakdowns):
         terminal.write_line("no iteration was timed without a profiler: lstmprof capture does that")
-    for breakdown in sorted(breakdowns, key=_step_ns):
+    for breakdown in sorted(breakdowns, key=step_ns):
         if "ledger" in tables:
             for step in breakdown.steps(profiled=profiled or alone == "ledger"):
                 _show_step(breakdown, step)
@@ -66,6 +66,13 @@ def show(
             _show_table(breakdown, alone, top)
         elif "kernels" in tables and top and breakdown.kernels.num_rows:
             _show_kernels(breakdown, top)
+
+
+def show_times(breakdowns: list[Breakdown]) -> None:
+    """Print what the profiles lack, and the times of the runs that can be compared."""
+    _show_lacks(breakdowns)
+    _show_timings(breakdowns)
+    _show_versions(breakdowns)
 
 
 def _show_lacks(breakdowns: list[Breakdown]) -> None:
@@ -80,7 +87,7 @@ def _show_lacks(breakdowns: list[Breakdown]) -> None:
 def _show_timings(breakdowns: list[Breakdown]) -> None:
     slowdown = compared(breakdowns)
     for group in comparable(breakdowns):
-        order = sorted(group, key=lambda i: _step_ns(breakdowns[i]))
+        order = sorted(group, key=lambda i: step_ns(breakdowns[i]))
         terminal.write_table(
             _conditions(breakdowns[order[0]]),
             [
@@ -96,12 +103,12 @@ def _show_timings(breakdowns: list[Breakdown]) -> None:
             ],
             [
                 _timing_cells(breakdowns[i], label, slowdown.get(i))
-                for i, label in zip(order, _labels([breakdowns[i] for i in order]), strict=True)
+                for i, label in zip(order, labels_of([breakdowns[i] for i in order]), strict=True)
             ],
             crop="run",
             spare=(">first step", ">profiler", ">samples/s", ">p95 ms", ">mean ± std ms"),
             bars=terminal.Bars(
-                [_step_ns(breakdowns[i]) for i in order], [terminal.BLUE] * len(order)
+                [step_ns(breakdowns[i]) for i in order], [terminal.BLUE] * len(order)
             ),
         )
         _show_warnings([breakdowns[i] for i in order])
@@ -132,7 +139,7 @@ def _version_cells(row: OfVersion) -> list[str]:
 def _show_warnings(breakdowns: list[Breakdown]) -> None:
     """A line a warning; of one kind that many runs have, the largest and how many more."""
     kinds: dict[str, list[tuple[str, Warning]]] = {}
-    for label, breakdown in zip(_labels(breakdowns), breakdowns, strict=True):
+    for label, breakdown in zip(labels_of(breakdowns), breakdowns, strict=True):
         for warning in breakdown.timings.warnings if breakdown.timings else ():
             kinds.setdefault(warning.kind, []).append((label, warning))
     for told in kinds.values():
@@ -160,11 +167,12 @@ def _conditions(breakdown: Breakdown) -> str:
     return f"Time per {'batch, ' if info.workload else 'step: '}{conditions(info)}"
 
 
-def _step_ns(breakdown: Breakdown) -> float:
+def step_ns(breakdown: Breakdown) -> float:
+    """What runs are ordered by: the undisturbed step, 0 where none was timed."""
     return breakdown.timings.step_ns if breakdown.timings else 0.0
 
 
-def _labels(breakdowns: list[Breakdown]) -> list[str]:
+def labels_of(breakdowns: list[Breakdown]) -> list[str]:
     """What tells comparable runs apart: what they are called, else the run."""
     short = [breakdown.run.info.called for breakdown in breakdowns]
     return labels([breakdown.run.name for breakdown in breakdowns], short)
