@@ -21,7 +21,7 @@ from analyses.printing import main
 from analyses.published import ASR, rows as published
 
 COMMAND = (
-    "lstmprof capture --impl torch-cudnn --impl torch-lstmcell-basic "
+    "lstmprof capture --impl torch-cudnn --impl torch-lstmcell-fused --impl torch-lstmcell-basic "
     "--workload 1x320-ce-short --time-steps N    # for two N, 5 and 20 here"
 )
 BASE = "torch-cudnn"

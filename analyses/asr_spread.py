@@ -20,12 +20,14 @@ from analyses import drawing, steps
 from analyses.claims import Claim
 from analyses.printing import main
 from analyses.published import ASR, rows as published
+from lstmprof import implementations
 from lstmprof.numbers import percent
 
 COMMAND = (
     "lstmprof capture --impl torch-cudnn --impl torch-lstmcell-fused --impl torch-lstmcell-basic "
-    "--impl tf-lstmblockfusedcell --impl tf-lstmcell --impl keras-lstm --impl jax-scan "
-    "--workload 1x320-ce-short --time-steps 20"
+    "--impl tf-lstmblockfusedcell --impl tf-lstmblockcell --impl tf-lstmcell --impl keras-lstm "
+    "--impl lasagne-lstm --impl keras-theano-lstm "
+    "--workload 1x320-ce-short --time-steps 20    # and 1x320-ce-long; 10 steps of 4x320-…"
 )
 BASE = "torch-cudnn"
 #: The slowest over the fastest, as the study's figures say; their labels are whole milliseconds.
@@ -91,12 +93,20 @@ def claims(rows: pd.DataFrame) -> list[Claim]:
             theirs=row.their_ratio,
             ours=row.ratio,
             here=f"{row.implementation}, {row.here}" if row.ratio else "",
-            needs="a GPU" if row.implementation in OF_CUDNN else "",
+            needs=_needs(row.implementation, row.network),
             why=_why(row.product_share),
         )
         for row in rows.itertuples()
         if row.implementation != BASE
     ]
+
+
+def _needs(implementation: str, network: str) -> str:
+    """What no run of this machine can have of an implementation on a network; empty is nothing."""
+    if implementation in OF_CUDNN:
+        return "a GPU"
+    refused = implementations.find(implementation).refusals()
+    return f"a CTC loss: {refused['ctc']}" if "ctc" in network and "ctc" in refused else ""
 
 
 def _spread(network: str, rows: pd.DataFrame) -> Claim:

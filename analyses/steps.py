@@ -83,7 +83,8 @@ def of_network(rows: pd.DataFrame, network: str, mode: str = "train") -> pd.Data
 
     Of an implementation in several versions the newest.
     """
-    named = rows.workload.astype(str).str.fullmatch(rf"{re.escape(network)}(?:-t\d+)?(?:-data)?")
+    shortened = rf"{re.escape(network)}(?:-t\d+)?(?:-y\d+)?(?:-data)?"
+    named = rows.workload.astype(str).str.fullmatch(shortened)
     usual = rows[named & (rows["precision"] == "fp32") & (rows["mode"] == mode)]
     longest = usual[usual.time_steps == usual.time_steps.max()]
     return newest(longest)

@@ -84,6 +84,8 @@ def test_a_spread_is_over_pytorchs_own_layer(made: Made) -> None:
         "Lasagne LSTMLayer": "not captured",
     }
     assert claim(claims, "ce-short: TensorFlow cuDNNLSTM").verdict == "needs a GPU"
+    ctc = claim(claims, "4x320-ctc-long: Lasagne LSTMLayer")
+    assert ctc.verdict == "needs a CTC loss: Theano has no CTC loss"
 
 
 def test_of_several_versions_and_lengths_the_newest_and_longest_is_compared(made: Made) -> None:
@@ -104,6 +106,13 @@ def test_of_several_versions_and_lengths_the_newest_and_longest_is_compared(made
     assert steps.of_network(own, "1x320-ce-short").run.tolist() == ["z"]
     rows = asr_versions.table([made("torch-cudnn", 20, name="n2", versions=versions["new"])])
     assert len(rows) == 0
+
+
+def test_a_shortened_network_of_labels_is_that_network(made: Made) -> None:
+    deep = {**ASR, "name": "4x320-ctc-long-t10-y2", "time_steps": 10}
+    own = steps.table([made("torch-cudnn", 9, deep)])
+    assert len(steps.of_network(own, "4x320-ctc-long")) == 1
+    assert not len(steps.of_network(own, "4x320-ce-long"))
 
 
 def test_versions_are_ordered_by_number_and_compared_with_the_newest(made: Made) -> None:
