@@ -14,7 +14,7 @@ MINUTES ?= 10
 SAMPLE_RUNS = $(sort $(dir $(shell git ls-files 'traces/*/run.json')))
 WHEELS ?= $(wildcard build/wheels)
 
-.PHONY: help demo test fuzz faults damages interrupts bench samples analyses gpu gpu-wheels docs site sentences mutants clean
+.PHONY: help demo test fuzz faults damages interrupts bench samples analyses gpu gpu-wheels docs pictures site sentences mutants clean
 
 help:
 	@echo "make demo   install PyTorch and TensorFlow, capture three LSTMs on a small workload, say where each step goes"
@@ -29,6 +29,7 @@ help:
 	@echo "make gpu    on a machine with a GPU: its tests, then captures for BUDGET=480s into OUT=traces/gpu"
 	@echo "make gpu-wheels  what such a machine lacks without a network, into build/wheels"
 	@echo "make docs   write docs/tables.md, docs/causes.md, the table of docs/diagnosis.md and the schemas from the code"
+	@echo "make pictures  draw the pictures of README and docs/ anew, by Chromium, of the samples in traces/"
 	@echo "make site   the documentation as pages, into build/site"
 	@echo "make sentences  every sentence that diagnose, breakdown and the report can print"
 	@echo "make mutants  plant 200 small faults in a copy of the code: which do the tests notice?"
@@ -44,7 +45,7 @@ test: $(INSTALLED)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/mypy docs/tables.py docs/diagnosis.py docs/causes.py docs/schema.py docs/sentences.py docs/site_pages.py
+	$(BIN)/mypy docs/tables.py docs/diagnosis.py docs/causes.py docs/schema.py docs/sentences.py docs/site_pages.py docs/pictures.py
 	$(BIN)/python -m compileall -q lstmprof  # a thousand processes of the tests import it
 	$(BIN)/pytest --numprocesses logical --maxprocesses 4 --dist worksteal
 
@@ -91,6 +92,8 @@ docs: $(INSTALLED)
 	$(BIN)/python docs/causes.py
 	$(BIN)/python docs/schema.py
 
+pictures: $(INSTALLED)
+	$(BIN)/python docs/pictures.py
 # mkdocs's Material tells of its successor on every build otherwise.
 site: $(INSTALLED)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
