@@ -73,9 +73,10 @@ def _opened(page: Path) -> Iterator[Any]:
         launched = started.chromium.launch(
             executable_path=browser, args=["--headless", "--no-sandbox"], timeout=_PATIENCE_MS
         )
-        viewport = {"width": WIDTH, "height": 900}
         context = launched.new_context(
-            viewport=viewport, device_scale_factor=SCALE, color_scheme="light"
+            viewport={"width": WIDTH, "height": 900},
+            device_scale_factor=SCALE,
+            color_scheme="light",
         )
         context.set_default_timeout(_PATIENCE_MS)
         tab = context.new_page()

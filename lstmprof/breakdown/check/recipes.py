@@ -39,8 +39,8 @@ with jax.profiler.trace("logdir"):
             jax.block_until_ready(train(batch))
 """
 _NSYS = """\
-nsys profile --trace=cuda,nvtx,osrt --sample=none -o profile python train.py
-nsys export --type sqlite -o profile.sqlite profile.nsys-rep
+nsys profile --trace=cuda,nvtx,osrt --sample=none --force-overwrite=true -o profile python train.py
+nsys export --type sqlite --force-overwrite=true -o profile.sqlite profile.nsys-rep
 lstmprof check profile.sqlite --step-range '^step'
 """
 _NVTX = """\
