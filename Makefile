@@ -94,6 +94,7 @@ docs: $(INSTALLED)
 
 pictures: $(INSTALLED)
 	$(BIN)/python docs/pictures.py
+
 # mkdocs's Material tells of its successor on every build otherwise.
 site: $(INSTALLED)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict

@@ -81,7 +81,7 @@ def test_the_sdist_holds_code_tests_docs_and_samples(built: Built) -> None:
         assert not _files(ROOT / name) - held, name
     for name in ("CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md", "LICENSE", "Makefile"):
         assert name in held
-    assert {"README.md", "pyproject.toml", "requirements.lock"} <= held
+    assert {"README.md", "mkdocs.yml", "pyproject.toml", "requirements.lock"} <= held
     assert _files(ROOT / "traces" / SAMPLE) <= held
     assert not {name for name in held if set(MADE) & set(Path(name).parts)}
     assert not {name for name in held if name.startswith((".venv", "build/", ".git/"))}
