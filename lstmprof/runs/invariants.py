@@ -89,6 +89,18 @@ def check_counts(path: Path, table: pa.Table) -> None:
                 raise RunError(f"{path}: {field.name} is more than can be", AGAIN)
 
 
+def check_sums(table: str, *columns: Ints) -> None:
+    """Nothing where what each of ``columns`` holds can be summed.
+
+    Raises:
+        RunError: of one the sum is no number of 64 bits.
+    """
+    for values in columns:
+        whole = float(values.sum(dtype=np.float64))
+        if abs(whole) >= 2.0**63:
+            raise RunError(f"{table}: {whole:.3g} is more than can be summed", AGAIN)
+
+
 def check_texts(path: Path, table: pa.Table) -> None:
     """Nothing where the words that lstmprof has for events, a category or a phase, are words.
 

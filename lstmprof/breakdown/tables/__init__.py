@@ -232,7 +232,8 @@ _ALL = (
         copies.COLUMNS,
         ("-total_ns", "kind", "direction"),
         tuple(c.name for c in copies.COLUMNS),
-        copies.SELECT,
+        pack=copies.copies,
+        reads=copies.READS,
     ),
     TableKind(
         "streams",

@@ -6,10 +6,18 @@ ROCTracer, Nsight Systems and XLA write it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
 import pyarrow as pa
 
-from lstmprof.events.annotate.calls import DIRECTIONS, MEMORIES
-from lstmprof.events.schema import DEVICE, PER_STEP, RANK, Column
+from lstmprof.events.annotate.calls import DIRECTIONS, MEMORIES, direction, host_memory
+from lstmprof.events.annotate.steps import Window, steps_of
+from lstmprof.events.groups import Groups, ratio, texts_at, where_known
+from lstmprof.events.narrow import Packed
+from lstmprof.events.schema import DEVICE, PER_STEP, RANK, Column, schema
+from lstmprof.events.table import NONE, UNKNOWN
+from lstmprof.runs.invariants import check_sums
 
 COLUMNS = (
     RANK,
@@ -42,12 +50,43 @@ COLUMNS = (
     ),
 )
 
-SELECT = """
-SELECT e.rank, device, kind, CASE WHEN kind = 'memcpy' THEN direction END AS direction, host_memory,
-       count(*) AS count, per(count(step), any_value(steps)) AS per_step,
-       if(count(bytes) = count(*), sum(bytes), NULL)::BIGINT AS moved, moved AS bytes,
-       sum(dur_ns)::BIGINT AS total_ns, per(moved * 1e9, total_ns) AS bytes_per_s
-FROM events e JOIN names USING (name) JOIN ranks r ON r.rank IS NOT DISTINCT FROM e.rank
-WHERE kind IN ('memcpy', 'memset')
-GROUP BY ALL
-"""
+#: Columns of the events that it is made from.
+READS = ("kind", "name", "dur_ns", "rank", "device", "bytes", "step")
+#: In the order in which rows are sorted.
+_KINDS, _WAYS, _MEMORIES = ("memcpy", "memset"), sorted(DIRECTIONS), sorted(MEMORIES)
+
+
+def copies(events: Packed, windows: Sequence[Window]) -> pa.Table:
+    """One row a (rank, device, kind, direction, memory of the host), sorted by them.
+
+    Raises:
+        RunError: their times or sizes together are no number.
+    """
+    of_them = events.table(READS, np.flatnonzero(events.is_kind(*_KINDS)))
+    rank, device, moved = (of_them.ints(name, UNKNOWN) for name in ("rank", "device", "bytes"))
+    is_set = of_them.is_kind("memset")
+    way = of_them.mapped("name", lambda name: _place(_WAYS, direction(name)), NONE)
+    memory = of_them.mapped("name", lambda name: _place(_MEMORIES, host_memory(name)), NONE)
+    way, is_known = np.where(is_set, NONE, way), moved != UNKNOWN
+    check_sums("copies", of_them.dur_ns, moved[is_known])
+    group = Groups(rank, device, is_set.astype(np.int64), way, memory)
+    head = group.first
+    count, total = group.sizes(), group.sums(of_them.dur_ns)
+    whole, all_known = group.sums(moved, is_known), group.sizes(is_known) == count
+    in_steps = group.sizes(of_them.ints("step", NONE) != NONE)
+    columns = [
+        *(where_known(number[head], number[head] != UNKNOWN) for number in (rank, device)),
+        texts_at(_KINDS, is_set[head].astype(np.int64)),
+        texts_at(_WAYS, way[head]),
+        texts_at(_MEMORIES, memory[head]),
+        pa.array(count),
+        ratio(in_steps, steps_of(rank[head], list(windows))),
+        where_known(whole, all_known),
+        pa.array(total),
+        pa.array(whole * 1e9 / np.maximum(total, 1), mask=~all_known | (total == 0)),
+    ]
+    return pa.Table.from_arrays(columns, schema=schema(COLUMNS))
+
+
+def _place(texts: Sequence[str], text: str | None) -> int:
+    return NONE if text is None else texts.index(text)

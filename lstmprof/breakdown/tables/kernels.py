@@ -14,7 +14,6 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from lstmprof.errors import RunError
 from lstmprof.events.annotate.steps import Window, steps_of
 from lstmprof.events.groups import Groups, ratio, texts_at, where_known
 from lstmprof.events.intervals import Flags, Ints
@@ -22,7 +21,7 @@ from lstmprof.events.narrow import Packed
 from lstmprof.events.schema import ACTIVITY_KINDS, DEVICE, PER_STEP, RANK, Column, schema
 from lstmprof.events.sorts import numbered_few, sorts
 from lstmprof.events.table import NONE, UNKNOWN
-from lstmprof.runs.metadata import AGAIN
+from lstmprof.runs.invariants import check_sums
 
 COLUMNS = (
     RANK,
@@ -61,8 +60,8 @@ READS = (
 _TEXTS = ("name", "category", "family", "rule")
 _ACTIVITY, _OP = 1, 2
 _ROLES = {**dict.fromkeys(ACTIVITY_KINDS, _ACTIVITY), "op": _OP}
-#: Times beyond are no numbers of nanoseconds.
-_MOST_NS = 2**63
+#: What is less fits int64.
+_ROOM = 2**63
 
 
 def kernels(events: Packed, windows: Sequence[Window]) -> pa.Table:
@@ -187,9 +186,7 @@ class _Spent:
         self._count = np.diff(self._ends, prepend=0)
         starts = self._ends - self._count
         self.total_ns = np.add.reduceat(self._ns, starts) if len(starts) else starts
-        whole = float(self._ns.sum(dtype=np.float64))
-        if whole >= _MOST_NS:
-            raise RunError(f"kernels: {whole:.3g} ns together are more than can be", AGAIN)
+        check_sums("kernels", self._ns)
 
     def percentile_ns(self, share: int) -> Ints:
         """The nearest rank of ``share`` percent of each group."""
@@ -201,7 +198,7 @@ def _by_group(group: Ints, ns: Ints) -> tuple[Ints, Ints]:
     """The times by group, each group's ascending, and where each group ends."""
     ends = np.cumsum(np.bincount(group)).astype(np.int64)
     span = int(ns.max(initial=0)) + 1
-    if span * (len(ends) + 1) >= _MOST_NS:
+    if span * (len(ends) + 1) >= _ROOM:
         return ns[np.lexsort((ns, group))].astype(np.int64), ends
     both = group.astype(np.int64) * span + ns
     both.sort()

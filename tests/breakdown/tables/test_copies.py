@@ -6,6 +6,7 @@ import pytest
 from events.rows import row, table
 
 from lstmprof.breakdown.tables import TABLES
+from lstmprof.errors import RunError
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.calls import direction, host_memory
 from lstmprof.events.annotate.steps import windows
@@ -62,3 +63,27 @@ def test_copies_are_grouped_by_way_and_memory_with_their_bandwidth() -> None:
 def test_an_empty_profile_has_no_copies() -> None:
     events = annotated(table([]), captured=False)
     assert copies(events, []).num_rows == 0
+
+
+def test_rows_of_one_total_stand_by_way_then_by_lane_and_memory() -> None:
+    names = [IN, "Memcpy HtoD (Pinned -> Device)", "Memset (Device)", "copyBuffer", "MemcpyD2H"]
+    rows = [
+        row("memset" if "set" in name else "memcpy", name, 9 * i, 9 * i + 2, device=d, stream=7)
+        for i, name in enumerate(names)
+        for d in (1, 0)
+    ]
+    found = copies(annotated(table(rows), captured=False), []).to_pylist()
+    lanes = [(r["kind"], r["direction"], r["device"], r["host_memory"]) for r in found]
+    assert lanes == [
+        ("memcpy", "DtoH", 0, None),
+        ("memcpy", "DtoH", 1, None),
+        *(("memcpy", "HtoD", d, memory) for d in (0, 1) for memory in ("pageable", "pinned")),
+        *(("memcpy", None, d, None) for d in (0, 1)),
+        *(("memset", None, d, None) for d in (0, 1)),
+    ]
+
+
+def test_sizes_that_are_more_than_a_number_are_refused() -> None:
+    rows = [row("memcpy", IN, i, i + 1, **GPU, bytes=2**62) for i in range(3)]
+    with pytest.raises(RunError, match=r"copies: .* more than can be summed"):
+        copies(annotated(table(rows), captured=False), [])
