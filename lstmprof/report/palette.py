@@ -111,7 +111,7 @@ OTHERS = Family(
 )
 BY_HOST = Family(
     "idle by the host",
-    "nothing is computed because of what the host does: all that a device waits for the host",
+    "nothing is computed because of what the host does; of a device, all waits for the host",
     (
         Part(
             "launch latency",
@@ -166,7 +166,7 @@ OTHERWISE = Family(
 #: In the order in which they are stacked: busy before idle.
 FAMILIES = (RECURRENT, PRODUCTS, ELEMENTS, MOVING, COLLECTIVES, OTHERS, BY_HOST, OTHERWISE)
 #: A bar of no part: it is neutral.
-WHOLE = Part("step", "#5d6675", "#8b95a5", "the whole step")
+WHOLE = Part("step", "#7a8494", "#6b7585", "the whole step")
 PARTS = {part.name: part for family in FAMILIES for part in family.parts} | {WHOLE.name: WHOLE}
 _FAMILY_OF = {part.name: family for family in FAMILIES for part in family.parts}
 #: A family in its first shade, where its parts are not told apart.

@@ -90,6 +90,19 @@ def test_nothing_moves_when_the_figures_are_drawn(browser: Any, path: Path, widt
     made.context.close()
 
 
+@pytest.mark.parametrize("width", [1280, 1010, 390])
+def test_the_labels_of_the_times_are_whole(browser: Any, path: Path, width: int) -> None:
+    made = Opened(browser, path, width, "light")
+    beyond = (
+        "[...document.querySelectorAll('[data-figure=times-0] .mark-text text')].filter(one =>"
+        " one.getBoundingClientRect().right > one.closest('svg').getBoundingClientRect().right)"
+        ".map(one => one.textContent)"
+    )
+    assert made.texts("[data-figure=times-0] .mark-text text")
+    assert made.tab.evaluate(beyond) == []
+    made.context.close()
+
+
 def test_hostile_names_are_shown_as_text(opened: Opened) -> None:
     opened.tab.select_option("#kernels-run", label="hostile")
     names = opened.texts("#kernels-table td.name")

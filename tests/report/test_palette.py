@@ -172,6 +172,11 @@ def test_every_part_stands_out_from_its_ground(part: Part, theme: str) -> None:
 
 
 @pytest.mark.parametrize("theme", THEMES)
+def test_an_interval_stands_out_from_the_bar_that_it_lies_on(theme: str) -> None:
+    assert contrast(shade(PARTS["step"], theme), variables(theme)["ink"]) >= LEAST_CONTRAST
+
+
+@pytest.mark.parametrize("theme", THEMES)
 def test_what_stands_for_no_part_stands_out_too(theme: str) -> None:
     known = variables(theme)
     drawn = [drawing.ACCENT, *drawing.OFF_COLOURS, drawing.EDGE, known["range"], known["edge"]]

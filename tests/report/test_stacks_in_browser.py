@@ -99,6 +99,12 @@ def test_search_counts_the_time_of_what_is_found_once(opened: Opened) -> None:
     assert opened.texts("#stacks-tree button.dim") == ["train.py(3): step"]
 
 
+def test_a_page_of_paper_has_the_boxes(opened: Opened) -> None:
+    opened.tab.emulate_media(media="print")
+    assert opened.tab.is_visible("#stacks-tree button")
+    assert not opened.tab.is_visible("#stacks-whole")
+
+
 def test_every_mark_of_ranks_and_stacks_has_a_legend(opened: Opened) -> None:
     named = opened.texts("#ranks .legend a")
     assert set(named) == {"products", "collectives", "idle by the host", "idle otherwise"} & set(

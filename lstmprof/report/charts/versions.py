@@ -91,5 +91,5 @@ def chart(rows: Rows) -> drawing.Drawn:
     )
     timed = base.transform_filter("isValid(datum.step_low_ns)")
     interval = timed.mark_rule(strokeWidth=2).encode(y=alt.Y("low:Q"), y2=alt.Y2("high:Q"))
-    labels = base.mark_text(dy=-12).encode(text="said:N")
+    labels = base.mark_text(align="left", dx=10).encode(text="said:N")
     return alt.layer(line, interval, points, labels).properties(width="container", height=320)
