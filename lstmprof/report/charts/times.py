@@ -14,8 +14,8 @@ from lstmprof.report.model import Figure, Report, Row, Rows
 TITLE = "Time per batch"
 COLUMNS = (*("run", "label", "step_ns", "step_low_ns", "step_high_ns", "slowdown", "iterations"),)
 
-#: Pixels that the label of a bar needs to its right: ``83.3 ms 1.21×``.
-_OF_LABEL = 100
+#: Pixels to the right of the longest label.
+_MARGIN = 20
 
 
 def figures(report: Report) -> list[Figure]:
@@ -88,5 +88,5 @@ def chart(rows: Rows) -> drawing.Drawn:
     return alt.layer(bars, interval, labels).properties(
         width="container",
         height=drawing.height(len(rows)),
-        padding={"left": 5, "top": 5, "right": _OF_LABEL, "bottom": 5},
+        padding={"left": 5, "top": 5, "right": _MARGIN, "bottom": 5},
     )
