@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from lstmprof.events.intervals import Ints
 from lstmprof.events.narrow import narrowed, with_own_texts
 from lstmprof.events.schema import SCHEMA
-from lstmprof.events.table import EventTable, cast
+from lstmprof.events.table import NONE, EventTable, cast
 from lstmprof.scratch import made_temporary_folder, remove, room_in
 
 _TYPES = {field.name: field.type for field in SCHEMA}
@@ -103,6 +103,23 @@ class StoredBatch:
     files: tuple[Path, ...]
 
 
+class Part(EventTable):
+    """The events of a batch; ``rows_named`` are rows of the whole table, in which ids are rows."""
+
+    def __init__(self, events: pa.Table, first_row: int) -> None:
+        super().__init__(events)
+        self._first_row = first_row
+
+    @property
+    def first_row(self) -> int:
+        """The row of the whole table that is the first of this."""
+        return self._first_row
+
+    def rows_named(self, column: str) -> Ints:
+        """The row of the whole table that ``column`` names, −1 where there is none."""
+        return self.ints(column, NONE)
+
+
 class StoredEvents(EventTable):
     """An events table on disk, whose texts are ``texts`` and whose ``batches`` are one or more.
 
@@ -133,7 +150,8 @@ class StoredEvents(EventTable):
 
     def column(self, name: str) -> pa.ChunkedArray:
         """The column ``name``, in memory, in one chunk."""
-        arrays = [_chunk(part.column(name)) for part in self.parts((name,))]
+        numbers = range(len(self.batches))
+        arrays = [self._decoded(self.coded(n, (name,)), name, own_texts=False) for n in numbers]
         return pa.chunked_array([pa.concat_arrays(arrays)], _TYPES[name])
 
     def with_columns(self, columns: Mapping[str, Any]) -> EventTable:
@@ -141,9 +159,10 @@ class StoredEvents(EventTable):
         return EventTable(self.arrow).with_columns(columns)
 
     def parts(self, columns: Sequence[str] = SCHEMA.names) -> Iterator[EventTable]:
-        """These columns of each batch."""
-        for number in range(len(self.batches)):
-            yield self.table(self.coded(number, columns), columns)
+        """These columns of each batch, with the texts that it has."""
+        for number, batch in enumerate(self.batches):
+            part = self.table(self.coded(number, columns), columns, own_texts=True)
+            yield Part(part.arrow, batch.first)
 
     def replaced(self, columns_of: Callable[[EventTable], Mapping[str, Any]]) -> StoredEvents:
         """This table with the columns that ``columns_of`` makes of each batch, as ``with_columns``.
@@ -227,8 +246,8 @@ class StoredEvents(EventTable):
     def write_parquet(self, path: Path) -> None:
         """Write the table to ``path``, a row group a batch."""
         with pq.ParquetWriter(path, SCHEMA, compression="zstd") as file:
-            for part in self.parts():
-                file.write_table(part.arrow)
+            for number in range(len(self.batches)):
+                file.write_table(self.table(self.coded(number)).arrow)
 
     def _keeps(self) -> bool:
         return False

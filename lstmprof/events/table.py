@@ -103,6 +103,11 @@ class EventTable:
         }
         return replaced
 
+    @property
+    def first_row(self) -> int:
+        """The row of the whole table that is the first of this, which may be a part."""
+        return 0
+
     def parts(self, columns: Sequence[str] = SCHEMA.names) -> Iterator[EventTable]:
         """The table in parts by time that are small enough for memory, ``columns`` at least."""
         yield self

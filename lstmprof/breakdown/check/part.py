@@ -11,7 +11,8 @@ from lstmprof.breakdown.lacks import Lack
 from lstmprof.breakdown.lacks.recording import Recording
 from lstmprof.breakdown.lacks.rules import GPU_UNSEEN
 from lstmprof.events.annotate import MEASURED
-from lstmprof.events.annotate.recorded import ROUNDED_NS, Recorded
+from lstmprof.events.annotate.recorded import Recorded
+from lstmprof.events.annotate.tally import ROUNDED_NS
 from lstmprof.events.intervals import Covered, Flags
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE, EventTable

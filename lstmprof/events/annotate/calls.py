@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lstmprof.events.intervals import Ints
+from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE, EventTable
 
@@ -91,16 +91,56 @@ class Coverage:
     unanswered: int
 
 
+class Answers:
+    """How many activities each of ``rows`` rows launched: none, one, or several."""
+
+    def __init__(self, rows: int) -> None:
+        self._count = np.zeros(rows, dtype=np.uint8)
+
+    @classmethod
+    def of(cls, events: EventTable) -> Answers:
+        """Those of linked ``events``."""
+        answers = cls(len(events))
+        for part in events.parts(("event_id", "launch_id")):
+            answers.add(part.rows_named("launch_id"))
+        return answers
+
+    def add(self, launches: Ints) -> None:
+        """Add activities with these launches, ``NONE`` for none."""
+        launches = np.sort(launches[launches != NONE])
+        several = np.append(False, launches[1:] == launches[:-1])[: len(launches)]
+        several |= self._count[launches] > 0
+        self._count[launches[~several]] = 1
+        self._count[launches[several]] = 2
+
+    def any(self, rows: Ints) -> Flags:
+        """Which of ``rows`` launched an activity."""
+        return np.asarray(self._count[rows] > 0, dtype=np.bool_)
+
+    def several(self, rows: Ints) -> Flags:
+        """Which of ``rows`` launched more than one; ``NONE`` did not."""
+        return np.asarray((rows != NONE) & (self._count[rows] > 1), dtype=np.bool_)
+
+
 def coverage(events: EventTable) -> Coverage:
     """The counts of ``events``."""
+    answers = Answers.of(events)
+    parts = [
+        _covered(part, answers)
+        for part in events.parts(("event_id", "kind", "name", "launch_id", "op_id"))
+    ]
+    return Coverage(*(sum(counts) for counts in zip(*parts, strict=True)))
+
+
+def _covered(events: EventTable, answers: Answers) -> tuple[int, int, int, int, int]:
+    """The counts of a part, in the order of ``Coverage``."""
     activity = events.is_kind(*ACTIVITY_KINDS)
     launch, op = events.ints("launch_id", -1), events.ints("op_id", -1)
-    launching = events.is_kind("runtime") & events.where_name(is_kernel_launch)
-    calls = events.ints("event_id", -1)[launching]
-    return Coverage(
-        activities=int(activity.sum()),
-        launched=int((activity & (launch >= 0)).sum()),
-        issued=int((activity & (op >= 0)).sum()),
-        kernel_launches=len(calls),
-        unanswered=int((~np.isin(calls, launch[activity])).sum()),
+    calls = np.flatnonzero(events.is_kind("runtime") & events.where_name(is_kernel_launch))
+    return (
+        int(activity.sum()),
+        int((activity & (launch >= 0)).sum()),
+        int((activity & (op >= 0)).sum()),
+        len(calls),
+        int((~answers.any(calls + events.first_row)).sum()),
     )
