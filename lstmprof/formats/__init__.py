@@ -32,6 +32,7 @@ FORMATS = (
     "xplane",
     "cuda.nvprof",
     "cuda.nsys",
+    "cuda.nvprof_csv",
     "cuda.nsys_report",  # by its name: the one whose content is its maker's alone
 )
 

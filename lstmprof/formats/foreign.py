@@ -14,7 +14,7 @@ from lstmprof.formats.raw_file import RawFile, is_tar
 
 _NOT_YET = (
     "this version reads JSON of torch.profiler, TensorFlow, ONNX Runtime and MXNet, XPlane,"
-    " and SQLite of Nsight Systems or nvprof"
+    " SQLite of Nsight Systems or nvprof, and nvprof's CSV"
 )
 _RECORD = "give a torch.profiler JSON, an .xplane.pb or an Nsight Systems SQLite export"
 
@@ -71,6 +71,12 @@ def refusal(raw: RawFile) -> ForeignFileError:
     if raw.content.startswith(b"SQLite format 3\x00"):
         return ForeignFileError(
             raw.path, "is an SQLite database without profiler tables that can be read", _RECORD
+        )
+    if b"NVPROF is profiling process" in raw.content[: 2**16]:
+        return ForeignFileError(
+            raw.path,
+            "is what nvprof prints for people, not a trace that can be read",
+            "print it with --print-gpu-trace --print-api-trace --csv, or keep nvprof -o FILE",
         )
     head = raw.content[:256].decode("utf-8", errors="replace").rstrip("\ufffd")
     start = head.strip()[:24]

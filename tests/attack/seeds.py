@@ -229,6 +229,28 @@ def nvprof() -> list[bytes]:
     return [_database(tables)]
 
 
+def nvprof_csv() -> list[bytes]:
+    """What nvprof prints as CSV: a copy, a memset and two kernels, with their calls and without."""
+    head = "==9== NVPROF is profiling process 9, command: python\n==9== Profiling result:\n"
+    with_calls = (
+        '"Start","Duration","Size","SrcMemType","DstMemType","Device","Stream","Name",'
+        '"Correlation_ID"\n'
+        "ms,us,MB,,,,,,\n"
+        '1.000000,9.000000,,,,,,"cudaMemcpyAsync",1\n'
+        '1.010000,1.536000,0.000125,"Pageable","Device","V100 (0)","7","[CUDA memcpy HtoD]",1\n'
+        '1.026000,1.888000,0.000980,"Device",,"V100 (0)","7","[CUDA memset]",2\n'
+        '1.030000,7.000000,,,,,,"cudaLaunchKernel",3\n'
+        '1.040000,62.50000,,,,"V100 (0)","13","void gemm<float, 4>(int)",3\n'
+    )
+    alone = (
+        '"Start","Duration","Size","Device","Stream","Name"\n'
+        "s,us,KB,,,\n"
+        '0.205000,48.100000,,"GTX 680 (0)","7","void sgemm(float*) [115]"\n'
+        '0.205050,2.100000,,"GTX 680 (0)","7","pointwise(float*) [118]"\n'
+    )
+    return [(head + with_calls).encode(), alone.encode()]
+
+
 def packed() -> list[bytes]:
     """Profiles in gzip, and archives of some."""
     plain = [*kineto()[:1], *xplane()[:1], *onnxruntime()]

@@ -158,6 +158,10 @@ def _json(content: bytes, draw: random.Random) -> bytes:
     return json_mutations.mutated(content, draw, _tokens())
 
 
+def _bytes(content: bytes, draw: random.Random) -> bytes:
+    return bytes_mutations.mutated(content, draw, seeds.nvprof_csv())
+
+
 @functools.cache
 def _plain() -> tuple[bytes, ...]:
     makers = (seeds.kineto, seeds.onnxruntime, seeds.trace_viewer, seeds.xplane, seeds.foreign)
@@ -187,6 +191,7 @@ TARGETS = {
         Target("trace_viewer", seeds.trace_viewer, _json, _read),
         Target("xplane", seeds.xplane, wire_mutations.mutated, _read),
         Target("cuda.nvprof", seeds.nvprof, sqlite_mutations.mutated, _read_file),
+        Target("cuda.nvprof_csv", seeds.nvprof_csv, _bytes, _read),
         Target("cuda.nsys", seeds.nsys, sqlite_mutations.mutated, _read_file),
         Target("packed", seeds.packed, _packed, _read_sources),
         Target("foreign", seeds.foreign, _foreign, _read),

@@ -1,1 +1,1 @@
-"""SQLite databases of Nsight Systems and nvprof: sqlite → events, names → nsys, nvprof."""
+"""Nsight Systems and nvprof: sqlite → events, names → nsys, nvprof; nvprof's CSV beside them."""
