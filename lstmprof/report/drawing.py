@@ -60,6 +60,12 @@ def label_axis(labels: Sequence[str]) -> alt.Y:
     return alt.Y("label:N", sort=order, title=None, axis=label_marks())
 
 
+def cells_axis(field: str) -> alt.X:
+    """A column of cells for each value of ``field``, a number."""
+    axis = alt.Axis(labelAngle=0, labelOverlap=True, ticks=False)
+    return alt.X(f"{field}:O", title=field, axis=axis)
+
+
 def label_marks() -> alt.Axis:
     """An axis of names: a long one keeps both ends, as what tells runs apart may be at either."""
     cut = f"slice(datum.label, 0, {_END}) + '…' + slice(datum.label, -{_END})"

@@ -63,11 +63,10 @@ def chart(rows: Rows) -> drawing.Drawn:
     )
     whole: drawing.Drawn = (
         alt.Chart(drawing.inline(values))
-        .transform_calculate(ms="datum.late_ns / 1e6", next="datum.collective + datum.collectives")
+        .transform_calculate(ms="datum.late_ns / 1e6")
         .mark_rect(height={"band": 0.7})
         .encode(
-            x=alt.X("collective:Q", title="collective", scale=alt.Scale(zero=False, nice=False)),
-            x2="next:Q",
+            x=drawing.cells_axis("collective"),
             y=drawing.label_axis(lanes),
             color=colour,
             tooltip=[

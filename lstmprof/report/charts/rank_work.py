@@ -35,9 +35,11 @@ def sentence(rows: Rows) -> str:
     """The cell that is farthest above the mean of its step."""
     most = max(rows, key=lambda row: row["off_share"])
     step = f"step {most['step']}" + (" and those after it" if most["steps"] > 1 else "")
+    several = len({row["step"] for row in rows}) > 1
+    begin = f"The work is least even in {step}:" if several else f"In {step}"
     return (
-        f"The work is least even in {step}: {most['lane']} works {milliseconds(most['work_ns'])} "
-        f"ms, {percent(most['off_share'])} more than the mean of all."
+        f"{begin} {most['lane']} works {milliseconds(most['work_ns'])} ms, "
+        f"{percent(most['off_share'])} more than the mean of all."
     )
 
 
@@ -47,20 +49,10 @@ def chart(rows: Rows) -> drawing.Drawn:
     values = [{**{name: row[name] for name in COLUMNS}, "label": row["lane"]} for row in rows]
     whole: drawing.Drawn = (
         alt.Chart(drawing.inline(values))
-        .transform_calculate(
-            percent="100 * datum.off_share",
-            ms="datum.work_ns / 1e6",
-            next="datum.step + datum.steps",
-        )
+        .transform_calculate(percent="100 * datum.off_share", ms="datum.work_ns / 1e6")
         .mark_rect(height={"band": 0.7})
         .encode(
-            x=alt.X(
-                "step:Q",
-                title="step",
-                scale=alt.Scale(zero=False, nice=False),
-                axis=alt.Axis(format="d", tickMinStep=1),
-            ),
-            x2="next:Q",
+            x=drawing.cells_axis("step"),
             y=drawing.label_axis(lanes),
             color=drawing.off_colour("% off the mean"),
             tooltip=[
