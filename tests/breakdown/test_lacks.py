@@ -16,6 +16,8 @@ from lacking import lacks
 from lstmprof import formats
 from lstmprof.breakdown import break_down, lacking
 from lstmprof.breakdown.lacks import Lack, lacks_of
+from lstmprof.breakdown.lacks.recording import Recording
+from lstmprof.breakdown.lacks.sentences import no_gpu
 from lstmprof.cli import run as lstmprof
 from lstmprof.diagnose.step_profile import step_profile_of
 from lstmprof.errors import ProfileError
@@ -347,3 +349,15 @@ def test_what_is_no_gpu_is_not_called_one(named: str, word: str) -> None:
     facts = {**A100, "accelerators": [named]}
     said = told([op(0, 9000), launch(2000, 1)], **facts)["no GPU activity"].sentence
     assert said.startswith(f"no {word} activity was recorded")
+
+
+@pytest.mark.parametrize(
+    ("has", "said"),
+    [
+        (Recorded(gpu_ops=2), "2 calls went to libraries that run on GPUs alone"),
+        (Recorded(), "the program had a GPU (mostly libcupti"),
+        (Recorded(handed_over=1, gpu_ops=2), "the host gave a GPU work in 1 call"),
+    ],
+)
+def test_what_says_that_a_gpu_had_work_is_named(has: Recorded, said: str) -> None:
+    assert said in no_gpu(Recording(has, RunInfo()))

@@ -21,6 +21,7 @@ from lstmprof.breakdown import break_down
 from lstmprof.breakdown.disturbed import kept_steps
 from lstmprof.breakdown.iterations import iterations_of
 from lstmprof.breakdown.off_cpu import lost_of_steps, without
+from lstmprof.breakdown.undisturbed import _longer_ns
 from lstmprof.diagnose.diagnosis import diagnose_all
 from lstmprof.diagnose.step_profile import step_profile_of
 from lstmprof.events.annotate import annotated
@@ -190,3 +191,11 @@ def test_a_run_of_before_waiting_was_counted_is_read_as_ever(tmp_path: Path) -> 
     assert lost_of_steps(run.info, run.stored.timings()) is None
     assert open_run(tmp_path / "r").info.profiled_waited_ns is None
     assert diagnosed(run)["slow_ns"] == (10 + TAKEN_MS) * MS
+
+
+def test_what_was_taken_of_timed_and_of_profiled_steps_made_neither_longer(tmp_path: Path) -> None:
+    run = written(tmp_path / "r").stored
+    timings = run.timings()
+    assert timings is not None
+    kept = kept_steps(windows(run.events(), captured=False), run.info, timings)
+    assert _longer_ns(kept, run.info, timings) == 0

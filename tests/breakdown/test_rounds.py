@@ -182,3 +182,10 @@ def test_too_few_iterations_of_one_round_have_no_interval_and_three_rounds_of_th
     assert low is not None
     assert high is not None
     assert low < 105 < high
+
+
+@pytest.mark.parametrize("place", [0, -1])
+def test_an_interval_knows_of_every_iteration(place: int) -> None:
+    lengths_ns = [1e6] * 10
+    lengths_ns[place] = 2e6
+    assert (round_of(lengths_ns).high_ns or 0) > 1e6

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from lstmprof.breakdown.rounds import (
     QUIET_BETWEEN_PROCESSES,
     round_of,
 )
-from lstmprof.breakdown.timings import interval_of
+from lstmprof.breakdown.timings import compared_ns, interval_of
 from lstmprof.breakdown.yardsticks import SORTS
 from lstmprof.runs.metadata import run_info
 
@@ -254,3 +255,26 @@ def test_an_allocator_that_the_profiler_disturbs_is_named() -> None:
     assert "LD_PRELOAD" in warning.remedy
     (other,) = profile_warnings(10.9, run_info({**timed, "profiled_page_faults": [60, 50, 40]}))
     assert "page faults" not in other.fault
+
+
+@pytest.mark.parametrize(("number", "told"), [(9, 0), (10, 1)])
+def test_a_drift_of_few_iterations_is_none(number: int, told: int) -> None:
+    assert len(faults([1_000_000 + 50_000 * place for place in range(number)])) == told
+
+
+@pytest.mark.parametrize(
+    ("measures", "cpu_ns", "compared"),
+    [
+        (("wall time", "wall time"), (8.0, 9.0), {0: 10.0, 1: 20.0}),
+        (("wall time", "CPU time"), (8.0, 9.0), {0: 8.0, 1: 9.0}),
+        (("wall time", "CPU time"), (None, 9.0), {0: 10.0}),
+    ],
+)
+def test_runs_are_compared_in_cpu_time_where_one_lost_its_cpu_and_all_have_it(
+    measures: tuple[str, str], cpu_ns: tuple[float | None, float], compared: dict[int, float]
+) -> None:
+    runs: list[Any] = [
+        SimpleNamespace(compared_by=measure, cpu_step_ns=cpu, step_ns=wall)
+        for measure, cpu, wall in zip(measures, cpu_ns, (10.0, 20.0), strict=True)
+    ]
+    assert compared_ns([*enumerate(runs)]) == compared

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -21,12 +22,13 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from lstmprof.breakdown import Breakdown, account_rows, break_down
 from lstmprof.breakdown.attribution import attributed
+from lstmprof.breakdown.disturbed import Kept
 from lstmprof.breakdown.recording import MOST_RECORDING_NS, MOST_TIMES, Cost, recorded
-from lstmprof.breakdown.undisturbed import FURTHER, PAGE_FAULTS, PROFILER
+from lstmprof.breakdown.undisturbed import FURTHER, PAGE_FAULTS, PROFILER, _lost_ns
 from lstmprof.diagnose.diagnosis import alone
 from lstmprof.diagnose.step_profile import step_profile_of
 from lstmprof.events.annotate import annotated
-from lstmprof.events.annotate.steps import windows
+from lstmprof.events.annotate.steps import Window, windows
 from lstmprof.events.table import EventTable
 from lstmprof.runs.metadata import run_info
 from lstmprof.runs.run import TIMINGS_SCHEMA, open_run, write_tables
@@ -455,3 +457,17 @@ def test_the_parts_sum_to_the_undisturbed_step_whatever_was_recorded(
     assert sum(parts.values()) == step_ns
     for (state, _), ns in parts.items():
         assert state == PROFILER or 0 < ns <= step_ns
+
+
+@pytest.mark.parametrize(
+    ("changes", "lost_ns"),
+    [({}, (400,)), ({"threads": 2}, ()), ({"profiled_wall_ns": None}, ()), ({"cpu": False}, ())],
+)
+def test_a_step_lost_the_share_of_its_time_in_which_it_had_no_cpu(
+    changes: dict[str, Any], lost_ns: tuple[int, ...]
+) -> None:
+    told = {"device": "cpu", "threads": 1, "profiled_cpu_ns": [60], "profiled_wall_ns": [100]}
+    in_cpu_time: Any = SimpleNamespace(in_cpu_time=changes.get("cpu", True))
+    kept = Kept((Window(None, 0, 0, 1000, None),), (0,))
+    info = run_info({**told, **{n: value for n, value in changes.items() if n != "cpu"}})
+    assert _lost_ns(kept, info, timings([100]), in_cpu_time) == lost_ns

@@ -20,6 +20,7 @@ from lstmprof.breakdown.recurrent.cudnn_algorithm import (
     Choice,
     Gpu,
     Layer,
+    _plain_is_small,
     algorithm,
     differs,
     seen_in,
@@ -312,3 +313,10 @@ def test_where_kernels_and_conditions_differ() -> None:
     assert differs(chosen(), (STATIC, DYNAMIC)) is False
     assert differs(standard, ()) is None
     assert differs(chosen(packed=None), (STANDARD,)) is None
+
+
+@pytest.mark.parametrize("unknown", ["mode", "batch", "hidden"])
+def test_of_a_plain_layer_of_unknown_size_it_is_not_known_whether_it_is_small(unknown: str) -> None:
+    plain = replace(LAYER, mode="rnn_tanh")
+    assert _plain_is_small(plain) is not None
+    assert _plain_is_small(replace(plain, **{unknown: None})) is None

@@ -158,3 +158,12 @@ def test_a_loop_whose_first_product_waits_for_nothing_is_the_layer_above_all_the
     products = [r for r in nodes.rows if r["name"] == f"{above}/body/_7/{above}/MatMul:_MklMatMul"]
     products[0]["start_ns"] = 0  # that of the initial state, which is zeros
     assert [known(layer, "layers", "inputs") for layer in nodes.layers()] == [(2, 10)]
+
+
+def test_a_condition_that_ran_no_oftener_than_the_loop_is_of_one_run() -> None:
+    """The last of them was cut off with the profile."""
+    nodes = Nodes()
+    nodes.loop("forward/while", 5, 10, 16, shapes=False)
+    nodes.rows.pop()
+    (layer,) = nodes.layers()
+    assert known(layer, "time_steps", "calls") == (5, 1)
