@@ -20,7 +20,7 @@ import pytest
 from events.rows import Row, row, table
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from lstmprof.breakdown import Breakdown, account_rows, break_down
+from lstmprof.breakdown import Breakdown, account_rows, break_down, rows_of
 from lstmprof.breakdown.attribution import attributed
 from lstmprof.breakdown.disturbed import Kept
 from lstmprof.breakdown.recording import MOST_RECORDING_NS, MOST_TIMES, Cost, recorded
@@ -471,3 +471,11 @@ def test_a_step_lost_the_share_of_its_time_in_which_it_had_no_cpu(
     kept = Kept((Window(None, 0, 0, 1000, None),), (0,))
     info = run_info({**told, **{n: value for n, value in changes.items() if n != "cpu"}})
     assert _lost_ns(kept, info, timings([100]), in_cpu_time) == lost_ns
+
+
+def test_a_row_of_the_timings_begins_with_what_ran_and_where(tmp_path: Path) -> None:
+    found, _ = made(tmp_path, [STEP], precision="fp32")
+    (row,) = rows_of([found], "timings")
+    facts = {"precision": "fp32", "mode": None, "device": "cpu"}
+    assert {name: row[name] for name in list(row)[3:6]} == facts
+    assert list(row)[:3] == ["run", "implementation", "workload"]

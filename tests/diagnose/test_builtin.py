@@ -170,6 +170,7 @@ def test_a_strangers_layer_is_compared_with_the_layer_as_it_was_profiled(
     assert (found.state, found.compared) == (state, "layers")
     assert (found.factor is not None) == (state == "faster")
     assert "runs 5 LSTMCell steps a batch" in found.sentence
+    assert ("profiling alone changes a step by 11" in found.sentence) == (state == "same")
 
 
 @pytest.mark.parametrize("error", [CaptureError("the worker died", "see"), KeyError("ours")])

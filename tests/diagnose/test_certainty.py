@@ -39,6 +39,7 @@ from lstmprof.breakdown.timings import CpuTime, interval_of
 from lstmprof.diagnose.certainty import Certainty, of_finding, of_prediction, of_run, outcome
 from lstmprof.diagnose.diagnosis import compare
 from lstmprof.diagnose.findings import findings
+from lstmprof.diagnose.noise import sameness
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.replay import Prediction
 
@@ -309,6 +310,17 @@ def test_rounds_in_turn_are_held_against_those_that_ran_beside_them() -> None:
     assert state(fast, in_turn("10:30:30", 14, 16.3, 18.5)) == "none"  # not beside each other
     same = in_turn("10:00:30", 10.3, 11.2, 13.9)
     assert state(fast, same) == "none"
+
+
+def test_what_is_the_same_within_noise_is_told_by_how_it_was_timed() -> None:
+    fast, same = in_turn("10:00:00", 10, 11.5, 13.3), in_turn("10:00:30", 10.8, 11.9, 14.1)
+    told = sameness(fast, same)
+    assert told is not None
+    assert "by chance rounds side by side may be" in told.reason
+    at_once = replace(same, info=replace_info(same.info, rounds=("2026-11-22T10:00:10Z",) * 3))
+    told = sameness(fast, at_once)
+    assert told is not None
+    assert "95 % intervals" in told.reason
 
 
 def test_a_run_whose_iterations_took_turns_drifts_by_itself() -> None:

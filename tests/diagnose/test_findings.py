@@ -211,3 +211,11 @@ def test_a_long_first_step_is_held_against_what_it_wins() -> None:
     assert "the long first step of a (84,000.0 ms) pays off after 8,390 steps" in (
         compare(fast, slow).notes
     )
+
+
+def test_other_causes_with_a_good_share_of_the_step_are_named_behind_the_first() -> None:
+    parts = [("gemm", 60, "aten::mm"), ("memory", 30, "aten::tanh"), ("layout", 10, "aten::cat")]
+    one = profile(*(contributor("busy", part, ns * MS, name) for part, ns, name in parts))
+    then = alone(one).sentence.partition("; then ")[2]
+    assert "30 %" in then
+    assert "10 %" not in then

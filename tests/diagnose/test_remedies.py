@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -14,7 +15,7 @@ from lstmprof import implementations
 from lstmprof.diagnose import causes
 from lstmprof.diagnose.diagnosis import alone, compare
 from lstmprof.diagnose.findings import findings
-from lstmprof.diagnose.remedies import TABLE, Advice, cells, keras, remedies
+from lstmprof.diagnose.remedies import TABLE, Advice, cells, keras, loops, remedies
 from lstmprof.diagnose.seen import Fact, Gaps, Product, Seen, Slow
 from lstmprof.diagnose.step_profile import Contributor, StepProfile
 
@@ -1299,3 +1300,25 @@ def test_autocast_in_a_profile_made_elsewhere_is_told_of_loops_of_cells_alone() 
     few = run(CAST, seen=TORCH, casts=casts(7), ops=[op("aten::lstm_cell", 60)])
     images = run(CAST, seen=TORCH, casts=casts(), ops=[op("aten::conv2d", 60)])
     assert all("half precision" not in told("cast-bound", other) for other in (few, images))
+
+
+@pytest.mark.parametrize(
+    ("implementation", "words"),
+    [("jax-scan", "its layer"), ("keras-lstm", None), ("jax-cudnn", None), ("torch-cudnn", None)],
+)
+def test_a_layer_that_a_row_loops_over_is_known_by_the_row(
+    implementation: str, words: str | None
+) -> None:
+    assert loops._scanned(profile(facts={"implementation": implementation})) == words
+
+
+@pytest.mark.parametrize("device", [None, 0])
+def test_a_fused_cell_is_told_of_where_it_is_one_kernel(
+    device: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cells, "each_cell", lambda slow, name: 6.0)
+    facts = {"implementation": "torch-lstmcell-basic"}
+    slow: Any = SimpleNamespace(slow=profile(facts=facts, device=device))
+    advised = cells.unfused_cell(slow)
+    assert advised is not None
+    assert ("torch.nn.LSTMCell does them" in advised.sentence) == (device is not None)

@@ -166,6 +166,8 @@ def test_gaps_have_medians_and_the_usual_ones_are_told_apart() -> None:
     starts = (0, 4, 8, 12, 96)
     rows = [kernel("k", start, start + 1, i) for i, start in enumerate(starts)]
     assert seen(*rows).gaps == Gaps(5, 1 * MS, 3 * MS, 9 * MS, 92 * MS)
+    nothing = kernel("k", 2, 2, 9)  # a kernel of no length is none
+    assert seen(*rows, nothing).gaps == seen(*rows).gaps
     assert seen(event("op", "aten::mm", 0, 1), device=None).gaps is None
 
 
@@ -191,6 +193,16 @@ def test_shapes_that_differ_between_steps_are_named() -> None:
     assert shapes((1, first), (3, third), (101, third), (103, first)) is None, "only the order"
     assert shapes((1, first), (3, first), (101, second)) is None, "not as often"
     assert shapes((1, None), (101, None)) is None
+
+
+def test_only_calls_of_a_function_are_its_tracing() -> None:
+    def first(start: float, kind: str = "op") -> Row:
+        return event(kind, "call", start, start + 1, op_name="traced-jit #1")
+
+    calls = [first(start) for start in (10, 20, 30)]
+    ranges = [first(start, "range") for start in (40, 50, 60)]
+    assert seen(*calls, device=None).made_anew == "call"
+    assert seen(*calls[:2], *ranges, device=None).made_anew is None
 
 
 def test_tracing_is_counted_by_step_and_what_is_inside_it_is_not_counted_again() -> None:

@@ -17,7 +17,8 @@ from lstmprof.breakdown.doubts import DRIFT, Warning
 from lstmprof.breakdown.timings import CpuTime
 from lstmprof.diagnose.gate.document import Document
 from lstmprof.diagnose.gate.limits import limits
-from lstmprof.diagnose.gate.verdict import Gate, gate, verdict
+from lstmprof.diagnose.gate.ratio import Span
+from lstmprof.diagnose.gate.verdict import Gate, _range, gate, verdict
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.errors import UsageError
 
@@ -241,3 +242,15 @@ def test_a_slowdown_of_just_the_limit_hardly_fails_or_passes(rounds: int) -> Non
 def test_the_longer_name_of_two_runs_that_are_called_alike_tells_the_side() -> None:
     told = verdict(ran(10, "same", facts={}), ran(12, "same", facts={}), SLOWER)
     assert (told.base.name, told.new.name) == ("same (base)", "same (new)")
+
+
+@pytest.mark.parametrize(
+    ("span", "words"),
+    [
+        (Span(0.0, 1.0, None), "anything"),
+        (Span(1.5, 2.0, None), "at least 50.0 % slower"),
+        (Span(0.0, 1.0, 2.0), "at most 100.0 % slower"),
+    ],
+)
+def test_what_a_ratio_may_be_is_told_as_far_as_it_has_ends(span: Span, words: str) -> None:
+    assert _range(span) == words

@@ -50,6 +50,16 @@ def test_the_fastest_is_first_and_what_cannot_be_told_apart_shares_a_rank(
     assert [tie.implementation for tie in ranking.ties] == ["tf-lstmblockfusedcell"]
 
 
+@pytest.mark.parametrize("interval_ns", [None, (9.0, 11.0)])
+def test_a_row_has_its_interval_where_that_is_known(
+    ranking: Recommendation, interval_ns: tuple[float, float] | None
+) -> None:
+    row = ranking.winner
+    row = replace(row, profile=replace(row.profile, interval_ns=interval_ns))
+    ends = (row.to_dict()["step_low_ns"], row.to_dict()["step_high_ns"])
+    assert ends == (interval_ns or (None, None))
+
+
 def test_each_gap_has_its_reason_and_a_tie_says_why_it_is_one(ranking: Recommendation) -> None:
     _, tie, slow, _ = ranking.ranking
     assert "cannot be told apart" in tie.reason

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from diagnose.made import contributor, profile
 
-from lstmprof.diagnose.roofline import Peaks, gemm_factor, roofline_of
+from lstmprof.diagnose.roofline import Peaks, Roofline, gemm_factor, roofline_of
 from lstmprof.diagnose.step_profile import StepProfile
+from lstmprof.errors import UsageError
 from lstmprof.workloads import with_overrides
 from lstmprof.workloads.studies import NAMED
 
@@ -49,3 +51,11 @@ def test_products_at_their_roofline_are_never_slower(peak: float, factor: float)
     one = run(peak)
     found = gemm_factor(one, roofline_of(one, [], None))
     assert found == factor if factor == 1 else found > factor
+
+
+@pytest.mark.parametrize(("part", "category"), [("memory", "gemm"), ("gemm", "pointwise")])
+def test_of_no_products_or_none_that_are_known_there_is_no_factor(part: str, category: str) -> None:
+    one = profile(contributor("busy", part, 9_000_000, "k"))
+    cost: Any = SimpleNamespace(ns=1.0, cost=SimpleNamespace(category=category))
+    with pytest.raises(UsageError, match="no matrix products of their own"):
+        gemm_factor(one, Roofline(1.0, Peaks(1.0, 1.0), (cost,), ()))
