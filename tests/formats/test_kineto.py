@@ -15,7 +15,7 @@ from lacking import lacks
 from lstmprof.errors import ProfileError
 from lstmprof.events import DeviceFacts, Profile
 from lstmprof.formats import read
-from lstmprof.formats.kineto.events import femtoseconds, interval
+from lstmprof.formats.kineto.events import femtoseconds, interval, json_list
 
 HOST = {"pid": 10, "tid": 11}
 
@@ -326,3 +326,16 @@ def test_a_hostile_header_is_ignored(tmp_path: Path, header: str, value: object)
     assert profile.events.num_rows == 1
     assert profile.device_names == {}
     assert profile.device_facts == {}
+
+
+def test_a_time_of_thirty_digits_is_exact_and_a_longer_one_is_none() -> None:
+    assert femtoseconds("1e30") == 10**39
+    assert femtoseconds("1e31") is None
+
+
+def test_a_list_that_is_nested_without_end_is_no_shape() -> None:
+    nested: list[Any] = []
+    for _ in range(100_000):
+        nested = [nested]
+    assert json_list([[2, 3]]) == "[[2,3]]"
+    assert json_list(nested) is None

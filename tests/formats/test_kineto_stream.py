@@ -227,3 +227,10 @@ def test_times_of_any_number_of_decimals(ts: list[str], dur: str) -> None:
     )
     content = f'{{"schemaVersion":1,"traceEvents":[{events}]}}'.encode()
     assert in_pieces(content) == as_a_whole(content)
+
+
+@pytest.mark.parametrize("first", ["of no meaning", -1, 7])
+def test_the_first_spelling_of_an_argument_counts_even_where_it_means_nothing(first: Any) -> None:
+    args = {"External id": first, "external id": 5, "Fwd thread id": first}
+    content = document(*(op(n, args=args) for n in range(9)))
+    assert in_pieces(content) == as_a_whole(content) is not None

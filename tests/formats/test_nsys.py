@@ -20,7 +20,8 @@ from lstmprof.errors import ProfileError
 from lstmprof.events import DeviceFacts
 from lstmprof.formats import read
 from lstmprof.formats.cuda.names import nvtx_range, nvtx_ranges
-from lstmprof.formats.cuda.sqlite import UNKNOWN
+from lstmprof.formats.cuda.sqlite import UNKNOWN, _check_length
+from lstmprof.formats.raw_file import of_bytes
 
 MACHINE = 1 << 48
 STRINGS = {1: "cudaLaunchKernel_v7000", 2: "gemm", 3: "void gemm<float>(float*)", 4: "step"}
@@ -512,3 +513,15 @@ def test_texts_of_nvtx_read_together_say_what_each_says_alone() -> None:
     kind, name, shapes = (batch.texts[column] for column in ("kind", "name", "shapes"))
     found = zip(*(column.to_pylist() for column in (kind, name, ids, shapes)), strict=True)
     assert list(found) == [nvtx_range(text) for text in texts]
+
+
+def test_a_database_of_the_largest_pages_is_as_long_as_these(tmp_path: Path) -> None:
+    file = tmp_path / "large.sqlite"
+    with closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute("PRAGMA page_size = 65536")
+        connection.execute("CREATE TABLE a (b)")
+    content = file.read_bytes()
+    assert content[16:18] == b"\x00\x01"  # so SQLite writes it
+    _check_length(of_bytes(file, content))
+    with pytest.raises(ProfileError, match=f"cut short: {len(content) - 1} of {len(content)} by"):
+        _check_length(of_bytes(file, content[:-1]))

@@ -14,6 +14,7 @@ from lstmprof.errors import ProfileError
 from lstmprof.events import DeviceFacts
 from lstmprof.formats import raw_file
 from lstmprof.formats.cuda import nsys, nvprof
+from lstmprof.formats.cuda.names import OVERHEADS
 
 KIND = "CUPTI_ACTIVITY_KIND_"
 KERNELS, CALLS, MARKERS = KIND + "CONCURRENT_KERNEL", KIND + "RUNTIME", KIND + "MARKER"
@@ -191,3 +192,16 @@ def test_overheads_and_ranges_of_no_object_are_of_no_thread(tmp_path: Path) -> N
 def test_an_empty_session_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ProfileError, match="holds no CUDA call and no NVTX range; profile with"):
         read_nvprof(tmp_path)
+
+
+def test_overheads_are_called_as_cupti_numbers_them() -> None:
+    """Source: CUpti_ActivityOverheadKind in cupti_activity.h."""
+    assert {kind: name for kind, (name, _) in OVERHEADS.items()} == {
+        1: "Driver Compiler",
+        0x10000: "Buffer Flush",
+        0x20000: "Instrumentation",
+        0x30000: "Resource",
+        0x40000: "Runtime Triggered Module Loading",
+        0x50000: "Lazy Function Loading",
+        0x60000: "Command Buffer Full",
+    }

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -98,3 +99,24 @@ def test_they_end_with_a_process_that_is_killed() -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == -signal.SIGKILL  # and no worker holds the pipes open any more
     assert done.stderr == ""
+
+
+def test_where_a_worker_cannot_be_started_those_that_were_are_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    start, workers = subprocess.Popen, list[subprocess.Popen[bytes]]()
+
+    def started(*given: Any, **how: Any) -> subprocess.Popen[bytes]:
+        if workers:
+            raise OSError("Resource temporarily unavailable")
+        workers.append(start(*given, **how))
+        return workers[0]
+
+    monkeypatch.setattr(subprocess, "Popen", started)
+    with pytest.raises(OSError, match="unavailable"):
+        Pool(2)
+    try:
+        assert workers[0].returncode is not None
+    finally:
+        workers[0].kill()
+        workers[0].wait()

@@ -109,6 +109,7 @@ def test_the_table_names_the_folders_formats() -> None:
         (b"hello\nworld", "neither a JSON trace nor another profile (it begins 'hello world')"),
         ("\u00e9\n".encode() * 200, "(it begins '\u00e9 "),
         (b"[1, 2]", "(it begins '[1, 2]')"),
+        (b"a" * 30, "(it begins 'aaaaaaaaaaaaaaaaaaaaaaaa')"),
         (b"\x00\x01\x02binary", "of no format that lstmprof knows"),
         (b'{"a": 1, "b": 2}', "is JSON but no profile (its keys: a, b)"),
         (b"[]", "is a trace without events"),

@@ -14,7 +14,7 @@ import pytest
 from fsspec.registry import known_implementations
 
 from lstmprof.errors import ProfileError, of_url
-from lstmprof.formats import sources
+from lstmprof.formats import raw_file, sources
 
 
 def touched(folder: Path, *names: str) -> Path:
@@ -186,3 +186,14 @@ def test_a_files_stamp_changes_with_its_content(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text("{ }")
     ((after,),) = sources.groups(tmp_path / "a.json")
     assert before.stamp != after.stamp
+
+
+def test_a_file_at_a_url_that_is_larger_than_what_is_read_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(raw_file, "MAX_BYTES", 20)
+    with fsspec.open("memory://large/a.json", "wb") as file:
+        file.write(b'{"traceEvents": []}  ')
+    ((source,),) = sources.groups("memory://large/a.json")
+    with pytest.raises(ProfileError, match="is larger than 20 bytes"):
+        source.load()

@@ -200,3 +200,9 @@ def test_planes_lines_and_names_without_end_are_refused(
     (tmp_path / "a.xplane.pb").write_bytes(content)
     with pytest.raises(ProfileError, match="has more than 1,000 planes, lines and names"):
         read(tmp_path / "a.xplane.pb")
+
+
+def test_an_event_that_is_not_whole_is_not_of_a_run() -> None:
+    event = bytes([wire._EVENTS, 10, *range(10)])
+    assert wire._run_of_events(event + event, 0) == ([2, 14], [12, 24])
+    assert wire._run_of_events(event + event[:-1], 0) == ([2], [12])
