@@ -25,6 +25,7 @@ from lstmprof.formats.raw_file import RawFile
 FORMATS = (
     "onnxruntime",  # on a GPU it has a category of Kineto's
     "mxnet",  # so has this one
+    "rocprofv3",
     "kineto",
     "autograd",
     "tf1_timeline",

@@ -13,8 +13,8 @@ from lstmprof.errors import ForeignFileError, ProfileError
 from lstmprof.formats.raw_file import RawFile, is_tar
 
 _NOT_YET = (
-    "this version reads JSON of torch.profiler, TensorFlow, ONNX Runtime and MXNet, XPlane,"
-    " SQLite of Nsight Systems or nvprof, and nvprof's CSV"
+    "this version reads JSON of torch.profiler, TensorFlow, ONNX Runtime, MXNet and rocprofv3,"
+    " XPlane, SQLite of Nsight Systems or nvprof, and nvprof's CSV"
 )
 _RECORD = "give a torch.profiler JSON, an .xplane.pb or an Nsight Systems SQLite export"
 
@@ -32,6 +32,9 @@ _MAGIC: tuple[tuple[bytes, str, str], ...] = (
     (b"\xfd7zXZ\x00", "is compressed with xz", "unpack it first: unxz"),
     (b"%PDF", "is a PDF", _RECORD),
     (b"PAR1", "is a Parquet file", _RECORD),
+)
+_ROCPROF = (
+    "give a torch.profiler JSON, or record with rocprofv3 --runtime-trace --output-format json"
 )
 _NAMED = ((".qdstrm",), (".ncu-rep",))
 
@@ -138,7 +141,7 @@ def _is_horovod(document: Any) -> bool:
 
 #: (whether a JSON document is it, what it is, the next step)
 _JSON: tuple[tuple[Callable[[Any], bool], str, str], ...] = (
-    (_is_rocprof, "is a rocprof JSON, which is not read", _RECORD),
+    (_is_rocprof, "is a JSON of an older rocprof, which is not read", _ROCPROF),
     (
         _is_cntk,
         "is a profile of CNTK, whose ranges of a minibatch hold no operators",

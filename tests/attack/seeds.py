@@ -229,6 +229,47 @@ def nvprof() -> list[bytes]:
     return [_database(tables)]
 
 
+def rocprofv3() -> list[bytes]:
+    """rocprofv3's JSON: a kernel, a copy, their calls, a range, on two GPUs' agents."""
+    clock = 7_000_000_000
+    ids = {number: {"internal": number, "external": 0} for number in (1, 2, 3)}
+
+    def record(kind: int, number: int, start: int, end: int, **more: Any) -> dict[str, Any]:
+        times = {"start_timestamp": clock + start, "end_timestamp": clock + end}
+        place = {"thread_id": 12, "correlation_id": ids[number]}
+        return {"size": 56, "kind": kind, "operation": 1, **place, **times, **more}
+
+    kinds = {
+        "NONE": ["NONE"],
+        "HIP_RUNTIME_API": ["NONE", "hipLaunchKernel"],
+        "MARKER_CORE_API": ["roctxMarkA", "roctxThreadRangeA"],
+        "KERNEL_DISPATCH": ["NONE", "KERNEL_DISPATCH_COMPLETE"],
+        "MEMORY_COPY": ["MEMORY_COPY_NONE", "MEMORY_COPY_HOST_TO_DEVICE"],
+    }
+    ends = {"dst_agent_id": {"handle": 91}, "src_agent_id": {"handle": 90}, "bytes": 64}
+    info = {"agent_id": {"handle": 91}, "queue_id": {"handle": 2}, "kernel_id": 5}
+    process = {
+        "metadata": {"pid": 9, "init_time": clock, "fini_time": clock + 999},
+        "agents": [
+            {"id": {"handle": 92}, "type": 2, "node_id": 2, "name": "gfx942", "cu_count": 304},
+            {"id": {"handle": 90}, "type": 1, "node_id": 0, "name": "CPU"},
+            {"id": {"handle": 91}, "type": 2, "node_id": 1, "product_name": "AMD Instinct MI300X"},
+        ],
+        "strings": {
+            "buffer_records": [{"kind": k, "operations": ops} for k, ops in kinds.items()],
+            "marker_api": [{"key": 1, "value": "step 0"}],
+        },
+        "kernel_symbols": [{"kernel_id": 5, "formatted_kernel_name": "Cijk_Ailk_MT64(float*)"}],
+        "buffer_records": {
+            "kernel_dispatch": [record(3, 2, 50, 80, dispatch_info=info)],
+            "memory_copy": [record(4, 3, 30, 45, **ends)],
+            "hip_api": [record(1, 2, 20, 28), record(1, 3, 10, 18)],
+            "marker_api": [record(2, 1, 0, 100)],
+        },
+    }
+    return [_json({"rocprofiler-sdk-tool": [process]})]
+
+
 def nvprof_csv() -> list[bytes]:
     """What nvprof prints as CSV: a copy, a memset and two kernels, with their calls and without."""
     head = "==9== NVPROF is profiling process 9, command: python\n==9== Profiling result:\n"
@@ -269,7 +310,7 @@ def foreign() -> list[bytes]:
         b"\x1f\x8b\x08\0\0\0\0\0",
         _json({"segments": [], "device_traces": [[{"action": "alloc", "addr": 1}]]}),
         _json({"schema": "1.1.1", "nodes": [{"id": 1}]}),
-        _json({"rocprofiler-sdk-tool": [{"metadata": {}}]}),
+        _json({"rocprofv2": [{"metadata": {}}]}),
         _json([{"ph": "B", "ts": 1, "name": "f"}, {"ph": "E", "ts": 2}]),
         b"\x0a\x20\x12\x09/host:CPU" + bytes(30),
     ]

@@ -185,6 +185,7 @@ TARGETS = {
     for target in (
         Target("onnxruntime", seeds.onnxruntime, _json, _read),
         Target("mxnet", seeds.mxnet, _json, _read),
+        Target("rocprofv3", seeds.rocprofv3, _json, _read),
         Target("kineto", seeds.kineto, _json, _read),
         Target("autograd", seeds.autograd, _json, _read),
         Target("tf1_timeline", seeds.tf1_timeline, _json, _read),

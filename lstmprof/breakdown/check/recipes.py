@@ -61,7 +61,7 @@ RECIPES: Mapping[str, str] = {
 }
 _OF_NSYS = ("nsys", "nsys, in a program of torch")
 _OF_FORMAT = {
-    **dict.fromkeys(("kineto", "autograd"), ("torch",)),
+    **dict.fromkeys(("kineto", "autograd", "rocprofv3"), ("torch",)),
     **dict.fromkeys(("xplane", "trace_viewer"), ("tensorflow", "jax")),
     **dict.fromkeys(("nsys", "nvprof", "onnxruntime", "tf1_timeline", "mxnet"), _OF_NSYS),
 }

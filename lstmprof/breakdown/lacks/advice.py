@@ -33,6 +33,12 @@ _OF_FORMAT = {
         "profile with nvprof -o FILE python …, or with nsys profile --trace=cuda,nvtx",
         "run under torch.autograd.profiler.emit_nvtx",
     ),
+    "rocprofv3": Advice(
+        "record with rocprofv3 --runtime-trace --output-format json",
+        "record with rocprofv3 --runtime-trace --output-format json",
+        "run under torch.autograd.profiler.emit_nvtx and record with rocprofv3 --runtime-trace "
+        "--output-format json",
+    ),
     "xplane": Advice(
         "let the framework find libcupti (LD_LIBRARY_PATH), allow users to profile "
         "(NVreg_RestrictProfilingToAdminUsers=0), and record again",

@@ -1,0 +1,241 @@
+"""The JSON of AMD's rocprofv3 (``--output-format json``): kernels, copies, HIP calls, ranges.
+
+To know when reading the events:
+
+- Each element of ``rocprofiler-sdk-tool`` is a process; names stand apart from its records: an
+  operation by ``kind`` and ``operation`` in ``strings.buffer_records``, a kernel by ``kernel_id``,
+  the text of a ROCTx range by its correlation in ``strings.marker_api``.
+- Times are nanoseconds since the machine started. ``correlation_id.internal`` joins a kernel or a
+  copy with the call that launched it; the ids of two processes may be the same.
+- An agent is a CPU (type 1) or a GPU (2); GPUs are numbered here in the order of their nodes.
+- A stream is HIP's where the version tells it (``stream_id``), else the hardware queue of a kernel.
+- Calls of HSA, which HIP makes, and of the compiler are left out; so is the memory of scratch.
+
+Source: source/docs/rocprofv3-schema.json and tests/rocprofv3 of ROCm/rocprofiler-sdk; no profile
+recorded by us was at hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from lstmprof.errors import ProfileError
+from lstmprof.events import DeviceFacts, Profile
+from lstmprof.formats import rows
+from lstmprof.formats.cuda.names import nvtx_range
+from lstmprof.formats.raw_file import RawFile
+from lstmprof.formats.rows import Row
+
+ROOT = "rocprofiler-sdk-tool"
+_GPU = 2
+_COPIES = {
+    "HOST_TO_DEVICE": "HtoD",
+    "DEVICE_TO_HOST": "DtoH",
+    "DEVICE_TO_DEVICE": "DtoD",
+    "HOST_TO_HOST": "HtoH",
+}
+#: What is asked of rocprofv3 for what is read here.
+_NEXT_STEP = (
+    "record with rocprofv3 --runtime-trace --output-format json -- python …, "
+    "or give a torch.profiler JSON"
+)
+_NO_DATE = "the file does not say when it was recorded: its times count from its beginning"
+
+
+def recognises(raw: RawFile) -> bool:
+    """Whether ``raw`` is JSON with rocprofv3's only key."""
+    return raw.looks_like_json and isinstance(raw.json, dict) and ROOT in raw.json
+
+
+def read(raw: RawFile) -> Profile:
+    """The profile in rocprofv3's JSON.
+
+    Raises:
+        ProfileError: it holds no kernel, copy, call or range.
+    """
+    processes = [_Process(given) for given in _objects(raw.json[ROOT])]
+    events = [row for process in processes for row in process.rows()]
+    if not events:
+        raise ProfileError(
+            raw.path, "holds no kernel, copy, call of HIP or ROCTx range", _NEXT_STEP
+        )
+    origin_ns = min(event.start_ns for event in events)
+    names = {number: name for process in processes for number, name in process.names.items()}
+    facts = {number: of for process in processes for number, of in process.facts.items()}
+    return Profile(
+        format="rocprofv3",
+        base_ns=None,
+        events=rows.table(events, origin_ns),
+        device_names=names,
+        device_facts={number: of_device for number, of_device in facts.items() if of_device},
+        accelerators=tuple(dict.fromkeys(names.values())),
+        notes=tuple(_notes(sum(process.left_out for process in processes))),
+    )
+
+
+def _notes(left_out: int) -> Iterator[str]:
+    yield _NO_DATE
+    if left_out:
+        yield f"{left_out} records were left out: they have no possible time, name or device"
+
+
+class _Process:
+    """One process: its records, and what their numbers mean; ``left_out`` counts the unreadable."""
+
+    def __init__(self, given: Mapping[str, Any]) -> None:
+        strings = _object(given.get("strings"))
+        self._operations = [_object(kind) for kind in _list(strings.get("buffer_records"))]
+        self._texts = {
+            rows.int64(text.get("key")): text.get("value")
+            for text in _objects(strings.get("marker_api"))
+        }
+        self._kernels = {
+            rows.int64(symbol.get("kernel_id")): symbol
+            for symbol in _objects(given.get("kernel_symbols"))
+        }
+        self._records = _object(given.get("buffer_records"))
+        self.pid = rows.positive(_object(given.get("metadata")).get("pid"))
+        gpus = [a for a in _objects(given.get("agents")) if a.get("type") == _GPU]
+        gpus.sort(key=lambda agent: rows.natural(agent.get("node_id")) or 0)
+        self._devices = {_handle(agent.get("id")): n for n, agent in enumerate(gpus)}
+        self.names = {number: _name_of(agent) for number, agent in enumerate(gpus)}
+        self.facts = {number: _facts_of(agent) for number, agent in enumerate(gpus)}
+        for known in (self._texts, self._kernels, self._devices):
+            known.pop(None, None)  # what has no number cannot be meant by one
+        self.left_out = 0
+
+    def rows(self) -> Iterator[Row]:
+        """Its events."""
+        readers = {
+            "kernel_dispatch": self._kernel,
+            "memory_copy": self._copy,
+            "hip_api": self._call,
+            "marker_api": self._range,
+        }
+        for name, reader in readers.items():
+            for record in _objects(self._records.get(name)):
+                timed = _timed(record)
+                row = reader(record, *timed) if timed else None
+                if row is not None:
+                    yield row
+                elif not self._is_unread(record):
+                    self.left_out += 1
+
+    def _kernel(self, record: Mapping[str, Any], start_ns: int, dur_ns: int) -> Row | None:
+        info = _object(record.get("dispatch_info"))
+        symbol = self._kernels.get(rows.int64(info.get("kernel_id")), {})
+        name = _text(symbol.get("formatted_kernel_name")) or _text(symbol.get("kernel_name"))
+        device = self._devices.get(_handle(info.get("agent_id")))
+        if not name or device is None:
+            return None
+        queue = _stream(record) if "stream_id" in record else _handle(info.get("queue_id"))
+        return Row(
+            "kernel",
+            name.removesuffix(".kd"),
+            start_ns,
+            dur_ns,
+            pid=self.pid,
+            device=device,
+            stream=queue,
+            correlation_id=_correlation(record),
+        )
+
+    def _copy(self, record: Mapping[str, Any], start_ns: int, dur_ns: int) -> Row | None:
+        direction = self._operation(record).removeprefix("MEMORY_COPY_")
+        ends = (_handle(record.get(f"{end}_agent_id")) for end in ("dst", "src"))
+        devices = [self._devices[end] for end in ends if end in self._devices]
+        if direction not in _COPIES or not devices:
+            return None
+        return Row(
+            "memcpy",
+            f"Memcpy {_COPIES[direction]}",
+            start_ns,
+            dur_ns,
+            pid=self.pid,
+            device=devices[0],
+            stream=_stream(record),
+            correlation_id=_correlation(record),
+            bytes=rows.natural(record.get("bytes")),
+        )
+
+    def _call(self, record: Mapping[str, Any], start_ns: int, dur_ns: int) -> Row | None:
+        name, tid = self._operation(record), rows.natural(record.get("thread_id"))
+        if not name or self._is_unread(record):
+            return None
+        correlation = _correlation(record)
+        return Row("runtime", name, start_ns, dur_ns, self.pid, tid, correlation_id=correlation)
+
+    def _range(self, record: Mapping[str, Any], start_ns: int, dur_ns: int) -> Row | None:
+        text = _text(self._texts.get(_correlation(record)))
+        if not text or self._is_unread(record):
+            return None
+        said = nvtx_range(text)
+        tid = rows.natural(record.get("thread_id"))
+        row = Row(said.kind, said.name, start_ns, dur_ns, self.pid, tid)
+        return row._replace(external_id=said.external_id, shapes=said.shapes)
+
+    def _kind(self, record: Mapping[str, Any]) -> Mapping[str, Any]:
+        number = rows.natural(record.get("kind"))
+        known = number is not None and number < len(self._operations)
+        return self._operations[number] if known and number is not None else {}
+
+    def _operation(self, record: Mapping[str, Any]) -> str:
+        """What a record's operation is called; empty where the file does not say."""
+        names = _list(self._kind(record).get("operations"))
+        number = rows.natural(record.get("operation"))
+        return _text(names[number]) if number is not None and number < len(names) else ""
+
+    def _is_unread(self, record: Mapping[str, Any]) -> bool:
+        """Whether a record is of a kind that is meant to be left out: compiler, marks, control."""
+        kind, operation = _text(self._kind(record).get("kind")), self._operation(record)
+        if kind.startswith("MARKER"):
+            return "RANGE" not in kind and "Range" not in operation
+        return kind == "HIP_COMPILER_API"
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _object(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _objects(value: Any) -> list[Mapping[str, Any]]:
+    """The objects in a list; an object alone is a list of one."""
+    listed = [value] if isinstance(value, dict) else _list(value)
+    return [each for each in listed if isinstance(each, dict)]
+
+
+def _text(value: Any) -> str:
+    return rows.clean(value) if isinstance(value, str) else ""
+
+
+def _handle(value: Any) -> int | None:
+    return rows.natural(_object(value).get("handle"))
+
+
+def _stream(record: Mapping[str, Any]) -> int | None:
+    return _handle(record.get("stream_id"))
+
+
+def _timed(record: Mapping[str, Any]) -> tuple[int, int] | None:
+    """(start, length) in ns, None where they cannot be."""
+    start_ns = rows.natural(record.get("start_timestamp"))
+    end_ns = rows.natural(record.get("end_timestamp"))
+    if start_ns is None or end_ns is None or not start_ns <= end_ns <= rows.MAX_NS:
+        return None
+    return start_ns, end_ns - start_ns
+
+
+def _correlation(record: Mapping[str, Any]) -> int | None:
+    return rows.positive(_object(record.get("correlation_id")).get("internal"))
+
+
+def _name_of(agent: Mapping[str, Any]) -> str:
+    return _text(agent.get("product_name")) or _text(agent.get("name")) or "AMD GPU"
+
+
+def _facts_of(agent: Mapping[str, Any]) -> DeviceFacts:
+    return rows.device_facts(None, None, agent.get("cu_count"), agent.get("wave_front_size"))
