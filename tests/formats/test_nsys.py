@@ -6,6 +6,7 @@ import gzip
 import itertools
 import sqlite3
 import tempfile
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,19 @@ from lacking import lacks
 from lstmprof.errors import ProfileError
 from lstmprof.events import DeviceFacts
 from lstmprof.formats import read
+from lstmprof.formats.cuda import sqlite
 from lstmprof.formats.cuda.names import nvtx_range, nvtx_ranges
 from lstmprof.formats.cuda.sqlite import UNKNOWN, _check_length
 from lstmprof.formats.raw_file import of_bytes
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _two_rows_at_once() -> Iterator[None]:
+    """Tables are read two rows at a time, so that those of three rows are read in parts."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sqlite, "_CHUNK_ROWS", 2)
+        yield
+
 
 MACHINE = 1 << 48
 STRINGS = {1: "cudaLaunchKernel_v7000", 2: "gemm", 3: "void gemm<float>(float*)", 4: "step"}

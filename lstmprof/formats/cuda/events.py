@@ -1,18 +1,19 @@
 """Events on their way from the tables of a database into the events table, column by column.
 
-A ``Batch`` holds the events of one table, ``CudaEvents`` all of them by the part that they play.
+A ``Batch`` holds some events of one table, ``CudaEvents`` all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 
 from lstmprof.events import DeviceFacts
-from lstmprof.events.table import EventTable, events_table
+from lstmprof.events.spool import Chunks, Spool
 from lstmprof.formats import rows
 from lstmprof.formats.cuda.sqlite import UNKNOWN, Database, Ints
 
@@ -26,7 +27,7 @@ _INTS = (
 
 @dataclass(frozen=True)
 class Batch:
-    """Events of one table, all arrays of one length.
+    """Some events of one table, all arrays of one length.
 
     ``ints`` holds ``start_ns``, ``end_ns`` and columns of the events table, ``UNKNOWN`` for null;
     ``texts`` holds ``kind``, ``name`` and, of ops, ``shapes``.
@@ -80,75 +81,35 @@ def _timed(batch: Batch) -> Batch:
     return batch if possible.all() else batch.only(possible)
 
 
-def _closed(ranges: Batch, last_ns: int) -> Batch:
-    """``ranges`` of which those without an end last until ``last_ns``, or their start."""
-    start, end = ranges.ints["start_ns"], ranges.ints["end_ns"]
-    return ranges.with_ints(end_ns=np.where(end == UNKNOWN, np.maximum(start, last_ns), end))
-
-
 def _within(batch: Batch, first_ns: int, last_ns: int) -> Batch:
     """The events of ``batch`` that touch [first_ns, last_ns]."""
     return batch.only((batch.ints["end_ns"] >= first_ns) & (batch.ints["start_ns"] <= last_ns))
 
 
-def _span(batches: Sequence[Batch]) -> tuple[int, int] | None:
-    """(first start, last end) of all events, None where there is none."""
-    batches = [batch for batch in batches if len(batch)]
-    if not batches:
-        return None
-    first = min(int(batch.ints["start_ns"].min()) for batch in batches)
-    return first, max(int(batch.ints["end_ns"].max()) for batch in batches)
-
-
-def _table(batches: Sequence[Batch], origin_ns: int) -> EventTable:
-    """The events table of all events, their times counted from ``origin_ns``."""
-    start = np.concatenate([batch.ints["start_ns"] for batch in batches])
-    end = np.concatenate([batch.ints["end_ns"] for batch in batches])
-    columns = {"start_ns": start - origin_ns, "dur_ns": end - start}
+def _table(batch: Batch) -> pa.Table:
+    """The columns of the events table that ``batch`` has, times as they are."""
+    start, end = batch.ints["start_ns"], batch.ints["end_ns"]
+    columns = {"start_ns": pa.array(start), "dur_ns": pa.array(end - start)}
     for name in _INTS:
-        values = np.concatenate(
-            [batch.ints.get(name, np.full(len(batch), UNKNOWN)) for batch in batches]
-        )
-        columns[name] = pa.array(values, mask=values == UNKNOWN)
-    return events_table({**columns, **{name: _joined(batches, name) for name in _TEXTS}})
-
-
-def _joined(batches: Sequence[Batch], name: str) -> pa.Array:
-    parts = [batch.texts.get(name, pa.nulls(len(batch), _TEXT)).cast(_TEXT) for batch in batches]
-    return pa.chunked_array(parts, _TEXT).unify_dictionaries().combine_chunks()
+        if name in batch.ints:
+            values = batch.ints[name]
+            columns[name] = pa.array(values, mask=values == UNKNOWN)
+    return pa.table(columns | {name: texts.cast(_TEXT) for name, texts in batch.texts.items()})
 
 
 @dataclass(frozen=True)
 class CudaEvents:
     """All events with a possible time, and how many were mended or left out.
 
-    ``busy`` are activities, ``calls`` of the runtime and driver, ``ranges`` NVTX; ``others`` are
-    waits on the device and overheads while the program ran: the profiler's own start and end are
-    no part of any step.
+    ``columns`` are of the events table, times as they are; ``origin_ns`` is when the first begins.
+    Both are None where the program has none.
     """
 
-    busy: Sequence[Batch]
-    calls: Sequence[Batch]
-    ranges: Sequence[Batch]
-    others: Sequence[Batch]
+    columns: pa.Table | Spool | None
+    origin_ns: int | None
+    activities: int
     untimed: int
     open_ranges: int
-
-    @property
-    def origin_ns(self) -> int | None:
-        """The first start of any event, None where the program has none."""
-        span = _span([*self.busy, *self.calls, *self.ranges])
-        return None if span is None else min(span, _span(self.others) or span)[0]
-
-    def table(self, origin_ns: int) -> EventTable:
-        """The events table, its times counted from ``origin_ns``."""
-        batches = [*self.busy, *self.calls, *self.ranges, *self.others]
-        return _table(batches, origin_ns)
-
-    @property
-    def activities(self) -> int:
-        """How many activities there are."""
-        return sum(map(len, self.busy))
 
     def notes(self) -> Iterator[str]:
         """What the user must be told of any such profile."""
@@ -162,24 +123,74 @@ class CudaEvents:
 
 
 def gathered(
-    busy: Sequence[Batch], calls: Sequence[Batch], ranges: Sequence[Batch], others: Sequence[Batch]
+    busy: Iterable[Batch],
+    calls: Iterable[Batch],
+    ranges: Iterable[Batch],
+    others: Iterable[Batch],
+    last_times: Callable[[], Iterable[Batch]],
 ) -> CudaEvents:
-    """The events that have a possible time; a range without an end lasts until the last of them."""
-    everything = [*busy, *calls, *ranges, *others]
-    last_ns = max((_last_ns(batch) for batch in everything), default=UNKNOWN)
-    open_ranges = sum(int((batch.ints["end_ns"] == UNKNOWN).sum()) for batch in ranges)
-    ranges = [_closed(batch, last_ns) for batch in ranges]
-    parts = [[_timed(b) for b in part] for part in (busy, calls, ranges, others)]
-    timed = sum(len(batch) for part in parts for batch in part)
-    program = _span([batch for part in parts[:3] for batch in part])
+    """The events that have a possible time; a range without an end lasts until the last of them.
+
+    ``busy`` are activities, ``calls`` of the runtime and driver, ``ranges`` NVTX; ``others`` are
+    waits on the device and overheads, of which those count that touch the time of the program: the
+    profiler's own start and end are no part of any step. ``last_times`` has the times of ranges and
+    others, and is asked where a range has no end.
+    """
+    gathering = _Gathering(last_times)
+    for batch in busy:
+        gathering.add(batch)
+    activities = gathering.count
+    for batch in itertools.chain(calls, map(gathering.closed, ranges)):
+        gathering.add(batch)
+    program = gathering.span
+    for batch in others if program else ():
+        gathering.add(batch, within=program)
     return CudaEvents(
-        parts[0],
-        parts[1],
-        parts[2],
-        [] if program is None else [_within(batch, *program) for batch in parts[3]],
-        untimed=sum(map(len, everything)) - timed,
-        open_ranges=open_ranges,
+        gathering.chunks.columns(),
+        gathering.span[0] if gathering.span else None,
+        activities,
+        gathering.untimed,
+        gathering.open_ranges,
     )
+
+
+class _Gathering:
+    """The events so far: ``span`` is when the first begins and the last ends, None without one."""
+
+    def __init__(self, last_times: Callable[[], Iterable[Batch]]) -> None:
+        self._last_times = last_times
+        self._last_ns = UNKNOWN
+        self._is_last_known = False
+        self.chunks = Chunks()
+        self.span: tuple[int, int] | None = None
+        self.count = self.untimed = self.open_ranges = 0
+
+    def add(self, batch: Batch, within: tuple[int, int] | None = None) -> None:
+        """Add the events of ``batch`` that have a possible time, and touch ``within``."""
+        self._last_ns = max(self._last_ns, _last_ns(batch))
+        timed = _timed(batch)
+        self.untimed += len(batch) - len(timed)
+        kept = _within(timed, *within) if within else timed
+        if not len(kept):
+            return
+        self.count += len(kept)
+        first, last = int(kept.ints["start_ns"].min()), int(kept.ints["end_ns"].max())
+        self.span = (
+            (min(first, self.span[0]), max(last, self.span[1])) if self.span else (first, last)
+        )
+        self.chunks.add(_table(kept))
+
+    def closed(self, ranges: Batch) -> Batch:
+        """``ranges`` of which those without an end last until the last event, or their start."""
+        start, end = ranges.ints["start_ns"], ranges.ints["end_ns"]
+        is_open = end == UNKNOWN
+        if not is_open.any():
+            return ranges
+        if not self._is_last_known:
+            self._last_ns = max([self._last_ns, *map(_last_ns, self._last_times())])
+            self._is_last_known = True
+        self.open_ranges += int(is_open.sum())
+        return ranges.with_ints(end_ns=np.where(is_open, np.maximum(start, self._last_ns), end))
 
 
 def _last_ns(batch: Batch) -> int:

@@ -18,6 +18,7 @@ To know when reading the events:
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -80,8 +81,14 @@ _ACTIVITIES = {
 _SYNCS = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
 _CALLS = ("CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_DRIVER")
 _OVERHEADS = ("CUPTI_ACTIVITY_KIND_OVERHEAD", "PROFILER_OVERHEAD")
+_RANGES, _OF_RANGE = "NVTX_EVENTS", ("start", "end", "eventType")
 #: In order of preference: the whole signature, the bare name, the linker's.
 _KERNEL_NAMES = ("demangledName", "shortName", "mangledName")
+_OF_KIND = {
+    "kernel": ("graphNodeId", "graphId", *_KERNEL_NAMES),
+    "memcpy": ("graphNodeId", "bytes", "copyKind", "srcKind", "dstKind"),
+    "memset": ("graphNodeId", "bytes", "memKind"),
+}
 _PLACE = ("start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid")
 #: Overheads that CUDA has without a profiler too (``(CUDA)`` in ENUM_CUPTI_OVERHEAD_TYPE).
 _OF_CUDA = frozenset(name for name, is_profilers in OVERHEADS.values() if not is_profilers)
@@ -113,7 +120,7 @@ def read(raw: RawFile) -> Profile:
         started_ns = _started_ns(database)
         metadata = _metadata(database)
     origin_ns = recorded.origin_ns
-    if origin_ns is None:
+    if origin_ns is None or recorded.columns is None:
         why = f" ({complaints[0]})" if complaints else ""
         raise ProfileError(
             raw.path, f"the capture holds no CUDA call and no NVTX range{why}", _NEXT_STEP
@@ -121,7 +128,7 @@ def read(raw: RawFile) -> Profile:
     return Profile(
         format="nsys",
         base_ns=None if started_ns is None else rows.positive(started_ns + origin_ns),
-        events=recorded.table(origin_ns),
+        events=rows.moved(recorded.columns, origin_ns),
         device_names=devices.names,
         device_facts=devices.facts,
         accelerators=tuple(dict.fromkeys(devices.names.values())),
@@ -133,16 +140,21 @@ def read(raw: RawFile) -> Profile:
 
 def _events(database: Database, devices: _Devices) -> CudaEvents:
     strings = database.strings("StringIds", "id", "value")
-    busy = _activities(database, strings)
-    waits = _synchronizations(database, busy)
+    contexts = _Contexts()
+    busy = map(contexts.noted, _activities(database, strings))
     return gathered(
-        busy=[devices.renumbered(batch) for batch in busy],
-        calls=list(_calls(database, strings)),
+        busy=map(devices.renumbered, busy),
+        calls=_calls(database, strings),
         ranges=_ranges(database, strings),
-        others=[
-            *(devices.renumbered(batch) for batch in waits),
-            *_overheads(database, strings),
-        ],
+        others=itertools.chain(
+            map(devices.renumbered, _synchronizations(database, contexts)),
+            _overheads(database, strings),
+        ),
+        last_times=lambda: itertools.chain(
+            _range_times(database),
+            _synchronizations(database, contexts),
+            _overheads(database, strings),
+        ),
     )
 
 
@@ -240,24 +252,23 @@ def _ordinals(database: Database) -> dict[int, int]:
     return dict(zip(numbers.tolist(), read["id"].tolist(), strict=True))
 
 
-def _activities(database: Database, strings: Mapping[int, str]) -> list[Batch]:
+def _activities(database: Database, strings: Mapping[int, str]) -> Iterator[Batch]:
     """Kernels, whole CUDA graphs, copies and memsets."""
-    tables = [name for name in _ACTIVITIES if name in database.columns]
-    return [_activity(database, table, strings) for table in tables]
+    known = np.array(list(strings), np.int64)
+    for table, kind in _ACTIVITIES.items():
+        if table in database.columns:
+            for read in database.int_chunks(table, *_PLACE, *_OF_KIND[kind]):
+                yield _activity(read, table, _first_present(read, known), strings)
 
 
-def _activity(database: Database, table: str, strings: Mapping[int, str]) -> Batch:
+def _activity(
+    read: Mapping[str, Ints], table: str, name_ids: Ints, strings: Mapping[int, str]
+) -> Batch:
     kind = _ACTIVITIES[table]
-    more = {
-        "kernel": ("graphNodeId", "graphId", *_KERNEL_NAMES),
-        "memcpy": ("graphNodeId", "bytes", "copyKind", "srcKind", "dstKind"),
-        "memset": ("graphNodeId", "bytes", "memKind"),
-    }[kind]
-    read = database.ints(table, *_PLACE, *more)
     if table == _GRAPHS:
         name = named(read["graphId"], lambda n: f"CUDA graph {n}" if n >= 0 else "CUDA graph")
     elif kind == "kernel":
-        name = _first_present([read[column] for column in _KERNEL_NAMES], strings)
+        name = named(name_ids, lambda key: strings.get(key, _UNNAMED))
     elif kind == "memcpy":
         kinds = read["copyKind"], read["srcKind"], read["dstKind"]
         name = copy_names(*kinds, NSYS_MEMORY)
@@ -282,32 +293,49 @@ def _placed(read: Mapping[str, Ints]) -> dict[str, Ints]:
     }
 
 
-def _first_present(columns: list[Ints], strings: Mapping[int, str]) -> pa.DictionaryArray:
-    """The text of each row's first column that has one."""
-    chosen = columns[-1]
-    for column in reversed(columns[:-1]):
-        chosen = np.where(np.isin(column, np.array(list(strings), np.int64)), column, chosen)
-    return named(chosen, lambda key: strings.get(key, _UNNAMED))
+def _first_present(read: Mapping[str, Ints], known: Ints) -> Ints:
+    """The number of each kernel's first name that is among the ``known`` texts."""
+    columns = [read[column] for column in _KERNEL_NAMES if column in read]
+    chosen = columns.pop() if columns else read["start"]
+    for column in reversed(columns):
+        chosen = np.where(np.isin(column, known), column, chosen)
+    return chosen
 
 
-def _synchronizations(database: Database, busy: list[Batch]) -> list[Batch]:
-    """Waits on a device, of the device on which their context has its activities in ``busy``.
+class _Contexts:
+    """The device on which each context has its activities."""
+
+    def __init__(self) -> None:
+        self._devices: dict[int, int] = {}
+
+    def noted(self, busy: Batch) -> Batch:
+        """``busy``, whose contexts are known from now on."""
+        contexts, first = np.unique(_context_key(busy.ints), return_index=True)
+        devices = busy.ints["device"][first].tolist()
+        for context, device in zip(contexts.tolist(), devices, strict=True):
+            self._devices.setdefault(context, device)
+        return busy
+
+    def devices(self, ints: Mapping[str, Ints]) -> Ints:
+        """The device of each event's context, where it is known, else its own."""
+        contexts, codes = np.unique(_context_key(ints), return_inverse=True)
+        is_known = np.array([context in self._devices for context in contexts.tolist()], bool)
+        devices = np.array([self._devices.get(c, UNKNOWN) for c in contexts.tolist()], np.int64)
+        return np.where(is_known[codes], devices[codes], ints["device"])
+
+
+def _synchronizations(database: Database, contexts: _Contexts) -> Iterator[Batch]:
+    """Waits on a device, of the device on which their context has its activities.
 
     The second process of a report writes its own device 1 as 0 here (seen in 2026.2).
     """
     if _SYNCS not in database.columns:
-        return []
-    read = database.ints(_SYNCS, *_PLACE, "syncType")
-    ints = _placed(read)
-    keys = [np.empty(0, np.int64), *(_context_key(batch.ints) for batch in busy)]
-    contexts, first = np.unique(np.concatenate(keys), return_index=True)
-    if len(contexts):
-        devices = np.concatenate([batch.ints["device"] for batch in busy])[first]
-        place = np.minimum(np.searchsorted(contexts, _context_key(ints)), len(contexts) - 1)
-        busy_context = contexts[place] == _context_key(ints)
-        ints["device"] = np.where(busy_context, devices[place], ints["device"])
-    kind = constant("device_sync", len(read["start"]))
-    return [Batch(ints, {"kind": kind, "name": sync_names(read["syncType"])})]
+        return
+    for read in database.int_chunks(_SYNCS, *_PLACE, "syncType"):
+        ints = _placed(read)
+        ints["device"] = contexts.devices(ints)
+        kind = constant("device_sync", len(read["start"]))
+        yield Batch(ints, {"kind": kind, "name": sync_names(read["syncType"])})
 
 
 def _context_key(ints: Mapping[str, Ints]) -> Ints:
@@ -316,9 +344,9 @@ def _context_key(ints: Mapping[str, Ints]) -> Ints:
 
 def _calls(database: Database, strings: Mapping[int, str]) -> Iterator[Batch]:
     """Calls of the CUDA runtime and driver."""
+    columns = ("start", "end", "globalTid", "correlationId", "nameId")
     for table in _CALLS:
-        if table in database.columns:
-            read = database.ints(table, "start", "end", "globalTid", "correlationId", "nameId")
+        for read in database.int_chunks(table, *columns) if table in database.columns else ():
             name = named(
                 read["nameId"], lambda key: call_name(strings.get(key, "unnamed CUDA call"))
             )
@@ -328,9 +356,9 @@ def _calls(database: Database, strings: Mapping[int, str]) -> Iterator[Batch]:
 
 def _overheads(database: Database, strings: Mapping[int, str]) -> Iterator[Batch]:
     """The profiler's own work; what CUDA does by itself (a full command buffer) is a call's."""
+    columns = ("start", "end", "globalTid", "nameId")
     for table in _OVERHEADS:
-        if table in database.columns:
-            read = database.ints(table, "start", "end", "globalTid", "nameId")
+        for read in database.int_chunks(table, *columns) if table in database.columns else ():
             kind = named(
                 read["nameId"],
                 lambda key: "runtime" if strings.get(key) in _OF_CUDA else "overhead",
@@ -339,19 +367,34 @@ def _overheads(database: Database, strings: Mapping[int, str]) -> Iterator[Batch
             yield Batch(_threaded(read), {"kind": kind, "name": name})
 
 
-def _ranges(database: Database, strings: Mapping[int, str]) -> list[Batch]:
+def _ranges(database: Database, strings: Mapping[int, str]) -> Iterator[Batch]:
     """NVTX ranges; one that was open when the capture ended has ``UNKNOWN`` for its end."""
-    if "NVTX_EVENTS" not in database.columns:
-        return []
-    read = database.ints("NVTX_EVENTS", "start", "end", "globalTid", "eventType", "textId")
-    text = named(read["textId"], strings.get).cast(pa.string())
-    if "text" in database.columns["NVTX_EVENTS"]:
-        text = pc.coalesce(database.text_array("NVTX_EVENTS", "text"), text)
-    text = text.fill_null(_UNNAMED)
-    has_end = read["end"] != UNKNOWN
+    if _RANGES not in database.columns:
+        return
+    types = _range_types(database)
+    own_texts = database.text_chunks(_RANGES, "text")
+    for read in database.int_chunks(_RANGES, *_OF_RANGE, "globalTid", "textId"):
+        text = named(read["textId"], strings.get).cast(pa.string())
+        if "text" in database.columns[_RANGES]:
+            text = pc.coalesce(next(own_texts), text)
+        text = text.fill_null(_UNNAMED)
+        yield nvtx_ranges(_threaded(read), text).only(_is_range(read, types))
+
+
+def _range_times(database: Database) -> Iterator[Batch]:
+    """When NVTX ranges begin and end."""
+    if _RANGES in database.columns:
+        types = _range_types(database)
+        for read in database.int_chunks(_RANGES, *_OF_RANGE):
+            times = {"start_ns": read["start"], "end_ns": read["end"]}
+            yield Batch(times, {}).only(_is_range(read, types))
+
+
+def _is_range(read: Mapping[str, Ints], types: list[int]) -> np.ndarray:
+    """Which events are ranges, by their type where they have one, else by their end."""
     type_ = read["eventType"]
-    wanted = np.where(type_ == UNKNOWN, has_end, np.isin(type_, _range_types(database)))
-    return [nvtx_ranges(_threaded(read), text).only(wanted & (read["start"] != UNKNOWN))]
+    of_type = np.where(type_ == UNKNOWN, read["end"] != UNKNOWN, np.isin(type_, types))
+    return np.asarray(of_type & (read["start"] != UNKNOWN), dtype=np.bool_)
 
 
 def _range_types(database: Database) -> list[int]:

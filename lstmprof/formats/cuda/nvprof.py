@@ -91,13 +91,13 @@ def read(raw: RawFile) -> Profile:
         facts = device_facts(database, _DEVICES, _OF_DEVICE)
         versions = database.ints("Version", "version") if "Version" in database.columns else {}
     origin_ns = recorded.origin_ns
-    if origin_ns is None:
+    if origin_ns is None or recorded.columns is None:
         raise ProfileError(raw.path, "the session holds no CUDA call and no NVTX range", _NEXT_STEP)
     version = [rows.positive(v) for values in versions.values() for v in values.tolist()]
     return Profile(
         format="nvprof",
         base_ns=origin_ns if origin_ns >= _EPOCH_FLOOR_NS else None,
-        events=recorded.table(origin_ns),
+        events=rows.moved(recorded.columns, origin_ns),
         device_names=device_names,
         device_facts=facts,
         accelerators=tuple(dict.fromkeys(device_names.values())),
@@ -107,11 +107,14 @@ def read(raw: RawFile) -> Profile:
 
 
 def _events(database: Database, strings: Mapping[int, str]) -> CudaEvents:
+    ranges = _ranges(database, strings)
+    others = [*_synchronizations(database), *_overheads(database)]
     return gathered(
-        busy=list(_activities(database, strings)),
-        calls=list(_calls(database)),
-        ranges=_ranges(database, strings),
-        others=[*_synchronizations(database), *_overheads(database)],
+        busy=_activities(database, strings),
+        calls=_calls(database),
+        ranges=ranges,
+        others=others,
+        last_times=lambda: [*ranges, *others],
     )
 
 

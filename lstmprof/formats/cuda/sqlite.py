@@ -47,28 +47,30 @@ class Database:
 
     def ints(self, table: str, *names: str) -> dict[str, Ints]:
         """These columns; ``UNKNOWN`` where a value, or the whole column, is no integer."""
+        chunks = list(self.int_chunks(table, *names))
+        nothing = np.empty(0, np.int64)
+        return {name: np.concatenate([nothing, *(read[name] for read in chunks)]) for name in names}
+
+    def int_chunks(self, table: str, *names: str) -> Iterator[dict[str, Ints]]:
+        """The same, some rows at a time."""
         present = [name for name in names if name in self.columns[table]]
         asked = present or sorted(self.columns[table])[:1]
         exact = ", ".join(
             f"CASE WHEN typeof({quoted(n)}) = 'integer' THEN {quoted(n)} ELSE ?1 END" for n in asked
         )
-        chunks = [np.array(rows, np.int64) for rows in self._chunks(table, exact, (UNKNOWN,))]
-        absent = np.full(sum(map(len, chunks)), UNKNOWN)
-        nothing = np.empty(0, np.int64)
-        read = {
-            name: np.concatenate([nothing, *(chunk[:, i] for chunk in chunks)])
-            for i, name in enumerate(present)
-        }
-        return {name: read.get(name, absent) for name in names}
+        for rows in self._chunks(table, exact, (UNKNOWN,)):
+            chunk = np.array(rows, np.int64)
+            absent = np.full(len(chunk), UNKNOWN)
+            read = {name: np.ascontiguousarray(chunk[:, i]) for i, name in enumerate(present)}
+            yield {name: read.get(name, absent) for name in names}
 
     def texts(self, table: str, name: str) -> list[str | None]:
         """One column, None where it holds no text; empty where there is no such column."""
         return [text for chunk in self._values(table, name, "text") for text in chunk]
 
-    def text_array(self, table: str, name: str) -> pa.Array:
-        """The same in Arrow's memory, a fifth of Python's."""
-        chunks = [pa.array(chunk, pa.string()) for chunk in self._values(table, name, "text")]
-        return pa.chunked_array(chunks, pa.string()).combine_chunks()
+    def text_chunks(self, table: str, name: str) -> Iterator[pa.Array]:
+        """The same in Arrow's memory, some rows at a time, as many as of ``int_chunks``."""
+        return (pa.array(chunk, pa.string()) for chunk in self._values(table, name, "text"))
 
     def blobs(self, table: str, name: str) -> list[bytes | None]:
         """One column, None where it holds no bytes; empty where there is no such column."""

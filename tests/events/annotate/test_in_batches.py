@@ -20,6 +20,7 @@ from lstmprof.events.schema import COLUMNS, SCHEMA
 from lstmprof.events.spool import Spool, write_chunk
 from lstmprof.events.stored import Folder, StoredEvents
 from lstmprof.events.table import EventTable, events_table
+from lstmprof.formats.cuda import sqlite
 from lstmprof.formats.kineto import stream
 from lstmprof.runs.ingest import ingest_profiles
 from lstmprof.runs.run import open_run
@@ -91,6 +92,7 @@ def test_a_run_and_its_ledger(path: Path, tmp_path: Path, monkeypatch: pytest.Mo
     """Whatever a reader keeps on disk, the run is the same."""
     whole = open_run(ingest_profiles(path, tmp_path / "whole").runs[0].path)
     monkeypatch.setattr(stream, "SPOOLED_BYTES", 0)
+    monkeypatch.setattr(sqlite, "_CHUNK_ROWS", 33)
     for name_, rows in (("BATCH_ROWS", 64), ("SPOOLED_ROWS", 100), ("CHUNK_ROWS", 90)):
         monkeypatch.setattr(spool, name_, rows)
     parted = open_run(ingest_profiles(path, tmp_path / "parted").runs[0].path)
