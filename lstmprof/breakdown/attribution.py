@@ -292,28 +292,64 @@ def _classes(events: EventTable) -> Ints:
 
 def _waits(lane: Lane) -> Waits:
     """The waits of a device whose ``lane`` is of the whole profile."""
-    reached = np.maximum.accumulate(np.append(_NEVER, lane.end_ns[:-1]))
-    after_gap = np.flatnonzero(lane.start_ns > reached[: len(lane.start_ns)])
-    since, until = reached[after_gap], lane.start_ns[after_gap]
-    returned = lane.returned_ns[after_gap]
-    # before its first activity a device has not fallen idle: what it did then is not recorded
-    waited = (lane.launch[after_gap] != NONE) & (returned > since) & (since > _NEVER)
-    latencies = np.sort((until - returned)[waited])
-    median = int(latencies[(len(latencies) - 1) // 2]) if len(latencies) else 0
-    return Waits(since, until, max(LATENCIES * median, LEAST_LATENCY_NS))
+    gaps = _Gaps()
+    gaps.add(lane)
+    return gaps.waits()
+
+
+class _Gaps:
+    """When a device was idle before an activity, gathered from its lane, part by part in time."""
+
+    def __init__(self) -> None:
+        self._reached = _NEVER
+        self._parts: list[tuple[Ints, ...]] = []
+
+    def add(self, lane: Lane) -> None:
+        """Take in the next part of the lane."""
+        reached = np.maximum.accumulate(np.append(self._reached, lane.end_ns))
+        self._reached = int(reached[-1])
+        after_gap = np.flatnonzero(lane.start_ns > reached[:-1])
+        columns = (reached, lane.start_ns, lane.launch, lane.returned_ns)
+        self._parts.append(tuple(column[after_gap] for column in columns))
+
+    def waits(self) -> Waits:
+        """Those of all parts."""
+        since, until, launch, returned = (
+            np.concatenate(column) for column in zip(*self._parts, strict=True)
+        )
+        # before its first activity a device has not fallen idle: what it did then is not recorded
+        waited = (launch != NONE) & (returned > since) & (since > _NEVER)
+        latencies = np.sort((until - returned)[waited])
+        median = int(latencies[(len(latencies) - 1) // 2]) if len(latencies) else 0
+        return Waits(since, until, max(LATENCIES * median, LEAST_LATENCY_NS))
 
 
 def all_waits(packed: Packed, rank: int | None) -> dict[int, Waits]:
     """Those of each device of ``rank`` of a whole profile, sorted and numbered by start."""
-    rows = np.flatnonzero(packed.is_kind(*ACTIVITY_KINDS) & packed.known("device"))
-    same_rank = packed.known("rank")[rows] == (rank is not None)
-    rows = rows[same_rank & (packed.values("rank")[rows] == (NONE if rank is None else rank))]
-    rows = rows[packed.values("dur_ns")[rows] > 0]
-    device = packed.values("device")[rows]
-    return {
-        number: _waits(_packed_lane(packed, number, rows[device == number]))
-        for number in np.unique(device).tolist()
-    }
+    gaps: dict[int, _Gaps] = {}
+    late: dict[int, Ints] = {}  # what began last waits for what begins with it
+    start_ns = packed.values("start_ns")
+    for piece in packed.pieces():
+        rows, device = _activities(packed, piece, rank)
+        for number in np.unique(device).tolist():
+            mine = np.concatenate([late.get(number, rows[:0]), rows[device == number]])
+            last = int(np.searchsorted(start_ns[mine], start_ns[mine[-1]]))
+            late[number] = mine[last:]
+            gaps.setdefault(number, _Gaps()).add(_packed_lane(packed, number, mine[:last]))
+    for number, rows in late.items():
+        gaps[number].add(_packed_lane(packed, number, rows))
+    return {number: gaps[number].waits() for number in sorted(gaps)}
+
+
+def _activities(packed: Packed, piece: slice, rank: int | None) -> tuple[Ints, Ints]:
+    """Rows of those of ``rank`` that take time on a device, and their devices."""
+    kinds = [kind in ACTIVITY_KINDS for kind in packed.texts("kind")]
+    chosen = np.array([*kinds, False])[packed.codes("kind", piece)]
+    chosen &= packed.values("dur_ns", piece) > 0
+    chosen &= packed.known("device", piece) & (packed.known("rank", piece) == (rank is not None))
+    if rank is not None:
+        chosen &= packed.values("rank", piece) == rank
+    return piece.start + np.flatnonzero(chosen), packed.values("device", piece)[chosen]
 
 
 def _packed_lane(packed: Packed, device: int, rows: Ints) -> Lane:

@@ -205,6 +205,7 @@ def narrow_table(file: pq.ParquetFile, columns: Sequence[str]) -> pa.Table:
             part += [_narrow(chunk, types[name]) for chunk in read.column(name).chunks]
     # One by one, so that no more than one column is there twice.
     whole = [_joined(parts.pop(0), types[name]) for name in columns]
+    pa.default_memory_pool().release_unused()  # Arrow keeps what was freed, row groups as they are
     return pa.table(whole, names=columns)
 
 

@@ -145,6 +145,7 @@ def check_events(path: Path, file: pq.ParquetFile) -> None:
             raise RunError(f"{path}: {fault}", AGAIN)
         suspects.append(_not_before(batch, first))
         first += len(batch)
+    pa.default_memory_pool().release_unused()
     rows = np.concatenate([np.empty(0, np.int64), *suspects])
     if len(rows) and (row := _around_itself(file, rows)) is not None:
         raise RunError(f"{path}: event {row} is around itself (parent_id)", AGAIN)

@@ -24,7 +24,7 @@ from hypothesis import given, settings, strategies as st
 from lstmprof import formats
 from lstmprof.breakdown import TABLES
 from lstmprof.errors import ProfileError
-from lstmprof.events import sorts
+from lstmprof.events import narrow, sorts
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import Window, windows
 from lstmprof.events.batches import Batches
@@ -52,9 +52,12 @@ def decided(held: Packed) -> list[Window]:
 
 def check(events: pa.Table, size: int) -> None:
     held, found = packed(events), windows(events, captured=False)
-    assert decided(held) == found
-    for name in GATHERED:
-        assert gathered(name, held, found, size).equals(TABLES[name].of(events, found, {})), name
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(narrow, "PIECE", size)
+        assert decided(held) == found
+        for name in GATHERED:
+            made = gathered(name, held, found, size)
+            assert made.equals(TABLES[name].of(events, found, {})), name
 
 
 def marked(rows: list[Row], steps: list[int]) -> list[Row]:
