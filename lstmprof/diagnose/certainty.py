@@ -31,6 +31,7 @@ from lstmprof.diagnose.noise import (
 )
 from lstmprof.diagnose.savings import REPLAY_ERROR
 from lstmprof.diagnose.step_profile import StepProfile, labels
+from lstmprof.events.annotate import OWN_CODE
 from lstmprof.numbers import count, listed, milliseconds, percent
 from lstmprof.replay import Prediction
 
@@ -40,6 +41,7 @@ State = Literal["found", "none", "unknown"]
 #: Less of a difference, or of a step, explains it by no more than chance.
 EXPLAINED_SHARE = 0.5
 _QUIETER = "capture again on a quieter machine, with more --profile-steps"
+_QUIETER_OWN = "run it again on a quieter machine, with more --steps"
 
 
 @dataclass(frozen=True)
@@ -260,12 +262,17 @@ def _doubts(finding: Finding, findings: Sequence[Finding]) -> Iterator[Doubt]:
     if finding.kind != causes.PROFILER and effect_ns:
         text = f"what profiling changed ({milliseconds(effect_ns)} ms) may hide this or cause it"
         lost = _lost(slow) if fast is None else _lost(fast, slow)
-        yield Doubt(f"{text}{lost}", _QUIETER, abs(effect_ns))
+        yield Doubt(f"{text}{lost}", _quieter(slow), abs(effect_ns))
 
 
 def _again(*profiles: StepProfile) -> str:
     """What would tell more: fewer threads, where they may have taken each other's CPU."""
-    return crowded(*profiles) or _QUIETER
+    return crowded(*profiles) or _quieter(*profiles)
+
+
+def _quieter(*profiles: StepProfile) -> str:
+    own = any(profile.info.source == OWN_CODE for profile in profiles)
+    return _QUIETER_OWN if own else _QUIETER
 
 
 def _lost(*profiles: StepProfile) -> str:

@@ -29,8 +29,14 @@ from lstmprof.breakdown.rounds import (
 )
 from lstmprof.diagnose.findings import lengths, timed
 from lstmprof.diagnose.step_profile import StepProfile
+from lstmprof.events.annotate import OWN_CODE
 from lstmprof.numbers import milliseconds, percent
 
+#: A program of one's own is one process and takes no turns.
+_AS_IMPLEMENTATIONS = (
+    "run both again on a quieter machine, or capture both networks (--impl FILE:build), which "
+    "takes rounds in turn"
+)
 #: A smaller difference between two steps is none.
 EQUAL_SHARE = 0.02
 #: Runs that do not take turns and start so many seconds after each other were captured apart: the
@@ -200,6 +206,8 @@ def narrower(fast: StepProfile, slow: StepProfile) -> str:
 
 def before_more_rounds(fast: StepProfile, slow: StepProfile) -> str:
     """What to do before more rounds would tell more; empty where they are what is wanted."""
+    if OWN_CODE in (fast.info.source, slow.info.source):
+        return _AS_IMPLEMENTATIONS
     if machine_words(fast, slow):
         return "capture both by one command, so that they take turns"
     if machine_speed(fast, slow) is None and _apart(fast, slow):

@@ -305,8 +305,10 @@ class Session:
             return "no step was seen: call step() at the end of each"
         asked = "warmup={}, timed={}, steps={}".format(*dataclasses.astuple(self.plan))
         return (
-            "the training ended after {} steps, while {}; with {} it takes {} or more: give "
-            "fewer".format(self.steps, self._doing, asked, fewest)
+            "the training ended after {} steps, while {}; with {} it takes {} or more, and of "
+            "short steps up to a hundred besides: train longer, or give fewer".format(
+                self.steps, self._doing, asked, fewest
+            )
         )
 
     def _written(self, passes: Passes) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -137,6 +138,13 @@ def test_the_rounds_that_it_asks_for_tell() -> None:
     rounds = sorted(advised)[len(advised) // 2]
     states = [state(*pair(generator, rounds, 0.016, 0.1), "slower > 5 %") for _ in range(20)]
     assert states.count("fail") >= 10
+
+
+def test_own_code_has_no_rounds_to_take() -> None:
+    base, new = pair(np.random.default_rng(3), 1, 0.01, 0.05)
+    own = replace(base, info=msgspec.structs.replace(base.info, source="own code"))
+    told = verdict(own, new, SLOWER)
+    assert told.advice.startswith("run both again on a quieter machine, or capture both networks")
 
 
 def test_one_round_each_is_advised_to_take_three() -> None:
