@@ -7,9 +7,11 @@ process too, however that ends (``worker.host.die_with``). Nsight Systems may st
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -36,6 +38,8 @@ REQUEST, LOG, LIFELINE = "request.json", "worker.log", "lifeline"
 WORK, KERAS, INDUCTOR = "worker", "keras", "inductor"
 #: What an interpreter says that is older than the syntax of the worker.
 _TOO_OLD = "future feature annotations is not defined"
+#: A disk with less than that is full.
+_LEAST_BYTES = 2**16
 #: Folders beside the result that only the worker needs.
 WORKERS_OWN = (WORK, KERAS, INDUCTOR)
 
@@ -260,11 +264,21 @@ def _death(code: int, log: Path) -> CaptureError:
         return CaptureError(
             "the worker was killed (signal 9), most likely out of memory", "try a smaller --batch"
         )
+    if _found_no_space(log):
+        fault = "the disk of --out has no space left for what the worker writes"
+        return CaptureError(fault, "free some, or give another --out")
     if _TOO_OLD in _last_line(log):
         fault = "the interpreter is older than Python 3.7, which a worker needs"
         return CaptureError(fault, "give a newer --python")
     how = f"died of {_signal_name(-code)}" if code < 0 else f"ended with exit status {code}"
     return CaptureError(f"the worker {how}: {_last_line(log)}")
+
+
+def _found_no_space(log: Path) -> bool:
+    """Whether its last words were so, or there was none for any."""
+    if log.stat().st_size:
+        return os.strerror(errno.ENOSPC) in _last_line(log)
+    return shutil.disk_usage(log.parent).free < _LEAST_BYTES
 
 
 def _signal_name(number: int) -> str:

@@ -14,6 +14,7 @@
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/types.h>
 #include <sys/uio.h>
@@ -34,6 +35,20 @@ void fault_points_arm(const char *under, long at, int error) {
 }
 
 long fault_points_count(void) { return atomic_load(&count); }
+
+/* What an armed process starts is armed by its environment, and tells its count in a file. */
+__attribute__((constructor)) static void arm_by_environment(void) {
+    const char *under = getenv("FAULT_POINTS_UNDER");
+    if (under) fault_points_arm(under, atol(getenv("FAULT_POINTS_AT")), atoi(getenv("FAULT_POINTS_ERROR")));
+}
+
+__attribute__((destructor)) static void tell_count(void) {
+    const char *place = getenv("FAULT_POINTS_COUNT_TO");
+    FILE *file = place && getenv("FAULT_POINTS_UNDER") ? fopen(place, "w") : NULL;
+    if (!file) return;
+    fprintf(file, "%ld", atomic_load(&count));
+    fclose(file);
+}
 
 static int inside(const char *path) {
     return strncmp(path, folder, folder_length) == 0 &&

@@ -27,18 +27,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from attack.faults import CAPTURE
 from attack.seeds import kineto
+from capture.processes import processes_of, wait_until
+
+from lstmprof.capture.kept import ROUNDS
 
 #: Runs the command, and sends itself a signal at a call of some number.
 AT_A_CALL = """
 import itertools, os, signal, sys
-number, how = int(sys.argv.pop(1)), int(sys.argv.pop(1))
+number, how, within = int(sys.argv.pop(1)), int(sys.argv.pop(1)), os.environ.get("CALLS_OF", "")
 if "ignored" not in os.environ.get("SIGNALS", ""):  # as a shell ignores them in its background
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 count = itertools.count()
 def look(frame, event, argument):
-    if event == "call" and next(count) == number:
+    if event == "call" and within in frame.f_code.co_filename and next(count) == number:
         sys.setprofile(None)
         signal.raise_signal(how)
 from lstmprof.__main__ import main
@@ -56,7 +60,10 @@ COMMANDS: dict[str, Sequence[str]] = {
     "diagnose": ("diagnose", "{0}/runs"),
     "report": ("report", "{0}/runs", "-o", "{0}/page.html", "--force"),
     "query": ("query", "SELECT name, count(*) FROM events GROUP BY ALL", "{0}/runs"),
+    "capture": (*CAPTURE[:-2], "--name=c", "--out={0}/captured"),
 }
+#: Commands of which only the calls of functions in this folder count: the imports would be most.
+WITHIN = {"capture": "/lstmprof/capture/"}
 #: How many events a run of the profile has.
 _EVENTS = 9
 #: A command that is interrupted behind so much of its calls may have done all it was told to.
@@ -90,6 +97,7 @@ def at_a_call(
     words = [word.format(folder) for word in command]
     line = [sys.executable, "-c", AT_A_CALL, str(number), str(int(how)), *words]
     own = {**os.environ, "LSTMPROF_CACHE": str(folder / "cache"), "TMPDIR": str(folder / "tmp")}
+    own["CALLS_OF"] = WITHIN.get(command[0], "")
     own["PYTHONHASHSEED"] = "0"  # the calls of one run are those of the next
     own["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
     return subprocess.run(line, capture_output=True, text=True, env=own, check=False)
@@ -104,6 +112,7 @@ def endings(
     for _ in range(times):
         number, how = draw.randrange(calls), draw.choice(signals)
         shutil.rmtree(folder / "cache", ignore_errors=True)  # a profile is read anew
+        shutil.rmtree(folder / "captured" / "c", ignore_errors=True)  # goes on from its rounds
         ran = at_a_call(number, how, COMMANDS[name], folder)
         problem = "; ".join([*_said(ran, how, number / calls), *_left(folder)])
         where = f"{problem} at call {number} of {calls}: {ran.stderr[-600:]}" if problem else ""
@@ -115,7 +124,7 @@ def _said(ran: subprocess.CompletedProcess[str], how: signal.Signals, part: floa
     if "Traceback" in ran.stderr or "ignored in" in ran.stderr:
         yield "a traceback"
     if ran.returncode == 0:
-        if part < _NEARLY_ALL:
+        if part < _NEARLY_ALL and "resumes: " not in ran.stderr:  # with less to do
             yield "it goes on"
         return
     if ran.returncode != 128 + how:
@@ -128,7 +137,10 @@ def _left(folder: Path) -> Iterator[str]:
     """What is left half, or hidden."""
     from lstmprof.runs.run import runs_in
 
-    hidden = [*folder.glob("runs/.*"), *folder.glob("cache/*/.*"), *folder.glob(".*")]
+    if not wait_until(lambda: not processes_of(folder)):
+        yield "a worker outlives it"
+    hidden = [p for p in folder.glob("captured/.*") if p.name != ROUNDS]
+    hidden += [*folder.glob("runs/.*"), *folder.glob("cache/*/.*"), *folder.glob(".*")]
     left = [*hidden, *(folder / "tmp").iterdir()]
     if left:
         yield f"it leaves {[path.name for path in left]}"
@@ -141,6 +153,9 @@ def _left(folder: Path) -> Iterator[str]:
             lengths = {len(run.events()) for run in runs_in(place)}
             if not lengths <= {_EVENTS}:
                 yield f"half a run of {sorted(lengths)} events"
+    captured = folder / "captured"
+    if captured.is_dir() and not all(len(run.events()) for run in runs_in(captured)):
+        yield "half a capture"
     page = folder / "page.html"
     if page.exists() and not page.read_bytes().rstrip().endswith(b"</html>"):
         yield "half a page"

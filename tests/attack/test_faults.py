@@ -1,6 +1,6 @@
 """A run is there whole or not at all, wherever its writing is killed or finds the disk full.
 
-Twenty of the kills, and some full disks; all of them: ``make faults``.
+Twenty of the kills, and some full disks; more of them: ``make faults``.
 """
 
 from __future__ import annotations
@@ -37,6 +37,13 @@ def test_a_fault_at_any_change_of_files_leaves_whole_runs(scenario: str, fault: 
     results = faults.outcomes(scenario, fault, most=10)
     assert len(results) >= 7
     assert [outcome for outcome in results if outcome.problems] == []
+
+
+@needs_gcc
+def test_a_disk_that_is_full_for_a_captures_worker_leaves_whole_runs_and_it_goes_on() -> None:
+    pytest.importorskip("onnxruntime")
+    results = faults.outcomes("a capture's worker", faults.ENOSPC, most=1)
+    assert [outcome.problems for outcome in results] == [()]
 
 
 @pytest.fixture

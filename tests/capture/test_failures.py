@@ -3,6 +3,7 @@
 import ctypes
 import importlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 from capture.processes import LIMIT_S, processes_of, running, wait_until
 
+from lstmprof.capture import supervisor
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.supervisor import capture
 from lstmprof.errors import CaptureError, UsageError
@@ -246,3 +248,21 @@ def test_an_interpreter_that_is_too_old_is_said_to_be(tmp_path: Path) -> None:
     old.chmod(0o755)
     with pytest.raises(CaptureError, match=r"is older than Python 3\.7, which a worker needs"):
         capture(request(python=str(old)), tmp_path / "scratch", lambda line: None)
+
+
+@pytest.mark.parametrize(
+    ("log", "free_bytes", "said"),
+    [
+        ("OSError: [Errno 28] No space left on device: 'x'\n", 10**9, "has no space left"),
+        ("", 4096, "has no space left"),
+        ("", 10**9, "it left no message"),
+        ("ValueError: 3\n", 4096, "ValueError: 3"),
+    ],
+)
+def test_a_worker_that_finds_the_disk_full_is_told_so(
+    log: str, free_bytes: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "worker.log").write_text(log)
+    usage = shutil.disk_usage(tmp_path)._replace(free=free_bytes)
+    monkeypatch.setattr(shutil, "disk_usage", lambda place: usage)
+    assert said in str(supervisor._death(1, tmp_path / "worker.log"))
