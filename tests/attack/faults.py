@@ -187,7 +187,9 @@ class _Server:
         code, said = self._run(self._scenario.command, at=point)
         problems = [*self._after_fault(code, said), *self._half_runs()]
         next_code, next_said = self._run(self._scenario.after)
-        if next_code != _ENDED_WELL and not self._was_whole(next_said):
+        if next_code != _ENDED_WELL and self._was_whole(next_said):  # it wrote nothing
+            next_code, next_said = self._run(_NEXT)
+        if next_code != _ENDED_WELL:
             problems.append(f"the next command exits {next_code}: {next_said[:300]}")
         problems += [*self._half_runs(), *self._lost(), *self._orphans()]
         return Outcome(self._name, self._fault, point, code, tuple(problems))
