@@ -1,5 +1,6 @@
 """Small faults planted in the code, each held against its area's own tests: ``make mutants``.
 
-tree (a copy of the checkout) → recording (which test runs which line) → drawing (the mutants) →
-running (the tests chosen for each) → the table and what survived.
+tree (a copy of the checkout) → drawing (the mutants) → area (a process that has collected the
+area's tests, and forks) → probing, recording (which tests come to which mutant) → running (these
+tests, with the mutant's code in the place of the function's: ``planting``) → the table.
 """

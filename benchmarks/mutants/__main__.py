@@ -14,81 +14,68 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.mutants import running
-from benchmarks.mutants.choosing import Tests, recorded
+from benchmarks.mutants.area import Area, Limits, Place
 from benchmarks.mutants.drawing import Mutant, drawn
 
 ROOT = Path(__file__).resolve().parents[2]
-BUILD = ROOT / "build" / "mutants"
-TREE = BUILD / "tree"
+PLACE = Place(ROOT / "build" / "mutants")
 #: The folders of an area, whose tests are those of tests/AREA.
 AREAS = {area: (f"lstmprof/{area}",) for area in ("breakdown", "diagnose", "formats", "runs")}
 OUTCOMES = (running.KILLED, running.TIMEOUT, running.SURVIVED, running.UNTESTED)
 
 
 @dataclass(frozen=True)
-class Area:
-    """A folder of the code, its own tests and its mutants."""
-
-    name: str
-    tests: Tests
-    mutants: list[Mutant]
-
-
-@dataclass(frozen=True)
 class Result:
-    """What became of one mutant, and how it reads."""
+    """What became of one mutant, of so many ``tests``, and how it reads."""
 
     area: str
-    place: str
-    line: str
-    mutated: str
-    tests: int
+    mutant: Mutant
     outcome: str
+    tests: int
+
+    @property
+    def words(self) -> str:
+        """In a line."""
+        source = (PLACE.tree / self.mutant.path).read_text("utf-8")
+        both = zip(source.splitlines(), self.mutant.code(source).splitlines(), strict=False)
+        line, mutated = next((pair for pair in both if pair[0] != pair[1]), ("", ""))
+        told = f"{self.outcome} ({self.tests} tests)  {self.mutant.path}:{self.mutant.line}"
+        return f"{told}: {line.strip()} → {mutated.strip()}"
 
 
 def main() -> None:
     """Draw, run and tell."""
     options = _options()
     _copy_tree()
-    os.chdir(TREE)
-    sys.path.insert(0, str(TREE))
-    os.environ["PYTHONPATH"] = str(TREE)
-    os.environ["LSTMPROF_CACHE"] = str(BUILD / "cache")
+    os.chdir(PLACE.tree)
+    sys.path.insert(0, str(PLACE.tree))
+    os.environ["PYTHONPATH"] = str(PLACE.tree)
+    os.environ["LSTMPROF_CACHE"] = str(PLACE.build / "cache")
+    os.environ["OMP_NUM_THREADS"] = "1"  # no threads that a fork would lack
     running.preload()
-    kept = Kept(BUILD / "results.json")
-    areas = [
-        Area(
-            name,
-            recorded(TREE, f"tests/{name}", BUILD / f"{name}.tests.json", options.dear),
-            drawn(TREE, AREAS[name], options.number // len(AREAS), options.seed),
-        )
-        for name in options.area or AREAS
-    ]
-    for area in areas:
-        _check(area.tests)
-    results = [  # by turns: what is broken off has looked at all areas
-        _result(area.name, mutant, area.tests, kept, again=options.again)
-        for turn in zip(*(area.mutants for area in areas), strict=True)
-        for area, mutant in zip(areas, turn, strict=True)
-    ]
+    kept, limits = Kept(PLACE.build / "results.json"), Limits(options.dear, options.spend)
+    stderr = os.dup(2)  # an area's process writes its own to a file
+    results = []
+    for name in options.area or AREAS:
+        mutants = drawn(PLACE.tree, AREAS[name], options.number // len(AREAS), options.seed)
+        if options.again:
+            kept.forget(mutants, (running.SURVIVED, running.UNTESTED))
+
+        def tell(mutant: Mutant, outcome: str, tests: int, name: str = name) -> None:
+            kept.keep(mutant, outcome, tests)
+            os.write(stderr, f"{Result(name, mutant, outcome, tests).words}\n".encode())
+
+        Area(name, mutants, PLACE, limits).run(lambda mutant: kept.of(mutant) is None, tell)
+        results += [Result(name, mutant, *(kept.of(mutant) or ("", 0))) for mutant in mutants]
     print(table(results))
     for result in results:
         if result.outcome in (running.SURVIVED, running.UNTESTED):
-            print(f"\n{result.place}: {result.outcome} ({result.tests} tests)")
-            print(f"  - {result.line}\n  + {result.mutated}")
-
-
-def _check(tests: Tests) -> None:
-    """Run a few tests on the code as it is: what fails without a fault kills every mutant."""
-    path = TREE / "lstmprof" / "__init__.py"
-    cheapest = tests.cheapest(20)
-    output = BUILD / "output.txt"
-    if running.verdict(path, path.read_text("utf-8"), cheapest, 60, output) != running.SURVIVED:
-        raise SystemExit(f"tests fail where no fault was planted: see {output}")
+            print(result.words)
 
 
 def table(results: list[Result]) -> str:
@@ -104,41 +91,36 @@ def table(results: list[Result]) -> str:
 
 
 class Kept:
-    """The outcomes so far, by the fault, its module's text and the tests it was run against."""
+    """The outcomes so far, and the numbers of tests, by the fault and its module's text."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._outcomes: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
 
-    def outcome(self, mutant: Mutant, source: str) -> str | None:
+    def of(self, mutant: Mutant) -> tuple[str, int] | None:
         """What became of it before."""
-        return self._outcomes.get(_key(mutant, source))
+        outcome = self._outcomes.get(_key(mutant))
+        return None if outcome is None else (outcome[0], outcome[1])
 
-    def keep(self, mutant: Mutant, source: str, outcome: str) -> None:
+    def keep(self, mutant: Mutant, outcome: str, tests: int) -> None:
         """Write it down at once: the run may be ended at any mutant."""
-        self._outcomes[_key(mutant, source)] = outcome
-        self._path.write_text(json.dumps(self._outcomes, indent=0), "utf-8")
+        self._write({**self._outcomes, _key(mutant): (outcome, tests)})
+
+    def forget(self, mutants: Sequence[Mutant], outcomes: Sequence[str]) -> None:
+        """Have those of ``mutants`` run again that had one of these outcomes."""
+        gone = {_key(mutant) for mutant in mutants if (self.of(mutant) or ("",))[0] in outcomes}
+        self._write({key: value for key, value in self._outcomes.items() if key not in gone})
+
+    @property
+    def _outcomes(self) -> dict[str, tuple[str, int]]:
+        return json.loads(self._path.read_text("utf-8")) if self._path.exists() else {}
+
+    def _write(self, outcomes: dict[str, tuple[str, int]]) -> None:
+        self._path.write_text(json.dumps(outcomes, indent=0), "utf-8")
 
 
-def _result(area: str, mutant: Mutant, tests: Tests, kept: Kept, *, again: bool) -> Result:
-    path = TREE / mutant.path
-    source = path.read_text("utf-8")
-    code = mutant.code(source)
-    chosen = tests.of(mutant, source)
-    outcome = kept.outcome(mutant, source)
-    if outcome is None or (again and outcome in (running.SURVIVED, running.UNTESTED)):
-        limit_s = running.STARTING_S + 3 * tests.cost_s(chosen)
-        outcome = running.verdict(path, code, chosen, limit_s, BUILD / "output.txt")
-        kept.keep(mutant, source, outcome)
-    lines = zip(source.splitlines(), code.splitlines(), strict=False)
-    place = f"{mutant.path}:{mutant.line}"
-    line, mutated = next((pair for pair in lines if pair[0] != pair[1]), ("", ""))
-    print(f"{outcome}  {place}: {line.strip()} → {mutated.strip()}", file=sys.stderr, flush=True)
-    return Result(area, place, line.strip(), mutated.strip(), len(chosen), outcome)
-
-
-def _key(mutant: Mutant, source: str) -> str:
-    digest = hashlib.sha256(source.encode()).hexdigest()[:12]
+def _key(mutant: Mutant) -> str:
+    source = (PLACE.tree / mutant.path).read_bytes()
+    digest = hashlib.sha256(source).hexdigest()[:12]
     return f"{mutant.path} {digest} {mutant.operator} {mutant.occurrence}"
 
 
@@ -150,7 +132,7 @@ def _copy_tree() -> None:
         if not name or not (ROOT / name).is_file():
             continue
         content = (ROOT / name).read_bytes()
-        copy = TREE / name
+        copy = PLACE.tree / name
         if not copy.exists() or copy.read_bytes() != content:
             copy.parent.mkdir(parents=True, exist_ok=True)
             copy.write_bytes(content)
@@ -162,7 +144,10 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1, help="what they are drawn from (1)")
     parser.add_argument("--area", action="append", choices=AREAS, help="this area alone")
     parser.add_argument(
-        "--dear", type=float, default=5, help="CPU seconds of a test too dear to run (5)"
+        "--dear", type=float, default=3, help="CPU seconds of a test too dear to run (3)"
+    )
+    parser.add_argument(
+        "--spend", type=float, default=60, help="CPU seconds of tests for one mutant (60)"
     )
     parser.add_argument("--again", action="store_true", help="run the survivors again")
     return parser.parse_args()

@@ -1,116 +1,165 @@
-"""The pytest plugin of a mutant's tests: which lines each test runs, or only the tests chosen.
+"""Which tests come to which mutant, and what each costs: kept for each test file.
 
-Loaded by name (``-p benchmarks.mutants.recording``) in a process of its own. With MUTANTS_RECORD it
-keeps, beside coverage's data of that name, what each test cost; a test that starts a capture, or
-that takes more than MUTANTS_DEAR seconds of CPU, is skipped. With MUTANTS_CHOSEN it runs the tests
-that this file names, in its order, and no other.
+A test's mutants are those that it comes to in its own process: what another test computed first and
+a cache kept is not among them, so that a mutant may be said to survive which the whole area would
+kill.
 """
 
 from __future__ import annotations
 
+import builtins
 import json
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
-RECORD = "MUTANTS_RECORD"
-DEAR = "MUTANTS_DEAR"
-CHOSEN = "MUTANTS_CHOSEN"
-#: Ends the name of the context of what ran before a test did: its fixtures, which others may share.
-SETUP = "|setup"
+from benchmarks.mutants.probing import REACHED
+
+#: Seconds of CPU up to which tests are run before all that cost more.
+_TIERS_S = (0.1, 1.0)
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """Take up recording, choosing, or nothing, as the environment says."""
-    if path := os.environ.get(RECORD):
-        config.pluginmanager.register(Recording(Path(path), float(os.environ[DEAR])))
-    if path := os.environ.get(CHOSEN):
-        config.pluginmanager.register(Choosing(json.loads(Path(path).read_text("utf-8"))))
+@dataclass(frozen=True)
+class Recorded:
+    """The tests of one file that pass: (seconds of CPU, the mutants that it comes to).
+
+    ``shared`` are those that fixtures come to, which other tests may share.
+    """
+
+    digest: str
+    tests: dict[str, tuple[float, list[int]]] = field(default_factory=dict)
+    shared: list[int] = field(default_factory=list)
 
 
-class Choosing:
-    """Runs the tests of a list, in the list's order."""
+@dataclass(frozen=True)
+class Tests:
+    """The tests of one area, as recorded."""
 
-    def __init__(self, nodes: list[str]) -> None:
-        self._places = {node: place for place, node in enumerate(nodes)}
+    files: Sequence[Recorded]
 
-    @pytest.hookimpl(trylast=True)
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Drop what the list lacks and sort the rest."""
-        items[:] = sorted(
-            (item for item in items if item.nodeid in self._places),
-            key=lambda item: self._places[item.nodeid],
-        )
+    def of(self, number: int | None, most_s: float, module: str) -> list[str]:
+        """The tests that come to a mutant of ``module``, all for None, up to ``most_s``.
+
+        First those of a file that is called like it, then the cheapest.
+        """
+        costs = {
+            test: spent_s
+            for file in self.files
+            for test, (spent_s, numbers) in file.tests.items()
+            if number is None or number in numbers or number in file.shared
+        }
+        chosen, sum_s = [], 0.0
+        for test in sorted(costs, key=lambda t: (not _is_own(t, module), costs[t], t)):
+            sum_s += costs[test]
+            if sum_s > most_s:
+                break
+            chosen.append(test)
+
+        def place(test: str) -> tuple[bool, int, str, float]:
+            file = test.partition("::")[0]  # its tests in a row: their fixtures are made once
+            return not _is_own(test, module), _tier(costs[test]), file, costs[test]
+
+        return sorted(chosen, key=place)
+
+    def cost_s(self, tests: Sequence[str]) -> float:
+        """Seconds of CPU that these took when they were recorded."""
+        costs = {test: spent_s for file in self.files for test, (spent_s, _) in file.tests.items()}
+        return sum(costs[test] for test in tests)
 
 
-class Recording:
-    """Keeps the lines and the CPU time of each test that passes."""
+def _is_own(test: str, module: str) -> bool:
+    """Whether the test's file is called like the module, or like a folder of it."""
+    _, _, *folders = Path(module).with_suffix("").parts
+    stem = Path(test.partition("::")[0]).stem
+    return any(name.strip("_") in stem for name in folders if name != "__init__")
 
-    def __init__(self, path: Path, dear_s: float) -> None:
-        import coverage
 
-        self._path = path
+def _tier(spent_s: float) -> int:
+    return sum(spent_s >= limit_s for limit_s in _TIERS_S)
+
+
+def read(kept: Path) -> dict[str, Recorded]:
+    """What was recorded before, by test file."""
+    if not kept.exists():
+        return {}
+    return {name: Recorded(**row) for name, row in json.loads(kept.read_text("utf-8")).items()}
+
+
+def write(kept: Path, files: dict[str, Recorded]) -> None:
+    """Keep what was recorded."""
+    kept.write_text(json.dumps({name: vars(file) for name, file in files.items()}), "utf-8")
+
+
+def record(
+    session: pytest.Session, items: Sequence[pytest.Item], digest: str, dear_s: float
+) -> Recorded:
+    """Run the tests of one file, whose modules are probed.
+
+    A test that starts a capture, or that takes more than ``dear_s`` of CPU, is skipped.
+    """
+    recording = _Recording(dear_s)
+    setattr(builtins, REACHED, recording.numbers.add)
+    session.config.pluginmanager.register(recording)
+    recorded = Recorded(digest)
+    for item, following in zip_longest(items, items[1:]):
+        before_s = _cpu_s()
+        recording.passed = True
+        item.ihook.pytest_runtest_protocol(item=item, nextitem=following)
+        spent_s = _cpu_s() - before_s
+        if recording.passed and spent_s <= dear_s:  # processes that it starts are not limited
+            recorded.tests[item.nodeid] = (round(spent_s, 4), sorted(recording.numbers))
+    return Recorded(digest, recorded.tests, sorted(recording.shared))
+
+
+class _Recording:
+    """The mutants that the test comes to that is run, and whether it passes."""
+
+    def __init__(self, dear_s: float) -> None:
+        self.numbers: set[int] = set()
+        self.shared: set[int] = set()
+        self.passed = True
         self._dear_s = dear_s
-        self._spent_s: dict[str, float] = {}
-        self._not_passed: set[str] = set()
-        self._began_s = 0.0
-        self._coverage = coverage.Coverage(
-            data_file=str(path), source=["lstmprof"], config_file=False, messages=False
-        )
-        self._coverage.start()
+        signal.signal(signal.SIGPROF, skipped)
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_sessionstart(self) -> None:
-        """Skip what starts a capture, and what takes long, when it does."""
-        from lstmprof.capture import supervisor
-
-        supervisor._started = _skipped  # type: ignore[assignment]
-        signal.signal(signal.SIGPROF, _skipped)
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_setup(self) -> Iterator[None]:
+        """Make its fixtures, which other tests may share."""
+        self.numbers.clear()
+        with self._limit():
+            result = yield
+        self.shared |= self.numbers
+        return result
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        """Give the test's lines to its name, and its time."""
-        self._coverage.switch_context(item.nodeid + SETUP)
-        self._began_s = _cpu_s()
-        try:
+    def pytest_runtest_call(self) -> Iterator[None]:
+        """Run it."""
+        with self._limit():
             return (yield)
-        finally:
-            self._coverage.switch_context("")
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:
-        """Run the test under its own name, for no more CPU time than one may cost."""
-        self._coverage.switch_context(item.nodeid)
-        signal.setitimer(signal.ITIMER_PROF, self._dear_s)
-        try:
-            return (yield)
-        finally:
-            signal.setitimer(signal.ITIMER_PROF, 0)
-            self._spent_s[item.nodeid] = _cpu_s() - self._began_s  # not what others' fixtures end
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Remember what no mutant can be held against."""
-        if not report.passed:
-            self._not_passed.add(report.nodeid)
+        """See whether it passes in every phase."""
+        self.passed &= report.passed
 
-    def pytest_sessionfinish(self) -> None:
-        """Write coverage's data and, beside it, the seconds of each test."""
-        self._coverage.stop()
-        self._coverage.save()
-        spent_s = {
-            node: spent_s
-            for node, spent_s in self._spent_s.items()
-            if node not in self._not_passed and spent_s < self._dear_s
-        }
-        self._path.with_suffix(".seconds.json").write_text(json.dumps(spent_s, indent=0), "utf-8")
+    @contextmanager
+    def _limit(self) -> Iterator[None]:
+        """Skip what takes long, when it does."""
+        signal.setitimer(signal.ITIMER_PROF, self._dear_s)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
 
 
-def _skipped(*_: int | FrameType | None) -> NoReturn:
+def skipped(*_: int | FrameType | Any) -> NoReturn:
+    """End the test that is run."""
     pytest.skip("dear: no mutant is run against it")
 
 

@@ -1,4 +1,4 @@
-"""One mutant's tests, run in a process that was forked when pytest and the tables were imported.
+"""A mutant's tests, run in a fork of a process that has imported what they need.
 
 The fault is written into the tree, so that processes which the tests start have it too, and taken
 out again. The limit is one of CPU time: a busy machine kills no mutant.
@@ -6,32 +6,34 @@ out again. The limit is one of CPU time: a busy machine kills no mutant.
 
 from __future__ import annotations
 
-import contextlib
 import importlib
-import json
 import os
 import resource
 import signal
 import sys
 import time
 import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from benchmarks.mutants.recording import CHOSEN
+import pytest
 
 KILLED = "killed"
 SURVIVED = "survived"
 TIMEOUT = "timeout"
 UNTESTED = "no test runs it"
 #: What costs the most to import, none of it mutated.
-PRELOADED = ("pytest", "_hypothesis_pytestplugin", "hypothesis", "numpy", "pyarrow.compute")
-PRELOADED += ("pyarrow.parquet", "pandas", "duckdb", "msgspec", "rich.console", "click", "jinja2")
+PRELOADED = ("_hypothesis_pytestplugin", "hypothesis", "numpy", "pyarrow.compute", "pandas")
+PRELOADED += ("pyarrow.parquet", "duckdb", "msgspec", "rich.console", "click", "jinja2")
 #: pytest's own, where it finds none of the chosen tests: no mutant does that.
-NO_TESTS = 5
+_NO_TESTS = 5
 #: Seconds of CPU beside those of the tests: a process' start and the modules' import.
 STARTING_S = 20
 #: How much longer than its CPU time a process may take: it waits, and others work too.
-WAITING = 30
+_WAITING = 30
+OPTIONS = ("-q", "-p", "no:cacheprovider", "--tb=line")
+OPTIONS += ("-W", "ignore::pytest.PytestAssertRewriteWarning")  # what is preloaded
 
 
 def preload() -> None:
@@ -40,35 +42,56 @@ def preload() -> None:
         importlib.import_module(name)
 
 
-def verdict(path: Path, code: str, tests: list[str], limit_s: float, output: Path) -> str:
-    """What becomes of the module ``path`` with this ``code`` under these tests."""
-    if not tests:
-        return UNTESTED
-    original = path.read_bytes()
+@contextmanager
+def planted(path: Path, code: str) -> Iterator[None]:
+    """The module at ``path`` with this ``code``, for as long as the context."""
+    original, times = path.read_bytes(), path.stat()
     path.write_text(code, "utf-8")
     try:
-        return _ended(_started(tests, limit_s, output), limit_s * WAITING)
+        yield
     finally:
         path.write_bytes(original)
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))  # its bytecode holds again
 
 
-def _started(tests: list[str], limit_s: float, output: Path) -> int:
-    """The number of a process that runs the tests in the current folder."""
-    chosen = output.with_suffix(".chosen.json")
-    chosen.write_text(json.dumps(tests), "utf-8")
+def outcome(work: Callable[[], int], limit_s: float) -> str:
+    """What becomes of a mutant where ``work``, done in a fork, returns 0 if all tests pass."""
+    status = in_fork(work, limit_s)
+    if status in (None, -signal.SIGXCPU, -signal.SIGKILL):
+        return TIMEOUT
+    if status == _NO_TESTS:
+        raise SystemExit("none of the chosen tests was found: remove build/mutants and try again")
+    return KILLED if status else SURVIVED
+
+
+def in_fork(work: Callable[[], int], limit_s: float) -> int | None:
+    """The exit status of a fork that does ``work``, −n of signal n; None if it did not end."""
     number = os.fork()
-    if number:
-        return number
+    if number == 0:
+        _work(work, limit_s)
+    until = time.monotonic() + limit_s * _WAITING
+    ended, status = 0, 0
+    try:
+        while not ended and time.monotonic() < until:
+            time.sleep(0.02)
+            ended, status = os.waitpid(number, os.WNOHANG)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(number, signal.SIGKILL)  # what it leaves behind
+        if not ended:
+            os.waitpid(number, 0)
+    return os.waitstatus_to_exitcode(status) if ended else None
+
+
+def _work(work: Callable[[], int], limit_s: float) -> None:
     status = 1
     try:
         os.setsid()
         signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup's children ignore it
         resource.setrlimit(resource.RLIMIT_CPU, (int(limit_s) + 1, int(limit_s) + 2))
-        os.environ[CHOSEN] = str(chosen)
         os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
         sys.dont_write_bytecode = True
-        _write_to(output)
-        status = _pytest(sorted({test.partition("::")[0] for test in tests}))
+        status = work()
     except BaseException:
         traceback.print_exc()
     finally:
@@ -77,37 +100,42 @@ def _started(tests: list[str], limit_s: float, output: Path) -> int:
         os._exit(status)
 
 
-def _pytest(files: list[str]) -> int:
-    import pytest
+class Failure:
+    """Keeps the name of the first test that fails."""
 
-    options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "benchmarks.mutants.recording"]
-    options += ["--hypothesis-seed=0", "--tb=line"]
-    options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # what is preloaded
-    return int(pytest.main([*options, *files]))
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Write it down: this process may be ended at any time."""
+        if report.failed and not self._path.exists():
+            self._path.write_text(report.nodeid, "utf-8")
 
 
-def _write_to(output: Path) -> None:
+class Choosing:
+    """Runs the tests of a list, in the list's order."""
+
+    def __init__(self, nodes: Sequence[str]) -> None:
+        self._places = {node: place for place, node in enumerate(nodes)}
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Drop what the list lacks and sort the rest."""
+        items[:] = sorted(
+            (item for item in items if item.nodeid in self._places),
+            key=lambda item: self._places[item.nodeid],
+        )
+
+
+def collected_and_run(tests: Sequence[str], failure: Path, temporary: Path) -> int:
+    """pytest's exit status, of these tests up to the first that fails."""
+    files = sorted({test.partition("::")[0] for test in tests})
+    options = [*OPTIONS, "-x", f"--basetemp={temporary}"]
+    return int(pytest.main([*options, *files], plugins=[Choosing(tests), Failure(failure)]))
+
+
+def write_to(output: Path) -> None:
     """Send what this process and its children print to a file."""
-    descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
     for stream in (1, 2):
         os.dup2(descriptor, stream)
-
-
-def _ended(number: int, wall_s: float) -> str:
-    """Wait for the process and end what it leaves behind."""
-    until = time.monotonic() + wall_s
-    ended, status = os.waitpid(number, os.WNOHANG)
-    while not ended and time.monotonic() < until:
-        time.sleep(0.05)
-        ended, status = os.waitpid(number, os.WNOHANG)
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(number, signal.SIGKILL)
-    if not ended:
-        os.waitpid(number, 0)
-        return TIMEOUT
-    if os.WIFSIGNALED(status):
-        return TIMEOUT if os.WTERMSIG(status) in (signal.SIGXCPU, signal.SIGKILL) else KILLED
-    code = os.waitstatus_to_exitcode(status)
-    if code == NO_TESTS:
-        raise SystemExit("none of the chosen tests was found: remove build/mutants and try again")
-    return KILLED if code else SURVIVED
