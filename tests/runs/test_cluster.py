@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -264,3 +265,14 @@ def test_what_a_worker_does_not_see_is_told_with_the_remedy(tmp_path: Path) -> N
         there(tmp_path, "0.0.7")
     word.unlink()
     assert "a.json: is not seen by the worker on" in str(there(tmp_path).errors[0])
+
+
+def test_what_is_not_done_when_the_executor_of_a_cluster_closes_is_not_waited_for() -> None:
+    waits: list[bool] = []
+    executor = SimpleNamespace(shutdown=lambda wait: waits.append(wait))
+    client: Any = SimpleNamespace(get_executor=lambda pure: executor)
+    with cluster.Cluster("tcp://a", client, 0.0).executor():
+        pass
+    cluster._Releasing(client).shutdown()
+    cluster._Releasing(client).shutdown(cancel_futures=True)
+    assert waits == [False, True, False]
