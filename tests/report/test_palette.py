@@ -187,6 +187,24 @@ def test_what_stands_for_no_part_stands_out_too(theme: str) -> None:
         assert min(contrast(text, ground) for text in texts) >= LEAST_OF_TEXT
 
 
+@pytest.mark.parametrize("theme", THEMES)
+def test_names_are_read_on_a_box_that_is_tinted_by_its_part(theme: str) -> None:
+    css = (Path(page.__file__).parent / "page.css").read_text(encoding="utf-8")
+    (share,) = {int(text) / 100 for text in re.findall(r"color-mix\(in srgb, \S+ (\d+)%", css)}
+    known = variables(theme)
+    for part in PARTS.values():
+        box = mixed(shade(part, theme), known["ground"], share)
+        assert contrast(known["ink"], box) >= LEAST_OF_TEXT, part.name
+
+
+def mixed(colour: str, ground: str, share: float) -> str:
+    """``share`` of a colour on a ground, as CSS mixes them in sRGB."""
+    both = [[int(c[i : i + 2], 16) for i in (1, 3, 5)] for c in (colour, ground)]
+    return "#" + "".join(
+        f"{round(share * a + (1 - share) * b):02x}" for a, b in zip(*both, strict=True)
+    )
+
+
 def luminance(colour: str) -> float:
     """Relative luminance (WCAG 2.2)."""
     rgb = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) / 255
