@@ -41,6 +41,13 @@ def count(number: float) -> str:
     return f"{number:,.0f}" if number >= 100 or number == int(number) else f"{number:,.1f}"
 
 
+def file_size(size_bytes: int) -> str:
+    """``512 bytes``, ``3.1 kB``, ``1.2 MB``: never 0 of a file that holds something."""
+    if size_bytes < 1000:
+        return f"{size_bytes} bytes"
+    return f"{size_bytes / 1e6:,.1f} MB" if size_bytes >= 1e5 else f"{size_bytes / 1e3:.1f} kB"
+
+
 def number_of(number: float, one: str, many: str) -> str:
     """``1 kernel launch``, ``60 kernel launches``: a number with the noun that it counts."""
     return f"{count(number)} {one if number == 1 else many}"

@@ -10,6 +10,7 @@ import click
 
 from lstmprof.commands import completion, options
 from lstmprof.errors import UsageError
+from lstmprof.numbers import file_size
 
 if TYPE_CHECKING:
     from lstmprof.breakdown import Breakdown
@@ -76,7 +77,7 @@ def command(
             said = _as_kineto(breakdown, events, of, path, out)
         else:
             size = perfetto.write(breakdown, out, force=True, of=of.windows, span=of.span)
-            said = f"{of.inside:,} of {len(events):,} events, {size / 1e6:.1f} MB"
+            said = f"{of.inside:,} of {len(events):,} events, {file_size(size)}"
         options.say(_over_the_edge(of, is_json=is_json))
         options.result(f"wrote {out} ({said})")
     return left_out.code
@@ -116,7 +117,7 @@ def _as_kineto(breakdown: Breakdown, events: EventTable, of: Kept, path: str, ou
     if breakdown.run.info.profile_format != "kineto" or not Path(path).is_file():
         raise UsageError(f"{path}: is no file of a Kineto trace", "give -o FILE.pftrace")
     written = kineto.write(events, of, Path(path), out)
-    return f"{written.kept:,} of {written.events:,} entries, {written.size_bytes / 1e6:.1f} MB"
+    return f"{written.kept:,} of {written.events:,} entries, {file_size(written.size_bytes)}"
 
 
 def _over_the_edge(of: Kept, *, is_json: bool) -> str:

@@ -9,6 +9,7 @@ import click
 from lstmprof.commands import completion, options
 from lstmprof.errors import UsageError
 from lstmprof.names import STACKS
+from lstmprof.numbers import file_size
 
 
 @click.command(name="export")
@@ -70,7 +71,7 @@ def command(
         if perfetto:
             size = traces.write(breakdown, perfetto, force=force)
             where = "open it in https://ui.perfetto.dev"
-            options.result(f"wrote {perfetto} ({size / 1e6:.1f} MB); {where}")
+            options.result(f"wrote {perfetto} ({file_size(size)}); {where}")
         if speedscope:
             by = flames.write(breakdown, speedscope, by=stack, force=force)
             where = "open it in https://www.speedscope.app"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lstmprof.commands import completion, options, terminal
-from lstmprof.numbers import milliseconds
+from lstmprof.numbers import file_size, milliseconds
 
 if TYPE_CHECKING:
     from lstmprof.diagnose.history import Point, Series
@@ -70,7 +70,7 @@ def command(
             from lstmprof.report.history import write
 
             size = write(series, out, force=force)
-            options.say(f"wrote {out} ({size / 1e6:.1f} MB); open it in any browser")
+            options.say(f"wrote {out} ({file_size(size)}); open it in any browser")
     return left_out.code
 
 

@@ -15,6 +15,7 @@ import click
 
 from lstmprof import names
 from lstmprof.errors import DefectError, ForeignFileError, LstmprofError, UsageError, one_line
+from lstmprof.numbers import file_size
 
 if TYPE_CHECKING:
     from lstmprof.breakdown import Breakdown
@@ -284,7 +285,7 @@ def open_report(
     else:
         report = report_of(breakdowns, None, across, diagnoses)
     size = page.write(report, path, force=True)
-    say(f"wrote {path} ({size / 1e6:.1f} MB)")
+    say(f"wrote {path} ({file_size(size)})")
     show(path)
 
 

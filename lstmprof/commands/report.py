@@ -10,6 +10,7 @@ import click
 
 from lstmprof.commands import completion, options
 from lstmprof.errors import UsageError
+from lstmprof.numbers import file_size
 
 if TYPE_CHECKING:
     from lstmprof.report.model import Report
@@ -104,4 +105,4 @@ def _write(
     if out is not None:
         size = page.write(report, out, force=force)
         count = f"{len(report.runs)} run" + "s" * (len(report.runs) != 1)
-        options.result(f"wrote {out} ({count}, {size / 1e6:.1f} MB); open it in any browser")
+        options.result(f"wrote {out} ({count}, {file_size(size)}); open it in any browser")

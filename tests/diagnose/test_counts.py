@@ -7,7 +7,7 @@ from diagnose.made import contributor, profile, table, tally
 
 from lstmprof.diagnose.counts import EVIDENCE, QUANTITIES, Spread, spread_of
 from lstmprof.diagnose.diagnosis import alone
-from lstmprof.numbers import count, number_of, quantity
+from lstmprof.numbers import count, file_size, number_of, quantity
 
 
 def of(name: str, device: int | None = 0, steps: int = 1, **lengths: list[int]) -> float | None:
@@ -95,3 +95,17 @@ def test_numbers_and_their_nouns() -> None:
     ]
     assert [count(n) for n in (0, 0.04, 0.5, 1, 2412)] == ["0", "0.04", "0.5", "1", "2,412"]
     assert [quantity(n, "ns") for n in (1, 0, 120, 5_000)] == ["1 ns", "0 ns", "0.1 µs", "5.0 µs"]
+
+
+@pytest.mark.parametrize(
+    ("size", "said"),
+    [
+        (0, "0 bytes"),
+        (999, "999 bytes"),
+        (3_090, "3.1 kB"),
+        (250_000, "0.2 MB"),
+        (2**30, "1,073.7 MB"),
+    ],
+)
+def test_a_file_that_holds_something_has_a_size(size: int, said: str) -> None:
+    assert file_size(size) == said
