@@ -51,13 +51,15 @@ def write_chunk(path: Path, columns: pa.Table) -> None:
     Raises:
         LstmprofError: there is no room.
     """
-    write_columns(path, columns.take(pa.array(_order(columns))))
+    write_columns(path, _sorted(columns))
 
 
-def _order(columns: pa.Table) -> Ints:
+def _sorted(columns: pa.Table) -> pa.Table:
     start, dur = (columns.column(name).to_numpy() for name in ("start_ns", "dur_ns"))
-    order: Ints = np.lexsort((np.negative(dur.astype(np.int64)), start))
-    return order
+    in_order = (start[1:] > start[:-1]) | ((start[1:] == start[:-1]) & (dur[1:] <= dur[:-1]))
+    if in_order.all():
+        return columns
+    return columns.take(pa.array(np.lexsort((np.negative(dur.astype(np.int64)), start))))
 
 
 class Chunks:
@@ -186,7 +188,7 @@ class Spool:
             if chunk.first_ns < end_ns and chunk.last_ns >= first_ns
         ]
         columns = pa.table({name: _joined(name, parts, texts) for name in sorted(self._names)})
-        return columns.take(pa.array(_order(columns)))
+        return _sorted(columns)
 
 
 def _without_rows(column: pa.DictionaryArray) -> pa.DictionaryArray:

@@ -92,7 +92,7 @@ def test_columns_are_those_of_the_messages(
             event.MergeFrom(schema.message("XEvent")(**part))
     raw, outline = outlined(tmp_path_factory.getbasetemp(), message)
     read = Line(PlaneTables(message), {("dot", "x"): "jit/f"}, start_ns, 7, place)
-    plain = xplane_lines.one_by_one(read, line.events)
+    (plain,) = xplane_lines.one_by_one(read, line.events)
     pieces = outline.pieces[0][0]
     try:
         found = [xplane_lines.by_columns(read, raw.part(p.start, p.stop), p) for p in pieces]
@@ -153,11 +153,24 @@ def outcome(content: bytes) -> tuple[Any, ...]:
 def both(content: bytes) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """The outcomes by columns, in pieces of some ten events, and by the protobuf library alone."""
     few = mock.patch.object(xplane_lines, "_FEW_EVENTS", 4)
-    with few, mock.patch.object(wire, "PIECE_BYTES", 512):
+    with few, mock.patch.multiple(wire, PIECE_BYTES=512, PIECE_EVENTS=7):
         found = outcome(content)
     odd = mock.Mock(side_effect=OddError)
     with mock.patch.multiple(xplane, outline=odd, plane_names=odd):
         return found, outcome(content)
+
+
+def test_no_more_than_some_events_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wire, "PIECE_EVENTS", 40)
+    raw = RawFile("x", a_space(1))
+    (pieces, *_), *_ = wire.outline(raw).pieces
+    assert [len(piece) for piece in pieces] == [40, 40, 20]
+    message = schema.xspace().FromString(raw.content).planes[0]
+    line = Line(PlaneTables(message), {}, 5, 3, None)
+    parts = list(xplane_lines.one_by_one(line, message.lines[0].events))
+    rows = [part.columns.num_rows if part.columns is not None else 0 for part in parts]
+    assert len(rows) == 3
+    assert max(rows) <= 40
 
 
 def test_pieces_of_a_file_are_read_as_the_whole() -> None:
@@ -204,5 +217,5 @@ def test_planes_lines_and_names_without_end_are_refused(
 
 def test_an_event_that_is_not_whole_is_not_of_a_run() -> None:
     event = bytes([wire._EVENTS, 10, *range(10)])
-    assert wire._run_of_events(event + event, 0) == ([2, 14], [12, 24])
-    assert wire._run_of_events(event + event[:-1], 0) == ([2], [12])
+    assert wire._run_of_events(event + event, 0) == [12, 24]
+    assert wire._run_of_events(event + event[:-1], 0) == [12]

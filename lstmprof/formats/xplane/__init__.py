@@ -135,7 +135,7 @@ def _parts(
                 continue
             place = (int(gpu[1]), int(stream[1])) if gpu and stream else None
             line = Line(tables, instructions, message.timestamp_ns, message.id, place)
-            yield lines.one_by_one(line, message.events)
+            yield from lines.one_by_one(line, message.events)
             yield from lines.found(raw, line, of_line)
 
 

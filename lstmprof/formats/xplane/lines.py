@@ -8,6 +8,7 @@ are described one by one.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -82,7 +83,7 @@ def found(raw: RawFile, line: Line, pieces: Iterable[Piece]) -> Iterator[Found]:
             yield by_columns(line, content, piece)
         except OddError:
             message = schema.message("XLine").FromString(content)
-            yield one_by_one(line, message.events)
+            yield from one_by_one(line, message.events)
 
 
 def check(raw: RawFile, pieces: Iterable[Piece]) -> None:
@@ -91,12 +92,14 @@ def check(raw: RawFile, pieces: Iterable[Piece]) -> None:
         schema.message("XLine").FromString(raw.part(piece.start, piece.stop))
 
 
-def one_by_one(line: Line, events: Iterable[Any]) -> Found:
-    """What ``by_columns`` finds, by the protobuf library's messages."""
-    timed = [(_interval(line.start_ns, event), event) for event in events]
-    described = [line.row(event, interval) for interval, event in timed if interval is not None]
-    listed = [row for row in described if row is not None]
-    return Found(rows.columns(listed) if listed else None, len(timed) - len(described))
+def one_by_one(line: Line, events: Iterable[Any]) -> Iterator[Found]:
+    """What ``by_columns`` finds, by the protobuf library's messages, some at a time."""
+    left = iter(events)
+    while some := list(itertools.islice(left, wire.PIECE_EVENTS)):
+        timed = [(_interval(line.start_ns, event), event) for event in some]
+        described = [line.row(event, interval) for interval, event in timed if interval is not None]
+        listed = [row for row in described if row is not None]
+        yield Found(rows.columns(listed) if listed else None, len(timed) - len(described))
 
 
 def _interval(line_ns: int, event: Any) -> tuple[int, int] | None:
