@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import torch
-from torch import Tensor, nn
 
 import lstmprof as lp
 from lstmprof.diagnose.remedies.variants import FUSE_THE_CELL
+
+torch = pytest.importorskip("torch")
+nn, Tensor = torch.nn, torch.Tensor
 
 STEPS, BATCH, INPUTS, HIDDEN = 12, 6, 10, 16
 
