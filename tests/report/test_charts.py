@@ -16,7 +16,7 @@ from lstmprof.breakdown import break_down
 from lstmprof.diagnose.causes import PROFILER
 from lstmprof.diagnose.findings import waterfall as steps
 from lstmprof.report import TABLES, report_of
-from lstmprof.report.charts import CHARTS, casts, launch_gaps, waterfall
+from lstmprof.report.charts import CHARTS, casts, launch_gaps, times, versions, waterfall
 from lstmprof.report.model import Pair, Report
 
 
@@ -90,6 +90,26 @@ def test_a_waterfall_is_in_the_order_of_the_findings_and_small_ones_are_one() ->
     labels = [bar["label"] for bar in waterfall.bars(rows)]
     assert labels[1:-1] == ["GEMM-bound", "1 smaller part", PROFILER]
     assert [bar["end_ns"] for bar in waterfall.bars(rows)] == [1_000, 3_000, 3_001, 2_101, 2_101]
+
+
+@pytest.mark.parametrize(("slow_ns", "said"), [(20_000, "2.00× as long"), (10_100, "told apart")])
+def test_times_are_not_compared_in_words_where_the_verdict_does_not(
+    slow_ns: int, said: str, tmp_path: Path
+) -> None:
+    made = [
+        runs.run(tmp_path, name, implementation=name, walls_ns=runs.walls(ns))
+        for name, ns in (("fast", 10_000), ("slow", slow_ns))
+    ]
+    (figure,) = times.figures(report_of([break_down(run, None, TABLES) for run in made]))
+    assert said in figure.sentence
+
+
+@pytest.mark.parametrize(("low_ns", "said"), [(15, "2.00× as long."), (9, "overlap.")])
+def test_versions_whose_intervals_overlap_are_not_compared_in_words(low_ns: int, said: str) -> None:
+    row = {"implementation": "a", "version": "1", "place": 0}
+    old = {**row, "step_ns": 10, "step_low_ns": 9, "step_high_ns": 11}
+    new = {**row, "step_ns": 20, "step_low_ns": low_ns, "step_high_ns": 31}
+    assert versions.sentence([old, new]).endswith(said)
 
 
 def test_a_way_between_two_runs_that_cannot_be_told_apart_names_no_cause() -> None:

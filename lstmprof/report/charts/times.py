@@ -5,8 +5,11 @@ The figure of the seed study, for each group of runs that can be compared.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import altair as alt
 
+from lstmprof.diagnose.diagnosis import Diagnosis
 from lstmprof.numbers import milliseconds
 from lstmprof.report import drawing
 from lstmprof.report.model import Figure, Report, Row, Rows
@@ -30,7 +33,7 @@ def figures(report: Report) -> list[Figure]:
                 key=f"times-{group.number}",
                 title=f"{TITLE}: {group.conditions}",
                 kind=f"Bar chart of the time per batch of {len(rows)} runs",
-                sentence=sentence(rows),
+                sentence=sentence(rows, report.diagnoses),
                 caption=drawing.caption(
                     "ms a batch",
                     f"{n} after warm-up, line: its 95 % interval",
@@ -47,14 +50,26 @@ def _step_ns(row: Row) -> float:
     return step_ns
 
 
-def sentence(rows: Rows) -> str:
-    """The fastest and the slowest with their numbers; ``rows`` are sorted."""
+def sentence(rows: Rows, diagnoses: Sequence[Diagnosis] = ()) -> str:
+    """The fastest and the slowest with their numbers; ``rows`` are sorted.
+
+    By how much they differ is not said of runs that the ``diagnoses`` do not tell apart.
+    """
     fast, slow = rows[0], rows[-1]
     begin = f"{fast['label']} takes {milliseconds(fast['step_ns'])} ms a batch"
     if slow is fast:
         return f"{begin}; no other run here can be compared with it."
     times = f", {slow['slowdown']:.2f}× as long" if slow["slowdown"] is not None else ""
+    if any(_alike(diagnosis, fast["run"], slow["run"]) for diagnosis in diagnoses):
+        times = "; they cannot be told apart"
     return f"{begin}, {slow['label']} {milliseconds(slow['step_ns'])} ms{times}."
+
+
+def _alike(diagnosis: Diagnosis, fast: str, slow: str) -> bool:
+    """Whether it is of these two runs and does not tell them apart."""
+    if diagnosis.fast is None or diagnosis.outcome.differs:
+        return False
+    return (diagnosis.fast.name, diagnosis.slow.name) == (fast, slow)
 
 
 def chart(rows: Rows) -> drawing.Drawn:

@@ -6,7 +6,7 @@ import altair as alt
 
 from lstmprof.numbers import milliseconds
 from lstmprof.report import drawing
-from lstmprof.report.model import Figure, Report, Rows
+from lstmprof.report.model import Figure, Report, Row, Rows
 
 TITLE = "By version"
 #: Of the points of an implementation: colours are the parts of a step.
@@ -46,8 +46,20 @@ def sentence(rows: Rows) -> str:
     return (
         f"{old['implementation']} takes {milliseconds(old['step_ns'])} ms a batch with "
         f"{old['version']}, {milliseconds(new['step_ns'])} ms with {new['version']}: "
-        f"{new['step_ns'] / old['step_ns']:.2f}× as long."
+        + (
+            "their 95 % intervals overlap."
+            if _overlap(old, new)
+            else f"{new['step_ns'] / old['step_ns']:.2f}× as long."
+        )
     )
+
+
+def _overlap(one: Row, other: Row) -> bool:
+    """Whether the steps' intervals do; unknown ones do not."""
+    ends = [(row["step_low_ns"], row["step_high_ns"]) for row in (one, other)]
+    if any(end is None for pair in ends for end in pair):
+        return False
+    return bool(max(low for low, _ in ends) <= min(high for _, high in ends))
 
 
 def chart(rows: Rows) -> drawing.Drawn:
