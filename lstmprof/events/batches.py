@@ -16,12 +16,12 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from lstmprof.events.groups import numbered
+from lstmprof.events.groups import Groups
 from lstmprof.events.intervals import Ints
 from lstmprof.events.narrow import LINKS, Packed
 from lstmprof.events.schema import ACTIVITY_KINDS, SCHEMA
 from lstmprof.events.sorts import sorts
-from lstmprof.events.table import NONE, EventTable
+from lstmprof.events.table import EventTable
 
 #: Events that begin in one batch: of 2**16 to 2**20 about the fastest (docs/performance.md).
 BATCH_EVENTS = 2**17
@@ -76,12 +76,16 @@ class Batches:
         running = np.empty(0, dtype=np.int64)
         while first < count:
             last = self._until(first + max(self._size, len(running), len(first_rows)))
-            end_ns = int(self._start[last]) if last < count else _end(self._start, self._dur)
-            beside = [running, first_rows, *_next(lanes, last)]
+            end_ns = int(self._start[last]) if last < count else self._end()
+            beside = [running, first_rows, *_next(lanes, self._start, last)]
             yield table.batch(first, last, np.concatenate(beside), int(self._start[first]), end_ns)
             both = np.concatenate([running, np.arange(first, last)])
             running = both[self._start[both] + self._dur[both] > end_ns]
             first = last
+
+    def _end(self) -> int:
+        """When the last event ends."""
+        return max(int((self._start[p] + self._dur[p]).max()) for p in self._packed.pieces())
 
     def _until(self, row: int) -> int:
         """The first row of those that begin with ``row``: what begins together is not parted."""
@@ -93,10 +97,6 @@ class Batches:
         return int(np.searchsorted(self._start, self._start[row], side="right"))
 
 
-def _end(start_ns: Ints, dur_ns: np.ndarray) -> int:
-    return int((start_ns + dur_ns).max(initial=np.iinfo(np.int64).min))
-
-
 class _Tables:
     """Makes batches with columns ``names``; ``links`` are those of row numbers, else ``NONE``."""
 
@@ -105,7 +105,6 @@ class _Tables:
     ) -> None:
         self._packed, self._names, self._links = packed, names, links
         self._inside = np.zeros(len(packed), dtype=np.bool_)
-        self._place = np.full(len(packed), NONE, dtype=np.int32)
 
     def batch(self, first: int, last: int, beside: Ints, start_ns: int, end_ns: int) -> Batch:
         """The batch of rows [first, last) and of those ``beside`` them."""
@@ -115,7 +114,6 @@ class _Tables:
         self._inside[others] = False
         earlier, later = others[others < first], others[others >= last]
         rows = np.concatenate([earlier, np.arange(first, last), later])
-        self._place[rows] = np.arange(len(rows))
         own = slice(len(earlier), len(earlier) + last - first)
         return Batch(self._numbered(rows), rows, own, start_ns, end_ns)
 
@@ -141,7 +139,7 @@ class _Tables:
         ids = {"event_id": pa.array(np.arange(len(rows)))}
         for name, link in self._links.items():
             named = link[rows]
-            ids[name] = pa.array(self._place[named].astype(np.int64), mask=named < 0)
+            ids[name] = pa.array(np.searchsorted(rows, named), mask=named < 0)
         names = self._names
         events = self._packed.table([name for name in names if name not in ids], rows).arrow
         for name, numbers in sorted(ids.items(), key=lambda item: names.index(item[0])):
@@ -150,20 +148,26 @@ class _Tables:
         return EventTable(events)
 
 
-def _lanes(packed: Packed) -> list[tuple[Ints, Ints]]:
-    """(rows, starts) of the activities of each device that take time, by start."""
-    rows = np.flatnonzero(packed.is_kind(*ACTIVITY_KINDS) & packed.known("device"))
-    rows = rows[packed.values("dur_ns")[rows] > 0]
-    start_ns = packed.values("start_ns")
-    keys = [packed.values(c)[rows].astype(np.int64) for c in ("rank", "device")]
-    group = numbered(*keys)
-    lanes = [rows[group == number] for number in range(int(group.max(initial=NONE)) + 1)]
-    return [(members, start_ns[members].astype(np.int64)) for members in lanes]
+def _lanes(packed: Packed) -> list[np.ndarray]:
+    """Rows of the activities of each device that take time, by start."""
+    kinds = np.array([*(kind in ACTIVITY_KINDS for kind in packed.texts("kind")), False])
+    narrow = np.int32 if len(packed) < 2**31 else np.int64
+    parts: dict[tuple[int, ...], list[np.ndarray]] = {}
+    for piece in packed.pieces():
+        works = kinds[packed.codes("kind", piece)] & packed.known("device", piece)
+        rows = np.flatnonzero(works & (packed.values("dur_ns", piece) > 0))
+        keys = [packed.ints(name, piece)[rows] for name in ("rank", "device")]
+        group = Groups(*keys)
+        for first, members in zip(group.first.tolist(), group.members(), strict=True):
+            lane = parts.setdefault(tuple(int(key[first]) for key in keys), [])
+            lane.append((piece.start + rows[members]).astype(narrow))
+    return [np.concatenate(lane) for lane in parts.values()]
 
 
-def _next(lanes: list[tuple[Ints, Ints]], row: int) -> Iterator[Ints]:
+def _next(lanes: list[np.ndarray], start_ns: Ints, row: int) -> Iterator[np.ndarray]:
     """Of each lane the activities that begin next at or after ``row``, all that begin together."""
-    for rows, start_ns in lanes:
+    for rows in lanes:
         first = int(np.searchsorted(rows, row))
         if first < len(rows):
-            yield rows[first : int(np.searchsorted(start_ns, start_ns[first], side="right"))]
+            until = np.searchsorted(start_ns, start_ns[rows[first]], side="right")
+            yield rows[first : int(np.searchsorted(rows, until))]

@@ -239,7 +239,8 @@ def _joined(chunks: list[pa.Array], type_: pa.DataType) -> pa.Array:
         pa.DictionaryArray.from_arrays(chunk.indices.cast(indices), chunk.dictionary)
         for chunk in chunks
     ]
-    return pa.concat_arrays(alike)
+    whole = pa.concat_arrays(alike)
+    return _narrow(whole, whole.type)
 
 
 def _narrowest(least: int, most: int) -> pa.DataType:
