@@ -53,6 +53,15 @@ def test_what_is_ours_goes_to_a_log_that_is_named(error: Exception, cache: Path)
     assert "test_border.py" in text
 
 
+@pytest.mark.parametrize(("letters", "is_cut"), [(120, False), (121, True)])
+def test_what_is_ours_is_told_in_120_letters(letters: int, is_cut: bool) -> None:
+    said = "x" * (letters - len("ValueError: "))
+    with pytest.raises(DefectError) as raised, border("a.json"):
+        raise ValueError(said)
+    assert ("x…)" in raised.value.fault) == is_cut
+    assert raised.value.fault.count("x") == 120 - len("ValueError: ")
+
+
 def test_a_recursion_without_end_has_a_short_log() -> None:
     with pytest.raises(DefectError) as raised, border("a.json"):
         nested(0)
@@ -140,3 +149,22 @@ def test_where_nothing_can_be_made_it_is_raised(numbers: list[int], error: type[
     with pytest.raises(error):
         of_good(total, numbers, str, faults.append)
     assert faults == []
+
+
+@pytest.mark.parametrize(
+    ("number", "how", "said"),
+    [
+        (1, {}, "could not read 0.json"),
+        (2, {}, "could not read the runs together"),
+        (2, {"together": "a/job"}, "could not read a/job"),
+    ],
+)
+def test_a_fault_is_of_the_only_input_or_of_all_together(
+    number: int, how: dict[str, str], said: str
+) -> None:
+    def make(items: Sequence[str]) -> None:
+        if len(items) == number:
+            raise KeyError
+
+    with pytest.raises(DefectError, match=said):
+        of_good(make, [f"{n}.json" for n in range(number)], str, lambda fault: None, **how)

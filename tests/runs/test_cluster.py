@@ -263,6 +263,7 @@ def test_what_a_worker_does_not_see_is_told_with_the_remedy(tmp_path: Path) -> N
         there(tmp_path / "out" / ".partial-x")
     with pytest.raises(LstmprofError, match=r"has lstmprof \S+, this side has 0\.0\.7"):
         there(tmp_path, "0.0.7")
+    assert [run.name for run in there(tmp_path).runs] == ["a"]
     word.unlink()
     assert "a.json: is not seen by the worker on" in str(there(tmp_path).errors[0])
 

@@ -70,6 +70,14 @@ def test_of_several_what_is_done_is_left_and_what_changed_is_told(tmp_path: Path
     assert names(list(forced)) == [["a"], ["b"]]
 
 
+def test_one_alone_that_is_done_is_told_to_be_in_the_way(tmp_path: Path) -> None:
+    word = write(tmp_path, "a.json")
+    assert names([*ingest_all([word], tmp_path / "out")]) == [["a"]]
+    (again,) = ingest_all([word], tmp_path / "out")
+    assert (again.runs, again.kept) == ([], [])
+    assert "is there already" in str(again.errors[0])
+
+
 def test_the_command_says_what_it_left(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     given = [str(write(tmp_path, "a.json")), str(write(tmp_path, "b.json"))]
     arguments = ["ingest", *given, "--out", str(tmp_path / "out"), "--jobs", "1"]

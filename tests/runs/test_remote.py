@@ -107,3 +107,12 @@ def test_a_place_is_a_path_or_a_url(tmp_path: Path) -> None:
     assert remote.place("traces") == Path("traces")
     assert remote.place(f"file://{tmp_path}") == tmp_path
     assert remote.place("s3://bucket/runs/") == "s3://bucket/runs"
+
+
+def test_a_run_json_that_is_too_large_is_refused_unread(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "MOST_BYTES", 2**21)
+    MEMORY.pipe(f"{url}/run.json", bytes(2**21 + 1))
+    with pytest.raises(RunError, match=r"run\.json: is larger than 2 MiB"):
+        remote.run_at(url)
