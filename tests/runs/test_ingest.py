@@ -193,6 +193,16 @@ def test_files_of_one_name_in_two_folders_get_two_names(tmp_path: Path) -> None:
         ingest_profiles(tmp_path / "logs", tmp_path / "other", name="mine")
 
 
+def test_a_step_of_a_profile_that_is_not_our_own_lasts_until_the_next(tmp_path: Path) -> None:
+    document = json.loads(trace(None).replace("batch ", "ProfilerStep#"))
+    late = {**document["traceEvents"][1], "name": "aten::late", "ts": 10.5, "dur": 1}
+    document["traceEvents"].append(late)
+    (tmp_path / "a.json").write_text(json.dumps(document))
+    events = ingest_profile(tmp_path / "a.json", tmp_path / "out").events()
+    steps = zip(*(events.column(name).to_pylist() for name in ("name", "step")), strict=True)
+    assert dict(steps)["aten::late"] == 7
+
+
 def test_a_range_that_the_user_names_is_the_step(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(trace(None))
     done = ingest_profiles(tmp_path / "a.json", tmp_path / "out", step_range=r"^batch \d+$")
