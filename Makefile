@@ -14,7 +14,7 @@ MINUTES ?= 10
 SAMPLE_RUNS = $(sort $(dir $(shell git ls-files 'traces/*/run.json')))
 WHEELS ?= $(wildcard build/wheels)
 
-.PHONY: help demo test fuzz faults damages interrupts bench samples analyses gpu gpu-wheels docs pictures site sentences mutants clean
+.PHONY: help demo test fuzz faults damages interrupts bench samples analyses gpu gpu-wheels docs pictures site sentences mutants core clean
 
 help:
 	@echo "make demo   install PyTorch and TensorFlow, capture three LSTMs on a small workload, say where each step goes"
@@ -33,6 +33,7 @@ help:
 	@echo "make site   the documentation as pages, into build/site"
 	@echo "make sentences  every sentence that diagnose, breakdown and the report can print"
 	@echo "make mutants  plant 200 small faults in a copy of the code: which do the tests notice?"
+	@echo "make core PYTHON=python3.13   the tests that need no framework, under another Python"
 	@echo "make clean  remove .venv and the demo's runs"
 
 demo: $(FOR_DEMO)
@@ -107,6 +108,12 @@ sentences: $(INSTALLED)
 mutants: $(INSTALLED)
 	$(INSTALL) --quiet -e '.[mutants]'
 	$(BIN)/python -m benchmarks.mutants $(MUTANTS)
+
+# What needs no framework, under another Python: make core PYTHON=python3.13.
+core:
+	$(PYTHON) -m venv build/core
+	build/core/bin/python -m pip install --quiet --disable-pip-version-check -c requirements.lock -e '.[cluster,dev]'
+	build/core/bin/pytest --numprocesses logical --maxprocesses 4 --dist worksteal
 
 # Each stamp is written last: an install that was cut short is done again.
 $(FOR_DEMO): pyproject.toml requirements.lock

@@ -299,6 +299,7 @@ def test_one_profile_of_an_h100_is_host_bound(
 def test_two_real_captures_are_explained_to_the_nanosecond(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    pytest.importorskip("torch")
     tiny = ["--hidden=4", "--batch=2", "--time-steps=10", "--iterations=20", "--profile-steps=2"]
     tiny += ["--rounds=1", "--no-peaks"]
     names = ["torch-cudnn", "torch-lstmcell-basic"]
