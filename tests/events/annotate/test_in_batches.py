@@ -102,6 +102,34 @@ def test_a_run_and_its_ledger(path: Path, tmp_path: Path, monkeypatch: pytest.Mo
         assert break_down(parted).table(table).equals(break_down(whole).table(table)), table
 
 
+#  time      0  1  2  3  4  5  6  7  8
+#  thread 1  [ forward ------ ]
+#               [ mm, id 5 -- ]
+#                  [launch 9]|  an op of no length, as both end
+#  device 0                     [gemm 9]
+#                                  [add, of op 5, without a launch]
+DRAWN = {
+    "kind": ["range", "op", "runtime", "op", "kernel", "kernel"],
+    "name": ["forward", "aten::mm", "cudaLaunchKernel", "aten::empty", "gemm", "add"],
+    "start_ns": [0, 1, 2, 5, 6, 7],
+    "dur_ns": [5, 4, 2, 0, 1, 1],
+    "tid": [1, 1, 1, 1, None, None],
+    "device": [None, None, None, None, 0, 0],
+    "correlation_id": [None, None, 9, None, 9, None],
+    "external_id": [None, 5, None, None, None, 5],
+}
+
+
+@pytest.mark.parametrize("batch_rows", [1, 2, 3, 100])
+def test_what_belongs_together_in_several_batches(batch_rows: int) -> None:
+    arrays = {name: pa.array(v, SCHEMA.field(name).type) for name, v in DRAWN.items()}
+    found = annotated(stored(pa.table(arrays), 2, batch_rows), captured=False)
+    assert found.column("parent_id").to_pylist() == [None, 0, 1, 1, None, None]
+    assert found.column("launch_id").to_pylist() == [None, None, None, None, 2, None]
+    assert found.column("op_id").to_pylist() == [None, None, 1, None, 1, 1]
+    assert found.column("phase").to_pylist() == ["forward"] * 5 + [None]
+
+
 KIND = st.sampled_from(["op", "range", "step", "runtime", "kernel", "memcpy", "python"])
 NAMES = ("forward", "Optimizer.step#SGD", "aten::mm", "aten::to", "aten::copy_", "cudaLaunchKernel")
 EVENT = st.tuples(
