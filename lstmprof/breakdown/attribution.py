@@ -368,10 +368,10 @@ def _few_swapped(packed: Packed, rows: Ints) -> Ints:
     start = packed.values("start_ns")[rows]
     alike = start[1:] == start[:-1]
     tied = np.flatnonzero(np.append(alike, False) | np.append(False, alike)[: len(rows)])
-    correlation = packed.values("correlation_id")[rows[tied]].astype(np.int64)
-    unknown_last = np.where(
-        packed.known("correlation_id")[rows[tied]], correlation, np.iinfo(np.int64).max
-    )
+    first = int(rows[0]) if len(rows) else 0
+    near = packed.ints("correlation_id", slice(first, int(rows[-1]) + 1 if len(rows) else 0))
+    correlation = near[rows[tied] - first]
+    unknown_last = np.where(correlation == UNKNOWN, np.iinfo(np.int64).max, correlation)
     keys = (unknown_last, packed.values("dur_ns")[rows[tied]], start[tied])
     order = np.arange(len(rows))
     order[tied] = tied[np.lexsort(keys)]
