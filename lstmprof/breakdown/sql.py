@@ -151,6 +151,7 @@ def answer(sql: str, runs: Sequence[Run], timeout_s: float | None = None) -> Ite
         duckdb.connect() as database,
         ThreadPoolExecutor(1) as thread,
     ):
+        thread.submit(bool).result()  # a signal while it starts would hide it from the pool
         query = _Query(database, thread, timeout_s, timeout_s)
         _lock(database, _add_tables(query, runs, _words(database, sql)), str(spill))
         result = query.waited_for(lambda: database.execute(sql).description)

@@ -119,5 +119,6 @@ def test_a_signal_within_the_database_is_no_fault_of_the_query(
 ) -> None:
     table = pa.table({"run": ["a"]})
     monkeypatch.setattr(sql, "facts_table", lambda facts: Interrupting(table))
-    with pytest.raises(KeyboardInterrupt), sql.answer("SELECT 1", []):
-        pass
+    for _ in range(30):  # it comes a little sooner or later each time
+        with pytest.raises(KeyboardInterrupt), sql.answer("SELECT 1", []):
+            pass
