@@ -69,7 +69,7 @@ def unwritable(folder: Path) -> str | None:
     return None
 
 
-@lru_cache
+@lru_cache(maxsize=None)
 def instead_of(cache: Path, fault: str) -> Path:
     """The temporary folder of this process for what ``cache`` cannot hold; tells why, once.
 

@@ -24,6 +24,7 @@ FILES = [
     *(PACKAGE / "capture" / "own" / name for name in ("__init__.py", "session.py", "passes.py")),
     PACKAGE / "capture" / "own" / "frameworks.py",
     PACKAGE / "runs" / "directory.py",
+    PACKAGE / "scratch.py",
     *(
         path
         for path in sorted((PACKAGE / "capture" / "script").glob("*.py"))
@@ -45,6 +46,18 @@ def name_of(path: Path) -> str:
 @pytest.mark.parametrize("path", FILES, ids=name_of)
 def test_the_syntax_is_python_3_7(path: Path) -> None:
     ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 7))
+
+
+#: What may stand bare over a function from Python 3.8 on, or is in functools from 3.8 and 3.9 on.
+_LATER = {"lru_cache", "cache", "cached_property"}
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_a_decorator_is_python_3_7(path: Path) -> None:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    bare = [d for n in ast.walk(tree) for d in getattr(n, "decorator_list", [])]
+    names = {d.attr if isinstance(d, ast.Attribute) else getattr(d, "id", "") for d in bare}
+    assert not names & _LATER
 
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)
