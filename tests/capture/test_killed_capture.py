@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from lstmprof.runs.run import is_run, runs_in
 
 pytestmark = [
     pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="needs /proc"),
+    pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="JAX is not installed"),
     pytest.mark.measured,  # a capture is to be met at work
 ]
 
