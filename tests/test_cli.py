@@ -287,6 +287,7 @@ def test_list_says_of_systems_that_do_not_run_why_and_what_they_need() -> None:
 
 
 def test_a_label_and_an_interpreter_are_part_of_a_capture(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
     given = ["--python", sys.executable, "--label", "again"]
     made = lstmprof("capture", "--impl", "torch-cudnn", *TINY, *given, "--out", tmp_path)
     assert made.returncode == 0, made.stderr

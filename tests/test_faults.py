@@ -85,8 +85,9 @@ def test_a_full_disk_is_one_line_and_the_run_before_is_whole(tmp_path: Path) -> 
         assert "No space left on device" in said
         assert left(disk) == before
         assert [len(run.events()) for run in runs_in(disk / "out")] == [40]
-        said = one_line(lstmprof("breakdown", large, LSTMPROF_CACHE=disk / "cache"))
-        assert "give an LSTMPROF_CACHE that has room" in said
+        ran = lstmprof("breakdown", large, LSTMPROF_CACHE=disk / "cache")
+        assert (ran.returncode, len(ran.stderr.splitlines())) == (0, 1), ran.stderr
+        assert f"{disk}/cache: cannot be written" in ran.stderr
         assert left(disk) == before
         (disk / "filling").write_bytes(b"x" * 150_000)
         page = ("report", disk / "out", "-o", disk / "r.html")
