@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from lstmprof import cli, implementations
-from lstmprof.commands import VERBS
+from lstmprof.commands import VERBS, list as list_
 
 TINY = ["--hidden=4", "--batch=2", "--time-steps=5", "--iterations=3", "--profile-steps=2"]
 TINY += ["--no-peaks", "--rounds=1"]
@@ -234,9 +234,12 @@ def test_list_shows_what_capture_takes() -> None:
     assert "torch-1.0.0" in shown
 
 
+@pytest.mark.parametrize("installed", [True, False])
 def test_list_is_one_screen_with_a_row_a_family(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    installed: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    if not installed:
+        monkeypatch.setattr(list_, "here", lambda row: f"{row.framework} is not installed")
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     assert cli.run(["list"]) == 0

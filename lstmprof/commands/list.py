@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -29,6 +30,7 @@ from lstmprof.workloads import Workload
 from lstmprof.workloads.studies import NAMED
 
 WHAT = ("implementations", "workloads", "systems", "eras")
+_ABSENT = re.compile(r"(\w+) is not installed")
 
 
 @click.command(name="list")
@@ -151,7 +153,7 @@ def _show_overview() -> None:
 
 
 def _family_cells(family: str, rows: Sequence[Implementation]) -> list[str]:
-    where = Counter(here(row).removeprefix("yes, ") for row in rows)
+    where = Counter(_ABSENT.sub(r"no \1", here(row).removeprefix("yes, ")) for row in rows)
     words = [word if len(where) == 1 else f"{n} {word}" for word, n in where.items()]
     return [family, str(len(rows)), ", ".join(words), ", ".join(row.name for row in rows)]
 
