@@ -84,8 +84,9 @@ def _step(rows: pd.DataFrame, implementation: str) -> float:
 
 def claims(rows: pd.DataFrame) -> list[Claim]:
     """The slowest over the fastest, and each system's step over that of PyTorch's layer."""
+    why = _why(rows.product_share.dropna())
     groups = rows.groupby("network", sort=False)
-    spreads = [_spread(str(network), group) for network, group in groups]
+    spreads = [_spread(str(network), group, why) for network, group in groups]
     return spreads + [
         Claim(
             study=ASR,
@@ -94,7 +95,7 @@ def claims(rows: pd.DataFrame) -> list[Claim]:
             ours=row.ratio,
             here=f"{row.implementation}, {row.here}" if row.ratio else "",
             needs=_needs(row.implementation, row.network),
-            why=_why(row.product_share),
+            why=why if row.ratio else "",
         )
         for row in rows.itertuples()
         if row.implementation != BASE
@@ -109,7 +110,7 @@ def _needs(implementation: str, network: str) -> str:
     return f"a CTC loss: {refused['ctc']}" if "ctc" in network and "ctc" in refused else ""
 
 
-def _spread(network: str, rows: pd.DataFrame) -> Claim:
+def _spread(network: str, rows: pd.DataFrame, why: str) -> Claim:
     captured = rows[rows.our_ms.notna()]
     order = sorted(captured.itertuples(), key=lambda row: row.our_ms.value)
     enough = len(order) > 2
@@ -119,17 +120,18 @@ def _spread(network: str, rows: pd.DataFrame) -> Claim:
         SPREAD[network],
         order[-1].our_ms.over(order[0].our_ms) if enough else None,
         here=f"{order[-1].implementation} over {order[0].implementation}" if enough else "",
-        why=_why(captured.product_share.max()) if enough else "",
+        why=why if enough else "",
     )
 
 
-def _why(share: float | None) -> str:
-    if share is None or pd.isna(share):
+def _why(shares: pd.Series) -> str:
+    if not len(shares):
         return ""
+    ends = list(dict.fromkeys(percent(share) for share in (shares.min(), shares.max())))
     return (
-        f"here {percent(share)} of the step of PyTorch's layer is matrix products and the layer's "
-        "own kernel, on one thread of a CPU: work that every implementation has to do; the study's "
-        "ran on a GPU"
+        f"here {' to '.join(ends)} of the step of PyTorch's layer is matrix products and the "
+        "layer's own kernel, on one thread of a CPU: work that every implementation has to do; "
+        "the study's ran on a GPU"
     )
 
 

@@ -29,6 +29,8 @@ MOST_BYTES = 300_000
 #: What a profile says of the machine's name and of its own path.
 OF_THE_MACHINE = ("host_name", "hostnames", "traceName", "trace_id")
 ASR = ("--workload", "1x320-ce-short", "--time-steps", "20")
+#: What the study timed of its networks of four layers, and runs on a CPU.
+DEEP = ("torch-cudnn", "tf-lstmblockcell", "tf-lstmcell", "lasagne-lstm")
 
 
 @dataclass(frozen=True)
@@ -49,14 +51,25 @@ GROUPS = {
     "network": Group(
         (
             *("torch-cudnn", "torch-lstmcell-fused", "torch-lstmcell-basic"),
-            *("tf-lstmblockfusedcell", "tf-lstmcell", "keras-lstm", "jax-scan"),
+            *("tf-lstmblockfusedcell", "tf-lstmblockcell", "tf-lstmcell", "keras-lstm"),
+            *("lasagne-lstm", "keras-theano-lstm", "jax-scan"),
         ),
         ASR,
     ),
+    "long": Group(
+        (
+            *("torch-cudnn", "torch-lstmcell-fused", "torch-lstmcell-basic"),
+            *("tf-lstmblockfusedcell", "tf-lstmblockcell", "tf-lstmcell", "keras-lstm"),
+            *("lasagne-lstm", "keras-theano-lstm"),
+        ),
+        ("--workload", "1x320-ce-long", "--time-steps", "20"),
+    ),
+    "deep": Group(DEEP, ("--workload", "4x320-ce-long", "--time-steps", "10")),
+    "ctc": Group(DEEP, ("--workload", "4x320-ctc-long", "--time-steps", "10", "--labels", "2")),
     "amp": Group(("torch-lstmcell-basic",), (*ASR, "--precision", "amp-bf16")),
     "versions": Group(("torch-cudnn",), (*ASR, "--versions", "1.8.1,2.13.0")),
     "short": Group(
-        ("torch-cudnn", "torch-lstmcell-basic"),
+        ("torch-cudnn", "torch-lstmcell-fused", "torch-lstmcell-basic"),
         ("--workload", "1x320-ce-short", "--time-steps", "5"),
         ("1x320-ce-short", "fp32"),
     ),
