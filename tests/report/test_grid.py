@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-import re
 from pathlib import Path
 
 import pytest
 from commands.test_diagnose import step, write_run
+from report import runs
 
+import lstmprof as lp
 from lstmprof.cli import run as lstmprof
 from lstmprof.report.grid import FIELDS, VALUES
 
@@ -71,13 +72,37 @@ def test_html_escapes_names(traces: Path, capsys: Said) -> None:
     assert "<td></td>" in text
 
 
-def test_the_step_has_its_interval_and_what_it_touches_is_bold_too(capsys: Said) -> None:
-    traces = Path(__file__).parents[2] / "traces"
-    words = [str(traces / name) for name in ("torch-cudnn", "jax-scan", "torch-cudnn-t5")]
-    assert lstmprof(["table", *words, "--columns", "time-steps"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert re.search(r"\| 25\.56 ± 0\.95 \| \*\*68\.60 ± 13\.77 \(1\.00×\)\*\* \|", lines[2])
-    assert re.search(r"\| jax-scan \|  \| \*\*84\.62 ± 30\.69 \(1\.23×\)\*\* \|", lines[3])
+def cell(run: Path) -> str:
+    timings = lp.read(run).timings()
+    assert timings is not None
+    assert timings.step_low_ns is not None
+    assert timings.step_high_ns is not None
+    half_ns = (timings.step_high_ns - timings.step_low_ns) / 2
+    return f"{timings.step_ns / 1e6:.2f} ± {half_ns / 1e6:.2f}"
+
+
+def test_the_step_has_its_interval_and_what_it_touches_is_bold_too(
+    tmp_path: Path, capsys: Said
+) -> None:
+    made = tmp_path / "made"
+    made.mkdir()
+    long = {**runs.WORKLOAD, "name": "long", "time_steps": 40}
+    walls = {"fast": 20_000_000, "near": 20_100_000, "far": 50_000_000, "alone": 90_000_000}
+    for name, ns in walls.items():
+        facts = {"workload": long} if name == "alone" else {}
+        implementation = "fast" if name == "alone" else name
+        runs.run(
+            *(made, name),
+            implementation=implementation,
+            walls_ns=runs.walls(ns),
+            facts=facts,
+        )
+    assert lstmprof(["table", str(made), "--columns", "time-steps"]) == 0
+    lines = {line.split(" | ")[0]: line for line in capsys.readouterr().out.splitlines()}
+    cells = {name: cell(made / name) for name in walls}
+    assert f"| **{cells['fast']} (1.00×)** | {cells['alone']} |" in lines["| fast"]
+    assert f"| **{cells['near']} (1.01×)** |" in lines["| near"]
+    assert f"| {cells['far']} (2.50×) |" in lines["| far"]
 
 
 def test_rows_that_need_it_are_told_apart_by_what_differs(traces: Path, capsys: Said) -> None:
