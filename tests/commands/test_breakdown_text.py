@@ -159,3 +159,19 @@ def test_the_steps_of_more_than_three_runs_stand_side_by_side(
     assert lines.count(["run", "gemm", "idle", "python", "step"]) == 1
     assert lstmprof(["breakdown", str(tmp_path), "--top", "3"]) == 0
     assert "d: where the undisturbed step goes" in capsys.readouterr().out
+
+
+def test_what_has_no_steps_is_no_step_beside_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [row("op", "aten::mm", 0, 9_000_000, **HOST)]
+    marked = [row("step", "step", 0, 10_000_000, **HOST), *rows]
+    for name in "abcd":
+        events = annotated(table(rows if name == "a" else marked), captured=False)
+        (tmp_path / name).mkdir()
+        write_tables(tmp_path / name, run_info({"name": name, "source": "ingest"}), events)
+    assert lstmprof(["breakdown", str(tmp_path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    begins = [line.split("  ")[0] for line in lines if line.split("  ")[0].strip() in set("bcd")]
+    assert begins == ["b", "c", "d"]
+    assert sum(line.startswith("a (whole profile)  ") for line in lines) == 1

@@ -246,11 +246,16 @@ def _show_links(breakdown: Breakdown) -> None:
     terminal.write_line()
 
 
+def has_steps(breakdown: Breakdown) -> bool:
+    """Whether steps are marked; else the whole profile is taken as one."""
+    return any(window.step is not None for window in breakdown.windows)
+
+
 def _heading(breakdown: Breakdown, step: MeanStep) -> str:
     info = breakdown.run.info
     where = lane_words(step.rank, step.device)
     named = info.device_names.get(str(step.device))
-    marked = any(w.step is not None for w in breakdown.windows)
+    marked = has_steps(breakdown)
     what = f"mean of {step.steps} profiled steps"
     if step.recording is not None:
         without = "without waits for a CPU" if info.source == OWN_CODE else "in CPU time"

@@ -8,7 +8,13 @@ from collections.abc import Sequence
 from lstmprof.breakdown import Breakdown, comparable
 from lstmprof.breakdown.mean_step import MeanStep, lane_words
 from lstmprof.commands import terminal
-from lstmprof.commands.terminal.breakdown import conditions, labels_of, show_times, step_ns
+from lstmprof.commands.terminal.breakdown import (
+    conditions,
+    has_steps,
+    labels_of,
+    show_times,
+    step_ns,
+)
 
 #: Parts that are a smaller share of every step are added up.
 _LEAST_SHARE = 0.02
@@ -29,7 +35,7 @@ def show(breakdowns: list[Breakdown], *, profiled: bool) -> None:
 
 def _show_group(heading: str, breakdowns: list[Breakdown], profiled: bool) -> None:
     lanes = [
-        (_called(label, step, alone=len(steps) == 1), step)
+        (_called(label, step, breakdown, alone=len(steps) == 1), step)
         for label, breakdown in zip(labels_of(breakdowns), breakdowns, strict=True)
         for steps in [breakdown.steps(profiled=profiled)]
         for step in steps
@@ -61,10 +67,11 @@ def _digits(longest_ns: float) -> int:
     return 3 if longest_ns < 1e7 else 2 if longest_ns < 1e8 else 1
 
 
-def _called(label: str, step: MeanStep, *, alone: bool) -> str:
+def _called(label: str, step: MeanStep, breakdown: Breakdown, *, alone: bool) -> str:
     where = "" if alone else f", {lane_words(step.rank, step.device)}"
     in_cpu_time = step.recording is not None and step.recording.in_cpu_time
-    return f"{label}{where}" + (" (CPU time)" if in_cpu_time else "")
+    whole = "" if has_steps(breakdown) else " (whole profile)"
+    return f"{label}{where}{whole}" + (" (CPU time)" if in_cpu_time else "")
 
 
 def _parts(steps: Sequence[MeanStep], state: str) -> list[str]:
