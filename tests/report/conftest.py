@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
-from report.opening import CHROMIUM, PATIENCE_MS
+from report.opening import CHROMIUM, PATIENCE_MS, Opened
 
 collect_ignore_glob = [] if importlib.util.find_spec("altair") else ["test_*.py"]
 
@@ -22,3 +23,11 @@ def browser() -> Iterator[Any]:
         )
         yield launched
         launched.close()
+
+
+@pytest.fixture
+def opened(browser: Any, path: Path) -> Iterator[Opened]:
+    """The page at the module's ``path``, on a wide light screen."""
+    made = Opened(browser, path, 1280, "light")
+    yield made
+    made.context.close()

@@ -8,7 +8,6 @@ import dataclasses
 import json
 import re
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -48,13 +47,6 @@ def path(report: Report, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("page") / "report.html"
     page.write(report, out)
     return out
-
-
-@pytest.fixture
-def opened(browser: Any, path: Path) -> Iterator[Opened]:
-    made = Opened(browser, path, 1280, "light")
-    yield made
-    made.context.close()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

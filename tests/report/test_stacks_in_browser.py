@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +25,6 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]
     page.write(reports.report_of(made), folder / "report.html")
     return folder / "report.html"
-
-
-@pytest.fixture
-def opened(browser: Any, path: Path) -> Iterator[Opened]:
-    made = Opened(browser, path, 1280, "light")
-    yield made
-    made.context.close()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
