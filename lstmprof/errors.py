@@ -90,6 +90,11 @@ _EXTRAS = {
 }
 
 
+def is_url(word: object) -> bool:
+    """Whether ``word`` is for fsspec to open, and no path."""
+    return "://" in str(word)
+
+
 def of_url(url: str, error: Exception) -> Tuple[str, str]:
     """Why ``url`` cannot be opened, and the next step, whatever a protocol's library raised."""
     reason = str(error) or type(error).__name__

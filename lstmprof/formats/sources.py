@@ -25,7 +25,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lstmprof.errors import ForeignFileError, ProfileError, of_url
+from lstmprof.errors import ForeignFileError, ProfileError, is_url, of_url
 from lstmprof.events import EventTable, Profile
 from lstmprof.events.schema import COLUMNS
 from lstmprof.events.table import events_table
@@ -81,11 +81,6 @@ class _Archive:
 
     def __getstate__(self) -> dict[str, Source]:
         return {"source": self.source}
-
-
-def is_url(word: Path | str) -> bool:
-    """Whether ``word`` is for fsspec to open, and no path."""
-    return "://" in str(word)
 
 
 def path_of(word: Path | str) -> Path:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lstmprof import __version__
-from lstmprof.errors import LstmprofError, RunError
+from lstmprof.errors import LstmprofError, RunError, is_url
 from lstmprof.events import annotate
 from lstmprof.events.schema import SCHEMA_VERSION
 from lstmprof.runs import remote
@@ -97,7 +97,7 @@ def _opened(word: Path | str, cache: Path) -> _Opened:
 
 def _places_at(word: Path | str) -> Sequence[Path | str]:
     """Where the run that ``word`` is lies, or those directly in it."""
-    if "://" in str(word):
+    if is_url(word):
         return remote.places_at(str(word))
     path = Path(word)
     if not str(word) or not path.is_dir():  # what is no run is told where profiles are read

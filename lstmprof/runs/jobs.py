@@ -18,8 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lstmprof import __version__
-from lstmprof.errors import LstmprofError, ProfileError, RunError
-from lstmprof.formats import sources
+from lstmprof.errors import LstmprofError, ProfileError, RunError, is_url
 from lstmprof.formats.pool import KilledError, Pool
 from lstmprof.runs import remote
 from lstmprof.runs.border import border
@@ -63,7 +62,7 @@ def ingest_all(
     place = remote.place(out)
     if scheduler is not None:  # a worker is in another folder
         place = place if isinstance(place, str) else place.resolve()
-        words = [word if sources.is_url(word) else Path(word).resolve() for word in words]
+        words = [word if is_url(word) else Path(word).resolve() for word in words]
     all_tasks: list[Task] = []
     for word in words:
         try:

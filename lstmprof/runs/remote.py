@@ -19,7 +19,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from lstmprof.errors import LstmprofError, RunError, of_url
+from lstmprof.errors import LstmprofError, RunError, is_url, of_url
 from lstmprof.runs.directory import new_run
 from lstmprof.runs.metadata import AGAIN, RunInfo, decoded
 from lstmprof.runs.run import EVENTS_FILE, MOST_BYTES, RUN_FILE, Run, is_run, open_run
@@ -62,7 +62,7 @@ def place(out: Path | str) -> Path | str:
     text = str(out)
     if text.startswith(_LOCAL):
         return Path(text.removeprefix(_LOCAL))
-    return text.rstrip("/") if "://" in text else Path(out)
+    return text.rstrip("/") if is_url(text) else Path(out)
 
 
 def run_at(url: str) -> RemoteRun | None:
