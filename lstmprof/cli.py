@@ -37,8 +37,13 @@ class Verbs(click.Group):
         """
         if name not in VERBS:
             raise unknown_name("command", name, VERBS)
-        command: click.Command = importlib.import_module(VERBS[name]).command
+        command: click.Command = importlib.import_module(f"lstmprof.commands.{name}").command
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the verbs and their sentences, without importing any."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(VERBS.items()))
 
 
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})

@@ -96,6 +96,23 @@ def test_every_verb_has_help_with_an_example(verb: str, capsys: pytest.CaptureFi
     assert f"lstmprof {verb}" in capsys.readouterr().out.split("Example:")[1]
 
 
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_help_of_all_verbs_tells_of_each_as_its_own_does(verb: str) -> None:
+    command = importlib.import_module(f"lstmprof.commands.{verb}").command
+    assert VERBS[verb] == command.get_short_help_str(limit=1000)
+
+
+def test_the_help_of_all_verbs_imports_none() -> None:
+    code = (
+        "import sys\nfrom lstmprof import cli\ntry: cli.cli(['--help'])\nexcept SystemExit: pass\n"
+        "print(*(name for name in sys.modules if name.startswith('lstmprof')), file=sys.stderr)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert {"lstmprof.cli", "lstmprof.commands"} <= set(ran.stderr.split())
+    assert not [name for name in ran.stderr.split() if name.startswith("lstmprof.commands.")]
+    assert all(f"  {verb} " in ran.stdout for verb in VERBS)
+
+
 def test_the_bare_command_shows_its_help_as_a_page() -> None:
     bare, asked = lstmprof(), lstmprof("--help")
     assert (bare.returncode, bare.stdout) == (2, "")
