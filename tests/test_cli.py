@@ -68,6 +68,18 @@ def test_help_is_quick_and_imports_no_framework_or_dataframe_library(verb: str |
     assert int(modules) < 300, "of Python alone 40, of click and of the help 200"
 
 
+def test_the_process_ends_without_clearing_its_modules_away() -> None:
+    code = (
+        "import atexit\nfrom lstmprof import __main__, cli\n"
+        "class Kept:\n    def __del__(self): print('cleared')\n"
+        "kept = Kept()\n"
+        "def run(arguments): atexit.register(print, 'tidied'); return 7\n"
+        "cli.run = run\n__main__.main()"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (7, "tidied\n", "")
+
+
 #: What the breakdown of a stored run does without: a third of a second of imports.
 NOT_NEEDED = {
     "pandas.core",

@@ -104,8 +104,7 @@ class Run:
         Raises:
             RunError: the file is damaged or of another schema version.
         """
-        path = self.timings_file
-        return None if path is None else _table(path, TIMINGS_SCHEMA)
+        return self._timings
 
     def samples(self) -> pa.Table | None:
         """One row a stack that a sampler saw in undisturbed steps; None where none looked on.
@@ -150,6 +149,11 @@ class Run:
             RunError: the file is damaged or of another schema version.
         """
         return _checked(self.path / "samples.parquet", SAMPLES_SCHEMA)
+
+    @cached_property
+    def _timings(self) -> pa.Table | None:
+        path = self.timings_file
+        return None if path is None else _table(path, TIMINGS_SCHEMA)
 
     def file(self, table: str) -> Path | None:
         """The file of ``events``, ``timings`` or ``samples``, looked through; None without one.

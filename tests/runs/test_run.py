@@ -248,6 +248,11 @@ def test_a_run_of_before_rules_were_stored_is_read_without_them(tmp_path: Path) 
         run.events()
 
 
+def test_timings_are_read_once() -> None:
+    run = open_run(Path(__file__).parents[2] / "traces" / "torch-cudnn")
+    assert run.timings() is run.timings() is not None
+
+
 def test_timings_of_before_their_counts_are_read_without_them(tmp_path: Path) -> None:
     whole = pa.table(
         {name: [None] for name in TIMINGS_SCHEMA.names}
