@@ -21,8 +21,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from lstmprof.events.intervals import Ints
 from lstmprof.events.schema import SCHEMA
+from lstmprof.events.sorted_files import SortedFiles
 from lstmprof.events.stored import (
     TEXT_COLUMNS,
     Folder,
@@ -39,8 +39,6 @@ BATCH_ROWS = 2**17
 SPOOLED_ROWS = 2**18
 #: … so many at a time.
 CHUNK_ROWS = 2**16
-#: One start of so many is looked at to cut batches.
-_SAMPLED = 32
 #: Chunks whose texts are numbered at once.
 _CHUNKS = 64
 
@@ -104,13 +102,6 @@ class Chunks:
 
 
 @dataclass(frozen=True)
-class _Chunk:
-    path: Path
-    first_ns: int
-    last_ns: int
-
-
-@dataclass(frozen=True)
 class Spool:
     """Columns of events in files that ``write_chunk`` wrote, in the order of the profile.
 
@@ -123,7 +114,7 @@ class Spool:
     @property
     def first_ns(self) -> int:
         """When the first event begins."""
-        return min(chunk.first_ns for chunk in self._chunks)
+        return self._sorted.first_ns
 
     def events(self, origin_ns: int, rank: int | None) -> StoredEvents:
         """The events table of these columns, their times counted from ``origin_ns``.
@@ -136,7 +127,7 @@ class Spool:
         texts = self._texts()
         batches: list[StoredBatch] = []
         first_row = 0
-        for first_ns, end_ns in itertools.pairwise(self._borders()):
+        for first_ns, end_ns in itertools.pairwise(self._sorted.borders(BATCH_ROWS)):
             columns = self._between(first_ns, end_ns, texts)
             start = pa.array(columns.column("start_ns").to_numpy() - origin_ns)
             columns = columns.set_column(columns.column_names.index("start_ns"), "start_ns", start)
@@ -144,26 +135,12 @@ class Spool:
             write_columns(path, columns)
             batches.append(StoredBatch(first_row, len(columns), start[0].as_py(), (path,)))
             first_row += len(columns)
-            for chunk in self._chunks:
-                if first_ns <= chunk.last_ns < end_ns:
-                    chunk.path.unlink()
+            self._sorted.remove_ending(first_ns, end_ns)
         return StoredEvents(self.folder, texts, batches, rank)
 
     @cached_property
-    def _chunks(self) -> list[_Chunk]:
-        return [_Chunk(path, *self._starts(path)[[0, -1]].tolist()) for path in self.files]
-
-    @staticmethod
-    def _starts(path: Path) -> Ints:
-        starts: Ints = read_columns(path).column("start_ns").to_numpy()
-        return starts
-
-    def _borders(self) -> list[int]:
-        """Where batches begin, and where the last ends; between two there is an event or more."""
-        every = max(1, min(_SAMPLED, BATCH_ROWS // _SAMPLED))
-        sampled = [self._starts(chunk.path)[::every].astype(np.int64) for chunk in self._chunks]
-        first = np.unique(np.sort(np.concatenate(sampled))[:: max(1, BATCH_ROWS // every)])
-        return [*first.tolist(), max(chunk.last_ns for chunk in self._chunks) + 1]
+    def _sorted(self) -> SortedFiles:
+        return SortedFiles(self.files, "start_ns")
 
     def _texts(self) -> Texts:
         """All texts, numbered in the order of the profile."""
@@ -182,23 +159,13 @@ class Spool:
 
     def _between(self, first_ns: int, end_ns: int, texts: Texts) -> pa.Table:
         """The events that begin in [first_ns, end_ns), sorted, their texts as numbers."""
-        parts = [
-            _cut(read_columns(chunk.path), first_ns, end_ns)
-            for chunk in self._chunks
-            if chunk.first_ns < end_ns and chunk.last_ns >= first_ns
-        ]
+        parts = self._sorted.between(first_ns, end_ns)
         columns = pa.table({name: _joined(name, parts, texts) for name in sorted(self._names)})
         return _sorted(columns)
 
 
 def _without_rows(column: pa.DictionaryArray) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(pa.array([], pa.int32()), column.dictionary)
-
-
-def _cut(columns: pa.RecordBatch, first_ns: int, end_ns: int) -> pa.RecordBatch:
-    """Of sorted ``columns`` the rows that begin in [first_ns, end_ns)."""
-    first, end = np.searchsorted(columns.column("start_ns").to_numpy(), (first_ns, end_ns))
-    return columns.slice(first, end - first)
 
 
 def _joined(name: str, parts: Sequence[pa.RecordBatch], texts: Texts) -> pa.Array:
