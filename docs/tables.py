@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from lstmprof.breakdown.tables import TABLES, TableKind
 from lstmprof.breakdown.timings import COLUMNS as TIMINGS
+from lstmprof.events.counters import COLUMNS as COUNTERS
 from lstmprof.events.schema import COLUMNS, Column
 from lstmprof.runs.columns import ITERATIONS, SAMPLES
 from lstmprof.runs.metadata import facts
@@ -23,8 +24,8 @@ Every table of lstmprof, column by column. Written by `make docs` from the defin
 - `lstmprof breakdown PATH… --table NAME` shows a table; `--format json|csv` gives all columns and
   rows with a column `run` in front; in Python `lstmprof.read(PATH).table("NAME")` gives it to
   pandas, polars or Arrow.
-- `lstmprof query "SELECT …" PATH…` answers SQL over all of them, over `events`, `timings`,
-  `samples` and `runs`, each with the column `run` in front.
+- `lstmprof query "SELECT …" PATH…` answers SQL over all of them, over `events`, `counters`,
+  `timings`, `samples` and `runs`, each with the column `run` in front.
 - Times are integers of nanoseconds, means are not. What is unknown is null, never 0 or −1.
   Percentiles are the nearest rank, so that each is the value of a row. A share is 0–1.
 """
@@ -32,6 +33,10 @@ Every table of lstmprof, column by column. Written by `make docs` from the defin
 _EVENTS = """\
 One row an event of the profiled steps; int64 nanoseconds since `base_ns` of run.json. Derived
 columns are computed from the others when a profile is read."""
+_COUNTERS = """\
+One row a value of a counter, of profiles that count something only: memory
+(`profile_memory=True` of `torch.profiler`) above all. Rank by rank, each by time; a value holds
+until the next of its counter and device. In SQL the table `counters`."""
 _ITERATIONS = """\
 One row an iteration of the undisturbed pass, of captures only; in SQL the table `timings`."""
 _SAMPLES = """\
@@ -59,6 +64,7 @@ def _lines() -> Iterator[str]:
     yield from ("## timings.parquet\n", _ITERATIONS, "", *_rows(ITERATIONS), "")
     yield from ("## samples.parquet\n", _SAMPLES, "", *_rows(SAMPLES), "")
     yield from ("## events.parquet\n", _EVENTS, "", *_rows(COLUMNS), "")
+    yield from ("## counters.parquet\n", _COUNTERS, "", *_rows(COUNTERS), "")
     yield from ("## run.json\n", _FACTS, "", *_facts())
 
 

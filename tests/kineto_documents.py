@@ -23,7 +23,9 @@ def as_a_whole(content: bytes) -> dict[str, Any] | None:
 def facts(profile: Profile) -> dict[str, Any]:
     profile.events.validate(full=True)
     fields = {f.name: getattr(profile, f.name) for f in dataclasses.fields(profile)}
-    return {**fields, "events": profile.events.to_pylist()}
+    counters = profile.counters.table()
+    counters.validate(full=True)
+    return {**fields, "events": profile.events.to_pylist(), "counters": counters.to_pylist()}
 
 
 def document(*events: Any, **header: Any) -> bytes:

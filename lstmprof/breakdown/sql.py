@@ -1,10 +1,10 @@
 """A DuckDB connection that knows the tables of some runs, and nothing else.
 
-``events`` and ``timings`` are views over the runs' Parquet files, so that they may be larger than
-memory; a table of ``breakdown.tables`` is made where the query names it. Then the connection is
-locked: it reads those files alone, loads no extension, reaches no network. Only a SELECT is run,
-which cannot write. Source: DuckDB, "Securing DuckDB". Its rows are read as they are asked for: the
-answer may be larger than memory, too.
+``events``, ``counters`` and ``timings`` are views over the runs' Parquet files, so that they may be
+larger than memory; a table of ``breakdown.tables`` is made where the query names it. Then the
+connection is locked: it reads those files alone, loads no extension, reaches no network. Only a
+SELECT is run, which cannot write. Source: DuckDB, "Securing DuckDB". Its rows are read as they are
+asked for: the answer may be larger than memory, too.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from lstmprof.breakdown import Breakdown, break_down
 from lstmprof.breakdown.tables import TABLES
 from lstmprof.breakdown.tables.database import literally, quoted, reading
 from lstmprof.errors import LstmprofError, UsageError
+from lstmprof.events.counters import SCHEMA as COUNTERS
 from lstmprof.events.schema import SCHEMA, schema
 from lstmprof.numbers import UNKNOWN
 from lstmprof.runs.columns import ITERATIONS, SAMPLES
@@ -37,7 +38,12 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 _RUN = pa.field("run", pa.string(), False)
-_FILES = {"samples": schema(SAMPLES), "events": SCHEMA, "timings": schema(ITERATIONS)}
+_FILES = {
+    "samples": schema(SAMPLES),
+    "counters": COUNTERS,
+    "events": SCHEMA,
+    "timings": schema(ITERATIONS),
+}
 NAMES = ("runs", *reversed(_FILES), *TABLES)
 
 #: What may be read is settled before; the last one keeps the query from changing the others.

@@ -77,7 +77,7 @@ def write_captured(
         for number, result in enumerate(rounds):
             for path in (*result.profiles, *([result.samples] if result.samples else ())):
                 _put(path, folder / "profile" / f"round-{number}-{path.name}")
-        write_tables(folder, info, profile.events, timings, samples)
+        write_tables(folder, info, profile.events, timings, samples, profile.counters)
     return open_run(out / name)
 
 

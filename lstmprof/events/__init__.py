@@ -4,7 +4,8 @@
 
     profile ─ formats ─▶ Profile.events ─ annotate ─▶ events with every column ─ runs ─▶ Parquet
 
-``schema`` says what the columns mean, ``table`` gives them to computations as arrays.
+``schema`` says what the columns mean, ``table`` gives them to computations as arrays. What a
+profile says of memory and other counters stands beside them (``counters``).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from lstmprof.events.counters import NO_COUNTERS, Counters
 from lstmprof.events.table import EventTable
 
 __all__ = ["DeviceFacts", "EventTable", "Profile"]
@@ -43,7 +45,8 @@ class Profile:
     name the profile gives it, ``device_facts`` to what else it says of it. ``accelerators`` are the
     GPUs and their like that it names, whether or not anything was recorded on them;
     ``gpu_complaint`` is what its profiler logged where it recorded nothing there. ``notes`` are
-    other sentences the user must be told (events that could not be read, and why).
+    other sentences the user must be told (events that could not be read, and why). ``counters``
+    stand beside the events.
     """
 
     format: str
@@ -55,3 +58,4 @@ class Profile:
     gpu_complaint: str | None = None
     notes: tuple[str, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    counters: Counters = NO_COUNTERS

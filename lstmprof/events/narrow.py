@@ -182,9 +182,11 @@ def with_own_texts(array: pa.DictionaryArray, type_: pa.DataType, reduced: bool)
 
 
 def narrowed(array: pa.Array) -> pa.Array:
-    """``array``, of integers or of a dictionary's texts, in the narrowest type that holds it."""
+    """``array`` in the narrowest type that holds its integers, or the places of its texts."""
     if pa.types.is_dictionary(array.type):
         return _narrow(array, array.type)
+    if pa.types.is_floating(array.type):
+        return array
     bounds = pc.min_max(array)
     return array.cast(_narrowest(bounds["min"].as_py() or 0, bounds["max"].as_py() or 0))
 

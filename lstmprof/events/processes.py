@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from lstmprof.events import Profile
+from lstmprof.events.counters import NO_COUNTERS
 from lstmprof.events.intervals import Ints
 from lstmprof.events.schema import SCHEMA
 from lstmprof.events.table import UNKNOWN, EventTable
@@ -68,6 +69,10 @@ def joined(processes: Sequence[Process]) -> Profile:
         accelerators=tuple(dict.fromkeys(a for p in profiles for a in p.accelerators)),
         gpu_complaint=next((p.gpu_complaint for p in profiles if p.gpu_complaint), None),
         notes=tuple(_notes(profiles, placed)),
+        counters=sum(
+            (p.counters.shifted(shift) for p, shift in zip(profiles, shifts, strict=True)),
+            NO_COUNTERS,
+        ),
         metadata=_metadata(profiles),
     )
 

@@ -27,6 +27,7 @@ import pyarrow as pa
 
 from lstmprof.errors import ForeignFileError, ProfileError, is_url, of_url
 from lstmprof.events import EventTable, Profile
+from lstmprof.events.counters import NO_COUNTERS
 from lstmprof.events.schema import COLUMNS
 from lstmprof.events.table import events_table
 from lstmprof.formats import archives, raw_file, rows
@@ -330,6 +331,7 @@ def of_one_job(ranks: Sequence[int], profiles: Sequence[Profile]) -> Profile:
         for rank, profile, shift in zip(ranks, profiles, shifts, strict=True)
     ]
     whole = pa.concat_tables(tables).unify_dictionaries()
+    moved = zip(profiles, shifts, ranks, strict=True)
     names = {number: name for profile in profiles for number, name in profile.device_names.items()}
     notes = [
         f"rank {rank}: {note}"
@@ -340,6 +342,7 @@ def of_one_job(ranks: Sequence[int], profiles: Sequence[Profile]) -> Profile:
         format=profiles[0].format,
         base_ns=base_ns,
         events=events_table({n: whole.column(n) for n in whole.column_names}),
+        counters=sum((p.counters.shifted(ns, rank) for p, ns, rank in moved), NO_COUNTERS),
         device_names=names,
         device_facts={n: facts for p in profiles for n, facts in p.device_facts.items()},
         accelerators=tuple(dict.fromkeys(a for p in profiles for a in p.accelerators)),

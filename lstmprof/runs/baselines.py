@@ -19,7 +19,7 @@ from lstmprof.runs.run import RUN_FILE, Run, open_run
 FOLDER = Path(".lstmprof") / "baselines"
 PREFIX = "baseline:"
 #: What a comparison reads of a run; the raw profile is not kept.
-_FILES = (RUN_FILE, "events.parquet", "timings.parquet", "samples.parquet")
+_FILES = (RUN_FILE, "events.parquet", "counters.parquet", "timings.parquet", "samples.parquet")
 
 
 def place_of(word: str) -> str:

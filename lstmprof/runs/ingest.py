@@ -344,7 +344,7 @@ def _written_to(out: Path, task: Task, profile: Profile) -> Run:
         }
     )
     with new_run(out, task.name, force=task.force) as folder:
-        write_events(folder, profile.events)
+        write_events(folder, profile.events, profile.counters)
         write_info(folder, info)
     return open_run(out / task.name)
 

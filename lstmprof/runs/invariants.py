@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lstmprof.errors import RunError
+from lstmprof.events.counters import SCHEMA as COUNTERS
 from lstmprof.events.intervals import Ints
 from lstmprof.events.schema import COLUMNS, KINDS, SCHEMA
 from lstmprof.events.table import NONE
@@ -31,6 +32,8 @@ MOST_NS = 2**62
 #: (a profile's events take 14 or more, one step repeated 7).
 FREE_ROWS = 2**22
 ROW_BYTES = 10
+#: Of counters, of which no more than a batch is ever in memory (3 to 7, three at an instant).
+COUNTER_BYTES = 0.1
 _BATCH_ROWS = 2**18
 _WORDS = [c.name for c in COLUMNS if c.derived and pa.types.is_dictionary(c.type)]
 _MOST_LETTERS = 200
@@ -116,15 +119,32 @@ def check_texts(path: Path, table: pa.Table) -> None:
                     raise RunError(f"{path}: {name} is a text of {length} letters", AGAIN)
 
 
-def check_length(path: Path, file: pq.ParquetFile) -> None:
+def check_length(path: Path, file: pq.ParquetFile, row_bytes: float = ROW_BYTES) -> None:
     """Nothing where ``file`` may hold as many rows as it says.
 
     Raises:
         RunError: they are more than its bytes.
     """
     rows, length = file.metadata.num_rows, path.stat().st_size
-    if rows > FREE_ROWS + length // ROW_BYTES:
+    if rows > FREE_ROWS + length / row_bytes:
         raise RunError(f"{path}: says that its {length} bytes hold {rows} rows", AGAIN)
+
+
+def check_counters(path: Path, file: pq.ParquetFile) -> None:
+    """Nothing where the rows of the counters ``file`` are what every reader relies on.
+
+    Raises:
+        RunError: one is not; says how.
+        OSError, pa.ArrowException: the file is damaged.
+    """
+    for batch in file.iter_batches(_BATCH_ROWS):
+        table = pa.Table.from_batches([batch])
+        check_nulls(path, table, COUNTERS)
+        time = _integers(batch, "time_ns")
+        if len(time) and (time.min() < -MOST_NS or time.max() > MOST_NS):
+            raise RunError(f"{path}: time_ns is of more than a century", AGAIN)
+        if not pc.all(pc.is_finite(table.column("value")).fill_null(True)).as_py():
+            raise RunError(f"{path}: value is no number in a row", AGAIN)
 
 
 def check_events(path: Path, file: pq.ParquetFile) -> None:

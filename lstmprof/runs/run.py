@@ -2,7 +2,7 @@
 
 ::
 
-    <run>/run.json  timings.parquet  events.parquet  [samples.parquet]  profile/
+    <run>/run.json  timings.parquet  events.parquet  [counters.parquet]  [samples.parquet]  profile/
 
 Every Parquet file carries the schema version: an older one is read or refused by name (``LACKING``
 of ``events.schema``), a newer one refused by name, none ever misread. A run may be a stranger's:
@@ -11,7 +11,7 @@ each of its files is looked through once (``invariants``) before anything is com
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,11 +21,14 @@ import pyarrow.parquet as pq
 from msgspec.structs import replace
 
 from lstmprof.errors import RunError
+from lstmprof.events.counters import BATCH_ROWS, NO_COUNTERS, SCHEMA as COUNTERS, Counters
 from lstmprof.events.narrow import Packed, narrow_table
 from lstmprof.events.schema import LACKING, SCHEMA, SCHEMA_VERSION, VERSION_KEY, schema
 from lstmprof.events.table import EventTable
 from lstmprof.runs.columns import ITERATIONS, SAMPLES
 from lstmprof.runs.invariants import (
+    COUNTER_BYTES,
+    check_counters,
     check_counts,
     check_events,
     check_length,
@@ -37,6 +40,7 @@ from lstmprof.runs.metadata import AGAIN, NEWER, UPGRADE, RunInfo, decoded, enco
 
 RUN_FILE = "run.json"
 EVENTS_FILE = "events.parquet"
+COUNTERS_FILE = "counters.parquet"
 
 TIMINGS_SCHEMA = schema(ITERATIONS).with_metadata({VERSION_KEY: str(SCHEMA_VERSION).encode()})
 SAMPLES_SCHEMA = schema(SAMPLES).with_metadata({VERSION_KEY: str(SCHEMA_VERSION).encode()})
@@ -79,7 +83,7 @@ class Run:
         path = self.events_file
         absent = check_file(path, SCHEMA)
         try:
-            with pq.ParquetFile(path, read_dictionary=_texts(absent)) as file:
+            with pq.ParquetFile(path, read_dictionary=_texts(SCHEMA, absent)) as file:
                 table = narrow_table(file, [name for name in columns if name not in absent])
             check_texts(path, table)
         except _DAMAGE as fault:
@@ -115,6 +119,25 @@ class Run:
         path = self.samples_file
         return None if path is None else _table(path, SAMPLES_SCHEMA)
 
+    def counters(self, columns: Sequence[str] = COUNTERS.names) -> Iterator[pa.Table]:
+        """``columns`` of what the profile counts, memory above all, some rows at a time.
+
+        Rank by rank, each by time; nothing where it counts nothing.
+
+        Raises:
+            RunError: the file is damaged or of another schema version.
+        """
+        path = self.counters_file
+        if path is None:
+            return
+        types = pa.schema([COUNTERS.field(name) for name in columns])
+        try:
+            with pq.ParquetFile(path, read_dictionary=_texts(types)) as file:
+                for batch in file.iter_batches(BATCH_ROWS, columns=list(columns)):
+                    yield pa.Table.from_batches([batch]).select(types.names).cast(types)
+        except _DAMAGE as fault:
+            raise _unreadable(path, fault) from fault
+
     @cached_property
     def events_file(self) -> Path:
         """Where the events are, which hold what every reader of them relies on.
@@ -125,7 +148,7 @@ class Run:
         path = self.path / EVENTS_FILE
         absent = check_file(path, SCHEMA)
         try:
-            with pq.ParquetFile(path, read_dictionary=_texts(absent)) as file:
+            with pq.ParquetFile(path, read_dictionary=_texts(SCHEMA, absent)) as file:
                 check_length(path, file)
                 check_events(path, file)
         except _DAMAGE as fault:
@@ -155,8 +178,27 @@ class Run:
         path = self.timings_file
         return None if path is None else _table(path, TIMINGS_SCHEMA)
 
+    @cached_property
+    def counters_file(self) -> Path | None:
+        """Where the counters are, looked through; None where the profile has none.
+
+        Raises:
+            RunError: the file is damaged or of another schema version.
+        """
+        path = self.path / COUNTERS_FILE
+        if not path.exists():
+            return None
+        check_file(path, COUNTERS)
+        try:
+            with pq.ParquetFile(path) as file:
+                check_length(path, file, COUNTER_BYTES)
+                check_counters(path, file)
+        except _DAMAGE as fault:
+            raise _unreadable(path, fault) from fault
+        return path
+
     def file(self, table: str) -> Path | None:
-        """The file of ``events``, ``timings`` or ``samples``, looked through; None without one.
+        """The file of a table that is one: ``events``, say; looked through, None without one.
 
         Raises:
             RunError: it is damaged, or of another schema version; that of the events is missing.
@@ -170,9 +212,9 @@ class Run:
 _DAMAGE = (OSError, ValueError, pa.ArrowException, MemoryError, OverflowError)
 
 
-def _texts(absent: Sequence[str]) -> list[str]:
-    """The columns of texts of an events file: few values each, whatever they are written as."""
-    texts = [field.name for field in SCHEMA if pa.types.is_dictionary(field.type)]
+def _texts(schema: pa.Schema, absent: Sequence[str] = ()) -> list[str]:
+    """The columns of texts of a file: few values each, whatever they are written as."""
+    texts = [field.name for field in schema if pa.types.is_dictionary(field.type)]
     return [name for name in texts if name not in absent]
 
 
@@ -291,9 +333,10 @@ def write_tables(
     events: EventTable,
     timings: pa.Table | None = None,
     samples: pa.Table | None = None,
+    counters: Counters = NO_COUNTERS,
 ) -> None:
     """Write run.json and the tables of a run into ``folder``, run.json last."""
-    write_events(folder, events)
+    write_events(folder, events, counters)
     if timings is not None:
         pq.write_table(timings.cast(TIMINGS_SCHEMA), folder / "timings.parquet", compression="zstd")
     if samples is not None:
@@ -301,9 +344,11 @@ def write_tables(
     write_info(folder, info)
 
 
-def write_events(folder: Path, events: EventTable) -> None:
-    """Write the events table of a run into ``folder``."""
+def write_events(folder: Path, events: EventTable, counters: Counters) -> None:
+    """Write the events table of a run into ``folder``, and its counters if it has any."""
     events.write_parquet(folder / EVENTS_FILE)
+    if counters:
+        counters.write_parquet(folder / COUNTERS_FILE)
 
 
 def write_info(folder: Path, info: RunInfo) -> None:

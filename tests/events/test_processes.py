@@ -17,6 +17,7 @@ from lstmprof.events import EventTable, Profile
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.recorded import recorded
 from lstmprof.events.annotate.steps import windows, with_markers, with_steps
+from lstmprof.events.counters import Count, Counters, table_of
 from lstmprof.events.processes import MOST_PID, Process, joined
 from lstmprof.events.table import events_table
 from lstmprof.replay.graph import step_graph
@@ -234,3 +235,12 @@ def test_ids_too_large_to_be_shifted_are_counted_anew() -> None:
     whole = one_run(profile(rows, 1_000), profile(rows, 9_000)).events
     ids = [row["correlation_id"] for row in whole.to_pylist() if row["kind"] == "kernel"]
     assert sorted(ids) == [1, 2, 3, 4]
+
+
+def test_counters_of_processes_follow_each_other_as_their_events_do() -> None:
+    def counting(base_ns: int) -> Profile:
+        counts = [Count(at_ns, 7, None, "memory allocated", "bytes", at_ns) for at_ns in (3, 20)]
+        return profile(of_gpu(), base_ns, counters=Counters.of([table_of(counts)]))
+
+    whole = joined([Process(counting(1_000), 7), Process(counting(2_000), 8)])
+    assert whole.counters.table().column("time_ns").to_pylist() == [3, 20, 1_003, 1_020]

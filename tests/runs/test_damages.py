@@ -19,6 +19,7 @@ from runs.damages import DAMAGES, EVENTS, TIMINGS, damaged
 from lstmprof.cli import run as lstmprof
 from lstmprof.errors import RunError
 from lstmprof.events.annotate import annotated
+from lstmprof.events.counters import SCHEMA as COUNTERS
 from lstmprof.events.table import events_table
 from lstmprof.runs import invariants
 from lstmprof.runs.metadata import run_info
@@ -224,3 +225,32 @@ def test_a_pipe_in_a_tables_place_is_refused_before_it_is_opened(
     assert lstmprof(["breakdown", str(place)]) == 1
     assert f"{name}: is no plain file; capture or ingest the run again" in capsys.readouterr().err
     assert time.monotonic() - begin < 600
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "fault"),
+    [
+        ("time_ns", None, "time_ns is null in a row"),
+        ("name", None, "name is null in a row"),
+        ("time_ns", 2**62 + 1, "time_ns is of more than a century"),
+        ("value", float("inf"), "value is no number in a row"),
+        ("value", float("nan"), "value is no number in a row"),
+    ],
+)
+def test_counters_are_looked_through_too(column: str, value: object, fault: str, run: Path) -> None:
+    good = dict.fromkeys(COUNTERS.names) | {"time_ns": -5, "name": "power", "value": 1.5}
+    for row in (good, good | {column: value}):
+        fields = [field.with_nullable(True) for field in COUNTERS]
+        table = pa.Table.from_pylist([row], schema=pa.schema(fields, COUNTERS.metadata))
+        pq.write_table(table, run / "counters.parquet")
+        if row == good:
+            (read,) = open_run(run).counters()
+            assert read.to_pylist() == [good]
+    with pytest.raises(RunError, match=rf"counters\.parquet: {fault}"):
+        list(open_run(run).counters())
+
+
+def test_counters_that_cannot_be_read_are_told(run: Path) -> None:
+    (run / "counters.parquet").write_bytes(b"PAR1")
+    with pytest.raises(RunError, match=r"counters\.parquet: is damaged"):
+        list(open_run(run).counters())

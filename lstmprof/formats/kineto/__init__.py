@@ -23,10 +23,12 @@ import pyarrow as pa
 
 from lstmprof.errors import ProfileError, one_line
 from lstmprof.events import DeviceFacts, Profile
+from lstmprof.events.counters import Count, Counters, table_of
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.spool import Spool
 from lstmprof.formats import rows
 from lstmprof.formats.foreign import trace_events
+from lstmprof.formats.kineto.counters import counts
 from lstmprof.formats.kineto.events import KINDS, PROFILER_SPAN, interval, kind, row
 from lstmprof.formats.raw_file import RawFile
 from lstmprof.formats.rows import Row
@@ -74,14 +76,15 @@ def read(raw: RawFile) -> Profile:
         ProfileError: the trace holds no event with a duration.
     """
     header = raw.json if isinstance(raw.json, dict) else {}
-    intervals, left_out = found_rows(trace_events(raw.json) or ())
+    intervals, found, left_out = found_rows(trace_events(raw.json) or ())
     if not intervals:
         raise ProfileError(
             raw.path,
             "the trace holds no event with a duration: nothing was recorded",
             "run the profiled steps inside the profiler, then export",
         )
-    return profile(header, rows.columns(intervals), left_out)
+    beside = Counters.of([table_of(found)])
+    return profile(header, rows.columns(intervals), left_out, beside)
 
 
 @dataclass(frozen=True)
@@ -99,13 +102,19 @@ class LeftOut:
         self.unknown.update(other.unknown)
 
 
-def profile(header: Mapping[str, Any], columns: pa.Table | Spool, left_out: LeftOut) -> Profile:
-    """The profile of these columns of the events table, one row or more, ``start_ns`` absolute."""
+def profile(
+    header: Mapping[str, Any], columns: pa.Table | Spool, left_out: LeftOut, counters: Counters
+) -> Profile:
+    """The profile of these columns of the events table, one row or more, and its counters.
+
+    Times are absolute.
+    """
     origin_ns = rows.first_ns(columns)
     devices = _device_names(header)
     distributed = header.get("distributedInfo")
     distributed = distributed if isinstance(distributed, dict) else {}
-    events = rows.moved(columns, origin_ns, rows.natural(distributed.get("rank")))
+    rank = rows.natural(distributed.get("rank"))
+    events = rows.moved(columns, origin_ns, rank)
     metadata = {key: header[key] for key in _METADATA_KEYS if key in header}
     metadata |= {k: distributed[k] for k in ("rank", "world_size", "backend") if k in distributed}
     logged = _logged(header)
@@ -118,6 +127,7 @@ def profile(header: Mapping[str, Any], columns: pa.Table | Spool, left_out: Left
         format="kineto",
         base_ns=_base_ns(header, origin_ns),
         events=events,
+        counters=counters.shifted(-origin_ns, rank),
         device_names={number: name for number, name in devices.items() if name},
         device_facts=_device_facts(header),
         accelerators=tuple(dict.fromkeys(n or f"GPU {number}" for number, n in devices.items())),
@@ -138,12 +148,20 @@ def _group_sizes(distributed: Mapping[str, Any]) -> list[int]:
     return sorted({size for size in map(rows.positive, sizes) if size is not None})
 
 
-def found_rows(events: Iterable[Any]) -> tuple[list[Row], LeftOut]:
-    """The rows of ``events``, and what was left out."""
+def found_rows(events: Iterable[Any]) -> tuple[list[Row], list[Count], LeftOut]:
+    """The rows of ``events``, their counters, and what was left out."""
     intervals: list[Row] = []
+    found: list[Count] = []
     left_out = LeftOut()
     for event in events:
-        if not isinstance(event, dict) or event.get("ph") != "X":
+        if not isinstance(event, dict):
+            continue
+        if event.get("ph") != "X":
+            read = counts(event)
+            if isinstance(read, str):
+                left_out.dropped[read] += 1
+            else:
+                found += read
             continue
         timed = interval(event)
         category = str(event.get("cat")).lower()
@@ -155,7 +173,7 @@ def found_rows(events: Iterable[Any]) -> tuple[list[Row], LeftOut]:
             intervals.append(row(event, *timed))
             if kind(category, "") is None:
                 left_out.unknown[category] += 1
-    return intervals, left_out
+    return intervals, found, left_out
 
 
 def _left_out(left_out: LeftOut) -> list[str]:

@@ -10,7 +10,7 @@ the columns are spooled.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -21,10 +21,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from lstmprof.errors import ProfileError
+from lstmprof.events.counters import Count, table_of, write_sorted
 from lstmprof.events.spool import write_chunk
 from lstmprof.formats import kineto, rows
 from lstmprof.formats.kineto import events
-from lstmprof.formats.kineto.records import ABSENT, NULL, Ints, OddError, Records
+from lstmprof.formats.kineto.counters import COUNTER, INSTANT, counts, memory_table
+from lstmprof.formats.kineto.records import ABSENT, NULL, Counter, Instant, Ints, OddError, Records
 from lstmprof.formats.raw_file import json_document, json_value
 
 Flags = NDArray[np.bool_]
@@ -38,12 +40,16 @@ _REMEMBERED_LISTS, _SHORT_BYTES = 2**14, 2**10
 
 @dataclass(frozen=True)
 class Piece:
-    """What a piece holds: columns of the events table, in memory or in a file for a ``Spool``."""
+    """What a piece holds: columns of the events table, in memory or in a file for a ``Spool``.
+
+    So are those of its ``counters``, if it has any.
+    """
 
     columns: pa.Table | Path
     rows: int
     left_out: kineto.LeftOut
     categories: frozenset[str]  # of some events at least
+    counters: pa.Table | Path | None = None
 
 
 def read(label: Path | str, text: bytes, spooled: Path | None = None) -> Piece | None:
@@ -57,10 +63,19 @@ def read(label: Path | str, text: bytes, spooled: Path | None = None) -> Piece |
         piece = read_columns(text)
     except OddError:
         piece = _read_rows(label, text)
-    if piece is None or spooled is None or not piece.rows:
-        return piece
-    write_chunk(spooled, piece.columns)
-    return Piece(spooled, piece.rows, piece.left_out, piece.categories)
+    return piece if piece is None or spooled is None else _spooled(piece, spooled)
+
+
+def _spooled(piece: Piece, path: Path) -> Piece:
+    """``piece`` with its columns in ``path`` and a file beside it."""
+    if piece.rows:
+        write_chunk(path, piece.columns)
+        piece = replace(piece, columns=path)
+    if piece.counters is not None:
+        beside = path.with_name(f"{path.name}-counters")
+        write_sorted(beside, piece.counters)
+        piece = replace(piece, counters=beside)
+    return piece
 
 
 class Part(NamedTuple):
@@ -85,10 +100,11 @@ def _read_rows(label: Path | str, text: bytes) -> Piece | None:
         listed = json_document(label, b"[" + text + b"]")
     except ProfileError:
         return None
-    intervals, left_out = kineto.found_rows(listed)
+    intervals, counts, left_out = kineto.found_rows(listed)
     categories = frozenset(str(e.get("cat")).lower() for e in listed if isinstance(e, dict))
     columns = rows.columns(intervals) if intervals else pa.table({})
-    return Piece(columns, len(intervals), left_out, categories)
+    beside = table_of(counts) if counts else None
+    return Piece(columns, len(intervals), left_out, categories, beside)
 
 
 def read_columns(text: bytes) -> Piece:
@@ -110,14 +126,48 @@ def read_columns(text: bytes) -> Piece:
 def _columns(records: Records) -> Piece:
     cats, written = records.texts("cat")
     categories = [category.lower() for category in written]
-    start_ns, dur_ns = _times(records)
+    start_ns, dur_ns = _times(records.numerals("ts"), records.numerals("dur"))
     is_span = _flags(categories, frozenset((events.PROFILER_SPAN,)))[cats]
     spans = list(zip(start_ns[is_span].tolist(), dur_ns[is_span].tolist(), strict=True))
     kept = np.flatnonzero(~is_span)
     columns = {"start_ns": pa.array(start_ns[kept]), "dur_ns": pa.array(dur_ns[kept])}
     columns |= _what(records.only(kept) if spans else records, cats[kept], categories)
     left_out = kineto.LeftOut(spans=spans)
-    return Piece(pa.table(columns), len(kept), left_out, frozenset(categories))
+    beside = _counters(records)
+    return Piece(pa.table(columns), len(kept), left_out, frozenset(categories), beside)
+
+
+def _counters(records: Records) -> pa.Table | None:
+    """The counters, by columns where all of them are of memory."""
+    events = records.counters
+    if any(type(event) is Counter for event in events):
+        return _one_by_one(events)
+    starts = b"".join(bytes(event.ts) + b"\0" for event in events)
+    time_ns, _ = _times(starts, b"0\0" * len(events))
+    pid = _pids([bytes(event.pid) for event in events])
+    columns = memory_table(time_ns, pid, [bytes(event.args) or b"{}" for event in events])
+    if columns is None:
+        raise OddError
+    return columns if len(columns) else None
+
+
+def _one_by_one(events: Sequence[Instant]) -> pa.Table | None:
+    found: list[Count] = []
+    for event in events:
+        phase = COUNTER if type(event) is Counter else INSTANT
+        raws = {name: bytes(getattr(event, name)) for name in ("ts", "pid", "args")}
+        written = {name: json_value(raw) for name, raw in raws.items() if raw}
+        read = counts({"ph": phase, "name": event.name, **written})
+        if isinstance(read, str):
+            raise OddError  # which the plain reader counts
+        found += read
+    return table_of(found) if found else None
+
+
+def _pids(written: Sequence[bytes]) -> Ints:
+    """The process of each, 0 where there is none; most are of few."""
+    numbers = {raw: rows.positive(json_value(raw)) or 0 if raw else 0 for raw in set(written)}
+    return np.fromiter(map(numbers.__getitem__, written), np.int64, len(written))
 
 
 def _what(records: Records, cats: Ints, categories: list[str]) -> dict[str, pa.Array]:
@@ -203,10 +253,10 @@ def _list(raw: bytes) -> str | None:
 _short_list = lru_cache(_REMEMBERED_LISTS)(_list)
 
 
-def _times(records: Records) -> tuple[Ints, Ints]:
+def _times(starts: bytes, lengths: bytes) -> tuple[Ints, Ints]:
     """(start, length) in whole ns, each end rounded from the exact time."""
-    start, start_decimals = _digits(records.numerals("ts"))
-    dur, dur_decimals = _digits(records.numerals("dur"))
+    start, start_decimals = _digits(starts)
+    dur, dur_decimals = _digits(lengths)
     if max(start_decimals.max(initial=0), dur_decimals.max(initial=0)) > _NS_DECIMALS:
         return _rounded_times(start, start_decimals, dur, dur_decimals)
     start_ns, dur_ns = (

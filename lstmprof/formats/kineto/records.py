@@ -1,5 +1,7 @@
 """The complete events (``"ph": "X"``) of a chunk of Kineto's JSON, a field of all at a time.
 
+Beside them its counters: instants of memory, and ``"ph": "C"``.
+
 The chunk is decoded into typed records (msgspec) a part of it at a time, each part small enough
 for a processor's cache, and each part's fields are packed into arrays before the next is decoded.
 A part ends where the chunk looks like the border of two events; where a part turns out to be no
@@ -22,6 +24,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from lstmprof.formats import rows
+from lstmprof.formats.kineto.counters import COUNTER, INSTANT, MEMORY
 from lstmprof.formats.raw_file import last_border
 
 Ints = NDArray[np.int64]
@@ -34,8 +37,8 @@ NULL = ABSENT + 1
 #: 1 MB of second-level cache holds a part and the records made of it.
 PART_BYTES = 2**18
 _RAW = msgspec.Raw(b"")
-#: Phases of the trace event format that are no complete events (Kineto writes ``i s f t M``).
-_OTHER_PHASES = "BEIiCbnePNODMVvRcSTpFsfta"
+#: Phases of the trace event format that are neither (Kineto writes ``i s f t M``).
+_OTHER_PHASES = "BEIbnePNODMVvRcSTpFsfta"
 
 
 class OddError(Exception):
@@ -72,12 +75,27 @@ class _Event(msgspec.Struct, gc=False, frozen=True, tag_field="ph", tag="X"):
     args: _Args = _NO_ARGS
 
 
+class Instant(msgspec.Struct, gc=False, frozen=True, tag_field="ph", tag=INSTANT):
+    """An event that may be an allocation, as it is written."""
+
+    name: str = ""
+    ts: msgspec.Raw = _RAW
+    pid: msgspec.Raw = _RAW
+    args: msgspec.Raw = _RAW
+
+
+class Counter(Instant, gc=False, frozen=True, tag_field="ph", tag=COUNTER):
+    """Values of a counter, as they are written."""
+
+
 def _other(number: int, phase: str) -> Any:
     return msgspec.defstruct(f"_Other{number}", [], gc=False, tag_field="ph", tag=phase)
 
 
 _OTHERS = [_other(number, phase) for number, phase in enumerate(_OTHER_PHASES)]
-_DECODER = msgspec.json.Decoder(list[reduce(or_, _OTHERS, _Event)])  # type: ignore[misc]
+_DECODER = msgspec.json.Decoder(
+    list[reduce(or_, [Instant, Counter, *_OTHERS], _Event)]  # type: ignore[misc]
+)
 
 _NUMBERS = (
     *("correlation", "external", "external_2021", "device", "stream", "graph_node"),
@@ -112,10 +130,15 @@ class Records:
         self._rows: slice | Ints = slice(None)
         self._codes: dict[str, _Codes] = {"cat": _Codes(), "name": _Codes()}
         self._fields: dict[str, list[Any]] = defaultdict(list)
+        self.counters: list[Instant] = []
         for part in parts:
-            events = [e for e in _DECODER.decode(b"[" + part + b"]") if type(e) is _Event]
+            decoded = _DECODER.decode(b"[" + part + b"]")
+            events = [e for e in decoded if type(e) is _Event]
             if events:
                 self._append(events)
+            if len(events) < len(decoded):
+                beside = [e for e in decoded if isinstance(e, Instant)]
+                self.counters += [e for e in beside if type(e) is Counter or e.name == MEMORY]
 
     def _append(self, events: Sequence[_Event]) -> None:
         add, count = self._fields, len(events)

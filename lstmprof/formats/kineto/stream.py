@@ -30,6 +30,7 @@ from isal import igzip
 
 from lstmprof.errors import ProfileError
 from lstmprof.events import Profile
+from lstmprof.events.counters import Counters
 from lstmprof.events.spool import Spool
 from lstmprof.events.stored import Folder
 from lstmprof.formats import kineto
@@ -181,6 +182,14 @@ class _Reader:
         spooled = self._folder.path / f"here-{self._read_here}" if self._folder else None
         return pieces.read(self._label, content, spooled)
 
+    def counters(self, content: Iterable[Piece]) -> Counters:
+        """Those of these pieces."""
+        found = [piece.counters for piece in content if piece.counters is not None]
+        if self._folder:
+            paths = [path for path in found if isinstance(path, Path)]
+            return Counters.in_files(paths, self._folder)
+        return Counters.of([table for table in found if isinstance(table, pa.Table)])
+
     def columns(self, content: Iterable[Piece]) -> pa.Table | Spool:
         """The columns of one piece or more."""
         if self._folder:
@@ -207,20 +216,22 @@ class _Total:
 
     def __init__(self) -> None:
         self.pieces: list[Piece] = []
+        self.with_counters: list[Piece] = []
         self.left_out = kineto.LeftOut()
         self.categories: set[str] = set()
 
     def add(self, piece: Piece) -> None:
         """Add what comes next."""
         self.pieces += [piece] if piece.rows else []
+        self.with_counters += [piece] if piece.counters is not None else []
         self.left_out.add(piece.left_out)
         self.categories |= piece.categories
 
 
 def _profile(
     label: Path | str, file: BinaryIO, reader: _Reader
-) -> tuple[dict[str, Any], pa.Table | Spool, kineto.LeftOut] | None:
-    """The header, the columns and what was left out."""
+) -> tuple[dict[str, Any], pa.Table | Spool, kineto.LeftOut, Counters] | None:
+    """The header, the columns, what was left out and the counters."""
     is_gzipped = _is_gzipped(file)
     unpacked = _Bounded(file) if is_gzipped else file
     head, rest = _head(label, unpacked)
@@ -231,7 +242,8 @@ def _profile(
     header = _header(label, head, tail)
     if not total.pieces or not kineto.is_kineto(header, total.categories):
         return None
-    return header, reader.columns(total.pieces), total.left_out
+    beside = reader.counters(total.with_counters)
+    return header, reader.columns(total.pieces), total.left_out, beside
 
 
 def _head(label: Path | str, file: Any) -> tuple[bytes, bytes]:

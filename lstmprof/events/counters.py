@@ -1,0 +1,180 @@
+"""Counters of a profile: what had which value from when on, memory above all.
+
+::
+
+    reader ─ table_of ─▶ Counters: tables in memory, or files ─ batches ─▶ counters.parquet
+
+They stand beside the events, and are no events: a value holds until the next of its counter.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from lstmprof.events.schema import RANK, SCHEMA_VERSION, VERSION_KEY, Column, schema
+from lstmprof.events.sorted_files import SortedFiles
+from lstmprof.events.stored import Folder, write_columns
+
+#: What an allocator had given out, and what it had of the device; and by how much one call changed
+#: the first: below 0 it freed.
+ALLOCATED, RESERVED, CHANGE = "memory allocated", "memory reserved", "memory change"
+BYTES = "bytes"
+#: About so many values of a profile whose counters are in files are in memory at once.
+BATCH_ROWS = 2**17
+
+_TEXT = pa.dictionary(pa.int32(), pa.string())
+#: The columns of counters.parquet.
+COLUMNS = (
+    Column("time_ns", pa.int64(), "ns", "from when on it had the value, since base_ns of run.json"),
+    RANK,
+    Column("pid", pa.int64(), "", "host process", "the profile does not say"),
+    Column("device", pa.int64(), "", "device number", "it is of the host, or of no device"),
+    Column(
+        "name",
+        _TEXT,
+        "",
+        f"as the profiler wrote it; memory is `{ALLOCATED}`, `{RESERVED}` and, where an allocation "
+        f"or a free was recorded by itself, `{CHANGE}`: its size, below 0 of a free",
+    ),
+    Column("unit", _TEXT, "", "of the value", "the profile does not say"),
+    Column("value", pa.float64(), "", "the value", "the profile writes no number"),
+)
+SCHEMA = schema(COLUMNS).with_metadata({VERSION_KEY: str(SCHEMA_VERSION).encode()})
+#: What a reader says; the rank is of the whole profile.
+READ = pa.schema([field for field in SCHEMA if field.name != "rank"])
+
+
+class Count(NamedTuple):
+    """One value of a counter, as a reader finds it; times not yet counted from ``base_ns``."""
+
+    time_ns: int
+    pid: int | None
+    device: int | None
+    name: str
+    unit: str | None
+    value: float | None
+
+
+def table_of(counts: Sequence[Count]) -> pa.Table:
+    """``counts`` as columns, sorted by time; what is of one instant stays in order."""
+    columns = zip(*counts, strict=True) if counts else itertools.repeat((), len(READ))
+    arrays = [
+        pa.array(values, field.type.value_type).dictionary_encode()
+        if pa.types.is_dictionary(field.type)
+        else pa.array(values, field.type)
+        for field, values in zip(READ, columns, strict=False)
+    ]
+    return sorted_by_time(pa.Table.from_arrays(arrays, schema=READ))
+
+
+def sorted_by_time(columns: pa.Table) -> pa.Table:
+    """``columns`` sorted by time; what is of one instant stays in order."""
+    time = columns.column("time_ns").to_numpy()
+    if (time[1:] >= time[:-1]).all():
+        return columns
+    return columns.take(pa.array(np.argsort(time, kind="stable")))
+
+
+def write_sorted(path: Path, columns: pa.Table) -> None:
+    """Write ``columns``, a row or more and sorted by time, to ``path`` for ``Counters``.
+
+    Raises:
+        LstmprofError: there is no room.
+    """
+    write_columns(path, columns.combine_chunks())
+
+
+@dataclass(frozen=True)
+class _OfRank:
+    """The counters of one rank: sorted columns, or files of them that lie in ``folder``."""
+
+    read: pa.Table | SortedFiles
+    folder: Folder | None = None
+    shift_ns: int = 0
+    rank: int | None = None
+
+    def batches(self) -> Iterator[pa.Table]:
+        if isinstance(self.read, SortedFiles):
+            for first_ns, end_ns in itertools.pairwise(self.read.borders(BATCH_ROWS)):
+                parts = [_typed(part) for part in self.read.between(first_ns, end_ns)]
+                yield self._told(sorted_by_time(pa.concat_tables(parts).unify_dictionaries()))
+        elif len(self.read):
+            yield self._told(self.read)
+
+    def _told(self, columns: pa.Table) -> pa.Table:
+        time = pc.add(columns.column("time_ns"), self.shift_ns)
+        columns = columns.set_column(0, "time_ns", time)
+        rank = pa.repeat(pa.scalar(self.rank, pa.int64()), len(columns))
+        return columns.append_column("rank", rank).select(SCHEMA.names).cast(SCHEMA)
+
+
+def _typed(part: pa.RecordBatch) -> pa.Table:
+    return pa.Table.from_batches([part]).cast(READ)
+
+
+@dataclass(frozen=True)
+class Counters:
+    """The counters of a profile, rank by rank, each by time."""
+
+    of_ranks: tuple[_OfRank, ...] = ()
+
+    @staticmethod
+    def of(tables: Sequence[pa.Table]) -> Counters:
+        """Those in ``tables`` of ``table_of``, which follow each other in the profile."""
+        held = [table for table in tables if len(table)]
+        if not held:
+            return NO_COUNTERS
+        whole = pa.concat_tables(held).unify_dictionaries()
+        return Counters((_OfRank(sorted_by_time(whole)),))
+
+    @staticmethod
+    def in_files(paths: Sequence[Path], folder: Folder) -> Counters:
+        """Those that ``write_sorted`` wrote to files of ``folder``, in the order of the profile."""
+        read = SortedFiles(paths, "time_ns")
+        return Counters((_OfRank(read, folder),)) if paths else NO_COUNTERS
+
+    def __bool__(self) -> bool:
+        return bool(self.of_ranks)
+
+    def __add__(self, other: Counters) -> Counters:
+        """Those of both, one after the other."""
+        return Counters(self.of_ranks + other.of_ranks)
+
+    def shifted(self, by_ns: int, rank: int | None = None) -> Counters:
+        """The same later by ``by_ns``; of ``rank``, where that is given."""
+        moved = (
+            replace(
+                of_rank,
+                shift_ns=of_rank.shift_ns + by_ns,
+                rank=of_rank.rank if rank is None else rank,
+            )
+            for of_rank in self.of_ranks
+        )
+        return Counters(tuple(moved))
+
+    def batches(self) -> Iterator[pa.Table]:
+        """The rows of counters.parquet, some at a time."""
+        for of_rank in self.of_ranks:
+            yield from of_rank.batches()
+
+    def table(self) -> pa.Table:
+        """All rows of counters.parquet, in memory."""
+        return pa.concat_tables([SCHEMA.empty_table(), *self.batches()]).unify_dictionaries()
+
+    def write_parquet(self, path: Path) -> None:
+        """Write the table to ``path``."""
+        with pq.ParquetWriter(path, SCHEMA, compression="zstd") as file:
+            for batch in self.batches():
+                file.write_table(batch, row_group_size=BATCH_ROWS)
+
+
+NO_COUNTERS = Counters()
