@@ -30,6 +30,7 @@ FORMATS = (
     "autograd",
     "tf1_timeline",
     "trace_viewer",
+    "perfetto",  # before xplane, whose planes are the first field, too
     "xplane",
     "cuda.nvprof",
     "cuda.nsys",

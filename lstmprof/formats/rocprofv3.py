@@ -29,7 +29,8 @@ from lstmprof.formats.rows import Row
 
 ROOT = "rocprofiler-sdk-tool"
 _GPU = 2
-_COPIES = {
+#: The directions of copies, as names of events.
+COPIES = {
     "HOST_TO_DEVICE": "HtoD",
     "DEVICE_TO_HOST": "DtoH",
     "DEVICE_TO_DEVICE": "DtoD",
@@ -145,11 +146,11 @@ class _Process:
         direction = self._operation(record).removeprefix("MEMORY_COPY_")
         ends = (_handle(record.get(f"{end}_agent_id")) for end in ("dst", "src"))
         devices = [self._devices[end] for end in ends if end in self._devices]
-        if direction not in _COPIES or not devices:
+        if direction not in COPIES or not devices:
             return None
         return Row(
             "memcpy",
-            f"Memcpy {_COPIES[direction]}",
+            f"Memcpy {COPIES[direction]}",
             start_ns,
             dur_ns,
             pid=self.pid,

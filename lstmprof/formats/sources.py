@@ -38,6 +38,7 @@ from lstmprof.formats.raw_file import RawFile
 _PROFILE_NAMES = (
     *(".json", ".json.gz", ".xplane.pb", ".xplane.pb.gz", ".tar", ".tar.gz", ".tgz"),
     *(".sqlite", ".sqlite.gz", ".sql", ".db", ".nsys-rep", ".qdrep"),
+    *(".pftrace", ".pftrace.gz", ".perfetto-trace", ".perfetto-trace.gz"),
 )
 #: Each part of these, and what users and torch put before them: a run is named without.
 _ENDINGS = {f".{part}" for name in _PROFILE_NAMES for part in name.split(".")[1:]}

@@ -20,17 +20,20 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from formats import perfetto_traces as traces
 from simulator.write_profiles import FOLDER
 
+from lstmprof.breakdown import break_down
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.calls import coverage
 from lstmprof.events.annotate.recorded import recorded
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import events_table
+from lstmprof.export import perfetto as export
 from lstmprof.formats.xplane import schema
 from lstmprof.runs.columns import ITERATIONS
 from lstmprof.runs.metadata import run_info
-from lstmprof.runs.run import TIMINGS_SCHEMA, write_tables
+from lstmprof.runs.run import TIMINGS_SCHEMA, open_run, write_tables
 
 _GPU_DEVICE = {"id": 0, "name": "GPU", "computeMajor": 9, "computeMinor": 0, "numSms": 132}
 #: Chosen so that sums of them leave neither 2^53 nor int64.
@@ -164,6 +167,19 @@ def xplane() -> list[bytes]:
         event.stats.add(metadata_id=2, uint64_value=4)
         event.stats.add(metadata_id=3, ref_value=2)
     return [bytes(space.SerializeToString()), _simulated("tensorflow")]
+
+
+def perfetto() -> list[bytes]:
+    """Perfetto traces: of Kineto's builder, of rocprofv3, plain and compressed, and our export."""
+    made = [traces.rocprofv3(), traces.kineto(), traces.compressed(traces.rocprofv3())]
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder) / "run"
+        place.mkdir()
+        for name, content in run_files().items():
+            (place / name).write_bytes(content)
+        exported = Path(folder) / "x.pftrace"
+        export.write(break_down(open_run(place), None, ("ledger",)), exported)
+        return [*(bytes(trace.SerializeToString()) for trace in made), exported.read_bytes()]
 
 
 def nsys() -> list[bytes]:

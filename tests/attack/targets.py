@@ -190,6 +190,7 @@ TARGETS = {
         Target("autograd", seeds.autograd, _json, _read),
         Target("tf1_timeline", seeds.tf1_timeline, _json, _read),
         Target("trace_viewer", seeds.trace_viewer, _json, _read),
+        Target("perfetto", seeds.perfetto, wire_mutations.mutated, _read),
         Target("xplane", seeds.xplane, wire_mutations.mutated, _read),
         Target("cuda.nvprof", seeds.nvprof, sqlite_mutations.mutated, _read_file),
         Target("cuda.nvprof_csv", seeds.nvprof_csv, _bytes, _read),

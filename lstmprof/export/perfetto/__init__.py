@@ -102,6 +102,7 @@ def _write(
     if info.base_ns is not None and 0 < info.base_ns + origin_ns < 2**63:
         packets.clocks(0, info.base_ns + origin_ns)
     tracks = Tracks(packets, info, breakdown.run.name, _main_pids(packed))
+    tracks.facts(origin_ns)
     written = Slices(packets, tracks, Arrows(packed), origin_ns)
     phases, account = Phases(), _Ledgers(packets, tracks, packed, list(windows), origin_ns)
     account.add_steps()

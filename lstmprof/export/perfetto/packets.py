@@ -108,9 +108,10 @@ class Packets:
         process = number(1, pid) + text(6, name) + number(3, rank)
         return self.track(more=message(3, process) + number(11, _EXPLICIT))
 
-    def thread(self, pid: int, tid: int, name: str) -> int:
-        """A new track for a thread of the process ``pid``."""
-        return self.track(more=message(4, number(1, pid) + number(2, tid) + text(5, name)))
+    def thread(self, pid: int, tid: int, name: str, more: bytes = b"") -> int:
+        """A new track for a thread of the process ``pid``; ``more``: other fields."""
+        thread = number(1, pid) + number(2, tid) + text(5, name)
+        return self.track(more=message(4, thread) + more)
 
     def group(self, name: str, parent: int, rank: int) -> int:
         """A new track that holds others, in the order of their ranks."""
@@ -168,6 +169,11 @@ class Packets:
     def _packet(self, content: bytes) -> None:
         packet = content + _SEQUENCE
         self._file.write(_PACKET + varint(len(packet)) + packet)
+
+
+def description(value: str) -> bytes:
+    """What a track says of itself."""
+    return text(14, value)
 
 
 def flows(started: Sequence[int] = (), ended: Sequence[int] = ()) -> bytes:

@@ -13,23 +13,12 @@ from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import nesting_order, thread_ids
 from lstmprof.export.perfetto.packets import Packets, flows
 from lstmprof.export.perfetto.tracks import Track, Tracks
+from lstmprof.formats.perfetto import own
 
-#: Columns that become arguments, and what each is called.
-_NUMBERS = {
-    "correlation_id": "correlation",
-    "external_id": "external id",
-    "graph_node_id": "graph node",
-    "bytes": "bytes",
-    "sequence_number": "sequence number",
-    "device": "device",
-    "stream": "stream",
-    "step": "step",
-}
-_TEXTS = ("shapes", "dtypes", "op_name", "phase", "family", "rule")
 #: What the slices are made from.
 READS = (
     *("event_id", "kind", "name", "start_ns", "dur_ns", "rank", "pid", "tid", "launch_id"),
-    *("op_id", "category", *_NUMBERS, *_TEXTS),
+    *("op_id", "category", *own.NUMBERS, *own.TEXTS),
 )
 _OP = "op"
 #: What is shown of a device beside its activities.
@@ -113,10 +102,15 @@ class Slices:
         code_of_op = np.where(op == NONE, NONE, codes[op])
         of_ops = [names[code] if code >= 0 else None for code in code_of_op.tolist()]
         columns: list[list[bytes]] = []
-        for column, name in _NUMBERS.items():
+        columns.append(self._each(own.KIND, _texts(events, "kind", rows), self._text))
+        for column, name in own.NUMBERS.items():
             columns.append(self._each(name, _numbers(events, column, rows), self._number))
-        for column in _TEXTS:
+        for column in own.TEXTS:
             columns.append(self._each(column, _texts(events, column, rows), self._text))
+        hosted = (thread_ids(events)[rows] != NONE).tolist()
+        pids = zip(hosted, _numbers(events, "pid", rows), strict=True)
+        beside = [None if on_thread else pid for on_thread, pid in pids]
+        columns.append(self._each(own.PID, beside, self._number))
         columns.append(self._each(_OP, of_ops, self._text))
         return [b"".join(parts) for parts in zip(*columns, strict=True)]
 

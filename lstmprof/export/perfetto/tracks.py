@@ -10,7 +10,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping
 
-from lstmprof.export.perfetto.packets import Packets
+import msgspec
+
+from lstmprof.export.perfetto.packets import Packets, description
+from lstmprof.formats.perfetto.own import FACTS_TRACK, Facts, Where
 from lstmprof.numbers import shown_name
 from lstmprof.runs.metadata import RunInfo
 
@@ -78,9 +81,10 @@ class Tracks:
         number, process = self._process(rank, pid)
         of_thread = "thread" if tid is None else f"thread {tid}"
         name = shown_name(self._info.thread_names(rank).get(str(tid), "")) or of_thread
+        more = _whose(Where(rank, pid, tid, thread=True))
         if place:
-            return self._packets.track(f"{name}: what overlaps", process)
-        return self._packets.thread(number, self._id(tid, number), name)
+            return self._packets.track(f"{name}: what overlaps", process, more=more)
+        return self._packets.thread(number, self._id(tid, number), name, more)
 
     def stream(self, rank: int | None, device: int | None, stream: int | None, of: str) -> Track:
         """That of a stream of a device; ``of``: what it shows beside activities, or nothing."""
@@ -89,9 +93,27 @@ class Tracks:
             name = "stream ?" if stream is None else f"stream {stream}"
             group = self._device(rank, device)
             rank_ = 2 if stream is None else 2 + min(max(stream, 0), _FIRST_FREE_ID)
-            return self._packets.track(f"{name}: {of}" if of else name, group, rank=rank_)
+            whose = b"" if rank is None else _whose(Where(rank))
+            of_all = f"{name}: {of}" if of else name
+            return self._packets.track(of_all, group, rank=rank_, more=whose)
 
         return self._kept(("stream", rank, device, stream, of), new)
+
+    def facts(self, origin_ns: int) -> None:
+        """A track that says what the profile said as a whole."""
+        info = self._info
+        said = Facts(
+            info.profile_format or "perfetto",
+            origin_ns,
+            dict(info.device_names or {}),
+            dict(info.device_facts or {}),
+            list(info.accelerators or ()),
+            info.gpu_complaint,
+            list(info.notes or ()),
+            dict(info.profile_metadata or {}),
+        )
+        text = msgspec.json.encode(said).decode()
+        self._packets.track(FACTS_TRACK, more=description(text))
 
     def ledger(self, rank: int | None, device: int | None) -> Track:
         """That of the ledger of a device, or of the host's threads."""
@@ -151,3 +173,8 @@ class Tracks:
             return next(self._free_ids)
         self._ids.add((process, given))
         return given
+
+
+def _whose(where: Where) -> bytes:
+    """What a track says of itself, for who reads it again."""
+    return description(msgspec.json.encode(where).decode())

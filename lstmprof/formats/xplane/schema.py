@@ -69,7 +69,8 @@ _MESSAGES: Messages = {
     "XStatMetadata": (("id", 1, "int64"), ("name", 2, "bytes"), ("description", 3, "bytes")),
 }
 #: google.protobuf.FieldDescriptorProto.Type and Label
-_TYPES = {"double": 1, "int64": 3, "uint64": 4, "bytes": 12}
+_TYPES = {"double": 1, "int64": 3, "uint64": 4, "int32": 5, "fixed64": 6, "bool": 8, "bytes": 12}
+_TYPES |= {"uint32": 13}
 _MESSAGE, _OPTIONAL, _REPEATED = 11, 1, 3
 #: The bytes with which an XSpace's four fields begin: its first byte is one of them.
 FIRST_BYTES = b"\x0a\x12\x1a\x22"

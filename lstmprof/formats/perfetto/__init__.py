@@ -1,0 +1,240 @@
+"""Perfetto's protobuf traces: what ``lstmprof export --perfetto``, rocprofv3 and Kineto write.
+
+::
+
+    packets ─ tracks (what is where, which clock) ─┐
+    packets ─ slices (begin … end) ────────────────┴─ events (by who wrote them) ─▶ Profile
+
+The file is read twice, packet by packet; in memory are its texts, its tracks and the slices that
+are open. Counters and instants are no events. A profile has the format that it had before it was
+written so: ``kineto``, ``rocprofv3`` …
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from lstmprof.errors import ForeignFileError, ProfileError, one_line
+from lstmprof.events import Profile
+from lstmprof.events.schema import ACTIVITY_KINDS
+from lstmprof.events.spool import CHUNK_ROWS, Chunks, Spool
+from lstmprof.events.table import EventTable
+from lstmprof.formats import kineto, rows
+from lstmprof.formats.kineto.events import PROFILER_SPAN, kind, row as kineto_row
+from lstmprof.formats.perfetto import events, own, packets
+from lstmprof.formats.perfetto.slices import Slice, Slices
+from lstmprof.formats.perfetto.tracks import Outline, outline
+from lstmprof.formats.raw_file import RawFile, json_value
+from lstmprof.formats.rows import Row
+
+_HEAD_BYTES = 4096
+_MOST_NAMED = 3
+_NO_EVENT = "record a profile with slices, or give torch.profiler's JSON"
+_KNOWN = "give a trace of lstmprof export, rocprofv3 or torch.profiler"
+_NO_DATE = "the file does not say when it was recorded: its times count from its beginning"
+_JOINED = ("runtime", *ACTIVITY_KINDS)
+#: Correlations of arrows begin beyond those that profilers count.
+_FIRST_ARROW = 2**48
+#: Nanoseconds since 1970 on 2001-09-09: a later time is a date.
+_EPOCH_FLOOR_NS = 10**18
+
+
+def recognises(raw: RawFile) -> bool:
+    """Whether ``raw`` begins with a packet of a Perfetto trace."""
+    return packets.begins(raw.part(0, _HEAD_BYTES))
+
+
+def read(raw: RawFile) -> Profile:
+    """The profile in a Perfetto trace.
+
+    Raises:
+        ForeignFileError: its slices are of no profiler that is known.
+        ProfileError: it is cut short, damaged or holds no slice.
+    """
+    found = outline(raw)
+    names = {track.name: track for track in found.tracks.values()}
+    facts = names.get(own.FACTS_TRACK)
+    if facts and facts.description:
+        return _own(raw, found, own.facts(raw.path, facts.description))
+    if any(name.startswith(own.LEDGER) for name in names):
+        fault = "was written by an older lstmprof, whose slices do not say what they are"
+        raise ProfileError(raw.path, fault, "export the run again")
+    return _Foreign(raw, found).profile()
+
+
+class _Events:
+    """Events on their way to the table, in the order in which they begin where they are near."""
+
+    def __init__(self) -> None:
+        self._chunks = Chunks()
+        self._rows: list[tuple[int, int | None, Row]] = []
+        self.ranks: set[int | None] = set()
+
+    def add(self, number: int, row: Row, rank: int | None = None) -> None:
+        """Add ``row``, the slice ``number`` of the trace."""
+        self._rows.append((number, rank, row))
+        self.ranks.add(rank)
+        if len(self._rows) >= CHUNK_ROWS:
+            self._flush()
+
+    def _flush(self) -> None:
+        self._rows.sort(key=lambda each: each[0])
+        columns = rows.columns([row for _, _, row in self._rows])
+        if self.ranks != {None}:
+            ranks = pa.array([rank for _, rank, _ in self._rows], pa.int64())
+            columns = columns.append_column("rank", ranks)
+        self._chunks.add(columns)
+        self._rows = []
+
+    def columns(self) -> pa.Table | Spool | None:
+        """All of them, None where there is none."""
+        if self._rows:
+            self._flush()
+        return self._chunks.columns()
+
+
+def _own(raw: RawFile, found: Outline, facts: own.Facts) -> Profile:
+    """The profile that was exported."""
+    slices, collected = Slices(raw, found), _Events()
+    places = {n: own.where(track.description) for n, track in found.tracks.items()}
+    for slice_ in slices:
+        place = places.get(slice_.track, own.Where())
+        row = own.row(slice_, place)
+        if row is not None:
+            collected.add(slice_.number, row, place.rank)
+    columns = collected.columns()
+    if columns is None:
+        raise ProfileError(raw.path, "holds no event", "export the run again")
+    origin_ns = rows.first_ns(columns)
+    table = rows.moved(columns, origin_ns)
+    if len(collected.ranks) > 1:  # a table on disk is of one rank
+        table = EventTable(table.arrow)
+    return Profile(
+        format=facts.format,
+        base_ns=_base_ns(found, origin_ns),
+        events=table,
+        device_names={n: rows.clean(v) for n, v in own.device_numbers(facts.device_names).items()},
+        device_facts=own.device_numbers(facts.device_facts),
+        accelerators=tuple(map(rows.clean, facts.accelerators)),
+        gpu_complaint=None if facts.gpu_complaint is None else one_line(facts.gpu_complaint),
+        notes=(*map(one_line, facts.notes), *_left_out(slices.left_out)),
+        metadata=own.metadata(facts.metadata, -facts.origin_ns - origin_ns),
+    )
+
+
+def _base_ns(found: Outline, origin_ns: int) -> int | None:
+    if origin_ns >= _EPOCH_FLOOR_NS:
+        return origin_ns
+    return None if found.epoch_ns is None else rows.positive(found.epoch_ns + origin_ns)
+
+
+def _left_out(left_out: Counter[str]) -> Iterator[str]:
+    for why, count in left_out.items():
+        if count:
+            yield f"{count} slices were left out because {why}"
+
+
+class _Foreign:
+    """A trace that another program wrote."""
+
+    def __init__(self, raw: RawFile, found: Outline) -> None:
+        self._raw, self._found = raw, found
+        self._places = events.Places(found)
+        self._slices, self._collected = Slices(raw, found), _Events()
+        self._builder = any(t.process == events.KINETO for t in found.tracks.values())
+        self._kineto_left = kineto.LeftOut()
+        self._of_rocprof = self._of_kineto = 0
+        self._arrows: dict[int, int] = {}
+
+    def profile(self) -> Profile:
+        """Its profile."""
+        for slice_ in self._slices:
+            row = self._row(slice_)
+            if row is not None:
+                self._collected.add(slice_.number, row)
+        if self._of_rocprof or self._of_kineto:
+            return self._profile()
+        if self._kineto_left.unknown:
+            categories = [name for name, _ in self._kineto_left.unknown.most_common(_MOST_NAMED)]
+            shown = ", ".join(one_line(name)[:40] or "none" for name in categories)
+            what = f"is a Perfetto trace of no profiler that is known (categories: {shown})"
+            raise ForeignFileError(self._raw.path, what, _KNOWN)
+        raise ProfileError(self._raw.path, "is a Perfetto trace without slices", _NO_EVENT)
+
+    def _row(self, slice_: Slice) -> Row | None:
+        if slice_.category in events.ROCPROF_UNREAD:
+            return None
+        place = self._places.of(slice_.track)
+        if slice_.category in events.ROCPROF:
+            self._of_rocprof += 1
+            return events.rocprof_row(slice_, place, self._places)
+        event = events.kineto_event(slice_, place, self._builder)
+        category = event["cat"].lower()
+        timed = slice_.start_ns, slice_.dur_ns
+        if category == PROFILER_SPAN:
+            self._kineto_left.spans.append(timed)
+            return None
+        if kind(category, "") is None:
+            self._kineto_left.unknown[category] += 1
+        else:
+            self._of_kineto += 1
+        return self._joined(kineto_row(event, *timed), slice_.flows)
+
+    def _joined(self, row: Row, flows: tuple[int, ...]) -> Row:
+        """``row`` with a correlation by its arrows, where it is joined by nothing else."""
+        if row.correlation_id is not None or row.kind not in _JOINED or not flows:
+            return row
+        known = (self._arrows[flow] for flow in flows if flow in self._arrows)
+        number = next(known, _FIRST_ARROW + len(self._arrows))
+        for flow in flows:
+            self._arrows.setdefault(flow, number)
+        return row._replace(correlation_id=number)
+
+    def _profile(self) -> Profile:
+        columns = self._collected.columns()
+        if columns is None:
+            raise ProfileError(self._raw.path, "holds no kernel, copy, call or range", _NO_EVENT)
+        self._kineto_left.dropped.update(+self._slices.left_out)
+        if self._of_kineto:
+            return kineto.profile(self._header(), columns, self._kineto_left)
+        origin_ns = rows.first_ns(columns)
+        base_ns = _base_ns(self._found, origin_ns)
+        devices = {n: f"AMD GPU {n}" for n in self._places.devices.values()}
+        notes = list(_left_out(self._slices.left_out))
+        return Profile(
+            format="rocprofv3",
+            base_ns=base_ns,
+            events=rows.moved(columns, origin_ns),
+            accelerators=tuple(devices.values()),
+            notes=(*([] if base_ns else [_NO_DATE]), *notes),
+        )
+
+    def _header(self) -> dict[str, Any]:
+        """What Kineto's JSON has as its header, from the instants that its builder writes."""
+        said: dict[str, Any] = {}
+        for instant in self._slices.instants:
+            if instant.name in _HEADER:
+                for key, value in instant.arguments.items():
+                    said[_HEADER[instant.name] or key] = _parsed(instant.name, value)
+        if self._found.epoch_ns is not None:
+            said.setdefault("baseTimeNanoseconds", self._found.epoch_ns)
+        return said
+
+
+#: The instants of Kineto's builder, and which key of the header each is, where it is one.
+_HEADER = {"trace_metadata": "", "device_properties": "deviceProperties"}
+
+
+def _parsed(name: str, value: Any) -> Any:
+    """JSON inside a text, else the text; devices stand one after another."""
+    if not isinstance(value, str):
+        return value
+    listed = f"[{value}]" if _HEADER[name] and not value.startswith("[") else value
+    try:
+        return json_value(listed.encode("utf-8", "replace"))
+    except (ValueError, RecursionError):
+        return value

@@ -1,0 +1,259 @@
+"""The slices of a Perfetto trace, put together from where they begin and end.
+
+What a packet says rests on packets before it of the same sequence: texts have numbers, times count
+from the time before, what all events share is said once. A sequence that lost packets starts anew
+where its writer says so; until then its events cannot be understood, and are counted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from lstmprof.formats import rows
+from lstmprof.formats.perfetto import packets, schema
+from lstmprof.formats.perfetto.tracks import BOOTTIME, Outline, of_sequence
+from lstmprof.formats.raw_file import RawFile
+from lstmprof.formats.xplane.events import text
+
+#: TrackEvent.Type
+_BEGIN, _END = 1, 2
+_INSTANT = 3
+#: TracePacket.SequenceFlags
+_CLEARED, _NEEDS_STATE = 1, 2
+#: Clocks from this number on belong to a sequence, up to the other one.
+_FIRST_OWN_CLOCK, _LAST_OWN_CLOCK = 64, 127
+_DEEPEST = 16
+
+LOST = "what they rest on was lost before it was written"
+NO_CLOCK = "nothing says how their clock runs"
+NO_START = "they end without having begun"
+NO_END = "they never end"
+NEGATIVE = "their duration is negative"
+IMPOSSIBLE = "their time is impossible"
+
+
+class Slice(NamedTuple):
+    """A slice; ``number`` counts the slices of the trace as they begin, an instant has none."""
+
+    number: int
+    track: int
+    name: str
+    category: str
+    arguments: dict[str, Any]
+    flows: tuple[int, ...]
+    start_ns: int
+    dur_ns: int = 0
+
+
+@dataclass
+class _Clock:
+    """A clock: when it read ``at`` units, it was ``ns`` of the trace's own clock."""
+
+    at: int
+    ns: int
+    unit_ns: int = 1
+    is_incremental: bool = False
+
+    def time(self, units: int) -> int:
+        """The time of the trace's clock at which this one reads ``units``, or so many more."""
+        if self.is_incremental:
+            self.ns += units * self.unit_ns
+            return self.ns
+        return self.ns + (units - self.at) * self.unit_ns
+
+
+@dataclass
+class _Sequence:
+    """What the packets of one sequence have said so far."""
+
+    is_whole: bool = False
+    texts: dict[str, dict[int, str]] = field(default_factory=dict)
+    track: int = 0
+    clock: int = 0
+    clocks: dict[int, _Clock] = field(default_factory=dict)
+
+    def start(self) -> None:
+        """Forget what was said: what is needed is said again."""
+        self.is_whole = True
+        self.texts, self.track, self.clock = {}, 0, 0
+
+    def add(self, packet: Any) -> None:
+        """What ``packet`` says for those after it."""
+        if packet.HasField("interned"):
+            for kind in ("categories", "names", "keys", "values"):
+                for said in getattr(packet.interned, kind):
+                    self.texts.setdefault(kind, {})[said.iid] = rows.clean(text(said.text))
+        if packet.HasField("defaults"):
+            self.track = packet.defaults.event.track_uuid
+            self.clock = packet.defaults.clock_id
+
+    def text(self, kind: str, iid: int) -> str:
+        """What ``iid`` stands for; empty where nothing says."""
+        return self.texts.get(kind, {}).get(iid, "")
+
+
+class Slices:
+    """Reads the slices of ``raw``; ``left_out`` counts those that are none, by the reason."""
+
+    def __init__(self, raw: RawFile, outline: Outline) -> None:
+        self._raw, self._outline = raw, outline
+        self._sequences: dict[int, _Sequence] = {}
+        self._clocks: dict[int, _Clock] = {}
+        self._open: dict[int, list[Slice]] = {}
+        self._count = 0
+        self.left_out: Counter[str] = Counter()
+        self.instants: list[Slice] = []
+
+    def __iter__(self) -> Iterator[Slice]:
+        """Each slice where it ends."""
+        for packet in packets.packets(self._raw, schema.packet()):
+            sequence = self._sequences.setdefault(packet.sequence, _Sequence())
+            if packet.previous_dropped:
+                sequence.is_whole = False
+            if packet.flags & _CLEARED or packet.state_cleared:
+                sequence.start()
+            if packet.flags & _NEEDS_STATE and not sequence.is_whole:
+                self.left_out[LOST] += packet.HasField("event")
+                continue
+            sequence.add(packet)
+            if packet.HasField("clocks"):
+                self._set_clocks(packet.clocks.clocks, sequence)
+                continue
+            at_ns = self._time(packet, sequence)  # of every packet: times may count on
+            ended = packet.HasField("event") and self._event(packet, at_ns, sequence)
+            if ended:
+                yield ended
+        self.left_out[NO_END] += sum(map(len, self._open.values()))
+
+    def _event(self, packet: Any, at_ns: int | None, sequence: _Sequence) -> Slice | None:
+        """The slice that ends with the event of ``packet``, if one does."""
+        event = packet.event
+        if event.type not in (_BEGIN, _END, _INSTANT):
+            return None
+        number = event.track_uuid or sequence.track or of_sequence(packet.sequence)
+        if event.type == _END:
+            return self._end(number, at_ns)
+        begun = Slice(
+            self._count,
+            self._outline.own(number),
+            self._name(event, sequence),
+            self._category(event, sequence),
+            self._arguments(event, sequence),
+            _flows(event),
+            0 if at_ns is None else at_ns,
+        )
+        if event.type == _INSTANT:
+            if len(self.instants) < _MOST_INSTANTS:
+                self.instants.append(begun)
+            return None
+        self._count += 1
+        self._open.setdefault(number, []).append(
+            begun if at_ns is not None else begun._replace(dur_ns=-1)
+        )
+        return None
+
+    def _end(self, number: int, at_ns: int | None) -> Slice | None:
+        stack = self._open.get(number)
+        if not stack:
+            self.left_out[NO_START] += 1
+            return None
+        begun = stack.pop()
+        if not stack:
+            del self._open[number]
+        if at_ns is None or begun.dur_ns:
+            self.left_out[NO_CLOCK] += 1
+        elif at_ns < begun.start_ns:
+            self.left_out[NEGATIVE] += 1
+        elif max(abs(at_ns), abs(begun.start_ns)) > rows.MAX_NS:
+            self.left_out[IMPOSSIBLE] += 1
+        else:
+            return begun._replace(dur_ns=at_ns - begun.start_ns)
+        return None
+
+    def _set_clocks(self, clocks: Any, sequence: _Sequence) -> None:
+        """Take ``clocks``, all read at one instant."""
+        by_id = {clock.clock_id: clock for clock in clocks}
+        own = by_id.get(BOOTTIME)
+        now_ns = own.timestamp * (own.unit_multiplier_ns or 1) if own is not None else None
+        for number, clock in by_id.items():
+            unit_ns = clock.unit_multiplier_ns or 1
+            ns = clock.timestamp * unit_ns if now_ns is None else now_ns
+            if _FIRST_OWN_CLOCK <= number <= _LAST_OWN_CLOCK:
+                known = _Clock(clock.timestamp, ns, unit_ns, clock.is_incremental)
+                sequence.clocks[number] = known
+            elif now_ns is not None:
+                self._clocks[number] = _Clock(clock.timestamp, ns, unit_ns)
+
+    def _time(self, packet: Any, sequence: _Sequence) -> int | None:
+        """When ``packet`` was, in ns of the trace's clock; None where nothing says."""
+        number = packet.clock_id or sequence.clock or BOOTTIME
+        units: int = packet.timestamp
+        if _FIRST_OWN_CLOCK <= number <= _LAST_OWN_CLOCK:
+            clock = sequence.clocks.get(number)
+            return clock.time(units) if clock else None
+        if number == BOOTTIME or not self._outline.clocks:
+            return units
+        clock = self._clocks.get(number)
+        return clock.time(units) if clock else None
+
+    @staticmethod
+    def _name(event: Any, sequence: _Sequence) -> str:
+        if event.name_iid:
+            return sequence.text("names", event.name_iid)
+        return rows.clean(text(event.name))
+
+    @staticmethod
+    def _category(event: Any, sequence: _Sequence) -> str:
+        """The first of its categories; empty where it has none."""
+        if event.category_iids:
+            return sequence.text("categories", event.category_iids[0])
+        return rows.clean(text(event.categories[0])) if event.categories else ""
+
+    @staticmethod
+    def _arguments(event: Any, sequence: _Sequence) -> dict[str, Any]:
+        said_of = {}
+        keys = sequence.texts.get("keys", {})
+        for said in event.annotations:
+            name = keys.get(said.name_iid) or _argument_name(said, sequence)
+            said_of[name] = _value(said, sequence, 0)
+        return said_of
+
+
+#: Instants are kept for what writers say of the trace in its beginning.
+_MOST_INSTANTS = 1000
+
+
+def _flows(event: Any) -> tuple[int, ...]:
+    """The arrows that begin, go on or end at a slice."""
+    kinds = (event.flow_ids, event.terminating_flow_ids, event.old_flow_ids)
+    return tuple(flow for ids in (*kinds, event.old_terminating_flow_ids) for flow in ids)
+
+
+def _argument_name(said: Any, sequence: _Sequence) -> str:
+    return sequence.text("keys", said.name_iid) if said.name_iid else rows.clean(text(said.name))
+
+
+def _value(said: Any, sequence: _Sequence, depth: int) -> Any:
+    kind = said.WhichOneof("value")
+    if kind == "int_value":
+        return said.int_value
+    if kind in ("uint_value", "pointer_value", "bool_value"):
+        return getattr(said, kind)
+    if kind == "string_value_iid":
+        return sequence.text("values", said.string_value_iid)
+    if kind in ("string_value", "legacy_json_value"):
+        return rows.clean(text(getattr(said, kind)))
+    if kind == "double_value":
+        return json.dumps(said.double_value)  # as the text of a float, as in JSON that is read
+    if depth > _DEEPEST:
+        return None
+    if said.array_values:
+        return [_value(each, sequence, depth + 1) for each in said.array_values]
+    return {
+        _argument_name(each, sequence): _value(each, sequence, depth + 1)
+        for each in said.dict_entries
+    }

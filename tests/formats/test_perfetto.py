@@ -1,0 +1,325 @@
+"""Perfetto traces: what lstmprof exports reads back the same, and what others write is read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import shared_traces
+from export.opened import opened
+from formats import perfetto_traces as traces
+from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
+
+import lstmprof as lp
+from lstmprof import formats
+from lstmprof.breakdown import Breakdown, break_down
+from lstmprof.errors import ForeignFileError, LstmprofError, ProfileError
+from lstmprof.events import spool
+from lstmprof.events.schema import COLUMNS
+from lstmprof.export import perfetto
+from lstmprof.formats import perfetto as reader
+from lstmprof.formats.perfetto import packets
+from lstmprof.runs.cache import open_runs
+from lstmprof.runs.run import Run
+
+PROFILES = Path(__file__).parents[1] / "profiles"
+NAMES = ("kineto-2021.pt.trace.json", "kineto-today.pt.trace.json", "nsys-2025.sqlite",
+         "tensorflow.xplane.pb")  # fmt: skip
+LINKS = ("parent_id", "launch_id", "op_id", "forward_id")
+OF_PROFILE = ("profile_format", "base_ns", "profile_metadata", "device_names", "device_facts",
+              "accelerators", "gpu_complaint", "notes", "recorded", "links")  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LSTMPROF_CACHE", str(tmp_path_factory.getbasetemp() / "cache-of-perfetto"))
+
+
+def broken_down(path: Path) -> Breakdown:
+    (run,) = open_runs([path])
+    assert isinstance(run, Run)
+    return break_down(run, None, ("ledger",))
+
+
+def told(breakdown: Breakdown) -> Counter[Any]:
+    """Every event with all that is known of it; links by what they lead to, not by number."""
+    events = breakdown.events().to_pylist()
+    by_id = {event["event_id"]: event for event in events}
+    place = ("kind", "name", "start_ns", "dur_ns", "rank", "pid", "tid", "device", "stream")
+    linked = [
+        tuple(tuple(by_id[e[link]][c] for c in place) if e[link] is not None else None
+              for link in LINKS)
+        for e in events
+    ]  # fmt: skip
+    own = [tuple(v for k, v in e.items() if k not in (*LINKS, "event_id")) for e in events]
+    return Counter(zip(own, linked, strict=True))
+
+
+def check_round_trip(profile: Path, folder: Path) -> None:
+    before = broken_down(profile)
+    out = folder / "x.pftrace"
+    perfetto.write(before, out)
+    after = broken_down(out)
+    assert told(after) == told(before)
+    assert after.ledger.equals(before.ledger)
+    assert after.windows == before.windows
+    for name in OF_PROFILE:
+        assert getattr(after.run.info, name) == getattr(before.run.info, name), name
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_exported_reads_back_the_same(name: str, tmp_path: Path) -> None:
+    check_round_trip(PROFILES / name, tmp_path)
+
+
+@pytest.mark.parametrize("name", NAMES[1:3])
+def test_on_disk_it_reads_back_the_same(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spool, "SPOOLED_ROWS", 50)
+    monkeypatch.setattr(reader, "CHUNK_ROWS", 40)
+    check_round_trip(PROFILES / name, tmp_path)
+
+
+def test_ranks_read_back_as_ranks(tmp_path: Path) -> None:
+    job = tmp_path / "job"
+    job.mkdir()
+    content = (PROFILES / "kineto-2021.pt.trace.json").read_bytes()
+    for rank in (0, 3):
+        (job / f"rank{rank}.pt.trace.json").write_bytes(content)
+    check_round_trip(job, tmp_path)
+
+
+def recorded(breakdown: Breakdown) -> Counter[Any]:
+    """Every event with what its profile says of it."""
+    names = [c.name for c in COLUMNS if not c.derived and c.name not in ("event_id", "rank")]
+    rows = breakdown.events().select(names).to_pylist()
+    return Counter(tuple(row.values()) for row in rows)
+
+
+@pytest.mark.parametrize("name", ["torch-cudnn-glample-h128-b32", "tf-lstmcell", "lasagne-lstm"])
+def test_an_exported_capture_reads_back_as_a_profile(name: str, tmp_path: Path) -> None:
+    before = broken_down(PROFILES.parents[1] / "traces" / name)
+    out = tmp_path / "x.pftrace.gz"
+    perfetto.write(before, out)
+    after = broken_down(out)
+    assert recorded(after) == recorded(before)
+    assert [w.start_ns for w in after.windows] == [w.start_ns for w in before.windows]
+    assert after.run.info.source == "ingest"
+    check_round_trip(out, tmp_path)
+
+
+def test_a_trace_of_an_older_export_is_told_to_be_exported_again(tmp_path: Path) -> None:
+    path = tmp_path / "x.pftrace"
+    perfetto.write(broken_down(PROFILES / NAMES[0]), path)
+    trace = Trace.FromString(path.read_bytes())
+    kept = [p for p in trace.packet if p.track_descriptor.name != "lstmprof"]
+    refused = refusal(written(tmp_path, Trace(packet=kept)))
+    assert refused == (
+        "was written by an older lstmprof, whose slices do not say what they are; "
+        "export the run again"
+    )
+
+
+def written(folder: Path, trace: Any, name: str = "made.pftrace") -> Path:
+    path = folder / name
+    path.write_bytes(trace if isinstance(trace, bytes) else trace.SerializeToString())
+    return path
+
+
+def refusal(path: Path) -> str:
+    with pytest.raises(ProfileError) as caught:
+        formats.read(path)
+    message = str(caught.value)
+    assert message.isprintable()
+    return message.removeprefix(f"{path}: ")
+
+
+def events(path: Path, *more: str) -> list[tuple[Any, ...]]:
+    columns = ["start_ns", "dur_ns", "kind", "name", "pid", "tid", "device", "stream"]
+    columns += ["correlation_id", *more]
+    rows = formats.read(path).events.select(columns).to_pylist()
+    return [tuple(row.values()) for row in rows]
+
+
+OF_KINETO = [
+    (0, 100, "step", "ProfilerStep#1", 9, 12, None, None, None, 1, None),
+    (5, 25, "op", "aten::mm", 9, 12, None, None, None, 3, None),
+    (10, 8, "runtime", "cudaMemcpyAsync", 9, 12, None, None, 8, None, None),
+    (20, 8, "runtime", "cudaLaunchKernel", 9, 12, None, None, 9, None, None),
+    (30, 50, "range", "ProfilerStep#1", None, None, 0, 7, 1, None, None),
+    (30, 15, "memcpy", "Memcpy HtoD", None, None, 0, 7, 8, None, 12),
+    (50, 30, "kernel", "sgemm", None, None, 0, 7, 9, None, None),
+]
+
+
+def test_a_trace_of_kineto_s_builder_is_read(tmp_path: Path) -> None:
+    path = written(tmp_path, traces.kineto())
+    profile = formats.read(path)
+    assert (profile.format, profile.base_ns) == ("kineto", traces.EPOCH_NS)
+    assert profile.device_names == {0: "NVIDIA H100", 1: "second"}
+    assert (profile.metadata["rank"], profile.metadata["world_size"]) == (3, 8)
+    assert profile.metadata["profiler_spans_ns"] == [[0, 100]]
+    assert profile.notes == ()
+    assert events(path, "external_id", "bytes") == OF_KINETO
+    run = lp.read(path)
+    kernel = next(row for row in run.table("kernels").rows() if row["name"] == "sgemm")
+    assert kernel["rule"] == "op: GEMM (torch)"  # by its launch's op
+    assert sum(row["ns"] for row in run.ledger().rows()) == 100
+
+
+OF_ROCPROF = [
+    (0, 100, "step", "step", 9, 12, None, None, None, None),
+    (10, 8, "runtime", "hipMemcpyAsync", 9, 12, None, None, 8, None),
+    (20, 8, "runtime", "hipLaunchKernel", 9, 12, None, None, 9, None),
+    (30, 15, "memcpy", "Memcpy HtoD", 9, None, 0, 2, 8, 64),
+    (50, 30, "kernel", "Cijk_Ailk_MT64(float*)", 9, None, 0, 3, 9, None),
+    (85, 5, "memcpy", "Memcpy DtoH", 9, None, 0, 2, 6, 64),
+]
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "compressed"])
+def test_a_trace_of_rocprofv3_is_read(packed: bool, tmp_path: Path) -> None:
+    trace = traces.compressed(traces.rocprofv3()) if packed else traces.rocprofv3()
+    path = written(tmp_path, trace)
+    profile = formats.read(path)
+    assert (profile.format, profile.base_ns) == ("rocprofv3", traces.EPOCH_NS)
+    assert profile.accelerators == ("AMD GPU 0",)
+    assert profile.notes == ()
+    assert events(path, "bytes") == OF_ROCPROF
+
+
+def test_events_that_rest_on_what_was_lost_are_counted(tmp_path: Path) -> None:
+    made = traces.RocProf()
+    made.track(12, "THREAD 1 (12)", tid=12)
+    made.slice(12, "hip_api", "hipMalloc", (10, 18), tid=12)
+    made.slice(12, "hip_api", "hipFree", (20, 28), tid=12)
+    made.trace.packet[-2].previous_packet_dropped = 1
+    made.start()
+    made.slice(12, "hip_api", "hipFree", (30, 38), tid=12)
+    profile = formats.read(written(tmp_path, made.trace))
+    assert [e["start_ns"] for e in profile.events.to_pylist()] == [0, 20]
+    assert profile.notes == (
+        "2 slices were left out because what they rest on was lost before it was written",
+    )
+
+
+def test_slices_without_an_end_or_a_beginning_are_counted(tmp_path: Path) -> None:
+    trace = traces.kineto()
+    ends = [p for p in trace.packet if p.track_event.type == traces.END]
+    trace.packet.remove(ends[1])
+    begins = [p for p in trace.packet if p.track_event.type == traces.BEGIN]
+    trace.packet.remove(begins[2])
+    backwards = next(p for p in trace.packet if p.timestamp == traces.EPOCH_NS + 28)
+    backwards.timestamp -= 9
+    profile = formats.read(written(tmp_path, trace))
+    assert len(profile.events) == len(OF_KINETO) - 3
+    assert sorted(profile.notes) == [
+        "1 events were left out because their duration is negative",
+        "1 events were left out because they end without having begun",
+        "1 events were left out because they never end",
+    ]
+
+
+def test_categories_of_kineto_s_json_say_what_a_slice_is(tmp_path: Path) -> None:
+    made = traces.RocProf()
+    made.track(12, "python3", tid=12)
+    made.track(7, "stream 7")
+    made.slice(12, "cpu_op", "aten::mm", (0, 50))
+    made.slice(12, "cuda_runtime", "cudaLaunchKernel", (10, 18), correlation=4)
+    made.slice(7, "kernel", "gemm", (20, 40), correlation=4, device=0, stream=7)
+    assert events(written(tmp_path, made.trace)) == [
+        (0, 50, "op", "aten::mm", 9, 12, None, None, None),
+        (10, 8, "runtime", "cudaLaunchKernel", 9, 12, None, None, 4),
+        (20, 20, "kernel", "gemm", None, None, 0, 7, 4),
+    ]
+
+
+def test_arrows_join_where_no_correlation_does(tmp_path: Path) -> None:
+    made = traces.RocProf()
+    made.track(12, "python3", tid=12)
+    made.track(7, "stream 7")
+    made.slice(12, "cuda_runtime", "cudaGraphLaunch", (10, 18))
+    launch = made.trace.packet[-2].track_event
+    launch.flow_ids[:] = [5, 6]
+    for start, flow in ((20, 5), (30, 6)):
+        made.slice(7, "kernel", "gemm", (start, start + 9), device=0, stream=7)
+        made.trace.packet[-2].track_event.flow_ids[:] = []
+        made.trace.packet[-2].track_event.terminating_flow_ids.append(flow)
+    breakdown = broken_down(written(tmp_path, made.trace))
+    assert [e["launch_id"] for e in breakdown.events().to_pylist()] == [None, 0, 0]
+
+
+def test_a_trace_of_no_known_profiler_is_foreign(tmp_path: Path) -> None:
+    made = traces.RocProf()
+    made.track(12, "RenderThread", tid=12)
+    made.slice(12, "gfx\x1b[31m", "DrawFrame", (0, 50))
+    path = written(tmp_path, made.trace)
+    with pytest.raises(ForeignFileError) as caught:
+        formats.read(path)
+    assert str(caught.value) == (
+        f"{path}: is a Perfetto trace of no profiler that is known (categories: gfx [31m); "
+        "give a trace of lstmprof export, rocprofv3 or torch.profiler"
+    )
+
+
+def test_what_is_cut_damaged_or_empty_is_told_in_a_line(tmp_path: Path) -> None:
+    content: bytes = traces.rocprofv3().SerializeToString()
+    assert refusal(written(tmp_path, content[:-3])).startswith(
+        "the Perfetto trace is cut short in its packet at byte "
+    )
+    again = "; copy or record the trace again"
+    damaged = content + b"\x12\x00"
+    fault = f"the Perfetto trace is damaged at byte {len(content)}"
+    assert refusal(written(tmp_path, damaged)) == fault + again
+    fault = f"the Perfetto trace is damaged in its packet at byte {len(content)}"
+    assert refusal(written(tmp_path, content + b"\x0a\x02\x5a\x05")) == fault + again
+    nothing = Trace(packet=traces.rocprofv3().packet[:4])
+    assert refusal(written(tmp_path, nothing)) == (
+        "is a Perfetto trace without slices; "
+        "record a profile with slices, or give torch.profiler's JSON"
+    )
+    zstd = Trace()
+    zstd.packet.add(trusted_packet_sequence_id=1, zstd_compressed_packets=b"\x28\xb5\x2f\xfd")
+    assert refusal(written(tmp_path, zstd)) == (
+        "is a Perfetto trace whose packets are compressed with zstd; "
+        "unpack them: traceconv decompress_packets"
+    )
+
+
+def test_compressed_packets_unpack_within_a_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packets, "FREE_BYTES", 1000)
+    monkeypatch.setattr(packets, "MAX_RATIO", 1)
+    path = written(tmp_path, traces.compressed(traces.rocprofv3()))
+    assert refusal(path).startswith("its compressed packets unpack to more than 1 times the file")
+
+
+def test_packets_are_read_across_the_borders_of_windows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = written(tmp_path, traces.rocprofv3())
+    for window in (12, 13, 64, 101):
+        monkeypatch.setattr(packets, "_WINDOW_BYTES", window)
+        assert events(path, "bytes") == OF_ROCPROF
+
+
+def test_the_facts_stand_on_a_track_without_slices(tmp_path: Path) -> None:
+    path = tmp_path / "x.pftrace"
+    perfetto.write(broken_down(PROFILES / NAMES[1]), path)
+    assert "lstmprof" not in {one.track for one in opened(path).slices}
+
+
+@shared_traces.needed
+@pytest.mark.parametrize("path", shared_traces.profiles(), ids=shared_traces.name)
+def test_real_profiles_read_back_the_same(path: Path, tmp_path: Path) -> None:
+    try:
+        runs = open_runs([path])
+    except LstmprofError as refused:
+        pytest.skip(f"refused: {refused}")
+    if len(runs) > 1:
+        pytest.skip("holds several runs")
+    check_round_trip(path, tmp_path)
