@@ -156,11 +156,28 @@ class EventTable:
         return self._once(("codes", column), lambda: _codes(self.column(column).combine_chunks()))
 
     def mapped(
-        self, column: str, function: Callable[[str], Any], unknown: Any, dtype: Any = np.int64
+        self,
+        column: str,
+        function: Callable[[str], Any],
+        unknown: Any,
+        dtype: Any = np.int64,
+        rows: Flags | None = None,
     ) -> np.ndarray:
-        """What ``function`` says of the text in ``column``; ``unknown`` where it is null."""
+        """What ``function`` says of the text in ``column``; ``unknown`` where it is null.
+
+        With ``rows``, a boolean a row, it is ``unknown`` of all others, and no text that only they
+        have is asked about.
+        """
         codes, values = self._codes(column)
-        answers = np.array([*map(function, values), unknown], dtype=dtype)
+        if rows is None:
+            answers = np.array([*map(function, values), unknown], dtype=dtype)
+            return np.asarray(answers[codes])
+        codes = np.where(rows, codes, NONE)
+        is_asked = np.zeros(len(values) + 1, dtype=np.bool_)
+        is_asked[codes] = True
+        answers = np.full(len(values) + 1, unknown, dtype=dtype)
+        for code in np.flatnonzero(is_asked[:-1]).tolist():
+            answers[code] = function(values[code])
         return np.asarray(answers[codes])
 
     def where(self, column: str, predicate: Callable[[str], object]) -> Flags:

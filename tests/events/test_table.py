@@ -65,6 +65,22 @@ def test_a_text_is_asked_about_once_however_many_rows_have_it() -> None:
     assert asked == ["a"]
 
 
+def test_a_text_that_none_of_the_rows_in_question_has_is_not_asked_about() -> None:
+    asked: list[str] = []
+    row = {**ROW, "kind": ["op"] * 4, "start_ns": [0, 1, 2, 3], "dur_ns": [1] * 4}
+    table = events_table({**row, "name": ["a", "b", "a", "c"], "phase": ["loss", None] * 2})
+
+    def length(text: str) -> int:
+        asked.append(text)
+        return len(text)
+
+    rows = np.array([False, True, True, False])
+    assert table.mapped("name", length, -1, rows=rows).tolist() == [-1, 1, 1, -1]
+    assert sorted(asked) == ["a", "b"]
+    assert table.mapped("phase", length, -1, rows=rows).tolist() == [-1, -1, 4, -1]
+    assert table.mapped("name", length, -1, np.int8, np.zeros(4, np.bool_)).tolist() == [-1] * 4
+
+
 def test_what_is_worked_out_is_kept_and_cannot_be_written_to() -> None:
     table = events_table(ROW).with_columns({"step": [None, 4]})
     step, ends, ops = table.ints("step", -1), table.end_ns, table.is_kind("op")

@@ -88,8 +88,9 @@ def _rules(events: EventTable, captured: bool) -> Codes:
     """For each row the number of the rule that decides its category, ``NONE`` where it has none."""
     links = _Links(events)
     op_rules = _op_rules(events, links)
-    within = events.mapped("name", _rule_of_library_op, _NUMBER[UNNAMED], _RULE)
-    rule = np.where(op_rules == _NUMBER[LIBRARY_OP], within, op_rules)
+    of_library = op_rules == _NUMBER[LIBRARY_OP]
+    within = events.mapped("name", _rule_of_library_op, _NUMBER[UNNAMED], _RULE, of_library)
+    rule = np.where(of_library, within, op_rules)
     kernels = np.flatnonzero(events.is_kind("kernel"))
     rule[kernels] = _kernel_rules(events, links, op_rules, kernels)
     copies, on_device = events.is_kind("memcpy"), events.where_name(_is_on_device)
@@ -114,7 +115,7 @@ class _Links:
 def _op_rules(events: EventTable, links: _Links) -> Codes:
     """For each op the rule of its own name, ``NONE`` where it only arranges work."""
     is_op = events.is_kind("op")
-    rule = np.where(is_op, events.mapped("name", _op_rule, NONE, _RULE), _RULE(NONE))
+    rule = events.mapped("name", _op_rule, NONE, _RULE, is_op)
     named = np.where(_is(rule, "other"), _named_rules(events), NONE)
     rule = np.where(named != NONE, named, rule)
     copies = is_op & events.is_one_of("name", _COPY_OP)
@@ -164,7 +165,8 @@ def _kernel_rules(events: EventTable, links: _Links, op_rules: Codes, rows: Code
     recurrent = np.where(_is(op_rules, "rnn"), op_rules, NONE)
     in_layer = _around(events, links, recurrent, rows)
     by_op = _around(events, links, known_rules, rows)
-    by_kernel = events.mapped("name", _kernel_rule, _NUMBER[UNNAMED], _RULE)[rows]
+    is_kernel = events.is_kind("kernel")
+    by_kernel = events.mapped("name", _kernel_rule, _NUMBER[UNNAMED], _RULE, is_kernel)[rows]
     named = _named_rules(events)[rows]
     says_more = _is(by_kernel, *_SAYS_MORE) & (named != NONE) & _is(named, "layout")
     rules = np.where((by_op != NONE) | says_more, by_op, named)
@@ -192,9 +194,9 @@ def _copies_itself(by_kernel: Codes, rules: Codes) -> Flags:
 
 def _library_rules(events: EventTable, op_rules: Codes) -> Codes:
     """For each op of a library's own namespace what its name says, ``NONE`` for nothing."""
-    within = events.mapped("name", _rule_of_library_op, NONE, _RULE)
-    says = (op_rules == _NUMBER[LIBRARY_OP]) & (within != _NUMBER[UNNAMED])
-    return np.where(says, within, NONE)
+    of_library = op_rules == _NUMBER[LIBRARY_OP]
+    within = events.mapped("name", _rule_of_library_op, NONE, _RULE, of_library)
+    return np.where(within == _NUMBER[UNNAMED], NONE, within)
 
 
 def _named_rules(events: EventTable) -> Codes:
@@ -233,8 +235,7 @@ def _in_scope_of_optimizer(events: EventTable, links: _Links) -> Flags:
 
 def _families(events: EventTable, category: Codes) -> pa.Array:
     rnn = events.is_kind("kernel") & (category == CATEGORIES.index("rnn"))
-    family = events.mapped("name", _family, NONE, _RULE)
-    return _dictionary(_FAMILIES, np.where(rnn, family, NONE))
+    return _dictionary(_FAMILIES, events.mapped("name", _family, NONE, _RULE, rnn))
 
 
 def _family(kernel: str) -> int:

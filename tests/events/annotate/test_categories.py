@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from events.rows import Row, row, table
 
+from lstmprof.events.annotate import categories
 from lstmprof.events.annotate.categories import categorised
 from lstmprof.events.annotate.links import linked
 from lstmprof.events.annotate.rules import (
@@ -64,6 +65,19 @@ def test_the_op_decides_before_the_kernel(
     op: str, kernel: str, expected: tuple[str, str | None]
 ) -> None:
     assert category(beneath(op, kernel), kernel) == expected
+
+
+def test_rules_are_asked_about_ops_and_kernels_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    for rule in ("op_rule", "kernel_rule"):
+        decide = getattr(categories, rule)
+        monkeypatch.setattr(categories, rule, lambda n, f=decide: asked.append(n) or f(n))
+    frames = [
+        row("python", f"torch/nn/modules/m{n}.py(3): forward", n, 90, **HOST) for n in range(3)
+    ]
+    rows = [*frames, *beneath("aten::addmm", "splitKreduce_kernel")]
+    assert category(rows, "splitKreduce_kernel") == ("gemm", None)
+    assert set(asked) == {"aten::addmm", "splitKreduce_kernel"}
 
 
 def test_a_copy_is_a_cast_where_the_element_type_changes() -> None:
