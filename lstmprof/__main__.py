@@ -29,7 +29,7 @@ def main() -> None:
     """Run the command line; exit 0 well, 1 failure, 2 usage, 128 and the number of a signal."""
     try:
         signals = _Signals()
-        sys.meta_path.insert(0, _WithoutPandas)
+        sys.meta_path.insert(0, WithoutPandas)
         from lstmprof import cli
     except KeyboardInterrupt:
         _end_at_once(2)
@@ -38,7 +38,7 @@ def main() -> None:
     sys.exit(signals.code(cli.run, cli.TerminatedError))
 
 
-class _WithoutPandas:
+class WithoutPandas:
     """Says that pandas is not installed: pyarrow imports it with the first array that it makes.
 
     That takes as long as all the rest of a command, and no command shows a data frame.

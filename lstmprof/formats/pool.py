@@ -22,6 +22,8 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from queue import SimpleQueue
 from typing import IO, Any, ParamSpec, TypeVar
 
+from lstmprof.__main__ import WithoutPandas
+
 _Given = ParamSpec("_Given")
 _Made = TypeVar("_Made")
 _Worker = subprocess.Popen[bytes]
@@ -29,6 +31,8 @@ _Worker = subprocess.Popen[bytes]
 _SERVE = "from lstmprof.formats.pool import serve; serve()"
 _MARK = "LSTMPROF_WORKER"
 _LENGTH_BYTES = 8
+#: No worker multiplies matrices: NumPy's threads for that, one a core, would only wait for work.
+_ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1"}
 
 
 class KilledError(Exception):
@@ -84,7 +88,7 @@ class Pool(Executor):
                 [sys.executable, "-P", "-c", _SERVE],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                env={**os.environ, "PYTHONPATH": path, _MARK: str(os.getpid())},
+                env=os.environ | _ENVIRONMENT | {"PYTHONPATH": path, _MARK: str(os.getpid())},
             )
         self._started.append(worker)
         return worker
@@ -115,6 +119,7 @@ def serve() -> None:
     signal.signal(signal.SIGTERM, _end)
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what the work prints is no answer
+    sys.meta_path.insert(0, WithoutPandas)
     requests: SimpleQueue[bytes] = SimpleQueue()
     threading.Thread(target=_read, args=(requests,), daemon=True).start()
     while True:

@@ -10,6 +10,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from lstmprof.errors import ForeignFileError
@@ -23,6 +25,11 @@ def told(word: str) -> tuple[str, int, bool]:
 
 def killed() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def imports_pandas() -> bool:
+    pa.array(np.arange(3))  # pyarrow looks for pandas with the first array that it makes
+    return "pandas.core" in sys.modules
 
 
 def refused() -> None:
@@ -43,6 +50,11 @@ def test_work_is_done_elsewhere_and_what_it_prints_is_no_answer(
     written = capfd.readouterr()
     assert (written.out, sorted(written.err.split())) == ("", ["a", "b", "c"])
     assert not is_worker()
+
+
+def test_a_worker_imports_no_pandas() -> None:
+    with Pool(1) as pool:
+        assert pool.submit(imports_pandas).result() is False
 
 
 def test_an_error_comes_back_and_an_answer_that_cannot_costs_no_worker() -> None:
