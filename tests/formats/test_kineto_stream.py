@@ -14,14 +14,17 @@ from hypothesis import given, strategies as st
 from kineto_documents import as_a_whole, document, facts, op
 from shared_traces import FOLDER, needed
 
-from lstmprof.formats.kineto import pieces, stream
+from lstmprof.formats.kineto import pieces, records, stream
 
 SMALL_BYTES = 300
 
 
-def in_pieces(content: bytes, piece_bytes: int = SMALL_BYTES) -> dict[str, Any] | None:
+def in_pieces(
+    content: bytes, piece_bytes: int = SMALL_BYTES, part_bytes: int = records.PART_BYTES
+) -> dict[str, Any] | None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stream, "PIECE_BYTES", piece_bytes)
+        patch.setattr(records, "PART_BYTES", part_bytes)
         found = stream.profile("trace.json", io.BytesIO(content))
     return found and facts(found)
 
@@ -195,6 +198,7 @@ _SEPARATORS = st.sampled_from([(",", ":"), (", ", ": "), (" ,\n", " : ")])
     indent=st.sampled_from([None, 1]),
     ascii_only=st.booleans(),
     piece_bytes=st.sampled_from([1, 50, 200, 10**6]),
+    part_bytes=st.sampled_from([100, records.PART_BYTES]),
 )
 def test_whatever_the_events_and_their_formatting(
     events: list[Any],
@@ -204,6 +208,7 @@ def test_whatever_the_events_and_their_formatting(
     indent: int | None,
     ascii_only: bool,
     piece_bytes: int,
+    part_bytes: int,
 ) -> None:
     written = json.dumps(
         {**header, "traceEvents": events, **after},
@@ -212,7 +217,7 @@ def test_whatever_the_events_and_their_formatting(
         ensure_ascii=ascii_only,
     )
     content = written.encode("utf-8", errors="surrogatepass")
-    found = in_pieces(content, piece_bytes)
+    found = in_pieces(content, piece_bytes, part_bytes)
     if found is not None:
         assert found == as_a_whole(content)
 
@@ -227,6 +232,19 @@ def test_times_of_any_number_of_decimals(ts: list[str], dur: str) -> None:
     )
     content = f'{{"schemaVersion":1,"traceEvents":[{events}]}}'.encode()
     assert in_pieces(content) == as_a_whole(content)
+
+
+def test_events_with_arguments_and_texts_among_many_without() -> None:
+    events = [op(n, cat="python_function") for n in range(40)]
+    events[7] |= {"pid": "Spans", "tid": "PyTorch Profiler"}
+    events[8] |= {"cat": "kernel", "pid": "3", "tid": "stream 7", "args": {"correlation": 5}}
+    events[21] |= {"cat": "cpu_op", "args": {"Input Dims": [[2, 3]], "External id": "9"}}
+    events[22] |= {"cat": "kernel", "args": {"device": "1", "stream": "of no meaning"}}
+    events[39] |= {"cat": "Trace", "args": {"Op count": 0}}
+    content = document(*events)
+    assert in_pieces(content, 10**6, part_bytes=400) == as_a_whole(content) is not None
+    text = b",".join(json.dumps(event).encode() for event in events)
+    assert pieces.read_columns(text).rows == 39  # none of it is odd
 
 
 @pytest.mark.parametrize("first", ["of no meaning", -1, 7])

@@ -11,11 +11,12 @@ whole elements, the chunk is decoded as one.
 from __future__ import annotations
 
 import copy
-import struct
+from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import reduce
-from operator import attrgetter, or_
+from itertools import compress, repeat
+from operator import ne, or_
 from typing import Any
 
 import msgspec
@@ -102,7 +103,8 @@ _NUMBERS = (
     *("bytes", "bytes_2021", "sequence", "forward_thread"),
 )
 _LISTS = {"shapes": "shapes_2021", "dtypes": "dtypes_2021"}  # to their name in 2021
-_FIELD = {name: attrgetter(name) for name in (*_Event.__struct_fields__, *_Args.__struct_fields__)}
+#: Numbers that stand beside the arguments.
+_OF_EVENTS = ("pid", "tid")
 
 
 class _Codes(dict[str, int]):
@@ -116,6 +118,8 @@ class _Codes(dict[str, int]):
 class Records:
     """The complete events in ``text``, the elements of a JSON array without its brackets.
 
+    Most events have no argument that is of use here; those of the others are packed apart.
+
     Raises:
         msgspec.DecodeError: ``text`` is no such elements, or one has a type of no use here.
     """
@@ -127,50 +131,59 @@ class Records:
             self._unpack((text,))
 
     def _unpack(self, parts: Iterable[bytes]) -> None:
-        self._rows: slice | Ints = slice(None)
+        self._kept: slice | Ints = slice(None)
+        self._count = 0
         self._codes: dict[str, _Codes] = {"cat": _Codes(), "name": _Codes()}
         self._fields: dict[str, list[Any]] = defaultdict(list)
         self.counters: list[Instant] = []
+        with_args: list[Ints] = []
         for part in parts:
             decoded = _DECODER.decode(b"[" + part + b"]")
             events = [e for e in decoded if type(e) is _Event]
-            if events:
-                self._append(events)
             if len(events) < len(decoded):
                 beside = [e for e in decoded if isinstance(e, Instant)]
                 self.counters += [e for e in beside if type(e) is Counter or e.name == MEMORY]
+            if events:
+                args = self._append(events)
+                has_args = np.fromiter(map(ne, args, repeat(_NO_ARGS)), np.bool_, len(args))
+                if has_args.any():
+                    self._append_args(list(compress(args, has_args)))
+                with_args.append(np.flatnonzero(has_args) + self._count)
+                self._count += len(events)
+        self._with_args = _whole(with_args)
 
-    def _append(self, events: Sequence[_Event]) -> None:
-        add, count = self._fields, len(events)
-        args = list(map(_FIELD["args"], events))
+    def _append(self, events: Sequence[_Event]) -> tuple[_Args, ...]:
+        """Pack the fields of ``events``; their arguments."""
+        add, values = self._fields, _by_field(_Event, events)
         for name, codes in self._codes.items():
-            values = map(codes.__getitem__, map(_FIELD[name], events))
-            add[name].append(np.fromiter(values, np.int64, count))
+            numbers = map(codes.__getitem__, values[name])
+            add[name].append(np.fromiter(numbers, np.int64, len(events)))
         for name in ("ts", "dur"):
-            add[name].append(b"\0".join(map(_FIELD[name], events)))
-        for name in ("pid", "tid"):
-            add[name].append(_packed_if_whole(list(map(_FIELD[name], events))))
+            add[name].append(b"\0".join(values[name]))
+        for name in _OF_EVENTS:
+            add[name].append(_packed_if_whole(values[name]))
+        return values["args"]
+
+    def _append_args(self, args: Sequence[_Args]) -> None:
+        add, values = self._fields, _by_field(_Args, args)
         for name in _NUMBERS:
-            add[name].append(_packed_if_whole(list(map(_FIELD[name], args))))
+            add[name].append(_packed_if_whole(values[name]))
         for name, older in _LISTS.items():
-            add[name].append(b"\0".join(_either(args, name, older)))
+            add[name].append(b"\0".join(_either(values[name], values[older])))
 
     def only(self, kept: Ints) -> Records:
         """Those of the events that ``kept`` numbers."""
         records = copy.copy(self)
-        records._rows = kept
+        records._kept = kept
         return records
 
     def texts(self, field: str) -> tuple[Ints, list[str]]:
         """(codes, distinct texts) of a text; it may be that some of these texts have no code."""
-        return _whole(self._fields[field])[self._rows], list(self._codes[field])
+        return _whole(self._fields[field])[self._kept], list(self._codes[field])
 
     def ints(self, field: str) -> Ints:
         """An integer of each event, or the text of one; ``ABSENT`` where it is not there."""
-        parts = self._fields[field]
-        if any(isinstance(part, list) for part in parts):
-            return self.numbers(field, rows.int64)
-        return _whole(parts)[self._rows]
+        return self.numbers(field, rows.int64)
 
     def either(self, field: str, older: str) -> Ints:
         """The integer ``field``, where it is not there ``older``."""
@@ -178,17 +191,28 @@ class Records:
         return np.where(newer == ABSENT, self.ints(older), newer)
 
     def numbers(self, field: str, meaning: Callable[[object], int | None]) -> Ints:
-        """What each number or text means: ``NULL`` for None, ``ABSENT`` where there is none."""
-        return _meant(self._fields[field], meaning)[self._rows]
+        """A number of each event, or what its text means; ``ABSENT`` where there is none.
+
+        What means nothing is ``NULL`` if it is a text.
+        """
+        values = _whole([_meant(part, meaning) for part in self._fields[field]])
+        return (values if field in _OF_EVENTS else self._spread(values, ABSENT))[self._kept]
+
+    def _spread(self, of_args: Ints, absent: int) -> Ints:
+        """What those events have that have arguments; of others it is ``absent``."""
+        values = np.full(self._count, absent)
+        values[self._with_args] = of_args
+        return values
 
     def numerals(self, field: str) -> bytes:
         """A number of each event as it is written, a null byte after each."""
         return b"".join(part + b"\0" for part in self._fields[field])
 
     def lists(self, field: str) -> tuple[Ints, list[bytes]]:
-        """(codes, distinct texts) of a list as it is written; empty where there is none."""
+        """(codes, distinct texts) of a list as it is written; −1 or empty where there is none."""
         encoded = _binary(self.numerals(field)).dictionary_encode()
-        return encoded.indices.to_numpy()[self._rows], encoded.dictionary.to_pylist()
+        codes = self._spread(encoded.indices.to_numpy(), -1)
+        return codes[self._kept], encoded.dictionary.to_pylist()
 
 
 def _parts(text: bytes) -> Iterator[bytes]:
@@ -203,36 +227,32 @@ def _parts(text: bytes) -> Iterator[bytes]:
     yield text[start:]
 
 
-def _packed_if_whole(values: list[Any]) -> Ints | list[Any]:
+def _by_field(struct: type[msgspec.Struct], values: Sequence[Any]) -> dict[str, tuple[Any, ...]]:
+    """Each field of all of ``values``, one or more of ``struct``."""
+    fields = zip(*map(msgspec.structs.astuple, values), strict=True)
+    return dict(zip(struct.__struct_fields__, fields, strict=True))
+
+
+def _packed_if_whole(values: Sequence[Any]) -> Ints | Sequence[Any]:
     """``values`` as an array, if all are int64."""
     try:
-        return np.frombuffer(struct.pack(f"{len(values)}q", *values), dtype=np.int64)
-    except struct.error:
+        return np.frombuffer(array("q", values), dtype=np.int64)
+    except (TypeError, OverflowError):
         return values
 
 
-def _meant(parts: Sequence[Ints | list[Any]], meaning: Callable[[object], int | None]) -> Ints:
-    """What each value means; parts that hold texts are lists."""
-    packed = [part for part in parts if not isinstance(part, list)]
-    if len(packed) < len(parts):
-        lists = (part if isinstance(part, list) else part.tolist() for part in parts)
-        values = [value for part in lists for value in part]
-        means = _meanings(set(values), meaning)
-        return np.array(list(map(means.__getitem__, values)), dtype=np.int64)
-    encoded = pa.array(_whole(packed)).dictionary_encode()
-    means = _meanings(encoded.dictionary.to_pylist(), meaning)
-    numbers: Ints = np.array(list(means.values()), dtype=np.int64)[encoded.indices.to_numpy()]
-    return numbers
+def _meant(part: Ints | Sequence[Any], meaning: Callable[[object], int | None]) -> Ints:
+    """Numbers as they are, and what a text among them means."""
+    if isinstance(part, np.ndarray):
+        return part
+    means = {value: meaning(value) for value in set(part)}
+    numbers = {value: NULL if number is None else number for value, number in means.items()}
+    if ABSENT in numbers:
+        numbers[ABSENT] = ABSENT
+    return np.array([numbers[value] for value in part], dtype=np.int64)
 
 
-def _meanings(distinct: Iterable[Any], meaning: Callable[[object], int | None]) -> dict[Any, int]:
-    numbers = {value: meaning(value) for value in distinct}
-    means = {value: NULL if number is None else number for value, number in numbers.items()}
-    return means | {ABSENT: ABSENT} if ABSENT in means else means
-
-
-def _either(args: Sequence[_Args], field: str, older: str) -> list[Any]:
-    newest, of_2021 = list(map(_FIELD[field], args)), list(map(_FIELD[older], args))
+def _either(newest: Sequence[Any], of_2021: Sequence[Any]) -> Sequence[Any]:
     if of_2021.count(_RAW) == len(of_2021):
         return newest
     return [old if new is _RAW else new for new, old in zip(newest, of_2021, strict=True)]
