@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from lstmprof.errors import ForeignFileError, ProfileError, one_line
 from lstmprof.events import Profile
+from lstmprof.events.counters import NO_COUNTERS
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.spool import CHUNK_ROWS, Chunks, Spool
 from lstmprof.events.table import EventTable
@@ -200,7 +201,7 @@ class _Foreign:
             raise ProfileError(self._raw.path, "holds no kernel, copy, call or range", _NO_EVENT)
         self._kineto_left.dropped.update(+self._slices.left_out)
         if self._of_kineto:
-            return kineto.profile(self._header(), columns, self._kineto_left)
+            return kineto.profile(self._header(), columns, self._kineto_left, NO_COUNTERS)
         origin_ns = rows.first_ns(columns)
         base_ns = _base_ns(self._found, origin_ns)
         devices = {n: f"AMD GPU {n}" for n in self._places.devices.values()}
