@@ -21,6 +21,7 @@ TABLES = (
     "collectives",
     "ranks",
     "ranges",
+    "memory",
     "witness",
 )
 #: By what stacks are drawn: nn.Module, Python frames, or ranges and ops alone.

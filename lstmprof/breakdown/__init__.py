@@ -66,9 +66,9 @@ class Breakdown:
             RunError: the events are missing, damaged or of another schema version.
         """
         wanted = table_of(name)
-        if wanted.beside:
-            return wanted.beside(self.run.samples(), self.steps())
-        if name not in self._made:
+        if wanted.beside and name not in self._made:
+            self._made[name] = wanted.beside(self)
+        elif name not in self._made:
             self._made.update(_tables_and_windows(self.run, self.step_range, [wanted])[0])
         return self._made[name]
 
@@ -173,7 +173,7 @@ def break_down(
 ) -> Breakdown:
     """The breakdown of ``run``; its steps are the host ranges that ``step_range`` finds, if given.
 
-    ``tables`` are made at once, while the events are in memory; ``Breakdown.table`` reads them
+    ``tables`` of events are made at once, while these are in memory; ``Breakdown.table`` reads them
     again for any other.
 
     Raises:
@@ -181,9 +181,8 @@ def break_down(
         UsageError: ``step_range`` is no regular expression, or finds no host range; no table has
             one of these names.
     """
-    by_name, step_windows = _tables_and_windows(
-        run, step_range, [table_of(name) for name in tables]
-    )
+    of_events = [kind for name in tables if not (kind := table_of(name)).beside]
+    by_name, step_windows = _tables_and_windows(run, step_range, of_events)
     measured = run.timings()
     return Breakdown(
         run=run,

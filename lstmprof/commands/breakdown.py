@@ -86,10 +86,21 @@ def command(
     with options.leaving_out() as left_out:
         runs = options.runs_of(paths, left_out)
         breakdowns = options.broken_down(runs, left_out, step_range, made, look)
+        _tell_what_is_empty(breakdowns, table)
         _show(breakdowns, shown, format_, top, profiled=profiled)
         if open_:
             options.open_report(breakdowns, left_out)
     return left_out.code
+
+
+def _tell_what_is_empty(breakdowns: list[Breakdown], table: str | None) -> None:
+    """How the ``table`` of each run that has no row of it is recorded, where that is known."""
+    from lstmprof.breakdown.tables import table_of
+
+    record = table_of(table).record if table and table in TABLES else ""
+    for breakdown in breakdowns:
+        if table and record and not breakdown.table(table).num_rows:
+            options.say(f"{breakdown.run.name}: no {table} was recorded: {record}")
 
 
 def _show(

@@ -87,6 +87,11 @@ def test_a_whole_profile_is_ok_and_says_what_it_holds(tmp_path: Path) -> None:
         "steps": ("ok", "2 steps marked, 1 to 2"),
         "stacks": ("not recorded", "no Python frame: time is not told by line of code"),
         "shapes": ("ok", "1 of 2 ops have shapes of inputs"),
+        "memory": (
+            "not recorded",
+            "what memory the steps need is not known: torch.profiler records it with "
+            "profile_memory=True; no other profiler's is read",
+        ),
     }
     assert of(run).record_with == []
 

@@ -20,7 +20,7 @@ from lstmprof.breakdown.lacks.rules import RULES
 from lstmprof.events.annotate import MEASURED
 
 #: What no recipe has for nothing: it takes a second run, or costs time at each op.
-_DEAR = ("profiler overhead", "stacks")
+_DEAR = ("profiler overhead", "stacks", "memory")
 #: Where a row fails: the same as that of a gate.
 FAILED = 3
 _OF_RUN = {rule.kind for rule in RULES if rule.of_run} | {NOTE}

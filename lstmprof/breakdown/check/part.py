@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from lstmprof.breakdown.lacks.rules import GPU_UNSEEN
 from lstmprof.events.annotate import MEASURED
 from lstmprof.events.annotate.recorded import Recorded
 from lstmprof.events.annotate.tally import ROUNDED_NS
+from lstmprof.events.counters import ALLOCATED, CHANGE, RESERVED
 from lstmprof.events.intervals import Covered, Flags
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE, EventTable
@@ -29,7 +31,8 @@ class Part:
     that launched them, by ``early_ns`` at most. The profiler's own events take ``overhead_ns`` of
     the steps' ``steps_ns``. ``inflation_share`` is what the profiled steps of a run that was timed
     too are longer by, None where it was not. ``settings`` are what was recorded that costs the host
-    time.
+    time. ``allocations`` are those and frees that were recorded; ``memory``: so was what was
+    allocated or reserved in all.
     """
 
     has: Recorded
@@ -42,6 +45,8 @@ class Part:
     steps_ns: int
     inflation_share: float | None
     settings: tuple[str, ...] = ()
+    allocations: int = 0
+    memory: bool = False
 
     @property
     def on_cpu(self) -> bool:
@@ -61,7 +66,25 @@ def parts_of(breakdown: Breakdown) -> list[Part]:
     info, timings = breakdown.run.info, breakdown.timings
     timed = timings is not None and info.source in MEASURED
     inflation = timings.inflation_share if timings and timed else None
-    return [_part(breakdown, events, has, inflation) for has in breakdown.recorded]
+    counted = _counted(breakdown)
+    return [
+        replace(
+            _part(breakdown, events, has, inflation),
+            allocations=counted[has.rank, CHANGE],
+            memory=any(counted[has.rank, name] for name in (ALLOCATED, RESERVED)),
+        )
+        for has in breakdown.recorded
+    ]
+
+
+def _counted(breakdown: Breakdown) -> Counter[tuple[int | None, str]]:
+    """How many values each rank has of each counter."""
+    counted: Counter[tuple[int | None, str]] = Counter()
+    for batch in breakdown.run.counters(("rank", "name")):
+        groups = batch.group_by(["rank", "name"]).aggregate([([], "count_all")])
+        for row in groups.to_pylist():
+            counted[row["rank"], row["name"]] += row["count_all"]
+    return counted
 
 
 def _part(breakdown: Breakdown, events: EventTable, has: Recorded, inflation: float | None) -> Part:

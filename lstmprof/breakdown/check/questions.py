@@ -11,6 +11,7 @@ from lstmprof.breakdown.lacks import NOTE, Lack
 from lstmprof.breakdown.lacks.recording import SHAPES
 from lstmprof.breakdown.lacks.rules import RANGES_WITHOUT_OPS, is_large, share_of
 from lstmprof.breakdown.lacks.sentences import counted
+from lstmprof.breakdown.tables import TABLES
 from lstmprof.numbers import milliseconds, percent, quantity
 
 #: Above these shares a number is doubtful, and not to be trusted.
@@ -149,6 +150,15 @@ def _shapes(part: Part) -> Answer:
     return OK, f"{part.with_shapes:,} of {counted(part.has.ops, 'op')} have shapes of inputs", share
 
 
+def _memory(part: Part) -> Answer:
+    if not part.allocations and not part.memory:
+        record = TABLES["memory"].record
+        return NOT_RECORDED, f"what memory the steps need is not known: {record}"
+    events = counted(part.allocations, "allocation or free", "allocations and frees")
+    sums = "what was allocated" if part.memory else "not what was allocated in all"
+    return OK, f"{events}, {sums}" if part.allocations else f"{sums}, no single allocation"
+
+
 _UNKNOWN = (
     "what recording adds to a step cannot be known from this file; time some steps without it"
 )
@@ -173,5 +183,6 @@ QUESTIONS = (
     ),
     Question("stacks", (), _stacks),
     Question("shapes", (), _shapes),
+    Question("memory", (), _memory),
     Question("notes of the reader", (NOTE,), lambda part: None),
 )

@@ -23,6 +23,7 @@ from lstmprof.breakdown.tables import (
     launch_gaps,
     launches,
     layers,
+    memory,
     modules,
     ops,
     ranges,
@@ -39,6 +40,7 @@ from lstmprof.events.narrow import Packed, packed
 from lstmprof.events.schema import Column, schema
 from lstmprof.events.table import EventTable
 from lstmprof.runs.metadata import RunInfo
+from lstmprof.runs.run import Run
 
 #: events, their windows, run.json → the table
 Make = Callable[[pa.Table, list[Window], RunInfo], pa.Table]
@@ -54,8 +56,26 @@ class Gathered(Protocol):
         """The table of all batches taken in."""
 
 
-#: the samples of a run, where its mean step goes → the table
-Beside = Callable[[pa.Table | None, Sequence[MeanStep]], pa.Table]
+class Account(Protocol):
+    """What a table beside the events is made of: a breakdown."""
+
+    @property
+    def run(self) -> Run:
+        """The run, with its samples and counters."""
+
+    @property
+    def windows(self) -> list[Window]:
+        """Its steps."""
+
+    def steps(self) -> list[MeanStep]:
+        """Where its mean step goes."""
+
+    def packed(self, columns: Sequence[str]) -> Packed:
+        """These columns of its events."""
+
+
+#: what a run has beside its events, and its account → the table
+Beside = Callable[[Account], pa.Table]
 #: all events, their windows → the table, made piece by piece
 Pack = Callable[[Packed, Sequence[Window]], pa.Table]
 #: all events, their windows → the table that batches are added to
@@ -69,7 +89,7 @@ class TableKind:
     ``select`` makes it in a ``Database``; where there is none ``make`` does of the columns
     ``reads`` of the events, or ``pack``, which looks at some of them at once. ``gather`` makes it
     of batches, equal in every row; None where it is made of all events at once. ``beside``: it is
-    made of the run's samples and its account.
+    made of the run's samples or counters, and its account; ``record`` says how they come into it.
 
     ``order`` names columns, the largest first where one begins with ``-``; empty: as made.
     ``shown`` are the columns that a terminal has room for, the others are in JSON and CSV.
@@ -86,13 +106,14 @@ class TableKind:
     gather: Gather | None = None
     pack: Pack | None = None
     beside: Beside | None = None
+    record: str = ""
 
     def of(
         self, events: EventTable, windows: list[Window], info: RunInfo | None = None
     ) -> pa.Table:
         """This table of annotated ``events``, sorted; ``info`` is run.json, where there is one."""
         if self.beside:
-            return schema(self.columns).empty_table()  # events tell of no samples
+            return schema(self.columns).empty_table()  # events tell nothing of it
         if self.pack:
             return self.ordered(self.pack(packed(events.select(self.reads)), windows))
         if self.make:
@@ -114,6 +135,11 @@ class TableKind:
 
 def _plain(make: Callable[[pa.Table, list[Window]], pa.Table]) -> Make:
     return lambda events, windows, info: make(events, windows)
+
+
+def _memory(account: Account) -> pa.Table:
+    counters = account.run.counters(memory.COUNTED)
+    return memory.memory(counters, account.packed(memory.READS), account.windows)
 
 
 #: Columns of the events that several tables read.
@@ -285,12 +311,22 @@ _ALL = (
         reads=(*_TIMED, "device", "parent_id", "launch_id", "op_id"),
     ),
     TableKind(
+        "memory",
+        "the memory of each device: its peak in each step and phase, what was allocated and freed",
+        memory.COLUMNS,
+        (),
+        tuple(c.name for c in memory.COLUMNS),
+        beside=_memory,
+        record="torch.profiler records it with profile_memory=True; no other profiler's is read",
+    ),
+    TableKind(
         "witness",
         "what a sampler saw of steps without a profiler (capture --sampler), beside the ledger",
         witness.COLUMNS,
         (),
         tuple(c.name for c in witness.COLUMNS),
-        beside=witness.witness,
+        beside=lambda account: witness.witness(account.run.samples(), account.steps()),
+        record="a sampler looks on with lstmprof capture --sampler",
     ),
 )
 

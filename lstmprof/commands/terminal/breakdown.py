@@ -337,6 +337,7 @@ def _cells(column: Column, values: list[Any]) -> tuple[str, list[str]]:
     _, unit, factor, digits = next(
         scale for scale in _SCALES.get(column.unit, (plain,)) if largest >= scale[0]
     )
-    heading = heading.removesuffix(" per s").removesuffix(" share") if unit else heading
+    for suffix in (" per s", " share", " bytes") if unit else ():
+        heading = heading.removesuffix(suffix)
     texts = [known(v if v is None else v * factor, f"{{:,.{digits}f}}") for v in values]
     return f">{heading} {unit}".rstrip(), texts

@@ -1,0 +1,265 @@
+"""What memory each step and phase needed on each device, of what the profile counts.
+
+::
+
+    allocated    __|‾‾‾|_____|‾‾|___|‾|__    a value holds until the next
+    spans        [    step 1    )[ step 2 )  peak: the largest that held in one
+
+Reads the counters batch by batch: of each span so much is kept as is told of it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from lstmprof.events.annotate.steps import Window
+from lstmprof.events.counters import ALLOCATED, CHANGE, RESERVED
+from lstmprof.events.groups import Groups
+from lstmprof.events.intervals import Ints
+from lstmprof.events.narrow import Packed
+from lstmprof.events.schema import RANK, Column, schema
+from lstmprof.events.table import NONE, UNKNOWN
+
+_NO_TOTAL = "the profile does not say what was allocated"
+_NO_CHANGE = "the profile has no single allocations"
+COLUMNS = (
+    RANK,
+    Column("device", pa.int64(), "", "device number", "it is memory of the host"),
+    Column("step", pa.int64(), "", "number of the step", "the row is of the whole profile"),
+    Column("phase", pa.string(), "", "phase of the step", "the row is of the whole step, or more"),
+    Column(
+        "peak_allocated_bytes",
+        pa.int64(),
+        "bytes",
+        "the most that the allocator had given out at once, at its beginning too",
+        _NO_TOTAL,
+    ),
+    Column(
+        "peak_reserved_bytes",
+        pa.int64(),
+        "bytes",
+        "the most that the allocator had of the device at once",
+        "the profile does not say it, or the allocator keeps nothing back",
+    ),
+    Column(
+        "grown_bytes",
+        pa.int64(),
+        "bytes",
+        "what was allocated at its end, less what was at its beginning",
+        f"{_NO_TOTAL} at its beginning",
+    ),
+    Column("allocations", pa.int64(), "", "number of allocations", _NO_CHANGE),
+    Column("allocated_bytes", pa.int64(), "bytes", "their sum", _NO_CHANGE),
+    Column("frees", pa.int64(), "", "number of frees", _NO_CHANGE),
+    Column("freed_bytes", pa.int64(), "bytes", "their sum", _NO_CHANGE),
+)
+#: Columns of the events, and of the counters.
+READS = ("start_ns", "dur_ns", "rank", "device", "step", "phase")
+COUNTED = ("time_ns", "rank", "pid", "device", "name", "value")
+
+_Rank = int | None
+_Floats = NDArray[np.float64]
+_Parts = Sequence[slice]
+_TOTALS = (ALLOCATED, RESERVED)
+_NAMES = (*_TOTALS, CHANGE)
+_SIZES = [column.name for column in COLUMNS[4:]]
+
+
+@dataclass(frozen=True)
+class _Span:
+    """A step, or one of its phases, which may have several stretches of time."""
+
+    step: int | None
+    phase: str | None
+    start_ns: Ints
+    end_ns: Ints
+
+
+def memory(counters: Iterable[pa.Table], events: Packed, windows: Sequence[Window]) -> pa.Table:
+    """``COLUMNS``: of each device the whole profile, then each step and, beneath it, its phases.
+
+    ``counters`` have the columns ``COUNTED``. Without counters of memory there are no rows.
+    """
+    spans: dict[_Rank, list[_Span]] = defaultdict(list)
+    for window in windows:
+        if window.step is not None:
+            ends = (np.array([ns], dtype=np.int64) for ns in (window.start_ns, window.end_ns))
+            spans[window.rank].append(_Span(window.step, None, *ends))
+    for rank, span in _phases(events):
+        spans[rank].append(span)
+    places = _counted(counters, {rank: _borders(of_rank) for rank, of_rank in spans.items()})
+    rows = [
+        {"rank": rank, "device": device, **row}
+        for (rank, device), of_device in sorted(places.items(), key=_by_number)
+        for row in _rows([*of_device.values()], spans[rank])
+    ]
+    return pa.Table.from_pylist(rows, schema=schema(COLUMNS))
+
+
+def _by_number(item: tuple[tuple[_Rank, int | None], Any]) -> tuple[int, int]:
+    rank, device = item[0]
+    return NONE if rank is None else rank, NONE if device is None else device
+
+
+def _phases(events: Packed) -> Iterator[tuple[_Rank, _Span]]:
+    """Each phase of each step: from its first host event to its last, or to another phase's."""
+    rows = np.flatnonzero(events.known("phase") & events.known("step") & ~events.known("device"))
+    if not len(rows):
+        return
+    ranked = events.known("rank")[rows]
+    rank = np.where(ranked, events.values("rank")[rows].astype(np.int64), UNKNOWN)
+    order = np.argsort(rank, kind="stable")
+    rows, rank = rows[order], rank[order]
+    step, phase = events.values("step")[rows].astype(np.int64), events.codes("phase")[rows]
+    start = events.values("start_ns")[rows].astype(np.int64)
+    end = start + events.values("dur_ns")[rows]
+    keys = np.stack([rank, step, phase.astype(np.int64)])
+    first = np.flatnonzero(np.append(True, (keys[:, 1:] != keys[:, :-1]).any(axis=0)))
+    end, start, keys = np.maximum.reduceat(end, first), start[first], keys[:, first]
+    same_rank = np.append(keys[0, 1:] == keys[0, :-1], False)
+    end = np.where(same_rank, np.minimum(end, np.append(start[1:], 0)), end)
+    texts, groups = events.texts("phase"), Groups(*keys)
+    for of, members in zip(groups.first.tolist(), groups.members(), strict=True):
+        named, number, code = keys[:, of].tolist()
+        yield (
+            None if named == UNKNOWN else named,
+            _Span(number, texts[code], start[members], end[members]),
+        )
+
+
+def _borders(spans: Sequence[_Span]) -> Ints:
+    """The instants at which a span begins or ends: what is between two is of the same spans."""
+    if not spans:
+        return np.empty(0, dtype=np.int64)
+    return np.unique(np.concatenate([ns for span in spans for ns in (span.start_ns, span.end_ns)]))
+
+
+_Places = dict[tuple[_Rank, int | None], dict[int | None, "_Place"]]
+
+
+def _counted(counters: Iterable[pa.Table], borders: Mapping[_Rank, Ints]) -> _Places:
+    """What is counted of each device, process by process."""
+    places: _Places = defaultdict(dict)
+    no_border = np.empty(0, dtype=np.int64)
+    for batch in counters:
+        names = pc.index_in(batch["name"].cast(pa.string()), pa.array(_NAMES))
+        told = pc.and_(names.is_valid(), batch["value"].is_valid())
+        batch, name = batch.filter(told), names.filter(told).to_numpy().astype(np.int64)
+        if not len(batch):
+            continue
+        ids = [_ints(batch, column) for column in ("rank", "device", "pid")]
+        groups, time, value = Groups(*ids, name), _ints(batch, "time_ns"), batch["value"].to_numpy()
+        for first, rows in zip(groups.first.tolist(), groups.members(), strict=True):
+            rank, device, pid = (None if i[first] == UNKNOWN else int(i[first]) for i in ids)
+            of_rank = borders.get(rank, no_border)
+            place = places[rank, device].setdefault(pid, _Place(len(of_rank) + 1))
+            stretch = np.searchsorted(of_rank, time[rows], side="right")
+            place.add(_NAMES[name[first]], time[rows], stretch, value[rows])
+    return places
+
+
+def _ints(batch: pa.Table, name: str) -> Ints:
+    return np.asarray(batch[name].fill_null(UNKNOWN).to_numpy(), dtype=np.int64)
+
+
+class _Place:
+    """The memory of one device and process in each stretch between two borders."""
+
+    def __init__(self, stretches: int) -> None:
+        unknown = np.full(stretches, np.nan)
+        self._peak = {name: unknown.copy() for name in _TOTALS}
+        self._last = {name: unknown.copy() for name in _TOTALS}
+        self._first: dict[str, tuple[int, float]] = {}
+        self._changes = np.zeros((4, stretches))
+        self._seen = np.zeros(stretches, dtype=np.bool_)
+
+    def add(self, name: str, time_ns: Ints, stretch: Ints, values: _Floats) -> None:
+        """Add values of the counter ``name``, later than those before."""
+        self._first.setdefault(name, (int(time_ns[0]), float(values[0])))
+        self._seen[stretch] = True
+        if name == CHANGE:
+            counts = (values > 0, np.maximum(values, 0), values < 0, np.maximum(-values, 0))
+            size = len(self._seen)
+            self._changes += [np.bincount(stretch, of, minlength=size) for of in counts]
+            return
+        np.fmax.at(self._peak[name], stretch, values)
+        self._last[name][stretch] = values  # the last of equal places stays
+
+    def saw(self, parts: _Parts) -> bool:
+        """Whether something is told of one of these stretches."""
+        return any(bool(self._seen[part].any()) for part in parts)
+
+    def peak(self, name: str, parts: _Parts) -> float:
+        """The largest value that held in these stretches; NaN: it is not known."""
+        held = self._held[name]
+        most = [np.fmax.reduce(self._peak[name][part], initial=held[part.start]) for part in parts]
+        return float(np.fmax.reduce(most))
+
+    def grown(self, parts: _Parts) -> float:
+        """What was allocated at the end of these stretches, less what was at their beginning."""
+        held = self._held[ALLOCATED]
+        return float(sum(held[part.stop] - held[part.start] for part in parts))
+
+    def changes(self, parts: _Parts) -> _Floats | None:
+        """Number and bytes of allocations, then of frees; None where none is told by itself."""
+        told: _Floats = sum((self._changes[:, part].sum(axis=1) for part in parts), np.zeros(4))
+        return told if CHANGE in self._first else None
+
+    @property
+    def stretches(self) -> int:
+        """How many there are."""
+        return len(self._seen)
+
+    @cached_property
+    def _held(self) -> dict[str, _Floats]:
+        """The value with which each stretch begins, and the last one ends; all are added."""
+        return {name: _filled(np.append(self._before(name), self._last[name])) for name in _TOTALS}
+
+    def _before(self, name: str) -> float:
+        """What was allocated before the first allocation that is told."""
+        total, change = self._first.get(name), self._first.get(CHANGE)
+        if name != ALLOCATED or total is None or change is None or total[0] != change[0]:
+            return np.nan
+        return total[1] - change[1]
+
+
+def _filled(values: _Floats) -> _Floats:
+    """Each unknown value as the one before it."""
+    places = np.where(np.isnan(values), 0, np.arange(len(values)))
+    return np.asarray(values[np.maximum.accumulate(places)], dtype=np.float64)
+
+
+def _rows(processes: Sequence[_Place], spans: Sequence[_Span]) -> Iterator[dict[str, Any]]:
+    borders = _borders(spans)
+    yield {"step": None, "phase": None, **_told(processes, [slice(0, processes[0].stretches)])}
+    for span in sorted(spans, key=lambda s: (s.step, s.phase is not None, s.start_ns[0])):
+        start, end = (
+            (np.searchsorted(borders, ns) + 1).tolist() for ns in (span.start_ns, span.end_ns)
+        )
+        parts = [slice(*ends) for ends in zip(start, end, strict=True)]
+        yield {"step": span.step, "phase": span.phase, **_told(processes, parts)}
+
+
+def _told(processes: Sequence[_Place], parts: _Parts) -> dict[str, int | None]:
+    """The columns of these stretches; of processes in turn that of the one that was there."""
+    there = [place for place in processes if place.saw(parts)] or processes
+    allocated, reserved = (
+        np.fmax.reduce([place.peak(name, parts) for place in there]) for name in _TOTALS
+    )
+    grown = sum(place.grown(parts) for place in there)
+    of_each = [told for place in there if (told := place.changes(parts)) is not None]
+    changes = np.sum(of_each, axis=0).tolist() if of_each else [np.nan] * 4
+    numbers = (allocated, reserved, grown, *changes)
+    return {
+        name: None if np.isnan(number) else int(number)
+        for name, number in zip(_SIZES, numbers, strict=True)
+    }
