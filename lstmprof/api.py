@@ -351,6 +351,7 @@ def diagnose(
 ) -> list[Diagnosis]:
     """Each run against the fastest that can be compared with it; alone where there is none.
 
+    Of runs that cannot be told from the fastest that one stands for it that took turns with most.
     A run of several ranks or devices is seen on ``device`` of ``rank``; by default on the one that
     the others wait for in collectives, where there is one, else the busiest of the first rank.
 

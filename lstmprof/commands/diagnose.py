@@ -79,9 +79,10 @@ def command(
     The difference is told part by part, with the cause of each and the evidence for it.
 
     PATH is a run, a folder of runs, or raw profiles, as for breakdown. Of several runs each is held
-    against the fastest that can be compared with it; a run alone against its own step. A run of
-    several ranks or devices is seen on the one that the others wait for in collectives, where there
-    is one, else on the busiest device of the first rank.
+    against the fastest that can be compared with it, or, of those that cannot be told from that,
+    the one that took turns with most; a run alone against its own step. A run of several ranks or
+    devices is seen on the one that the others wait for in collectives, where there is one, else on
+    the busiest device of the first rank.
 
     \b
     Example:

@@ -20,6 +20,7 @@ from lstmprof.diagnose.counts import QUANTITIES
 from lstmprof.diagnose.document import VERSION
 from lstmprof.diagnose.findings import Difference, Finding, findings, lengths, timed
 from lstmprof.diagnose.measure import by_one_measure
+from lstmprof.diagnose.noise import held_against
 from lstmprof.diagnose.ranks import lane_to_dict, overlap_to_dict, straggler_to_dict
 from lstmprof.diagnose.reasons import reason
 from lstmprof.diagnose.remedies import Advice, of_most, remedies
@@ -277,7 +278,8 @@ def diagnose_all(
 ) -> list[Diagnosis]:
     """Each of ``breakdowns`` against the fastest that can be compared with it, by slowdown.
 
-    One that has none to compare with is diagnosed alone; with ``must_compare`` all are held
+    Of runs that cannot be told from the fastest that one whose rounds took turns with most stands
+    for it. One that has none to compare with is diagnosed alone; with ``must_compare`` all are held
     against the fastest of all.
 
     Raises:
@@ -291,11 +293,12 @@ def diagnose_all(
     profiles = [replace(step_profile_of(b, *place), name=name) for name, b in breakdown_of.items()]
     diagnoses: list[Diagnosis] = []
     for group in [profiles] if must_compare else comparable_groups(profiles, across):
-        fast, *slower = sorted(by_one_measure(group), key=lambda profile: profile.length_ns)
+        measured = by_one_measure(group)
         limits = {p.name: roofline_of(p, profiles, asked.peaks) for p in group}
-        diagnoses += [
-            replace(compare(fast, slow, across), roofline=limits[slow.name]) for slow in slower
-        ] or [_alone(fast, breakdown_of[fast.name], limits[fast.name])]
+        told = [compare(base, other, across) for base, other in held_against(measured)]
+        diagnoses += [replace(d, roofline=limits[d.slow.name]) for d in told] or [
+            _alone(p, breakdown_of[p.name], limits[p.name]) for p in measured
+        ]
     return [_with_what_ifs(d, breakdown_of[d.slow.name], asked) for d in diagnoses]
 
 

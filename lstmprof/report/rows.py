@@ -16,6 +16,7 @@ from lstmprof.breakdown.mean_step import lane_words
 from lstmprof.breakdown.timings import slowdowns
 from lstmprof.breakdown.versions import by_version
 from lstmprof.diagnose.findings import lengths, waterfall
+from lstmprof.diagnose.noise import held_against
 from lstmprof.diagnose.roofline import roofline_of
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.events.annotate.calls import is_copy
@@ -30,7 +31,7 @@ _CONDITIONS = ("precision", "mode", "device_name", "threads", "label")
 _STEP = ("step_ns", "step_low_ns", "step_high_ns")
 #: Cells of timing series on a page of all runs, and at least of one run.
 ALL_CELLS, LEAST_CELLS = 6_000, 50
-#: Of a group with more pairs only those with its fastest run are drawn.
+#: Of a group with more pairs only those with the run that the others are held against are drawn.
 MOST_PAIRS = 800
 
 
@@ -212,9 +213,8 @@ def pairs(runs: Sequence[RunReport], groups: Sequence[Group]) -> list[Pair]:
     ordered = []
     for group in groups:
         members = [run.profile for run in runs if run.facts.group == group.number]
-        fastest, *others = members = sorted(members, key=lambda profile: profile.length_ns)
         every = math.comb(len(members), 2) <= MOST_PAIRS
-        two = itertools.combinations(members, 2) if every else ((fastest, o) for o in others)
+        two = itertools.combinations(members, 2) if every else held_against(members)
         of_group = [_pair(first, second) for first, second in two]
         ordered += sorted(of_group, key=lambda pair: -sum(_deltas(pair)))
     return ordered

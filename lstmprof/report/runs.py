@@ -145,7 +145,10 @@ def missing(report: Report, runs: Sequence[RunReport], empty: Sequence[str]) -> 
     if undrawn:
         yield f"The timelines of {undrawn} runs are left out, to keep the page small."
     if len(report.pairs) < sum(math.comb(len(group.runs), 2) for group in report.groups):
-        yield "Of the groups with very many runs only the way from the fastest one is drawn."
+        yield (
+            "Of the groups with very many runs only the way from the run that the others are held "
+            "against is drawn."
+        )
     cut = dict.fromkeys(timeline.run for timeline in report.timelines if timeline.left_out)
     if cut:
         yield f"Timelines without their shortest events: {', '.join(cut)}."

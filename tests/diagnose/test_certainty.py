@@ -39,7 +39,7 @@ from lstmprof.breakdown.timings import CpuTime, interval_of
 from lstmprof.diagnose.certainty import Certainty, of_finding, of_prediction, of_run, outcome
 from lstmprof.diagnose.diagnosis import compare
 from lstmprof.diagnose.findings import findings
-from lstmprof.diagnose.noise import sameness
+from lstmprof.diagnose.noise import held_against, sameness
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.replay import Prediction
 
@@ -310,6 +310,28 @@ def test_rounds_in_turn_are_held_against_those_that_ran_beside_them() -> None:
     assert state(fast, in_turn("10:30:30", 14, 16.3, 18.5)) == "none"  # not beside each other
     same = in_turn("10:00:30", 10.3, 11.2, 13.9)
     assert state(fast, same) == "none"
+
+
+def test_runs_are_held_against_what_took_turns_with_them() -> None:
+    turns = [
+        replace(in_turn(first, *(factor * ms for ms in (10, 11.5, 13.3))), name=name)
+        for name, first, factor in (
+            ("base", "10:00:00", 1),
+            ("slow", "10:00:20", 1.5),
+            ("slower", "10:00:40", 3),
+        )
+    ]
+    apart = replace(in_turn("11:30:00", 9.9, 11.4, 13.1), name="apart")
+    beside = replace(in_turn("11:30:30", 31, 35.6, 41), name="beside apart")
+    pairs = held_against([*turns, beside, apart])
+    assert [(fast.name, slow.name) for fast, slow in pairs] == [
+        ("base", "apart"),  # the fastest, which took turns with one alone
+        ("base", "slow"),
+        ("base", "slower"),
+        ("apart", "beside apart"),
+    ]
+    assert held_against(turns[:1]) == []
+    assert [fast.name for fast, _ in held_against([turns[2], turns[0]])] == ["base"]
 
 
 def test_what_is_the_same_within_noise_is_told_by_how_it_was_timed() -> None:

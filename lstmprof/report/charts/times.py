@@ -60,16 +60,9 @@ def sentence(rows: Rows, diagnoses: Sequence[Diagnosis] = ()) -> str:
     if slow is fast:
         return f"{begin}; no other run here can be compared with it."
     times = f", {slow['slowdown']:.2f}× as long" if slow["slowdown"] is not None else ""
-    if any(_alike(diagnosis, fast["run"], slow["run"]) for diagnosis in diagnoses):
+    if any(d.slow.name == slow["run"] and not d.outcome.differs for d in diagnoses if d.fast):
         times = "; they cannot be told apart"
     return f"{begin}, {slow['label']} {milliseconds(slow['step_ns'])} ms{times}."
-
-
-def _alike(diagnosis: Diagnosis, fast: str, slow: str) -> bool:
-    """Whether it is of these two runs and does not tell them apart."""
-    if diagnosis.fast is None or diagnosis.outcome.differs:
-        return False
-    return (diagnosis.fast.name, diagnosis.slow.name) == (fast, slow)
 
 
 def chart(rows: Rows) -> drawing.Drawn:
