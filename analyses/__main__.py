@@ -90,6 +90,6 @@ def _not_captured(claims: Sequence[Claim]) -> list[str]:
 
 if __name__ == "__main__":
     try:
-        print(page(lp.read_all(sys.argv[1:])), end="")
+        print(page(printing.runs_of(sys.argv[1:])), end="")
     except LstmprofError as fault:
         sys.exit(f"analyses: error: {fault}")

@@ -15,6 +15,7 @@ import lstmprof as lp
 from analyses import title
 from analyses.claims import Claim, Measured, number
 from lstmprof.errors import LstmprofError
+from lstmprof.runs.run import is_run, places_in
 
 #: What stands where nothing is known.
 UNKNOWN = "–"
@@ -23,13 +24,13 @@ UNKNOWN = "–"
 def main(analysis: ModuleType, arguments: Sequence[str] | None = None) -> None:
     """Print what the runs on the command line say to the question of ``analysis``."""
     parser = argparse.ArgumentParser(description=title(analysis))
-    parser.add_argument("runs", nargs="+", help="a run, or a folder of runs")
+    parser.add_argument("runs", nargs="+", help="a run, or a folder of runs, or of such folders")
     parser.add_argument("--chart", type=Path, help="the chart's file: .html, .svg, .png or .json")
     given = parser.parse_args(arguments)
     name = Path(str(analysis.__file__)).stem
     path = given.chart or Path(f"{name}.svg")
     try:
-        runs = lp.read_all(given.runs)
+        runs = runs_of(given.runs)
         rows = analysis.table(runs)
         print(answer(analysis, rows))
         if not len(rows):
@@ -38,6 +39,23 @@ def main(analysis: ModuleType, arguments: Sequence[str] | None = None) -> None:
     except (LstmprofError, OSError) as fault:
         sys.exit(f"analyses: error: {fault}")
     print(f"wrote {path}", file=sys.stderr)
+
+
+def runs_of(named: Sequence[str]) -> list[lp.Run]:
+    """Every run that is named, in a named folder, or in a folder of runs there: traces/studies.
+
+    Raises:
+        LstmprofError: as ``lstmprof.read_all`` does.
+    """
+    folders = [inner for name in named for inner in (Path(name), *_folders_of_runs(Path(name)))]
+    return lp.read_all(folders)
+
+
+def _folders_of_runs(folder: Path) -> list[Path]:
+    if not folder.is_dir() or is_run(folder):
+        return []
+    inner = [place for place in sorted(folder.iterdir()) if place.is_dir() and not is_run(place)]
+    return [place for place in inner if not place.name.startswith(".") and places_in(place)]
 
 
 def write_chart(chart: Callable[[pd.DataFrame], Any], rows: pd.DataFrame, path: Path) -> None:

@@ -1,10 +1,11 @@
 """The sample runs of traces/, captured anew: ``make samples``, some minutes on an idle machine.
 
-One network in seven implementations whose workers take turns, and what the questions of analyses/
-need besides. A sample is called by what it is (``torch-cudnn``, ``torch-cudnn-t5``), not as
-captures are, so that no capture of a user is in its way. What tells of the machine's user or of
-its name is left out: the interpreter's path, the kernel's version, the raw profiles, which hold the
-host's name, and what they say of themselves.
+One network in ten implementations whose workers take turns, with mixed precision, an older version
+and fewer time steps; in traces/studies what the questions of analyses/ need besides. A sample is
+called by what it is (``torch-cudnn``, ``torch-cudnn-t5``), not as captures are, so that no capture
+of a user is in its way. What tells of the machine's user or of its name is left out: the
+interpreter's path, the kernel's version, the raw profiles, which hold the host's name, and what
+they say of themselves.
 
 ``python -m benchmarks.samples [GROUP…]`` captures some groups of them; ``--list`` shows all.
 """
@@ -22,8 +23,10 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from lstmprof.runs.run import Run, open_run, runs_in, write_info
+from lstmprof.runs.run import Run, is_run, open_run, places_in, runs_in, write_info
 
+#: In traces/, of the networks of the studies.
+STUDIES = "studies"
 TRACES = Path(__file__).resolve().parents[1] / "traces"
 MOST_BYTES = 300_000
 #: What a profile says of the machine's name and of its own path.
@@ -31,6 +34,12 @@ OF_THE_MACHINE = ("host_name", "hostnames", "traceName", "trace_id")
 ASR = ("--workload", "1x320-ce-short", "--time-steps", "20")
 #: What the study timed of its networks of four layers, and runs on a CPU.
 DEEP = ("torch-cudnn", "tf-lstmblockcell", "tf-lstmcell", "lasagne-lstm")
+
+GLAMPLE = ("torch-cudnn", "tf-lstmcell", "pytensor-scan")
+
+
+def _deepbench(*sizes: str) -> tuple[str, ...]:
+    return tuple(word for size in sizes for word in ("--workload", f"deepbench-lstm-{size}"))
 
 
 @dataclass(frozen=True)
@@ -40,6 +49,7 @@ class Group:
     implementations: tuple[str, ...]
     options: tuple[str, ...]
     dropped: tuple[str, ...] = ("1x320-ce-short-t20", "fp32")
+    folder: str = STUDIES
 
     def command(self, out: str) -> list[str]:
         """What captures it into ``out``."""
@@ -55,6 +65,7 @@ GROUPS = {
             *("lasagne-lstm", "keras-theano-lstm", "jax-scan"),
         ),
         ASR,
+        folder="",
     ),
     "long": Group(
         (
@@ -66,21 +77,37 @@ GROUPS = {
     ),
     "deep": Group(DEEP, ("--workload", "4x320-ce-long", "--time-steps", "10")),
     "ctc": Group(DEEP, ("--workload", "4x320-ctc-long", "--time-steps", "10", "--labels", "2")),
-    "amp": Group(("torch-lstmcell-basic",), (*ASR, "--precision", "amp-bf16")),
-    "versions": Group(("torch-cudnn",), (*ASR, "--versions", "1.8.1,2.13.0")),
+    "amp": Group(("torch-lstmcell-basic",), (*ASR, "--precision", "amp-bf16"), folder=""),
+    "versions": Group(("torch-cudnn",), (*ASR, "--versions", "1.8.1,2.13.0"), folder=""),
     "short": Group(
         ("torch-cudnn", "torch-lstmcell-fused", "torch-lstmcell-basic"),
         ("--workload", "1x320-ce-short", "--time-steps", "5"),
         ("1x320-ce-short", "fp32"),
+        "",
     ),
-    "glample": Group(
-        ("torch-cudnn", "tf-lstmcell", "pytensor-scan"), ("--workload", "glample-h128-b32")
+    "glample": Group(GLAMPLE, ("--workload", "glample-h*", "--iterations", "15")),
+    "glample-forward": Group(
+        GLAMPLE, ("--workload", "glample-h*", "--mode", "forward", "--iterations", "15")
     ),
     "deepbench": Group(
         ("torch-cudnn",),
-        ("--workload", "deepbench-lstm-h512-b16-t25", "--workload", "deepbench-lstm-h512-b128-t25"),
+        _deepbench("h512-b16-t25", "h512-b128-t25", "h256-b16-t150", "h256-b64-t150"),
     ),
-    "imdb": Group(("torch-cudnn", "keras-lstm"), ("--workload", "imdb-gru", "--time-steps", "40")),
+    "deepbench-large": Group(
+        ("torch-cudnn",),
+        (
+            *_deepbench("h1024-b16-t25", "h1024-b128-t25", "h2048-b16-t25", "h2048-b128-t25"),
+            *("--iterations", "6", "--warmup", "1"),
+        ),
+    ),
+    "deepbench-1536": Group(
+        ("torch-cudnn",),
+        (*_deepbench("h1536-b8-t50", "h1536-b32-t50"), "--iterations", "6", "--warmup", "1"),
+    ),
+    "imdb": Group(
+        ("torch-cudnn", "keras-lstm", "mxnet-module-lstm"),
+        ("--workload", "imdb-gru", "--time-steps", "40"),
+    ),
     "ptb": Group(
         ("torch-cudnn",),
         (
@@ -94,11 +121,18 @@ GROUPS = {
 }
 
 
-def listed() -> set[str]:
-    """The names of the samples, as .gitignore excepts them."""
+def samples(traces: Path = TRACES) -> list[Path]:
+    """The folders of the samples: what .gitignore excepts of ``traces``, and all in its studies/.
+
+    A developer's own runs may lie beside them.
+    """
     ignored = (TRACES.parent / ".gitignore").read_text(encoding="utf-8").splitlines()
     begin = "!/traces/"
-    return {line[len(begin) : -1] for line in ignored if line.startswith(begin) and line[-1] == "/"}
+    named = [
+        line[len(begin) : -1] for line in ignored if line.startswith(begin) and line[-1] == "/"
+    ]
+    places = [traces / name for name in sorted(named)]
+    return [run for place in places for run in ([place] if is_run(place) else places_in(place))]
 
 
 def sample_name(name: str, dropped: Sequence[str]) -> str:
@@ -129,9 +163,10 @@ def keep(run: Run, group: Group, traces: Path) -> Path:
     )
     write_info(run.path, info)
     shutil.rmtree(run.path / "profile", ignore_errors=True)
-    place = traces / name
+    place = traces / group.folder / name
     if place.exists():
         shutil.rmtree(place)
+    place.parent.mkdir(exist_ok=True)
     shutil.move(run.path, place)
     return open_run(place).path
 
@@ -153,8 +188,9 @@ README = """\
 
 `lstmprof capture` and `lstmprof ingest` write here by default, one folder a run. Git ignores them,
 but for the samples below, so that `lstmprof breakdown traces/` and `lstmprof diagnose traces/` have
-something to say in a fresh clone; `lstmprof breakdown traces/torch-cudnn` shows one of them. The
-questions of [analyses/](../analyses/README.md) are answered on them.
+something to say in a fresh clone; `lstmprof breakdown traces/torch-cudnn` shows one of them. In
+`studies/` are those of the networks of benchmark studies. On all of them the questions of
+[analyses/](../analyses/README.md) are answered.
 
 Captured by `make samples` (benchmarks/samples.py), in three rounds of fresh processes, one profiled
 step each, on one thread of a CPU: {machine}.
@@ -175,22 +211,22 @@ from them.
 
 def readme(traces: Path) -> str:
     """README.md of the samples in ``traces``."""
-    runs = [run for run in runs_in(traces) if run.path.name in listed()]
+    runs = [open_run(place) for place in samples(traces)]
     machines = {
         f"{run.info.hardware.cpu_model}, {run.info.hardware.cores} cores, "
         f"{(run.info.hardware.memory_bytes or 0) / 2**30:.0f} GiB"
         for run in runs
     }
-    rows = "\n".join("| " + " | ".join(_cells(run)) + " |" for run in runs)
+    rows = "\n".join("| " + " | ".join(_cells(run, traces)) + " |" for run in runs)
     return README.format(machine="; ".join(sorted(machines)), rows=rows)
 
 
-def _cells(run: Run) -> list[str]:
+def _cells(run: Run, traces: Path) -> list[str]:
     info = run.info
     load = info.load_average_before
     version = (info.versions or {}).get(info.framework or "")
     return [
-        f"[{run.path.name}]({run.path.name}/run.json)",
+        f"[{run.path.name}]({run.path.relative_to(traces)}/run.json)",
         f"{info.implementation}, {info.workload.name}",
         f"{info.framework} {version}",
         str(info.precision),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 import altair as alt
@@ -14,8 +15,8 @@ import lstmprof as lp
 from analyses import QUESTIONS, published, question, title
 from analyses.__main__ import page
 from analyses.claims import Claim, Measured
-from analyses.printing import answer, main
-from benchmarks.samples import listed
+from analyses.printing import answer, main, runs_of
+from benchmarks.samples import samples
 from lstmprof.breakdown.rounds import Round
 from lstmprof.implementations import ROWS
 
@@ -27,8 +28,7 @@ SHARED = {"__init__", "__main__", "claims", "drawing", "printing", "steps"}
 
 @pytest.fixture(scope="module")
 def runs() -> list[lp.Run]:
-    samples = lp.read_all(TRACES)  # a developer's own runs may lie there, too
-    return [run for run in samples if run.path.name in listed()]
+    return lp.read_all(samples())
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +89,23 @@ def test_the_command_prints_the_answer_and_writes_the_chart(
     assert "verdict" in printed.out
     assert chart.read_text(encoding="utf-8").startswith("<svg")
     assert str(chart) in printed.err
+
+
+def test_folders_of_runs_within_a_folder_are_read(tmp_path: Path) -> None:
+    shutil.copytree(TRACES / "torch-cudnn", tmp_path / "first")
+    shutil.copytree(TRACES / "torch-cudnn", tmp_path / "studies" / "second")
+    (tmp_path / "empty").mkdir()
+    assert [run.path.name for run in runs_of([str(tmp_path)])] == ["first", "second"]
+    assert [run.path.name for run in runs_of([str(tmp_path / "first")])] == ["first"]
+
+
+def test_a_layer_too_large_for_a_cpu_needs_a_gpu() -> None:
+    claims = question("deepbench_roofline").claims(question("deepbench_roofline").table([]))
+    needs = {claim.says: claim.verdict for claim in claims}
+    assert (
+        needs["gru of 2816, batch 32: time steps 1500 over 187"] == "needs a GPU: 14 TFLOP a step"
+    )
+    assert needs["lstm of 512, time steps 25: batch 128 over 16"] == "not captured"
 
 
 def test_a_folder_that_is_not_there_is_one_line(tmp_path: Path) -> None:
