@@ -113,10 +113,12 @@ def _asked(
 
 def _as_kineto(breakdown: Breakdown, events: EventTable, of: Kept, path: str, out: Path) -> str:
     from lstmprof.export import kineto
+    from lstmprof.export.kept import last_before
 
     if breakdown.run.info.profile_format != "kineto" or not Path(path).is_file():
         raise UsageError(f"{path}: is no file of a Kineto trace", "give -o FILE.pftrace")
-    written = kineto.write(events, of, Path(path), out)
+    values_ns = last_before(breakdown.run.counters(), of.span[0])
+    written = kineto.write(events, of, Path(path), out, values_ns)
     return f"{written.kept:,} of {written.events:,} entries, {file_size(written.size_bytes)}"
 
 

@@ -46,7 +46,8 @@ def command(
 
     A Perfetto trace has the threads, devices and streams of the profile, arrows from launches to
     kernels, and beside them what lstmprof knows: the ledger of each device as a track (idle time by
-    cause), steps, phases, the length of the queue, the bandwidth of copies, the busy share.
+    cause), steps, phases, the length of the queue, the bandwidth of copies, the busy share; and
+    memory and other counters, where the profile has them.
 
     A flame graph has the stacks of the host, with the time of the host in each and that of what it
     launched on devices; they are called modules where the profile has any.

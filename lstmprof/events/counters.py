@@ -10,7 +10,8 @@ They stand beside the events, and are no events: a value holds until the next of
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -19,15 +20,21 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
+from lstmprof.events.groups import Groups
+from lstmprof.events.intervals import Ints
 from lstmprof.events.schema import RANK, SCHEMA_VERSION, VERSION_KEY, Column, schema
 from lstmprof.events.sorted_files import SortedFiles
 from lstmprof.events.stored import Folder, write_columns
+from lstmprof.events.table import NONE, UNKNOWN
 
 #: What an allocator had given out, and what it had of the device; and by how much one call changed
 #: the first: below 0 it freed.
 ALLOCATED, RESERVED, CHANGE = "memory allocated", "memory reserved", "memory change"
 BYTES = "bytes"
+#: The sum of the changes, where what was allocated is not told.
+SINCE_BEGIN = "memory allocated since the profile began"
 #: About so many values of a profile whose counters are in files are in memory at once.
 BATCH_ROWS = 2**17
 
@@ -178,3 +185,53 @@ class Counters:
 
 
 NO_COUNTERS = Counters()
+
+
+class Series(NamedTuple):
+    """One counter of one place."""
+
+    rank: int | None
+    pid: int | None
+    device: int | None
+    name: str
+    unit: str | None
+
+
+#: Instants of a counter, sorted, and its values from then on.
+Values = tuple[Series, Ints, NDArray[np.float64]]
+
+
+def by_series(rows: pa.Table) -> Iterator[Values]:
+    """What ``rows`` of the table hold of each counter; a value that is null says nothing."""
+    rows = rows.filter(rows.column("value").is_valid()).combine_chunks()
+    if not len(rows):
+        return
+    texts = {name: rows.column(name).chunk(0) for name in ("name", "unit")}
+    codes = [text.indices.fill_null(NONE).to_numpy().astype(np.int64) for text in texts.values()]
+    ids = [
+        rows.column(name).fill_null(UNKNOWN).to_numpy().astype(np.int64)
+        for name in ("rank", "pid", "device")
+    ]
+    groups, time = Groups(*ids, *codes), rows.column("time_ns").to_numpy()
+    value = rows.column("value").to_numpy()
+    for first, members in zip(groups.first.tolist(), groups.members(), strict=True):
+        rank, pid, device = (None if of[first] == UNKNOWN else int(of[first]) for of in ids)
+        name, unit = (text[first].as_py() for text in texts.values())
+        yield Series(rank, pid, device, name, unit), time[members], value[members]
+
+
+def levels(read: Callable[[], Iterable[pa.Table]]) -> Iterator[Values]:
+    """What each counter stood at, some values at a time; ``read`` gives the table, twice.
+
+    Allocations and frees are summed where what was allocated is not told.
+    """
+    told = {s[:3] for rows in read() for s, _, _ in by_series(rows) if s.name == ALLOCATED}
+    sums: dict[Series, float] = defaultdict(float)
+    for rows in read():
+        for series, time_ns, values in by_series(rows):
+            if series.name != CHANGE:
+                yield series, time_ns, values
+            elif series[:3] not in told:
+                running = sums[series] + np.cumsum(values)
+                sums[series] = float(running[-1])
+                yield series._replace(name=SINCE_BEGIN), time_ns, running

@@ -6,6 +6,7 @@
             [-- launch --]   [kernel]                     what overlaps the span, whole
                                 [launch]    [kernel]      what that is linked to, both ways
           [kernel]                        [kernel]  of each device the one before, after
+       value                                        of each counter the last before
                                         [marker of the next step]   which ends the last one
 
 So the ledger of a step has what it had: the launches of its kernels and the ops around them, since
@@ -14,13 +15,15 @@ when its device was idle, and where the step ended.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 
 from lstmprof.errors import UsageError
 from lstmprof.events.annotate.steps import Window
+from lstmprof.events.counters import Series, by_series
 from lstmprof.events.groups import Groups
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.schema import ACTIVITY_KINDS
@@ -89,6 +92,17 @@ def kept(events: EventTable, windows: Sequence[Window], span: tuple[int, int] | 
     rows = np.union1d(rows, np.concatenate([_neighbours(events, first, until), markers]))
     steps = tuple(sorted({_step(events, row) for row in markers.tolist()} - {NONE}))
     return Kept((first, until), chosen, rows, int(inside.sum()), int(crossing.sum()), steps)
+
+
+def last_before(counters: Iterable[pa.Table], at_ns: int) -> frozenset[int]:
+    """When each counter got the value that it had at ``at_ns``."""
+    last: dict[Series, int] = {}
+    for rows in counters:
+        for series, time_ns, _ in by_series(rows):
+            before = int(np.searchsorted(time_ns, at_ns))
+            if before:
+                last[series] = int(time_ns[before - 1])
+    return frozenset(last.values())
 
 
 def _linked(events: EventTable, rows: Ints) -> Ints:

@@ -8,7 +8,7 @@ the ends of arrows, what happened in the span.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +21,7 @@ from isal import igzip
 from lstmprof.errors import ProfileError, RunError
 from lstmprof.events.table import EventTable
 from lstmprof.export.kept import Kept
+from lstmprof.formats.kineto.counters import COUNTER, INSTANT
 from lstmprof.formats.kineto.events import PROFILER_SPAN, interval
 from lstmprof.formats.raw_file import GZIP_MAGIC, last_border
 from lstmprof.scratch import writing
@@ -80,15 +81,19 @@ class Written:
     size_bytes: int
 
 
-def write(events: EventTable, kept: Kept, source: Path, path: Path) -> Written:
+def write(
+    events: EventTable, kept: Kept, source: Path, path: Path, values_ns: Set[int] = frozenset()
+) -> Written:
     """Write to ``path`` what is ``kept`` of the trace at ``source``, of which ``events`` are.
+
+    ``values_ns``: when counters before the span got the values that they have in it.
 
     Raises:
         ProfileError: ``source`` is no Kineto trace as profilers write them.
         RunError: ``path`` cannot be written.
     """
     origin_ns = _origin_ns(source)
-    chosen = _Chosen(events, kept, origin_ns)
+    chosen = _Chosen(events, kept, origin_ns, values_ns)
     count = total = 0
     try:
         with _opened_to_write(path) as out:
@@ -110,7 +115,8 @@ def write(events: EventTable, kept: Kept, source: Path, path: Path) -> Written:
 class _Chosen:
     """Which events are kept, by their times counted as in the file."""
 
-    def __init__(self, events: EventTable, kept: Kept, origin_ns: int) -> None:
+    def __init__(self, events: EventTable, kept: Kept, origin_ns: int, values_ns: Set[int]) -> None:
+        self._values = {ns + origin_ns for ns in values_ns}
         start, dur = events.start_ns[kept.rows] + origin_ns, events.dur_ns[kept.rows]
         self._timed = set(zip(start.tolist(), dur.tolist(), strict=True))
         self._span = tuple(edge + origin_ns for edge in kept.span)
@@ -125,6 +131,8 @@ class _Chosen:
             return True
         timed = interval({"ts": _value(event.ts), "dur": 0})
         if event.ph in ("M", "X") or isinstance(timed, str):
+            return True
+        if event.ph in (INSTANT, COUNTER) and timed[0] in self._values:
             return True
         return self._span[0] <= timed[0] < self._span[1]
 

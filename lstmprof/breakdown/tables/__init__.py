@@ -138,8 +138,7 @@ def _plain(make: Callable[[pa.Table, list[Window]], pa.Table]) -> Make:
 
 
 def _memory(account: Account) -> pa.Table:
-    counters = account.run.counters(memory.COUNTED)
-    return memory.memory(counters, account.packed(memory.READS), account.windows)
+    return memory.memory(account.run.counters(), account.packed(memory.READS), account.windows)
 
 
 #: Columns of the events that several tables read.

@@ -10,6 +10,7 @@ Reads the counters batch by batch: of each span so much is kept as is told of it
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,11 +19,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from lstmprof.events.annotate.steps import Window
-from lstmprof.events.counters import ALLOCATED, CHANGE, RESERVED
+from lstmprof.events.counters import ALLOCATED, CHANGE, RESERVED, by_series
 from lstmprof.events.groups import Groups
 from lstmprof.events.intervals import Ints
 from lstmprof.events.narrow import Packed
@@ -62,9 +62,8 @@ COLUMNS = (
     Column("frees", pa.int64(), "", "number of frees", _NO_CHANGE),
     Column("freed_bytes", pa.int64(), "bytes", "their sum", _NO_CHANGE),
 )
-#: Columns of the events, and of the counters.
+#: Columns of the events.
 READS = ("start_ns", "dur_ns", "rank", "device", "step", "phase")
-COUNTED = ("time_ns", "rank", "pid", "device", "name", "value")
 
 _Rank = int | None
 _Floats = NDArray[np.float64]
@@ -87,7 +86,7 @@ class _Span:
 def memory(counters: Iterable[pa.Table], events: Packed, windows: Sequence[Window]) -> pa.Table:
     """``COLUMNS``: of each device the whole profile, then each step and, beneath it, its phases.
 
-    ``counters`` have the columns ``COUNTED``. Without counters of memory there are no rows.
+    Without counters of memory there are no rows.
     """
     spans: dict[_Rank, list[_Span]] = defaultdict(list)
     for window in windows:
@@ -150,25 +149,14 @@ def _counted(counters: Iterable[pa.Table], borders: Mapping[_Rank, Ints]) -> _Pl
     """What is counted of each device, process by process."""
     places: _Places = defaultdict(dict)
     no_border = np.empty(0, dtype=np.int64)
-    for batch in counters:
-        names = pc.index_in(batch["name"].cast(pa.string()), pa.array(_NAMES))
-        told = pc.and_(names.is_valid(), batch["value"].is_valid())
-        batch, name = batch.filter(told), names.filter(told).to_numpy().astype(np.int64)
-        if not len(batch):
-            continue
-        ids = [_ints(batch, column) for column in ("rank", "device", "pid")]
-        groups, time, value = Groups(*ids, name), _ints(batch, "time_ns"), batch["value"].to_numpy()
-        for first, rows in zip(groups.first.tolist(), groups.members(), strict=True):
-            rank, device, pid = (None if i[first] == UNKNOWN else int(i[first]) for i in ids)
-            of_rank = borders.get(rank, no_border)
-            place = places[rank, device].setdefault(pid, _Place(len(of_rank) + 1))
-            stretch = np.searchsorted(of_rank, time[rows], side="right")
-            place.add(_NAMES[name[first]], time[rows], stretch, value[rows])
+    for series, time_ns, values in itertools.chain.from_iterable(map(by_series, counters)):
+        if series.name in _NAMES:
+            of_rank = borders.get(series.rank, no_border)
+            processes = places[series.rank, series.device]
+            place = processes.setdefault(series.pid, _Place(len(of_rank) + 1))
+            stretch = np.searchsorted(of_rank, time_ns, side="right")
+            place.add(series.name, time_ns, stretch, values)
     return places
-
-
-def _ints(batch: pa.Table, name: str) -> Ints:
-    return np.asarray(batch[name].fill_null(UNKNOWN).to_numpy(), dtype=np.int64)
 
 
 class _Place:

@@ -4,7 +4,8 @@
 
     events ─ slices, arrows ─┐
     attribution ─ ledger ────┼─ tracks ─ packets ─▶ file
-    activities ─ counters ───┘
+    activities ─ counters ───┤
+    recorded counters ───────┘
 
 The ledger has a track for each device: stretches by category or by cause, whose lengths sum to the
 ledger's numbers to the nanosecond. Events are read in batches, and packets written as they come.
@@ -27,6 +28,7 @@ from lstmprof.breakdown.ledger import READS as OF_LEDGER
 from lstmprof.errors import RunError
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.batches import Batch, Batches
+from lstmprof.events.counters import Series, levels
 from lstmprof.events.groups import Groups
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.narrow import Packed
@@ -36,6 +38,7 @@ from lstmprof.export.perfetto.counters import activities
 from lstmprof.export.perfetto.packets import Packets
 from lstmprof.export.perfetto.slices import Arrows, Phases, Slices
 from lstmprof.export.perfetto.tracks import Tracks
+from lstmprof.runs.run import Run
 from lstmprof.scratch import check_file, writing
 
 #: [start, end) of what is written of a run.
@@ -97,7 +100,8 @@ def _write(
     span: Span | None,
 ) -> None:
     start = packed.values("start_ns")
-    origin_ns = min(int(start.min(initial=0)), 0)  # no instant of a trace is negative
+    counted = (rows["time_ns"][0].as_py() for rows in breakdown.run.counters(["time_ns"]))
+    origin_ns = min(int(start.min(initial=0)), *counted, 0)  # no instant of a trace is negative
     info = breakdown.run.info
     if info.base_ns is not None and 0 < info.base_ns + origin_ns < 2**63:
         packets.clocks(0, info.base_ns + origin_ns)
@@ -116,6 +120,7 @@ def _write(
     _add_phases(packets, tracks, phases.rest(), origin_ns)
     account.close()
     _add_counters(packets, tracks, packed, origin_ns, span)
+    _add_recorded(packets, tracks, breakdown.run, origin_ns, span)
     tracks.close()
 
 
@@ -175,6 +180,31 @@ def _add_counters(
                 values = values[first:until]
             for instant, value in zip((at_ns - origin_ns).tolist(), values.tolist(), strict=True):
                 packets.count(track, instant, value)
+
+
+def _add_recorded(
+    packets: Packets, tracks: Tracks, run: Run, origin_ns: int, span: Span | None
+) -> None:
+    """What the profile itself counts; of ``span`` from the last value before it on."""
+    track_of: dict[Series, int] = {}
+    before: dict[Series, float] = {}
+
+    def add(series: Series, at_ns: Sequence[int], values: Sequence[float]) -> None:
+        if series not in track_of:
+            track_of[series] = tracks.recorded(series)
+            if span is not None and series in before:
+                packets.count(track_of[series], span[0] - origin_ns, before[series])
+        for instant, value in zip(at_ns, values, strict=True):
+            packets.count(track_of[series], instant - origin_ns, value)
+
+    for series, at_ns, values in levels(run.counters):
+        first, until = (0, len(at_ns)) if span is None else np.searchsorted(at_ns, span).tolist()
+        if first:
+            before[series] = float(values[first - 1])
+        if first < until:
+            add(series, at_ns[first:until].tolist(), values[first:until].tolist())
+    for series in before:
+        add(series, (), ())
 
 
 @dataclass

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
+from lstmprof.events.counters import Series
 from lstmprof.export.perfetto.packets import Packets, description
 from lstmprof.formats.perfetto.own import FACTS_TRACK, Facts, Where
 from lstmprof.numbers import shown_name
@@ -131,6 +132,14 @@ class Tracks:
     def counter(self, rank: int | None, device: int, name: str, unit: str) -> int:
         """A new counter of a device."""
         return self._packets.counter(name, unit, self._device(rank, device), 0)
+
+    def recorded(self, series: Series) -> int:
+        """A new counter that the profile itself has, of a device or of a process."""
+        name, unit = shown_name(series.name), shown_name(series.unit or "")
+        if series.device is not None:
+            return self._packets.counter(name, unit, self._device(series.rank, series.device), 1)
+        pid = self._main.get(series.rank) if series.pid is None else series.pid
+        return self._packets.counter(name, unit, self._process(series.rank, pid)[1], _STEPS)
 
     def _of_rank(self, rank: int | None, name: str, order: int) -> Track:
         def new(place: int) -> int:
