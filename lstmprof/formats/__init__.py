@@ -34,6 +34,7 @@ FORMATS = (
     "xplane",
     "cuda.nvprof",
     "cuda.nsys",
+    "cuda.parquet",
     "cuda.nvprof_csv",
     "cuda.nsys_report",  # by its name: the one whose content is its maker's alone
 )

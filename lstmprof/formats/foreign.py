@@ -14,7 +14,7 @@ from lstmprof.formats.raw_file import RawFile, is_tar
 
 _NOT_YET = (
     "this version reads JSON of torch.profiler, TensorFlow, ONNX Runtime, MXNet and rocprofv3,"
-    " XPlane, Perfetto, SQLite of Nsight Systems or nvprof, and nvprof's CSV"
+    " XPlane, Perfetto, SQLite of Nsight Systems or nvprof, Nsight's Parquet, and nvprof's CSV"
 )
 _RECORD = "give a torch.profiler JSON, an .xplane.pb or an Nsight Systems SQLite export"
 
@@ -31,7 +31,11 @@ _MAGIC: tuple[tuple[bytes, str, str], ...] = (
     (b"BZh", "is compressed with bzip2", "unpack it first: bunzip2"),
     (b"\xfd7zXZ\x00", "is compressed with xz", "unpack it first: unxz"),
     (b"%PDF", "is a PDF", _RECORD),
-    (b"PAR1", "is a Parquet file", _RECORD),
+    (
+        b"PAR1",
+        "is a Parquet file",
+        "give the folder that nsys export --type parquetdir wrote, or a torch.profiler JSON",
+    ),
 )
 _ROCPROF = (
     "give a torch.profiler JSON, or record with rocprofv3 --runtime-trace --output-format json"

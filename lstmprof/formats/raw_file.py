@@ -77,11 +77,15 @@ class OpenFile:
 
 @dataclass(frozen=True)
 class RawFile:
-    """A raw profile, decompressed: ``given`` are its bytes, or the file that holds them."""
+    """A raw profile, decompressed: ``given`` are its bytes, or the file that holds them.
+
+    A profile of many files has none, and lies in a ``folder``.
+    """
 
     path: Path | str  # where the user finds it: a file, an archive's member, a URL
     given: bytes | OpenFile
     packed_bytes: int | None = None  # of the gzip that it was in
+    folder: Path | None = None
 
     @property
     def length(self) -> int:

@@ -3,7 +3,7 @@
 ::
 
     a file ───────────────────────────▶ one file
-    a folder, a tar archive ──────────▶ its files, in groups
+    a folder, a tar archive ──────────▶ its files, in groups; Parquet tables of nsys are one
     a URL (fsspec: s3, gs, http …) ───▶ as what it points to
 
 Files of one folder are ranks of one job where their names differ in digits alone
@@ -15,6 +15,7 @@ In a folder names say what is tried, and only the content what it is.
 from __future__ import annotations
 
 import functools
+import hashlib
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -32,6 +33,7 @@ from lstmprof.events.schema import COLUMNS
 from lstmprof.events.table import events_table
 from lstmprof.formats import archives, raw_file, rows
 from lstmprof.formats.archives import Member
+from lstmprof.formats.cuda.parquet import is_table
 from lstmprof.formats.raw_file import RawFile
 
 #: What profiles are called; a file given by itself may have any name.
@@ -107,12 +109,14 @@ def groups(word: Path | str) -> list[list[Source]]:
     path = path_of(word)
     if not path.is_dir():
         return _of_file(_local(path), _head(path))
-    listed = itertools.islice(sorted(path.rglob("*")), _MOST_FILES)
+    listed = list(itertools.islice(sorted(path.rglob("*")), _MOST_FILES))
     files = [f for f in listed if _may_be_profile(f.relative_to(path).as_posix()) and f.is_file()]
-    if not files:
+    of_tables = dict.fromkeys(f.parent for f in listed if is_table(f) and f.is_file())
+    if not files and not of_tables:
         raise ProfileError(path, "is a directory without a run or a profile", _GIVE)
     archives = [f for f in files if _is_archive(_head(f))]
-    loose = _grouped(_local(f) for f in files if f not in archives)
+    alone = [_local(f) for f in files if f not in archives]
+    loose = _grouped([*alone, *map(_of_tables, of_tables)])
     return [*loose, *(group for f in archives for group in _grouped(_members_or_fault(_local(f))))]
 
 
@@ -123,6 +127,14 @@ def are_hosts(group: Iterable[Source]) -> bool:
 
 def _local(path: Path) -> Source:
     return Source(path, functools.partial(raw_file.load, path), _stamp(path), str(path.parent))
+
+
+def _of_tables(folder: Path) -> Source:
+    """The profile whose tables are files of ``folder``."""
+    load = functools.partial(RawFile, folder, b"", folder=folder)
+    stamps = [_stamp(file) for file in sorted(folder.iterdir()) if is_table(file)]
+    digest = hashlib.sha256("".join(stamps).encode()).hexdigest()
+    return Source(folder, load, f"{_encodable(folder.resolve())}|{digest}", str(folder.parent))
 
 
 def _head(path: Path) -> bytes:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from formats import perfetto_traces as traces
 from simulator.write_profiles import FOLDER
 
@@ -208,6 +209,24 @@ def nsys() -> list[bytes]:
         "PROFILER_OVERHEAD": [{"start": 1, "end": 3, "globalTid": thread, "nameId": 3}],
     }
     return [_database(tables)]
+
+
+def nsys_parquet() -> list[bytes]:
+    """The same tables as Parquet files, the folder as an archive."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.deserialize(nsys()[0])
+        listed = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        names = [name for (name,) in listed.fetchall()]
+        return [tar({f"{name}.parquet": _parquet(connection, name) for name in names})]
+
+
+def _parquet(connection: sqlite3.Connection, table: str) -> bytes:
+    cursor = connection.execute(f'SELECT * FROM "{table}"')
+    names = [described[0] for described in cursor.description]
+    columns = zip(*cursor.fetchall(), strict=True)
+    buffer = io.BytesIO()
+    pq.write_table(pa.table(dict(zip(names, map(list, columns), strict=True))), buffer)
+    return buffer.getvalue()
 
 
 def nvprof() -> list[bytes]:

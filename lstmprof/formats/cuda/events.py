@@ -15,7 +15,7 @@ import pyarrow as pa
 from lstmprof.events import DeviceFacts
 from lstmprof.events.spool import Chunks, Spool
 from lstmprof.formats import rows
-from lstmprof.formats.cuda.sqlite import UNKNOWN, Database, Ints
+from lstmprof.formats.cuda.tables import UNKNOWN, Ints, Tables
 
 _TEXT = pa.dictionary(pa.int32(), pa.string())
 _TEXTS = ("kind", "name", "shapes")
@@ -200,7 +200,7 @@ def _last_ns(batch: Batch) -> int:
 
 
 def device_facts(
-    database: Database, table: str, columns: tuple[str, str, str, str]
+    database: Tables, table: str, columns: tuple[str, str, str, str]
 ) -> dict[int, DeviceFacts]:
     """What a ``table`` of devices says, by ``id``; none where the database has no such table.
 

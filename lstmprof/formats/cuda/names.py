@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lstmprof.formats.cuda.events import Batch, named, positive
-from lstmprof.formats.cuda.sqlite import UNKNOWN, Ints
+from lstmprof.formats.cuda.tables import UNKNOWN, Ints
 
 #: CUpti_ActivityMemcpyKind; Nsight Systems goes on with unified memory's three.
 _COPIES = (

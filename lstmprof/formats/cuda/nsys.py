@@ -21,6 +21,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -50,7 +51,7 @@ from lstmprof.formats.cuda.names import (
     nvtx_ranges,
     sync_names,
 )
-from lstmprof.formats.cuda.sqlite import UNKNOWN, Database, Ints
+from lstmprof.formats.cuda.tables import UNKNOWN, Ints, Tables
 from lstmprof.formats.raw_file import RawFile
 
 _Of = TypeVar("_Of")
@@ -99,11 +100,15 @@ _USUAL_RANGE_TYPES = (59, 60, 70, 71)
 _UNNAMED = "unnamed"
 
 
+def is_own_table(name: str) -> bool:
+    """Whether Nsight Systems calls a table so; nvprof may, too."""
+    return name in _OWN or name.startswith(_CUPTI)
+
+
 def recognises(raw: RawFile) -> bool:
     """Whether ``raw`` is an SQLite database with tables of Nsight Systems, not of nvprof."""
     tables = sqlite.names(raw, _KNOWN)
-    is_own = any(name in _OWN or name.startswith(_CUPTI) for name in tables)
-    return is_own and "StringTable" not in tables
+    return any(map(is_own_table, tables)) and "StringTable" not in tables
 
 
 def read(raw: RawFile) -> Profile:
@@ -113,17 +118,25 @@ def read(raw: RawFile) -> Profile:
         ProfileError: it is damaged, or holds neither a CUDA call or activity nor an NVTX range.
     """
     with sqlite.opened(raw) as database:
-        devices = _devices(database)
-        recorded = _events(database, devices)
-        complaints = _complaints(database)
-        graphs = _whole_graphs(database)
-        started_ns = _started_ns(database)
-        metadata = _metadata(database)
+        return profile(raw.path, database)
+
+
+def profile(path: Path | str, database: Tables) -> Profile:
+    """The profile in the tables of an export at ``path``.
+
+    Raises:
+        ProfileError: they hold neither a CUDA call or activity nor an NVTX range.
+    """
+    devices = _devices(database)
+    recorded = _events(database, devices)
+    complaints = _complaints(database)
+    graphs = _whole_graphs(database)
+    started_ns = _started_ns(database)
     origin_ns = recorded.origin_ns
     if origin_ns is None or recorded.columns is None:
         why = f" ({complaints[0]})" if complaints else ""
         raise ProfileError(
-            raw.path, f"the capture holds no CUDA call and no NVTX range{why}", _NEXT_STEP
+            path, f"the capture holds no CUDA call and no NVTX range{why}", _NEXT_STEP
         )
     return Profile(
         format="nsys",
@@ -134,11 +147,11 @@ def read(raw: RawFile) -> Profile:
         accelerators=tuple(dict.fromkeys(devices.names.values())),
         gpu_complaint=next(iter(complaints), None) if not recorded.activities else None,
         notes=(*recorded.notes(), *_missing(recorded, graphs, complaints)),
-        metadata=metadata,
+        metadata=_metadata(database),
     )
 
 
-def _events(database: Database, devices: _Devices) -> CudaEvents:
+def _events(database: Tables, devices: _Devices) -> CudaEvents:
     strings = database.strings("StringIds", "id", "value")
     contexts = _Contexts()
     busy = map(contexts.noted, _activities(database, strings))
@@ -169,7 +182,7 @@ def _missing(recorded: CudaEvents, graphs: int, complaints: list[str]) -> Iterat
         )
 
 
-def _started_ns(database: Database) -> int | None:
+def _started_ns(database: Tables) -> int | None:
     """When the session began, since 1970: what times are counted from."""
     table = "TARGET_INFO_SESSION_START_TIME"
     if table not in database.columns:
@@ -178,7 +191,7 @@ def _started_ns(database: Database) -> int | None:
     return rows.positive(started[0]) if started else None
 
 
-def _complaints(database: Database) -> list[str]:
+def _complaints(database: Tables) -> list[str]:
     """The first of the profiler's warnings and errors about CUDA and NVTX."""
     table = "DIAGNOSTIC_EVENT"
     if table not in database.columns:
@@ -190,7 +203,7 @@ def _complaints(database: Database) -> list[str]:
     return list(dict.fromkeys(about))[:_MAX_COMPLAINTS]
 
 
-def _metadata(database: Database) -> dict[str, Any]:
+def _metadata(database: Tables) -> dict[str, Any]:
     """The version of Nsight Systems and of the export's schema, where they are written."""
     for table in _META_DATA:
         if {"name", "value"} <= database.columns.get(table, frozenset()):
@@ -223,7 +236,7 @@ class _Devices:
         return batch.with_ints(device=natural(renamed)[codes.reshape(-1)])
 
 
-def _devices(database: Database) -> _Devices:
+def _devices(database: Tables) -> _Devices:
     """The devices of an export, without names where it has none."""
     listed = database.strings(_GPUS, "id", "name")
     gpu_names = {number: name for number, name in listed.items() if number >= 0}
@@ -243,7 +256,7 @@ def _by_number(gpus: Mapping[int, int], of_gpus: Mapping[int, _Of]) -> dict[int,
     return {n: of_gpus[gpu] for n, gpu in gpus.items() if gpu in of_gpus and n >= 0}
 
 
-def _ordinals(database: Database) -> dict[int, int]:
+def _ordinals(database: Tables) -> dict[int, int]:
     """Nsight's number of each GPU by CUDA's, where the table has it, else by itself."""
     if _GPUS not in database.columns:
         return {}
@@ -252,7 +265,7 @@ def _ordinals(database: Database) -> dict[int, int]:
     return dict(zip(numbers.tolist(), read["id"].tolist(), strict=True))
 
 
-def _activities(database: Database, strings: Mapping[int, str]) -> Iterator[Batch]:
+def _activities(database: Tables, strings: Mapping[int, str]) -> Iterator[Batch]:
     """Kernels, whole CUDA graphs, copies and memsets."""
     known = np.array(list(strings), np.int64)
     for table, kind in _ACTIVITIES.items():
@@ -324,7 +337,7 @@ class _Contexts:
         return np.where(is_known[codes], devices[codes], ints["device"])
 
 
-def _synchronizations(database: Database, contexts: _Contexts) -> Iterator[Batch]:
+def _synchronizations(database: Tables, contexts: _Contexts) -> Iterator[Batch]:
     """Waits on a device, of the device on which their context has its activities.
 
     The second process of a report writes its own device 1 as 0 here (seen in 2026.2).
@@ -342,7 +355,7 @@ def _context_key(ints: Mapping[str, Ints]) -> Ints:
     return np.where(ints["pid"] > 0, ints["pid"], 0) << 32 | natural(ints["context"]) & 0xFFFFFFFF
 
 
-def _calls(database: Database, strings: Mapping[int, str]) -> Iterator[Batch]:
+def _calls(database: Tables, strings: Mapping[int, str]) -> Iterator[Batch]:
     """Calls of the CUDA runtime and driver."""
     columns = ("start", "end", "globalTid", "correlationId", "nameId")
     for table in _CALLS:
@@ -354,7 +367,7 @@ def _calls(database: Database, strings: Mapping[int, str]) -> Iterator[Batch]:
             yield Batch(ints, {"kind": constant("runtime", len(name)), "name": name})
 
 
-def _overheads(database: Database, strings: Mapping[int, str]) -> Iterator[Batch]:
+def _overheads(database: Tables, strings: Mapping[int, str]) -> Iterator[Batch]:
     """The profiler's own work; what CUDA does by itself (a full command buffer) is a call's."""
     columns = ("start", "end", "globalTid", "nameId")
     for table in _OVERHEADS:
@@ -367,7 +380,7 @@ def _overheads(database: Database, strings: Mapping[int, str]) -> Iterator[Batch
             yield Batch(_threaded(read), {"kind": kind, "name": name})
 
 
-def _ranges(database: Database, strings: Mapping[int, str]) -> Iterator[Batch]:
+def _ranges(database: Tables, strings: Mapping[int, str]) -> Iterator[Batch]:
     """NVTX ranges; one that was open when the capture ended has ``UNKNOWN`` for its end."""
     if _RANGES not in database.columns:
         return
@@ -381,7 +394,7 @@ def _ranges(database: Database, strings: Mapping[int, str]) -> Iterator[Batch]:
         yield nvtx_ranges(_threaded(read), text).only(_is_range(read, types))
 
 
-def _range_times(database: Database) -> Iterator[Batch]:
+def _range_times(database: Tables) -> Iterator[Batch]:
     """When NVTX ranges begin and end."""
     if _RANGES in database.columns:
         types = _range_types(database)
@@ -397,7 +410,7 @@ def _is_range(read: Mapping[str, Ints], types: list[int]) -> np.ndarray:
     return np.asarray(of_type & (read["start"] != UNKNOWN), dtype=np.bool_)
 
 
-def _range_types(database: Database) -> list[int]:
+def _range_types(database: Tables) -> list[int]:
     listed = database.strings("ENUM_NSYS_EVENT_TYPE", "id", "name")
     types = [number for number, name in listed.items() if name in _RANGE_TYPES]
     return types or list(_USUAL_RANGE_TYPES)
@@ -415,6 +428,6 @@ def _threaded(read: Mapping[str, Ints]) -> dict[str, Ints]:
     }
 
 
-def _whole_graphs(database: Database) -> int:
+def _whole_graphs(database: Tables) -> int:
     """How many runs of a CUDA graph were recorded as one activity each."""
     return len(database.ints(_GRAPHS, "start")["start"]) if _GRAPHS in database.columns else 0

@@ -42,7 +42,8 @@ from lstmprof.formats.cuda.names import (
     nvtx_ranges,
     sync_names,
 )
-from lstmprof.formats.cuda.sqlite import UNKNOWN, Database, Ints
+from lstmprof.formats.cuda.sqlite import Database
+from lstmprof.formats.cuda.tables import UNKNOWN, Ints
 from lstmprof.formats.raw_file import RawFile
 
 _NEXT_STEP = "profile with nvprof -o FILE python …, or with nsys profile --trace=cuda,nvtx"

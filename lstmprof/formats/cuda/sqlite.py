@@ -1,4 +1,4 @@
-"""The tables of an SQLite profile, read as columns from a database that nobody vouches for.
+"""The tables of an SQLite profile.
 
 Only ordinary tables are read, by full scans: never a view, a trigger, a virtual or generated column
 or an index, so that no expression of the file's own runs (https://sqlite.org/security.html). A
@@ -18,16 +18,12 @@ from urllib.parse import quote
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from lstmprof.errors import ProfileError
+from lstmprof.formats.cuda.tables import UNKNOWN, Ints, Tables
 from lstmprof.formats.raw_file import RawFile
 
-Ints = NDArray[np.int64]
-
 MAGIC = b"SQLite format 3\x00"
-#: Stands for null in arrays of this folder's SQLite readers, never in the events table.
-UNKNOWN = int(np.iinfo(np.int64).min)
 #: The longest value that is read; names are shorter (a template's may have 100,000 characters).
 MAX_VALUE_BYTES = 2**24
 #: A row takes four bytes at least: its place, length, number and header.
@@ -38,21 +34,20 @@ _PAGE_SIZE, _PAGES = (16, 18), (28, 32)
 
 
 @dataclass(frozen=True)
-class Database:
-    """An open database; ``columns`` names those of each table that can be read."""
+class Database(Tables):
+    """An open database; ``own_columns`` names those of each table that can be read."""
 
     connection: sqlite3.Connection
-    columns: Mapping[str, frozenset[str]]
+    own_columns: Mapping[str, frozenset[str]]
     most_rows: int
 
-    def ints(self, table: str, *names: str) -> dict[str, Ints]:
-        """These columns; ``UNKNOWN`` where a value, or the whole column, is no integer."""
-        chunks = list(self.int_chunks(table, *names))
-        nothing = np.empty(0, np.int64)
-        return {name: np.concatenate([nothing, *(read[name] for read in chunks)]) for name in names}
+    @property
+    def columns(self) -> Mapping[str, frozenset[str]]:
+        """The columns of each table."""
+        return self.own_columns
 
     def int_chunks(self, table: str, *names: str) -> Iterator[dict[str, Ints]]:
-        """The same, some rows at a time."""
+        """These columns, some rows at a time, as ``ints``."""
         present = [name for name in names if name in self.columns[table]]
         asked = present or sorted(self.columns[table])[:1]
         exact = ", ".join(
@@ -64,25 +59,13 @@ class Database:
             read = {name: np.ascontiguousarray(chunk[:, i]) for i, name in enumerate(present)}
             yield {name: read.get(name, absent) for name in names}
 
-    def texts(self, table: str, name: str) -> list[str | None]:
-        """One column, None where it holds no text; empty where there is no such column."""
-        return [text for chunk in self._values(table, name, "text") for text in chunk]
-
     def text_chunks(self, table: str, name: str) -> Iterator[pa.Array]:
-        """The same in Arrow's memory, some rows at a time, as many as of ``int_chunks``."""
+        """One column in Arrow's memory, some rows at a time, as many as of ``int_chunks``."""
         return (pa.array(chunk, pa.string()) for chunk in self._values(table, name, "text"))
 
     def blobs(self, table: str, name: str) -> list[bytes | None]:
         """One column, None where it holds no bytes; empty where there is no such column."""
         return [blob for chunk in self._values(table, name, "blob") for blob in chunk]
-
-    def strings(self, table: str, key: str, value: str) -> dict[int, str]:
-        """The texts of a table of strings by their numbers; empty where there is no such table."""
-        if not {key, value} <= self.columns.get(table, frozenset()):
-            return {}
-        keys = self.ints(table, key)[key].tolist()
-        pairs = zip(keys, self.texts(table, value), strict=True)
-        return {number: text for number, text in pairs if text is not None}
 
     def _values(self, table: str, name: str, type_: str) -> Iterator[list[Any]]:
         if name in self.columns.get(table, frozenset()):
