@@ -4,11 +4,14 @@ import ast
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import lstmprof
+from lstmprof import implementations
 from lstmprof.capture.request import CaptureRequest
+from lstmprof.capture.worker import __main__ as worker
 from lstmprof.workloads import Workload
 
 PACKAGE = Path(lstmprof.__file__).parent
@@ -66,6 +69,24 @@ def test_nothing_else_is_imported(path: Path) -> None:
     names = [a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names]
     names += [n.module or "" for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)]
     assert {name.partition(".")[0] for name in names} <= ALLOWED
+
+
+@pytest.mark.parametrize(
+    ("name", "left_out"),
+    [
+        ("torch-cudnn", set()),
+        ("tf-lstmcell", {"pandas", "jax"}),
+        ("keras-lstm", {"pandas", "jax"}),
+        ("keras-jax-lstm", {"pandas"}),
+    ],
+)
+def test_a_row_finds_nothing_that_it_does_not_need(
+    name: str, left_out: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    imported: dict[str, None] = {}
+    monkeypatch.setattr(worker, "sys", SimpleNamespace(modules=imported))
+    worker._leave_out(implementations.find(name))
+    assert imported == dict.fromkeys(left_out)
 
 
 def test_a_worker_loads_no_table_or_terminal_library(tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ from lstmprof.capture.worker.counters import Counters
 from lstmprof.capture.worker.metadata import Passes, now, pass_facts, request_facts, worker_facts
 from lstmprof.capture.worker.turns import Turn, turn_of
 from lstmprof.errors import CaptureError, LstmprofError, one_line
+from lstmprof.implementations import Implementation
 
 Report = Callable[[str], None]
 Cpus = Optional[List[int]]
@@ -62,6 +63,11 @@ PROVIDED_BY = {
     "onnxruntime": "lstmprof[onnxruntime]",
     "openvino": "lstmprof[openvino]",
 }
+
+
+#: What a framework, or Keras, imports where it is installed, a fifth of the import of TensorFlow:
+#: none of our implementations hands it to them.
+NOT_NEEDED = {"tensorflow": ("pandas", "jax"), "keras": ("pandas",)}
 
 
 def main(arguments: List[str]) -> int:
@@ -127,6 +133,8 @@ def captured(request: CaptureRequest, folder: str, report: Report) -> Dict[str, 
     before = yardstick.measured()
     os.environ.update(sampling.NAME_GENERATED_CODE if request.sampler else {})
     report("importing {} in process {}".format(framework, os.getpid()))
+    if request.file is None:
+        _leave_out(request.row)
     loop = loops.loop_of(request.row)
     _refuse_version(request)
     device = loop.device_of(request.device)
@@ -153,6 +161,12 @@ def captured(request: CaptureRequest, folder: str, report: Report) -> Dict[str, 
         "shapes": passes.profiled.shapes and os.path.relpath(passes.profiled.shapes, folder),
         "samples": witness and witness.file and os.path.relpath(witness.file, folder),
     }
+
+
+def _leave_out(row: Implementation) -> None:
+    """Let imports find nothing of what ``row`` does not need."""
+    for name in (row.framework, row.library):
+        sys.modules.update(dict.fromkeys(NOT_NEEDED.get(name or "", ())))  # type: ignore[arg-type]
 
 
 def _held(request: CaptureRequest, device: str, report: Report) -> Optional[bool]:
