@@ -18,12 +18,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.ipc
-import pyarrow.parquet as pq
 
 from lstmprof.events.intervals import Ints
 from lstmprof.events.narrow import narrowed, with_own_texts
 from lstmprof.events.schema import SCHEMA
-from lstmprof.events.table import NONE, EventTable, cast
+from lstmprof.events.table import NONE, EventTable, cast, parquet_writer
 from lstmprof.scratch import made_temporary_folder, remove, room_in
 
 _TYPES = {field.name: field.type for field in SCHEMA}
@@ -245,7 +244,7 @@ class StoredEvents(EventTable):
 
     def write_parquet(self, path: Path) -> None:
         """Write the table to ``path``, a row group a batch."""
-        with pq.ParquetWriter(path, SCHEMA, compression="zstd") as file:
+        with parquet_writer(path) as file:
             for number in range(len(self.batches)):
                 file.write_table(self.table(self.coded(number)).arrow)
 

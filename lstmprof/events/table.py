@@ -25,6 +25,12 @@ NONE = -1
 #: Of larger tables nothing is kept: an array of ten million rows takes 80 MB.
 KEPT_ROWS = 2**21
 
+#: Columns of few values, each in many rows; those of texts among them.
+_REPEATED = [
+    *("rank", "pid", "tid", "device", "stream", "step"),
+    *(field.name for field in SCHEMA if pa.types.is_dictionary(field.type)),
+]
+_DIFFERENCES = "DELTA_BINARY_PACKED"
 _REQUIRED = ("kind", "name", "start_ns", "dur_ns")
 _Value = TypeVar("_Value")
 
@@ -199,7 +205,8 @@ class EventTable:
 
     def write_parquet(self, path: Path) -> None:
         """Write the table to ``path``."""
-        pq.write_table(self.arrow.cast(SCHEMA), path, compression="zstd")
+        with parquet_writer(path) as file:
+            file.write_table(self.arrow.cast(SCHEMA))
 
     def ranks(self) -> list[int | None]:
         """The ranks, None for a rank that the profile does not name."""
@@ -237,6 +244,18 @@ class EventTable:
 
     def _keeps(self) -> bool:
         return len(self) <= KEPT_ROWS
+
+
+def parquet_writer(path: Path) -> pq.ParquetWriter:
+    """What writes events to ``path``.
+
+    Most numbers are near those of the row before: their differences take half the time, and half
+    the file, that a dictionary of them takes.
+    """
+    differences = dict.fromkeys((n for n in SCHEMA.names if n not in _REPEATED), _DIFFERENCES)
+    return pq.ParquetWriter(
+        path, SCHEMA, compression="zstd", use_dictionary=_REPEATED, column_encoding=differences
+    )
 
 
 def _codes(texts: pa.DictionaryArray | pa.ChunkedArray) -> tuple[NDArray[Any], list[str]]:

@@ -1,6 +1,9 @@
 """The events table: order, nulls, types, and what is read of it as arrays."""
 
+from pathlib import Path
+
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from lstmprof.events.schema import SCHEMA
@@ -116,3 +119,23 @@ def test_rows_of_a_rank_are_those_of_none_where_none_is_named() -> None:
     assert table.ranks() == [None, 3]
     assert table.of_rank(None).tolist() == [0]
     assert table.of_rank(3).tolist() == [1]
+
+
+def test_numbers_are_stored_as_differences_and_come_back(tmp_path: Path) -> None:
+    rows = 5000
+    extremes = [UNKNOWN, -UNKNOWN - 1, None, 0, -1] * (rows // 5)
+    table = events_table(
+        {
+            **{"kind": ["op"] * rows, "name": [f"op{n % 7}" for n in range(rows)]},
+            **{"start_ns": [10**18 + 997 * n for n in range(rows)], "dur_ns": [5] * rows},
+            **{"external_id": extremes, "tid": extremes},
+        }
+    )
+    path = tmp_path / "events.parquet"
+    table.write_parquet(path)
+    assert pq.read_table(path).cast(SCHEMA).equals(table.arrow)
+    group = pq.ParquetFile(path).metadata.row_group(0)
+    bytes_of = {
+        name: group.column(place).total_compressed_size for place, name in enumerate(SCHEMA.names)
+    }
+    assert bytes_of["event_id"] + bytes_of["start_ns"] < rows  # 8 bytes a row and column before
