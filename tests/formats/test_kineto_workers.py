@@ -72,11 +72,12 @@ def test_a_real_profile(name: str, started: list[subprocess.Popen[bytes]]) -> No
     assert facts(found) == as_a_whole(path.read_bytes())
 
 
-@pytest.mark.parametrize("piece_bytes", [700, 20_000])
+@pytest.mark.parametrize(("piece_bytes", "end_bytes"), [(700, 9999), (20_000, 9999), (700, 40)])
 def test_a_file_of_odd_events_and_false_borders(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, piece_bytes: int
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, piece_bytes: int, end_bytes: int
 ) -> None:
     monkeypatch.setattr(stream, "PIECE_BYTES", piece_bytes)
+    monkeypatch.setattr(stream, "_END_BYTES", end_bytes)
     content = document(*mixed_events(500), distributedInfo={"rank": 3})
     path = tmp_path / "trace.json"
     path.write_bytes(content)
@@ -88,6 +89,24 @@ def test_a_file_of_odd_events_and_false_borders(
     ):
         assert found is not None
         assert facts(found) == expected
+
+
+def test_a_plain_file_is_cut_as_its_text_is(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(stream, "PIECE_BYTES", 1000)
+    content = document(*mixed_events(200))
+    path = tmp_path / "trace.json"
+    path.write_bytes(content)
+    expected = stream._Texts(io.BytesIO(content[10:]), b"")
+    pieces, rest = [text.content for text in expected], expected.rest
+    assert len(pieces) > 10
+    for end_bytes in (30, 500, 5000):
+        monkeypatch.setattr(stream, "_END_BYTES", end_bytes)
+        with path.open("rb") as file:
+            texts = stream._TextsOfPlainFile(file, b"", path, 10)
+            assert [text.content for text in texts] == pieces
+            assert texts.rest == rest
 
 
 def test_nothing_is_left_once_the_profile_is_let_go(temporary: Path, tmp_path: Path) -> None:

@@ -85,14 +85,17 @@ class Part(NamedTuple):
     start: int
     length: int
 
+    @property
+    def content(self) -> bytes:
+        """These bytes."""
+        with self.file.open("rb") as file:
+            file.seek(self.start)
+            return file.read(self.length)
+
 
 def read_part(part: bytes | Part, spooled: Path) -> Piece | None:
     """As ``read``, of a text or of the part of a file that holds it."""
-    if isinstance(part, bytes):
-        return read("piece", part, spooled)
-    with part.file.open("rb") as file:
-        file.seek(part.start)
-        return read("piece", file.read(part.length), spooled)
+    return read("piece", part if isinstance(part, bytes) else part.content, spooled)
 
 
 def _read_rows(label: Path | str, text: bytes) -> Piece | None:
@@ -140,9 +143,9 @@ def _columns(records: Records) -> Piece:
 def _counters(records: Records) -> pa.Table | None:
     """The counters, by columns where all of them are of memory."""
     events = records.counters
-    if any(type(event) is Counter for event in events):
+    if Counter in set(map(type, events)):
         return _one_by_one(events)
-    starts = b"".join(bytes(event.ts) + b"\0" for event in events)
+    starts = b"\0".join([event.ts for event in events]) + b"\0" * bool(events)
     time_ns, _ = _times(starts, b"0\0" * len(events))
     pid = _pids([bytes(event.pid) for event in events])
     columns = memory_table(time_ns, pid, [bytes(event.args) or b"{}" for event in events])

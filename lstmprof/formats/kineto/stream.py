@@ -48,7 +48,7 @@ from lstmprof.formats.raw_file import (
     last_border,
 )
 
-PIECE_BYTES = 2**22
+PIECE_BYTES = 2**23
 #: The columns of a file of as many bytes, unpacked, are kept on disk.
 SPOOLED_BYTES = 2**26
 #: Fewer bytes, unpacked, are read sooner than other processes start.
@@ -58,6 +58,8 @@ MOST_WORKERS = 4
 #: Most bytes before the events and after them; Kineto writes a few kB, environments a few MB.
 _MOST_AROUND = 2**26
 _MOST_TRIES = 16
+#: The last border of a piece is looked for in so many bytes first.
+_END_BYTES = 2**15
 _AHEAD = 2  # pieces that wait, for each worker
 _OPENING = re.compile(rb'"traceEvents"\s*+:\s*+\[')
 _CLOSING = re.compile(rb"\}\s*+,?\s*+\]")
@@ -66,16 +68,14 @@ _EVENTS_KEY = b'"traceEvents"'
 
 @dataclass(frozen=True)
 class _Text:
-    """The text of a piece; ``file`` holds it from byte ``start`` on, if it is a plain one."""
+    """The text of a piece: itself, or where it stands in a plain file."""
 
-    content: bytes
-    file: Path | None
-    start: int
+    part: bytes | Part
 
     @property
-    def part(self) -> bytes | Part:
-        """Where it stands in the file, else the text."""
-        return Part(self.file, self.start, len(self.content)) if self.file else self.content
+    def content(self) -> bytes:
+        """It itself."""
+        return self.part if isinstance(self.part, bytes) else self.part.content
 
 
 class _UnusualError(Exception):
@@ -235,8 +235,10 @@ def _profile(
     is_gzipped = _is_gzipped(file)
     unpacked = _Bounded(file) if is_gzipped else file
     head, rest = _head(label, unpacked)
-    plain = label if isinstance(label, Path) and not is_gzipped else None
-    texts = _Texts(unpacked, rest, plain, len(head))
+    if isinstance(label, Path) and not is_gzipped:
+        texts: _Texts = _TextsOfPlainFile(file, rest, label, len(head))
+    else:
+        texts = _Texts(unpacked, rest)
     total = _Total()
     tail = _read_events(head, texts, reader, total)
     header = _header(label, head, tail)
@@ -265,26 +267,58 @@ def _head(label: Path | str, file: Any) -> tuple[bytes, bytes]:
 class _Texts:
     """The texts of pieces, cut from ``rest`` and what ``file`` gives after it.
 
-    ``plain`` is a file that holds ``rest`` from byte ``start`` on. At the end ``rest`` is what
-    follows the last border.
+    At the end ``rest`` is what follows the last border.
     """
 
-    def __init__(self, file: Any, rest: bytes, plain: Path | None, start: int) -> None:
+    def __init__(self, file: Any, rest: bytes) -> None:
         self._file = file
         self.rest = rest
-        self._plain = plain
-        self._start = start
 
     def __iter__(self) -> Iterator[_Text]:
         while more := self._file.read(PIECE_BYTES):
             self.rest += more
             border = last_border(self.rest)
             if border:
-                yield _Text(self.rest[:border], self._plain, self._start)
+                yield _Text(self.rest[:border])
                 self.rest = self.rest[border + 1 :]
-                self._start += border + 1
             elif len(self.rest) > _MOST_AROUND:
                 raise _UnusualError
+
+
+class _TextsOfPlainFile(_Texts):
+    """The same texts of ``file`` at ``path``, which has ``rest`` from byte ``start`` on.
+
+    Of a text no more is read here than its end.
+    """
+
+    def __init__(self, file: BinaryIO, rest: bytes, path: Path, start: int) -> None:
+        super().__init__(file, rest)
+        self._path, self._start = path, start
+
+    def __iter__(self) -> Iterator[_Text]:
+        read_to, size = self._start + len(self.rest), self._file.seek(0, io.SEEK_END)
+        while read_to < size:
+            read_to = min(read_to + PIECE_BYTES, size)
+            border = self._last_border(read_to)
+            if border:
+                yield _Text(Part(self._path, self._start, border - self._start))
+                self._start = border + 1
+            elif read_to - self._start > _MOST_AROUND:
+                raise _UnusualError
+        self.rest = self._part(self._start, size)
+
+    def _last_border(self, read_to: int) -> int:
+        """Byte of the last border before ``read_to``, 0 where there is none."""
+        for start in (max(self._start, read_to - _END_BYTES), self._start):
+            border = last_border(self._part(start, read_to))
+            if border:
+                return start + border
+        return 0
+
+    def _part(self, start: int, stop: int) -> bytes:
+        self._file.seek(start)
+        part: bytes = self._file.read(stop - start)
+        return part
 
 
 def _read_events(head: bytes, texts: _Texts, reader: _Reader, total: _Total) -> bytes:
