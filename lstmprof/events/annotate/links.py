@@ -169,7 +169,8 @@ def inherited(events: EventTable, parent: Codes, values: Codes) -> Codes:
     """``values`` where a row has one (not ``NONE``), else that of its nearest ancestor that has."""
     value = values.copy()
     above = parent.copy()
-    open_rows = np.flatnonzero((value == NONE) & (above != NONE))
+    is_none = value == NONE
+    open_rows = np.flatnonzero(is_none & (above != NONE)) if not is_none.all() else above[:0]
     while len(open_rows):
         value[open_rows] = value[above[open_rows]]
         above[open_rows] = above[above[open_rows]]

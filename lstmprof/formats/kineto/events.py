@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from decimal import Decimal, InvalidOperation
+from functools import lru_cache
 from typing import Any
 
 from lstmprof.events.schema import PHASES, PROGRAM
@@ -57,6 +58,7 @@ _FS_PER_US = 10**9
 _FS_PER_NS = 10**6
 
 
+@lru_cache(maxsize=16384)
 def kind(category: str, name: str) -> str | None:
     """The kind of a host or device event by its category (lower case), None for an unknown one."""
     usual = KINDS.get(category)

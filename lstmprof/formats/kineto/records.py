@@ -141,8 +141,8 @@ class Records:
             decoded = _DECODER.decode(b"[" + part + b"]")
             events = [e for e in decoded if type(e) is _Event]
             if len(events) < len(decoded):
-                beside = [e for e in decoded if isinstance(e, Instant)]
-                self.counters += [e for e in beside if type(e) is Counter or e.name == MEMORY]
+                beside = [e for e in decoded if type(e) is not _Event]
+                self.counters += [e for e in beside if _is_counter(e)]
             if events:
                 args = self._append(events)
                 has_args = np.fromiter(map(ne, args, repeat(_NO_ARGS)), np.bool_, len(args))
@@ -213,6 +213,10 @@ class Records:
         encoded = _binary(self.numerals(field)).dictionary_encode()
         codes = self._spread(encoded.indices.to_numpy(), -1)
         return codes[self._kept], encoded.dictionary.to_pylist()
+
+
+def _is_counter(event: Any) -> bool:
+    return type(event) is Counter or (type(event) is Instant and event.name == MEMORY)
 
 
 def _parts(text: bytes) -> Iterator[bytes]:
