@@ -72,6 +72,21 @@ class Track:
 
 
 @dataclass(frozen=True)
+class Lane:
+    """A counter in a timeline: ``values``, each from its instant after the step's begin on.
+
+    ``left_out`` values between them are not drawn: of their part of the step neither the first,
+    the least, the largest nor the last.
+    """
+
+    label: str
+    unit: str
+    at_ns: tuple[int, ...]
+    values: tuple[float, ...]
+    left_out: int = 0
+
+
+@dataclass(frozen=True)
 class Timeline:
     """One step of a run: events as columns, of equal length, by track and start.
 
@@ -79,7 +94,7 @@ class Timeline:
     ``parts``, a part −1 where it has none; ``launch`` is the place of the event that launched it,
     −1 where there is none or it is not drawn. ``facts`` are columns of the events table that some
     event has: (texts, place of each event's or −1). ``left_out`` events, the shortest, are not
-    drawn. ``which`` says why this step is shown.
+    drawn. ``which`` says why this step is shown; ``lanes`` are what the profile counts.
     """
 
     run: str
@@ -93,6 +108,7 @@ class Timeline:
     rank: int | None = None
     which: str = ""
     facts: Mapping[str, tuple[tuple[str, ...], list[int]]] = field(default_factory=dict)
+    lanes: tuple[Lane, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import numpy as np
@@ -21,6 +21,7 @@ from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import UNKNOWN, EventTable
 from lstmprof.events.threads import STATES, state_codes, thread_ids
 from lstmprof.numbers import shown_name
+from lstmprof.report.counters import lanes
 from lstmprof.report.model import Timeline, Track
 from lstmprof.report.palette import PARTS, label_of, part_of
 from lstmprof.report.runs import RunReport
@@ -77,26 +78,33 @@ class _Page:
         """Draw those of ``steps`` for which there will be room; the events are read once."""
         self.awaited -= steps[0].least
         events, run = None, report.facts.run
-        for turn, step in enumerate(steps):
+        lanes_of = lanes(report.breakdown.run.counters, [step.window for step in steps])
+        for turn, (step, counted) in enumerate(zip(steps, lanes_of, strict=True)):
             if self.size + self.growth * (step.least + (self.awaited if turn else 0)) > ALL_EVENTS:
                 continue
             events = report.breakdown.events() if events is None else events
             names = report.profile.info.thread_names(step.window.rank)
             made = timeline(run, events, step.window, MOST_EVENTS, names, step.which)
+            made = replace(made, lanes=counted)
             size = len(made.columns["track"])
             self.drawn.append((turn, made))
-            self.size += size
+            self.size += _size(made)
             self.growth = max(self.growth, size / max(step.least, 1))
 
     def fitting(self) -> Iterator[Timeline]:
         """Those for which there is room, in their order; each run's first before all others."""
         room, chosen = ALL_EVENTS, set()
         for place in sorted(range(len(self.drawn)), key=lambda place: self.drawn[place][0] > 0):
-            size = len(self.drawn[place][1].columns["track"])
+            size = _size(self.drawn[place][1])
             if size <= room:
                 room -= size
                 chosen.add(place)
         return (made for place, (_, made) in enumerate(self.drawn) if place in chosen)
+
+
+def _size(drawn: Timeline) -> int:
+    """How many events and values it holds."""
+    return len(drawn.columns["track"]) + sum(len(lane.values) for lane in drawn.lanes)
 
 
 @dataclass(frozen=True)

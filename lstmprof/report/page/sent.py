@@ -15,6 +15,8 @@ from lstmprof.report.model import Icicle, Report, Rows, Timeline
 
 #: Pixels of a box of a picture of stacks, as icicle.js has it.
 _BOX = 22
+#: Pixels of a counter, as timeline.js has it.
+_LANE = 36
 
 
 def table(rows: Rows, columns: Sequence[str] | None = None) -> dict[str, Any]:
@@ -49,6 +51,9 @@ def packed(timeline: Timeline) -> dict[str, Any]:
             name: {"texts": texts, "places": places}
             for name, (texts, places) in timeline.facts.items()
         },
+        "lanes": [
+            {**asdict(lane), "at_ns": _differences(list(lane.at_ns))} for lane in timeline.lanes
+        ],
         **columns,
     }
     packed = base64.b64encode(zlib.compress(script_json(content).encode(), 9)).decode()
@@ -79,9 +84,11 @@ def stacks(icicle: Icicle) -> dict[str, Any]:
 
 def timeline_height(report: Report) -> int:
     """Pixels of the first timeline, as timeline.js lays it out, so that the page does not jump."""
-    tracks = report.timelines[0].tracks if report.timelines else ()
+    first = report.timelines[0] if report.timelines else None
+    tracks, lanes = (first.tracks, first.lanes) if first else ((), ())
     heights = {"account": 26, "stream": 18, "host": 13}
-    return 26 + sum(heights[t.kind] + (19 if t.label else 0) for t in tracks)
+    tracked = sum(heights[t.kind] + (19 if t.label else 0) for t in tracks)
+    return 26 + tracked + len(lanes) * (_LANE + 19)
 
 
 def stacks_height(report: Report) -> int:

@@ -11,8 +11,8 @@ window.lstmprofTimeline = (rowsOf, parts, colour, dark) => {
   const picked = document.getElementById("timeline-picked");
   const steps = document.getElementById("timeline-step"), found = document.getElementById("timeline-found");
   const MOST_ARROWS = 40;
-  const HEIGHT = { account: 26, stream: 18, host: 13 }, GAP = 4, LABEL = 15, AXIS = 22, LEAST_NS = 50;
-  let step = null, from = 0, to = 1, tops = [], firsts = [], drawn = 0;
+  const HEIGHT = { account: 26, stream: 18, host: 13 }, LANE = 36, GAP = 4, LABEL = 15, AXIS = 22, LEAST_NS = 50;
+  let step = null, from = 0, to = 1, tops = [], laneTops = [], firsts = [], drawn = 0;
   let chosen = -1, launched = new Map();
   const trackOf = (event) => step.track[event];
 
@@ -35,6 +35,10 @@ window.lstmprofTimeline = (rowsOf, parts, colour, dark) => {
     step.tracks = rowsOf(step.tracks);
     let at = 0;
     step.start_ns = step.start_ns.map((difference) => (at += difference));
+    for (const lane of step.lanes) {
+      let ns = 0;
+      lane.at_ns = lane.at_ns.map((difference) => (ns += difference));
+    }
     layOut();
     chosen = -1;
     launched = new Map();
@@ -52,15 +56,20 @@ window.lstmprofTimeline = (rowsOf, parts, colour, dark) => {
     redraw();
   }
 
-  // Where each track begins, from the top and in the columns.
+  // Where each track begins, from the top and in the columns; the counters stand above the host's threads.
   function layOut() {
     let y = AXIS;
-    tops = step.tracks.map(({ label, kind }) => {
-      y += label ? GAP + LABEL : 0;
-      const top = y;
-      y += HEIGHT[kind];
+    const next = (high, label) => {
+      const top = y + (label ? GAP + LABEL : 0);
+      y = top + high;
       return top;
-    });
+    };
+    const host = step.tracks.findIndex(({ kind }) => kind === "host");
+    const above = host < 0 ? step.tracks.length : host;
+    const topOf = ({ label, kind }) => next(HEIGHT[kind], label);
+    tops = step.tracks.slice(0, above).map(topOf);
+    laneTops = step.lanes.map(({ label }) => next(LANE, label));
+    tops.push(...step.tracks.slice(above).map(topOf));
     canvas.style.height = `${y + GAP}px`;
     firsts = [];
     let event = 0;
@@ -96,12 +105,48 @@ window.lstmprofTimeline = (rowsOf, parts, colour, dark) => {
       pen.fillStyle = theme.soft;
       pen.fillText(label, 4, tops[track] - LABEL / 2);
     });
+    step.lanes.forEach((lane, place) => counter(pen, lane, laneTops[place], width, theme));
     const arrows = flows().map(([launch, event]) => arrow(pen, launch, event, width, theme));
     if (chosen >= 0) frame(pen, chosen, width, theme);
     canvas.dataset.arrows = String(arrows.length);
     canvas.dataset.from = String(from);
     canvas.dataset.to = String(to);
     canvas.dataset.drawn = String(drawn);
+  }
+
+  // A counter's value holds until its next; from 0 on, or from its least where that is below.
+  function counter(pen, { label, at_ns, values }, top, width, theme) {
+    const least = Math.min(0, ...values), high = (LANE - 1) / (Math.max(...values, least + Number.MIN_VALUE) - least);
+    const x = (ns) => Math.min(Math.max(((ns - from) / (to - from)) * width, 0), width);
+    pen.fillStyle = theme.soft;
+    pen.fillText(label, 4, top - LABEL / 2);
+    if (!values.length || x(at_ns[0]) >= width) return;
+    pen.fillStyle = theme.range;
+    pen.beginPath();
+    pen.moveTo(x(at_ns[0]), top + LANE);
+    values.forEach((value, place) => {
+      const y = top + LANE - Math.max((value - least) * high, 1);
+      pen.lineTo(x(at_ns[place]), y);
+      pen.lineTo(x(at_ns[place + 1] ?? step.dur_ns), y);
+    });
+    pen.lineTo(x(step.dur_ns), top + LANE);
+    pen.fill();
+  }
+
+  function valueAt(x, y) {
+    const lane = step.lanes[laneTops.findIndex((top) => y >= top && y < top + LANE)];
+    if (!lane) return "";
+    const ns = from + (x / canvas.clientWidth) * (to - from);
+    const place = lane.at_ns.findLastIndex((at) => at <= ns);
+    const name = lane.label.replace(/, at most .*$/, "");
+    if (place < 0) return `${name}\nnot known yet`;
+    const about = lane.left_out ? `\n${lane.left_out.toLocaleString("en")} values between others are not drawn` : "";
+    return `${name}\n${amount(lane.values[place], lane.unit)}, from ${time(lane.at_ns[place], step.dur_ns)} on${about}`;
+  }
+
+  function amount(value, unit) {
+    const [per, shown] = unit !== "bytes" ? [1, unit] : Math.abs(value) >= 1e4 ? [1e6, "MB"] : [1, "B"];
+    return `${(value / per).toLocaleString("en", { maximumFractionDigits: 3 })} ${shown}`.trim();
   }
 
   // From a launch to what it launched: of the chosen event, and of all where few are in sight.
@@ -321,10 +366,11 @@ window.lstmprofTimeline = (rowsOf, parts, colour, dark) => {
     return at(event.clientX - box.left, event.clientY - box.top);
   }
   function hover(event) {
-    const found = eventAt(event);
-    tip.hidden = found < 0;
-    if (found < 0) return;
-    tip.textContent = said(found);
+    const found = eventAt(event), box = canvas.getBoundingClientRect();
+    const told = found < 0 ? valueAt(event.clientX - box.left, event.clientY - box.top) : said(found);
+    tip.hidden = !told;
+    if (!told) return;
+    tip.textContent = told;
     tip.style.left = `${Math.min(event.clientX + 14, window.innerWidth - tip.offsetWidth - 8)}px`;
     tip.style.top = `${Math.min(event.clientY + 14, window.innerHeight - tip.offsetHeight - 8)}px`;
   }

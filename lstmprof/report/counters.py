@@ -1,0 +1,114 @@
+"""What a profile counts in the steps that are drawn: memory above all, a lane a counter."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from lstmprof.events.annotate.steps import Window
+from lstmprof.events.counters import ALLOCATED, BYTES, RESERVED, SINCE_BEGIN, Series, levels
+from lstmprof.events.intervals import Flags, Ints
+from lstmprof.numbers import quantity, shown_name
+from lstmprof.report.model import Lane
+
+#: Lanes that are drawn of a step, those of memory first.
+MOST_LANES = 8
+#: Of more values than this the first, the least, the largest and the last of each of so many equal
+#: parts of the step are drawn.
+MOST_VALUES, PARTS = 4_000, 500
+_FIRST = (ALLOCATED, RESERVED, SINCE_BEGIN)
+_LABEL = 120
+
+_Floats = NDArray[np.float64]
+
+
+def lanes(
+    read: Callable[[], Iterable[pa.Table]], windows: Sequence[Window]
+) -> list[tuple[Lane, ...]]:
+    """The lanes of each of these steps; ``read`` gives the counters, twice."""
+    drawn: list[dict[Series, _Drawn]] = [defaultdict(_Drawn) for _ in windows]
+    for series, time_ns, values in levels(read):
+        for window, of_window in zip(windows, drawn, strict=True):
+            if series.rank == window.rank:
+                _add(of_window, series, window, time_ns, values)
+    return [_lanes(of_window) for of_window in drawn]
+
+
+def _add(
+    of_window: dict[Series, _Drawn], series: Series, window: Window, time_ns: Ints, values: _Floats
+) -> None:
+    first, end = np.searchsorted(time_ns, (window.start_ns, window.end_ns)).tolist()
+    if first:
+        of_window[series].before = float(values[first - 1])
+    if end > first:
+        length = window.end_ns - window.start_ns
+        of_window[series].add(time_ns[first:end] - window.start_ns, values[first:end], length)
+
+
+@dataclass
+class _Drawn:
+    """The values of one counter in a step; ``before`` it had this one, None unknown."""
+
+    before: float | None = None
+    at_ns: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    values: _Floats = field(default_factory=lambda: np.empty(0, dtype=np.float64))
+    left_out: int = 0
+
+    def add(self, at_ns: Ints, values: _Floats, length_ns: int) -> None:
+        """Add later values, counted from the step's begin."""
+        at_ns, values = np.append(self.at_ns, at_ns), np.append(self.values, values)
+        if len(at_ns) > MOST_VALUES:
+            kept = _telling(at_ns, values, length_ns)
+            self.left_out += int(len(kept) - np.count_nonzero(kept))
+            at_ns, values = at_ns[kept], values[kept]
+        self.at_ns, self.values = at_ns, values
+
+
+def _telling(at_ns: Ints, values: _Floats, length_ns: int) -> Flags:
+    """Which are the first, the least, the largest or the last of their part of the step."""
+    part = at_ns * PARTS // max(length_ns, 1)
+    order = np.lexsort((values, part))
+    begins = np.append(True, part[1:] != part[:-1])
+    ends = np.append(begins[1:], True)
+    told = begins | ends
+    told[order[begins]] = told[order[ends]] = True
+    return np.asarray(told, dtype=np.bool_)
+
+
+def _lanes(of_window: dict[Series, _Drawn]) -> tuple[Lane, ...]:
+    ordered = sorted(of_window.items(), key=lambda item: _order(item[0]))
+    several = len({series.pid for series in of_window}) > 1
+    return tuple(_lane(series, drawn, several) for series, drawn in ordered[:MOST_LANES])
+
+
+def _order(series: Series) -> tuple[object, ...]:
+    name = _FIRST.index(series.name) if series.name in _FIRST else len(_FIRST)
+    place = series.device is None, series.device or 0, series.pid or 0
+    return name == len(_FIRST), *place, name, series.name, series.unit or ""
+
+
+def _quantity(value: float, unit: str) -> str:
+    return quantity(value, unit) if unit == BYTES else f"{value:,.6g} {unit}".strip()
+
+
+def _lane(series: Series, drawn: _Drawn, several: bool) -> Lane:
+    """The lane of ``series``; ``several`` processes have one."""
+    where = "host" if series.device is None else f"device {series.device}"
+    where += f", process {series.pid}" if several and series.pid is not None else ""
+    at_ns, values = drawn.at_ns.tolist(), drawn.values.tolist()
+    if drawn.before is not None and (not at_ns or at_ns[0] > 0):
+        at_ns, values = [0, *at_ns], [drawn.before, *values]
+    unit = shown_name(series.unit or "", _LABEL)
+    most = _quantity(max(values), unit)
+    return Lane(
+        label=f"{where}: {shown_name(series.name, _LABEL)}, at most {most}",
+        unit=unit,
+        at_ns=tuple(at_ns),
+        values=tuple(int(v) if v.is_integer() else v for v in values),
+        left_out=drawn.left_out,
+    )
