@@ -126,7 +126,7 @@ def _read_sources(content: bytes, tally: Tally, folder: Path) -> None:
 
 def _read_tables(content: bytes, tally: Tally, folder: Path) -> None:
     """As a folder of Parquet files that a user gives."""
-    place = folder / LABEL
+    place = folder / f"{LABEL}_pqtdir"
     run_mutations.write(content, place)
     try:
         groups = sources.groups(place)

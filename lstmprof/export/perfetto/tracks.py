@@ -14,7 +14,7 @@ import msgspec
 
 from lstmprof.events.counters import Series
 from lstmprof.export.perfetto.packets import Packets, description
-from lstmprof.formats.perfetto.own import FACTS_TRACK, Facts, Where
+from lstmprof.formats.perfetto.own import FACTS_TRACK, LEDGER, PHASES, STEPS, Facts, Where
 from lstmprof.numbers import shown_name
 from lstmprof.runs.metadata import RunInfo
 
@@ -118,16 +118,16 @@ class Tracks:
 
     def ledger(self, rank: int | None, device: int | None) -> Track:
         """That of the ledger of a device, or of the host's threads."""
-        name = "ledger: CPU" if device is None else f"ledger: device {device}"
+        name = f"{LEDGER}CPU" if device is None else f"{LEDGER}device {device}"
         return self._of_rank(rank, name, _LEDGER)
 
     def steps(self, rank: int | None) -> Track:
         """That of the steps of a rank."""
-        return self._of_rank(rank, "steps", _STEPS)
+        return self._of_rank(rank, STEPS, _STEPS)
 
     def phases(self, rank: int | None) -> Track:
         """That of the phases of its steps."""
-        return self._of_rank(rank, "phases", _PHASES)
+        return self._of_rank(rank, PHASES, _PHASES)
 
     def counter(self, rank: int | None, device: int, name: str, unit: str) -> int:
         """A new counter of a device."""

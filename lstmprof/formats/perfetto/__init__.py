@@ -100,7 +100,8 @@ class _Events:
 
 def _own(raw: RawFile, found: Outline, facts: own.Facts) -> Profile:
     """The profile that was exported."""
-    slices, collected = Slices(raw, found), _Events()
+    drawn = {number for number, track in found.tracks.items() if own.is_drawn(track)}
+    slices, collected = Slices(raw, found, drawn, flows=False), _Events()
     places = {n: own.where(track.description) for n, track in found.tracks.items()}
     for slice_ in slices:
         place = places.get(slice_.track, own.Where())

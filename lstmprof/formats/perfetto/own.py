@@ -18,12 +18,14 @@ from lstmprof.events import DeviceFacts
 from lstmprof.events.schema import KINDS
 from lstmprof.formats import rows
 from lstmprof.formats.perfetto.slices import Slice
+from lstmprof.formats.perfetto.tracks import Track
 from lstmprof.formats.rows import Row
 
 #: The track that says what the profile says as a whole.
 FACTS_TRACK = "lstmprof"
-#: The ledger's tracks are called so, and their device.
-LEDGER = "ledger: "
+#: What is derived has tracks of these names; the ledger's go on with their device.
+STEPS, PHASES, LEDGER = "steps", "phases", "ledger: "
+DERIVED = (STEPS, PHASES)
 KIND = "kind"
 #: Columns of the events table that are arguments, and what each is called.
 NUMBERS = {
@@ -118,31 +120,23 @@ def where(description: str) -> Where:
     )
 
 
-def row(slice_: Slice, place: Where) -> Row | None:
-    """The row of a slice on a track of ``place``.
+def is_drawn(track: Track) -> bool:
+    """Whether ``track`` shows what is derived: the ledger, the steps or the phases."""
+    return track.tid is None and (track.name.startswith(LEDGER) or track.name in DERIVED)
 
-    None for what is drawn of the ledger, the steps and the phases.
-    """
+
+def row(slice_: Slice, place: Where) -> Row | None:
+    """The row of a slice on a track of ``place``; None where it does not say its kind."""
     said = slice_.arguments
     kind = said.get(KIND)
     if kind not in KINDS:
         return None
-    numbers: dict[str, Any] = {
-        column: meaning(said[name]) for column, name, meaning in _READ if name in said
-    }
-    texts = [said.get(name) for name in _READ_TEXTS]
-    op_name, shapes, dtypes = (value if isinstance(value, str) else None for value in texts)
-    return Row(
-        kind,
-        slice_.name,
-        slice_.start_ns,
-        slice_.dur_ns,
-        pid=place.pid if place.thread else rows.int64(said.get(PID)),
-        tid=place.tid,
-        op_name=op_name,
-        shapes=shapes,
-        dtypes=dtypes,
-    )._replace(**numbers)
+    known: dict[str, Any] = {c: meaning(said[name]) for c, name, meaning in _READ if name in said}
+    for name in _READ_TEXTS:
+        if isinstance(said.get(name), str):
+            known[name] = said[name]
+    pid = place.pid if place.thread else rows.int64(said.get(PID))
+    return Row(kind, slice_.name, slice_.start_ns, slice_.dur_ns, pid, place.tid, **known)
 
 
 def metadata(said: Mapping[str, Any], moved_ns: int, depth: int = 0) -> dict[str, Any]:

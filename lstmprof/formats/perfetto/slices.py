@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -97,10 +97,15 @@ class _Sequence:
 
 
 class Slices:
-    """Reads the slices of ``raw``; ``left_out`` counts those that are none, by the reason."""
+    """Reads the slices of ``raw``; ``left_out`` counts those that are none, by the reason.
 
-    def __init__(self, raw: RawFile, outline: Outline) -> None:
-        self._raw, self._outline = raw, outline
+    Those on tracks that are ``skipped`` are not read; ``flows`` are where they are asked for.
+    """
+
+    def __init__(
+        self, raw: RawFile, outline: Outline, skipped: Set[int] = frozenset(), flows: bool = True
+    ) -> None:
+        self._raw, self._outline, self._skipped, self._flows = raw, outline, skipped, flows
         self._sequences: dict[int, _Sequence] = {}
         self._clocks: dict[int, _Clock] = {}
         self._open: dict[int, list[Slice]] = {}
@@ -111,7 +116,9 @@ class Slices:
     def __iter__(self) -> Iterator[Slice]:
         """Each slice where it ends."""
         for packet in packets.packets(self._raw, schema.packet()):
-            sequence = self._sequences.setdefault(packet.sequence, _Sequence())
+            sequence = self._sequences.get(packet.sequence)
+            if sequence is None:
+                sequence = self._sequences[packet.sequence] = _Sequence()
             if packet.previous_dropped:
                 sequence.is_whole = False
             if packet.flags & _CLEARED or packet.state_cleared:
@@ -135,6 +142,8 @@ class Slices:
         if event.type not in (_BEGIN, _END, _INSTANT):
             return None
         number = event.track_uuid or sequence.track or of_sequence(packet.sequence)
+        if number in self._skipped:
+            return None
         if event.type == _END:
             return self._end(number, at_ns)
         begun = Slice(
@@ -143,7 +152,7 @@ class Slices:
             self._name(event, sequence),
             self._category(event, sequence),
             self._arguments(event, sequence),
-            _flows(event),
+            _flows(event) if self._flows else (),
             0 if at_ns is None else at_ns,
         )
         if event.type == _INSTANT:
