@@ -71,8 +71,9 @@ _Series = NDArray[np.float64]
 class Warning:
     """One reason not to trust a series, and the remedy.
 
-    ``size`` is the share of the step by which it may be off for that reason; 0 where the
-    reason does not touch its length or the interval holds it already, None unknown.
+    ``size`` is the share of the step by which it may be off; 0 where the
+    reason does not touch its length or the interval holds it already, None unknown. A step that
+    may be off by its speed takes 1 + ``size`` times as long at the other one.
     """
 
     kind: str
@@ -228,7 +229,7 @@ def _modes(rounds: Sequence[Ints]) -> Warning | None:
         f"the series has two modes, {milliseconds(low.mean(), 3)} and "
         f"{milliseconds(high.mean(), 3)} ms",
         "look for another process, a second NUMA node or clock changes; do not quote the mean",
-        float(apart / np.median(ordered)),
+        float(apart / low.mean()),
     )
 
 

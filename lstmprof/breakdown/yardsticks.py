@@ -119,6 +119,21 @@ def speed(fast: RunInfo, slow: RunInfo) -> Speed | None:
     return max(speeds, key=lambda speed: speed.log + speed.error, default=None)
 
 
+def range_of(fast: RunInfo, slow: RunInfo) -> float | None:
+    """How far apart the speeds are that any reading of either run saw, in logarithms.
+
+    Of the sort that saw most; None where the two have no yardstick in common.
+    """
+    if _what_ran(fast) != _what_ran(slow):
+        return None
+    ranges = []
+    for sort in SORTS:
+        some = [[ns for pair in _readings(i, sort) for ns in pair if ns] for i in (fast, slow)]
+        if all(some):
+            ranges.append(math.log(max(map(max, some)) / min(map(min, some))))
+    return max(ranges, default=None)
+
+
 def _what_ran(info: RunInfo) -> tuple[object, ...]:
     versions, cpus = info.versions or {}, info.affinity and len(info.affinity)
     return versions.get("python"), versions.get("numpy"), info.threads, cpus

@@ -254,8 +254,12 @@ def _of_steps(breakdown: Breakdown, best: Breakdown, shape: Shape, asked: Asked)
         ending = f"{op} does it in one op; {what} {diagnosis.outcome.words}"
         factor = None
     else:
+        known = f"the ratio known to within {percent(_noise(diagnosis))}"
+        if diagnosis.outcome.at_least is not None:
+            known = f"of which at least {diagnosis.outcome.at_least:.2f}× is sure: "
+            known += diagnosis.outcome.rest
         ending = f"{op} does it in one op, {_times(factor, state)} on this machine ({times}"
-        ending += f", the ratio known to within {percent(_noise(diagnosis))})"
+        ending += f", {known})"
     return Against(
         breakdown.run.name,
         state,

@@ -11,9 +11,8 @@ import statistics
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-from lstmprof.breakdown import doubts
 from lstmprof.breakdown.lacks import Lack
 from lstmprof.breakdown.lacks.rules import GPU_UNSEEN
 from lstmprof.diagnose import causes
@@ -21,16 +20,23 @@ from lstmprof.diagnose.because import named
 from lstmprof.diagnose.findings import HOST, UNEXPLAINED, Finding, lengths, timed
 from lstmprof.diagnose.measure import crowded, disturbed, remedy
 from lstmprof.diagnose.noise import (
+    Sameness,
     difference_ns,
-    in_turn,
-    noise_ns,
+    machine_was,
     noise_of_kind_ns,
-    one_process,
     sameness,
-    took_turns,
 )
 from lstmprof.diagnose.savings import REPLAY_ERROR
 from lstmprof.diagnose.step_profile import StepProfile, labels
+from lstmprof.diagnose.sure import (
+    Doubt,
+    at_least,
+    doubts_of_times,
+    is_told,
+    largest_doubt,
+    least_delta_ns,
+    told_by_speeds,
+)
 from lstmprof.events.annotate import OWN_CODE
 from lstmprof.numbers import count, listed, milliseconds, percent
 from lstmprof.replay import Prediction
@@ -60,7 +66,8 @@ class Outcome:
     beyond noise. ``unknown``: that could not be seen, or cannot be told. ``reason`` of the last two
     is said after the runs' names, without a full stop, and ``advice`` is what would tell more.
     ``differs``: whether there is a difference beyond noise and doubt, with a cause or without;
-    of a run alone true.
+    of a run alone true. ``at_least``: how many times as long the slow step surely takes, where less
+    than half of the difference is sure, and ``rest`` why it is no more; None and empty elsewhere.
     """
 
     state: State
@@ -68,6 +75,8 @@ class Outcome:
     cause: Finding | None = None
     advice: str = ""
     differs: bool = True
+    at_least: float | None = None
+    rest: str = ""
 
     @property
     def words(self) -> str:
@@ -75,22 +84,14 @@ class Outcome:
         return "; ".join(part for part in (self.reason, self.advice) if part)
 
 
-@dataclass(frozen=True)
-class Doubt:
-    """What may make a time wrong by ``ns``; None unknown."""
-
-    text: str
-    remedy: str
-    ns: float | None
-
-
 def outcome(fast: StepProfile, slow: StepProfile, findings: Sequence[Finding]) -> Outcome:
     """Whether ``slow`` differs from ``fast`` and one of ``findings`` says why."""
     if None in (fast.compared_by, slow.compared_by):
         lost = f"cannot be told apart on this machine: {disturbed(fast, slow)}"
         return Outcome("unknown", lost, advice=remedy(fast, slow), differs=False)
-    same = sameness(fast, slow)
-    if same is not None:
+    same, doubt = sameness(fast, slow), largest_doubt(fast, slow)
+    told = is_told(fast, slow)
+    if same is not None and not told:
         why = f"cannot be told apart: {same.reason}"
         return Outcome("none", why, advice=same.advice, differs=False)
     for label, profile in zip(labels(fast, slow), (fast, slow), strict=True):
@@ -98,17 +99,19 @@ def outcome(fast: StepProfile, slow: StepProfile, findings: Sequence[Finding]) -
         if lack is not None:
             return Outcome("unknown", f"{_blind(lack)} of {label}")
     whole_ns = difference_ns(fast, slow)
-    doubt = largest_doubt(fast, slow)
-    if doubt and doubt.ns and doubt.ns >= whole_ns - noise_ns(fast, slow):
+    if doubt and doubt.ns and not told:
         of_whole = f"up to {milliseconds(doubt.ns)} of {milliseconds(lengths(fast, slow)[1])} ms"
         why = f"cannot be told on this machine: {doubt.text} ({of_whole})"
         return Outcome("unknown", why, advice=doubt.remedy, differs=False)
+    sure: dict[str, Any] = {"at_least": at_least(fast, slow)}
+    if sure["at_least"] is not None:
+        sure["rest"] = doubt.text if doubt else _rest(same, fast, slow)
     unexplained = _unexplained_ns(findings)
     cause = next((f for f in findings if _is_cause(f) and _told(f, findings)), None)
     if cause is not None and unexplained <= (1 - EXPLAINED_SHARE) * whole_ns:
-        return Outcome("found", cause=cause)
+        return Outcome("found", cause=cause, **sure)
     why = f"not explained by the profile: {_why_not(whole_ns, findings)}"
-    return Outcome("unknown", why, advice=_again(fast, slow))
+    return Outcome("unknown", why, advice=_again(fast, slow), **sure)
 
 
 def of_run(profile: StepProfile, findings: Sequence[Finding]) -> Outcome:
@@ -191,9 +194,13 @@ def of_finding(finding: Finding, findings: Sequence[Finding]) -> Certainty:
     """How far ``finding``, one of ``findings``, can be trusted."""
     if finding.kind in UNEXPLAINED:
         return Certainty("cannot be told", (f"it is {causes.KINDS[finding.kind]}",))
-    size_ns = abs(finding.delta_ns)
-    noise = _noise_of(finding)
+    size_ns, noise = abs(finding.delta_ns), _noise_of(finding)
+    fast, slow = finding.fast, finding.slow
+    if fast is not None and at_least(fast, slow) is not None:
+        return _at_least(finding, findings)
     if size_ns <= noise:
+        if fast is not None and told_by_speeds(fast, slow):
+            return _at_least(finding, findings)
         reason = f"it is no more than the noise of the difference ({milliseconds(noise)} ms)"
         return Certainty("cannot be told", (reason,))
     some = list(_doubts(finding, findings))
@@ -204,6 +211,26 @@ def of_finding(finding: Finding, findings: Sequence[Finding]) -> Certainty:
     return Certainty("likely", tuple(doubtful)) if doubtful else Certainty("measured")
 
 
+def _rest(same: Sameness | None, fast: StepProfile, slow: StepProfile) -> str:
+    """What leaves open how much more than is sure it is, where no doubt does."""
+    why = "" if same is None else same.why.removeprefix("and ")
+    return machine_was(fast, slow) or why
+
+
+def _at_least(finding: Finding, findings: Sequence[Finding]) -> Certainty:
+    """Of a finding of which, whatever the machine did, some is more in the slow step, or none."""
+    least_ns = least_delta_ns(finding)
+    if least_ns <= 0:
+        reason = "the machine may have made all of it"
+        return Certainty("cannot be told", (reason,))
+    others = [d for d in _doubts(finding, findings) if not d.log]
+    large = [d.text for d in others if d.ns is not None and d.ns >= least_ns]
+    if large:
+        return Certainty("cannot be told", tuple(large))
+    sure = f"the machine may have made all but {milliseconds(least_ns)} ms of it"
+    return Certainty("likely", (sure,))
+
+
 def _noise_of(finding: Finding) -> float:
     """Up to which difference of one kind's times nothing can be told."""
     if finding.fast is None:
@@ -212,48 +239,13 @@ def _noise_of(finding: Finding) -> float:
     return noise_of_kind_ns(finding.fast, finding.slow, longer)
 
 
-def no_difference(fast: StepProfile, slow: StepProfile) -> bool:
-    """Whether the two steps cannot be told apart."""
-    return None in (fast.compared_by, slow.compared_by) or sameness(fast, slow) is not None
-
-
-def largest_doubt(fast: StepProfile, slow: StepProfile) -> Doubt | None:
-    """What may have made ``slow`` longer by most; None where nothing of a known size may."""
-    sized = reversed([d for d in _doubts_of_times(fast, slow) if d.ns])
-    return max(sized, key=lambda d: d.ns or 0.0, default=None)
-
-
-def _doubts_of_times(fast: StepProfile, slow: StepProfile) -> list[Doubt]:
-    """What may have made the undisturbed steps differ without a cause in the code.
-
-    That the fast run lost its CPU makes none: it would be faster still. What one process timed in
-    turn saw the same machine, and so did rounds in turn; where every iteration took turns a change
-    that one run alone shows is its own.
-    """
-    if not timed(fast, slow) or one_process(fast, slow):
-        return []
-    some = []
-    rounds = (doubts.MACHINE, doubts.MODES, doubts.BUSY) if in_turn(fast, slow) else ()
-    iterations = (doubts.DRIFT, doubts.STATE) if took_turns(fast, slow) else ()
-    for label, profile in zip(labels(fast, slow), (fast, slow), strict=True):
-        if profile.interval_ns is None:
-            some.append(Doubt(f"{label}: too few iterations were timed", "more --iterations", None))
-        for warning in profile.doubts:
-            taken = warning.kind in (doubts.BUSY, doubts.CPU_TAKEN)
-            passed = warning.kind in (doubts.INFLATION, *rounds, *iterations)
-            if not passed and not (taken and profile is fast):
-                ns = None if warning.size is None else warning.size * profile.length_ns
-                some.append(Doubt(f"{label}: {warning.fault}", warning.remedy, ns))
-    return some
-
-
 def _doubts(finding: Finding, findings: Sequence[Finding]) -> Iterator[Doubt]:
     """What may have made ``finding`` without a cause in the code."""
     fast, slow = finding.fast, finding.slow
     if any(lack.kind == GPU_UNSEEN for lack in slow.lacks):
         yield Doubt("a GPU may have worked that was not recorded", "record its kernels", None)
     if fast is not None:
-        yield from _doubts_of_times(fast, slow)
+        yield from doubts_of_times(fast, slow)
         if not timed(fast, slow):
             yield Doubt("not both runs were timed without a profiler", "capture both", None)
     if _unsure_ns(finding):

@@ -172,6 +172,7 @@ class Diagnosis:
             "steps": "undisturbed" if timed(fast or slow, slow) else "profiled",
             "compared_by": None if None in measures else slow.compared_by,
             "state": self.outcome.state,
+            "at_least": self.outcome.at_least,
             "reason": self.outcome.words or None,
             "cause": None if dominant is None else dominant.finding.kind,
             "settings": [_of(d, "setting", "slow", "fast") for d in self.settings],

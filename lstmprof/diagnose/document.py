@@ -210,6 +210,13 @@ class Document(_Record, frozen=True):
         Literal["found", "none", "unknown"],
         _is("a cause was found; no difference beyond noise; could not look, or cannot be told"),
     ]
+    at_least: Annotated[
+        float | None,
+        _is(
+            "how many times as long the slow step surely takes, where the machine may have made "
+            "more than half of the difference; null where more is sure, or nothing"
+        ),
+    ]
     reason: Annotated[str | None, _is("why none or unknown; null where found")]
     cause: Annotated[str | None, _is("kind of the finding that the sentence names; null but found")]
     settings: Annotated[list[Setting], _is("what was set otherwise; empty of a run alone")]

@@ -54,7 +54,7 @@ def difference_ns(fast: StepProfile, slow: StepProfile) -> int:
 
 def noise_ns(fast: StepProfile, slow: StepProfile) -> float:
     """The difference of the steps up to which they cannot be told apart."""
-    return lengths(fast, slow)[1] * -math.expm1(-_noise(fast, slow))
+    return lengths(fast, slow)[1] * -math.expm1(-noise_log(fast, slow))
 
 
 def noise_of_kind_ns(fast: StepProfile, slow: StepProfile, longer_ns: float) -> float:
@@ -65,22 +65,70 @@ def noise_of_kind_ns(fast: StepProfile, slow: StepProfile, longer_ns: float) -> 
     """
     if not in_turn(fast, slow):
         return noise_ns(fast, slow)
-    return longer_ns * -math.expm1(-_noise(fast, slow))
+    return longer_ns * -math.expm1(-noise_log(fast, slow))
 
 
-def _noise(fast: StepProfile, slow: StepProfile) -> float:
-    """The same of the logarithm of the steps' ratio."""
+def noise_log(fast: StepProfile, slow: StepProfile) -> float:
+    """Up to which logarithm of the steps' ratio they cannot be told apart."""
     if timed(fast, slow) and one_process(fast, slow):
         return sum(error_within(profile.rounds) or 0.0 for profile in (fast, slow))
     paired = error_of_pairs(fast.rounds, slow.rounds) if in_turn(fast, slow) else None
     if timed(fast, slow) and paired is not None:
         return paired + _off_pairs(fast, slow)
     machine = machine_speed(fast, slow)
+    own = max(_by_rounds(fast, slow), _by_chance_of_speed(fast, slow))
+    return own if machine is None else max(machine.log, 0.0) + math.hypot(own, machine.error)
+
+
+def _by_rounds(fast: StepProfile, slow: StepProfile) -> float:
+    """How far their intervals reach towards each other, in logarithms."""
+    machine = machine_speed(fast, slow)
     least = Z95 * BUSY_BETWEEN_PROCESSES if machine is None and _apart(fast, slow) else 0.0
     both = timed(fast, slow)
     ends = error_of_step(fast, both, upper=True), error_of_step(slow, both, upper=False)
-    own = sum(max(end, least) for end in ends)
-    return own if machine is None else max(machine.log, 0.0) + math.hypot(own, machine.error)
+    return sum(max(end, least) for end in ends)
+
+
+def _by_chance_of_speed(fast: StepProfile, slow: StepProfile) -> float:
+    """How far two runs of few rounds may be apart where each round had one of two speeds by chance.
+
+    0 where no yardstick saw two. Rounds that happen to agree had the same one: they tell nothing of
+    the other.
+    """
+    if not timed(fast, slow) or in_turn(fast, slow):
+        return 0.0
+    seen = yardsticks.range_of(fast.info, slow.info)
+    if seen is None or seen <= math.log1p(yardsticks.STEADY_SHARE):
+        return 0.0
+    rounds = [max(len(profile.rounds), 1) for profile in (fast, slow)]
+    return math.hypot(*(Z95 * seen / 2 / math.sqrt(number) for number in rounds))
+
+
+def speeds_apart(fast: StepProfile, slow: StepProfile) -> float | None:
+    """How many times as long ``slow`` may take for the machine's speeds alone, in logarithms.
+
+    Of all speeds that yardsticks or iterations of either run saw ``slow`` had the least throughout
+    and ``fast`` the highest; and the processes differ as is usual. None where no yardstick tells.
+    """
+    if not timed(fast, slow) or one_process(fast, slow) or in_turn(fast, slow):
+        return None
+    seen = yardsticks.range_of(fast.info, slow.info)
+    ranges = [_range_of_iterations(profile) for profile in (fast, slow)]
+    if seen is None or None in ranges:
+        return None
+    usual = [
+        Z95 * between_processes(profile.info) / math.sqrt(len(profile.rounds))
+        for profile in (fast, slow)
+    ]
+    return max(seen, *(r for r in ranges if r is not None)) + math.hypot(*usual)
+
+
+def _range_of_iterations(profile: StepProfile) -> float | None:
+    """The same of the iterations of one run, but for the few shortest and longest."""
+    ends = [r.ends_ns for r in profile.rounds if r.ends_ns is not None]
+    if not ends or len(ends) < len(profile.rounds) or min(low for low, _ in ends) <= 0:
+        return None
+    return math.log(max(high for _, high in ends) / min(low for low, _ in ends))
 
 
 def took_turns(fast: StepProfile, slow: StepProfile) -> bool:
@@ -101,16 +149,23 @@ def machine_words(fast: StepProfile, slow: StepProfile) -> str:
 
     Empty where it was the same as far as is known.
     """
+    words = machine_was(fast, slow)
+    speed = machine_speed(fast, slow)
+    if not words or speed is None or speed.log < 0:
+        return words
+    ends = lengths(fast, slow)
+    rest = math.log(ends[1] / ends[0]) - noise_log(fast, slow) if ends[0] > 0 else math.inf
+    told = "which does not explain the rest" if rest > 0 else "and the rest cannot be told"
+    return f"{words}, {told}"
+
+
+def machine_was(fast: StepProfile, slow: StepProfile) -> str:
+    """That the machine was slower or faster for ``slow``; empty where it was the same."""
     speed = machine_speed(fast, slow)
     if speed is None or abs(speed.log) <= max(speed.error, math.log1p(yardsticks.STEADY_SHARE)):
         return ""
-    ends = lengths(fast, slow)
-    rest = math.log(ends[1] / ends[0]) - _noise(fast, slow) if ends[0] > 0 else math.inf
-    told = "which does not explain the rest" if rest > 0 else "and the rest cannot be told"
-    times = f"{math.exp(abs(speed.log)):.1f}×"
-    if speed.log < 0:
-        return f"the machine itself was {times} faster then ({speed.sentence})"
-    return f"the machine itself was {times} slower then ({speed.sentence}), {told}"
+    times = f"{math.exp(abs(speed.log)):.1f}× {'faster' if speed.log < 0 else 'slower'}"
+    return f"the machine itself was {times} then ({speed.sentence})"
 
 
 def error_of_step(profile: StepProfile, timed: bool, *, upper: bool) -> float:
@@ -188,10 +243,19 @@ def _apart(fast: StepProfile, slow: StepProfile) -> bool:
 
 @dataclass(frozen=True)
 class Sameness:
-    """Why no difference of two runs can be told, and what would tell it; empty if nothing would."""
+    """Why no difference of two runs can be told, and what would tell it; empty if nothing would.
 
-    reason: str
+    ``times`` are both lengths, ``why`` what follows them in the ``reason``.
+    """
+
+    times: str
+    why: str
     advice: str = ""
+
+    @property
+    def reason(self) -> str:
+        """Both lengths, and why they are not told apart."""
+        return f"{self.times}, {self.why}"
 
 
 def sameness(fast: StepProfile, slow: StepProfile) -> Sameness | None:
@@ -201,30 +265,36 @@ def sameness(fast: StepProfile, slow: StepProfile) -> Sameness | None:
     what = "a step" if timed(fast, slow) else unmarked
     times = f"{milliseconds(ends[1])} and {milliseconds(ends[0])} ms {what}"
     if ends[1] <= ends[0] * (1 + EQUAL_SHARE):
-        return Sameness(f"{times}, less than {percent(EQUAL_SHARE)} apart")
-    if ends[0] <= 0 or math.log(ends[1] / ends[0]) > _noise(fast, slow):
+        return Sameness(times, f"less than {percent(EQUAL_SHARE)} apart")
+    if ends[0] <= 0 or math.log(ends[1] / ends[0]) > noise_log(fast, slow):
         return None
     advice = narrower(fast, slow)
     machine = machine_words(fast, slow)
     if machine:
-        return Sameness(f"{times}, and {machine}", advice)
+        return Sameness(times, f"and {machine}", advice)
     if machine_speed(fast, slow) is None and _apart(fast, slow):
         return Sameness(
-            f"{times}, captured more than a minute apart, and a machine may change its speed "
-            "by as much in that time",
+            times,
+            "captured more than a minute apart, and a machine may change its speed by as much in "
+            "that time",
             advice,
         )
     if not timed(fast, slow) or fast.interval_ns is None or slow.interval_ns is None:
         return Sameness(
-            f"{times}, one process each, and two processes of the same code may differ by as much",
+            times,
+            "one process each, and two processes of the same code may differ by as much",
             advice,
         )
     if in_turn(fast, slow):
-        error = percent(math.expm1(_noise(fast, slow)))
-        return Sameness(
-            f"{times}, and by chance rounds side by side may be {error} apart here", advice
-        )
-    return Sameness(f"{times}, 95 % intervals {_interval(slow)} and {_interval(fast)} ms", advice)
+        error = percent(math.expm1(noise_log(fast, slow)))
+        why = f"and by chance rounds side by side may be {error} apart here"
+        return Sameness(times, why, advice)
+    if _by_chance_of_speed(fast, slow) > _by_rounds(fast, slow):
+        seen = math.exp(yardsticks.range_of(fast.info, slow.info) or 0.0)
+        why = f"and the machine itself was up to {seen:.1f}× slower from one reading to another"
+        return Sameness(times, why, advice)
+    why = f"95 % intervals {_interval(slow)} and {_interval(fast)} ms"
+    return Sameness(times, why, advice)
 
 
 def narrower(fast: StepProfile, slow: StepProfile) -> str:

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from lstmprof.breakdown.mean_step import waits_for_host_ns
 from lstmprof.diagnose import causes, settings
 from lstmprof.diagnose.because import because, named, pace
-from lstmprof.diagnose.certainty import Outcome, of_finding as certainty_of, of_prediction
+from lstmprof.diagnose.certainty import (
+    Outcome,
+    of_finding as certainty_of,
+    of_prediction,
+)
+from lstmprof.diagnose.counts import QUANTITIES
 from lstmprof.diagnose.findings import CAUSES, HOST, Finding, lengths, timed
 from lstmprof.diagnose.noise import machine_words
 from lstmprof.diagnose.roofline import Roofline
 from lstmprof.diagnose.savings import REPLAY, ROOFLINE
 from lstmprof.diagnose.step_profile import StepProfile, labels
+from lstmprof.diagnose.sure import least_delta_ns
 from lstmprof.events.annotate import OWN_CODE
-from lstmprof.numbers import cropped, listed, milliseconds, percent
+from lstmprof.numbers import count, cropped, listed, milliseconds, percent
 from lstmprof.replay import Error, Prediction
 
 #: A cause with a smaller share is not named beside the dominant one.
 NAMED_SHARE = 0.15
+#: So many times as many ops, or launches, are worth telling where times are not sure.
+TELLING_COUNT = 1.1
 #: A wait with a smaller share is not named among those for the host.
 SMALL_SHARE = 0.01
 
@@ -34,19 +43,74 @@ def of_difference(
     measure = by(slow)
     if outcome.state == "none" or None in (fast.compared_by, slow.compared_by):
         return f"{measure}{slow_name} and {fast_name} {outcome.words}."
-    machine = machine_words(fast, slow)
-    machine = f"; {machine}" if machine else ""
-    head = f"{measure}{slow_name} is {ends[1] / ends[0]:.2f}× slower than {fast_name} ({times})"
-    head += machine
     cause = outcome.cause
+    if outcome.at_least is not None:
+        head = f"{measure}{_at_least(outcome.at_least, slow_name, fast_name)} ({times})"
+    elif not outcome.differs:
+        head = (
+            f"{measure}{slow_name} took {ends[1] / ends[0]:.2f}× as long as {fast_name} ({times})"
+        )
+    else:
+        machine = machine_words(fast, slow)
+        machine = f"; {machine}" if machine else ""
+        head = f"{measure}{slow_name} is {ends[1] / ends[0]:.2f}× slower than {fast_name} ({times})"
+        head += machine
     if cause is None:
-        return f"{head}; {outcome.words}."
+        counted = _counted(fast, slow, outcome)
+        return f"{head}{_rest(outcome)}; {outcome.words}{counted}."
     why = because(cause)
     why = f": {why}" if why else ""
+    if outcome.at_least is not None:
+        return f"{head}: {cause.kind}; {_surely(cause, findings)}{why}{_rest(outcome)}."
     then = _others(cause, findings)
     then += _settings(fast, slow, cause)
     doubt = _doubt(cause, findings)
     return f"{head}: {cause.kind}; {_portion(cause, findings)}{why}{then}{doubt}."
+
+
+def _at_least(ratio: float, slow: str, fast: str) -> str:
+    """``b takes at least 2.9× as long as a``: never more than is sure."""
+    digits = 1 if ratio >= 2 else 2
+    sure = math.floor(ratio * 10**digits) / 10**digits
+    return f"{slow} takes at least {sure:.{digits}f}× as long as {fast}"
+
+
+def _surely(cause: Finding, findings: Sequence[Finding]) -> str:
+    """What of a difference goes to a cause and those told with it, whatever the machine did."""
+    whole_ns = sum(f.delta_ns for f in findings)
+    sure = [(least_delta_ns(f), f) for f in findings if f.kind in CAUSES]
+    least_ns = NAMED_SHARE * sum(max(ns, 0) for ns, _ in sure)
+    first = [(ns, f) for ns, f in sure if f.group == cause.group and ns > 0]
+    others = [(ns, f) for ns, f in sure if f.group != cause.group and ns > least_ns]
+    texts = [f"{milliseconds(ns)} to {named(f)}" for ns, f in (*first, *others)]
+    texts[0] = texts[0].replace(" to ", " go to ", 1)
+    return f"of the {milliseconds(whole_ns)} ms at least {listed(texts)}"
+
+
+def _rest(outcome: Outcome) -> str:
+    """Why no more than what is sure is told; empty where all is."""
+    if outcome.at_least is None:
+        return ""
+    return f"; how much of the rest is the machine cannot be told ({outcome.rest})"
+
+
+def _counted(fast: StepProfile, slow: StepProfile, outcome: Outcome) -> str:
+    """How often both do what no speed of a machine changes, where one does it more often.
+
+    Empty where no machine is in doubt.
+    """
+    if outcome.differs and outcome.at_least is None:
+        return ""
+    names = labels(fast, slow)
+    about = QUANTITIES["ops" if slow.device is None else "launches"]
+    there, here = about.of(fast), about.of(slow)
+    if not there or not here or max(here / there, there / here) < TELLING_COUNT:
+        return ""
+    each = "a step" if slow.marked and fast.marked else "in its profile"
+    return (
+        f"; whatever the machine did, {names[1]} has {about.of_number(here)} {each} and {names[0]} "
+        f"{count(there)}"
+    )
 
 
 def verdict(
@@ -62,8 +126,12 @@ def verdict(
     if not outcome.differs:
         return f"{by(slow)}{slow_name} and {fast_name} cannot be told apart: {times}"
     head = f"{by(slow)}{slow_name} is {ends[1] / ends[0]:.2f}× slower than {fast_name}"
+    if outcome.at_least is not None:
+        head = f"{by(slow)}{_at_least(outcome.at_least, slow_name, fast_name)}"
     if cause is None:
         return f"{head}; why cannot be told"
+    if outcome.at_least is not None:
+        return f"{head}: {cause.kind}, {_surely(cause, findings)}"
     whole_ns = sum(f.delta_ns for f in findings)
     delta_ns = sum(f.delta_ns for f in findings if f.group == cause.group)
     of = f"{milliseconds(delta_ns)} of the {milliseconds(whole_ns)} ms"

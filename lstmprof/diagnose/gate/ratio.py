@@ -1,8 +1,8 @@
 """How many times as long a step of the new run takes, and all that this may be.
 
 Each end is what a diagnosis would still call a difference: the ratio less the noise of the two
-steps (``noise_ns``, never less than ``EQUAL_SHARE``), less the largest doubt about the longer one
-(``largest_doubt``). For the upper end the two change places.
+steps (never less than ``EQUAL_SHARE``) and the largest doubt (``sure.least_ratio``). For the
+upper end the two change places.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from lstmprof.diagnose.certainty import largest_doubt
 from lstmprof.diagnose.findings import lengths
 from lstmprof.diagnose.noise import EQUAL_SHARE, error_of_step, noise_ns
 from lstmprof.diagnose.step_profile import StepProfile
+from lstmprof.diagnose.sure import least_ratio
 
 
 @dataclass(frozen=True)
@@ -28,22 +28,14 @@ class Span:
 def ratio_of(base: StepProfile, new: StepProfile) -> Span:
     """A step of ``new`` over one of ``base``, both by one measure and of some length."""
     base_ns, new_ns = lengths(base, new)
-    most = _least(new, base)
-    return Span(_least(base, new), new_ns / base_ns, 1 / most if most > 0 else None)
+    most = least_ratio(new, base)
+    return Span(least_ratio(base, new), new_ns / base_ns, 1 / most if most > 0 else None)
 
 
 def inverse(span: Span) -> Span:
     """One over ``span``."""
     low = 0.0 if span.high is None else 1 / span.high
     return Span(low, 1 / span.value, 1 / span.low if span.low > 0 else None)
-
-
-def _least(fast: StepProfile, slow: StepProfile) -> float:
-    """The least that the ratio of ``slow`` to ``fast`` may be."""
-    fast_ns, slow_ns = lengths(fast, slow)
-    doubt = largest_doubt(fast, slow)
-    doubt_ns = doubt.ns or 0.0 if doubt else 0.0
-    return max(slow_ns - certain_noise_ns(fast, slow) - doubt_ns, 0.0) / fast_ns
 
 
 def certain_noise_ns(fast: StepProfile, slow: StepProfile) -> float:
