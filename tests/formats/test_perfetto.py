@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ import pytest
 import shared_traces
 from export.opened import opened
 from formats import perfetto_traces as traces
+from kineto_documents import document
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
 
 import lstmprof as lp
@@ -17,6 +18,7 @@ from lstmprof import formats
 from lstmprof.breakdown import Breakdown, break_down
 from lstmprof.errors import ForeignFileError, LstmprofError, ProfileError
 from lstmprof.events import spool
+from lstmprof.events.counters import ALLOCATED, Series, levels
 from lstmprof.events.schema import COLUMNS
 from lstmprof.export import perfetto
 from lstmprof.formats import perfetto as reader
@@ -57,6 +59,14 @@ def told(breakdown: Breakdown) -> Counter[Any]:
     return Counter(zip(own, linked, strict=True))
 
 
+def counted(run: Run) -> dict[Series, list[tuple[int, float]]]:
+    """What each counter stood at from when on."""
+    values: dict[Series, list[tuple[int, float]]] = defaultdict(list)
+    for series, at_ns, of_series in levels(run.counters):
+        values[series] += zip(at_ns.tolist(), of_series.tolist(), strict=True)
+    return values
+
+
 def check_round_trip(profile: Path, folder: Path) -> None:
     before = broken_down(profile)
     out = folder / "x.pftrace"
@@ -65,6 +75,7 @@ def check_round_trip(profile: Path, folder: Path) -> None:
     assert told(after) == told(before)
     assert after.ledger.equals(before.ledger)
     assert after.windows == before.windows
+    assert counted(after.run) == counted(before.run)
     for name in OF_PROFILE:
         assert getattr(after.run.info, name) == getattr(before.run.info, name), name
 
@@ -81,6 +92,29 @@ def test_on_disk_it_reads_back_the_same(
     monkeypatch.setattr(spool, "SPOOLED_ROWS", 50)
     monkeypatch.setattr(reader, "CHUNK_ROWS", 40)
     check_round_trip(PROFILES / name, tmp_path)
+
+
+def test_counters_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader, "CHUNK_ROWS", 2)
+    step = {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#1", "pid": 4, "tid": 4}
+    of_memory = {"ph": "i", "s": "t", "name": "[memory]", "pid": 4, "tid": 4}
+    totals = ((98, 2, 2), (103, 5, 3), (116, 3, -2))
+    events = [
+        {**step, "ts": 100, "dur": 30},
+        {"ph": "C", "name": "power", "pid": 4, "ts": 110, "args": {"power": 70.5}},
+        *(
+            {**of_memory, "ts": ts}
+            | {"args": {"Total Allocated": total, "Bytes": by, "Device Id": 0, "Device Type": 1}}
+            for ts, total, by in totals
+        ),
+    ]
+    path = tmp_path / "x.pt.trace.json"
+    path.write_bytes(document(*events))
+    check_round_trip(path, tmp_path)
+    values = counted(broken_down(tmp_path / "x.pftrace").run)
+    allocated = next(series for series in values if series.name == ALLOCATED)
+    assert (allocated.device, allocated.unit) == (0, "bytes")
+    assert values[allocated] == [(-2000, 2.0), (3000, 5.0), (16_000, 3.0)]
 
 
 def test_ranks_read_back_as_ranks(tmp_path: Path) -> None:

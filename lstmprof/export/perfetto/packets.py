@@ -117,9 +117,9 @@ class Packets:
         """A new track that holds others, in the order of their ranks."""
         return self.track(name, parent, rank=rank, more=number(11, _EXPLICIT))
 
-    def counter(self, name: str, unit: str, parent: int, rank: int) -> int:
-        """A new track for a counter of this ``unit``."""
-        return self.track(name, parent, rank=rank, more=message(8, text(6, unit)))
+    def counter(self, name: str, unit: str, parent: int, rank: int, more: bytes = b"") -> int:
+        """A new track for a counter of this ``unit``; ``more``: other fields."""
+        return self.track(name, parent, rank=rank, more=message(8, text(6, unit)) + more)
 
     def argument(self, name: str, value: int | float | str) -> bytes:
         """An argument of a slice."""

@@ -136,10 +136,19 @@ class Tracks:
     def recorded(self, series: Series) -> int:
         """A new counter that the profile itself has, of a device or of a process."""
         name, unit = shown_name(series.name), shown_name(series.unit or "")
+        place = Where(
+            series.rank,
+            series.pid,
+            device=series.device,
+            counter=series.name,
+            unit=series.unit,
+        )
         if series.device is not None:
-            return self._packets.counter(name, unit, self._device(series.rank, series.device), 1)
+            group = self._device(series.rank, series.device)
+            return self._packets.counter(name, unit, group, 1, _whose(place))
         pid = self._main.get(series.rank) if series.pid is None else series.pid
-        return self._packets.counter(name, unit, self._process(series.rank, pid)[1], _STEPS)
+        process = self._process(series.rank, pid)[1]
+        return self._packets.counter(name, unit, process, _STEPS, _whose(place))
 
     def _of_rank(self, rank: int | None, name: str, order: int) -> Track:
         def new(place: int) -> int:

@@ -5,22 +5,22 @@
     packets ─ tracks (what is where, which clock) ─┐
     packets ─ slices (begin … end) ────────────────┴─ events (by who wrote them) ─▶ Profile
 
-The file is read twice, packet by packet; in memory are its texts, its tracks and the slices that
-are open. Counters and instants are no events. A profile has the format that it had before it was
-written so: ``kineto``, ``rocprofv3`` …
+The file is read twice, packet by packet; in memory are its texts, its tracks, its counters and the
+slices that are open. Counters are read of what lstmprof exported; instants are no events. A profile
+has the format that it had before it was written so: ``kineto``, ``rocprofv3`` …
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
 
 from lstmprof.errors import ForeignFileError, ProfileError, one_line
 from lstmprof.events import Profile
-from lstmprof.events.counters import NO_COUNTERS
+from lstmprof.events.counters import NO_COUNTERS, Count, Counters, table_of
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.spool import CHUNK_ROWS, Chunks, Spool
 from lstmprof.events.table import EventTable
@@ -98,11 +98,41 @@ class _Events:
         return self._chunks.columns()
 
 
+class _Counts:
+    """What the counters of an exported trace say, by rank; ``places`` are of all tracks."""
+
+    def __init__(self, places: Mapping[int, own.Where]) -> None:
+        self._places = {n: place for n, place in places.items() if place.counter is not None}
+        self._counts: dict[int | None, list[Count]] = defaultdict(list)
+        self._tables: dict[int | None, list[pa.Table]] = defaultdict(list)
+
+    def add(self, track: int, at_ns: int, value: float) -> None:
+        """Add a value of ``track``, if that is a counter of the profile's own."""
+        place = self._places.get(track)
+        if place is None or abs(at_ns) > rows.MAX_NS:
+            return
+        counts = self._counts[place.rank]
+        name = place.counter or ""
+        counts.append(Count(at_ns, place.pid, place.device, name, place.unit, float(value)))
+        if len(counts) >= CHUNK_ROWS:
+            self._tables[place.rank].append(table_of(counts))
+            counts.clear()
+
+    def counters(self, origin_ns: int) -> Counters:
+        """All of them, their times counted from ``origin_ns``."""
+        of_all = NO_COUNTERS
+        for rank, counts in self._counts.items():
+            of_rank = Counters.of([*self._tables[rank], table_of(counts)])
+            of_all += of_rank.shifted(-origin_ns, rank)
+        return of_all
+
+
 def _own(raw: RawFile, found: Outline, facts: own.Facts) -> Profile:
     """The profile that was exported."""
     drawn = {number for number, track in found.tracks.items() if own.is_drawn(track)}
-    slices, collected = Slices(raw, found, drawn, flows=False), _Events()
     places = {n: own.where(track.description) for n, track in found.tracks.items()}
+    counts, collected = _Counts(places), _Events()
+    slices = Slices(raw, found, drawn, flows=False, counted=counts.add)
     for slice_ in slices:
         place = places.get(slice_.track, own.Where())
         row = own.row(slice_, place)
@@ -125,6 +155,7 @@ def _own(raw: RawFile, found: Outline, facts: own.Facts) -> Profile:
         gpu_complaint=None if facts.gpu_complaint is None else one_line(facts.gpu_complaint),
         notes=(*map(one_line, facts.notes), *_left_out(slices.left_out)),
         metadata=own.metadata(facts.metadata, -facts.origin_ns - origin_ns),
+        counters=counts.counters(origin_ns),
     )
 
 

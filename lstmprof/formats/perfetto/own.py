@@ -60,12 +60,15 @@ _SPANS = "profiler_spans_ns"
 
 
 class Where(msgspec.Struct, omit_defaults=True):
-    """Whose a track is; ``thread`` is one of the host's."""
+    """Whose a track is; ``thread`` is one of the host's, ``counter`` what the profile calls it."""
 
     rank: int | None = None
     pid: int | None = None
     tid: int | None = None
     thread: bool = False
+    device: int | None = None
+    counter: str | None = None
+    unit: str | None = None
 
 
 class Facts(msgspec.Struct, omit_defaults=True):
@@ -117,6 +120,9 @@ def where(description: str) -> Where:
         rows.int64(said.pid),
         rows.int64(said.tid),
         said.thread,
+        rows.natural(said.device),
+        None if said.counter is None else rows.clean(said.counter),
+        None if said.unit is None else rows.clean(said.unit),
     )
 
 

@@ -75,6 +75,8 @@ _PACKET: Messages = {
         ("track_uuid", 11, "uint64"),
         ("categories", 22, "*bytes"),
         ("name", 23, "bytes"),
+        ("counter_value", 30, "int64"),
+        ("double_counter_value", 44, "double"),
         ("old_flow_ids", 36, "*uint64"),
         ("old_terminating_flow_ids", 42, "*uint64"),
         ("flow_ids", 47, "*fixed64"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Set
+from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -21,7 +21,7 @@ from lstmprof.formats.xplane.events import text
 
 #: TrackEvent.Type
 _BEGIN, _END = 1, 2
-_INSTANT = 3
+_INSTANT, _COUNTER = 3, 4
 #: TracePacket.SequenceFlags
 _CLEARED, _NEEDS_STATE = 1, 2
 #: Clocks from this number on belong to a sequence, up to the other one.
@@ -100,12 +100,19 @@ class Slices:
     """Reads the slices of ``raw``; ``left_out`` counts those that are none, by the reason.
 
     Those on tracks that are ``skipped`` are not read; ``flows`` are where they are asked for.
+    ``counted`` is told the track, the time and the value of each counter.
     """
 
     def __init__(
-        self, raw: RawFile, outline: Outline, skipped: Set[int] = frozenset(), flows: bool = True
+        self,
+        raw: RawFile,
+        outline: Outline,
+        skipped: Set[int] = frozenset(),
+        flows: bool = True,
+        counted: Callable[[int, int, float], None] | None = None,
     ) -> None:
         self._raw, self._outline, self._skipped, self._flows = raw, outline, skipped, flows
+        self._counted = counted
         self._sequences: dict[int, _Sequence] = {}
         self._clocks: dict[int, _Clock] = {}
         self._open: dict[int, list[Slice]] = {}
@@ -139,9 +146,11 @@ class Slices:
     def _event(self, packet: Any, at_ns: int | None, sequence: _Sequence) -> Slice | None:
         """The slice that ends with the event of ``packet``, if one does."""
         event = packet.event
+        number = event.track_uuid or sequence.track or of_sequence(packet.sequence)
+        if event.type == _COUNTER and self._counted and at_ns is not None:
+            self._counted(number, at_ns, event.double_counter_value or event.counter_value)
         if event.type not in (_BEGIN, _END, _INSTANT):
             return None
-        number = event.track_uuid or sequence.track or of_sequence(packet.sequence)
         if number in self._skipped:
             return None
         if event.type == _END:
