@@ -140,8 +140,7 @@ class Counters:
         held = [table for table in tables if len(table)]
         if not held:
             return NO_COUNTERS
-        whole = pa.concat_tables(held).unify_dictionaries()
-        return Counters((_OfRank(sorted_by_time(whole)),))
+        return Counters((_OfRank(_joined(held)),))
 
     @staticmethod
     def in_files(paths: Sequence[Path], folder: Folder) -> Counters:
@@ -185,6 +184,46 @@ class Counters:
 
 
 NO_COUNTERS = Counters()
+
+
+class Collected:
+    """Counters as a reader finds them: in memory while they are few, then in files."""
+
+    def __init__(self) -> None:
+        self._tables: list[pa.Table] = []
+        self._rows = 0
+        self._files: list[Path] = []
+        self._folder: Folder | None = None
+
+    def add(self, columns: pa.Table) -> None:
+        """Add what comes next in the profile, with the columns ``READ``.
+
+        Raises:
+            LstmprofError: there is no room.
+        """
+        if len(columns):
+            self._tables.append(columns)
+            self._rows += len(columns)
+        if self._rows >= BATCH_ROWS:
+            self._folder = self._folder or Folder()
+            self._spool(self._folder)
+
+    def _spool(self, folder: Folder) -> None:
+        self._files.append(folder.new("counters"))
+        write_sorted(self._files[-1], _joined(self._tables))
+        self._tables, self._rows = [], 0
+
+    def counters(self) -> Counters:
+        """All of them."""
+        if self._folder and self._rows:
+            self._spool(self._folder)
+        if self._folder:
+            return Counters.in_files(self._files, self._folder)
+        return Counters.of(self._tables)
+
+
+def _joined(tables: Sequence[pa.Table]) -> pa.Table:
+    return sorted_by_time(pa.concat_tables(tables).unify_dictionaries())
 
 
 class Series(NamedTuple):

@@ -102,7 +102,7 @@ def test_every_table_of_a_breakdown_has_the_run_in_front(name: str, runs: Path, 
 
 def test_every_table_is_listed(ask: Any) -> None:
     assert {r["name"] for r in ask("SHOW TABLES")} == {
-        *("runs", "samples", "timings", "events"),
+        *("runs", "samples", "timings", "counters", "events"),
         *TABLES,
     }
 
@@ -167,7 +167,7 @@ def test_what_is_no_query_of_the_tables_is_one_line_that_names_them(
     shown = capsys.readouterr()
     assert (shown.out, len(shown.err.splitlines())) == ("", 1)
     assert said in shown.err
-    assert "tables: runs, timings, events, samples, ledger" in shown.err
+    assert "tables: runs, timings, events, counters, samples, ledger" in shown.err
     assert {p: p.stat().st_mtime_ns for p in runs.parent.rglob("*")} == before
 
 

@@ -18,7 +18,7 @@ from hypothesis import given, settings, strategies as st
 from lacking import lacks
 
 from lstmprof.errors import ProfileError
-from lstmprof.events import DeviceFacts
+from lstmprof.events import DeviceFacts, counters
 from lstmprof.formats import read
 from lstmprof.formats.cuda import sqlite
 from lstmprof.formats.cuda.names import nvtx_range, nvtx_ranges
@@ -536,3 +536,55 @@ def test_a_database_of_the_largest_pages_is_as_long_as_these(tmp_path: Path) -> 
     _check_length(of_bytes(file, content))
     with pytest.raises(ProfileError, match=f"cut short: {len(content) - 1} of {len(content)} by"):
         _check_length(of_bytes(file, content[:-1]))
+
+
+MEMORY = "CUDA_GPU_MEMORY_USAGE_EVENTS"
+DEVICE, PINNED = 2, 1
+
+
+def allocation(start: int, size: int | None, operation: int = 0, **more: Any) -> dict[str, Any]:
+    return {
+        **{"start": start, "globalPid": process(7), "deviceId": 0, "contextId": 1, "address": 64},
+        **{"bytes": size, "memKind": DEVICE, "memoryOperationType": operation, **more},
+    }
+
+
+def test_allocations_and_frees_are_changes_of_memory(tmp_path: Path) -> None:
+    profile = read_tables(
+        tmp_path,
+        **{
+            "StringIds": strings(),
+            KERNELS: [kernel(100, 120, 1)],
+            MEMORY: [
+                allocation(90, 512),
+                allocation(130, 512, 1),
+                allocation(110, 4096, memKind=PINNED),
+                allocation(120, 64, deviceId=1, globalPid=None),
+                allocation(125, None),
+                allocation(126, 8, 5),
+            ],
+        },
+    )
+    rows = profile.counters.table().to_pylist()
+    assert [(r["time_ns"], r["pid"], r["device"], r["value"]) for r in rows] == [
+        (-10, 7, 0, 512.0),
+        (10, 7, None, 4096.0),
+        (20, None, 1, 64.0),
+        (30, 7, 0, -512.0),
+    ]
+    assert {(r["name"], r["unit"]) for r in rows} == {("memory change", "bytes")}
+    assert "2 allocations or frees were left out: they have no time, size or kind" in profile.notes
+
+
+def test_many_of_them_go_through_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tables = {
+        "StringIds": strings(),
+        KERNELS: [kernel(100, 120, 1)],
+        MEMORY: [allocation(200 - 7 * n % 50, n) for n in range(40)],
+    }
+    whole = read_tables(tmp_path, **tables).counters.table()
+    monkeypatch.setattr(counters, "BATCH_ROWS", 8)
+    (tmp_path / "again").mkdir()
+    parts = read_tables(tmp_path / "again", **tables).counters
+    assert len(list(parts.batches())) > 2
+    assert parts.table().to_pylist() == whole.to_pylist()

@@ -316,7 +316,8 @@ _ALL = (
         (),
         tuple(c.name for c in memory.COLUMNS),
         beside=_memory,
-        record="torch.profiler records it with profile_memory=True; no other profiler's is read",
+        record="torch.profiler records it with profile_memory=True, Nsight Systems with "
+        "--cuda-memory-usage=true; no other profiler's is read",
     ),
     TableKind(
         "witness",

@@ -55,7 +55,7 @@ COLUMNS = (
         pa.int64(),
         "bytes",
         "what was allocated at its end, less what was at its beginning",
-        f"{_NO_TOTAL} at its beginning",
+        f"{_NO_TOTAL} at its beginning, and has no single allocations",
     ),
     Column("allocations", pa.int64(), "", "number of allocations", _NO_CHANGE),
     Column("allocated_bytes", pa.int64(), "bytes", "their sum", _NO_CHANGE),
@@ -194,6 +194,9 @@ class _Place:
 
     def grown(self, parts: _Parts) -> float:
         """What was allocated at the end of these stretches, less what was at their beginning."""
+        if ALLOCATED not in self._first and CHANGE in self._first:
+            _, allocated, _, freed = self._changes
+            return float(sum((allocated - freed)[part].sum() for part in parts))
         held = self._held[ALLOCATED]
         return float(sum(held[part.stop] - held[part.start] for part in parts))
 

@@ -42,6 +42,7 @@ from lstmprof.formats.cuda.events import (
     natural,
     positive,
 )
+from lstmprof.formats.cuda.memory import memory
 from lstmprof.formats.cuda.names import (
     NSYS_MEMORY,
     OVERHEADS,
@@ -132,6 +133,7 @@ def profile(path: Path | str, database: Tables) -> Profile:
     complaints = _complaints(database)
     graphs = _whole_graphs(database)
     started_ns = _started_ns(database)
+    counters, odd = memory(database, devices.renumbered)
     origin_ns = recorded.origin_ns
     if origin_ns is None or recorded.columns is None:
         why = f" ({complaints[0]})" if complaints else ""
@@ -146,8 +148,9 @@ def profile(path: Path | str, database: Tables) -> Profile:
         device_facts=devices.facts,
         accelerators=tuple(dict.fromkeys(devices.names.values())),
         gpu_complaint=next(iter(complaints), None) if not recorded.activities else None,
-        notes=(*recorded.notes(), *_missing(recorded, graphs, complaints)),
+        notes=(*recorded.notes(), *_missing(recorded, graphs, complaints), *_without_size(odd)),
         metadata=_metadata(database),
+        counters=counters.shifted(-origin_ns),
     )
 
 
@@ -180,6 +183,11 @@ def _missing(recorded: CudaEvents, graphs: int, complaints: list[str]) -> Iterat
             f"{graphs} CUDA graphs were recorded whole, not kernel by kernel: add"
             " --cuda-graph-trace=node"
         )
+
+
+def _without_size(allocations: int) -> Iterator[str]:
+    if allocations:
+        yield f"{allocations} allocations or frees were left out: they have no time, size or kind"
 
 
 def _started_ns(database: Tables) -> int | None:

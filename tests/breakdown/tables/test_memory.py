@@ -103,7 +103,7 @@ def test_what_is_not_told_is_null_and_the_host_is_no_device(tmp_path: Path) -> N
     only_changes = [c for c in TOTALS if c.name == CHANGE]
     only_reserved = [Count(30, 1, None, RESERVED, BYTES, 64.0)]
     rows = rows_of(made(tmp_path / "run", [*only_changes, *only_reserved]))
-    assert rows[0, 1, None] == (None, None, None, 2, 8, 1, 3)
+    assert rows[0, 1, None] == (None, None, 5, 2, 8, 1, 3)
     assert rows[None, 1, None] == (None,) * 7
     assert rows[None, 2, None] == (None, 64, *[None] * 5)
 
