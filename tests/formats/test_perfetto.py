@@ -225,6 +225,36 @@ def test_a_trace_of_rocprofv3_is_read(packed: bool, tmp_path: Path) -> None:
     assert events(path, "bytes") == OF_ROCPROF
 
 
+def test_older_tracks_of_rocprofv3_name_queues_and_threads(tmp_path: Path) -> None:
+    made = traces.RocProf()
+    ends = {"src_agent": 1, "dst_agent": 5, "copy_bytes": 8, "tid": 9}
+    places = {
+        "COPY to AGENT [5] THREAD [0] (GPU)": "MEMORY_COPY_HOST_TO_DEVICE",
+        "COPY to AGENT [1] THREAD [0] (CPU)": "MEMORY_COPY_DEVICE_TO_HOST",
+    }
+    for number, (track, name) in enumerate(places.items(), 1):
+        made.slice(made.track(number, track), "memory_copy", name, (number, 5), **ends)
+        ends |= {"src_agent": 5, "dst_agent": 1}
+    for number, agent in enumerate((4, 5), 7):
+        track = made.track(number, f"COMPUTE AGENT [{agent}] QUEUE [3] (GPU)")
+        made.slice(track, "kernel_dispatch", "gemm.kd", (10 * number, 99), agent=agent)
+    rows = formats.read(written(tmp_path, made.trace)).events.to_pylist()
+    assert [(r["name"], r["device"], r["stream"]) for r in rows] == [
+        ("Memcpy HtoD", 1, None),
+        ("Memcpy DtoH", 1, None),
+        ("gemm", 0, 3),
+        ("gemm", 1, 3),
+    ]
+
+
+def test_a_trace_is_known_by_its_first_packets(tmp_path: Path) -> None:
+    trace = traces.rocprofv3()
+    first = Trace()
+    first.packet.add(trusted_uid=4).clock_snapshot.clocks.add(clock_id=6, timestamp=5)
+    content = first.SerializeToString() + trace.SerializeToString()
+    assert formats.read(written(tmp_path, content)).format == "rocprofv3"
+
+
 def test_events_that_rest_on_what_was_lost_are_counted(tmp_path: Path) -> None:
     made = traces.RocProf()
     made.track(12, "THREAD 1 (12)", tid=12)

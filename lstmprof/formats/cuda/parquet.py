@@ -7,6 +7,7 @@ export was at hand.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import cached_property
@@ -101,11 +102,16 @@ class ParquetTables(Tables):
             )
         for group in range(file.num_row_groups):
             left = file.metadata.row_group(group).num_rows
+            counts = [min(_CHUNK_ROWS, left - at) for at in range(0, left, _CHUNK_ROWS)]
             if not names:  # a column that is not there has as many rows as those that are
-                counts = [min(_CHUNK_ROWS, left - at) for at in range(0, left, _CHUNK_ROWS)]
-                yield from (_empty(count) for count in counts)
+                yield from map(_empty, counts)
                 continue
-            yield from file.iter_batches(_CHUNK_ROWS, [group], names)
+            read = file.iter_batches(_CHUNK_ROWS, [group], names)
+            for batch, count in itertools.zip_longest(read, counts, fillvalue=()):
+                if not isinstance(batch, pa.RecordBatch) or len(batch) != count:
+                    fault = "is damaged: a column has not as many rows as the table"
+                    raise ProfileError(self._folder / f"{table}{_ENDING}", fault, _AGAIN)
+                yield batch
 
     def _texts(self, table: str, column: pa.Array) -> pa.Array:
         if not _is_text(column.type):

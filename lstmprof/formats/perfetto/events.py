@@ -36,8 +36,12 @@ ROCPROF_UNREAD = frozenset(
         *("rocdecode_api", "rocjpeg_api", "openmp"),
     )
 )
-_AGENT = re.compile(r"(?:COMPUTE|COPY to) \D*\[(\d{1,9})\] (?:STREAM|QUEUE|THREAD) \[(\d{1,18})\]")
+#: Copies have the track of a thread where the version tells of no streams.
+_AGENT = re.compile(
+    r"(?:COMPUTE|COPY to) \D*\[(\d{1,9})\] (?:(?:STREAM|QUEUE) \[(\d{1,18})\]|THREAD )"
+)
 _LAST_NUMBER = re.compile(r"(\d{1,9})\D*$")
+_MOST_DIGITS = 64
 _GPU_PROCESS = re.compile(r"\[GPU \d+\]$")
 
 
@@ -80,7 +84,7 @@ def _place(above: list[Track]) -> Place:
         pid,
         tid,
         int(named[1]) if named else None,
-        rows.natural(int(named[2])) if named else None,
+        rows.natural(named[2]) if named and named[2] else None,
         any("(GPU)" in t.name if named else _GPU_PROCESS.search(t.name) for t in above),
         bool(above) and above[0].process is not None,
     )
@@ -168,8 +172,8 @@ def rocprof_row(slice_: Slice, place: Place, places: Places) -> Row | None:
 
 
 def _source(agent: Any, places: Places) -> int | None:
-    """The GPU from which a copy comes: by its agent's number, or the only one there is."""
-    number = _LAST_NUMBER.search(agent) if isinstance(agent, str) else None
+    """The GPU from which a copy comes: by its agent (``Agent-4``, or 4), or the only one."""
+    number = _LAST_NUMBER.search(str(agent)[:_MOST_DIGITS])
     if number and int(number[1]) in places.devices:
         return places.devices[int(number[1])]
     return 0 if len(places.devices) == 1 else None

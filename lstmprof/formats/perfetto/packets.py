@@ -28,17 +28,16 @@ _FIXED_BYTES = {1: 8, 5: 4}
 
 def begins(head: bytes) -> bool:
     """Whether a file that begins with ``head`` is a row of packets."""
-    if head[:1] != bytes([_TAG]):
-        return False
-    at, end = 1, len(head)
+    at = 0
     try:
-        length, at = varint(head, at)
-        end = min(at + length, end)
-        while at < end:
-            tag, at = varint(head, at)
-            if tag >> 3 in _OWN_FIELDS:
-                return True
-            at = _after(head, tag & 7, at)
+        while head[at : at + 1] == bytes([_TAG]):
+            length, at = varint(head, at + 1)
+            end = min(at + length, len(head))
+            while at < end:
+                tag, at = varint(head, at)
+                if tag >> 3 in _OWN_FIELDS:
+                    return True
+                at = _after(head, tag & 7, at)
     except ValueError:
         pass
     return False
