@@ -146,22 +146,16 @@ def ops(events: EventTable, parent: Ints, launch: Ints) -> Ints:
 
 
 def ops_by_external_id(events: EventTable, is_op: Flags, launch: Ints) -> Ints:
-    """For each activity without a ``launch`` the row of the first op with its external id.
+    """For each activity without a ``launch`` the row of its rank's first op with its external id.
 
     ``NONE`` where it has none, or where that repeats the correlation id.
     """
-    external = events.ints("external_id", UNKNOWN)
-    op = np.full(len(events), NONE, dtype=np.int64)
+    rank, external = (events.ints(name, UNKNOWN) for name in ("rank", "external_id"))
     activity = events.is_kind(*ACTIVITY_KINDS) & (launch == NONE)
     activity &= (external > 0) & (external != events.ints("correlation_id", UNKNOWN))
-    owners = np.flatnonzero(is_op & (external > 0))
     rows = np.flatnonzero(activity)
-    if not len(owners) or not len(rows):
-        return op
-    owners = owners[np.argsort(external[owners], kind="stable")]
-    place = np.minimum(np.searchsorted(external[owners], external[rows]), len(owners) - 1)
-    hit = external[owners][place] == external[rows]
-    op[rows[hit]] = owners[place[hit]]
+    op = np.full(len(events), NONE, dtype=np.int64)
+    op[rows] = _first_match((rank, external), np.flatnonzero(is_op & (external > 0)), rows)
     return op
 
 

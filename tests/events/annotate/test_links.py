@@ -147,6 +147,18 @@ def test_an_external_id_links_an_activity_without_a_launch_unless_it_repeats_the
     assert (ops["trimmed"], ops["repeats"]) == ("aten::mm", None)
 
 
+def test_an_external_id_is_of_a_rank() -> None:
+    rows = [
+        row("op", "aten::mm", 0, 3, **HOST, external_id=9, rank=0),
+        row("op", "aten::add", 1, 3, **HOST, external_id=9, rank=1),
+        row("kernel", "of 0", 5, 6, **GPU, external_id=9, rank=0),
+        row("kernel", "of 1", 6, 7, **GPU, external_id=9, rank=1),
+        row("kernel", "of 2", 7, 8, **GPU, external_id=9, rank=2),
+    ]
+    ops = by_name(rows, "op_id")
+    assert [ops[f"of {rank}"] for rank in range(3)] == ["aten::mm", "aten::add", None]
+
+
 def test_phases_come_from_ranges_scopes_and_launches() -> None:
     # main       [step------------------------------------------------------)
     #              [forward---------)  [backward-------)  [Optimizer.step#Adam.step)
