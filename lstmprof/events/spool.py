@@ -32,6 +32,7 @@ from lstmprof.events.stored import (
     read_columns,
     write_columns,
 )
+from lstmprof.events.table import EventTable
 
 #: About so many events begin in a batch; as many, then, are a row group in Parquet.
 BATCH_ROWS = 2**17
@@ -58,6 +59,22 @@ def _sorted(columns: pa.Table) -> pa.Table:
     if in_order.all():
         return columns
     return columns.take(pa.array(np.lexsort((np.negative(dur.astype(np.int64)), start))))
+
+
+def on_disk(events: EventTable, columns: Sequence[str]) -> EventTable:
+    """``events`` with ``columns`` alone in files, unless they are there or there is none.
+
+    Raises:
+        LstmprofError: there is no room.
+    """
+    if isinstance(events, StoredEvents) or not len(events):
+        return events
+    folder, files = Folder(), []
+    kept = events.select(columns).arrow
+    for first in range(0, len(kept), CHUNK_ROWS):
+        files.append(folder.new("chunk"))
+        write_chunk(files[-1], kept.slice(first, CHUNK_ROWS))
+    return Spool(folder, files).events(0, None)
 
 
 class Chunks:

@@ -122,8 +122,9 @@ class Part(EventTable):
 class StoredEvents(EventTable):
     """An events table on disk, whose texts are ``texts`` and whose ``batches`` are one or more.
 
-    All rows are of one ``rank``, None unknown. Nothing of it is kept in memory. It can be read by
-    columns as any events table, each of which is then whole in memory; ``parts`` are not.
+    All rows are of one ``rank``, None unknown, unless files have their ranks. Nothing of it is kept
+    in memory. It can be read by columns as any events table, each of which is then whole in memory;
+    ``parts`` are not.
     """
 
     def __init__(

@@ -30,6 +30,7 @@ from lstmprof.errors import ForeignFileError, ProfileError, is_url, of_url
 from lstmprof.events import EventTable, Profile
 from lstmprof.events.counters import NO_COUNTERS
 from lstmprof.events.schema import COLUMNS
+from lstmprof.events.spool import Chunks, Spool
 from lstmprof.events.table import events_table
 from lstmprof.formats import archives, raw_file, rows
 from lstmprof.formats.archives import Member
@@ -339,11 +340,10 @@ def of_one_job(ranks: Sequence[int], profiles: Sequence[Profile]) -> Profile:
     aligned = len(bases) == len(profiles) and max(bases) - min(bases) <= rows.MAX_NS
     base_ns = min(bases) if aligned else None
     shifts = [base - min(bases) for base in bases] if aligned else [0] * len(profiles)
-    tables = [
-        _shifted(profile.events, rank, shift)
-        for rank, profile, shift in zip(ranks, profiles, shifts, strict=True)
-    ]
-    whole = pa.concat_tables(tables).unify_dictionaries()
+    chunks = Chunks()
+    for rank, profile, shift in zip(ranks, profiles, shifts, strict=True):
+        for part in profile.events.parts(_KEPT):
+            chunks.add(_shifted(part, rank, shift))
     moved = zip(profiles, shifts, ranks, strict=True)
     names = {number: name for profile in profiles for number, name in profile.device_names.items()}
     notes = [
@@ -354,7 +354,7 @@ def of_one_job(ranks: Sequence[int], profiles: Sequence[Profile]) -> Profile:
     return Profile(
         format=profiles[0].format,
         base_ns=base_ns,
-        events=events_table({n: whole.column(n) for n in whole.column_names}),
+        events=_events(chunks) or profiles[0].events,
         counters=sum((p.counters.shifted(ns, rank) for p, ns, rank in moved), NO_COUNTERS),
         device_names=names,
         device_facts={n: facts for p in profiles for n, facts in p.device_facts.items()},
@@ -363,6 +363,15 @@ def of_one_job(ranks: Sequence[int], profiles: Sequence[Profile]) -> Profile:
         notes=tuple(notes),
         metadata={"ranks": {str(r): p.metadata for r, p in zip(ranks, profiles, strict=True)}},
     )
+
+
+def _events(chunks: Chunks) -> EventTable | None:
+    columns = chunks.columns()
+    if columns is None:
+        return None
+    if isinstance(columns, Spool):
+        return columns.events(0, None)
+    return events_table({name: columns.column(name) for name in columns.column_names})
 
 
 def _shifted(events: EventTable, rank: int, shift_ns: int) -> pa.Table:

@@ -31,7 +31,9 @@ from lstmprof.events import Profile
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.calls import coverage
 from lstmprof.events.annotate.recorded import recorded
-from lstmprof.events.schema import LACKING, SCHEMA
+from lstmprof.events.schema import COLUMNS, LACKING, SCHEMA
+from lstmprof.events.spool import SPOOLED_ROWS, on_disk
+from lstmprof.events.stored import StoredEvents
 from lstmprof.events.table import EventTable
 from lstmprof.formats import sources
 from lstmprof.formats.sources import Source, profile_name
@@ -43,6 +45,8 @@ from lstmprof.runs.remote import RemoteRun
 from lstmprof.runs.run import Run, open_run, write_events, write_info
 
 _DIGEST_DIGITS = 8
+#: What a reader may fill; a row's number follows from its place.
+_READ = tuple(c.name for c in COLUMNS if not c.derived and c.name != "event_id")
 _Error = TypeVar("_Error", bound=LstmprofError)
 _Read = tuple[Source, Profile]
 #: A profile that says nothing: with it only a file's name can name a rank.
@@ -267,7 +271,8 @@ def _ingest_group(task: Task) -> Ingested:
     for source in task.group:
         try:
             with border(source.label):
-                read.append((source, formats.read_raw(source.label, source.load)))
+                profile = formats.read_raw(source.label, source.load)
+                read = _small_in_memory([*read, (source, profile)])
         except ForeignFileError as error:
             done += Ingested([], [], [_bare(error)])
         except LstmprofError as error:
@@ -275,6 +280,21 @@ def _ingest_group(task: Task) -> Ingested:
     for run_name, members in _runs(task.name, read):
         done += _ingested(replace(task, name=run_name), members)
     return done
+
+
+def _small_in_memory(read: list[_Read]) -> list[_Read]:
+    """``read``, its events on disk where they are too many for memory together.
+
+    Raises:
+        LstmprofError: there is no room.
+    """
+    tables = [p.events for _, p in read if not isinstance(p.events, StoredEvents)]
+    if len(read) < 2 or sum(map(len, tables)) <= SPOOLED_ROWS:
+        return read
+    return [
+        (source, replace(profile, events=on_disk(profile.events, _READ)))
+        for source, profile in read
+    ]
 
 
 def _ingested(task: Task, members: Sequence[_Read]) -> Ingested:

@@ -63,8 +63,8 @@ class _Joined:
     def __init__(self, events: StoredEvents) -> None:
         self._events = events
         self.guests, self.leavers, self.forward = (self._new(width) for width in (1, 1, 2))
-        self._correlated, self._external = self._new(5), self._new(3)
-        self._numbered = self._new(4)
+        self._correlated, self._external = self._new(6), self._new(4)
+        self._numbered = self._new(5)
         self._join()
 
     def _new(self, width: int) -> Partitions:
@@ -91,47 +91,48 @@ class _Joined:
         activity = part.is_kind(*ACTIVITY_KINDS)
         rows = np.flatnonzero((correlation > 0) & (activity | part.is_kind("runtime")))
         kind = part.mapped("kind", _KIND.__getitem__, NONE)
-        columns = (part.ints("event_id", NONE), kind, part.ints("pid", UNKNOWN), correlation)
+        row, rank = part.ints("event_id", NONE), part.ints("rank", UNKNOWN)
         external = part.ints("external_id", UNKNOWN)
-        self._correlated.add(
-            self._number(correlation[rows]), *(column[rows] for column in (*columns, external))
-        )
+        columns = (row, kind, rank, part.ints("pid", UNKNOWN), correlation, external)
+        self._correlated.add(self._number(correlation[rows]), *(column[rows] for column in columns))
         unlinked = np.flatnonzero(activity & (correlation <= 0) & (external > 0))
-        self._ask_for_op(part.ints("event_id", NONE)[unlinked], kind[unlinked], external[unlinked])
+        self._ask_for_op(*(column[unlinked] for column in (row, kind, rank, external)))
 
-    def _ask_for_op(self, rows: Ints, kinds: Ints, external: Ints) -> None:
-        self._external.add(self._number(external), rows, kinds, external)
+    def _ask_for_op(self, rows: Ints, kinds: Ints, ranks: Ints, external: Ints) -> None:
+        self._external.add(self._number(external), rows, kinds, ranks, external)
 
     def _add_numbered(self, part: EventTable) -> bool:
         """Add the ops that autograd numbered; whether one is a backward op."""
         number = part.ints("sequence_number", UNKNOWN)
         thread = part.ints("forward_thread", 0)
         rows = np.flatnonzero(part.is_kind("op") & (number >= 0))
-        columns = (part.ints("event_id", NONE), number, thread, part.start_ns)
+        row, rank = part.ints("event_id", NONE), part.ints("rank", UNKNOWN)
+        columns = (row, rank, number, thread, part.start_ns)
         self._numbered.add(self._number(number[rows]), *(column[rows] for column in columns))
         return bool((thread[rows] > 0).any())
 
     def _join_launches(self, number: int) -> None:
-        row, kind, pid, correlation, external = self._correlated.columns(number)
-        few = _table(row, kind, pid=pid, correlation_id=correlation, external_id=external)
+        row, kind, rank, pid, correlation, external = self._correlated.columns(number)
+        ids = {"pid": pid, "correlation_id": correlation, "external_id": external}
+        few = _table(row, kind, rank, **ids)
         launch = launches(few)
         launched = launch != NONE
         self._move(row[launched], row[launch[launched]])
         asks = few.is_kind(*ACTIVITY_KINDS) & ~launched & (external > 0) & (external != correlation)
-        self._ask_for_op(row[asks], kind[asks], external[asks])
+        self._ask_for_op(row[asks], kind[asks], rank[asks], external[asks])
 
     def _join_named_ops(self) -> None:
         """Join activities without a launch to the ops that they name."""
-        for part in self._events.parts(("event_id", "kind", "external_id")):
-            external = part.ints("external_id", UNKNOWN)
+        for part in self._events.parts(("event_id", "kind", "rank", "external_id")):
+            external, rank = (part.ints(name, UNKNOWN) for name in ("external_id", "rank"))
             rows = np.flatnonzero(part.is_kind("op") & (external > 0))
             kinds = np.full(len(rows), _KIND["op"])
-            self._ask_for_op(part.ints("event_id", NONE)[rows], kinds, external[rows])
+            self._ask_for_op(part.ints("event_id", NONE)[rows], kinds, rank[rows], external[rows])
         for number in sorted(self._external.numbers):
-            row, kind, external = (c[:] for c in self._external.columns(number))
-            order = np.argsort(row)
-            row, kind, external = row[order], kind[order], external[order]
-            few = _table(row, kind, external_id=external)
+            columns = self._external.columns(number)
+            order = np.argsort(columns[0])
+            row, kind, rank, external = (column[order] for column in columns)
+            few = _table(row, kind, rank, external_id=external)
             op = ops_by_external_id(few, few.is_kind("op"), np.full(len(row), NONE))
             self._move(row[op != NONE], row[op[op != NONE]])
 
@@ -143,9 +144,10 @@ class _Joined:
         self.guests.add(other[moves], rows[moves])
 
     def _join_forwards(self, number: int) -> None:
-        row, sequence, thread, start_ns = self._numbered.columns(number)
+        row, rank, sequence, thread, start_ns = self._numbered.columns(number)
         kind = np.full(len(row), _KIND["op"])
-        few = _table(row, kind, start_ns, sequence_number=sequence, forward_thread=thread)
+        ids = {"sequence_number": sequence, "forward_thread": thread}
+        few = _table(row, kind, rank, start_ns, **ids)
         forward = forwards(few)
         backward = np.flatnonzero(forward != NONE)
         rows = row[backward]
@@ -153,18 +155,21 @@ class _Joined:
 
 
 _OF_JOINS = (
-    *("event_id", "kind", "start_ns", "pid", "correlation_id", "external_id"),
+    *("event_id", "kind", "start_ns", "rank", "pid", "correlation_id", "external_id"),
     *("sequence_number", "forward_thread"),
 )
 
 
-def _table(row: Ints, kind: Ints, start_ns: Ints | None = None, **columns: Ints) -> EventTable:
+def _table(
+    row: Ints, kind: Ints, rank: Ints, start_ns: Ints | None = None, **columns: Ints
+) -> EventTable:
     """Columns of some events, sorted, ``UNKNOWN`` for null; a row is as good as a start."""
     kinds = pa.DictionaryArray.from_arrays(pa.array(kind, pa.int32()), list(KINDS))
     nulls = pa.nulls(len(row), pa.int64())
     times = {"start_ns": row if start_ns is None else start_ns, "dur_ns": np.zeros_like(row)}
-    arrays = {name: pa.array(v, mask=v == UNKNOWN) for name, v in (times | columns).items()}
-    optional = dict.fromkeys(("rank", "pid", "correlation_id"), nulls)
+    given = {**times, "rank": rank, **columns}
+    arrays = {name: pa.array(v, mask=v == UNKNOWN) for name, v in given.items()}
+    optional = dict.fromkeys(("pid", "correlation_id"), nulls)
     return EventTable(pa.table({"event_id": row, "kind": kinds, **optional, **arrays}))
 
 

@@ -75,7 +75,7 @@ class Recorded:
 def recorded(events: EventTable) -> tuple[Recorded, ...]:
     """The counts of each rank of annotated ``events``."""
     if isinstance(events, StoredEvents):
-        return (_of_stored(events),)
+        return _of_stored(events)
     everything = Reading().columns(events)
     return tuple(
         _of_rank(rank, [_of_process(everything.only(rows)) for rows in in_turn(events, of_rank)])
@@ -91,18 +91,23 @@ def _of_process(columns: Columns) -> Tally:
     return tally
 
 
-def _of_stored(events: StoredEvents) -> Recorded:
+def _of_stored(events: StoredEvents) -> tuple[Recorded, ...]:
     """The counts of ``events`` on disk, of which no more than a batch is in memory.
 
-    All are, where the profile has processes that ran one after the other.
+    All are, where a rank has processes that ran one after the other.
     """
     deciding = deciding_events(events)
-    if len(in_turn(deciding, np.arange(len(deciding)))) > 1:
-        return recorded(EventTable(events.arrow))[0]
-    tally, reading = Tally(Answers.of(events)), Reading()
+    ranks = deciding.ranks()
+    if any(len(in_turn(deciding, deciding.of_rank(rank))) > 1 for rank in ranks):
+        return recorded(EventTable(events.arrow))
+    answers, reading = Answers.of(events), Reading()
+    tallies = {rank: Tally(answers) for rank in ranks}
     for part in events.parts(COUNTED):
-        tally.add(reading.columns(part))
-    return _of_rank(deciding.ranks()[0], [tally])
+        columns = reading.columns(part)
+        there = part.ranks()
+        for rank in there:
+            tallies[rank].add(columns if len(there) == 1 else columns.only(part.of_rank(rank)))
+    return tuple(_of_rank(rank, [tally]) for rank, tally in tallies.items())
 
 
 def _of_rank(rank: int | None, turns: list[Tally]) -> Recorded:

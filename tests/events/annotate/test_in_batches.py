@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,7 @@ from lstmprof.events.stored import Folder, StoredEvents
 from lstmprof.events.table import EventTable, events_table
 from lstmprof.formats.cuda import sqlite
 from lstmprof.formats.kineto import stream
+from lstmprof.runs import ingest
 from lstmprof.runs.ingest import ingest_profiles
 from lstmprof.runs.run import open_run
 
@@ -102,6 +104,25 @@ def test_a_run_and_its_ledger(path: Path, tmp_path: Path, monkeypatch: pytest.Mo
         assert break_down(parted).table(table).equals(break_down(whole).table(table)), table
 
 
+def test_the_ranks_of_a_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two ranks with the same ids, too many for memory together, are the run that they were."""
+    (profile,) = (path for path in SIMULATED if path.name == "kineto-today.pt.trace.json")
+    job = tmp_path / "job"
+    job.mkdir()
+    for rank in range(2):
+        shutil.copy(profile, job / f"rank{rank}.pt.trace.json")
+    whole = open_run(ingest_profiles(job, tmp_path / "whole").runs[0].path)
+    monkeypatch.setattr(ingest, "SPOOLED_ROWS", 100)
+    for name_, rows in (("BATCH_ROWS", 64), ("SPOOLED_ROWS", 100), ("CHUNK_ROWS", 90)):
+        monkeypatch.setattr(spool, name_, rows)
+    parted = open_run(ingest_profiles(job, tmp_path / "parted").runs[0].path)
+    assert whole.events().ranks() == [0, 1]
+    assert parted.events().to_pylist() == whole.events().to_pylist()
+    assert parted.info.recorded == whole.info.recorded
+    for table in ("ledger", "kernels", "ranks"):
+        assert break_down(parted).table(table).equals(break_down(whole).table(table)), table
+
+
 #  time      0  1  2  3  4  5  6  7  8
 #  thread 1  [ forward ------ ]
 #               [ mm, id 5 -- ]
@@ -136,15 +157,25 @@ EVENT = st.tuples(
     *(KIND, st.sampled_from(NAMES), st.integers(0, 40), st.integers(0, 9)),
     *(st.sampled_from([1, 1, 2, None]), st.sampled_from([1, 2])),
     *(st.integers(0, 6), st.integers(0, 6), st.integers(-1, 3), st.integers(0, 1)),
+    st.sampled_from([0, 0, 1]),
 )
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.lists(EVENT, min_size=1, max_size=40), st.integers(1, 9), st.sampled_from([None, "a"]))
-def test_any_events(drawn: list[tuple[object, ...]], rows: int, step_range: str | None) -> None:
+@given(
+    st.lists(EVENT, min_size=1, max_size=40),
+    st.integers(1, 9),
+    st.sampled_from([None, "a"]),
+    st.booleans(),
+)
+def test_any_events(
+    drawn: list[tuple[object, ...]], rows: int, step_range: str | None, has_ranks: bool
+) -> None:
     names = ("kind", "name", "start_ns", "dur_ns", "pid", "tid")
     ids = ("correlation_id", "external_id", "sequence_number", "forward_thread")
-    columns = dict(zip((*names, *ids), zip(*drawn, strict=True), strict=True))
+    columns = dict(zip((*names, *ids, "rank"), zip(*drawn, strict=True), strict=True))
+    if not has_ranks:
+        columns["rank"] = [None] * len(drawn)
     kinds = columns["kind"]
     on_device = [kind in ("kernel", "memcpy") for kind in kinds]
     columns["device"] = [0 if there else None for there in on_device]
