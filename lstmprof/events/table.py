@@ -105,7 +105,7 @@ class EventTable:
         replaced._kept = {
             key: value
             for key, value in self._kept.items()
-            if key[0] != "function" and key[1] not in columns
+            if key[0] != "function" and columns.keys().isdisjoint(_columns_of(key))
         }
         return replaced
 
@@ -139,7 +139,7 @@ class EventTable:
     @property
     def end_ns(self) -> Ints:
         """When each event ends."""
-        return self.once(_end_ns)
+        return self.once(_end_ns, "start_ns", "dur_ns")
 
     def ints(self, column: str, unknown: int) -> Ints:
         """A column of integers, ``unknown`` in place of nulls: for computing, never for output."""
@@ -224,12 +224,16 @@ class EventTable:
 
     def rows_of(self, event_ids: Ints) -> Ints:
         """The row of each of these events, −1 for one that is not here."""
-        row_of = self.once(_rows_by_id)
+        row_of = self.once(_rows_by_id, "event_id")
         return np.asarray(row_of[np.where(event_ids < len(row_of) - 1, event_ids, -1)], np.int64)
 
-    def once(self, function: Callable[[EventTable], _Value]) -> _Value:
-        """``function`` of this table, kept like a column."""
-        return self._once(("function", function), lambda: function(self))
+    def once(self, function: Callable[[EventTable], _Value], *reads: str) -> _Value:
+        """``function`` of this table, kept like a column.
+
+        With ``reads``, all columns that it reads, it is kept until one of them is replaced.
+        """
+        key = ("columns", function, *reads) if reads else ("function", function)
+        return self._once(key, lambda: function(self))
 
     def _once(self, key: tuple[Hashable, ...], value: Callable[[], _Value]) -> _Value:
         if key in self._kept:
@@ -262,6 +266,11 @@ def _codes(texts: pa.DictionaryArray | pa.ChunkedArray) -> tuple[NDArray[Any], l
     if isinstance(texts, pa.ChunkedArray):  # of an empty table
         return np.empty(0, dtype=np.int32), []
     return texts.indices.fill_null(-1).to_numpy(), texts.dictionary.to_pylist()
+
+
+def _columns_of(key: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
+    """The columns that what is kept under ``key`` was made of."""
+    return key[2:] if key[0] == "columns" else key[1:2]
 
 
 def _rows_by_id(events: EventTable) -> Ints:

@@ -66,9 +66,12 @@ def _code_of_call(name: str) -> int:
     return STATES.index(runtime_state(name))
 
 
+_OF_THREADS = ("rank", "pid", "tid", "device", "kind")
+
+
 def thread_ids(events: EventTable) -> Ints:
     """For each row the number of its host thread, −1 for what ran on a device."""
-    return events.once(_thread_ids)
+    return events.once(_thread_ids, *_OF_THREADS)
 
 
 def _thread_ids(events: EventTable) -> Ints:

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lstmprof.events.schema import SCHEMA
-from lstmprof.events.table import UNKNOWN, events_table
+from lstmprof.events.table import UNKNOWN, EventTable, events_table
 
 
 def test_rows_are_sorted_by_start_the_longer_first_and_numbered() -> None:
@@ -104,6 +104,20 @@ def test_nothing_is_kept_of_a_column_that_was_replaced() -> None:
     assert later.end_ns.tolist() == [6, 11]
     assert later.texts("name")[0] is names[0]
     assert table.end_ns.tolist() == [1, 6]
+
+
+def test_what_reads_other_columns_is_kept_when_one_is_replaced() -> None:
+    def rank_and_step(table: EventTable) -> list[int]:
+        return [*table.ints("rank", -1).tolist(), *table.ints("step", -1).tolist()]
+
+    table = events_table({**ROW, "rank": [1, 2], "step": [3, 4]})
+    of_both = table.once(rank_and_step, "rank", "step")
+    assert table.with_columns({"phase": [None, "loss"]}).once(rank_and_step, "rank", "step") is (
+        of_both
+    )
+    later = table.with_columns({"step": [5, 6]})
+    assert later.once(rank_and_step, "rank", "step") == [1, 2, 5, 6]
+    assert table.once(rank_and_step) is not of_both
 
 
 def test_nothing_is_kept_of_many_rows(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,6 +54,8 @@ def _first_of_each(keys: Ints) -> Ints:
 
 
 def _last_of_each(keys: Ints, end_ns: Ints) -> Ints:
-    """Of each of ``keys`` the place that ends last."""
+    """Of each of ``keys`` the place that ends last, the first of those that end together."""
+    if len(keys) and (keys == keys[0]).all():
+        return np.array([np.argmax(end_ns)])
     order = np.lexsort((-end_ns, keys))
     return order[_first_of_each(keys[order])]
