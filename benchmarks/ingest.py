@@ -23,9 +23,9 @@ from pathlib import Path
 import big_profiles
 
 _INGEST = (
-    "import sys; from pathlib import Path; from lstmprof.runs.ingest import ingest_profiles;"
-    "done = ingest_profiles(Path(sys.argv[1]), Path(sys.argv[2]), force=True);"
-    "sys.exit(not done.runs)"
+    "import sys; from lstmprof.__main__ import main;"
+    "sys.argv[1:] = ['ingest', sys.argv[1], '--out', sys.argv[2], '--force'];"
+    "main()"
 )
 _BREAKDOWN = (
     "import sys; from pathlib import Path; from lstmprof.runs.run import runs_in;"
