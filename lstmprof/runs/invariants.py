@@ -32,8 +32,9 @@ MOST_NS = 2**62
 #: (a profile's events take 14 or more, one step repeated 7).
 FREE_ROWS = 2**22
 ROW_BYTES = 10
-#: Of counters, of which no more than a batch is ever in memory (3 to 7, three at an instant).
-COUNTER_BYTES = 0.1
+#: Of counters, of which no more than a batch is ever in memory (a profile's take 3 or more, evenly
+#: repeated ones 0.1).
+COUNTER_BYTES = 0.01
 _BATCH_ROWS = 2**18
 _WORDS = [c.name for c in COLUMNS if c.derived and pa.types.is_dictionary(c.type)]
 _MOST_LETTERS = 200

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from lstmprof.breakdown.check.document import FAIL, NOT_RECORDED, OK, WARN, State
 from lstmprof.breakdown.check.part import NO_GPU, Part
 from lstmprof.breakdown.lacks import NOTE, Lack
-from lstmprof.breakdown.lacks.recording import SHAPES
+from lstmprof.breakdown.lacks.recording import ALLOCATIONS, SHAPES
 from lstmprof.breakdown.lacks.rules import RANGES_WITHOUT_OPS, is_large, share_of
 from lstmprof.breakdown.lacks.sentences import counted
 from lstmprof.breakdown.tables import TABLES
@@ -151,6 +151,9 @@ def _shapes(part: Part) -> Answer:
 
 
 def _memory(part: Part) -> Answer:
+    if not part.allocations and not part.memory and ALLOCATIONS in part.settings:
+        again = "the run is of an older lstmprof, most likely: ingest the profile again"
+        return NOT_RECORDED, f"allocations were recorded, but none is in the run: {again}"
     if not part.allocations and not part.memory:
         record = TABLES["memory"].record
         return NOT_RECORDED, f"what memory the steps need is not known: {record}"

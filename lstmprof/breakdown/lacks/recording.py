@@ -13,11 +13,12 @@ from lstmprof.runs.metadata import RunInfo
 
 _STACKS = "Python stacks"
 SHAPES = "shapes of inputs"
+ALLOCATIONS = "allocations"
 #: Settings of ``torch.profiler`` that cost the host time at each op.
 _COSTLY = {
     "with_stack": _STACKS,
     "with_modules": "modules",
-    "profile_memory": "allocations",
+    "profile_memory": ALLOCATIONS,
     "record_shapes": SHAPES,
     "with_flops": "operations counted",
 }
