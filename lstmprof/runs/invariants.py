@@ -29,9 +29,9 @@ _TIMES = ("start_ns", "dur_ns")
 #: Farther apart than two events of one profile can be; sums of two such times are still numbers.
 MOST_NS = 2**62
 #: So many rows may be in a file of any size; of those beyond, each takes as many bytes as this
-#: (a profile's events take 14 or more, one step repeated 7).
+#: (the events of one step repeated take 4.8, since numbers are stored as differences).
 FREE_ROWS = 2**22
-ROW_BYTES = 10
+ROW_BYTES = 1
 #: Of counters, of which no more than a batch is ever in memory (a profile's take 3 or more, evenly
 #: repeated ones 0.1).
 COUNTER_BYTES = 0.01

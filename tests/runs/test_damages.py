@@ -178,6 +178,24 @@ def test_a_file_cannot_hold_more_rows_than_it_has_room_for(
         open_run(run).events()
 
 
+def test_a_step_that_is_repeated_has_room_in_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """200 steps of 500 ops: the same each time but for the clock's grain."""
+    rng = np.random.default_rng(0)
+    dur = np.tile(rng.integers(500, 9000, 500), 200) + rng.integers(0, 30, 100_000)
+    start = np.cumsum(dur + 100)
+    names = [f"op{number}" for number in rng.integers(0, 40, 500)] * 200
+    columns = {"kind": ["op"] * len(dur), "name": names, "start_ns": start, "dur_ns": dur}
+    events = annotated(
+        events_table({**columns, "external_id": np.arange(len(dur))}), captured=False
+    )
+    (tmp_path / "run").mkdir()
+    write_tables(tmp_path / "run", run_info({"name": "run", "source": "ingest"}), events)
+    monkeypatch.setattr(invariants, "FREE_ROWS", 1000)
+    assert open_run(tmp_path / "run").events_file.stat().st_size < 10 * len(dur)
+
+
 def test_timings_that_cannot_be_are_refused(good: Path, tmp_path: Path) -> None:
     place = tmp_path / "run"
     shutil.copytree(good, place)
