@@ -21,6 +21,9 @@ _NO_OUTPUT = "lstmprof: error: standard output is closed; send it to a file or t
 _IMPORTING = "<frozen importlib._bootstrap"
 #: Until a signal that was put off, or lost in a finalizer, is tried again.
 _SOON_S = 0.02
+#: What glibc is told to keep of freed memory, and the size from which a block is mapped by itself:
+#: the numbers of mallopt(3), M_TRIM_THRESHOLD and M_MMAP_THRESHOLD, and bytes.
+_KEPT = {-1: 2**26, -3: 2**25}
 #: The longest that one is put off; before that, another one does not disturb the clearing away.
 _PATIENCE_S = 3.0
 
@@ -31,6 +34,8 @@ def main() -> None:
         signals = _Signals()
         sys.meta_path.insert(0, WithoutPandas)
         from lstmprof import cli
+
+        _keep_freed_memory()
     except KeyboardInterrupt:
         _end_at_once(2)
     if not _has_output():
@@ -168,6 +173,22 @@ def _end_at_once(number: int) -> NoReturn:
         os.write(2, _INTERRUPTED)
     finally:
         os._exit(128 + number)
+
+
+def _keep_freed_memory() -> None:
+    """Let the allocator keep what arrays of a few megabytes free, for the next ones.
+
+    By default it soon gives back what is free at its end, and asks for it again: two thirds of the
+    page faults of a breakdown of a million events. Of other allocators nothing is asked.
+    """
+    import ctypes
+
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):  # it is not glibc's
+        return
+    for number, size in _KEPT.items():
+        mallopt(number, size)
 
 
 def _has_output() -> bool:

@@ -80,6 +80,20 @@ def test_the_process_ends_without_clearing_its_modules_away() -> None:
     assert (ran.returncode, ran.stdout, ran.stderr) == (7, "tidied\n", "")
 
 
+@pytest.mark.parametrize(
+    ("libc", "told"), [("mallopt = print", "-1 67108864\n-3 33554432\n"), ("pass", "")]
+)
+def test_freed_memory_is_kept_where_the_allocator_can_be_told(libc: str, told: str) -> None:
+    code = (
+        "import ctypes\nfrom lstmprof import __main__, cli\n"
+        f"class Libc: {libc}\n"
+        "ctypes.CDLL = lambda name: Libc\n"
+        "cli.run = lambda arguments: 0\n__main__.main()"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, told, "")
+
+
 #: What the breakdown of a stored run does without: a third of a second of imports.
 NOT_NEEDED = {
     "pandas.core",
