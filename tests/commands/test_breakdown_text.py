@@ -161,6 +161,41 @@ def test_the_steps_of_more_than_three_runs_stand_side_by_side(
     assert "d: where the undisturbed step goes" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(("ranks", "tables"), [(3, 3), (4, 0)])
+def test_more_than_three_ranks_are_a_line_each_and_kernels_are_of_all(
+    ranks: int, tables: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # rank n   [step 10 ms                             )
+    #          [L)  [gemm 1 + n ms ───────)  [add 1 ms )
+    rows = []
+    for rank in range(ranks):
+        host, gpu = {**HOST, "rank": rank}, {**GPU, "rank": rank}
+        rows += [
+            row("step", "step", 0, 10_000_000, **host),
+            row("runtime", "cudaLaunchKernel", 0, 10, **host, correlation_id=1),
+            row("kernel", "gemm", 20, 1_000_020 + rank * 1_000_000, **gpu, correlation_id=1),
+            row("kernel", "add", 8_000_000, 9_000_000, **gpu),
+        ]
+    events = annotated(table(rows), captured=False)
+    (tmp_path / "job").mkdir()
+    write_tables(tmp_path / "job", run_info({"name": "job", "source": "ingest"}), events)
+    assert lstmprof(["breakdown", str(tmp_path / "job")]) == 0
+    said = capsys.readouterr().out
+    assert said.count("job: where the step goes, device 0 of rank") == tables
+    of_rank = [line.split() for line in said.splitlines() if line.startswith("device 0 of rank ")]
+    busy = [sum(map(float, line[5:7])) for line in of_rank]
+    assert busy == ([] if tables else pytest.approx([2, 3, 4, 5]))
+    assert all(line[-1] == "10.000" for line in of_rank)
+    assert f"job: kernels of {ranks} devices\n" in said
+    cells = [
+        line.split() for line in said.splitlines() if line.rstrip().endswith((" gemm", " add"))
+    ]
+    total = sum(1 + rank for rank in range(ranks))
+    assert [line[0] for line in cells] == [f"{total}.000", f"{ranks}.000"]
+    assert cells[0][1] == f"{100 * total / (total + ranks):.1f}%"
+    assert [line[2] for line in cells] == [str(ranks)] * 2
+
+
 def test_what_has_no_steps_is_no_step_beside_others(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -5,9 +5,11 @@ Of one table alone (``--table``) it is in units for reading, with the columns th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lstmprof.breakdown import Breakdown, comparable, compared
 from lstmprof.breakdown.doubts import Warning
@@ -15,6 +17,7 @@ from lstmprof.breakdown.mean_step import MeanStep, Recording, lane_words
 from lstmprof.breakdown.tables import TABLES
 from lstmprof.breakdown.versions import OfVersion, by_version
 from lstmprof.commands import terminal
+from lstmprof.commands.terminal import lanes
 from lstmprof.events.annotate import OWN_CODE
 from lstmprof.events.annotate.calls import is_copy
 from lstmprof.events.schema import Column
@@ -38,6 +41,8 @@ _SCALES = {
 _DIGITS = 3
 #: Runs that each have a line of their own for a warning of one kind.
 _WARNED_EACH = 2
+#: Lanes of a run that each have a table of their own.
+_LANES_EACH = 3
 
 
 def show(
@@ -58,8 +63,7 @@ def show(
         terminal.write_line("no iteration was timed without a profiler: lstmprof capture does that")
     for breakdown in sorted(breakdowns, key=step_ns):
         if "ledger" in tables:
-            for step in breakdown.steps(profiled=profiled or alone == "ledger"):
-                _show_step(breakdown, step)
+            _show_steps(breakdown, breakdown.steps(profiled=profiled or alone == "ledger"))
             _show_notes(breakdown)
             _show_links(breakdown)
         if alone not in (None, "timings", "ledger"):
@@ -200,6 +204,17 @@ def _interval(low_ns: float | None, high_ns: float | None) -> str:
     return f"{milliseconds(low_ns, _DIGITS)}…{milliseconds(high_ns, _DIGITS)}"
 
 
+def _show_steps(breakdown: Breakdown, steps: Sequence[MeanStep]) -> None:
+    """A table a lane; of many lanes a line a lane."""
+    if len(steps) <= _LANES_EACH:
+        for step in steps:
+            _show_step(breakdown, step)
+        return
+    named = [(lane_words(step.rank, step.device), step) for step in steps if step.total_ns]
+    if named:
+        lanes.show(f"{breakdown.run.name}: {lanes.title(steps)}", "of", named)
+
+
 def _show_step(breakdown: Breakdown, step: MeanStep) -> None:
     milli = terminal.parts_that_add_up(
         [ns / step.steps / 1e6 for _, _, ns in step.parts], step.mean_ns / 1e6, 3
@@ -280,8 +295,8 @@ def _recording(recording: Recording) -> str:
 
 
 def _show_kernels(breakdown: Breakdown, top: int) -> None:
-    table = breakdown.kernels.slice(0, top).to_pylist()
-    on_device = any(row["device"] is not None for row in table)
+    everywhere = _of_all_lanes(breakdown.kernels)
+    table = everywhere.slice(0, top).to_pylist()
     rows = [
         [
             milliseconds(row["total_ns"], _DIGITS),
@@ -289,23 +304,63 @@ def _show_kernels(breakdown: Breakdown, top: int) -> None:
             f"{row['count']:,}",
             known(row["per_step"], "{:,.1f}"),
             f"{row['mean_ns'] / 1e3:,.1f}",
-            f"{row['p95_ns'] / 1e3:,.1f}",
+            known(row["p95_ns"] and row["p95_ns"] / 1e3, "{:,.1f}"),
             row["category"] or "dispatch",
             str(row["name"]),
         ]
         for row in table
     ]
-    copies = any(map(is_copy, breakdown.kernels["name"].to_pylist()))
-    on_devices = "kernels and copies" if copies else "kernels"
+    names = breakdown.kernels["name"].to_pylist()
+    on_devices = "kernels and copies" if any(map(is_copy, names)) else "kernels"
+    on_device = breakdown.kernels["device"].null_count < len(names)
     what = on_devices if on_device else "computing ops, self time"
-    hidden = breakdown.kernels.num_rows - len(rows)
+    lanes_of = len(_lanes(breakdown.kernels))
+    what += f" of {lanes_of} {'devices' if on_device else 'ranks'}" if lanes_of > 1 else ""
+    hidden = everywhere.num_rows - len(rows)
+    heads = [
+        ">total ms",
+        ">share",
+        ">count",
+        ">per step",
+        ">mean µs",
+        ">p95 µs",
+        "category",
+        "name",
+    ]
+    known_heads = [i for i in range(len(heads)) if any(row[i] != UNKNOWN for row in rows)]
     terminal.write_table(
         f"{breakdown.run.name}: {what}" + (f" ({hidden} more: --top)" if hidden > 0 else ""),
-        [">total ms", ">share", ">count", ">per step", ">mean µs", ">p95 µs", "category", "name"],
-        rows,
+        [heads[i] for i in known_heads],
+        [[row[i] for i in known_heads] for row in rows],
         crop="name",
         spare=(">p95 µs", ">per step"),
     )
+
+
+def _lanes(kernels: pa.Table) -> pa.Table:
+    return kernels.group_by(["rank", "device"]).aggregate([])
+
+
+def _of_all_lanes(kernels: pa.Table) -> pa.Table:
+    """``kernels`` with one row a name; what does not add up over lanes is unknown."""
+    if len(_lanes(kernels)) < 2:
+        return kernels
+    sums = [("total_ns", "sum"), ("count", "sum")]
+    joined = kernels.group_by(["name", "category"]).aggregate(sums)
+    total, count = joined["total_ns_sum"], joined["count_sum"]
+    whole = pc.cast(pc.sum(total), pa.float64())
+    table = pa.table(
+        {
+            **{name: joined[name] for name in ("name", "category")},
+            "total_ns": total,
+            "count": count,
+            "share": pc.divide(pc.cast(total, pa.float64()), whole),
+            "mean_ns": pc.divide(pc.cast(total, pa.float64()), pc.cast(count, pa.float64())),
+            "per_step": pa.nulls(len(joined), pa.float64()),
+            "p95_ns": pa.nulls(len(joined), pa.int64()),
+        }
+    )
+    return table.sort_by([("total_ns", "descending"), ("name", "ascending")])
 
 
 def _show_table(breakdown: Breakdown, name: str, top: int) -> None:
