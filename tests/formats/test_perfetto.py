@@ -255,6 +255,12 @@ def test_a_trace_is_known_by_its_first_packets(tmp_path: Path) -> None:
     assert formats.read(written(tmp_path, content)).format == "rocprofv3"
 
 
+def test_a_damaged_xplane_is_no_perfetto_trace(tmp_path: Path) -> None:
+    endless = "\ufffd\ufffd".encode() + b"\x01"  # the length of what went through a text codec
+    content = b"\x0a" + endless + b"\x50\x01 /device:GPU:0"
+    assert "XPlane protobuf is" in refusal(written(tmp_path, content, "x.xplane.pb"))
+
+
 def test_events_that_rest_on_what_was_lost_are_counted(tmp_path: Path) -> None:
     made = traces.RocProf()
     made.track(12, "THREAD 1 (12)", tid=12)

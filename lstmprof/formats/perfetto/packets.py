@@ -20,9 +20,13 @@ MOST_PACKET_BYTES = 2**26
 _TAG = 0x0A
 _MOST_HEAD_BYTES = 11
 _AGAIN = "copy or record the trace again"
-#: Of a packet: its sequence, event, interned texts, flags, old descriptors, compressed packets,
-#: clock, defaults, track, first of its sequence. None of them is a field of an XSpace's plane.
-_OWN_FIELDS = frozenset((8, 10, 11, 12, 13, 36, 41, 42, 43, 44, 50, 58, 59, 60, 87, 133))
+#: Of a packet, each field and the type of its value (0: a number, 2: a length and as many bytes):
+#: its time, sequence, event, interned texts, flags, old descriptors, compressed packets, clock,
+#: defaults, track, first of its sequence. None of them is a field of an XSpace's plane.
+_OWN_FIELDS = {
+    **dict.fromkeys((8, 10, 13, 41, 42, 58, 87), 0),
+    **dict.fromkeys((11, 12, 36, 43, 44, 50, 59, 60, 133), 2),
+}
 _FIXED_BYTES = {1: 8, 5: 4}
 
 
@@ -32,10 +36,12 @@ def begins(head: bytes) -> bool:
     try:
         while head[at : at + 1] == bytes([_TAG]):
             length, at = varint(head, at + 1)
+            if length > MOST_PACKET_BYTES:
+                return False
             end = min(at + length, len(head))
             while at < end:
                 tag, at = varint(head, at)
-                if tag >> 3 in _OWN_FIELDS:
+                if _OWN_FIELDS.get(tag >> 3) == tag & 7:
                     return True
                 at = _after(head, tag & 7, at)
     except ValueError:
