@@ -60,10 +60,34 @@ def label_axis(labels: Sequence[str]) -> alt.Y:
     return alt.Y("label:N", sort=order, title=None, axis=label_marks())
 
 
-def cells_axis(field: str) -> alt.X:
-    """A column of cells for each value of ``field``, a number."""
+def cells(
+    rows: Rows,
+    columns: Sequence[str],
+    across: str,
+    colour: alt.Color,
+    tooltip: Sequence[alt.Tooltip],
+    **calculated: str,
+) -> Drawn:
+    """A row of cells for each ``lane``, a column for each value of ``across``, a number.
+
+    ``columns`` of ``rows`` and what is ``calculated`` of them, name → expression, may be shown.
+    """
+    lanes = list(dict.fromkeys(row["lane"] for row in rows))
+    values = [{**{name: row[name] for name in columns}, "label": row["lane"]} for row in rows]
     axis = alt.Axis(labelAngle=0, labelOverlap=True, ticks=False)
-    return alt.X(f"{field}:O", title=field, axis=axis)
+    whole: Drawn = (
+        alt.Chart(inline(values))
+        .transform_calculate(**calculated)
+        .mark_rect(height={"band": 0.7})
+        .encode(
+            x=alt.X(f"{across}:O", title=across, axis=axis),
+            y=label_axis(lanes),
+            color=colour,
+            tooltip=[alt.Tooltip("lane:N", title="where"), *tooltip],
+        )
+        .properties(width="container", height=height(len(lanes)))
+    )
+    return whole
 
 
 def label_marks() -> alt.Axis:

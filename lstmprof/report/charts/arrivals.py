@@ -52,8 +52,6 @@ def sentence(rows: Rows) -> str:
 
 def chart(rows: Rows) -> drawing.Drawn:
     """Cells by rank and collective, in the order of time."""
-    lanes = list(dict.fromkeys(row["lane"] for row in rows))
-    values = [{**{name: row[name] for name in COLUMNS}, "label": row["lane"]} for row in rows]
     colour = alt.Color(
         "ms:Q",
         scale=alt.Scale(range=list(drawing.LATE_COLOURS), zero=True, interpolate="rgb"),
@@ -61,23 +59,11 @@ def chart(rows: Rows) -> drawing.Drawn:
             title="ms after the first", orient="bottom", direction="horizontal", gradientLength=200
         ),
     )
-    whole: drawing.Drawn = (
-        alt.Chart(drawing.inline(values))
-        .transform_calculate(ms="datum.late_ns / 1e6")
-        .mark_rect(height={"band": 0.7})
-        .encode(
-            x=drawing.cells_axis("collective"),
-            y=drawing.label_axis(lanes),
-            color=colour,
-            tooltip=[
-                alt.Tooltip("lane:N", title="where"),
-                alt.Tooltip("name:N", title="collective"),
-                alt.Tooltip("step:Q"),
-                alt.Tooltip("collectives:Q", title="of them in this cell"),
-                alt.Tooltip("ms:Q", format=",.4f", title="ms after the first"),
-                alt.Tooltip("last_in:Q", title="in which it was last"),
-            ],
-        )
-        .properties(width="container", height=drawing.height(len(lanes)))
-    )
-    return whole
+    tooltip = [
+        alt.Tooltip("name:N", title="collective"),
+        alt.Tooltip("step:Q"),
+        alt.Tooltip("collectives:Q", title="of them in this cell"),
+        alt.Tooltip("ms:Q", format=",.4f", title="ms after the first"),
+        alt.Tooltip("last_in:Q", title="in which it was last"),
+    ]
+    return drawing.cells(rows, COLUMNS, "collective", colour, tooltip, ms="datum.late_ns / 1e6")

@@ -45,24 +45,18 @@ def sentence(rows: Rows) -> str:
 
 def chart(rows: Rows) -> drawing.Drawn:
     """Cells by rank and step."""
-    lanes = list(dict.fromkeys(row["lane"] for row in rows))
-    values = [{**{name: row[name] for name in COLUMNS}, "label": row["lane"]} for row in rows]
-    whole: drawing.Drawn = (
-        alt.Chart(drawing.inline(values))
-        .transform_calculate(percent="100 * datum.off_share", ms="datum.work_ns / 1e6")
-        .mark_rect(height={"band": 0.7})
-        .encode(
-            x=drawing.cells_axis("step"),
-            y=drawing.label_axis(lanes),
-            color=drawing.off_colour("% off the mean"),
-            tooltip=[
-                alt.Tooltip("lane:N", title="where"),
-                alt.Tooltip("step:Q"),
-                alt.Tooltip("steps:Q", title="steps in this cell"),
-                alt.Tooltip("ms:Q", format=",.4f", title="ms of work a step"),
-                alt.Tooltip("percent:Q", format="+.1f", title="% off the mean"),
-            ],
-        )
-        .properties(width="container", height=drawing.height(len(lanes)))
+    tooltip = [
+        alt.Tooltip("step:Q"),
+        alt.Tooltip("steps:Q", title="steps in this cell"),
+        alt.Tooltip("ms:Q", format=",.4f", title="ms of work a step"),
+        alt.Tooltip("percent:Q", format="+.1f", title="% off the mean"),
+    ]
+    return drawing.cells(
+        rows,
+        COLUMNS,
+        "step",
+        drawing.off_colour("% off the mean"),
+        tooltip,
+        percent="100 * datum.off_share",
+        ms="datum.work_ns / 1e6",
     )
-    return whole
