@@ -25,6 +25,8 @@ from lstmprof.numbers import count, cropped, listed, milliseconds, quantity
 TELLING_SHARE = 0.25
 #: Fewer than so many times as many are as many, counted otherwise.
 _MORE = 1.1
+#: Items whose time in the account is a smaller share of their lengths ran beside each other.
+_ALONE = 0.8
 
 #: Noun of the items of a finding → the quantity that counts them, the first that is known.
 _QUANTITIES = {
@@ -75,6 +77,15 @@ class _Items:
     def spread(self) -> Spread | None:
         """How long each takes; None where only the op that arranges it is known."""
         return spread_of(self.profile, self.noun)
+
+    @property
+    def one_by_one(self) -> bool:
+        """Whether their time over their number is what one takes: a usual one, and none at once."""
+        spread = self.spread
+        if spread is None:
+            return True
+        each_ns = self.ns / self.number
+        return not spread.uneven and each_ns > _ALONE * spread.mean_ns
 
     @property
     def text(self) -> str:
@@ -175,11 +186,13 @@ def _against(finding: Finding, slow: Sequence[_Items], fast: Sequence[_Items]) -
     if len(slow) == 1 and there is not None and first.number >= _MORE * there:
         saved = first.ns * (1 - there / first.number)
         if saved >= TELLING_SHARE * finding.delta_ns and all(i.noun == first.noun for i in fast):
-            here = f"{first.text}{each}{_within(_each_time_step(first))}"
+            here = f"{first.text}{each}{_within(_each_time_step(first), _uneven(first))}"
             return f"it has {here} where {name} has {count(there) if there else 'none'}"
-    if [(i.noun, i.number) for i in slow] == [(i.noun, i.number) for i in fast] and len(slow) == 1:
+    alike = [(i.noun, i.number) for i in slow] == [(i.noun, i.number) for i in fast]
+    if alike and len(slow) == 1 and first.one_by_one and fast[0].one_by_one:
         return _same_number(first, fast[0], name)
-    text = f"its {_taking(slow)}"
+    whose = "dispatching its" if first.noun == "dispatched" else "its"
+    text = f"{whose} {_taking(slow)}"
     return f"{text}, {name}'s {_taking(fast, verb=False)}" if fast else text
 
 
@@ -200,8 +213,8 @@ def _taking(items: Sequence[_Items], *, verb: bool = True) -> str:
     texts = [f"{item.text} {milliseconds(item.ns)} ms" for item in items]
     if verb:
         first = items[0]
-        takes = "takes" if first.number == 1 else "take"
-        texts[0] = f"{first.text} {takes} {milliseconds(first.ns)} ms"
+        takes = "takes" if first.number == 1 or first.noun == "dispatched" else "take"
+        texts[0] = f"{first.text} {takes} {milliseconds(first.ns)} ms{_within(_uneven(first))}"
     return listed(texts)
 
 
@@ -220,6 +233,12 @@ def _length(items: _Items) -> str:
         longest = quantity(spread.longest_ns, "ns")
         return f"median {quantity(spread.median_ns, 'ns')}, longest {longest}"
     return lasting(spread) + (" each" if items.number != 1 else "")
+
+
+def _uneven(items: _Items) -> str:
+    """How long they are where a few of them take most; else empty."""
+    spread = items.spread
+    return _length(items) if spread is not None and spread.uneven else ""
 
 
 def _each_time_step(items: _Items) -> str:

@@ -6,6 +6,7 @@ kinds' differences sum to that of the steps.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -59,6 +60,8 @@ KINDS = {
 WAITS = (LAUNCH, RUNTIME, DISPATCH, PYTHON, RANGE, UNRECORDED, ALLOCATION)
 
 _PRODUCTS = ("gemm", "conv", "attention")
+#: Frames of jax.profiler and torch.profiler, as their profiles name them.
+_OF_PROFILER = re.compile(r"\bprofiler\.py(?::\d+|\(\d+\):) (?:start|stop)(?:_trace)?$")
 _MOVES = ("layout", "transfer", "memset")
 
 
@@ -92,6 +95,11 @@ RULES = (
         INPUT, lambda c, run: c.state == "input", "whatever is done then, it is done for the input"
     ),
     Rule(PROFILER, _part("profiler"), "the profiler recorded its own overhead"),
+    Rule(
+        PROFILER,
+        lambda c, run: c.part == "python" and bool(_OF_PROFILER.search(c.name or "")),
+        "a profiler's own Python ran, which begins or ends it",
+    ),
     Rule(
         COMPILE,
         lambda c, run: c.compiling,

@@ -111,7 +111,8 @@ def outcome(fast: StepProfile, slow: StepProfile, findings: Sequence[Finding]) -
     if cause is not None and unexplained <= (1 - EXPLAINED_SHARE) * whole_ns:
         return Outcome("found", cause=cause, **sure)
     why = f"not explained by the profile: {_why_not(whole_ns, findings)}"
-    return Outcome("unknown", why, advice=_again(fast, slow), **sure)
+    again = "" if _unseen(whole_ns, findings) else _again(fast, slow)
+    return Outcome("unknown", why, advice=again, **sure)
 
 
 def of_run(profile: StepProfile, findings: Sequence[Finding]) -> Outcome:
@@ -298,11 +299,28 @@ def _unexplained_ns(findings: Sequence[Finding]) -> int:
     return sum(f.delta_ns for f in findings if f.kind in UNEXPLAINED)
 
 
+def _unseen(whole_ns: int, findings: Sequence[Finding]) -> Finding | None:
+    """What was not recorded, where that is half of a difference: no quieter machine would tell."""
+    unseen = [
+        f
+        for f in findings
+        if f.kind in UNEXPLAINED
+        and not (f.kind == causes.PROFILER and f.fast is not None and timed(f.fast, f.slow))
+    ]
+    largest = max(unseen, key=lambda f: f.delta_ns, default=None)
+    if largest is None or largest.delta_ns <= (1 - EXPLAINED_SHARE) * whole_ns:
+        return None
+    return largest
+
+
 def _why_not(whole_ns: int, findings: Sequence[Finding]) -> str:
     """Why no finding explains a difference."""
-    unexplained_ns = _unexplained_ns(findings)
+    unexplained_ns, unseen = _unexplained_ns(findings), _unseen(whole_ns, findings)
     largest = max((f for f in findings if _is_cause(f)), key=lambda f: f.delta_ns, default=None)
-    if unexplained_ns > (1 - EXPLAINED_SHARE) * whole_ns:
+    if unseen is not None:
+        what = f"{causes.KINDS[unseen.kind]}, which is no cause"
+        text = f"{milliseconds(unseen.delta_ns)} ms more are {what}"
+    elif unexplained_ns > (1 - EXPLAINED_SHARE) * whole_ns:
         text = f"the profiled steps do not show {milliseconds(unexplained_ns)} of the "
         text += f"{milliseconds(whole_ns)} ms"
     elif largest is None:

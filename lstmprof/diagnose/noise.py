@@ -241,6 +241,19 @@ def _apart(fast: StepProfile, slow: StepProfile) -> bool:
     return gap.total_seconds() > APART_S
 
 
+def lengths_in_words(fast: StepProfile, slow: StepProfile, joint: str) -> str:
+    """``36.6 against 18.3 ms a step``; of a profile without step markers that it is the whole."""
+    fast_ms, slow_ms = map(milliseconds, lengths(fast, slow))
+    if timed(fast, slow):
+        return f"{slow_ms} {joint} {fast_ms} ms a step"
+    here, there = (
+        "a profiled step" if profile.marked else "in the whole profile" for profile in (slow, fast)
+    )
+    if here == there:
+        return f"{slow_ms} {joint} {fast_ms} ms {here}"
+    return f"{slow_ms} ms {here} {joint} {fast_ms} ms {there}"
+
+
 @dataclass(frozen=True)
 class Sameness:
     """Why no difference of two runs can be told, and what would tell it; empty if nothing would.
@@ -261,9 +274,7 @@ class Sameness:
 def sameness(fast: StepProfile, slow: StepProfile) -> Sameness | None:
     """Why no difference can be told, with both lengths; None where it can."""
     ends = lengths(fast, slow)
-    unmarked = "a profiled step" if slow.marked else "in the whole profile"
-    what = "a step" if timed(fast, slow) else unmarked
-    times = f"{milliseconds(ends[1])} and {milliseconds(ends[0])} ms {what}"
+    times = lengths_in_words(fast, slow, "and")
     if ends[1] <= ends[0] * (1 + EQUAL_SHARE):
         return Sameness(times, f"less than {percent(EQUAL_SHARE)} apart")
     if ends[0] <= 0 or math.log(ends[1] / ends[0]) > noise_log(fast, slow):

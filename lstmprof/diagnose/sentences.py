@@ -15,7 +15,7 @@ from lstmprof.diagnose.certainty import (
 )
 from lstmprof.diagnose.counts import QUANTITIES
 from lstmprof.diagnose.findings import CAUSES, HOST, Finding, lengths, timed
-from lstmprof.diagnose.noise import machine_words
+from lstmprof.diagnose.noise import lengths_in_words, machine_words
 from lstmprof.diagnose.roofline import Roofline
 from lstmprof.diagnose.savings import REPLAY, ROOFLINE
 from lstmprof.diagnose.step_profile import StepProfile, labels
@@ -28,6 +28,8 @@ from lstmprof.replay import Error, Prediction
 NAMED_SHARE = 0.15
 #: So many times as many ops, or launches, are worth telling where times are not sure.
 TELLING_COUNT = 1.1
+#: From so many times on no digits behind the point.
+_WHOLE = 100
 #: A wait with a smaller share is not named among those for the host.
 SMALL_SHARE = 0.01
 
@@ -38,8 +40,7 @@ def of_difference(
     """The first sentence: how much slower, and what most of the difference is; or why not."""
     fast_name, slow_name = labels(fast, slow)
     ends = lengths(fast, slow)
-    what = "a step" if timed(fast, slow) else _profiled(slow)
-    times = f"{milliseconds(ends[1])} against {milliseconds(ends[0])} ms {what}"
+    times = lengths_in_words(fast, slow, "against")
     measure = by(slow)
     if outcome.state == "none" or None in (fast.compared_by, slow.compared_by):
         return f"{measure}{slow_name} and {fast_name} {outcome.words}."
@@ -48,12 +49,14 @@ def of_difference(
         head = f"{measure}{_at_least(outcome.at_least, slow_name, fast_name)} ({times})"
     elif not outcome.differs:
         head = (
-            f"{measure}{slow_name} took {ends[1] / ends[0]:.2f}× as long as {fast_name} ({times})"
+            f"{measure}{slow_name} took {_times(ends[1], ends[0])} as long as {fast_name} ({times})"
         )
     else:
         machine = machine_words(fast, slow)
         machine = f"; {machine}" if machine else ""
-        head = f"{measure}{slow_name} is {ends[1] / ends[0]:.2f}× slower than {fast_name} ({times})"
+        head = (
+            f"{measure}{slow_name} is {_times(ends[1], ends[0])} slower than {fast_name} ({times})"
+        )
         head += machine
     if cause is None:
         counted = _counted(fast, slow, outcome)
@@ -66,6 +69,12 @@ def of_difference(
     then += _settings(fast, slow, cause)
     doubt = _doubt(cause, findings)
     return f"{head}: {cause.kind}; {_portion(cause, findings)}{why}{then}{doubt}."
+
+
+def _times(slow_ns: int, fast_ns: int) -> str:
+    """``1.23×``; of a hundred times and more ``1,031×``."""
+    ratio = slow_ns / fast_ns
+    return f"{ratio:,.0f}×" if ratio >= _WHOLE else f"{ratio:.2f}×"
 
 
 def _at_least(ratio: float, slow: str, fast: str) -> str:
@@ -125,7 +134,7 @@ def verdict(
     times = f"{milliseconds(ends[1])} and {milliseconds(ends[0])} ms"
     if not outcome.differs:
         return f"{by(slow)}{slow_name} and {fast_name} cannot be told apart: {times}"
-    head = f"{by(slow)}{slow_name} is {ends[1] / ends[0]:.2f}× slower than {fast_name}"
+    head = f"{by(slow)}{slow_name} is {_times(ends[1], ends[0])} slower than {fast_name}"
     if outcome.at_least is not None:
         head = f"{by(slow)}{_at_least(outcome.at_least, slow_name, fast_name)}"
     if cause is None:
@@ -178,10 +187,6 @@ def _others(cause: Finding, findings: Sequence[Finding]) -> str:
     others = [f for f in others if f.delta_ns > 0 and (f.share or 0) >= NAMED_SHARE]
     texts = [f"{named(f)} (+{milliseconds(f.delta_ns)} ms)" for f in others]
     return "; then " + listed(texts) if texts else ""
-
-
-def _profiled(profile: StepProfile) -> str:
-    return "a profiled step" if profile.marked else "in the whole profile"
 
 
 def _portion(cause: Finding, findings: Sequence[Finding]) -> str:

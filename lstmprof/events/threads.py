@@ -21,7 +21,10 @@ STATES = ("dispatch", "runtime", "alloc", "sync", "profiler", "python")
 HOST = "host"
 
 #: Ops by which a host asks for a value, and waits for it.
-ASKS = ("aten::item", "aten::_local_scalar_dense", "aten::is_nonzero", "aten::equal")
+ASKS = (
+    *("aten::item", "aten::_local_scalar_dense", "aten::is_nonzero", "aten::equal"),
+    *("mxnet::MXNDArraySyncCopyToCPU", "mxnet::MXNDArrayWaitToRead", "mxnet::MXNDArrayWaitAll"),
+)
 
 _STATE_OF_KIND = {
     "op": STATES.index("dispatch"),

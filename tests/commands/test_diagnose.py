@@ -85,6 +85,7 @@ def test_json_holds_the_waterfall_and_the_findings_exactly(
         "lacks": [],
         "state": "found",
         "reason": None,
+        "at_least": None,
         "cause": "memory-bound",
         "lane": {"rank": None, "device": None, "of": 1},
         "fast_lane": {"rank": None, "device": None, "of": 1},

@@ -108,7 +108,9 @@ def test_a_count_is_the_reason_where_so_many_less_would_save_it() -> None:
     many = run(contributor("idle", "dispatch", 20 * MS, "aten::view"), ops=2412, name="many")
     assert reason("dispatch-bound", many, few) == "it has 2,412 ops a step where few has 61"
     slow = run(contributor("idle", "dispatch", 20 * MS, "aten::view"), ops=70, name="slow")
-    assert reason("dispatch-bound", slow, few) == "its 70 ops take 20.0 ms, few's 61 ops 2.0 ms"
+    assert reason("dispatch-bound", slow, few) == (
+        "dispatching its 70 ops takes 20.0 ms, few's 61 ops 2.0 ms"
+    )
 
 
 def test_a_count_of_what_takes_little_of_it_is_no_reason() -> None:
@@ -204,3 +206,38 @@ def test_the_time_of_products_is_named_by_what_they_are() -> None:
     assert named_of(("gemm", "aten::mm", 1)) == "matrix products"
     copying = run(contributor("busy", "layout", MS, "aten::cat"))
     assert named(only("copy-bound", copying)) == "copies that compute nothing"
+
+
+def test_work_that_overlaps_is_told_by_its_share_and_not_as_the_length_of_one() -> None:
+    # nine products of 2 ms each on several threads hold 9 of the step's ms
+    slow = run(
+        contributor("busy", "gemm", 9 * MS, "aten::mm", count=9),
+        lengths={"product": [2 * MS] * 9},
+        name="slow",
+    )
+    fast = run(
+        contributor("busy", "gemm", MS, "aten::mm", count=9),
+        lengths={"product": [MS // 9] * 9},
+        name="fast",
+    )
+    assert reason("GEMM-bound", slow, fast) == (
+        "its 9 matrix products take 9.0 ms, fast's 9 matrix products 1.0 ms"
+    )
+
+
+def test_a_long_one_among_many_is_told_against_a_faster_run_too() -> None:
+    lengths = [1000] * 7 + [93 * MS]
+    slow = run(
+        contributor("busy", "gemm", sum(lengths), "aten::mm", count=8),
+        lengths={"product": lengths},
+        name="slow",
+    )
+    fast = run(
+        contributor("busy", "gemm", 8000, "aten::mm", count=8),
+        lengths={"product": [1000] * 8},
+        name="fast",
+    )
+    assert reason("GEMM-bound", slow, fast) == (
+        "its 8 matrix products take 93.0 ms (median 1.0 µs, longest 93.000 ms), "
+        "fast's 8 matrix products 0.008 ms"
+    )

@@ -35,6 +35,11 @@ HOST, DEVICE = Comparison(on_device=False), Comparison(on_device=True)
     ("one", "kind"),
     [
         (contributor("busy", "gemm", 1, "aten::mm"), "GEMM-bound"),
+        (contributor("idle", "dispatch", 1, "mxnet::MXNDArraySyncCopyToCPU"), "sync-bound"),
+        (contributor("idle", "dispatch", 1, "mxnet::MXNDArrayWaitAll"), "sync-bound"),
+        (contributor("idle", "python", 1, "$profiler.py:193 stop_trace"), "profiler"),
+        (contributor("idle", "python", 1, "torch/profiler/profiler.py(704): stop"), "profiler"),
+        (contributor("idle", "python", 1, "my_profiler.py(7): stop_at_once"), "Python-bound"),
         (contributor("busy", "rnn", 1, "aten::mkldnn_rnn_layer"), "GEMM-bound"),
         (contributor("busy", "attention", 1, "aten::sdpa"), "GEMM-bound"),
         (contributor("busy", "pointwise", 1, "aten::tanh"), "memory-bound"),

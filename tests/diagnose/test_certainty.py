@@ -553,3 +553,26 @@ def test_steps_alike_of_a_profile_without_markers_are_called_no_steps() -> None:
     reason = outcome(one, other, findings(one, other)).reason or ""
     assert "in the whole profile" in reason
     assert "a profiled step" not in reason
+
+
+def test_a_step_is_not_called_a_whole_profile_nor_the_other_way_round() -> None:
+    whole = profile(contributor("busy", "gemm", 100 * MS, "mm"), name="whole", marked=False)
+    step = profile(contributor("busy", "gemm", 20 * MS, "mm"), name="step")
+    assert "(100.0 ms in the whole profile against 20.0 ms a profiled step)" in (
+        compare(whole, step).sentence
+    )
+
+
+def test_what_was_not_recorded_is_called_so_and_no_quieter_machine_is_advised() -> None:
+    products = contributor("busy", "gemm", 20 * MS, "mm")
+    seen = profile(products, name="seen")
+    unseen = profile(products, contributor("idle", "host", 200 * MS), name="unseen")
+    told = compare(seen, unseen).outcome
+    assert told.reason == (
+        "not explained by the profile: 200.0 ms more are host activity not recorded, which is no "
+        "cause"
+    )
+    assert told.advice == ""
+    assert compare(seen, unseen).sentence.startswith("unseen is 11.00× slower than seen")
+    longer = profile(products, contributor("idle", "host", 20_000 * MS), name="longer")
+    assert compare(seen, longer).sentence.startswith("longer is 1,001× slower than seen")

@@ -192,7 +192,7 @@ def test_copies_go_by_their_kind_and_direction() -> None:
         ("chainer::ConnectionistTemporalClassification", "ctc"),
         ("chainer::ConnectionistTemporalClassificationGrad", "ctc"),
         ("mxnet::MXImperativeInvokeEx", None),
-        ("mxnet::MXNDArraySyncCopyFromCPU", None),  # waits for the engine, then copies
+        ("mxnet::MXNDArraySyncCopyFromCPU", "transfer"),  # waits for the engine, then copies
         ("mxnet::DeleteVariable", None),
         ("mxnet::RNN", "rnn"),
         ("mxnet::_backward_RNN", "rnn"),

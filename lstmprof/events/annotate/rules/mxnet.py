@@ -18,6 +18,7 @@ def _mxnet(category: str | None, operators: str, reason: str) -> Rule:
 
 
 MXNET_RULES: tuple[Rule, ...] = (
+    _mxnet("transfer", r"MXNDArraySyncCopyFromCPU", "memory of the host is copied"),
     _mxnet(None, r"MX[A-Z]\w*", "a call of the C API: hands work to the engine, or waits"),
     _mxnet(None, r"DeleteVariable|WaitForVar|WaitForAll|_?CachedOp\w*", "the engine's own"),
     _mxnet("optimizer", r"\w+_update(?:_phase[12])?|all_finite|reset_arrays", "fused update"),
