@@ -153,67 +153,88 @@ def _counted(counters: Iterable[pa.Table], borders: Mapping[_Rank, Ints]) -> _Pl
         if series.name in _NAMES:
             of_rank = borders.get(series.rank, no_border)
             processes = places[series.rank, series.device]
-            place = processes.setdefault(series.pid, _Place(len(of_rank) + 1))
+            place = processes.setdefault(series.pid, _Place())
             stretch = np.searchsorted(of_rank, time_ns, side="right")
             place.add(series.name, time_ns, stretch, values)
     return places
 
 
 class _Place:
-    """The memory of one device and process in each stretch between two borders."""
+    """The memory of one device and process, by the stretches in which something is told of it."""
 
-    def __init__(self, stretches: int) -> None:
-        unknown = np.full(stretches, np.nan)
-        self._peak = {name: unknown.copy() for name in _TOTALS}
-        self._last = {name: unknown.copy() for name in _TOTALS}
+    def __init__(self) -> None:
+        self._told: dict[str, list[tuple[Ints, _Floats]]] = defaultdict(list)
         self._first: dict[str, tuple[int, float]] = {}
-        self._changes = np.zeros((4, stretches))
-        self._seen = np.zeros(stretches, dtype=np.bool_)
 
     def add(self, name: str, time_ns: Ints, stretch: Ints, values: _Floats) -> None:
         """Add values of the counter ``name``, later than those before."""
         self._first.setdefault(name, (int(time_ns[0]), float(values[0])))
-        self._seen[stretch] = True
+        first = np.flatnonzero(np.append(True, stretch[1:] != stretch[:-1]))
         if name == CHANGE:
-            counts = (values > 0, np.maximum(values, 0), values < 0, np.maximum(-values, 0))
-            size = len(self._seen)
-            self._changes += [np.bincount(stretch, of, minlength=size) for of in counts]
-            return
-        np.fmax.at(self._peak[name], stretch, values)
-        self._last[name][stretch] = values  # the last of equal places stays
+            freed = values < 0
+            each = (values > 0, np.where(freed, 0, values), freed, np.where(freed, -values, 0))
+            told = np.add.reduceat(np.stack(each).astype(np.float64), first, axis=1)
+        else:
+            last = np.append(first[1:], len(values)) - 1
+            told = np.stack([np.maximum.reduceat(values, first), values[last]])
+        self._told[name].append((stretch[first], told))
 
     def saw(self, parts: _Parts) -> bool:
         """Whether something is told of one of these stretches."""
-        return any(bool(self._seen[part].any()) for part in parts)
+        return any(first < end for name in self._told for first, end in self._within(name, parts))
 
     def peak(self, name: str, parts: _Parts) -> float:
         """The largest value that held in these stretches; NaN: it is not known."""
-        held = self._held[name]
-        most = [np.fmax.reduce(self._peak[name][part], initial=held[part.start]) for part in parts]
-        return float(np.fmax.reduce(most))
+        _, (most, _) = self._joined[name]
+        return float(
+            np.fmax.reduce(
+                [
+                    np.fmax.reduce(most[first:end], initial=self._held(name, first))
+                    for first, end in self._within(name, parts)
+                ]
+            )
+        )
 
     def grown(self, parts: _Parts) -> float:
         """What was allocated at the end of these stretches, less what was at their beginning."""
-        if ALLOCATED not in self._first and CHANGE in self._first:
-            _, allocated, _, freed = self._changes
-            return float(sum((allocated - freed)[part].sum() for part in parts))
-        held = self._held[ALLOCATED]
-        return float(sum(held[part.stop] - held[part.start] for part in parts))
+        changes = self.changes(parts)
+        if ALLOCATED not in self._told and changes is not None:
+            return float(changes[1] - changes[3])
+        return float(
+            sum(
+                self._held(ALLOCATED, end) - self._held(ALLOCATED, first)
+                for first, end in self._within(ALLOCATED, parts)
+            )
+        )
 
     def changes(self, parts: _Parts) -> _Floats | None:
         """Number and bytes of allocations, then of frees; None where none is told by itself."""
-        told: _Floats = sum((self._changes[:, part].sum(axis=1) for part in parts), np.zeros(4))
-        return told if CHANGE in self._first else None
-
-    @property
-    def stretches(self) -> int:
-        """How many there are."""
-        return len(self._seen)
+        if CHANGE not in self._told:
+            return None
+        _, told = self._joined[CHANGE]
+        within = self._within(CHANGE, parts)
+        sums = [told[:, first:end].sum(axis=1) for first, end in within]
+        return np.asarray(np.sum(sums, axis=0), dtype=np.float64)
 
     @cached_property
-    def _held(self) -> dict[str, _Floats]:
-        """The value with which each stretch begins, and the last one ends; all are added."""
-        return {name: _filled(np.append(self._before(name), self._last[name])) for name in _TOTALS}
+    def _joined(self) -> dict[str, tuple[Ints, _Floats]]:
+        """Of each counter the stretches, in order, and what is told of each; all are added."""
+        joined = {name: (np.empty(0, dtype=np.int64), np.empty((2, 0))) for name in _TOTALS}
+        for name, told in self._told.items():
+            stretches, values = zip(*told, strict=True)
+            joined[name] = np.concatenate(stretches), np.concatenate(values, axis=1)
+        return joined
+
+    def _within(self, name: str, parts: _Parts) -> list[tuple[int, int]]:
+        """The places of these stretches, [first, end), in what is told of ``name``."""
+        stretch, _ = self._joined[name]
+        ends = np.searchsorted(stretch, [(part.start, part.stop) for part in parts])
+        return [(first, end) for first, end in ends.tolist()]
+
+    def _held(self, name: str, place: int) -> float:
+        """The value before what is told at ``place``."""
+        _, (_, last) = self._joined[name]
+        return float(last[place - 1]) if place else self._before(name)
 
     def _before(self, name: str) -> float:
         """What was allocated before the first allocation that is told."""
@@ -223,15 +244,9 @@ class _Place:
         return total[1] - change[1]
 
 
-def _filled(values: _Floats) -> _Floats:
-    """Each unknown value as the one before it."""
-    places = np.where(np.isnan(values), 0, np.arange(len(values)))
-    return np.asarray(values[np.maximum.accumulate(places)], dtype=np.float64)
-
-
 def _rows(processes: Sequence[_Place], spans: Sequence[_Span]) -> Iterator[dict[str, Any]]:
     borders = _borders(spans)
-    yield {"step": None, "phase": None, **_told(processes, [slice(0, processes[0].stretches)])}
+    yield {"step": None, "phase": None, **_told(processes, [slice(0, len(borders) + 1)])}
     for span in sorted(spans, key=lambda s: (s.step, s.phase is not None, s.start_ns[0])):
         start, end = (
             (np.searchsorted(borders, ns) + 1).tolist() for ns in (span.start_ns, span.end_ns)
