@@ -10,6 +10,7 @@ from typing import Any
 from lstmprof import names
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.errors import UsageError
+from lstmprof.numbers import number_of
 from lstmprof.runs.metadata import RunInfo, alike, condition
 
 
@@ -23,6 +24,24 @@ class Disagreement:
 
     def __str__(self) -> str:
         return f"{self.condition} ({_shown(self.one)} against {_shown(self.other)})"
+
+
+def conditions_in_words(info: RunInfo) -> dict[str, str]:
+    """What a run computed, how and on what: condition → words, those alone that are known."""
+    w, threads = info.workload, info.threads
+    words = {
+        "workload": f"{w.name} ({w.shape})" if w else None,
+        "mode": info.mode,
+        "precision": info.precision,
+        "device": device_in_words(info),
+        "threads": number_of(threads, "thread", "threads") if threads else None,
+    }
+    return {name: text for name, text in words.items() if text}
+
+
+def device_in_words(info: RunInfo) -> str | None:
+    """The devices by name; None unknown."""
+    return info.device_name or ", ".join(dict.fromkeys(info.device_names.values())) or None
 
 
 def _shown(value: Any) -> str:

@@ -28,6 +28,8 @@ from lstmprof.replay import Error, Prediction
 NAMED_SHARE = 0.15
 #: So many times as many ops, or launches, are worth telling where times are not sure.
 TELLING_COUNT = 1.1
+#: What takes the machine out of a difference.
+TURNS = "capturing both by one command, so that they take turns,"
 #: From so many times on no digits behind the point.
 _WHOLE = 100
 #: A wait with a smaller share is not named among those for the host.
@@ -60,11 +62,11 @@ def of_difference(
         head += machine
     if cause is None:
         counted = _counted(fast, slow, outcome)
-        return f"{head}{_rest(outcome)}; {outcome.words}{counted}."
+        return f"{head}{_rest(outcome, fast, slow)}; {outcome.words}{counted}."
     why = because(cause)
     why = f": {why}" if why else ""
     if outcome.at_least is not None:
-        return f"{head}: {cause.kind}; {_surely(cause, findings)}{why}{_rest(outcome)}."
+        return f"{head}: {cause.kind}; {_surely(cause, findings)}{why}{_rest(outcome, fast, slow)}."
     then = _others(cause, findings)
     then += _settings(fast, slow, cause)
     doubt = _doubt(cause, findings)
@@ -96,11 +98,13 @@ def _surely(cause: Finding, findings: Sequence[Finding]) -> str:
     return f"of the {milliseconds(whole_ns)} ms at least {listed(texts)}"
 
 
-def _rest(outcome: Outcome) -> str:
+def _rest(outcome: Outcome, fast: StepProfile, slow: StepProfile) -> str:
     """Why no more than what is sure is told; empty where all is."""
     if outcome.at_least is None:
         return ""
-    return f"; how much of the rest is the machine cannot be told ({outcome.rest})"
+    own = OWN_CODE in (fast.info.source, slow.info.source)
+    turns = "" if own or None not in (fast.device, slow.device) else f": {TURNS} tells"
+    return f"; how much of the rest is the machine cannot be told ({outcome.rest}){turns}"
 
 
 def _counted(fast: StepProfile, slow: StepProfile, outcome: Outcome) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from lstmprof.breakdown import Breakdown
-from lstmprof.diagnose.comparable import comparable_groups
+from lstmprof.diagnose.comparable import comparable_groups, conditions_in_words, device_in_words
 from lstmprof.diagnose.ranks import UNKNOWN, of_straggler
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.numbers import labels
@@ -42,7 +42,7 @@ def groups(profiles: Sequence[StepProfile], across: Collection[str] = ()) -> tup
             conditions=_conditions(
                 group[0].info, group[0].name if len(group) == 1 else None, across
             ),
-            device=_device(group[0].info),
+            device=device_in_words(group[0].info),
             runs=tuple(profile.name for profile in group),
         )
         for number, group in enumerate(largest_first)
@@ -51,20 +51,8 @@ def groups(profiles: Sequence[StepProfile], across: Collection[str] = ()) -> tup
 
 def _conditions(info: RunInfo, alone: str | None, across: Collection[str]) -> str:
     """What all runs of a group share; of a profile that does not say, its name."""
-    w, threads = info.workload, info.threads
-    unnamed = alone or "profiles made elsewhere"
-    shared = {
-        "workload": f"{w.name} ({w.shape})" if w else unnamed,
-        "mode": info.mode,
-        "precision": info.precision,
-        "device": _device(info),
-        "threads": f"{threads} thread" + "s" * (threads != 1) if threads else None,
-    }
-    return ", ".join(str(text) for name, text in shared.items() if text and name not in across)
-
-
-def _device(info: RunInfo) -> str | None:
-    return info.device_name or ", ".join(dict.fromkeys(info.device_names.values())) or None
+    shared = {"workload": alone or "profiles made elsewhere", **conditions_in_words(info)}
+    return ", ".join(text for name, text in shared.items() if name not in across)
 
 
 def run_reports(
@@ -93,7 +81,7 @@ def _facts(breakdown: Breakdown, profile: StepProfile, label: str, group: int) -
         workload=info.workload.name,
         precision=info.precision,
         mode=info.mode,
-        device=_device(info),
+        device=device_in_words(info),
         versions=_versions(info),
         date=info.started_at or _day(info),
         profiler=info.profiler or info.profile_format,

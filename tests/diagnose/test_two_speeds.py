@@ -102,7 +102,8 @@ def test_what_is_sure_is_told_where_the_machine_may_have_made_the_rest() -> None
     assert told.sentence == (
         "b takes at least 1.42× as long as a (40.0 against 10.0 ms a step): Python-bound; of the "
         "30.0 ms at least 9.4 go to Python between the ops; how much of the rest is the machine "
-        "cannot be told (b: the series has two modes, 8 and 16 ms)."
+        "cannot be told (b: the series has two modes, 8 and 16 ms): capturing both by one command, "
+        "so that they take turns, tells."
     )
     assert told.verdict == (
         "b takes at least 1.42× as long as a: Python-bound, of the 30.0 ms at least 9.4 go to "

@@ -18,6 +18,7 @@ from lstmprof.breakdown.tables import TABLES
 from lstmprof.breakdown.versions import OfVersion, by_version
 from lstmprof.commands import terminal
 from lstmprof.commands.terminal import lanes
+from lstmprof.diagnose.comparable import conditions_in_words
 from lstmprof.events.annotate import OWN_CODE
 from lstmprof.events.annotate.calls import is_copy
 from lstmprof.events.schema import Column
@@ -160,10 +161,9 @@ def _show_warnings(breakdowns: list[Breakdown]) -> None:
 
 def conditions(info: RunInfo) -> str:
     """What a run computed, how and on what: ``1x320-ce-short (64×100×123): train, fp32, …``."""
-    texts = [text for text in (info.mode, info.precision, info.device_name) if text]
-    texts += [f"{info.threads} thread" + "s" * (info.threads != 1)] if info.threads else []
-    network = f"{info.workload.name} ({info.workload.shape})" if info.workload else ""
-    return ": ".join(text for text in (network, ", ".join(texts)) if text)
+    words = conditions_in_words(info)
+    network = words.pop("workload", "")
+    return ": ".join(text for text in (network, ", ".join(words.values())) if text)
 
 
 def _conditions(breakdown: Breakdown) -> str:
