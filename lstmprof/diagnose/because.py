@@ -236,9 +236,13 @@ def _length(items: _Items) -> str:
 
 
 def _uneven(items: _Items) -> str:
-    """How long they are where a few of them take most; else empty."""
+    """How long they are where a few of them take most; empty else, and where one lasts longer.
+
+    Then other work ran during it, which has a part of its time.
+    """
     spread = items.spread
-    return _length(items) if spread is not None and spread.uneven else ""
+    few = spread is not None and spread.uneven and _ALONE * spread.longest_ns <= items.ns
+    return _length(items) if few else ""
 
 
 def _each_time_step(items: _Items) -> str:

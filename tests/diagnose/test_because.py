@@ -241,3 +241,19 @@ def test_a_long_one_among_many_is_told_against_a_faster_run_too() -> None:
         "its 8 matrix products take 93.0 ms (median 1.0 µs, longest 93.000 ms), "
         "fast's 8 matrix products 0.008 ms"
     )
+
+
+def test_a_long_one_beside_which_others_ran_is_not_told_as_longer_than_all() -> None:
+    slow = run(
+        contributor("busy", "gemm", 50 * MS, "aten::mm", count=8),
+        lengths={"product": [1000] * 7 + [93 * MS]},
+        name="slow",
+    )
+    fast = run(
+        contributor("busy", "gemm", 8000, "aten::mm", count=8),
+        lengths={"product": [1000] * 8},
+        name="fast",
+    )
+    assert reason("GEMM-bound", slow, fast) == (
+        "its 8 matrix products take 50.0 ms, fast's 8 matrix products 0.008 ms"
+    )
