@@ -20,7 +20,7 @@ from lstmprof.diagnose.counts import QUANTITIES
 from lstmprof.diagnose.document import VERSION
 from lstmprof.diagnose.findings import Difference, Finding, findings, lengths, timed
 from lstmprof.diagnose.measure import by_one_measure
-from lstmprof.diagnose.noise import held_against
+from lstmprof.diagnose.pairs import held_against
 from lstmprof.diagnose.ranks import lane_to_dict, overlap_to_dict, straggler_to_dict
 from lstmprof.diagnose.reasons import reason
 from lstmprof.diagnose.remedies import Advice, of_most, remedies

@@ -16,7 +16,7 @@ from lstmprof.breakdown.mean_step import lane_words
 from lstmprof.breakdown.timings import slowdowns
 from lstmprof.breakdown.versions import by_version
 from lstmprof.diagnose.findings import lengths, waterfall
-from lstmprof.diagnose.noise import held_against
+from lstmprof.diagnose.pairs import held_against
 from lstmprof.diagnose.roofline import roofline_of
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.events.annotate.calls import is_copy
