@@ -64,7 +64,7 @@ GROUPS = {
             *("tf-lstmblockfusedcell", "tf-lstmblockcell", "tf-lstmcell", "keras-lstm"),
             *("lasagne-lstm", "keras-theano-lstm", "jax-scan"),
         ),
-        ASR,
+        (*ASR, "--rounds", "6"),
         folder="",
     ),
     "long": Group(
@@ -192,8 +192,8 @@ something to say in a fresh clone; `lstmprof breakdown traces/torch-cudnn` shows
 `studies/` are those of the networks of benchmark studies. On all of them the questions of
 [analyses/](../analyses/README.md) are answered.
 
-Captured by `make samples` (benchmarks/samples.py), in three rounds of fresh processes, one profiled
-step each, on one thread of a CPU: {machine}.
+Captured by `make samples` (benchmarks/samples.py), in three rounds of fresh processes (those of
+one network in six), one profiled step each, on one thread of a CPU: {machine}.
 
 The load is the mean of a minute before the run began: where it is above 1 on a machine of few
 cores, other programs wanted the CPU, and steps that lost theirs are left out or CPU time stands for
