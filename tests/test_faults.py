@@ -75,7 +75,7 @@ def small_disk(place: Path, kilobytes: int) -> Iterator[Path]:
 
 
 def test_a_full_disk_is_one_line_and_the_run_before_is_whole(tmp_path: Path) -> None:
-    small, large = profile(tmp_path / "s.json"), profile(tmp_path / "l.json", 20_000, names=2**60)
+    small, large = profile(tmp_path / "s.json"), profile(tmp_path / "l.json", 60_000, names=2**60)
     with small_disk(tmp_path / "disk", 300) as disk:
         assert lstmprof("ingest", small, "--out", disk / "out", "--name", "a").returncode == 0
         before = left(disk)
