@@ -192,24 +192,38 @@ def _put_in_place(content: Path, place: Path, replaced: Path, *, force: bool) ->
         RunError: a run is there and ``force`` is not given, or it cannot be renamed.
     """
     _check_place(place, force=force)  # another one may have been quicker
-    put(content, place, replaced)
+    put(content, place, replaced, force=force)
 
 
-def put(content: Path, place: Path, replaced: Path) -> None:
-    """Rename ``content`` to ``place``, in exchange for what is there.
+def put(content: Path, place: Path, replaced: Path, *, force: bool = True) -> None:
+    """Rename ``content`` to ``place``, with ``force`` in exchange for what is there.
 
     Raises:
         RunError: it cannot be renamed.
     """
     try:
-        if not place.exists():
-            content.rename(place)
-        elif not _exchanged(content, place):
+        if _moved(content, place):
+            return
+        if not force:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+        if not _exchanged(content, place):
             _put_for(content, place, replaced)
     except OSError as fault:
         raise RunError(
             f"{place}: {fault.strerror}", "see whether another command writes the same run"
         ) from fault
+
+
+def _moved(content: Path, place: Path) -> bool:
+    """Whether ``content`` is at ``place`` now; not where something is, which another just put."""
+    try:
+        if not place.exists():
+            content.rename(place)
+            return True
+    except OSError as fault:
+        if fault.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+    return False
 
 
 def _exchanged(one: Path, other: Path) -> bool:

@@ -110,6 +110,32 @@ def test_a_signal_while_the_work_is_removed_keeps_none_of_it(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("force", [True, False])
+def test_a_run_that_another_puts_at_the_last_moment_is_exchanged_or_left(
+    force: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rename = Path.rename
+
+    def after_another(path: Path, target: Path) -> Path:
+        monkeypatch.undo()
+        (tmp_path / "a").mkdir()
+        (tmp_path / "a" / "run.json").write_text("another's")
+        return rename(path, target)
+
+    def write() -> None:
+        with new_run(tmp_path, "a", force=force) as folder:
+            (folder / "run.json").write_text("ours")
+            monkeypatch.setattr(Path, "rename", after_another)
+
+    if force:
+        write()
+    else:
+        with pytest.raises(RunError, match="see whether another command writes the same run"):
+            write()
+    assert (tmp_path / "a" / "run.json").read_text() == ("ours" if force else "another's")
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
 def test_the_old_run_is_put_back_where_the_new_one_cannot_take_its_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
