@@ -116,11 +116,11 @@ def test_a_cache_that_becomes_full_is_left_for_a_temporary_folder(
 ) -> None:
     cache, put = tmp_path / "cache", directory.put
 
-    def full(content: Path, place: Path, replaced: Path) -> None:
+    def full(content: Path, place: Path, replaced: Path, *, force: bool) -> None:
         if place.is_relative_to(cache):
             fault = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             raise RunError(f"{place}: {fault.strerror}") from fault
-        put(content, place, replaced)
+        put(content, place, replaced, force=force)
 
     monkeypatch.setattr(directory, "put", full)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
