@@ -1256,6 +1256,27 @@ def test_of_a_mask_it_is_told_where_the_sequences_were_filled_up(
     assert "similar length" in said
 
 
+@pytest.mark.parametrize("kind", ["dispatch-bound", "GEMM-bound", "memory-bound", "launch-bound"])
+def test_padding_comes_first_where_the_choices_by_a_mask_were_too_short_to_be_recorded(
+    kind: str,
+) -> None:
+    loop = {"m/lstm/while/lstm_cell/MatMul:MatMul": 40.0}
+    ops = [op(name, 40) for name in loop]
+    parts = (MM, TANH, LAUNCH)
+    padded = with_paths(TENSORFLOW, loop, *parts, ops=ops, facts={"padding": "front"})
+    first, *others = advice(kind, padded)
+    assert first.name == "pad at the end"
+    assert first.sentence.startswith(
+        "a recurrent layer applies a mask time step by time step, to sequences that are padded in "
+        "front: pad sequences at their end (padding='post'"
+    )
+    assert "layer in one op" not in {one.name for one in others}
+    unknown = with_paths(TENSORFLOW, loop, *parts, ops=ops)
+    assert advice(kind, unknown)[0].name == "layer in one op"
+    pooled = run(MM, TANH, LAUNCH, DISPATCH, seen=TENSORFLOW, facts={"padding": "front"})
+    assert "pad at the end" not in {one.name for one in advice(kind, pooled)}
+
+
 def test_nothing_is_told_of_a_run_of_which_nothing_is_known() -> None:
     for one in (MM, TANH, DISPATCH, PYTHON, LAUNCH, QUEUED, SYNC, CAST, COPY, ALLOC):
         unnamed = replace(one, name=None)

@@ -9,7 +9,7 @@ from lstmprof import implementations
 from lstmprof.diagnose.causes import DISPATCH, GEMM, LAUNCH, MEMORY
 from lstmprof.diagnose.counts import counted
 from lstmprof.diagnose.findings import Finding
-from lstmprof.diagnose.remedies.keras import masks_in_the_loop
+from lstmprof.diagnose.remedies.keras import is_masked
 from lstmprof.diagnose.remedies.told import (
     HOST,
     TENSORFLOW,
@@ -55,7 +55,7 @@ def layer_in_one_op(f: Finding) -> Told | None:
     one_op = _ONE_OP.get(f.slow.framework or "")
     if one_op is None or form_of(f.slow) not in (LOOP, CELL_OP):
         return None
-    if extra_in_cell(f.slow) or masks_in_the_loop(f.slow):
+    if extra_in_cell(f.slow) or is_masked(f.slow):
         return None
     fused = [c for c in f.fast.contributors if c.part == "rnn"] if f.fast else []
     example = ""

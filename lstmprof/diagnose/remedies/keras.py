@@ -136,6 +136,22 @@ def masks_in_the_loop(profile: StepProfile) -> float:
     )
 
 
+def masks_seen_going_in(profile: StepProfile) -> bool:
+    """Whether masked sequences were seen to go into a model whose layers run cell by cell.
+
+    TensorFlow records no op that it found to be short (``IsExpensive`` of its executor, by the
+    times of earlier runs), so that the choices by a mask may lack while the loop is there.
+    """
+    if profile.info.padding is None:
+        return False
+    return profile.seen.keras_frames or any(map(_LOOP_OF_CELL.match, profile.seen.paths))
+
+
+def is_masked(profile: StepProfile) -> bool:
+    """Whether a recurrent layer masks its time steps, by its ops or by the sequences it got."""
+    return masks_in_the_loop(profile) > 0 or masks_seen_going_in(profile)
+
+
 def _is_of_a_layer(loop: str, paths: Iterable[str]) -> bool:
     """Whether a loop is that of a recurrent layer by its name, or an inlined one of Keras 2."""
     named = _LAYERS_LOOP.search(loop) is not None
@@ -145,9 +161,11 @@ def _is_of_a_layer(loop: str, paths: Iterable[str]) -> bool:
 def masked(f: Finding) -> Told | None:
     """A recurrent layer masks every time step in a loop of its own."""
     times = masks_in_the_loop(f.slow)
-    if times < _TIME_STEPS or _in_one_op(f.slow):
+    counted = times >= _TIME_STEPS
+    if not (counted or masks_seen_going_in(f.slow)) or _in_one_op(f.slow):
         return None
-    seen = f"a recurrent layer applies a mask time step by time step, {often(f.slow, times)}"
+    seen = "a recurrent layer applies a mask time step by time step"
+    seen += f", {often(f.slow, times)}" if counted else ""
     batches = "put sequences of similar length into one batch, which leaves few time steps to mask"
     if f.slow.framework in TENSORFLOW:
         return Told(_of_padding(seen, f.slow.info.padding, batches))
@@ -182,7 +200,7 @@ def standard_loop(f: Finding) -> Told | None:
     inlined = _any(_READS, names) and _any(_INLINED, products)
     if not inlined and not _any(_KERAS_LAYER, products):
         return None
-    if unmet_by_keras(profile) or masks_in_the_loop(profile):
+    if unmet_by_keras(profile) or is_masked(profile):
         return None
     return Told(
         "Keras's standard loop runs on the GPU in place of cuDNN's function, and no op shows an "
@@ -199,7 +217,7 @@ def own_loop(f: Finding) -> Told | None:
         return None
     if profile.framework in TORCH:
         return _on_torch(profile)
-    if profile.device is None or unmet_by_keras(profile) or masks_in_the_loop(profile):
+    if profile.device is None or unmet_by_keras(profile) or is_masked(profile):
         return None
     return Told(
         f"Keras's own loop over the time steps runs on JAX{_version(profile)}: it has cuDNN's "
@@ -214,7 +232,7 @@ def _on_torch(profile: StepProfile) -> Told | None:
             f"Keras on PyTorch{_version(profile)} has a layer in one op only on a GPU: on a CPU "
             "its own loop runs time step by time step, where torch.nn.LSTM is one op of oneDNN"
         )
-    if masks_in_the_loop(profile) >= _TIME_STEPS:
+    if masks_in_the_loop(profile) >= _TIME_STEPS or masks_seen_going_in(profile):
         return None
     return Told(
         f"Keras's own loop over the time steps runs on PyTorch{_version(profile)} in place of "
@@ -246,8 +264,9 @@ PAD_AT_THE_END = Remedy(
     name="pad at the end",
     cause="a recurrent layer masks its time steps in a loop, as cuDNN cannot where sequences are "
     "padded in front",
-    condition="eight choices by a mask or more a step in the loop of a recurrent layer, and no op "
-    "that holds a whole layer; of PyTorch among frames of Keras's layers",
+    condition="eight choices by a mask or more a step in the loop of a recurrent layer, or "
+    "lstmprof run saw padded sequences go into a model of Keras that masks them and runs cell by "
+    "cell; and no op that holds a whole layer; of PyTorch among frames of Keras's layers",
     kinds=(*HOST, *WORK),
     frameworks=(*TENSORFLOW, *JAX, *TORCH),
     decide=masked,
