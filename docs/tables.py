@@ -35,9 +35,9 @@ One row an event of the profiled steps; int64 nanoseconds since `base_ns` of run
 columns are computed from the others when a profile is read."""
 _COUNTERS = """\
 One row a value of a counter, of profiles that count something only: memory
-(`profile_memory=True` of `torch.profiler`, `--cuda-memory-usage=true` of Nsight Systems) above all.
-Rank by rank, each by time; a value holds until the next of its counter and device. In SQL the table
-`counters`."""
+(`profile_memory=True` of `torch.profiler`, `--cuda-memory-usage=true` of Nsight Systems, the
+allocators of TensorFlow and JAX) above all. Rank by rank, each by time; a value holds until the
+next of its counter, device and allocator. In SQL the table `counters`."""
 _ITERATIONS = """\
 One row an iteration of the undisturbed pass, of captures only; in SQL the table `timings`."""
 _SAMPLES = """\

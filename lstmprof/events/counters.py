@@ -39,6 +39,13 @@ SINCE_BEGIN = "memory allocated since the profile began"
 BATCH_ROWS = 2**17
 
 _TEXT = pa.dictionary(pa.int32(), pa.string())
+ALLOCATOR = Column(
+    "allocator",
+    _TEXT,
+    "",
+    "whose memory it is, as the framework calls it: `GPU_0_bfc`, `mklcpu`",
+    "the profile names none",
+)
 #: The columns of counters.parquet.
 COLUMNS = (
     Column("time_ns", pa.int64(), "ns", "from when on it had the value, since base_ns of run.json"),
@@ -54,8 +61,10 @@ COLUMNS = (
     ),
     Column("unit", _TEXT, "", "of the value", "the profile does not say"),
     Column("value", pa.float64(), "", "the value", "the profile writes no number"),
+    ALLOCATOR,
 )
 SCHEMA = schema(COLUMNS).with_metadata({VERSION_KEY: str(SCHEMA_VERSION).encode()})
+_TEXTS = [column.name for column in COLUMNS if column.type == _TEXT]
 #: What a reader says; the rank is of the whole profile.
 READ = pa.schema([field for field in SCHEMA if field.name != "rank"])
 
@@ -69,6 +78,7 @@ class Count(NamedTuple):
     name: str
     unit: str | None
     value: float | None
+    allocator: str | None = None
 
 
 def table_of(counts: Sequence[Count]) -> pa.Table:
@@ -242,6 +252,12 @@ class Series(NamedTuple):
     device: int | None
     name: str
     unit: str | None
+    allocator: str | None
+
+    @property
+    def place(self) -> tuple[int | None, int | None, int | None, str | None]:
+        """Whose memory it is."""
+        return self.rank, self.pid, self.device, self.allocator
 
 
 #: Instants of a counter, sorted, and its values from then on.
@@ -253,7 +269,7 @@ def by_series(rows: pa.Table) -> Iterator[Values]:
     rows = rows.filter(rows.column("value").is_valid()).combine_chunks()
     if not len(rows):
         return
-    texts = {name: rows.column(name).chunk(0) for name in ("name", "unit")}
+    texts = {name: rows.column(name).chunk(0) for name in _TEXTS}
     codes = [text.indices.fill_null(NONE).to_numpy().astype(np.int64) for text in texts.values()]
     ids = [
         rows.column(name).fill_null(UNKNOWN).to_numpy().astype(np.int64)
@@ -263,8 +279,8 @@ def by_series(rows: pa.Table) -> Iterator[Values]:
     value = rows.column("value").to_numpy()
     for first, members in zip(groups.first.tolist(), groups.members(), strict=True):
         rank, pid, device = (None if of[first] == UNKNOWN else int(of[first]) for of in ids)
-        name, unit = (text[first].as_py() for text in texts.values())
-        yield Series(rank, pid, device, name, unit), time[members], value[members]
+        named = {name: text[first].as_py() for name, text in texts.items()}
+        yield Series(rank, pid, device, **named), time[members], value[members]
 
 
 def levels(read: Callable[[], Iterable[pa.Table]]) -> Iterator[Values]:
@@ -272,13 +288,13 @@ def levels(read: Callable[[], Iterable[pa.Table]]) -> Iterator[Values]:
 
     Allocations and frees are summed where what was allocated is not told.
     """
-    told = {s[:3] for rows in read() for s, _, _ in by_series(rows) if s.name == ALLOCATED}
+    told = {s.place for rows in read() for s, _, _ in by_series(rows) if s.name == ALLOCATED}
     sums: dict[Series, float] = defaultdict(float)
     for rows in read():
         for series, time_ns, values in by_series(rows):
             if series.name != CHANGE:
                 yield series, time_ns, values
-            elif series[:3] not in told:
+            elif series.place not in told:
                 running = sums[series] + np.cumsum(values)
                 sums[series] = float(running[-1])
                 yield series._replace(name=SINCE_BEGIN), time_ns, running

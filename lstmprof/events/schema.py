@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 #: Columns of timings.parquet since version 4.
 _OF_ITERATIONS = (
     "turn",
@@ -24,12 +24,15 @@ _OF_ITERATIONS = (
 )
 #: Columns of timings.parquet since version 5.
 _OF_WAITING = ("thread_cpu_ns", "waited_ns", "others_waited_ns", "children_waited_ns")
+#: Of counters.parquet since version 6.
+_OF_MEMORY = ("allocator",)
 #: The versions that are read, and the columns that each did not have: they are null.
 LACKING: Mapping[int, tuple[str, ...]] = {
-    2: ("rule", *_OF_ITERATIONS, *_OF_WAITING),
-    3: (*_OF_ITERATIONS, *_OF_WAITING),
-    4: _OF_WAITING,
-    5: (),
+    2: ("rule", *_OF_ITERATIONS, *_OF_WAITING, *_OF_MEMORY),
+    3: (*_OF_ITERATIONS, *_OF_WAITING, *_OF_MEMORY),
+    4: (*_OF_WAITING, *_OF_MEMORY),
+    5: _OF_MEMORY,
+    6: (),
 }
 VERSION_KEY = b"lstmprof.events_schema"
 

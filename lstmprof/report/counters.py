@@ -88,7 +88,7 @@ def _lanes(of_window: dict[Series, _Drawn]) -> tuple[Lane, ...]:
 
 def _order(series: Series) -> tuple[object, ...]:
     name = _FIRST.index(series.name) if series.name in _FIRST else len(_FIRST)
-    place = series.device is None, series.device or 0, series.pid or 0
+    place = series.device is None, series.device or 0, series.allocator or "", series.pid or 0
     return name == len(_FIRST), *place, name, series.name, series.unit or ""
 
 
@@ -99,6 +99,7 @@ def _quantity(value: float, unit: str) -> str:
 def _lane(series: Series, drawn: _Drawn, several: bool) -> Lane:
     """The lane of ``series``; ``several`` processes have one."""
     where = "host" if series.device is None else f"device {series.device}"
+    where += f", {shown_name(series.allocator, _LABEL)}" if series.allocator else ""
     where += f", process {series.pid}" if several and series.pid is not None else ""
     at_ns, values = drawn.at_ns.tolist(), drawn.values.tolist()
     if drawn.before is not None and (not at_ns or at_ns[0] > 0):

@@ -131,10 +131,13 @@ class Run:
         if path is None:
             return
         types = pa.schema([COUNTERS.field(name) for name in columns])
+        absent = [name for name in check_file(path, COUNTERS) if name in columns]
+        there = [name for name in columns if name not in absent]
         try:
-            with pq.ParquetFile(path, read_dictionary=_texts(types)) as file:
-                for batch in file.iter_batches(BATCH_ROWS, columns=list(columns)):
-                    yield pa.Table.from_batches([batch]).select(types.names).cast(types)
+            with pq.ParquetFile(path, read_dictionary=_texts(types, absent)) as file:
+                for batch in file.iter_batches(BATCH_ROWS, columns=there):
+                    table = _with_nulls(pa.Table.from_batches([batch]), types, absent)
+                    yield table.select(types.names).cast(types)
         except _DAMAGE as fault:
             raise _unreadable(path, fault) from fault
 

@@ -19,6 +19,7 @@ _COUNTS = st.builds(
     st.sampled_from([ALLOCATED, "power", "x"]),
     st.sampled_from([None, BYTES]),
     st.none() | st.floats(allow_nan=False, allow_infinity=False),
+    st.sampled_from([None, "mklcpu", "GPU_0_bfc"]),
 )
 
 

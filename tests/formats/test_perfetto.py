@@ -10,6 +10,7 @@ import pytest
 import shared_traces
 from export.opened import opened
 from formats import perfetto_traces as traces
+from formats.spaces import Space, mark
 from kineto_documents import document
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
 
@@ -115,6 +116,21 @@ def test_counters_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     allocated = next(series for series in values if series.name == ALLOCATED)
     assert (allocated.device, allocated.unit) == (0, "bytes")
     assert values[allocated] == [(-2000, 2.0), (3000, 5.0), (16_000, 3.0)]
+
+
+def test_allocators_read_back(tmp_path: Path) -> None:
+    space = Space()
+    host = space.plane("/host:CPU")
+    marks = [mark(10, 8, 8), mark(20, 8, 8, "mklcpu"), mark(30, 8, 16), mark(40, -8, 0, "mklcpu")]
+    space.line(host, "python", 0, ("step", 0, 50_000, {"step_num": 4}), *marks)
+    path = tmp_path / "host.xplane.pb"
+    path.write_bytes(space.message.SerializeToString())
+    check_round_trip(path, tmp_path)
+    values = counted(broken_down(tmp_path / "x.pftrace").run)
+    assert {(series.device, series.allocator): at for series, at in values.items()} == {
+        (1, "GPU_1_bfc"): [(10, 8.0), (30, 16.0)],
+        (None, "mklcpu"): [(20, 8.0), (40, 0.0)],
+    }
 
 
 def test_ranks_read_back_as_ranks(tmp_path: Path) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from formats.spaces import Event, Space
 from lacking import lacks
 
 from lstmprof.errors import ProfileError
@@ -15,50 +15,6 @@ from lstmprof.formats import read
 from lstmprof.formats.xplane import schema
 from lstmprof.formats.xplane.events import activity_kind, host_kind, op_name
 from lstmprof.formats.xplane.hlo import hlo_proto
-
-#: (name, start in ps, length in ps, stats)
-Event = tuple[str, int, int, Mapping[str, object]]
-
-
-class Space:
-    """An XSpace under construction; names and stats get their ids on first use."""
-
-    def __init__(self) -> None:
-        self.message = schema.xspace()()
-
-    def plane(self, name: str, stats: Mapping[str, object] | None = None) -> Any:
-        plane = self.message.planes.add(name=name.encode())
-        self.add_stats(plane, plane, stats or {})
-        return plane
-
-    def line(self, plane: Any, name: str, timestamp_ns: int, *events: Event, **more: int) -> None:
-        line = plane.lines.add(name=name.encode(), timestamp_ns=timestamp_ns, **more)
-        for event_name, offset_ps, duration_ps, stats in events:
-            key = len(plane.event_metadata) + 1
-            plane.event_metadata.add(key=key, value={"id": key, "name": event_name.encode()})
-            event = line.events.add(metadata_id=key, offset_ps=offset_ps, duration_ps=duration_ps)
-            self.add_stats(plane, event, stats)
-
-    def add_stats(self, plane: Any, owner: Any, stats: Mapping[str, object]) -> None:
-        for name, value in stats.items():
-            stat = owner.stats.add(metadata_id=self.stat_id(plane, name))
-            if isinstance(value, int):
-                stat.int64_value = value
-            elif isinstance(value, bytes):
-                stat.ref_value = self.stat_id(plane, value.decode())
-            else:
-                stat.str_value = str(value).encode()
-
-    @staticmethod
-    def stat_id(plane: Any, name: str) -> int:
-        key = len(plane.stat_metadata) + 1
-        plane.stat_metadata.add(key=key, value={"id": key, "name": name.encode()})
-        return key
-
-    def read(self, path: Path) -> Profile:
-        file = path / "host.xplane.pb"
-        file.write_bytes(self.message.SerializeToString())
-        return read(file)
 
 
 def column(profile: Profile, name: str) -> list[Any]:

@@ -25,7 +25,9 @@ NEAR = st.integers(-(10**12), 10**12)
 #: Of a plane: ``unread`` is none of the stats that are read.
 STATS = ("correlation_id", "cuda_graph_node_id", "kernel_details", "memcpy_details", "tf_op")
 STATS += ("step_num", "shape", "hlo_op", "hlo_module", "correlation_id", "unread")
+STATS += ("allocator_name", "index_on_host", "bytes_allocated", "allocation_bytes")
 NAMES = ("gemm", "MemcpyH2D", "step", "forward", "$f.py:1 g", "end: x", "a#correlation_id=5#")
+NAMES += ("MemoryAllocation", "MemoryDeallocation")
 TEXTS = st.sampled_from((b"", b"x", b"size:12", b"(float[2,3])", b"dot", b"\xff", b"7"))
 VALUES = st.one_of(
     st.fixed_dictionaries({"uint64_value": st.integers(0, 2**64 - 1)}),
@@ -101,6 +103,13 @@ def test_columns_are_those_of_the_messages(
         return
     assert sum(part.untimed for part in found) == plain.untimed
     assert [row for part in found for row in listed(part)] == listed(plain)
+    assert counted(*found) == counted(plain)
+
+
+def counted(*found: Found) -> list[dict[str, Any]]:
+    """What the parts tell of memory, by time."""
+    rows = [row for part in found if part.counters is not None for row in part.counters.to_pylist()]
+    return sorted(rows, key=lambda row: int(row["time_ns"]))
 
 
 def has_id_twice(event: Any) -> bool:

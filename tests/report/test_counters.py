@@ -72,6 +72,18 @@ def test_memory_of_devices_comes_first_and_processes_are_told_apart() -> None:
     ]
 
 
+def test_allocators_of_one_place_have_a_lane_each() -> None:
+    counts = [
+        Count(120, 7, device, ALLOCATED, BYTES, 1, allocator)
+        for device, allocator in ((None, "mklcpu"), (0, "GPU_0_bfc"), (None, "gpu_\x1b[1mhost"))
+    ]
+    assert [lane.label for lane in drawn(*counts)] == [
+        "device 0, GPU_0_bfc: memory allocated, at most 1 B",
+        "host, gpu_ [1mhost: memory allocated, at most 1 B",
+        "host, mklcpu: memory allocated, at most 1 B",
+    ]
+
+
 def test_allocations_alone_are_summed_from_the_beginning_on() -> None:
     (lane,) = drawn(*(Count(ns, 7, 0, CHANGE, BYTES, ns) for ns in (50, 120, 130)))
     assert (lane.values, lane.at_ns) == ((50, 170, 300), (0, 20, 30))

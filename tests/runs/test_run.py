@@ -14,7 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from lstmprof import api
 from lstmprof.errors import RunError, UsageError
+from lstmprof.events.counters import Count, Counters, table_of
 from lstmprof.events.schema import SCHEMA, VERSION_KEY
 from lstmprof.events.table import events_table
 from lstmprof.runs import directory
@@ -280,6 +282,19 @@ def test_timings_of_before_waiting_was_counted_are_read_without_it(tmp_path: Pat
     timings = open_run(tmp_path / "a").timings()
     assert timings is not None
     assert timings.equals(whole)
+
+
+def test_counters_of_before_allocators_were_told_are_read_without_them(tmp_path: Path) -> None:
+    counts = Counters.of([table_of([Count(3, 7, 0, "memory allocated", "bytes", 5.0)])])
+    write(tmp_path, "a")
+    older = counts.table().drop_columns(["allocator"])
+    path = tmp_path / "a" / "counters.parquet"
+    pq.write_table(older.replace_schema_metadata({VERSION_KEY: b"5"}), path)
+    run = open_run(tmp_path / "a")
+    assert [rows.to_pylist() for rows in run.counters()] == [counts.table().to_pylist()]
+    assert [rows.to_pylist() for rows in run.counters(["name"])] == [[{"name": "memory allocated"}]]
+    answer = api.sql("SELECT value, allocator FROM counters", [run.path])
+    assert answer.rows() == [{"value": 5.0, "allocator": None}]
 
 
 def test_damage_is_one_line(tmp_path: Path) -> None:

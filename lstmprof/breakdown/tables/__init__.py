@@ -317,7 +317,8 @@ _ALL = (
         tuple(c.name for c in memory.COLUMNS),
         beside=_memory,
         record="torch.profiler records it with profile_memory=True, Nsight Systems with "
-        "--cuda-memory-usage=true; no other profiler's is read",
+        "--cuda-memory-usage=true, TensorFlow's and JAX's profilers without being asked, where "
+        "their allocators tell it; no other profiler's is read",
     ),
     TableKind(
         "witness",

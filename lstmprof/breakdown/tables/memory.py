@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -22,7 +22,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from lstmprof.events.annotate.steps import Window
-from lstmprof.events.counters import ALLOCATED, CHANGE, RESERVED, by_series
+from lstmprof.events.counters import ALLOCATED, ALLOCATOR, CHANGE, RESERVED, by_series
 from lstmprof.events.groups import Groups
 from lstmprof.events.intervals import Ints
 from lstmprof.events.narrow import Packed
@@ -33,7 +33,14 @@ _NO_TOTAL = "the profile does not say what was allocated"
 _NO_CHANGE = "the profile has no single allocations"
 COLUMNS = (
     RANK,
-    Column("device", pa.int64(), "", "device number", "it is memory of the host"),
+    Column(
+        "device",
+        pa.int64(),
+        "",
+        "device number",
+        "it is memory of the host, or its allocator names no device",
+    ),
+    replace(ALLOCATOR, type=pa.string()),
     Column("step", pa.int64(), "", "number of the step", "the row is of the whole profile"),
     Column("phase", pa.string(), "", "phase of the step", "the row is of the whole step, or more"),
     Column(
@@ -66,11 +73,13 @@ COLUMNS = (
 READS = ("start_ns", "dur_ns", "rank", "device", "step", "phase")
 
 _Rank = int | None
+#: Rank, device and allocator.
+_Whose = tuple[_Rank, int | None, str | None]
 _Floats = NDArray[np.float64]
 _Parts = Sequence[slice]
 _TOTALS = (ALLOCATED, RESERVED)
 _NAMES = (*_TOTALS, CHANGE)
-_SIZES = [column.name for column in COLUMNS[4:]]
+_SIZES = [column.name for column in COLUMNS[5:]]
 
 
 @dataclass(frozen=True)
@@ -84,7 +93,7 @@ class _Span:
 
 
 def memory(counters: Iterable[pa.Table], events: Packed, windows: Sequence[Window]) -> pa.Table:
-    """``COLUMNS``: of each device the whole profile, then each step and, beneath it, its phases.
+    """``COLUMNS``: of each device and allocator the profile, each step and, beneath it, its phases.
 
     Without counters of memory there are no rows.
     """
@@ -97,16 +106,16 @@ def memory(counters: Iterable[pa.Table], events: Packed, windows: Sequence[Windo
         spans[rank].append(span)
     places = _counted(counters, {rank: _borders(of_rank) for rank, of_rank in spans.items()})
     rows = [
-        {"rank": rank, "device": device, **row}
-        for (rank, device), of_device in sorted(places.items(), key=_by_number)
-        for row in _rows([*of_device.values()], spans[rank])
+        {"rank": rank, "device": device, "allocator": allocator, **row}
+        for (rank, device, allocator), of_place in sorted(places.items(), key=_by_number)
+        for row in _rows([*of_place.values()], spans[rank])
     ]
     return pa.Table.from_pylist(rows, schema=schema(COLUMNS))
 
 
-def _by_number(item: tuple[tuple[_Rank, int | None], Any]) -> tuple[int, int]:
-    rank, device = item[0]
-    return NONE if rank is None else rank, NONE if device is None else device
+def _by_number(item: tuple[_Whose, Any]) -> tuple[int, int, str]:
+    rank, device, allocator = item[0]
+    return NONE if rank is None else rank, NONE if device is None else device, allocator or ""
 
 
 def _phases(events: Packed) -> Iterator[tuple[_Rank, _Span]]:
@@ -142,17 +151,17 @@ def _borders(spans: Sequence[_Span]) -> Ints:
     return np.unique(np.concatenate([ns for span in spans for ns in (span.start_ns, span.end_ns)]))
 
 
-_Places = dict[tuple[_Rank, int | None], dict[int | None, "_Place"]]
+_Places = dict[_Whose, dict[int | None, "_Place"]]
 
 
 def _counted(counters: Iterable[pa.Table], borders: Mapping[_Rank, Ints]) -> _Places:
-    """What is counted of each device, process by process."""
+    """What is counted of each device and allocator, process by process."""
     places: _Places = defaultdict(dict)
     no_border = np.empty(0, dtype=np.int64)
     for series, time_ns, values in itertools.chain.from_iterable(map(by_series, counters)):
         if series.name in _NAMES:
             of_rank = borders.get(series.rank, no_border)
-            processes = places[series.rank, series.device]
+            processes = places[series.rank, series.device, series.allocator]
             place = processes.setdefault(series.pid, _Place())
             stretch = np.searchsorted(of_rank, time_ns, side="right")
             place.add(series.name, time_ns, stretch, values)
@@ -160,7 +169,7 @@ def _counted(counters: Iterable[pa.Table], borders: Mapping[_Rank, Ints]) -> _Pl
 
 
 class _Place:
-    """The memory of one device and process, by the stretches in which something is told of it."""
+    """The memory of one device, allocator and process, by the stretches in which it is told."""
 
     def __init__(self) -> None:
         self._told: dict[str, list[tuple[Ints, _Floats]]] = defaultdict(list)

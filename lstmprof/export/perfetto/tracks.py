@@ -135,13 +135,15 @@ class Tracks:
 
     def recorded(self, series: Series) -> int:
         """A new counter that the profile itself has, of a device or of a process."""
-        name, unit = shown_name(series.name), shown_name(series.unit or "")
+        of = f" of {series.allocator}" if series.allocator else ""
+        name, unit = shown_name(f"{series.name}{of}"), shown_name(series.unit or "")
         place = Where(
             series.rank,
             series.pid,
             device=series.device,
             counter=series.name,
             unit=series.unit,
+            allocator=series.allocator,
         )
         if series.device is not None:
             group = self._device(series.rank, series.device)

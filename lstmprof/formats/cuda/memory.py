@@ -64,5 +64,6 @@ def _changes(read: Mapping[str, Ints], renumbered: Callable[[Batch], Batch]) -> 
         "name": constant(CHANGE, count),
         "unit": constant(BYTES, count),
         "value": sign * read["bytes"],
+        "allocator": pa.nulls(count, READ.field("allocator").type),
     }
     return sorted_by_time(pa.table(columns, schema=READ))

@@ -138,6 +138,7 @@ def memory_table(time_ns: Ints, pid: Ints, args: Sequence[bytes]) -> pa.Table | 
         "name": pa.DictionaryArray.from_arrays(name, pa.array(_SIZES.values())),
         "unit": pa.DictionaryArray.from_arrays(units, pa.array([BYTES])),
         "value": value.astype(np.float64),
+        "allocator": pa.nulls(len(event), READ.field("allocator").type),
     }
     return sorted_by_time(pa.table(columns, schema=READ))
 

@@ -112,8 +112,8 @@ class _Counts:
         if place is None or abs(at_ns) > rows.MAX_NS:
             return
         counts = self._counts[place.rank]
-        name = place.counter or ""
-        counts.append(Count(at_ns, place.pid, place.device, name, place.unit, float(value)))
+        told = (place.counter or "", place.unit, float(value), place.allocator)
+        counts.append(Count(at_ns, place.pid, place.device, *told))
         if len(counts) >= CHUNK_ROWS:
             self._tables[place.rank].append(table_of(counts))
             counts.clear()

@@ -69,6 +69,7 @@ class Where(msgspec.Struct, omit_defaults=True):
     device: int | None = None
     counter: str | None = None
     unit: str | None = None
+    allocator: str | None = None
 
 
 class Facts(msgspec.Struct, omit_defaults=True):
@@ -121,8 +122,10 @@ def where(description: str) -> Where:
         rows.int64(said.tid),
         said.thread,
         rows.natural(said.device),
-        None if said.counter is None else rows.clean(said.counter),
-        None if said.unit is None else rows.clean(said.unit),
+        *(
+            None if text is None else rows.clean(text)
+            for text in (said.counter, said.unit, said.allocator)
+        ),
     )
 
 

@@ -10,6 +10,7 @@ from the ``profile_start_time`` of plane ``Task Environment``. To know when read
 - A host event's ``tid`` is its line's id: a thread id in old files, a hash in new ones. There is no
   pid. On AMD the launches have lines of their own (``Host Threads/<tid>``), apart from the same
   thread's TraceMe line, so that launches and ops meet through ``op_name`` only.
+- Allocations and frees are instants among the host's events, and counters here (``memory``).
 - ``external_id`` is always null; ``op_name`` names the op of an activity directly.
 """
 
@@ -21,6 +22,7 @@ from typing import Any
 
 from lstmprof.errors import ProfileError, one_line
 from lstmprof.events import DeviceFacts, Profile
+from lstmprof.events.counters import Collected
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.spool import Chunks
 from lstmprof.formats import rows
@@ -80,11 +82,13 @@ def read(raw: RawFile) -> Profile:
 def _profile(raw: RawFile, outlined: Outline) -> Profile:
     space = outlined.space
     planes = [(text(plane.name), plane) for plane in space.planes]
-    chunks, untimed = Chunks(), 0
+    chunks, counted, untimed = Chunks(), Collected(), 0
     for part in _parts(raw, planes, outlined.pieces):
         untimed += part.untimed
         if part.columns is not None:
             chunks.add(part.columns)
+        if part.counters is not None:
+            counted.add(part.counters)
     columns = chunks.columns()
     complaints = [one_line(text(line))[:200] for line in (*space.errors, *space.warnings)]
     if columns is None:
@@ -116,6 +120,7 @@ def _profile(raw: RawFile, outlined: Outline) -> Profile:
             "devices": {str(number): _plain(stats) for number, stats in gpus.items()},
             "threads": _threads(planes),
         },
+        counters=counted.counters().shifted(-origin_ns),
     )
 
 

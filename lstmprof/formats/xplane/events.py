@@ -24,13 +24,17 @@ from lstmprof.formats.xplane.hlo import Instruction, Instructions, instructions
 
 Stats = Mapping[str, Any]
 
+#: Marks of memory on a host thread's line, and the stats of them that are read (``memory``).
+ALLOCATION, FREE = "MemoryAllocation", "MemoryDeallocation"
+ALLOCATOR_NAME, DEVICE_NUMBERS = "allocator_name", ("index_on_host", "device_ordinal")
+MEMORY_STATS = (ALLOCATOR_NAME, *DEVICE_NUMBERS, "bytes_allocated", "allocation_bytes")
 #: Thread-pool bookkeeping and allocator marks, without duration or around work that is there by
 #: itself: no work of their own.
 _BOOKKEEPING = (
     "ThreadpoolListener::",
     "ExecutorState::Process",
-    "MemoryAllocation",
-    "MemoryDeallocation",
+    ALLOCATION,
+    FREE,
     "end: ",  # XLA on a CPU: the end of the instruction of that name
 )
 #: Marks of memory on a stream's line: they last as long as the memory and occupy nothing.
@@ -197,7 +201,8 @@ def text(content: bytes) -> str:
 class PlaneTables:
     """Names and stats of one plane's events, to which these refer by number.
 
-    ``wanted`` names the stats that are read.
+    ``wanted`` names the stats that are read of all events; ``memory_events`` are those that tell
+    of memory, ``memory_stats`` what is read of these alone.
     """
 
     def __init__(self, plane: Any) -> None:
@@ -206,6 +211,9 @@ class PlaneTables:
         self._metadata = {
             e.key: (text(e.value.name), self.stats(e.value.stats)) for e in plane.event_metadata
         }
+        self.memory_stats = {k: n for k, n in self._stat_names.items() if n in MEMORY_STATS}
+        named = {number: name for number, (name, _) in self._metadata.items()}
+        self.memory_events = {k: n for k, n in named.items() if n in (ALLOCATION, FREE)}
 
     def described(self, event: Any) -> tuple[str, dict[str, Any]]:
         """The event's name and those of its stats that are read, its kind's own included."""
@@ -221,11 +229,15 @@ class PlaneTables:
         """By name, all of these stats."""
         return {self._stat_names.get(s.metadata_id, ""): self.value(s) for s in stats}
 
+    def stat_name(self, number: int) -> str | None:
+        """The text of this number."""
+        return self._stat_names.get(number)
+
     def value(self, stat: Any) -> Any:
         """What a stat holds."""
         field = stat.WhichOneof("value")
         if field == "ref_value":  # an id into the table of names: how repeated texts are stored
-            return self._stat_names.get(stat.ref_value)
+            return self.stat_name(stat.ref_value)
         if field == "str_value":
             return text(stat.str_value)
         return getattr(stat, field) if field else None

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from lstmprof.formats import rows
 from lstmprof.formats.raw_file import RawFile
 from lstmprof.formats.rows import Row
-from lstmprof.formats.xplane import schema, wire
+from lstmprof.formats.xplane import memory, schema, wire
 from lstmprof.formats.xplane.events import (
     IDS,
     MARKS,
@@ -63,10 +63,14 @@ class Line:
 
 @dataclass(frozen=True)
 class Found:
-    """Columns of events, times as they are, and how many events have no possible time."""
+    """Columns of events, times as they are, and how many events have no possible time.
+
+    ``counters``: what they tell of memory.
+    """
 
     columns: pa.Table | None
     untimed: int
+    counters: pa.Table | None = None
 
 
 def found(raw: RawFile, line: Line, pieces: Iterable[Piece]) -> Iterator[Found]:
@@ -99,7 +103,10 @@ def one_by_one(line: Line, events: Iterable[Any]) -> Iterator[Found]:
         timed = [(_interval(line.start_ns, event), event) for event in some]
         described = [line.row(event, interval) for interval, event in timed if interval is not None]
         listed = [row for row in described if row is not None]
-        yield Found(rows.columns(listed) if listed else None, len(timed) - len(described))
+        starts = ((interval[0], event) for interval, event in timed if interval is not None)
+        counters = None if line.place else memory.of_messages(line.tables, starts)
+        columns = rows.columns(listed) if listed else None
+        yield Found(columns, len(timed) - len(described), counters)
 
 
 def _interval(line_ns: int, event: Any) -> tuple[int, int] | None:
@@ -125,6 +132,9 @@ def by_columns(line: Line, content: bytes, piece: Piece) -> Found:
     start_ns, end_ns = _times(line.start_ns, events)
     is_timed = ~events.counted & (events.duration_ps >= 0)
     is_timed &= (abs(start_ns) <= rows.MAX_NS) & (abs(end_ns) <= rows.MAX_NS)
+    counters = None
+    if not line.place:
+        counters = memory.of_columns(line.tables, content, events, start_ns, is_timed)
     wanted = sorted(line.tables.wanted)
     stats = events.stats.only(np.isin(events.stats.metadata_id, wanted))
     names = [line.tables.wanted[number] for number in wanted]
@@ -143,7 +153,7 @@ def by_columns(line: Line, content: bytes, piece: Piece) -> Found:
         if line.place or name != "graph_node_id":  # a host event is no node
             columns[name] = _replaced(columns[name], kept, owner, value, len(start_ns))
     untimed = len(is_timed) - int(is_timed.sum())
-    return Found(pa.table(columns) if len(kept) else None, untimed)
+    return Found(pa.table(columns) if len(kept) else None, untimed, counters)
 
 
 def _times(line_ns: int, events: Events) -> tuple[Ints, Ints]:

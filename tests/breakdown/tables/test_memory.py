@@ -161,6 +161,22 @@ def test_a_profile_without_memory_says_how_it_is_recorded(
     assert "no memory was recorded: torch.profiler records it with profile_memory" in told.err
 
 
+def test_allocators_of_one_device_are_told_apart(tmp_path: Path) -> None:
+    pinned = {"device": None, "allocator": "gpu_host_bfc"}
+    counts = [
+        *change(21, 4, 4, device=None, allocator="mklcpu"),
+        *change(22, 100, 100, **pinned),
+        *change(23, -2, 2, device=None, allocator="mklcpu"),
+    ]
+    rows = break_down(made(tmp_path / "run", counts)).table("memory").to_pylist()
+    whole = [row for row in rows if row["step"] is None]
+    names = ("device", "allocator", "peak_allocated_bytes", "grown_bytes", "frees")
+    assert [tuple(row[name] for name in names) for row in whole] == [
+        (None, "gpu_host_bfc", 100, 100, 0),
+        (None, "mklcpu", 4, 2, 1),
+    ]
+
+
 def test_check_says_whether_memory_was_recorded(tmp_path: Path) -> None:
     none, changes, whole = (
         made(tmp_path / name, counts)
