@@ -21,7 +21,7 @@ from lstmprof.errors import RunError
 from lstmprof.numbers import listed, told_apart
 from lstmprof.report import ranks, rows
 from lstmprof.report.icicle import icicles
-from lstmprof.report.model import Report
+from lstmprof.report.model import Group, Report
 from lstmprof.report.runs import RunReport, groups, missing, run_reports
 from lstmprof.report.timeline import timelines
 
@@ -63,7 +63,7 @@ def report_of(
     pictures = icicles(runs)
     begins("making tables and charts")
     report = Report(
-        title=title or _title(runs),
+        title=title or _title(runs, comparable),
         created=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
         version=__version__,
         runs=tuple(run.facts for run in runs),
@@ -91,14 +91,30 @@ def report_of(
     return replace(report, missing=tuple(missing(report, runs, empty)))
 
 
-#: With more runs a title counts them.
+#: With more runs a title names the ends of the largest group.
 _MOST_NAMED = 4
 
 
-def _title(runs: Sequence[RunReport]) -> str:
-    """What is compared, on which workload: ``torch-cudnn and tf-lstmcell: 1x320-ce-short``."""
-    workloads = dict.fromkeys(run.facts.workload for run in runs if run.facts.workload)
+def _title(runs: Sequence[RunReport], comparable: Sequence[Group]) -> str:
+    """What is compared, on which workload.
+
+    ``torch-cudnn and tf-lstmcell: 1x320-ce-short``; of many runs ``torch-cudnn to tf-lstmcell: 12
+    runs of 1x320-ce-short, 4 others``, the fastest and the slowest that can be compared.
+    """
     names = list(dict.fromkeys(run.facts.label for run in runs))
-    told_apart_by_name = len(names) == len(runs) <= _MOST_NAMED
-    what = listed(names) if told_apart_by_name else f"{len(runs)} runs"
-    return f"{what}: {next(iter(workloads))}" if len(workloads) == 1 else what
+    if len(names) == len(runs) <= _MOST_NAMED:
+        return _of_workload(listed(names), ": ", runs)
+    largest = [run for run in runs if run.facts.group == comparable[0].number]
+    if len(largest) < 2:
+        return _of_workload(f"{len(runs)} runs", ": ", runs)
+    by_length = sorted(largest, key=lambda run: run.profile.length_ns)
+    ends = f"{by_length[0].facts.label} to {by_length[-1].facts.label}"
+    of_group = _of_workload(f"{ends}: {len(largest)} runs", " of ", largest)
+    others = len(runs) - len(largest)
+    return of_group + (f", {others} other{'s' * (others != 1)}" if others else "")
+
+
+def _of_workload(what: str, between: str, runs: Sequence[RunReport]) -> str:
+    """``what``, and the workload where ``runs`` have one."""
+    workloads = list(dict.fromkeys(run.facts.workload for run in runs if run.facts.workload))
+    return f"{what}{between}{workloads[0]}" if len(workloads) == 1 else what

@@ -173,6 +173,11 @@ class Report:
         """The facts of the runs of ``group``."""
         return [facts for facts in self.runs if facts.group == group.number]
 
+    def facts_in(self, rows: Rows) -> list[RunFacts]:
+        """The facts of the runs that ``rows`` are of."""
+        names = {row["run"] for row in rows}
+        return [facts for facts in self.runs if facts.run in names]
+
     def by_group(self, rows: Rows) -> Iterator[tuple[Group, list[Row]]]:
         """Each group that has any of ``rows``, with them."""
         for group in self.groups:

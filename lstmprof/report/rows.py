@@ -6,7 +6,8 @@ import dataclasses
 import itertools
 import math
 import statistics
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -137,13 +138,13 @@ def _by_package(version: str) -> tuple[str, tuple[int, ...], str]:
 
 
 def sweep(runs: Sequence[RunReport]) -> list[Row]:
-    """The steps by size; none where all runs have one size.
+    """The steps by size of what ran in several sizes, of all where nothing did; none of one size.
 
     ``conditions`` are those that differ between the runs, besides the sizes; may be empty.
     """
     infos = [run.breakdown.run.info for run in runs]
     differing = [name for name in _CONDITIONS if len({getattr(info, name) for info in infos}) > 1]
-    rows, sizes = [], set()
+    rows, sizes = [], dict[tuple[str, str], set[tuple[Any, ...]]]()
     for run, of_run in zip(runs, infos, strict=True):
         size = {name: getattr(of_run.workload, name) for name in ("hidden", "batch", "time_steps")}
         if run.breakdown.timings is None or None in size.values():
@@ -154,8 +155,14 @@ def sweep(runs: Sequence[RunReport]) -> list[Row]:
             "step_ns": run.breakdown.timings.step_ns,
         }
         rows.append(run.row({**columns, **size}))
-        sizes.add(tuple(size.values()))
-    return rows if len(sizes) > 1 else []
+        sizes.setdefault(_ran(rows[-1]), set()).add(tuple(size.values()))
+    several = [row for row in rows if len(sizes[_ran(row)]) > 1]
+    return several or (rows if len(set().union(*sizes.values())) > 1 else [])
+
+
+def _ran(row: Row) -> tuple[str, str]:
+    """What ran, in whichever size."""
+    return row["implementation"], row["conditions"]
 
 
 def roofline(runs: Sequence[RunReport]) -> list[Row]:
@@ -209,15 +216,23 @@ def _place(iteration: Row) -> str:
 
 
 def pairs(runs: Sequence[RunReport], groups: Sequence[Group]) -> list[Pair]:
-    """Every two runs of a group, ``MOST_PAIRS`` allowing, the largest difference first."""
+    """Every two runs of a group, ``MOST_PAIRS`` allowing, in the order of ``_order``."""
     ordered = []
     for group in groups:
         members = [run.profile for run in runs if run.facts.group == group.number]
+        held = held_against(members)
         every = math.comb(len(members), 2) <= MOST_PAIRS
-        two = itertools.combinations(members, 2) if every else held_against(members)
+        of_verdicts = {frozenset((fast.name, slow.name)) for fast, slow in held}
+        two = itertools.combinations(members, 2) if every else held
         of_group = [_pair(first, second) for first, second in two]
-        ordered += sorted(of_group, key=lambda pair: -sum(_deltas(pair)))
+        ordered += sorted(of_group, key=lambda pair: _order(pair, of_verdicts))
     return ordered
+
+
+def _order(pair: Pair, of_verdicts: Collection[frozenset[str]]) -> tuple[bool, int]:
+    """Where ``pair`` stands: those of which a verdict is first, the largest difference first."""
+    names = frozenset((pair.fast.name, pair.slow.name))
+    return names not in of_verdicts, -sum(_deltas(pair))
 
 
 def _pair(first: StepProfile, second: StepProfile) -> Pair:

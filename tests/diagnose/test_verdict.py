@@ -13,6 +13,7 @@ from lstmprof.diagnose.certainty import Outcome
 from lstmprof.diagnose.diagnosis import Diagnosis, alone, compare
 from lstmprof.diagnose.findings import findings
 from lstmprof.diagnose.step_profile import StepProfile
+from lstmprof.diagnose.verdicts import verdicts
 
 MS = 1_000_000
 
@@ -75,3 +76,23 @@ def test_a_difference_without_a_cause_says_so() -> None:
 )
 def test_a_run_alone_is_held_against_its_step(run: StepProfile, verdict: str) -> None:
     assert alone(run).verdict == verdict
+
+
+def test_runs_that_cannot_be_told_from_one_share_a_line() -> None:
+    base, near, same, slow = (
+        ran(name, python_ns)
+        for name, python_ns in (("a", MS), ("b", MS + MS // 100), ("c", MS), ("d", 12 * MS))
+    )
+    diagnoses = [compare(base, other) for other in (near, slow, same)]
+    assert [(v.sentence, v.certainty, len(v.diagnoses)) for v in verdicts(diagnoses)] == [
+        ("b and c cannot be told apart from a: 11.0 and 11.0 against 11.0 ms", "within noise", 2),
+        (*told(diagnoses[1]), 1),
+    ]
+    assert [v.sentence for v in verdicts(diagnoses[:2])] == [d.verdict for d in diagnoses[:2]]
+
+
+def test_what_a_doubt_hides_has_a_line_of_its_own() -> None:
+    doubts = (Warning(CPU_TAKEN, "something happened", "do something", 0.5),)
+    hidden = [compare(ran("a", 0), ran(name, 4 * MS, doubts=doubts)) for name in "bc"]
+    assert [v.sentence for v in verdicts(hidden)] == [d.verdict for d in hidden]
+    assert [v.sentence for v in verdicts([alone(ran("a", MS))])] == [alone(ran("a", MS)).verdict]

@@ -60,6 +60,24 @@ def test_runs_of_one_label_in_two_groups_have_a_bar_of_casts_each() -> None:
     assert [(row["label"], row["percent"]) for row in values] == [("fp32", 25.0), ("amp", 25.0)]
 
 
+def test_of_runs_that_hardly_cast_it_is_said_and_no_bar_is_drawn() -> None:
+    rows = [{"run": "amp", **CAST}, {"run": "fp32", **CAST, "label": "b", "share": 0.002}]
+    values = casts.chart(rows).to_dict()["data"]["values"]
+    assert [row["label"] for row in values] == ["a"]
+    assert casts.sentence(rows).endswith("; one other spends at most 0.2 % and is not drawn.")
+    assert "drawn" not in casts.sentence(rows[1:])
+
+
+def test_runs_of_one_version_have_one_label_that_spans_them() -> None:
+    row = {"run": "r", "implementation": "a", "of_first": 1.0, "step_low_ns": 1, "step_high_ns": 2}
+    rows = [
+        {**row, "version": version, "place": place, "step_ns": ms * 1_000_000}
+        for version, place, ms in (("1", 0, 20), ("2", 1, 12), ("2", 1, 10))
+    ]
+    values = versions.chart(rows).to_dict()["data"]["values"]
+    assert [value["said"] for value in values] == ["20.0", "10.0…12.0", ""]
+
+
 def test_a_copy_is_no_kernel_that_waited(tmp_path: Path) -> None:
     copy, kernel = "Memcpy HtoD (Pageable -> Device)", "ampere_sgemm_128x64_nn"
     run = runs.run(tmp_path, "one", implementation="a", kernels=6, names=(copy, kernel))

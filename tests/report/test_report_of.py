@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import html
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from diagnose.test_certainty import in_turn
 from events import rows
 from report import runs
 
@@ -22,7 +25,7 @@ from lstmprof.events.annotate.steps import Window, windows
 from lstmprof.events.table import EventTable
 from lstmprof.numbers import with_short_names
 from lstmprof.report import page, rows as report_rows, timeline as timeline_module
-from lstmprof.report.model import Report, Timeline
+from lstmprof.report.model import Group, Report, Timeline
 from lstmprof.report.palette import label_of
 from lstmprof.report.timeline import timeline
 from lstmprof.runs.run import TIMINGS_SCHEMA, write_tables
@@ -227,6 +230,48 @@ def test_a_sweep_is_one_where_sizes_vary(tmp_path: Path, hidden: tuple[int, int]
     ]
     report = reports.report_of([break_down(run) for run in made])
     assert [row["hidden"] for row in report.sweep] == ([32, 64] if len(set(hidden)) == 2 else [])
+
+
+def test_what_ran_in_one_size_is_no_row_of_a_sweep(tmp_path: Path) -> None:
+    made = [
+        runs.run(tmp_path, f"run{i}", implementation=name, hidden=h, walls_ns=runs.walls(50_000))
+        for i, (name, h) in enumerate((("x", 32), ("x", 64), ("y", 32)))
+    ]
+    report = reports.report_of([break_down(run) for run in made])
+    assert [(row["implementation"], row["hidden"]) for row in report.sweep] == [
+        ("x", 32),
+        ("x", 64),
+    ]
+
+
+def test_the_title_of_many_runs_names_the_ends_of_the_largest_group(tmp_path: Path) -> None:
+    made = [
+        runs.run(tmp_path, name, implementation=name, kernels=kernels, walls_ns=runs.walls(ns))
+        for name, kernels, ns in (("a", 2, 30_000), ("b", 3, 20_000), ("c", 9, 90_000))
+    ]
+    other = [runs.run(tmp_path, f"d{h}", implementation="d", hidden=h) for h in (64, 128)]
+    report = reports.report_of([break_down(run) for run in [*made, *other]])
+    assert report.title == "b to c: 3 runs of 1x320-ce-short, 2 others"
+
+
+def test_the_first_way_is_that_of_the_largest_verdict() -> None:
+    profiles = [
+        dataclasses.replace(in_turn(first, *(factor * ms for ms in (10, 11.5, 13.3))), name=name)
+        for name, first, factor in (
+            ("base", "10:00:00", 1),
+            ("slow", "10:00:20", 1.5),
+            ("slower", "10:00:40", 3),
+            ("fastest, apart", "11:30:00", 0.99),
+        )
+    ]
+    of_group: Any = [SimpleNamespace(facts=SimpleNamespace(group=0), profile=p) for p in profiles]
+    pairs = report_rows.pairs(of_group, [Group(0, "", None, tuple(p.name for p in profiles))])
+    assert [(pair.fast.name, pair.slow.name) for pair in pairs[:4]] == [
+        ("base", "slower"),
+        ("base", "slow"),
+        ("fastest, apart", "base"),
+        ("fastest, apart", "slower"),
+    ]
 
 
 def test_a_long_series_is_drawn_in_cells_that_hold_every_iteration(tmp_path: Path) -> None:

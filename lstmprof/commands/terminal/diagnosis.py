@@ -17,6 +17,7 @@ from lstmprof.diagnose.findings import Change, Difference, Finding
 from lstmprof.diagnose.roofline import Roofline
 from lstmprof.diagnose.sentences import of_roofline
 from lstmprof.diagnose.step_profile import labels
+from lstmprof.diagnose.verdicts import Verdict, verdicts
 from lstmprof.numbers import UNKNOWN, count, cropped, escaped, milliseconds, percent, quantity
 
 #: Causes whose evidence is shown; all are in JSON.
@@ -35,8 +36,8 @@ def show_all(diagnoses: Sequence[Diagnosis]) -> None:
         for heading, members in parts:
             if heading:
                 terminal.write_line(f"{heading}:", style="bold")
-            for diagnosis in members:
-                terminal.write_line(f"- {_in_short(diagnosis)}")
+            for verdict in verdicts(members):
+                terminal.write_line(f"- {_in_short(verdict)}")
         terminal.write_line()
     for heading, members in parts:
         if heading and len(parts) > 1:
@@ -52,9 +53,9 @@ def _by_conditions(diagnoses: Sequence[Diagnosis]) -> list[tuple[str, list[Diagn
     return [(heading, list(members)) for heading, members in parts]
 
 
-def _in_short(diagnosis: Diagnosis) -> str:
-    doubt = diagnosis.certainty
-    return diagnosis.verdict + (f" ({doubt})" if doubt not in diagnosis.verdict else "")
+def _in_short(verdict: Verdict) -> str:
+    doubt = verdict.certainty
+    return verdict.sentence + (f" ({doubt})" if doubt not in verdict.sentence else "")
 
 
 def show(diagnosis: Diagnosis, told: set[str]) -> None:
@@ -116,7 +117,7 @@ def markdown_of_all(diagnoses: Sequence[Diagnosis]) -> str:
     texts = []
     if len(diagnoses) > _FEW:
         for heading, members in parts:
-            lines = [f"- {escaped(_in_short(diagnosis))}" for diagnosis in members]
+            lines = [f"- {escaped(_in_short(verdict))}" for verdict in verdicts(members)]
             texts.append("\n".join([f"{escaped(heading)}:", "", *lines] if heading else lines))
     for heading, members in parts:
         texts += [f"### {escaped(heading)}"] if heading and len(parts) > 1 else []

@@ -27,8 +27,7 @@ def figures(report: Report) -> list[Figure]:
     """One, where any run casts."""
     if not report.casts:
         return []
-    casting = {row["run"] for row in report.casts}
-    runs = [facts for facts in report.runs if facts.run in casting]
+    runs = report.facts_in(_drawn(report.casts))
     return [
         Figure(
             key="casts",
@@ -50,12 +49,27 @@ def _shares(rows: Rows) -> dict[str, float]:
     return dict(sorted(shares.items(), key=lambda run: -run[1]))
 
 
+def _drawn(rows: Rows) -> Rows:
+    """Those of runs that cast more than slightly, all where none does."""
+    shares = _shares(rows)
+    large = {run for run, share in shares.items() if share >= drawing.SLIGHT}
+    return [row for row in rows if row["run"] in large] or rows
+
+
 def sentence(rows: Rows) -> str:
-    """Which run casts most, and who asks for most of it."""
-    run, share = next(iter(_shares(rows).items()))
+    """Which run casts most, who asks for most of it, and how many are not worth drawing."""
+    shares = _shares(rows)
+    run, share = next(iter(shares.items()))
     most = max((row for row in rows if row["run"] == run), key=lambda row: row["total_ns"])
     by = f"{most['op'] or 'an unknown op'}" + (f" in {most['within']}" if most["within"] else "")
-    return f"{run} spends {percent(share)} of its time on casts, most of it by {by}."
+    first = f"{run} spends {percent(share)} of its time on casts, most of it by {by}"
+    slight = [of_run for of_run in shares.values() if of_run < drawing.SLIGHT]
+    if not slight or share < drawing.SLIGHT:
+        return f"{first}."
+    others = "one other spends" if len(slight) == 1 else f"{len(slight)} others spend"
+    return f"{first}; {others} at most {percent(slight[0])} and " + (
+        "is not drawn." if len(slight) == 1 else "are not drawn."
+    )
 
 
 def chart(rows: Rows) -> drawing.Drawn:
@@ -63,6 +77,7 @@ def chart(rows: Rows) -> drawing.Drawn:
     label_of = {row["run"]: row["label"] for row in rows}
     # Runs that cannot be compared may have one label: no bar is of two of them.
     label_of = dict(zip(label_of, labels(list(label_of), list(label_of.values())), strict=True))
+    rows = _drawn(rows)
     order = [label_of[run] for run in _shares(rows)]
     values = [
         {

@@ -17,14 +17,16 @@ def figures(report: Report) -> list[Figure]:
     """One, where the runs vary in size."""
     if not report.sweep:
         return []
-    n = drawing.span((facts.iterations for facts in report.runs), "iterations")
+    n = drawing.span((facts.iterations for facts in report.facts_in(report.sweep)), "iterations")
     return [
         Figure(
             key="sweep",
             title=f"{TITLE}: units × batch × time steps",
             kind="Heat map of the time per batch",
             sentence=sentence(report.sweep),
-            caption=drawing.caption("ms a batch", _measured(n, report.sweep), report.runs),
+            caption=drawing.caption(
+                "ms a batch", _measured(n, report.sweep), report.facts_in(report.sweep)
+            ),
             spec=drawing.specification(chart(report.sweep)),
         )
     ]

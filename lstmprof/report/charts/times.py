@@ -76,7 +76,7 @@ def chart(rows: Rows) -> drawing.Drawn:
             low="datum.step_low_ns / 1e6",
             high="datum.step_high_ns / 1e6",
             right="max(datum.step_ns, datum.step_high_ns) / 1e6",
-            said="format(datum.ms, ',.3~r') + ' ms'"
+            said="format(datum.ms, ',.3r') + ' ms'"
             " + (datum.slowdown > 1 ? '  ' + format(datum.slowdown, '.2f') + '×' : '')",
         )
         .encode(y=drawing.label_axis([row["label"] for row in rows]))

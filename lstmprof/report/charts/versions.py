@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import altair as alt
 
 from lstmprof.numbers import milliseconds
@@ -28,7 +30,7 @@ def figures(report: Report) -> list[Figure]:
             title=f"{TITLE}: {group.conditions}",
             kind=f"Chart of the time per batch of {len(rows)} runs by version",
             sentence=sentence(rows),
-            caption=drawing.caption("ms a batch", "line: the 95 % interval", report.members(group)),
+            caption=drawing.caption("ms a batch", "line: the 95 % interval", report.facts_in(rows)),
             spec=drawing.specification(chart(rows)),
         )
         for group, rows in report.by_group(report.versions)
@@ -62,16 +64,27 @@ def _overlap(one: Row, other: Row) -> bool:
     return bool(max(low for low, _ in ends) <= min(high for _, high in ends))
 
 
+def _labelled(rows: Rows) -> Iterator[Row]:
+    """``rows`` with what is written beside each: of those at one place once, from least to most."""
+    places: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        places.setdefault((row["implementation"], row["version"]), []).append(row)
+    for at_place in places.values():
+        steps = [row["step_ns"] for row in at_place]
+        ends = dict.fromkeys(milliseconds(end) for end in (min(steps), max(steps)))
+        for row in at_place:
+            yield {**row, "said": "…".join(ends) if row is at_place[0] else ""}
+
+
 def chart(rows: Rows) -> drawing.Drawn:
     """Versions in their order across, milliseconds up, a line an implementation."""
     order = [row["version"] for row in sorted(rows, key=lambda row: row["place"])]
     base = (
-        alt.Chart(drawing.inline(rows, COLUMNS))
+        alt.Chart(drawing.inline(list(_labelled(rows)), (*COLUMNS, "said")))
         .transform_calculate(
             ms="datum.step_ns / 1e6",
             low="datum.step_low_ns / 1e6",
             high="datum.step_high_ns / 1e6",
-            said="format(datum.ms, ',.3~r')",
         )
         .encode(
             x=alt.X(
