@@ -119,6 +119,14 @@ class _OfRank:
     shift_ns: int = 0
     rank: int | None = None
 
+    def on_disk(self, folder: Folder) -> _OfRank:
+        if isinstance(self.read, SortedFiles):
+            paths = [folder.taken(path) for path in self.read.paths]
+        else:
+            paths = [folder.new("counters")]
+            write_sorted(paths[0], self.read)
+        return replace(self, read=SortedFiles(paths, "time_ns"), folder=folder)
+
     def batches(self) -> Iterator[pa.Table]:
         if isinstance(self.read, SortedFiles):
             for first_ns, end_ns in itertools.pairwise(self.read.borders(BATCH_ROWS)):
@@ -176,6 +184,14 @@ class Counters:
             for of_rank in self.of_ranks
         )
         return Counters(tuple(moved))
+
+    def on_disk(self, folder: Folder) -> Counters:
+        """The same in files of ``folder``.
+
+        Raises:
+            LstmprofError: there is no room.
+        """
+        return Counters(tuple(of_rank.on_disk(folder) for of_rank in self.of_ranks))
 
     def batches(self) -> Iterator[pa.Table]:
         """The rows of counters.parquet, some at a time."""

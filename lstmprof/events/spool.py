@@ -61,15 +61,17 @@ def _sorted(columns: pa.Table) -> pa.Table:
     return columns.take(pa.array(np.lexsort((np.negative(dur.astype(np.int64)), start))))
 
 
-def on_disk(events: EventTable, columns: Sequence[str]) -> EventTable:
-    """``events`` with ``columns`` alone in files, unless they are there or there is none.
+def on_disk(events: EventTable, columns: Sequence[str], folder: Folder) -> EventTable:
+    """``events`` with ``columns`` alone in files of ``folder``, unless they are in files.
+
+    Where there is none it is ``events``.
 
     Raises:
         LstmprofError: there is no room.
     """
     if isinstance(events, StoredEvents) or not len(events):
         return events
-    folder, files = Folder(), []
+    files = []
     kept = events.select(columns).arrow
     for first in range(0, len(kept), CHUNK_ROWS):
         files.append(folder.new("chunk"))

@@ -8,10 +8,11 @@ which goes with the last that needs it.
 
 from __future__ import annotations
 
-import itertools
+import shutil
+import tempfile
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,18 +35,36 @@ _CODE = pa.int32()
 class Folder:
     """A temporary folder that goes with this object; what killed processes left goes too.
 
+    One in ``base`` stays, and can be sent to another process: who made ``base`` removes it.
+
     Raises:
         LstmprofError: it cannot be made.
     """
 
-    def __init__(self) -> None:
-        self.path = made_temporary_folder()
-        self.remove = weakref.finalize(self, remove, self.path)
-        self._count = itertools.count()
+    def __init__(self, base: Path | None = None) -> None:
+        if base:
+            with room_in(base):
+                self.path = Path(tempfile.mkdtemp(dir=base))
+        else:
+            self.path = made_temporary_folder()
+            self.remove = weakref.finalize(self, remove, self.path)
+        self._count = 0
 
     def new(self, name: str) -> Path:
         """A path in it that nothing has yet."""
-        return self.path / f"{name}-{next(self._count)}"
+        self._count += 1
+        return self.path / f"{name}-{self._count}"
+
+    def taken(self, path: Path) -> Path:
+        """Where the file at ``path``, of another folder, lies now: in this one.
+
+        Raises:
+            LstmprofError: there is no room.
+        """
+        place = self.new(path.name)
+        with room_in(self.path):
+            shutil.move(path, place)
+        return place
 
 
 def write_columns(path: Path, columns: pa.Table) -> None:
@@ -234,6 +253,17 @@ class StoredEvents(EventTable):
         )
         arrays = [self._decoded(coded, name, own_texts) for name in columns]
         return EventTable(pa.Table.from_arrays(arrays, schema=schema))
+
+    def moved_to(self, folder: Folder) -> StoredEvents:
+        """This table with its files in ``folder``.
+
+        Raises:
+            LstmprofError: there is no room.
+        """
+        batches = [
+            replace(batch, files=tuple(map(folder.taken, batch.files))) for batch in self.batches
+        ]
+        return StoredEvents(folder, self._texts, batches, self._rank)
 
     def _decoded(self, coded: pa.Table, name: str, own_texts: bool) -> pa.Array:
         if name not in coded.schema.names:

@@ -40,6 +40,11 @@ class Cluster:
     client: Client
     _seen_s: float
 
+    @property
+    def count(self) -> int:
+        """How many tasks its workers do at once."""
+        return sum(_workers(self.client, self.address).values())
+
     @contextmanager
     def executor(self) -> Iterator[Executor]:
         """An executor; what is not done when it closes is cancelled."""

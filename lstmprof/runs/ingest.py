@@ -13,7 +13,7 @@ import re
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -26,29 +26,28 @@ from lstmprof.errors import (
     ProfileError,
     RunError,
     UsageError,
+    one_line,
 )
 from lstmprof.events import Profile
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.calls import coverage
 from lstmprof.events.annotate.recorded import recorded
-from lstmprof.events.schema import COLUMNS, LACKING, SCHEMA
-from lstmprof.events.spool import SPOOLED_ROWS, on_disk
-from lstmprof.events.stored import StoredEvents
+from lstmprof.events.schema import LACKING, SCHEMA
 from lstmprof.events.table import EventTable
 from lstmprof.formats import sources
 from lstmprof.formats.sources import Source, profile_name
 from lstmprof.runs import remote
 from lstmprof.runs.border import border, of_good
 from lstmprof.runs.directory import MOST_NAME_BYTES, cache_folder, new_run, staging, written_to
+from lstmprof.runs.kept import Kept, Read, in_files
 from lstmprof.runs.metadata import run_info
 from lstmprof.runs.remote import RemoteRun
 from lstmprof.runs.run import Run, open_run, write_events, write_info
 
 _DIGEST_DIGITS = 8
-#: What a reader may fill; a row's number follows from its place.
-_READ = tuple(c.name for c in COLUMNS if not c.derived and c.name != "event_id")
+#: So many files are named that a job lacks.
+_MOST_NAMED = 8
 _Error = TypeVar("_Error", bound=LstmprofError)
-_Read = tuple[Source, Profile]
 #: A profile that says nothing: with it only a file's name can name a rank.
 _SILENT = Profile("", None, SCHEMA.empty_table())
 
@@ -58,13 +57,14 @@ class Ingested:
     """What became of a word: runs, files that could not be read, files of other kinds.
 
     ``kept`` are runs that had been made of the same files before; a run that was written to a URL
-    is a ``RemoteRun``.
+    is a ``RemoteRun``. ``read`` are profiles that are yet to be joined.
     """
 
     runs: list[Run | RemoteRun]
     errors: list[LstmprofError]
     foreign: list[ForeignFileError]
     kept: list[Run | RemoteRun] = field(default_factory=list)
+    read: list[Read] = field(default_factory=list)
 
     def __add__(self, other: Ingested) -> Ingested:
         """Both."""
@@ -73,6 +73,7 @@ class Ingested:
             self.errors + other.errors,
             self.foreign + other.foreign,
             self.kept + other.kept,
+            self.read + other.read,
         )
 
 
@@ -130,7 +131,27 @@ class Task:
 
     def done(self) -> Ingested:
         """What becomes of them."""
-        return _ingest_group(self)
+        return self.joined(map(read, self.group))
+
+    def joined(self, parts: Iterable[Ingested]) -> Ingested:
+        """What becomes of them; ``parts`` is what ``read`` returned of each.
+
+        One run, where they are ranks of one job, else one of each.
+        """
+        kept, done, failed = Kept(), NOTHING, []
+        for source, part in zip(self.group, parts, strict=True):
+            errors = part.errors
+            try:
+                kept.add(part.read)
+            except LstmprofError as error:
+                errors = [_bare(error)]
+            done += Ingested([], errors, part.foreign)
+            failed += [source] if errors else []
+        runs = _runs(self.name, kept.profiles)
+        for run_name, members in runs:
+            missing = failed if len(runs) == 1 else []
+            done += _ingested(replace(self, name=run_name), members, missing)
+        return done
 
     def kept(self) -> Ingested | None:
         """The run that had been made of them before, None where there is none or they changed."""
@@ -264,47 +285,29 @@ def _common_name(group: Sequence[Source]) -> str:
     return prefix or _folder_name(group) or "profile"
 
 
-def _ingest_group(task: Task) -> Ingested:
-    """One run of all its files, where they are ranks of one job, else one of each."""
-    read: list[_Read] = []
-    done = NOTHING
-    for source in task.group:
-        try:
-            with border(source.label):
-                profile = formats.read_raw(source.label, source.load)
-                read = _small_in_memory([*read, (source, profile)])
-        except ForeignFileError as error:
-            done += Ingested([], [], [_bare(error)])
-        except LstmprofError as error:
-            done += Ingested([], [_bare(error)], [])
-    for run_name, members in _runs(task.name, read):
-        done += _ingested(replace(task, name=run_name), members)
-    return done
+def read(source: Source, base: Path | None = None) -> Ingested:
+    """The profile of one file, or why there is none; its events go to files in ``base``, if any."""
+    try:
+        with border(source.label):
+            profile = formats.read_raw(source.label, source.load)
+            return Ingested(
+                [], [], [], read=[(source, in_files(profile, base) if base else profile)]
+            )
+    except ForeignFileError as error:
+        return Ingested([], [], [_bare(error)])
+    except LstmprofError as error:
+        return Ingested([], [_bare(error)], [])
 
 
-def _small_in_memory(read: list[_Read]) -> list[_Read]:
-    """``read``, its events on disk where they are too many for memory together.
-
-    Raises:
-        LstmprofError: there is no room.
-    """
-    tables = [p.events for _, p in read if not isinstance(p.events, StoredEvents)]
-    if len(read) < 2 or sum(map(len, tables)) <= SPOOLED_ROWS:
-        return read
-    return [
-        (source, replace(profile, events=on_disk(profile.events, _READ)))
-        for source, profile in read
-    ]
-
-
-def _ingested(task: Task, members: Sequence[_Read]) -> Ingested:
+def _ingested(task: Task, members: Sequence[Read], missing: Sequence[Source] = ()) -> Ingested:
     """The run of these files, or why there is none; of ranks, without those that spoil it.
 
-    Ranks that are read each and make no run together are each a run of its own.
+    Ranks that are read each and make no run together are each a run of its own. ``missing`` are
+    files of the same job that could not be read.
     """
     errors: list[LstmprofError] = []
 
-    def made(good: Sequence[_Read]) -> tuple[Sequence[_Read], Profile]:
+    def made(good: Sequence[Read]) -> tuple[Sequence[Read], Profile]:
         profile = _of_one_job(good)
         steps = annotated(profile.events, captured=False, step_range=task.step_range)
         return good, replace(profile, events=steps)
@@ -313,6 +316,9 @@ def _ingested(task: Task, members: Sequence[_Read]) -> Ingested:
         good, profile = of_good(made, members, _label, errors.append, together=task.label)
         with border(task.label):
             group = [source for source, _ in good]
+            labels = {source.label for source in group}
+            spoilt = [source for source, _ in members if source.label not in labels]
+            profile = _without(profile, good, [*missing, *spoilt])
             return Ingested([_written(replace(task, group=group), profile)], errors, [])
     except LstmprofError as error:
         done = Ingested([], [*errors, error], [])
@@ -324,7 +330,20 @@ def _ingested(task: Task, members: Sequence[_Read]) -> Ingested:
     return done + alone if alone.runs else alone
 
 
-def _label(member: _Read) -> Path | str:
+def _without(profile: Profile, good: Sequence[Read], missing: Sequence[Source]) -> Profile:
+    """``profile`` of the ``good`` files of a job, with a note of those that it lacks."""
+    if not missing or _ranks(good) is None:
+        return profile
+    names = [source.name for source in missing[:_MOST_NAMED]]
+    more = [f"{len(missing) - _MOST_NAMED} more"] if len(missing) > _MOST_NAMED else []
+    note = (
+        f"{len(missing)} of the {len(good) + len(missing)} files of this job could not be read, "
+        f"their ranks are missing here: {', '.join([*map(one_line, names), *more])}"
+    )
+    return replace(profile, notes=(note, *profile.notes))
+
+
+def _label(member: Read) -> Path | str:
     return member[0].label
 
 
@@ -392,25 +411,30 @@ def described(name: str, profile: Profile, events: EventTable) -> dict[str, Any]
     }
 
 
-def _runs(name: str, read: Sequence[_Read]) -> list[tuple[str, Sequence[_Read]]]:
+def _runs(name: str, members: Sequence[Read]) -> list[tuple[str, Sequence[Read]]]:
     """(name, files and profiles) of each run that the files of a group make."""
-    if len(read) < 2:
-        return [(name, read)] if read else []
-    profiles = [profile for _, profile in read]
-    if sources.ranks_of([source.name for source, _ in read], profiles):
-        return [(name, read)]
-    return [(_own_name(source), [(source, profile)]) for source, profile in read]
+    if len(members) < 2:
+        return [(name, members)] if members else []
+    if _ranks(members):
+        return [(name, members)]
+    return [(_own_name(member[0]), [member]) for member in members]
+
+
+def _ranks(members: Sequence[Read]) -> list[int] | None:
+    """The rank of each; None where they are not ranks of one job."""
+    names = [source.name for source, _ in members]
+    return sources.ranks_of(names, [profile for _, profile in members])
 
 
 def _own_name(source: Source) -> str:
     return _fitting(profile_name(source.name))
 
 
-def _of_one_job(read: Sequence[_Read]) -> Profile:
+def _of_one_job(members: Sequence[Read]) -> Profile:
     """The profiles of one job as one."""
-    profiles = [profile for _, profile in read]
-    if len(read) == 1:
+    profiles = [profile for _, profile in members]
+    if len(members) == 1:
         return profiles[0]
-    ranks = sources.ranks_of([source.name for source, _ in read], profiles)
+    ranks = _ranks(members)
     assert ranks is not None  # ``_runs`` asked the same
     return sources.of_one_job(ranks, profiles)

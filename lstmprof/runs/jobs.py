@@ -1,8 +1,8 @@
 """Many raw profiles into runs, several at once: in processes or on a cluster, in the order given.
 
-The unit is what becomes a run: a file, or the files of the ranks of one job. Both are an
-``Executor``, so that there is one way. A process that is killed (out of memory) costs the profile
-that it read, and no other.
+The unit is what becomes a run: a file, or the files of the ranks of one job; of a job that is more
+than one worker's share, a file (``runs.shares``). Both are an ``Executor``, so that there is one
+way. A process that is killed (out of memory) costs the profile that it read, and no other.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import functools
 import os
 import socket
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +25,8 @@ from lstmprof.runs.border import border
 from lstmprof.runs.cluster import cluster, killed_worker, other_version
 from lstmprof.runs.directory import staging, sweep
 from lstmprof.runs.ingest import Ingested, Task, tasks
+from lstmprof.runs.shares import Share, is_large, joined, shared_out
+from lstmprof.scratch import temporary_folder
 
 #: Less than this of files is read sooner than a second process starts.
 _WORTH_BYTES = 32 * 2**20
@@ -35,6 +37,8 @@ _LOOKS = 16
 _SHARED = "put it where all workers see it: a shared folder or a URL"
 
 Progress = Callable[[str], None]
+#: For each task what is done: itself, or its shares.
+_Parts = Sequence[Sequence[Task]]
 
 
 def ingest_all(
@@ -72,13 +76,15 @@ def ingest_all(
             yield Ingested([], [error], [])
     kept = _kept(all_tasks) if len(all_tasks) > 1 else [None] * len(all_tasks)
     todo = [task for task, result in zip(all_tasks, kept, strict=True) if result is None]
-    with (
-        _workers(todo, place, jobs, scheduler, progress) as workers,
-        # Who works is ended before it is looked what was left.
-        closing(_with_time_left(_results(todo, workers), todo, progress)) as results,
-    ):
-        for result in kept:
-            yield result if result is not None else next(results)
+    with _workers(todo, place, jobs, scheduler, progress) as (workers, parts):
+        steps = [step for of_task in parts for step in of_task]
+        outcomes = _with_time_left(_results(steps, workers), steps, progress)
+        with closing(outcomes):  # who works is ended before it is looked what was left
+            results = (
+                joined(task, of_task, outcomes) for task, of_task in zip(todo, parts, strict=True)
+            )
+            for result in kept:
+                yield result if result is not None else next(results)
 
 
 def _kept(all_tasks: Sequence[Task]) -> list[Ingested | None]:
@@ -109,35 +115,56 @@ def _workers(
     jobs: int | None,
     scheduler: str | None,
     progress: Progress,
-) -> Iterator[_Workers | None]:
-    """Processes or a cluster; None where this process does it."""
-    done = functools.partial(_once, _done) if len(todo) > 1 else _done
-    count = min(jobs or _useful_jobs(todo), len(todo))
+) -> Iterator[tuple[_Workers | None, _Parts]]:
+    """Processes or a cluster, None where this process does it; and what they do for each task."""
     if scheduler is not None and todo:
         with cluster(scheduler, progress) as pool, _mark(out) as mark:
-            yield _Workers(
+            parts = _parts(todo, pool.count if mark else 1, lambda: mark)
+            done = functools.partial(_done_there, _done_of(parts), __version__, mark)
+            workers = _Workers(
                 executor=pool.executor,
                 lone=pool.executor,
-                done=functools.partial(_done_there, done, __version__, mark),
+                done=done,
                 killed=killed_worker(),
                 fault="each worker that read it was killed",
                 check=pool.check,
             )
-    elif count > 1:
+            yield workers, parts
+        return
+    with ExitStack() as stack:
+        count = jobs or _useful_jobs(todo)
+        parts = _parts(todo, count, lambda: stack.enter_context(temporary_folder()))
+        count = min(count, sum(map(len, parts)))
+        if count < 2:
+            yield None, parts
+            return
         try:
-            yield _Workers(
+            workers = _Workers(
                 executor=functools.partial(Pool, count),
                 lone=functools.partial(Pool, 1),
-                done=done,
+                done=_done_of(parts),
                 killed=KilledError,
                 fault="the process that read it was killed",
                 check=lambda: None,
             )
+            yield workers, parts
         finally:  # a signal may have broken off a worker while it cleared away
             if isinstance(out, Path):
                 sweep(out)
-    else:
-        yield None
+
+
+def _parts(todo: Sequence[Task], workers: int, base: Callable[[], Path | None]) -> _Parts:
+    """Each task itself, or of a large job its shares, which go to a folder in that of ``base``."""
+    large = [is_large(task, todo, workers) for task in todo]
+    folder = base() if any(large) else None
+    return [
+        shared_out(task, folder / str(number)) if folder and of_job else [task]
+        for number, (task, of_job) in enumerate(zip(todo, large, strict=True))
+    ]
+
+
+def _done_of(parts: _Parts) -> Callable[[Task], Ingested]:
+    return functools.partial(_once, _done) if sum(map(len, parts)) > 1 else _done
 
 
 def _mark(out: Path | str) -> AbstractContextManager[Path | None]:
@@ -170,10 +197,10 @@ def _results(todo: Sequence[Task], workers: _Workers | None) -> Iterator[Ingeste
                 if n not in outcomes
             }
             while number < len(todo):
+                if number not in futures and number not in outcomes:
+                    futures[number] = _begun(workers, executor, todo[number])
                 try:
-                    result = outcomes.pop(number, None) or _outcome(
-                        workers, futures.get(number) or _begun(workers, executor, todo[number])
-                    )
+                    result = outcomes.pop(number, None) or _outcome(workers, futures.pop(number))
                 except workers.killed:
                     outcomes |= _through(workers, futures, number)
                     break
@@ -185,12 +212,13 @@ def _results(todo: Sequence[Task], workers: _Workers | None) -> Iterator[Ingeste
         number += 1
 
 
-def _first_of_name(todo: Sequence[Task], begin: int) -> Iterable[int]:
+def _first_of_name(todo: Sequence[Task], begin: int) -> Iterator[int]:
     """Numbers of the tasks from ``begin`` on, without those that would meet another's run."""
     first: dict[str, int] = {}
     for number in range(begin, len(todo)):
-        first.setdefault(todo[number].name, number)
-    return first.values()
+        is_first = first.setdefault(todo[number].name, number) == number
+        if is_first or isinstance(todo[number], Share):
+            yield number
 
 
 def _begun(workers: _Workers, executor: Executor, task: Task) -> Future[Ingested]:

@@ -116,6 +116,25 @@ def test_workers_write_the_runs_that_one_machine_writes(tmp_path: Path, address:
     assert [len(one.kept) for one in again] == [1, 0, 1]
 
 
+def test_workers_read_the_ranks_of_one_job_and_what_they_read_is_cleared_away(
+    tmp_path: Path, address: str
+) -> None:
+    (tmp_path / "job").mkdir()
+    written(tmp_path / "job", "rank0", "rank1", "rank2")
+    (tmp_path / "job" / "rank3.json").write_text('{"traceEvents": [')
+    said: list[str] = []
+    words = [tmp_path / "job"]
+    there = list(ingest_all(words, tmp_path / "out", scheduler=address, progress=said.append))
+    here = list(ingest_all(words, tmp_path / "here"))
+    assert "3 of 4 profiles done" in " ".join(said)
+    assert names(there) == names(here) == [["job"]]
+    assert list(map(str, there[0].errors)) == list(map(str, here[0].errors))
+    runs = [open_run(tmp_path / place / "job") for place in ("out", "here")]
+    assert runs[0].events().arrow == runs[1].events().arrow
+    assert runs[0].info.notes == runs[1].info.notes
+    assert not list((tmp_path / "out").glob(".*"))
+
+
 def test_workers_write_to_a_url_that_all_of_them_reach(tmp_path: Path, address: str) -> None:
     words = written(tmp_path, "a", "b")
     out = f"local://{tmp_path}/out"

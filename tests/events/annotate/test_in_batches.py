@@ -23,7 +23,7 @@ from lstmprof.events.stored import Folder, StoredEvents
 from lstmprof.events.table import EventTable, events_table
 from lstmprof.formats.cuda import sqlite
 from lstmprof.formats.kineto import stream
-from lstmprof.runs import ingest
+from lstmprof.runs import kept
 from lstmprof.runs.ingest import ingest_profiles
 from lstmprof.runs.run import open_run
 
@@ -112,7 +112,7 @@ def test_the_ranks_of_a_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     for rank in range(2):
         shutil.copy(profile, job / f"rank{rank}.pt.trace.json")
     whole = open_run(ingest_profiles(job, tmp_path / "whole").runs[0].path)
-    monkeypatch.setattr(ingest, "SPOOLED_ROWS", 100)
+    monkeypatch.setattr(kept, "SPOOLED_ROWS", 100)
     for name_, rows in (("BATCH_ROWS", 64), ("SPOOLED_ROWS", 100), ("CHUNK_ROWS", 90)):
         monkeypatch.setattr(spool, name_, rows)
     parted = open_run(ingest_profiles(job, tmp_path / "parted").runs[0].path)

@@ -1,0 +1,80 @@
+"""Profiles of the files of one job, kept until they are joined: in memory while they are small.
+
+::
+
+    read ─ in_files, by another process ─▶ Kept ─▶ joined
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from lstmprof.events import Profile
+from lstmprof.events.schema import COLUMNS
+from lstmprof.events.spool import SPOOLED_ROWS, on_disk
+from lstmprof.events.stored import Folder, StoredEvents
+from lstmprof.formats.sources import Source
+
+#: What a reader may fill; a row's number follows from its place.
+_READ = tuple(c.name for c in COLUMNS if not c.derived and c.name != "event_id")
+#: A file and what was read of it.
+Read = tuple[Source, Profile]
+
+
+def in_files(profile: Profile, base: Path) -> Profile:
+    """``profile``, whose events and counters lie in a folder that is made in ``base``.
+
+    It can be sent to another process; who made ``base`` removes it.
+
+    Raises:
+        LstmprofError: there is no room.
+    """
+    return _in_folder(profile, Folder(base))
+
+
+def _in_folder(profile: Profile, folder: Folder) -> Profile:
+    events = profile.events
+    if isinstance(events, StoredEvents):
+        events = events.moved_to(folder)
+    else:
+        events = on_disk(events, _READ, folder)
+    return replace(profile, events=events, counters=profile.counters.on_disk(folder))
+
+
+class Kept:
+    """``profiles`` of files, with their events on disk where they are too many for memory."""
+
+    def __init__(self) -> None:
+        self.profiles: list[Read] = []
+        self._in_memory: list[int] = []
+        self._folder: Folder | None = None
+
+    def add(self, read: Sequence[Read]) -> None:
+        """Add what was ``read`` next.
+
+        Raises:
+            LstmprofError: there is no room; it is not added.
+        """
+        before = len(self.profiles)
+        for source, profile in read:
+            if not isinstance(profile.events, StoredEvents):
+                self._in_memory.append(len(self.profiles))
+            self.profiles.append((source, profile))
+        rows = sum(len(self.profiles[number][1].events) for number in self._in_memory)
+        if len(self.profiles) < 2 or rows <= SPOOLED_ROWS:
+            return
+        try:
+            self._spool()
+        except BaseException:
+            del self.profiles[before:]
+            self._in_memory = [number for number in self._in_memory if number < before]
+            raise
+
+    def _spool(self) -> None:
+        self._folder = self._folder or Folder()
+        for number in list(self._in_memory):
+            source, profile = self.profiles[number]
+            self.profiles[number] = (source, _in_folder(profile, self._folder))
+            self._in_memory.remove(number)
