@@ -90,7 +90,8 @@ def test_a_whole_profile_is_ok_and_says_what_it_holds(tmp_path: Path) -> None:
         "memory": (
             "not recorded",
             "what memory the steps need is not known: torch.profiler records it with "
-            "profile_memory=True, Nsight Systems with --cuda-memory-usage=true; no other "
+            "profile_memory=True, Nsight Systems with --cuda-memory-usage=true, TensorFlow's and "
+            "JAX's profilers without being asked, where their allocators tell it; no other "
             "profiler's is read",
         ),
     }
