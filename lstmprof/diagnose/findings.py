@@ -1,10 +1,11 @@
 """What a step's time goes to by kind, in the one order in which all of it is told.
 
 Of two steps the kinds' differences sum to that of the steps' ``lengths``, of one step their times
-sum to it, exact to the nanosecond. First comes what can be saved, the most first; what one change
-of form makes go together (``HOST``) stands together, by what it saves in all, so that what one of
-its kinds gains and another loses is netted before it is named. The first sentence, the waterfall,
-the list, the picture and JSON all follow this order.
+sum to it, exact to the nanosecond. First comes what can be saved, the most first; of a step of
+which no kind saves ``NAMED_SHARE`` what takes the most. What one change of form makes go together
+(``HOST``) stands together, by what it saves in all, so that what one of its kinds gains and another
+loses is netted before it is named. The first sentence, the waterfall, the list, the picture and
+JSON all follow this order.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from lstmprof.diagnose.counts import EVIDENCE, QUANTITIES
 from lstmprof.diagnose.savings import DIFFERENCE, TAKEN, Saving
 from lstmprof.diagnose.step_profile import Contributor, Part, Spent, StepProfile, by_name, total_ns
 
+#: A cause with a smaller share is not named: not first, and not beside the first.
+NAMED_SHARE = 0.15
 #: Kernels or ops that stand as evidence of a finding.
 LARGEST = 3
 #: Kinds of which nothing was recorded that could be a cause.
@@ -229,6 +232,9 @@ def findings(
     by = TAKEN if fast is None else DIFFERENCE
     saved = {row.kind: Saving(row.delta_ns, by) for row in rows} | dict(savings or {})
     whole = sum(row.delta_ns for row in rows)
+    order = {kind: saving.ns for kind, saving in saved.items()}
+    if fast is None and not _is_named(order, slow, whole):
+        order = {row.kind: row.slow_ns for row in rows}
     return [
         Finding(
             rank,
@@ -244,10 +250,16 @@ def findings(
             fast=fast,
             contributors=tuple(profiled[1][row.kind]),
         )
-        for rank, row in enumerate(
-            _ranked(rows, {kind: saving.ns for kind, saving in saved.items()}, slow), start=1
-        )
+        for rank, row in enumerate(_ranked(rows, order, slow), start=1)
     ]
+
+
+def _is_named(saves: Mapping[str, int], slow: StepProfile, whole_ns: int) -> bool:
+    """Whether a group of causes saves a good share of a step."""
+    of_group: Counter[str] = Counter()
+    for kind, ns in saves.items():
+        of_group[group_of(kind, slow)] += ns if kind in CAUSES else 0
+    return max(of_group.values(), default=0) >= NAMED_SHARE * whole_ns
 
 
 def _parts(fast: list[Contributor], slow: list[Contributor]) -> tuple[Held, ...]:

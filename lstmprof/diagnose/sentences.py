@@ -14,7 +14,7 @@ from lstmprof.diagnose.certainty import (
     of_prediction,
 )
 from lstmprof.diagnose.counts import QUANTITIES
-from lstmprof.diagnose.findings import CAUSES, HOST, Finding, lengths, timed
+from lstmprof.diagnose.findings import CAUSES, HOST, NAMED_SHARE, Finding, lengths, timed
 from lstmprof.diagnose.noise import lengths_in_words, machine_words
 from lstmprof.diagnose.roofline import Roofline
 from lstmprof.diagnose.savings import REPLAY, ROOFLINE
@@ -24,8 +24,6 @@ from lstmprof.events.annotate import OWN_CODE
 from lstmprof.numbers import count, cropped, listed, milliseconds, percent
 from lstmprof.replay import Error, Prediction
 
-#: A cause with a smaller share is not named beside the dominant one.
-NAMED_SHARE = 0.15
 #: So many times as many ops, or launches, are worth telling where times are not sure.
 TELLING_COUNT = 1.1
 #: What takes the machine out of a difference.
@@ -231,10 +229,10 @@ def _saved(finding: Finding) -> str:
     """What a step would gain without a finding, where that is not all of its time."""
     amount = f"{milliseconds(max(finding.saving.ns, 0))} ms"
     if finding.saving.by == ROOFLINE:
-        return f"of which {amount} are above the least time of this work"
-    if finding.saving.ns <= 0:
-        return "without which the step is replayed no shorter"
-    return f"without which the step is replayed {amount} shorter"
+        some = f"of which {amount} are" if finding.saving.ns > 0 else "none of which is"
+        return f"{some} above the least time of this work"
+    shorter = f"{amount} shorter" if finding.saving.ns > 0 else "no shorter"
+    return f"without which {_whole(finding.slow)} is replayed {shorter}"
 
 
 def _what(finding: Finding) -> str:
@@ -279,16 +277,37 @@ def of_run(profile: StepProfile, findings: Sequence[Finding], outcome: Outcome) 
 
 def _then(cause: Finding, findings: Sequence[Finding]) -> str:
     """The other causes with a good share of the step; all waits for the host in one number."""
-    texts = [
-        f"{named(f)} {percent(f.share or 0)}"
+    shares = [
+        (f.share or 0, f"{named(f)} {percent(f.share or 0)}{_avoidable(f, cause)}")
         for f in findings
         if f is not cause and f.kind in CAUSES and f.group != HOST and (f.share or 0) >= NAMED_SHARE
     ]
     waits = cause.slow.waits_for_host_ns / cause.slow.profiled_ns
     if cause.kind not in causes.WAITS and cause.slow.device is not None and waits >= NAMED_SHARE:
         in_all = "in all " if cause.group == HOST else ""
-        texts.append(f"{in_all}the {cause.slow.device_word} waits for its host {percent(waits)}")
+        text = f"{in_all}the {cause.slow.device_word} waits for its host {percent(waits)}"
+        shares.append((waits, text + _unrecorded(findings)))
+    texts = [text for _, text in sorted(shares, key=lambda share: -share[0])]
     return f"; then {listed(texts)}" if texts else ""
+
+
+def _avoidable(finding: Finding, cause: Finding) -> str:
+    """Why ``finding``, which takes longer than ``cause``, is not told first: little can be saved.
+
+    Empty where it takes no longer.
+    """
+    if finding.slow_ns <= cause.slow_ns or finding.saving.by not in (REPLAY, ROOFLINE):
+        return ""
+    return f" (at most {milliseconds(max(finding.saving.ns, 0))} ms can be saved)"
+
+
+def _unrecorded(findings: Sequence[Finding]) -> str:
+    """What of the waits for a host has no recorded cause, in brackets; empty where that is little.
+
+    Such time is told first of no step, though all waits together are the most of it.
+    """
+    share = sum(f.share or 0 for f in findings if f.kind == causes.UNRECORDED)
+    return f" ({percent(share)} unrecorded)" if share >= SMALL_SHARE else ""
 
 
 def _whole(profile: StepProfile) -> str:

@@ -137,6 +137,52 @@ def test_the_order_is_by_what_would_be_saved() -> None:
     assert (second.kind, second.rank, second.slow_ns) == ("GEMM-bound", 2, 60 * MS)
 
 
+def test_what_hardly_can_be_saved_is_named_where_nothing_else_is_a_good_share() -> None:
+    # products at 97 % of their roofline; all else together is a tenth of the step
+    run = profile(
+        contributor("busy", "gemm", 90 * MS, "aten::mm"),
+        contributor("busy", "pointwise", 6 * MS, "aten::tanh"),
+        contributor("idle", "dispatch", 4 * MS, "aten::view"),
+    )
+    told = alone(run, {"GEMM-bound": Saving(3 * MS, "roofline")})
+    kinds = [e.finding.kind for e in told.findings]
+    assert kinds == ["GEMM-bound", "memory-bound", "dispatch-bound"]
+    assert told.sentence.startswith("run is GEMM-bound: 90 % of the step (90.0 of 100.0 ms)")
+    assert "then" not in told.sentence
+    assert "of which 3.0 ms are above the least time" in told.findings[0].sentence
+    at_peak = alone(run, {"GEMM-bound": Saving(0, "roofline")}).findings[0]
+    assert "none of which is above the least time" in at_peak.sentence
+
+
+def test_what_takes_longer_than_the_cause_is_told_with_how_little_can_be_saved_of_it() -> None:
+    run = profile(
+        contributor("busy", "gemm", 70 * MS, "aten::mm"),
+        contributor("busy", "pointwise", 30 * MS, "aten::tanh"),
+    )
+    told = alone(run, {"GEMM-bound": Saving(5 * MS, "roofline")})
+    assert told.sentence.startswith("run is memory-bound: 30 % of the step")
+    assert "; then matrix products 70 % (at most 5.0 ms can be saved)." in told.sentence
+    least = alone(run, {"memory-bound": Saving(20 * MS, "roofline")})
+    assert "can be saved" not in least.sentence
+
+
+def test_beside_a_cause_the_larger_share_is_told_first() -> None:
+    run = profile(
+        contributor("idle", "queued", 26 * MS, "k"),
+        contributor("busy", "collective", 24 * MS, "ncclKernel"),
+        contributor("idle", "host", 14 * MS),
+        contributor("idle", "python", 15 * MS, "step"),
+        contributor("busy", "gemm", 21 * MS, "k"),
+        device=0,
+    )
+    sentence = alone(run).sentence
+    assert sentence.startswith("run is queue-bound: 26 % of the step")
+    assert sentence.endswith(
+        "; then the device waits for its host 29 % (14 % unrecorded), communication between ranks "
+        "24 % and matrix products 21 %."
+    )
+
+
 PARTS = st.sampled_from(["gemm", "pointwise", "cast", "layout", "other", "rnn"])
 contributors = st.builds(
     contributor,
