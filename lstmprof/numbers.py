@@ -11,8 +11,15 @@ from lstmprof.errors import one_line
 UNKNOWN = "–"
 #: Characters of a C++ name beyond which nobody reads on.
 MOST_SHOWN = 400
-#: What the names of many kernels begin with, which tells none from another.
-_PREFIXES = ("void ", "at::native::", "(anonymous namespace)::")
+#: What is in the names of many kernels and tells none from another: no return type, the namespaces
+#: of PyTorch, those without a name.
+_COMMON = re.compile(
+    r"^(?:static )?void |\b(?:at|native|detail|c10|std)::"
+    r"|(?:\(anonymous(?: namespace)?\)|<unnamed>)::"
+)
+#: ``_ZN2at6native13reduce_kernelILi512E…``: each name behind the number of its letters.
+MANGLED = re.compile(r"_ZN?K?L?(?=\d)")
+_LENGTH = re.compile(r"\d{1,5}")
 
 
 def known(value: float | None, form: str = "{:,}") -> str:
@@ -77,7 +84,11 @@ def listed(words: list[str]) -> str:
 
 
 def cropped(name: str, room: int = 60) -> str:
-    """``name`` in ``room`` characters: graph nodes keep their end, C++ names their start."""
+    """``name`` in ``room`` characters: graph nodes keep their end, C++ names their start.
+
+    What does not fit is first rid of what tells no kernel from another.
+    """
+    name = name if len(name) <= room else bare(name)
     if len(name) <= room:
         return name
     if "/" in name and "<" not in name:
@@ -88,14 +99,47 @@ def cropped(name: str, room: int = 60) -> str:
 def with_short_names(sentence: str, names: Iterable[str], most: int = 60) -> str:
     """``sentence`` with those of ``names`` that are longer than ``most`` shortened to it."""
     for name in sorted({n for n in names if len(n) > most}, key=len, reverse=True):
-        sentence = sentence.replace(name, cropped(bare(name), most))
+        sentence = sentence.replace(name, cropped(name, most))
     return sentence
 
 
 def bare(name: str) -> str:
-    """``name`` without the prefixes that most kernels share."""
-    for prefix in _PREFIXES:
-        name = name.removeprefix(prefix)
+    """A kernel's ``name`` without what most share, and readable where it is mangled.
+
+    Its parameters go too: the template arguments before them tell more.
+    """
+    match = MANGLED.match(name)
+    if match is not None:
+        parts, end = unmangled(name, match.end())
+        plain = "::".join(part for part in parts if part not in ("_", "at", "native"))
+        return (plain + ("<…>" if name[end : end + 1] == "I" else "")) or name
+    if "::" not in name and "<" not in name:
+        return name
+    return _without_parameters(_COMMON.sub("", name.removesuffix(" [clone .kd]")))
+
+
+def unmangled(symbol: str, place: int) -> tuple[list[str], int]:
+    """The names from ``place`` on in a C++ symbol of the Itanium ABI, and where they end.
+
+    A namespace without a name is ``_``.
+    """
+    parts: list[str] = []
+    while length := _LENGTH.match(symbol, place):
+        end = length.end() + int(length.group())
+        if end > len(symbol):
+            break
+        place, part = end, symbol[length.end() : end]
+        parts.append("_" if part.startswith("_GLOBAL__N_") else part)
+    return parts, place
+
+
+def _without_parameters(name: str) -> str:
+    """``f<int>`` of ``f<int>(float*)``; what does not end with its parameters as it is."""
+    depth = 0
+    for place, letter in enumerate(name):
+        depth += (letter == "<") - (letter == ">")
+        if letter == "(" and not depth and place and name.endswith(")"):
+            return name[:place]
     return name
 
 

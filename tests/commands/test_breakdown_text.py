@@ -45,6 +45,24 @@ def test_the_share_of_linked_activities_is_printed(
     assert said.startswith("mine: lacks: 1 of 2 kernel launches has no activity, in the last ")
 
 
+@pytest.mark.parametrize("marked", [True, False])
+def test_a_line_a_device_speaks_of_a_step_where_one_is_marked(
+    marked: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    step = [row("step", "ProfilerStep#1", 0, 9000, **HOST)] if marked else []
+    kernels = [row("kernel", "k", 50, 60, device=d, stream=7) for d in range(4)]
+    events = annotated(table([*step, *kernels]), captured=False)
+    (tmp_path / "mine").mkdir()
+    write_tables(tmp_path / "mine", run_info({"name": "mine", "source": "ingest"}), events)
+    assert lstmprof(["breakdown", str(tmp_path / "mine")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    place = next(i for i, line in enumerate(lines) if "goes, ms" in line)
+    heading, heads = lines[place : place + 2]
+    whose, last = ("step", "step") if marked else ("profile's time", "profile")
+    assert heading.startswith(f"mine: where the {whose} goes, ms")
+    assert heads.split()[-1] == last
+
+
 @pytest.mark.parametrize(
     ("kind", "name", "title"),
     [

@@ -88,8 +88,47 @@ def test_parts_have_the_commas_that_their_sum_has() -> None:
 
 def test_graph_nodes_keep_their_end_and_kernels_their_start() -> None:
     assert cropped("while/body/cell/MatMul:MatMul", 14) == "…MatMul:MatMul"
-    assert cropped("void gemm<float, 4>(int)", 10) == "void gemm…"
+    assert cropped("void gemm<float, 4>(int)", 10) == "gemm<floa…"
     assert cropped("short", 10) == "short"
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        (
+            "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, "
+            "at::detail::Array<char*, 3> >(int, at::native::CUDAFunctor_add<float>)",
+            "vectorized_elementwise_kernel<4, CUDAFunctor_add<float>, Ar…",
+        ),
+        (
+            "void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<float, float>"
+            "(int, float, float const*)",
+            "vectorized_layer_norm_kernel<float, float>",
+        ),
+        (
+            "void at::native::<unnamed>::softmax_warp_forward<c10::Half, float, c10::Half>(float*)",
+            "softmax_warp_forward<Half, float, Half>",
+        ),
+        (
+            "_ZN2at6native58_GLOBAL__N__31_tmpxft_00008e34_00000000_11_SoftMax_cpp1_ii"
+            "19cunn_SoftMaxForwardILi4EfffEEvPT2_",
+            "cunn_SoftMaxForward<…>",
+        ),
+        (
+            "_ZN5aiter24add_rmsnorm_quant_kernelIDF16bDF16bLi256ELi16ELb1ELb1EEEvPT0_PT_S2_S2_PKS2_",
+            "aiter::add_rmsnorm_quant_kernel<…>",
+        ),
+        (
+            "torch/nn/modules/container_of_layers.py(1743): _call_impl_of_a_module",
+            "…odules/container_of_layers.py(1743): _call_impl_of_a_module",
+        ),
+        ("_ZN" + "9" * 6000, "_ZN" + "9" * 56 + "…"),
+    ],
+)
+def test_a_kernel_that_does_not_fit_loses_first_what_it_shares_with_others(
+    name: str, shown: str
+) -> None:
+    assert cropped(name) == shown
 
 
 def test_hostile_names_are_printed_as_text(capsys: pytest.CaptureFixture[str]) -> None:

@@ -86,7 +86,7 @@ def _lost(part: Part) -> Answer:
         missing = "kernel launch" if not has.kernel_launches else "GPU activity"
         return NOT_RECORDED, f"no {missing} was recorded, so what was lost cannot be counted"
     seen = has.kernel_launches - has.lost
-    launches = counted(has.kernel_launches, "kernel launch", "kernel launches")
+    launches = f"{has.kernel_launches:,} kernel launches"
     return OK, f"{seen:,} of {launches} have an activity", share_of(has.lost, has.kernel_launches)
 
 
@@ -152,8 +152,8 @@ def _shapes(part: Part) -> Answer:
 
 def _memory(part: Part) -> Answer:
     if not part.allocations and not part.memory and ALLOCATIONS in part.settings:
-        again = "the run is of an older lstmprof, most likely: ingest the profile again"
-        return NOT_RECORDED, f"allocations were recorded, but none is in the run: {again}"
+        again = "if the run is of an older lstmprof, ingest its profile again"
+        return NOT_RECORDED, f"the profiler was to record allocations, but none is there: {again}"
     if not part.allocations and not part.memory:
         record = TABLES["memory"].record
         return NOT_RECORDED, f"what memory the steps need is not known: {record}"

@@ -212,7 +212,9 @@ def _show_steps(breakdown: Breakdown, steps: Sequence[MeanStep]) -> None:
         return
     named = [(lane_words(step.rank, step.device), step) for step in steps if step.total_ns]
     if named:
-        lanes.show(f"{breakdown.run.name}: {lanes.title(steps)}", "of", named)
+        marked = has_steps(breakdown)
+        title = f"{breakdown.run.name}: {lanes.title(steps, marked=marked)}"
+        lanes.show(title, "of", named, marked=marked)
 
 
 def _show_step(breakdown: Breakdown, step: MeanStep) -> None:
@@ -271,11 +273,11 @@ def _heading(breakdown: Breakdown, step: MeanStep) -> str:
     where = lane_words(step.rank, step.device)
     named = info.device_names.get(str(step.device))
     marked = has_steps(breakdown)
-    what = f"mean of {step.steps} profiled steps"
+    steps = number_of(step.steps, "profiled step", "profiled steps")
+    what = f"mean of {steps}" if step.steps > 1 else steps
     if step.recording is not None:
         without = "without waits for a CPU" if info.source == OWN_CODE else "in CPU time"
         where += f", {without}" if step.recording.in_cpu_time else ""
-        steps = number_of(step.steps, "profiled step", "profiled steps")
         what = f"from {steps} {_recording(step.recording)}"
     elif not marked:
         what = "the whole profile, no step markers"
@@ -394,5 +396,5 @@ def _cells(column: Column, values: list[Any]) -> tuple[str, list[str]]:
     )
     for suffix in (" per s", " share", " bytes") if unit else ():
         heading = heading.removesuffix(suffix)
-    texts = [known(v if v is None else v * factor, f"{{:,.{digits}f}}") for v in values]
+    texts = [known(v if v is None else v * factor, f"{{:z,.{digits}f}}") for v in values]
     return f">{heading} {unit}".rstrip(), texts

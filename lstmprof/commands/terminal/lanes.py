@@ -13,19 +13,25 @@ _LEAST_SHARE = 0.02
 _OTHER_WORK, _OTHER_IDLE = "other work", "other idle"
 
 
-def title(steps: Sequence[MeanStep]) -> str:
-    """What the table of these steps shows, in its units."""
+def title(steps: Sequence[MeanStep], *, marked: bool = True) -> str:
+    """What the table of these steps shows, in its units; not ``marked`` are whole profiles."""
     undisturbed = "undisturbed " if all(step.undisturbed for step in steps) else ""
-    return f"where the {undisturbed}step goes, ms (work, idle, and what it is idle for)"
+    whose = f"{undisturbed}step" if marked else "profile's time"
+    return f"where the {whose} goes, ms (work, idle, and what it is idle for)"
 
 
-def show(heading: str, of: str, lanes: Sequence[tuple[str, MeanStep]]) -> None:
-    """Print a table of the steps under their names; ``of`` is what is named."""
+def show(
+    heading: str, of: str, lanes: Sequence[tuple[str, MeanStep]], *, marked: bool = True
+) -> None:
+    """Print a table of the steps under their names; ``of`` is what is named.
+
+    Those that are not ``marked`` are whole profiles.
+    """
     steps = [step for _, step in lanes]
     busy, idle = (_parts(steps, state) for state in ("busy", "idle"))
     digits = _digits(max(step.mean_ns for step in steps))
     rows = [[label, *_cells(step, busy, idle, digits)] for label, step in lanes]
-    heads = [of, *busy, _OTHER_WORK, "idle", *idle, _OTHER_IDLE, "step"]
+    heads = [of, *busy, _OTHER_WORK, "idle", *idle, _OTHER_IDLE, "step" if marked else "profile"]
     empty = {name for name in (_OTHER_WORK, _OTHER_IDLE) if _is_empty(rows, heads.index(name))}
     empty |= set() if idle else {_OTHER_IDLE}
     kept = [i for i, name in enumerate(heads) if name not in empty]

@@ -26,7 +26,7 @@ from lstmprof.diagnose.remedies.variants import extra_in_cell
 from lstmprof.diagnose.step_profile import StepProfile, labels, total_ns
 from lstmprof.events.threads import ASKS
 from lstmprof.implementations import CELL_OP, LAYER_OP, LOOP
-from lstmprof.numbers import count, cropped, listed, milliseconds
+from lstmprof.numbers import count, cropped, listed, milliseconds, number_of
 
 #: Ops that compute one time step of a cell, as every framework names them.
 _CELL_OP = re.compile(
@@ -116,10 +116,11 @@ def products_to_hoist(f: Finding) -> Told | None:
     products = each_cell(f.slow, "products")
     if products < needed + 0.9 or not _written_by_hand(f.slow):
         return None
+    depend = number_of(needed, "depends", "depend")
     after = "" if needed == 1 else ", and those of the weights' gradients in one after it"
     return Told(
-        f"it has {count(products)} products a time step where {needed} depend on the time step "
-        f"before: take the inputs' product of all time steps at once before the loop{after}"
+        f"it has {count(products)} products a time step where {depend} on the time step before: "
+        f"take the inputs' product of all time steps at once before the loop{after}"
     )
 
 

@@ -11,13 +11,12 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
+from lstmprof.numbers import MANGLED, unmangled
+
 #: Demanglers write these where C++ has no name.
 _UNNAMED = re.compile(r"\(anonymous namespace\)|<unnamed>|\(anonymous\)")
 #: Written behind a symbol by a compiler (``[clone .kd]``) or by the loader of AMD's code objects.
 _SUFFIX = re.compile(r"\s*\[(?:clone|with) [^\]]*\]|\.kd$")
-#: ``_ZN2at6native13reduce_kernelILi512E…``: each name behind the number of its letters.
-_MANGLED = re.compile(r"_ZN?K?L?(?=\d)")
-_LENGTH = re.compile(r"\d+")
 #: What may stand before the first name in encoded template arguments: numbers, built-in types.
 _BEFORE_A_NAME = re.compile(r"I?(?:L[a-z]n?\d+E|NS\d*_|S\d*_|T\d*_|[Na-z])*")
 #: No type that tells what is computed: numbers, element types, the generation of a chip.
@@ -58,7 +57,7 @@ class KernelName:
 def kernel_name(kernel: str) -> KernelName:
     """The names within a kernel's signature, mangled or not."""
     name = _SUFFIX.sub("", _UNNAMED.sub("_", kernel)).strip()
-    match = _MANGLED.match(name)
+    match = MANGLED.match(name)
     qualified, template = _encoded(name, match.end()) if match else _written(name)
     function = qualified.rpartition("::")[2]
     runs = template if _ELEMENTWISE.fullmatch(function) else ""
@@ -112,12 +111,8 @@ def _arguments(template: str) -> list[str]:
 
 def _encoded(name: str, place: int) -> tuple[str, str]:
     """As ``_written``, of a symbol as the Itanium ABI encodes it; templates stay encoded."""
-    parts: list[str] = []
-    while length := _LENGTH.match(name, place):
-        place = length.end() + int(length.group())
-        part = name[length.end() : place]
-        parts.append("_" if part.startswith("_GLOBAL__N_") else part)
-    return "::".join(parts), name[place:] if name[place : place + 1] == "I" else ""
+    parts, end = unmangled(name, place)
+    return "::".join(parts), name[end:] if name[end : end + 1] == "I" else ""
 
 
 _PRODUCT = re.compile(

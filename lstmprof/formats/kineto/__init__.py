@@ -177,9 +177,9 @@ def found_rows(events: Iterable[Any]) -> tuple[list[Row], list[Count], LeftOut]:
 
 
 def _left_out(left_out: LeftOut) -> list[str]:
-    notes = [f"{n} events were left out because {why}" for why, n in left_out.dropped.items()]
+    notes = [f"{n:,} events were left out because {why}" for why, n in left_out.dropped.items()]
     return notes + [
-        f"{n} events of the unknown category '{one_line(c)[:40]}' are kept as ranges"
+        f"{n:,} events of the unknown category '{one_line(c)[:40]}' are kept as ranges"
         for c, n in left_out.unknown.most_common(_MAX_LOGGED)
     ]
 
