@@ -121,7 +121,7 @@ def _show(
         return
     if format_ == "table":
         for row in lacking(breakdowns) if alone else ():
-            options.say(f"{row['run']}: lacks: {row['sentence']}")
+            options.say(f"{row['run']}: recording: {row['sentence']}")
         most = _TOP_OF_ONE if alone else _TOP
         breakdown.show(breakdowns, tables, most if top is None else top, profiled=profiled)
         return

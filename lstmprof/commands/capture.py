@@ -374,7 +374,7 @@ def _capture_one(
     make_ready(planned, out / (name or planned.name), force=force, progress=say)
     run = capture_run(planned.request, out, name=name, rounds=rounds, force=force, progress=say)
     for lack in lacks_of(run.info, run.info.recorded or ()):
-        say(f"{run.name}: lacks: {lack.sentence}")
+        say(f"{run.name}: recording: {lack.sentence}")
     result(f"wrote {run.path}")
     say(f"next: lstmprof breakdown {out}")
     return 0

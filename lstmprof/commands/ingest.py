@@ -114,7 +114,7 @@ def _tell(ingested: Ingested) -> None:
 
     for run in ingested.runs:
         for lack in lacks_of(run.info, run.info.recorded or ()):
-            options.say(f"{run.name}: lacks: {lack.sentence}")
+            options.say(f"{run.name}: recording: {lack.sentence}")
         if isinstance(run, RemoteRun):
             options.result(f"wrote {run.url} ({run.event_count} events)")
         else:

@@ -199,7 +199,7 @@ class Diagnosis:
 
     def _repr_markdown_(self) -> str:
         """For a notebook: the sentence, the reasons to doubt it, the causes and what to do."""
-        lines = [f"- lacks: {escaped(text)}" for text in self.lacking]
+        lines = [f"- recording: {escaped(text)}" for text in self.lacking]
         lines += ["", f"**{escaped(self.sentence)}**", ""]
         lines += [f"- {escaped(text)}" for text in (*self.warnings, *self.notes)]
         for explained in self.shown:

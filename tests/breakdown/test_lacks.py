@@ -275,8 +275,8 @@ def test_it_is_said_first_in_breakdown_and_diagnose(
 ) -> None:
     run = made(tmp_path / "mine", [op(0, 9000), launch(2000, 1)], notes=["one was left out"])
     assert lstmprof(["breakdown", str(run)]) == 0
-    assert capsys.readouterr().out.startswith("mine: lacks: no GPU activity was recorded")
-    for format_, begin in (("text", "lacks: "), ("markdown", "- lacks: ")):
+    assert capsys.readouterr().out.startswith("mine: recording: no GPU activity was recorded")
+    for format_, begin in (("text", "recording: "), ("markdown", "- recording: ")):
         assert lstmprof(["diagnose", str(run), "--format", format_]) == 0
         assert capsys.readouterr().out.startswith(f"{begin}no GPU activity was recorded")
     kinds = ["no GPU activity", "no step markers", "note"]

@@ -42,7 +42,7 @@ def test_the_share_of_linked_activities_is_printed(
     assert lstmprof(["breakdown", str(tmp_path / "mine")]) == 0
     said = capsys.readouterr().out
     assert "linked: of 2 device activities 50 % to a launch, 50 % to an op" in said
-    assert said.startswith("mine: lacks: 1 of 2 kernel launches has no activity, in the last ")
+    assert said.startswith("mine: recording: 1 of 2 kernel launches has no activity, in the last ")
 
 
 @pytest.mark.parametrize("marked", [True, False])

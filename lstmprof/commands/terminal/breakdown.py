@@ -84,7 +84,7 @@ def _show_lacks(breakdowns: list[Breakdown]) -> None:
     """What the profile of each run lacks: nothing is said of it before."""
     for breakdown in breakdowns:
         for lack in breakdown.lacks:
-            terminal.write_line(f"{breakdown.run.name}: lacks: {lack.sentence}")
+            terminal.write_line(f"{breakdown.run.name}: recording: {lack.sentence}")
     if any(breakdown.lacks for breakdown in breakdowns):
         terminal.write_line()
 

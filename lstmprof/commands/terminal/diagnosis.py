@@ -61,7 +61,7 @@ def _in_short(verdict: Verdict) -> str:
 def show(diagnosis: Diagnosis, told: set[str]) -> None:
     """Print a diagnosis; the warnings that are ``told`` are counted, others are told from now."""
     for text in diagnosis.lacking:
-        terminal.write_line(f"lacks: {text}")
+        terminal.write_line(f"recording: {text}")
     terminal.write_line(diagnosis.sentence, style="bold", names=_kernels(diagnosis))
     for warning in diagnosis.warnings:
         if warning not in told:
@@ -127,7 +127,7 @@ def markdown_of_all(diagnoses: Sequence[Diagnosis]) -> str:
 
 def markdown(diagnosis: Diagnosis) -> str:
     """The sentence, the waterfall as a table, the causes as a list with what to do."""
-    lines = [f"- lacks: {escaped(text)}" for text in diagnosis.lacking]
+    lines = [f"- recording: {escaped(text)}" for text in diagnosis.lacking]
     lines += [""] if lines else []
     lines.append(f"**{escaped(diagnosis.sentence)}**")
     doubts = [f"- warning: {escaped(text)}" for text in diagnosis.warnings]
