@@ -16,10 +16,8 @@ import pyarrow as pa
 from lstmprof.events.counters import (
     BYTES,
     CHANGE,
-    NO_COUNTERS,
     READ,
     Collected,
-    Counters,
     sorted_by_time,
 )
 from lstmprof.formats import rows
@@ -32,14 +30,14 @@ _ALLOCATION, _FREE = 0, 1
 _OF_HOST = (0, 1)  # pageable, pinned
 
 
-def memory(database: Tables, renumbered: Callable[[Batch], Batch]) -> tuple[Counters, int]:
-    """The changes of memory, and how many rows say none; ``renumbered`` mends device numbers.
+def add_memory(database: Tables, renumbered: Callable[[Batch], Batch], collected: Collected) -> int:
+    """Add the changes of memory to ``collected``, times as they are written; how many say none.
 
-    Times are as they are written.
+    ``renumbered`` mends device numbers.
     """
     if TABLE not in database.columns:
-        return NO_COUNTERS, 0
-    collected, odd = Collected(), 0
+        return 0
+    odd = 0
     for read in database.int_chunks(TABLE, *_COLUMNS):
         start, size, operation = read["start"], read["bytes"], read["memoryOperationType"]
         told = (np.abs(start) <= rows.MAX_NS) & (start != UNKNOWN) & (size >= 0)
@@ -48,7 +46,7 @@ def memory(database: Tables, renumbered: Callable[[Batch], Batch]) -> tuple[Coun
         kept = {name: values[told] for name, values in read.items()}
         if told.any():
             collected.add(_changes(kept, renumbered))
-    return collected.counters(), odd
+    return odd
 
 
 def _changes(read: Mapping[str, Ints], renumbered: Callable[[Batch], Batch]) -> pa.Table:

@@ -30,6 +30,7 @@ import pyarrow.compute as pc
 
 from lstmprof.errors import ProfileError, one_line
 from lstmprof.events import DeviceFacts, Profile
+from lstmprof.events.counters import Collected
 from lstmprof.formats import rows
 from lstmprof.formats.cuda import sqlite
 from lstmprof.formats.cuda.events import (
@@ -42,7 +43,8 @@ from lstmprof.formats.cuda.events import (
     natural,
     positive,
 )
-from lstmprof.formats.cuda.memory import memory
+from lstmprof.formats.cuda.gpu_metrics import add_gpu_metrics
+from lstmprof.formats.cuda.memory import add_memory
 from lstmprof.formats.cuda.names import (
     NSYS_MEMORY,
     OVERHEADS,
@@ -133,7 +135,9 @@ def profile(path: Path | str, database: Tables) -> Profile:
     complaints = _complaints(database)
     graphs = _whole_graphs(database)
     started_ns = _started_ns(database)
-    counters, odd = memory(database, devices.renumbered)
+    counted = Collected()
+    odd = add_memory(database, devices.renumbered, counted)
+    unplaced = add_gpu_metrics(database, devices.of_gpus, counted)
     origin_ns = recorded.origin_ns
     if origin_ns is None or recorded.columns is None:
         why = f" ({complaints[0]})" if complaints else ""
@@ -148,9 +152,14 @@ def profile(path: Path | str, database: Tables) -> Profile:
         device_facts=devices.facts,
         accelerators=tuple(dict.fromkeys(devices.names.values())),
         gpu_complaint=next(iter(complaints), None) if not recorded.activities else None,
-        notes=(*recorded.notes(), *_missing(recorded, graphs, complaints), *_without_size(odd)),
+        notes=(
+            *recorded.notes(),
+            *_missing(recorded, graphs, complaints),
+            *_without_size(odd),
+            *_without_place(unplaced),
+        ),
         metadata=_metadata(database),
-        counters=counters.shifted(-origin_ns),
+        counters=counted.counters().shifted(-origin_ns),
     )
 
 
@@ -190,6 +199,14 @@ def _without_size(allocations: int) -> Iterator[str]:
         yield f"{allocations} allocations or frees were left out: they have no time, size or kind"
 
 
+def _without_place(values: int) -> Iterator[str]:
+    if values:
+        yield (
+            f"{values} values of GPU metrics were left out: they have no name, time or number, or"
+            " are of a GPU that the program does not use"
+        )
+
+
 def _started_ns(database: Tables) -> int | None:
     """When the session began, since 1970: what times are counted from."""
     table = "TARGET_INFO_SESSION_START_TIME"
@@ -225,7 +242,8 @@ def _metadata(database: Tables) -> dict[str, Any]:
 class _Devices:
     """``names`` and ``facts`` by device number; ``gpus`` are numbers by (pid, deviceId), or none.
 
-    There are some where the two differ. ``deviceId`` is what CUDA calls the device in its process;
+    ``of_gpus`` are device numbers by those that Nsight Systems gives the GPUs. There are ``gpus``
+    where the two differ. ``deviceId`` is what CUDA calls the device in its process;
     with CUDA_VISIBLE_DEVICES two processes may call two GPUs 0. ``TARGET_INFO_CUDA_DEVICE`` (since
     2024) says which GPU is meant.
     """
@@ -233,6 +251,7 @@ class _Devices:
     names: Mapping[int, str]
     facts: Mapping[int, DeviceFacts]
     gpus: Mapping[tuple[int, int], int]
+    of_gpus: Mapping[int, int]
 
     def renumbered(self, batch: Batch) -> Batch:
         """``batch`` with the numbers of ``gpus``."""
@@ -251,13 +270,22 @@ def _devices(database: Tables) -> _Devices:
     facts = device_facts(database, _GPUS, _OF_GPU)
     if _DEVICES not in database.columns:
         ordinals = _ordinals(database)
-        return _Devices(_by_number(ordinals, gpu_names), _by_number(ordinals, facts), {})
+        return _placed_once(ordinals, gpu_names, facts)
     read = database.ints(_DEVICES, "gpuId", "cudaId", "pid")
     gpu, cuda, pid = (read[name].tolist() for name in ("gpuId", "cudaId", "pid"))
     meant = dict(zip(cuda, gpu, strict=True))
     if all(meant[c] == g for c, g in zip(cuda, gpu, strict=True)):
-        return _Devices(_by_number(meant, gpu_names), _by_number(meant, facts), {})
-    return _Devices(gpu_names, facts, dict(zip(zip(pid, cuda, strict=True), gpu, strict=True)))
+        return _placed_once(meant, gpu_names, facts)
+    gpus = dict(zip(zip(pid, cuda, strict=True), gpu, strict=True))
+    return _Devices(gpu_names, facts, gpus, {number: number for number in gpus.values()})
+
+
+def _placed_once(
+    gpus: Mapping[int, int], names: Mapping[int, str], facts: Mapping[int, DeviceFacts]
+) -> _Devices:
+    """The devices of which each number is of one of the ``gpus``."""
+    of_gpus = {gpu: number for number, gpu in gpus.items() if number >= 0}
+    return _Devices(_by_number(gpus, names), _by_number(gpus, facts), {}, of_gpus)
 
 
 def _by_number(gpus: Mapping[int, int], of_gpus: Mapping[int, _Of]) -> dict[int, _Of]:
