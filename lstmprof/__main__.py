@@ -24,6 +24,9 @@ _SOON_S = 0.02
 #: What glibc is told to keep of freed memory, and the size from which a block is mapped by itself:
 #: the numbers of mallopt(3), M_TRIM_THRESHOLD and M_MMAP_THRESHOLD, and bytes.
 _KEPT = {-1: 2**26, -3: 2**25}
+#: So many containers more than before, then Python looks for cycles among them. After 700, as it
+#: does by itself, every hundredth time it looks at all that the libraries have made, too.
+_LOOKED_AT = 100_000
 #: The longest that one is put off; before that, another one does not disturb the clearing away.
 _PATIENCE_S = 3.0
 
@@ -33,9 +36,8 @@ def main() -> None:
     try:
         signals = _Signals()
         sys.meta_path.insert(0, WithoutPandas)
+        spend_less_on_memory()
         from lstmprof import cli
-
-        _keep_freed_memory()
     except KeyboardInterrupt:
         _end_at_once(2)
     if not _has_output():
@@ -173,6 +175,14 @@ def _end_at_once(number: int) -> NoReturn:
         os.write(2, _INTERRUPTED)
     finally:
         os._exit(128 + number)
+
+
+def spend_less_on_memory() -> None:
+    """Let this process look for garbage seldom, and keep the memory that it frees."""
+    import gc
+
+    gc.set_threshold(_LOOKED_AT)
+    _keep_freed_memory()
 
 
 def _keep_freed_memory() -> None:

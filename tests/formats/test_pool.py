@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -32,6 +33,10 @@ def imports_pandas() -> bool:
     return "pandas.core" in sys.modules
 
 
+def threshold() -> int:
+    return gc.get_threshold()[0]
+
+
 def refused() -> None:
     raise ForeignFileError("a.json", "is no profile", "give one")
 
@@ -55,6 +60,13 @@ def test_work_is_done_elsewhere_and_what_it_prints_is_no_answer(
 def test_a_worker_imports_no_pandas() -> None:
     with Pool(1) as pool:
         assert pool.submit(imports_pandas).result() is False
+
+
+def test_a_worker_looks_for_garbage_more_seldom_than_python_does_by_itself() -> None:
+    by_itself = [sys.executable, "-c", "import gc; print(gc.get_threshold()[0])"]
+    with Pool(1) as pool:
+        mine = pool.submit(threshold).result()
+    assert mine > 100 * int(subprocess.run(by_itself, capture_output=True, check=True).stdout)
 
 
 def test_an_error_comes_back_and_an_answer_that_cannot_costs_no_worker() -> None:
