@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from lstmprof.events.intervals import longer_first
 from lstmprof.events.schema import SCHEMA
 from lstmprof.events.sorted_files import SortedFiles
 from lstmprof.events.stored import (
@@ -47,18 +48,23 @@ _CHUNKS = 64
 def write_chunk(path: Path, columns: pa.Table) -> None:
     """Write ``columns`` of some events, one or more, to ``path``, sorted by start, longer first.
 
+    A column that is null in all of them is left out: in most chunks several are.
+
     Raises:
         LstmprofError: there is no room.
     """
-    write_columns(path, _sorted(columns))
+    there = [name for name in columns.column_names if columns[name].null_count < len(columns)]
+    write_columns(path, _sorted(columns.select(there)))
 
 
 def _sorted(columns: pa.Table) -> pa.Table:
-    start, dur = (columns.column(name).to_numpy() for name in ("start_ns", "dur_ns"))
+    start, dur = (
+        columns.column(name).to_numpy().astype(np.int64) for name in ("start_ns", "dur_ns")
+    )
     in_order = (start[1:] > start[:-1]) | ((start[1:] == start[:-1]) & (dur[1:] <= dur[:-1]))
     if in_order.all():
         return columns
-    return columns.take(pa.array(np.lexsort((np.negative(dur.astype(np.int64)), start))))
+    return columns.take(pa.array(longer_first(start, dur)))
 
 
 def on_disk(events: EventTable, columns: Sequence[str], folder: Folder) -> EventTable:
@@ -171,15 +177,11 @@ class Spool:
                 texts.coded(name, [_without_rows(column) for column in columns])
         return texts
 
-    @cached_property
-    def _names(self) -> set[str]:
-        """The columns that there are."""
-        return {name for path in self.files for name in read_columns(path).schema.names}
-
     def _between(self, first_ns: int, end_ns: int, texts: Texts) -> pa.Table:
         """The events that begin in [first_ns, end_ns), sorted, their texts as numbers."""
         parts = self._sorted.between(first_ns, end_ns)
-        columns = pa.table({name: _joined(name, parts, texts) for name in sorted(self._names)})
+        names = sorted({name for part in parts for name in part.schema.names})
+        columns = pa.table({name: _joined(name, parts, texts) for name in names})
         return _sorted(columns)
 
 

@@ -238,7 +238,9 @@ class StoredEvents(EventTable):
             self.coded(number).take(pa.array(rows[numbers == number] - self.batches[number].first))
             for number in np.unique(numbers).tolist()
         ]
-        return pa.concat_tables(parts) if parts else self.coded(0).slice(0, 0)
+        if not parts:
+            return self.coded(0).slice(0, 0)
+        return pa.concat_tables(parts, promote_options="default")
 
     def batch_of(self, rows: Ints) -> Ints:
         """The number of the batch that has each of these rows."""

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from lstmprof.events.intervals import Flags, Ints
+from lstmprof.events.intervals import Flags, Ints, longer_first
 from lstmprof.events.schema import COLUMNS, SCHEMA
 
 #: What stands for null among integers that may be negative.
@@ -303,7 +303,7 @@ def events_table(columns: Mapping[str, Sequence[Any] | np.ndarray]) -> EventTabl
     dur = np.asarray(columns["dur_ns"], dtype=np.int64)
     if dur.size and dur.min() < 0:
         raise ValueError("a duration is negative")
-    order = pa.array(np.lexsort((-dur, start)))
+    order = pa.array(longer_first(start, dur))
     times = {"start_ns": pa.array(start), "dur_ns": pa.array(dur)}
     arrays = []
     for column in COLUMNS:

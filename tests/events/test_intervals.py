@@ -3,7 +3,7 @@
 import numpy as np
 from hypothesis import given, strategies as st
 
-from lstmprof.events.intervals import FREE, Segments, filled, foremost, overlaps
+from lstmprof.events.intervals import FREE, Segments, filled, foremost, longer_first, overlaps
 
 intervals = st.lists(st.tuples(st.integers(-20, 40), st.integers(0, 25)), max_size=14)
 
@@ -48,8 +48,23 @@ def test_overlaps_of_all_time_tile_each_interval(
     assert (found.end_ns > found.start_ns).all()
 
 
+@given(
+    st.lists(st.tuples(st.integers(-3, 3), st.integers(0, 4)), max_size=14),
+    st.sampled_from([1, 2**31, 2**40, 2**60]),
+    st.sampled_from([1, 2**21, 2**31, 2**60]),
+)
+def test_by_start_the_longer_come_first_and_equal_ones_as_they_came(
+    drawn: list[tuple[int, int]], start_scale: int, dur_scale: int
+) -> None:
+    start = np.array([s * start_scale for s, _ in drawn], dtype=np.int64)
+    dur = np.array([d * dur_scale for _, d in drawn], dtype=np.int64)
+    by_keys = sorted(range(len(drawn)), key=lambda i: (start[i], -dur[i], i))
+    assert longer_first(start, dur).tolist() == by_keys
+
+
 def test_nothing_gives_nothing() -> None:
     none = np.empty(0, dtype=np.int64)
+    assert longer_first(none, none).tolist() == []
     found = foremost(none, none, none)
     assert isinstance(found, Segments)
     assert len(found.owner) == 0

@@ -16,7 +16,7 @@ from lstmprof.events import spool
 from lstmprof.events.annotate import annotated
 from lstmprof.events.schema import SCHEMA
 from lstmprof.events.spool import Spool, write_chunk
-from lstmprof.events.stored import Folder, StoredEvents
+from lstmprof.events.stored import Folder, StoredEvents, read_columns
 from lstmprof.events.table import events_table
 
 #  time      0    1    2    3    4    5    6
@@ -66,6 +66,12 @@ def test_the_events_are_those_of_the_chunks(stored: StoredEvents, in_memory: pa.
     stored.arrow.validate(full=True)
     assert stored.arrow.schema == SCHEMA
     assert stored.to_pylist() == in_memory.to_pylist()
+
+
+def test_a_column_without_a_value_is_not_in_a_chunk(tmp_path: Path) -> None:
+    write_chunk(tmp_path / "a", part(3, 5))
+    there = read_columns(tmp_path / "a").schema.names
+    assert there == ["kind", "name", "start_ns", "dur_ns", "pid", "tid", "shapes"]
 
 
 def test_columns_are_read_as_from_a_table(stored: StoredEvents, in_memory: pa.Table) -> None:

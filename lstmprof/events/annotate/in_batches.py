@@ -193,9 +193,13 @@ def _pieces(events: StoredEvents, joined: _Joined) -> Iterator[_Piece]:
         stays = np.ones(len(own), dtype=np.bool_)
         stays[leavers - batch.first] = False
         guests_here = events.coded_rows(np.sort(guests))
-        coded = pa.concat_tables([running, own.filter(pa.array(stays)), guests_here])
-        order = np.argsort(coded.column("event_id").to_numpy(), kind="stable")
-        coded = coded.take(pa.array(order)).combine_chunks()
+        staying = own.filter(pa.array(stays)) if len(leavers) else own
+        parts = [running, staying, guests_here]
+        coded = pa.concat_tables(parts, promote_options="default")
+        if len(guests_here):
+            order = np.argsort(coded.column("event_id").to_numpy(), kind="stable")
+            coded = coded.take(pa.array(order))
+        coded = coded.combine_chunks()
         rows = coded.column("event_id").to_numpy()
         table = _numbered_anew(events, coded)
         yield _Piece(number, table, rows)

@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from lstmprof.events.annotate.rules.pytensor import GRADIENT, scan_label
-from lstmprof.events.intervals import Flags, Ints, Segments, foremost
+from lstmprof.events.intervals import Flags, Ints, Segments, foremost, longer_first
 from lstmprof.events.schema import ACTIVITY_KINDS, PHASES
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import nesting_order, thread_ids
@@ -107,7 +107,7 @@ def launches(events: EventTable) -> Ints:
     calls = np.flatnonzero(has_id & events.is_kind("runtime"))
     activities = has_id & events.is_kind(*ACTIVITY_KINDS)
     launch = np.full(len(events), NONE, dtype=np.int64)
-    calls = calls[np.lexsort((-events.dur_ns[calls], events.start_ns[calls]))]
+    calls = calls[longer_first(events.start_ns[calls], events.dur_ns[calls])]
     for rows, columns in (
         (np.flatnonzero(activities & (pid == UNKNOWN)), (rank, correlation)),
         (np.flatnonzero(activities & (pid != UNKNOWN)), (rank, pid, correlation)),
