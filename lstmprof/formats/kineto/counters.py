@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import re
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable
 from operator import attrgetter
 from typing import Any
 
@@ -94,31 +94,31 @@ def _number(value: object) -> float | None:
     return number if math.isfinite(number) else None
 
 
-class _Memory(msgspec.Struct, gc=False, frozen=True):
-    """What one allocation or free says; ``None``: it does not, or in an odd way."""
-
-    allocated: int | None = msgspec.field(name="Total Allocated", default=None)
-    reserved: int | None = msgspec.field(name="Total Reserved", default=None)
-    change: int | None = msgspec.field(name="Bytes", default=None)
-    sort: int | None = msgspec.field(name="Device Type", default=None)
-    device: int | None = msgspec.field(name="Device Id", default=None)
-
-
-_decode = msgspec.json.Decoder(list[_Memory]).decode
 _NONE = -(2**63)
 
 
-def memory_table(time_ns: Ints, pid: Ints, args: Sequence[bytes]) -> pa.Table | None:
+class _Memory(msgspec.Struct, gc=False, frozen=True):
+    """What one allocation or free says; ``_NONE``: it does not."""
+
+    sort: int = msgspec.field(name="Device Type", default=_NONE)
+    device: int = msgspec.field(name="Device Id", default=_NONE)
+    allocated: int = msgspec.field(name="Total Allocated", default=_NONE)
+    reserved: int = msgspec.field(name="Total Reserved", default=_NONE)
+    change: int = msgspec.field(name="Bytes", default=_NONE)
+
+
+_decode = msgspec.json.Decoder(list[_Memory]).decode
+
+
+def memory_table(time_ns: Ints, pid: Ints, args: Iterable[msgspec.Raw]) -> pa.Table | None:
     """As ``counts`` of all ``[memory]`` events at once; None where one is written in an odd way.
 
     ``pid`` is 0 or less where there is none.
     """
     try:
         decoded = _decode(b"[" + b",".join(args) + b"]")
-        sort, device, *sizes = (
-            _packed(list(map(attrgetter(name), decoded)))
-            for name in ("sort", "device", "allocated", "reserved", "change")
-        )
+        fields = [attrgetter(name) for name in _Memory.__struct_fields__]
+        sort, device, *sizes = (_packed(list(map(field, decoded))) for field in fields)
     except (msgspec.DecodeError, struct.error, RecursionError):
         return None
     on_host = (sort == _HOST) | ((sort == _NONE) & (device < 0))
@@ -148,11 +148,10 @@ def _places(number: int, where: np.ndarray) -> tuple[Ints, np.ndarray]:
     return events, np.full(len(events), number, dtype=np.int32)
 
 
-def _packed(values: list[int | None]) -> Ints:
-    """``values`` as an array, None as ``_NONE``.
+def _packed(values: list[int]) -> Ints:
+    """``values`` as an array.
 
     Raises:
         struct.error: one is no int64.
     """
-    whole = [_NONE if value is None else value for value in values]
-    return np.frombuffer(struct.pack(f"{len(whole)}q", *whole), dtype=np.int64)
+    return np.frombuffer(struct.pack(f"{len(values)}q", *values), dtype=np.int64)

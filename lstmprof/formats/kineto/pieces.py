@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -145,10 +146,10 @@ def _counters(records: Records) -> pa.Table | None:
     events = records.counters
     if Counter in set(map(type, events)):
         return _one_by_one(events)
-    starts = b"\0".join([event.ts for event in events]) + b"\0" * bool(events)
+    starts = b"\0".join(map(attrgetter("ts"), events)) + b"\0" * bool(events)
     time_ns, _ = _times(starts, b"0\0" * len(events))
-    pid = _pids([bytes(event.pid) for event in events])
-    columns = memory_table(time_ns, pid, [bytes(event.args) or b"{}" for event in events])
+    pid = _pids(list(map(attrgetter("pid"), events)))
+    columns = memory_table(time_ns, pid, map(attrgetter("args"), events))
     if columns is None:
         raise OddError
     return columns if len(columns) else None
@@ -158,18 +159,18 @@ def _one_by_one(events: Sequence[Instant]) -> pa.Table | None:
     found: list[Count] = []
     for event in events:
         phase = COUNTER if type(event) is Counter else INSTANT
-        raws = {name: bytes(getattr(event, name)) for name in ("ts", "pid", "args")}
+        raws = {name: bytes(getattr(event, name)) for name in ("ts", "args")}
         written = {name: json_value(raw) for name, raw in raws.items() if raw}
-        read = counts({"ph": phase, "name": event.name, **written})
+        read = counts({"ph": phase, "name": event.name, "pid": event.pid, **written})
         if isinstance(read, str):
             raise OddError  # which the plain reader counts
         found += read
     return table_of(found) if found else None
 
 
-def _pids(written: Sequence[bytes]) -> Ints:
+def _pids(written: Sequence[int | str]) -> Ints:
     """The process of each, 0 where there is none; most are of few."""
-    numbers = {raw: rows.positive(json_value(raw)) or 0 if raw else 0 for raw in set(written)}
+    numbers = {pid: rows.positive(pid) or 0 for pid in set(written)}
     return np.fromiter(map(numbers.__getitem__, written), np.int64, len(written))
 
 

@@ -11,7 +11,7 @@ whole elements, the chunk is decoded as one.
 from __future__ import annotations
 
 import copy
-from array import array
+import struct
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import reduce
@@ -38,6 +38,7 @@ NULL = ABSENT + 1
 #: 1 MB of second-level cache holds a part and the records made of it.
 PART_BYTES = 2**18
 _RAW = msgspec.Raw(b"")
+NO_VALUES = msgspec.Raw(b"{}")
 #: Phases of the trace event format that are neither (Kineto writes ``i s f t M``).
 _OTHER_PHASES = "BEIbnePNODMVvRcSTpFsfta"
 
@@ -81,8 +82,8 @@ class Instant(msgspec.Struct, gc=False, frozen=True, tag_field="ph", tag=INSTANT
 
     name: str = ""
     ts: msgspec.Raw = _RAW
-    pid: msgspec.Raw = _RAW
-    args: msgspec.Raw = _RAW
+    pid: int | str = ABSENT
+    args: msgspec.Raw = NO_VALUES
 
 
 class Counter(Instant, gc=False, frozen=True, tag_field="ph", tag=COUNTER):
@@ -141,8 +142,8 @@ class Records:
             decoded = _DECODER.decode(b"[" + part + b"]")
             events = [e for e in decoded if type(e) is _Event]
             if len(events) < len(decoded):
-                beside = [e for e in decoded if type(e) is not _Event]
-                self.counters += [e for e in beside if _is_counter(e)]
+                instants = [e for e in decoded if type(e) is Instant or type(e) is Counter]
+                self.counters += [e for e in instants if type(e) is Counter or e.name == MEMORY]
             if events:
                 args = self._append(events)
                 has_args = np.fromiter(map(ne, args, repeat(_NO_ARGS)), np.bool_, len(args))
@@ -215,10 +216,6 @@ class Records:
         return codes[self._kept], encoded.dictionary.to_pylist()
 
 
-def _is_counter(event: Any) -> bool:
-    return type(event) is Counter or (type(event) is Instant and event.name == MEMORY)
-
-
 def _parts(text: bytes) -> Iterator[bytes]:
     """``text`` in parts that end where two events seem to meet."""
     start = 0
@@ -239,9 +236,11 @@ def _by_field(struct: type[msgspec.Struct], values: Sequence[Any]) -> dict[str, 
 
 def _packed_if_whole(values: Sequence[Any]) -> Ints | Sequence[Any]:
     """``values`` as an array, if all are int64."""
+    if values.count(ABSENT) == len(values):
+        return np.full(len(values), ABSENT)
     try:
-        return np.frombuffer(array("q", values), dtype=np.int64)
-    except (TypeError, OverflowError):
+        return np.frombuffer(struct.pack(f"{len(values)}q", *values), dtype=np.int64)
+    except struct.error:
         return values
 
 
