@@ -17,7 +17,7 @@ from lstmprof.breakdown.lacks import Lack
 from lstmprof.breakdown.lacks.rules import GPU_UNSEEN
 from lstmprof.diagnose import causes
 from lstmprof.diagnose.because import named
-from lstmprof.diagnose.findings import HOST, UNEXPLAINED, Finding, lengths, timed
+from lstmprof.diagnose.findings import HOST, UNEXPLAINED, Finding, lengths, timed, untimed
 from lstmprof.diagnose.measure import crowded, disturbed, remedy
 from lstmprof.diagnose.noise import (
     Sameness,
@@ -35,6 +35,8 @@ from lstmprof.diagnose.sure import (
     is_told,
     largest_doubt,
     least_delta_ns,
+    least_ratio,
+    ratio,
     told_by_speeds,
 )
 from lstmprof.events.annotate import OWN_CODE
@@ -100,7 +102,11 @@ def outcome(fast: StepProfile, slow: StepProfile, findings: Sequence[Finding]) -
             return Outcome("unknown", f"{_blind(lack)} of {label}")
     whole_ns = difference_ns(fast, slow)
     if doubt and doubt.ns and not told:
-        of_whole = f"up to {milliseconds(doubt.ns)} of {milliseconds(lengths(fast, slow)[1])} ms"
+        slow_ns = lengths(fast, slow)[1]
+        of_whole = f"up to {milliseconds(doubt.ns)} of {milliseconds(slow_ns)} ms"
+        unsure_ns = slow_ns * (1 - least_ratio(fast, slow) / ratio(fast, slow))
+        if doubt.ns < whole_ns:
+            of_whole += f", with the noise of both up to {milliseconds(unsure_ns)}"
         why = f"cannot be told on this machine: {doubt.text} ({of_whole})"
         return Outcome("unknown", why, advice=doubt.remedy, differs=False)
     sure: dict[str, Any] = {"at_least": at_least(fast, slow)}
@@ -248,7 +254,7 @@ def _doubts(finding: Finding, findings: Sequence[Finding]) -> Iterator[Doubt]:
     if fast is not None:
         yield from doubts_of_times(fast, slow)
         if not timed(fast, slow):
-            yield Doubt("not both runs were timed without a profiler", "capture both", None)
+            yield Doubt(untimed(fast, slow), "capture both", None)
     if _unsure_ns(finding):
         yield Doubt(_waited(finding), remedy(slow), _unsure_ns(finding))
     effect_ns = sum(f.delta_ns for f in findings if f.kind == causes.PROFILER)

@@ -18,7 +18,7 @@ from lstmprof.diagnose.certainty import Certainty, Outcome, of_finding, of_run, 
 from lstmprof.diagnose.comparable import comparable_groups, disagreements, refuse_unless_comparable
 from lstmprof.diagnose.counts import QUANTITIES
 from lstmprof.diagnose.document import VERSION
-from lstmprof.diagnose.findings import Difference, Finding, findings, lengths, timed
+from lstmprof.diagnose.findings import Difference, Finding, findings, lengths, timed, untimed
 from lstmprof.diagnose.measure import by_one_measure
 from lstmprof.diagnose.pairs import held_against
 from lstmprof.diagnose.ranks import lane_to_dict, overlap_to_dict, straggler_to_dict
@@ -386,7 +386,7 @@ def _warnings(fast: StepProfile, slow: StepProfile) -> list[str]:
 def _notes(fast: StepProfile, slow: StepProfile) -> list[str]:
     notes = [*_settings(fast, slow), *(f"they differ in {d}" for d in disagreements(fast, slow))]
     if not timed(fast, slow):
-        notes.append("not both runs were timed without a profiler: the profiled times are compared")
+        notes.append(f"{untimed(fast, slow)}: the profiled times are compared")
     if (fast.device is None) != (slow.device is None):
         notes.append("one ran on a GPU and the other on a CPU: their parts are of different kinds")
     for profile in (fast, slow):

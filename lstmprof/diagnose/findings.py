@@ -17,7 +17,15 @@ from dataclasses import dataclass
 from lstmprof.diagnose import causes, profiler_overhead, slower_calls
 from lstmprof.diagnose.counts import EVIDENCE, QUANTITIES
 from lstmprof.diagnose.savings import DIFFERENCE, TAKEN, Saving
-from lstmprof.diagnose.step_profile import Contributor, Part, Spent, StepProfile, by_name, total_ns
+from lstmprof.diagnose.step_profile import (
+    Contributor,
+    Part,
+    Spent,
+    StepProfile,
+    by_name,
+    labels,
+    total_ns,
+)
 
 #: A cause with a smaller share is not named: not first, and not beside the first.
 NAMED_SHARE = 0.15
@@ -47,6 +55,14 @@ class Difference:
 def timed(fast: StepProfile, slow: StepProfile) -> bool:
     """Whether both have undisturbed steps, so that these are what is compared."""
     return fast.step_ns is not None and slow.step_ns is not None
+
+
+def untimed(fast: StepProfile, slow: StepProfile) -> str:
+    """Which of two runs has no undisturbed steps, a sentence without its full stop."""
+    if fast.step_ns is None and slow.step_ns is None:
+        return "neither run was timed without a profiler"
+    without = labels(fast, slow)[fast.step_ns is not None]
+    return f"{without} was not timed without a profiler"
 
 
 def lengths(fast: StepProfile, slow: StepProfile) -> tuple[int, int]:

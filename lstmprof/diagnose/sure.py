@@ -62,7 +62,7 @@ def least_ratio(fast: StepProfile, slow: StepProfile) -> float:
     if speeds is None:
         return least
     doubt = largest_doubt(fast, slow)
-    return max(least, _ratio(fast, slow) * math.exp(-max(speeds, doubt.log if doubt else 0.0)))
+    return max(least, ratio(fast, slow) * math.exp(-max(speeds, doubt.log if doubt else 0.0)))
 
 
 def told_by_speeds(fast: StepProfile, slow: StepProfile) -> bool:
@@ -76,7 +76,7 @@ def _least_by_noise(fast: StepProfile, slow: StepProfile) -> float:
     """The ratio less noise and the largest doubt."""
     doubt = largest_doubt(fast, slow)
     off = max(noise_log(fast, slow), math.log1p(EQUAL_SHARE)) + (doubt.log if doubt else 0.0)
-    return _ratio(fast, slow) * math.exp(-off)
+    return ratio(fast, slow) * math.exp(-off)
 
 
 def at_least(fast: StepProfile, slow: StepProfile) -> float | None:
@@ -93,7 +93,7 @@ def least_delta_ns(finding: Finding) -> int:
     """What a finding adds to the slow step at that end, where all of it takes as much less."""
     if finding.fast is None:
         return finding.delta_ns
-    share = least_ratio(finding.fast, finding.slow) / _ratio(finding.fast, finding.slow)
+    share = least_ratio(finding.fast, finding.slow) / ratio(finding.fast, finding.slow)
     return round(finding.slow_ns * share) - finding.fast_ns
 
 
@@ -108,10 +108,11 @@ def _mostly_sure(fast: StepProfile, slow: StepProfile) -> bool:
     if sameness(fast, slow) is not None:
         return False
     doubt = largest_doubt(fast, slow)
-    return doubt is None or least_ratio(fast, slow) >= _ratio(fast, slow) ** _SURE_SHARE
+    return doubt is None or least_ratio(fast, slow) >= ratio(fast, slow) ** _SURE_SHARE
 
 
-def _ratio(fast: StepProfile, slow: StepProfile) -> float:
+def ratio(fast: StepProfile, slow: StepProfile) -> float:
+    """How many times as long ``slow`` takes; infinite where a step of ``fast`` takes no time."""
     ends = lengths(fast, slow)
     return ends[1] / ends[0] if ends[0] > 0 else math.inf
 

@@ -155,6 +155,15 @@ def test_the_outcome_says_what_happened_and_what_to_do() -> None:
     assert told.words == f"{told.reason}; {told.advice}"
 
 
+def test_of_a_doubt_that_tells_only_with_the_noise_both_are_told() -> None:
+    # one takes 4 of its 14 ms more and the doubt is of 1.3, but the times vary by a fifth
+    wide = (0.82 * 14 * MS, 1.18 * 14 * MS)
+    fast = ran(name="a")
+    slow = ran(4 * MS, name="b", doubts=doubted(CPU_TAKEN, 0.09), interval_ns=wide)
+    told = outcome(fast, slow, findings(fast, slow))
+    assert "(up to 1.3 of 14.0 ms, with the noise of both up to " in told.reason
+
+
 def levels(fast: StepProfile | None, slow: StepProfile) -> dict[str, Certainty]:
     parts = findings(fast, slow)
     return {part.kind: of_finding(part, parts) for part in parts}

@@ -45,6 +45,13 @@ MOST = 3
 #: What addresses less of the step, of two runs of their difference, is not worth a remedy.
 WORTH = 0.05
 
+#: Where a framework's own pages are.
+_SITES = {
+    "torch": ("docs.pytorch.org/", "github.com/pytorch/"),
+    "tensorflow": ("www.tensorflow.org/", "github.com/tensorflow/"),
+    "jax": ("docs.jax.dev/", "github.com/jax-ml/"),
+}
+
 #: Of the rows that fit a finding the first ``MOST`` are told.
 TABLE: tuple[Remedy, ...] = (
     starting.PROFILE_LATER,
@@ -183,8 +190,15 @@ def _advice(remedy: Remedy, finding: Finding) -> Advice | None:
         condition=remedy.condition,
         framework=of_one,
         saves_ns=saves_ns,
-        source=remedy.sources[0],
+        source=_source(remedy, framework),
     )
+
+
+def _source(remedy: Remedy, framework: str | None) -> str:
+    """The first source that is of ``framework`` or of none; of those of others the first."""
+    others = [site for of, sites in _SITES.items() if of != framework for site in sites]
+    own = (s for s in remedy.sources if not any(s.startswith(f"https://{o}") for o in others))
+    return remedy.sources[0] if framework not in _SITES else next(own, remedy.sources[0])
 
 
 def _limit_ns(remedy: Remedy, finding: Finding) -> int:

@@ -62,7 +62,8 @@ def layer_in_one_op(f: Finding) -> Told | None:
     if f.fast and fused:
         names = listed(sorted({cropped(str(c.name)) for c in fused})[:2])
         took = milliseconds(total_ns(fused))
-        example = f"; of {labels(f.fast, f.slow)[0]} {names} take {took} ms{each(f.fast)}"
+        take = "takes" if len({c.name for c in fused}) == 1 else "take"
+        example = f"; of {labels(f.fast, f.slow)[0]} {names} {take} {took} ms{each(f.fast)}"
     row, word = one_op[f.slow.device is None]
     if f.slow.implementation is None:
         unless = "unless the output of a time step is the input of the next"

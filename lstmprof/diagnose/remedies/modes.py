@@ -206,7 +206,11 @@ FASTER_SETTINGS = Remedy(
     condition="a setting differs between both, and the same calls take longer in this one",
     kinds=(causes.SLOWER,),
     decide=faster_settings,
-    sources=("https://docs.pytorch.org/docs/stable/backends.html",),
+    sources=(
+        "https://docs.pytorch.org/docs/stable/backends.html",
+        "https://www.tensorflow.org/api_docs/python/tf/config",
+        "https://docs.jax.dev/en/latest/config_options.html",
+    ),
 )
 NO_GRADIENT_HOOKS = Remedy(
     name="no gradient hooks",

@@ -231,7 +231,11 @@ SYNCHRONISE_ONCE = Remedy(
     kinds=(SYNC,),
     saves="all of it but one",
     decide=device_synchronised,
-    sources=("https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",),
+    sources=(
+        "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",
+        "https://www.tensorflow.org/guide/gpu_performance_analysis",
+        "https://docs.jax.dev/en/latest/async_dispatch.html",
+    ),
 )
 PIN_MEMORY = Remedy(
     name="pin memory",
@@ -281,7 +285,11 @@ ALLOCATE_ONCE = Remedy(
     kinds=(ALLOCATION,),
     saves="these calls",
     decide=allocations,
-    sources=("https://docs.pytorch.org/docs/stable/notes/cuda.html#memory-management",),
+    sources=(
+        "https://docs.pytorch.org/docs/stable/notes/cuda.html#memory-management",
+        "https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
+        "https://docs.jax.dev/en/latest/gpu_memory_allocation.html",
+    ),
 )
 OVERLAP_COMMUNICATION = Remedy(
     name="overlap communication",
@@ -293,6 +301,8 @@ OVERLAP_COMMUNICATION = Remedy(
     sources=(
         "https://docs.pytorch.org/docs/stable/notes/ddp.html",
         "https://docs.pytorch.org/docs/stable/fsdp.html",
+        "https://www.tensorflow.org/guide/distributed_training",
+        "https://docs.jax.dev/en/latest/gpu_performance_tips.html",
     ),
     example=Example(
         of="one of two ranks of a PyTorch job that exchange embeddings",

@@ -159,7 +159,11 @@ DO_IT_ONCE = Remedy(
     kinds=(*WORK, CAST, COPY, DISPATCH, LAUNCH, SYNC),
     saves="what the op takes more",
     decide=repeated,
-    sources=("https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",),
+    sources=(
+        "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",
+        "https://www.tensorflow.org/guide/gpu_performance_analysis",
+        "https://docs.jax.dev/en/latest/gpu_performance_tips.html",
+    ),
 )
 CAST_ONCE = Remedy(
     name="cast once before the loop",
@@ -182,7 +186,11 @@ KEEP_ONE_TYPE = Remedy(
     kinds=(CAST,),
     saves="the largest",
     decide=casts,
-    sources=("https://docs.pytorch.org/docs/stable/amp.html",),
+    sources=(
+        "https://docs.pytorch.org/docs/stable/amp.html",
+        "https://www.tensorflow.org/guide/mixed_precision",
+        "https://docs.jax.dev/en/latest/type_promotion.html",
+    ),
     example=Example(
         of="mixed precision of PyTorch on an A100",
         told="aten::to in aten::linear casts from float to c10::Half 127 times: keep what it "
