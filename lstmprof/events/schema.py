@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 #: Columns of timings.parquet since version 4.
 _OF_ITERATIONS = (
     "turn",
@@ -26,13 +26,16 @@ _OF_ITERATIONS = (
 _OF_WAITING = ("thread_cpu_ns", "waited_ns", "others_waited_ns", "children_waited_ns")
 #: Of counters.parquet since version 6.
 _OF_MEMORY = ("allocator",)
+#: Of events.parquet since version 7.
+_OF_LAUNCHES = ("launch_config",)
 #: The versions that are read, and the columns that each did not have: they are null.
 LACKING: Mapping[int, tuple[str, ...]] = {
-    2: ("rule", *_OF_ITERATIONS, *_OF_WAITING, *_OF_MEMORY),
-    3: (*_OF_ITERATIONS, *_OF_WAITING, *_OF_MEMORY),
-    4: (*_OF_WAITING, *_OF_MEMORY),
-    5: _OF_MEMORY,
-    6: (),
+    2: ("rule", *_OF_ITERATIONS, *_OF_WAITING, *_OF_MEMORY, *_OF_LAUNCHES),
+    3: (*_OF_ITERATIONS, *_OF_WAITING, *_OF_MEMORY, *_OF_LAUNCHES),
+    4: (*_OF_WAITING, *_OF_MEMORY, *_OF_LAUNCHES),
+    5: (*_OF_MEMORY, *_OF_LAUNCHES),
+    6: _OF_LAUNCHES,
+    7: (),
 }
 VERSION_KEY = b"lstmprof.events_schema"
 
@@ -124,6 +127,15 @@ COLUMNS = (
     Column("shapes", _TEXT, "", "shapes of the op's inputs, JSON", _ABSENT),
     Column("dtypes", _TEXT, "", "element types of the op's inputs, JSON", _ABSENT),
     Column("bytes", _INT, "bytes", "size of a copy", _ABSENT),
+    Column(
+        "launch_config",
+        _TEXT,
+        "",
+        "of a kernel, JSON: grid (blocks) and block (threads) by x, y, z, registers of a thread,"
+        " shared_bytes of a block and dynamic_shared_bytes of them, estimated_occupancy,"
+        " theoretical_occupancy (shares)",
+        f"{_ABSENT}, or the run was written before it was kept: ingest it again",
+    ),
     Column(
         "sequence_number",
         _INT,

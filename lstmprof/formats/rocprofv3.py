@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from lstmprof.errors import ProfileError
-from lstmprof.events import DeviceFacts, Profile
+from lstmprof.events import DeviceFacts, Profile, launch_config
 from lstmprof.formats import rows
 from lstmprof.formats.cuda.names import nvtx_range
 from lstmprof.formats.raw_file import RawFile
@@ -140,6 +140,7 @@ class _Process:
             device=device,
             stream=queue,
             correlation_id=_correlation(record),
+            launch_config=_launched_with(info),
         )
 
     def _copy(self, record: Mapping[str, Any], start_ns: int, dur_ns: int) -> Row | None:
@@ -232,6 +233,25 @@ def _timed(record: Mapping[str, Any]) -> tuple[int, int] | None:
 
 def _correlation(record: Mapping[str, Any]) -> int | None:
     return rows.positive(_object(record.get("correlation_id")).get("internal"))
+
+
+def _launched_with(info: Mapping[str, Any]) -> str | None:
+    """What a kernel was launched with; the size of a grid is in threads, as HSA has it."""
+    threads, block = (_three(info.get(f"{of}_size")) for of in ("grid", "workgroup"))
+    sizes = list(zip(threads or (), block or (), strict=False))
+    return launch_config.text(
+        {
+            "grid": [-(-of_grid // of_block) for of_grid, of_block in sizes] or None,
+            "block": block,
+            "shared_bytes": rows.natural(info.get("group_segment_size")),
+        }
+    )
+
+
+def _three(value: Any) -> list[int] | None:
+    sizes = [rows.positive(_object(value).get(axis)) for axis in "xyz"]
+    known = [size for size in sizes if size is not None]
+    return known if len(known) == len(sizes) else None
 
 
 def _name_of(agent: Mapping[str, Any]) -> str:

@@ -40,6 +40,7 @@ class Row(NamedTuple):
     shapes: str | None = None
     dtypes: str | None = None
     bytes: int | None = None
+    launch_config: str | None = None
     sequence_number: int | None = None
     forward_thread: int | None = None
 

@@ -17,6 +17,7 @@ from lstmprof.diagnose.step_profile import median_step
 from lstmprof.events.annotate.calls import launch_calls
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.intervals import Ints
+from lstmprof.events.launch_config import read
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import UNKNOWN, EventTable
 from lstmprof.events.threads import STATES, state_codes, thread_ids
@@ -35,8 +36,10 @@ MOST_RANKS = 8
 #: Columns of the events table that are told of one event, where it has them.
 FACTS = (
     *("op_name", "phase", "shapes", "dtypes", "bytes", "correlation_id", "external_id"),
-    *("graph_node_id", "sequence_number"),
+    *("graph_node_id", "sequence_number", "launch_config"),
 )
+#: Of these, what is not told by its column's name, and by its text.
+_LAUNCH, _LAUNCHED = "launch_config", "launched_with"
 _NAME, _FACT = 160, 400
 #: Larger thread numbers are no system's but a profiler's hashes, which tell a reader nothing.
 _MOST_TID = 2**32
@@ -175,7 +178,11 @@ def timeline(
             name: (column if name in ("name", "launch") else column[kept]).tolist()
             for name, column in columns.items()
         },
-        facts={name: fact for name in FACTS if (fact := _fact(events, name, rows)) is not None},
+        facts={
+            _LAUNCHED if name == _LAUNCH else name: fact
+            for name in FACTS
+            if (fact := _fact(events, name, rows)) is not None
+        },
         left_out=drawn.left_out + len(columns["dur_ns"]) - len(kept),
     )
 
@@ -199,7 +206,10 @@ def _fact(events: EventTable, column: str, rows: Ints) -> tuple[tuple[str, ...],
     encoded = texts.combine_chunks().dictionary_encode()
     codes = np.full(len(rows), _NEITHER)
     codes[known] = np.asarray(encoded.indices)
-    return tuple(shown_name(text, _FACT) for text in encoded.dictionary.to_pylist()), codes.tolist()
+    values = encoded.dictionary.to_pylist()
+    if column == _LAUNCH:
+        values = [config.words if (config := read(text)) else text for text in values]
+    return tuple(shown_name(text, _FACT) for text in values), codes.tolist()
 
 
 @dataclass

@@ -339,3 +339,34 @@ def test_a_list_that_is_nested_without_end_is_no_shape() -> None:
         nested = [nested]
     assert json_list([[2, 3]]) == "[[2,3]]"
     assert json_list(nested) is None
+
+
+OF_CUDA = {
+    **{
+        "registers per thread": 32,
+        "shared memory": 4096,
+        "blocks per SM": 0.6,
+        "warps per SM": 2.4,
+    },
+    **{"grid": [80, 1, 1], "block": [128, 1, 1], "est. achieved occupancy %": 31},
+}
+
+
+def test_a_kernel_says_what_it_was_launched_with(tmp_path: Path) -> None:
+    launch = event("cuda_runtime", "hipLaunchKernel", 9, args={"grid": [2, 1, 1], **OF_CUDA})
+    profile = read_events(
+        tmp_path,
+        kernel(0, **OF_CUDA),
+        kernel(1, **OF_CUDA | {"est. achieved occupancy %": 0}),  # not worked out
+        kernel(2, grid=[61184, 1, 1], block=[256, 1, 1]),  # ROCm's: of blocks or of threads
+        kernel(3, device=0),
+        launch,
+    )
+    both = '{"grid":[80,1,1],"block":[128,1,1],"registers":32,"shared_bytes":4096'
+    assert column(profile, "launch_config") == [
+        both + ',"estimated_occupancy":0.31}',
+        both + "}",
+        '{"block":[256,1,1]}',
+        None,
+        None,
+    ]

@@ -252,3 +252,28 @@ def test_the_first_spelling_of_an_argument_counts_even_where_it_means_nothing(fi
     args = {"External id": first, "external id": 5, "Fwd thread id": first}
     content = document(*(op(n, args=args) for n in range(9)))
     assert in_pieces(content) == as_a_whole(content) is not None
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        *({"grid": grid} for grid in ("grid(100,)", [80.0, 1, 1], [], [1, 1], None, 7, [10**30])),
+        *({"block": block} for block in ("x", [[1]], [2048, 1, 1], None)),
+        *({"registers per thread": number} for number in ("32", 96.5, None, -1, True)),
+        *({"shared memory": number} for number in ("64", 1e3, -1, 10**30)),
+        *({"est. achieved occupancy %": n} for n in ("inf", "31", 31.5, None, 10**400, {}, 101)),
+    ],
+    ids=str,
+)
+def test_odd_arguments_of_a_launch(odd: dict[str, Any]) -> None:
+    usual = {"grid": [8, 1, 1], "block": [32, 1, 1], "registers per thread": 16}
+    usual |= {"shared memory": 64, "est. achieved occupancy %": 5}
+    events = [op(n, cat="kernel", args={"device": 0, "stream": 7} | usual) for n in range(4)]
+    events[1]["args"] |= odd
+    events.append(op(9, args=usual))
+    content = document(*events)
+    found = in_pieces(content)
+    assert found == as_a_whole(content)
+    configs = [row["launch_config"] for row in found["events"]] if found else []
+    assert configs[0] == configs[2] == configs[3] != None  # noqa: E711
+    assert (configs[4], len(configs)) == (None, 5)

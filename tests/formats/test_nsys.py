@@ -588,3 +588,22 @@ def test_many_of_them_go_through_files(tmp_path: Path, monkeypatch: pytest.Monke
     parts = read_tables(tmp_path / "again", **tables).counters
     assert len(list(parts.batches())) > 2
     assert parts.table().to_pylist() == whole.to_pylist()
+
+
+OF_SIZES = {"gridX": 80, "gridY": 2, "gridZ": 1, "blockX": 128, "blockY": 1, "blockZ": 1}
+WITH_MEMORY = {"registersPerThread": 32, "staticSharedMemory": 1024, "dynamicSharedMemory": 3072}
+
+
+def test_a_kernel_says_what_it_was_launched_with(tmp_path: Path) -> None:
+    kernels = [
+        kernel(0, 5, 1, **OF_SIZES, **WITH_MEMORY),
+        kernel(10, 15, 2, **OF_SIZES, **{**WITH_MEMORY, "dynamicSharedMemory": 0}),
+        kernel(20, 25, 3, **OF_SIZES, **{**WITH_MEMORY, "staticSharedMemory": None}),
+        kernel(30, 35, 4, **{**OF_SIZES, "gridX": 0}, **WITH_MEMORY),
+        kernel(40, 45, 5, **OF_SIZES, **WITH_MEMORY),
+    ]
+    profile = read_tables(tmp_path, StringIds=strings(), **{KERNELS: kernels})
+    sizes = '{"grid":[80,2,1],"block":[128,1,1],"registers":32'
+    whole = sizes + ',"shared_bytes":4096,"dynamic_shared_bytes":3072}'
+    static = sizes + ',"shared_bytes":1024,"dynamic_shared_bytes":0}'
+    assert column(profile, "launch_config") == [whole, static, sizes + "}", None, whole]

@@ -205,3 +205,13 @@ def test_overheads_are_called_as_cupti_numbers_them() -> None:
         0x50000: "Lazy Function Loading",
         0x60000: "Command Buffer Full",
     }
+
+
+def test_a_kernel_says_what_it_was_launched_with(tmp_path: Path) -> None:
+    sizes = {"gridX": 4, "gridY": 1, "gridZ": 1, "blockX": 64, "blockY": 1, "blockZ": 1}
+    memory = {"registersPerThread": 20, "staticSharedMemory": 16, "dynamicSharedMemory": 0}
+    profile = read_nvprof(tmp_path, **{KERNELS: [{**kernel(0, 9, 1), **sizes, **memory}]})
+    assert column(profile, "launch_config") == [
+        '{"grid":[4,1,1],"block":[64,1,1],"registers":20,"shared_bytes":16,'
+        '"dynamic_shared_bytes":0}'
+    ]

@@ -138,3 +138,22 @@ def test_what_nvprof_prints_for_people_is_told_apart(
         formats.read(path)
     assert lstmprof(["check", str(path)]) == 1
     assert "nvprof" in capsys.readouterr().err
+
+
+def test_a_kernel_says_what_it_was_launched_with(tmp_path: Path) -> None:
+    path = written(
+        tmp_path,
+        """\
+"Start","Duration","Grid X","Grid Y","Grid Z","Block X","Block Y","Block Z",\
+"Registers Per Thread","Static SMem","Dynamic SMem","Size","Device","Stream","Name","Correlation_ID"
+us,us,,,,,,,,KB,KB,KB,,,,
+1.0,2.0,4,1,1,64,2,1,20,1.500000,0.500000,,"Tesla V100 (0)","7","gemm",3
+9.0,2.0,,,,,,,,,,98.0,"Tesla V100 (0)","7","[CUDA memcpy DtoH]",4
+""",
+    )
+    read = formats.read(path).events.select(["kind", "launch_config"]).to_pylist()
+    assert {row["kind"]: row["launch_config"] for row in read} == {
+        "kernel": '{"grid":[4,1,1],"block":[64,2,1],"registers":20,"shared_bytes":2048,'
+        '"dynamic_shared_bytes":512}',
+        "memcpy": None,
+    }

@@ -23,7 +23,8 @@ from lstmprof.events.counters import ALLOCATED, Series, levels
 from lstmprof.events.schema import COLUMNS
 from lstmprof.export import perfetto
 from lstmprof.formats import perfetto as reader
-from lstmprof.formats.perfetto import packets
+from lstmprof.formats.perfetto import own, packets
+from lstmprof.formats.perfetto.slices import Slice
 from lstmprof.runs.cache import open_runs
 from lstmprof.runs.run import Run
 
@@ -409,3 +410,37 @@ def test_real_profiles_read_back_the_same(path: Path, tmp_path: Path) -> None:
     if len(runs) > 1:
         pytest.skip("holds several runs")
     check_round_trip(path, tmp_path)
+
+
+def test_what_a_kernel_was_launched_with_reads_back(tmp_path: Path) -> None:
+    args = {"device": 0, "stream": 7, "registers per thread": 32, "shared memory": 64}
+    sizes = {"grid": [80, 1, 1], "block": [128, 1, 1], "est. achieved occupancy %": 31}
+    at = {"ph": "X", "cat": "kernel", "name": "gemm", "dur": 4, "pid": 0, "tid": 7}
+    kernels = [{**at, "ts": 10, "args": args | sizes}, {**at, "ts": 20, "args": {"device": 0}}]
+    profile = tmp_path / "trace.json"
+    profile.write_bytes(document(*kernels))
+    check_round_trip(profile, tmp_path)
+    read = formats.read(tmp_path / "x.pftrace").events
+    assert read["launch_config"].to_pylist() == [
+        '{"grid":[80,1,1],"block":[128,1,1],"registers":32,"shared_bytes":64,'
+        '"estimated_occupancy":0.31}',
+        None,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "written", "config"),
+    [
+        ("kernel", '{"block": [64, 1, 1], "x": 1}', '{"block":[64,1,1]}'),
+        ("kernel", '{"block": [0, 1, 1]}', None),
+        ("kernel", "{", None),
+        ("op", '{"block":[64,1,1]}', None),
+    ],
+)
+def test_what_another_wrote_of_a_launch_is_checked(
+    kind: str, written: str, config: str | None
+) -> None:
+    slice_ = Slice(0, 1, "x", "", {"kind": kind, "launch_config": written}, (), 0)
+    read = own.row(slice_, own.Where())
+    assert read is not None
+    assert read.launch_config == config

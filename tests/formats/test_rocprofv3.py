@@ -124,3 +124,14 @@ def test_two_processes_are_told_apart(tmp_path: Path, process: dict[str, Any]) -
 def test_a_trace_of_nothing_says_how_to_record_one(processes: list[Any], tmp_path: Path) -> None:
     with pytest.raises(ProfileError, match=r"holds no kernel.*rocprofv3 --runtime-trace"):
         formats.read(written(tmp_path, *processes))
+
+
+def test_a_kernel_says_what_it_was_launched_with(tmp_path: Path, process: dict[str, Any]) -> None:
+    (kernel,) = process["buffer_records"]["kernel_dispatch"]
+    threads, block = {"x": 1000, "y": 4, "z": 1}, {"x": 256, "y": 2, "z": 1}
+    sizes = {"grid_size": threads, "workgroup_size": block, "group_segment_size": 512}
+    kernel["dispatch_info"] |= sizes
+    profile = formats.read(written(tmp_path, process))
+    assert [c for c in profile.events["launch_config"].to_pylist() if c] == [
+        '{"grid":[4,2,1],"block":[256,2,1],"shared_bytes":512}'
+    ]

@@ -13,7 +13,7 @@ from lstmprof.errors import ProfileError
 from lstmprof.events import DeviceFacts, Profile
 from lstmprof.formats import read
 from lstmprof.formats.xplane import schema
-from lstmprof.formats.xplane.events import activity_kind, host_kind, op_name
+from lstmprof.formats.xplane.events import activity_kind, host_kind, launched_with, op_name
 from lstmprof.formats.xplane.hlo import hlo_proto
 
 
@@ -325,3 +325,44 @@ def test_a_fusion_that_calls_itself_has_no_operands_and_ends(tmp_path: Path) -> 
     with_module(space, hlo.SerializeToString())
     space.line(space.plane("/host:CPU"), "tf_XLAEigen/1", 0, xla_event("fusion.7", 0))
     assert column(space.read(tmp_path), "shapes") == [None]
+
+
+@pytest.mark.parametrize(
+    ("details", "config"),
+    [
+        (
+            "regs:32 static_shared:16 dynamic_shared:48 grid:80,1,1 block:128,1,1 occ_pct:62.5",
+            '{"grid":[80,1,1],"block":[128,1,1],"registers":32,"shared_bytes":64,'
+            '"dynamic_shared_bytes":48,"theoretical_occupancy":0.625}',
+        ),
+        (
+            " grid:1280,1,1 block:256,1,1 private_mem:0 group_mem:2112 occ_pct:0",  # on AMD
+            '{"grid":[1280,1,1],"block":[256,1,1],"shared_bytes":2112}',
+        ),
+        (
+            "regs:2191500840 static_shared:32462 dynamic_shared:0 grid:1280,1,1 block:256,1,1",
+            '{"grid":[1280,1,1],"block":[256,1,1]}',
+        ),
+        ("regs:7 shm:7 grid:1,210453397508,0 block:139910371608815,96,18446744073709551536", None),
+        ("regs:38 shm:0", '{"registers":38}'),
+        ("grid:1,1 block:x occ_pct:1.2.3", None),
+        ("", None),
+    ],
+)
+def test_a_kernel_says_what_it_was_launched_with(details: str, config: str | None) -> None:
+    assert launched_with({"kernel_details": details}) == config
+    assert launched_with({"memcpy_details": details}) is None
+
+
+def test_kernels_of_one_name_differ_in_what_they_were_launched_with(tmp_path: Path) -> None:
+    space = Space()
+    gpu = space.plane("/device:GPU:0")
+    sizes = [f"grid:{1 + number % 2},1,1 block:64,1,1" for number in range(400)]
+    kernels = [("gemm", 9000 * n, 5000, {"kernel_details": of}) for n, of in enumerate(sizes)]
+    space.line(gpu, "Stream #1", 0, *kernels)
+    line = space.message.planes[0].lines[0]
+    for event in line.events:
+        event.metadata_id = 1  # one name
+        event.stats[0].metadata_id = line.events[0].stats[0].metadata_id
+    configs = column(space.read(tmp_path), "launch_config")
+    assert configs == [f'{{"grid":[{1 + n % 2},1,1],"block":[64,1,1]}}' for n in range(400)]

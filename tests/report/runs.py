@@ -78,11 +78,15 @@ def run(
     return open_run(out / name)
 
 
+#: What each kernel was launched with.
+LAUNCHED = '{"grid":[80,1,1],"block":[128,1,1],"registers":32,"shared_bytes":4096}'
+
+
 def _launched(at: int, correlation: int, names: tuple[str, ...]) -> list[Row]:
     kernel = names[correlation % len(names)]
     host = {"pid": 1, "tid": 1}
     launch, done = at + 1_000, at + 1_000 + LAUNCH
-    ran = {"device": 0, "stream": 7, "correlation_id": correlation}
+    ran = {"device": 0, "stream": 7, "correlation_id": correlation, "launch_config": LAUNCHED}
     return [
         row("op", "aten::mm", at + 500, done + 500, **host),
         row("runtime", "cudaLaunchKernel", launch, done, correlation_id=correlation, **host),

@@ -159,6 +159,11 @@ def test_a_kernel_of_a_timeline_leads_to_its_launch_and_has_what_was_recorded(
     texts, places = drawn.facts["correlation_id"]
     assert [texts[places[i]] for i in kernels] == ["1", "2", "3"]
     assert [texts[places[i]] for i in launches] == ["1", "2", "3"]
+    words, of_event = drawn.facts["launched_with"]
+    assert [words[of_event[i]][:46] for i in kernels] == [
+        "grid 80 × 1 × 1, block 128 × 1 × 1 (128 thread"
+    ] * 3
+    assert {of_event[i] for i in launches} == {-1}
     ledger = [i for i, track in enumerate(drawn.columns["track"]) if track == 0]
     assert {places[i] for i in ledger} == {drawn.columns["launch"][i] for i in ledger} == {-1}
     assert "shapes" not in drawn.facts

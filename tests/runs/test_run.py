@@ -240,12 +240,30 @@ def test_another_schema_version_is_refused_by_name(tmp_path: Path) -> None:
 
 def test_a_run_of_before_rules_were_stored_is_read_without_them(tmp_path: Path) -> None:
     write(tmp_path, "a")
-    older = EVENTS.arrow.drop_columns(["rule"]).replace_schema_metadata({VERSION_KEY: b"2"})
+    lacking = EVENTS.arrow.drop_columns(["rule", "launch_config"])
+    older = lacking.replace_schema_metadata({VERSION_KEY: b"2"})
     pq.write_table(older, tmp_path / "a" / "events.parquet")
     run = open_run(tmp_path / "a")
     assert run.events().equals(EVENTS)
     assert run.narrow_events(["rule", "name"]).column("rule").null_count == len(EVENTS)
     pq.write_table(older.drop_columns(["phase"]), tmp_path / "a" / "events.parquet")
+    with pytest.raises(RunError, match="columns differ from the schema"):
+        run.events()
+
+
+@pytest.mark.parametrize("version", [b"3", b"4", b"5", b"6"])
+def test_a_run_of_before_launches_were_stored_is_read_without_them(
+    version: bytes, tmp_path: Path
+) -> None:
+    write(tmp_path, "a")
+    lacking = EVENTS.arrow.drop_columns(["launch_config"])
+    older = lacking.replace_schema_metadata({VERSION_KEY: version})
+    pq.write_table(older, tmp_path / "a" / "events.parquet")
+    run = open_run(tmp_path / "a")
+    assert run.events().equals(EVENTS)
+    narrow = run.narrow_events(["launch_config", "name"])
+    assert narrow.column("launch_config").null_count == len(EVENTS)
+    pq.write_table(EVENTS.arrow.replace_schema_metadata({VERSION_KEY: version}), run.events_file)
     with pytest.raises(RunError, match="columns differ from the schema"):
         run.events()
 

@@ -12,16 +12,21 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from lstmprof.events import DeviceFacts
+from lstmprof.events import DeviceFacts, launch_config
+from lstmprof.events.groups import Groups
 from lstmprof.events.spool import Chunks, Spool
 from lstmprof.formats import rows
 from lstmprof.formats.cuda.tables import UNKNOWN, Ints, Tables
 
 _TEXT = pa.dictionary(pa.int32(), pa.string())
-_TEXTS = ("kind", "name", "shapes")
 _INTS = (
     *("pid", "tid", "device", "stream", "correlation_id", "external_id"),
     *("graph_node_id", "bytes"),
+)
+#: Columns of CUPTI's table of kernels that say what one was launched with.
+OF_LAUNCH = (
+    *("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ"),
+    *("registersPerThread", "staticSharedMemory", "dynamicSharedMemory"),
 )
 
 
@@ -30,7 +35,7 @@ class Batch:
     """Some events of one table, all arrays of one length.
 
     ``ints`` holds ``start_ns``, ``end_ns`` and columns of the events table, ``UNKNOWN`` for null;
-    ``texts`` holds ``kind``, ``name`` and, of ops, ``shapes``.
+    ``texts`` holds ``kind``, ``name``, of ops ``shapes`` and of kernels ``launch_config``.
     """
 
     ints: Mapping[str, Ints]
@@ -62,6 +67,32 @@ def named(keys: Ints, name_of: Callable[[int], str | None]) -> pa.DictionaryArra
     distinct, codes = np.unique(keys, return_inverse=True)
     texts = pa.array([name_of(key) for key in distinct.tolist()], pa.string())
     return texts.dictionary_encode().take(pa.array(codes))
+
+
+def launch_configs(read: Mapping[str, Ints]) -> pa.DictionaryArray:
+    """What each kernel was launched with; ``read`` has ``OF_LAUNCH``."""
+    columns = [read[name] for name in OF_LAUNCH]
+    group = Groups(*columns) if len(columns[0]) else None
+    if group is None:
+        return pa.nulls(0, _TEXT)
+    distinct = zip(*(column[group.first].tolist() for column in columns), strict=True)
+    texts = pa.array([_launch_config(*numbers) for numbers in distinct], pa.string())
+    return texts.dictionary_encode().take(pa.array(group.of))
+
+
+def _launch_config(*numbers: int) -> str | None:
+    known = [None if number == UNKNOWN else number for number in numbers]
+    *sizes, registers, static, dynamic = known
+    both = None if static is None or dynamic is None else static + dynamic
+    return launch_config.text(
+        {
+            "grid": None if None in sizes[:3] else sizes[:3],
+            "block": None if None in sizes[3:] else sizes[3:],
+            "registers": registers,
+            "shared_bytes": both,
+            "dynamic_shared_bytes": dynamic,
+        }
+    )
 
 
 def natural(values: Ints) -> Ints:

@@ -34,11 +34,13 @@ from lstmprof.events.counters import Collected
 from lstmprof.formats import rows
 from lstmprof.formats.cuda import sqlite
 from lstmprof.formats.cuda.events import (
+    OF_LAUNCH,
     Batch,
     CudaEvents,
     constant,
     device_facts,
     gathered,
+    launch_configs,
     named,
     natural,
     positive,
@@ -75,9 +77,9 @@ _ABOUT_CUDA = ("CUDA", "CUPTI", "NVTX")
 _MAX_COMPLAINTS = 3
 _GPUS, _DEVICES = "TARGET_INFO_GPU", "TARGET_INFO_CUDA_DEVICE"
 _OF_GPU = ("computeMajor", "computeMinor", "smCount", "threadsPerWarp")
-_GRAPHS = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
+_KERNELS, _GRAPHS = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
 _ACTIVITIES = {
-    "CUPTI_ACTIVITY_KIND_KERNEL": "kernel",
+    _KERNELS: "kernel",
     _GRAPHS: "kernel",
     "CUPTI_ACTIVITY_KIND_MEMCPY": "memcpy",
     "CUPTI_ACTIVITY_KIND_MEMSET": "memset",
@@ -89,7 +91,7 @@ _RANGES, _OF_RANGE = "NVTX_EVENTS", ("start", "end", "eventType")
 #: In order of preference: the whole signature, the bare name, the linker's.
 _KERNEL_NAMES = ("demangledName", "shortName", "mangledName")
 _OF_KIND = {
-    "kernel": ("graphNodeId", "graphId", *_KERNEL_NAMES),
+    "kernel": ("graphNodeId", "graphId", *_KERNEL_NAMES, *OF_LAUNCH),
     "memcpy": ("graphNodeId", "bytes", "copyKind", "srcKind", "dstKind"),
     "memset": ("graphNodeId", "bytes", "memKind"),
 }
@@ -326,7 +328,10 @@ def _activity(
     node = {} if table == _GRAPHS else {"graph_node_id": positive(read["graphNodeId"])}
     moved = {"bytes": natural(read["bytes"])} if "bytes" in read else {}
     ints = {**_placed(read), **node, **moved}
-    return Batch(ints, {"kind": constant(kind, len(read["start"])), "name": name})
+    texts = {"kind": constant(kind, len(read["start"])), "name": name}
+    if table == _KERNELS:
+        texts["launch_config"] = launch_configs(read)
+    return Batch(ints, texts)
 
 
 def _placed(read: Mapping[str, Ints]) -> dict[str, Ints]:

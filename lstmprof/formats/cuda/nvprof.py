@@ -23,11 +23,13 @@ from lstmprof.events import Profile
 from lstmprof.formats import rows
 from lstmprof.formats.cuda import sqlite
 from lstmprof.formats.cuda.events import (
+    OF_LAUNCH,
     Batch,
     CudaEvents,
     constant,
     device_facts,
     gathered,
+    launch_configs,
     named,
     natural,
     positive,
@@ -136,7 +138,8 @@ def _activities(database: Database, strings: Mapping[int, str]) -> Iterator[Batc
 
 def _activity(database: Database, table: str, kind: str, strings: Mapping[int, str]) -> Batch:
     kinds = ("copyKind", "srcKind", "dstKind", "memoryKind")
-    read = database.ints(table, *_PLACE, "name", "bytes", *kinds)
+    of_launch = OF_LAUNCH if kind == "kernel" else ()
+    read = database.ints(table, *_PLACE, "name", "bytes", *kinds, *of_launch)
     if kind == "kernel":
         name = named(read["name"], lambda key: strings.get(key, _UNNAMED))
     elif kind == "memcpy":
@@ -145,7 +148,10 @@ def _activity(database: Database, table: str, kind: str, strings: Mapping[int, s
     else:
         name = memset_names(read["memoryKind"], MEMORY)
     ints = {**_placed(read), "bytes": natural(read["bytes"])}
-    return Batch(ints, {"kind": constant(kind, len(name)), "name": name})
+    texts = {"kind": constant(kind, len(name)), "name": name}
+    if kind == "kernel":
+        texts["launch_config"] = launch_configs(read)
+    return Batch(ints, texts)
 
 
 def _placed(read: Mapping[str, Ints]) -> dict[str, Ints]:

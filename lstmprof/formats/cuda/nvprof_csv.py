@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 
 from lstmprof.errors import ProfileError
-from lstmprof.events import Profile
+from lstmprof.events import Profile, launch_config
 from lstmprof.formats import rows
 from lstmprof.formats.cuda.names import call_name
 from lstmprof.formats.raw_file import RawFile
@@ -150,8 +150,24 @@ class _Table:
             device=device,
             stream=rows.natural(cell["Stream"]),
             correlation_id=correlation,
-            bytes=_scaled(cell["Size"], _BYTES.get(self._units.get("Size", ""), 0)),
+            bytes=self._bytes(cell, "Size"),
+            launch_config=self._launched_with(cell) if kind == "kernel" else None,
         )
+
+    def _launched_with(self, cell: _Cells) -> str | None:
+        static, dynamic = self._bytes(cell, "Static SMem"), self._bytes(cell, "Dynamic SMem")
+        return launch_config.text(
+            {
+                "grid": _three(cell, "Grid"),
+                "block": _three(cell, "Block"),
+                "registers": rows.int64(cell["Registers Per Thread"]),
+                "shared_bytes": None if static is None or dynamic is None else static + dynamic,
+                "dynamic_shared_bytes": dynamic,
+            }
+        )
+
+    def _bytes(self, cell: _Cells, heading: str) -> int | None:
+        return _scaled(cell[heading], _BYTES.get(self._units.get(heading, ""), 0))
 
 
 class _Cells:
@@ -163,6 +179,12 @@ class _Cells:
     def __getitem__(self, heading: str) -> str:
         place = self._place.get(heading, len(self._record))
         return self._record[place].strip() if place < len(self._record) else ""
+
+
+def _three(cell: _Cells, what: str) -> list[int | None] | None:
+    """The sizes of a grid or a block, None where the trace has no columns of them."""
+    written = [cell[f"{what} {axis}"] for axis in "XYZ"]
+    return [rows.int64(size) for size in written] if any(written) else None
 
 
 def _records(table: bytes) -> Iterator[list[str]]:

@@ -7,12 +7,14 @@ lists today's. Case aside, all of them stand in one table here.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 from typing import Any
 
+from lstmprof.events import launch_config
 from lstmprof.events.schema import PHASES, PROGRAM
 from lstmprof.formats import rows
 from lstmprof.formats.rows import Row
@@ -44,6 +46,11 @@ ON_DEVICE = frozenset(
         *("kernel", "memcpy", "gpu_memcpy", "memset", "gpu_memset", "cuda_sync"),
         *("gpu_user_annotation", "cuda_profiler_range", "cuda_event"),
     )
+)
+#: Arguments of a kernel that say what it was launched with, as ``launched_with`` takes them.
+LAUNCHED_WITH = (
+    *("block", "grid", "registers per thread", "shared memory"),
+    "est. achieved occupancy %",
 )
 #: The profiler's own span (pid ``Spans`` or ``Traces``): no event of the program.
 PROFILER_SPAN = "trace"
@@ -122,12 +129,14 @@ def row(event: dict[str, Any], start_ns: int, dur_ns: int) -> Row:
         correlation_id=rows.positive(args.get("correlation")),
         external_id=rows.positive(args.get("External id", args.get("external id"))),
     )
+    on_gpu = row_kind == "kernel"
     if category in ON_DEVICE or (row_kind is None and "device" in args and "stream" in args):
         return plain._replace(
             device=rows.natural(args.get("device", event.get("pid"))),
             stream=stream(args.get("stream", event.get("tid"))),
             graph_node_id=rows.positive(args.get("graph node id")),
             bytes=rows.natural(args.get("bytes", args.get("Bytes"))),
+            launch_config=launched_with(*map(args.get, LAUNCHED_WITH)) if on_gpu else None,
         )
     pid, tid = _thread(event)
     return plain._replace(
@@ -137,6 +146,31 @@ def row(event: dict[str, Any], start_ns: int, dur_ns: int) -> Row:
         dtypes=json_list(args.get("Input type", args.get("Input Type"))),
         sequence_number=rows.natural(args.get("Sequence number")),
         forward_thread=rows.positive(args.get("Fwd thread id")),
+    )
+
+
+def launched_with(
+    block: object, grid: object, registers: object, shared: object, occupancy_percent: object
+) -> str | None:
+    """What these arguments say a kernel was launched with; nothing where they name no block.
+
+    Without registers they are of ROCm, whose grid counts blocks or threads as the call counted
+    them that launched the kernel: it is unknown.
+    """
+    if block is None:
+        return None
+    estimated = None
+    if isinstance(occupancy_percent, (int, float, str)):
+        with contextlib.suppress(ValueError, OverflowError):  # "inf" is written for some
+            estimated = float(occupancy_percent) / 100
+    return launch_config.text(
+        {
+            "grid": None if rows.int64(registers) is None else grid,
+            "block": block,
+            "registers": rows.int64(registers),
+            "shared_bytes": rows.int64(shared),
+            "estimated_occupancy": estimated,
+        }
     )
 
 

@@ -27,10 +27,22 @@ from lstmprof.events.spool import write_chunk
 from lstmprof.formats import kineto, rows
 from lstmprof.formats.kineto import events
 from lstmprof.formats.kineto.counters import COUNTER, INSTANT, counts, memory_table
-from lstmprof.formats.kineto.records import ABSENT, NULL, Counter, Instant, Ints, OddError, Records
+from lstmprof.formats.kineto.records import (
+    ABSENT,
+    NO_LAUNCH,
+    NULL,
+    Counter,
+    Instant,
+    Ints,
+    OddError,
+    Records,
+)
 from lstmprof.formats.raw_file import json_document, json_value
 
 Flags = NDArray[np.bool_]
+
+#: The categories of kernels.
+_KERNELS = frozenset(category for category, kind in events.KINDS.items() if kind == "kernel")
 
 _UNUSED = str(ABSENT)[:-2].encode()  # how both are written
 _FS_PER_US, _FS_PER_NS, _NS_PER_US = 10**9, 10**6, 10**3
@@ -189,9 +201,18 @@ def _what(records: Records, cats: Ints, categories: list[str]) -> dict[str, pa.A
         "name": _texts(names, name_texts),
         "correlation_id": _positive(records.ints("correlation")),
         "external_id": _positive(records.either("external", "external_2021")),
+        "launch_config": _launches(records, _flags(categories, _KERNELS)[cats]),
         **_on_device(records, on_device),
         **_on_host(records, ~on_device),
     }
+
+
+def _launches(records: Records, where: Flags) -> pa.DictionaryArray:
+    codes, values = records.launches()
+    return _texts(np.where(where, codes, NO_LAUNCH), [_launched_with(*value) for value in values])
+
+
+_launched_with = lru_cache(_REMEMBERED_LISTS)(events.launched_with)
 
 
 def _on_device(records: Records, where: Flags) -> dict[str, pa.Array]:

@@ -16,8 +16,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import reduce
 from itertools import compress, repeat
-from operator import ne, or_
-from typing import Any
+from operator import is_not, ne, or_
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -34,6 +34,9 @@ Ints = NDArray[np.int64]
 ABSENT = -(2**63)
 #: A value that means nothing.
 NULL = ABSENT + 1
+
+#: The number of what says nothing of a launch.
+NO_LAUNCH = 0
 
 #: 1 MB of second-level cache holds a part and the records made of it.
 PART_BYTES = 2**18
@@ -62,9 +65,19 @@ class _Args(msgspec.Struct, gc=False, frozen=True):
     dtypes_2021: msgspec.Raw = msgspec.field(name="Input Type", default=_RAW)
     sequence: int | str = msgspec.field(name="Sequence number", default=ABSENT)
     forward_thread: int | str = msgspec.field(name="Fwd thread id", default=ABSENT)
+    block: tuple[int, ...] | str | None = None
+    grid: tuple[int, ...] | str | None = None
+    registers: int | str | None = msgspec.field(name="registers per thread", default=None)
+    shared: int | str | None = msgspec.field(name="shared memory", default=None)
+    occupancy: int | float | str | None = msgspec.field(
+        name="est. achieved occupancy %", default=None
+    )
 
 
 _NO_ARGS = _Args()
+_NO_LAUNCH = (None,) * 5
+_LAUNCH = "launch"
+_Key = TypeVar("_Key")
 
 
 class _Event(msgspec.Struct, gc=False, frozen=True, tag_field="ph", tag="X"):
@@ -104,16 +117,18 @@ _NUMBERS = (
     *("bytes", "bytes_2021", "sequence", "forward_thread"),
 )
 _LISTS = {"shapes": "shapes_2021", "dtypes": "dtypes_2021"}  # to their name in 2021
+#: What a kernel was launched with, as ``events.launched_with`` takes it.
+_LAUNCHED_WITH = ("block", "grid", "registers", "shared", "occupancy")
 #: Numbers that stand beside the arguments.
 _OF_EVENTS = ("pid", "tid")
 
 
-class _Codes(dict[str, int]):
-    """Texts, numbered as they come."""
+class _Codes(dict[_Key, int]):
+    """Texts, or other values, numbered as they come."""
 
-    def __missing__(self, text: str) -> int:
-        self[text] = len(self)
-        return self[text]
+    def __missing__(self, key: _Key) -> int:
+        self[key] = len(self)
+        return self[key]
 
 
 class Records:
@@ -134,7 +149,9 @@ class Records:
     def _unpack(self, parts: Iterable[bytes]) -> None:
         self._kept: slice | Ints = slice(None)
         self._count = 0
-        self._codes: dict[str, _Codes] = {"cat": _Codes(), "name": _Codes()}
+        self._codes: dict[str, _Codes[str]] = {"cat": _Codes(), "name": _Codes()}
+        self._launches: _Codes[tuple[Any, ...]] = _Codes()
+        self._launches[_NO_LAUNCH] = NO_LAUNCH
         self._fields: dict[str, list[Any]] = defaultdict(list)
         self.counters: list[Instant] = []
         with_args: list[Ints] = []
@@ -171,6 +188,17 @@ class Records:
             add[name].append(_packed_if_whole(values[name]))
         for name, older in _LISTS.items():
             add[name].append(b"\0".join(_either(values[name], values[older])))
+        add[_LAUNCH].append(self._launch_codes([values[name] for name in _LAUNCHED_WITH]))
+
+    def _launch_codes(self, said: Sequence[Sequence[Any]]) -> Ints:
+        """The number of what each event says of its launch, which begins with its block."""
+        codes = np.full(len(said[0]), NO_LAUNCH)
+        if said[0].count(None) < len(codes):
+            has_block = np.fromiter(map(is_not, said[0], repeat(None)), np.bool_, len(codes))
+            launches = compress(zip(*said, strict=True), has_block)
+            numbers = map(self._launches.__getitem__, launches)
+            codes[has_block] = np.fromiter(numbers, np.int64)
+        return codes
 
     def only(self, kept: Ints) -> Records:
         """Those of the events that ``kept`` numbers."""
@@ -198,6 +226,11 @@ class Records:
         """
         values = _whole([_meant(part, meaning) for part in self._fields[field]])
         return (values if field in _OF_EVENTS else self._spread(values, ABSENT))[self._kept]
+
+    def launches(self) -> tuple[Ints, list[tuple[Any, ...]]]:
+        """(codes, distinct values) of what kernels were launched with; the first are none."""
+        codes = self._spread(_whole(self._fields[_LAUNCH]), NO_LAUNCH)
+        return codes[self._kept], list(self._launches)
 
     def _spread(self, of_args: Ints, absent: int) -> Ints:
         """What those events have that have arguments; of others it is ``absent``."""

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from lstmprof.errors import ProfileError, one_line
-from lstmprof.events import DeviceFacts
+from lstmprof.events import DeviceFacts, launch_config
 from lstmprof.events.schema import KINDS
 from lstmprof.formats import rows
 from lstmprof.formats.perfetto.slices import Slice
@@ -27,6 +27,7 @@ FACTS_TRACK = "lstmprof"
 STEPS, PHASES, LEDGER = "steps", "phases", "ledger: "
 DERIVED = (STEPS, PHASES)
 KIND = "kind"
+LAUNCH_CONFIG = "launch_config"
 #: Columns of the events table that are arguments, and what each is called.
 NUMBERS = {
     "correlation_id": "correlation",
@@ -39,7 +40,7 @@ NUMBERS = {
     "stream": "stream",
     "step": "step",
 }
-TEXTS = ("shapes", "dtypes", "op_name", "phase", "family", "rule")
+TEXTS = ("shapes", "dtypes", "op_name", LAUNCH_CONFIG, "phase", "family", "rule")
 #: Of what runs on no thread: its process.
 PID = "process"
 #: Columns where a number below 0 is none.
@@ -144,6 +145,10 @@ def row(slice_: Slice, place: Where) -> Row | None:
     for name in _READ_TEXTS:
         if isinstance(said.get(name), str):
             known[name] = said[name]
+    launched_with = said.get(LAUNCH_CONFIG)
+    config = launch_config.read(launched_with) if isinstance(launched_with, str) else None
+    if config and kind == "kernel":
+        known[LAUNCH_CONFIG] = launch_config.encoded(config)
     pid = place.pid if place.thread else rows.int64(said.get(PID))
     return Row(kind, slice_.name, slice_.start_ns, slice_.dur_ns, pid, place.tid, **known)
 

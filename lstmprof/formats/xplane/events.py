@@ -17,6 +17,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from lstmprof.events import launch_config
 from lstmprof.events.schema import PHASES, PROGRAM
 from lstmprof.formats import rows
 from lstmprof.formats.rows import Row
@@ -41,6 +42,9 @@ _BOOKKEEPING = (
 _MEMORY_DETAILS = frozenset(("memalloc_details", "memfree_details", "memory_residency_details"))
 _RUNTIME = re.compile(r"(?:cu|cuda|hip)[A-Z]|hsa_")
 _ENCODED = re.compile(r"(.+?)#([^#]*=[^#]*)#", re.DOTALL)
+#: ``regs:32 static_shared:0 dynamic_shared:0 grid:80,1,1 block:128,1,1 occ_pct:100``, and on AMD
+#: ``group_mem`` in place of the first three.
+_DETAIL = re.compile(r"\b(\w{1,32}):(\d{1,18}(?:[.,]\d{1,18}){0,2})(?=\s|$)", re.ASCII)
 _SIZE = re.compile(r"\bsize:(\d{1,18})\b")
 _INPUT = re.compile(r"(\w*)\[([\d,]*)\]")
 #: What XLA on AMD writes as ``tf_op`` of every kernel.
@@ -58,7 +62,7 @@ STATS = _MEMORY_DETAILS.union(
 #: Of these, ids that differ from event to event …
 IDS = ("correlation_id", "cuda_graph_node_id")
 #: … and those of which nothing but their being there is read.
-MARKS = _MEMORY_DETAILS.union(("kernel_details", "step_num"))
+MARKS = _MEMORY_DETAILS.union(("step_num",))
 HLO_PLANE = "/host:metadata"
 _HLO_PROTO = "Hlo Proto"
 
@@ -83,6 +87,7 @@ def activity_row(
         shapes=shapes,
         dtypes=dtypes,
         bytes=moved_bytes(stats),
+        launch_config=launched_with(stats),
     )
 
 
@@ -180,6 +185,33 @@ def moved_bytes(stats: Stats) -> int | None:
     details = stats.get("memcpy_details", stats.get("memset_details"))
     size = _SIZE.search(details) if isinstance(details, str) else None
     return (int(size[1]) or None) if size else None
+
+
+def launched_with(stats: Stats) -> str | None:
+    """What the details of a kernel say that it was launched with."""
+    written = stats.get("kernel_details")
+    said = dict(_DETAIL.findall(written)) if isinstance(written, str) else {}
+    parts = [rows.int64(said.get(name)) for name in ("static_shared", "dynamic_shared")]
+    apart = None if None in parts else sum(part for part in parts if part is not None)
+    percent = said.get("occ_pct", "")
+    return launch_config.text(
+        {
+            "grid": _three(said.get("grid")),
+            "block": _three(said.get("block")),
+            "registers": rows.int64(said.get("regs")),
+            "shared_bytes": rows.int64(said.get("group_mem")) if apart is None else apart,
+            "dynamic_shared_bytes": parts[1],
+            "theoretical_occupancy": float(percent) / 100 if _is_float(percent) else None,
+        }
+    )
+
+
+def _three(written: str | None) -> list[int | None] | None:
+    return None if written is None else [rows.int64(part) for part in written.split(",")]
+
+
+def _is_float(written: str) -> bool:
+    return written.replace(".", "", 1).isdecimal()
 
 
 def inputs(stats: Stats) -> tuple[str | None, str | None]:

@@ -37,7 +37,7 @@ _FEW_EVENTS = 300
 _PS_PER_NS = 1000
 #: Times beyond are for Python's integers.
 _FAR = 2**61
-_TEXTS = ("kind", "name", "op_name", "shapes", "dtypes")
+_TEXTS = ("kind", "name", "op_name", "shapes", "dtypes", "launch_config")
 _NUMBERS = ("tid", "device", "stream", "correlation_id", "graph_node_id", "bytes")
 _ID_COLUMNS = dict(zip(IDS, ("correlation_id", "graph_node_id"), strict=True))
 

@@ -1,0 +1,140 @@
+"""What a kernel was launched with, as the column ``launch_config`` holds it: compact JSON.
+
+::
+
+    {"grid":[80,1,1],"block":[128,1,1],"registers":32,"shared_bytes":4096,
+     "dynamic_shared_bytes":4096,"estimated_occupancy":0.31}
+
+The keys stand in this order, so that equal ones are equal texts; what a profile does not say is
+left out. ``grid`` counts blocks and ``block`` threads, by x, y, z. ``registers`` are those of a
+thread, ``shared_bytes`` those of a block, of which ``dynamic_shared_bytes`` were asked for at the
+launch. Occupancies are shares of the threads that a multiprocessor can hold: ``estimated`` of this
+grid (Kineto), ``theoretical`` of one that is large enough (TensorFlow, JAX).
+
+Some profilers write numbers from memory that holds something else. One that cannot be is unknown;
+so is all of it where a grid or a block cannot be, and the memory where the registers cannot.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import msgspec
+
+from lstmprof.numbers import number_of, percent
+
+_Three = tuple[int, int, int]
+
+#: CUDA C++ Programming Guide, "Compute Capabilities": the most blocks of a grid along x, the most
+#: threads of a block. HIP allows no more.
+_MOST_BLOCKS, _MOST_THREADS = 2**31 - 1, 1024
+#: A thread has at most 255 registers on NVIDIA, 512 on AMD.
+_MOST_REGISTERS = 1024
+_MOST_BYTES = 2**30
+_DECIMALS = 6
+
+
+class LaunchConfig(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a kernel was launched with; None is what the profile does not say."""
+
+    grid: _Three | None = None
+    block: _Three | None = None
+    registers: int | None = None
+    shared_bytes: int | None = None
+    dynamic_shared_bytes: int | None = None
+    estimated_occupancy: float | None = None
+    theoretical_occupancy: float | None = None
+
+    @property
+    def words(self) -> str:
+        """``grid 80 × 1 × 1, block 128 × 1 × 1 (128 threads), 32 registers a thread, …``."""
+        said = []
+        if self.grid:
+            said.append(f"grid {_times(self.grid)}")
+        if self.block:
+            threads = number_of(math.prod(self.block), "thread", "threads")
+            said.append(f"block {_times(self.block)} ({threads})")
+        if self.registers:
+            said.append(number_of(self.registers, "register a thread", "registers a thread"))
+        if self.shared_bytes is not None:
+            said.append(f"{self.shared_bytes:,} B of shared memory a block{self._parts}")
+        if self.estimated_occupancy:
+            said.append(f"estimated occupancy {percent(self.estimated_occupancy)}")
+        if self.theoretical_occupancy:
+            said.append(f"theoretical occupancy {percent(self.theoretical_occupancy)}")
+        return ", ".join(said)
+
+    @property
+    def _parts(self) -> str:
+        """`` (0 B static + 4,096 B dynamic)``, where that is known of shared memory."""
+        total, dynamic = self.shared_bytes, self.dynamic_shared_bytes
+        if not total or dynamic is None:
+            return ""
+        return f" ({total - dynamic:,} B static + {dynamic:,} B dynamic)"
+
+
+_NOTHING = LaunchConfig()
+_FIELDS = LaunchConfig.__struct_fields__
+
+
+def text(said: Mapping[str, object]) -> str | None:
+    """The JSON of what a profile ``said``, by the names of the fields; None where it is nothing."""
+    config = _believed(*(said.get(name) for name in _FIELDS))
+    return None if config == _NOTHING else encoded(config)
+
+
+def encoded(config: LaunchConfig) -> str:
+    """The JSON of ``config``."""
+    return msgspec.json.encode(config).decode()
+
+
+def read(written: str) -> LaunchConfig | None:
+    """What the JSON ``written`` says, whoever wrote it; None where it says nothing."""
+    try:
+        said = msgspec.json.decode(written)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    checked = text(said) if isinstance(said, dict) else None
+    return None if checked is None else msgspec.json.decode(checked, type=LaunchConfig)
+
+
+def _believed(
+    grid: object, block: object, registers: object, shared: object, dynamic: object, *shares: object
+) -> LaunchConfig:
+    blocks, threads = _three(grid, _MOST_BLOCKS), _three(block, _MOST_THREADS)
+    if threads and math.prod(threads) > _MOST_THREADS:
+        threads = None
+    if (grid is not None and blocks is None) or (block is not None and threads is None):
+        return _NOTHING
+    of_thread = _whole(registers, _MOST_REGISTERS)
+    if registers is not None and of_thread is None:
+        shared = None
+    bytes_ = _whole(shared, _MOST_BYTES)
+    asked = None if bytes_ is None else _whole(dynamic, bytes_)
+    return LaunchConfig(blocks, threads, of_thread or None, bytes_, asked, *map(_share, shares))
+
+
+def _three(value: object, most: int) -> _Three | None:
+    """Three numbers from 1 to ``most``."""
+    given = [_whole(each, most) for each in value] if isinstance(value, (list, tuple)) else []
+    numbers = [number for number in given if number]
+    return (numbers[0], numbers[1], numbers[2]) if len(numbers) == len(given) == 3 else None
+
+
+def _whole(value: object, most: int) -> int | None:
+    """``value``, where it is a number from 0 to ``most``."""
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
+        return None
+    return value
+
+
+def _share(value: object) -> float | None:
+    """``value``, where it is above 0, which is written where none was worked out, and at most 1."""
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 < value <= 1:
+        return None
+    return round(float(value), _DECIMALS) or None
+
+
+def _times(three: _Three) -> str:
+    return " × ".join(map(str, three))
