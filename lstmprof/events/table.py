@@ -216,7 +216,9 @@ class EventTable:
     def of_rank(self, rank: int | None) -> Ints:
         """The rows of ``rank``."""
         number = UNKNOWN if rank is None else rank
-        return np.flatnonzero(self.ints("rank", UNKNOWN) == number)
+        if not self._keeps():
+            return np.flatnonzero(self.ints("rank", UNKNOWN) == number)
+        return self.once(_rows_of_ranks, "rank").get(number, np.empty(0, dtype=np.int64))
 
     def rows_named(self, column: str) -> Ints:
         """The row of the event whose ``event_id`` is in ``column``, −1 where there is none."""
@@ -271,6 +273,15 @@ def _codes(texts: pa.DictionaryArray | pa.ChunkedArray) -> tuple[NDArray[Any], l
 def _columns_of(key: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
     """The columns that what is kept under ``key`` was made of."""
     return key[2:] if key[0] == "columns" else key[1:2]
+
+
+def _rows_of_ranks(events: EventTable) -> dict[int, Ints]:
+    """The rows of each rank, by its number."""
+    ranks = events.ints("rank", UNKNOWN)
+    order = np.argsort(ranks, kind="stable")
+    numbers, first = np.unique(ranks[order], return_index=True)
+    rows = np.split(order, first[1:]) if len(order) else []
+    return dict(zip(numbers.tolist(), rows, strict=True))
 
 
 def _rows_by_id(events: EventTable) -> Ints:

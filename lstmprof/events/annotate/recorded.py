@@ -14,9 +14,10 @@ import numpy as np
 from lstmprof.events.annotate.calls import Answers
 from lstmprof.events.annotate.deciding import deciding_events
 from lstmprof.events.annotate.tally import COUNTED, Columns, Reading, Tally
+from lstmprof.events.intervals import Ints
 from lstmprof.events.processes import in_turn
 from lstmprof.events.stored import StoredEvents
-from lstmprof.events.table import EventTable
+from lstmprof.events.table import UNKNOWN, EventTable
 
 
 @dataclass(frozen=True)
@@ -83,12 +84,12 @@ def recorded(events: EventTable) -> tuple[Recorded, ...]:
     )
 
 
-def _of_process(columns: Columns) -> Tally:
+def _of_process(columns: Columns) -> _Told:
     answers = Answers(int(columns.launch.max(initial=columns.row.max(initial=0))) + 1)
     answers.add(columns.launch)
     tally = Tally(answers)
-    tally.add(columns)
-    return tally
+    tally.add(columns, np.zeros(len(columns.row), dtype=np.int64))
+    return _told(tally)[0]
 
 
 def _of_stored(events: StoredEvents) -> tuple[Recorded, ...]:
@@ -100,21 +101,31 @@ def _of_stored(events: StoredEvents) -> tuple[Recorded, ...]:
     ranks = deciding.ranks()
     if any(len(in_turn(deciding, deciding.of_rank(rank))) > 1 for rank in ranks):
         return recorded(EventTable(events.arrow))
-    answers, reading = Answers.of(events), Reading()
-    tallies = {rank: Tally(answers) for rank in ranks}
+    tally, reading = Tally(Answers.of(events), len(ranks)), Reading()
+    numbers = np.array([UNKNOWN if rank is None else rank for rank in ranks])
     for part in events.parts(COUNTED):
-        columns = reading.columns(part)
-        there = part.ranks()
-        for rank in there:
-            tallies[rank].add(columns if len(there) == 1 else columns.only(part.of_rank(rank)))
-    return tuple(_of_rank(rank, [tally]) for rank, tally in tallies.items())
+        tally.add(reading.columns(part), np.searchsorted(numbers, part.ints("rank", UNKNOWN)))
+    return tuple(_of_rank(rank, [of]) for rank, of in zip(ranks, _told(tally), strict=True))
 
 
-def _of_rank(rank: int | None, turns: list[Tally]) -> Recorded:
+@dataclass(frozen=True)
+class _Told:
+    """What was counted of one process: counts by name, its steps, those with device work."""
+
+    counts: dict[str, int]
+    steps: Ints
+    busy_steps: Ints
+
+
+def _told(tally: Tally) -> list[_Told]:
+    return [_Told(*of) for of in zip(tally.counts(), *tally.steps(), strict=True)]
+
+
+def _of_rank(rank: int | None, turns: list[_Told]) -> Recorded:
     """The counts of ``rank``; ``turns`` are those of each process that ran by itself."""
     counts: Counter[str] = Counter()
     for of in turns:
-        counts.update(of.counts())
+        counts.update(of.counts)
     steps = np.unique(np.concatenate([of.steps for of in turns]))
     busy_steps = np.unique(np.concatenate([of.busy_steps for of in turns]))
     bare = np.setdiff1d(steps, busy_steps) if np.isin(busy_steps, steps).any() else steps[:0]

@@ -176,11 +176,14 @@ def with_steps(events: EventTable, step_windows: list[Window]) -> EventTable:
     has_launch = np.flatnonzero(launch >= 0)
     at[has_launch] = at[launch[has_launch]]
     step = np.full(len(events), -1, dtype=np.int64)
-    for rank in events.ranks():
-        rank_windows = [w for w in step_windows if w.rank == rank and w.step is not None]
-        if rank_windows:
+    of_ranks: dict[int | None, list[Window]] = {}
+    for window in step_windows:
+        if window.step is not None:
+            of_ranks.setdefault(window.rank, []).append(window)
+    for rank in events.ranks() if of_ranks else ():
+        if rank in of_ranks:
             rows = events.of_rank(rank)
-            step[rows] = _steps_at(at[rows], rank_windows)
+            step[rows] = _steps_at(at[rows], of_ranks[rank])
     return events.with_columns({"step": pa.array(step, mask=step < 0)})
 
 

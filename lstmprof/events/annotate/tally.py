@@ -1,4 +1,4 @@
-"""What is counted of the events of one process, in one table or part by part in the order of time.
+"""What is counted of the events of processes, in one table or part by part in the order of time.
 
 What begins together is in one part. A launch and its activity, or a call and what it calls, may be
 in two: the rows of all answered launches are known before, and calls that still run are carried on.
@@ -70,10 +70,6 @@ class Columns:
     def where(self, name: str) -> Ints:
         """The places at which the flag ``name`` is set."""
         return np.flatnonzero(self.flags[name])
-
-    def count(self, name: str) -> int:
-        """How often the flag ``name`` is set."""
-        return int(np.count_nonzero(self.flags[name]))
 
 
 class _Numbers:
@@ -154,104 +150,155 @@ class Reading:
 
 
 class Tally:
-    """Counts of one process, whose activities ``answers`` knows; parts are added in order."""
+    """Counts of processes side by side, whose activities ``answers`` knows; parts come in order.
 
-    def __init__(self, answers: Answers) -> None:
-        self._answers = answers
-        self._sums: Counter[str] = Counter()
-        self._first_ns, self._end_ns = np.iinfo(np.int64).max, UNKNOWN
-        self.steps = self.busy_steps = np.empty(0, dtype=np.int64)
-        self._launched: set[int] = set()  # streams, by their number and 1
-        self._lost = _Lost()
-        self._overlaps = _Overlaps()
+    A process has a number below ``processes``; no two of them share a thread or a stream.
+    """
 
-    def add(self, of: Columns) -> None:
-        """Count the events of the next part."""
-        if not len(of.row):
-            return
+    def __init__(self, answers: Answers, processes: int = 1) -> None:
+        self._answers, self._processes = answers, processes
+        self._sums: dict[str, Ints] = {}
+        self._first_ns, self._end_ns = _late(processes), _early(processes)
+        self._steps: set[tuple[int, int]] = set()  # of a process
+        self._busy_steps: set[tuple[int, int]] = set()
+        self._has_launched = np.zeros(processes, dtype=np.bool_)  # streams, by ``_streams``
+        self._lost = _Lost(processes)
+        self._overlaps = _Overlaps(processes)
+
+    def add(self, of: Columns, process: Ints) -> None:
+        """Count the events of the next part; ``process`` is the number of each one's."""
         activities = of.where("activity")
-        self._first_ns = min(self._first_ns, int(of.start.min()))
-        self._end_ns = max(self._end_ns, int((of.start + of.dur).max()))
-        self._sums.update(
-            {
-                "ops": of.count("op"),
-                "ops_in_steps": int(np.count_nonzero(of.step[of.where("op")] != UNKNOWN)),
-                "ranges": of.count("range"),
-                "device_ranges": of.count("device range"),
-                "python_frames": of.count("python"),
-                "runtime_calls": of.count("runtime"),
-                "handed_over": of.count("handed over"),
-                "gpu_ops": of.count("of gpu"),
-                "activities": len(activities),
-                "kernels": of.count("kernel"),
-                "activity_ns": int(of.dur[activities].sum()),
-                "unlaunched": int(np.count_nonzero(of.launch[activities] == NONE)),
-            }
-        )
-        self.steps = np.union1d(self.steps, of.step[of.step != UNKNOWN])
-        self.busy_steps = np.union1d(self.busy_steps, of.step[activities])
-        self._add_unlaunched(of, activities)
-        self._lost.add(of, self._answers)
-        self._overlaps.add(of, activities, self._answers)
+        np.minimum.at(self._first_ns, process, of.start)
+        np.maximum.at(self._end_ns, process, of.start + of.dur)
+        counted = {
+            "ops": of.where("op"),
+            "ops_in_steps": np.flatnonzero(of.flags["op"] & (of.step != UNKNOWN)),
+            "ranges": of.where("range"),
+            "device_ranges": of.where("device range"),
+            "python_frames": of.where("python"),
+            "runtime_calls": of.where("runtime"),
+            "handed_over": of.where("handed over"),
+            "gpu_ops": of.where("of gpu"),
+            "activities": activities,
+            "kernels": of.where("kernel"),
+            "unlaunched": activities[of.launch[activities] == NONE],
+            "launched_before": self._launched_before(of, process, activities),
+        }
+        for name, rows in counted.items():
+            self._add(name, _counts(process[rows], self._processes))
+        busy_ns = np.zeros(self._processes, dtype=np.int64)
+        np.add.at(busy_ns, process[activities], of.dur[activities])
+        self._add("activity_ns", busy_ns)
+        in_steps = np.flatnonzero(of.step != UNKNOWN)
+        self._steps |= _pairs(process[in_steps], of.step[in_steps])
+        self._busy_steps |= _pairs(process[activities], of.step[activities])
+        self._lost.add(of, process, self._answers)
+        self._overlaps.add(of, process, activities, self._answers)
 
-    def _add_unlaunched(self, of: Columns, activities: Ints) -> None:
-        """Count activities without a launch that began before any of their stream that has one."""
-        place, start = of.place[activities] + 1, of.start[activities]
+    def _add(self, name: str, counts: Ints) -> None:
+        self._sums[name] = self._sums[name] + counts if name in self._sums else counts
+
+    def _launched_before(self, of: Columns, process: Ints, activities: Ints) -> Ints:
+        """Activities without a launch that began before any of their stream that has one."""
+        place, start = of.place[activities], of.start[activities]
+        stream = np.where(place == NONE, process[activities], place + self._processes)
+        streams = max(len(self._has_launched), int(stream.max(initial=-1)) + 1)
+        self._has_launched = np.pad(self._has_launched, (0, streams - len(self._has_launched)))
         without = of.launch[activities] == NONE
-        first = np.full(int(place.max(initial=0)) + 1, np.iinfo(np.int64).max)
-        first[[p for p in self._launched if p < len(first)]] = UNKNOWN
-        np.minimum.at(first, place[~without], start[~without])
-        self._sums["launched_before"] += int(np.count_nonzero(without & (start < first[place])))
-        self._launched.update(np.unique(place[~without]).tolist())
+        first = np.where(self._has_launched, UNKNOWN, np.iinfo(np.int64).max)
+        np.minimum.at(first, stream[~without], start[~without])
+        self._has_launched[stream[~without]] = True
+        return np.asarray(activities[without & (start < first[stream])])
 
-    def counts(self) -> dict[str, int]:
-        """The counts, by the names of ``Recorded``."""
-        sums = dict(self._sums)
-        if sums.get("unlaunched", 0) == sums.get("activities", 0):
-            sums["launched_before"] = 0
-        length_ns = max(0, self._end_ns - self._first_ns) if self._sums else 0
-        return {**sums, "length_ns": length_ns, **self._lost.counts(), **self._overlaps.counts()}
+    def steps(self) -> tuple[list[Ints], list[Ints]]:
+        """The steps of each process, and those in which a device worked, sorted."""
+        return (
+            _of_each(self._steps, self._processes),
+            _of_each(self._busy_steps, self._processes),
+        )
+
+    def counts(self) -> list[dict[str, int]]:
+        """The counts of each process, by the names of ``Recorded``."""
+        sums = {name: counts.tolist() for name, counts in self._sums.items()}
+        length_ns = np.maximum(0, self._end_ns - np.minimum(self._first_ns, self._end_ns))
+        lost, overlaps = self._lost.counts(), self._overlaps.counts()
+        every = []
+        for number in range(self._processes):
+            of_one = {name: counts[number] for name, counts in sums.items()}
+            if of_one.get("unlaunched", 0) == of_one.get("activities", 0):
+                of_one["launched_before"] = 0
+            of_one["length_ns"] = int(length_ns[number]) if sums else 0
+            every.append({**of_one, **lost[number], **overlaps[number]})
+        return every
+
+
+def _late(processes: int) -> Ints:
+    return np.full(processes, np.iinfo(np.int64).max)
+
+
+def _early(processes: int) -> Ints:
+    return np.full(processes, UNKNOWN, dtype=np.int64)
+
+
+def _counts(processes: Ints, count: int) -> Ints:
+    return np.bincount(processes, minlength=count).astype(np.int64)
+
+
+def _pairs(processes: Ints, steps: Ints) -> set[tuple[int, int]]:
+    first = Groups(processes, steps).first
+    return set(zip(processes[first].tolist(), steps[first].tolist(), strict=True))
+
+
+def _of_each(pairs: set[tuple[int, int]], processes: int) -> list[Ints]:
+    steps: list[list[int]] = [[] for _ in range(processes)]
+    for process, step in sorted(pairs):
+        steps[process].append(step)
+    return [np.array(of_one, dtype=np.int64) for of_one in steps]
 
 
 class _Lost:
     """Kernel launches, those that have no activity, and where these are."""
 
-    def __init__(self) -> None:
-        self._launches = self._count = 0
-        self._answered: tuple[int, int] | None = None  # when the first and the last one began
-        self._first = self._last = _NO_STARTS
-        self._end_ns = UNKNOWN
+    def __init__(self, processes: int) -> None:
+        self._processes = processes
+        self._launches = np.zeros(processes, dtype=np.int64)
+        # When the first launch that is answered began, and the last one.
+        self._first_answered, self._last_answered = _late(processes), _early(processes)
+        self._all, self._first, self._last = (_Starts(processes) for _ in range(3))
+        self._end_ns = _early(processes)
         self._captures: Counter[tuple[str, int]] = Counter()  # calls, by what they do and thread
 
-    def add(self, of: Columns, answers: Answers) -> None:
+    def add(self, of: Columns, process: Ints, answers: Answers) -> None:
         """Count those of the next part."""
         launches = of.where("kernel launch")
-        answered = answers.any(of.row[launches])
-        lost = launches[~answered]
+        is_answered = answers.any(of.row[launches])
+        lost, answered = launches[~is_answered], launches[is_answered]
         lost = lost[~self._captured(of, lost)]
-        self._launches += len(lost) + int(answered.sum())
-        self._count += len(lost)
-        self._place(of.start[lost], of.start[launches[answered]])
-        self._end_ns = max(self._end_ns, int((of.start + of.dur)[lost].max(initial=UNKNOWN)))
+        self._launches += _counts(process[np.append(lost, answered)], self._processes)
+        self._all.add(process[lost], of.start[lost])
+        self._place(process[lost], of.start[lost], process[answered], of.start[answered])
+        np.maximum.at(self._end_ns, process[lost], (of.start + of.dur)[lost])
 
-    def _place(self, lost_ns: Ints, answered_ns: Ints) -> None:
+    def _place(self, lost: Ints, lost_ns: Ints, answered: Ints, answered_ns: Ints) -> None:
         """Note which come before the first that is answered, and which after the last."""
-        if len(answered_ns):
-            last = int(answered_ns.max())
-            first = self._answered[0] if self._answered else int(answered_ns.min())
-            self._answered = (first, last)
-            self._last = _Starts.of(lost_ns[lost_ns > last])
-        else:
-            self._last += _Starts.of(lost_ns)
-        limit = self._answered[0] if self._answered else np.iinfo(np.int64).max
-        self._first += _Starts.of(lost_ns[lost_ns < limit])
+        first, last = _late(self._processes), _early(self._processes)
+        np.minimum.at(first, answered, answered_ns)
+        np.maximum.at(last, answered, answered_ns)
+        self._first_answered = np.minimum(self._first_answered, first)
+        self._last_answered = np.where(last == UNKNOWN, self._last_answered, last)
+        self._last.forget(np.unique(answered))
+        after = lost_ns > last[lost]
+        self._last.add(lost[after], lost_ns[after])
+        before = lost_ns < self._first_answered[lost]
+        self._first.add(lost[before], lost_ns[before])
 
     def _captured(self, of: Columns, rows: Ints) -> Flags:
         """Which of ``rows`` are calls while their thread captured a stream into a graph."""
         inside = np.zeros(len(rows), dtype=np.bool_)
         calls = {name: of.where(name) for name in ("capture", "captured")}
         threads = {thread for _, thread in self._captures}
-        for thread in sorted(threads.union(*(of.thread[c].tolist() for c in calls.values()))):
+        threads = threads.union(*(of.thread[c].tolist() for c in calls.values()))
+        for thread in sorted(threads.intersection(of.thread[rows].tolist())):
             members = of.thread[rows] == thread
             at_ns = of.start[rows[members]]
             opened, closed = (
@@ -264,55 +311,62 @@ class _Lost:
             self._captures.update((name, thread) for thread in of.thread[c].tolist())
         return inside
 
-    def counts(self) -> dict[str, int]:
-        """How many, and where."""
-        counts = {"kernel_launches": self._launches, "lost": self._count}
-        if not self._count or not self._answered:
+    def counts(self) -> list[dict[str, int]]:
+        """How many, and where, of each process."""
+        return [self._of(number) for number in range(self._processes)]
+
+    def _of(self, number: int) -> dict[str, int]:
+        lost = int(self._all.count[number])
+        counts = {"kernel_launches": int(self._launches[number]), "lost": lost}
+        if not lost or self._last_answered[number] == UNKNOWN:
             return counts
-        first_ns, last = self._first.least_ns, self._last
+        first, last = int(self._first.count[number]), int(self._last.count[number])
+        first_ns = self._first_answered[number] - self._first.least_ns[number] if first else 0
+        last_ns = self._end_ns[number] - self._last.least_ns[number] if last else 0
         return {
             **counts,
-            "lost_first": self._first.count,
-            "lost_first_ns": self._answered[0] - first_ns if self._first.count else 0,
-            "lost_last": last.count,
-            "lost_last_ns": self._end_ns - last.least_ns if last.count else 0,
+            "lost_first": first,
+            "lost_first_ns": int(first_ns),
+            "lost_last": last,
+            "lost_last_ns": int(last_ns),
         }
 
 
-@dataclass(frozen=True)
 class _Starts:
-    """How many, and when the first of them begins."""
+    """How many of each process, and when the first of them begins."""
 
-    count: int
-    least_ns: int
+    def __init__(self, processes: int) -> None:
+        self.count = np.zeros(processes, dtype=np.int64)
+        self.least_ns = _late(processes)
 
-    @staticmethod
-    def of(starts: Ints) -> _Starts:
-        return _Starts(len(starts), int(starts.min(initial=np.iinfo(np.int64).max)))
+    def add(self, processes: Ints, start_ns: Ints) -> None:
+        """Add what begins then."""
+        self.count += _counts(processes, len(self.count))
+        np.minimum.at(self.least_ns, processes, start_ns)
 
-    def __add__(self, other: _Starts) -> _Starts:
-        return _Starts(self.count + other.count, min(self.least_ns, other.least_ns))
-
-
-_NO_STARTS = _Starts(0, np.iinfo(np.int64).max)
+    def forget(self, processes: Ints) -> None:
+        """Take away those of ``processes``."""
+        self.count[processes] = 0
+        self.least_ns[processes] = np.iinfo(np.int64).max
 
 
 class _Overlaps:
     """How many activities overlap one that began before on their stream, and for how long."""
 
-    def __init__(self) -> None:
-        self._count = self._ns = 0
-        nothing = np.empty(0, dtype=np.int64)
-        self._reached = (nothing, nothing, nothing)  # of each stream what ends last: place, times
+    def __init__(self, processes: int) -> None:
+        self._count, self._ns = (np.zeros(processes, dtype=np.int64) for _ in range(2))
+        # Of each stream what ends last: place, times, process.
+        self._reached = tuple(np.empty(0, dtype=np.int64) for _ in range(4))
 
-    def add(self, of: Columns, activities: Ints, answers: Answers) -> None:
+    def add(self, of: Columns, process: Ints, activities: Ints, answers: Answers) -> None:
         """Count those of the next part."""
         rows = activities[of.place[activities] != NONE]
-        own = (of.place[rows], of.start[rows], (of.start + of.dur)[rows])
-        place, start, end = map(np.concatenate, zip(self._reached, own, strict=True))
+        own = (of.place[rows], of.start[rows], (of.start + of.dur)[rows], process[rows])
+        place, start, end, number = map(np.concatenate, zip(self._reached, own, strict=True))
         launch = np.append(np.full(len(place) - len(rows), NONE), of.launch[rows])
         order = np.lexsort((start, place))
         place, start, end, launch = place[order], start[order], end[order], launch[order]
+        number = number[order]
         same = place[1:] == place[:-1]
         longest = np.arange(len(place))
         if (same & (start[1:] < end[:-1])).any():  # else each begins after the one before
@@ -320,14 +374,15 @@ class _Overlaps:
             shared = np.minimum(end[longest[:-1]], end[1:]) - start[1:]
             hits = np.flatnonzero(same & (shared > ROUNDED_NS))
             hits = hits[~answers.several(launch[hits + 1])]  # a graph's branches may overlap
-            self._count += len(hits)
-            self._ns += int(shared[hits].sum())
+            self._count += _counts(number[hits + 1], len(self._count))
+            np.add.at(self._ns, number[hits + 1], shared[hits])
         last = longest[np.flatnonzero(np.append(~same, True)[: len(place)])]
-        self._reached = (place[last], start[last], end[last])
+        self._reached = (place[last], start[last], end[last], number[last])
 
-    def counts(self) -> dict[str, int]:
-        """How many, and how long."""
-        return {"overlaps": self._count, "overlap_ns": self._ns}
+    def counts(self) -> list[dict[str, int]]:
+        """How many, and how long, of each process."""
+        both = zip(self._count.tolist(), self._ns.tolist(), strict=True)
+        return [{"overlaps": count, "overlap_ns": ns} for count, ns in both]
 
 
 def _reached(place: Ints, end: Ints) -> Ints:

@@ -14,9 +14,11 @@ from shared_traces import events as real_events, name, needed, profiles
 from lstmprof import formats
 from lstmprof.breakdown import break_down
 from lstmprof.events import spool
-from lstmprof.events.annotate import annotated
+from lstmprof.events.annotate import annotated, recorded as annotate_recorded
 from lstmprof.events.annotate.calls import coverage
 from lstmprof.events.annotate.recorded import recorded
+from lstmprof.events.annotate.tally import Columns, Tally
+from lstmprof.events.intervals import Ints
 from lstmprof.events.schema import COLUMNS, SCHEMA
 from lstmprof.events.spool import Spool, write_chunk
 from lstmprof.events.stored import Folder, StoredEvents
@@ -186,3 +188,23 @@ def test_any_events(
     there = in_memory(pa.table(arrays)).select(["kind", "name"]).to_pylist()
     marked = any(e["kind"] in ("range", "step") and "a" in e["name"] for e in there)
     check(pa.table(arrays), rows, rows, step_range if marked else None)
+
+
+def test_the_ranks_of_a_batch_are_counted_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So the work follows the events, and not the batches times the ranks."""
+    parts: list[int] = []
+
+    class Counted(Tally):
+        def add(self, of: Columns, process: Ints) -> None:
+            parts.append(len(np.unique(process)))
+            super().add(of, process)
+
+    monkeypatch.setattr(annotate_recorded, "Tally", Counted)
+    rows, ranks = 24, 6
+    given = {"kind": ["op"] * rows, "name": ["a"] * rows, "start_ns": [*range(rows)]}
+    given |= {"dur_ns": [1] * rows, "pid": [1] * rows, "tid": [1] * rows}
+    given["rank"] = [number % ranks for number in range(rows)]
+    columns = pa.table({n: pa.array(values, SCHEMA.field(n).type) for n, values in given.items()})
+    counts = recorded(annotated(stored(columns, 12, 12), captured=False))
+    assert [(of.rank, of.ops) for of in counts] == [(rank, 4) for rank in range(ranks)]
+    assert parts == [6, 6]
