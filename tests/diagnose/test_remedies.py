@@ -326,11 +326,14 @@ CASES: dict[str, Case] = {
     ),
     "no value in the loop": Case(
         "dispatch-bound",
-        run(DISPATCH, seen=TORCH, ops=ops(aten__lstm_cell=25, aten__item=25)),
+        run(DISPATCH, seen=replace(TORCH, asked_between=24), ops=ops(aten__lstm_cell=25)),
         None,
         {
             "cells": run(DISPATCH, seen=TORCH, ops=ops(aten__lstm=1, aten__item=25)),
-            "a value in each": run(DISPATCH, seen=TORCH, ops=ops(aten__lstm_cell=25, aten__item=2)),
+            "between them": run(DISPATCH, seen=TORCH, ops=ops(aten__lstm_cell=25, aten__item=25)),
+            "a value in each": run(
+                DISPATCH, seen=replace(TORCH, asked_between=2), ops=ops(aten__lstm_cell=25)
+            ),
         },
     ),
     "layer in one op": Case(

@@ -249,6 +249,22 @@ def test_of_a_product_of_a_batch_of_matrices_the_sizes_are_the_matrices() -> Non
     assert (product.sizes, product.dtype, product.ns) == ((64, 320, 128), "float16", 10 * MS)
 
 
+def test_a_value_is_asked_for_between_cells_and_not_by_the_optimizer_after_them() -> None:
+    # cell|0-4|   |10-14|   |20-24|           ms; the cell's own op is in it
+    # ask      |5|       |15|      |30| |32|  the last two are the optimizer's
+    cells = [
+        event("op", name, at, at + length)
+        for at in (0, 10, 20)
+        for name, length in (("aten::lstm_cell", 4), ("aten::_thnn_fused_lstm_cell", 3))
+    ]
+    asks = [event("op", "aten::item", at, at + 1) for at in (5, 15, 30, 32)]
+    assert seen(*cells, *asks, device=None).asked_between == 2
+    assert seen(*cells, *asks[2:], device=None).asked_between == 0
+    # of two steps each has its own, and the first cell of a step follows no other
+    later = [{**r, "start_ns": r["start_ns"] + 100 * MS} for r in (*cells, *asks[2:])]
+    assert seen(*cells, *asks, *later, device=None, steps=2).asked_between == 1
+
+
 def test_a_matrix_times_a_vector_as_long_as_its_rows_is_a_peephole() -> None:
     rows = [
         event("op", "aten::mul", 0, 1, shapes="[[64,320],[320]]"),

@@ -23,15 +23,13 @@ from lstmprof.diagnose.remedies.told import (
     often,
 )
 from lstmprof.diagnose.remedies.variants import extra_in_cell
+from lstmprof.diagnose.seen.cells import ONE_CELL
 from lstmprof.diagnose.step_profile import StepProfile, labels, total_ns
-from lstmprof.events.threads import ASKS
 from lstmprof.implementations import CELL_OP, LAYER_OP, LOOP
 from lstmprof.numbers import count, cropped, listed, milliseconds, number_of
 
-#: Ops that compute one time step of a cell, as every framework names them.
-_CELL_OP = re.compile(
-    r"(?:^|:)_?(?:thnn_fused_)?(?:lstm|gru|rnn_(?:tanh|relu))_cell$|\b(?:LSTM|GRU)BlockCell"
-)
+#: So much of its cells must be followed by an ask for a value: of T time steps it is after T - 1.
+_LEAST_ASKED = 0.5
 #: Fewer cells a step are not worth a word.
 _SERIES = 8
 #: A cell in TensorFlow's loop over time steps, its own or Keras's.
@@ -74,9 +72,9 @@ def layer_in_one_op(f: Finding) -> Told | None:
 def values_in_loop(f: Finding) -> Told | None:
     """Cells run one by one, and a value is asked for at each."""
     rows = f.slow.rows("ops")
-    cells = sum(r["count"] for r in rows if _CELL_OP.search(r["name"])) / f.slow.steps
-    asked = max((r["count"] / f.slow.steps for r in rows if r["name"] in ASKS), default=0)
-    if not 1 < cells <= asked:
+    cells = max((r["count"] for r in rows if ONE_CELL.search(r["name"])), default=0) / f.slow.steps
+    asked = f.slow.seen.asked_between
+    if not asked or asked < _LEAST_ASKED * cells:
         return None
     return Told(
         f"a value is asked for at every time step (.item(), {often(f.slow, asked)}), which keeps "
@@ -89,7 +87,7 @@ def form_of(profile: StepProfile) -> str | None:
     row = implementations.ROWS.get(profile.implementation or "")
     if row is not None:
         return row.form_on("cpu" if profile.device is None else "cuda")
-    if any(_CELL_OP.search(op["name"]) for op in profile.rows("ops")):
+    if any(ONE_CELL.search(op["name"]) for op in profile.rows("ops")):
         return CELL_OP
     if any(_CELL_IN_LOOP.search(op["name"]) for op in profile.rows("ops")):
         return LOOP
@@ -149,7 +147,8 @@ def unfused_cell(f: Finding) -> Told | None:
 VALUES_IN_LOOP = Remedy(
     name="no value in the loop",
     cause="the loop over time steps asks for a value in each: it has to stay a loop, and waits",
-    condition="ops of single cells, and as many ops that ask for a value (aten::item) or more",
+    condition="ops of single cells, and after half of them or more, before the next one, an op "
+    "that asks for a value (aten::item)",
     kinds=(*HOST, *WORK),
     frameworks=TORCH,
     decide=values_in_loop,

@@ -63,7 +63,7 @@ class Seen:
     ``paths``: those of loops and recurrent layers, and how often a step each runs.
     ``keras_frames``: whether Python functions of Keras's layers were recorded. ``half_products``:
     those of 16 bits an element on a device. ``peepholes``: products a step of a matrix with a
-    vector, element by element.
+    vector, element by element. ``asked_between``: cells a step between which a value is asked for.
     """
 
     framework: str | None = None
@@ -94,6 +94,7 @@ class Seen:
     graph: bool = False
     half_products: tuple[Product, ...] = ()
     peepholes: float = 0.0
+    asked_between: float = 0.0
     paths: Mapping[str, float] = field(default_factory=dict)
     keras_frames: bool = False
 
@@ -137,6 +138,7 @@ def seen_in(
         graph=waits.graph(lane),
         half_products=products.half_products(lane),
         peepholes=cells.peepholes(lane),
+        asked_between=cells.asked_between(lane),
         paths=recurrence.paths(lane),
         keras_frames=recurrence.keras_frames(lane),
     )

@@ -1,11 +1,21 @@
-"""What a cell written in operators does beside an LSTM's equations."""
+"""What a cell does beside an LSTM's equations, and what is done between one and the next."""
 
 from __future__ import annotations
+
+import re
 
 import numpy as np
 
 from lstmprof.diagnose.seen.lane import Lane
 from lstmprof.events.inputs import recorded_inputs
+from lstmprof.events.intervals import Flags, Ints
+from lstmprof.events.table import NONE
+from lstmprof.events.threads import ASKS, thread_ids
+
+#: Ops that compute one time step of a cell, as every framework names them.
+ONE_CELL = re.compile(
+    r"(?:^|:)_?(?:thnn_fused_)?(?:lstm|gru|rnn_(?:tanh|relu))_cell$|\b(?:LSTM|GRU)BlockCell"
+)
 
 
 def peepholes(lane: Lane) -> float:
@@ -14,6 +24,30 @@ def peepholes(lane: Lane) -> float:
     products = events.is_one_of("name", "aten::mul", "aten::addcmul")
     rows = np.flatnonzero(lane.here & products & events.where("shapes", _is_broadcast))
     return len(rows) / lane.steps
+
+
+def asked_between(lane: Lane) -> float:
+    """Cells a step before which, since the one before, their thread asked for a value.
+
+    What is asked before the first cell or after the last, as by an optimizer, is none of these.
+    """
+    ops = lane.here & lane.events.is_kind("op")
+    cells = _outermost(lane, ops & lane.events.where_name(ONE_CELL.search))
+    asks = np.flatnonzero(ops & lane.events.is_one_of("name", *ASKS))
+    rows = np.concatenate([cells, asks])
+    rows = rows[np.lexsort((lane.events.start_ns[rows], thread_ids(lane.events)[rows]))]
+    is_cell = np.isin(rows, cells)
+    asked = np.concatenate([[0], np.cumsum(~is_cell)])[:-1][is_cell]
+    cells = rows[is_cell]
+    threads, steps = thread_ids(lane.events)[cells], lane.step[cells]
+    same = (threads[1:] == threads[:-1]) & (steps[1:] == steps[:-1])
+    return float((same & (np.diff(asked) > 0)).sum()) / lane.steps
+
+
+def _outermost(lane: Lane, ops: Flags) -> Ints:
+    rows = np.flatnonzero(ops)
+    above = lane.parent[rows]
+    return rows[~((above != NONE) & ops[above])]
 
 
 def _is_broadcast(shapes: str) -> bool:
