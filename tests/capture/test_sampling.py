@@ -103,6 +103,7 @@ def test_sampler_that_may_not_attach_is_one_line(
 def test_capture_goes_on_without_its_sampler(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    pytest.importorskip("torch")
     _stand_in(tmp_path, PY_SPY, "echo 'Error: no such luck'; exit 3\n")
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     lines: list[str] = []
@@ -123,6 +124,7 @@ def test_unknown_sampler_is_refused(tmp_path: Path) -> None:
 
 
 def _sampled_run(sampler: str, out: Path) -> Run:
+    pytest.importorskip("torch")
     if shutil.which(sampler) is None:
         pytest.skip(f"{sampler} is not installed")
     run = capture_run(_request(sampler), out, rounds=1)

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from lstmprof.breakdown.tables import TABLES
 from lstmprof.breakdown.timings import COLUMNS, Timings
 from lstmprof.capture.request import CaptureRequest
@@ -48,6 +50,7 @@ def test_timings_have_the_columns_that_are_written() -> None:
 
 
 def test_every_field_that_is_written_is_a_column(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
     request = CaptureRequest("torch-cudnn", TINY, device="cpu", iterations=2, profile_steps=1)
     captured = capture_run(request, tmp_path, name="captured", rounds=1)
     (tmp_path / "p.json").write_text(
