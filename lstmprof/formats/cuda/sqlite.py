@@ -51,9 +51,10 @@ class Database(Tables):
         present = [name for name in names if name in self.columns[table]]
         asked = present or sorted(self.columns[table])[:1]
         exact = ", ".join(
-            f"CASE WHEN typeof({quoted(n)}) = 'integer' THEN {quoted(n)} ELSE ?1 END" for n in asked
+            f"CASE WHEN typeof({quoted(n)}) = 'integer' THEN {quoted(n)} ELSE :value END"
+            for n in asked
         )
-        for rows in self._chunks(table, exact, (UNKNOWN,)):
+        for rows in self._chunks(table, exact, UNKNOWN):
             chunk = np.array(rows, np.int64)
             absent = np.full(len(chunk), UNKNOWN)
             read = {name: np.ascontiguousarray(chunk[:, i]) for i, name in enumerate(present)}
@@ -69,12 +70,14 @@ class Database(Tables):
 
     def _values(self, table: str, name: str, type_: str) -> Iterator[list[Any]]:
         if name in self.columns.get(table, frozenset()):
-            exact = f"CASE WHEN typeof({quoted(name)}) = ?1 THEN {quoted(name)} END"
-            for rows in self._chunks(table, exact, (type_,)):
+            exact = f"CASE WHEN typeof({quoted(name)}) = :value THEN {quoted(name)} END"
+            for rows in self._chunks(table, exact, type_):
                 yield [row[0] for row in rows]
 
-    def _chunks(self, table: str, exact: str, values: tuple[Any, ...]) -> Iterator[list[Any]]:
-        cursor = self.connection.execute(f"SELECT {exact} FROM {quoted(table)} NOT INDEXED", values)
+    def _chunks(self, table: str, exact: str, value: int | str) -> Iterator[list[Any]]:
+        # By its name: a numbered one (?1) is a DeprecationWarning of Python 3.12.0 to 3.12.3.
+        query = f"SELECT {exact} FROM {quoted(table)} NOT INDEXED"
+        cursor = self.connection.execute(query, {"value": value})
         left = self.most_rows
         while rows := cursor.fetchmany(_CHUNK_ROWS):
             left -= len(rows)
