@@ -79,9 +79,10 @@ class Coverage:
     """How much of what ran on the devices is linked to what caused it: counts of one profile.
 
     ``activities``; of these ``launched`` have a launch in the profile, ``issued`` an op that caused
-    them. ``kernel_launches`` are the calls that launch kernels or graphs; of these ``unanswered``
-    have no activity. Activities without a launch are normal where a profile has no host, was
-    trimmed or lost events; so are launches without one (an empty copy, a kernel not recorded).
+    them, or the name of one. ``kernel_launches`` are the calls that launch kernels or graphs; of
+    these ``unanswered`` have no activity. Activities without a launch are normal where a profile
+    has no host, was trimmed or lost events; so are launches without one (an empty copy, a kernel
+    not recorded).
     """
 
     activities: int
@@ -127,7 +128,7 @@ def coverage(events: EventTable) -> Coverage:
     answers = Answers.of(events)
     parts = [
         _covered(part, answers)
-        for part in events.parts(("event_id", "kind", "name", "launch_id", "op_id"))
+        for part in events.parts(("event_id", "kind", "name", "launch_id", "op_id", "op_name"))
     ]
     return Coverage(*(sum(counts) for counts in zip(*parts, strict=True)))
 
@@ -136,11 +137,12 @@ def _covered(events: EventTable, answers: Answers) -> tuple[int, int, int, int, 
     """The counts of a part, in the order of ``Coverage``."""
     activity = events.is_kind(*ACTIVITY_KINDS)
     launch, op = events.ints("launch_id", -1), events.ints("op_id", -1)
+    named = events.texts("op_name")[0] != NONE
     calls = np.flatnonzero(events.is_kind("runtime") & events.where_name(is_kernel_launch))
     return (
         int(activity.sum()),
         int((activity & (launch >= 0)).sum()),
-        int((activity & (op >= 0)).sum()),
+        int((activity & ((op >= 0) | named)).sum()),
         len(calls),
         int((~answers.any(calls + events.first_row)).sum()),
     )

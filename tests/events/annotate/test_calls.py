@@ -29,6 +29,16 @@ def test_links_are_counted() -> None:
     assert (found.kernel_launches, found.unanswered) == (3, 1)
 
 
+def test_an_activity_that_names_its_op_is_linked_to_one() -> None:
+    # as XPlane has it: the instruction of a program, and no event of the host for it
+    rows = [
+        row("kernel", "fusion", 4, 6, **GPU, op_name="jit(step)/dot_general"),
+        row("memcpy", "Memcpy HtoD", 7, 8, **GPU),
+    ]
+    found = coverage(linked(table(rows)))
+    assert (found.activities, found.launched, found.issued) == (2, 0, 1)
+
+
 def test_without_activities_nothing_is_linked() -> None:
     found = coverage(linked(table([row("op", "aten::mm", 0, 10, **HOST)])))
     assert (found.activities, found.launched, found.issued) == (0, 0, 0)
