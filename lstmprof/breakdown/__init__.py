@@ -247,7 +247,7 @@ def _computed(
     tables = {
         kind.name: kind.ordered(kind.pack(events, step_windows)) for kind in kinds if kind.pack
     }
-    events.forget("step", "family", "rule")
+    events.forget("step", "family", "rule", "launch_config")
     gathered: dict[str, Gathered] = {}
     gathering = {kind.name: kind.gather for kind in kinds if kind.gather}
     reads = [name for kind in kinds if kind.gather for name in kind.reads]

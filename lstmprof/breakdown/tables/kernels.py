@@ -23,6 +23,7 @@ from lstmprof.events.sorts import numbered_few, sorts
 from lstmprof.events.table import NONE, UNKNOWN
 from lstmprof.runs.invariants import check_sums
 
+_UNTOLD = "it is no kernel, or the profile does not say"
 COLUMNS = (
     RANK,
     DEVICE,
@@ -50,14 +51,30 @@ COLUMNS = (
         "the rule that decided the category of most of them",
         "the run was written before rules were: ingest it again",
     ),
+    Column(
+        "launch_configs",
+        pa.int64(),
+        "",
+        "how many different ones they were launched with: grid, block, registers, shared memory",
+        _UNTOLD,
+    ),
+    Column(
+        "launch_config",
+        pa.string(),
+        "",
+        "the one of these that took most time, JSON as of the events",
+        _UNTOLD,
+    ),
 )
 
 #: Columns of the events that it is made from; ``parent_id`` only where ops compute.
 READS = (
     *("event_id", "kind", "name", "dur_ns", "rank", "pid", "tid", "device", "start_ns"),
-    *("parent_id", "step", "category", "family", "rule"),
+    *("parent_id", "step", "category", "family", "rule", "launch_config"),
 )
-_TEXTS = ("name", "category", "family", "rule")
+#: Texts by which a row of the table is one, and others of its events.
+_KEYS, _OTHERS = ("name", "category", "family"), ("rule", "launch_config")
+_ALL_TEXTS = (*_KEYS, *_OTHERS)
 _ACTIVITY, _OP = 1, 2
 _ROLES = {**dict.fromkeys(ACTIVITY_KINDS, _ACTIVITY), "op": _OP}
 #: What is less fits int64.
@@ -71,21 +88,23 @@ def kernels(events: Packed, windows: Sequence[Window]) -> pa.Table:
         RunError: the times of one lane together are no number.
     """
     work = _work(events)
-    group = Groups(work.rank, work.device, *(text.place for text in work.texts[:-1]))
+    keys, (rule, launch_config) = work.texts[: len(_KEYS)], work.texts[len(_KEYS) :]
+    group = Groups(work.rank, work.device, *(text.place for text in keys))
     spent = _Spent(group.of[work.sort], work.ns)
     rank, device = work.rank[group.first], work.device[group.first]
     lane = Groups(rank, device)
     count = group.sums(work.count)
     columns = [
         *(where_known(number, number != UNKNOWN) for number in (rank, device)),
-        *(texts_at(text.values, text.place[group.first]) for text in work.texts[:-1]),
+        *(texts_at(text.values, text.place[group.first]) for text in keys),
         pa.array(count),
         pa.array(spent.total_ns),
         ratio(spent.total_ns, count),
         *(pa.array(spent.percentile_ns(share)) for share in (50, 95, 100)),
         ratio(spent.total_ns, lane.sums(spent.total_ns)[lane.of]),
         ratio(group.sums(work.in_steps), steps_of(rank, list(windows))),
-        _rules(group, work.texts[-1], work.count),
+        _rules(group, rule, work.count),
+        *_launch_configs(group, launch_config, work.sort_ns),
     ]
     return pa.Table.from_arrays(columns, schema=schema(COLUMNS))
 
@@ -123,13 +142,20 @@ class _Work:
     count: Ints
     in_steps: Ints
 
+    @property
+    def sort_ns(self) -> Ints:
+        """What the events of each sort took together."""
+        total_ns = np.zeros(len(self.count), dtype=np.int64)
+        np.add.at(total_ns, self.sort, self.ns)
+        return total_ns
+
 
 def _work(events: Packed) -> _Work:
     """The activities; the ops that compute, in ranks whose ops do."""
     computing = sorts(events).computing
     own = _own_time(events) if len(computing) else events.values("dur_ns")
     roles = np.array([*(_ROLES.get(kind, 0) for kind in events.texts("kind")), 0])
-    ns, places, keys = [own[:0]], [np.empty(0, np.int32)], [[np.empty(0, np.int64)] * 8]
+    ns, places, keys = [own[:0]], [np.empty(0, np.int32)], [[np.empty(0, np.int64)] * 9]
     sort_count = 0
     for piece in events.pieces():
         role = roles[events.codes("kind", piece)]
@@ -145,7 +171,7 @@ def _work(events: Packed) -> _Work:
         keys.append(sorts_here)
         sort_count += len(sorts_here[0])
     rank, device, *codes, count, in_steps = (np.concatenate(c) for c in zip(*keys, strict=True))
-    texts = [_Text.of(events.texts(n), c) for n, c in zip(_TEXTS, codes, strict=True)]
+    texts = [_Text.of(events.texts(n), c) for n, c in zip(_ALL_TEXTS, codes, strict=True)]
     return _Work(np.concatenate(places), np.concatenate(ns), rank, device, texts, count, in_steps)
 
 
@@ -158,7 +184,7 @@ def _computes(events: Packed, piece: slice, computing: Ints) -> Flags:
 def _sorts_of(events: Packed, piece: slice, rows: Ints) -> tuple[Ints, list[Ints]]:
     """Of each of ``rows`` of ``piece`` the number of its sort; of each sort what ``_Work`` has."""
     keys = [events.ints(name, piece)[rows] for name in ("rank", "device")]
-    keys += [events.codes(name, piece)[rows].astype(np.int64) for name in _TEXTS]
+    keys += [events.codes(name, piece)[rows].astype(np.int64) for name in _ALL_TEXTS]
     of = numbered_few(keys)
     count = np.bincount(of)
     first = np.empty(len(count), dtype=np.int64)
@@ -215,3 +241,15 @@ def _rules(group: Groups, rule: _Text, count: Ints) -> pa.Array:
     most_last = np.lexsort((place, each.sums(count), of))
     last = np.append(np.diff(of[most_last]) > 0, True)[: len(of)]
     return texts_at(rule.values, place[most_last[last]])
+
+
+def _launch_configs(group: Groups, config: _Text, sort_ns: Ints) -> tuple[pa.Array, pa.Array]:
+    """Of each group how many it has, and the one that took most; of several the first as a text."""
+    known = np.flatnonzero(config.place != NONE)
+    each = Groups(group.of[known], config.place[known])
+    of, place = group.of[known][each.first], config.place[known][each.first]
+    most_last = np.lexsort((-place, each.sums(sort_ns[known]), of))
+    chosen = np.full(group.count, NONE)
+    chosen[of[most_last]] = place[most_last]
+    number = np.bincount(of, minlength=group.count)
+    return where_known(number, number > 0), texts_at(config.values, chosen)

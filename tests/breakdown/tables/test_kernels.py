@@ -65,6 +65,10 @@ def row_by_definition(
     times = sorted(ns for ns, _ in members)
     total, in_steps = sum(times), sum(event["step"] is not None for _, event in members)
     rules = Counter(event["rule"] for _, event in members)
+    spent: Counter[str] = Counter()
+    for ns, event in members:
+        if event["launch_config"] is not None:
+            spent[event["launch_config"]] += ns
     return {
         **dict(zip(("rank", "device", "name", "category", "family"), key, strict=True)),
         "count": len(times),
@@ -76,6 +80,8 @@ def row_by_definition(
         "share": total / lane_ns if lane_ns else None,
         "per_step": in_steps / steps if steps else None,
         "rule": max(rules, key=lambda rule: (rules[rule], rule or "")),
+        "launch_configs": len(spent) or None,
+        "launch_config": min(spent, key=lambda c: (-spent[c], c), default=None),
     }
 
 
@@ -85,11 +91,20 @@ def row_by_definition(
     steps=st.lists(st.integers(0, 40), max_size=3, unique=True),
     rank=st.lists(st.sampled_from((None, 0, 1)), min_size=1, max_size=3),
     piece=st.integers(1, 9),
+    config=st.lists(st.sampled_from((None, "a", "b", "c")), min_size=1, max_size=5),
 )
 def test_the_table_is_what_its_columns_say(
-    rows: list[Row], steps: list[int], rank: list[int | None], piece: int
+    rows: list[Row],
+    steps: list[int],
+    rank: list[int | None],
+    piece: int,
+    config: list[str | None],
 ) -> None:
-    marked = [*rows, *(row("step", f"step#{s}", s, s + 4, pid=1, tid=1) for s in steps)]
+    launched = [
+        r | {"launch_config": config[i % len(config)] if r["kind"] == "kernel" else None}
+        for i, r in enumerate(rows)
+    ]
+    marked = [*launched, *(row("step", f"step#{s}", s, s + 4, pid=1, tid=1) for s in steps)]
     placed = [r | {"rank": rank[i % len(rank)]} for i, r in enumerate(marked)]
     events = annotated(table(placed), captured=False)
     of = windows(events, captured=False)
@@ -131,3 +146,19 @@ def test_times_that_are_more_than_a_number_are_refused() -> None:
     rows = [row("kernel", "k", i, i + 2**62, **GPU) for i in range(3)]
     with pytest.raises(RunError, match=r"kernels: .* more than can be summed"):
         KINDS.pack(packed(annotated(table(rows), captured=False)), [])  # type: ignore[misc]
+
+
+def test_a_kernel_that_is_launched_in_several_ways_tells_how_many_and_the_most() -> None:
+    small, large = '{"grid":[1,1,1]}', '{"grid":[80,1,1]}'
+    launched = [(small, 5), (small, 5), (large, 40), (None, 99)]
+    rows = [
+        row("kernel", "k", 100 * i, 100 * i + ns, launch_config=config, **GPU)
+        for i, (config, ns) in enumerate(launched)
+    ]
+    rows += [row("memcpy", "Memcpy HtoD", 900, 950, **GPU)]
+    told = KINDS.of(annotated(table(rows), captured=False), [])
+    columns = ("name", "count", "launch_configs", "launch_config")
+    assert [tuple(r[c] for c in columns) for r in told.to_pylist()] == [
+        ("k", 4, 2, large),
+        ("Memcpy HtoD", 1, None, None),
+    ]
