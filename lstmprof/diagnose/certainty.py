@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from lstmprof.breakdown.lacks import Lack
 from lstmprof.breakdown.lacks.rules import GPU_UNSEEN
-from lstmprof.diagnose import causes
+from lstmprof.diagnose import causes, short_ops
 from lstmprof.diagnose.because import named
 from lstmprof.diagnose.findings import HOST, UNEXPLAINED, Finding, lengths, timed, untimed
 from lstmprof.diagnose.measure import crowded, disturbed, remedy
@@ -251,6 +251,9 @@ def _doubts(finding: Finding, findings: Sequence[Finding]) -> Iterator[Doubt]:
     fast, slow = finding.fast, finding.slow
     if any(lack.kind == GPU_UNSEEN for lack in slow.lacks):
         yield Doubt("a GPU may have worked that was not recorded", "record its kernels", None)
+    left_out = short_ops.doubt_of(finding)
+    if left_out is not None:
+        yield Doubt(left_out, "", None)
     if fast is not None:
         yield from doubts_of_times(fast, slow)
         if not timed(fast, slow):
