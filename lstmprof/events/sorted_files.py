@@ -24,13 +24,6 @@ _SAMPLED = 32
 
 
 @dataclass(frozen=True)
-class _Ends:
-    path: Path
-    first_ns: int
-    last_ns: int
-
-
-@dataclass(frozen=True)
 class SortedFiles:
     """Files of ``write_columns``, a row or more in each, sorted by their column ``time``."""
 
@@ -40,32 +33,33 @@ class SortedFiles:
     @property
     def first_ns(self) -> int:
         """The earliest time."""
-        return min(ends.first_ns for ends in self._ends)
+        return int(self._ends[0].min())
 
     def borders(self, rows: int) -> list[int]:
         """Times between which lie about so many ``rows``, one or more; the last is after all."""
         every = max(1, min(_SAMPLED, rows // _SAMPLED))
         sampled = [self._times(path)[::every].astype(np.int64) for path in self.paths]
         first = np.unique(np.sort(np.concatenate(sampled))[:: max(1, rows // every)])
-        return [*first.tolist(), max(ends.last_ns for ends in self._ends) + 1]
+        return [*first.tolist(), int(self._ends[1].max()) + 1]
 
     def between(self, first_ns: int, end_ns: int) -> list[pa.RecordBatch]:
         """Of each file the rows of [first_ns, end_ns), in the order of the files."""
-        return [
-            self._cut(read_columns(ends.path), first_ns, end_ns)
-            for ends in self._ends
-            if ends.first_ns < end_ns and ends.last_ns >= first_ns
-        ]
+        first, last = self._ends
+        there = np.flatnonzero((first < end_ns) & (last >= first_ns))
+        return [self._cut(read_columns(self.paths[n]), first_ns, end_ns) for n in there.tolist()]
 
     def remove_ending(self, first_ns: int, end_ns: int) -> None:
         """Remove the files whose last row is in [first_ns, end_ns)."""
-        for ends in self._ends:
-            if first_ns <= ends.last_ns < end_ns:
-                ends.path.unlink()
+        last = self._ends[1]
+        for number in np.flatnonzero((last >= first_ns) & (last < end_ns)).tolist():
+            self.paths[number].unlink()
 
     @cached_property
-    def _ends(self) -> list[_Ends]:
-        return [_Ends(path, *self._times(path)[[0, -1]].tolist()) for path in self.paths]
+    def _ends(self) -> tuple[Ints, Ints]:
+        """The first and the last time of each file."""
+        ends = [self._times(path)[[0, -1]].tolist() for path in self.paths]
+        first, last = np.array(ends, dtype=np.int64).T
+        return first, last
 
     def _times(self, path: Path) -> Ints:
         times: Ints = read_columns(path).column(self.time).to_numpy()

@@ -7,13 +7,14 @@
     of all of them what begins in a batch    a a a | b b b | c c c | d    sorted again, and stored
 
 A chunk is sorted where it is read, which may be another process. The batches are cut by a sample of
-when events begin. Sorting is stable, so that the order is that of ``events_table``.
+when events begin. Sorting is stable, so that the order is that of ``events_table``. Of very many
+chunks, each of which may have events of every batch, some at a time are merged first.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -41,8 +42,8 @@ BATCH_ROWS = 2**17
 SPOOLED_ROWS = 2**18
 #: … so many at a time.
 CHUNK_ROWS = 2**16
-#: Chunks whose texts are numbered at once.
-_CHUNKS = 64
+#: Chunks that are merged at once, or whose texts are numbered.
+MERGED_CHUNKS = 64
 
 
 def write_chunk(path: Path, columns: pa.Table) -> None:
@@ -152,34 +153,53 @@ class Spool:
         texts = self._texts()
         batches: list[StoredBatch] = []
         first_row = 0
-        for first_ns, end_ns in itertools.pairwise(self._sorted.borders(BATCH_ROWS)):
-            columns = self._between(first_ns, end_ns, texts)
+        for columns in self._merged(self._sorted_by_time(texts), BATCH_ROWS, texts):
             start = pa.array(columns.column("start_ns").to_numpy() - origin_ns)
             columns = columns.set_column(columns.column_names.index("start_ns"), "start_ns", start)
             path = self.folder.new("batch")
             write_columns(path, columns)
             batches.append(StoredBatch(first_row, len(columns), start[0].as_py(), (path,)))
             first_row += len(columns)
-            self._sorted.remove_ending(first_ns, end_ns)
         return StoredEvents(self.folder, texts, batches, rank)
 
     @cached_property
     def _sorted(self) -> SortedFiles:
         return SortedFiles(self.files, "start_ns")
 
+    def _sorted_by_time(self, texts: Texts) -> SortedFiles:
+        """The same events in files of which at most ``MERGED_CHUNKS`` have events of one time."""
+        rows = [[path] for path in self.files]  # the files of a row follow each other in time
+        while len(rows) > MERGED_CHUNKS:
+            firsts = range(0, len(rows), MERGED_CHUNKS)
+            rows = [self._one_row(rows[n : n + MERGED_CHUNKS], texts) for n in firsts]
+        return SortedFiles([path for row in rows for path in row], "start_ns")
+
+    def _one_row(self, rows: Sequence[Sequence[Path]], texts: Texts) -> list[Path]:
+        read, files = SortedFiles([path for row in rows for path in row], "start_ns"), []
+        for columns in self._merged(read, CHUNK_ROWS, texts):
+            files.append(self.folder.new("merged"))
+            write_columns(files[-1], columns)
+        return files
+
+    def _merged(self, read: SortedFiles, rows: int, texts: Texts) -> Iterator[pa.Table]:
+        """The events by time, about so many ``rows`` at once, texts as numbers; files go."""
+        for first_ns, end_ns in itertools.pairwise(read.borders(rows)):
+            yield self._between(read, first_ns, end_ns, texts)
+            read.remove_ending(first_ns, end_ns)
+
     def _texts(self) -> Texts:
         """All texts, numbered in the order of the profile."""
         texts = Texts()
-        for start in range(0, len(self.files), _CHUNKS):
-            read = [read_columns(path) for path in self.files[start : start + _CHUNKS]]
+        for start in range(0, len(self.files), MERGED_CHUNKS):
+            read = [read_columns(path) for path in self.files[start : start + MERGED_CHUNKS]]
             for name in TEXT_COLUMNS:
                 columns = [part.column(name) for part in read if name in part.schema.names]
                 texts.coded(name, [_without_rows(column) for column in columns])
         return texts
 
-    def _between(self, first_ns: int, end_ns: int, texts: Texts) -> pa.Table:
+    def _between(self, read: SortedFiles, first_ns: int, end_ns: int, texts: Texts) -> pa.Table:
         """The events that begin in [first_ns, end_ns), sorted, their texts as numbers."""
-        parts = self._sorted.between(first_ns, end_ns)
+        parts = read.between(first_ns, end_ns)
         names = sorted({name for part in parts for name in part.schema.names})
         columns = pa.table({name: _joined(name, parts, texts) for name in names})
         return _sorted(columns)
@@ -196,6 +216,7 @@ def _joined(name: str, parts: Sequence[pa.RecordBatch], texts: Texts) -> pa.Arra
         part.column(name) if name in part.schema.names else pa.nulls(len(part), type_)
         for part in parts
     ]
-    if name in TEXT_COLUMNS:
+    if name in TEXT_COLUMNS and pa.types.is_dictionary(columns[0].type):
         return pa.concat_arrays(texts.coded(name, columns))
+    type_ = pa.int32() if name in TEXT_COLUMNS else type_  # a number that a merged file has
     return pa.concat_arrays([column.cast(type_) for column in columns])

@@ -15,6 +15,7 @@ import pytest
 from lstmprof.events import spool
 from lstmprof.events.annotate import annotated
 from lstmprof.events.schema import SCHEMA
+from lstmprof.events.sorted_files import SortedFiles
 from lstmprof.events.spool import Spool, write_chunk
 from lstmprof.events.stored import Folder, StoredEvents, read_columns
 from lstmprof.events.table import events_table
@@ -117,3 +118,38 @@ def test_what_a_killed_process_left_goes_and_what_a_living_one_needs_stays(
     assert f"-{os.getpid()}-" in first.path.name
     del first, second
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("merged", [2, 3, 100])
+def test_many_chunks_are_merged_some_at_a_time(
+    monkeypatch: pytest.MonkeyPatch, merged: int
+) -> None:
+    """Each chunk has events of every time; of equal times the order is that of the chunks."""
+    for name, number in (("MERGED_CHUNKS", merged), ("BATCH_ROWS", 6), ("CHUNK_ROWS", 4)):
+        monkeypatch.setattr(spool, name, number)
+    ranks, times = range(17), [1000, 1003, 1003, 1010]
+    folder, read = Folder(), []
+    between = SortedFiles.between
+
+    def noted(self: SortedFiles, first_ns: int, end_ns: int) -> list[pa.RecordBatch]:
+        parts = between(self, first_ns, end_ns)
+        read.append(len(parts))
+        return parts
+
+    monkeypatch.setattr(SortedFiles, "between", noted)
+    for rank in ranks:
+        columns = {"kind": ["op"] * 4, "name": [f"op{(rank + n) % 7}" for n in range(4)]}
+        columns |= {"start_ns": times, "dur_ns": [1] * 4, "rank": [rank] * 4}
+        columns |= {"shapes": [None, f"[[{rank}]]", None, None]} if rank % 2 else {}
+        arrays = {name: pa.array(v, SCHEMA.field(name).type) for name, v in columns.items()}
+        write_chunk(folder.path / f"chunk{rank}", pa.table(arrays))
+    found = Spool(folder, [folder.path / f"chunk{rank}" for rank in ranks]).events(1000, None)
+    rows = [(time - 1000, rank, n) for n, time in enumerate(times) for rank in ranks]
+    rows.sort(key=lambda row: (row[0], row[1]))
+    there = found.select(["start_ns", "rank", "name", "shapes"]).to_pylist()
+    assert [tuple(row.values()) for row in there] == [
+        (start, rank, f"op{(rank + n) % 7}", f"[[{rank}]]" if n == 1 and rank % 2 else None)
+        for start, rank, n in rows
+    ]
+    assert max(read) <= 3 * merged
+    assert {path.name.partition("-")[0] for path in folder.path.iterdir()} == {"batch"}
