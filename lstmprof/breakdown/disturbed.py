@@ -20,7 +20,7 @@ from lstmprof.events.annotate.steps import Window
 from lstmprof.numbers import listed, milliseconds, percent
 from lstmprof.runs.metadata import RunInfo
 
-#: A step longer than so many median ones was disturbed.
+#: A step longer than so many median ones is left out.
 LONG = 1.5
 #: A step that lost its CPU for so much of its time was; what is less, clocks and interrupts do too.
 LOST_SHARE = 0.05
@@ -84,14 +84,19 @@ def typical(windows: Sequence[Window]) -> list[Window]:
 
 
 def _long_ones(out: Sequence[Window], kept: Sequence[Window]) -> list[str]:
+    """What is said of steps that are left out because they are long.
+
+    Why they are is not known: the last of a profile also lasts until its device has done its work.
+    """
     if not out:
         return []
-    numbers = ", ".join(str(window.step) for window in out)
+    numbers = listed([str(window.step) for window in out])
     took, usual = max(map(_length_ns, out)), statistics.median(map(_length_ns, kept))
-    return [
-        f"step {numbers} was disturbed ({milliseconds(took)} against {milliseconds(usual)} ms) and"
-        " is left out"
-    ]
+    one = len(out) == 1
+    whose = (
+        f"step {numbers} is left out: it took" if one else f"steps {numbers} are left out: up to"
+    )
+    return [f"{whose} {milliseconds(took)} ms, the median of the others {milliseconds(usual)}"]
 
 
 def one_thread(info: RunInfo) -> bool:

@@ -122,6 +122,25 @@ def test_what_the_profiler_added_is_a_warning_above_a_tenth_and_fails_above_a_fi
     assert said in told[1]
 
 
+@pytest.mark.parametrize(
+    ("settings", "state"),
+    [({"record_shapes": 1}, "ok"), ({"record_shapes": 1, "with_modules": 1}, "warn")],
+)
+def test_what_a_recipe_records_is_ok_and_what_costs_more_a_warning(
+    settings: dict[str, int], state: str, tmp_path: Path
+) -> None:
+    run = of(made(tmp_path / "mine", WHOLE, profile_metadata=settings))
+    told = [(r.state, r.sentence) for r in run.rows if r.question == "profiler overhead"]
+    assert told[0][0] == state
+    assert "shapes of inputs" in told[0][1]
+    assert [said[0] for said in told[1:]] == ["not recorded"]
+
+
+def test_allocations_that_were_to_be_recorded_and_are_not_there_are_told(tmp_path: Path) -> None:
+    told = answers(made(tmp_path / "mine", WHOLE, profile_metadata={"profile_memory": 1}))
+    assert told["memory"][1].startswith("the profiler was to record allocations, but none is there")
+
+
 @pytest.mark.parametrize(("end_ns", "state"), [(9_000, "not recorded"), (16_000, "warn")])
 def test_the_profilers_own_events_are_the_least_that_it_took(
     end_ns: int, state: str, tmp_path: Path

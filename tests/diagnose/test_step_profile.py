@@ -103,7 +103,7 @@ def test_a_disturbed_step_is_left_out_and_said(tmp_path: Path) -> None:
     assert (found.steps, found.profiled_ns) == (2, 10)
     assert [(r["count"], r["total_ns"]) for r in found.rows("kernels")] == [(1, 6)]
     (note,) = found.notes
-    assert note.startswith("step 2 was disturbed")
+    assert note.startswith("step 2 is left out: it took ")
 
 
 @pytest.mark.parametrize(

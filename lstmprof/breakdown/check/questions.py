@@ -34,11 +34,11 @@ class Question:
 
 
 def state_of(lack: Lack, part: Part) -> State:
-    """How grave it is; shapes alone, which a recipe records, are worth what they cost."""
+    """How grave it is; shapes alone, which a recipe records, are worth what they cost: ok."""
     if lack.kind == "no step markers":
         return NOT_RECORDED
     if lack.kind == "costly recording" and part.settings == (SHAPES,):
-        return NOT_RECORDED
+        return OK
     return FAIL if lack.blinds or (lack.share or 0.0) > FAIL_SHARE else WARN
 
 
