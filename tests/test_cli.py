@@ -139,6 +139,16 @@ def test_the_help_of_all_verbs_imports_none() -> None:
     assert all(f"  {verb} " in ran.stdout for verb in VERBS)
 
 
+def test_a_breakdown_imports_nothing_that_explains_one() -> None:
+    run = Path(__file__).parents[1] / "traces/torch-cudnn"
+    code = (
+        f"import sys\nfrom lstmprof import cli\ncli.run(['breakdown', {str(run)!r}])\n"
+        "print('imported', *(m for m in sys.modules if m.startswith('lstmprof.diagnose.')))"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.splitlines()[-1] == "imported lstmprof.diagnose.comparable"
+
+
 def test_the_bare_command_shows_its_help_as_a_page() -> None:
     bare, asked = lstmprof(), lstmprof("--help")
     assert (bare.returncode, bare.stdout) == (2, "")

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lstmprof import names
-from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.errors import UsageError
 from lstmprof.numbers import number_of
 from lstmprof.runs.metadata import RunInfo, alike, condition
+
+if TYPE_CHECKING:  # the breakdown's heading needs none of what makes one
+    from lstmprof.diagnose.step_profile import StepProfile
 
 
 @dataclass(frozen=True)
