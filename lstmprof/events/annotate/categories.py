@@ -118,8 +118,8 @@ def _op_rules(events: EventTable, links: _Links) -> Codes:
     rule = events.mapped("name", _op_rule, NONE, _RULE, is_op)
     named = np.where(_is(rule, "other"), _named_rules(events), NONE)
     rule = np.where(named != NONE, named, rule)
-    copies = is_op & events.is_one_of("name", _COPY_OP)
-    rule[copies & _converts(events, links)] = _NUMBER[COPY_THAT_CASTS]
+    copies = np.flatnonzero(is_op & events.is_one_of("name", _COPY_OP))
+    rule[copies[_converts(events, links, copies)]] = _NUMBER[COPY_THAT_CASTS]
     return rule
 
 
@@ -132,16 +132,18 @@ def _op_rule(name: str) -> int:
     return NONE if rule is None or rule.category is None else _NUMBER[rule]
 
 
-def _converts(events: EventTable, links: _Links) -> Flags:
-    """A boolean a row: a copy whose element type changes.
+def _converts(events: EventTable, links: _Links, copies: Codes) -> Flags:
+    """Which of the rows ``copies`` change the element type.
 
     By the recorded types where there are any, else by the ``aten::to`` around it, which PyTorch's
     autocast calls for a cast.
     """
-    recorded = events.mapped("dtypes", _types_differ, -1, _RULE)
+    recorded = events.mapped("dtypes", _types_differ, -1, _RULE)[copies]
+    if (recorded >= 0).all():
+        return np.asarray(recorded == 1, dtype=np.bool_)
     converting = events.is_kind("op") & events.is_one_of("name", *_CONVERTING)
     marks = np.where(converting, _RULE(1), _RULE(NONE))
-    beneath = inherited(events, links.parent, marks) == 1
+    beneath = inherited(events, links.parent, marks)[copies] == 1
     return np.asarray(np.where(recorded >= 0, recorded == 1, beneath), dtype=np.bool_)
 
 

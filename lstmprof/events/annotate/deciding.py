@@ -50,12 +50,15 @@ def deciding_events(events: StoredEvents) -> EventTable:
 
 
 def _first_of_each(keys: Ints) -> Ints:
-    return np.unique(keys, return_index=True)[1]
+    """The first place of each of ``keys``, which are numbered from 0 on."""
+    first = np.empty(int(keys.max(initial=-1)) + 1, dtype=np.int64)
+    first[keys[::-1]] = np.arange(len(keys))[::-1]  # the last write is the first of its key
+    return first
 
 
 def _last_of_each(keys: Ints, end_ns: Ints) -> Ints:
     """Of each of ``keys`` the place that ends last, the first of those that end together."""
-    if len(keys) and (keys == keys[0]).all():
-        return np.array([np.argmax(end_ns)])
-    order = np.lexsort((-end_ns, keys))
-    return order[_first_of_each(keys[order])]
+    latest = np.full(int(keys.max(initial=-1)) + 1, UNKNOWN)
+    np.maximum.at(latest, keys, end_ns)
+    last = np.flatnonzero(end_ns == latest[keys])
+    return last[_first_of_each(keys[last])]

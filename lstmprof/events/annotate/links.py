@@ -194,6 +194,10 @@ def phases(events: EventTable, parent: Ints, launch: Ints) -> Codes:
 
 
 def _named_phases(events: EventTable) -> Codes:
+    return events.once(_phases_of_names, "name", "kind")
+
+
+def _phases_of_names(events: EventTable) -> Codes:
     of_range = events.mapped("name", _range_phase, NONE, np.int8)
     of_op = np.where(events.is_kind("op"), events.mapped("name", _op_phase, NONE, np.int8), NONE)
     return np.where(events.is_kind("range"), of_range, of_op.astype(np.int8))
@@ -219,6 +223,10 @@ def _range_phase(name: str) -> int:
 
 def scope_phases(events: EventTable) -> Codes:
     """Phase by the name scope of TensorFlow nodes and of XLA's op names."""
+    return events.once(_scope_phases, "name", "op_name", "kind")
+
+
+def _scope_phases(events: EventTable) -> Codes:
     phase = np.full(len(events), NONE, dtype=np.int8)
     for column, rows in (
         ("name", events.is_kind("op")),
