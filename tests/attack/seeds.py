@@ -167,7 +167,22 @@ def xplane() -> list[bytes]:
         event.stats.add(metadata_id=1, str_value=b"size:12")
         event.stats.add(metadata_id=2, uint64_value=4)
         event.stats.add(metadata_id=3, ref_value=2)
+    _add_memory(space.planes[0])
     return [bytes(space.SerializeToString()), _simulated("tensorflow")]
+
+
+def _add_memory(plane: Any) -> None:
+    """An allocation and a free on the first line of ``plane``."""
+    stats = (b"allocator_name", b"bytes_allocated", b"allocation_bytes", b"index_on_host")
+    for number, stat in enumerate(stats, 4):
+        plane.stat_metadata.add(key=number, value={"id": number, "name": stat})
+    for number, name in enumerate((b"MemoryAllocation", b"MemoryDeallocation"), 2):
+        plane.event_metadata.add(key=number, value={"id": number, "name": name})
+        event = plane.lines[0].events.add(metadata_id=number, offset_ps=5000 * number)
+        event.stats.add(metadata_id=4, str_value=b"GPU_0_bfc")
+        event.stats.add(metadata_id=5, int64_value=512)
+        event.stats.add(metadata_id=6, uint64_value=256)
+        event.stats.add(metadata_id=7, int64_value=0)
 
 
 def perfetto() -> list[bytes]:
@@ -184,7 +199,7 @@ def perfetto() -> list[bytes]:
 
 
 def nsys() -> list[bytes]:
-    """Nsight Systems' database: a call, a kernel, a copy, ranges."""
+    """Nsight Systems' database: a call, a kernel, a copy, ranges, a metric."""
     kind, thread = "CUPTI_ACTIVITY_KIND_", 1 << 48 | 9 << 24 | 11
     place = {"deviceId": 0, "contextId": 1, "streamId": 7, "globalPid": 1 << 48 | 9 << 24}
     strings = ["cudaLaunchKernel_v7000", "gemm", "step", "cudaMemcpyAsync_v3020"]
@@ -207,6 +222,8 @@ def nsys() -> list[bytes]:
         "META_DATA_EXPORT": [{"name": "EXPORT_SCHEMA_VERSION", "value": "3.17.1"}],
         "TARGET_INFO_SESSION_START_TIME": [{"utcEpochNs": _EPOCH_NS}],
         "PROFILER_OVERHEAD": [{"start": 1, "end": 3, "globalTid": thread, "nameId": 3}],
+        "GPU_METRICS": [{"timestamp": 60, "typeId": 1 << 48, "metricId": 3, "value": 40}],
+        "TARGET_INFO_GPU_METRICS": [{"typeId": 1 << 48, "metricId": 3, "metricName": "SMs Active"}],
     }
     return [_database(tables)]
 
