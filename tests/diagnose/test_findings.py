@@ -71,8 +71,8 @@ def test_a_reason_is_what_adds_a_good_part_of_the_finding() -> None:
     assert "20.0 of the 20.0 ms go to Python between the ops;" in many.sentence
     one = compare(fast, profile(contributor("idle", "python", 29 * MS, "forward"), name="b"))
     assert one.sentence.endswith(
-        "Python between the ops: forward takes 29.0 ms of it against 9.0 in a; likely, because not "
-        "both runs were timed without a profiler."
+        "Python between the ops: forward takes 29.0 ms of it against 9.0 in a; likely, because "
+        "neither run was timed without a profiler."
     )
 
 
