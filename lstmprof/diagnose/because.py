@@ -1,7 +1,7 @@
 """Why a finding is what it is: half a sentence, of its counts or of what takes most of it.
 
 What is said explains the finding: the items that it counts take ``TELLING_SHARE`` of it at least.
-Against a faster run a count is the reason where as many as there would save that share; else what
+Against a faster run a count is the reason where as many as there would save most of it; else what
 the items take in both runs is said. Where no items explain it, one op or range may; else nothing
 is said.
 """
@@ -23,6 +23,8 @@ from lstmprof.numbers import count, cropped, listed, milliseconds, quantity
 
 #: What takes less of a finding is no reason for it.
 TELLING_SHARE = 0.25
+#: A count is the reason for a difference of which it makes so much; less is that each is slower.
+_BY_COUNT = 0.5
 #: Fewer than so many times as many are as many, counted otherwise.
 _MORE = 1.1
 #: Items whose time in the account is a smaller share of their lengths ran beside each other.
@@ -185,7 +187,7 @@ def _against(finding: Finding, slow: Sequence[_Items], fast: Sequence[_Items]) -
     there = _known(first.noun, finding.fast) if there is None else there
     if len(slow) == 1 and there is not None and first.number >= _MORE * there:
         saved = first.ns * (1 - there / first.number)
-        if saved >= TELLING_SHARE * finding.delta_ns and all(i.noun == first.noun for i in fast):
+        if saved >= _BY_COUNT * finding.delta_ns and all(i.noun == first.noun for i in fast):
             here = f"{first.text}{each}{_within(_each_time_step(first), _uneven(first))}"
             return f"it has {here} where {name} has {count(there) if there else 'none'}"
     alike = [(i.noun, i.number) for i in slow] == [(i.noun, i.number) for i in fast]
