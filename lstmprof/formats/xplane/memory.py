@@ -3,10 +3,11 @@
 An allocator of TensorFlow or JAX marks every allocation and free on the thread that made it, by an
 instant ``MemoryAllocation`` or ``MemoryDeallocation`` with its name, the size of the block, and
 what is allocated after it. ``GPU_<n>_bfc`` has memory of GPU n, as the framework numbers them; the
-others have the host's (``mklcpu``, ``gpu_host_bfc``: pinned), or their names do not say whose. The
-runtime of a TPU writes the number of the device in place of a name, and no size of a free, so that
-its single allocations are left out. ``bytes_reserved`` is a TPU's stack, and not what an allocator
-had of the device. Source: ``BFCAllocator::AddTraceMe`` in ``xla/tsl/framework/bfc_allocator.cc``,
+others have the host's (``gpu_host_bfc``: pinned; ``mklcpu``: blocks of 256 KiB and more, smaller
+ones are not marked), or their names do not say whose. The runtime of a TPU writes the number of the
+device in place of a name, and no size of a free, so that its single allocations are left out.
+``bytes_reserved`` is a TPU's stack, and not what an allocator had of the device. Source:
+``BFCAllocator::AddTraceMe`` in ``xla/tsl/framework/bfc_allocator.cc``,
 ``xla/pjrt/gpu/gpu_helpers.cc``, ``xprof/convert/xplane_to_memory_profile.cc``.
 """
 
