@@ -47,7 +47,7 @@ def asked_between(lane: Lane) -> float:
 def _outermost(lane: Lane, ops: Flags) -> Ints:
     rows = np.flatnonzero(ops)
     above = lane.parent[rows]
-    return rows[~((above != NONE) & ops[above])]
+    return np.asarray(rows[~((above != NONE) & ops[above])])
 
 
 def _is_broadcast(shapes: str) -> bool:
