@@ -84,11 +84,13 @@ class Run:
         absent = check_file(path, SCHEMA)
         try:
             with pq.ParquetFile(path, read_dictionary=_texts(SCHEMA, absent)) as file:
-                table = narrow_table(file, [name for name in columns if name not in absent])
+                there = [name for name in columns if name not in absent]
+                table = narrow_table(file, there or ["dur_ns"])  # which says how many rows
             check_texts(path, table)
         except _DAMAGE as fault:
             raise _unreadable(path, fault) from fault
-        return _with_nulls(table, SCHEMA, [name for name in columns if name in absent])
+        table = _with_nulls(table, SCHEMA, [name for name in columns if name in absent])
+        return table.select(list(columns))
 
     def packed(self, columns: Sequence[str]) -> Packed:
         """``columns`` of the events, numbered by their rows; of many each is read when asked for.

@@ -263,6 +263,11 @@ def test_a_run_of_before_launches_were_stored_is_read_without_them(
     assert run.events().equals(EVENTS)
     narrow = run.narrow_events(["launch_config", "name"])
     assert narrow.column("launch_config").null_count == len(EVENTS)
+    alone = run.narrow_events(["launch_config"])
+    assert (alone.column_names, alone["launch_config"].null_count) == (
+        ["launch_config"],
+        len(EVENTS),
+    )
     pq.write_table(EVENTS.arrow.replace_schema_metadata({VERSION_KEY: version}), run.events_file)
     with pytest.raises(RunError, match="columns differ from the schema"):
         run.events()
