@@ -52,6 +52,7 @@ _NO_OP = "XlaModule:"
 
 #: The stats that are read; all others are skipped.
 LEVELS = tuple(f"level {depth}" for depth in range(7, -1, -1))
+_LEVELS = frozenset(LEVELS)
 STATS = _MEMORY_DETAILS.union(
     ("correlation_id", "cuda_graph_node_id", "step_num", "shape"),
     ("tf_function_call", "tracing_count"),
@@ -173,7 +174,8 @@ def op_name(stats: Stats) -> str | None:
     """
     if "tracing_count" in stats and "tf_function_call" in stats:
         return "{tf_function_call} #{tracing_count}".format(**stats)
-    for key in ("tf_op", "name", *LEVELS, "annotation", "hlo_op"):
+    levels = () if _LEVELS.isdisjoint(stats) else LEVELS
+    for key in ("tf_op", "name", *levels, "annotation", "hlo_op"):
         value = stats.get(key)
         if isinstance(value, str) and value and value != _NO_OP:
             return value.partition("#")[0] if key == "annotation" else value
