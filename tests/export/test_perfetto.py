@@ -56,7 +56,8 @@ def check(breakdown: Breakdown, trace: Opened) -> None:
         asked[process, device, row["step"], row["state"], row["part"]] += row["ns"]
     assert sums == asked
     events = breakdown.events().to_pylist()
-    origin_ns = min(0, *(event["start_ns"] for event in events))
+    counted = (row["time_ns"] for rows in breakdown.run.counters() for row in rows.to_pylist())
+    origin_ns = min(0, *(event["start_ns"] for event in events), *counted)
     beside = ("steps", "phases")
     drawn = [
         s for s in trace.slices if not s.track.startswith("ledger: ") and s.track not in beside
