@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from lstmprof import names
@@ -30,8 +31,8 @@ from lstmprof.events.annotate.steps import Window, windows, with_markers, with_s
 from lstmprof.events.batches import Batches
 from lstmprof.events.narrow import Packed, packed
 from lstmprof.events.schema import SCHEMA
-from lstmprof.events.sorts import OF_WINDOWS, windows_of
-from lstmprof.events.table import EventTable
+from lstmprof.events.sorts import OF_WINDOWS, sorts, windows_of
+from lstmprof.events.table import NONE, EventTable
 from lstmprof.runs.metadata import RunInfo, alike
 from lstmprof.runs.run import Run
 
@@ -81,6 +82,20 @@ class Breakdown:
         events = self.run.events()
         return _marked(events, self.step_range) if self.step_range else events
 
+    def of_rank(self, rank: int | None, held: Packed | None = None) -> EventTable:
+        """The events of ``rank``, and of other ranks one of each sort: threads keep their numbers.
+
+        Where there is one rank they are ``events``; ``held`` are all columns of these, packed.
+
+        Raises:
+            RunError: they are missing, damaged or of another schema version.
+        """
+        if len(self.ranks) < 2:
+            return self.events()
+        held = held or self.packed(SCHEMA.names)
+        own = np.flatnonzero(held.values("rank") == (NONE if rank is None else rank))
+        return held.table(SCHEMA.names, np.union1d(own, sorts(held).first))
+
     def packed(self, columns: Sequence[str]) -> Packed:
         """These columns of ``events`` in a third of their memory.
 
@@ -106,14 +121,14 @@ class Breakdown:
         return kept_steps(of_rank, self.run.info, self.run.timings())
 
     def on_cpu(self, rank: int | None) -> tuple[Kept, EventTable]:
-        """The steps of ``rank`` that are kept, and the events, by a clock of the run's own.
+        """The steps of ``rank`` that are kept, and its events, by a clock of the run's own.
 
         Of own code on a CPU it stands still while the run is known to have had none (``off_cpu``).
 
         Raises:
             RunError: a file of the run is missing or damaged.
         """
-        events, kept = self.events(), self.kept(rank)
+        events, kept = self.of_rank(rank), self.kept(rank)
         of_rank = [window for window in self.windows if window.rank == rank]
         lost = lost_of_steps(self.run.info, self.run.timings())
         known = lost is not None and len(lost) == len(of_rank)

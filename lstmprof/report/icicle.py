@@ -42,7 +42,7 @@ def _of_run(run: RunReport) -> Iterator[Icicle]:
     frames, count = (sum(column) for column in zip((0, 0), *counts, strict=True))
     if not frames or count > MOST_EVENTS:
         return
-    events = run.breakdown.events()
+    events = run.breakdown.of_rank(run.profile.rank)
     rows = events.of_rank(run.profile.rank)
     of_rank = "" if len(run.breakdown.ranks) == 1 else f" of rank {run.profile.rank}"
     for by in recorded(events)[:-1]:

@@ -18,7 +18,7 @@ from lstmprof.events.annotate.calls import launch_calls
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.intervals import Ints
 from lstmprof.events.launch_config import read
-from lstmprof.events.schema import ACTIVITY_KINDS
+from lstmprof.events.schema import ACTIVITY_KINDS, SCHEMA
 from lstmprof.events.table import UNKNOWN, EventTable
 from lstmprof.events.threads import STATES, state_codes, thread_ids
 from lstmprof.numbers import shown_name
@@ -78,16 +78,23 @@ class _Page:
         self.size = 0
 
     def add(self, report: RunReport, steps: Sequence[_Wanted]) -> None:
-        """Draw those of ``steps`` for which there will be room; the events are read once."""
+        """Draw those of ``steps`` for which there will be room; the events are read once.
+
+        The steps of a rank follow each other.
+        """
         self.awaited -= steps[0].least
-        events, run = None, report.facts.run
+        held, run = None, report.facts.run
+        tables: dict[int | None, EventTable] = {}
         lanes_of = lanes(report.breakdown.run.counters, [step.window for step in steps])
         for turn, (step, counted) in enumerate(zip(steps, lanes_of, strict=True)):
             if self.size + self.growth * (step.least + (self.awaited if turn else 0)) > ALL_EVENTS:
                 continue
-            events = report.breakdown.events() if events is None else events
+            rank = step.window.rank
+            if rank not in tables:
+                held = held or report.breakdown.packed(SCHEMA.names)
+                tables = {rank: report.breakdown.of_rank(rank, held)}
             names = report.profile.info.thread_names(step.window.rank)
-            made = timeline(run, events, step.window, MOST_EVENTS, names, step.which)
+            made = timeline(run, tables[rank], step.window, MOST_EVENTS, names, step.which)
             made = replace(made, lanes=counted)
             size = len(made.columns["track"])
             self.drawn.append((turn, made))
