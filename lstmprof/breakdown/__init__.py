@@ -69,6 +69,9 @@ class Breakdown:
         wanted = table_of(name)
         if wanted.beside and name not in self._made:
             self._made[name] = wanted.beside(self)
+        elif wanted.join and name not in self._made:
+            of = map(self.table, wanted.joined)
+            self._made[name] = wanted.ordered(wanted.join(*of, self.windows))
         elif name not in self._made:
             self._made.update(_tables_and_windows(self.run, self.step_range, [wanted])[0])
         return self._made[name]
@@ -196,7 +199,8 @@ def break_down(
         UsageError: ``step_range`` is no regular expression, or finds no host range; no table has
             one of these names.
     """
-    of_events = [kind for name in tables if not (kind := table_of(name)).beside]
+    wanted = map(table_of, dict.fromkeys(n for t in tables for n in table_of(t).joined or (t,)))
+    of_events = [kind for kind in wanted if not kind.beside]
     by_name, step_windows = _tables_and_windows(run, step_range, of_events)
     measured = run.timings()
     return Breakdown(

@@ -78,6 +78,8 @@ class Account(Protocol):
 Beside = Callable[[Account], pa.Table]
 #: all events, their windows → the table, made piece by piece
 Pack = Callable[[Packed, Sequence[Window]], pa.Table]
+#: tables, the windows → the table that is made of them
+Join = Callable[..., pa.Table]
 #: all events, their windows → the table that batches are added to
 Gather = Callable[[Packed, list[Window]], Gathered]
 
@@ -90,6 +92,7 @@ class TableKind:
     ``reads`` of the events, or ``pack``, which looks at some of them at once. ``gather`` makes it
     of batches, equal in every row; None where it is made of all events at once. ``beside``: it is
     made of the run's samples or counters, and its account; ``record`` says how they come into it.
+    ``join`` makes it of the tables ``joined`` alone.
 
     ``order`` names columns, the largest first where one begins with ``-``; empty: as made.
     ``shown`` are the columns that a terminal has room for, the others are in JSON and CSV.
@@ -106,6 +109,8 @@ class TableKind:
     gather: Gather | None = None
     pack: Pack | None = None
     beside: Beside | None = None
+    join: Join | None = None
+    joined: tuple[str, ...] = ()
     record: str = ""
 
     def of(
@@ -114,6 +119,9 @@ class TableKind:
         """This table of annotated ``events``, sorted; ``info`` is run.json, where there is one."""
         if self.beside:
             return schema(self.columns).empty_table()  # events tell nothing of it
+        if self.join:
+            of = (table_of(name).of(events, windows, info) for name in self.joined)
+            return self.ordered(self.join(*of, windows))
         if self.pack:
             return self.ordered(self.pack(packed(events.select(self.reads)), windows))
         if self.make:
@@ -278,11 +286,8 @@ _ALL = (
             *("rank", "device", "step", "collective", "dur_ns", "waits_ns", "last_rank"),
             *("last_device", "overlapped_ns", "name"),
         ),
-        make=_plain(collectives.collectives),
-        reads=(
-            *("kind", "name", "start_ns", "dur_ns", "rank", "device", "stream", "step"),
-            "category",
-        ),
+        pack=collectives.collectives,
+        reads=collectives.READS,
     ),
     TableKind(
         "ranks",
@@ -294,7 +299,8 @@ _ALL = (
             *("collective_ns", "overlapped_share", "waits_ns", "waits_for_rank", "last_in"),
             *("late_ns",),
         ),
-        make=_plain(ranks.ranks),
+        join=ranks.ranks,
+        joined=("ledger", "collectives"),
         reads=(*ledger.READS, "step"),
     ),
     TableKind(

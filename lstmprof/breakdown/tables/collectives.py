@@ -15,6 +15,7 @@ the clocks' offset taken off, are the same (``skew_ns``). Reads categorised even
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +24,7 @@ import pyarrow as pa
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.groups import Groups, numbered
 from lstmprof.events.intervals import Covered, Flags, Ints
+from lstmprof.events.narrow import Packed
 from lstmprof.events.schema import DEVICE, RANK, STEP, Column, schema
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 
@@ -62,8 +64,13 @@ class _Calls:
     end_ns: Ints
 
 
-def collectives(events: EventTable, windows: list[Window]) -> pa.Table:
+#: Columns of the events that it is made from.
+READS = (*("kind", "name", "start_ns", "dur_ns", "rank", "device", "stream", "step", "category"),)
+
+
+def collectives(held: Packed, windows: Sequence[Window]) -> pa.Table:
     """One row a collective and device that took part, by rank, device and time; ``SCHEMA``."""
+    events = held.table(READS, np.flatnonzero(held.is_kind("kernel")))
     calls = _calls(events, windows)
     match = _matches(calls, _alike(events, calls))
     rank, device = (events.ints(c, UNKNOWN)[calls.row] for c in ("rank", "device"))
@@ -88,7 +95,7 @@ def _columns(events: EventTable, rows: Ints, names: tuple[str, ...]) -> list[pa.
     return [taken.column(name).cast(SCHEMA.field(name).type) for name in names]
 
 
-def _calls(events: EventTable, windows: list[Window]) -> _Calls:
+def _calls(events: EventTable, windows: Sequence[Window]) -> _Calls:
     rows = np.flatnonzero(events.is_kind("kernel") & events.is_one_of("category", "collective"))
     rows = rows[np.argsort(events.start_ns[rows], kind="stable")]
     marked = any(window.step is not None for window in windows)

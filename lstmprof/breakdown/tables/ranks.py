@@ -14,13 +14,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from lstmprof.breakdown import ledger
 from lstmprof.breakdown.mean_step import waits_for_host_ns
-from lstmprof.breakdown.tables.collectives import collectives
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.intervals import Covered
 from lstmprof.events.schema import DEVICE, RANK, Column, schema
-from lstmprof.events.table import EventTable
 
 #: Collectives whose ranks end them so much of the longest wait apart were not one another's.
 MOST_SKEW_SHARE = 0.5
@@ -90,12 +87,12 @@ _Place = tuple[int | None, int | None]
 _Rows = Sequence[dict[str, Any]]
 
 
-def ranks(events: EventTable, windows: list[Window]) -> pa.Table:
-    """One row a rank and device, in their order; ``SCHEMA``."""
+def ranks(ledger: pa.Table, collectives: pa.Table, windows: list[Window]) -> pa.Table:
+    """One row a rank and device, in their order, of the tables of these names; ``SCHEMA``."""
     spent: dict[_Place, Counter[tuple[str, str]]] = defaultdict(Counter)
-    for row in ledger.ledger(events, windows).to_pylist():
+    for row in ledger.to_pylist():
         spent[row["rank"], row["device"]][row["state"], row["part"]] += row["ns"]
-    calls = collectives(events, windows).to_pylist()
+    calls = collectives.to_pylist()
     rows = [_times(place, parts, windows, calls) for place, parts in spent.items()]
     mean = sum(row["work_ns"] for row in rows) / max(len(rows), 1)
     arrivals = in_common(calls)

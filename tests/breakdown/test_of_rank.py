@@ -1,0 +1,56 @@
+"""The events of one rank of a job, by themselves."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lstmprof.breakdown import Breakdown, break_down
+from lstmprof.events.threads import thread_ids
+from lstmprof.runs.ingest import ingest_profiles
+from lstmprof.runs.run import open_run
+
+
+def trace(rank: int) -> str:
+    events = [
+        {"ph": "X", "cat": "cpu_op", "name": f"aten::op{n}", "pid": 7, "tid": n % 2, "ts": 9 * n}
+        for n in range(6)
+    ]
+    timed = [{**event, "dur": 5 + rank} for event in events]
+    job = {"rank": rank, "world_size": 3}
+    return json.dumps({"schemaVersion": 1, "distributedInfo": job, "traceEvents": timed})
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Breakdown:
+    (tmp_path / "job").mkdir()
+    for rank in range(3):
+        (tmp_path / "job" / f"rank{rank}.json").write_text(trace(rank))
+    (run,) = ingest_profiles(tmp_path / "job", tmp_path / "out").runs
+    return break_down(open_run(tmp_path / "out" / run.name))
+
+
+def test_the_events_of_a_rank_are_those_and_one_of_each_sort_of_the_others(job: Breakdown) -> None:
+    events = job.of_rank(1)
+    rows = events.of_rank(1)
+    whole = job.events()
+    own = whole.of_rank(1)
+    assert events.take(rows).to_pylist() == whole.take(own).to_pylist()
+    assert len(events) == 6 + 2 * 2  # of each other rank one on each of two threads
+    assert np.array_equal(thread_ids(events)[rows], thread_ids(whole)[own])
+
+
+def test_the_table_of_ranks_is_made_of_the_ledger(
+    job: Breakdown, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job.table("collectives")
+    monkeypatch.setattr(type(job.run), "narrow_events", None)  # no event is read again
+    assert job.table("ranks").column("rank").to_pylist() == [0, 1, 2]
+
+
+def test_tables_that_are_made_of_others_are_so_when_asked_for_first(job: Breakdown) -> None:
+    alone = break_down(job.run, tables=("ranks",))
+    assert alone.table("ranks").equals(job.table("ranks"))
