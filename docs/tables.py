@@ -28,6 +28,7 @@ Every table of lstmprof, column by column. Written by `make docs` from the defin
   `timings`, `samples` and `runs`, each with the column `run` in front.
 - Times are integers of nanoseconds, means are not. What is unknown is null, never 0 or −1.
   Percentiles are the nearest rank, so that each is the value of a row. A share is 0–1.
+- What is JSON is asked by its keys: `launch_config->>'grid'` is `[80,1,1]`.
 """
 
 _EVENTS = """\
