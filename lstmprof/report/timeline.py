@@ -148,9 +148,21 @@ def _steps(report: RunReport) -> Iterator[tuple[Window, str]]:
     by_length = sorted((w for w in own if w is not median), key=lambda w: w.end_ns - w.start_ns)
     yield from ((window, "the longest of the others") for window in by_length[-1:])
     yield from ((window, "the shortest of the others") for window in by_length[:-1][:1])
-    others = dict.fromkeys(w.rank for w in windows if w.rank != report.profile.rank)
-    for rank in list(others)[: MOST_RANKS - 1]:
-        yield median_step(w for w in windows if w.rank == rank), "of median length"
+    others: dict[int | None, list[Window]] = {}
+    for window in windows:
+        if window.rank != report.profile.rank:
+            others.setdefault(window.rank, []).append(window)
+    for step in spread([median_step(of_rank) for of_rank in others.values()], MOST_RANKS - 1):
+        yield step, "of median length"
+
+
+def spread(steps: Sequence[Window], most: int) -> list[Window]:
+    """At most so many of ``steps``, in their order: the shortest, the longest, some between."""
+    if len(steps) <= most:
+        return list(steps)
+    by_length = sorted(range(len(steps)), key=lambda n: steps[n].end_ns - steps[n].start_ns)
+    places = np.linspace(0, len(steps) - 1, most).round().astype(np.int64)
+    return [steps[number] for number in sorted(by_length[place] for place in places.tolist())]
 
 
 def timeline(

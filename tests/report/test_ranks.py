@@ -11,9 +11,11 @@ from report import runs
 
 from lstmprof import report as reports
 from lstmprof.breakdown import break_down
+from lstmprof.events.annotate.steps import Window
 from lstmprof.report import page, ranks
 from lstmprof.report.charts import arrivals, figures, rank_parts, rank_work
 from lstmprof.report.model import Report
+from lstmprof.report.timeline import spread
 
 # of each step   0      100 000      300 000  310 000      500 000  510 000
 # rank 0         [sgemm )[all-reduce: waits   )            [reduce  )
@@ -113,3 +115,9 @@ def test_of_ranks_whose_collectives_do_not_match_nobody_is_late(tmp_path: Path) 
     assert {figure.key for figure in figures(report)} >= {"ranks-parts-0", "ranks-work-0"}
     (said,) = [text for text in report.missing if "could not look" in text]
     assert said.startswith("two: which rank the others wait for: could not look, because ")
+
+
+def test_of_many_ranks_the_timelines_are_those_of_the_ends_and_some_between() -> None:
+    steps = [Window(n, 1, 0, ns, 0) for n, ns in enumerate([50, 10, 40, 90, 20, 30, 70, 60, 80])]
+    assert [step.rank for step in spread(steps, 5)] == [0, 1, 3, 5, 6]
+    assert spread(steps, 9) == steps
