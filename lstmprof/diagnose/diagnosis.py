@@ -12,7 +12,7 @@ from lstmprof.breakdown import Breakdown
 from lstmprof.breakdown.doubts import Warning
 from lstmprof.breakdown.lacks import Lack
 from lstmprof.breakdown.result import Table
-from lstmprof.diagnose import sentences, settings
+from lstmprof.diagnose import at_hand, sentences, settings
 from lstmprof.diagnose.causes import SLOWER
 from lstmprof.diagnose.certainty import Certainty, Outcome, of_finding, of_run, outcome
 from lstmprof.diagnose.comparable import comparable_groups, disagreements, refuse_unless_comparable
@@ -297,10 +297,19 @@ def diagnose_all(
         measured = by_one_measure(group)
         limits = {p.name: roofline_of(p, profiles, asked.peaks) for p in group}
         told = [compare(base, other, across) for base, other in held_against(measured)]
-        diagnoses += [replace(d, roofline=limits[d.slow.name]) for d in told] or [
-            _alone(p, breakdown_of[p.name], limits[p.name]) for p in measured
-        ]
+        diagnoses += [
+            replace(_with_times_of_advice(d, measured), roofline=limits[d.slow.name]) for d in told
+        ] or [_alone(p, breakdown_of[p.name], limits[p.name]) for p in measured]
     return [_with_what_ifs(d, breakdown_of[d.slow.name], asked) for d in diagnoses]
+
+
+def _with_times_of_advice(diagnosis: Diagnosis, beside: Sequence[StepProfile]) -> Diagnosis:
+    """``diagnosis``, its advice held against what ran ``beside``."""
+    findings = []
+    for explained in diagnosis.findings:
+        told = (at_hand.worth(advice, diagnosis.slow, beside) for advice in explained.remedies)
+        findings.append(replace(explained, remedies=tuple(a for a in told if a is not None)))
+    return replace(diagnosis, findings=tuple(findings))
 
 
 def _alone(profile: StepProfile, breakdown: Breakdown, limit: Roofline | None) -> Diagnosis:

@@ -65,6 +65,7 @@ class Remedy(_Record, frozen=True):
     framework: Annotated[str | None, _is("null: for any")]
     saves_ns: Annotated[int | None, _is("time of the mean step that it addresses; null unknown")]
     source: Annotated[str, _is("where to read of it, an address")]
+    implementation: Annotated[str | None, _is("what it advises to use instead: a row of list")]
 
 
 class Finding(_Record, frozen=True):

@@ -1334,6 +1334,7 @@ def test_a_remedy_is_told_once() -> None:
 def test_json_has_all_of_a_remedy() -> None:
     found = alone(CASES["event sooner"].slow).to_dict()["findings"][0]["remedies"]
     keys = {"name", "cause", "sentence", "condition", "framework", "saves_ns", "source"}
+    keys |= {"implementation"}
     assert [(set(one), one["saves_ns"], one["framework"]) for one in found] == [(keys, 500, None)]
 
 

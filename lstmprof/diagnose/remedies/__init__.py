@@ -126,7 +126,8 @@ class Advice:
     ``cause`` is what makes the step slow; ``framework`` the one that it is for, None where it is
     for any; ``saves_ns`` the time of the mean step that it addresses, of two runs of one
     implementation what the slower has more of it: what would come to light behind it, or go with
-    it elsewhere, is not counted. None is unknown.
+    it elsewhere, is not counted. None is unknown. ``implementation`` is the row that it advises to
+    use instead, if any.
     """
 
     name: str
@@ -136,6 +137,7 @@ class Advice:
     framework: str | None
     saves_ns: int | None
     source: str
+    implementation: str | None = None
 
     def of_step(self, profile: StepProfile) -> str:
         """How much of the mean step of ``profile`` its cause takes, a sentence."""
@@ -191,6 +193,7 @@ def _advice(remedy: Remedy, finding: Finding) -> Advice | None:
         framework=of_one,
         saves_ns=saves_ns,
         source=_source(remedy, framework),
+        implementation=told.implementation,
     )
 
 

@@ -66,7 +66,8 @@ def layer_in_one_op(f: Finding) -> Told | None:
     if f.slow.implementation is None:
         unless = "unless the output of a time step is the input of the next"
         return Told(f"{word} runs all time steps of a layer in one op, {unless}{example}")
-    return Told(f"run all time steps of a layer in one op: {row}, {word}{example}")
+    sentence = f"run all time steps of a layer in one op: {row}, {word}{example}"
+    return Told(sentence, implementation=row)
 
 
 def values_in_loop(f: Finding) -> Told | None:

@@ -26,10 +26,14 @@ _COMPILED_KERNEL = re.compile(r"^triton_|fusion")
 
 @dataclass(frozen=True)
 class Told:
-    """What to do; ``saves_ns`` is the time of the mean step that it addresses, None unknown."""
+    """What to do; ``saves_ns`` is the time of the mean step that it addresses, None unknown.
+
+    ``implementation`` is the row that it advises to use instead, if any.
+    """
 
     sentence: str
     saves_ns: int | None = None
+    implementation: str | None = None
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,64 @@
+"""Advice to use another implementation is held against what that took, where it ran beside."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from diagnose.made import profile
+from report import runs
+
+from lstmprof.breakdown import break_down
+from lstmprof.diagnose.at_hand import worth
+from lstmprof.diagnose.diagnosis import diagnose_all
+from lstmprof.diagnose.remedies import Advice
+from lstmprof.diagnose.step_profile import StepProfile
+
+MS = 1_000_000
+ADVICE = Advice("one op", "a loop", "use b", "a loop", None, None, "https://x", "b")
+
+
+def ran(implementation: str, ms: int) -> StepProfile:
+    timed = {"step_ns": ms * MS, "interval_ns": (0.99 * ms * MS, 1.01 * ms * MS)}
+    return profile(name=implementation, facts={"implementation": implementation}, **timed)
+
+
+def test_what_took_less_is_told_with_its_time() -> None:
+    told = worth(ADVICE, ran("a", 50), [ran("c", 10), ran("b", 60), ran("b", 20)])
+    assert told is not None
+    assert told.sentence == "use b; here that took 20.0 against 50.0 ms"
+
+
+@pytest.mark.parametrize("ms", [50, 51, 70])
+def test_what_took_no_less_is_not_advised(ms: int) -> None:
+    assert worth(ADVICE, ran("a", 50), [ran("c", 10), ran("b", ms)]) is None
+
+
+def test_what_did_not_run_is_advised_as_it_is() -> None:
+    assert worth(ADVICE, ran("a", 50), [ran("c", 10)]) == ADVICE
+
+
+@pytest.mark.parametrize(("kernels", "advised"), [(45, False), (20, True), (None, True)])
+def test_a_diagnosis_holds_its_advice_against_the_other_runs(
+    tmp_path: Path, kernels: int | None, advised: bool
+) -> None:
+    versions = {"facts": {"versions": {"torch": "2.13.0"}, "framework": "torch"}}
+    ran_kernels = {"torch-lstmcell-fused": 9, "torch-lstmcell-basic": 40}
+    if kernels is not None:
+        ran_kernels["torch-cudnn"] = kernels
+    made = [
+        runs.run(
+            *(tmp_path, name),
+            implementation=name,
+            kernels=count,
+            walls_ns=runs.walls(count * runs.PERIOD),
+            **versions,
+        )
+        for name, count in ran_kernels.items()
+    ]
+    slow = next(
+        d
+        for d in diagnose_all([break_down(run) for run in made])
+        if d.slow.implementation == "torch-lstmcell-basic"
+    )
+    assert ("torch-cudnn" in {a.implementation for a in slow.remedies}) is advised
