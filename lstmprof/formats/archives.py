@@ -43,11 +43,12 @@ def members(raw: RawFile) -> Members:
     files: list[Member] = []
     try:
         with tarfile.open(fileobj=io.BytesIO(raw.content)) as tar:
-            for count, info in enumerate(_headers(tar, raw), 1):
+            for count, info in enumerate(_headers(tar, raw)):
+                if count == MOST_FILES:
+                    fault = f"has more than {MOST_FILES:,} entries, of which the first are read"
+                    return Members(files, ProfileError(raw.path, fault, "unpack it (tar xf)"))
                 if info.isfile():
                     files.append(_member(info, raw))
-                if count == MOST_FILES:
-                    return Members(files, None)
             rest = raw.content[tar.offset : tar.offset + tarfile.BLOCKSIZE]
     except _DAMAGE as error:
         reason = str(error) if isinstance(error, tarfile.TarError) else "an impossible header"

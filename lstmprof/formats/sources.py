@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -110,15 +109,17 @@ def groups(word: Path | str) -> list[list[Source]]:
     path = path_of(word)
     if not path.is_dir():
         return _of_file(_local(path), _head(path))
-    listed = list(itertools.islice(sorted(path.rglob("*")), _MOST_FILES))
-    files = [f for f in listed if _may_be_profile(f.relative_to(path).as_posix()) and f.is_file()]
+    listed = sorted(path.rglob("*"))
+    every = [f for f in listed if _may_be_profile(f.relative_to(path).as_posix()) and f.is_file()]
     of_tables = dict.fromkeys(f.parent for f in listed if is_table(f) and f.is_file())
-    if not files and not of_tables:
+    if not every and not of_tables:
         raise ProfileError(path, "is a directory without a run or a profile", _GIVE)
+    files = every[:_MOST_FILES]
     archives = [f for f in files if _is_archive(_head(f))]
     alone = [_local(f) for f in files if f not in archives]
     loose = _grouped([*alone, *map(_of_tables, of_tables)])
-    return [*loose, *(group for f in archives for group in _grouped(_members_or_fault(_local(f))))]
+    of_archives = [group for f in archives for group in _grouped(_members_or_fault(_local(f)))]
+    return [*loose, *of_archives, *_beyond(_local(path), len(every))]
 
 
 def are_hosts(group: Iterable[Source]) -> bool:
@@ -213,6 +214,14 @@ def _members_or_fault(archive: Source) -> Iterator[Source]:
         yield _refused(archive, fault)
 
 
+def _beyond(folder: Source, count: int) -> list[list[Source]]:
+    """Where ``folder`` has more files than are read, one that says so when it is loaded."""
+    if count <= _MOST_FILES:
+        return []
+    fault = f"has {count:,} files, of which the first {_MOST_FILES:,} are read"
+    return [[_refused(folder, ProfileError(folder.label, fault, "name the others"))]]
+
+
 def _refused(source: Source, fault: ProfileError) -> Source:
     return replace(source, load=functools.partial(_raise, fault))
 
@@ -265,10 +274,11 @@ def _at_url(url: str) -> list[list[Source]]:
         raise _unreachable(url, error) from error
     if not names:
         raise ProfileError(url, "is a folder without profiles", _GIVE)
-    return _grouped(
+    found = [
         _remote(url, name, system.unstrip_protocol(name), system.ukey(name))
         for name in names[:_MOST_FILES]
-    )
+    ]
+    return [*_grouped(found), *_beyond(replace(found[0], label=url), len(names))]
 
 
 def _remote(word: str, path: str, url: str, stamp: str) -> Source:

@@ -51,6 +51,16 @@ def test_a_whole_archive_has_no_fault() -> None:
     assert read(bytes(packed(a=b"{}", b=b"{}"))) == (["a.json", "b.json"], "")
 
 
+def test_an_archive_of_more_files_than_are_read_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archives, "MOST_FILES", 2)
+    assert read(bytes(packed(a=b"{}", b=b"{}"))) == (["a.json", "b.json"], "")
+    names, fault = read(bytes(packed(a=b"{}", b=b"{}", c=b"{}")))
+    assert names == ["a.json", "b.json"]
+    assert fault == (
+        "a.tar: has more than 2 entries, of which the first are read; unpack it (tar xf)"
+    )
+
+
 def test_a_size_beyond_any_file_costs_that_member_alone() -> None:
     names, fault = read(with_size(packed(a=b"{}", b=b"{}"), 1, 2**80))
     assert names == ["a.json"]

@@ -180,6 +180,19 @@ def test_a_protocol_that_an_extra_brings_is_said_to_need_that(url: str, extra: s
     assert extra in project["project"]["optional-dependencies"]
 
 
+def test_of_more_files_than_are_read_the_others_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    touched(tmp_path, "a.json", "b.json", "c.json", *(f"{n}.txt" for n in range(9)))
+    assert names(tmp_path) == [["a.json"], ["b.json"], ["c.json"]]
+    monkeypatch.setattr(sources, "_MOST_FILES", 2)
+    for word in (tmp_path, f"file://{tmp_path}/"):
+        *read, (rest,) = sources.groups(word)
+        assert [source.name for group in read for source in group] == ["a.json", "b.json"]
+        with pytest.raises(ProfileError, match="has 3 files, of which the first 2 are read; name"):
+            rest.load()
+
+
 def test_a_files_stamp_changes_with_its_content(tmp_path: Path) -> None:
     touched(tmp_path, "a.json")
     ((before,),) = sources.groups(tmp_path / "a.json")
