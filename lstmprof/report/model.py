@@ -41,6 +41,7 @@ class RunFacts:
     steps: int | None
     iterations: int | None
     marked: bool = True
+    ranks: int = 1
 
 
 @dataclass(frozen=True)

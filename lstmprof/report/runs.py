@@ -88,6 +88,7 @@ def _facts(breakdown: Breakdown, profile: StepProfile, label: str, group: int) -
         steps=sum(w.rank == profile.rank for w in breakdown.windows),
         iterations=breakdown.timings.iterations if breakdown.timings else None,
         marked=profile.marked,
+        ranks=len({window.rank for window in breakdown.windows}),
     )
 
 

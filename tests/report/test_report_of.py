@@ -12,9 +12,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from diagnose.made_job import breakdown_of
 from diagnose.test_certainty import in_turn
 from events import rows
-from report import runs
+from report import runs, test_ranks
 
 from lstmprof import report as reports
 from lstmprof.breakdown import Breakdown, account_rows, break_down, rows_of
@@ -110,6 +111,17 @@ def test_the_longest_events_are_drawn_and_the_others_counted(tmp_path: Path) -> 
     assert len(part.columns["dur_ns"]) == 7
     assert part.left_out == len(whole.columns["dur_ns"]) - 7
     assert min(part.columns["dur_ns"]) >= sorted(whole.columns["dur_ns"])[-7]
+
+
+def test_the_page_says_how_many_of_the_ranks_are_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = breakdown_of(tmp_path / "job", test_ranks.rows())
+    ranks = {window.rank for window in job.windows}
+    assert " are drawn." not in page.page(reports.report_of([job]))
+    monkeypatch.setattr(timeline_module, "MOST_RANKS", len(ranks) - 1)
+    html = page.page(reports.report_of([job]))
+    assert f"Of the {len(ranks)} ranks of job {len(ranks) - 1} are drawn." in html
 
 
 def test_each_run_has_its_median_step_before_any_has_another(

@@ -91,6 +91,7 @@ def page(report: Report) -> str:
         families=FAMILIES,
         families_of=families_of,
         timeline_parts=_parts_of(report.timelines),
+        undrawn=list(_undrawn(report)),
         stacks_parts=_parts_of(report.icicles),
         stacks_height=stacks_height(report),
         stacks_hint=_HINT,
@@ -258,6 +259,14 @@ def _data(report: Report, drawn: list[Figure]) -> dict[str, Any]:
         "stacks": [stacks(icicle) for icicle in report.icicles],
         "runs": [shown_name(facts.run) for facts in report.runs],
     }
+
+
+def _undrawn(report: Report) -> Iterator[str]:
+    """A sentence for each run of which not every rank has a timeline."""
+    for facts in report.runs:
+        drawn = {timeline.rank for timeline in report.timelines if timeline.run == facts.run}
+        if len(drawn) < facts.ranks:
+            yield f"Of the {facts.ranks} ranks of {facts.run} {len(drawn)} are drawn."
 
 
 def _parts_of(drawn: Sequence[Timeline | Icicle]) -> list[str]:
