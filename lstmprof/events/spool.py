@@ -212,11 +212,13 @@ def _without_rows(column: pa.DictionaryArray) -> pa.DictionaryArray:
 def _joined(name: str, parts: Sequence[pa.RecordBatch], texts: Texts) -> pa.Array:
     """The column ``name`` of these parts one after the other, texts as numbers."""
     type_ = SCHEMA.field(name).type
+    held = next(part.column(name).type for part in parts if name in part.schema.names)
+    if name in TEXT_COLUMNS and not pa.types.is_dictionary(held):
+        type_ = pa.int32()  # numbers, as merged files have them
     columns = [
         part.column(name) if name in part.schema.names else pa.nulls(len(part), type_)
         for part in parts
     ]
-    if name in TEXT_COLUMNS and pa.types.is_dictionary(columns[0].type):
+    if pa.types.is_dictionary(type_):
         return pa.concat_arrays(texts.coded(name, columns))
-    type_ = pa.int32() if name in TEXT_COLUMNS else type_  # a number that a merged file has
     return pa.concat_arrays([column.cast(type_) for column in columns])
