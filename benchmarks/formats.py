@@ -26,6 +26,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
+
 from lstmprof import formats
 from lstmprof.formats.xplane import schema
 from lstmprof.runs.run import runs_in
@@ -221,7 +223,8 @@ def _report(real: Path, events: int, folder: Path, given: argparse.Namespace) ->
         wall_s = statistics.median(one.wall_s for one in found)
         memory_mb = max(one.memory_mb for one in found)
         size_mb = path.stat().st_size / 1e6
-        count = len(run.events())
+        # Of the file's own: what this process held would count to the peak of the next one.
+        count = pq.ParquetFile(run.path / "events.parquet").metadata.num_rows
         print(f"{label}{count:10}{size_mb:7.0f}{cpu_s:8.2f}{wall_s:8.2f}{memory_mb:9.0f}")
 
 
