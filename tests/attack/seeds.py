@@ -167,8 +167,9 @@ def xplane() -> list[bytes]:
         event.stats.add(metadata_id=1, str_value=b"size:12")
         event.stats.add(metadata_id=2, uint64_value=4)
         event.stats.add(metadata_id=3, ref_value=2)
+    without_memory = bytes(space.SerializeToString())
     _add_memory(space.planes[0])
-    return [bytes(space.SerializeToString()), _simulated("tensorflow")]
+    return [without_memory, bytes(space.SerializeToString()), _simulated("tensorflow")]
 
 
 def _add_memory(plane: Any) -> None:
