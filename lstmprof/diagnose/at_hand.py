@@ -13,9 +13,9 @@ from lstmprof.numbers import milliseconds
 
 
 def worth(advice: Advice, slow: StepProfile, beside: Sequence[StepProfile]) -> Advice | None:
-    """``advice`` with the time that it took ``beside`` the slow run; None where none took less.
+    """``advice`` with the time that it took ``beside`` the slow run, where that was less for sure.
 
-    As it is where what it advises to use instead was not measured.
+    None where it was not; as it is where what it advises to use instead was not measured.
     """
     name = advice.implementation
     others = [profile for profile in beside if profile.implementation == name is not None]

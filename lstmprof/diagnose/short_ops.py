@@ -1,8 +1,9 @@
 """Ops that TensorFlow's profiler leaves out on a CPU: those that its executor reckons short.
 
 For each op of a graph the executor keeps a moving mean of the cycles that it took, and from less
-than 8,000 on the profiler records it no more (``KernelStats`` and ``GetTFTraceMeLevel`` in its
-source; with 2.21 no ``host_tracer_level`` changed that). The ledger has their time as dispatch.
+than 8,000 on (5,000 in older versions) the profiler records it no more (``KernelStats`` and
+``GetTFTraceMeLevel`` in its source; with 2.21 no ``host_tracer_level`` changed that). The ledger
+has their time as dispatch.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ _DISPATCH = ("idle", "dispatch")
 #: What the profiler records around a graph that TensorFlow's executor runs.
 _EXECUTOR = frozenset(("KernelAndDeviceFunc::Run", "FunctionRun", "SessionRun"))
 _BUSY = (causes.GEMM, causes.MEMORY, causes.COPY, causes.CAST)
-_LEFT_OUT = "TensorFlow records no op on a CPU that it reckons shorter than 8,000 cycles"
+_LEFT_OUT = "TensorFlow records no op on a CPU that it reckons short"
 
 
 def doubt_of(finding: Finding) -> str | None:
