@@ -218,7 +218,7 @@ def _beyond(folder: Source, count: int) -> list[list[Source]]:
     """Where ``folder`` has more files than are read, one that says so when it is loaded."""
     if count <= _MOST_FILES:
         return []
-    fault = f"has {count:,} files, of which the first {_MOST_FILES:,} are read"
+    fault = f"has {count:,} files that may be profiles, of which the first {_MOST_FILES:,} are read"
     return [[_refused(folder, ProfileError(folder.label, fault, "name the others"))]]
 
 

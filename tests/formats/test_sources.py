@@ -189,7 +189,9 @@ def test_of_more_files_than_are_read_the_others_are_told(
     for word in (tmp_path, f"file://{tmp_path}/"):
         *read, (rest,) = sources.groups(word)
         assert [source.name for group in read for source in group] == ["a.json", "b.json"]
-        with pytest.raises(ProfileError, match="has 3 files, of which the first 2 are read; name"):
+        with pytest.raises(
+            ProfileError, match="has 3 files that may be profiles, of which the first 2"
+        ):
             rest.load()
 
 
