@@ -72,9 +72,9 @@ def named(keys: Ints, name_of: Callable[[int], str | None]) -> pa.DictionaryArra
 def launch_configs(read: Mapping[str, Ints]) -> pa.DictionaryArray:
     """What each kernel was launched with; ``read`` has ``OF_LAUNCH``."""
     columns = [read[name] for name in OF_LAUNCH]
-    group = Groups(*columns) if len(columns[0]) else None
-    if group is None:
+    if not len(columns[0]):
         return pa.nulls(0, _TEXT)
+    group = Groups(*columns)
     distinct = zip(*(column[group.first].tolist() for column in columns), strict=True)
     texts = pa.array([_launch_config(*numbers) for numbers in distinct], pa.string())
     return texts.dictionary_encode().take(pa.array(group.of))
