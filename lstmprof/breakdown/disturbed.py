@@ -49,14 +49,15 @@ def kept_steps(windows: Sequence[Window], info: RunInfo, timings: pa.Table | Non
     if len(quiet) < least:
         return _least_disturbed(windows, lost, least, len(windows) - len(quiet))
     usual = typical([windows[place] for place in quiet])
-    places = tuple(place for place in quiet if windows[place] in usual)
+    longest_ns = max(map(_length_ns, usual))
+    places = tuple(place for place in quiet if _length_ns(windows[place]) <= longest_ns)
     notes = [
         f"step {windows[place].step} was disturbed: it had its CPU for {percent(1 - lost[place])}"
         f" of its {milliseconds(_length_ns(windows[place]))} ms, and is left out"
         for place in range(len(windows))
-        if place not in quiet
+        if lost.get(place, 0.0) >= LOST_SHARE
     ]
-    notes += _long_ones([windows[p] for p in quiet if p not in places], usual)
+    notes += _long_ones([windows[p] for p in quiet if _length_ns(windows[p]) > longest_ns], usual)
     return Kept(tuple(usual), places, tuple(notes))
 
 

@@ -9,7 +9,7 @@ from diagnose import made
 from events.rows import Row, row, table
 
 from lstmprof.breakdown import break_down
-from lstmprof.breakdown.disturbed import typical
+from lstmprof.breakdown.disturbed import kept_steps, typical
 from lstmprof.diagnose.diagnosis import alone, diagnose
 from lstmprof.diagnose.step_profile import StepProfile, step_profile_of
 from lstmprof.errors import RunError
@@ -113,6 +113,18 @@ def test_a_disturbed_step_is_left_out_and_said(tmp_path: Path) -> None:
 def test_steps_are_disturbed_where_few_are_much_longer(lengths: list[int], kept: int) -> None:
     windows = [Window(None, n, 0, length, None) for n, length in enumerate(lengths)]
     assert len(typical(windows)) == kept
+
+
+def test_thousands_of_steps_are_looked_at_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> bool:
+        raise AssertionError("a step was compared with another one")
+
+    lengths_ns = [100] * 2000 + [400] * 2
+    steps = [Window(None, n, 0, length, None) for n, length in enumerate(lengths_ns)]
+    monkeypatch.setattr(Window, "__eq__", refuse)
+    kept = kept_steps(steps, run_info({}))
+    assert kept.places == tuple(range(2000))
+    assert [one.startswith("steps 2000 and 2001 are left out") for one in kept.notes] == [True]
 
 
 def test_a_profile_without_events_is_refused_in_one_line(tmp_path: Path) -> None:
