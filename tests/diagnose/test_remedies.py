@@ -16,7 +16,7 @@ from lstmprof.diagnose import causes
 from lstmprof.diagnose.diagnosis import alone, compare
 from lstmprof.diagnose.findings import findings
 from lstmprof.diagnose.remedies import TABLE, Advice, cells, keras, loops, remedies
-from lstmprof.diagnose.seen import Fact, Gaps, Product, Seen, Slow
+from lstmprof.diagnose.seen import Fact, Gaps, Product, Seen, Slow, Small
 from lstmprof.diagnose.step_profile import Contributor, StepProfile
 
 WORKLOAD = {
@@ -46,6 +46,8 @@ PYTHON = contributor("idle", "python", 900, "prepare")
 INPUT = contributor("input", "python", 900, "input")
 ALLOC = contributor("idle", "alloc", 900, "cudaMalloc")
 QUEUED = contributor("idle", "queued", 900, "k")
+#: Half of the time of ``MM``, on a GPU of 132 multiprocessors.
+GRIDS = (Small("gemm", 24, 132, 400), Small("gemm", 66, 132, 50))
 #: A hundred kernels of 2 µs, each after a gap of 7 ns: most of the waiting.
 SERIES = Gaps(kernels=100, kernel_ns=2, gap_ns=7, usual_ns=700, all_ns=900)
 
@@ -841,6 +843,22 @@ CASES: dict[str, Case] = {
             "no graph": series(seen=Seen(gaps=SERIES, graph=True)),
         },
     ),
+    "fill the GPU": Case(
+        "GEMM-bound",
+        run(MM, device=0, seen=Seen(small=GRIDS)),
+        None,
+        {
+            "half of the time": run(
+                MM, device=0, seen=Seen(small=(GRIDS[0], replace(GRIDS[1], ns=49)))
+            ),
+            "half of the multiprocessors": run(
+                MM, device=0, seen=Seen(small=(GRIDS[0], replace(GRIDS[1], blocks=67)))
+            ),
+            "of this kind": run(
+                MM, device=0, seen=Seen(small=(GRIDS[0], replace(GRIDS[1], category="optimizer")))
+            ),
+        },
+    ),
     "as many threads as CPUs": Case(
         "GEMM-bound",
         run(MM, facts={**NN_LSTM, "affinity": [0, 1], "settings": {"intra_op_threads": 8}}),
@@ -937,6 +955,17 @@ def test_a_remedy_for_any_framework_cites_the_one_at_hand(
     given = advice(case.kind, replace_framework(case.slow, framework), case.fast)
     (source,) = (a.source for a in given if a.name == name)
     assert source.startswith(f"https://{site}/")
+
+
+def test_a_larger_batch_for_a_gpu_that_is_not_filled_is_no_reason_between_two_runs() -> None:
+    slow = run(MM, device=0, seen=Seen(small=GRIDS))
+    (given,) = advice("GEMM-bound", slow)
+    assert given.sentence == (
+        "0.000 ms a step are kernels of at most 66 thread blocks on a GPU of 132 multiprocessors: "
+        "half of it or more is idle while one of them runs alone, and a larger batch may use that"
+    )
+    fast = run(replace(MM, ns=90), device=0)
+    assert "fill the GPU" not in {a.name for a in advice("GEMM-bound", slow, fast)}
 
 
 def replace_framework(slow: StepProfile, framework: str | None) -> StepProfile:

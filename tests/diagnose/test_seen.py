@@ -10,7 +10,8 @@ import pytest
 from events.rows import Row, row, table
 
 from lstmprof.breakdown.attribution import attributed
-from lstmprof.diagnose.seen import Fact, Gaps, Seen, seen_in
+from lstmprof.diagnose.seen import Fact, Gaps, Seen, Small, seen_in
+from lstmprof.events import DeviceFacts
 from lstmprof.events.annotate.links import linked, with_forwards
 from lstmprof.events.annotate.steps import Window
 from lstmprof.runs.metadata import RunInfo
@@ -34,7 +35,13 @@ def kernel(
     return row(kind, name, round(start_ms * MS), round(end_ms * MS), **columns)
 
 
-def seen(*rows: Row, end_ms: float = 100, steps: int = 1, device: int | None = 0) -> Seen:
+def seen(
+    *rows: Row,
+    end_ms: float = 100,
+    steps: int = 1,
+    device: int | None = 0,
+    multiprocessors: int | None = None,
+) -> Seen:
     """The facts of one unmarked window, or of as many steps of ``end_ms`` each."""
     length = round(end_ms * MS)
     marked = [{**r, "step": r["start_ns"] // length if steps > 1 else None} for r in rows]
@@ -47,7 +54,8 @@ def seen(*rows: Row, end_ms: float = 100, steps: int = 1, device: int | None = 0
         for number in range(steps)
     ]
     stretches = attributed(events, windows, None)[device]
-    return seen_in(events, windows, device, stretches, RunInfo())
+    info = RunInfo(device_facts={"0": DeviceFacts(multiprocessors=multiprocessors)})
+    return seen_in(events, windows, device, stretches, info)
 
 
 #                 0    10   20   30   40   50   60 ms
@@ -451,3 +459,27 @@ def test_products_of_one_shape_that_are_slow_at_one_place_of_every_step(
     if slowing is not None:
         assert (slowing.name, slowing.fast_ns, slowing.slow_ns) == ("aten::mm", 100_000, 900_000)
         assert slowing.ns == 6 * 800_000
+
+
+def test_kernels_with_fewer_blocks_than_multiprocessors_by_what_they_hold_of_the_step() -> None:
+    def launched(grid: str, start: float, end: float, **more: Any) -> Row:
+        columns = {
+            "category": "gemm",
+            "launch_config": f'{{"grid":[{grid}],"block":[64,1,1]}}',
+            **more,
+        }
+        return kernel("k", start, end, int(start), **columns)
+
+    rows = [
+        launched("4,2,1", 1, 3),
+        launched("8,1,1", 51, 53),
+        launched("2,2,1", 4, 5, category="pointwise"),
+        launched("10,1,1", 6, 8),  # as many as there are multiprocessors
+        launched("1,1,1", 9, 10, family="persistent"),
+        {**launched("", 11, 12), "launch_config": None},
+        launched("1,1,1", 12, 13, category=None),
+        launched("2,1,1", 14, 15, device=1),
+    ]
+    small = seen(*rows, end_ms=50, steps=2, multiprocessors=10).small
+    assert small == (Small("pointwise", 4, 10, MS // 2), Small("gemm", 8, 10, 2 * MS))
+    assert seen(*rows, end_ms=50, steps=2).small == ()

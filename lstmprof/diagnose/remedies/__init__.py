@@ -113,6 +113,7 @@ TABLE: tuple[Remedy, ...] = (
     waiting.OVERLAP_COMMUNICATION,
     modes.LEAVE_UNFILLED,
     launching.LARGER_BATCH,
+    launching.FILL_THE_DEVICE,
     modes.AS_MANY_THREADS,
     modes.FLUSH_DENORMALS,
     modes.FASTER_SETTINGS,

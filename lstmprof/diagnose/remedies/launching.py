@@ -14,6 +14,7 @@ from lstmprof.diagnose.remedies.told import (
     SERIES,
     TENSORFLOW,
     TORCH,
+    WORK,
     Example,
     Remedy,
     Told,
@@ -25,8 +26,10 @@ from lstmprof.diagnose.remedies.told import (
 )
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.events.threads import ASKS
-from lstmprof.numbers import count, milliseconds, quantity
+from lstmprof.numbers import count, milliseconds, number_of, quantity
 
+#: A category whose kernels are as many and as large whatever the batch.
+_NOT_OF_THE_BATCH = "optimizer"
 #: Ops of torch whose result's size is asked of the device: no graph can be captured over them.
 SIZED_BY_DATA = re.compile(r"aten::(?:nonzero|masked_select|_?unique\w*)$")
 _ASKS = re.compile("|".join(f"^{name}$" for name in ASKS))
@@ -162,6 +165,22 @@ def larger_batch(f: Finding) -> Told | None:
     )
 
 
+def fill_the_device(f: Finding) -> Told | None:
+    """Kernels that can use half of a GPU at most."""
+    parts = {c.part for c in f.contributors if c.state == "busy"} - {_NOT_OF_THE_BATCH}
+    small = [s for s in f.slow.seen.small if 2 * s.blocks <= s.multiprocessors]
+    small = [s for s in small if s.category in parts]
+    ns = sum(s.ns for s in small)
+    if f.fast is not None or not small or 2 * ns < f.slow_ns:
+        return None
+    return Told(
+        f"{milliseconds(ns)} ms{each(f.slow)} are kernels of at most "
+        f"{number_of(max(s.blocks for s in small), 'thread block', 'thread blocks')} on a GPU of "
+        f"{small[0].multiprocessors} multiprocessors: half of it or more is idle while one of them "
+        "runs alone, and a larger batch may use that"
+    )
+
+
 CUDA_GRAPH = Remedy(
     name="CUDA graph",
     cause="a device waits for one launch after the other",
@@ -234,5 +253,17 @@ LARGER_BATCH = Remedy(
         of="a small BERT of PyTorch on an MI300",
         told="the median kernel takes 4.8 µs, the median gap before one 40.5 µs: a larger "
         "batch gives every launch more to do at the same cost",
+    ),
+)
+FILL_THE_DEVICE = Remedy(
+    name="fill the GPU",
+    cause="kernels are too small for their GPU: half of its multiprocessors get no thread block",
+    condition="a run alone, and half of the time is in kernels with at most half as many thread "
+    "blocks as the GPU has multiprocessors, both as the profile says; no persistent kernel of a "
+    "recurrent layer, no optimizer",
+    kinds=WORK,
+    decide=fill_the_device,
+    sources=(
+        "https://docs.nvidia.com/deeplearning/performance/dl-performance-gpu-background/index.html",
     ),
 )

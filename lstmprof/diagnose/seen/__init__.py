@@ -2,8 +2,8 @@
 
 ::
 
-    lane ─▶ origin  loading  calls  waits  work  recurrence  recurrent  slices  autograd  pace
-        ─▶ Seen
+    lane ─▶ origin  loading  calls  waits  work  grids  recurrence  recurrent  slices  autograd
+            pace ─▶ Seen
 
 Reads linked and categorised events and the stretches of one lane. Times are of the mean profiled
 step and only of what the lane waits for or spends: what is hidden behind other work is in none.
@@ -19,6 +19,7 @@ from lstmprof.diagnose.seen import (
     autograd,
     calls,
     cells,
+    grids,
     loading,
     origin,
     pace,
@@ -29,6 +30,7 @@ from lstmprof.diagnose.seen import (
     waits,
     work,
 )
+from lstmprof.diagnose.seen.grids import Small
 from lstmprof.diagnose.seen.lane import Fact, Lane
 from lstmprof.diagnose.seen.loading import RUNTIMES
 from lstmprof.diagnose.seen.pace import Slow
@@ -38,7 +40,7 @@ from lstmprof.events.annotate.steps import Window
 from lstmprof.events.table import EventTable
 from lstmprof.runs.metadata import RunInfo
 
-__all__ = ["RUNTIMES", "Fact", "Gaps", "Product", "Seen", "Slow", "seen_in"]
+__all__ = ["RUNTIMES", "Fact", "Gaps", "Product", "Seen", "Slow", "Small", "seen_in"]
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,7 @@ class Seen:
     ``keras_frames``: whether Python functions of Keras's layers were recorded. ``half_products``:
     those of 16 bits an element on a device. ``peepholes``: products a step of a matrix with a
     vector, element by element. ``asked_between``: cells a step between which a value is asked for.
+    ``small``: kernels with fewer blocks than their device has multiprocessors.
     """
 
     framework: str | None = None
@@ -97,6 +100,7 @@ class Seen:
     asked_between: float = 0.0
     paths: Mapping[str, float] = field(default_factory=dict)
     keras_frames: bool = False
+    small: tuple[Small, ...] = ()
 
 
 def seen_in(
@@ -141,4 +145,5 @@ def seen_in(
         asked_between=cells.asked_between(lane),
         paths=recurrence.paths(lane),
         keras_frames=recurrence.keras_frames(lane),
+        small=grids.small(lane, info.device_facts),
     )
