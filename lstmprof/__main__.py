@@ -27,6 +27,9 @@ _KEPT = {-1: 2**26, -3: 2**25}
 #: So many containers more than before, then Python looks for cycles among them. After 700, as it
 #: does by itself, every hundredth time it looks at all that the libraries have made, too.
 _LOOKED_AT = 100_000
+#: After so long a thread that computes lets another one have its turn. By default it is ten times
+#: as long: a process that works for this one would be idle for that, each time that it is asked.
+_TURN_S = 0.0005
 #: The longest that one is put off; before that, another one does not disturb the clearing away.
 _PATIENCE_S = 3.0
 
@@ -37,6 +40,7 @@ def main() -> None:
         signals = _Signals()
         sys.meta_path.insert(0, WithoutPandas)
         spend_less_on_memory()
+        sys.setswitchinterval(_TURN_S)
         from lstmprof import cli
     except KeyboardInterrupt:
         _end_at_once(2)

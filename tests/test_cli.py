@@ -94,6 +94,15 @@ def test_freed_memory_is_kept_where_the_allocator_can_be_told(libc: str, told: s
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, told, "")
 
 
+def test_a_thread_that_waits_for_another_to_compute_has_its_turn_soon() -> None:
+    code = (
+        "import sys\nfrom lstmprof import __main__, cli\n"
+        "cli.run = lambda arguments: print(sys.getswitchinterval()) or 0\n__main__.main()"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (ran.stdout, ran.stderr) == ("0.0005\n", "")
+
+
 #: What the breakdown of a stored run does without: a third of a second of imports.
 NOT_NEEDED = {
     "pandas.core",

@@ -307,14 +307,19 @@ def json_value(raw: bytes) -> Any:
     return _loads(raw.decode("utf-8", errors="surrogateescape"))
 
 
-def last_border(text: bytes) -> int:
-    """Position of a comma that seems to stand between two objects, the last such, or 0."""
-    brace = len(text)
+def last_border(text: bytes, start: int = 0, stop: int | None = None) -> int:
+    """Position of a comma that seems to stand between two objects, the last such, or 0.
+
+    It is looked for from ``start`` up to ``stop``.
+    """
+    brace = len(text) if stop is None else stop
     for _ in range(_MOST_TRIES):
-        brace = text.rfind(b"{", 0, brace)
-        head = text[max(0, brace - 64) : max(0, brace)].rstrip()
+        brace = text.rfind(b"{", start, brace)
+        if brace < 0:
+            break
+        head = text[max(start, brace - 64) : brace].rstrip()
         if head.endswith(b",") and head[:-1].rstrip().endswith(b"}"):
-            return text.rindex(b",", 0, brace)
+            return text.rindex(b",", start, brace)
     return 0
 
 

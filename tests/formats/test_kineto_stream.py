@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -245,6 +246,34 @@ def test_events_with_arguments_and_texts_among_many_without() -> None:
     assert in_pieces(content, 10**6, part_bytes=400) == as_a_whole(content) is not None
     text = b",".join(json.dumps(event).encode() for event in events)
     assert pieces.read_columns(text).rows == 39  # none of it is odd
+
+
+@pytest.mark.parametrize("least", [-(2**63), 1 - 2**63, 2 - 2**63, -(2**70), 2**63, 2**64])
+@pytest.mark.parametrize(
+    "more",
+    [
+        *(lambda n, name=name: {name: n} for name in ("pid", "tid", "dur")),
+        *(
+            lambda n, name=name: {"cat": "kernel", "args": {"block": [1, 1, 1], name: n}}
+            for name in ("correlation", "External id", "stream", "bytes", "registers per thread")
+        ),
+        *(
+            lambda n, name=name: {"ph": "i", "name": "[memory]", "args": {"Bytes": 3, name: n}}
+            for name in ("Bytes", "Device Id", "Total Allocated")
+        ),
+    ],
+)
+def test_numbers_at_the_ends_of_what_a_column_holds(
+    least: int, more: Callable[[int], dict[str, Any]]
+) -> None:
+    content = document(op(1), op(2, **more(least)), op(3))
+    assert in_pieces(content) == as_a_whole(content) is not None
+
+
+def test_the_least_number_in_an_argument_of_no_use_is_not_odd() -> None:
+    args = {"Concrete Inputs": ["-9223372036854775808", ""], "External id": 7}
+    text = json.dumps(op(1, args=args)).encode()
+    assert pieces.read_columns(text).columns["external_id"].to_pylist() == [7]
 
 
 @pytest.mark.parametrize("first", ["of no meaning", -1, 7])

@@ -7,7 +7,9 @@ import io
 import json
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from lstmprof.errors import LstmprofError, ProfileError
 from lstmprof.events.stored import StoredEvents
 from lstmprof.formats import pool
 from lstmprof.formats.kineto import stream
+from lstmprof.formats.kineto.pieces import Piece
 
 PIECE_BYTES = 2**16
 
@@ -116,6 +119,43 @@ def test_nothing_is_left_once_the_profile_is_let_go(temporary: Path, tmp_path: P
     assert len(list(temporary.iterdir())) == 1
     del found
     assert list(temporary.iterdir()) == []
+
+
+def test_what_the_workers_have_no_hands_for_is_read_here(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    class Unanswered(Future[Piece | None]):
+        def result(self, timeout: float | None = None) -> Piece | None:
+            waiting.remove(self)
+            return self.call()
+
+    class Slow(Executor):
+        """Does nothing before it is waited for."""
+
+        def __init__(self, count: int) -> None: ...
+
+        def submit(self, call: Callable[..., Piece | None], /, *args: Any) -> Any:
+            answer = Unanswered()
+            answer.call = partial(call, *args)
+            waiting.append(answer)
+            asked.append(answer)
+            most.append(len(waiting))
+            return answer
+
+    waiting: list[Unanswered] = []
+    asked: list[Unanswered] = []
+    most: list[int] = []
+    monkeypatch.setattr(stream, "Pool", Slow)
+    monkeypatch.setattr(stream, "PIECE_BYTES", 1000)
+    path = tmp_path / "trace.json"
+    content = document(*mixed_events(300))
+    path.write_bytes(content)
+    found = stream.of_file(path)
+    assert found is not None
+    assert facts(found) == as_a_whole(content)
+    texts = len(content) // 1000
+    assert max(most) <= 2 * stream._AHEAD
+    assert texts / 4 < len(asked) < texts * 3 / 4
 
 
 @pytest.mark.parametrize("damage", ['{"ph": "X", "cat": "cpu_op"', "] x", '{"ph" "X"},'])

@@ -14,7 +14,7 @@ import re
 import struct
 from collections.abc import Iterable
 from operator import attrgetter
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
@@ -95,16 +95,18 @@ def _number(value: object) -> float | None:
 
 
 _NONE = -(2**63)
+#: An integer other than that one: where it is written the record is not decoded.
+_Integer = Annotated[int, msgspec.Meta(ge=_NONE + 1)]
 
 
 class _Memory(msgspec.Struct, gc=False, frozen=True):
     """What one allocation or free says; ``_NONE``: it does not."""
 
-    sort: int = msgspec.field(name="Device Type", default=_NONE)
-    device: int = msgspec.field(name="Device Id", default=_NONE)
-    allocated: int = msgspec.field(name="Total Allocated", default=_NONE)
-    reserved: int = msgspec.field(name="Total Reserved", default=_NONE)
-    change: int = msgspec.field(name="Bytes", default=_NONE)
+    sort: _Integer = msgspec.field(name="Device Type", default=_NONE)
+    device: _Integer = msgspec.field(name="Device Id", default=_NONE)
+    allocated: _Integer = msgspec.field(name="Total Allocated", default=_NONE)
+    reserved: _Integer = msgspec.field(name="Total Reserved", default=_NONE)
+    change: _Integer = msgspec.field(name="Bytes", default=_NONE)
 
 
 _decode = msgspec.json.Decoder(list[_Memory]).decode

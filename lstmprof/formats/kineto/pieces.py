@@ -44,7 +44,6 @@ Flags = NDArray[np.bool_]
 #: The categories of kernels.
 _KERNELS = frozenset(category for category, kind in events.KINDS.items() if kind == "kernel")
 
-_UNUSED = str(ABSENT)[:-2].encode()  # how both are written
 _FS_PER_US, _FS_PER_NS, _NS_PER_US = 10**9, 10**6, 10**3
 _NS_DECIMALS, _MOST_DECIMALS = 3, 9  # of a microsecond
 #: Texts of lists that are remembered from chunk to chunk, and how long one may be.
@@ -129,8 +128,6 @@ def read_columns(text: bytes) -> Piece:
     Raises:
         OddError: ``text`` is no such elements, or one is written in an unusual way.
     """
-    if _UNUSED in text:
-        raise OddError
     try:
         return _columns(Records(text))
     except (msgspec.DecodeError, pa.ArrowException, OverflowError, ValueError) as error:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import reduce
 from itertools import compress, repeat
 from operator import is_not, ne, or_
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -30,10 +30,12 @@ from lstmprof.formats.raw_file import last_border
 
 Ints = NDArray[np.int64]
 
-#: The value of an integer field that is not there; a chunk in which it is written is ``OddError``.
+#: The value of an integer field that is not there.
 ABSENT = -(2**63)
 #: A value that means nothing.
 NULL = ABSENT + 1
+#: An integer, or the text of one: a record in which one of these two is written is not decoded.
+_Integer = Annotated[int, msgspec.Meta(ge=NULL + 1)] | str
 
 #: The number of what says nothing of a launch.
 NO_LAUNCH = 0
@@ -51,20 +53,20 @@ class OddError(Exception):
 
 
 class _Args(msgspec.Struct, gc=False, frozen=True):
-    correlation: int | str = ABSENT
-    external: int | str = msgspec.field(name="External id", default=ABSENT)
-    external_2021: int | str = msgspec.field(name="external id", default=ABSENT)
-    device: int | str = ABSENT
-    stream: int | str = ABSENT
-    graph_node: int | str = msgspec.field(name="graph node id", default=ABSENT)
-    bytes: int | str = ABSENT
-    bytes_2021: int | str = msgspec.field(name="Bytes", default=ABSENT)
+    correlation: _Integer = ABSENT
+    external: _Integer = msgspec.field(name="External id", default=ABSENT)
+    external_2021: _Integer = msgspec.field(name="external id", default=ABSENT)
+    device: _Integer = ABSENT
+    stream: _Integer = ABSENT
+    graph_node: _Integer = msgspec.field(name="graph node id", default=ABSENT)
+    bytes: _Integer = ABSENT
+    bytes_2021: _Integer = msgspec.field(name="Bytes", default=ABSENT)
     shapes: msgspec.Raw = msgspec.field(name="Input Dims", default=_RAW)
     shapes_2021: msgspec.Raw = msgspec.field(name="Input dims", default=_RAW)
     dtypes: msgspec.Raw = msgspec.field(name="Input type", default=_RAW)
     dtypes_2021: msgspec.Raw = msgspec.field(name="Input Type", default=_RAW)
-    sequence: int | str = msgspec.field(name="Sequence number", default=ABSENT)
-    forward_thread: int | str = msgspec.field(name="Fwd thread id", default=ABSENT)
+    sequence: _Integer = msgspec.field(name="Sequence number", default=ABSENT)
+    forward_thread: _Integer = msgspec.field(name="Fwd thread id", default=ABSENT)
     block: tuple[int, ...] | str | None = None
     grid: tuple[int, ...] | str | None = None
     registers: int | str | None = msgspec.field(name="registers per thread", default=None)
@@ -85,8 +87,8 @@ class _Event(msgspec.Struct, gc=False, frozen=True, tag_field="ph", tag="X"):
     name: str = ""
     ts: msgspec.Raw = _RAW
     dur: msgspec.Raw = _RAW
-    pid: int | str = ABSENT
-    tid: int | str = ABSENT
+    pid: _Integer = ABSENT
+    tid: _Integer = ABSENT
     args: _Args = _NO_ARGS
 
 
@@ -95,7 +97,7 @@ class Instant(msgspec.Struct, gc=False, frozen=True, tag_field="ph", tag=INSTANT
 
     name: str = ""
     ts: msgspec.Raw = _RAW
-    pid: int | str = ABSENT
+    pid: _Integer = ABSENT
     args: msgspec.Raw = NO_VALUES
 
 
@@ -144,7 +146,7 @@ class Records:
         try:
             self._unpack(_parts(text))
         except msgspec.DecodeError:
-            self._unpack((text,))
+            self._unpack((b"".join((b"[", text, b"]")),))
 
     def _unpack(self, parts: Iterable[bytes]) -> None:
         self._kept: slice | Ints = slice(None)
@@ -156,10 +158,11 @@ class Records:
         self.counters: list[Instant] = []
         with_args: list[Ints] = []
         for part in parts:
-            decoded = _DECODER.decode(b"[" + part + b"]")
+            decoded = _DECODER.decode(part)
             events = [e for e in decoded if type(e) is _Event]
             if len(events) < len(decoded):
-                instants = [e for e in decoded if type(e) is Instant or type(e) is Counter]
+                others = [e for e in decoded if type(e) is not _Event]
+                instants = [e for e in others if type(e) is Instant or type(e) is Counter]
                 self.counters += [e for e in instants if type(e) is Counter or e.name == MEMORY]
             if events:
                 args = self._append(events)
@@ -250,15 +253,15 @@ class Records:
 
 
 def _parts(text: bytes) -> Iterator[bytes]:
-    """``text`` in parts that end where two events seem to meet."""
-    start = 0
+    """``text`` in parts that end where two events seem to meet, each in brackets."""
+    start, view = 0, memoryview(text)
     while len(text) - start > PART_BYTES:
-        border = last_border(text[start : start + PART_BYTES])
+        border = last_border(text, start, start + PART_BYTES)
         if not border:
             break
-        yield text[start : start + border]
-        start += border + 1
-    yield text[start:]
+        yield b"".join((b"[", view[start:border], b"]"))
+        start = border + 1
+    yield b"".join((b"[", view[start:], b"]"))
 
 
 def _by_field(struct: type[msgspec.Struct], values: Sequence[Any]) -> dict[str, tuple[Any, ...]]:

@@ -61,6 +61,7 @@ _MOST_TRIES = 16
 #: The last border of a piece is looked for in so many bytes first.
 _END_BYTES = 2**15
 _AHEAD = 2  # pieces that wait, for each worker
+_MOST_KEPT = 4  # pieces that wait, or are read while one before them is not, for each worker
 _OPENING = re.compile(rb'"traceEvents"\s*+:\s*+\[')
 _CLOSING = re.compile(rb"\}\s*+,?\s*+\]")
 _EVENTS_KEY = b'"traceEvents"'
@@ -149,7 +150,7 @@ class _Reader:
         if self._folder:
             stack.push(functools.partial(_remove_on_error, self._folder))
         self._count = _worker_count()
-        if self._folder and size_bytes >= SHARED_BYTES and self._count > 1:
+        if self._folder and size_bytes >= SHARED_BYTES and self._count:
             with contextlib.suppress(OSError):  # no more processes to be had
                 self._workers = stack.enter_context(Pool(self._count))
 
@@ -162,12 +163,16 @@ class _Reader:
     def _shared(
         self, texts: Iterable[_Text], workers: Pool, folder: Path
     ) -> Iterator[tuple[_Text, Piece | None]]:
+        """The same; what the workers have no hands for is read here meanwhile."""
         asked: list[tuple[_Text, Future[Piece | None]]] = []
         try:
             for number, text in enumerate(texts):
                 spooled = folder / f"piece-{number}"
-                asked.append((text, workers.submit(pieces.read_part, text.part, spooled)))
-                if len(asked) > _AHEAD * self._count:
+                if sum(not answer.done() for _, answer in asked) < _AHEAD * self._count:
+                    asked.append((text, workers.submit(pieces.read_part, text.part, spooled)))
+                else:
+                    asked.append((text, _done(pieces.read_part(text.part, spooled))))
+                while asked and (asked[0][1].done() or len(asked) > _MOST_KEPT * self._count):
                     text, answer = asked.pop(0)
                     yield text, answer.result()
             for text, answer in asked:
@@ -203,12 +208,19 @@ def _remove_on_error(folder: Folder, error: type[BaseException] | None, *_: obje
         folder.remove()
 
 
+def _done(piece: Piece | None) -> Future[Piece | None]:
+    """An answer that is there."""
+    answer: Future[Piece | None] = Future()
+    answer.set_result(piece)
+    return answer
+
+
 def _worker_count() -> int:
-    """As many as there are cores for this process; none where it is one of several itself."""
+    """One for each core but that of this process; none where it is one of several itself."""
     if is_worker():
         return 0
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return min(MOST_WORKERS, cores or 1)
+    return min(MOST_WORKERS, (cores or 1) - 1)
 
 
 class _Total:
