@@ -28,21 +28,42 @@ _PREPARES = re.compile(
     r"|(?i:(.*: )?\W*((get|next|fetch|load|prepare)_?(next_?)?(batch|data|inputs?)"
     r"|(data|batch)[_ -]?load(er|ing)?|input_?pipeline)\W*)"
 )
-#: Events of compilers, in which they trace, lower, generate code, and try it out. That they run in
-#: every step is no reason to leave one out: a look into a cache is over at once.
-COMPILES = re.compile(
-    # PyTorch: Dynamo's timers, its frames and Inductor's; Triton's compiler and autotuner
-    r"\(dynamo_timed\)|_dynamo/convert_frame\.py|\bcompile_?fx(_inner)?\b"
-    r"|\b(fx_codegen_and_compile|codegen_and_compile|compile_to_fn|compile_to_module)\b"
-    r"|triton.*\b(_do_)?compile\b|\bbenchmark_all_configs\b|\bdo_bench\b"
-    # TensorFlow traces a function; XLA and PJRT compile; JAX traces, lowers, compiles
-    r"|tf\.function-graph_building|\bfunc_graph_from_py_func\b|(?i:xlacompile|jit_compile)"
-    r"|\btrace_to_jaxpr\w*|\blower_sharding_computation\b|\b_?cached_lowering\w*"
-    r"|\blower_jaxpr_to_\w+|(?i:backend_?compile(?!d|r))|\bcompile_or_get_cached\b"
+#: Functions of compilers in which they trace, lower, generate code, and try it out.
+_FUNCTIONS = (
+    # Inductor's, Triton's autotuner, torch.utils.cpp_extension
+    r"_?compile_?fx\w*|(fx_)?codegen_and_compile|_?compile_to_\w+|precompile|fw_compiler_base"
+    r"|bw_compiler|benchmark_all_configs|do_bench|_jit_compile"
+    # TensorFlow traces a function; JAX traces, lowers, compiles; Numba; CuPy
+    r"|func_graph_from_py_func|trace_to_jaxpr\w*|lower_sharding_computation|_?cached_lowering\w*"
+    r"|lower_jaxpr_to_\w+|backend_compile(_\w+)?|compile_or_get_cached|_compile_and_write_cache"
+    r"|_compile_for_args|compile_using_nvrtc|_?compile_(module_)?with_cache\w*"
+)
+#: A function of Python: ``torch/_compile.py(41): inner`` by Kineto, ``$api.py:3165 jit`` by JAX.
+_FRAME = re.compile(r"\$?.*\.py(?:\(\d+\): |:\d+ )\S+")
+_FRAMES = re.compile(
+    rf".* (?:{_FUNCTIONS})"
+    # what Dynamo calls where it has no code for a frame, and Triton's compiler
+    r"|(?:.*/)?_dynamo/convert_frame\.py.*|.*\btriton\b.* (?:compile|_do_compile)"
+)
+_OTHERS = re.compile(
+    rf"\b(?:{_FUNCTIONS})\b|\(dynamo_timed\)|triton.*\b(_do_)?compile\b"
+    r"|tf\.function-graph_building|(?i:xlacompile|jit_compile|backend_?compile(?!d|r))"
     # what they are built with, nvFuser, and the drivers' own compilers
     r"|(::|_)[cC]ompile(?![dr])\w*|(?i:compileandrun|nvrtc|hiprtc|amd_comgr|nvptxcompiler)"
     r"|(?i:miopen).*(?i:compile|buildprogram)|\bcuLink(Create|Add|Complete)"
 )
+
+
+def compiles(name: str) -> bool:
+    """Whether an event of this name is a compiler that traces, lowers, generates code or tries it.
+
+    That it is in every step is no reason to leave it out: a look into a cache is over at once. Of a
+    function of Python its own name says so, not its file's: ``run`` of ``compile_fx.py`` and
+    ``inner`` of ``_compile.py`` run what is compiled, and what is not. What someone called
+    ``_compile_model`` may do anything.
+    """
+    found = _FRAMES.fullmatch(name) if _FRAME.fullmatch(name) else _OTHERS.search(name)
+    return found is not None
 
 
 @dataclass(frozen=True)
@@ -106,10 +127,10 @@ class Compiling:
     """When and in which events a compiler ran."""
 
     def __init__(self, events: EventTable, rank: int | None) -> None:
-        compiles = events.where_name(COMPILES.search)
-        compiles &= events.is_kind("range", "op", "python", "runtime") & (thread_ids(events) >= 0)
-        self._around = _around(events, compiles)
-        rows = np.intersect1d(np.flatnonzero(compiles), events.of_rank(rank))
+        chosen = events.where_name(compiles)
+        chosen &= events.is_kind("range", "op", "python", "runtime") & (thread_ids(events) >= 0)
+        self._around = _around(events, chosen)
+        rows = np.intersect1d(np.flatnonzero(chosen), events.of_rank(rank))
         self._times = Covered(events.start_ns[rows], events.end_ns[rows])
 
     @property

@@ -12,7 +12,7 @@ import re
 
 import numpy as np
 
-from lstmprof.diagnose.contexts import COMPILES
+from lstmprof.diagnose.contexts import compiles
 from lstmprof.diagnose.seen.lane import Fact, Lane
 from lstmprof.events.annotate.links import inherited
 from lstmprof.events.groups import Groups
@@ -69,7 +69,7 @@ def made_anew(lane: Lane) -> str | None:
 
 def _compiling(lane: Lane) -> Flags:
     marks = lane.here & lane.events.is_kind("op", "range", "python", "runtime")
-    return np.asarray(marks & lane.events.where_name(COMPILES.search), np.bool_)
+    return np.asarray(marks & lane.events.where_name(compiles), np.bool_)
 
 
 def _outermost(lane: Lane, chosen: Flags, around: Flags) -> Ints:
