@@ -131,8 +131,12 @@ def pace(profile: StepProfile) -> str:
     if not launches or rate is None or kernel is None or gap is None:
         return ""
     number = QUANTITIES["launches"].of_number(launches)
+    captured = profile.seen.captured
+    into_graph = (
+        f", {count(captured)} of them captured into a graph and not run" if captured else ""
+    )
     return (
-        f"it gets {number}{each_step(profile)}, {count(rate)} a second; a kernel takes "
+        f"it gets {number}{each_step(profile)}{into_graph}, {count(rate)} a second; a kernel takes "
         f"{lasting(kernel)}, and the gap before one {lasting(gap)}"
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from diagnose.made import contributor, profile, table, tally
 from lstmprof.diagnose.because import because, named, pace, worth_a_line
 from lstmprof.diagnose.counts import QUANTITIES
 from lstmprof.diagnose.findings import Finding, findings
+from lstmprof.diagnose.seen import Seen
 from lstmprof.diagnose.step_profile import Contributor, StepProfile
 
 MS = 1_000_000
@@ -172,6 +174,10 @@ def test_the_pace_of_a_device_is_of_kernels_and_tells_a_long_gap() -> None:
     assert pace(steady) == (
         "it gets 4 kernel launches a step, 1,000 a second; a kernel takes 1.000 ms, and the gap "
         "before one 2.0 µs"
+    )
+    assert pace(replace(steady, seen=Seen(captured=3))) == (
+        "it gets 4 kernel launches a step, 3 of them captured into a graph and not run, 1,000 a "
+        "second; a kernel takes 1.000 ms, and the gap before one 2.0 µs"
     )
     once = run(
         contributor("busy", "gemm", 100 * MS),

@@ -416,6 +416,20 @@ def test_graphs_are_seen_by_their_launch_or_their_nodes() -> None:
     assert replace(seen(node), graph=False) == seen(launched[1])
 
 
+#  thread 1   |Begin 0-1| |launch 2| |launch 4, kernel| |launch 6| |End 8| |launch 9|
+#  thread 2                     |launch 3|
+def test_launches_of_a_thread_that_captures_a_graph_run_nothing() -> None:
+    def launch(at: float, number: int, thread: int = 1) -> Row:
+        return {**call("cudaLaunchKernel", at, at + 0.5, number), "tid": thread}
+
+    launches = [launch(2, 1), launch(4, 2), launch(6, 3), launch(9, 4), launch(3, 5, thread=2)]
+    ran = [kernel("k", at, at + 1, number) for at, number in ((5, 2), (20, 6))]
+    begin, end = call("cudaStreamBeginCapture", 0, 1), call("cudaStreamEndCapture_ptsz", 8, 8.5)
+    assert seen(*launches, *ran, begin, end).captured == 2
+    assert seen(*launches, *ran, begin).captured == 3  # the profile ends before
+    assert seen(*launches, *ran, end).captured == 0
+
+
 #  step            0           1           2           3
 #  process 1  |Malloc     |Malloc     |
 #  process 2                          |Malloc     |Malloc     |

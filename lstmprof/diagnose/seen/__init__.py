@@ -61,7 +61,8 @@ class Seen:
     step by time step; ``one_by_one``: those called for one sequence after the other; both with
     their backward passes. ``hooked``: ops of hooks on gradients; ``recomputed``: ops of a forward
     pass in the backward one; ``scripted``: TorchScript's backward passes. ``slowing``: products
-    that are slower at one place of every step. ``graph``: whether CUDA graphs were launched.
+    that are slower at one place of every step. ``graph``: whether CUDA graphs were launched;
+    ``captured``: launches a step that ran nothing, as a graph was captured.
     ``paths``: those of loops and recurrent layers, and how often a step each runs.
     ``keras_frames``: whether Python functions of Keras's layers were recorded. ``half_products``:
     those of 16 bits an element on a device. ``peepholes``: products a step of a matrix with a
@@ -95,6 +96,7 @@ class Seen:
     scripted: tuple[Fact, ...] = ()
     slowing: Slow | None = None
     graph: bool = False
+    captured: float = 0.0
     half_products: tuple[Product, ...] = ()
     peepholes: float = 0.0
     asked_between: float = 0.0
@@ -140,6 +142,7 @@ def seen_in(
         scripted=autograd.scripted(lane),
         slowing=pace.slowing(lane),
         graph=waits.graph(lane),
+        captured=waits.captured(lane),
         half_products=products.half_products(lane),
         peepholes=cells.peepholes(lane),
         asked_between=cells.asked_between(lane),

@@ -9,6 +9,7 @@ import numpy as np
 
 from lstmprof.breakdown.attribution import QUEUED
 from lstmprof.diagnose.seen.lane import Fact, Lane, median
+from lstmprof.events.annotate.calls import is_kernel_launch, launch_calls
 from lstmprof.events.intervals import Ints
 from lstmprof.events.table import NONE, UNKNOWN
 from lstmprof.events.threads import STATES, state_codes, thread_ids
@@ -16,6 +17,7 @@ from lstmprof.events.threads import STATES, state_codes, thread_ids
 #: A gap so many times the median one is none of the usual ones.
 UNUSUAL = 10
 _EVENT_WAIT = re.compile(r"StreamWait(?:Event|Value)")
+_BEGIN_CAPTURE, _END_CAPTURE = (re.compile(f"Stream{which}Capture") for which in ("Begin", "End"))
 _HOST_FUNCTION = re.compile(r"LaunchHostFunc|StreamAddCallback")
 
 
@@ -144,3 +146,24 @@ def graph(lane: Lane) -> bool:
     replayed = lane.events.column("graph_node_id").is_valid().to_numpy() & lane.activity
     launched = lane.calls() & lane.events.where_name(lambda name: "GraphLaunch" in name)
     return bool(replayed.any() or launched.any())
+
+
+def captured(lane: Lane) -> float:
+    """Launches a step that ran nothing, as their thread was capturing a graph."""
+    events, thread = lane.events, thread_ids(lane.events)
+    begins, ends = (np.flatnonzero(lane.calls(call)) for call in (_BEGIN_CAPTURE, _END_CAPTURE))
+    calls = launch_calls(events)
+    launched = events.rows_named("launch_id")
+    calls = calls[lane.here[calls] & ~np.isin(calls, launched)]
+    calls = calls[events.where_name(is_kernel_launch)[calls]]
+    inside = np.zeros(len(calls), dtype=np.bool_)
+    for begin in begins.tolist():
+        after = ends[
+            (thread[ends] == thread[begin]) & (events.start_ns[ends] > events.start_ns[begin])
+        ]
+        until_ns = events.start_ns[after].min(initial=np.iinfo(np.int64).max)
+        later = (events.start_ns[calls] > events.start_ns[begin]) & (
+            events.start_ns[calls] < until_ns
+        )
+        inside |= later & (thread[calls] == thread[begin])
+    return int(inside.sum()) / lane.steps
