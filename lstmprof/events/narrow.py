@@ -8,6 +8,7 @@ needs as an events table of its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -39,12 +40,12 @@ class Packed:
 
     def __init__(self, table: pa.Table, more: Callable[[str], pa.ChunkedArray] | None = None):
         self.names = tuple(table.schema.names)
-        self._arrays: dict[str, pa.Array] = {}
+        self._columns: dict[str, _Column] = {}
         self._count = len(table)
         self._more = more
         self._kept: dict[Callable[[Packed], Any], Any] = {}
         for name in self.names:
-            self._keep(name, table.column(name))
+            self._columns[name] = _Column.of(table.column(name))
 
     def __len__(self) -> int:
         return self._count
@@ -59,7 +60,7 @@ class Packed:
     def forget(self, *names: str) -> None:
         """Let go of these columns; one that is asked for again is read again."""
         for name in names if self._more else ():
-            self._arrays.pop(name, None)
+            self._columns.pop(name, None)
 
     def pieces(self) -> Iterator[slice]:
         """The rows in order, so many as are looked at at once."""
@@ -75,23 +76,23 @@ class Packed:
 
     def ints(self, name: str, rows: slice) -> Ints:
         """A column of integers of some rows, ``UNKNOWN`` in place of nulls."""
-        part = self._part(name, rows)
-        values = _filled(part).astype(np.int64)
-        if part.null_count:
-            values[part.is_null().to_numpy(zero_copy_only=False)] = UNKNOWN
-        return np.asarray(values, dtype=np.int64)
+        column = self._column(name)
+        values = column.values[rows].astype(np.int64)
+        if column.has_nulls:
+            values[~column.known(rows)] = UNKNOWN
+        return values
 
     def values(self, name: str, rows: slice = slice(None)) -> np.ndarray:
         """A column of integers as it is packed, of all rows or some, −1 in place of nulls."""
-        return _filled(self._part(name, rows))
+        return self._column(name).values[rows]
 
     def codes(self, name: str, rows: slice = slice(None)) -> np.ndarray:
         """A column of texts as places in ``texts``, −1 for a null."""
-        return _filled(self._part(name, rows).indices)
+        return self._column(name).values[rows]
 
     def texts(self, name: str) -> list[str]:
         """The distinct values of a column of texts."""
-        values: list[str] = self._array(name).dictionary.to_pylist()
+        values: list[str] = self._column(name).texts.to_pylist()
         return values
 
     def is_kind(self, *wanted: str) -> Flags:
@@ -99,9 +100,9 @@ class Packed:
         among = np.array([kind in wanted for kind in self.texts("kind")] + [False])
         return np.asarray(among[self.codes("kind")], dtype=np.bool_)
 
-    def known(self, name: str, rows: slice = slice(None)) -> Flags:
+    def known(self, name: str, rows: slice | Ints = slice(None)) -> Flags:
         """A boolean a row: the column is not null there."""
-        return np.asarray(self._part(name, rows).is_valid().to_numpy(zero_copy_only=False))
+        return self._column(name).known(rows)
 
     def rows_named(self, name: str) -> Ints:
         """The row of the event whose ``event_id`` is in the column ``name``, −1 where none is."""
@@ -115,18 +116,14 @@ class Packed:
 
     def table(self, columns: Sequence[str], rows: Ints | None = None) -> EventTable:
         """These columns of these rows, all where None, with the types of the events table."""
-        arrays = [self._unpacked(name, rows) for name in columns]
+        arrays = [self._unpacked(name, slice(None) if rows is None else rows) for name in columns]
         schema = pa.schema([SCHEMA.field(name) for name in columns])
         return EventTable(pa.table(arrays, schema=schema))
 
-    def _part(self, name: str, rows: slice) -> pa.Array:
-        first, last, _ = rows.indices(self._count)
-        return self._array(name).slice(first, last - first)
-
-    def _array(self, name: str) -> pa.Array:
-        if name not in self._arrays:
-            self._keep(name, self._read(name))
-        return self._arrays[name]
+    def _column(self, name: str) -> _Column:
+        if name not in self._columns:
+            self._columns[name] = _Column.of(self._read(name))
+        return self._columns[name]
 
     def _read(self, name: str) -> pa.ChunkedArray:
         if self._more is None:
@@ -135,19 +132,52 @@ class Packed:
             return pa.chunked_array([np.arange(self._count)])
         return self._more(name)
 
-    def _keep(self, name: str, column: pa.ChunkedArray) -> None:
-        array = _whole(column)
-        self._arrays[name] = array.fill_null(NONE) if name in LINKS else array
+    def _unpacked(self, name: str, rows: slice | Ints) -> pa.Array:
+        column, type_ = self._column(name), SCHEMA.field(name).type
+        values = column.values[rows]
+        unknown = ~column.known(rows) if column.has_nulls else None
+        if column.texts is None:
+            return pa.array(values.astype(np.int64), mask=unknown)
+        codes = pa.array(values.astype(np.int32), mask=unknown)
+        texts = pa.DictionaryArray.from_arrays(codes, column.texts)
+        return with_own_texts(texts, type_, name in _MANY_TEXTS)
 
-    def _unpacked(self, name: str, rows: Ints | None) -> pa.Array:
-        array, type_ = self._array(name), SCHEMA.field(name).type
-        picked = array if rows is None else array.take(pa.array(rows))
-        if pa.types.is_dictionary(type_):
-            return with_own_texts(picked, type_, name in _MANY_TEXTS)
-        if name in LINKS:
-            values = picked.to_numpy()
-            return pa.array(values.astype(np.int64), mask=values < 0)
-        return picked.cast(type_)
+
+@dataclass(frozen=True)
+class _Column:
+    """``values`` of all rows, of ``texts`` their places, −1 in place of nulls.
+
+    Of integers ``texts`` is None. ``is_known`` is a boolean a row where a value can be less than 0
+    too, else None.
+    """
+
+    values: np.ndarray
+    texts: Any
+    has_nulls: bool
+    is_known: Flags | None = None
+
+    @staticmethod
+    def of(column: pa.ChunkedArray) -> _Column:
+        """What Arrow has, in the memory of its values alone."""
+        array = _whole(column)
+        texts = array.dictionary if pa.types.is_dictionary(array.type) else None
+        array = array if texts is None else array.indices
+        has_nulls = array.null_count > 0
+        if pa.types.is_unsigned_integer(array.type):
+            array = array.cast(pa.int64())
+        below = has_nulls and (pc.min(array).as_py() or 0) < 0
+        values = np.asarray((array.fill_null(NONE) if has_nulls else array).to_numpy())
+        values.flags.writeable = False
+        known = array.is_valid().to_numpy(zero_copy_only=False) if below else None
+        return _Column(values, texts, has_nulls, known)
+
+    def known(self, rows: slice | Ints) -> Flags:
+        """A boolean for each of ``rows``: it has a value."""
+        if self.is_known is not None:
+            return self.is_known[rows]
+        values = self.values[rows]
+        known = values >= 0 if self.has_nulls else np.ones(len(values))
+        return np.asarray(known, dtype=np.bool_)
 
 
 def packed(events: pa.Table) -> Packed:
@@ -155,12 +185,6 @@ def packed(events: pa.Table) -> Packed:
     return Packed(
         pa.table([narrowed(_whole(c)) for c in events.columns], names=events.schema.names)
     )
-
-
-def _filled(array: pa.Array) -> np.ndarray:
-    """``array`` with −1 in place of nulls; without any it is not copied."""
-    whole = array.fill_null(NONE) if array.null_count else array
-    return np.asarray(whole.to_numpy(zero_copy_only=False))
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:
@@ -191,24 +215,46 @@ def narrowed(array: pa.Array) -> pa.Array:
     return array.cast(_narrowest(bounds["min"].as_py() or 0, bounds["max"].as_py() or 0))
 
 
+class Gathered:
+    """``columns`` of a file, gathered part by part in the narrowest types that hold all of each.
+
+    They are known by its statistics, where all row groups have them.
+    """
+
+    def __init__(self, file: pq.ParquetFile, columns: Sequence[str]) -> None:
+        self.columns = tuple(columns)
+        self._types = [_narrow_type(file.metadata, file.schema_arrow, name) for name in columns]
+        self._parts: list[list[pa.Array]] = [[] for _ in columns]
+
+    def add(self, read: pa.Table | pa.RecordBatch) -> None:
+        """Take in the next rows of the file, which may have other columns too.
+
+        Raises:
+            pa.ArrowException: a number is beyond the statistics.
+        """
+        for name, type_, part in zip(self.columns, self._types, self._parts, strict=True):
+            column = read.column(name)
+            chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+            part += [_narrow(chunk, type_) for chunk in chunks]
+
+    def table(self) -> pa.Table:
+        """What was gathered, one chunk each; nothing of it is kept."""
+        # One by one, so that no more than one column is there twice.
+        whole = [_joined(self._parts.pop(0), type_) for type_ in self._types]
+        pa.default_memory_pool().release_unused()  # Arrow keeps what was freed, row groups whole
+        return pa.table(whole, names=list(self.columns))
+
+
 def narrow_table(file: pq.ParquetFile, columns: Sequence[str]) -> pa.Table:
     """``columns`` of ``file``, one chunk each; a row group is narrowed when it is read.
-
-    By its statistics, where all row groups have them.
 
     Raises:
         OSError, pa.ArrowException: the file is damaged.
     """
-    types = {name: _narrow_type(file.metadata, file.schema_arrow, name) for name in columns}
-    parts: list[list[pa.Array]] = [[] for _ in columns]
+    gathered = Gathered(file, columns)
     for group in range(file.num_row_groups):
-        read = file.read_row_group(group, list(columns))
-        for name, part in zip(columns, parts, strict=True):
-            part += [_narrow(chunk, types[name]) for chunk in read.column(name).chunks]
-    # One by one, so that no more than one column is there twice.
-    whole = [_joined(parts.pop(0), types[name]) for name in columns]
-    pa.default_memory_pool().release_unused()  # Arrow keeps what was freed, row groups as they are
-    return pa.table(whole, names=columns)
+        gathered.add(file.read_row_group(group, list(columns)))
+    return gathered.table()
 
 
 def _narrow_type(metadata: pq.FileMetaData, schema: pa.Schema, name: str) -> pa.DataType:

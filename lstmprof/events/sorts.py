@@ -167,7 +167,7 @@ def _steps(events: Packed) -> Ints:
         rows.start + np.flatnonzero(events.codes("kind", rows) == step) for rows in events.pieces()
     ]
     rows = np.concatenate([_nothing(), *parts])
-    return np.asarray(rows[~events.known("device")[rows]], dtype=np.int64)
+    return np.asarray(rows[~events.known("device", rows)], dtype=np.int64)
 
 
 def _of_busiest(of: Sorts) -> Ints:

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from lstmprof.errors import RunError
 from lstmprof.events.counters import SCHEMA as COUNTERS
 from lstmprof.events.intervals import Ints
+from lstmprof.events.narrow import Gathered
 from lstmprof.events.schema import COLUMNS, KINDS, SCHEMA
 from lstmprof.events.table import NONE
 from lstmprof.runs.metadata import AGAIN
@@ -148,8 +149,10 @@ def check_counters(path: Path, file: pq.ParquetFile) -> None:
             raise RunError(f"{path}: value is no number in a row", AGAIN)
 
 
-def check_events(path: Path, file: pq.ParquetFile) -> None:
+def check_events(path: Path, file: pq.ParquetFile, gathered: Gathered | None = None) -> None:
     """Nothing where the rows of the events table ``file`` are what every reader relies on.
+
+    The columns that are ``gathered`` meanwhile need not be read again.
 
     Raises:
         RunError: one is not; says which and how.
@@ -158,13 +161,16 @@ def check_events(path: Path, file: pq.ParquetFile) -> None:
     count = file.metadata.num_rows
     required = [field.name for field in SCHEMA if not field.nullable]
     columns = [*required, *(name for name in _LINKS if name in file.schema_arrow.names)]
+    columns += [] if gathered is None else gathered.columns
     suspects: list[Ints] = []
     first = 0
-    for batch in file.iter_batches(_BATCH_ROWS, columns=columns):
+    for batch in file.iter_batches(_BATCH_ROWS, columns=list(dict.fromkeys(columns))):
         fault = next(_faults(batch, first, count), None)
         if fault:
             raise RunError(f"{path}: {fault}", AGAIN)
         suspects.append(_not_before(batch, first))
+        if gathered is not None:
+            gathered.add(batch)
         first += len(batch)
     pa.default_memory_pool().release_unused()
     rows = np.concatenate([np.empty(0, np.int64), *suspects])

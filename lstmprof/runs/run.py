@@ -11,7 +11,7 @@ each of its files is looked through once (``invariants``) before anything is com
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from lstmprof.errors import RunError
 from lstmprof.events.counters import BATCH_ROWS, NO_COUNTERS, SCHEMA as COUNTERS, Counters
-from lstmprof.events.narrow import Packed, narrow_table
+from lstmprof.events.narrow import Gathered, Packed, narrow_table
 from lstmprof.events.schema import LACKING, SCHEMA, SCHEMA_VERSION, VERSION_KEY, schema
 from lstmprof.events.table import EventTable
 from lstmprof.runs.columns import ITERATIONS, SAMPLES
@@ -46,8 +46,8 @@ TIMINGS_SCHEMA = schema(ITERATIONS).with_metadata({VERSION_KEY: str(SCHEMA_VERSI
 SAMPLES_SCHEMA = schema(SAMPLES).with_metadata({VERSION_KEY: str(SCHEMA_VERSION).encode()})
 #: Columns of so many events are read at once: each time that a file is opened costs more.
 FEW_ROWS = 2**18
-#: The columns of more that are read first.
-OF_ALL = ("kind", "start_ns", "dur_ns")
+#: The columns of more that are read first: those that are looked through in any case.
+OF_ALL = ("kind", "name", "start_ns", "dur_ns", "launch_id")
 #: run.json is a few kilobytes, of a job of a thousand ranks some megabytes.
 MOST_BYTES = 32 * 2**20
 
@@ -80,29 +80,27 @@ class Run:
         Raises:
             RunError: the file is missing, damaged or of another schema version.
         """
-        path = self.events_file
-        absent = check_file(path, SCHEMA)
-        try:
-            with pq.ParquetFile(path, read_dictionary=_texts(SCHEMA, absent)) as file:
-                there = [name for name in columns if name not in absent]
-                table = narrow_table(file, there or ["dur_ns"])  # which says how many rows
-            check_texts(path, table)
-        except _DAMAGE as fault:
-            raise _unreadable(path, fault) from fault
-        table = _with_nulls(table, SCHEMA, [name for name in columns if name in absent])
-        return table.select(list(columns))
+        return _Events(self.events_file).columns(columns)
 
     def packed(self, columns: Sequence[str]) -> Packed:
         """``columns`` of the events, numbered by their rows; of many each is read when asked for.
+
+        Where nobody has looked through the events yet, that is done as the first are read.
 
         Raises:
             RunError: the file is missing, damaged or of another schema version; also from what
                 reads a column.
         """
-        count = pq.read_metadata(self.events_file).num_rows
-        at_once = [name for name in columns if name != "event_id"] if count <= FEW_ROWS else []
-        table = self.narrow_events(at_once or OF_ALL)
-        return Packed(table, lambda name: self.narrow_events([name]).column(0))
+        events = _Events(self.path / EVENTS_FILE)
+        at_once = [name for name in columns if name != "event_id"]
+        if events.count > FEW_ROWS or not at_once:
+            at_once = [name for name in OF_ALL if name in columns] or ["kind"]
+        if "events_file" in vars(self):
+            table = events.columns(at_once)
+        else:
+            table = events.looked_through(at_once)
+            vars(self)["events_file"] = events.path
+        return Packed(table, lambda name: events.columns([name]).column(0))
 
     def timings(self) -> pa.Table | None:
         """One row an iteration of the undisturbed pass; None where it was not captured here.
@@ -150,15 +148,9 @@ class Run:
         Raises:
             RunError: they do not, or the file is missing, damaged or of another schema version.
         """
-        path = self.path / EVENTS_FILE
-        absent = check_file(path, SCHEMA)
-        try:
-            with pq.ParquetFile(path, read_dictionary=_texts(SCHEMA, absent)) as file:
-                check_length(path, file)
-                check_events(path, file)
-        except _DAMAGE as fault:
-            raise _unreadable(path, fault) from fault
-        return path
+        events = _Events(self.path / EVENTS_FILE)
+        events.look_through()
+        return events.path
 
     @cached_property
     def timings_file(self) -> Path | None:
@@ -210,6 +202,54 @@ class Run:
         """
         path: Path | None = getattr(self, f"{table}_file")
         return path
+
+
+class _Events:
+    """The events file at ``path``, open: what it is replaced by meanwhile is not read."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._absent = check_file(path, SCHEMA)
+        try:
+            self._file = pq.ParquetFile(path, read_dictionary=_texts(SCHEMA, self._absent))
+        except _DAMAGE as fault:
+            raise _unreadable(path, fault) from fault
+        self.count: int = self._file.metadata.num_rows
+
+    def columns(self, names: Sequence[str]) -> pa.Table:
+        """These columns, as ``Run.narrow_events``."""
+        return self._told(lambda: narrow_table(self._file, self._there(names)), names)
+
+    def looked_through(self, names: Sequence[str]) -> pa.Table:
+        """As ``columns``, while the events are looked through."""
+        gathered = Gathered(self._file, self._there(names))
+        self.look_through(gathered)
+        return self._told(gathered.table, names)
+
+    def look_through(self, gathered: Gathered | None = None) -> None:
+        """Nothing where the events hold what every reader of them relies on.
+
+        Raises:
+            RunError: they do not.
+        """
+        try:
+            check_length(self.path, self._file)
+            check_events(self.path, self._file, gathered)
+        except _DAMAGE as fault:
+            raise _unreadable(self.path, fault) from fault
+
+    def _there(self, names: Sequence[str]) -> list[str]:
+        """Those of these columns that the file has, or another one, which says how many rows."""
+        return [name for name in names if name not in self._absent] or ["dur_ns"]
+
+    def _told(self, read: Callable[[], pa.Table], names: Sequence[str]) -> pa.Table:
+        try:
+            table = read()
+            check_texts(self.path, table)
+        except _DAMAGE as fault:
+            raise _unreadable(self.path, fault) from fault
+        absent = [name for name in names if name in self._absent]
+        return _with_nulls(table, SCHEMA, absent).select(list(names))
 
 
 #: What pyarrow raises of a damaged file: a bad text in it, a size that cannot be, are no errors of

@@ -115,6 +115,7 @@ def test_events_that_cannot_be_are_refused_before_anything_is_computed(
     readers: tuple[Callable[[], object], ...] = (
         damaged_run.events,
         lambda: damaged_run.narrow_events(["name"]),
+        lambda: damaged_run.packed(["name"]),
         lambda: damaged_run.events_file,
     )
     for read in readers:
@@ -140,6 +141,8 @@ def test_a_category_is_a_word(run: Path) -> None:
         strange.events()
     with pytest.raises(RunError, match="category is a text of 50000 letters"):
         strange.narrow_events(["category"])
+    with pytest.raises(RunError, match="category is a text of 50000 letters"):
+        open_run(run).packed(["category"])
 
 
 @pytest.mark.parametrize(

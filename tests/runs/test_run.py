@@ -19,7 +19,7 @@ from lstmprof.errors import RunError, UsageError
 from lstmprof.events.counters import Count, Counters, table_of
 from lstmprof.events.schema import SCHEMA, VERSION_KEY
 from lstmprof.events.table import events_table
-from lstmprof.runs import directory
+from lstmprof.runs import directory, run as run_module
 from lstmprof.runs.directory import PARTIAL, new_run
 from lstmprof.runs.metadata import RunInfo, run_info
 from lstmprof.runs.run import TIMINGS_SCHEMA, open_run, runs_in, write_tables
@@ -210,6 +210,27 @@ def test_a_disk_that_is_full_is_one_line_and_leaves_nothing(tmp_path: Path) -> N
 def test_a_name_too_long_for_a_file_system_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="too long a name for a run"):
         write(tmp_path, "é" * 200)
+
+
+@pytest.mark.parametrize("few", [0, 100])
+def test_events_are_looked_through_as_their_columns_are_read(
+    few: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    columns = {"kind": ["op"] * 3, "start_ns": [0, 1, 2**40], "dur_ns": [1, 127, 128]}
+    columns |= {"name": ["a", "b", "a"], "device": [None, -1, 3], "tid": [None, 7, 7]}
+    events = events_table(columns)
+    with new_run(tmp_path, "a") as folder:
+        write_tables(folder, run_info({}), events)
+    monkeypatch.setattr(run_module, "FEW_ROWS", few)
+    at_once = [name for name in SCHEMA.names if few or name in run_module.OF_ALL]
+    with monkeypatch.context() as patch:
+        patch.setattr(run_module, "narrow_table", None)  # nothing is read a second time
+        held = open_run(tmp_path / "a").packed(SCHEMA.names)
+        assert held.table(at_once).equals(events.select(at_once))
+    (tmp_path / "a" / "events.parquet").unlink()
+    assert held.table(SCHEMA.names).equals(events)  # of the file that was looked through
+    assert held.known("device").tolist() == [False, True, True]
+    assert held.known("tid", slice(1)).tolist() == [False]
 
 
 def test_a_partial_run_is_no_run(tmp_path: Path) -> None:
