@@ -12,6 +12,7 @@ from pathlib import Path
 import pandas
 import polars
 import pytest
+from in_process import lstmprof
 
 import lstmprof as lp
 from lstmprof.errors import LstmprofError, UsageError
@@ -35,8 +36,8 @@ def run() -> lp.Run:
 
 
 def by_command(*arguments: object) -> list[dict[str, object]]:
-    command = [sys.executable, "-m", "lstmprof", *map(str, arguments), "--format", "json"]
-    said = subprocess.run(command, capture_output=True, text=True, check=True)
+    said = lstmprof(*arguments, "--format", "json")
+    assert said.returncode == 0, said.stderr
     rows: list[dict[str, object]] = json.loads(said.stdout)
     return rows
 

@@ -1,4 +1,4 @@
-"""The command line as a user meets it: in a process of its own."""
+"""The command line as a user meets it; where its process is what is tested, in one of its own."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from in_process import lstmprof
 
 from lstmprof import cli, implementations
 from lstmprof.commands import VERBS, list as list_
@@ -35,9 +36,9 @@ KINETO = {
 }  # fmt: skip
 
 
-def lstmprof(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+def process(*arguments: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "lstmprof", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False)
+    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture
@@ -159,7 +160,7 @@ def test_a_breakdown_imports_nothing_that_explains_one() -> None:
 
 
 def test_the_bare_command_shows_its_help_as_a_page() -> None:
-    bare, asked = lstmprof(), lstmprof("--help")
+    bare, asked = process(), process("--help")
     assert (bare.returncode, bare.stdout) == (2, "")
     assert bare.stderr == asked.stdout
     assert len(bare.stderr.splitlines()) > 15
@@ -223,7 +224,7 @@ def test_a_file_that_is_no_profile_is_one_line(content: bytes, profile: Path) ->
 
 
 def test_the_ledger_of_a_raw_profile_is_json_rows_that_sum_to_the_step(profile: Path) -> None:
-    found = lstmprof("breakdown", profile, "--table", "ledger", "--format", "json")
+    found = process("breakdown", profile, "--table", "ledger", "--format", "json")
     rows = json.loads(found.stdout)
     assert {tuple(row) for row in rows} == {
         ("run", "rank", "step", "device", "state", "part", "ns")
@@ -268,7 +269,7 @@ def test_text_csv_and_json_say_the_same(profile: Path) -> None:
 def test_ingest_writes_a_run_and_one_bad_file_does_not_stop_the_others(profile: Path) -> None:
     bad = profile.with_name("bad.json")
     bad.write_text("{")
-    found = lstmprof("ingest", bad, profile, "--out", profile.parent / "runs")
+    found = process("ingest", bad, profile, "--out", profile.parent / "runs")
     assert found.returncode == 1
     assert "wrote" in found.stdout
     again = lstmprof("ingest", profile, "--out", profile.parent / "runs")
@@ -354,7 +355,7 @@ def test_list_says_of_systems_that_do_not_run_why_and_what_they_need() -> None:
 def test_a_label_and_an_interpreter_are_part_of_a_capture(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     given = ["--python", sys.executable, "--label", "again"]
-    made = lstmprof("capture", "--impl", "torch-cudnn", *TINY, *given, "--out", tmp_path)
+    made = process("capture", "--impl", "torch-cudnn", *TINY, *given, "--out", tmp_path)
     assert made.returncode == 0, made.stderr
     assert new_run(made)[0].endswith("--fp32--again")
     refused = lstmprof("capture", "--impl", "torch-cudnn", "--label", "../x", "--out", tmp_path)

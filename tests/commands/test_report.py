@@ -10,14 +10,14 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from in_process import lstmprof
 from report import runs
 
 from lstmprof.commands import options
 
 
-def lstmprof(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "lstmprof", "report", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False)
+def report(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return lstmprof("report", *arguments, cwd=cwd)
 
 
 @pytest.fixture
@@ -27,19 +27,20 @@ def traces(tmp_path: Path) -> Path:
 
 
 def test_a_folder_of_runs_becomes_one_page_that_is_not_overwritten(traces: Path) -> None:
-    made = lstmprof("traces", cwd=traces.parent)
+    command = [sys.executable, "-m", "lstmprof", "report", "traces"]
+    made = subprocess.run(command, capture_output=True, text=True, cwd=traces.parent)
     assert made.returncode == 0, made.stderr
     assert made.stdout.splitlines()[-1].startswith("wrote report.html (3 runs, ")
     assert (traces.parent / "report.html").read_text().startswith("<!doctype html>")
-    again = lstmprof("traces", cwd=traces.parent)
+    again = report("traces", cwd=traces.parent)
     assert (again.returncode, len(again.stderr.splitlines())) == (1, 1)
     assert "--force" in again.stderr
-    assert lstmprof("traces", "--force", cwd=traces.parent).returncode == 0
+    assert report("traces", "--force", cwd=traces.parent).returncode == 0
 
 
 def test_two_runs_by_name_and_a_page_elsewhere(traces: Path) -> None:
     page = traces.parent / "a" / "pair.html"
-    made = lstmprof(traces / "fast", traces / "slow", "-o", page, cwd=traces.parent)
+    made = report(traces / "fast", traces / "slow", "-o", page, cwd=traces.parent)
     assert made.returncode == 0, made.stderr
     assert "2 runs" in made.stdout
     assert "torch-cell is 4.4" in page.read_text()
@@ -47,7 +48,7 @@ def test_two_runs_by_name_and_a_page_elsewhere(traces: Path) -> None:
 
 def test_single_charts_are_files(traces: Path) -> None:
     folders = [f"--{f}={traces.parent / f}" for f in ("png", "svg", "json")]
-    made = lstmprof(traces, *folders, cwd=traces.parent)
+    made = report(traces, *folders, cwd=traces.parent)
     assert made.returncode == 0, made.stderr
     assert not (traces.parent / "report.html").exists()
     (png,) = (traces.parent / "png").glob("times-0.png")
@@ -55,7 +56,7 @@ def test_single_charts_are_files(traces: Path) -> None:
     ElementTree.parse(traces.parent / "svg" / "times-0.svg")
     spec = json.loads((traces.parent / "json" / "ledger-0.json").read_text())
     assert spec["title"]["text"].startswith("Where the step goes")
-    again = lstmprof(traces, folders[1], cwd=traces.parent)
+    again = report(traces, folders[1], cwd=traces.parent)
     assert (again.returncode, len(again.stderr.splitlines())) == (1, 1)
 
 
@@ -86,6 +87,6 @@ def test_what_takes_long_says_what_it_is_at_to_who_looks(
 
 
 def test_what_cannot_be_read_is_one_line_and_leaves_nothing(tmp_path: Path) -> None:
-    made = lstmprof("no-such-place", cwd=tmp_path)
+    made = report("no-such-place", cwd=tmp_path)
     assert (made.returncode, made.stdout, len(made.stderr.splitlines())) == (1, "", 1)
     assert list(tmp_path.iterdir()) == []
