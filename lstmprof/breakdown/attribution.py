@@ -111,7 +111,7 @@ def attributed(
     if not lanes:
         return {None: _of_host(hosts, at, rank)}
     return {
-        lane.device: _of_device(hosts, at, lane, (waits or {}).get(lane.device) or _waits(lane))
+        lane.device: _of_device(hosts, at, lane, (waits or {}).get(lane.device) or waits_of(lane))
         for lane in lanes
     }
 
@@ -290,7 +290,7 @@ def _classes(events: EventTable) -> Ints:
     return np.where((by_kind == 0) & collective, _COLLECTIVE_CLASS, by_kind)
 
 
-def _waits(lane: Lane) -> Waits:
+def waits_of(lane: Lane) -> Waits:
     """The waits of a device whose ``lane`` is of the whole profile."""
     gaps = _Gaps()
     gaps.add(lane)
@@ -353,7 +353,7 @@ def _activities(packed: Packed, piece: slice, rank: int | None) -> tuple[Ints, I
 
 
 def _packed_lane(packed: Packed, device: int, rows: Ints) -> Lane:
-    """What ``_waits`` asks of a lane."""
+    """What ``waits_of`` asks of a lane."""
     start_ns, dur_ns = packed.values("start_ns"), packed.values("dur_ns")
     rows = rows[_few_swapped(packed, rows)]
     start = start_ns[rows].astype(np.int64)

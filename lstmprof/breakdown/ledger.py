@@ -8,6 +8,7 @@ are its devices, else its host threads, with ``device`` null.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 import numpy as np
 import pyarrow as pa
@@ -51,10 +52,19 @@ READS = (
 _Place = tuple[int, int | None, int]
 
 
-def ledger(events: EventTable, windows: list[Window]) -> pa.Table:
-    """The ledger of ``windows``: one row a part that has time in it, ``SCHEMA``."""
+#: Of each rank those of its devices.
+AllWaits = Mapping[int | None, Mapping[int, Waits]]
+
+
+def ledger(
+    events: EventTable, windows: list[Window], waits: AllWaits = MappingProxyType({})
+) -> pa.Table:
+    """The ledger of ``windows``: one row a part that has time in it, ``SCHEMA``.
+
+    ``waits`` are of the whole profile, where ``events`` are not.
+    """
     sums = _Sums(windows)
-    sums.add(events, None, {})
+    sums.add(events, None, waits)
     return sums.table()
 
 
@@ -91,7 +101,7 @@ class _Sums:
         self,
         events: EventTable,
         within: tuple[int, int] | None,
-        waits: Mapping[int | None, Mapping[int, Waits]],
+        waits: AllWaits,
     ) -> None:
         """Add what ``events`` tell of the windows ``within`` start and end, if not of all time."""
         self._categories |= dict.fromkeys([*events.texts("category")[1], OTHER])

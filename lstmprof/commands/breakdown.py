@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lstmprof.commands import completion, options, terminal
+from lstmprof.commands.terminal.first_step import FirstAnswers
 from lstmprof.errors import UsageError
 from lstmprof.names import STEPS, TABLES, USUAL_TABLES
 
@@ -62,6 +63,8 @@ def command(
     PATH is a run, a folder of runs, or raw profiles: a file, a folder, a tar archive, a URL (read
     into a cache, never beside the file). One that cannot be read does not stop the others: it is
     told at the end, and the exit status is 1. The steps of more than three runs stand side by side.
+    Of a plain Kineto file of 256 MiB and more the first step is told on stderr before the rest is
+    read, if samples of the file tell where it stands.
 
     \b
     Example:
@@ -83,9 +86,12 @@ def command(
         if table in (None, "ledger"):
             breakdown.steps(profiled=profiled or table == "ledger")
 
+    first = FirstAnswers()
+    of_steps = table in (None, "ledger") and not step_range
     with options.leaving_out() as left_out:
-        runs = options.runs_of(paths, left_out)
+        runs = options.runs_of(paths, left_out, *([first.tell] if of_steps else []))
         breakdowns = options.broken_down(runs, left_out, step_range, made, look)
+        first.check(breakdowns)
         _tell_what_is_empty(breakdowns, table)
         _show(breakdowns, shown, format_, top, profiled=profiled)
         if open_:

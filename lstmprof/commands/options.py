@@ -20,6 +20,7 @@ from lstmprof.numbers import file_size
 if TYPE_CHECKING:
     from lstmprof.breakdown import Breakdown
     from lstmprof.diagnose.diagnosis import Diagnosis
+    from lstmprof.runs.cache import Reading
     from lstmprof.runs.run import Run
 
 _Made = TypeVar("_Made")
@@ -170,20 +171,26 @@ def trying(place: object, left_out: LeftOut) -> Iterator[None]:
         left_out.faults.append(fault)
 
 
-def runs_of(paths: Sequence[str], left_out: LeftOut) -> list[Run]:
-    """The runs that ``paths`` mean, raw profiles read.
+def _nothing_said(path: Path, name: str) -> None:
+    """What is told of a file that is about to be read where nobody asks."""
+
+
+def runs_of(paths: Sequence[str], left_out: LeftOut, reading: Reading = _nothing_said) -> list[Run]:
+    """The runs that ``paths`` mean, raw profiles read; of each ``reading`` is told before.
 
     Raises:
         LstmprofError: nothing can be read of any path.
     """
-    return [run for runs in runs_of_each(paths, left_out) for run in runs]
+    return [run for runs in runs_of_each(paths, left_out, reading) for run in runs]
 
 
-def runs_of_each(paths: Sequence[str], left_out: LeftOut) -> list[list[Run]]:
+def runs_of_each(
+    paths: Sequence[str], left_out: LeftOut, reading: Reading = _nothing_said
+) -> list[list[Run]]:
     """The runs of each of ``paths`` of which there is one, as ``runs_of`` says."""
     from lstmprof.runs.cache import opened
 
-    return opened(paths, None, left_out.faults.append)
+    return opened(paths, None, left_out.faults.append, reading)
 
 
 def broken_down(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from lstmprof.runs.ingest import Ingested
 
 
+#: What is told of a file that is about to be read: where it is, and what its run will be called.
+Reading = Callable[[Path, str], None]
+
+
 def open_runs(
     words: Iterable[Path | str],
     cache: Path | None = None,
@@ -42,10 +46,18 @@ def open_runs(
     return [run for runs in opened(words, cache, leave_out) for run in runs]
 
 
-def opened(words: Iterable[Path | str], cache: Path | None, leave_out: LeaveOut) -> list[list[Run]]:
-    """The runs of each of ``words`` of which there is one, as ``open_runs`` says."""
+def opened(
+    words: Iterable[Path | str],
+    cache: Path | None,
+    leave_out: LeaveOut,
+    reading: Reading = lambda path, name: None,
+) -> list[list[Run]]:
+    """The runs of each of ``words`` of which there is one, as ``open_runs`` says.
+
+    ``reading`` is told of each profile of one file that was not read before.
+    """
     words, cache = list(words), cache or cache_folder()
-    opened_of = [_opened(word, cache) for word in words]
+    opened_of = [_opened(word, cache, reading) for word in words]
     faults = [fault for of_word in opened_of for fault in of_word.faults]
     if faults and not any(of_word.runs for of_word in opened_of):
         raise _nothing(words, faults, leave_out)
@@ -83,7 +95,7 @@ class _Opened:
             self.faults.append(fault)
 
 
-def _opened(word: Path | str, cache: Path) -> _Opened:
+def _opened(word: Path | str, cache: Path, reading: Reading) -> _Opened:
     of_word = _Opened()
     with of_word.trying(word):
         places = _places_at(word)
@@ -91,7 +103,7 @@ def _opened(word: Path | str, cache: Path) -> _Opened:
             with of_word.trying(place):
                 of_word.runs.append(_run_at(place, cache))
         if not places:
-            _ingest(word, cache, of_word)
+            _ingest(word, cache, of_word, reading)
     return of_word
 
 
@@ -114,7 +126,7 @@ def _run_at(place: Path | str, cache: Path) -> Run:
     return run.fetched(cache)
 
 
-def _ingest(word: Path | str, cache: Path, of_word: _Opened) -> None:
+def _ingest(word: Path | str, cache: Path, of_word: _Opened, reading: Reading) -> None:
     """Add the runs of the profiles at ``word``, read now or before."""
     # a stored run needs no readers of profiles, which are much to import
     from lstmprof.formats import sources
@@ -130,6 +142,8 @@ def _ingest(word: Path | str, cache: Path, of_word: _Opened) -> None:
         if runs_before:
             of_word.runs += runs_before
             continue
+        if len(group) == 1 and isinstance(label := group[0].label, Path):
+            reading(label, name)
         done = _made(group, name, folder, cache)
         of_word.runs += [run for run in done.runs if isinstance(run, Run)]
         of_word.faults += [*done.errors, *done.foreign]

@@ -79,7 +79,7 @@ class _Text:
         return self.part if isinstance(self.part, bytes) else self.part.content
 
 
-class _UnusualError(Exception):
+class UnusualError(Exception):
     """The file is not as Kineto writes it."""
 
 
@@ -104,7 +104,7 @@ def profile(label: Path | str, file: BinaryIO) -> Profile | None:
         with contextlib.ExitStack() as stack:
             parts = _profile(label, file, _Reader(label, _unpacked_bytes(file), stack))
         return kineto.profile(*parts) if parts else None  # the workers have gone
-    except (_UnusualError, OSError, EOFError, igzip.isal_zlib.error):
+    except (UnusualError, OSError, EOFError, igzip.isal_zlib.error):
         return None
 
 
@@ -120,7 +120,7 @@ class _Bounded:
         content: bytes = self._file.read(size)
         self._unpacked_bytes += len(content)
         if self._unpacked_bytes > max(FREE_BYTES, MAX_RATIO * self._packed.tell()):
-            raise _UnusualError
+            raise UnusualError
         return content
 
 
@@ -246,7 +246,7 @@ def _profile(
     """The header, the columns, what was left out and the counters."""
     is_gzipped = _is_gzipped(file)
     unpacked = _Bounded(file) if is_gzipped else file
-    head, rest = _head(label, unpacked)
+    head, rest = head_of(label, unpacked)
     if isinstance(label, Path) and not is_gzipped:
         texts: _Texts = _TextsOfPlainFile(file, rest, label, len(head))
     else:
@@ -260,20 +260,24 @@ def _profile(
     return header, reader.columns(total.pieces), total.left_out, beside
 
 
-def _head(label: Path | str, file: Any) -> tuple[bytes, bytes]:
-    """What stands before the first event, and what has been read beyond."""
+def head_of(label: Path | str, file: Any) -> tuple[bytes, bytes]:
+    """What stands before the first event, and what has been read beyond.
+
+    Raises:
+        UnusualError: ``file`` does not begin as Kineto's do.
+    """
     head = b""
     while len(head) < _MOST_AROUND:
         more = file.read(PIECE_BYTES)
         head += more
         opening = _OPENING.search(head)
         if not RawFile(label, head[:4096]).looks_like_json or is_tar(head):
-            raise _UnusualError
+            raise UnusualError
         if opening:
             return head[: opening.end()], head[opening.end() :]
         if not more:
             break
-    raise _UnusualError
+    raise UnusualError
 
 
 class _Texts:
@@ -294,7 +298,7 @@ class _Texts:
                 yield _Text(self.rest[:border])
                 self.rest = self.rest[border + 1 :]
             elif len(self.rest) > _MOST_AROUND:
-                raise _UnusualError
+                raise UnusualError
 
 
 class _TextsOfPlainFile(_Texts):
@@ -316,7 +320,7 @@ class _TextsOfPlainFile(_Texts):
                 yield _Text(Part(self._path, self._start, border - self._start))
                 self._start = border + 1
             elif read_to - self._start > _MOST_AROUND:
-                raise _UnusualError
+                raise UnusualError
         self.rest = self._part(self._start, size)
 
     def _last_border(self, read_to: int) -> int:
@@ -345,24 +349,32 @@ def _read_events(head: bytes, texts: _Texts, reader: _Reader, total: _Total) -> 
         if piece is None:
             unread = unread or text.content
             if len(unread) > _MOST_AROUND:
-                raise _UnusualError
+                raise UnusualError
             continue
         unread = b""
         total.add(piece)
         if not (total.categories & KINDS.keys() or kineto.may_be_header(head)):
-            raise _UnusualError  # of another profiler, most likely
+            raise UnusualError  # of another profiler, most likely
     return _last(unread + b"," + texts.rest if unread else texts.rest, reader, total)
 
 
 def _last(text: bytes, reader: _Reader, total: _Total) -> bytes:
     """Add the events of the last piece to ``total``; what follows them, from the bracket on."""
-    closings = list(_CLOSING.finditer(text))[-_MOST_TRIES:]
-    for closing in reversed(closings):
-        piece = reader.read(text[: closing.start() + 1])
+    for events_end, bracket in closings(text):
+        piece = reader.read(text[:events_end])
         if piece:
             total.add(piece)
-            return text[closing.end() - 1 :]
-    raise _UnusualError
+            return text[bracket:]
+    raise UnusualError
+
+
+def closings(text: bytes) -> list[tuple[int, int]]:
+    """Where in ``text`` the array of events may end, the last place first.
+
+    Each is the byte after the last event, and that of the bracket.
+    """
+    found = list(_CLOSING.finditer(text))[-_MOST_TRIES:]
+    return [(closing.start() + 1, closing.end() - 1) for closing in reversed(found)]
 
 
 def _header(label: Path | str, head: bytes, tail: bytes) -> dict[str, Any]:
@@ -370,8 +382,8 @@ def _header(label: Path | str, head: bytes, tail: bytes) -> dict[str, Any]:
     try:
         header = json_document(label, head + tail)
     except ProfileError as error:
-        raise _UnusualError from error
+        raise UnusualError from error
     once = (head + tail).count(_EVENTS_KEY) == 1
     if not (once and isinstance(header, dict) and header.get("traceEvents") == []):
-        raise _UnusualError
+        raise UnusualError
     return header
