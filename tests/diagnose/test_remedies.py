@@ -1220,14 +1220,17 @@ def test_what_cudnns_persistent_kernels_would_need() -> None:
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (FIRST, "the first cudaLaunchKernel took 0.8 µs, the others under 1 µs: CUDA was"),
+        (
+            FIRST,
+            "the first cudaLaunchKernel took 0.8 µs, the others under 1 µs in the median: CUDA",
+        ),
         (
             replace(FIRST, count=4),
             "cudaLaunchKernel took 0.2 µs where it launched a kernel for the first time, and",
         ),
         (
             replace(FIRST, name="hipLaunchKernel", median_ns=4_000),
-            "the first hipLaunchKernel took 0.8 µs, the others 4.0 µs: HIP was",
+            "the first hipLaunchKernel took 0.8 µs, the others 4.0 µs in the median: HIP was",
         ),
         (Fact("cuModuleLoadData", 800, 1), "cuModuleLoadData took 0.8 µs: CUDA was"),
     ],

@@ -84,6 +84,17 @@ def test_a_launch_that_is_long_and_not_the_first_has_loaded_nothing() -> None:
     assert (both.ns, both.count) == (50 * MS, 2)
 
 
+@pytest.mark.parametrize(("second_ms", "loaded"), [(0.01, 1), (30, 0)])
+def test_a_first_call_has_loaded_nothing_where_one_of_two_others_is_longer(
+    second_ms: float, loaded: int
+) -> None:
+    rows = [
+        call("cudaFree", at, at + length) for at, length in ((0, 20), (30, second_ms), (70, 0.01))
+    ]
+    work = [call("cudaLaunchKernel", 80, 80.01, 1), kernel("a", 81, 82, 1)]
+    assert len(seen(*rows, *work).loading) == loaded
+
+
 def test_calls_that_all_take_long_have_loaded_nothing() -> None:
     rows = [
         one

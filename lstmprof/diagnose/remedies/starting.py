@@ -38,10 +38,11 @@ def _took(call: Fact) -> str:
     each_ns = quantity(call.ns / call.count, "ns")
     if call.median_ns is None:
         return f"{call.name} took {each_ns}" + (" a call" if call.count > 1 else "")
+    later = f"{_short(call.median_ns)} in the median"
     if call.count > 1:
         where = "where it launched a kernel for the first time"
-        return f"{call.name} took {each_ns} {where}, and {_short(call.median_ns)} otherwise"
-    return f"the first {call.name} took {each_ns}, the others {_short(call.median_ns)}"
+        return f"{call.name} took {each_ns} {where}, and {later} otherwise"
+    return f"the first {call.name} took {each_ns}, the others {later}"
 
 
 def _short(ns: int) -> str:
@@ -100,8 +101,8 @@ PROFILE_LATER = Remedy(
     sources=("https://docs.nvidia.com/cuda/cuda-c-programming-guide/#lazy-loading",),
     example=Example(
         of="drawn by the tests' simulator: the first kernel launched in the profiled steps",
-        told="the first cudaLaunchKernel took 5.005 ms, the others 4.0 µs: CUDA was being "
-        "initialised or loaded code; run a few steps before those that are profiled",
+        told="the first cudaLaunchKernel took 5.005 ms, the others 4.0 µs in the median: CUDA was "
+        "being initialised or loaded code; run a few steps before those that are profiled",
     ),
 )
 TRACE_ONCE = Remedy(

@@ -165,3 +165,8 @@ class Lane:
 def median(values: Ints) -> int:
     """The lower median, which is one of them."""
     return int(np.sort(values)[(len(values) - 1) // 2])
+
+
+def upper_median(values: Ints) -> int:
+    """The upper one: of a short and a long one the long one."""
+    return int(np.sort(values)[len(values) // 2])

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from lstmprof.diagnose.seen.lane import Fact, Lane, median
+from lstmprof.diagnose.seen.lane import Fact, Lane, upper_median
 from lstmprof.events.annotate.calls import is_kernel_launch
 from lstmprof.events.groups import Groups
 from lstmprof.events.intervals import Ints
@@ -57,7 +57,7 @@ def _first_long(lane: Lane, rows: Ints, begun_ns: Ints, dur: Ints) -> Iterator[F
         return
     first = rows if loads else _firsts(lane, rows, name)
     others = np.setdiff1d(rows, first)
-    middle = median(dur[others]) if len(others) else None
+    middle = upper_median(dur[others]) if len(others) else None
     if loads:
         long = np.ones(len(first), dtype=np.bool_)
     elif middle is not None:
