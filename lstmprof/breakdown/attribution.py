@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from lstmprof.breakdown import host
 from lstmprof.events.annotate.steps import Window
+from lstmprof.events.groups import Groups
 from lstmprof.events.intervals import Flags, Ints, Segments, filled, foremost, overlaps
 from lstmprof.events.narrow import Packed
 from lstmprof.events.schema import ACTIVITY_KINDS
@@ -105,15 +107,38 @@ def attributed(
     ``within`` are start and end of what ``events`` tell all about, if that is not all time; then
     ``waits`` are those of each device in the whole profile.
     """
-    at = _Instants(windows, within)
-    hosts = _Hosts(events, windows[0].framework_ranges if windows else ())
-    lanes = list(device_lanes(events, rank))
-    if not lanes:
-        return {None: _of_host(hosts, at, rank)}
-    return {
-        lane.device: _of_device(hosts, at, lane, (waits or {}).get(lane.device) or waits_of(lane))
-        for lane in lanes
-    }
+    return Attribution(events).of(windows, rank, waits, within)
+
+
+class Attribution:
+    """``attributed`` of ``events``, asked rank by rank: what all ranks share is worked out once."""
+
+    def __init__(self, events: EventTable) -> None:
+        self._events = events
+        self._hosts: dict[tuple[str, ...], _Hosts] = {}
+
+    def of(
+        self,
+        windows: Sequence[Window],
+        rank: int | None,
+        waits: Mapping[int, Waits] | None = None,
+        within: tuple[int, int] | None = None,
+    ) -> dict[int | None, Stretches]:
+        """What ``attributed`` says of ``windows``, all of ``rank``."""
+        at = _Instants(windows, within)
+        ranges = tuple(windows[0].framework_ranges) if windows else ()
+        if ranges not in self._hosts:
+            self._hosts[ranges] = _Hosts(self._events, ranges)
+        hosts = self._hosts[ranges]
+        lanes = list(device_lanes(self._events, rank))
+        if not lanes:
+            return {None: _of_host(hosts, at, rank)}
+        return {
+            lane.device: _of_device(
+                hosts, at, lane, (waits or {}).get(lane.device) or waits_of(lane)
+            )
+            for lane in lanes
+        }
 
 
 class _Instants:
@@ -147,10 +172,22 @@ class _Hosts:
         self.category = np.where(codes < 0, len(names), codes)
         self._segments: dict[int, Segments] = {}
 
-    @property
+    @cached_property
     def labels(self) -> tuple[Label, ...]:
         """What a stretch can be: a category, then the causes of idle time."""
         return (*(("busy", c) for c in self.categories), *(("idle", c) for c in _CAUSES))
+
+    @cached_property
+    def computes(self) -> Flags:
+        """A boolean a row: an op that computes on the host."""
+        return host.computing(self.events)
+
+    @cached_property
+    def _rows_of_threads(self) -> list[Ints]:
+        """The rows of each thread."""
+        order = np.argsort(self.thread, kind="stable")
+        threads = np.arange(int(self.thread.max(initial=NONE)) + 1)
+        return np.split(order, np.searchsorted(self.thread[order], threads))[1:]
 
     def idle(self, cause: str) -> int:
         """The place of a cause in ``labels``."""
@@ -159,7 +196,7 @@ class _Hosts:
     def segments(self, thread: int) -> Segments:
         """What ``thread`` was doing at every instant."""
         if thread not in self._segments:
-            rows = np.flatnonzero(self.thread == thread)
+            rows = self._rows_of_threads[thread]
             self._segments[thread] = filled(innermost(self.events, rows))
         return self._segments[thread]
 
@@ -172,7 +209,7 @@ class _Hosts:
 
 
 def _of_host(hosts: _Hosts, at: _Instants, rank: int | None) -> Stretches:
-    computes = host.computing(hosts.events)
+    computes = hosts.computes
     merged = filled(host.merged_lanes(hosts.events, rank, computes, hosts.state))
     merged = host.with_whole_copies(hosts.events, merged, computes)
     shared = overlaps(merged, at.start_ns, at.end_ns)
@@ -274,7 +311,7 @@ def _lane(events: EventTable, device: int, rows: Ints) -> Lane:
     start, end = starts[rows], ends[rows]
     correlation = events.ints("correlation_id", np.iinfo(np.int64).max)[rows]
     tie = content_order(events, rows)
-    first = np.lexsort((tie, end, correlation, start, _classes(events)[rows]))
+    first = np.lexsort((tie, end, correlation, start, _class_of(events)[rows]))
     busy = foremost(start, end, first)
     runs = np.flatnonzero(end > start)
     order = runs[np.lexsort((tie[runs], correlation[runs], end[runs], start[runs]))]
@@ -282,6 +319,10 @@ def _lane(events: EventTable, device: int, rows: Ints) -> Lane:
     launch = events.rows_named("launch_id")[row]
     owned = Segments(busy.start_ns, busy.end_ns, rows[busy.owner])
     return Lane(device, start[order], end[order], row, launch, ends[launch], owned)
+
+
+def _class_of(events: EventTable) -> Ints:
+    return events.once(_classes, "kind", "category")
 
 
 def _classes(events: EventTable) -> Ints:
@@ -324,32 +365,37 @@ class _Gaps:
         return Waits(since, until, max(LATENCIES * median, LEAST_LATENCY_NS))
 
 
-def all_waits(packed: Packed, rank: int | None) -> dict[int, Waits]:
-    """Those of each device of ``rank`` of a whole profile, sorted and numbered by start."""
-    gaps: dict[int, _Gaps] = {}
-    late: dict[int, Ints] = {}  # what began last waits for what begins with it
+def all_waits(packed: Packed, ranks: Sequence[int | None]) -> dict[int | None, dict[int, Waits]]:
+    """Those of each device of ``ranks``, of a whole profile, sorted and numbered by start."""
+    gaps: dict[tuple[int, int], _Gaps] = {}
+    late: dict[tuple[int, int], Ints] = {}  # what began last waits for what begins with it
     start_ns = packed.values("start_ns")
     for piece in packed.pieces():
-        rows, device = _activities(packed, piece, rank)
-        for number in np.unique(device).tolist():
-            mine = np.concatenate([late.get(number, rows[:0]), rows[device == number]])
+        for lane, rows in _activities(packed, piece):
+            mine = np.concatenate([late.get(lane, rows[:0]), rows])
             last = int(np.searchsorted(start_ns[mine], start_ns[mine[-1]]))
-            late[number] = mine[last:]
-            gaps.setdefault(number, _Gaps()).add(_packed_lane(packed, number, mine[:last]))
-    for number, rows in late.items():
-        gaps[number].add(_packed_lane(packed, number, rows))
-    return {number: gaps[number].waits() for number in sorted(gaps)}
+            late[lane] = mine[last:]
+            gaps.setdefault(lane, _Gaps()).add(_packed_lane(packed, lane[1], mine[:last]))
+    for lane, rows in late.items():
+        gaps[lane].add(_packed_lane(packed, lane[1], rows))
+    number_of = {UNKNOWN if rank is None else rank: rank for rank in ranks}
+    of_ranks: dict[int | None, dict[int, Waits]] = {rank: {} for rank in ranks}
+    for rank, device in sorted(gaps):
+        if rank in number_of:
+            of_ranks[number_of[rank]][device] = gaps[rank, device].waits()
+    return of_ranks
 
 
-def _activities(packed: Packed, piece: slice, rank: int | None) -> tuple[Ints, Ints]:
-    """Rows of those of ``rank`` that take time on a device, and their devices."""
+def _activities(packed: Packed, piece: slice) -> Iterator[tuple[tuple[int, int], Ints]]:
+    """(rank, ``UNKNOWN`` for null, and device), rows of those that take time there."""
     kinds = [kind in ACTIVITY_KINDS for kind in packed.texts("kind")]
     chosen = np.array([*kinds, False])[packed.codes("kind", piece)]
-    chosen &= packed.values("dur_ns", piece) > 0
-    chosen &= packed.known("device", piece) & (packed.known("rank", piece) == (rank is not None))
-    if rank is not None:
-        chosen &= packed.values("rank", piece) == rank
-    return piece.start + np.flatnonzero(chosen), packed.values("device", piece)[chosen]
+    chosen &= (packed.values("dur_ns", piece) > 0) & packed.known("device", piece)
+    rows = np.flatnonzero(chosen)
+    rank, device = (packed.ints(name, piece)[rows] for name in ("rank", "device"))
+    group = Groups(rank, device)
+    for first, members in zip(group.first.tolist(), group.members(), strict=True):
+        yield (int(rank[first]), int(device[first])), piece.start + rows[members]
 
 
 def _packed_lane(packed: Packed, device: int, rows: Ints) -> Lane:
@@ -368,10 +414,8 @@ def _few_swapped(packed: Packed, rows: Ints) -> Ints:
     start = packed.values("start_ns")[rows]
     alike = start[1:] == start[:-1]
     tied = np.flatnonzero(np.append(alike, False) | np.append(False, alike)[: len(rows)])
-    first = int(rows[0]) if len(rows) else 0
-    near = packed.ints("correlation_id", slice(first, int(rows[-1]) + 1 if len(rows) else 0))
-    correlation = near[rows[tied] - first]
-    unknown_last = np.where(correlation == UNKNOWN, np.iinfo(np.int64).max, correlation)
+    of_tied = packed.table(("correlation_id",), rows[tied])
+    unknown_last = of_tied.ints("correlation_id", np.iinfo(np.int64).max)
     keys = (unknown_last, packed.values("dur_ns")[rows[tied]], start[tied])
     order = np.arange(len(rows))
     order[tied] = tied[np.lexsort(keys)]

@@ -20,10 +20,10 @@ from lstmprof.breakdown.attribution import (
     QUEUED,
     TAIL,
     UNATTRIBUTED,
+    Attribution,
     Stretches,
     Waits,
     all_waits,
-    attributed,
 )
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.batches import Batch
@@ -77,7 +77,7 @@ class GatheredLedger:
 
     def __init__(self, packed: Packed, windows: list[Window]) -> None:
         self._sums = _Sums(windows)
-        self._waits = {rank: all_waits(packed, rank) for rank in self._sums.ranks}
+        self._waits = all_waits(packed, self._sums.ranks)
 
     def add(self, batch: Batch) -> None:
         """Account for the time of ``batch``."""
@@ -92,8 +92,11 @@ class _Sums:
     """Nanoseconds by rank, device, window and part."""
 
     def __init__(self, windows: list[Window]) -> None:
-        self.ranks = list(dict.fromkeys(w.rank for w in windows))
         self._windows = windows
+        self._of_rank: dict[int | None, list[int]] = {}
+        for number, window in enumerate(windows):
+            self._of_rank.setdefault(window.rank, []).append(number)
+        self.ranks = list(self._of_rank)
         self._spent: dict[_Place, dict[tuple[str, str], int]] = {}
         self._categories: dict[str, None] = {}
 
@@ -105,14 +108,13 @@ class _Sums:
     ) -> None:
         """Add what ``events`` tell of the windows ``within`` start and end, if not of all time."""
         self._categories |= dict.fromkeys([*events.texts("category")[1], OTHER])
-        for place, rank in enumerate(self.ranks):
-            numbers = [
-                n for n, w in enumerate(self._windows) if w.rank == rank and _meets(w, within)
-            ]
+        attribution = Attribution(events)
+        for place, (rank, of_rank) in enumerate(self._of_rank.items()):
+            numbers = [n for n in of_rank if _meets(self._windows[n], within)]
             windows = [self._windows[n] for n in numbers]
             if not windows:
                 continue
-            lanes = attributed(events, windows, rank, waits.get(rank), within)
+            lanes = attribution.of(windows, rank, waits.get(rank), within)
             for device, stretches in lanes.items():
                 for number, spent in zip(numbers, _summed(stretches, len(numbers)), strict=True):
                     sums = self._spent.setdefault((place, device, number), {})

@@ -109,20 +109,33 @@ def nesting_order(events: EventTable, rows: Ints) -> Ints:
 
 
 def _nested(events: EventTable, rows: Ints, start: Ints, dur: Ints) -> Ints:
-    depth = events.mapped("kind", lambda kind: _DEPTH.get(kind, 9), 9)[rows]
+    depth = events.once(_depths, "kind")[rows]
     return np.lexsort((content_order(events, rows), depth, -dur, start))
+
+
+def _depths(events: EventTable) -> Ints:
+    return events.mapped("kind", lambda kind: _DEPTH.get(kind, 9), 9)
 
 
 def content_order(events: EventTable, rows: Ints) -> Ints:
     """A last tie-break of ``rows`` by what one says (name, category, stream), not its place."""
-    keys = []
-    for column in ("name", "category"):
-        codes, values = events.texts(column)
-        place = np.empty(len(values) + 1, dtype=np.int64)
-        texts = [*values, ""]
-        place[sorted(range(len(texts)), key=texts.__getitem__)] = np.arange(len(texts))
-        keys.append(place[codes[rows]])
+    keys = [places[events.texts(column)[0][rows]] for column, places in _text_places(events)]
     return numbered(*keys, events.ints("stream", UNKNOWN)[rows])
+
+
+def _text_places(events: EventTable) -> list[tuple[str, Ints]]:
+    """Of name and category the place of each text, and of none, among all in order."""
+    return events.once(_ordered_texts, "name", "category")
+
+
+def _ordered_texts(events: EventTable) -> list[tuple[str, Ints]]:
+    places = []
+    for column in ("name", "category"):
+        texts = [*events.texts(column)[1], ""]
+        place = np.empty(len(texts), dtype=np.int64)
+        place[sorted(range(len(texts)), key=texts.__getitem__)] = np.arange(len(texts))
+        places.append((column, place))
+    return places
 
 
 def innermost(events: EventTable, rows: Ints) -> Segments:

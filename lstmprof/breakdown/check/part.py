@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,12 +14,17 @@ from lstmprof.breakdown.lacks.recording import Recording
 from lstmprof.breakdown.lacks.rules import GPU_UNSEEN
 from lstmprof.events.annotate import MEASURED
 from lstmprof.events.annotate.recorded import Recorded
+from lstmprof.events.annotate.steps import Window
 from lstmprof.events.annotate.tally import ROUNDED_NS
 from lstmprof.events.counters import ALLOCATED, CHANGE, RESERVED
-from lstmprof.events.intervals import Covered, Flags
+from lstmprof.events.groups import Groups
+from lstmprof.events.intervals import Covered, Ints
+from lstmprof.events.narrow import Packed
 from lstmprof.events.schema import ACTIVITY_KINDS
-from lstmprof.events.table import NONE, EventTable
+from lstmprof.events.table import NONE, UNKNOWN
 
+#: Columns of the events that it is made from.
+_READS = ("event_id", "kind", "start_ns", "dur_ns", "rank", "shapes", "launch_id")
 #: Lacks of a profile without activities whose program used a GPU, or may have.
 NO_GPU = ("TPU not read", "no GPU activity", "nothing of the program", GPU_UNSEEN)
 
@@ -62,14 +68,17 @@ def parts_of(breakdown: Breakdown) -> list[Part]:
     Raises:
         RunError: the events are missing, damaged or of another schema version.
     """
-    events = breakdown.events()
+    events = _Measured(breakdown.packed(_READS))
+    windows: dict[int | None, list[Window]] = {}
+    for window in breakdown.windows:
+        windows.setdefault(window.rank, []).append(window)
     info, timings = breakdown.run.info, breakdown.timings
     timed = timings is not None and info.source in MEASURED
     inflation = timings.inflation_share if timings and timed else None
     counted = _counted(breakdown)
     return [
         replace(
-            _part(breakdown, events, has, inflation),
+            _part(breakdown, events, windows.get(has.rank, []), has, inflation),
             allocations=counted[has.rank, CHANGE],
             memory=any(counted[has.rank, name] for name in (ALLOCATED, RESERVED)),
         )
@@ -87,36 +96,71 @@ def _counted(breakdown: Breakdown) -> Counter[tuple[int | None, str]]:
     return counted
 
 
-def _part(breakdown: Breakdown, events: EventTable, has: Recorded, inflation: float | None) -> Part:
-    of_rank = np.zeros(len(events), dtype=bool)
-    of_rank[events.of_rank(has.rank)] = True
-    shaped = events["shapes"].is_valid().to_numpy(zero_copy_only=False)
-    early = _early(events, of_rank)
-    overhead = np.flatnonzero(of_rank & events.is_kind("overhead"))
-    windows = [window for window in breakdown.windows if window.rank == has.rank]
+class _Measured:
+    """What is measured of the events of each rank: those of all are looked at once."""
+
+    def __init__(self, events: Packed) -> None:
+        self._events = events
+        self._start_ns = events.values("start_ns").astype(np.int64)
+        shaped = np.flatnonzero(events.is_kind("op") & events.known("shapes"))
+        self._shaped = self._of_ranks(shaped, shaped)
+        launch = events.rows_named("launch_id")
+        linked = np.flatnonzero(events.is_kind(*ACTIVITY_KINDS) & (launch != NONE))
+        by_ns = self._start_ns[launch[linked]] - self._start_ns[linked]
+        late = by_ns > ROUNDED_NS
+        self._early = self._of_ranks(linked[late], by_ns[late])
+        overhead = np.flatnonzero(events.is_kind("overhead"))
+        self._overhead = self._of_ranks(overhead, overhead)
+
+    def _of_ranks(self, rows: Ints, values: Ints) -> dict[int, Ints]:
+        """``values``, one of each of ``rows``, by its rank."""
+        rank = self._events.table(("rank",), rows).ints("rank", UNKNOWN)
+        group = Groups(rank)
+        members = (values[of_rank] for of_rank in group.members())
+        return dict(zip(rank[group.first].tolist(), members, strict=True))
+
+    def with_shapes(self, rank: int | None) -> int:
+        """Ops of ``rank`` that have the shapes of their inputs."""
+        return len(_of(self._shaped, rank))
+
+    def early_ns(self, rank: int | None) -> Ints:
+        """By how much activities of ``rank`` begin before their launch, of those that do."""
+        return _of(self._early, rank)
+
+    def overheads(self, rank: int | None) -> tuple[Ints, Ints]:
+        """When each of the profiler's own events of ``rank`` begins and ends."""
+        rows = _of(self._overhead, rank)
+        start = self._start_ns[rows]
+        return start, start + self._events.values("dur_ns")[rows]
+
+
+def _of(by_rank: Mapping[int, Ints], rank: int | None) -> Ints:
+    return by_rank.get(UNKNOWN if rank is None else rank, np.empty(0, dtype=np.int64))
+
+
+def _part(
+    breakdown: Breakdown,
+    events: _Measured,
+    windows: Sequence[Window],
+    has: Recorded,
+    inflation: float | None,
+) -> Part:
+    early, overhead = events.early_ns(has.rank), events.overheads(has.rank)
     start, end = (
         np.array(ns, dtype=np.int64)
         for ns in ([w.start_ns for w in windows], [w.end_ns for w in windows])
     )
-    covered = Covered(events.start_ns[overhead], events.end_ns[overhead])
+    covered = Covered(*overhead)
     steps = Covered(start, end)
     return Part(
         has=has,
         lacks=breakdown.lacks_of_rank(has.rank),
-        with_shapes=int(np.count_nonzero(of_rank & events.is_kind("op") & shaped)),
+        with_shapes=events.with_shapes(has.rank),
         early=len(early),
-        early_ns=int(max(early, default=0)),
-        overheads=len(overhead),
+        early_ns=int(early.max(initial=0)),
+        overheads=len(overhead[0]),
         overhead_ns=int(covered.within(*steps.bounds).sum()),
         steps_ns=steps.whole_ns,
         inflation_share=inflation,
         settings=tuple(Recording(has, breakdown.run.info).settings),
     )
-
-
-def _early(events: EventTable, of_rank: Flags) -> list[int]:
-    """By how many ns each activity begins before its launch, where it does."""
-    launch = events.rows_named("launch_id")
-    linked = np.flatnonzero(of_rank & events.is_kind(*ACTIVITY_KINDS) & (launch != NONE))
-    by_ns = events.start_ns[launch[linked]] - events.start_ns[linked]
-    return [int(ns) for ns in by_ns[by_ns > ROUNDED_NS]]

@@ -81,7 +81,7 @@ def collectives(held: Packed, windows: Sequence[Window]) -> pa.Table:
         pa.array(number, mask=unknown),
         pa.array(calls.start_ns),
         pa.array(calls.end_ns - calls.start_ns),
-        pa.array(_overlapped(events, calls, rank, device)),
+        pa.array(_overlapped(events, calls)),
         pa.array(waits, mask=unknown),
         *(pa.array(of[last], mask=unknown | (of[last] == UNKNOWN)) for of in (rank, device)),
         pa.array(skew, mask=unknown),
@@ -109,11 +109,11 @@ def _alike(events: EventTable, calls: _Calls) -> Ints:
     """A number for each call: equal where step, name and place of the stream are."""
     stream = events.ints("stream", UNKNOWN)[calls.row]
     place = np.zeros(len(stream), dtype=np.int64)
-    of_lane = [np.unique(stream[calls.lane == lane]) for lane in range(calls.lanes)]
-    if len({len(streams) for streams in of_lane}) == 1:
-        for lane, streams in enumerate(of_lane):
-            members = calls.lane == lane
-            place[members] = np.searchsorted(streams, stream[members])
+    of_lane = Groups(calls.lane).members()
+    streams = [np.unique(stream[members]) for members in of_lane]
+    if len({len(of) for of in streams}) == 1:
+        for members, of in zip(of_lane, streams, strict=True):
+            place[members] = np.searchsorted(of, stream[members])
     step = events.ints("step", UNKNOWN)[calls.row]
     return numbered(step, place, events.texts("name")[0][calls.row])
 
@@ -152,14 +152,17 @@ def _skew(ends_ns: Ints) -> Ints:
     return np.asarray(left.max(axis=1) - left.min(axis=1), dtype=np.int64)
 
 
-def _overlapped(events: EventTable, calls: _Calls, rank: Ints, device: Ints) -> Ints:
+def _overlapped(events: EventTable, calls: _Calls) -> Ints:
     """Time of each call in which its device computed as well."""
     computes = events.is_kind("kernel") & ~events.is_one_of("category", "collective")
-    ranks, devices = (events.ints(c, UNKNOWN) for c in ("rank", "device"))
+    computing = np.flatnonzero(computes)
+    rows = np.concatenate([calls.row, computing])  # in which a call is before its device's work
+    place = Groups(*(events.ints(c, UNKNOWN)[rows] for c in ("rank", "device")))
     overlapped = np.zeros(len(calls.row), dtype=np.int64)
-    for lane in range(calls.lanes):
-        own = np.flatnonzero(calls.lane == lane)
-        at = computes & (ranks == rank[own[0]]) & (devices == device[own[0]])
-        busy = Covered(events.start_ns[at], events.end_ns[at])
-        overlapped[own] = busy.within(calls.start_ns[own], calls.end_ns[own])
+    for members in place.members():
+        own = members[: np.searchsorted(members, len(calls.row))]
+        if len(own):
+            at = rows[members[len(own) :]]
+            busy = Covered(events.start_ns[at], events.end_ns[at])
+            overlapped[own] = busy.within(calls.start_ns[own], calls.end_ns[own])
     return overlapped

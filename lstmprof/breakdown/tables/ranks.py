@@ -8,8 +8,8 @@ compared, never their clocks. Where the profile marks no steps, times are of the
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -85,6 +85,8 @@ SCHEMA = schema(COLUMNS)
 
 _Place = tuple[int | None, int | None]
 _Rows = Sequence[dict[str, Any]]
+_Key = TypeVar("_Key", bound=Hashable)
+_Member = TypeVar("_Member")
 
 
 def ranks(ledger: pa.Table, collectives: pa.Table, windows: list[Window]) -> pa.Table:
@@ -93,24 +95,46 @@ def ranks(ledger: pa.Table, collectives: pa.Table, windows: list[Window]) -> pa.
     for row in ledger.to_pylist():
         spent[row["rank"], row["device"]][row["state"], row["part"]] += row["ns"]
     calls = collectives.to_pylist()
-    rows = [_times(place, parts, windows, calls) for place, parts in spent.items()]
+    of_rank, of_place = _by(windows, lambda window: window.rank), _by(calls, _place)
+    rows = [
+        _times(place, parts, of_rank[place[0]], of_place.get(place, []))
+        for place, parts in spent.items()
+    ]
     mean = sum(row["work_ns"] for row in rows) / max(len(rows), 1)
     arrivals = in_common(calls)
+    own, late = _by(arrivals, _place), _by(arrivals, _last_place)
     for row in rows:
         row["imbalance_share"] = row["work_ns"] / mean - 1 if len(rows) > 1 and mean else None
-        row |= _lateness((row["rank"], row["device"]), arrivals, row["steps"])
+        place = _place(row)
+        row |= _lateness(own.get(place, []), late.get(place, []), len(own) - 1, row["steps"])
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
+def _by(members: Iterable[_Member], key: Callable[[_Member], _Key]) -> dict[_Key, list[_Member]]:
+    """The ``members`` by their ``key``, in their order."""
+    grouped: dict[_Key, list[_Member]] = {}
+    for member in members:
+        grouped.setdefault(key(member), []).append(member)
+    return grouped
+
+
+def _place(row: Mapping[str, Any]) -> _Place:
+    return row["rank"], row["device"]
+
+
+def _last_place(row: Mapping[str, Any]) -> _Place:
+    return row["last_rank"], row["last_device"]
+
+
 def _times(
-    place: _Place, parts: Counter[tuple[str, str]], windows: list[Window], calls: _Rows
+    place: _Place, parts: Counter[tuple[str, str]], own: list[Window], calls: _Rows
 ) -> dict[str, Any]:
-    own = [window for window in windows if window.rank == place[0]]
+    """What a rank and device did in its ``own`` windows, of which ``calls`` are the collectives."""
     lengths = [window.end_ns - window.start_ns for window in own]
     busy = sum(ns for (state, _), ns in parts.items() if state == "busy")
     exposed = parts["busy", "collective"]
     idle = [(part, ns) for (state, part), ns in parts.items() if state == "idle"]
-    communicates = _collective_ns(place, own, calls)
+    communicates = _collective_ns(own, calls)
     steps = len(own)
     return {
         "rank": place[0],
@@ -127,11 +151,10 @@ def _times(
     }
 
 
-def _collective_ns(place: _Place, windows: list[Window], calls: _Rows) -> int:
-    """Time of the windows in which a collective ran at ``place``."""
-    own = [row for row in calls if (row["rank"], row["device"]) == place]
-    start = np.array([row["start_ns"] for row in own], dtype=np.int64)
-    length = np.array([row["dur_ns"] for row in own], dtype=np.int64)
+def _collective_ns(windows: list[Window], calls: _Rows) -> int:
+    """Time of the windows in which one of ``calls`` ran."""
+    start = np.array([row["start_ns"] for row in calls], dtype=np.int64)
+    length = np.array([row["dur_ns"] for row in calls], dtype=np.int64)
     begins, ends = (
         np.array([getattr(window, edge) for window in windows], dtype=np.int64)
         for edge in ("start_ns", "end_ns")
@@ -147,23 +170,23 @@ def in_common(calls: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     matched = [row for row in calls if row["collective"] is not None]
     waits: Counter[_Place] = Counter()
     for row in matched:
-        waits[row["rank"], row["device"]] += row["waits_ns"]
+        waits[_place(row)] += row["waits_ns"]
     skew_ns = sum({row["collective"]: row["skew_ns"] for row in matched}.values())
     return matched if skew_ns <= MOST_SKEW_SHARE * max(waits.values(), default=0) else []
 
 
-def _lateness(place: _Place, arrivals: _Rows, steps: int) -> dict[str, Any]:
-    """Whom it waits for in collectives, and how late it is itself."""
-    own = [row for row in arrivals if (row["rank"], row["device"]) == place]
+def _lateness(own: _Rows, late: _Rows, others: int, steps: int) -> dict[str, Any]:
+    """Whom it waits for in its ``own`` collectives, and how late it is itself.
+
+    ``late`` are the rows of all those to which it was the last; ``others`` wait there.
+    """
     names = ("waits_ns", "waits_for_rank", "waits_for_device", "last_in", "collectives", "late_ns")
     if not own:
         return dict.fromkeys(names)
     waits: Counter[_Place] = Counter()
     for row in own:
-        waits[row["last_rank"], row["last_device"]] += row["waits_ns"]
+        waits[_last_place(row)] += row["waits_ns"]
     longest, waited_ns = max(waits.items(), key=lambda item: item[1])
-    others = len({(row["rank"], row["device"]) for row in arrivals}) - 1
-    late = [row for row in arrivals if (row["last_rank"], row["last_device"]) == place]
     whom = longest if waited_ns else (None, None)
     values = (
         sum(waits.values()) / steps,

@@ -23,7 +23,7 @@ from typing import BinaryIO, cast
 import numpy as np
 
 from lstmprof.breakdown import Breakdown
-from lstmprof.breakdown.attribution import Label, Stretches, Waits, all_waits, attributed
+from lstmprof.breakdown.attribution import Attribution, Label, Stretches, all_waits
 from lstmprof.breakdown.ledger import READS as OF_LEDGER
 from lstmprof.errors import RunError
 from lstmprof.events.annotate.steps import Window
@@ -239,9 +239,7 @@ class _Ledgers:
     ) -> None:
         self._packets, self._tracks, self._origin_ns = packets, tracks, origin_ns
         self._windows = windows
-        self._waits: dict[int | None, dict[int, Waits]] = {
-            rank: all_waits(packed, rank) for rank in dict.fromkeys(w.rank for w in windows)
-        }
+        self._waits = all_waits(packed, list(dict.fromkeys(w.rank for w in windows)))
         self._open: dict[tuple[int | None, int | None], _Stretch] = {}
 
     def add_steps(self) -> None:
@@ -254,6 +252,7 @@ class _Ledgers:
 
     def add(self, batch: Batch) -> None:
         """What ``batch`` tells of the windows."""
+        attribution = Attribution(batch.events)
         for rank, waits in self._waits.items():
             windows = [
                 w
@@ -263,7 +262,7 @@ class _Ledgers:
             if not windows:
                 continue
             within = (batch.start_ns, batch.end_ns)
-            lanes = attributed(batch.events, windows, rank, waits, within)
+            lanes = attribution.of(windows, rank, waits, within)
             for device, stretches in lanes.items():
                 for stretch in _stretches(batch, windows, stretches):
                     self._add((rank, device), stretch)
