@@ -272,7 +272,9 @@ def _computed(
     reads = [name for kind in kinds if kind.gather for name in kind.reads]
     if gathering and (batches := Batches(events, columns=reads)).divisible:
         gathered = {name: gather(events, step_windows) for name, gather in gathering.items()}
-        for batch in batches:
+        asked = [table.asked for table in gathered.values()]
+        some = [rows for rows in asked if rows is not None]
+        for batch in batches.about(np.logical_or.reduce(some) if len(some) == len(asked) else None):
             for table in gathered.values():
                 table.add(batch)
     for kind in kinds:

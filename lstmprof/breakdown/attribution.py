@@ -7,7 +7,7 @@ host threads, merged into one. The definition, part by part: docs/ledger.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,7 +16,16 @@ import numpy as np
 from lstmprof.breakdown import host
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.groups import Groups
-from lstmprof.events.intervals import Flags, Ints, Segments, filled, foremost, overlaps
+from lstmprof.events.intervals import (
+    Covered,
+    Flags,
+    Ints,
+    Segments,
+    filled,
+    foremost,
+    overlaps,
+    places_among,
+)
 from lstmprof.events.narrow import Packed
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
@@ -28,6 +37,8 @@ TAIL = "tail:"
 #: A launch reaches an idle device within so many times the median of the profile, and this time at
 #: least; what is later the host could not have helped (docs/ledger.md).
 LATENCIES, LEAST_LATENCY_NS = 10, 100_000
+#: Where more of the events than this may tell of a wait, looking for the others does not pay.
+MOST_ASKED = 0.7
 _NEVER = np.iinfo(np.int64).min
 
 #: What a thread does; first its states, by their codes. The last where no thread is known.
@@ -88,7 +99,9 @@ class Waits:
 
     since_ns: Ints  # when the device had fallen idle
     until_ns: Ints  # when the activity began
+    called_ns: Ints  # when its launch was called, ``until_ns`` where nobody knows
     latency_ns: int
+    ends_ns: int  # when the device had done its last activity
 
     def since(self, until_ns: Ints) -> Ints:
         """When the device had fallen idle that began to work at each instant."""
@@ -292,7 +305,8 @@ class Lane:
     end_ns: Ints
     row: Ints
     launch: Ints  # row of the launch, ``NONE`` unknown
-    returned_ns: Ints  # when that returned, where it is known
+    called_ns: Ints  # when that was called, where it is known
+    returned_ns: Ints  # when it returned
     busy: Segments  # owner: row of events
 
 
@@ -318,7 +332,7 @@ def _lane(events: EventTable, device: int, rows: Ints) -> Lane:
     row = rows[order]
     launch = events.rows_named("launch_id")[row]
     owned = Segments(busy.start_ns, busy.end_ns, rows[busy.owner])
-    return Lane(device, start[order], end[order], row, launch, ends[launch], owned)
+    return Lane(device, start[order], end[order], row, launch, starts[launch], ends[launch], owned)
 
 
 def _class_of(events: EventTable) -> Ints:
@@ -350,19 +364,23 @@ class _Gaps:
         reached = np.maximum.accumulate(np.append(self._reached, lane.end_ns))
         self._reached = int(reached[-1])
         after_gap = np.flatnonzero(lane.start_ns > reached[:-1])
-        columns = (reached, lane.start_ns, lane.launch, lane.returned_ns)
-        self._parts.append(tuple(column[after_gap] for column in columns))
+        columns = (reached, lane.start_ns, lane.launch, lane.called_ns, lane.returned_ns)
+        # of some that begin together nobody knows which one the gap waits for
+        alone = np.append(lane.start_ns[1:] > lane.start_ns[:-1], True)
+        self._parts.append(tuple(column[after_gap] for column in (*columns, alone)))
 
     def waits(self) -> Waits:
         """Those of all parts."""
-        since, until, launch, returned = (
+        since, until, launch, called, returned, alone = (
             np.concatenate(column) for column in zip(*self._parts, strict=True)
         )
+        called = np.where((launch != NONE) & alone, called, until)
         # before its first activity a device has not fallen idle: what it did then is not recorded
         waited = (launch != NONE) & (returned > since) & (since > _NEVER)
         latencies = np.sort((until - returned)[waited])
         median = int(latencies[(len(latencies) - 1) // 2]) if len(latencies) else 0
-        return Waits(since, until, max(LATENCIES * median, LEAST_LATENCY_NS))
+        latency_ns = max(LATENCIES * median, LEAST_LATENCY_NS)
+        return Waits(since, until, called, latency_ns, self._reached)
 
 
 def all_waits(packed: Packed, ranks: Sequence[int | None]) -> dict[int | None, dict[int, Waits]]:
@@ -404,9 +422,49 @@ def _packed_lane(packed: Packed, device: int, rows: Ints) -> Lane:
     rows = rows[_few_swapped(packed, rows)]
     start = start_ns[rows].astype(np.int64)
     launch = packed.values("launch_id")[rows]
-    returned = start_ns[launch].astype(np.int64) + dur_ns[launch]
+    called = start_ns[launch].astype(np.int64)
     nobody = Segments(start[:0], start[:0], start[:0])
-    return Lane(device, start, start + dur_ns[rows], rows, launch, returned, nobody)
+    return Lane(
+        device, start, start + dur_ns[rows], rows, launch, called, called + dur_ns[launch], nobody
+    )
+
+
+def asked_about(
+    packed: Packed, windows: Sequence[Window], waits: Mapping[int, Waits]
+) -> Flags | None:
+    """A boolean a row: it may tell of what a device waited for; None where nearly all may.
+
+    Of host threads a device asks only while it is idle and until the launch is called that it
+    waits for. ``waits`` are those of all devices, ``windows`` those of the only rank; ``packed``
+    is sorted by start.
+    """
+    begins, ends = _asked_intervals(windows, waits.values())
+    rows = [kind in (*ACTIVITY_KINDS, "step", "range") for kind in packed.texts("kind")]
+    always = np.array([*rows, False])
+    asked = np.empty(len(packed), dtype=np.bool_)
+    for piece in packed.pieces():
+        start = packed.values("start_ns", piece).astype(np.int64)
+        place = places_among(ends, start)
+        asked[piece] = begins[place] < start + packed.values("dur_ns", piece)
+        asked[piece] |= always[packed.codes("kind", piece)]
+    return asked if asked.mean() < MOST_ASKED else None
+
+
+def _asked_intervals(windows: Sequence[Window], waits: Iterable[Waits]) -> tuple[Ints, Ints]:
+    """Begins and ends of the time in which devices ask for host threads, and one after all time."""
+    always = np.iinfo(np.int64).max
+    closed = np.sort(np.array([window.end_ns for window in windows], dtype=np.int64))
+    parts = [(np.array([of.ends_ns]), np.array([always])) for of in waits]
+    for of in waits:
+        # to a window's end the thread of the window is asked about
+        has_end = np.searchsorted(closed, of.since_ns, "right") < np.searchsorted(
+            closed, of.until_ns, "right"
+        )
+        until = np.where(has_end, of.until_ns, np.minimum(of.called_ns, of.until_ns))
+        some = until > of.since_ns
+        parts.append((of.since_ns[some], until[some]))
+    begins, ends = Covered(*(np.concatenate(side) for side in zip(*parts, strict=True))).bounds
+    return np.append(begins, always), np.append(ends, always)
 
 
 def _few_swapped(packed: Packed, rows: Ints) -> Ints:

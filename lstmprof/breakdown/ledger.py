@@ -24,13 +24,15 @@ from lstmprof.breakdown.attribution import (
     Stretches,
     Waits,
     all_waits,
+    asked_about,
 )
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.batches import Batch
-from lstmprof.events.intervals import Ints
+from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.narrow import Packed
-from lstmprof.events.schema import DEVICE, RANK, STEP, Column, schema
-from lstmprof.events.table import EventTable
+from lstmprof.events.schema import ACTIVITY_KINDS, DEVICE, RANK, STEP, Column, schema
+from lstmprof.events.sorts import sorts
+from lstmprof.events.table import UNKNOWN, EventTable
 from lstmprof.events.threads import HOST, STATES
 
 COLUMNS = (
@@ -78,6 +80,19 @@ class GatheredLedger:
     def __init__(self, packed: Packed, windows: list[Window]) -> None:
         self._sums = _Sums(windows)
         self._waits = all_waits(packed, self._sums.ranks)
+        self.asked = self._asked(packed, windows)
+
+    def _asked(self, packed: Packed, windows: list[Window]) -> Flags | None:
+        """A boolean a row: it may tell where time went; None of several ranks, or where most do."""
+        of = sorts(packed)
+        active = [kind in ACTIVITY_KINDS for kind in of.kind]
+        devices = {*of.place[3][active].tolist()} - {UNKNOWN}
+        if len(self._waits) != 1 or len(of.ranks) > 1 or not devices:
+            return None
+        (waits,) = self._waits.values()
+        if devices != waits.keys():
+            return None  # nothing of one takes time
+        return asked_about(packed, windows, waits)
 
     def add(self, batch: Batch) -> None:
         """Account for the time of ``batch``."""

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from lstmprof.events.groups import Groups
-from lstmprof.events.intervals import Ints
+from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.narrow import LINKS, Packed
 from lstmprof.events.schema import ACTIVITY_KINDS, SCHEMA
 from lstmprof.events.sorts import sorts
@@ -70,6 +70,10 @@ class Batches:
 
     def __iter__(self) -> Iterator[Batch]:
         """The batches by time, of events that are ``divisible``."""
+        return self.about(None)
+
+    def about(self, asked: Flags | None) -> Iterator[Batch]:
+        """The batches by time; of ``asked``, a boolean a row, no others for their own sake."""
         lanes, first_rows = _lanes(self._packed), sorts(self._packed).first
         table = _Tables(self._packed, self._names, self._links)
         count, first = len(self._packed), 0
@@ -77,9 +81,13 @@ class Batches:
         while first < count:
             last = self._until(first + max(self._size, len(running), len(first_rows)))
             end_ns = int(self._start[last]) if last < count else self._end()
-            beside = [running, first_rows, *_next(lanes, self._start, last)]
-            yield table.batch(first, last, np.concatenate(beside), int(self._start[first]), end_ns)
-            both = np.concatenate([running, np.arange(first, last)])
+            own = np.arange(first, last)
+            own = own if asked is None else own[asked[first:last]]
+            beside = np.concatenate([running, first_rows, *_next(lanes, self._start, last)])
+            rows = table.rows(own, beside)
+            events, of_own = table.of(rows), slice(*np.searchsorted(rows, (first, last)).tolist())
+            yield Batch(events, rows, of_own, int(self._start[first]), end_ns)
+            both = np.concatenate([running, own])
             running = both[self._start[both] + self._dur[both] > end_ns]
             first = last
 
@@ -106,35 +114,28 @@ class _Tables:
         self._packed, self._names, self._links = packed, names, links
         self._inside = np.zeros(len(packed), dtype=np.bool_)
 
-    def batch(self, first: int, last: int, beside: Ints, start_ns: int, end_ns: int) -> Batch:
-        """The batch of rows [first, last) and of those ``beside`` them."""
-        self._inside[first:last] = True
-        others = self._linked(first, last, np.unique(beside[~self._inside[beside]]))
-        self._inside[first:last] = False
-        self._inside[others] = False
-        earlier, later = others[others < first], others[others >= last]
-        rows = np.concatenate([earlier, np.arange(first, last), later])
-        own = slice(len(earlier), len(earlier) + last - first)
-        return Batch(self._numbered(rows), rows, own, start_ns, end_ns)
-
-    def _linked(self, first: int, last: int, others: Ints) -> Ints:
-        """``others`` and all that they and the rows [first, last) are linked to, sorted."""
-        self._inside[others] = True
-        parts = [others]
+    def rows(self, own: Ints, beside: Ints) -> Ints:
+        """``own`` rows, those ``beside`` them and all that they are linked to, in order."""
+        self._inside[own] = True
+        new = np.unique(beside[~self._inside[beside]])
+        self._inside[new] = True
+        parts = [own, new]
         links = self._links.values()
-        named = [link[first:last] for link in links] + [link[others] for link in links]
+        named = [link[rows] for link in links for rows in (own, new)]
         while named:
             linked = np.concatenate(named)
             linked = linked[linked >= 0]
-            new = np.unique(linked[~self._inside[linked]])
+            new = np.unique(linked[~self._inside[linked]]).astype(np.int64)
             if not len(new):
                 break
             self._inside[new] = True
             parts.append(new)
             named = [link[new] for link in links]
-        return np.sort(np.concatenate(parts)).astype(np.int64)
+        rows = np.sort(np.concatenate(parts), kind="stable")
+        self._inside[rows] = False
+        return rows
 
-    def _numbered(self, rows: Ints) -> EventTable:
+    def of(self, rows: Ints) -> EventTable:
         """These rows as a table in which every event has its row number as id."""
         ids = {"event_id": pa.array(np.arange(len(rows)))}
         for name, link in self._links.items():

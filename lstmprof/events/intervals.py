@@ -167,6 +167,18 @@ def overlaps(segments: Segments, start_ns: Ints, end_ns: Ints) -> Overlaps:
     )
 
 
+def places_among(sorted_ns: Ints, at_ns: Ints) -> Ints:
+    """How many of ``sorted_ns`` are at or before each instant; instants are sorted too.
+
+    As ``searchsorted`` with side right, which looks for each instant anew.
+    """
+    if not len(at_ns):
+        return np.empty(0, dtype=np.int64)
+    first, last = np.searchsorted(sorted_ns, at_ns[[0, -1]], side="right")
+    steps = np.searchsorted(at_ns, sorted_ns[first:last])
+    return np.asarray(first + np.cumsum(np.bincount(steps, minlength=len(at_ns))), dtype=np.int64)
+
+
 class Covered:
     """The union of intervals [start, end); all arrays are int64 nanoseconds."""
 

@@ -22,7 +22,7 @@ from events.rows import Row, row, table
 from hypothesis import given, settings, strategies as st
 
 from lstmprof import formats
-from lstmprof.breakdown import TABLES
+from lstmprof.breakdown import TABLES, attribution, ledger
 from lstmprof.errors import ProfileError
 from lstmprof.events import narrow, sorts
 from lstmprof.events.annotate import annotated
@@ -38,7 +38,7 @@ def gathered(name: str, held: Packed, found: list[Window], size: int) -> pa.Tabl
     known = TABLES[name]
     assert known.gather is not None
     made = known.gather(held, found)
-    for batch in Batches(held, size):
+    for batch in Batches(held, size).about(made.asked):
         made.add(batch)
     return known.ordered(made.table())
 
@@ -54,6 +54,7 @@ def check(events: pa.Table, size: int) -> None:
     held, found = packed(events), windows(events, captured=False)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(narrow, "PIECE", size)
+        patch.setattr(attribution, "MOST_ASKED", 2.0)
         assert decided(held) == found
         for name in GATHERED:
             made = gathered(name, held, found, size)
@@ -75,6 +76,60 @@ def marked(rows: list[Row], steps: list[int]) -> list[Row]:
 def test_drawn_programs(rows: list[Row], steps: list[int], rank: list[Any], size: int) -> None:
     placed = [r | {"rank": rank[i % len(rank)]} for i, r in enumerate(marked(rows, steps))]
     check(annotated(table(placed), captured=False), size)
+
+
+HOST, GPU = {"pid": 1, "tid": 1}, {"device": 0, "stream": 0}
+#: The second op tells of time in which the device is idle, after the launch that it waits for:
+#:
+#:     window   |------------------------------|
+#:     thread   |L|op     |L|   |-- op --|
+#:     device     |====|                          |==|
+TAIL = [
+    row("runtime", "cudaLaunchKernel", 0, 1, correlation_id=1, **HOST),
+    row("kernel", "gemm", 1, 5, correlation_id=1, **GPU),
+    row("op", "aten::mm", 2, 3, **HOST),
+    row("runtime", "cudaLaunchKernel", 10, 12, correlation_id=2, **HOST),
+    row("op", "aten::mm", 15, 25, **HOST),
+    row("kernel", "gemm", 60, 70, correlation_id=2, **GPU),
+]
+#: Two kernels that end a gap together: by its name ``a`` is the one that it waits for, launched
+#: after the op.
+TOGETHER = [
+    row("runtime", "cudaLaunchKernel", 0, 1, **HOST),
+    row("kernel", "c", 1, 5, launch_id=0, **GPU),
+    row("op", "aten::mm", 2, 3, **HOST),
+    row("runtime", "cudaLaunchKernel", 10, 12, **HOST),
+    row("op", "aten::mm", 15, 25, **HOST),
+    row("runtime", "cudaLaunchKernel", 30, 32, **HOST),
+    row("kernel", "b", 60, 70, launch_id=3, device=0, stream=1),
+    row("kernel", "a", 60, 70, launch_id=5, **GPU),
+]
+
+
+@pytest.mark.parametrize(
+    ("events", "end"), [(annotated(table(TAIL), captured=False), 30), (table(TOGETHER), 70)]
+)
+def test_what_a_host_did_is_told_where_a_device_waits_for_it(events: pa.Table, end: int) -> None:
+    steps = [Window(None, None, 0, end, 0)]
+    whole = TABLES["ledger"].of(events, steps)
+    assert any("dispatch" in part for part in whole.column("part").to_pylist())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(attribution, "MOST_ASKED", 2.0)
+        for size in (1, 2, 3):
+            assert gathered("ledger", packed(events), steps, size).equals(whole)
+
+
+def test_what_a_host_did_while_its_device_was_busy_is_in_no_batch_of_the_ledger() -> None:
+    busy = [row("kernel", "gemm", 1, 1000, correlation_id=1, **GPU)]
+    ops = [row("op", "aten::mm", 100 + 10 * n, 105 + 10 * n, **HOST) for n in range(50)]
+    last = [row("op", "aten::mm", 1100, 1200, **HOST)]
+    events = annotated(table([*TAIL[1:2], *busy, *ops, *last]), captured=False)
+    held = packed(events)
+    asked = ledger.GatheredLedger(held, windows(events, captured=False)).asked
+    rows = [batch.rows.tolist() for batch in Batches(held, 10).about(asked)]
+    # of each batch what is there whatever is asked about: the first op, the launch, the kernel
+    assert {row for of_batch in rows for row in of_batch} == {0, 1, 2, len(events) - 1}
+    check(events, 10)
 
 
 @shared_traces.needed

@@ -3,7 +3,15 @@
 import numpy as np
 from hypothesis import given, strategies as st
 
-from lstmprof.events.intervals import FREE, Segments, filled, foremost, longer_first, overlaps
+from lstmprof.events.intervals import (
+    FREE,
+    Segments,
+    filled,
+    foremost,
+    longer_first,
+    overlaps,
+    places_among,
+)
 
 intervals = st.lists(st.tuples(st.integers(-20, 40), st.integers(0, 25)), max_size=14)
 
@@ -70,3 +78,10 @@ def test_nothing_gives_nothing() -> None:
     assert len(found.owner) == 0
     whole = overlaps(filled(found), np.array([3]), np.array([7]))
     assert (whole.start_ns.tolist(), whole.end_ns.tolist()) == ([3], [7])
+
+
+@given(st.lists(st.integers(-9, 9)).map(sorted), st.lists(st.integers(-9, 9)).map(sorted))
+def test_places_among_sorted_numbers(numbers: list[int], at: list[int]) -> None:
+    among, instants = (np.array(values, dtype=np.int64) for values in (numbers, at))
+    expected = np.searchsorted(among, instants, side="right")
+    assert places_among(among, instants).tolist() == expected.tolist()

@@ -36,6 +36,7 @@ from lstmprof.breakdown.tables.database import Database, database
 from lstmprof.errors import unknown_name
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.batches import Batch
+from lstmprof.events.intervals import Flags
 from lstmprof.events.narrow import Packed, packed
 from lstmprof.events.schema import Column, schema
 from lstmprof.events.table import EventTable
@@ -47,7 +48,12 @@ Make = Callable[[pa.Table, list[Window], RunInfo], pa.Table]
 
 
 class Gathered(Protocol):
-    """A table that is gathered from batches."""
+    """A table that is gathered from batches.
+
+    ``asked`` is a boolean a row: it is asked about for its own sake; None of all.
+    """
+
+    asked: Flags | None
 
     def add(self, batch: Batch) -> None:
         """Take in one batch."""
