@@ -154,7 +154,7 @@ class Spool:
         batches: list[StoredBatch] = []
         first_row = 0
         for columns in self._merged(self._sorted_by_time(texts), BATCH_ROWS, texts):
-            start = pa.array(columns.column("start_ns").to_numpy() - origin_ns)
+            start = pa.array(columns.column("start_ns").to_numpy().astype(np.int64) - origin_ns)
             columns = columns.set_column(columns.column_names.index("start_ns"), "start_ns", start)
             path = self.folder.new("batch")
             write_columns(path, columns)
@@ -210,15 +210,17 @@ def _without_rows(column: pa.DictionaryArray) -> pa.DictionaryArray:
 
 
 def _joined(name: str, parts: Sequence[pa.RecordBatch], texts: Texts) -> pa.Array:
-    """The column ``name`` of these parts one after the other, texts as numbers."""
-    type_ = SCHEMA.field(name).type
-    held = next(part.column(name).type for part in parts if name in part.schema.names)
-    if name in TEXT_COLUMNS and not pa.types.is_dictionary(held):
-        type_ = pa.int32()  # numbers, as merged files have them
+    """The column ``name`` of these parts one after the other, texts as numbers.
+
+    Numbers have the widest of the types that they have in the parts.
+    """
+    held = [part.column(name).type for part in parts if name in part.schema.names]
+    is_text = pa.types.is_dictionary(held[0])
+    type_ = SCHEMA.field(name).type if is_text else max(held, key=lambda type_: type_.bit_width)
     columns = [
         part.column(name) if name in part.schema.names else pa.nulls(len(part), type_)
         for part in parts
     ]
-    if pa.types.is_dictionary(type_):
+    if is_text:
         return pa.concat_arrays(texts.coded(name, columns))
     return pa.concat_arrays([column.cast(type_) for column in columns])

@@ -14,6 +14,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -231,15 +232,17 @@ class StoredEvents(EventTable):
         wanted = dict.fromkeys(("event_id", *columns))
         return pa.table({name: arrays[name].cast(types[name]) for name in wanted if name in arrays})
 
-    def coded_rows(self, rows: Ints) -> pa.Table:
+    def coded_rows(self, rows: Ints, columns: Sequence[str] = SCHEMA.names) -> pa.Table:
         """These rows, of any batches, as ``coded``; by batch."""
         numbers = self.batch_of(rows)
         parts = [
-            self.coded(number).take(pa.array(rows[numbers == number] - self.batches[number].first))
+            self.coded(number, columns).take(
+                pa.array(rows[numbers == number] - self.batches[number].first)
+            )
             for number in np.unique(numbers).tolist()
         ]
         if not parts:
-            return self.coded(0).slice(0, 0)
+            return self.coded(0, columns).slice(0, 0)
         return pa.concat_tables(parts, promote_options="default")
 
     def batch_of(self, rows: Ints) -> Ints:
@@ -275,10 +278,12 @@ class StoredEvents(EventTable):
         texts = pa.DictionaryArray.from_arrays(_chunk(coded.column(name)), self._texts.of(name))
         return with_own_texts(texts, _TYPES[name], own_texts)
 
-    def write_parquet(self, path: Path) -> None:
-        """Write the table to ``path``, a row group a batch."""
+    def write_parquet(self, path: Path, stop: Event | None = None) -> None:
+        """Write the table to ``path``, a row group a batch, no more once ``stop`` is set."""
         with parquet_writer(path) as file:
             for number in range(len(self.batches)):
+                if stop and stop.is_set():
+                    break
                 file.write_table(self.table(self.coded(number)).arrow)
 
     def _keeps(self) -> bool:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from threading import Event
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -203,8 +204,8 @@ class EventTable:
         """Whether an event's kind is one of these."""
         return self.is_one_of("kind", *kinds)
 
-    def write_parquet(self, path: Path) -> None:
-        """Write the table to ``path``."""
+    def write_parquet(self, path: Path, stop: Event | None = None) -> None:
+        """Write the table to ``path``; it may be left unfinished once ``stop`` is set."""
         with parquet_writer(path) as file:
             file.write_table(self.arrow.cast(SCHEMA))
 
@@ -229,13 +230,18 @@ class EventTable:
         row_of = self.once(_rows_by_id, "event_id")
         return np.asarray(row_of[np.where(event_ids < len(row_of) - 1, event_ids, -1)], np.int64)
 
-    def once(self, function: Callable[[EventTable], _Value], *reads: str) -> _Value:
+    def once(self, function: Callable[[Any], _Value], *reads: str) -> _Value:
         """``function`` of this table, kept like a column.
 
         With ``reads``, all columns that it reads, it is kept until one of them is replaced.
         """
         key = ("columns", function, *reads) if reads else ("function", function)
         return self._once(key, lambda: function(self))
+
+    def keeping(self, function: Callable[[Any], _Value], value: _Value) -> Self:
+        """This table, of which ``once`` says that ``value`` is what ``function`` returns."""
+        self._kept["function", function] = value
+        return self
 
     def _once(self, key: tuple[Hashable, ...], value: Callable[[], _Value]) -> _Value:
         if key in self._kept:

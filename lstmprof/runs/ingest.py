@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from threading import Event
 from typing import Any, TypeVar
 
 from lstmprof import __version__, formats
@@ -32,6 +33,7 @@ from lstmprof.events import Profile
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.calls import coverage
 from lstmprof.events.annotate.recorded import recorded
+from lstmprof.events.overlap import beside
 from lstmprof.events.schema import LACKING, SCHEMA
 from lstmprof.events.table import EventTable
 from lstmprof.formats import sources
@@ -371,19 +373,24 @@ def _written_to(out: Path, task: Task, profile: Profile) -> Run:
     Raises:
         RunError: it is there already and ``force`` is not given.
     """
+
+    def written(stop: Event) -> None:
+        write_events(folder, profile.events, profile.counters, stop)
+
     labels = [source.label for source in task.group]
-    info = run_info(
-        {
-            **described(task.name, profile, profile.events),
-            "source": INGESTED,
-            "command": task.command,
-            "source_paths": [str(x.resolve() if isinstance(x, Path) else x) for x in labels],
-            "source_stamps": [source.stamp for source in task.group],
-            "step_range": task.step_range or None,
-        }
-    )
     with new_run(out, task.name, force=task.force) as folder:
-        write_events(folder, profile.events, profile.counters)
+        with beside(written):
+            counted = described(task.name, profile, profile.events)
+        info = run_info(
+            {
+                **counted,
+                "source": INGESTED,
+                "command": task.command,
+                "source_paths": [str(x.resolve() if isinstance(x, Path) else x) for x in labels],
+                "source_stamps": [source.stamp for source in task.group],
+                "step_range": task.step_range or None,
+            }
+        )
         write_info(folder, info)
     return open_run(out / task.name)
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from threading import Event
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -389,9 +390,14 @@ def write_tables(
     write_info(folder, info)
 
 
-def write_events(folder: Path, events: EventTable, counters: Counters) -> None:
-    """Write the events table of a run into ``folder``, and its counters if it has any."""
-    events.write_parquet(folder / EVENTS_FILE)
+def write_events(
+    folder: Path, events: EventTable, counters: Counters, stop: Event | None = None
+) -> None:
+    """Write the events table of a run into ``folder``, and its counters if it has any.
+
+    They may be left unfinished once ``stop`` is set.
+    """
+    events.write_parquet(folder / EVENTS_FILE, stop)
     if counters:
         counters.write_parquet(folder / COUNTERS_FILE)
 

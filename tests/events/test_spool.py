@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from threading import Event
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,6 +15,7 @@ import pytest
 
 from lstmprof.events import spool
 from lstmprof.events.annotate import annotated
+from lstmprof.events.annotate.deciding import deciding_events
 from lstmprof.events.schema import SCHEMA
 from lstmprof.events.sorted_files import SortedFiles
 from lstmprof.events.spool import Spool, write_chunk
@@ -156,3 +158,41 @@ def test_many_chunks_are_merged_some_at_a_time(
     ]
     assert max(read) <= 3 * merged
     assert {path.name.partition("-")[0] for path in folder.path.iterdir()} == {"batch"}
+
+
+def test_numbers_are_as_wide_as_the_widest_of_their_chunks() -> None:
+    folder = Folder()
+    origin_ns = 1_700_000_000_000_000_000
+    chunks = [
+        {"start_ns": [origin_ns, origin_ns + 3], "correlation_id": [5, None], "tid": [-1, 2**33]},
+        {"start_ns": [origin_ns + 1, origin_ns + 2], "correlation_id": [2**40, 7]},
+        {"start_ns": [origin_ns + 1, origin_ns + 9], "correlation_id": [300, 1]},
+    ]
+    paths = [folder.new("chunk") for _ in chunks]
+    for path, chunk in zip(paths, chunks, strict=True):
+        texts = pa.array(["op", "op"]).dictionary_encode()
+        write_chunk(path, pa.table({**chunk, "dur_ns": [1, 1], "kind": texts, "name": texts}))
+    events = Spool(folder, paths).events(origin_ns, rank=None)
+    assert events.column("start_ns").to_pylist() == [0, 1, 1, 2, 3, 9]
+    assert events.column("correlation_id").to_pylist() == [5, 2**40, 300, 7, None, 1]
+    assert events.column("tid").to_pylist() == [-1, None, None, None, 2**33, None]
+    assert events.column("tid").type == SCHEMA.field("tid").type
+
+
+def test_what_decides_about_steps_is_looked_for_once(stored: StoredEvents) -> None:
+    events = annotated(stored, captured=False)
+    kept = events.once(deciding_events)
+    assert events.once(deciding_events) is kept
+    assert kept.equals(deciding_events(events))
+
+
+def test_a_table_that_is_no_longer_wanted_is_not_written_on(
+    stored: StoredEvents, tmp_path: Path
+) -> None:
+    stop = Event()
+    events = annotated(stored, captured=False)
+    events.write_parquet(tmp_path / "all.parquet", stop)
+    stop.set()
+    events.write_parquet(tmp_path / "none.parquet", stop)
+    rows = [pq.read_metadata(tmp_path / f"{name}.parquet").num_rows for name in ("all", "none")]
+    assert rows == [5, 0]

@@ -335,3 +335,16 @@ def test_what_was_refused_is_not_held_in_memory(tmp_path: Path) -> None:
     assert len(refused) == 3
     assert all(error.__traceback__ is None for error in refused)
     assert all(error.__cause__ is None for error in refused)
+
+
+def test_of_a_run_that_cannot_be_described_no_table_is_left(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def fails(*_: object) -> dict[str, Any]:
+        raise UsageError("cannot be described", "look")
+
+    monkeypatch.setattr(ingest, "described", fails)
+    (tmp_path / "one.json").write_text(trace(None))
+    done = ingest_profiles(tmp_path / "one.json", tmp_path / "runs")
+    assert [str(error) for error in done.errors] == [str(UsageError("cannot be described", "look"))]
+    assert [path for path in (tmp_path / "runs").rglob("*") if path.is_file()] == []

@@ -34,6 +34,11 @@ _NEAR = 2**10
 _LINKS = ("parent_id", "launch_id", "op_id")
 _TEXTS = ("phase", "category", "family", "rule")
 _DERIVED = (*_LINKS, "step", *_TEXTS)
+#: The columns that something is derived from, but those that are joined before.
+_OF_DERIVED = (
+    *("kind", "name", "start_ns", "dur_ns", "rank", "pid", "tid", "device"),
+    *("correlation_id", "external_id", "op_name", "dtypes"),
+)
 _KIND = {kind: number for number, kind in enumerate(KINDS)}
 
 
@@ -43,13 +48,15 @@ def annotated_in_batches(events: StoredEvents, *, captured: bool) -> StoredEvent
     Raises:
         LstmprofError: there is no room.
     """
-    step_windows = windows(deciding_events(events), captured=captured)
+    deciding = deciding_events(events)
+    step_windows = windows(deciding, captured=captured)
     joined = _Joined(events)
     derived = _Derived(events)
     for piece in _pieces(events, joined):
         local = categorised(linked(piece.events), captured=captured)
         derived.add(piece, with_steps(local, step_windows))
-    return events.overlaid(derived.files(joined.forward))
+    # what decides is the same with the derived columns
+    return events.overlaid(derived.files(joined.forward)).keeping(deciding_events, deciding)
 
 
 class _Joined:
@@ -186,13 +193,13 @@ class _Piece:
 
 
 def _pieces(events: StoredEvents, joined: _Joined) -> Iterator[_Piece]:
-    running = events.coded(0).slice(0, 0)
+    running = events.coded(0, _OF_DERIVED).slice(0, 0)
     for number, batch in enumerate(events.batches):
-        own = events.coded(number)
+        own = events.coded(number, _OF_DERIVED)
         (leavers,), (guests,) = joined.leavers.columns(number), joined.guests.columns(number)
         stays = np.ones(len(own), dtype=np.bool_)
         stays[leavers - batch.first] = False
-        guests_here = events.coded_rows(np.sort(guests))
+        guests_here = events.coded_rows(np.sort(guests), _OF_DERIVED)
         staying = own.filter(pa.array(stays)) if len(leavers) else own
         parts = [running, staying, guests_here]
         coded = pa.concat_tables(parts, promote_options="default")

@@ -97,7 +97,7 @@ def _of_stored(events: StoredEvents) -> tuple[Recorded, ...]:
 
     All are, where a rank has processes that ran one after the other.
     """
-    deciding = deciding_events(events)
+    deciding = events.once(deciding_events)
     ranks = deciding.ranks()
     if any(len(in_turn(deciding, deciding.of_rank(rank))) > 1 for rank in ranks):
         return recorded(EventTable(events.arrow))
