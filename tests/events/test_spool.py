@@ -196,3 +196,17 @@ def test_a_table_that_is_no_longer_wanted_is_not_written_on(
     events.write_parquet(tmp_path / "none.parquet", stop)
     rows = [pq.read_metadata(tmp_path / f"{name}.parquet").num_rows for name in ("all", "none")]
     assert rows == [5, 0]
+
+
+def test_what_arrow_freed_of_a_batch_is_given_back_before_the_next(
+    stored: StoredEvents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Pool:
+        given_back = 0
+
+        def release_unused(self) -> None:
+            Pool.given_back += 1
+
+    monkeypatch.setattr(pa, "default_memory_pool", Pool)
+    annotated(stored, captured=False)
+    assert Pool.given_back == len(stored.batches)

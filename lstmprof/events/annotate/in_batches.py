@@ -55,6 +55,7 @@ def annotated_in_batches(events: StoredEvents, *, captured: bool) -> StoredEvent
     for piece in _pieces(events, joined):
         local = categorised(linked(piece.events), captured=captured)
         derived.add(piece, with_steps(local, step_windows))
+        pa.default_memory_pool().release_unused()  # Arrow keeps what was freed, batch after batch
     # what decides is the same with the derived columns
     return events.overlaid(derived.files(joined.forward)).keeping(deciding_events, deciding)
 
