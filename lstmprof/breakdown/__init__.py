@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
@@ -29,6 +29,7 @@ from lstmprof.events.annotate import MEASURED
 from lstmprof.events.annotate.recorded import Recorded, recorded
 from lstmprof.events.annotate.steps import Window, windows, with_markers, with_steps
 from lstmprof.events.batches import Batches
+from lstmprof.events.intervals import Ints
 from lstmprof.events.narrow import Packed, packed
 from lstmprof.events.schema import SCHEMA
 from lstmprof.events.sorts import OF_WINDOWS, sorts, windows_of
@@ -88,16 +89,25 @@ class Breakdown:
     def of_rank(self, rank: int | None, held: Packed | None = None) -> EventTable:
         """The events of ``rank``, and of other ranks one of each sort: threads keep their numbers.
 
-        Where there is one rank they are ``events``; ``held`` are all columns of these, packed.
+        Where there is one rank they are ``events``; ``held`` are those of several (``of_ranks``).
 
         Raises:
             RunError: they are missing, damaged or of another schema version.
         """
         if len(self.ranks) < 2:
             return self.events()
-        held = held or self.packed(SCHEMA.names)
-        own = np.flatnonzero(held.values("rank") == (NONE if rank is None else rank))
-        return held.table(SCHEMA.names, np.union1d(own, sorts(held).first))
+        held = held or self.of_ranks([rank])
+        return held.table(SCHEMA.names, _of_ranks(held, [rank]))
+
+    def of_ranks(self, ranks: Collection[int | None]) -> Packed:
+        """The events of these ranks, and of others one of each sort: threads keep their numbers.
+
+        Raises:
+            RunError: they are missing, damaged or of another schema version.
+        """
+        names = SCHEMA.names
+        held = self.packed(names) if self.step_range else self.run.packed(names)
+        return held.only(names, _of_ranks(held, ranks))
 
     def packed(self, columns: Sequence[str]) -> Packed:
         """These columns of ``events`` in a third of their memory.
@@ -211,6 +221,13 @@ def break_down(
         recorded=_recorded(run, step_range),
         _made=by_name,
     )
+
+
+def _of_ranks(held: Packed, ranks: Collection[int | None]) -> Ints:
+    """The rows of these ranks, and of each sort of event the one that begins first."""
+    numbers = [NONE if rank is None else rank for rank in ranks]
+    own = np.flatnonzero(np.isin(held.values("rank"), numbers))
+    return np.union1d(own, sorts(held).first)
 
 
 def _of_steps(ledger: pa.Table, kept: Mapping[int | None, Kept]) -> pa.Table:

@@ -84,8 +84,10 @@ def _replayed(
     """The kinds of work on a device that a replay can take out, where they take a good share."""
     least = _LEAST_SHARE * profile.profiled_ns
     asked = [kind for kind in _REPLAYED if total_ns(kinds[kind]) >= least]
-    events = len(breakdown.run.events())
-    if profile.device is None or not asked or events > _MOST_EVENTS * len(breakdown.windows):
+    if profile.device is None or not asked:
+        return
+    events = len(breakdown.run.packed(("dur_ns",)))
+    if events > _MOST_EVENTS * len(breakdown.windows):
         return
     window = median_step(breakdown.kept(profile.rank).windows)
     changes = [CHANGES[_REPLAYED[kind]] for kind in asked]

@@ -8,7 +8,7 @@ needs as an events table of its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -61,6 +61,17 @@ class Packed:
         """Let go of these columns; one that is asked for again is read again."""
         for name in names if self._more else ():
             self._columns.pop(name, None)
+
+    def only(self, columns: Sequence[str], rows: Ints) -> Packed:
+        """These columns of these rows alone; one that was not there is let go of again."""
+        part = Packed(pa.table({}))
+        part.names, part._count = tuple(columns), len(rows)
+        for name in columns:
+            is_there = name in self._columns
+            part._columns[name] = self._column(name).only(rows)
+            if not is_there:
+                self.forget(name)
+        return part
 
     def pieces(self) -> Iterator[slice]:
         """The rows in order, so many as are looked at at once."""
@@ -170,6 +181,11 @@ class _Column:
         values.flags.writeable = False
         known = array.is_valid().to_numpy(zero_copy_only=False) if below else None
         return _Column(values, texts, has_nulls, known)
+
+    def only(self, rows: Ints) -> _Column:
+        """These rows alone, with all texts."""
+        is_known = None if self.is_known is None else self.is_known[rows]
+        return replace(self, values=self.values[rows], is_known=is_known)
 
     def known(self, rows: slice | Ints) -> Flags:
         """A boolean for each of ``rows``: it has a value."""

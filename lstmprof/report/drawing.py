@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import altair as alt
+from altair.utils.schemapi import debug_mode
 
 from lstmprof.numbers import shown_name
 from lstmprof.report.model import Rows, RunFacts, Spec
@@ -34,7 +35,8 @@ _END = 18
 
 def inline(rows: Rows, columns: Sequence[str] | None = None) -> alt.InlineData:
     """``columns`` of ``rows``, all where none are named, as a chart's own data."""
-    return alt.InlineData(values=shown(rows, columns), name="rows")
+    with debug_mode(False):  # each row would be held against the schema of all that data may be
+        return alt.InlineData(values=shown(rows, columns), name="rows")
 
 
 def shown(rows: Rows, columns: Sequence[str] | None = None) -> list[dict[str, Any]]:
@@ -48,7 +50,7 @@ def _safe(value: Any) -> Any:
 
 def specification(chart: Drawn) -> Spec:
     """``chart`` as Vega-Lite, without the theme and the schema's address, which the page sets."""
-    spec: Spec = chart.to_dict()
+    spec: Spec = chart.to_dict(validate=False)  # each row of its data would be looked at
     spec.pop("config", None)
     spec.pop("$schema", None)
     return spec

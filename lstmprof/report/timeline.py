@@ -18,7 +18,7 @@ from lstmprof.events.annotate.calls import launch_calls
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.intervals import Ints
 from lstmprof.events.launch_config import read
-from lstmprof.events.schema import ACTIVITY_KINDS, SCHEMA
+from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import UNKNOWN, EventTable
 from lstmprof.events.threads import STATES, state_codes, thread_ids
 from lstmprof.numbers import shown_name
@@ -85,13 +85,15 @@ class _Page:
         self.awaited -= steps[0].least
         held, run = None, report.facts.run
         tables: dict[int | None, EventTable] = {}
+        ranks = {step.window.rank for step in steps}
         lanes_of = lanes(report.breakdown.run.counters, [step.window for step in steps])
         for turn, (step, counted) in enumerate(zip(steps, lanes_of, strict=True)):
             if self.size + self.growth * (step.least + (self.awaited if turn else 0)) > ALL_EVENTS:
                 continue
             rank = step.window.rank
             if rank not in tables:
-                held = held or report.breakdown.packed(SCHEMA.names)
+                if len(ranks) > 1:
+                    held = held or report.breakdown.of_ranks(ranks)
                 tables = {rank: report.breakdown.of_rank(rank, held)}
             names = report.profile.info.thread_names(step.window.rank)
             made = timeline(run, tables[rank], step.window, MOST_EVENTS, names, step.which)

@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 
 from lstmprof.breakdown import Breakdown, break_down
+from lstmprof.events.narrow import Packed
+from lstmprof.events.schema import SCHEMA
 from lstmprof.events.threads import thread_ids
+from lstmprof.runs import run
 from lstmprof.runs.ingest import ingest_profiles
 from lstmprof.runs.run import open_run
 
@@ -29,8 +32,8 @@ def job(tmp_path: Path) -> Breakdown:
     (tmp_path / "job").mkdir()
     for rank in range(3):
         (tmp_path / "job" / f"rank{rank}.json").write_text(trace(rank))
-    (run,) = ingest_profiles(tmp_path / "job", tmp_path / "out").runs
-    return break_down(open_run(tmp_path / "out" / run.name))
+    (made,) = ingest_profiles(tmp_path / "job", tmp_path / "out").runs
+    return break_down(open_run(tmp_path / "out" / made.name))
 
 
 def test_the_events_of_a_rank_are_those_and_one_of_each_sort_of_the_others(job: Breakdown) -> None:
@@ -41,6 +44,25 @@ def test_the_events_of_a_rank_are_those_and_one_of_each_sort_of_the_others(job: 
     assert events.take(rows).to_pylist() == whole.take(own).to_pylist()
     assert len(events) == 6 + 2 * 2  # of each other rank one on each of two threads
     assert np.array_equal(thread_ids(events)[rows], thread_ids(whole)[own])
+
+
+def test_the_events_of_some_ranks_are_read_a_column_at_a_time(
+    job: Breakdown, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "FEW_ROWS", 0)  # each is read when it is asked for
+    read: list[Packed] = []
+    column = Packed._column
+
+    def watched(events: Packed, name: str) -> object:
+        read.append(events)
+        return column(events, name)
+
+    monkeypatch.setattr(Packed, "_column", watched)
+    held = job.of_ranks([0, 2])
+    assert (len(held), held.names) == (6 + 2 + 6, tuple(SCHEMA.names))
+    assert not {"op_name", "shapes", "category"} & read[0]._columns.keys()
+    for rank in (0, 2):
+        assert job.of_rank(rank, held).arrow == job.of_rank(rank).arrow
 
 
 def test_the_table_of_ranks_is_made_of_the_ledger(

@@ -7,7 +7,9 @@ import importlib
 from pathlib import Path
 from typing import Any
 
+import altair as alt
 import pytest
+from altair.utils import schemapi
 from diagnose.made import contributor, profile
 from diagnose.made_job import breakdown_of
 from report import runs, test_ranks
@@ -16,7 +18,7 @@ from lstmprof.breakdown import break_down
 from lstmprof.diagnose.causes import PROFILER
 from lstmprof.diagnose.findings import waterfall as steps
 from lstmprof.report import TABLES, report_of
-from lstmprof.report.charts import CHARTS, casts, launch_gaps, times, versions, waterfall
+from lstmprof.report.charts import CHARTS, casts, figures, launch_gaps, times, versions, waterfall
 from lstmprof.report.model import Pair, Report
 
 
@@ -52,6 +54,25 @@ def test_a_chart_reads_no_column_but_those_it_names(report: Report, name: str) -
     columns = [{column: row[column] for column in module.COLUMNS} for row in rows]
     assert columns
     assert module.chart(columns).to_dict() == module.chart(rows).to_dict()
+
+
+def test_every_specification_is_vega_lite_though_none_is_looked_through(
+    report: Report, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_through: list[object] = []
+    validate = schemapi.validate_jsonschema
+
+    def watched(spec: object, *rest: Any, **named: Any) -> Any:
+        looked_through.append(spec)
+        return validate(spec, *rest, **named)
+
+    monkeypatch.setattr(schemapi, "validate_jsonschema", watched)
+    specs = [figure.spec for figure in figures(report)]
+    assert looked_through  # what a chart is made of is
+    objects = [spec for spec in looked_through if isinstance(spec, dict)]
+    assert not [spec for spec in objects if "data" in spec or spec.get("name") == "rows"]
+    for spec in specs:
+        validate(spec, alt.Root._schema, alt.Root._rootschema)
 
 
 def test_runs_of_one_label_in_two_groups_have_a_bar_of_casts_each() -> None:

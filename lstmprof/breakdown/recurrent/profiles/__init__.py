@@ -34,6 +34,8 @@ RECOGNISERS: tuple[Callable[[EventTable], Iterator[Call]], ...] = (
     onnx_calls,
     kernel_calls,
 )
+#: Of several ranks so many events are looked at at once, where they are more than are kept.
+_PART_ROWS = 2**19
 #: What is in a name of every layer or loop that is told: most profiles have no such name.
 _HINT = re.compile(r"lstm|gru|rnn|sigmoid|while|scan\{|theano|compiled", re.IGNORECASE)
 
@@ -62,16 +64,17 @@ def _placed(call: Call, rows: Ints) -> Call:
 
 
 def _parts(events: EventTable) -> Iterator[Ints | None]:
-    """The rows of some whole steps of a rank each, as many as an EventTable keeps; None for all."""
+    """The rows of some whole steps of a rank each, of several ranks fewer; None for all."""
     if len(events) <= KEPT_ROWS:
         yield None
         return
+    most = _PART_ROWS if len(events.column("rank").unique()) > 1 else KEPT_ROWS
     rank, step = (events.ints(name, UNKNOWN) for name in ("rank", "step"))
     order = np.lexsort((step, rank))
     changes = np.flatnonzero((np.diff(rank[order]) != 0) | (np.diff(step[order]) != 0)) + 1
     ends = [*changes.tolist(), len(order)]
     first = 0
     for end, following in zip(ends, [*ends[1:], None], strict=True):
-        if following is None or following - first > KEPT_ROWS:
+        if following is None or following - first > most:
             yield np.sort(order[first:end])
             first = end
