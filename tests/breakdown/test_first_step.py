@@ -19,6 +19,8 @@ from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import Window, windows
 from lstmprof.events.table import EventTable
 from lstmprof.formats.kineto.beginning import MOST_SHARE, beginning
+from lstmprof.formats.kineto.samples import Samples
+from lstmprof.formats.raw_file import OpenFile
 
 STEPS = 700
 
@@ -100,6 +102,58 @@ def test_nothing_is_said_of(why: str, tmp_path: Path, in_blocks: Path) -> None:
     else:
         path.write_bytes(content)
     assert first_step(path, path.stat().st_size + (why == "small")) is None
+
+
+@pytest.mark.parametrize("piece", ['{"a": [', '"x', "\\ud8", '}, {"ph": "X"', "[" * 999])
+def test_damage_makes_no_other_step_the_first(piece: str, tmp_path: Path, in_blocks: Path) -> None:
+    content = in_blocks.read_bytes()
+    path = tmp_path / "big.json"
+    for place in (300, len(content) // 2, len(content) - 9000):
+        path.write_bytes(content[:place] + piece.encode() + content[place + len(piece) :])
+        first = first_step(path, 0)
+        assert first is None or first.name == "ProfilerStep#3"
+
+
+@pytest.mark.parametrize(
+    "time", ["1e400", '"nan"', "-1e300", '"-inf"', "null", "1e18", '"?"', "[]"]
+)
+def test_times_that_are_none(time: str, tmp_path: Path) -> None:
+    host, *others = blocks(STEPS)
+    odd = [line.replace('"ts": ', f'"ts": {time}, "was": ') for line in host[::40]]
+    path = write(tmp_path / "big.json", [[*odd, *host], odd, *others, odd])
+    first = first_step(path, 0)
+    assert first is None or first.lanes[0].total_ns == STEP_US * 1000
+
+
+def test_names_of_threads_before_all_else(tmp_path: Path) -> None:
+    name = '{"ph": "M", "name": "process_name", "pid": 40, "args": {"name": "python"}}'
+    path = write(tmp_path / "big.json", [[name] * 900, *blocks(STEPS)])
+    assert holds(first_of(path), *of_whole(path))
+
+
+def test_a_file_of_something_else_in_its_middle(tmp_path: Path, in_blocks: Path) -> None:
+    content = in_blocks.read_bytes()
+    half = len(content) // 2
+    path = tmp_path / "big.json"
+    path.write_bytes(content[:half] + b"x" * (len(content) // 4) + content[half:])
+    assert first_step(path, 0) is None
+
+
+def test_flows_between_the_events(tmp_path: Path) -> None:
+    host, *others = blocks(STEPS)
+    flow = '{"ph": "s", "id": 1, "cat": "ac2g", "name": "ac2g", "ts": 0, "pid": 1, "tid": 1}'
+    followed = [[line for event in of for line in (event, flow)] for of in others]
+    path = write(tmp_path / "big.json", [host, *followed, [flow] * 30])
+    assert holds(first_of(path), *of_whole(path))
+
+
+def test_no_more_samples_are_taken_than_are_worth_it(in_blocks: Path) -> None:
+    samples = Samples(OpenFile(in_blocks), in_blocks.read_bytes().index(b"[\n{") + 1)
+    count = len(samples)
+    assert samples.before(2**62)[0][0] < samples.last_at
+    assert len(samples) < 3 * count + 2**10
+    assert samples.unreadable == 0
+    assert samples.categories == {"user_annotation", "cpu_op", "cuda_runtime", "kernel"}
 
 
 def test_markers_of_two_threads_say_nothing(tmp_path: Path) -> None:

@@ -29,10 +29,10 @@ from lstmprof.formats.kineto.samples import Samples
 from lstmprof.formats.kineto.stream import UnusualError, closings, head_of
 from lstmprof.formats.raw_file import OpenFile, json_document
 
-#: No more than this part of a file is read for its first step.
-MOST_SHARE = 1 / 32
-#: So many of the samples that could be had must have been.
-_LEAST_READABLE = 0.9
+#: No more than this part of a file, and so many bytes, are read for its first step.
+MOST_SHARE, _MOST_BYTES = 1 / 32, 2**26
+#: Samples in which no events can be made out are at most this part of all.
+_MOST_UNREADABLE = 0.1
 #: Categories of what runs on a device, and of what is called to have it run there.
 _OF_DEVICES = ON_DEVICE | {category for category, kind in KINDS.items() if kind == "runtime"}
 #: Shares of the samples before whose times the second marker is looked for; the samples must be
@@ -83,11 +83,16 @@ class _File:
         """How much of it has been read."""
         return sum(stop - start for start, stop in self.read)
 
+    @property
+    def most_bytes(self) -> int:
+        """How much of it may be."""
+        return min(int(MOST_SHARE * self.file.length), _MOST_BYTES)
+
     def has_read(self, stretches: list[tuple[int, int]]) -> bool:
         """Read the ``stretches`` that are not yet; False where they are too many, or no events."""
         missing = _joined([s for s in stretches if not self._is_read(s)])
         wanted = self.read_bytes + sum(stop - start for start, stop in missing)
-        if wanted > MOST_SHARE * self.file.length:
+        if wanted > self.most_bytes:
             return False
         for start, stop in missing:
             text = self.file.part(start, stop).rstrip().removesuffix(b",")
@@ -99,6 +104,8 @@ class _File:
 
     def has_read_end(self, start: int) -> bool:
         """Read the last events, from byte ``start`` on; False where the file does not end so."""
+        if self.file.length - start > self.most_bytes:
+            return False
         text = self.file.part(start, self.file.length)
         for events_end, _ in closings(text):
             piece = pieces.read(self.path, text[:events_end])
@@ -140,7 +147,9 @@ def _joined(stretches: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 def _beginning(file: _File) -> Beginning | None:
     samples = Samples(file.file, len(file.head))
-    if not len(samples) or len(samples) < _LEAST_READABLE * samples.asked:
+    if not len(samples) or samples.first_at != len(file.head):
+        return None
+    if samples.unreadable > _MOST_UNREADABLE * len(samples):
         return None
     begins_ns = samples.begins_ns
     limits = dict.fromkeys(begins_ns[max(1, int(s * len(begins_ns)))] for s in _SHARES)

@@ -27,13 +27,16 @@ from numpy.typing import NDArray
 
 from lstmprof.formats.kineto.events import PROFILER_SPAN
 from lstmprof.formats.raw_file import OpenFile, last_border
+from lstmprof.formats.rows import MAX_NS
 
 #: What is read of a file at first, in how many places at most, and how far apart at least.
 SAMPLE_BYTES, _MOST_SAMPLES, _LEAST_APART = 2**13, 2**10, 2**15
-#: No more is read for a sample where nothing of the first bytes took time.
+#: No more is read for a sample where the first bytes hold no whole event.
 _MOST_SAMPLE_BYTES = 2**17
 #: A stretch so short is read rather than halved.
 _SHORT_BYTES = 2**15
+#: So many samples more are taken where stretches are halved, however many there are.
+_MOST_HALVED = 2**10
 #: A block may have begun so many times earlier than at the pace at which it goes on.
 _SAFELY = 4
 #: Its pace is the fastest of so many stretches.
@@ -49,7 +52,7 @@ Ints = NDArray[np.int64]
 class Sample(NamedTuple):
     """Some events that stand from byte ``at`` on; the first of them begins at ``begins_ns``.
 
-    That is to the microsecond below.
+    That is to the microsecond below, and 0 at the start of a file where it is unknown.
     """
 
     at: int
@@ -74,10 +77,11 @@ class Samples:
         places = range(start, max(file.length - SAMPLE_BYTES, start + 1), apart)
         self._samples: list[Sample] = []
         self._categories: set[str] = set()
+        self.unreadable = 0  # places where no events were made out
         for number, place in enumerate(places):
             self._add(place, is_first=not number)
         self._first = np.array(self._samples, dtype=np.int64).reshape(-1, 2)
-        self.asked = len(places)
+        self._most = 2 * len(places) + _MOST_HALVED
 
     def __len__(self) -> int:
         return len(self._samples)
@@ -94,6 +98,11 @@ class Samples:
         return frozenset(self._categories)
 
     @property
+    def first_at(self) -> int:
+        """Byte at which the first sample begins."""
+        return self._samples[0].at
+
+    @property
     def last_at(self) -> int:
         """Byte at which the last sample begins."""
         return self._samples[-1].at
@@ -108,8 +117,8 @@ class Samples:
             early = _may_begin(at, begins_ns, until_ns)
             wholly = (begins_ns[:-1] < until_ns) & (begins_ns[1:] < until_ns)
             long = np.flatnonzero(early & ~wholly & (np.diff(at) > _SHORT_BYTES))
-            added = [self._add(int(at[n] + at[n + 1]) // 2) for n in long.tolist()]
-            if not any(added):
+            halved = long.tolist() if len(at) + len(long) < self._most else []
+            if not sum(self._add(int(at[n] + at[n + 1]) // 2) for n in halved):
                 return [(int(at[n]), int(at[n + 1])) for n in np.flatnonzero(early).tolist()]
 
     def told(self, until_ns: int) -> bool:
@@ -141,9 +150,11 @@ class Samples:
                 events = _timed(text[border : last_border(text)])
                 if events:
                     self._categories |= {category for category, _ in events}
-                    begins_us = min(begins for _, begins in events)
-                    return Sample(place + border, math.floor(begins_us) * _NS_PER_US)
+                    return Sample(place + border, min(begins_ns for _, begins_ns in events))
+                if events is not None:  # flows, counters, names of threads
+                    return Sample(place, 0) if is_first else None
             length *= 4
+        self.unreadable += 1
         return None
 
 
@@ -157,16 +168,26 @@ def _may_begin(at: Ints, begins_ns: Ints, until_ns: int) -> Flags:
     return np.asarray((before < until_ns) | (began < until_ns), dtype=np.bool_)
 
 
-def _timed(text: bytes) -> list[tuple[str, float]]:
-    """Category and begin, in µs, of the events in ``text`` that took time.
+def _timed(text: bytes) -> list[tuple[str, int]] | None:
+    """Category and begin, to the µs below, of the events in ``text`` that took time.
 
-    Nothing where it is no whole elements.
+    None where it is no whole elements, or none at all.
     """
     try:
-        return [
-            (event.cat.lower(), float(event.ts))
-            for event in _DECODER.decode(b"[" + text + b"]")
-            if event.ph == "X" and event.cat.lower() != PROFILER_SPAN and event.ts is not None
-        ]
-    except (msgspec.DecodeError, ValueError, RecursionError):
-        return []
+        events = _DECODER.decode(b"[" + text + b"]")
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    timed = [(e.cat.lower(), _begins_ns(e.ts)) for e in events if e.ph == "X"]
+    of_program = [(c, ns) for c, ns in timed if ns is not None and c != PROFILER_SPAN]
+    return of_program if events else None
+
+
+def _begins_ns(ts_us: float | str | None) -> int | None:
+    """Whole µs of ``ts_us``, in ns; None where it is no possible time."""
+    if ts_us is None:
+        return None
+    try:
+        whole_ns = math.floor(float(ts_us)) * _NS_PER_US
+    except (ValueError, OverflowError):
+        return None
+    return whole_ns if abs(whole_ns) <= MAX_NS else None
