@@ -103,7 +103,7 @@ class Network:
     """``layers``, and their parameters ``arrays`` by path."""
 
     def __init__(self, workload: Workload) -> None:
-        layers = Layers(workload)
+        layers = equinox.filter_eval_shape(Layers, workload)  # no value is drawn: ``load`` has them
         leaves, self.structure = jax.tree_util.tree_flatten_with_path(layers)
         self.workload = workload
         self.arrays = {
