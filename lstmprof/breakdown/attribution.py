@@ -357,27 +357,28 @@ class _Gaps:
 
     def __init__(self) -> None:
         self._reached = _NEVER
-        self._parts: list[tuple[Ints, ...]] = []
+        self._parts: list[tuple[Ints, Ints, Ints]] = []
+        self._latencies_ns: list[Ints] = []
 
     def add(self, lane: Lane) -> None:
         """Take in the next part of the lane."""
         reached = np.maximum.accumulate(np.append(self._reached, lane.end_ns))
         self._reached = int(reached[-1])
         after_gap = np.flatnonzero(lane.start_ns > reached[:-1])
-        columns = (reached, lane.start_ns, lane.launch, lane.called_ns, lane.returned_ns)
         # of some that begin together nobody knows which one the gap waits for
-        alone = np.append(lane.start_ns[1:] > lane.start_ns[:-1], True)
-        self._parts.append(tuple(column[after_gap] for column in (*columns, alone)))
+        alone = np.append(lane.start_ns[1:] > lane.start_ns[:-1], True)[after_gap]
+        columns = (reached, lane.start_ns, lane.launch, lane.called_ns, lane.returned_ns)
+        since, until, launch, called, returned = (column[after_gap] for column in columns)
+        known = launch != NONE
+        self._parts.append((since, until, np.where(known & alone, called, until)))
+        # before its first activity a device has not fallen idle: what it did then is not recorded
+        waited = known & (returned > since) & (since > _NEVER)
+        self._latencies_ns.append((until - returned)[waited])
 
     def waits(self) -> Waits:
         """Those of all parts."""
-        since, until, launch, called, returned, alone = (
-            np.concatenate(column) for column in zip(*self._parts, strict=True)
-        )
-        called = np.where((launch != NONE) & alone, called, until)
-        # before its first activity a device has not fallen idle: what it did then is not recorded
-        waited = (launch != NONE) & (returned > since) & (since > _NEVER)
-        latencies = np.sort((until - returned)[waited])
+        since, until, called = (np.concatenate(side) for side in zip(*self._parts, strict=True))
+        latencies = np.sort(np.concatenate(self._latencies_ns))
         median = int(latencies[(len(latencies) - 1) // 2]) if len(latencies) else 0
         latency_ns = max(LATENCIES * median, LEAST_LATENCY_NS)
         return Waits(since, until, called, latency_ns, self._reached)
@@ -454,7 +455,7 @@ def _asked_intervals(windows: Sequence[Window], waits: Iterable[Waits]) -> tuple
     """Begins and ends of the time in which devices ask for host threads, and one after all time."""
     always = np.iinfo(np.int64).max
     closed = np.sort(np.array([window.end_ns for window in windows], dtype=np.int64))
-    parts = [(np.array([of.ends_ns]), np.array([always])) for of in waits]
+    parts = []
     for of in waits:
         # to a window's end the thread of the window is asked about
         has_end = np.searchsorted(closed, of.since_ns, "right") < np.searchsorted(
@@ -462,8 +463,10 @@ def _asked_intervals(windows: Sequence[Window], waits: Iterable[Waits]) -> tuple
         )
         until = np.where(has_end, of.until_ns, np.minimum(of.called_ns, of.until_ns))
         some = until > of.since_ns
-        parts.append((of.since_ns[some], until[some]))
-    begins, ends = Covered(*(np.concatenate(side) for side in zip(*parts, strict=True))).bounds
+        parts.append((np.append(of.since_ns[some], of.ends_ns), np.append(until[some], always)))
+    begins, ends = (np.concatenate(side) for side in zip(*parts, strict=True))
+    if len(parts) > 1:
+        begins, ends = Covered(begins, ends).bounds
     return np.append(begins, always), np.append(ends, always)
 
 

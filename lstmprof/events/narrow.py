@@ -239,26 +239,81 @@ class Gathered:
 
     def __init__(self, file: pq.ParquetFile, columns: Sequence[str]) -> None:
         self.columns = tuple(columns)
-        self._types = [_narrow_type(file.metadata, file.schema_arrow, name) for name in columns]
-        self._parts: list[list[pa.Array]] = [[] for _ in columns]
+        types = [_narrow_type(file.metadata, file.schema_arrow, name) for name in columns]
+        count: int = file.metadata.num_rows
+        self._parts = [
+            _Numbers(type_, count) if pa.types.is_integer(type_) else _Chunks(type_)
+            for type_ in types
+        ]
 
     def add(self, read: pa.Table | pa.RecordBatch) -> None:
         """Take in the next rows of the file, which may have other columns too.
 
         Raises:
             pa.ArrowException: a number is beyond the statistics.
+            ValueError: there are more rows than the file has said.
         """
-        for name, type_, part in zip(self.columns, self._types, self._parts, strict=True):
+        for name, part in zip(self.columns, self._parts, strict=True):
             column = read.column(name)
-            chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
-            part += [_narrow(chunk, type_) for chunk in chunks]
+            for chunk in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
+                part.add(chunk)
 
     def table(self) -> pa.Table:
         """What was gathered, one chunk each; nothing of it is kept."""
         # One by one, so that no more than one column is there twice.
-        whole = [_joined(self._parts.pop(0), type_) for type_ in self._types]
+        whole = [self._parts.pop(0).whole() for _ in self.columns]
         pa.default_memory_pool().release_unused()  # Arrow keeps what was freed, row groups whole
         return pa.table(whole, names=list(self.columns))
+
+
+class _Numbers:
+    """A column of ``count`` integers, in the place that it has at the end from the first on."""
+
+    def __init__(self, type_: pa.DataType, count: int) -> None:
+        self._type, self._count, self._filled = type_, count, 0
+        self._values: np.ndarray | None = None
+        self._known: Flags | None = None
+
+    def add(self, chunk: pa.Array) -> None:
+        """Take in the next rows."""
+        if self._values is None:  # not before: a file may say that it has any number of rows
+            self._values = np.empty(self._count, dtype=self._type.to_pandas_dtype())
+        numbers = chunk.cast(self._type)
+        rows = slice(self._filled, self._filled + len(numbers))
+        if numbers.null_count:
+            if self._known is None:
+                self._known = np.ones(self._count, dtype=np.bool_)
+            self._known[rows] = numbers.is_valid().to_numpy(zero_copy_only=False)
+            numbers = numbers.fill_null(0)
+        self._values[rows] = numbers.to_numpy()
+        self._filled = rows.stop
+
+    def whole(self) -> pa.Array:
+        """All rows."""
+        if self._values is None:
+            return pa.nulls(0, self._type)
+        values = self._values[: self._filled]
+        if self._known is None:
+            return pa.array(values)
+        known = np.packbits(self._known[: self._filled], bitorder="little")
+        buffers = [pa.py_buffer(known), pa.py_buffer(values)]
+        return pa.Array.from_buffers(self._type, len(values), buffers)
+
+
+class _Chunks:
+    """A column of texts, or of anything else, part by part."""
+
+    def __init__(self, type_: pa.DataType) -> None:
+        self._type = type_
+        self._chunks: list[pa.Array] = []
+
+    def add(self, chunk: pa.Array) -> None:
+        """Take in the next rows."""
+        self._chunks.append(_narrow(chunk, self._type))
+
+    def whole(self) -> pa.Array:
+        """All rows."""
+        return _joined(self._chunks, self._type)
 
 
 def narrow_table(file: pq.ParquetFile, columns: Sequence[str]) -> pa.Table:
