@@ -24,6 +24,8 @@ _SOON_S = 0.02
 #: What glibc is told to keep of freed memory, and the size from which a block is mapped by itself:
 #: the numbers of mallopt(3), M_TRIM_THRESHOLD and M_MMAP_THRESHOLD, and bytes.
 _KEPT = {-1: 2**26, -3: 2**25}
+#: What it keeps by itself, and the variable by which a user, or dask, has told it otherwise.
+_USUAL = {-1: ("MALLOC_TRIM_THRESHOLD_", 2**17), -3: ("MALLOC_MMAP_THRESHOLD_", 2**17)}
 #: So many containers more than before, then Python looks for cycles among them. After 700, as it
 #: does by itself, every hundredth time it looks at all that the libraries have made, too.
 _LOOKED_AT = 100_000
@@ -186,23 +188,39 @@ def spend_less_on_memory() -> None:
     import gc
 
     gc.set_threshold(_LOOKED_AT)
-    _keep_freed_memory()
+    keep_freed_memory()
 
 
-def _keep_freed_memory() -> None:
+def keep_freed_memory() -> None:
     """Let the allocator keep what arrays of a few megabytes free, for the next ones.
 
     By default it soon gives back what is free at its end, and asks for it again: two thirds of the
     page faults of a breakdown of a million events. Of other allocators nothing is asked.
     """
+    _tell_allocator(_KEPT)
+
+
+def give_freed_memory_back() -> None:
+    """Let the allocator keep what it usually does, and give back what is free."""
+    sizes = {}
+    for number, (variable, size) in _USUAL.items():
+        told = os.environ.get(variable, "")
+        sizes[number] = int(told) if told.isdecimal() else size
+    _tell_allocator(sizes, give_back=True)
+
+
+def _tell_allocator(sizes: dict[int, int], *, give_back: bool = False) -> None:
     import ctypes
 
     try:
-        mallopt = ctypes.CDLL(None).mallopt
+        libc = ctypes.CDLL(None)
+        mallopt, trim = libc.mallopt, libc.malloc_trim if give_back else None
     except (AttributeError, OSError, TypeError):  # it is not glibc's
         return
-    for number, size in _KEPT.items():
+    for number, size in sizes.items():
         mallopt(number, size)
+    if trim:
+        trim(0)
 
 
 def _has_output() -> bool:

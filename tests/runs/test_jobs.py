@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import json
 import os
@@ -17,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from lstmprof import __version__
 from lstmprof.cli import run as lstmprof
 from lstmprof.errors import ForeignFileError
 from lstmprof.formats.pool import KilledError
@@ -231,3 +233,25 @@ def test_an_error_is_the_same_in_another_process() -> None:
     error = ForeignFileError("a.json", "is no profile", "give one")
     sent = pickle.loads(pickle.dumps(error))
     assert (type(sent), str(sent), sent.next_step) == (ForeignFileError, str(error), "give one")
+
+
+def test_a_worker_keeps_freed_memory_while_it_reads_and_gives_it_back_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[object] = []
+
+    class Libc:
+        mallopt = staticmethod(lambda number, size: told.append((number, size)))
+        malloc_trim = staticmethod(lambda kept: told.append("given back"))
+
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: Libc)
+    monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "65536")  # as dask sets it
+    monkeypatch.delenv("MALLOC_MMAP_THRESHOLD_", raising=False)
+    (task,) = tasks(write(tmp_path, "a.json"), tmp_path, name=None, force=False, step_range=None)
+
+    def done(task: Task) -> Ingested:
+        told.append("read")
+        return Ingested([], [], [])
+
+    ingest_jobs._done_there(done, __version__, None, task)
+    assert told == [(-1, 2**26), (-3, 2**25), "read", (-1, 65536), (-3, 2**17), "given back"]
