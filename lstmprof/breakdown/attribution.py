@@ -196,11 +196,11 @@ class _Hosts:
         return host.computing(self.events)
 
     @cached_property
-    def _rows_of_threads(self) -> list[Ints]:
-        """The rows of each thread."""
-        order = np.argsort(self.thread, kind="stable")
-        threads = np.arange(int(self.thread.max(initial=NONE)) + 1)
-        return np.split(order, np.searchsorted(self.thread[order], threads))[1:]
+    def _rows_of_threads(self) -> dict[int, Ints]:
+        """The rows of each thread that has some."""
+        group = Groups(self.thread)
+        threads = self.thread[group.first].tolist()
+        return dict(zip(threads, group.members(), strict=True))
 
     def idle(self, cause: str) -> int:
         """The place of a cause in ``labels``."""
@@ -209,7 +209,7 @@ class _Hosts:
     def segments(self, thread: int) -> Segments:
         """What ``thread`` was doing at every instant."""
         if thread not in self._segments:
-            rows = self._rows_of_threads[thread]
+            rows = self._rows_of_threads.get(thread, np.empty(0, dtype=np.int64))
             self._segments[thread] = filled(innermost(self.events, rows))
         return self._segments[thread]
 
