@@ -353,9 +353,21 @@ def of_roofline(limit: Roofline) -> str:
     share += ", so these peaks are too low" if (limit.share or 0) > 1 else ""
     text = f"the device could do this step's work in {milliseconds(limit.step_ns)} ms{share}"
     if limit.gemm_flops_per_s is None:
-        return f"{text}."
+        return f"{text}.{_quicker(limit)}"
     reached, peak = (gflops(r) for r in (limit.gemm_flops_per_s, limit.peaks.gemm_flops_per_s))
-    return f"{text}; products run at {reached} of {peak} GFLOP/s over the whole step."
+    rate = f"products run at {reached} of {peak} GFLOP/s over the whole step"
+    return f"{text}; {rate}.{_quicker(limit)}"
+
+
+def _quicker(limit: Roofline) -> str:
+    """Why some of the work may take less than its least, a sentence; empty where none does."""
+    quicker = [" + ".join(r.categories) for r in limit.reaches if (r.share or 0) > 1]
+    if not quicker or (limit.share or 0) > 1:
+        return ""
+    return (
+        f" More than 100 % of {listed(quicker)}: what fits into a cache moves faster than a copy "
+        "of memory, or a peak was measured too low."
+    )
 
 
 def gflops(flops_per_s: float) -> str:

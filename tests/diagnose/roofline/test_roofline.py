@@ -7,11 +7,21 @@ from typing import Any
 
 import pytest
 
-from lstmprof.diagnose.roofline import Peaks, bounds, costs_of, roofline, workload_of
+from lstmprof.diagnose.roofline import (
+    Peaks,
+    Reach,
+    Roofline,
+    bounds,
+    costs_of,
+    roofline,
+    workload_of,
+)
 from lstmprof.diagnose.roofline.work import Cost, costs
+from lstmprof.diagnose.sentences import of_roofline
 from lstmprof.runs.metadata import RunInfo, decoded, encoded, run_info
 from lstmprof.workloads.studies import named
 
+MS = 1_000_000
 #: 10 flops and 2 bytes a ns
 PEAKS = Peaks(10e9, 2e9)
 PRODUCT = Cost("head", "forward", "gemm", None, 1000, 40)  # 100 and 20 ns
@@ -105,3 +115,10 @@ def test_the_short_asr_network_is_bound_by_its_products_on_a_cpu() -> None:
     assert found.share == pytest.approx(0.69, abs=0.02)
     assert found.memory_share is not None
     assert found.memory_share < 0.02
+
+
+@pytest.mark.parametrize(("busy_ns", "told"), [(30 * MS, False), (20 * MS, False), (16 * MS, True)])
+def test_work_that_took_less_than_its_least_is_explained(busy_ns: int, told: bool) -> None:
+    reaches = (Reach(("gemm",), 90 * MS, 60 * MS), Reach(("optimizer",), busy_ns, 20 * MS))
+    said = of_roofline(Roofline(100 * MS, Peaks(1.0, 1.0), (), reaches))
+    assert ("More than 100 % of optimizer: what fits into a cache" in said) == told
