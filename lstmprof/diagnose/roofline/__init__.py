@@ -86,7 +86,7 @@ class Reach:
 
     @property
     def share(self) -> float | None:
-        """The least time over the busy one; above 1 the peaks were measured too low."""
+        """The least time over the busy one; above 1 in a cache, or of peaks measured too low."""
         if self.bound_ns is None or not self.busy_ns:
             return None
         return self.bound_ns / self.busy_ns
