@@ -21,14 +21,6 @@ _NO_OUTPUT = "lstmprof: error: standard output is closed; send it to a file or t
 _IMPORTING = "<frozen importlib._bootstrap"
 #: Until a signal that was put off, or lost in a finalizer, is tried again.
 _SOON_S = 0.02
-#: What glibc is told to keep of freed memory, and the size from which a block is mapped by itself:
-#: the numbers of mallopt(3), M_TRIM_THRESHOLD and M_MMAP_THRESHOLD, and bytes.
-_KEPT = {-1: 2**26, -3: 2**25}
-#: What it keeps by itself, and the variable by which a user, or dask, has told it otherwise.
-_USUAL = {-1: ("MALLOC_TRIM_THRESHOLD_", 2**17), -3: ("MALLOC_MMAP_THRESHOLD_", 2**17)}
-#: So many containers more than before, then Python looks for cycles among them. After 700, as it
-#: does by itself, every hundredth time it looks at all that the libraries have made, too.
-_LOOKED_AT = 100_000
 #: After so long a thread that computes lets another one have its turn. By default it is ten times
 #: as long: a process that works for this one would be idle for that, each time that it is asked.
 _TURN_S = 0.0005
@@ -40,8 +32,9 @@ def main() -> None:
     """Run the command line; exit 0 well, 1 failure, 2 usage, 128 and the number of a signal."""
     try:
         signals = _Signals()
-        sys.meta_path.insert(0, WithoutPandas)
-        spend_less_on_memory()
+        from lstmprof import process
+
+        process.be_quick()
         sys.setswitchinterval(_TURN_S)
         from lstmprof import cli
     except KeyboardInterrupt:
@@ -49,19 +42,6 @@ def main() -> None:
     if not _has_output():
         sys.exit(1)
     sys.exit(signals.code(cli.run, cli.TerminatedError))
-
-
-class WithoutPandas:
-    """Says that pandas is not installed: pyarrow imports it with the first array that it makes.
-
-    That takes as long as all the rest of a command, and no command shows a data frame.
-    """
-
-    @staticmethod
-    def find_spec(name: str, path: object = None, target: object = None) -> None:
-        """Refuse pandas; of other modules say nothing."""
-        if name == "pandas":
-            raise ModuleNotFoundError("pandas is left out of the command line", name=name)
 
 
 class _Signals:
@@ -181,46 +161,6 @@ def _end_at_once(number: int) -> NoReturn:
         os.write(2, _INTERRUPTED)
     finally:
         os._exit(128 + number)
-
-
-def spend_less_on_memory() -> None:
-    """Let this process look for garbage seldom, and keep the memory that it frees."""
-    import gc
-
-    gc.set_threshold(_LOOKED_AT)
-    keep_freed_memory()
-
-
-def keep_freed_memory() -> None:
-    """Let the allocator keep what arrays of a few megabytes free, for the next ones.
-
-    By default it soon gives back what is free at its end, and asks for it again: two thirds of the
-    page faults of a breakdown of a million events. Of other allocators nothing is asked.
-    """
-    _tell_allocator(_KEPT)
-
-
-def give_freed_memory_back() -> None:
-    """Let the allocator keep what it usually does, and give back what is free."""
-    sizes = {}
-    for number, (variable, size) in _USUAL.items():
-        told = os.environ.get(variable, "")
-        sizes[number] = int(told) if told.isdecimal() else size
-    _tell_allocator(sizes, give_back=True)
-
-
-def _tell_allocator(sizes: dict[int, int], *, give_back: bool = False) -> None:
-    import ctypes
-
-    try:
-        libc = ctypes.CDLL(None)
-        mallopt, trim = libc.mallopt, libc.malloc_trim if give_back else None
-    except (AttributeError, OSError, TypeError):  # it is not glibc's
-        return
-    for number, size in sizes.items():
-        mallopt(number, size)
-    if trim:
-        trim(0)
 
 
 def _has_output() -> bool:

@@ -58,13 +58,6 @@ def cli() -> None:
     """
 
 
-def main() -> None:
-    """The command as ``__main__`` runs it: for scripts that were installed before that did."""
-    from lstmprof.__main__ import main
-
-    main()
-
-
 class TerminatedError(BaseException):
     """A signal that ends the process, raised so that what is under way cleans up after itself."""
 

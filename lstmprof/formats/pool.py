@@ -22,7 +22,7 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from queue import SimpleQueue
 from typing import IO, Any, ParamSpec, TypeVar
 
-from lstmprof.__main__ import WithoutPandas, spend_less_on_memory
+from lstmprof import process
 
 _Given = ParamSpec("_Given")
 _Made = TypeVar("_Made")
@@ -119,8 +119,7 @@ def serve() -> None:
     signal.signal(signal.SIGTERM, _end)
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what the work prints is no answer
-    sys.meta_path.insert(0, WithoutPandas)
-    spend_less_on_memory()
+    process.be_quick()
     requests: SimpleQueue[bytes] = SimpleQueue()
     threading.Thread(target=_read, args=(requests,), daemon=True).start()
     while True:

@@ -17,8 +17,7 @@ from contextlib import AbstractContextManager, ExitStack, closing, contextmanage
 from dataclasses import dataclass
 from pathlib import Path
 
-from lstmprof import __version__
-from lstmprof.__main__ import give_freed_memory_back, keep_freed_memory
+from lstmprof import __version__, process
 from lstmprof.errors import LstmprofError, ProfileError, RunError, is_url
 from lstmprof.formats.pool import KilledError, Pool
 from lstmprof.runs import remote
@@ -295,11 +294,11 @@ def _done_there(
         if isinstance(source.label, Path) and source.stamp and not source.label.exists():
             fault = f"is not seen by the worker on {worker}"
             return Ingested([], [ProfileError(source.label, fault, _SHARED)], [])
-    keep_freed_memory()  # dask has told its workers to give it back at once
+    process.keep_freed_memory()  # dask has told its workers to give it back at once
     try:
         return done(task)
     finally:
-        give_freed_memory_back()
+        process.give_freed_memory_back()
 
 
 def _with_time_left(
