@@ -3,6 +3,9 @@
 Reads linked and categorised events. The gap before an activity is the time in which its device ran
 nothing, up to its start; 0 where something still ran. The first activity of a window has none.
 Where the gap is longer than the kernel, something else than the kernel sets the pace.
+
+Names are numbered before the events are sorted: those of kernels are long, and each row of a
+window would hold its own.
 """
 
 from __future__ import annotations
@@ -24,20 +27,28 @@ COLUMNS = (
 )
 
 SELECT = """
-WITH work AS (
-    SELECT e.*, e.start_ns + e.dur_ns AS end_ns, w.number, w.end_ns AS closes_ns
-    FROM events e ASOF JOIN windows w
-        ON e.rank IS NOT DISTINCT FROM w.rank AND e.start_ns >= w.start_ns
-    WHERE activity(e.kind) AND e.device IS NOT NULL
+WITH called AS (
+    SELECT name, row_number() OVER () AS called_id
+    FROM (SELECT DISTINCT name FROM events WHERE activity(kind))
+), work AS (
+    SELECT e.*, w.number, w.end_ns AS closes_ns
+    FROM (
+        SELECT rank, device, called_id, category, event_id, dur_ns, start_ns,
+               start_ns + dur_ns AS end_ns
+        FROM events JOIN called USING (name) WHERE activity(kind) AND device IS NOT NULL
+    ) e
+    ASOF JOIN windows w ON e.rank IS NOT DISTINCT FROM w.rank AND e.start_ns >= w.start_ns
 ), waits AS (
-    SELECT rank, device, name, category, dur_ns, max(end_ns) OVER before AS idle_from_ns,
+    SELECT rank, device, called_id, category, dur_ns, max(end_ns) OVER before AS idle_from_ns,
            greatest(start_ns - idle_from_ns, 0) AS gap_ns
     FROM work WHERE start_ns < closes_ns
     WINDOW before AS (PARTITION BY number, device ORDER BY start_ns, end_ns, event_id
                       ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+), summed AS (
+    SELECT rank, device, called_id, category, count(*) AS count,
+           quantile_disc(dur_ns, 0.5) AS dur_p50_ns, quantile_disc(gap_ns, 0.5) AS gap_p50_ns,
+           sum(dur_ns)::BIGINT AS dur_total_ns, sum(gap_ns)::BIGINT AS gap_total_ns
+    FROM waits WHERE idle_from_ns IS NOT NULL GROUP BY ALL
 )
-SELECT rank, device, name, category, count(*) AS count,
-       quantile_disc(dur_ns, 0.5) AS dur_p50_ns, quantile_disc(gap_ns, 0.5) AS gap_p50_ns,
-       sum(dur_ns)::BIGINT AS dur_total_ns, sum(gap_ns)::BIGINT AS gap_total_ns
-FROM waits WHERE idle_from_ns IS NOT NULL GROUP BY ALL
+SELECT * EXCLUDE (called_id) FROM summed JOIN called USING (called_id)
 """
