@@ -2,13 +2,12 @@
 
 ::
 
-    breakdown → step_profile → comparable → findings → remedies → sentences → diagnosis
-                contributors                causes     host       because     roofline
-                                            counts     device                 replay
-                                            profiler_overhead
-                                            slower_calls
-                                            reasons, settings
-                                            savings
+    breakdown ─▶ seen ─▶ step_profile ─▶ causes ─▶ roofline ─▶ findings ─┐
+        ┌────────────────────────────────────────────────────────────────┘
+        ├▶ certainty ─▶ sentences ─┐
+        └▶ remedies ───────────────┴▶ diagnosis
+    of diagnoses: verdicts (several)  gate (pass or fail)  history (run by run)
+                  recommend (the fastest that runs here)  builtin (against the layer op)
 
-``diagnosis.diagnose_all`` goes the whole way.
+``diagnosis.diagnose_all`` goes the whole way; a room or file imports only what it is made of.
 """

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from lstmprof.diagnose.certainty.sure import no_difference
 from lstmprof.diagnose.findings import lengths
 from lstmprof.diagnose.remedies import Advice
 from lstmprof.diagnose.step_profile import StepProfile
-from lstmprof.diagnose.sure import no_difference
 from lstmprof.numbers import milliseconds
 
 

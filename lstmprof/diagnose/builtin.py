@@ -19,8 +19,8 @@ from lstmprof.capture.interpreters import Interpreter, Wish, interpreters
 from lstmprof.capture.request import CaptureRequest, refusal, run_name
 from lstmprof.capture.rounds import capture_run
 from lstmprof.capture.worker import host
+from lstmprof.diagnose.certainty.noise import noise_ns
 from lstmprof.diagnose.diagnosis import Diagnosis, diagnose_all
-from lstmprof.diagnose.noise import noise_ns
 from lstmprof.diagnose.shapes import (
     LAYERS,
     RECORD,

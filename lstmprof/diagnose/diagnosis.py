@@ -15,20 +15,20 @@ from lstmprof.breakdown.result import Table
 from lstmprof.diagnose import at_hand, sentences, settings
 from lstmprof.diagnose.causes import SLOWER
 from lstmprof.diagnose.certainty import Certainty, Outcome, of_finding, of_run, outcome
+from lstmprof.diagnose.certainty.measure import by_one_measure
 from lstmprof.diagnose.comparable import comparable_groups, disagreements, refuse_unless_comparable
-from lstmprof.diagnose.counts import QUANTITIES
 from lstmprof.diagnose.document import VERSION
 from lstmprof.diagnose.findings import Difference, Finding, findings, lengths, timed, untimed
-from lstmprof.diagnose.measure import by_one_measure
+from lstmprof.diagnose.findings.counts import QUANTITIES
+from lstmprof.diagnose.findings.reasons import reason
+from lstmprof.diagnose.findings.savings import Saving, savings
 from lstmprof.diagnose.pairs import held_against
 from lstmprof.diagnose.ranks import lane_to_dict, overlap_to_dict, straggler_to_dict
-from lstmprof.diagnose.reasons import reason
 from lstmprof.diagnose.remedies import Advice, of_most, remedies
 from lstmprof.diagnose.roofline import (
     Roofline,
     roofline_of,
 )
-from lstmprof.diagnose.savings import Saving, savings
 from lstmprof.diagnose.step_profile import (
     StepProfile,
     labels,

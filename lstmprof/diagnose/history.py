@@ -16,10 +16,10 @@ import pyarrow as pa
 
 from lstmprof import names
 from lstmprof.breakdown.result import Table
+from lstmprof.diagnose.certainty.measure import by_one_measure
+from lstmprof.diagnose.certainty.noise import EQUAL_SHARE
 from lstmprof.diagnose.findings import lengths
 from lstmprof.diagnose.gate.ratio import Span, interval_of, ratio_of
-from lstmprof.diagnose.measure import by_one_measure
-from lstmprof.diagnose.noise import EQUAL_SHARE
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.events.schema import Column, schema
 from lstmprof.numbers import listed, milliseconds, number_of

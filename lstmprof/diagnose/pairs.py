@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from lstmprof.diagnose.certainty.noise import in_turn
+from lstmprof.diagnose.certainty.sure import no_difference
 from lstmprof.diagnose.findings import lengths
-from lstmprof.diagnose.noise import in_turn
 from lstmprof.diagnose.step_profile import StepProfile
-from lstmprof.diagnose.sure import no_difference
 
 
 def held_against(profiles: Sequence[StepProfile]) -> list[tuple[StepProfile, StepProfile]]:

@@ -7,19 +7,19 @@ from collections.abc import Sequence
 
 from lstmprof.breakdown.mean_step import waits_for_host_ns
 from lstmprof.diagnose import causes, settings
-from lstmprof.diagnose.because import because, named, pace
 from lstmprof.diagnose.certainty import (
     Outcome,
     of_finding as certainty_of,
     of_prediction,
 )
-from lstmprof.diagnose.counts import QUANTITIES
+from lstmprof.diagnose.certainty.noise import lengths_in_words, machine_words
+from lstmprof.diagnose.certainty.sure import least_delta_ns
 from lstmprof.diagnose.findings import CAUSES, HOST, NAMED_SHARE, Finding, lengths, timed
-from lstmprof.diagnose.noise import lengths_in_words, machine_words
+from lstmprof.diagnose.findings.because import because, named, pace
+from lstmprof.diagnose.findings.counts import QUANTITIES
+from lstmprof.diagnose.findings.savings import REPLAY, ROOFLINE
 from lstmprof.diagnose.roofline import Roofline
-from lstmprof.diagnose.savings import REPLAY, ROOFLINE
 from lstmprof.diagnose.step_profile import StepProfile, labels
-from lstmprof.diagnose.sure import least_delta_ns
 from lstmprof.events.annotate import OWN_CODE
 from lstmprof.numbers import count, cropped, listed, milliseconds, percent
 from lstmprof.replay import Error, Prediction

@@ -22,10 +22,10 @@ from lstmprof.diagnose.causes import (
     Comparison,
     kind_of,
 )
-from lstmprof.diagnose.contributors import TINY_OP_NS
 from lstmprof.diagnose.diagnosis import alone
 from lstmprof.diagnose.findings import findings
 from lstmprof.diagnose.step_profile import Contributor
+from lstmprof.diagnose.step_profile.contributors import TINY_OP_NS
 from lstmprof.events.threads import CALL_GAP_NS
 
 HOST, DEVICE = Comparison(on_device=False), Comparison(on_device=True)

@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 from lstmprof.breakdown.mean_step import mean_of
 from lstmprof.diagnose.diagnosis import alone, compare
 from lstmprof.diagnose.findings import Difference, Held, findings, lengths, waterfall
-from lstmprof.diagnose.savings import Saving
+from lstmprof.diagnose.findings.savings import Saving
 from lstmprof.diagnose.step_profile import StepProfile
 
 MS = 1_000_000

@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from diagnose.certainty.test_certainty import in_turn
 from diagnose.made_job import breakdown_of
-from diagnose.test_certainty import in_turn
 from events import rows
 from report import runs, test_ranks
 

@@ -10,10 +10,10 @@ from itertools import groupby
 
 from lstmprof.commands import terminal
 from lstmprof.commands.terminal.breakdown import conditions
-from lstmprof.diagnose.because import each_step, worth_a_line
-from lstmprof.diagnose.counts import QUANTITIES
 from lstmprof.diagnose.diagnosis import LEAST_SHARE, Diagnosis, Explained
 from lstmprof.diagnose.findings import Change, Difference, Finding
+from lstmprof.diagnose.findings.because import each_step, worth_a_line
+from lstmprof.diagnose.findings.counts import QUANTITIES
 from lstmprof.diagnose.roofline import Roofline
 from lstmprof.diagnose.sentences import of_roofline
 from lstmprof.diagnose.step_profile import labels

@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from lstmprof.diagnose.certainty.noise import EQUAL_SHARE, error_of_step, noise_ns
+from lstmprof.diagnose.certainty.sure import least_ratio
 from lstmprof.diagnose.findings import lengths
-from lstmprof.diagnose.noise import EQUAL_SHARE, error_of_step, noise_ns
 from lstmprof.diagnose.step_profile import StepProfile
-from lstmprof.diagnose.sure import least_ratio
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from lstmprof.diagnose import diagnosis
+from lstmprof.diagnose.certainty.measure import by_one_measure, disturbed, remedy
+from lstmprof.diagnose.certainty.noise import before_more_rounds, in_turn
+from lstmprof.diagnose.certainty.sure import largest_doubt
 from lstmprof.diagnose.comparable import refuse_unless_comparable
 from lstmprof.diagnose.findings import lengths, timed
 from lstmprof.diagnose.gate.document import VERSION
@@ -20,11 +23,8 @@ from lstmprof.diagnose.gate.ratio import (
     ratio_of,
     step_of,
 )
-from lstmprof.diagnose.measure import by_one_measure, disturbed, remedy
-from lstmprof.diagnose.noise import before_more_rounds, in_turn
 from lstmprof.diagnose.sentences import by
 from lstmprof.diagnose.step_profile import StepProfile
-from lstmprof.diagnose.sure import largest_doubt
 from lstmprof.errors import UsageError
 from lstmprof.numbers import count, listed, milliseconds, number_of
 

@@ -18,11 +18,11 @@ from typing import Any
 
 from lstmprof import implementations
 from lstmprof.breakdown import Breakdown
+from lstmprof.diagnose.certainty.measure import by_one_measure
+from lstmprof.diagnose.certainty.sure import no_difference
 from lstmprof.diagnose.diagnosis import Diagnosis, compare
-from lstmprof.diagnose.measure import by_one_measure
 from lstmprof.diagnose.recommend.code import code_of
 from lstmprof.diagnose.step_profile import StepProfile, step_profile_of
-from lstmprof.diagnose.sure import no_difference
 from lstmprof.errors import RunError
 from lstmprof.implementations import Implementation
 from lstmprof.numbers import listed, milliseconds

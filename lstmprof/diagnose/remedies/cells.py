@@ -7,8 +7,8 @@ from collections import Counter
 
 from lstmprof import implementations
 from lstmprof.diagnose.causes import DISPATCH, GEMM, LAUNCH, MEMORY
-from lstmprof.diagnose.counts import counted
 from lstmprof.diagnose.findings import Finding
+from lstmprof.diagnose.findings.counts import counted
 from lstmprof.diagnose.remedies.keras import is_masked
 from lstmprof.diagnose.remedies.told import (
     HOST,

@@ -7,8 +7,8 @@ import re
 from lstmprof import implementations
 from lstmprof.diagnose import causes
 from lstmprof.diagnose.causes import MEMORY
-from lstmprof.diagnose.counts import counted
 from lstmprof.diagnose.findings import Finding
+from lstmprof.diagnose.findings.counts import counted
 from lstmprof.diagnose.remedies.told import (
     HOST,
     SERIES,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from lstmprof.diagnose import causes, settings
 from lstmprof.diagnose.causes import COPY, DISPATCH, GEMM, LAUNCH, MEMORY, SYNC
 from lstmprof.diagnose.findings import Finding
-from lstmprof.diagnose.reasons import THREADS, reason
+from lstmprof.diagnose.findings.reasons import THREADS, reason
 from lstmprof.diagnose.remedies.told import (
     HOST,
     TORCH,

@@ -6,8 +6,8 @@ import re
 
 from lstmprof.diagnose import causes
 from lstmprof.diagnose.causes import CAST, COPY, DISPATCH, GEMM, LAUNCH, MEMORY, SYNC
-from lstmprof.diagnose.counts import counted
 from lstmprof.diagnose.findings import Finding
+from lstmprof.diagnose.findings.counts import counted
 from lstmprof.diagnose.remedies.cells import form_of
 from lstmprof.diagnose.remedies.told import (
     TORCH,

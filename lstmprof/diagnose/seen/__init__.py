@@ -4,6 +4,7 @@
 
     lane ─▶ origin  loading  calls  waits  work  grids  recurrence  recurrent  slices  autograd
             pace ─▶ Seen
+    contexts (what a stretch of time was for)
 
 Reads linked and categorised events and the stretches of one lane. Times are of the mean profiled
 step and only of what the lane waits for or spends: what is hidden behind other work is in none.

@@ -12,7 +12,7 @@ import re
 
 import numpy as np
 
-from lstmprof.diagnose.contexts import compiles
+from lstmprof.diagnose.seen.contexts import compiles
 from lstmprof.diagnose.seen.lane import Fact, Lane
 from lstmprof.events.annotate.links import inherited
 from lstmprof.events.groups import Groups

@@ -8,8 +8,8 @@ import altair as alt
 
 from lstmprof.diagnose.causes import KINDS, PROFILER
 from lstmprof.diagnose.certainty import EXPLAINED_SHARE
+from lstmprof.diagnose.certainty.sure import no_difference
 from lstmprof.diagnose.findings import CAUSES, UNEXPLAINED, timed
-from lstmprof.diagnose.sure import no_difference
 from lstmprof.numbers import milliseconds
 from lstmprof.report import drawing
 from lstmprof.report.model import Figure, Pair, Report, Row, Rows, RunFacts

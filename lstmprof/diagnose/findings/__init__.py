@@ -1,5 +1,11 @@
 """What a step's time goes to by kind, in the one order in which all of it is told.
 
+::
+
+    profiler_overhead ─ reasons ─ slower_calls ─┐
+    roofline, replay ─ savings ─────────────────┼▶ findings ─▶ because (half a sentence)
+    tables ─ counts ────────────────────────────┘
+
 Of two steps the kinds' differences sum to that of the steps' ``lengths``, of one step their times
 sum to it, exact to the nanosecond. First comes what can be saved, the most first; of a step of
 which no kind saves ``NAMED_SHARE`` what takes the most. What one change of form makes go together
@@ -14,9 +20,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from lstmprof.diagnose import causes, profiler_overhead, slower_calls
-from lstmprof.diagnose.counts import EVIDENCE, QUANTITIES
-from lstmprof.diagnose.savings import DIFFERENCE, TAKEN, Saving
+from lstmprof.diagnose import causes
+from lstmprof.diagnose.findings import profiler_overhead, slower_calls
+from lstmprof.diagnose.findings.counts import EVIDENCE, QUANTITIES
+from lstmprof.diagnose.findings.savings import DIFFERENCE, TAKEN, Saving
 from lstmprof.diagnose.step_profile import (
     Contributor,
     Part,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from diagnose.made import contributor, profile, table, tally
 
-from lstmprof.diagnose.counts import EVIDENCE, QUANTITIES, Spread, spread_of
 from lstmprof.diagnose.diagnosis import alone
+from lstmprof.diagnose.findings.counts import EVIDENCE, QUANTITIES, Spread, spread_of
 from lstmprof.numbers import count, file_size, number_of, quantity
 
 

@@ -14,7 +14,7 @@ from hypothesis import given, settings, strategies as st
 from lstmprof import formats
 from lstmprof.breakdown.attribution import TAIL
 from lstmprof.breakdown.ledger import ledger
-from lstmprof.diagnose.contributors import TINY_OP_NS, contributors
+from lstmprof.diagnose.step_profile.contributors import TINY_OP_NS, contributors
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.links import linked
 from lstmprof.events.annotate.steps import windows

@@ -17,7 +17,7 @@ from lstmprof.breakdown.attribution import LATENCY, TAIL, Stretches, attributed
 from lstmprof.breakdown.host import computing
 from lstmprof.breakdown.recording import recorded
 from lstmprof.breakdown.undisturbed import Profiling
-from lstmprof.diagnose.contexts import INPUT, Compiling, Held, Preparing, Reading
+from lstmprof.diagnose.seen.contexts import INPUT, Compiling, Held, Preparing, Reading
 from lstmprof.events.annotate.links import inherited
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.call_tree import Forest, own_time

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from lstmprof.breakdown import Breakdown
 from lstmprof.diagnose import causes
-from lstmprof.diagnose.profiler_overhead import unrecorded
+from lstmprof.diagnose.findings.profiler_overhead import unrecorded
 from lstmprof.diagnose.roofline import Roofline
 from lstmprof.diagnose.step_profile import (
     Contributor,

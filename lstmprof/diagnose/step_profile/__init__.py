@@ -1,5 +1,10 @@
 """A run as the diagnosis sees it: where the mean step of one lane goes, and its tables.
 
+::
+
+    stretches ─ contributors ─┐
+    events ──── tally, seen ──┴▶ StepProfile
+
 The lane is what is asked for. Else, of several ranks or devices, it is the one that all others wait
 for in collectives, where that is seen (``ranks``); else the busiest device of the first rank, or
 that rank's host.
@@ -36,7 +41,6 @@ from lstmprof.breakdown.rounds import Round
 from lstmprof.breakdown.tables import tables_of
 from lstmprof.breakdown.timings import CpuTime, cpu_time, left_out
 from lstmprof.breakdown.undisturbed import Undisturbed, profiling_of
-from lstmprof.diagnose.contributors import contributors
 from lstmprof.diagnose.ranks import (
     FOUND,
     LEAST_SHARE,
@@ -49,7 +53,8 @@ from lstmprof.diagnose.ranks import (
     straggler_of,
 )
 from lstmprof.diagnose.seen import Seen, seen_in
-from lstmprof.diagnose.tally import tally
+from lstmprof.diagnose.step_profile.contributors import contributors
+from lstmprof.diagnose.step_profile.tally import tally
 from lstmprof.errors import RunError, UsageError
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.table import EventTable

@@ -1,5 +1,9 @@
 """How far a diagnosis can be trusted: of a whole comparison, of a run alone, of one finding.
 
+::
+
+    measure (what is compared) ─ noise ─ sure (what is left) ─ doubts ─ short_ops ─▶ certainty
+
 Certainty is computed. A difference must exceed the noise of the two steps (``noise``). Then every
 reason to doubt a run has a size, and it lowers what could be no more than that. Reasons that have
 no known size make nothing worse than likely.
@@ -15,20 +19,17 @@ from typing import Any, Literal
 
 from lstmprof.breakdown.lacks import Lack
 from lstmprof.breakdown.lacks.rules import GPU_UNSEEN
-from lstmprof.diagnose import causes, short_ops
-from lstmprof.diagnose.because import named
-from lstmprof.diagnose.findings import HOST, UNEXPLAINED, Finding, lengths, timed, untimed
-from lstmprof.diagnose.measure import crowded, disturbed, remedy
-from lstmprof.diagnose.noise import (
+from lstmprof.diagnose import causes
+from lstmprof.diagnose.certainty import short_ops
+from lstmprof.diagnose.certainty.measure import crowded, disturbed, remedy
+from lstmprof.diagnose.certainty.noise import (
     Sameness,
     difference_ns,
     machine_was,
     noise_of_kind_ns,
     sameness,
 )
-from lstmprof.diagnose.savings import REPLAY_ERROR
-from lstmprof.diagnose.step_profile import StepProfile, labels
-from lstmprof.diagnose.sure import (
+from lstmprof.diagnose.certainty.sure import (
     Doubt,
     at_least,
     doubts_of_times,
@@ -39,6 +40,10 @@ from lstmprof.diagnose.sure import (
     ratio,
     told_by_speeds,
 )
+from lstmprof.diagnose.findings import HOST, UNEXPLAINED, Finding, lengths, timed, untimed
+from lstmprof.diagnose.findings.because import named
+from lstmprof.diagnose.findings.savings import REPLAY_ERROR
+from lstmprof.diagnose.step_profile import StepProfile, labels
 from lstmprof.events.annotate import OWN_CODE
 from lstmprof.numbers import count, listed, milliseconds, percent
 from lstmprof.replay import Prediction

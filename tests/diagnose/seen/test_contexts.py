@@ -10,8 +10,8 @@ from events.rows import Row, row, table
 
 from lstmprof import formats
 from lstmprof.diagnose.causes import Comparison, kind_of
-from lstmprof.diagnose.contributors import contributors
 from lstmprof.diagnose.step_profile import Contributor
+from lstmprof.diagnose.step_profile.contributors import contributors
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import windows
 from lstmprof.events.table import EventTable

@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lstmprof.breakdown.attribution import CALL, LATENCY
-from lstmprof.diagnose import causes, slower_calls
-from lstmprof.diagnose.counts import QUANTITIES, Quantity, Spread, spread_of
-from lstmprof.diagnose.findings import Change, Finding
+from lstmprof.diagnose import causes
+from lstmprof.diagnose.findings import Change, Finding, slower_calls
+from lstmprof.diagnose.findings.counts import QUANTITIES, Quantity, Spread, spread_of
 from lstmprof.diagnose.step_profile import Contributor, StepProfile, labels, total_ns
-from lstmprof.diagnose.tally import is_kernel_call, noun_of
+from lstmprof.diagnose.step_profile.tally import is_kernel_call, noun_of
 from lstmprof.events.annotate.calls import is_kernel_launch
 from lstmprof.numbers import count, cropped, listed, milliseconds, quantity
 

@@ -9,8 +9,8 @@ from events.rows import Row, row, table
 
 from lstmprof.breakdown import break_down
 from lstmprof.diagnose.diagnosis import diagnose
+from lstmprof.diagnose.findings.savings import REPLAY, ROOFLINE, TAKEN, Saving, of_kind
 from lstmprof.diagnose.roofline import Peaks, Reach, Roofline
-from lstmprof.diagnose.savings import REPLAY, ROOFLINE, TAKEN, Saving, of_kind
 from lstmprof.events.annotate import annotated
 from lstmprof.runs.metadata import run_info
 from lstmprof.runs.run import open_run, write_tables

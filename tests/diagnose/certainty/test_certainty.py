@@ -37,9 +37,9 @@ from lstmprof.breakdown.lacks import Lack
 from lstmprof.breakdown.rounds import Round, error_of_pairs, round_of
 from lstmprof.breakdown.timings import CpuTime, interval_of
 from lstmprof.diagnose.certainty import Certainty, of_finding, of_prediction, of_run, outcome
+from lstmprof.diagnose.certainty.noise import sameness
 from lstmprof.diagnose.diagnosis import compare
 from lstmprof.diagnose.findings import findings
-from lstmprof.diagnose.noise import sameness
 from lstmprof.diagnose.pairs import held_against
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.replay import Prediction

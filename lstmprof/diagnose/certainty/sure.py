@@ -11,8 +11,7 @@ import math
 from dataclasses import dataclass
 
 from lstmprof.breakdown import doubts
-from lstmprof.diagnose.findings import Finding, lengths, timed
-from lstmprof.diagnose.noise import (
+from lstmprof.diagnose.certainty.noise import (
     EQUAL_SHARE,
     in_turn,
     noise_log,
@@ -21,6 +20,7 @@ from lstmprof.diagnose.noise import (
     speeds_apart,
     took_turns,
 )
+from lstmprof.diagnose.findings import Finding, lengths, timed
 from lstmprof.diagnose.step_profile import StepProfile, labels
 
 #: Where less of a ratio is sure, in logarithms, what is sure is told instead of the ratio.

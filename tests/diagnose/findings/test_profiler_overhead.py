@@ -9,9 +9,9 @@ from diagnose.made import contributor, profile
 from events.rows import row, table
 from hypothesis import given, strategies as st
 
-from lstmprof.diagnose.contributors import contributors
 from lstmprof.diagnose.findings import findings
-from lstmprof.diagnose.profiler_overhead import unrecorded
+from lstmprof.diagnose.findings.profiler_overhead import unrecorded
+from lstmprof.diagnose.step_profile.contributors import contributors
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import windows
 

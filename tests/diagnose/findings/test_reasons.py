@@ -8,7 +8,7 @@ import pytest
 from diagnose.made import contributor, profile, table
 
 from lstmprof.diagnose.diagnosis import compare
-from lstmprof.diagnose.reasons import cpu_numbers, reason
+from lstmprof.diagnose.findings.reasons import cpu_numbers, reason
 from lstmprof.diagnose.step_profile import StepProfile
 
 MS = 1_000_000

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from diagnose.made import contributor, profile, table, tally
 
-from lstmprof.diagnose.because import because, named, pace, worth_a_line
-from lstmprof.diagnose.counts import QUANTITIES
 from lstmprof.diagnose.findings import Finding, findings
+from lstmprof.diagnose.findings.because import because, named, pace, worth_a_line
+from lstmprof.diagnose.findings.counts import QUANTITIES
 from lstmprof.diagnose.seen import Seen
 from lstmprof.diagnose.step_profile import Contributor, StepProfile
 

@@ -9,7 +9,7 @@ from diagnose.made import tally as expected
 from events.rows import Row, row, table
 
 from lstmprof.breakdown.tables import TABLES
-from lstmprof.diagnose.tally import noun_of, tally
+from lstmprof.diagnose.step_profile.tally import noun_of, tally
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import Window, windows
 

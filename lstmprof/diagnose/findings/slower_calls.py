@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lstmprof.diagnose.reasons import reason
+from lstmprof.diagnose.findings.reasons import reason
 from lstmprof.diagnose.step_profile import Contributor, Spent, StepProfile, by_name
 from lstmprof.events.threads import ASKS
 from lstmprof.numbers import cropped, quantity
