@@ -26,6 +26,8 @@ TABLES = (
 )
 #: By what stacks are drawn: nn.Module, Python frames, or ranges and ops alone.
 STACKS = ("modules", "python", "ops")
+#: What ``lstmprof list`` shows in detail.
+LISTED = ("implementations", "workloads", "systems", "eras")
 #: What is shown of a run where no table is asked for.
 USUAL_TABLES = ("ledger", "kernels")
 #: Of which steps the account is.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import sys
 import tomllib
+from graphlib import TopologicalSorter
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
@@ -23,15 +24,20 @@ STAGES = (  # noqa: SIM905 - the order, as one reads it
 
 
 def imported(path: Path) -> set[str]:
-    """First names under ``lstmprof`` that a file imports."""
+    """The stages that a file imports."""
+    return parts_after("lstmprof", path) & {*STAGES, "__main__"}
+
+
+def parts_after(package: str, path: Path) -> set[str]:
+    """First names under ``package`` that a file imports."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             names |= {f"{node.module}.{alias.name}" for alias in node.names}
-    parts = {name.split(".")[1] for name in names if name.startswith("lstmprof.")}
-    return parts & {*STAGES, "__main__"}
+    within = package + "."
+    return {n.removeprefix(within).split(".")[0] for n in names if n.startswith(within)}
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
@@ -39,6 +45,18 @@ def test_a_stage_imports_only_stages_to_its_left(path: Path) -> None:
     own = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
     if own not in ("__init__", "__main__"):
         assert imported(path) <= {*STAGES[: STAGES.index(own) + 1]}
+
+
+@pytest.mark.parametrize(
+    "stage", sorted(path.parent.name for path in PACKAGE.glob("*/__init__.py"))
+)
+def test_no_two_rooms_of_a_stage_import_each_other(stage: str) -> None:
+    rooms: dict[str, set[str]] = {}
+    for path in (PACKAGE / stage).rglob("*.py"):
+        own = path.relative_to(PACKAGE / stage).parts[0].removesuffix(".py")
+        if own != "__init__":
+            rooms.setdefault(own, set()).update(parts_after(f"lstmprof.{stage}", path) - {own})
+    list(TopologicalSorter(rooms).static_order())  # raises CycleError
 
 
 def test_every_command_file_is_a_verb_or_serves_one() -> None:

@@ -11,6 +11,8 @@ from collections.abc import Iterable
 import click
 from click.shell_completion import CompletionItem
 
+from lstmprof.names import LISTED
+
 
 def _of(names: Iterable[str], begun: str) -> list[CompletionItem]:
     return [CompletionItem(name) for name in names if name.startswith(begun)]
@@ -32,10 +34,9 @@ def implementations(
 
 def listed(_: click.Context, option: click.Parameter, begun: str) -> list[CompletionItem]:
     """What ``lstmprof list`` shows one by one."""
-    from lstmprof.commands.list import WHAT
     from lstmprof.implementations import FAMILIES, TABLE
 
-    return _of((*WHAT, *FAMILIES, *(row.name for row in TABLE)), begun)
+    return _of((*LISTED, *FAMILIES, *(row.name for row in TABLE)), begun)
 
 
 def workloads(_: click.Context, option: click.Parameter, begun: str) -> list[CompletionItem]:

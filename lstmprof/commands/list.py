@@ -25,11 +25,11 @@ from lstmprof.implementations import (
     Implementation,
     unknown,
 )
+from lstmprof.names import LISTED
 from lstmprof.numbers import known
 from lstmprof.workloads import Workload
 from lstmprof.workloads.studies import NAMED
 
-WHAT = ("implementations", "workloads", "systems", "eras")
 _ABSENT = re.compile(r"(\w+) is not installed")
 
 
@@ -63,11 +63,11 @@ def command(what: str | None, all_: bool, format_: str, template: str | None) ->
         return
     implementations = _chosen(what)
     if format_ == "json":
-        kinds = {kind: _rows(kind, TABLE) for kind in WHAT} if what is None else None
+        kinds = {kind: _rows(kind, TABLE) for kind in LISTED} if what is None else None
         terminal.write_json(kinds or _rows(what, implementations))
     elif format_ == "csv":
         if what is None:
-            names = " or ".join(f"'{name}'" for name in WHAT)
+            names = " or ".join(f"'{name}'" for name in LISTED)
             raise UsageError("CSV holds one table", f"say {names}")
         rows = _rows(what, implementations)
         terminal.write_csv(rows, list(rows[0]))
@@ -83,7 +83,7 @@ def _chosen(what: str | None) -> Sequence[Implementation]:
     Raises:
         UsageError: it means nothing.
     """
-    if what is None or what in WHAT:
+    if what is None or what in LISTED:
         return TABLE
     if what in FAMILIES:
         return [row for row in TABLE if row.family == what]
