@@ -3,7 +3,7 @@
 ::
 
     events ─ linked ─ categorised ─ with_steps ─▶ events.parquet ─▶ TABLES, timings
-                                 attribution ─ disturbed ─ recording ─▶ undisturbed step
+         devices ─ waits ─ host ─ attribution ─ disturbed ─ recording ─▶ undisturbed step
 """
 
 from __future__ import annotations

@@ -22,10 +22,8 @@ from lstmprof.breakdown.attribution import (
     UNATTRIBUTED,
     Attribution,
     Stretches,
-    Waits,
-    all_waits,
-    asked_about,
 )
+from lstmprof.breakdown.waits import Waits, all_waits, asked_about
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.batches import Batch
 from lstmprof.events.intervals import Flags, Ints

@@ -16,9 +16,9 @@ from breakdown.test_check import HOST, STREAM, made
 from events.rows import Row, row, table
 
 from lstmprof.breakdown import break_down
-from lstmprof.breakdown.attribution import all_waits
 from lstmprof.breakdown.check import checked
 from lstmprof.breakdown.ledger import GatheredLedger, ledger
+from lstmprof.breakdown.waits import all_waits
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import windows
 from lstmprof.events.batches import Batches

@@ -22,7 +22,7 @@ from events.rows import Row, row, table
 from hypothesis import given, settings, strategies as st
 
 from lstmprof import formats
-from lstmprof.breakdown import TABLES, attribution, ledger
+from lstmprof.breakdown import TABLES, ledger, waits
 from lstmprof.errors import ProfileError
 from lstmprof.events import narrow, sorts
 from lstmprof.events.annotate import annotated
@@ -54,7 +54,7 @@ def check(events: pa.Table, size: int) -> None:
     held, found = packed(events), windows(events, captured=False)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(narrow, "PIECE", size)
-        patch.setattr(attribution, "MOST_ASKED", 2.0)
+        patch.setattr(waits, "MOST_ASKED", 2.0)
         assert decided(held) == found
         for name in GATHERED:
             made = gathered(name, held, found, size)
@@ -114,7 +114,7 @@ def test_what_a_host_did_is_told_where_a_device_waits_for_it(events: pa.Table, e
     whole = TABLES["ledger"].of(events, steps)
     assert any("dispatch" in part for part in whole.column("part").to_pylist())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(attribution, "MOST_ASKED", 2.0)
+        patch.setattr(waits, "MOST_ASKED", 2.0)
         for size in (1, 2, 3):
             assert gathered("ledger", packed(events), steps, size).equals(whole)
 

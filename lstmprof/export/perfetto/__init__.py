@@ -23,8 +23,9 @@ from typing import BinaryIO, cast
 import numpy as np
 
 from lstmprof.breakdown import Breakdown
-from lstmprof.breakdown.attribution import Attribution, Label, Stretches, all_waits
+from lstmprof.breakdown.attribution import Attribution, Label, Stretches
 from lstmprof.breakdown.ledger import READS as OF_LEDGER
+from lstmprof.breakdown.waits import all_waits
 from lstmprof.errors import RunError
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.batches import Batch, Batches

@@ -1,0 +1,184 @@
+"""When the devices of a profile were idle before an activity, and what tells why.
+
+Reads the lanes of devices, of a profile that is too large for that the packed columns. What a gap
+waited for (``attribution``) hangs on the whole profile: the device may have fallen idle before the
+window, and how long a launch usually takes to reach it is a median of all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lstmprof.breakdown.devices import Lane
+from lstmprof.events.annotate.steps import Window
+from lstmprof.events.groups import Groups
+from lstmprof.events.intervals import Covered, Flags, Ints, Segments, places_among
+from lstmprof.events.narrow import Packed
+from lstmprof.events.schema import ACTIVITY_KINDS
+from lstmprof.events.table import NONE, UNKNOWN
+
+#: A launch reaches an idle device within so many times the median of the profile, and this time at
+#: least; what is later the host could not have helped (docs/ledger.md).
+LATENCIES, LEAST_LATENCY_NS = 10, 100_000
+#: Where more of the events than this may tell of a wait, looking for the others does not pay.
+MOST_ASKED = 0.7
+_NEVER = np.iinfo(np.int64).min
+
+
+@dataclass(frozen=True)
+class Waits:
+    """When a device was idle before an activity, and for how long at most a launch reaches it.
+
+    They are of the whole profile, whatever part of it is looked at.
+    """
+
+    since_ns: Ints  # when the device had fallen idle
+    until_ns: Ints  # when the activity began
+    called_ns: Ints  # when its launch was called, ``until_ns`` where nobody knows
+    latency_ns: int
+    ends_ns: int  # when the device had done its last activity
+
+    def since(self, until_ns: Ints) -> Ints:
+        """When the device had fallen idle that began to work at each instant."""
+        return self.since_ns[np.searchsorted(self.until_ns, until_ns)]
+
+
+def waits_of(lane: Lane) -> Waits:
+    """The waits of a device whose ``lane`` is of the whole profile."""
+    gaps = _Gaps()
+    gaps.add(lane)
+    return gaps.waits()
+
+
+class _Gaps:
+    """When a device was idle before an activity, gathered from its lane, part by part in time."""
+
+    def __init__(self) -> None:
+        self._reached = _NEVER
+        self._parts: list[tuple[Ints, Ints, Ints]] = []
+        self._latencies_ns: list[Ints] = []
+
+    def add(self, lane: Lane) -> None:
+        """Take in the next part of the lane."""
+        reached = np.maximum.accumulate(np.append(self._reached, lane.end_ns))
+        self._reached = int(reached[-1])
+        after_gap = np.flatnonzero(lane.start_ns > reached[:-1])
+        # of some that begin together nobody knows which one the gap waits for
+        alone = np.append(lane.start_ns[1:] > lane.start_ns[:-1], True)[after_gap]
+        columns = (reached, lane.start_ns, lane.launch, lane.called_ns, lane.returned_ns)
+        since, until, launch, called, returned = (column[after_gap] for column in columns)
+        known = launch != NONE
+        self._parts.append((since, until, np.where(known & alone, called, until)))
+        # before its first activity a device has not fallen idle: what it did then is not recorded
+        waited = known & (returned > since) & (since > _NEVER)
+        self._latencies_ns.append((until - returned)[waited])
+
+    def waits(self) -> Waits:
+        """Those of all parts."""
+        since, until, called = (np.concatenate(side) for side in zip(*self._parts, strict=True))
+        latencies = np.sort(np.concatenate(self._latencies_ns))
+        median = int(latencies[(len(latencies) - 1) // 2]) if len(latencies) else 0
+        latency_ns = max(LATENCIES * median, LEAST_LATENCY_NS)
+        return Waits(since, until, called, latency_ns, self._reached)
+
+
+def all_waits(packed: Packed, ranks: Sequence[int | None]) -> dict[int | None, dict[int, Waits]]:
+    """Those of each device of ``ranks``, of a whole profile, sorted and numbered by start."""
+    gaps: dict[tuple[int, int], _Gaps] = {}
+    late: dict[tuple[int, int], Ints] = {}  # what began last waits for what begins with it
+    start_ns = packed.values("start_ns")
+    for piece in packed.pieces():
+        for lane, rows in _activities(packed, piece):
+            mine = np.concatenate([late.get(lane, rows[:0]), rows])
+            last = int(np.searchsorted(start_ns[mine], start_ns[mine[-1]]))
+            late[lane] = mine[last:]
+            gaps.setdefault(lane, _Gaps()).add(_packed_lane(packed, lane[1], mine[:last]))
+    for lane, rows in late.items():
+        gaps[lane].add(_packed_lane(packed, lane[1], rows))
+    number_of = {UNKNOWN if rank is None else rank: rank for rank in ranks}
+    of_ranks: dict[int | None, dict[int, Waits]] = {rank: {} for rank in ranks}
+    for rank, device in sorted(gaps):
+        if rank in number_of:
+            of_ranks[number_of[rank]][device] = gaps[rank, device].waits()
+    return of_ranks
+
+
+def _activities(packed: Packed, piece: slice) -> Iterator[tuple[tuple[int, int], Ints]]:
+    """(rank, ``UNKNOWN`` for null, and device), rows of those that take time there."""
+    kinds = [kind in ACTIVITY_KINDS for kind in packed.texts("kind")]
+    chosen = np.array([*kinds, False])[packed.codes("kind", piece)]
+    chosen &= (packed.values("dur_ns", piece) > 0) & packed.known("device", piece)
+    rows = np.flatnonzero(chosen)
+    rank, device = (packed.ints(name, piece)[rows] for name in ("rank", "device"))
+    group = Groups(rank, device)
+    for first, members in zip(group.first.tolist(), group.members(), strict=True):
+        yield (int(rank[first]), int(device[first])), piece.start + rows[members]
+
+
+def _packed_lane(packed: Packed, device: int, rows: Ints) -> Lane:
+    """What ``waits_of`` asks of a lane."""
+    start_ns, dur_ns = packed.values("start_ns"), packed.values("dur_ns")
+    rows = rows[_few_swapped(packed, rows)]
+    start = start_ns[rows].astype(np.int64)
+    launch = packed.values("launch_id")[rows]
+    called = start_ns[launch].astype(np.int64)
+    nobody = Segments(start[:0], start[:0], start[:0])
+    return Lane(
+        device, start, start + dur_ns[rows], rows, launch, called, called + dur_ns[launch], nobody
+    )
+
+
+def asked_about(
+    packed: Packed, windows: Sequence[Window], waits: Mapping[int, Waits]
+) -> Flags | None:
+    """A boolean a row: it may tell of what a device waited for; None where nearly all may.
+
+    Of host threads a device asks only while it is idle and until the launch is called that it
+    waits for. ``waits`` are those of all devices, ``windows`` those of the only rank; ``packed``
+    is sorted by start.
+    """
+    begins, ends = _asked_intervals(windows, waits.values())
+    rows = [kind in (*ACTIVITY_KINDS, "step", "range") for kind in packed.texts("kind")]
+    always = np.array([*rows, False])
+    asked = np.empty(len(packed), dtype=np.bool_)
+    for piece in packed.pieces():
+        start = packed.values("start_ns", piece).astype(np.int64)
+        place = places_among(ends, start)
+        asked[piece] = begins[place] < start + packed.values("dur_ns", piece)
+        asked[piece] |= always[packed.codes("kind", piece)]
+    return asked if asked.mean() < MOST_ASKED else None
+
+
+def _asked_intervals(windows: Sequence[Window], waits: Iterable[Waits]) -> tuple[Ints, Ints]:
+    """Begins and ends of the time in which devices ask for host threads, and one after all time."""
+    always = np.iinfo(np.int64).max
+    closed = np.sort(np.array([window.end_ns for window in windows], dtype=np.int64))
+    parts = []
+    for of in waits:
+        # to a window's end the thread of the window is asked about
+        has_end = np.searchsorted(closed, of.since_ns, "right") < np.searchsorted(
+            closed, of.until_ns, "right"
+        )
+        until = np.where(has_end, of.until_ns, np.minimum(of.called_ns, of.until_ns))
+        some = until > of.since_ns
+        parts.append((np.append(of.since_ns[some], of.ends_ns), np.append(until[some], always)))
+    begins, ends = (np.concatenate(side) for side in zip(*parts, strict=True))
+    if len(parts) > 1:
+        begins, ends = Covered(begins, ends).bounds
+    return np.append(begins, always), np.append(ends, always)
+
+
+def _few_swapped(packed: Packed, rows: Ints) -> Ints:
+    """The order of ``rows`` by (start, end, correlation id), of those that are sorted by start."""
+    start = packed.values("start_ns")[rows]
+    alike = start[1:] == start[:-1]
+    tied = np.flatnonzero(np.append(alike, False) | np.append(False, alike)[: len(rows)])
+    of_tied = packed.table(("correlation_id",), rows[tied])
+    unknown_last = of_tied.ints("correlation_id", np.iinfo(np.int64).max)
+    keys = (unknown_last, packed.values("dur_ns")[rows[tied]], start[tied])
+    order = np.arange(len(rows))
+    order[tied] = tied[np.lexsort(keys)]
+    return order
