@@ -9,6 +9,9 @@ import ctypes
 import gc
 import os
 import sys
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
+from typing import Any
 
 #: What glibc is told to keep of freed memory, and the size from which a block is mapped by itself:
 #: the numbers of mallopt(3), M_TRIM_THRESHOLD and M_MMAP_THRESHOLD, and bytes.
@@ -18,11 +21,16 @@ _USUAL = {-1: ("MALLOC_TRIM_THRESHOLD_", 2**17), -3: ("MALLOC_MMAP_THRESHOLD_", 
 #: So many containers more than before, then Python looks for cycles among them. After 700, as it
 #: does by itself, every hundredth time it looks at all that the libraries have made, too.
 _LOOKED_AT = 100_000
+#: How many threads OpenBLAS starts, one a core unless it is told otherwise when it is loaded.
+_BLAS_THREADS = "OPENBLAS_NUM_THREADS"
 
 
 def be_quick() -> None:
-    """Let this process keep freed memory, look for garbage seldom, and do without pandas."""
-    sys.meta_path.insert(0, _WithoutPandas)
+    """Let this process keep freed memory, look for garbage seldom, do without pandas and threads.
+
+    These are OpenBLAS's.
+    """
+    sys.meta_path[:0] = [_WithoutPandas, _WithoutThreads]
     gc.set_threshold(_LOOKED_AT)
     keep_freed_memory()
 
@@ -68,3 +76,30 @@ class _WithoutPandas:
         """Refuse pandas; of other modules say nothing."""
         if name == "pandas":
             raise ModuleNotFoundError("pandas is left out of the command line", name=name)
+
+
+class _WithoutThreads:
+    """Has NumPy start no threads to multiply matrices, which no command does.
+
+    There would be one a core, and each looks for work for 25 ms of CPU before it sleeps. What this
+    process starts, as a training, is told nothing.
+    """
+
+    @staticmethod
+    def find_spec(name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        """NumPy as it is found, to be loaded with one thread; of other modules say nothing."""
+        if name != "numpy" or _BLAS_THREADS in os.environ:
+            return None
+        spec = PathFinder.find_spec(name, path, target)
+        if spec is not None and spec.loader is not None:
+            load = spec.loader.exec_module
+
+            def alone(module: ModuleType) -> None:
+                os.environ[_BLAS_THREADS] = "1"
+                try:
+                    load(module)
+                finally:
+                    del os.environ[_BLAS_THREADS]
+
+            spec.loader.exec_module = alone  # type: ignore[method-assign]
+        return spec

@@ -8,6 +8,7 @@ import gzip
 import importlib
 import io
 import json
+import os
 import re
 import subprocess
 import sys
@@ -104,6 +105,37 @@ def test_a_thread_that_waits_for_another_to_compute_has_its_turn_soon() -> None:
     assert (ran.stdout, ran.stderr) == ("0.0005\n", "")
 
 
+def numpys_threads(tmp_path: Path, environment: dict[str, str]) -> list[str]:
+    """How many threads NumPy was loaded with, and what a process is told that is started then."""
+    (tmp_path / "numpy").mkdir()
+    said = "import os\nprint(os.environ.get('OPENBLAS_NUM_THREADS'))"
+    (tmp_path / "numpy" / "__init__.py").write_text(said)
+    code = (
+        "import os, sys\nfrom lstmprof import __main__, cli\n"
+        f"sys.path.insert(0, {str(tmp_path)!r})\n"
+        "def run(arguments):\n"
+        "    import numpy\n"
+        "    print(os.environ.get('OPENBLAS_NUM_THREADS'))\n"
+        "    return 0\n"
+        "cli.run = run\n__main__.main()"
+    )
+    own = {name: value for name, value in os.environ.items() if "NUM_THREADS" not in name}
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=own | environment
+    )
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout.split()
+
+
+def test_numpy_starts_no_threads_for_a_command(tmp_path: Path) -> None:
+    """It would start one a core, each of which spins for 25 ms."""
+    assert numpys_threads(tmp_path, {}) == ["1", "None"]
+
+
+def test_numpy_starts_the_threads_that_a_user_asked_for(tmp_path: Path) -> None:
+    assert numpys_threads(tmp_path, {"OPENBLAS_NUM_THREADS": "3"}) == ["3", "3"]
+
+
 #: What the breakdown of a stored run does without: a third of a second of imports.
 NOT_NEEDED = {
     "pandas.core",
@@ -114,6 +146,7 @@ NOT_NEEDED = {
     "lstmprof.runs.ingest",
 }
 NOT_NEEDED |= {"lstmprof.events.annotate.categories", "lstmprof.breakdown.recurrent.profiles"}
+NOT_NEEDED |= {"lstmprof.events.annotate.rules", "pyarrow.acero", "pyarrow.dataset"}
 
 
 def test_the_breakdown_of_a_run_imports_only_what_it_needs(profile: Path, tmp_path: Path) -> None:

@@ -1,17 +1,23 @@
-"""Host events nested in each other: sums over all that is beneath an event, without recursion.
+"""Host events nested in each other: what is around an event, sums over all beneath it.
 
-Every event gets a place so that it and all beneath it fill [place, place + size): a preorder of
-the forest that ``parent_id`` spans. Works level by level, so the loop is over the depth of nesting.
+Without recursion. For the sums every event gets a place so that it and all beneath it fill
+[place, place + size): a preorder of the forest that ``parent_id`` spans. Works level by level, so
+the loop is over the depth of nesting.
 """
 
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.table import NONE, EventTable
+
+#: Integers, in the narrowest type that holds them.
+Codes = NDArray[Any]
 
 
 def own_time(events: EventTable) -> Ints:
@@ -22,6 +28,19 @@ def own_time(events: EventTable) -> Ints:
     inner = np.flatnonzero(parent != NONE)
     np.subtract.at(time_ns, parent[inner], dur[inner])
     return np.asarray(np.maximum(time_ns, 0), dtype=np.int64)
+
+
+def inherited(events: EventTable, parent: Codes, values: Codes) -> Codes:
+    """``values`` where a row has one (not ``NONE``), else that of its nearest ancestor that has."""
+    value = values.copy()
+    above = parent.copy()
+    is_none = value == NONE
+    open_rows = np.flatnonzero(is_none & (above != NONE)) if not is_none.all() else above[:0]
+    while len(open_rows):
+        value[open_rows] = value[above[open_rows]]
+        above[open_rows] = above[above[open_rows]]
+        open_rows = open_rows[(value[open_rows] == NONE) & (above[open_rows] != NONE)]
+    return value
 
 
 class Forest:

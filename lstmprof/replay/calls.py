@@ -19,8 +19,7 @@ import re
 
 import numpy as np
 
-from lstmprof.events.annotate.links import inherited
-from lstmprof.events.call_tree import Forest
+from lstmprof.events.call_tree import Forest, inherited
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE

@@ -19,8 +19,8 @@ import numpy as np
 import pyarrow as pa
 
 from lstmprof.events.annotate.calls import launch_calls
-from lstmprof.events.annotate.links import inherited
 from lstmprof.events.annotate.steps import Window
+from lstmprof.events.call_tree import inherited
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.schema import Column, schema
 from lstmprof.events.table import NONE, EventTable

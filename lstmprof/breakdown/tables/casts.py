@@ -17,9 +17,8 @@ import numpy as np
 import pyarrow as pa
 
 from lstmprof.breakdown.host import computing
-from lstmprof.events.annotate.links import inherited
 from lstmprof.events.annotate.steps import Window, steps_of
-from lstmprof.events.call_tree import own_time
+from lstmprof.events.call_tree import inherited, own_time
 from lstmprof.events.groups import Groups, heads, ratio, texts_at, where_known
 from lstmprof.events.inputs import recorded_inputs
 from lstmprof.events.intervals import Flags, Ints

@@ -13,9 +13,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from lstmprof.events.annotate.links import inherited
 from lstmprof.events.annotate.steps import Window
-from lstmprof.events.call_tree import Forest, own_time
+from lstmprof.events.call_tree import Forest, inherited, own_time
 from lstmprof.events.groups import Groups, heads, where_known
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.schema import ACTIVITY_KINDS, RANK, Column, schema

@@ -13,9 +13,8 @@ import re
 import numpy as np
 import pyarrow as pa
 
-from lstmprof.events.annotate.links import inherited
 from lstmprof.events.annotate.steps import Window
-from lstmprof.events.call_tree import Forest, own_time
+from lstmprof.events.call_tree import Forest, inherited, own_time
 from lstmprof.events.groups import Groups, heads, ratio, where_known
 from lstmprof.events.intervals import Flags, Ints, foremost
 from lstmprof.events.schema import ACTIVITY_KINDS, PHASES, RANK, Column, schema

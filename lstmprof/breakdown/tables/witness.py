@@ -19,8 +19,6 @@ from collections.abc import Iterator, Mapping, Sequence
 import pyarrow as pa
 
 from lstmprof.breakdown.mean_step import MeanStep
-from lstmprof.events.annotate.rules.frames import COMPILED, PYTHON, UNKNOWN, WAITING
-from lstmprof.events.annotate.stacks import GARBAGE_COLLECTOR, is_python
 from lstmprof.events.schema import Column, schema
 
 #: A line that takes less of a step is not named.
@@ -64,6 +62,10 @@ def witness(samples: pa.Table | None, steps: Sequence[MeanStep]) -> pa.Table:
 def _rows(
     samples: list[dict[str, object]], steps: Sequence[MeanStep]
 ) -> Iterator[dict[str, object]]:
+    # a breakdown without samples needs no rules
+    from lstmprof.events.annotate.rules.frames import COMPILED, PYTHON, UNKNOWN, WAITING
+    from lstmprof.events.annotate.stacks import GARBAGE_COLLECTOR, is_python
+
     parts: Counter[str] = Counter()
     lines: Counter[str] = Counter()
     for row in samples:
@@ -78,7 +80,7 @@ def _rows(
     total = sum(parts.values())
     accounted = _ledger_shares(steps)
     if parts[COMPILED]:
-        parts, accounted = Counter(_merged(parts)), _merged(accounted)
+        parts, accounted = Counter(_merged(parts, COMPILED)), _merged(accounted, COMPILED)
     names = [*parts, *(name for name in accounted if name not in parts)]
     for name in sorted(names, key=lambda name: (-parts[name], name)):
         ours = accounted.get(name, 0.0) if accounted and name != UNKNOWN else None
@@ -113,10 +115,10 @@ def _ledger_shares(steps: Sequence[MeanStep]) -> dict[str, float]:
     return {part: ns / total for part, ns in spent.items()} if total else {}
 
 
-def _merged(shares: Mapping[str, float]) -> dict[str, float]:
-    """``shares`` with those of what may be compiled added up as ``COMPILED``."""
+def _merged(shares: Mapping[str, float], compiled: str) -> dict[str, float]:
+    """``shares`` with those of what may be compiled added up as ``compiled``."""
     merged: dict[str, float] = {}
     for name, share in shares.items():
-        name = COMPILED if name in _MAY_BE_COMPILED else name
+        name = compiled if name in _MAY_BE_COMPILED else name
         merged[name] = merged.get(name, 0) + share
     return merged

@@ -339,8 +339,9 @@ def _show_kernels(breakdown: Breakdown, top: int) -> None:
     )
 
 
-def _lanes(kernels: pa.Table) -> pa.Table:
-    return kernels.group_by(["rank", "device"]).aggregate([])
+def _lanes(kernels: pa.Table) -> set[tuple[int | None, int | None]]:
+    # group_by would import Arrow's engine for queries, which is not needed for a few rows
+    return set(zip(*(kernels[name].to_pylist() for name in ("rank", "device")), strict=True))
 
 
 def _of_all_lanes(kernels: pa.Table) -> pa.Table:

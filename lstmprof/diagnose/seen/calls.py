@@ -14,7 +14,7 @@ import numpy as np
 
 from lstmprof.diagnose.seen.contexts import compiles
 from lstmprof.diagnose.seen.lane import Fact, Lane
-from lstmprof.events.annotate.links import inherited
+from lstmprof.events.call_tree import inherited
 from lstmprof.events.groups import Groups
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.table import NONE

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from lstmprof.breakdown.attribution import Stretches
-from lstmprof.events.annotate.links import inherited
 from lstmprof.events.annotate.steps import Window
+from lstmprof.events.call_tree import inherited
 from lstmprof.events.groups import Groups
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.processes import in_turn

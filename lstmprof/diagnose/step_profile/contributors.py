@@ -18,9 +18,8 @@ from lstmprof.breakdown.host import computing
 from lstmprof.breakdown.recording import recorded
 from lstmprof.breakdown.undisturbed import Profiling
 from lstmprof.diagnose.seen.contexts import INPUT, Compiling, Held, Preparing, Reading
-from lstmprof.events.annotate.links import inherited
 from lstmprof.events.annotate.steps import Window
-from lstmprof.events.call_tree import Forest, own_time
+from lstmprof.events.call_tree import Forest, inherited, own_time
 from lstmprof.events.groups import Groups, texts_at
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.schema import ACTIVITY_KINDS, Column, schema

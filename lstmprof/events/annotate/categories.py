@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from lstmprof.events.annotate.calls import direction
-from lstmprof.events.annotate.links import Codes, inherited, scope_phases, small
+from lstmprof.events.annotate.links import scope_phases, small
 from lstmprof.events.annotate.rules import (
     ATEN_COPIES,
     CATEGORIES,
@@ -38,6 +38,7 @@ from lstmprof.events.annotate.rules import (
     rnn_family,
     rule_text,
 )
+from lstmprof.events.call_tree import Codes, inherited
 from lstmprof.events.inputs import recorded_inputs
 from lstmprof.events.intervals import Flags
 from lstmprof.events.schema import PHASES

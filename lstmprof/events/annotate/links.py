@@ -7,20 +7,16 @@ Reads the events of one profile and fills ``parent_id``, ``launch_id``, ``op_id`
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from lstmprof.events.annotate.rules.pytensor import GRADIENT, scan_label
+from lstmprof.events.call_tree import Codes, inherited
 from lstmprof.events.intervals import Flags, Ints, Segments, foremost, longer_first
 from lstmprof.events.schema import ACTIVITY_KINDS, PHASES
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import nesting_order, thread_ids
-
-#: Integers, in the narrowest type that holds them.
-Codes = NDArray[Any]
 
 #: torch.optim annotates itself; its zero_grad belongs to the same phase.
 _OPTIMIZER_RANGE = re.compile(r"^Optimizer\.(step|zero_grad)#")
@@ -157,19 +153,6 @@ def ops_by_external_id(events: EventTable, is_op: Flags, launch: Ints) -> Ints:
     op = np.full(len(events), NONE, dtype=np.int64)
     op[rows] = _first_match((rank, external), np.flatnonzero(is_op & (external > 0)), rows)
     return op
-
-
-def inherited(events: EventTable, parent: Codes, values: Codes) -> Codes:
-    """``values`` where a row has one (not ``NONE``), else that of its nearest ancestor that has."""
-    value = values.copy()
-    above = parent.copy()
-    is_none = value == NONE
-    open_rows = np.flatnonzero(is_none & (above != NONE)) if not is_none.all() else above[:0]
-    while len(open_rows):
-        value[open_rows] = value[above[open_rows]]
-        above[open_rows] = above[above[open_rows]]
-        open_rows = open_rows[(value[open_rows] == NONE) & (above[open_rows] != NONE)]
-    return value
 
 
 def phases(events: EventTable, parent: Ints, launch: Ints) -> Codes:
