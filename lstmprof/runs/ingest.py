@@ -7,12 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import hashlib
-import itertools
-import re
 import shlex
 import sys
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -37,16 +33,16 @@ from lstmprof.events.overlap import beside
 from lstmprof.events.schema import LACKING, SCHEMA
 from lstmprof.events.table import EventTable
 from lstmprof.formats import sources
-from lstmprof.formats.sources import Source, profile_name
+from lstmprof.formats.sources import Source
 from lstmprof.runs import remote
 from lstmprof.runs.border import border, of_good
-from lstmprof.runs.directory import MOST_NAME_BYTES, cache_folder, new_run, staging, written_to
+from lstmprof.runs.directory import cache_folder, new_run, staging, written_to
 from lstmprof.runs.kept import Kept, Read, in_files
 from lstmprof.runs.metadata import run_info
 from lstmprof.runs.remote import RemoteRun
 from lstmprof.runs.run import Run, open_run, write_events, write_info
+from lstmprof.runs.run_names import own_name, run_names
 
-_DIGEST_DIGITS = 8
 #: So many files are named that a job lacks.
 _MOST_NAMED = 8
 _Error = TypeVar("_Error", bound=LstmprofError)
@@ -237,56 +233,6 @@ def ingest_profile(path: Path, out: Path, *, name: str | None = None, force: boo
     return open_run(out / done.runs[0].name)
 
 
-def run_names(word: Path | str, groups: Sequence[Sequence[Source]]) -> list[str]:
-    """A name for the run of each group: the file's, of several what theirs begin with.
-
-    Each is a name of its own, and short enough for a folder.
-    """
-    if len(groups) == 1 and len(groups[0]) > 1:
-        return [_fitting(profile_name(word))]
-    names = [_common_name(group) for group in groups]
-    names = [
-        f"{profile_name(_folder_name(group))}--{name}" if is_shared else name
-        for name, is_shared, group in zip(names, _shared(names), groups, strict=True)
-    ]
-    return [
-        _fitting(name, str(group[0].label).removeprefix(str(word)) if is_shared else "")
-        for name, is_shared, group in zip(names, _shared(names), groups, strict=True)
-    ]
-
-
-def _shared(names: Sequence[str]) -> list[bool]:
-    """Whether each of ``names`` is there more than once."""
-    taken = Counter(map(_fitting, names))
-    return [taken[_fitting(name)] > 1 for name in names]
-
-
-def _fitting(name: str, place: str = "") -> str:
-    """``name`` in the bytes that a folder's name may have, with a digest where it was cut.
-
-    So it is where ``place`` is given, which no other run of this name has.
-    """
-    if not place and len(name.encode()) <= MOST_NAME_BYTES:
-        return name
-    digest = hashlib.sha256(f"{place}|{name}".encode(errors="surrogateescape")).hexdigest()
-    ending = f"-{digest[:_DIGEST_DIGITS]}"
-    room = MOST_NAME_BYTES - len(ending)
-    return name.encode()[:room].decode(errors="ignore") + ending
-
-
-def _folder_name(group: Sequence[Source]) -> str:
-    return group[0].folder.rpartition("/")[2]
-
-
-def _common_name(group: Sequence[Source]) -> str:
-    names = [profile_name(source.name) for source in group]
-    if len(names) == 1:
-        return names[0]
-    alike = itertools.takewhile(lambda letters: len(set(letters)) == 1, zip(*names, strict=False))
-    prefix = re.sub(r"[-_.]?(rank|worker|host|node)?[-_.\d]*$", "", "".join(a for a, *_ in alike))
-    return prefix or _folder_name(group) or "profile"
-
-
 def read(source: Source, base: Path | None = None) -> Ingested:
     """The profile of one file, or why there is none; its events go to files in ``base``, if any."""
     try:
@@ -328,7 +274,7 @@ def _ingested(task: Task, members: Sequence[Read], missing: Sequence[Source] = (
             return done
     alone = NOTHING
     for source, profile in members:
-        alone += _ingested(replace(task, name=_own_name(source)), [(source, profile)])
+        alone += _ingested(replace(task, name=own_name(source)), [(source, profile)])
     return done + alone if alone.runs else alone
 
 
@@ -424,17 +370,13 @@ def _runs(name: str, members: Sequence[Read]) -> list[tuple[str, Sequence[Read]]
         return [(name, members)] if members else []
     if _ranks(members):
         return [(name, members)]
-    return [(_own_name(member[0]), [member]) for member in members]
+    return [(own_name(member[0]), [member]) for member in members]
 
 
 def _ranks(members: Sequence[Read]) -> list[int] | None:
     """The rank of each; None where they are not ranks of one job."""
     names = [source.name for source, _ in members]
     return sources.ranks_of(names, [profile for _, profile in members])
-
-
-def _own_name(source: Source) -> str:
-    return _fitting(profile_name(source.name))
 
 
 def _of_one_job(members: Sequence[Read]) -> Profile:
