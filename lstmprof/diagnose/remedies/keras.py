@@ -139,8 +139,8 @@ def masks_in_the_loop(profile: StepProfile) -> float:
 def masks_seen_going_in(profile: StepProfile) -> bool:
     """Whether masked sequences were seen to go into a model whose layers run cell by cell.
 
-    TensorFlow leaves out short ops (``diagnose.short_ops``), so that the choices by a mask may lack
-    while the loop is there.
+    TensorFlow leaves out short ops (``certainty.short_ops``), so that the choices by a mask may
+    lack while the loop is there.
     """
     if profile.info.padding is None:
         return False

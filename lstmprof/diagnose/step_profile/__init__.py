@@ -116,7 +116,7 @@ class StepProfile:
     recording one event took of them. It is one of
     ``lanes``; ``straggler`` is whom they wait for, None where there is one lane that communicates
     with none; ``overlap`` None where it does not. ``compared_by`` is what ``step_ns`` is of, None
-    where it cannot be compared; ``cpu`` is None where it says nothing (``diagnose.measure``).
+    where it cannot be compared; ``cpu`` is None where it says nothing (``certainty.measure``).
     ``unsure_ns``: for so long the mean profiled step may have waited for a CPU, and nobody knows in
     what of it.
     """
