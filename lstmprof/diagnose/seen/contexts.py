@@ -49,7 +49,7 @@ _OTHERS = re.compile(
     rf"\b(?:{_FUNCTIONS})\b|\(dynamo_timed\)|triton.*\b(_do_)?compile\b"
     r"|tf\.function-graph_building|(?i:xlacompile|jit_compile|backend_?compile(?!d|r))"
     # what they are built with, nvFuser, and the drivers' own compilers
-    r"|(::|_)[cC]ompile(?![dr])\w*|(?i:compileandrun|nvrtc|hiprtc|amd_comgr|nvptxcompiler)"
+    r"|::[cC]ompile(?![dr])\w*|(?i:compileandrun|nvrtc|hiprtc|amd_comgr|nvptxcompiler)"
     r"|(?i:miopen).*(?i:compile|buildprogram)|\bcuLink(Create|Add|Complete)"
 )
 
@@ -60,7 +60,8 @@ def compiles(name: str) -> bool:
     That it is in every step is no reason to leave it out: a look into a cache is over at once. Of a
     function of Python its own name says so, not its file's: ``run`` of ``compile_fx.py`` and
     ``inner`` of ``_compile.py`` run what is compiled, and what is not. What someone called
-    ``_compile_model`` may do anything.
+    ``step_compile`` may do anything, a range no less than a function: only names that a compiler
+    is known to have are a compiler's.
     """
     found = _FRAMES.fullmatch(name) if _FRAME.fullmatch(name) else _OTHERS.search(name)
     return found is not None

@@ -88,6 +88,8 @@ def test_what_runs_beneath_a_compiler_is_compiling(compiler: str) -> None:
         "torch/_compile.py(41): inner",
         "mine/models/base_model.py(649): _run_compile_warmup",
         "re/__init__.py(272): _compile",
+        "step_compile",
+        "forward_compile_warm",
         "PjitFunction(step)",
         "TfrtTpuExecutable::Execute",
     ],
