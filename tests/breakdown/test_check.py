@@ -148,7 +148,7 @@ def test_the_profilers_own_events_are_the_least_that_it_took(
     own = row("overhead", "Activity Buffer Request", 1000, end_ns, **HOST)
     told = answers(made(tmp_path / "mine", [*WHOLE, own]))["profiler overhead"]
     assert told[0] == state
-    assert f"take {(end_ns - 1000) // 1000} % of the steps" in told[1]
+    assert f"takes {(end_ns - 1000) // 1000} % of the steps" in told[1]
     assert "cannot be known from this file" in told[1]
 
 

@@ -125,6 +125,13 @@ def test_a_gpu_that_was_given_nothing_was_not_used() -> None:
     assert "the program ran on the CPU" in told(rows, **A100)["GPU unused or not recorded"].sentence
 
 
+def test_advice_that_is_one_for_host_and_device_is_given_once() -> None:
+    rows = [launch(0, 1, "cudaGetDeviceCount")]
+    lack = told(rows, **A100, profile_format="nsys")["nothing of the program"]
+    assert lack.sentence.endswith("; profile with nsys profile --trace=cuda,nvtx")
+    assert lack.sentence.count("--trace") == 1
+
+
 def test_the_reason_is_the_profilers_where_it_tells() -> None:
     rows = [op(0, 9000), launch(2000, 1)]
     assert "another profiler had CUPTI" in told(rows)["no GPU activity"].sentence

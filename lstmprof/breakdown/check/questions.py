@@ -120,9 +120,13 @@ def _overhead(part: Part) -> Answer:
     own = share_of(part.overhead_ns, part.steps_ns)
     if own is None or not part.overheads:
         return NOT_RECORDED, f"no step was timed without a profiler: {_UNKNOWN}"
-    events = counted(part.overheads, "event of the profiler itself", "events of the profiler")
+    events = counted(
+        part.overheads, "event of the profiler itself", "events of the profiler itself"
+    )
+    take = "takes" if part.overheads == 1 else "take"
     sentence = (
-        f"{events} take {percent(own)} of the steps; what recording each op took is not among them"
+        f"{events} {take} {percent(own)} of the steps; what recording each op took is not among "
+        "them"
     )
     state = graded(own)
     return (NOT_RECORDED if state == OK else state), f"{sentence}: {_UNKNOWN}", own

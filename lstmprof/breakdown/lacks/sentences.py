@@ -58,9 +58,10 @@ def _signs_of_gpu(r: Recording) -> tuple[str, str]:
 def nothing_of_program(r: Recording) -> str:
     """Runtime calls and nothing else."""
     calls = counted(r.has.runtime_calls, "runtime call")
+    both = ", and ".join(dict.fromkeys((r.advice.host, r.advice.gpu)))
     return (
         f"neither an op nor a GPU activity was recorded, only {calls}: what the program did is not "
-        f"known; {r.advice.host}, and {r.advice.gpu}"
+        f"known; {both}"
     )
 
 

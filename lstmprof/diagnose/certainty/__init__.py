@@ -53,6 +53,8 @@ State = Literal["found", "none", "unknown"]
 
 #: Less of a difference, or of a step, explains it by no more than chance.
 EXPLAINED_SHARE = 0.5
+#: What has no cause and is a smaller share of a step is not named.
+SMALL_SHARE = 0.01
 _QUIETER = "capture again on a quieter machine, with more --profile-steps"
 _QUIETER_OWN = "run it again on a quieter machine, with more --steps"
 
@@ -140,7 +142,7 @@ def of_run(profile: StepProfile, findings: Sequence[Finding]) -> Outcome:
     if not named or unseen or unknown_ns > (1 - EXPLAINED_SHARE) * whole_ns:
         share = percent(unknown_ns / whole_ns) if whole_ns else "all"
         text = f"not explained by the profile: {share} of {whole} has no recorded cause"
-        why = text + _most(findings, "the rest")
+        why = text + _of_what(findings, whole_ns) + _most(findings, "the rest")
         return Outcome("unknown", why, advice=crowded(profile) or "")
     cause = next((f for f in named if _told(f, findings)), None)
     if cause is not None and _unsure_ns(cause) >= _lead_ns(cause, named) > 0:
@@ -193,13 +195,25 @@ def _blind(lack: Lack) -> str:
     return f"could not look at {lack.hides} ({lack.kind})"
 
 
+def _of_what(findings: Sequence[Finding], whole_ns: int) -> str:
+    """`` in the program: …``, what the time without a cause is; empty where nothing tells."""
+    shares = [(f.slow_ns / whole_ns, f) for f in findings if f.kind in UNEXPLAINED and whole_ns]
+    shares = sorted((s for s in shares if s[0] >= SMALL_SHARE), key=lambda share: -share[0])
+    if not shares or (len(shares) == 1 and shares[0][1].kind == causes.UNKNOWN):
+        return ""
+    each = listed([f"{causes.KINDS[f.kind]} {percent(share)}" for share, f in shares])
+    return f" in the program: {each}"
+
+
 def _most(findings: Sequence[Finding], what: str) -> str:
     """What most of ``what`` goes to, as the end of a sentence; empty where nothing is known."""
     causes = [f for f in findings if f.kind not in UNEXPLAINED and f.slow_ns > 0]
     if not causes:
         return ""
     cause = max(causes, key=lambda f: f.slow_ns)
-    return f"; most of {what} is {named(cause)}, {milliseconds(cause.slow_ns)} ms"
+    half = 2 * cause.slow_ns > sum(f.slow_ns for f in causes)
+    most = "most" if half else "the largest part"
+    return f"; {most} of {what} is {named(cause)}, {milliseconds(cause.slow_ns)} ms"
 
 
 def of_finding(finding: Finding, findings: Sequence[Finding]) -> Certainty:

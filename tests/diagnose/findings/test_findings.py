@@ -178,6 +178,22 @@ def test_time_of_unknown_cause_is_said_first() -> None:
     )
 
 
+def test_the_profilers_own_time_is_said_to_be_that() -> None:
+    run = profile(
+        contributor("busy", "gemm", MS, "k"),
+        contributor("idle", "dispatch", MS),
+        contributor("idle", "sync", MS),
+        contributor("idle", "profiler", 6 * MS, "Activity Buffer Request"),
+        contributor("idle", "host", MS),
+        device=0,
+    )
+    assert alone(run).sentence.startswith(
+        "run: not explained by the profile: 70 % of the step has no recorded cause in the program: "
+        "what profiling changed 60 % and host activity not recorded 10 %; the largest part of the "
+        "rest is "
+    )
+
+
 def test_a_profile_without_markers_is_no_step() -> None:
     run = profile(contributor("busy", "pointwise", 9, "k"), marked=False)
     found = alone(run)
