@@ -27,6 +27,8 @@ TELLING_SHARE = 0.25
 _BY_COUNT = 0.5
 #: Fewer than so many times as many are as many, counted otherwise.
 _MORE = 1.1
+#: From so much of a finding on it is all of it.
+_ALL = 0.95
 #: Items whose time in the account is a smaller share of their lengths ran beside each other.
 _ALONE = 0.8
 
@@ -323,6 +325,8 @@ def _by_largest(finding: Finding) -> str:
     first = next((c for c in finding.largest if c.delta_ns > 0), None)
     if first is None or first.delta_ns < TELLING_SHARE * finding.delta_ns:
         return ""
+    if first.name in causes.comparison_of(finding.slow).markers:
+        return _outside_of_ranges(finding, first.slow_ns)
     text = f"{cropped(first.name)} takes {milliseconds(first.slow_ns)} ms of it"
     if finding.kind == causes.RANGE:
         text = f"{milliseconds(first.slow_ns)} ms are inside range '{cropped(first.name)}'"
@@ -332,3 +336,10 @@ def _by_largest(finding: Finding) -> str:
         return text
     there = milliseconds(first.fast_ns) if first.fast_ns else "none"
     return f"{text} against {there} in {labels(finding.fast, finding.slow)[0]}"
+
+
+def _outside_of_ranges(finding: Finding, ns: int) -> str:
+    """What lies right in the step; empty where all of the finding does, and of two runs."""
+    if finding.fast is not None or ns >= _ALL * finding.slow_ns:
+        return ""
+    return f"{milliseconds(ns)} ms of it are in none of the step's ranges"

@@ -92,8 +92,18 @@ def _issued_in(events: EventTable, windows: list[Window], rank: int | None) -> F
 
 
 def _work_of_host(events: EventTable, inside: Flags) -> dict[str, Ints]:
-    rows = np.flatnonzero(inside & computing(events))
+    rows = np.flatnonzero(inside & computing(events) & ~_dispatched_again(events))
     return {"op": own_time(events)[rows], **_by_noun(events, rows, own_time(events), False)}
+
+
+def _dispatched_again(events: EventTable) -> Flags:
+    """Ops that run right inside of themselves: PyTorch's autocast casts, and calls them again."""
+    parent, names = events.rows_named("parent_id"), events.texts("name")[0]
+    inner = np.flatnonzero((parent != NONE) & events.is_kind("op"))
+    again = parent[inner[names[parent[inner]] == names[inner]]]
+    outer = np.zeros(len(events), dtype=np.bool_)
+    outer[again] = True
+    return outer
 
 
 def _work_of(events: EventTable, inside: Flags, device: int) -> dict[str, Ints]:

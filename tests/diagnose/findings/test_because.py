@@ -268,3 +268,19 @@ def test_a_long_one_beside_which_others_ran_is_not_told_as_longer_than_all() -> 
     assert reason("GEMM-bound", slow, fast) == (
         "its 8 matrix products take 50.0 ms, fast's 8 matrix products 0.008 ms"
     )
+
+
+def test_the_step_itself_is_no_culprit_of_the_step() -> None:
+    def of(step_ns: int, backward_ns: int) -> str:
+        return reason(
+            "Python-bound",
+            profile(
+                contributor("idle", "python", step_ns * MS, "step"),
+                contributor("idle", "python", backward_ns * MS, "backward"),
+                tables={"ranges": table({"name": "step", "kind": "step", "count": 1})},
+            ),
+        )
+
+    assert of(3, 1) == "3.0 ms of it are in none of the step's ranges"
+    assert of(30, 1) == ""
+    assert of(1, 3) == "backward takes 3.0 ms of it"

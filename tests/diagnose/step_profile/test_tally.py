@@ -175,3 +175,12 @@ def test_what_cannot_be_known_has_no_row() -> None:
 )
 def test_what_an_activity_is(category: str, family: str, name: str, noun: str | None) -> None:
     assert noun_of(category, family, name, on_device=True) == noun
+
+
+def test_an_op_that_autocast_calls_again_is_one() -> None:
+    #  time  0                    100
+    #        [mkldnn_rnn_layer     )     the wrapper, which casts
+    #           10 [mkldnn_rnn_.. 90)
+    name = "aten::mkldnn_rnn_layer"
+    rows = [row("op", name, 0, 100, **HOST), row("op", name, 10, 90, **HOST)]
+    assert tallied(rows, None)["layer"] == [1, 80, 80, 80]
