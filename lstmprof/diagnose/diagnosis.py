@@ -353,7 +353,7 @@ def alone(profile: StepProfile, saved: Mapping[str, Saving] | None = None) -> Di
     parts = findings(None, profile, saved)
     told = of_run(profile, parts)
     explained = _explained(parts, told)
-    most = of_most((a for e in explained for a in e.remedies), profile.profiled_ns)
+    most = of_most((a for e in explained for a in e.remedies), profile.length_ns)
     sentence = sentences.of_run(profile, parts, told)
     return Diagnosis(
         fast=None,

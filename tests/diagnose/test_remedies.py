@@ -1296,6 +1296,57 @@ def test_indexing_in_a_loop_of_known_length_is_found_without_shapes() -> None:
         assert ("x.unbind(0)" in told("memory-bound", slow)) == fits
 
 
+def test_indexing_is_a_loop_where_no_shapes_are_known_and_it_is_done_often() -> None:
+    unknown = replace(TORCH, selected=None)
+    for count, fits in ((25, True), (8, False)):
+        slow = run(TANH, seen=unknown, ops=[op("aten::select_backward", count, 300)])
+        assert ("x.unbind(0)" in told("memory-bound", slow)) == fits
+
+
+def test_what_adds_the_gradients_of_indexing_up_is_addressed_too() -> None:
+    node = op("autograd::engine::evaluate_function: SelectBackward0", 25, 700)
+    calls = [op("aten::select_backward", 25, 300), node]
+    slow = run(TANH, seen=replace(TORCH, selected=25), ops=calls)
+    assert remedies(findings(None, slow)[0])[0].saves_ns == 700
+
+
+@pytest.mark.parametrize(
+    ("cell", "layer"), [("aten::gru_cell", "GRU"), ("aten::rnn_tanh_cell", "RNN")]
+)
+def test_a_cell_is_told_of_its_own_layer(cell: str, layer: str) -> None:
+    slow = run(MM, seen=TORCH, ops=[op("aten::mm", 99), op(cell, 60)])
+    assert told("GEMM-bound", slow).startswith(f"torch.nn.{layer} runs all time steps of a layer")
+    ours = {**BY_HAND, "workload": {**WORKLOAD, "cell": layer.lower()}}
+    assert f"torch-cudnn, torch.nn.{layer}" in told("GEMM-bound", run(MM, facts=ours))
+
+
+def test_a_layer_op_that_only_an_lstm_has_is_told_of_no_other_cell() -> None:
+    loop = [op("forward/rnn/while/gru_cell/MatMul:MatMul", 30)]
+    assert told("GEMM-bound", run(MM, seen=TENSORFLOW, ops=loop)) == ""
+    on_device = run(replace(MM, name="k"), seen=TENSORFLOW, ops=loop, device=0)
+    assert "keras.layers.GRU under its cuDNN conditions" in told("GEMM-bound", on_device)
+
+
+def test_memory_is_pinned_for_a_gpu_alone() -> None:
+    name = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+    loader = [{**op(name, 1), "kind": "range"}]
+    for device in (None, 0):
+        slow = run(INPUT, seen=TORCH, ranges=loader, ops=[], device=device)
+        assert ("pin_memory" in told("input-bound", slow)) == (device is not None)
+
+
+def test_a_cause_of_several_kinds_takes_its_share_of_the_undisturbed_step() -> None:
+    packed = (Fact("aten::lstm", 720, 1.0),)
+    profiled = run(MM, seen=replace(TORCH, packed=packed), ops=[])
+    slow = replace(profiled, step_ns=600, interval_ns=(590, 610))
+    told = alone(slow)
+    assert told.sentence.endswith(
+        "80 % of the step has one cause: packed sequences on a CPU: the "
+        "layer leaves its own op for a product a time step."
+    )
+    assert told.remedies[0].saves_ns == 480  # of 600, as 720 are of 900
+
+
 @pytest.mark.parametrize(
     ("padding", "sequences", "post"),
     [

@@ -142,7 +142,7 @@ class Advice:
 
     def of_step(self, profile: StepProfile) -> str:
         """How much of the mean step of ``profile`` its cause takes, a sentence."""
-        share = percent((self.saves_ns or 0) / profile.profiled_ns)
+        share = percent((self.saves_ns or 0) / profile.length_ns)
         what = "step" if profile.marked else "profile"
         return f"{share} of the {what} has one cause: {self.cause}."
 
@@ -212,7 +212,7 @@ def _limit_ns(remedy: Remedy, finding: Finding) -> int:
     """
     profile = finding.slow
     if remedy.of_several:
-        return profile.profiled_ns
+        return profile.length_ns
     if profile.device is not None and finding.kind in causes.WAITS:
         return max(finding.slow_ns, profile.waits_for_host_ns)
     return finding.slow_ns

@@ -32,6 +32,8 @@ from lstmprof.numbers import count, cropped, listed, milliseconds, number_of
 _LEAST_ASKED = 0.5
 #: Fewer cells a step are not worth a word.
 _SERIES = 8
+#: Cell → what its layer is called in torch.nn.
+_LAYERS = {"lstm": "LSTM", "gru": "GRU", "rnn": "RNN"}
 #: A cell in TensorFlow's loop over time steps, its own or Keras's.
 _CELL_IN_LOOP = re.compile(r"while/.*\b(?:basic_)?(?:lstm|gru)_cell\w*/")
 #: Of each framework what runs a layer in one op: on a GPU, on a CPU; our row, the user's word.
@@ -63,6 +65,10 @@ def layer_in_one_op(f: Finding) -> Told | None:
         take = "takes" if len({c.name for c in fused}) == 1 else "take"
         example = f"; of {labels(f.fast, f.slow)[0]} {names} {take} {took} ms{each(f.fast)}"
     row, word = one_op[f.slow.device is None]
+    cell = _cell(f.slow)
+    if cell != "lstm" and "BlockLSTM" in word:  # TensorFlow has it for an LSTM alone
+        return None
+    word = word.replace("LSTM", _LAYERS[cell])
     if f.slow.implementation is None:
         unless = "unless the output of a time step is the input of the next"
         return Told(f"{word} runs all time steps of a layer in one op, {unless}{example}")
@@ -95,6 +101,19 @@ def form_of(profile: StepProfile) -> str | None:
     if any(c.part == "rnn" for c in profile.contributors):
         return LAYER_OP
     return _form_of_cells(profile)
+
+
+def _cell(profile: StepProfile) -> str:
+    """Which cell runs one by one: by the workload, or by the ops of single cells."""
+    workload = profile.info.workload
+    if workload is not None and workload.cell is not None:
+        return workload.cell
+    cells: Counter[str] = Counter()
+    for op in profile.rows("ops"):
+        found = ONE_CELL.search(op["name"]) or _CELL_IN_LOOP.search(op["name"])
+        if found:
+            cells[next(c for c in _LAYERS if c in found[0].lower())] += op["count"]
+    return max(cells, key=cells.__getitem__, default="lstm")
 
 
 def _form_of_cells(profile: StepProfile) -> str | None:

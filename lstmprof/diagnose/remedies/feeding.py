@@ -18,9 +18,10 @@ def loader_in_line(f: Finding) -> Told | None:
     """A DataLoader of PyTorch without workers makes the batch in the step."""
     if not times_called(f.slow, _SINGLE_LOADER) or times_called(f.slow, _WORKERS):
         return None
+    pinned = ", with pin_memory=True," if f.slow.device is not None else ""
     return Told(
-        "the DataLoader makes each batch in the step's own process: num_workers=1 or more, with "
-        "pin_memory=True, makes the next one meanwhile",
+        "the DataLoader makes each batch in the step's own process: num_workers=1 or more"
+        f"{pinned} makes the next one meanwhile",
         f.slow_ns,
     )
 

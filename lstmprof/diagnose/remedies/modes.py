@@ -19,6 +19,7 @@ from lstmprof.diagnose.remedies.told import (
     each,
     often,
     often_in_all,
+    spent,
     total,
 )
 from lstmprof.diagnose.seen import Fact
@@ -66,12 +67,12 @@ def gradient_hooks(f: Finding) -> Told | None:
     hooked = f.slow.seen.hooked
     if not hooked:
         return None
-    times = often_in_all(f.slow, hooked)
+    times, took = often_in_all(f.slow, hooked), spent(f.slow, hooked)
     return Told(
         f"hooks on gradients run {_names(hooked)} in the backward pass "
-        f"({times}, {milliseconds(total(hooked))} ms{each(f.slow)}): remove what register_hook "
+        f"({times}, {milliseconds(took)} ms{each(f.slow)}): remove what register_hook "
         "gave, or look at gradients once in many steps",
-        total(hooked),
+        took,
     )
 
 
@@ -80,12 +81,12 @@ def recomputed(f: Finding) -> Told | None:
     again = f.slow.seen.recomputed
     if not again:
         return None
-    times = often_in_all(f.slow, again)
+    times, took = often_in_all(f.slow, again), spent(f.slow, again)
     return Told(
         f"the backward pass computes {_names(again)} again ({times}, "
-        f"{milliseconds(total(again))} ms{each(f.slow)}), as checkpointing does to save memory: "
+        f"{milliseconds(took)} ms{each(f.slow)}), as checkpointing does to save memory: "
         "where the memory is there, call the layer without torch.utils.checkpoint",
-        total(again),
+        took,
     )
 
 
@@ -100,12 +101,12 @@ def torchscript(f: Finding) -> Told | None:
     scripted = f.slow.seen.scripted
     if not scripted:
         return None
-    times = often_in_all(f.slow, scripted)
+    times, took = often_in_all(f.slow, scripted), spent(f.slow, scripted)
     return Told(
         f"TorchScript computes the gradients of its graphs op by op ({times}, "
-        f"{milliseconds(total(scripted))} ms{each(f.slow)}): torch.nn.LSTM has the whole layer in "
+        f"{milliseconds(took)} ms{each(f.slow)}): torch.nn.LSTM has the whole layer in "
         "one op; torch.compile compiles the backward pass of a cell of one's own",
-        total(scripted),
+        took,
     )
 
 

@@ -15,15 +15,21 @@ from lstmprof.diagnose.remedies.told import (
     Remedy,
     Told,
     each,
+    of_step,
     often,
     often_in_all,
+    spent,
     total,
 )
 from lstmprof.numbers import milliseconds
 
 _INDEXING = re.compile(r"(?:Select|Slice|Index)Backward|aten::(?:select|slice)_backward")
+#: The node of one backward pass: it makes the gradient and adds it to those made before.
+_SELECTED = re.compile(r"^autograd::engine::evaluate_function: SelectBackward")
 #: So many backward passes of indexing into tensors of one shape are those of a loop.
 _LOOPED = 8
+#: … and so many where no shapes tell whether they are of one.
+_LOOPED_IF_UNKNOWN = 16
 
 
 def indexed_time_steps(f: Finding) -> Told | None:
@@ -35,15 +41,16 @@ def indexed_time_steps(f: Finding) -> Told | None:
     if calls is None or not any(_INDEXING.search(r["name"]) for r in ops):
         return None
     times, steps = calls["count"] / f.slow.steps, f.slow.time_steps
-    looped = times >= steps - 1 if steps else f.slow.seen.selected >= _LOOPED
-    if not looped:
+    selected = f.slow.seen.selected
+    unknown = _LOOPED_IF_UNKNOWN if selected is None else _LOOPED
+    if (times < steps - 1) if steps else (times if selected is None else selected) < unknown:
         return None
-    spent = "host_total_ns" if f.slow.device is None else "device_total_ns"
-    took = calls.get(spent)
+    time = "host_total_ns" if f.slow.device is None else "device_total_ns"
+    took = next((r for r in ops if _SELECTED.search(r["name"])), calls).get(time)
     return Told(
         "x[t] in the loop has a backward pass that fills and adds a whole sequence in every time "
         "step: take x.unbind(0) once before the loop",
-        None if took is None else round(took / f.slow.steps),
+        None if took is None else of_step(f.slow, round(took / f.slow.steps)),
     )
 
 
@@ -55,9 +62,9 @@ def slices_in_a_loop(f: Finding) -> Told | None:
     return Told(
         f"slices of a tensor are taken or filled one by one: the backward pass fills or copies all "
         f"of it for each ({often_in_all(f.slow, sliced)}, "
-        f"{milliseconds(total(sliced))} ms{each(f.slow)}): split or unbind it once, put it "
+        f"{milliseconds(spent(f.slow, sliced))} ms{each(f.slow)}): split or unbind it once, put it "
         "together with stack or cat, or take what you need by one index or mask",
-        total(sliced),
+        spent(f.slow, sliced),
     )
 
 
@@ -66,11 +73,11 @@ def packed_sequences(f: Finding) -> Told | None:
     packed = f.slow.seen.packed
     if f.slow.device is not None or not packed:
         return None
-    took = f"{packed[0].name} takes {milliseconds(total(packed))} ms{each(f.slow)}"
+    took = f"{packed[0].name} takes {milliseconds(spent(f.slow, packed))} ms{each(f.slow)}"
     return Told(
         f"packed sequences are computed time step by time step on a CPU ({took}): pad the "
         "sequences, in batches of similar length, and oneDNN runs the layer in one op",
-        total(packed),
+        spent(f.slow, packed),
     )
 
 
@@ -85,7 +92,7 @@ def one_by_one(f: Finding) -> Told | None:
         f"{most.name} is called {often(f.slow, most.count)} for one sequence each: pad the "
         f"sequences to one length (pad_sequence) and give the layer all at once{packed}, unless "
         "one needs the output of another",
-        total(calls),
+        spent(f.slow, calls),
     )
 
 
@@ -107,10 +114,11 @@ def another_layout(f: Finding) -> Told | None:
 UNBIND = Remedy(
     name="unbind before the loop",
     cause="x[t] in a loop: its backward pass fills and adds the whole sequence in every time step",
-    condition="select_backward runs for every time step, or eight times on tensors of one shape",
+    condition="select_backward runs for every time step, or eight times on tensors of one shape, "
+    "or, where shapes were not recorded, 16 times",
     kinds=(MEMORY, COPY, DISPATCH, LAUNCH),
     frameworks=TORCH,
-    saves="the backward passes of indexing",
+    saves="the backward passes of indexing, and adding up what they make",
     decide=indexed_time_steps,
     sources=("https://github.com/pytorch/pytorch/pull/48474",),
     example=Example(

@@ -90,6 +90,16 @@ def total(held: Iterable[Fact]) -> int:
     return sum(one.ns for one in held)
 
 
+def of_step(profile: StepProfile, ns: int) -> int:
+    """What ``ns`` of the mean profiled step are of the undisturbed one: the same share of it."""
+    return round(ns * profile.length_ns / max(profile.profiled_ns, 1))
+
+
+def spent(profile: StepProfile, held: Iterable[Fact]) -> int:
+    """Nanoseconds of ``held`` in the undisturbed step, where one was timed."""
+    return of_step(profile, total(held))
+
+
 def times_called(profile: StepProfile, pattern: re.Pattern[str]) -> float:
     """Ops and ranges a step whose name has ``pattern``."""
     rows = [*profile.rows("ops"), *profile.rows("ranges")]

@@ -57,7 +57,8 @@ class Seen:
     op. ``weights``: copies inside a recurrent layer's op; ``flattens``: whether someone tried in
     vain to lay these out once; ``relaid``: copies there into another layout. ``filled``: memory
     that was filled as it was allocated. ``shapes``: (op, its shapes) that differ from step to step.
-    ``selected``: the largest number of backward passes of indexing into one shape in a step;
+    ``selected``: the largest number of backward passes of indexing into one shape in a step,
+    None where there are some and shapes were not recorded;
     ``sliced``: those of slices in a loop. ``packed``: recurrent layers over packed sequences, time
     step by time step; ``one_by_one``: those called for one sequence after the other; both with
     their backward passes. ``hooked``: ops of hooks on gradients; ``recomputed``: ops of a forward
@@ -88,7 +89,7 @@ class Seen:
     relaid: tuple[Fact, ...] = ()
     filled: tuple[Fact, ...] = ()
     shapes: tuple[str, tuple[str, ...]] | None = None
-    selected: int = 0
+    selected: int | None = 0
     sliced: tuple[Fact, ...] = ()
     packed: tuple[Fact, ...] = ()
     one_by_one: tuple[Fact, ...] = ()

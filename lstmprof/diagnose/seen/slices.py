@@ -25,14 +25,20 @@ _PACKING = ("aten::_pack_padded_sequence", "aten::_pad_packed_sequence")
 _LOOPED = 8
 
 
-def selected(lane: Lane) -> int:
-    """The largest number of backward passes of indexing into tensors of one shape in a step."""
+def selected(lane: Lane) -> int | None:
+    """The largest number of backward passes of indexing into tensors of one shape in a step.
+
+    None where there are some and no shape of any was recorded.
+    """
     events = lane.events
     codes = events.texts("shapes")[0]
     rows = np.flatnonzero(
         lane.here & events.is_kind("op") & events.is_one_of("name", "aten::select_backward")
     )
-    rows = rows[codes[rows] != NONE]
+    shaped = rows[codes[rows] != NONE]
+    if len(rows) and not len(shaped):
+        return None
+    rows = shaped
     sizes = Groups(codes[rows], lane.step[rows]).sizes() if len(rows) else np.zeros(1)
     return int(sizes.max())
 
