@@ -35,6 +35,13 @@ class SortedFiles:
         """The earliest time."""
         return int(self._ends[0].min())
 
+    @property
+    def most_at_once(self) -> int:
+        """In how many files a time lies, of the time that lies in most: between their ends."""
+        first, last = (np.sort(times) for times in self._ends)
+        begun, ended = np.arange(1, len(first) + 1), np.searchsorted(last, first)
+        return int((begun - ended).max())
+
     def borders(self, rows: int) -> list[int]:
         """Times between which lie about so many ``rows``, one or more; the last is after all."""
         every = max(1, min(_SAMPLED, rows // _SAMPLED))

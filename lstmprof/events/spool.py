@@ -7,8 +7,8 @@
     of all of them what begins in a batch    a a a | b b b | c c c | d    sorted again, and stored
 
 A chunk is sorted where it is read, which may be another process. The batches are cut by a sample of
-when events begin. Sorting is stable, so that the order is that of ``events_table``. Of very many
-chunks, each of which may have events of every batch, some at a time are merged first.
+when events begin. Sorting is stable, so that the order is that of ``events_table``. Where very many
+chunks have events of one time, some of them at a time are merged first.
 """
 
 from __future__ import annotations
@@ -164,19 +164,20 @@ class Spool:
 
     @cached_property
     def _sorted(self) -> SortedFiles:
-        return SortedFiles(self.files, "start_ns")
+        return _files([self.files])
 
     def _sorted_by_time(self, texts: Texts) -> SortedFiles:
         """The same events in files of which at most ``MERGED_CHUNKS`` have events of one time."""
-        rows = [[path] for path in self.files]  # the files of a row follow each other in time
-        while len(rows) > MERGED_CHUNKS:
+        read, rows = self._sorted, [[path] for path in self.files]
+        while read.most_at_once > MERGED_CHUNKS:
             firsts = range(0, len(rows), MERGED_CHUNKS)
             rows = [self._one_row(rows[n : n + MERGED_CHUNKS], texts) for n in firsts]
-        return SortedFiles([path for row in rows for path in row], "start_ns")
+            read = _files(rows)  # those of a row follow each other in time
+        return read
 
     def _one_row(self, rows: Sequence[Sequence[Path]], texts: Texts) -> list[Path]:
-        read, files = SortedFiles([path for row in rows for path in row], "start_ns"), []
-        for columns in self._merged(read, CHUNK_ROWS, texts):
+        files = []
+        for columns in self._merged(_files(rows), CHUNK_ROWS, texts):
             files.append(self.folder.new("merged"))
             write_columns(files[-1], columns)
         return files
@@ -203,6 +204,10 @@ class Spool:
         names = sorted({name for part in parts for name in part.schema.names})
         columns = pa.table({name: _joined(name, parts, texts) for name in names})
         return _sorted(columns)
+
+
+def _files(rows: Sequence[Sequence[Path]]) -> SortedFiles:
+    return SortedFiles([path for row in rows for path in row], "start_ns")
 
 
 def _without_rows(column: pa.DictionaryArray) -> pa.DictionaryArray:

@@ -19,7 +19,7 @@ from lstmprof.events.annotate.deciding import deciding_events
 from lstmprof.events.schema import SCHEMA
 from lstmprof.events.sorted_files import SortedFiles
 from lstmprof.events.spool import Spool, write_chunk
-from lstmprof.events.stored import Folder, StoredEvents, read_columns
+from lstmprof.events.stored import Folder, StoredEvents, read_columns, write_columns
 from lstmprof.events.table import events_table
 
 #  time      0    1    2    3    4    5    6
@@ -158,6 +158,32 @@ def test_many_chunks_are_merged_some_at_a_time(
     ]
     assert max(read) <= 3 * merged
     assert {path.name.partition("-")[0] for path in folder.path.iterdir()} == {"batch"}
+
+
+def test_chunks_of_one_time_after_the_other_are_not_merged_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However many there are: two at most have events of one time, here those that touch."""
+    for name, number in (("MERGED_CHUNKS", 2), ("BATCH_ROWS", 6)):
+        monkeypatch.setattr(spool, name, number)
+    folder, written = Folder(), []
+
+    def noted(path: Path, columns: pa.Table) -> None:
+        written.append(path.name.partition("-")[0])
+        write_columns(path, columns)
+
+    monkeypatch.setattr(spool, "write_columns", noted)
+    chunks = [folder.path / f"chunk-{number}" for number in range(9)]
+    for number, path in enumerate(chunks):
+        columns = {"kind": ["op"] * 3, "name": [f"op{number}"] * 3, "dur_ns": [1] * 3}
+        columns |= {"start_ns": [1000 + 10 * number + n for n in (0, 5, 10)]}
+        arrays = {name: pa.array(v, SCHEMA.field(name).type) for name, v in columns.items()}
+        write_chunk(path, pa.table(arrays))
+    found = Spool(folder, chunks).events(1000, None)
+    assert {*written} == {"chunk", "batch"}
+    rows = [(10 * number + n, f"op{number}") for number in range(9) for n in (0, 5, 10)]
+    there = found.select(["start_ns", "name"]).to_pylist()
+    assert [tuple(row.values()) for row in there] == sorted(rows)
 
 
 def test_numbers_are_as_wide_as_the_widest_of_their_chunks() -> None:
