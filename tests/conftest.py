@@ -8,11 +8,13 @@ them. Whatever needed another try is told at the end. No other test may rest on 
 
 # TensorFlow's library exports SQLite's functions: imported after it, sqlite3 runs on those.
 import gc
+import os
 import signal
 import sqlite3  # noqa: F401
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from _pytest.runner import runtestprotocol
@@ -42,6 +44,20 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # After 700 new containers, as it does by itself, Python looks for cycles among all that thousands
 # of tests and five frameworks made: a quarter of the processor time of collecting the tests alone.
 gc.set_threshold(50_000)
+
+
+@pytest.fixture(scope="session")
+def session_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for what is made once for all tests of a session, whichever process runs them."""
+    own = tmp_path_factory.getbasetemp()
+    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+
+
+@pytest.fixture
+def profiles_read_once(session_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one test reads of a profile is there for the others, which leave its run as it is."""
+    monkeypatch.setenv("LSTMPROF_CACHE", str(session_folder / "profiles-read"))
+
 
 TRIES = 3
 _FAILED = "an earlier try failed"

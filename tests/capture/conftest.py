@@ -31,17 +31,15 @@ def path_with_nsys(tmp_path: Path) -> str:
 
 @pytest.fixture(scope="session")
 def of_row(
-    tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
+    session_folder: Path, tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
 ) -> Callable[[str], CaptureResult]:
     """What a row's capture brought back: one for all tests, whichever process runs them.
 
     After a test that failed and is tried again, another: the first may have been disturbed.
     """
-    own = tmp_path_factory.getbasetemp()
     if again := pytestconfig.stash.get(EARLIER_TRIES, 0):
-        return functools.partial(captured_once, own / f"rows-{again}")
-    shared = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
-    return functools.partial(captured_once, shared / "rows")
+        return functools.partial(captured_once, tmp_path_factory.getbasetemp() / f"rows-{again}")
+    return functools.partial(captured_once, session_folder / "rows")
 
 
 @pytest.fixture(autouse=True)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import functools
 import json
-import os
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -21,7 +19,7 @@ from lstmprof.diagnose.document import Document
 from lstmprof.errors import LstmprofError
 from lstmprof.runs.cache import open_runs
 
-pytestmark = shared_traces.needed
+pytestmark = [shared_traces.needed, pytest.mark.usefixtures("profiles_read_once")]
 
 #: Kind → the parts of the ledger that it takes all or most of, apart from input and compiling.
 PARTS = {
@@ -40,17 +38,6 @@ WAITS = {
 }
 #: A part of the ledger must be so much longer than what is named to have been hidden by it.
 HIDDEN = 1.05
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    before = os.environ.get("LSTMPROF_CACHE")
-    os.environ["LSTMPROF_CACHE"] = str(tmp_path_factory.mktemp("cache"))
-    yield
-    if before is None:
-        del os.environ["LSTMPROF_CACHE"]
-    else:
-        os.environ["LSTMPROF_CACHE"] = before
 
 
 @functools.cache

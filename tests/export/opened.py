@@ -79,7 +79,8 @@ def opened(path: Path) -> Opened:
     events: list[tuple[int, TrackEvent, dict[str, Any]]] = []
     for packet in packets:
         assert packet.trusted_packet_sequence_id == 1
-        texts.read(packet.interned_data)
+        if packet.HasField("interned_data"):
+            texts.read(packet.interned_data)
         if packet.HasField("track_descriptor"):
             assert packet.track_descriptor.uuid not in tracks
             tracks[packet.track_descriptor.uuid] = packet.track_descriptor
@@ -102,9 +103,10 @@ def _together(
     open_: dict[int, list[Slice]] = defaultdict(list)
     slices: list[Slice] = []
     counters: dict[tuple[str, str], list[tuple[int, float]]] = defaultdict(list)
+    drawn_on = {event.track_uuid for _, event, _ in events}
+    places = {uuid: (_name(tracks[uuid]), _process(tracks, tracks[uuid])) for uuid in drawn_on}
     for at_ns, event, said in events:
-        track = tracks[event.track_uuid]
-        place = _name(track), _process(tracks, track)
+        track, place = tracks[event.track_uuid], places[event.track_uuid]
         if event.type == TrackEvent.TYPE_SLICE_BEGIN:
             (category,) = said["category"]
             arrows = list(event.flow_ids), list(event.terminating_flow_ids)

@@ -22,10 +22,7 @@ PROFILES = Path(__file__).parents[1] / "profiles"
 KINETO = PROFILES / "kineto-today.pt.trace.json"
 
 
-@pytest.fixture(autouse=True)
-def _cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = tmp_path_factory.getbasetemp() / "cache-of-exports"
-    monkeypatch.setenv("LSTMPROF_CACHE", str(folder))
+pytestmark = pytest.mark.usefixtures("profiles_read_once")
 
 
 def broken_down(path: Path) -> Breakdown:

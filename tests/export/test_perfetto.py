@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import shared_traces
 from export.opened import Opened, opened
+from export.read_back import check_read_back
 
 import lstmprof as lp
 from lstmprof import cli
@@ -26,10 +27,7 @@ NAMES = ("kineto-2021.pt.trace.json", "kineto-today.pt.trace.json", "nsys-2025.s
          "tensorflow.xplane.pb")  # fmt: skip
 
 
-@pytest.fixture(autouse=True)
-def _cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = tmp_path_factory.getbasetemp() / "cache-of-exports"
-    monkeypatch.setenv("LSTMPROF_CACHE", str(folder))
+pytestmark = pytest.mark.usefixtures("profiles_read_once")
 
 
 def broken_down(path: Path) -> Breakdown:
@@ -223,11 +221,14 @@ def test_a_notebook_writes_the_same(tmp_path: Path) -> None:
 
 @shared_traces.needed
 @pytest.mark.parametrize("path", shared_traces.profiles(), ids=shared_traces.name)
-def test_real_profiles(path: Path, tmp_path: Path) -> None:
+def test_real_profiles_are_written_whole_and_read_back_the_same(path: Path, tmp_path: Path) -> None:
     try:
         runs = open_runs([path])
     except (ProfileError, RunError) as refusal:
         pytest.skip(f"refused: {refusal}")
     for number, run in enumerate(runs):
-        breakdown = break_down(run, None, ("ledger",))
-        check(breakdown, exported(breakdown, tmp_path, f"{number}.pftrace"))
+        breakdown, out = break_down(run, None, ("ledger",)), tmp_path / f"{number}.pftrace"
+        perfetto.write(breakdown, out)
+        check(breakdown, opened(out))
+        if len(runs) == 1:
+            check_read_back(breakdown, out)

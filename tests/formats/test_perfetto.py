@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
-import shared_traces
 from export.opened import opened
+from export.read_back import check_read_back, counted
 from formats import perfetto_traces as traces
 from formats.spaces import Space, mark
 from kineto_documents import document
@@ -17,9 +17,9 @@ from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
 import lstmprof as lp
 from lstmprof import formats
 from lstmprof.breakdown import Breakdown, break_down
-from lstmprof.errors import ForeignFileError, LstmprofError, ProfileError
+from lstmprof.errors import ForeignFileError, ProfileError
 from lstmprof.events import spool
-from lstmprof.events.counters import ALLOCATED, Series, levels
+from lstmprof.events.counters import ALLOCATED
 from lstmprof.events.schema import COLUMNS
 from lstmprof.export import perfetto
 from lstmprof.formats import perfetto as reader
@@ -31,14 +31,7 @@ from lstmprof.runs.run import Run
 PROFILES = Path(__file__).parents[1] / "profiles"
 NAMES = ("kineto-2021.pt.trace.json", "kineto-today.pt.trace.json", "nsys-2025.sqlite",
          "tensorflow.xplane.pb")  # fmt: skip
-LINKS = ("parent_id", "launch_id", "op_id", "forward_id")
-OF_PROFILE = ("profile_format", "base_ns", "profile_metadata", "device_names", "device_facts",
-              "accelerators", "gpu_complaint", "notes", "recorded", "links")  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def _cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LSTMPROF_CACHE", str(tmp_path_factory.getbasetemp() / "cache-of-perfetto"))
+pytestmark = pytest.mark.usefixtures("profiles_read_once")
 
 
 def broken_down(path: Path) -> Breakdown:
@@ -47,39 +40,11 @@ def broken_down(path: Path) -> Breakdown:
     return break_down(run, None, ("ledger",))
 
 
-def told(breakdown: Breakdown) -> Counter[Any]:
-    """Every event with all that is known of it; links by what they lead to, not by number."""
-    events = breakdown.events().to_pylist()
-    by_id = {event["event_id"]: event for event in events}
-    place = ("kind", "name", "start_ns", "dur_ns", "rank", "pid", "tid", "device", "stream")
-    linked = [
-        tuple(tuple(by_id[e[link]][c] for c in place) if e[link] is not None else None
-              for link in LINKS)
-        for e in events
-    ]  # fmt: skip
-    own = [tuple(v for k, v in e.items() if k not in (*LINKS, "event_id")) for e in events]
-    return Counter(zip(own, linked, strict=True))
-
-
-def counted(run: Run) -> dict[Series, list[tuple[int, float]]]:
-    """What each counter stood at from when on."""
-    values: dict[Series, list[tuple[int, float]]] = defaultdict(list)
-    for series, at_ns, of_series in levels(run.counters):
-        values[series] += zip(at_ns.tolist(), of_series.tolist(), strict=True)
-    return values
-
-
 def check_round_trip(profile: Path, folder: Path) -> None:
     before = broken_down(profile)
     out = folder / "x.pftrace"
     perfetto.write(before, out)
-    after = broken_down(out)
-    assert told(after) == told(before)
-    assert after.ledger.equals(before.ledger)
-    assert after.windows == before.windows
-    assert counted(after.run) == counted(before.run)
-    for name in OF_PROFILE:
-        assert getattr(after.run.info, name) == getattr(before.run.info, name), name
+    check_read_back(before, out)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -398,18 +363,6 @@ def test_the_facts_stand_on_a_track_without_slices(tmp_path: Path) -> None:
     path = tmp_path / "x.pftrace"
     perfetto.write(broken_down(PROFILES / NAMES[1]), path)
     assert "lstmprof" not in {one.track for one in opened(path).slices}
-
-
-@shared_traces.needed
-@pytest.mark.parametrize("path", shared_traces.profiles(), ids=shared_traces.name)
-def test_real_profiles_read_back_the_same(path: Path, tmp_path: Path) -> None:
-    try:
-        runs = open_runs([path])
-    except LstmprofError as refused:
-        pytest.skip(f"refused: {refused}")
-    if len(runs) > 1:
-        pytest.skip("holds several runs")
-    check_round_trip(path, tmp_path)
 
 
 def test_what_a_kernel_was_launched_with_reads_back(tmp_path: Path) -> None:
