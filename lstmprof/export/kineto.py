@@ -33,7 +33,6 @@ _OPENING = re.compile(rb'"traceEvents"\s*+:\s*+\[\s*+')
 _CLOSING = re.compile(rb"\}\s*+\]")
 _BOM = b"\xef\xbb\xbf"
 _FLOWS = ("s", "t", "f")
-_LEVEL = 6
 
 
 class _Args(msgspec.Struct):

@@ -214,42 +214,6 @@ def _divided(ns: Ints, factor: float) -> Ints:
     return np.rint(ns / factor).astype(np.int64)
 
 
-def with_times(times_ns: Mapping[int, int]) -> Change:
-    """Each event of ``times_ns`` (event_id: ns), an activity or an op on the host, takes so long.
-
-    An op's own segments share its new time; an activity's is for what of it lies in the window.
-
-    Raises:
-        UsageError: a time is negative.
-    """
-    negative = [(event, ns) for event, ns in times_ns.items() if ns < 0]
-    if negative:
-        event, ns = negative[0]
-        raise UsageError(f"event {event} cannot take {ns} ns", "give times of 0 ns or more")
-
-    def change(graph: StepGraph) -> ReplayTimes:
-        times = nothing(graph)
-        segment_ns = _scaled(graph.segments, times.segment_ns, times_ns)
-        activity_ns = _scaled(graph.activities, times.activity_ns, times_ns)
-        return replace(times, segment_ns=segment_ns, activity_ns=activity_ns)
-
-    return change
-
-
-def _scaled(table: pa.Table, spent_ns: Ints, times_ns: Mapping[int, int]) -> Ints:
-    """``spent_ns``, shared anew by the rows of each event that has a new time."""
-    scaled = spent_ns.copy()
-    event = table.column("event_id").fill_null(-1).to_numpy()
-    rows = np.flatnonzero(np.isin(event, list(times_ns)))
-    owner, place = np.unique(event[rows], return_inverse=True)
-    whole = np.zeros(len(owner), dtype=np.int64)
-    np.add.at(whole, place, spent_ns[rows])
-    wanted = np.array([times_ns[int(event_id)] for event_id in owner], dtype=np.int64)
-    share = wanted / np.maximum(whole, 1)
-    scaled[rows] = np.rint(spent_ns[rows] * share[place]).astype(np.int64)
-    return scaled
-
-
 @dataclass(frozen=True)
 class Recording:
     """What recording one event took, and one of a capture's ranges where these are told apart."""

@@ -220,19 +220,6 @@ def _parts(group: list[Source]) -> list[list[Source]]:
     return [group]
 
 
-def ingest_profile(path: Path, out: Path, *, name: str | None = None, force: bool = False) -> Run:
-    """Read one raw profile of any supported format into a run in ``out``.
-
-    Raises:
-        ProfileError: the profile cannot be read.
-        RunError: the run is there already and ``force`` is not given.
-    """
-    done = ingest_profiles(path, out, name=name, force=force)
-    for error in (*done.errors, *done.foreign):
-        raise error
-    return open_run(out / done.runs[0].name)
-
-
 def read(source: Source, base: Path | None = None) -> Ingested:
     """The profile of one file, or why there is none; its events go to files in ``base``, if any."""
     try:

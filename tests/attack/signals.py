@@ -31,9 +31,9 @@ from pathlib import Path
 from attack.faults import CAPTURE
 from attack.seeds import kineto
 from capture.processes import processes_of, wait_until
+from ingested import ingest_profile
 
 from lstmprof.capture.kept import ROUNDS
-from lstmprof.runs.ingest import ingest_profile
 
 #: Runs the command, and sends itself a signal at a call of some number.
 AT_A_CALL = """

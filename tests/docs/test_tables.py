@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ingested import ingest_profile
 
 from lstmprof.breakdown.tables import TABLES
 from lstmprof.breakdown.timings import COLUMNS, Timings
@@ -17,7 +18,6 @@ from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.rounds import capture_run
 from lstmprof.events.schema import schema
 from lstmprof.runs.columns import ITERATIONS
-from lstmprof.runs.ingest import ingest_profile
 from lstmprof.runs.metadata import facts, facts_table
 from lstmprof.runs.run import TIMINGS_SCHEMA
 from lstmprof.workloads import Workload

@@ -13,15 +13,14 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings, strategies as st
+from ingested import ingest_profile
 from kineto_documents import as_a_whole, document, facts, op
 
 from lstmprof import api, formats
 from lstmprof.events import counters
 from lstmprof.events.counters import ALLOCATED, CHANGE, RESERVED
 from lstmprof.formats.kineto import stream
-from lstmprof.runs.ingest import ingest_profile, ingest_profiles
-
-BASE_US = 10.5  # when op(1) begins, from which times are counted
+from lstmprof.runs.ingest import ingest_profiles
 
 
 def memory(at_us: float, **args: Any) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from lstmprof.errors import UsageError
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import Window, windows
 from lstmprof.events.table import EventTable
-from lstmprof.replay.changes import CHANGES, Change, Recording, faster_gemms, nothing, with_times
+from lstmprof.replay.changes import CHANGES, Change, Recording, faster_gemms, nothing
 from lstmprof.replay.what_if import Prediction, Timed, predictions
 
 HOST = {"pid": 1, "tid": 1}
@@ -80,22 +80,10 @@ def test_the_next_bottleneck_is_a_part_of_the_ledger() -> None:
     assert predicted(TWO_GEMMS, faster_gemms(8)).bottleneck == ("idle", "launch latency", 4)
 
 
-def test_given_times_replace_those_of_the_events_they_name() -> None:
-    events, window = step(TWO_GEMMS)
-    kernels = [r["event_id"] for r in events.to_pylist() if r["kind"] == "kernel"]
-    # 6 … 9, then behind its launch: 11 … 21, the sync until 22, 2 more
-    assert what_if(events, window, with_times({kernels[0]: 3, kernels[1]: 10})).predicted_ns == 24
-
-
 @pytest.mark.parametrize("factor", [0, -1, float("nan"), float("inf")])
 def test_a_factor_that_is_no_speed_is_refused(factor: float) -> None:
     with pytest.raises(UsageError, match="times as fast; give a factor above 0"):
         faster_gemms(factor)
-
-
-def test_a_negative_time_is_refused() -> None:
-    with pytest.raises(UsageError, match="event 4 cannot take -1 ns"):
-        with_times({3: 5, 4: -1})
 
 
 def test_a_cast_vanishes_with_the_ops_that_issued_it_and_the_way_into_them() -> None:

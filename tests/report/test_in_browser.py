@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import shared_traces
 from click.testing import CliRunner
+from ingested import ingest_profile
 from report import opening, runs
 from report.opening import Opened
 
@@ -23,7 +24,6 @@ from lstmprof.cli import cli
 from lstmprof.report import page
 from lstmprof.report.model import Report, Timeline
 from lstmprof.report.palette import PARTS
-from lstmprof.runs.ingest import ingest_profile
 
 pytestmark = opening.needed
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import fsspec
 import pytest
+from ingested import ingest_profile
 
 from lstmprof import breakdown
 from lstmprof.cli import run as lstmprof
@@ -19,7 +20,7 @@ from lstmprof.formats import sources
 from lstmprof.formats.sources import profile_name
 from lstmprof.runs import ingest
 from lstmprof.runs.cache import open_runs
-from lstmprof.runs.ingest import ingest_profile, ingest_profiles, tasks
+from lstmprof.runs.ingest import ingest_profiles, tasks
 from lstmprof.runs.run import Run
 
 

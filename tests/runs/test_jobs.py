@@ -17,13 +17,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from ingested import ingest_profile
 
 from lstmprof import __version__
 from lstmprof.cli import run as lstmprof
 from lstmprof.errors import ForeignFileError
 from lstmprof.formats.pool import KilledError
 from lstmprof.runs import jobs as ingest_jobs
-from lstmprof.runs.ingest import Ingested, Task, ingest_profile, tasks
+from lstmprof.runs.ingest import Ingested, Task, tasks
 from lstmprof.runs.jobs import ingest_all
 from lstmprof.runs.run import open_run, runs_in
 

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 
 from lstmprof.events import DeviceFacts
 
-STANDARD, STATIC, SMALL_H, DYNAMIC = ALGORITHMS = (
+STANDARD, STATIC, SMALL_H, DYNAMIC = (
     "standard",
     "persist_static",
     "persist_static_small_h",
