@@ -37,7 +37,7 @@ from lstmprof.capture.plan import make_ready, plan
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.rounds import capture_run
 from lstmprof.diagnose.diagnosis import Diagnosis, diagnose_all
-from lstmprof.diagnose.gate.limits import DEFAULT, limits
+from lstmprof.diagnose.gate.limits import limits
 from lstmprof.diagnose.gate.verdict import Gate, gate as gate_of
 from lstmprof.diagnose.history import history as series_of, table as history_table
 from lstmprof.diagnose.step_profile import StepProfile, step_profile_of
@@ -50,7 +50,7 @@ from lstmprof.errors import (
     UsageError,
     unknown_name,
 )
-from lstmprof.names import FORMS, USUAL_TABLES
+from lstmprof.names import FAIL_IF, FORMS, USUAL_TABLES
 from lstmprof.numbers import milliseconds, percent
 from lstmprof.replay import CHANGES, Prediction
 from lstmprof.report import report_of
@@ -362,7 +362,7 @@ def diagnose(
     return diagnose_all([run.breakdown for run in _runs(runs)], _names(across), asked)
 
 
-def gate(base: Runs, new: Runs, fail_if: str = DEFAULT, *, across: Collection[str] = ()) -> Gate:
+def gate(base: Runs, new: Runs, fail_if: str = FAIL_IF, *, across: Collection[str] = ()) -> Gate:
     """Whether each of ``new`` is certain to keep ``fail_if`` against its like in ``base``.
 
     Its ``state`` is ``pass``, ``fail`` or ``inconclusive``, and so is that of each of its

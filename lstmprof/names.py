@@ -35,6 +35,8 @@ STEPS = ("undisturbed", "profiled")
 #: What must agree for two runs to be compared, unless a user says otherwise
 #: (``runs.metadata.condition``).
 CONDITIONS = ("workload", "precision", "mode", "device", "threads", "seed")
+#: What ``compare`` and ``gate`` say of a new run must not be, where nothing else is asked.
+FAIL_IF = "slower > 3 %"
 #: The causes without which a step can be replayed (``replay.changes``).
 CHANGES = (
     *("launch", "casts", "syncs", "copies", "python", "dispatch"),

@@ -9,6 +9,7 @@ import click
 
 from lstmprof.commands import completion, options, terminal
 from lstmprof.errors import UsageError
+from lstmprof.names import FAIL_IF
 from lstmprof.numbers import escaped
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 @click.option(
     "--fail-if",
     "fail_if",
-    default="slower > 3 %",
+    default=FAIL_IF,
     show_default=True,
     metavar="CONDITION",
     help="What must not be: 'slower > 3 %', 'faster > 20 %', 'step > 12 ms', joined by 'or'.",

@@ -18,7 +18,6 @@ from lstmprof.errors import UsageError
 
 Word = Literal["slower", "faster", "step"]
 
-DEFAULT = "slower > 3 %"
 _SHAPE = re.compile(r"(?i)\s*(slower|faster|step)\s*>\s*(\d{1,9}(?:\.\d{1,9})?)\s*(\S+)\s*")
 _UNITS = {"ns": 1.0, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9}
 _EXAMPLE = "write 'slower > 3 %', 'faster > 20 %' or 'step > 12 ms', joined by 'or'"
