@@ -30,7 +30,7 @@ def own_time(events: EventTable) -> Ints:
     return np.asarray(np.maximum(time_ns, 0), dtype=np.int64)
 
 
-def inherited(events: EventTable, parent: Codes, values: Codes) -> Codes:
+def inherited(parent: Codes, values: Codes) -> Codes:
     """``values`` where a row has one (not ``NONE``), else that of its nearest ancestor that has."""
     value = values.copy()
     above = parent.copy()

@@ -63,7 +63,7 @@ class Calls:
         self.works = self.issuer != NONE
         self.part_of = self._part_of(step.computes)
         nodes = np.where(self.is_call & (self.forward != NONE), np.arange(len(self.forward)), NONE)
-        self.node = inherited(events, step.parent, nodes)
+        self.node = inherited(step.parent, nodes)
         named = events.where_name(lambda name: name.rpartition("::")[2] in VIEWS)
         views = events.is_kind("op") & named
         self.views = views & (self.forest.beneath((~views).astype(np.int64)) == 0)
@@ -82,7 +82,7 @@ class Calls:
     def zero_fills(self) -> Flags:
         """The work that sets memory to zero, but for what is a part of other work."""
         zeros = np.where(self.events.where_name(lambda name: bool(ZEROS.search(name))), 0, NONE)
-        around = inherited(self.events, self.parent, zeros) != NONE
+        around = inherited(self.parent, zeros) != NONE
         wanted = self.works & (self.issuer != NONE) & around[self.issuer]
         wanted |= self.works & self.events.is_kind("memset")
         return np.asarray(wanted & ~self._within_other(wanted), dtype=np.bool_)
@@ -145,7 +145,7 @@ class Calls:
     def _part_of(self, computes: Flags) -> Ints:
         """The nearest row above that computes, ``NONE`` for none."""
         rows = np.where(computes, np.arange(len(computes)), NONE)
-        values = inherited(self.events, self.parent, rows)
+        values = inherited(self.parent, rows)
         has = self.parent != NONE
         return np.where(has, values[np.maximum(self.parent, 0)], NONE)
 
@@ -162,7 +162,7 @@ class Calls:
 
     def _beneath(self, rows: Flags) -> Flags:
         """``rows`` and all that lies beneath them."""
-        marks = inherited(self.events, self.parent, np.where(rows, 0, NONE))
+        marks = inherited(self.parent, np.where(rows, 0, NONE))
         return np.asarray(marks != NONE, dtype=np.bool_)
 
     def _with_around(self, gone: Flags) -> Flags:

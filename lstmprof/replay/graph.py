@@ -112,7 +112,7 @@ def _launching(step: StepRows) -> Flags:
     calls = launch_calls(step.events)
     call_rows = np.full(len(step.event_id), NONE, dtype=np.int64)
     call_rows[calls] = calls
-    around = inherited(step.events, step.parent, call_rows)
+    around = inherited(step.parent, call_rows)
     blocks = step.blocks | (step.state == STATES.index("sync"))
     runtime = step.events.is_kind("runtime")
     return np.asarray(runtime & (around != NONE) & ~blocks[around], dtype=np.bool_)

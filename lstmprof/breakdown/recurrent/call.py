@@ -92,11 +92,11 @@ def owners(events: EventTable, calls: Sequence[Call]) -> tuple[Ints, Ints]:
     for number, call in enumerate(calls):
         forward[list(call.rows)] = number
         backward[list(call.backward)] = number
-    forward = inherited(events, parent, forward)
+    forward = inherited(parent, forward)
     made = events.rows_named("forward_id")
     told = (made != NONE) & (backward == NONE)
     backward = np.where(told, forward[made], backward)
-    return forward, inherited(events, parent, backward)
+    return forward, inherited(parent, backward)
 
 
 def _extents(events: EventTable, owner: Ints, count: int) -> list[int | None]:

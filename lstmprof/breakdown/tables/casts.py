@@ -102,10 +102,10 @@ def _asked_by(events: EventTable, rows: Ints) -> list[tuple[Ints, list[str]]]:
     """(codes, texts) of ``op`` and of ``within``, a code −1 where it is null."""
     names, name_texts = events.texts("name")
     is_op = events.is_kind("op")
-    around = _around(inherited(events, events.rows_named("parent_id"), _rows_where(is_op)), events)
+    around = _around(inherited(events.rows_named("parent_id"), _rows_where(is_op)), events)
     converts = is_op & events.is_one_of("name", *_CONVERSIONS)
     inner = converts & converts[around] & (around != NONE)
-    op = inherited(events, np.where(is_op, around, NONE), _rows_where(is_op & ~inner))
+    op = inherited(np.where(is_op, around, NONE), _rows_where(is_op & ~inner))
     op = _at(op, _issuers(events, rows))
     within = _at(around, op)
     op_names, op_texts = events.texts("op_name")

@@ -90,7 +90,7 @@ def _of_sort(events: EventTable, sort: int) -> pa.Table:
     parent = events.rows_named("parent_id")
     forest = Forest(parent)
     outer = forest.outermost(rows, np.maximum(code, 0))
-    around = inherited(events, parent, np.where(is_frame, np.arange(len(events)), NONE))
+    around = inherited(parent, np.where(is_frame, np.arange(len(events)), NONE))
     launched, backward_host, backward_device = _caused(events, parent, around)
     on_device = np.isin(rank[rows], rank[events.is_kind(*ACTIVITY_KINDS)])[groups.first]
     linked = np.isin(rank[rows], rank[events.rows_named("forward_id") != NONE])[groups.first]
@@ -129,7 +129,7 @@ def _self_time(events: EventTable, parent: Ints, around: Ints, rows: Ints) -> In
 
 def _caused(events: EventTable, parent: Ints, around: Ints) -> tuple[Ints, Ints, Ints]:
     """For each frame what was launched in it, the host and device time of its backward ops."""
-    forward = inherited(events, parent, events.rows_named("forward_id"))
+    forward = inherited(parent, events.rows_named("forward_id"))
     launched, host, device = (np.zeros(len(events), dtype=np.int64) for _ in range(3))
     backward = np.flatnonzero(forward != NONE)
     _add(host, _at(around, forward[backward]), own_time(events)[backward])

@@ -100,7 +100,7 @@ def _caused(events: EventTable, parent: Ints, named: Flags) -> Ints:
     launch, op = (events.rows_named(c)[activity] for c in ("launch_id", "op_id"))
     asked = np.where(launch != NONE, launch, op)
     activity, asked = activity[asked != NONE], asked[asked != NONE]
-    around = inherited(events, parent, np.where(named, np.arange(len(events)), NONE))[asked]
+    around = inherited(parent, np.where(named, np.arange(len(events)), NONE))[asked]
     elsewhere = around == NONE
     around[elsewhere] = _open_ranges(events, named, asked[elsewhere])
     spent = np.zeros(len(events), dtype=np.int64)

@@ -75,7 +75,7 @@ def _compiling(lane: Lane) -> Flags:
 def _outermost(lane: Lane, chosen: Flags, around: Flags) -> Ints:
     """The rows of ``chosen`` that are inside no row of ``around``."""
     numbers = np.where(around, np.arange(len(lane.events)), NONE)
-    inside = inherited(lane.events, lane.parent, numbers)
+    inside = inherited(lane.parent, numbers)
     above = np.where(lane.parent != NONE, inside[lane.parent], NONE)
     return np.flatnonzero(chosen & (above == NONE))
 

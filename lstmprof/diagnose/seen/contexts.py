@@ -219,7 +219,7 @@ def _outermost_ops(events: EventTable, on_thread: Flags) -> Ints:
     """The rows of the ops on this thread that no other op is around, by time."""
     is_op = events.is_kind("op")
     parent = events.rows_named("parent_id")
-    nearest = inherited(events, parent, np.where(is_op, np.arange(len(is_op)), NONE))
+    nearest = inherited(parent, np.where(is_op, np.arange(len(is_op)), NONE))
     inside = (parent != NONE) & (_at(nearest, parent) != NONE)
     rows = np.flatnonzero(is_op & on_thread & ~inside)
     return rows[np.argsort(events.start_ns[rows], kind="stable")]
@@ -230,7 +230,7 @@ def _around(events: EventTable, chosen: Flags) -> Ints:
     own = np.where(chosen, np.arange(len(events)), NONE)
     if not chosen.any():
         return own
-    around = inherited(events, events.rows_named("parent_id"), own)
+    around = inherited(events.rows_named("parent_id"), own)
     launch = events.rows_named("launch_id")
     return np.where(launch == NONE, around, around[launch])
 

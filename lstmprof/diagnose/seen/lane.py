@@ -101,7 +101,7 @@ class Lane:
     def around(self, rows: Ints) -> Ints:
         """The op that each of ``rows`` is in or was issued by, ``NONE`` unknown."""
         is_op = self.events.is_kind("op")
-        nearest = inherited(self.events, self.parent, np.where(is_op, np.arange(len(is_op)), NONE))
+        nearest = inherited(self.parent, np.where(is_op, np.arange(len(is_op)), NONE))
         issuer = self.events.rows_named("op_id")[rows]
         above = np.where(is_op[rows], self.parent[rows], rows)
         by_parent = np.where(above != NONE, nearest[above], NONE)
@@ -112,7 +112,7 @@ class Lane:
         own = np.where(roots, np.arange(len(roots)), NONE)
         if not roots.any():
             return own
-        around = inherited(self.events, self.parent, own)
+        around = inherited(self.parent, own)
         issuer = self.events.rows_named("op_id")
         by_issuer = np.where(issuer != NONE, around[issuer], NONE)
         return np.where(around != NONE, around, by_issuer)

@@ -146,7 +146,7 @@ def _purposes(events: EventTable) -> tuple[Ints, Flags]:
         decides[is_op & ~computes & (work > 0) & (of_one == work)] = code
     several = is_op & ~computes & (work > 0) & (decides == NONE)
     deciders = np.where(is_op & ((decides != NONE) | several), np.arange(len(events)), NONE)
-    decider = inherited(events, parent, deciders)
+    decider = inherited(parent, deciders)
     serves = np.where(decider != NONE, decides[decider], decides)
     dur = events.dur_ns
     spent = np.where(computes, own_time(events), dur)

@@ -144,7 +144,7 @@ def _converts(events: EventTable, links: _Links, copies: Codes) -> Flags:
         return np.asarray(recorded == 1, dtype=np.bool_)
     converting = events.is_kind("op") & events.is_one_of("name", *_CONVERTING)
     marks = np.where(converting, _RULE(1), _RULE(NONE))
-    beneath = inherited(events, links.parent, marks)[copies] == 1
+    beneath = inherited(links.parent, marks)[copies] == 1
     return np.asarray(np.where(recorded >= 0, recorded == 1, beneath), dtype=np.bool_)
 
 
@@ -166,8 +166,8 @@ def _kernel_rules(events: EventTable, links: _Links, op_rules: Codes, rows: Code
     """
     known_rules = np.where(_is(op_rules, "other"), NONE, op_rules)
     recurrent = np.where(_is(op_rules, "rnn"), op_rules, NONE)
-    in_layer = _around(events, links, recurrent, rows)
-    by_op = _around(events, links, known_rules, rows)
+    in_layer = _around(links, recurrent, rows)
+    by_op = _around(links, known_rules, rows)
     is_kernel = events.is_kind("kernel")
     by_kernel = events.mapped("name", _kernel_rule, _NUMBER[UNNAMED], _RULE, is_kernel)[rows]
     named = _named_rules(events)[rows]
@@ -176,13 +176,13 @@ def _kernel_rules(events: EventTable, links: _Links, op_rules: Codes, rows: Code
     rules = np.where((rules == NONE) | _copies_itself(by_kernel, rules), by_kernel, rules)
     rules = np.where(in_layer != NONE, in_layer, rules)
     rules = np.where(np.isin(by_kernel, _DECIDED), by_kernel, rules)
-    library = _around(events, links, _library_rules(events, op_rules), rows)
+    library = _around(links, _library_rules(events, op_rules), rows)
     return np.where((rules == _NUMBER[UNNAMED]) & (library != NONE), library, rules)
 
 
-def _around(events: EventTable, links: _Links, candidates: Codes, rows: Codes) -> Codes:
+def _around(links: _Links, candidates: Codes, rows: Codes) -> Codes:
     """For each of ``rows`` the candidate of the nearest op around it that has one."""
-    around = inherited(events, links.parent, candidates)
+    around = inherited(links.parent, candidates)
     return np.where(links.op[rows] != NONE, around[links.op[rows]], NONE)
 
 
@@ -230,7 +230,7 @@ def _in_scope_of_optimizer(events: EventTable, links: _Links) -> Flags:
     scoped = scope_phases(events)
     if not np.any(scoped == optimizer):
         return np.zeros(len(events), dtype=np.bool_)
-    around = inherited(events, links.parent, scoped)
+    around = inherited(links.parent, scoped)
     launch = small(events.rows_named("launch_id"))
     launched = np.where(launch != NONE, around[launch], NONE)
     return np.asarray(np.where(around != NONE, around, launched) == optimizer, dtype=np.bool_)

@@ -133,7 +133,7 @@ def ops(events: EventTable, parent: Ints, launch: Ints) -> Ints:
     with its external id, unless the profiler repeated the correlation id there.
     """
     is_op = events.is_kind("op")
-    enclosing = inherited(events, parent, small(np.where(is_op, np.arange(len(events)), NONE)))
+    enclosing = inherited(parent, small(np.where(is_op, np.arange(len(events)), NONE)))
     runtime = events.is_kind("runtime")
     op = np.where(runtime, enclosing, NONE)
     has_launch = launch != NONE
@@ -165,7 +165,7 @@ def phases(events: EventTable, parent: Ints, launch: Ints) -> Codes:
     """
     scoped = scope_phases(events)
     scopes = np.where(scoped != NONE, scoped, _named_phases(events))
-    phase = inherited(events, parent, scopes)
+    phase = inherited(parent, scopes)
     has_launch = launch != NONE
     phase[has_launch] = np.where(
         scoped[has_launch] != NONE, scoped[has_launch], phase[launch[has_launch]]

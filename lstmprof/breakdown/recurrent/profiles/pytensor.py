@@ -42,7 +42,7 @@ def pytensor_calls(events: EventTable) -> Iterator[Call]:
         return
     own = np.full(len(events), NONE, dtype=np.int64)
     own[scans] = scans
-    inside = inherited(events, events.rows_named("parent_id"), own)
+    inside = inherited(events.rows_named("parent_id"), own)
     is_product = events.where_name(lambda name: bool(_PRODUCT.match(name)))
     products = np.flatnonzero(is_product)
     inputs, (codes, texts) = Inputs(events), events.texts("name")

@@ -33,7 +33,7 @@ def compiled_regions(events: EventTable) -> Ints:
     if not regions.any():
         return np.full(len(events), NONE, dtype=np.int64)
     outermost = np.where(regions & ~within(events, regions), np.arange(len(events)), NONE)
-    return np.asarray(inherited(events, events.rows_named("parent_id"), outermost), np.int64)
+    return np.asarray(inherited(events.rows_named("parent_id"), outermost), np.int64)
 
 
 def compiled_units(

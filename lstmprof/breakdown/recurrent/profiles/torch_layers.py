@@ -64,7 +64,7 @@ def layer_rows(events: EventTable) -> Flags:
 def within(events: EventTable, which: Flags) -> Flags:
     """Whether an event is inside one of ``which``."""
     parent = events.rows_named("parent_id")
-    inside = inherited(events, parent, np.where(which, np.arange(len(events)), NONE))
+    inside = inherited(parent, np.where(which, np.arange(len(events)), NONE))
     above = np.where(parent != NONE, inside[parent], NONE)
     return np.asarray(above != NONE, np.bool_)
 
@@ -91,7 +91,7 @@ def layer_calls(events: EventTable) -> Iterator[Call]:
         return
     inputs, parent = Inputs(events), events.rows_named("parent_id")
     names, texts = events.texts("name")
-    owner = inherited(events, parent, np.where(layers, np.arange(len(events)), NONE))
+    owner = inherited(parent, np.where(layers, np.arange(len(events)), NONE))
     inner = np.flatnonzero((owner != NONE) & events.is_kind("op"))
     inner = inner[np.lexsort((events.start_ns[inner], owner[inner]))]
     bounds = np.searchsorted(owner[inner], [rows, rows + 1])
