@@ -2,10 +2,12 @@
 
 Reads linked and categorised events. A kernel is what its device calls one: no copy, no memset. A
 matrix product, a convolution or an attention is the op that computes it, on a device the kernel:
-what a library launches around one is a kernel and none of them. A launch is a call that enqueued a
-kernel or a graph on this device, or whose name says so. The gap before a kernel is the time in
-which its device ran nothing, up to its start; the first of a window has none. Medians are the
-nearest rank, so each is the length of a row of ``events``.
+what a library launches around one is a kernel and none of them. An op that calls another of its
+kind computes nothing itself (``aten::relu_`` calls ``aten::clamp_min_``); kernels of which no more
+than their op is known (TensorFlow 1) count as one where they are of one call of it. A launch is a
+call that enqueued a kernel or a graph on this device, or whose name says so. The gap before a
+kernel is the time in which its device ran nothing, up to its start; the first of a window has none.
+Medians are the nearest rank, so each is the length of a row of ``events``, or of one call's rows.
 """
 
 from __future__ import annotations
@@ -93,7 +95,25 @@ def _issued_in(events: EventTable, windows: list[Window], rank: int | None) -> F
 
 def _work_of_host(events: EventTable, inside: Flags) -> dict[str, Ints]:
     rows = np.flatnonzero(inside & computing(events) & ~_dispatched_again(events))
-    return {"op": own_time(events)[rows], **_by_noun(events, rows, own_time(events), False)}
+    own_ns = own_time(events)
+    nouns = _nouns(events, rows, False)
+    innermost = ~_calls_its_like(events, rows, nouns)
+    return {"op": own_ns[rows], **_by_noun(nouns[innermost], own_ns[rows[innermost]])}
+
+
+def _calls_its_like(events: EventTable, rows: Ints, nouns: Ints) -> Flags:
+    """For each op in ``rows``, which are sorted: another of its noun is beneath it."""
+    parent = events.rows_named("parent_id")
+    noun_of_row = np.full(len(events), NONE, dtype=np.int64)
+    noun_of_row[rows] = nouns
+    calls = np.zeros(len(events), dtype=np.bool_)
+    below, above = rows[nouns != NONE], parent[rows[nouns != NONE]]
+    while len(below):
+        on_op = (above != NONE) & events.is_kind("op")[above]
+        below, above = below[on_op], above[on_op]
+        calls[above[noun_of_row[above] == noun_of_row[below]]] = True
+        above = parent[above]
+    return calls[rows]
 
 
 def _dispatched_again(events: EventTable) -> Flags:
@@ -110,11 +130,45 @@ def _work_of(events: EventTable, inside: Flags, device: int) -> dict[str, Ints]:
     on_device = inside & (events.ints("device", UNKNOWN) == device)
     kernels = events.dur_ns[on_device & events.is_kind("kernel")]
     rows = np.flatnonzero(on_device & events.is_kind(*ACTIVITY_KINDS))
-    return {"kernel": kernels, **_by_noun(events, rows, events.dur_ns, True)}
+    nouns = _nouns(events, rows, True)
+    call = _calls_of_ops(events, rows)
+    if (call == NONE).all():
+        return {"kernel": kernels, **_by_noun(nouns, events.dur_ns[rows])}
+    same = Groups(np.where(call == NONE, -1 - rows, call), nouns)
+    return {"kernel": kernels, **_by_noun(nouns[same.first], same.sums(events.dur_ns[rows]))}
 
 
-def _by_noun(events: EventTable, rows: Ints, length_ns: Ints, on_device: bool) -> dict[str, Ints]:
-    """The lengths of these rows, by what each is."""
+def _calls_of_ops(events: EventTable, rows: Ints) -> Ints:
+    """A number of the call of its op for each activity named as no kernel but as its op is.
+
+    ``NONE`` for all others. A call begins at an op of this name on the host, if there is one.
+    """
+    ops, op_texts = events.texts("op_name")
+    names, texts = events.texts("name")
+    calls = np.full(len(rows), NONE, dtype=np.int64)
+    code_of = {text: code for code, text in enumerate(texts)}
+    # of each op's name the code of its type and of itself among all names
+    types = np.array([code_of.get(text.rpartition(":")[2], NONE) for text in (*op_texts, "")])
+    own = np.array([code_of.get(text, NONE) for text in (*op_texts, "")])
+    so_named = np.flatnonzero((ops[rows] >= 0) & (types[ops[rows]] == names[rows]))
+    on_host = np.flatnonzero(events.is_kind("op"))
+    begun = 0
+    for members in Groups(ops[rows[so_named]]).members() if len(so_named) else ():
+        kernels = rows[so_named[members]]
+        called = on_host[names[on_host] == own[ops[kernels[0]]]]
+        before = np.searchsorted(events.start_ns[called], events.start_ns[kernels], "right")
+        calls[so_named[members]] = begun + np.maximum(before - 1, 0)
+        begun += max(len(called), 1)
+    return calls
+
+
+def _by_noun(nouns: Ints, length_ns: Ints) -> dict[str, Ints]:
+    """The lengths of some, by what each is."""
+    return {noun: length_ns[nouns == code] for code, noun in enumerate(WORK)}
+
+
+def _nouns(events: EventTable, rows: Ints, on_device: bool) -> Ints:
+    """The place in ``WORK`` of what each of ``rows`` is, ``NONE`` for none of them."""
     columns = [events.texts(column) for column in ("category", "family", "name")]
     groups = Groups(*(codes[rows] for codes, _ in columns))
     nouns = list(WORK)
@@ -123,8 +177,7 @@ def _by_noun(events: EventTable, rows: Ints, length_ns: Ints, on_device: bool) -
         category, family, name = (_text(values, codes[first]) for codes, values in columns)
         noun = noun_of(category, family, name, on_device)
         of_group[group] = NONE if noun is None else nouns.index(noun)
-    noun_codes = of_group[groups.of]
-    return {noun: length_ns[rows[noun_codes == code]] for code, noun in enumerate(nouns)}
+    return of_group[groups.of]
 
 
 def _text(values: list[str], code: int) -> str:

@@ -80,6 +80,42 @@ def test_a_convolution_is_counted_once_and_by_its_name() -> None:
     }
 
 
+def test_an_op_that_calls_another_of_its_kind_is_not_counted_beside_it() -> None:
+    #  time 0    10                  90  100      110   140  150
+    #       [conv2d [thnn_conv2d [_slow_conv2d_forward) )  )
+    #                                        [relu_ [clamp_min_) )  [add)
+    rows = [
+        row("op", "aten::conv2d", 0, 100, **HOST),
+        row("op", "aten::thnn_conv2d", 5, 95, **HOST),
+        row("op", "aten::_slow_conv2d_forward", 10, 90, **HOST),
+        row("op", "aten::relu_", 100, 150, **HOST),
+        row("op", "aten::clamp_min_", 110, 140, **HOST),
+        row("op", "aten::add", 150, 160, **HOST),
+    ]
+    assert tallied(rows, device=None, only=("op", "convolution", "pointwise")) == {
+        "op": [5, 150, 20, 80],
+        "convolution": [1, 80, 80, 80],
+        "pointwise": [2, 40, 10, 30],
+    }
+
+
+def test_kernels_named_as_their_op_alone_are_counted_by_its_calls() -> None:
+    #  host   [Conv a)          [Conv a) [Conv b)
+    #  stream    [Conv)(Conv)      [Conv)    [Conv)(Conv)    ; TensorFlow 1 names no kernel
+    a, b = "net/a/Conv2D:Conv2D", "net/b/Conv2D:Conv2D"
+    rows = [
+        *(row("op", a, start, start + 9, **HOST) for start in (0, 50)),
+        *(
+            row("kernel", "Conv2D", start, start + 5, **GPU, op_name=name)
+            for start, name in ((10, a), (20, a), (60, a), (80, b), (90, b))
+        ),
+    ]
+    assert tallied(rows, only=("kernel", "convolution")) == {
+        "kernel": [5, 25, 5, 5],
+        "convolution": [3, 25, 10, 10],
+    }
+
+
 def test_launches_are_calls_that_launched_kernels_of_this_device() -> None:
     rows = [
         *launched(1, 20, 30),
