@@ -63,6 +63,7 @@ _WORK = {
     "cell": "recurrent cells",
 }
 _NAMED = 0.1
+_COPY_CALLS = "calls for copies or fills of memory"
 #: Libraries whose ops hold whole recurrent layers, by a part of the op's name.
 _LIBRARIES = (("mkldnn", "oneDNN"), ("miopen", "MIOpen"), ("cudnn", "cuDNN"))
 
@@ -112,13 +113,23 @@ def because(finding: Finding) -> str:
 
 
 def named(finding: Finding) -> str:
-    """What the time of a finding is; of products what they are: convolutions, recurrent layers."""
+    """What the time of a finding is: of products and launches what these are."""
+    if finding.kind == causes.LAUNCH:
+        return _launching(finding)
     if finding.kind != causes.GEMM:
         return causes.KINDS[finding.kind]
     taken = _taken(finding.kind, finding.contributors, finding.slow)
     whole = sum(ns for ns, _ in taken.values())
     names = [_WORK[noun] for noun, (ns, _) in taken.items() if ns >= _NAMED * whole]
     return listed(names) or causes.KINDS[finding.kind]
+
+
+def _launching(finding: Finding) -> str:
+    """A call that copies or sets memory launches no kernel."""
+    whole = total_ns(finding.contributors)
+    copying = total_ns(c for c in finding.contributors if c.name and not is_kernel_call(c.name))
+    each = ((causes.KINDS[causes.LAUNCH], whole - copying), (_COPY_CALLS, copying))
+    return listed([text for text, ns in each if ns >= _NAMED * whole])
 
 
 def each_step(profile: StepProfile) -> str:

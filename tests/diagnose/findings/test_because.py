@@ -54,6 +54,25 @@ def test_convolutions_are_named_as_such_and_the_most_is_first() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("launch_ns", "copy_ns", "words"),
+    [
+        (19 * MS, MS, "launching kernels"),
+        (MS, 19 * MS, "calls for copies or fills of memory"),
+        (9 * MS, 11 * MS, "launching kernels and calls for copies or fills of memory"),
+    ],
+)
+def test_a_call_that_copies_launches_no_kernel(launch_ns: int, copy_ns: int, words: str) -> None:
+    waits = run(
+        contributor("idle", "launch call", launch_ns, "cudaLaunchKernel"),
+        contributor("idle", "launch call", copy_ns - 10, "hipMemcpy"),
+        contributor("idle", "launch call", 10, "cudaMemsetAsync"),
+        contributor("busy", "gemm", MS, SGEMM),
+        device=0,
+    )
+    assert named(only("launch-bound", waits)) == words
+
+
 def test_without_steps_nothing_is_a_step() -> None:
     whole = run(
         contributor("busy", "gemm", 4 * MS, SGEMM),
