@@ -1240,6 +1240,16 @@ def test_the_call_that_initialises_is_named(call: Fact, words: str) -> None:
     assert told("launch-bound", slow).startswith(words)
 
 
+@pytest.mark.parametrize(
+    ("call", "site"), [("cudaLaunchKernel", "docs.nvidia.com"), ("hipLaunchKernel", "rocm.docs")]
+)
+def test_how_a_runtime_is_initialised_is_cited_from_its_maker(call: str, site: str) -> None:
+    slow = run(replace(LAUNCH, name=call), seen=loading(replace(FIRST, name=call)), device=0)
+    (finding,) = (f for f in findings(None, slow) if f.kind == "launch-bound")
+    (source,) = (a.source for a in remedies(finding) if a.name == "profile later")
+    assert source.startswith(f"https://{site}")
+
+
 def test_calls_that_are_none_of_the_finding_are_not_its_initialisation() -> None:
     assert told("launch-bound", run(LAUNCH, seen=loading(replace(FIRST, name="cudaFree")))) == ""
 

@@ -193,7 +193,7 @@ def _advice(remedy: Remedy, finding: Finding) -> Advice | None:
         condition=remedy.condition,
         framework=of_one,
         saves_ns=saves_ns,
-        source=_source(remedy, framework),
+        source=told.source or _source(remedy, framework),
         implementation=told.implementation,
     )
 

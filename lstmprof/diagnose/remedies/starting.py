@@ -18,6 +18,12 @@ _HOW_NOT_TO_TRACE = {
     "jax": "create the jitted function once, outside the loop, and give it the same shapes and "
     "types; jax_explain_cache_misses says why",
 }
+#: Runtime → what its maker says of when it is set up and loads code.
+_ON_LOADING = {
+    "CUDA": "https://docs.nvidia.com/cuda/cuda-c-programming-guide/#lazy-loading",
+    "HIP": "https://rocm.docs.amd.com/projects/HIP/en/latest/how-to/hip_runtime_api/"
+    "initialization.html",
+}
 
 
 def initialises(f: Finding) -> Told | None:
@@ -26,10 +32,12 @@ def initialises(f: Finding) -> Told | None:
     calls = [h for h in f.slow.seen.loading if h.name in names]
     if not calls:
         return None
+    runtime = _runtime_of(calls[0].name)
     return Told(
-        f"{_took(calls[0])}: {_runtime_of(calls[0].name)} was being initialised or loaded code; "
+        f"{_took(calls[0])}: {runtime} was being initialised or loaded code; "
         "run a few steps before those that are profiled",
         total(calls),
+        source=_ON_LOADING[runtime],
     )
 
 
@@ -98,7 +106,7 @@ PROFILE_LATER = Remedy(
     kinds=(LAUNCH, RUNTIME, ALLOCATION),
     saves="these calls",
     decide=initialises,
-    sources=("https://docs.nvidia.com/cuda/cuda-c-programming-guide/#lazy-loading",),
+    sources=tuple(_ON_LOADING.values()),
     example=Example(
         of="drawn by the tests' simulator: the first kernel launched in the profiled steps",
         told="the first cudaLaunchKernel took 5.005 ms, the others 4.0 µs in the median: CUDA was "
