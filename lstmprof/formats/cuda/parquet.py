@@ -60,6 +60,7 @@ class ParquetTables(Tables):
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._footers: dict[str, tuple[pq.FileMetaData, list[str]]] = {}
 
     @cached_property
     def columns(self) -> Mapping[str, frozenset[str]]:
@@ -84,9 +85,12 @@ class ParquetTables(Tables):
     def _file(self, table: str) -> pq.ParquetFile:
         path = self._folder / f"{table}{_ENDING}"
         try:
-            file = pq.ParquetFile(path)
-            texts = [f.name for f in file.schema_arrow if _is_text(f.type)]
-            return pq.ParquetFile(path, read_dictionary=texts, metadata=file.metadata)
+            if table not in self._footers:
+                file = pq.ParquetFile(path)
+                texts = [f.name for f in file.schema_arrow if _is_text(f.type)]
+                self._footers[table] = file.metadata, texts
+            metadata, texts = self._footers[table]
+            return pq.ParquetFile(path, read_dictionary=texts, metadata=metadata)
         except (pa.ArrowException, OSError, UnicodeError) as error:
             fault = "is no Parquet file, or is cut short"
             raise ProfileError(path, fault, _AGAIN) from error
@@ -106,7 +110,8 @@ class ParquetTables(Tables):
             if not names:  # a column that is not there has as many rows as those that are
                 yield from map(_empty, counts)
                 continue
-            read = file.iter_batches(_CHUNK_ROWS, [group], names)
+            # to hand a few rows to other threads takes four times as long as to read them
+            read = file.iter_batches(_CHUNK_ROWS, [group], names, use_threads=len(counts) > 1)
             for batch, count in itertools.zip_longest(read, counts, fillvalue=()):
                 if not isinstance(batch, pa.RecordBatch) or len(batch) != count:
                     fault = "is damaged: a column has not as many rows as the table"
