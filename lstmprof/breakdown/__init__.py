@@ -151,7 +151,7 @@ class Breakdown:
         return replace(kept, windows=tuple(moved[place] for place in kept.places)), events
 
     def steps(self, *, profiled: bool = False) -> list[MeanStep]:
-        """Where the mean step of each lane goes; of a captured run that was timed undisturbed.
+        """Where the mean step of each lane goes; of a run that was timed, its undisturbed step.
 
         ``profiled``: as it was profiled, to the nanosecond.
 
