@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from breakdown.test_ledger_properties import cpu_programs
+from breakdown.random_programs import cpu_programs
 from events.rows import Row, row, table
 from hypothesis import given, settings, strategies as st
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import vl_convert
-from commands.test_diagnose import step, write_run
+from commands.written_runs import step, write_run
 
 import lstmprof as lp
 from lstmprof.cli import run as lstmprof

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands.test_diagnose import step, write_run
+from commands.written_runs import step, write_run
 
 from lstmprof import __version__
 from lstmprof.breakdown import Breakdown, break_down

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import shared_traces
-from breakdown.test_ledger_properties import cpu_programs, gpu_programs
+from breakdown.random_programs import cpu_programs, gpu_programs
 from events.rows import Row, row, table
 from hypothesis import given, settings, strategies as st
 

@@ -7,7 +7,7 @@ import io
 from pathlib import Path
 
 import pytest
-from commands.test_diagnose import step, write_run
+from commands.written_runs import step, write_run
 from report import runs
 
 import lstmprof as lp

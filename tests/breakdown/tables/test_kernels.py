@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from breakdown.test_ledger_properties import cpu_programs, gpu_programs
+from breakdown.random_programs import cpu_programs, gpu_programs
 from events.rows import Row, row, table
 from hypothesis import given, settings, strategies as st
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands.test_diagnose import step, write_run
+from commands.written_runs import step, write_run
 
 from lstmprof.breakdown import Breakdown, break_down
 from lstmprof.capture.request import CaptureRequest

@@ -7,7 +7,7 @@ from collections import Counter
 import pyarrow as pa
 import pytest
 import shared_traces
-from breakdown.test_ledger_properties import cpu_programs, gpu_programs, one_window
+from breakdown.random_programs import cpu_programs, gpu_programs, one_window
 from events.rows import Row, row, table
 from hypothesis import given, settings, strategies as st
 
