@@ -92,7 +92,7 @@ def command(script: tuple[str, ...], module: str | None, out: str, **asked: Any)
       lstmprof run train_jax.py --step-function train_step
     """
     from lstmprof.capture.script.launch import run_script
-    from lstmprof.runs.directory import check_name
+    from lstmprof.runs.directory import check_name, staging
 
     if not script and not module:
         raise UsageError("no script is named", "give a file, or -m and a module")
@@ -101,6 +101,8 @@ def command(script: tuple[str, ...], module: str | None, out: str, **asked: Any)
         raise UsageError(f"{target}: is no plain file", "give a script's file")
     name = asked.pop("name") or (module or Path(target).stem)
     check_name(Path(out), name, force=asked["force"])
+    with staging(Path(out)):  # to be known before a long training, not after
+        pass
     command_line = shlex.join(["lstmprof", *sys.argv[1:]])
     asked["python"] = asked["python"] or sys.executable
     request = ScriptRequest(

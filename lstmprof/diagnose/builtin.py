@@ -118,7 +118,7 @@ def against_builtin(
     except UsageError as fault:
         step = f"; {fault.next_step}" if fault.next_step == RECORD else ""
         return Against(
-            name, "unknown", f"{fault.fault}: there is nothing to hold it against{step}."
+            name, "unknown", f"{fault.fault}; so there is nothing to hold it against{step}."
         )
     run = builtin_run(request, breakdown.run, progress)
     tables = TABLES if shape.layer is None else (*TABLES, LAYERS)

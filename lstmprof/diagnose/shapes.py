@@ -117,7 +117,10 @@ def _of_layer(row: Mapping[str, Any], breakdown: Breakdown) -> Shape:
         fault = f"{name}: of its layer {row['op']} the {sizes} {are} not known"
         if info.shapes_cost is not None and info.shapes_cost > MOST_FOR_SHAPES:
             longer = percent(info.shapes_cost)
-            raise UsageError(f"{fault}: with shapes its steps took {longer} longer", GIVE_SIZES)
+            raise UsageError(
+                f"{fault}, as recording shapes made its steps {longer} longer and was left out",
+                GIVE_SIZES,
+            )
         raise UsageError(fault, RECORD)
     cell = _CELLS.get(row["cell"])
     precision = _PRECISIONS.get(row["dtype"].lower())

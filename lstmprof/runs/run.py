@@ -282,6 +282,8 @@ def _checked(path: Path, schema: pa.Schema) -> Path | None:
 def _unreadable(path: Path, fault: Exception) -> RunError:
     if isinstance(fault, FileNotFoundError):
         return RunError(f"{path}: is missing", AGAIN)
+    if isinstance(fault, UnicodeEncodeError):  # Parquet's library cannot open it
+        return RunError(f"{path}: cannot be read (its path is no UTF-8)", "rename it")
     reason = str(fault).split("\n")[0].rstrip(".") or type(fault).__name__
     return RunError(f"{path}: is damaged ({reason})", AGAIN)
 

@@ -141,7 +141,7 @@ def test_a_run_of_unknown_shapes_is_one_line(tmp_path: Path) -> None:
     found = against_builtin(break_down(open_run(place)), Asked())
     assert (found.state, found.builtin, found.diagnosis) == ("unknown", None, None)
     assert found.sentence.startswith("mine: ")
-    assert found.sentence.endswith("there is nothing to hold it against.")
+    assert found.sentence.endswith("; so there is nothing to hold it against.")
 
 
 @pytest.mark.parametrize(

@@ -187,6 +187,12 @@ def test_a_rank_that_is_not_there_is_refused_with_those_that_are(tmp_path: Path)
         diagnose_all([breakdown], asked=Asked(rank=7, device=1))
 
 
+def test_a_rank_of_a_cpu_is_refused_in_words(tmp_path: Path) -> None:
+    breakdown = breakdown_of(tmp_path / "r", [row("op", "aten::mm", 0, 900_000, pid=1, tid=1)])
+    with pytest.raises(UsageError, match="r: has no rank 3; it is of one process on a CPU: ask"):
+        diagnose_all([breakdown], asked=Asked(rank=3))
+
+
 def test_breakdown_and_diagnosis_call_a_lane_alike(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

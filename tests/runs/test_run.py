@@ -239,6 +239,13 @@ def test_a_partial_run_is_no_run(tmp_path: Path) -> None:
         assert runs_in(tmp_path) == []
 
 
+def test_a_run_whose_path_is_no_utf_8_is_not_called_damaged(tmp_path: Path) -> None:
+    write(tmp_path, "a")
+    moved = (tmp_path / "a").rename(tmp_path / os.fsdecode(b"r\xe4n"))
+    with pytest.raises(RunError, match=r"cannot be read \(its path is no UTF-8\); rename it"):
+        open_run(moved).events()
+
+
 def test_what_is_damaged_or_missing_is_told_with_the_next_step(tmp_path: Path) -> None:
     write(tmp_path, "a")
     events = tmp_path / "a" / "events.parquet"

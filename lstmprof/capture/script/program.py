@@ -48,6 +48,7 @@ def run(request: ScriptRequest, steps: Steps) -> None:
 
 def _end_by(error: BaseException) -> NoReturn:
     """End as Python does by an exception that nobody caught."""
+    sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
     sys.excepthook(type(error), error, error.__traceback__)
     if isinstance(error, KeyboardInterrupt) and os.name == "posix":
         atexit._run_exitfuncs()  # which Python does before it kills itself, too

@@ -126,6 +126,9 @@ class Watching:
 
     def _why_no_step(self) -> str:
         asked = self.request.step_function
+        error = getattr(sys, "last_type", None)
+        if error is not None:  # that nobody caught
+            return "the script ended by {} before a step was seen".format(error.__name__)
         if asked and not self.steps.functions:
             return "the script defines no function '{}'; see --step-function".format(asked)
         if asked:

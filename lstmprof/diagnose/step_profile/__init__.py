@@ -317,7 +317,7 @@ def _chosen(
         lane for lane in lanes if rank in (None, lane.rank) and device in (None, lane.device)
     ]
     if not fitting:
-        raise UsageError(f"{name}: has no {_named(asked)}", f"it has {_listed(lanes)}")
+        raise UsageError(f"{name}: has no {_named(asked)}", _instead(lanes))
     if len(fitting) == 1:
         return fitting[0], "" if asked == (None, None) else "the one asked for"
     if straggler is not None and straggler.state == FOUND:
@@ -333,6 +333,13 @@ def _named(asked: Place) -> str:
     rank, device = asked
     words = [] if device is None else [f"device {device}"]
     return " of ".join([*words, *([] if rank is None else [f"rank {rank}"])])
+
+
+def _instead(lanes: Sequence[MeanStep]) -> str:
+    """What to ask for."""
+    if len(lanes) == 1 and (lanes[0].rank, lanes[0].device) == (None, None):
+        return "it is of one process on a CPU: ask for none"
+    return f"it has {_listed(lanes)}"
 
 
 def _listed(lanes: Sequence[MeanStep]) -> str:

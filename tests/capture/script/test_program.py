@@ -50,6 +50,23 @@ def test_a_script_ends_as_it_does_alone(name: str, tmp_path: Path) -> None:
     assert not list(tmp_path.glob("traces/*"))
 
 
+def test_a_script_that_fails_before_a_step_is_not_told_to_name_one(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SCRIPTS["raises"], encoding="utf-8")
+    assert own(ran(tmp_path, "-m", "lstmprof", "run", "train.py").stderr) == [
+        "lstmprof: traces/train is not written: the script ended by ValueError before a step was "
+        "seen"
+    ]
+
+
+def test_a_folder_that_cannot_be_written_is_told_before_the_script_runs(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("print('trained')", encoding="utf-8")
+    (tmp_path / "full").write_text("", encoding="utf-8")
+    done = ran(tmp_path, "-m", "lstmprof", "run", "train.py", "--out", "full/traces")
+    assert (done.returncode, done.stdout) == (1, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("lstmprof: error: full/traces: cannot be written (")
+
+
 def test_a_module_runs_as_python_m_runs_it(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "__init__.py").write_text("", encoding="utf-8")
