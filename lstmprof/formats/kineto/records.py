@@ -171,6 +171,8 @@ class Records:
                     self._append_args(list(compress(args, has_args)))
                 with_args.append(np.flatnonzero(has_args) + self._count)
                 self._count += len(events)
+                del args
+            del decoded, events  # a part's records and the next one's would not fit into the cache
         self._with_args = _whole(with_args)
 
     def _append(self, events: Sequence[_Event]) -> tuple[_Args, ...]:
