@@ -324,7 +324,7 @@ def narrow_table(file: pq.ParquetFile, columns: Sequence[str]) -> pa.Table:
     """
     gathered = Gathered(file, columns)
     for group in range(file.num_row_groups):
-        gathered.add(file.read_row_group(group, list(columns)))
+        gathered.add(file.read_row_group(group, list(columns), use_threads=False))
     return gathered.table()
 
 

@@ -164,7 +164,9 @@ def check_events(path: Path, file: pq.ParquetFile, gathered: Gathered | None = N
     columns += [] if gathered is None else gathered.columns
     suspects: list[Ints] = []
     first = 0
-    for batch in file.iter_batches(_BATCH_ROWS, columns=list(dict.fromkeys(columns))):
+    for batch in file.iter_batches(
+        _BATCH_ROWS, columns=list(dict.fromkeys(columns)), use_threads=False
+    ):
         fault = next(_faults(batch, first, count), None)
         if fault:
             raise RunError(f"{path}: {fault}", AGAIN)
