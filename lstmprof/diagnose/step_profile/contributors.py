@@ -3,15 +3,17 @@
 Reads the attribution. Ops that only arrange work serve the work beneath them where that is of one
 category, else what the op around them serves: ``aten::to``, and ``aten::empty_strided`` inside it,
 serve the cast that ``aten::copy_`` in it does. What is done to prepare the input or to compile is
-told apart (``contexts``).
+told apart (``seen.contexts``).
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from lstmprof.breakdown.attribution import LATENCY, TAIL, Stretches, attributed
 from lstmprof.breakdown.host import computing
@@ -69,6 +71,60 @@ def contributors(
     of them, None where the run was not timed.
     """
     stretches = stretches or attributed(events, windows, rank)[device]
+    of = _told_apart(events, windows, rank, device, stretches)
+    purpose, tiny = _purposes(events)
+    label = np.unique(np.stack([of.states, of.parts]), axis=1, return_inverse=True)[1].reshape(-1)
+    columns = [events.texts("name")[0], purpose, events.texts("family")[0], tiny.astype(np.int64)]
+    columns = [np.where(of.row == NONE, NONE, column[of.row]) for column in columns]
+    flags = (of.overhead, of.compiles, of.reads)
+    groups = Groups(label, *columns, *(flag.astype(np.int64) for flag in flags))
+    first = groups.first
+    calls = np.where((of.overhead | (of.parts == LATENCY))[first], 0, _calls(groups, of.row))
+    names = [_STEP.sub("", name) for name in events.texts("name")[1]]
+    values = (names, *(events.texts(column)[1] for column in ("category", "family")))
+    length_ns = of.stretches.end_ns - of.stretches.start_ns
+    if profiling is None:
+        what, left_ns = recorded(events, of.stretches, own_ranges=False), length_ns
+    else:
+        what = profiling.recorded_in(events, of.stretches)
+        left_ns = profiling.left(what)
+    return pa.table(
+        [
+            pa.array(of.states[first].tolist(), pa.string()),
+            pa.array(of.parts[first].tolist(), pa.string()),
+            *(texts_at(v, c[first]) for v, c in zip(values, columns[:3], strict=True)),
+            pa.array(columns[3][first] == 1),
+            *(pa.array(flag[first]) for flag in flags),
+            pa.array(groups.sums(what.borders) / 2),
+            pa.array(groups.sums(length_ns - left_ns)),
+            pa.array(calls),
+            pa.array(groups.sums(length_ns)),
+        ],
+        schema=SCHEMA,
+    )
+
+
+@dataclass(frozen=True)
+class _ToldApart:
+    """Stretches cut where what they were for changes, and of each what it counts for."""
+
+    stretches: Stretches
+    row: Ints
+    states: NDArray[np.str_]
+    parts: NDArray[np.str_]
+    overhead: Flags
+    compiles: Flags
+    reads: Flags
+
+
+def _told_apart(
+    events: EventTable,
+    windows: list[Window],
+    rank: int | None,
+    device: int | None,
+    stretches: Stretches,
+) -> _ToldApart:
+    """``stretches`` of the lane, those of the input, of compilers and of loops that read apart."""
     preparing, compiling = Preparing(events, windows, rank), Compiling(events, rank)
     reading = Reading(events, windows if device is None else [])
     borders = [context.borders_ns for context in (preparing, compiling, reading)]
@@ -80,40 +136,7 @@ def contributors(
     held = Held(stretches, row, device, states == "idle", parts == "transfer")
     states = np.where(preparing.holds(held), INPUT, states)
     compiles, row = compiling.holds(held)
-    reads = reading.holds(held)
-    purpose, tiny = _purposes(events)
-    label = np.unique(np.stack([states, parts]), axis=1, return_inverse=True)[1].reshape(-1)
-    columns = [events.texts("name")[0], purpose, events.texts("family")[0], tiny.astype(np.int64)]
-    columns = [np.where(row == NONE, NONE, column[row]) for column in columns]
-    groups = Groups(
-        label, *columns, *(flags.astype(np.int64) for flags in (overhead, compiles, reads))
-    )
-    first = groups.first
-    calls = np.where((overhead | (parts == LATENCY))[first], 0, _calls(groups, row))
-    names = [_STEP.sub("", name) for name in events.texts("name")[1]]
-    length_ns = stretches.end_ns - stretches.start_ns
-    if profiling is None:
-        what, left_ns = recorded(events, stretches, own_ranges=False), length_ns
-    else:
-        what = profiling.recorded_in(events, stretches)
-        left_ns = profiling.left(what)
-    values = (names, *(events.texts(column)[1] for column in ("category", "family")))
-    return pa.table(
-        [
-            pa.array(states[first].tolist(), pa.string()),
-            pa.array(parts[first].tolist(), pa.string()),
-            *(texts_at(v, c[first]) for v, c in zip(values, columns[:3], strict=True)),
-            pa.array(columns[3][first] == 1),
-            pa.array(overhead[first]),
-            pa.array(compiles[first]),
-            pa.array(reads[first]),
-            pa.array(groups.sums(what.borders) / 2),
-            pa.array(groups.sums(length_ns - left_ns)),
-            pa.array(calls),
-            pa.array(groups.sums(length_ns)),
-        ],
-        schema=SCHEMA,
-    )
+    return _ToldApart(stretches, row, states, parts, overhead, compiles, reading.holds(held))
 
 
 def _called(events: EventTable, stretches: Stretches, device: int | None) -> Ints:
