@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import in_process
 import pytest
 
 from lstmprof.errors import LstmprofError
@@ -75,23 +76,23 @@ def small_disk(place: Path, kilobytes: int) -> Iterator[Path]:
 
 
 def test_a_full_disk_is_one_line_and_the_run_before_is_whole(tmp_path: Path) -> None:
-    small, large = profile(tmp_path / "s.json"), profile(tmp_path / "l.json", 60_000, names=2**60)
+    small, large = profile(tmp_path / "s.json"), profile(tmp_path / "l.json", 40_000, names=2**60)
     with small_disk(tmp_path / "disk", 300) as disk:
-        assert lstmprof("ingest", small, "--out", disk / "out", "--name", "a").returncode == 0
+        to = ("--out", disk / "out", "--name", "a")
+        assert in_process.lstmprof("ingest", small, *to).returncode == 0
         before = left(disk)
-        replace = ("ingest", large, "--out", disk / "out", "--name", "a", "--force")
-        said = one_line(lstmprof(*replace))
+        said = one_line(in_process.lstmprof("ingest", large, *to, "--force"))
         assert f"{disk}/out/a: cannot be written" in said
         assert "No space left on device" in said
         assert left(disk) == before
         assert [len(run.events()) for run in runs_in(disk / "out")] == [40]
-        ran = lstmprof("breakdown", large, LSTMPROF_CACHE=disk / "cache")
+        ran = lstmprof("breakdown", large, LSTMPROF_CACHE=disk / "cache")  # which warns
         assert (ran.returncode, len(ran.stderr.splitlines())) == (0, 1), ran.stderr
         assert f"{disk}/cache: cannot be written" in ran.stderr
         assert left(disk) == before
         (disk / "filling").write_bytes(b"x" * 150_000)
         page = ("report", disk / "out", "-o", disk / "r.html")
-        assert f"{disk}/r.html: No space left on device" in one_line(lstmprof(*page))
+        assert f"{disk}/r.html: No space left on device" in one_line(in_process.lstmprof(*page))
         assert left(disk) == ["filling", *before]
 
 
@@ -130,7 +131,7 @@ def test_names_that_no_file_can_have_are_one_line(tmp_path: Path) -> None:
         *(["ingest", file, "--name", long], ["ingest", file, "--out", long], ["breakdown", long]),
         *(["report", file, "-o", f"{long}.html"], ["run", "no.py", "--name", long]),
     ):
-        one_line(lstmprof(*arguments, cwd=tmp_path))
+        one_line(in_process.lstmprof(*arguments, cwd=tmp_path))
     assert left(tmp_path) == ["a.json"]
 
 
@@ -155,8 +156,8 @@ def test_no_output_goes_over_what_is_no_plain_file(kind: str, tmp_path: Path) ->
     else:
         out.symlink_to(tmp_path / "none")
     before = out.lstat()
-    one_line(lstmprof("report", file, "-o", out, "--force"))
-    one_line(lstmprof("ingest", file, "--out", tmp_path, "--name", "r.html", "--force"))
+    one_line(in_process.lstmprof("report", file, "-o", out, "--force"))
+    one_line(in_process.lstmprof("ingest", file, "--out", tmp_path, "--name", "r.html", "--force"))
     assert os.path.samestat(before, out.lstat())
     assert not (tmp_path / "none").exists()
 
