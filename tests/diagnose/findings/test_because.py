@@ -73,6 +73,22 @@ def test_a_call_that_copies_launches_no_kernel(launch_ns: int, copy_ns: int, wor
     assert named(only("launch-bound", waits)) == words
 
 
+def test_more_of_them_is_no_reason_where_one_takes_it_all() -> None:
+    lengths = [4000, 4000, 4000, 2 * MS]
+    slow = run(
+        contributor("idle", "launch call", sum(lengths), "cudaLaunchKernel"),
+        lengths={"launch": lengths},
+        device=0,
+    )
+    fast = run(
+        contributor("idle", "launch call", 8000, "cudaLaunchKernel"),
+        lengths={"launch": [4000, 4000]},
+        device=0,
+        name="fast",
+    )
+    assert reason("launch-bound", slow, fast).startswith("its 4 kernel launches take 2.0 ms")
+
+
 def test_without_steps_nothing_is_a_step() -> None:
     whole = run(
         contributor("busy", "gemm", 4 * MS, SGEMM),
