@@ -206,6 +206,16 @@ def thread_count() -> int:
     return int(os.environ[THREAD_VARIABLES[0]])
 
 
+def cpu_facts() -> Dict[str, Any]:
+    """What run.json says of the device where it is the CPU."""
+    return {
+        "device": "cpu",
+        "device_name": None,
+        "device_memory_bytes": None,
+        "threads": thread_count(),
+    }
+
+
 def idlest(allowed: List[int], count: int) -> List[int]:
     """The ``count`` CPUs that did least over SAMPLE_S; of equals the last, far from interrupts."""
     if count == len(allowed):

@@ -20,7 +20,7 @@ import numpy as np
 from lstmprof import workloads
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.worker import loops
-from lstmprof.capture.worker.host import thread_count
+from lstmprof.capture.worker.host import cpu_facts
 from lstmprof.capture.worker.profiling import Ranges
 from lstmprof.implementations import onnx
 from lstmprof.workloads import Workload
@@ -150,12 +150,7 @@ class Trainer(loops.Trainer):
 
     def facts(self) -> Dict[str, Any]:
         """What run.json says of the device; the loop's own adds ``versions`` and ``backend``."""
-        return {
-            "device": "cpu",
-            "device_name": None,
-            "device_memory_bytes": None,
-            "threads": thread_count(),
-        }
+        return cpu_facts()
 
 
 def phases(nodes: Sequence[Event], ranges: Sequence[Event]) -> List[Event]:

@@ -16,7 +16,7 @@ import numpy as np
 from lstmprof import workloads
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.worker import loops
-from lstmprof.capture.worker.host import thread_count
+from lstmprof.capture.worker.host import cpu_facts
 from lstmprof.capture.worker.loops._thunks import clocked_linker
 from lstmprof.capture.worker.profiling import Ranges
 from lstmprof.capture.worker.readings import Readings
@@ -157,10 +157,7 @@ class Trainer(loops.Trainer):
     def facts(self) -> Dict[str, Any]:
         """What run.json says of the framework and the device; the loop's own adds ``backend``."""
         return {
-            "device": "cpu",
-            "device_name": None,
-            "device_memory_bytes": None,
-            "threads": thread_count(),
+            **cpu_facts(),
             "versions": {self.library.name: self.library.package.__version__, "cuda": None},
         }
 

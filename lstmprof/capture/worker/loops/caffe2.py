@@ -22,7 +22,7 @@ from caffe2.python import core, optimizer, workspace
 from lstmprof import workloads
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.worker import loops
-from lstmprof.capture.worker.host import thread_count
+from lstmprof.capture.worker.host import cpu_facts
 from lstmprof.capture.worker.loops import _cpu
 from lstmprof.capture.worker.profiling import Ranges
 from lstmprof.capture.worker.readings import Readings
@@ -104,10 +104,7 @@ class Trainer(loops.Trainer):
     def facts(self) -> Dict[str, Any]:
         """What run.json says of the framework and the device."""
         return {
-            "device": "cpu",
-            "device_name": None,
-            "device_memory_bytes": None,
-            "threads": thread_count(),
+            **cpu_facts(),
             "versions": {"caffe2": torch.__version__, "cuda": None},
             "backend": self.net.Proto().type or "simple",
         }

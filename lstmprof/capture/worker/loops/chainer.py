@@ -25,7 +25,7 @@ from chainer.function import FunctionAdapter
 from lstmprof import workloads
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.worker import loops
-from lstmprof.capture.worker.host import thread_count
+from lstmprof.capture.worker.host import cpu_facts
 from lstmprof.capture.worker.loops import _cpu
 from lstmprof.capture.worker.profiling import Ranges
 from lstmprof.capture.worker.readings import Readings
@@ -109,10 +109,7 @@ class Trainer(loops.Trainer):
     def facts(self) -> Dict[str, Any]:
         """What run.json says of the framework and the device."""
         return {
-            "device": "cpu",
-            "device_name": None,
-            "device_memory_bytes": None,
-            "threads": thread_count(),
+            **cpu_facts(),
             "versions": {"chainer": chainer.__version__, "cuda": None},
             "backend": "NumPy",
         }

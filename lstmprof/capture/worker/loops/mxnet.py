@@ -25,7 +25,7 @@ import numpy as np
 from lstmprof import workloads
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.worker import loops
-from lstmprof.capture.worker.host import thread_count
+from lstmprof.capture.worker.host import cpu_facts
 from lstmprof.capture.worker.loops import _cpu
 from lstmprof.capture.worker.peaks import Run, faster, numpy_copy, numpy_product
 from lstmprof.capture.worker.profiling import DOMAIN, Ranges
@@ -128,10 +128,7 @@ class Trainer(loops.Trainer):
     def facts(self) -> Dict[str, Any]:
         """What run.json says of the framework and the device."""
         return {
-            "device": "cpu",
-            "device_name": None,
-            "device_memory_bytes": None,
-            "threads": thread_count(),
+            **cpu_facts(),
             "versions": {"mxnet": mx.__version__, "cuda": None},
             "backend": os.environ.get(ENGINE, USUAL_ENGINE),
         }
