@@ -82,6 +82,8 @@ def schema(columns: Sequence[Column]) -> pa.Schema:
     return pa.schema([pa.field(c.name, c.type, bool(c.null_when)) for c in columns])
 
 
+#: When a column about a device is null, in several result tables.
+NO_ACTIVITIES = "the rank has no device activities"
 #: Columns that many result tables have.
 RANK = Column("rank", pa.int64(), "", "rank of a distributed job", "the profile names no rank")
 DEVICE = Column("device", pa.int64(), "", "device number", "the work ran on host threads")

@@ -40,7 +40,6 @@ _STEP = re.compile(r"ProfilerStep#\d+|step")
 _OP = re.compile(r"[a-z_]\w*::\S+|\w+Backward\d*")
 _BARE_OP = re.compile(r"[a-z_][a-z0-9_]*")
 _RANGES = frozenset((*PHASES, PROGRAM))
-_NO_DATE = "the file does not say when it was recorded: its times count from its beginning"
 _WHOLE_OPS = (
     "times on the GPU are those of whole ops, by CUDA events around each: what the GPU waited "
     "between the kernels of an op is counted as the op's work"
@@ -78,7 +77,7 @@ def read(raw: RawFile) -> Profile:
     if not host and not device:
         raise ProfileError(raw.path, "no event names its device", "record the profile again")
     found = host + device
-    notes = [_NO_DATE, *([_WHOLE_OPS] if device else [])]
+    notes = [rows.NO_DATE, *([_WHOLE_OPS] if device else [])]
     notes += [f"{n} events were left out because {why}" for why, n in dropped.items()]
     return Profile(
         format="autograd",

@@ -34,8 +34,6 @@ _BEGINS = ("B", "b")
 #: End -> begin.
 _ENDS = {"E": "B", "e": "b"}
 _STEP = "step"
-#: 2001-09-09: a later time is a date.
-_EPOCH_FLOOR_NS = 10**18
 
 
 def recognises(raw: RawFile) -> bool:
@@ -68,7 +66,7 @@ def read(raw: RawFile) -> Profile:
     origin_ns = min(row.start_ns for row in intervals)
     return Profile(
         format="mxnet",
-        base_ns=origin_ns if origin_ns >= _EPOCH_FLOOR_NS else None,
+        base_ns=rows.date_ns(origin_ns),
         events=rows.table(intervals, origin_ns),
         notes=tuple(_notes(events, unpaired)),
     )

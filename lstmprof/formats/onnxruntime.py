@@ -35,7 +35,6 @@ _ON_HOST = "CPUExecutionProvider"
 _SUFFIX = "_kernel_time"
 _STEP, _EXECUTES = "model_run", "Executor::Execute"
 _MOST_NS = 2000
-_NO_DATE = "the file does not say when it was recorded: its times count from its beginning"
 
 
 def recognises(raw: RawFile) -> bool:
@@ -75,7 +74,7 @@ def read(raw: RawFile) -> Profile:
 
 
 def _notes(events: Sequence[Any]) -> Iterator[str]:
-    yield _NO_DATE
+    yield rows.NO_DATE
     providers = {str(event["args"]["provider"]) for event in events if _is_node(event)}
     for provider in sorted(providers - {_ON_HOST}):
         yield f"times of nodes of {rows.clean(provider)} are the host's, which hands them over"

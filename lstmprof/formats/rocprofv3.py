@@ -41,7 +41,6 @@ _NEXT_STEP = (
     "record with rocprofv3 --runtime-trace --output-format json -- python …, "
     "or give a torch.profiler JSON"
 )
-_NO_DATE = "the file does not say when it was recorded: its times count from its beginning"
 
 
 def recognises(raw: RawFile) -> bool:
@@ -76,7 +75,7 @@ def read(raw: RawFile) -> Profile:
 
 
 def _notes(left_out: int) -> Iterator[str]:
-    yield _NO_DATE
+    yield rows.NO_DATE
     if left_out:
         yield f"{left_out} records were left out: they have no possible time, name or device"
 

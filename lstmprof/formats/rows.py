@@ -18,6 +18,10 @@ from lstmprof.events.table import events_table
 #: Times further than this from zero (36 years in ns, from 1970: 2043 and 36 years of uptime) are
 #: damage; within it, no difference of two times leaves int64.
 MAX_NS = 2**61
+#: Nanoseconds since 1970 on 2001-09-09: a later time is a date, an earlier one an uptime.
+_FIRST_DATE_NS = 10**18
+#: What is noted of a profile without a date.
+NO_DATE = "the file does not say when it was recorded: its times count from its beginning"
 _MAX_INT64 = 2**63 - 1
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -43,6 +47,11 @@ class Row(NamedTuple):
     launch_config: str | None = None
     sequence_number: int | None = None
     forward_thread: int | None = None
+
+
+def date_ns(origin_ns: int) -> int | None:
+    """``origin_ns`` where it counts from 1970; None where it counts from anything else."""
+    return origin_ns if origin_ns >= _FIRST_DATE_NS else None
 
 
 def table(rows: Sequence[Row], origin_ns: int, rank: int | None = None) -> EventTable:

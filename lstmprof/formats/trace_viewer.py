@@ -51,8 +51,6 @@ _STREAM = re.compile(r"Stream #(\d{1,18})")
 _DETAILS = frozenset(("kernel_details", "memcpy_details", "memset_details"))
 _LONG_NAMES = ("long_name", "long name")
 _STEP_NUMBER = re.compile(r" \d+$")
-#: 2001-09-09: a later ``ts`` is a date.
-_EPOCH_FLOOR_NS = 10**18
 _FS_PER_PS = 1000
 _GIVE_XPLANE = "give the .xplane.pb of the same run"
 
@@ -114,7 +112,7 @@ def read(raw: RawFile) -> Profile:
     origin_ns = min(row.start_ns for row in intervals)
     return Profile(
         format="trace_viewer",
-        base_ns=origin_ns if origin_ns >= _EPOCH_FLOOR_NS else None,
+        base_ns=rows.date_ns(origin_ns),
         events=rows.table(intervals, origin_ns),
         accelerators=accelerators(lines.devices.values()),
         notes=tuple(_notes(events, intervals, dropped)),

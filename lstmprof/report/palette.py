@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from lstmprof.breakdown.attribution import TAIL
 from lstmprof.breakdown.undisturbed import PROFILER
 from lstmprof.diagnose import causes
 from lstmprof.numbers import shown_name
 
 #: What the ledger writes before an idle part at the end of a window.
-TAIL = "tail:"
 
 
 @dataclass(frozen=True)

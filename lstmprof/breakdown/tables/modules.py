@@ -17,14 +17,13 @@ from lstmprof.events.annotate.steps import Window
 from lstmprof.events.call_tree import Forest, inherited, own_time
 from lstmprof.events.groups import Groups, heads, where_known
 from lstmprof.events.intervals import Flags, Ints
-from lstmprof.events.schema import ACTIVITY_KINDS, RANK, Column, schema
+from lstmprof.events.schema import ACTIVITY_KINDS, NO_ACTIVITIES, RANK, Column, schema
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import thread_ids
 
 #: What torch.profiler writes before the name of a module.
 MODULE = "nn.Module: "
 SORTS = ("module", "python", "range")
-_NO_ACTIVITIES = "the rank has no device activities"
 _UNLINKED = "the profile links no op with its forward op"
 
 COLUMNS = (
@@ -39,14 +38,14 @@ COLUMNS = (
         pa.int64(),
         "ns",
         "duration of the activities launched in it",
-        _NO_ACTIVITIES,
+        NO_ACTIVITIES,
     ),
     Column(
         "device_self_ns",
         pa.int64(),
         "ns",
         "duration of the activities launched in it and in none of its sort inside it",
-        _NO_ACTIVITIES,
+        NO_ACTIVITIES,
     ),
     Column(
         "backward_host_ns",
@@ -60,7 +59,7 @@ COLUMNS = (
         pa.int64(),
         "ns",
         "duration of the activities that these launched",
-        f"{_UNLINKED}, or {_NO_ACTIVITIES}",
+        f"{_UNLINKED}, or {NO_ACTIVITIES}",
     ),
 )
 SCHEMA = schema(COLUMNS)

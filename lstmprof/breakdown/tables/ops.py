@@ -20,10 +20,8 @@ from lstmprof.events.annotate.steps import Window, steps_of
 from lstmprof.events.call_tree import Forest, own_time
 from lstmprof.events.groups import Groups, heads, ratio, where_known
 from lstmprof.events.intervals import Flags, Ints
-from lstmprof.events.schema import ACTIVITY_KINDS, PER_STEP, RANK, Column, schema
+from lstmprof.events.schema import ACTIVITY_KINDS, NO_ACTIVITIES, PER_STEP, RANK, Column, schema
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
-
-_NO_ACTIVITIES = "the rank has no device activities"
 
 COLUMNS = (
     RANK,
@@ -37,23 +35,23 @@ COLUMNS = (
         pa.int64(),
         "ns",
         "duration of the activities that it or an op beneath it launched",
-        _NO_ACTIVITIES,
+        NO_ACTIVITIES,
     ),
     Column(
         "device_self_ns",
         pa.int64(),
         "ns",
         "duration of the activities that it launched itself",
-        _NO_ACTIVITIES,
+        NO_ACTIVITIES,
     ),
     Column(
         "kernels_total",
         pa.int64(),
         "",
         "kernels that it or an op beneath it launched",
-        _NO_ACTIVITIES,
+        NO_ACTIVITIES,
     ),
-    Column("kernels_self", pa.int64(), "", "kernels that it launched itself", _NO_ACTIVITIES),
+    Column("kernels_self", pa.int64(), "", "kernels that it launched itself", NO_ACTIVITIES),
 )
 
 

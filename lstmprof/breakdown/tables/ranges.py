@@ -17,12 +17,11 @@ from lstmprof.events.annotate.steps import Window
 from lstmprof.events.call_tree import Forest, inherited, own_time
 from lstmprof.events.groups import Groups, heads, ratio, where_known
 from lstmprof.events.intervals import Flags, Ints, foremost
-from lstmprof.events.schema import ACTIVITY_KINDS, PHASES, RANK, Column, schema
+from lstmprof.events.schema import ACTIVITY_KINDS, NO_ACTIVITIES, PHASES, RANK, Column, schema
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 
 KINDS = ("step", "phase", "range")
 _NUMBERED = re.compile(r"#\d+$")
-_NO_ACTIVITIES = "the rank has no device activities"
 
 COLUMNS = (
     RANK,
@@ -37,14 +36,14 @@ COLUMNS = (
         pa.int64(),
         "ns",
         "duration of the activities launched in it or in a range inside it",
-        _NO_ACTIVITIES,
+        NO_ACTIVITIES,
     ),
     Column(
         "device_self_ns",
         pa.int64(),
         "ns",
         "duration of the activities launched in it and in no range inside it",
-        _NO_ACTIVITIES,
+        NO_ACTIVITIES,
     ),
 )
 SCHEMA = schema(COLUMNS)

@@ -23,6 +23,7 @@ from lstmprof.events.annotate.deciding import deciding_events
 from lstmprof.events.annotate.links import forwards, launches, linked, ops_by_external_id
 from lstmprof.events.annotate.steps import windows, with_steps
 from lstmprof.events.intervals import Flags, Ints
+from lstmprof.events.narrow import LINKS
 from lstmprof.events.partitions import Partitions
 from lstmprof.events.schema import ACTIVITY_KINDS, KINDS
 from lstmprof.events.stored import StoredEvents, read_columns
@@ -31,9 +32,8 @@ from lstmprof.events.threads import thread_ids
 
 #: Ids that are so near lie in one part.
 _NEAR = 2**10
-_LINKS = ("parent_id", "launch_id", "op_id")
 _TEXTS = ("phase", "category", "family", "rule")
-_DERIVED = (*_LINKS, "step", *_TEXTS)
+_DERIVED = (*LINKS, "step", *_TEXTS)
 #: The columns that something is derived from, but those that are joined before.
 _OF_DERIVED = (
     *("kind", "name", "start_ns", "dur_ns", "rank", "pid", "tid", "device"),
@@ -257,7 +257,7 @@ class _Derived:
             self._texts[name] = texts or self._texts.get(name, [])
             return codes
         values = derived.ints(name, NONE)
-        if name in _LINKS and len(rows):
+        if name in LINKS and len(rows):
             return np.where(values == NONE, NONE, rows[values])
         return values
 

@@ -56,8 +56,6 @@ _OF_DEVICE = (
     *("computeCapabilityMajor", "computeCapabilityMinor"),
     *("numMultiprocessors", "numThreadsPerWarp"),
 )
-#: 2001-09-09: a later time is a date, an earlier one an uptime.
-_EPOCH_FLOOR_NS = 10**18
 _KIND = "CUPTI_ACTIVITY_KIND_"
 _ACTIVITIES = {
     "CONCURRENT_KERNEL": "kernel",
@@ -99,7 +97,7 @@ def read(raw: RawFile) -> Profile:
     version = [rows.positive(v) for values in versions.values() for v in values.tolist()]
     return Profile(
         format="nvprof",
-        base_ns=origin_ns if origin_ns >= _EPOCH_FLOOR_NS else None,
+        base_ns=rows.date_ns(origin_ns),
         events=rows.moved(recorded.columns, origin_ns),
         device_names=device_names,
         device_facts=facts,

@@ -38,7 +38,6 @@ _DEVICE = re.compile(r"(.*\S)\s*\((\d{1,9})\)", re.ASCII | re.DOTALL)
 _CORRELATED = re.compile(r"(.+) \[(\d{1,18})\]", re.ASCII | re.DOTALL)
 _COPY = re.compile(r"\[(?:CUDA memcpy|Unified Memory Memcpy) (\w+)\]")
 _MEMSET = "[CUDA memset]"
-_NO_DATE = "the file does not say when it was recorded: its times count from its beginning"
 _NO_THREADS = (
     "nvprof's CSV tells no thread and no NVTX range: its database, nvprof -o FILE, has both"
 )
@@ -72,7 +71,7 @@ def read(raw: RawFile) -> Profile:
 
 
 def _notes(table: _Table) -> Iterator[str]:
-    yield _NO_DATE
+    yield rows.NO_DATE
     yield _NO_THREADS
     if table.left_out:
         yield (

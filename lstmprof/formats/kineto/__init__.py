@@ -33,8 +33,6 @@ from lstmprof.formats.kineto.events import KINDS, PROFILER_SPAN, interval, kind,
 from lstmprof.formats.raw_file import RawFile
 from lstmprof.formats.rows import Row
 
-#: 2001-09-09: a later ``ts`` is a date, an earlier one an uptime.
-_EPOCH_FLOOR_NS = 10**18
 _HEADER_KEYS = frozenset(("schemaVersion", "deviceProperties", "baseTimeNanoseconds"))
 _METADATA_KEYS = (
     *("traceName", "schemaVersion", "trace_id"),
@@ -185,7 +183,7 @@ def _left_out(left_out: LeftOut) -> list[str]:
 
 
 def _base_ns(header: Mapping[str, Any], origin_ns: int) -> int | None:
-    if origin_ns >= _EPOCH_FLOOR_NS:
+    if rows.date_ns(origin_ns) is not None:
         return origin_ns
     base_ns = rows.positive(header.get("baseTimeNanoseconds"))
     return None if base_ns is None else rows.positive(base_ns + origin_ns)

@@ -36,12 +36,9 @@ _HEAD_BYTES = 4096
 _MOST_NAMED = 3
 _NO_EVENT = "record a profile with slices, or give torch.profiler's JSON"
 _KNOWN = "give a trace of lstmprof export, rocprofv3 or torch.profiler"
-_NO_DATE = "the file does not say when it was recorded: its times count from its beginning"
 _JOINED = ("runtime", *ACTIVITY_KINDS)
 #: Correlations of arrows begin beyond those that profilers count.
 _FIRST_ARROW = 2**48
-#: Nanoseconds since 1970 on 2001-09-09: a later time is a date.
-_EPOCH_FLOOR_NS = 10**18
 
 
 def recognises(raw: RawFile) -> bool:
@@ -160,7 +157,7 @@ def _own(raw: RawFile, found: Outline, facts: own.Facts) -> Profile:
 
 
 def _base_ns(found: Outline, origin_ns: int) -> int | None:
-    if origin_ns >= _EPOCH_FLOOR_NS:
+    if rows.date_ns(origin_ns) is not None:
         return origin_ns
     return None if found.epoch_ns is None else rows.positive(found.epoch_ns + origin_ns)
 
@@ -243,7 +240,7 @@ class _Foreign:
             base_ns=base_ns,
             events=rows.moved(columns, origin_ns),
             accelerators=tuple(devices.values()),
-            notes=(*([] if base_ns else [_NO_DATE]), *notes),
+            notes=(*([] if base_ns else [rows.NO_DATE]), *notes),
         )
 
     def _header(self) -> dict[str, Any]:

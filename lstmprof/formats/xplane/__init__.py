@@ -38,8 +38,6 @@ _STREAM = re.compile(r"Stream #(\d{1,18})")
 _ENVIRONMENT = "Task Environment"
 _PLANE_NAMES = ("/host:", "/device:", _ENVIRONMENT)
 _NOT_THREADS = (HLO_PLANE, "/host:tfstreamz")
-#: Nanoseconds since 1970 on 2001-09-09: some TensorFlow 2 versions date their lines.
-_EPOCH_FLOOR_NS = 10**18
 _MAX_NOTES = 3
 
 
@@ -169,7 +167,7 @@ def _threads(planes: list[tuple[str, Any]]) -> dict[str, str]:
 
 
 def _base_ns(environment: dict[str, Any], origin_ns: int) -> int | None:
-    if origin_ns >= _EPOCH_FLOOR_NS:
+    if rows.date_ns(origin_ns) is not None:
         return origin_ns
     started_ns = rows.positive(environment.get("profile_start_time"))
     return None if started_ns is None else rows.positive(started_ns + origin_ns)
