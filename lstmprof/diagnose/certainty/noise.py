@@ -28,7 +28,7 @@ from lstmprof.breakdown.rounds import (
     round_of,
 )
 from lstmprof.diagnose.findings import lengths, timed
-from lstmprof.diagnose.step_profile import StepProfile
+from lstmprof.diagnose.step_profile import StepProfile, labels
 from lstmprof.events.annotate import OWN_CODE
 from lstmprof.numbers import milliseconds, percent
 
@@ -154,8 +154,8 @@ def machine_words(fast: StepProfile, slow: StepProfile) -> str:
         return words
     ends = lengths(fast, slow)
     rest = math.log(ends[1] / ends[0]) - noise_log(fast, slow) if ends[0] > 0 else math.inf
-    told = "which does not explain the rest" if rest > 0 else "and the rest cannot be told"
-    return f"{words}, {told}"
+    unknown = "and whether the rest is the code's cannot be told"
+    return f"{words}, {'which does not explain the rest' if rest > 0 else unknown}"
 
 
 def machine_was(fast: StepProfile, slow: StepProfile) -> str:
@@ -164,7 +164,7 @@ def machine_was(fast: StepProfile, slow: StepProfile) -> str:
     if speed is None or abs(speed.log) <= max(speed.error, math.log1p(yardsticks.STEADY_SHARE)):
         return ""
     times = f"{math.exp(abs(speed.log)):.1f}× {'faster' if speed.log < 0 else 'slower'}"
-    return f"the machine itself was {times} then ({speed.sentence})"
+    return f"the machine itself was {times} when {labels(fast, slow)[1]} ran ({speed.sentence})"
 
 
 def error_of_step(profile: StepProfile, timed: bool, *, upper: bool) -> float:
@@ -180,6 +180,12 @@ def error_of_step(profile: StepProfile, timed: bool, *, upper: bool) -> float:
 def _starts(profile: StepProfile) -> tuple[str, ...]:
     info = profile.info
     return tuple(info.rounds or ()) or ((info.started_at,) if info.started_at else ())
+
+
+def _processes(fast: StepProfile, slow: StepProfile) -> str:
+    """``one process``, ``2 processes``: how many made each, at least."""
+    least = min(len(_starts(profile)) for profile in (fast, slow))
+    return "one process" if least < 2 else f"{least} processes"
 
 
 def one_process(fast: StepProfile, slow: StepProfile) -> bool:
@@ -264,7 +270,7 @@ def sameness(fast: StepProfile, slow: StepProfile) -> Sameness | None:
     if not timed(fast, slow) or fast.interval_ns is None or slow.interval_ns is None:
         return Sameness(
             times,
-            "one process each, and two processes of the same code may differ by as much",
+            f"{_processes(fast, slow)} each, and processes of the same code may differ by as much",
             advice,
         )
     if in_turn(fast, slow):
