@@ -1,12 +1,14 @@
 """The JAX loop's own parts, and what its profile on a CPU shows."""
 
 import dataclasses
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import quick_compile
 
 from lstmprof import formats, implementations, workloads
 from lstmprof.breakdown.ledger import ledger
@@ -80,7 +82,11 @@ def test_a_precision_is_asked_of_every_product(name: str, precision: str, asked:
 @pytest.mark.usefixtures("_settings_as_before")
 @pytest.mark.parametrize("workload", UNUSUAL, ids=lambda w: w.name)
 @pytest.mark.parametrize("name", ["jax-scan", "flax-lstm"])
-def test_the_loop_feeds_an_unusual_network_as_the_reference(name: str, workload: Workload) -> None:
+def test_the_loop_feeds_an_unusual_network_as_the_reference(
+    name: str, workload: Workload, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import jax
+
     from lstmprof.capture.worker import profiling
     from lstmprof.capture.worker.loops import jax as worker_jax
 
@@ -88,6 +94,9 @@ def test_the_loop_feeds_an_unusual_network_as_the_reference(name: str, workload:
     reason = refusal(request)
     if reason:
         pytest.skip(reason)
+    monkeypatch.setattr(
+        jax, "jit", functools.partial(jax.jit, compiler_options=quick_compile.OPTIONS)
+    )
     trainer = worker_jax.Trainer(request, "cpu")
     losses = [trainer.loss(trainer.step(profiling.no_ranges)) for _ in range(3)]
     shared = workloads.weights(workload, request.seed)

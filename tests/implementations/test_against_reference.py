@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import quick_compile
 
 from lstmprof import implementations, workloads
 from lstmprof.capture.request import CaptureRequest, refusal
@@ -169,16 +170,12 @@ def jax_step(row: Implementation, workload: Workload) -> Found:
     on_cpu = jax.default_backend() == "cpu"
     with jax.default_matmul_precision("highest"):
         given = jax.value_and_grad(loss_and_outputs, has_aux=True)
-        step = jax.jit(given, compiler_options=QUICKLY if on_cpu else None)
+        step = jax.jit(given, compiler_options=quick_compile.OPTIONS if on_cpu else None)
         (loss, outputs), gradients = step(file.parameters(module))
     outputs = np.asarray(outputs)
     if workload.every_step and not file.TIME_MAJOR:
         outputs = outputs.swapaxes(0, 1)
     return float(loss), outputs, file.canonical(module, gradients)
-
-
-#: On a CPU a quarter of the time of these tests went to making quick code, which they do not test.
-QUICKLY = {"xla_backend_optimization_level": 0}
 
 
 def pytensor_step(row: Implementation, workload: Workload) -> Found:
@@ -363,8 +360,7 @@ def test_keras_on_its_other_backends(backend: str) -> None:
     pytest.importorskip("keras")
     pytest.importorskip(backend)
     command = [sys.executable, "-m", "pytest", __file__, "-rs", "-k", f"keras-{backend}"]
-    quickly = " ".join(f"--{name}={value}" for name, value in QUICKLY.items())
-    own = {"KERAS_BACKEND": backend, "XLA_FLAGS": quickly}
+    own = {"KERAS_BACKEND": backend, **quick_compile.ENVIRONMENT}
     ended = subprocess.run(command, env={**os.environ, **own}, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stdout
     assert "passed" in ended.stdout

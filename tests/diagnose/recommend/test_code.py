@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import quick_compile
 
 from lstmprof import implementations, workloads
 from lstmprof.diagnose.recommend.code import TEMPLATES, code_of
@@ -26,8 +27,6 @@ GRU = Workload("gru", 1, 4, False, 2, 5, 3, 4, "mean", head=False, cell="gru")
 TOKENS = Workload("tokens", 1, 4, False, 2, 5, 3, 6, "ce", vocabulary=7)
 NETWORKS = (ONE, EACH, DEEP, GRU)
 
-#: No quick code: what is looked at are shapes, and which parameters have a gradient.
-QUICKLY = "--xla_backend_optimization_level=0"
 RUNNER = Path(__file__).with_name("lines_runner.py")
 FRAMEWORKS = sorted({row.framework for row in implementations.TABLE if row.name in TEMPLATES})
 
@@ -69,7 +68,7 @@ def test_the_lines_build_the_network_and_train_it(framework: str) -> None:
     ended = subprocess.run(
         [sys.executable, "-W", "ignore", str(RUNNER), framework],
         input=json.dumps(asked),
-        env={**os.environ, "XLA_FLAGS": QUICKLY},
+        env={**os.environ, **quick_compile.ENVIRONMENT},
         capture_output=True,
         text=True,
     )
