@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lstmprof.events.groups import Groups, numbered
+from lstmprof.events.groups import numbered
 from lstmprof.events.intervals import Flags, Ints, Segments, foremost
-from lstmprof.events.table import NONE, UNKNOWN, EventTable
+from lstmprof.events.table import UNKNOWN, EventTable
 
 #: The causes for which a device waits for the host, in the order in which lanes of a CPU run are
 #: merged: a thread that enqueues work or is inside the framework says more than one that waits.
@@ -69,15 +69,11 @@ def _code_of_call(name: str) -> int:
     return STATES.index(runtime_state(name))
 
 
-_OF_THREADS = ("rank", "pid", "tid", "device", "kind", "start_ns", "dur_ns")
+_OF_THREADS = ("rank", "pid", "tid", "device", "kind")
 
 
 def thread_ids(events: EventTable) -> Ints:
-    """For each row the number of its host thread, −1 for what ran on a device.
-
-    Kineto loses the thread of its own overhead, which runs inside the call that met it: such an
-    event is on the one thread of its rank with an op or a runtime call around it, if only one has.
-    """
+    """For each row the number of its host thread, −1 for what ran on a device."""
     return events.once(_thread_ids, *_OF_THREADS)
 
 
@@ -86,28 +82,7 @@ def _thread_ids(events: EventTable) -> Ints:
     ids = np.full(len(events), -1, dtype=np.int64)
     if len(rows):
         ids[rows] = numbered(*(events.ints(c, UNKNOWN)[rows] for c in ("rank", "pid", "tid")))
-    lost = np.flatnonzero(events.is_kind("overhead") & (events.ints("tid", UNKNOWN) == UNKNOWN))
-    lost = lost[ids[lost] >= 0]
-    if len(lost):
-        found = _threads_around(events, ids, lost)
-        ids[lost] = np.where(found == NONE, ids[lost], found)
     return ids
-
-
-def _threads_around(events: EventTable, ids: Ints, lost: Ints) -> Ints:
-    """For each row of ``lost`` the only thread of its rank that called something around it."""
-    rank = events.ints("rank", UNKNOWN)
-    calls = np.flatnonzero(events.is_kind("op", "runtime") & (ids >= 0))
-    calls = calls[np.argsort(events.start_ns[calls], kind="stable")]
-    threads, found = np.zeros(len(lost), dtype=np.int64), np.full(len(lost), NONE)
-    for members in (calls[place] for place in Groups(ids[calls]).members()):
-        reached = np.maximum.accumulate(events.end_ns[members])
-        last = np.searchsorted(events.start_ns[members], events.start_ns[lost], side="right") - 1
-        around = (last >= 0) & (reached[last] >= events.end_ns[lost])
-        around &= rank[lost] == rank[members[0]]
-        threads += around
-        found[around] = ids[members[0]]
-    return np.where(threads == 1, found, NONE)
 
 
 def _on_thread(events: EventTable) -> Flags:

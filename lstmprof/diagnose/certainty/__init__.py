@@ -55,6 +55,8 @@ State = Literal["found", "none", "unknown"]
 EXPLAINED_SHARE = 0.5
 #: What has no cause and is a smaller share of a step is not named.
 SMALL_SHARE = 0.01
+#: Kinds of waits that the profiler's own work may lie in.
+_BESIDE_OVERHEAD = (causes.DISPATCH, causes.PYTHON, causes.UNRECORDED)
 _QUIETER = "capture again on a quieter machine, with more --profile-steps"
 _QUIETER_OWN = "run it again on a quieter machine, with more --steps"
 
@@ -144,6 +146,9 @@ def of_run(profile: StepProfile, findings: Sequence[Finding]) -> Outcome:
         text = f"not explained by the profile: {share} of {whole} has no recorded cause"
         why = text + _of_what(findings, whole_ns) + _most(findings, "the rest")
         return Outcome("unknown", why, advice=crowded(profile) or "")
+    own = _profilers(named[0])
+    if own is not None:
+        return Outcome("unknown", f"cannot be told: {own.text}", advice=own.remedy)
     cause = next((f for f in named if _told(f, findings)), None)
     if cause is not None and _unsure_ns(cause) >= _lead_ns(cause, named) > 0:
         return Outcome("unknown", f"cannot be told: {_waited(cause)}", advice=remedy(profile))
@@ -172,6 +177,18 @@ def _unsure_ns(finding: Finding) -> int:
         ),
         default=0,
     )
+
+
+def _profilers(finding: Finding) -> Doubt | None:
+    """That most of a wait for the host may be the profiler's own work; None where it is not so."""
+    lost_ns, size_ns = finding.slow.lost_overhead_ns, abs(finding.delta_ns)
+    if finding.kind not in _BESIDE_OVERHEAD or lost_ns <= EXPLAINED_SHARE * size_ns:
+        return None
+    text = (
+        f"{milliseconds(min(lost_ns, size_ns))} of the {milliseconds(size_ns)} ms of "
+        f"{causes.KINDS[finding.kind]} may be the profiler's own work, whose thread is not recorded"
+    )
+    return Doubt(text, "profile more steps, after some that are not profiled", size_ns)
 
 
 def _waited(finding: Finding) -> str:
@@ -277,6 +294,9 @@ def _doubts(finding: Finding, findings: Sequence[Finding]) -> Iterator[Doubt]:
         yield from doubts_of_times(fast, slow)
         if not timed(fast, slow):
             yield Doubt(untimed(fast, slow), "capture both", None)
+    own = _profilers(finding)
+    if own is not None:
+        yield own
     if _unsure_ns(finding):
         yield Doubt(_waited(finding), remedy(slow), _unsure_ns(finding))
     effect_ns = sum(f.delta_ns for f in findings if f.kind == causes.PROFILER)

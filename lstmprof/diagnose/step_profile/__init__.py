@@ -2,8 +2,8 @@
 
 ::
 
-    stretches ─ contributors ─┐
-    events ──── tally, seen ──┴▶ StepProfile
+    stretches ─ contributors, lost overhead ─┐
+    events ──── tally, seen ─────────────────┴▶ StepProfile
 
 The lane is what is asked for. Else, of several ranks or devices, it is the one that all others wait
 for in collectives, where that is seen (``ranks``); else the busiest device of the first rank, or
@@ -54,6 +54,7 @@ from lstmprof.diagnose.ranks import (
 )
 from lstmprof.diagnose.seen import Seen, seen_in
 from lstmprof.diagnose.step_profile.contributors import contributors
+from lstmprof.diagnose.step_profile.lost_overhead import lost_overhead_ns
 from lstmprof.diagnose.step_profile.tally import tally
 from lstmprof.errors import RunError, UsageError
 from lstmprof.events.annotate.steps import Window
@@ -118,7 +119,8 @@ class StepProfile:
     with none; ``overlap`` None where it does not. ``compared_by`` is what ``step_ns`` is of, None
     where it cannot be compared; ``cpu`` is None where it says nothing (``certainty.measure``).
     ``unsure_ns``: for so long the mean profiled step may have waited for a CPU, and nobody knows in
-    what of it.
+    what of it. ``lost_overhead_ns`` of its waits lie beside the profiler's own work, whose thread
+    is not known.
     """
 
     name: str
@@ -146,6 +148,7 @@ class StepProfile:
     cpu: CpuTime | None = None
     cpu_share: float | None = None
     unsure_ns: int = 0
+    lost_overhead_ns: int = 0
 
     @property
     def place(self) -> Place:
@@ -287,6 +290,7 @@ def step_profile_of(
         cpu=cpu_time(timings, iterations),
         cpu_share=None if iterations is None else iterations.cpu_share,
         unsure_ns=_unsure_ns(kept, info, table),
+        lost_overhead_ns=lost_overhead_ns(events, windows, lane.rank, stretches),
     )
 
 

@@ -194,6 +194,22 @@ def test_the_profilers_own_time_is_said_to_be_that() -> None:
     )
 
 
+@pytest.mark.parametrize(("lost_ms", "told"), [(2, True), (3, False)])
+def test_a_wait_that_is_mostly_the_profilers_is_no_cause(lost_ms: int, told: bool) -> None:
+    run = profile(
+        contributor("busy", "gemm", 2 * MS, "k"),
+        contributor("idle", "dispatch", 5 * MS),
+        device=0,
+        lost_overhead_ns=lost_ms * MS,
+    )
+    found = alone(run)
+    assert (found.outcome.state == "found") == told
+    assert told or found.sentence == (
+        "run: cannot be told: 3.0 of the 5.0 ms of framework dispatch may be the profiler's own "
+        "work, whose thread is not recorded; profile more steps, after some that are not profiled."
+    )
+
+
 def test_a_profile_without_markers_is_no_step() -> None:
     run = profile(contributor("busy", "pointwise", 9, "k"), marked=False)
     found = alone(run)
