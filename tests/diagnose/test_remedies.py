@@ -1337,6 +1337,13 @@ def test_a_layer_op_that_only_an_lstm_has_is_told_of_no_other_cell() -> None:
     assert "keras.layers.GRU under its cuDNN conditions" in told("GEMM-bound", on_device)
 
 
+@pytest.mark.parametrize("cell", ["gru", "rnn", "of a stranger"])
+def test_a_cell_is_told_of_no_row_that_refuses_it(cell: str) -> None:
+    ours = {**TF_BY_HAND, "workload": {**WORKLOAD, "cell": cell}}
+    text = told("GEMM-bound", run(replace(MM, name="k"), facts=ours, device=0))
+    assert ("tf-cudnnlstm" in text) == (cell == "of a stranger")
+
+
 def test_memory_is_pinned_for_a_gpu_alone() -> None:
     name = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
     loader = [{**op(name, 1), "kind": "range"}]

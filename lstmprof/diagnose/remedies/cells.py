@@ -32,8 +32,10 @@ from lstmprof.numbers import count, cropped, listed, milliseconds, number_of
 _LEAST_ASKED = 0.5
 #: Fewer cells a step are not worth a word.
 _SERIES = 8
-#: Cell → what its layer is called in torch.nn.
+#: Cell → what its layer is called, in torch.nn and, of those of ``_OTHER_CELLS``, in Keras.
 _LAYERS = {"lstm": "LSTM", "gru": "GRU", "rnn": "RNN"}
+#: Cells that a framework has such a layer of on a GPU beside the LSTM; PyTorch on a CPU, too.
+_OTHER_CELLS = {"torch": ("gru", "rnn"), "tensorflow": ("gru",), "tensorflow1": ("gru",)}
 #: A cell in TensorFlow's loop over time steps, its own or Keras's.
 _CELL_IN_LOOP = re.compile(r"while/.*\b(?:basic_)?(?:lstm|gru)_cell\w*/")
 #: Of each framework what runs a layer in one op: on a GPU, on a CPU; our row, the user's word.
@@ -65,10 +67,13 @@ def layer_in_one_op(f: Finding) -> Told | None:
         take = "takes" if len({c.name for c in fused}) == 1 else "take"
         example = f"; of {labels(f.fast, f.slow)[0]} {names} {take} {took} ms{each(f.fast)}"
     row, word = one_op[f.slow.device is None]
-    cell = _cell(f.slow)
-    if cell != "lstm" and "BlockLSTM" in word:  # TensorFlow has it for an LSTM alone
-        return None
-    word = word.replace("LSTM", _LAYERS[cell])
+    if (cell := _cell(f.slow)) != "lstm":
+        torch = f.slow.framework == "torch"
+        if cell not in _OTHER_CELLS[f.slow.framework or ""]:
+            return None
+        if not torch and (f.slow.device is None or f.slow.implementation):
+            return None  # TensorFlow's op for a CPU is an LSTM, and so are our rows
+        word = word.replace("LSTM", _LAYERS[cell])
     if f.slow.implementation is None:
         unless = "unless the output of a time step is the input of the next"
         return Told(f"{word} runs all time steps of a layer in one op, {unless}{example}")
@@ -106,7 +111,7 @@ def form_of(profile: StepProfile) -> str | None:
 def _cell(profile: StepProfile) -> str:
     """Which cell runs one by one: by the workload, or by the ops of single cells."""
     workload = profile.info.workload
-    if workload is not None and workload.cell is not None:
+    if workload is not None and workload.cell in _LAYERS:
         return workload.cell
     cells: Counter[str] = Counter()
     for op in profile.rows("ops"):
