@@ -25,6 +25,7 @@ from lstmprof.diagnose.certainty.measure import crowded, disturbed, remedy
 from lstmprof.diagnose.certainty.noise import (
     Sameness,
     difference_ns,
+    lengths_in_words,
     machine_was,
     noise_of_kind_ns,
     sameness,
@@ -98,7 +99,8 @@ class Outcome:
 def outcome(fast: StepProfile, slow: StepProfile, findings: Sequence[Finding]) -> Outcome:
     """Whether ``slow`` differs from ``fast`` and one of ``findings`` says why."""
     if None in (fast.compared_by, slow.compared_by):
-        lost = f"cannot be told apart on this machine: {disturbed(fast, slow)}"
+        times = f"{lengths_in_words(fast, slow, 'and')} by the clock"
+        lost = f"cannot be told apart on this machine: {times}, but {disturbed(fast, slow)}"
         return Outcome("unknown", lost, advice=remedy(fast, slow), differs=False)
     same, doubt = sameness(fast, slow), largest_doubt(fast, slow)
     told = is_told(fast, slow)
