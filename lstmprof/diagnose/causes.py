@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lstmprof.breakdown.attribution import CALL, LATENCY, QUEUED
 from lstmprof.breakdown.lacks.rules import RANGES_WITHOUT_OPS
@@ -177,7 +177,11 @@ def kind_of(contributor: Contributor, comparison: Comparison) -> str:
 
 
 def by_kind(profile: StepProfile, comparison: Comparison) -> dict[str, list[Contributor]]:
-    """The contributors of ``profile`` by kind, in the order of ``KINDS``."""
+    """The contributors of ``profile`` by kind, in the order of ``KINDS``.
+
+    Of what is compared across devices each is judged by its own lane: a short kernel is no call.
+    """
+    comparison = replace(comparison, on_device=profile.device is not None)
     kinds: dict[str, list[Contributor]] = {kind: [] for kind in KINDS}
     for contributor in profile.contributors:
         kinds[kind_of(contributor, comparison)].append(contributor)

@@ -127,6 +127,13 @@ def test_short_kernels_are_work_however_many_more_there_are() -> None:
     assert [f.kind for f in findings(few, many)] == ["memory-bound"]
 
 
+def test_a_short_kernel_is_work_beside_a_run_of_a_host_too() -> None:
+    on_gpu = profile(contributor("busy", "gemm", 9, "sgemm", tiny=True, count=3), device=0)
+    on_host = profile(contributor("busy", "gemm", 90, "aten::mm", count=3))
+    told = {f.kind: (f.fast_ns, f.slow_ns) for f in findings(on_gpu, on_host)}
+    assert told == {"GEMM-bound": (9, 90)}
+
+
 def test_every_kind_can_be_reached_and_says_what_its_time_is() -> None:
     assert {rule.kind for rule in RULES} == set(KINDS)
     assert all(rule.reason for rule in RULES)
