@@ -18,7 +18,7 @@ import pytest
 from in_process import lstmprof
 
 from lstmprof import cli, implementations
-from lstmprof.commands import VERBS, list as list_
+from lstmprof.commands import VERBS, list as list_, recommend
 
 TINY = ["--hidden=4", "--batch=2", "--time-steps=5", "--iterations=3", "--profile-steps=2"]
 TINY += ["--no-peaks", "--rounds=1"]
@@ -163,6 +163,13 @@ def test_the_breakdown_of_a_run_imports_only_what_it_needs(profile: Path, tmp_pa
 def test_every_verb_has_help_with_an_example(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run([verb, "--help"]) == 0
     assert f"lstmprof {verb}" in capsys.readouterr().out.split("Example:")[1]
+
+
+def test_recommend_says_which_network_it_takes_the_rest_from(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert cli.run(["recommend", "--help"]) == 0
+    assert f"workload {recommend.BASE.name} " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("verb", VERBS)

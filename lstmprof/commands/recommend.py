@@ -86,7 +86,8 @@ def command(
 
     Every implementation that runs here is looked at in one round; the fastest are then timed in
     three rounds, in turns. They are ranked, those that cannot be told apart alike, each with the
-    reason of its gap. What was measured is kept: the same command answers at once.
+    reason of its gap. What was measured is kept: the same command answers at once. What is not said
+    of the network is as in the workload 1x320-ce-short (lstmprof list workloads).
 
     \b
     Example:
