@@ -16,6 +16,7 @@ import pytest
 
 from benchmarks.gpu import capture_one, packing, processes, raw_captures, session, wishes
 from benchmarks.gpu.estimates import CAUTION, Estimates, guess_s
+from lstmprof.breakdown.recurrent import cudnn_algorithm
 from lstmprof.capture.request import CaptureRequest, run_name
 from lstmprof.runs.run import runs_in
 from lstmprof.workloads import Workload
@@ -39,7 +40,10 @@ def test_every_combination_is_wished_for_once() -> None:
     found = wishes.requests("cuda:0")
     names = [run_name(one) for one in found]
     assert len(set(names)) == len(names)
-    asked = {(r.implementation, r.workload.name, r.precision) for r in found if not r.cuda_graph}
+    named_ones = [r for r in found if r.workload.name in wishes.EVERY]
+    asked = {
+        (r.implementation, r.workload.name, r.precision) for r in named_ones if not r.cuda_graph
+    }
     assert asked == {(i, w, p) for i in wishes.ALL for w in wishes.EVERY for p in wishes.PRECISIONS}
     graphs = {(r.implementation, r.workload.name, r.precision) for r in found if r.cuda_graph}
     assert graphs == {one for one in asked if one[0] in wishes.TORCH}
@@ -51,6 +55,58 @@ def test_the_seed_study_comes_first_and_then_casts_graphs_and_cudnn() -> None:
     assert first[8] == "torch-cudnn--1x320-ce-short--amp-fp16"
     assert first[11] == "torch-cudnn--1x320-ce-short--fp32--cuda-graph"
     assert first[14] == "torch-cudnn--deepbench-lstm-h512-b16-t25--fp32"
+
+
+@pytest.mark.parametrize(
+    ("precision", "one", "other"),
+    [
+        ("fp32", (128, 64), (129, 64)),
+        ("fp32", (192, 64), (193, 64)),
+        ("amp-fp16", (1024, 64), (1152, 64)),
+        ("amp-fp16", (1024, 128), (1024, 136)),
+        ("amp-fp16", (1024, 8), (1024, 60)),
+    ],
+)
+def test_both_sides_of_every_cliff_of_cudnn_are_wished_for(
+    precision: str, one: tuple[int, int], other: tuple[int, int]
+) -> None:
+    assert chosen_by_cudnn(precision, *one) != chosen_by_cudnn(precision, *other)
+
+
+def chosen_by_cudnn(precision: str, hidden: int, batch: int) -> list[str | None]:
+    """Algorithms of both passes, on an H100, of the one network wished for of this size."""
+    (network,) = (
+        r.workload
+        for r in wishes.requests("cuda:0")
+        if (r.implementation, r.precision) == ("torch-cudnn", precision)
+        and r.workload.name.startswith(f"{wishes.DEEPBENCH[0]}-h{hidden}-b{batch}")
+    )
+    layer = cudnn_algorithm.Layer(
+        "torch",
+        dtype="float16" if precision == "amp-fp16" else "float32",
+        time_steps=network.time_steps,
+        batch=network.batch,
+        inputs=network.features,
+        hidden=network.hidden,
+        layers=network.layers,
+        directions=network.directions,
+        packed=network.variable_length,
+        projection=0,
+    )
+    gpu = cudnn_algorithm.Gpu(90, 132)
+    return [cudnn_algorithm.algorithm(layer, gpu, forward).algorithm for forward in (True, False)]
+
+
+def test_flashrnns_comparison_is_wished_for_forward_alone_and_in_training() -> None:
+    found = [r for r in wishes.requests("cuda:0") if r.workload.time_steps == 1024]
+    assert {(r.implementation, r.mode) for r in found} == {
+        (name, mode)
+        for name in ("torch-cudnn", "torch-lstmcell-basic")
+        for mode in ("forward", "train")
+    }
+    assert {(r.workload.hidden, r.workload.batch, r.precision) for r in found} == {
+        (768, 16, "amp-bf16")
+    }
 
 
 def test_what_is_refused_is_left_out_with_the_reason(tmp_path: Path) -> None:

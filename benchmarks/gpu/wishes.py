@@ -2,15 +2,17 @@
 
 A block is a cross product; a capture that an earlier block asked for is not asked for again. First
 the comparison of the seed study on its smallest network, then what a CPU can never show (casts,
-CUDA graphs, cuDNN without a framework), then the larger networks, then all the rest.
+CUDA graphs, cuDNN without a framework), then the larger networks, FlashRNN's comparison and where
+cuDNN's algorithm changes, then all the rest.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterator
 
-from lstmprof.capture.request import CaptureRequest, run_name
+from lstmprof.capture.request import MODES, CaptureRequest, run_name
 from lstmprof.workloads import Workload, with_overrides
 from lstmprof.workloads.studies import named
 
@@ -30,6 +32,13 @@ DEEPBENCH = (
     "deepbench-lstm-h256-b16-t150",
     "deepbench-lstm-h2048-b128-t25",
 )
+#: FlashRNN's (arXiv:2412.07752) network for its comparison with nn.LSTM, one head of 768.
+FLASHRNN = {"hidden": 768, "features": 768, "batch": 16, "time_steps": 1024}
+#: Where ``cudnn_algorithm`` says that PyTorch changes its mind: hidden units, then the batch.
+CLIFFS = (
+    *({"hidden": h, "batch": 64} for h in (128, 129, 192, 193, 1024, 1152)),
+    *({"hidden": 1024, "batch": b} for b in (8, 60, 128, 136)),
+)
 EVERY = (SHORT, DEEPBENCH[0], LONG, CTC, DEEP, *DEEPBENCH[1:])
 PRECISIONS = ("fp32", "amp-fp16", "tf32", "amp-bf16")
 
@@ -43,12 +52,14 @@ _TINY = {"hidden": 8, "batch": 2, "time_steps": 12}
 
 @dataclasses.dataclass(frozen=True)
 class Block:
-    """A cross product, implementations innermost."""
+    """A cross product, implementations innermost. ``sizes`` are fields that workloads get."""
 
     workloads: tuple[str, ...]
     precisions: tuple[str, ...]
     implementations: tuple[str, ...] = ALL
     cuda_graph: bool = False
+    sizes: tuple[dict[str, int], ...] = ({},)
+    modes: tuple[str, ...] = ("train",)
 
 
 BLOCKS = (
@@ -57,6 +68,8 @@ BLOCKS = (
     Block((SHORT,), ("fp32",), TORCH[:3], cuda_graph=True),
     Block(DEEPBENCH[:1], ("fp32",)),
     Block((CTC, LONG, DEEP), ("fp32",), LAYERS),
+    Block(DEEPBENCH[:1], ("amp-bf16",), TORCH[:3:2], sizes=(FLASHRNN,), modes=MODES),
+    Block(DEEPBENCH[:1], ("fp32", "amp-fp16", "amp-bf16"), TORCH[:1], sizes=CLIFFS),
     Block((SHORT,), ("tf32", "amp-bf16", "amp-fp16")),
     Block((LONG,), ("fp32", "amp-fp16"), ALL[:4]),
     Block(DEEPBENCH, ("fp32", "tf32"), (*LAYERS, "jax-scan")),
@@ -81,20 +94,22 @@ def requests(device: str, *, tiny: bool = False) -> list[CaptureRequest]:
 
 
 def _of(block: Block, device: str, tiny: bool) -> Iterator[CaptureRequest]:
-    for name in block.workloads:
-        workload = with_overrides(named(name), **_TINY) if tiny else named(name)
-        for precision in block.precisions:
-            for implementation in block.implementations:
-                yield CaptureRequest(
-                    implementation,
-                    workload,
-                    device,
-                    precision,
-                    iterations=MOST_ITERATIONS,
-                    timing_s=0.1 if tiny else TIMING_S,
-                    profile_steps=profile_steps(implementation, workload),
-                    cuda_graph=block.cuda_graph,
-                )
+    asked = itertools.product(
+        block.workloads, block.sizes, block.modes, block.precisions, block.implementations
+    )
+    for name, size, mode, precision, implementation in asked:
+        workload = with_overrides(named(name), **{**size, **(_TINY if tiny else {})})
+        yield CaptureRequest(
+            implementation,
+            workload,
+            device,
+            precision,
+            mode,
+            iterations=MOST_ITERATIONS,
+            timing_s=0.1 if tiny else TIMING_S,
+            profile_steps=profile_steps(implementation, workload),
+            cuda_graph=block.cuda_graph,
+        )
 
 
 def profile_steps(implementation: str, workload: Workload) -> int:
