@@ -12,13 +12,19 @@ from lstmprof.capture.worker.metadata import packages
 
 class Distribution:
     def __init__(self, name: str | None, version: str | None) -> None:
-        self._name, self.version = name, version
+        self._name, self._version = name, version
+        self.times_parsed = 0
 
     @property
     def metadata(self) -> dict[str, Any]:
+        self.times_parsed += 1
         if self._name == "half-removed":
             raise OSError("METADATA is gone")
-        return {"Name": self._name}
+        return {"Name": self._name, "Version": self._version}
+
+    @property
+    def version(self) -> Any:
+        return self.metadata["Version"]
 
 
 def test_every_package_is_told_once_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -26,6 +32,7 @@ def test_every_package_is_told_once_by_name(monkeypatch: pytest.MonkeyPatch) -> 
     some = [Distribution(*pair) for pair in [*found, ("half-removed", "1")]]
     monkeypatch.setattr(metadata, "distributions", lambda: iter(some))
     assert packages() == {"Jinja2": "3.1", "old": None, "torch": "2.13.0"}
+    assert {distribution.times_parsed for distribution in some} == {1}
     assert list(packages() or {}) == ["Jinja2", "old", "torch"]
 
 

@@ -177,6 +177,16 @@ def test_the_collector_is_off_within_and_on_after() -> None:
     assert gc.get_freeze_count() == 0
 
 
+def test_a_collector_that_was_off_stays_off() -> None:
+    gc.disable()
+    try:
+        with collector_frozen():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+
+
 def test_the_session_thrown_away_lasts_long_enough_and_not_too_long() -> None:
     def numbers(steps: int, step_ns: int) -> int:
         clock = iter(range(0, 10**12, step_ns))

@@ -1,6 +1,7 @@
 """What a worker may be made of: Python 3.7's syntax, the standard library, NumPy, the framework."""
 
 import ast
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -89,20 +90,25 @@ def test_a_row_finds_nothing_that_it_does_not_need(
     assert imported == dict.fromkeys(left_out)
 
 
-def test_a_worker_loads_no_table_or_terminal_library(tmp_path: Path) -> None:
+def test_a_worker_loads_no_table_library_and_looks_for_garbage_once(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     workload = Workload("tiny", 1, 4, False, 2, 5, 3, 3, "ce")
     request = CaptureRequest("torch-cudnn", workload, device="cpu", iterations=1, warmup=1)
     (tmp_path / "request.json").write_text(request.to_json(), encoding="utf-8")
     (tmp_path / "lstmprof").symlink_to(PACKAGE)
     program = (
-        "import os, sys; from lstmprof.capture.worker import __main__ as worker;"
-        "assert worker.main(['request.json', str(os.getppid())]) == 0;"
-        "sys.stderr.write('MODULES ' + ' '.join(sys.modules))"
+        "import gc, json, os, sys; looks = []\n"
+        "def look(phase, info):\n"
+        "    if phase == 'start' and 'torch' in sys.modules: looks.append(info['generation'])\n"
+        "from lstmprof.capture.worker import __main__ as worker\n"
+        "gc.callbacks.append(look)\n"
+        "assert worker.process(['request.json', str(os.getppid())]) == 0\n"
+        "seen = {'looks': looks, 'in_sight': len(gc.get_objects()), 'modules': [*sys.modules]}\n"
+        "json.dump(seen, open('seen.json', 'w'))"
     )
-    ended = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True
-    )
-    loaded = ended.stderr.partition("MODULES ")[2].split()
-    assert "lstmprof.capture.worker.loops.torch" in loaded
-    assert not set(FORBIDDEN) & set(loaded)
+    subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, check=True)
+    seen = json.loads((tmp_path / "seen.json").read_text(encoding="utf-8"))
+    assert "lstmprof.capture.worker.loops.torch" in seen["modules"]
+    assert not set(FORBIDDEN) & set(seen["modules"])
+    assert seen["looks"] == [2]  # before the passes
+    assert seen["in_sight"] < 1_000  # of some 500,000, for Python to look at as it ends

@@ -105,7 +105,8 @@ def packages() -> Optional[Dict[str, Any]]:
     found: Dict[str, Any] = {}
     for distribution in metadata.distributions():
         try:
-            name, version = distribution.metadata["Name"], distribution.version
+            facts = distribution.metadata  # parsed anew each time that it is asked for
+            name, version = facts["Name"], facts["Version"]
         except Exception:  # what is left of a package that was half removed
             continue
         if name:

@@ -169,15 +169,20 @@ def refuse_unless_finite(loss: float, number: int) -> None:
 
 @contextlib.contextmanager
 def collector_frozen() -> Iterator[None]:
-    """Everything alive taken out of the garbage collector's sight, and the collector off."""
+    """Everything alive taken out of the garbage collector's sight, and the collector off.
+
+    At the end it is on if it was.
+    """
+    was_on = gc.isenabled()
     gc.collect()
     gc.freeze()
     gc.disable()
     try:
         yield
     finally:
-        gc.enable()
         gc.unfreeze()
+        if was_on:
+            gc.enable()
 
 
 def columns(rows: List[Iteration]) -> Dict[str, List[Any]]:
