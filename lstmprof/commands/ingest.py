@@ -47,12 +47,12 @@ _MOST_KEPT = 8
 def command(profiles: tuple[str, ...], out: str, name: str | None, **asked: Any) -> int:
     """Read raw profiles into runs: files, folders, archives, URLs.
 
-    Formats are known by content, gzip or not: JSON of torch.profiler, TensorFlow, ONNX Runtime,
-    MXNet and rocprofv3, XPlane, Perfetto, Nsight Systems, nvprof. Ranks of one job in a folder or
-    an archive become one run. The files are left as they are; one that cannot be read does not stop
-    the others: it is told at the end, and the exit status is 1. Of several, those that were read
-    before and have not changed are not read again. On a cluster (docs/cluster.md) all workers must
-    see the files and the folder of runs.
+    Formats are known by content, gzip or not: JSON of torch.profiler, TensorFlow, ONNX Runtime and
+    MXNet, XPlane, Perfetto, Nsight Systems, nvprof, rocprofv3 (JSON or rocpd). Ranks of one job in
+    a folder or an archive become one run. The files are left as they are; one that cannot be read
+    does not stop the others: it is told at the end, and the exit status is 1. Of several, those
+    that were read before and have not changed are not read again. On a cluster (docs/cluster.md)
+    all workers must see the files and the folder of runs.
 
     \b
     Example:

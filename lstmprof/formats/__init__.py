@@ -32,6 +32,7 @@ FORMATS = (
     "trace_viewer",
     "perfetto",  # before xplane, whose planes are the first field, too
     "xplane",
+    "rocpd",
     "cuda.nvprof",
     "cuda.nsys",
     "cuda.parquet",

@@ -14,7 +14,8 @@ from lstmprof.formats.raw_file import RawFile, is_tar
 
 _NOT_YET = (
     "this version reads JSON of torch.profiler, TensorFlow, ONNX Runtime, MXNet and rocprofv3,"
-    " XPlane, Perfetto, SQLite of Nsight Systems or nvprof, Nsight's Parquet, and nvprof's CSV"
+    " XPlane, Perfetto, SQLite of Nsight Systems, nvprof or rocprofv3, Nsight's Parquet, and"
+    " nvprof's CSV"
 )
 _RECORD = "give a torch.profiler JSON, an .xplane.pb or an Nsight Systems SQLite export"
 

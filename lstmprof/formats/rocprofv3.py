@@ -36,9 +36,11 @@ COPIES = {
     "DEVICE_TO_DEVICE": "DtoD",
     "HOST_TO_HOST": "HtoH",
 }
+#: What is told of a profile without an event.
+NOTHING = "holds no kernel, copy, call of HIP or ROCTx range"
 #: What is asked of rocprofv3 for what is read here.
-_NEXT_STEP = (
-    "record with rocprofv3 --runtime-trace --output-format json -- python …, "
+NEXT_STEP = (
+    "record with rocprofv3 --runtime-trace -- python … (before ROCm 7 with --output-format json), "
     "or give a torch.profiler JSON"
 )
 
@@ -57,9 +59,7 @@ def read(raw: RawFile) -> Profile:
     processes = [_Process(given) for given in _objects(raw.json[ROOT])]
     events = [row for process in processes for row in process.rows()]
     if not events:
-        raise ProfileError(
-            raw.path, "holds no kernel, copy, call of HIP or ROCTx range", _NEXT_STEP
-        )
+        raise ProfileError(raw.path, NOTHING, NEXT_STEP)
     origin_ns = min(event.start_ns for event in events)
     names = {number: name for process in processes for number, name in process.names.items()}
     facts = {number: of for process in processes for number, of in process.facts.items()}
@@ -70,11 +70,12 @@ def read(raw: RawFile) -> Profile:
         device_names=names,
         device_facts={number: of_device for number, of_device in facts.items() if of_device},
         accelerators=tuple(dict.fromkeys(names.values())),
-        notes=tuple(_notes(sum(process.left_out for process in processes))),
+        notes=tuple(notes(sum(process.left_out for process in processes))),
     )
 
 
-def _notes(left_out: int) -> Iterator[str]:
+def notes(left_out: int) -> Iterator[str]:
+    """What the user must be told of any such profile, of which ``left_out`` were unreadable."""
     yield rows.NO_DATE
     if left_out:
         yield f"{left_out} records were left out: they have no possible time, name or device"
@@ -192,7 +193,7 @@ class _Process:
         kind, operation = _text(self._kind(record).get("kind")), self._operation(record)
         if kind.startswith("MARKER"):
             return "RANGE" not in kind and "Range" not in operation
-        return kind == "HIP_COMPILER_API"
+        return kind.startswith("HIP_COMPILER_API")
 
 
 def _list(value: Any) -> list[Any]:

@@ -29,6 +29,7 @@ with atheris.instrument_imports(include=_WATCHED, enable_loader_override=False):
     import lstmprof.formats.kineto
     import lstmprof.formats.mxnet
     import lstmprof.formats.onnxruntime
+    import lstmprof.formats.rocpd
     import lstmprof.formats.rocprofv3
     import lstmprof.formats.tf1_timeline
     import lstmprof.formats.trace_viewer

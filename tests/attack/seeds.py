@@ -21,7 +21,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from formats import perfetto_traces as traces
+from formats import perfetto_traces as traces, rocpd_databases
 from simulator.write_profiles import FOLDER
 
 from lstmprof.breakdown import break_down
@@ -321,6 +321,15 @@ def rocprofv3() -> list[bytes]:
         },
     }
     return [_json({"rocprofiler-sdk-tool": [process]})]
+
+
+def rocpd() -> list[bytes]:
+    """rocprofv3's database of the same process, and of two."""
+    (content,) = rocprofv3()
+    (process,) = json.loads(content)["rocprofiler-sdk-tool"]
+    other = {**process, "metadata": {"pid": 10}}
+    tables = [rocpd_databases.tables(of) for of in (process, other)]
+    return [rocpd_databases.database(tables[0]), rocpd_databases.database(*tables)]
 
 
 def nvprof_csv() -> list[bytes]:

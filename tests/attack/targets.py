@@ -205,6 +205,7 @@ TARGETS = {
         Target("trace_viewer", seeds.trace_viewer, _json, _read),
         Target("perfetto", seeds.perfetto, wire_mutations.mutated, _read),
         Target("xplane", seeds.xplane, wire_mutations.mutated, _read),
+        Target("rocpd", seeds.rocpd, sqlite_mutations.mutated, _read_file),
         Target("cuda.nvprof", seeds.nvprof, sqlite_mutations.mutated, _read_file),
         Target("cuda.nvprof_csv", seeds.nvprof_csv, _bytes, _read),
         Target("cuda.nsys", seeds.nsys, sqlite_mutations.mutated, _read_file),

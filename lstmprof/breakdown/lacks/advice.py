@@ -34,10 +34,10 @@ _OF_FORMAT = {
         "run under torch.autograd.profiler.emit_nvtx",
     ),
     "rocprofv3": Advice(
-        "record with rocprofv3 --runtime-trace --output-format json",
-        "record with rocprofv3 --runtime-trace --output-format json",
+        "record with rocprofv3 --runtime-trace (before ROCm 7 with --output-format json)",
+        "record with rocprofv3 --runtime-trace (before ROCm 7 with --output-format json)",
         "run under torch.autograd.profiler.emit_nvtx and record with rocprofv3 --runtime-trace "
-        "--output-format json",
+        "(before ROCm 7 with --output-format json)",
     ),
     "xplane": Advice(
         "let the framework find libcupti (LD_LIBRARY_PATH), allow users to profile "
