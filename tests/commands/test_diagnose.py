@@ -144,6 +144,18 @@ def test_a_folder_is_diagnosed_group_by_group(
     assert across[1]["notes"] == ["they differ in precision (fp32 against amp-bf16)"]
 
 
+def test_calls_of_some_steps_are_so_many_in_so_many_steps(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [
+        shifted | {"start_ns": shifted["start_ns"] + 10 * MS * number}
+        for number in range(3)
+        for shifted in step(("aten::mm", 8), *[("aten::tanh", 1)] * (number > 0))
+    ]
+    write_run(tmp_path, "some", rows, 10)
+    assert "0.667 ms, 2 in 3 steps" in shown(capsys, tmp_path / "some")
+
+
 def test_many_verdicts_come_first_and_a_warning_of_several_once(
     runs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

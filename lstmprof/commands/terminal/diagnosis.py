@@ -6,6 +6,7 @@ For a terminal and, as Markdown, for a pull request; names come from profiles: t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 from itertools import groupby
 
 from lstmprof.commands import terminal
@@ -25,6 +26,8 @@ _WITH_EVIDENCE = 3
 #: Characters of a run's name over a column.
 _WIDTH = 28
 _REACH_HEADS = ("busy with", ">ms", ">least ms", ">reached")
+#: A mean number of calls is so many in at most so many steps.
+_MOST_STEPS = 100_000
 #: More diagnoses than these begin with a list of their verdicts.
 _FEW = 2
 
@@ -232,9 +235,11 @@ def _evidence_cells(finding: Finding, alone: bool) -> list[list[str]]:
 
 
 def _spent(ns: int, calls: float) -> str:
-    """``3.2 ms in 20``, ``3.2 ms, once in 2 steps``; time before or after calls has none itself."""
+    """``3.2 ms in 20``, ``3.2 ms, 2 in 3 steps``; time before or after calls has none itself."""
     if 0 < calls < 1:
-        return f"{milliseconds(ns, 3)} ms, once in {count(round(1 / calls))} steps"
+        times = Fraction(calls).limit_denominator(_MOST_STEPS)
+        often = "once" if times.numerator == 1 else count(times.numerator)
+        return f"{milliseconds(ns, 3)} ms, {often} in {count(times.denominator)} steps"
     return f"{milliseconds(ns, 3)} ms" + (f" in {count(calls)}" if calls else "")
 
 
