@@ -145,6 +145,8 @@ NAMES: dict[str, tuple[str, ...]] = {
         "triton_poi_fused_embedding_0",
     ),
     "reduction": (
+        "sm50_xmma_pooling_coalescedC_NHWC_kMAX_3_False_execute_kernel_trt",
+        "sm50_xmma_pooling_fw_4d_FP16FP32NHWC_Average_FastDiv_CAlign8_execute_kernel_trt",
         "void at::native::sbtopk::gatherTopK<float>(P)",
         "void tensorflow::BiasGradNHWC_SharedAtomics<float>(int)",
         "void cudnn::ops::pooling_fw_4d_kernel<float>(P)",

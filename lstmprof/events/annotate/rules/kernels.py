@@ -110,7 +110,7 @@ KERNEL_RULES: tuple[Rule, ...] = (
         "gemm",
         "cuBLAS, rocBLAS, Triton",
         r"(?i)(?<!fb)gemm|gemv|(?<!kernel_)cutlass(?!_kernels)|cublas|cijk_|matmul|split_?k_?reduce"
-        r"|reduce_?split_?k|nvjet|wmma|xmma|(?:^|_)b?mm(?:_|$)|marlin|(?:^|_)w\d+a\d+|einsum"
+        r"|reduce_?split_?k|nvjet|wmma|xmma(?!_pool)|(?:^|_)b?mm(?:_|$)|marlin|(?:^|_)w\d+a\d+|einsum"
         r"|dot_general|(?:^|[_/])dot(?:_|$)|contraction|fused_moe_kernel|moe\w*_(?:mma|wna16)"
         r"|scal_kernel|fmoe_|trsm|syr2?k",
         "GEMM",
