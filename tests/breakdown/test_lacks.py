@@ -197,6 +197,19 @@ def test_activities_that_were_launched_before_the_profile_began() -> None:
     assert "a trimmed profile" in told([*WHOLE, late])["activities without a launch"].sentence
 
 
+def test_no_call_launches_the_migrations_of_managed_memory() -> None:
+    moved = [
+        row("memcpy", "Memcpy UVM HtoD (Unknown -> Unknown)", start, start + 9, **STREAM)
+        for start in range(21_000, 29_000, 100)
+    ]
+    assert told([*WHOLE, *moved]) == {}
+    (has,) = counts([*WHOLE, *moved])
+    assert (has.activities, has.migrations, has.unlaunched) == (82, 80, 0)
+    early = kernel(0, 5000, 77)
+    said = told([*WHOLE, *moved, early])["activities without a launch"]
+    assert said.sentence.startswith("1 of 3 GPU activities were launched before")
+
+
 def test_activities_of_one_stream_that_overlap() -> None:
     # stream 7  [k1----------)
     #               [k2)  [k3-----)      k2 and k3 began within k1

@@ -72,10 +72,15 @@ def _launches(part: Part) -> Answer:
     has = part.has
     if part.on_cpu:
         return None
-    if not has.activities:
+    if not has.launchable:
         return NOT_RECORDED, "there is no GPU activity that a launch could be joined with"
-    joined = f"{has.activities - has.unlaunched:,} of {has.activities:,} GPU activities"
-    return OK, f"{joined} are joined with the call that launched them"
+    joined = f"{has.launchable - has.unlaunched:,} of {has.launchable:,} GPU activities"
+    moved = "" if not has.migrations else f"; {_migrations(has.migrations)}, which no call launches"
+    return OK, f"{joined} are joined with the call that launched them{moved}"
+
+
+def _migrations(number: int) -> str:
+    return counted(number, "is a migration", "are migrations") + " of managed memory"
 
 
 def _lost(part: Part) -> Answer:
@@ -91,7 +96,7 @@ def _lost(part: Part) -> Answer:
 
 
 def _clocks(part: Part) -> Answer:
-    linked = part.has.activities - part.has.unlaunched
+    linked = part.has.launchable - part.has.unlaunched
     if part.on_cpu:
         return None
     if linked <= 0:

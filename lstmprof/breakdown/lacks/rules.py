@@ -112,7 +112,7 @@ RULES = (
         "no launches",
         lambda r: (
             r.has.unlaunched
-            and r.has.unlaunched == r.has.activities
+            and r.has.unlaunched == r.has.launchable
             and (r.has.host_events or r.has.runtime_calls)
         ),
         sentences.no_launches,
@@ -144,10 +144,10 @@ RULES = (
     Rule(
         "activities without a launch",
         lambda r: (
-            r.has.unlaunched < r.has.activities and is_large(r.has.unlaunched, r.has.activities)
+            r.has.unlaunched < r.has.launchable and is_large(r.has.unlaunched, r.has.launchable)
         ),
         sentences.unlaunched,
-        share=lambda r: share_of(r.has.unlaunched, r.has.activities),
+        share=lambda r: share_of(r.has.unlaunched, r.has.launchable),
         hides=f"{_WAITS} before them",
     ),
     Rule(

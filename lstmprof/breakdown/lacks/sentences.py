@@ -147,7 +147,7 @@ def _lost(r: Recording, lost: int, where: str, why: str, remedy: str) -> str:
 
 def unlaunched(r: Recording) -> str:
     """Activities without a launch, beside others that have one."""
-    share = f"{r.has.unlaunched:,} of {r.has.activities:,} GPU activities"
+    share = f"{r.has.unlaunched:,} of {r.has.launchable:,} GPU activities"
     if r.has.launched_before == r.has.unlaunched:
         return (
             f"{share} were launched before the profile begins: what the device waited for before "

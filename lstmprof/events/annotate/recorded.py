@@ -29,8 +29,9 @@ class Recorded:
       that run on GPUs alone.
     - ``handed_over`` are runtime calls that gave a device work, ``kernel_launches`` those that
       launch kernels or graphs; while a stream is captured a launch runs nothing, and is none.
-    - Of ``activities``, in all ``activity_ns`` long, ``unlaunched`` have no launch here; of these
-      ``launched_before`` began before any of their stream that has one.
+    - Of ``activities``, in all ``activity_ns`` long, ``migrations`` are the driver's, of managed
+      memory; of the others ``unlaunched`` have no launch here, and of these ``launched_before``
+      began before any of their stream that has one.
     - ``lost`` are launches without an activity: ``lost_first`` of them before any that has one, in
       ``lost_first_ns``, and ``lost_last`` after all that have one, in ``lost_last_ns``.
     - ``overlaps`` are activities that began while another of their stream ran, ``overlap_ns`` the
@@ -55,6 +56,7 @@ class Recorded:
     activities: int = 0
     kernels: int = 0
     activity_ns: int = 0
+    migrations: int = 0
     unlaunched: int = 0
     launched_before: int = 0
     lost: int = 0
@@ -66,6 +68,11 @@ class Recorded:
     overlap_ns: int = 0
     bare_steps: int = 0
     first_bare: int | None = None
+
+    @property
+    def launchable(self) -> int:
+        """Activities that a call launches: all but the migrations of managed memory."""
+        return self.activities - self.migrations
 
     @property
     def host_events(self) -> int:

@@ -30,6 +30,8 @@ _OF_GPU = re.compile(
     r"(?:aten::|.*:)?_?(?:cudnn|miopen)_(?!is_acceptable)\w*|(?:.*[:/])?Cudnn[A-Z]\w*"
     r"|(?:nccl|rccl|cudnn):\S.*|(?:nccl|rccl|cublas|cudnn)[A-Z]\w*"
 )
+#: Pages of managed memory that the driver moves, as Nsight Systems has them: no call launches one.
+_MIGRATION = re.compile(r"Memcpy UVM \w+")
 _CAPTURE_BEGINS, _CAPTURE_ENDS = "StreamBeginCapture", "StreamEndCapture"
 #: The columns that are counted from.
 COUNTED = (
@@ -126,6 +128,7 @@ class Reading:
                 "of gpu": (events.is_kind("op") | ranges) & events.where_name(_OF_GPU.fullmatch),
                 "activity": activity,
                 "kernel": events.is_kind("kernel"),
+                "migration": events.is_kind("memcpy") & events.where_name(_MIGRATION.match),
                 "capture": runtime & captures,
                 "captured": runtime & events.where_name(lambda name: _CAPTURE_ENDS in name),
             },
@@ -168,6 +171,7 @@ class Tally:
     def add(self, of: Columns, process: Ints) -> None:
         """Count the events of the next part; ``process`` is the number of each one's."""
         activities = of.where("activity")
+        launchable = activities[~of.flags["migration"][activities]]
         np.minimum.at(self._first_ns, process, of.start)
         np.maximum.at(self._end_ns, process, of.start + of.dur)
         counted = {
@@ -181,8 +185,9 @@ class Tally:
             "gpu_ops": of.where("of gpu"),
             "activities": activities,
             "kernels": of.where("kernel"),
-            "unlaunched": activities[of.launch[activities] == NONE],
-            "launched_before": self._launched_before(of, process, activities),
+            "migrations": of.where("migration"),
+            "unlaunched": launchable[of.launch[launchable] == NONE],
+            "launched_before": self._launched_before(of, process, launchable),
         }
         for name, rows in counted.items():
             self._add(name, _counts(process[rows], self._processes))
@@ -225,7 +230,8 @@ class Tally:
         every = []
         for number in range(self._processes):
             of_one = {name: counts[number] for name, counts in sums.items()}
-            if of_one.get("unlaunched", 0) == of_one.get("activities", 0):
+            launchable = of_one.get("activities", 0) - of_one.get("migrations", 0)
+            if of_one.get("unlaunched", 0) == launchable:
                 of_one["launched_before"] = 0
             of_one["length_ns"] = int(length_ns[number]) if sums else 0
             every.append({**of_one, **lost[number], **overlaps[number]})
