@@ -186,11 +186,22 @@ def _alone(finding: Finding, items: Sequence[_Items]) -> str:
     if not items or sum(i.ns for i in items) < TELLING_SHARE * finding.slow_ns:
         return ""
     first, *others = items
+    if first.noun == "dispatched" and _is_of_one(finding, first):
+        return ""
     texts = [
         f"{first.text}{each_step(finding.slow)}{_within(_each_time_step(first), _length(first))}",
         *(f"{item.text}{_within(_length(item))}" for item in others),
     ]
     return f"it has {listed(texts)}"
+
+
+def _is_of_one(finding: Finding, ops: _Items) -> bool:
+    """Whether a few calls of one op take what as many as the others take would not explain."""
+    largest = max(finding.largest, key=lambda c: c.slow_ns, default=None)
+    if largest is None or not 0 < largest.slow_count < ops.number / 2:
+        return False
+    usual_ns = (ops.ns - largest.slow_ns) / (ops.number - largest.slow_count)
+    return ops.number * usual_ns < _BY_COUNT * ops.ns
 
 
 def _against(finding: Finding, slow: Sequence[_Items], fast: Sequence[_Items]) -> str:

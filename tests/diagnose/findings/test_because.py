@@ -140,6 +140,18 @@ def test_a_count_that_is_equal_is_no_reason(calls: int, said: str) -> None:
     assert "where fast has" not in text
 
 
+def test_ops_are_no_reason_where_one_of_them_takes_it_all() -> None:
+    def dispatching(draws: int) -> StepProfile:
+        return run(
+            contributor("idle", "dispatch", 90 * MS, "aten::normal_", count=draws),
+            contributor("idle", "dispatch", MS, "aten::view", count=100 - draws),
+            ops=100,
+        )
+
+    assert reason("dispatch-bound", dispatching(1)) == "aten::normal_ takes 90.0 ms of it"
+    assert reason("dispatch-bound", dispatching(60)) == "it has 100 ops a step"
+
+
 def test_a_count_is_the_reason_where_so_many_less_would_save_it() -> None:
     few = run(contributor("idle", "dispatch", 2 * MS, "aten::view"), ops=61, name="few")
     many = run(contributor("idle", "dispatch", 20 * MS, "aten::view"), ops=2412, name="many")
