@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import itertools
+import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -376,7 +377,7 @@ def _capture_one(
     for lack in lacks_of(run.info, run.info.recorded or ()):
         say(f"{run.name}: recording: {lack.sentence}")
     result(f"wrote {run.path}")
-    say(f"next: lstmprof breakdown {out}")
+    say(f"next: lstmprof breakdown {shlex.quote(str(out))}")
     return 0
 
 
@@ -407,7 +408,7 @@ def _capture_plan(
     count = plan.counted(outcomes)
     skipped = len(planned) - len(outcomes)
     say(f"{count['captured']} captured, {count['failed']} failed, {skipped} skipped")
-    say(f"next: lstmprof breakdown {out}")
+    say(f"next: lstmprof breakdown {shlex.quote(str(out))}")
     return 1 if count["failed"] else 0
 
 

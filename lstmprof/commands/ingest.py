@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
 from contextlib import closing
@@ -82,7 +83,7 @@ def command(profiles: tuple[str, ...], out: str, name: str | None, **asked: Any)
         left_out.tell("left out:" if is_something else "lstmprof: error:")
     _tell_kept(done)
     if is_something:
-        options.say(f"next: lstmprof breakdown {out}")
+        options.say(f"next: lstmprof breakdown {shlex.quote(str(out))}")
         return left_out.code
     return max((error.exit_code for error in left_out.faults), default=1)
 

@@ -17,7 +17,23 @@ from lstmprof.errors import UsageError
 _DEFAULT = ScriptRequest("", "")
 
 
-@click.command(name="run")
+class _Run(click.Command):
+    """The command, whose users first give it their script's options."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse as click does.
+
+        Raises:
+            UsageError: no such option; says where the script's own stand.
+        """
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            fault = error.format_message().rstrip(".")
+            raise UsageError(fault, "the script's own options come after --") from None
+
+
+@click.command(name="run", cls=_Run)
 @click.argument(
     "script",
     nargs=-1,

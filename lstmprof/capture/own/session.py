@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Any, Callable, ContextManager, Dict, List, Optional, Union
+from typing import Any, Callable, ContextManager, Dict, List, Optional, Type, Union
 
 import lstmprof
 from lstmprof.capture.own.frameworks import framework_of, profiler_of
@@ -124,6 +124,7 @@ class Session:
         self.path: Optional[Path] = None
         self.reason: Optional[str] = None
         self.steps = 0
+        self.found_by = 0  # steps before the first: by them it was found what ends one
         self._steps: Optional[Steps] = None  # the passes, while they go on
         self._passes: Optional[Passes] = None
         self._in_step = False
@@ -136,8 +137,8 @@ class Session:
         self.begin()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.end()
+    def __exit__(self, error: Optional[Type[BaseException]], *_: object) -> None:
+        self.end(error)
 
     def begin(self) -> None:
         """Check that a run can be made at ``place``, and be ready for the first step.
@@ -278,8 +279,11 @@ class Session:
             with contextlib.suppress(Exception):  # a profiler that cannot even be stopped
                 steps.close()
 
-    def end(self) -> None:
-        """Stop measuring, and write the run where there is enough of it."""
+    def end(self, error: Optional[Type[BaseException]] = None) -> None:
+        """Stop measuring, and write the run where there is enough of it.
+
+        ``error`` is what ended the training, if anything did.
+        """
         if os.getpid() != self._pid:
             return
         done = self.measured
@@ -288,7 +292,7 @@ class Session:
         if passes is None:
             return
         if passes.profiled is None:
-            self.abandon(self._too_few(passes.fewest))
+            self.abandon(self._too_few(passes.fewest, error))
             return
         if not done:
             self.report("the training ended while {}".format(self._doing))
@@ -300,16 +304,20 @@ class Session:
             self._passes = None
             self._own.close()
 
-    def _too_few(self, fewest: int) -> str:
+    def _too_few(self, fewest: int, error: Optional[Type[BaseException]]) -> str:
         if not self._in_step and not self.steps:
             return "no step was seen: call step() at the end of each"
-        asked = "warmup={}, timed={}, steps={}".format(*dataclasses.astuple(self.plan))
-        return (
-            "the training ended after {} steps, while {}; with {} it takes {} or more, and of "
-            "short steps up to a hundred besides: train longer, or give fewer".format(
-                self.steps, self._doing, asked, fewest
-            )
+        ended = "the training ended {}after {} steps, while {}".format(
+            "by {} ".format(error.__name__) if error else "",
+            self.found_by + self.steps,
+            self._doing,
         )
+        asked = "warmup={}, timed={}, steps={}".format(*dataclasses.astuple(self.plan))
+        takes = "with {} it takes {} or more, and of short steps up to a hundred besides".format(
+            asked,
+            fewest + max(self.found_by - 1, 0),  # the last of these is the first border
+        )
+        return "{}; {}{}".format(ended, takes, "" if error else ": train longer, or give fewer")
 
     def _written(self, passes: Passes) -> None:
         """Write the run by a child process, which reads the profile."""
@@ -318,7 +326,9 @@ class Session:
             json.dump(self._result(passes), file)
         write_in_child(folder, self.writer)
         self.path = self.place
-        self.report("wrote {}; next: lstmprof breakdown {}".format(self.path, self.path))
+        self.report(
+            "wrote {}; next: lstmprof breakdown {}".format(self.path, shlex.quote(str(self.path)))
+        )
 
     def _result(self, passes: Passes) -> Dict[str, Any]:
         """What the child writes the run of: as a worker leaves it, and where it shall be."""

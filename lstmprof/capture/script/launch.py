@@ -8,6 +8,7 @@ Nsight Systems by this one, which has the report once the script is over.
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 from collections.abc import Callable, Sequence
@@ -130,4 +131,4 @@ def _write_by_nsys(request: ScriptRequest, folder: Path, report: Report) -> None
     report("exporting what nsys recorded")
     nsys.export(folder)
     written(folder)
-    report(f"wrote {request.place}; next: lstmprof breakdown {request.place}")
+    report(f"wrote {request.place}; next: lstmprof breakdown {shlex.quote(request.place)}")

@@ -39,7 +39,8 @@ def run(request: ScriptRequest, steps: Steps) -> None:
     sys.modules["__main__"] = module
     try:
         exec(code, module.__dict__)
-    except SystemExit:
+    except SystemExit as stop:
+        steps.exit_code = stop.code
         raise
     except BaseException as error:
         error.__traceback__ = _without_own(error.__traceback__)

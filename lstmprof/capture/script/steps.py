@@ -38,6 +38,7 @@ class Steps:
         self.source: Optional[str] = None
         self._begin, self._note, self._measured = begin, note, measured
         self._pid, self._thread = os.getpid(), None  # type: int, Optional[int]
+        self.exit_code: Any = None  # of the SystemExit by which the script ended
         self._turns: List[Key] = []
         self._who: Dict[Key, Any] = {}
         self._last: Optional[Key] = None
@@ -47,6 +48,11 @@ class Steps:
     def profiling(self) -> bool:
         """Whether a step is being profiled that belongs to this thread."""
         return self.session is not None and self.session.profiling and self.here
+
+    @property
+    def observed(self) -> int:
+        """How many steps were looked at before it was known what ends one."""
+        return 0 if self._last is None else self._turns.count(self._last)
 
     @property
     def here(self) -> bool:

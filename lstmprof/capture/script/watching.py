@@ -61,6 +61,7 @@ class Watching:
 
         try:
             self.session = session_of(self.request, source, self.facts, self.report)
+            self.session.found_by = self.steps.observed
             self.session.begin()
         except LstmprofError as error:
             self.report(str(error))
@@ -104,7 +105,7 @@ class Watching:
 
     def _end(self) -> None:
         if self.session is not None:
-            self.session.end()
+            self.session.end(getattr(sys, "last_type", None))  # what nobody caught
             self._tell()
 
     def _at_exit(self) -> None:
@@ -129,6 +130,10 @@ class Watching:
         error = getattr(sys, "last_type", None)
         if error is not None:  # that nobody caught
             return "the script ended by {} before a step was seen".format(error.__name__)
+        code = self.steps.exit_code
+        if code not in (None, 0):
+            status = code if isinstance(code, int) else 1
+            return "the script ended with exit status {} before a step was seen".format(status)
         if asked and not self.steps.functions:
             return "the script defines no function '{}'; see --step-function".format(asked)
         if asked:

@@ -176,6 +176,32 @@ def test_too_few_steps_leave_no_run_and_one_line(tmp_path: Path, steps: int, wor
     assert fake(p).calls.count("start") == fake(p).calls.count("stop")
 
 
+def test_what_ended_a_training_too_early_is_told_with_all_steps_that_it_had(
+    tmp_path: Path,
+) -> None:
+    lines: list[str] = []
+
+    def program() -> None:
+        with session(tmp_path / "mine", lines) as p:
+            p.found_by = 6
+            list(train(p, 3))
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        program()
+    (line,) = lines
+    assert "the training ended by KeyError after 8 steps, while timing; with warmup=1" in line
+    assert f"it takes {PLAN.fewest() + 5} or more, and of short steps up to a hundred" in line
+    assert "train longer" not in line
+
+
+def test_the_next_command_can_be_pasted_whatever_the_name_of_the_run(tmp_path: Path) -> None:
+    lines: list[str] = []
+    with session(tmp_path / "a b", lines) as p:
+        list(train(p, 20))
+    assert lines == [f"wrote {p.path}; next: lstmprof breakdown '{p.path}'"]
+
+
 def test_as_many_steps_as_are_asked_for_make_a_run(tmp_path: Path) -> None:
     with session(tmp_path / "mine", []) as p:
         list(train(p, PLAN.fewest() - 1))

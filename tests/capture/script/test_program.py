@@ -58,6 +58,14 @@ def test_a_script_that_fails_before_a_step_is_not_told_to_name_one(tmp_path: Pat
     ]
 
 
+def test_a_script_that_exits_before_a_step_is_not_told_to_name_one(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("raise SystemExit('which data?')", encoding="utf-8")
+    assert own(ran(tmp_path, "-m", "lstmprof", "run", "train.py").stderr) == [
+        "lstmprof: traces/train is not written: the script ended with exit status 1 before a step "
+        "was seen"
+    ]
+
+
 def test_a_folder_that_cannot_be_written_is_told_before_the_script_runs(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("print('trained')", encoding="utf-8")
     (tmp_path / "full").write_text("", encoding="utf-8")
@@ -87,6 +95,7 @@ def test_a_module_runs_as_python_m_runs_it(tmp_path: Path) -> None:
         ([], "no script is named; give a file, or -m and a module"),
         (["train.py", "--python", "none"], "none: No such file or directory; give a Python"),
         (["train.py", "--name", "a/b"], "a/b"),
+        (["train.py", "--epochs", "4"], "the script's own options come after --"),
     ],
 )
 def test_what_cannot_be_run_is_refused_in_one_line(

@@ -52,6 +52,7 @@ def test_a_step_ends_with_every_step_of_one_optimizer() -> None:
         steps.ends("torch", adam)
     assert calls == ["end", "begin"] * 3
     assert notes == []
+    assert steps.observed == OBSERVED
 
 
 @pytest.mark.parametrize(
