@@ -1240,6 +1240,18 @@ def test_the_call_that_initialises_is_named(call: Fact, words: str) -> None:
     assert told("launch-bound", slow).startswith(words)
 
 
+def test_where_steps_ran_before_a_first_call_initialised_nothing() -> None:
+    after = replace(loading(FIRST), steps_before=15)
+    assert told("launch-bound", run(LAUNCH, seen=after, device=0)).endswith(
+        "the profiler was being started, or CUDA loaded code; let the profiler warm up for a step "
+        "first"
+    )
+    loads = Fact("cuModuleLoadData", 800, 1)
+    loaded = replace(loading(loads), steps_before=15)
+    slow = run(replace(LAUNCH, name=loads.name), seen=loaded, device=0)
+    assert "CUDA was being initialised or loaded code" in told("launch-bound", slow)
+
+
 @pytest.mark.parametrize(
     ("call", "site"), [("cudaLaunchKernel", "docs.nvidia.com"), ("hipLaunchKernel", "rocm.docs")]
 )

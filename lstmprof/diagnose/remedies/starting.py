@@ -8,6 +8,7 @@ from lstmprof.diagnose.remedies.eager import compiled_alone, compiled_when, is_c
 from lstmprof.diagnose.remedies.told import JAX, TENSORFLOW, Example, Remedy, Told, each, total
 from lstmprof.diagnose.seen import RUNTIMES, Fact
 from lstmprof.diagnose.seen.calls import PROGRAM
+from lstmprof.diagnose.seen.loading import loads
 from lstmprof.numbers import cropped, listed, milliseconds, quantity
 
 _HOW_NOT_TO_TRACE = {
@@ -33,9 +34,13 @@ def initialises(f: Finding) -> Told | None:
     if not calls:
         return None
     runtime = _runtime_of(calls[0].name)
+    why = f"{runtime} was being initialised or loaded code"
+    remedy = "run a few steps before those that are profiled"
+    if f.slow.seen.steps_before and not loads(calls[0].name):
+        why = f"the profiler was being started, or {runtime} loaded code"
+        remedy = "let the profiler warm up for a step first"
     return Told(
-        f"{_took(calls[0])}: {runtime} was being initialised or loaded code; "
-        "run a few steps before those that are profiled",
+        f"{_took(calls[0])}: {why}; {remedy}",
         total(calls),
         source=_ON_LOADING[runtime],
     )

@@ -48,7 +48,8 @@ __all__ = ["RUNTIMES", "Fact", "Gaps", "Product", "Seen", "Slow", "Small", "seen
 class Seen:
     """The facts of one lane; empty where the profile does not show them.
 
-    ``loading``: calls that initialised the runtime of a GPU or loaded code. ``asked``: blocking
+    ``loading``: calls that initialised the runtime of a GPU or loaded code, ``steps_before`` the
+    steps that the program had run. ``asked``: blocking
     calls by the op that made them. ``queued``: work that was queued, by what it waited for.
     ``compiled``: tracing and compiling, by the op that it was for, ``compiled_steps`` the steps
     with some, ``made_anew`` a function that is a new one each time. ``programs``, ``eager``: what
@@ -75,6 +76,7 @@ class Seen:
     framework: str | None = None
     gaps: Gaps | None = None
     loading: tuple[Fact, ...] = ()
+    steps_before: int = 0
     asked: tuple[Fact, ...] = ()
     queued: tuple[Fact, ...] = ()
     compiled: tuple[Fact, ...] = ()
@@ -121,6 +123,7 @@ def seen_in(
         framework=info.framework or origin.framework(events),
         gaps=waits.gaps(lane),
         loading=loading.loading(lane),
+        steps_before=loading.steps_before(lane),
         asked=waits.asked(lane),
         queued=waits.queued(lane),
         compiled=compiled,

@@ -30,6 +30,17 @@ LONG_CALL_NS = 1_000_000
 LONGER = 10
 
 
+def loads(name: str) -> bool:
+    """Whether each call of this name loads code or sets the runtime up."""
+    return _LOADS.match(name) is not None
+
+
+def steps_before(lane: Lane) -> int:
+    """Steps of the program before the profiled ones, as their numbers say: they are from 0 or 1."""
+    numbers = lane.step[lane.rank & (lane.step != NONE)]
+    return max(0, int(numbers.min()) - 1) if len(numbers) else 0
+
+
 def loading(lane: Lane) -> tuple[Fact, ...]:
     """Calls that load code, and first calls that take much longer than the later ones.
 
@@ -51,14 +62,13 @@ def loading(lane: Lane) -> tuple[Fact, ...]:
 
 def _first_long(lane: Lane, rows: Ints, begun_ns: Ints, dur: Ints) -> Iterator[Fact]:
     name = str(lane.text(int(rows[0])))
-    loads = _LOADS.match(name) is not None
     of_gpu = any(pattern.match(name) for pattern in RUNTIMES.values())
-    if _UNLOADS.search(name) or not (loads or of_gpu) or runtime_state(name) == "sync":
+    if _UNLOADS.search(name) or not (loads(name) or of_gpu) or runtime_state(name) == "sync":
         return
-    first = rows if loads else _firsts(lane, rows, name)
+    first = rows if loads(name) else _firsts(lane, rows, name)
     others = np.setdiff1d(rows, first)
     middle = upper_median(dur[others]) if len(others) else None
-    if loads:
+    if loads(name):
         long = np.ones(len(first), dtype=np.bool_)
     elif middle is not None:
         long = dur[first] >= max(LONG_CALL_NS, LONGER * middle)

@@ -75,6 +75,14 @@ def test_the_first_launch_of_a_kernel_that_is_long_has_loaded_it(name: str) -> N
     assert seen(*launches(name)).loading == (Fact(name, 20 * MS, 1, None, 10_000),)
 
 
+def test_steps_before_the_profile_are_told_by_the_numbers_of_its_steps() -> None:
+    rows = launches("cudaLaunchKernel")
+    later = [{**r, "start_ns": r["start_ns"] + 1600 * MS} for r in rows]
+    assert seen(*rows).steps_before == 0
+    assert seen(*rows, steps=2).steps_before == 0
+    assert seen(*later, steps=18).steps_before == 15
+
+
 def test_a_launch_that_is_long_and_not_the_first_has_loaded_nothing() -> None:
     late = [call("cudaLaunchKernel", 60, 90, 9), kernel("a", 90, 91, 9)]
     times = {fact.ns for fact in seen(*launches("cudaLaunchKernel"), *late).loading}
