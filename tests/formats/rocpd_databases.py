@@ -46,7 +46,8 @@ SCHEMA = {
         *("dst_agent_id INTEGER", "src_agent_id INTEGER"),
     ),
 }
-GUID = "00003fdc-92cb-72cb-9169-c7e541b1fcdf"
+#: Of the first process; the last digit is the number of each.
+GUID = "00003fdc-92cb-72cb-9169-c7e541b1fcd0"
 
 
 def tables(process: Mapping[str, Any]) -> Tables:

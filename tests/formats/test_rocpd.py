@@ -262,3 +262,77 @@ def test_a_database_that_is_cut_short_or_damaged_is_refused(tmp_path: Path, tabl
     path.write_bytes(content[:1024] + b"\x77" * 1024 + content[2048:])
     with pytest.raises(ProfileError, match="the SQLite database is damaged"):
         formats.read(path)
+
+
+def changed(path: Path, *statements: str) -> Path:
+    """The database at ``path`` after ``statements``, in which ``{}`` is its tables' ending."""
+    with closing(sqlite3.connect(path)) as connection:
+        for statement in statements:
+            connection.execute(statement.format(_UUID.replace("-", "_")))
+        connection.commit()
+    return path
+
+
+@pytest.mark.parametrize(
+    ("statements", "message"),
+    [
+        (["ALTER TABLE rocpd_event_{} ADD COLUMN rowid"], "hides the numbers of its rows"),
+        (
+            [
+                "DROP TABLE rocpd_event_{0}",
+                "CREATE TABLE rocpd_event_{0} (id INTEGER PRIMARY KEY, category_id, stack_id, "
+                "extdata) WITHOUT ROWID",
+            ],
+            "damaged",
+        ),
+        (
+            [
+                'UPDATE rocpd_event_{} SET extdata = \'{{"message": "\' '
+                "|| replace(hex(zeroblob(50000)), '00', 'a') || '\"}}'",
+                "INSERT INTO rocpd_region_{0} (start, end, event_id) "
+                "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 99) "
+                "SELECT 1, 2, 1 FROM n",
+            ],
+            "texts are pointed to again and again",
+        ),
+    ],
+)
+def test_a_table_in_which_no_row_is_found_by_number_is_damage(
+    statements: list[str], message: str, tmp_path: Path, tables: Tables
+) -> None:
+    path = changed(written(tmp_path, tables), *statements)
+    with pytest.raises(ProfileError, match=message):
+        formats.read(path)
+
+
+def test_rows_whose_numbers_are_not_their_ids_are_not_taken_for_others(
+    tmp_path: Path, tables: Tables
+) -> None:
+    path = changed(
+        written(tmp_path, tables),
+        "ALTER TABLE rocpd_event_{0} RENAME TO events_{0}",
+        "CREATE TABLE rocpd_event_{0} AS SELECT * FROM events_{0} ORDER BY id DESC",
+    )
+    profile = formats.read(path)  # of five events the one in the middle has its number still
+    read = profile.events.to_pylist()
+    assert {row["kind"] for row in read} == {"kernel", "memcpy", "range"}
+    assert {row["correlation_id"] for row in read} == {None}
+    assert any(note.startswith("2 records were left out") for note in profile.notes)
+
+
+def test_a_range_may_have_its_text_for_its_name(tmp_path: Path, tables: Tables) -> None:
+    number = len(tables["string"]) + 1
+    texts = ("MARKER_CORE_RANGE_API", "step 7")
+    tables["string"] += [{"id": number + i, "string": text} for i, text in enumerate(texts)]
+    tables["event"][2] |= {"category_id": number, "extdata": "{}"}
+    tables["region"][2]["name_id"] = number + 1
+    assert rows(written(tmp_path, tables))[0]["name"] == "step 7"
+
+
+def test_more_rows_than_are_read_at_a_time_are_read(
+    tmp_path: Path, tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = written(tmp_path, tables)
+    at_once = rows(path)
+    monkeypatch.setattr("lstmprof.formats.cuda.sqlite._CHUNK_ROWS", 1)
+    assert rows(path) == at_once

@@ -1,14 +1,15 @@
 """The tables of an SQLite profile.
 
-Only ordinary tables are read, by full scans: never a view, a trigger, a virtual or generated column
-or an index, so that no expression of the file's own runs (https://sqlite.org/security.html). A
-value of another type than asked for is unknown; text that is no UTF-8 is mended; a scan that yields
-more rows than the file has room for is damage.
+Only ordinary tables are read, by full scans or by a row's number: never a view, a trigger, a
+virtual or generated column or an index, so that no expression of the file's own runs
+(https://sqlite.org/security.html). A value of another type than asked for is unknown; text that is
+no UTF-8 is mended; a scan that yields more rows than the file has room for is damage.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import sqlite3
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -29,6 +30,8 @@ MAX_VALUE_BYTES = 2**24
 #: A row takes four bytes at least: its place, length, number and header.
 _MIN_ROW_BYTES = 4
 _CHUNK_ROWS = 65_536
+#: What the key of a row is called beside the columns of the row that it points to.
+_KEY = "pointing_key"
 #: https://sqlite.org/fileformat2.html, section 1.3: where the page size and count of pages stand.
 _PAGE_SIZE, _PAGES = (16, 18), (28, 32)
 
@@ -48,13 +51,65 @@ class Database(Tables):
 
     def int_chunks(self, table: str, *names: str) -> Iterator[dict[str, Ints]]:
         """These columns, some rows at a time, as ``ints``."""
-        present = [name for name in names if name in self.columns[table]]
-        asked = present or sorted(self.columns[table])[:1]
+        return self._int_chunks(self.columns[table], names, f"{quoted(table)} NOT INDEXED")
+
+    def pointed_ints(
+        self, table: str, key: str, other: str, *names: str
+    ) -> Iterator[dict[str, Ints]]:
+        """Of each row of ``table`` these columns of the row of ``other`` whose number is its key.
+
+        As many at a time as of ``int_chunks``; ``UNKNOWN`` where there is no such row.
+        """
+        return self._int_chunks(self.columns[other], names, self._pointed(table, key, other))
+
+    def pointed_texts(self, table: str, key: str, other: str, name: str) -> Iterator[pa.Array]:
+        """The same of one column, as ``text_chunks``.
+
+        Texts that are longer together than the file are damage: a row of each is pointed to once.
+        """
+        exact = f"CASE WHEN typeof({quoted(name)}) = 'text' THEN {quoted(name)} END"
+        texts = self._within(f"SELECT {exact} FROM {self._pointed(table, key, other)}")
+        while chunk := list(itertools.islice(texts, _CHUNK_ROWS)):
+            yield pa.array(chunk, pa.string())
+
+    def _within(self, query: str) -> Iterator[str | None]:
+        left = self.most_rows * _MIN_ROW_BYTES
+        for (text,) in self.connection.execute(query):
+            left -= len(text or "")
+            if left < 0:
+                raise sqlite3.DatabaseError("texts are pointed to again and again")
+            yield text
+
+    def text_at(self, table: str, name: str, number: int) -> str | None:
+        """The text in the row whose ``id`` is its number; None where there is none."""
+        self._check_numbered(table)
+        exact = f"CASE WHEN typeof({quoted(name)}) = 'text' THEN {quoted(name)} END"
+        query = (
+            f"SELECT {exact} FROM {quoted(table)} NOT INDEXED WHERE rowid = :number AND +id = rowid"
+        )
+        row = self.connection.execute(query, {"number": number}).fetchone()
+        return row[0] if row else None
+
+    def _pointed(self, table: str, key: str, other: str) -> str:
+        self._check_numbered(other)
+        keys = f"(SELECT {quoted(key)} AS {_KEY} FROM {quoted(table)} NOT INDEXED)"
+        return f"{keys} LEFT JOIN {quoted(other)} AS other NOT INDEXED ON other.rowid = {_KEY}"
+
+    def _check_numbered(self, table: str) -> None:
+        """Refuse a table of which a column is called as the number of a row is."""
+        if {"rowid", _KEY} & {name.lower() for name in self.columns[table]}:
+            raise sqlite3.DatabaseError(f"table {table} hides the numbers of its rows")
+
+    def _int_chunks(
+        self, columns: frozenset[str], names: tuple[str, ...], source: str
+    ) -> Iterator[dict[str, Ints]]:
+        present = [name for name in names if name in columns]
+        asked = present or sorted(columns)[:1]
         exact = ", ".join(
             f"CASE WHEN typeof({quoted(n)}) = 'integer' THEN {quoted(n)} ELSE :value END"
             for n in asked
         )
-        for rows in self._chunks(table, exact, UNKNOWN):
+        for rows in self._chunks(source, exact, UNKNOWN):
             chunk = np.array(rows, np.int64)
             absent = np.full(len(chunk), UNKNOWN)
             read = {name: np.ascontiguousarray(chunk[:, i]) for i, name in enumerate(present)}
@@ -71,18 +126,18 @@ class Database(Tables):
     def _values(self, table: str, name: str, type_: str) -> Iterator[list[Any]]:
         if name in self.columns.get(table, frozenset()):
             exact = f"CASE WHEN typeof({quoted(name)}) = :value THEN {quoted(name)} END"
-            for rows in self._chunks(table, exact, type_):
+            for rows in self._chunks(f"{quoted(table)} NOT INDEXED", exact, type_):
                 yield [row[0] for row in rows]
 
-    def _chunks(self, table: str, exact: str, value: int | str) -> Iterator[list[Any]]:
+    def _chunks(self, source: str, exact: str, value: int | str) -> Iterator[list[Any]]:
         # By its name: a numbered one (?1) is a DeprecationWarning of Python 3.12.0 to 3.12.3.
-        query = f"SELECT {exact} FROM {quoted(table)} NOT INDEXED"
+        query = f"SELECT {exact} FROM {source}"
         cursor = self.connection.execute(query, {"value": value})
         left = self.most_rows
         while rows := cursor.fetchmany(_CHUNK_ROWS):
             left -= len(rows)
             if left < 0:
-                raise sqlite3.DatabaseError(f"table {table} has more rows than the file has room")
+                raise sqlite3.DatabaseError(f"{source} has more rows than the file has room")
             yield rows
 
 

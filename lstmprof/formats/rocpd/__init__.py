@@ -24,7 +24,7 @@ from lstmprof.events import Profile
 from lstmprof.formats import rocprofv3, rows
 from lstmprof.formats.cuda import sqlite
 from lstmprof.formats.cuda.events import CudaEvents, gathered
-from lstmprof.formats.cuda.tables import Tables
+from lstmprof.formats.cuda.sqlite import Database
 from lstmprof.formats.raw_file import RawFile
 from lstmprof.formats.rocpd.events import Events
 from lstmprof.formats.rocpd.process import Gpu, Process
@@ -53,7 +53,7 @@ def read(raw: RawFile) -> Profile:
         return _profile(raw.path, database)
 
 
-def _profile(path: Path | str, database: Tables) -> Profile:
+def _profile(path: Path | str, database: Database) -> Profile:
     _check_tables(path, database)
     processes = [Process(database, suffix) for suffix in _suffixes(database)]
     _check_processes(path, processes)
@@ -88,14 +88,14 @@ def _events(parts: Sequence[Events]) -> CudaEvents:
     )
 
 
-def _suffixes(database: Tables) -> list[str]:
+def _suffixes(database: Database) -> list[str]:
     """What the names of each process's tables end with; empty of tables without a guid."""
     named = [(own, table) for own in _OWN for table in database.columns if table.startswith(own)]
     endings = {table.removeprefix(own) for own, table in named}
     return sorted(ending for ending in endings if not ending or ending.startswith("_"))
 
 
-def _check_tables(path: Path | str, database: Tables) -> None:
+def _check_tables(path: Path | str, database: Database) -> None:
     """Refuse tables of another schema.
 
     Raises:
@@ -114,7 +114,7 @@ def _check_tables(path: Path | str, database: Tables) -> None:
             raise ProfileError(path, what, _JSON)
 
 
-def _schema_version(database: Tables, table: str) -> str | None:
+def _schema_version(database: Database, table: str) -> str | None:
     if not {"tag", "value"} <= database.columns.get(table, frozenset()):
         return None
     pairs = zip(database.texts(table, "tag"), database.texts(table, "value"), strict=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -12,10 +12,10 @@ from lstmprof.events.groups import Groups
 from lstmprof.formats.cuda.events import Batch, constant, named, natural, positive
 from lstmprof.formats.cuda.names import nvtx_ranges
 from lstmprof.formats.cuda.tables import UNKNOWN, Ints
-from lstmprof.formats.rocpd.process import Process
+from lstmprof.formats.rocpd.process import Process, message
 from lstmprof.formats.rocprofv3 import COPIES
 
-_TIMES = ("start", "end", "pid", "event_id")
+_TIMES = ("start", "end", "pid")
 _GRID = ("grid_size_x", "grid_size_y", "grid_size_z")
 _BLOCK = ("workgroup_size_x", "workgroup_size_y", "workgroup_size_z")
 _OF_LAUNCH = (*_GRID, *_BLOCK, "group_segment_size")
@@ -39,23 +39,47 @@ class Events:
 
     def regions(self) -> Iterator[Batch]:
         """Calls of HIP and ROCTx ranges; those of HSA, RCCL and the compiler are left out."""
-        process = self._process
-        compiler = process.numbers_of("HIP_COMPILER")
-        calls = np.setdiff1d(process.numbers_of("HIP_", "_API"), compiler)
-        markers, of_ranges = process.numbers_of("MARKER"), process.numbers_of("MARKER", "RANGE")
-        ranges = process.numbers_of("Range")
-        for read in process.chunks("region", *_TIMES, "tid", "name_id"):
-            origins = process.origins.of(read["event_id"])
-            kinds = origins.categories
-            ints = {**self._timed(read), "tid": _numbered(read["tid"], process.tids)}
-            name = named(read["name_id"], process.strings.get)
-            texts = {"kind": constant("runtime", len(name)), "name": name}
-            called = Batch({**ints, "correlation_id": positive(origins.stacks)}, texts)
-            self.left_out += int((kinds == UNKNOWN).sum())
-            yield self._known(called.only(np.isin(kinds, calls)))
-            is_range = np.isin(kinds, of_ranges)
-            is_range |= np.isin(kinds, markers) & np.isin(read["name_id"], ranges)
-            yield self._ranges(ints, origins.messages, is_range)
+        extdata = self._process.extdata("region")
+        for read in self._process.chunks("region", *_TIMES, "tid", "name_id"):
+            self.left_out += int((read["category_id"] == UNKNOWN).sum())
+            tid = _numbered(read["tid"], self._process.tids)
+            yield self._calls({**self._launched(read), "tid": tid}, read)
+            yield self._ranges({**self._timed(read), "tid": tid}, read, next(extdata, []))
+
+    def _calls(self, ints: Mapping[str, Ints], read: Mapping[str, Ints]) -> Batch:
+        is_call = self._says(read["category_id"], _is_of_hip)
+        name = named(read["name_id"][is_call], self._process.string)
+        texts = {"kind": constant("runtime", len(name)), "name": name}
+        return self._known(Batch({n: values[is_call] for n, values in ints.items()}, texts))
+
+    def _ranges(
+        self, ints: Mapping[str, Ints], read: Mapping[str, Ints], extdata: Sequence[str | None]
+    ) -> Batch:
+        """The ROCTx ranges among regions; those without a text are left out."""
+        is_marker = self._says(read["category_id"], lambda text: "MARKER" in text)
+        is_range = is_marker & self._says(read["category_id"], lambda text: "RANGE" in text)
+        others = np.flatnonzero(is_marker & ~is_range)
+        is_range[others] = self._says(read["name_id"][others], lambda text: "Range" in text)
+        places = np.flatnonzero(is_range)
+        said = [message(extdata[i]) if extdata else None for i in places.tolist()]
+        names = read["name_id"][places].tolist()
+        said = [text or self._own(name) for text, name in zip(said, names, strict=True)]
+        has_text = np.array([text is not None for text in said], np.bool_)
+        self.left_out += int((~has_text).sum())
+        texts = pa.array([text for text in said if text is not None], pa.string())
+        kept = places[has_text]
+        return nvtx_ranges({name: values[kept] for name, values in ints.items()}, texts)
+
+    def _own(self, name_id: int) -> str | None:
+        """The name of a region where it is the text of a range, as since 2026, not of a call."""
+        name = self._process.string(name_id)
+        return None if name is None or name.startswith("roctx") else name or None
+
+    def _says(self, numbers: Ints, is_meant: Callable[[str], bool]) -> np.ndarray:
+        """Whether the string of each number is meant."""
+        distinct, codes = np.unique(numbers, return_inverse=True)
+        texts = [self._process.string(number) or "" for number in distinct.tolist()]
+        return np.array([is_meant(text) for text in texts], np.bool_)[codes]
 
     def _kernels(self) -> Iterator[Batch]:
         columns = (*_TIMES, "agent_id", "kernel_id", "stream_id", "queue_id", "graph_node_id")
@@ -87,25 +111,15 @@ class Events:
             yield self._known(Batch(ints, {"kind": constant("memcpy", len(name)), "name": name}))
 
     def _copy_name(self, number: int) -> str | None:
-        direction = self._process.strings.get(number, "").removeprefix("MEMORY_COPY_")
+        direction = (self._process.string(number) or "").removeprefix("MEMORY_COPY_")
         return f"Memcpy {COPIES[direction]}" if direction in COPIES else None
-
-    def _ranges(
-        self, ints: Mapping[str, Ints], messages: pa.ChunkedArray, is_range: np.ndarray
-    ) -> Batch:
-        """The ROCTx ranges among regions; those without a text are left out."""
-        has_text = is_range & messages.is_valid().to_numpy()
-        self.left_out += int((is_range & ~has_text).sum())
-        texts = pa.array(messages.filter(pa.array(has_text)).to_pylist(), pa.string())
-        return nvtx_ranges({name: values[has_text] for name, values in ints.items()}, texts)
 
     def _timed(self, read: Mapping[str, Ints]) -> dict[str, Ints]:
         pid = positive(_numbered(read["pid"], self._process.pids))
         return {"start_ns": read["start"], "end_ns": read["end"], "pid": pid}
 
     def _launched(self, read: Mapping[str, Ints]) -> dict[str, Ints]:
-        stacks = self._process.origins.of(read["event_id"]).stacks
-        return {**self._timed(read), "correlation_id": positive(stacks)}
+        return {**self._timed(read), "correlation_id": positive(read["stack_id"])}
 
     def _known(self, batch: Batch) -> Batch:
         """The events of ``batch`` that have a name, and of activities a device."""
@@ -114,6 +128,10 @@ class Events:
             is_known = is_known & (batch.ints["device"] != UNKNOWN)
         self.left_out += int((~is_known).sum())
         return batch.only(is_known)
+
+
+def _is_of_hip(category: str) -> bool:
+    return "HIP_" in category and "_API" in category and "COMPILER" not in category
 
 
 def _numbered(keys: Ints, numbers: Mapping[int, int]) -> Ints:

@@ -1,25 +1,30 @@
 """What the numbers in one process's tables of a rocpd database mean.
 
-Every table but that of strings has its rows' numbers as ``id``, to which others point: a region to
-its thread, a kernel to its symbol and agent, each of both to its row of ``rocpd_event``.
+Every table has its rows' numbers as ``id``, to which others point: a region to its thread and the
+string that is its name, a kernel to its symbol and agent, each of both to its row of
+``rocpd_event``. Strings and events, as many as regions and kernels, are looked up and not kept.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from lstmprof.events import DeviceFacts
 from lstmprof.formats import rows
-from lstmprof.formats.cuda.tables import UNKNOWN, Ints, Tables
+from lstmprof.formats.cuda.sqlite import Database
+from lstmprof.formats.cuda.tables import UNKNOWN, Ints
 from lstmprof.formats.raw_file import json_value
 
-_MARKER = "MARKER"
+#: What of an event's row in ``rocpd_event`` is read.
+_OF_EVENT = ("category_id", "stack_id")
+#: So many of the strings that were asked for are kept.
+_KEPT_STRINGS = 4096
 
 
 @dataclass(frozen=True)
@@ -31,54 +36,52 @@ class Gpu:
     facts: DeviceFacts
 
 
-@dataclass(frozen=True)
-class Origins:
-    """The rows of ``rocpd_event``, by rising ``ids``: of what kind, and launched by which call.
-
-    ``stacks`` are the numbers that a call has in common with what it launched; ``messages`` the
-    texts of ROCTx ranges, null elsewhere.
-    """
-
-    ids: Ints
-    categories: Ints
-    stacks: Ints
-    messages: pa.ChunkedArray
-
-    def of(self, event_ids: Ints) -> Origins:
-        """The row of each event, ``UNKNOWN`` and null where there is none."""
-        if not len(self.ids):
-            nothing = np.full(len(event_ids), UNKNOWN)
-            none = pa.chunked_array([pa.nulls(len(event_ids), pa.string())])
-            return Origins(event_ids, nothing, nothing, none)
-        places = np.minimum(np.searchsorted(self.ids, event_ids), len(self.ids) - 1)
-        hit = self.ids[places] == event_ids
-        return Origins(
-            event_ids,
-            np.where(hit, self.categories[places], UNKNOWN),
-            np.where(hit, self.stacks[places], UNKNOWN),
-            self.messages.take(pa.array(places, mask=~hit)),
-        )
-
-
 class Process:
     """One process: the tables whose names end with ``suffix``."""
 
-    def __init__(self, database: Tables, suffix: str) -> None:
+    def __init__(self, database: Database, suffix: str) -> None:
         self._database, self._suffix = database, suffix
-        self.strings = database.strings(self._table("string"), "id", "string")
         self.pids = self._numbers("info_process", "pid")
         self.machines = set(self._numbers("info_process", "nid").values())
         self.tids = self._numbers("info_thread", "tid")
+        self.string = functools.lru_cache(_KEPT_STRINGS)(self._string)
 
     def chunks(self, table: str, *columns: str) -> Iterator[Mapping[str, Ints]]:
-        """These columns of a table, some rows at a time; none where there is no such table."""
-        if self._table(table) in self._database.columns:
-            yield from self._database.int_chunks(self._table(table), *columns)
+        """These columns of a table, some rows at a time; none where there is no such table.
 
-    def numbers_of(self, *words: str) -> Ints:
-        """The numbers of the strings in which each of ``words`` stands."""
-        numbers = [n for n, text in self.strings.items() if all(word in text for word in words)]
-        return np.array(numbers, np.int64)
+        With them ``category_id``, of what kind an event is, and ``stack_id``, the number that a
+        call has in common with what it launched, of the row's ``event_id``.
+        """
+        own, events = self._table(table), self._table("event")
+        if own not in self._database.columns:
+            return
+        scans = self._database.int_chunks(own, *columns, "event_id")
+        if not self._points_to(own, events):
+            yield from ({**dict.fromkeys(_OF_EVENT, _unknown(read)), **read} for read in scans)
+            return
+        found = self._database.pointed_ints(own, "event_id", events, "id", *_OF_EVENT)
+        for read, event in zip(scans, found, strict=True):
+            is_its = event["id"] == read["event_id"]
+            of_event = {name: np.where(is_its, event[name], UNKNOWN) for name in _OF_EVENT}
+            yield {**of_event, **read}
+
+    def extdata(self, table: str) -> Iterator[list[str | None]]:
+        """What each row's event says beside its columns, as many as of ``chunks``, or none."""
+        own, events = self._table(table), self._table("event")
+        if self._points_to(own, events):
+            chunks = self._database.pointed_texts(own, "event_id", events, "extdata")
+            yield from (texts.to_pylist() for texts in chunks)
+
+    def _points_to(self, own: str, events: str) -> bool:
+        columns = self._database.columns
+        has_events = {"id", "extdata"} <= columns.get(events, frozenset())
+        return has_events and "event_id" in columns.get(own, ())
+
+    def _string(self, number: int) -> str | None:
+        table = self._table("string")
+        if {"id", "string"} <= self._database.columns.get(table, frozenset()) and number >= 0:
+            return self._database.text_at(table, "string", number)
+        return None
 
     @cached_property
     def kernel_names(self) -> dict[int, str]:
@@ -108,35 +111,6 @@ class Process:
             if type_ == "GPU" and agent in indexes
         }
 
-    @cached_property
-    def origins(self) -> Origins:
-        """The rows of ``rocpd_event``."""
-        read = {name: [np.empty(0, np.int64)] for name in ("id", "category_id", "stack_id")}
-        for chunk in self.chunks("event", *read):
-            for name, values in read.items():
-                values.append(chunk[name])
-        ids, categories, stacks = (np.concatenate(values) for values in read.values())
-        is_marker = np.isin(categories, self.numbers_of(_MARKER))
-        messages = self._messages(is_marker)
-        if np.all(ids[1:] > ids[:-1]):
-            return Origins(ids, categories, stacks, messages)
-        order = np.argsort(ids, kind="stable")
-        return Origins(ids[order], categories[order], stacks[order], messages.take(order))
-
-    def _messages(self, is_marker: np.ndarray) -> pa.ChunkedArray:
-        """What ROCTx was told, null of events that are no markers."""
-        nothing = pa.chunked_array([pa.nulls(len(is_marker), pa.string())])
-        if not is_marker.any() or "extdata" not in self._database.columns[self._table("event")]:
-            return nothing
-        chunks, begin = [], 0
-        for texts in self._database.text_chunks(self._table("event"), "extdata"):
-            wanted = is_marker[begin : begin + len(texts)].tolist()
-            given = zip(wanted, texts.to_pylist(), strict=True)
-            messages = [_message(text) if is_one else None for is_one, text in given]
-            chunks.append(pa.array(messages, pa.string()))
-            begin += len(texts)
-        return pa.chunked_array(chunks, pa.string())
-
     def _table(self, name: str) -> str:
         return f"rocpd_{name}{self._suffix}"
 
@@ -150,9 +124,14 @@ class Process:
         return list(self._database.strings(table, "id", column).items())
 
 
-def _message(extdata: str | None) -> str | None:
-    message = _object(extdata).get("message")
-    return rows.clean(message) if isinstance(message, str) and message else None
+def _unknown(read: Mapping[str, Ints]) -> Ints:
+    return np.full(len(read["event_id"]), UNKNOWN)
+
+
+def message(extdata: str | None) -> str | None:
+    """The text that ROCTx was given, None where there is none."""
+    text = _object(extdata).get("message")
+    return rows.clean(text) if isinstance(text, str) and text else None
 
 
 def _facts(extdata: str | None) -> DeviceFacts:
