@@ -85,6 +85,11 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     return True
 
 
+def pytest_unconfigure() -> None:
+    """Let the process end with no look at all that was imported: 2.5 s of CPU with PyTorch."""
+    gc.freeze()
+
+
 def _reason(reports: Sequence[pytest.TestReport]) -> str:
     failure = next(report for report in reports if report.failed)
     lines = [line[1:].strip() for line in failure.longreprtext.splitlines() if line[:1] == "E"]
