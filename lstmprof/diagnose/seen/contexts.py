@@ -22,8 +22,12 @@ from lstmprof.events.table import NONE, EventTable
 from lstmprof.events.threads import ASKS, thread_ids
 
 INPUT = "input"
+#: What TensorFlow calls the op in which a step takes the next element, on a thread of its own that
+#: launches nothing (``tf_data_iterator_get_next``): ``IteratorGetNextOp::DoCompute``.
+_NEXT_OP = re.compile(r"IteratorGetNext\w*Op::DoCompute")
 _PREPARES = re.compile(
-    r"input|enumerate\(DataLoader\)#.*__next__|.*torch/utils/data/dataloader\.py\(\d+\): __next__"
+    rf"input|enumerate\(DataLoader\)#.*__next__|.*torch/utils/data/dataloader\.py\(\d+\): __next__"
+    rf"|{_NEXT_OP.pattern}"
     r"|(.*[:/ ])?IteratorGetNext\w*|(.*[].])?\w*dataloader_next"  # the last is Lightning's
     r"|(?i:(.*: )?\W*((get|next|fetch|load|prepare)_?(next_?)?(batch|data|inputs?)"
     r"|(data|batch)[_ -]?load(er|ing)?|input_?pipeline)\W*)"
@@ -97,6 +101,7 @@ class Preparing:
         times = [_times_of(events, prepares & (self._thread == w.thread), w) for w in windows]
         self._in_line = _union(times)
         launching = np.isin(self._thread, _launching_threads(events, rank))
+        launching |= events.where_name(_NEXT_OP.fullmatch)
         self._launching = _union([_times_of(events, prepares & launching, w) for w in windows])
 
     @property
@@ -109,7 +114,8 @@ class Preparing:
 
         On a host the time of the thread that runs the step. A device waits for the input while
         that thread prepares it, or the one that then launches; if nothing of that one was recorded,
-        while any thread that launches does. Copies are the input's where it launched them.
+        while any thread that launches does, or TensorFlow takes the next element on another. Copies
+        are the input's where it launched them.
         """
         inside = held.inside(self._in_line)
         if held.device is None:

@@ -196,6 +196,34 @@ def test_the_input_is_prepared_by_the_thread_that_launches_though_another_has_mo
     assert kinds(rows, 0)["input-bound"] == 26 - 2
 
 
+#            0        10        20        30        40 ns
+# main        |1 --------- EagerKernelExecute --------- 41|
+# tf_data     |2 -- IteratorGetNextOp -- 26|
+# tf_Compute                                  |33 35|
+# kernel                                              |36 - 40|
+@pytest.mark.parametrize(
+    ("name", "input_ns"),
+    [
+        ("IteratorGetNextOp::DoCompute", 26 - 2),
+        ("IteratorGetNextAsOptionalOp::DoCompute", 26 - 2),
+        ("Iterator::Prefetch", 0),  # in the background, for a later step
+    ],
+)
+def test_tensorflow_takes_the_next_element_on_a_thread_that_launches_nothing(
+    name: str, input_ns: int
+) -> None:
+    rows = [
+        row("step", "train", 0, 42, **MAIN),
+        row("op", "EagerKernelExecute", 1, 41, **MAIN),
+        row("op", name, 2, 26, **OTHER),
+        row("runtime", "cudaLaunchKernel", 33, 35, pid=1, tid=3, correlation_id=1),
+        row("kernel", "sgemm", 36, 40, device=0, stream=7, correlation_id=1),
+    ]
+    found = kinds(rows, 0)
+    assert found.get("input-bound", 0) == input_ns
+    assert found["unrecorded host"] == 33 - input_ns
+
+
 def read_one_by_one(between: str, took_ns: int = 20, pause_ns: int = 10) -> list[Row]:
     """A step of 10 µs with ten values, before each of which the op ``between`` runs."""
     rows, at = [row("step", "step", 0, 10_000_000, **MAIN)], 1000
