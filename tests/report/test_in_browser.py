@@ -497,6 +497,17 @@ def test_a_page_of_paper_holds_its_width_and_what_is_folded(opened: Opened) -> N
     assert not any(opened.tab.evaluate(folds))
 
 
+def test_a_page_of_paper_holds_the_charts_that_a_wide_screen_drew(opened: Opened) -> None:
+    opened.tab.set_viewport_size({"width": 1440, "height": 900})
+    wide = "[...document.querySelectorAll('.chart svg')].filter("
+    wide += "svg => svg.getBoundingClientRect().right > document.body.clientWidth).length"
+    drawn = "Math.max(...[...document.querySelectorAll('.chart svg')].map(svg => svg.clientWidth))"
+    opened.tab.wait_for_function(f"{drawn} > 800")
+    opened.tab.emulate_media(media="print")
+    opened.tab.evaluate("document.documentElement.style.width = '718px'")  # no event tells of it
+    assert opened.tab.evaluate(wide) == 0
+
+
 def test_fifty_thousand_events_are_drawn_within_a_frame_or_two(
     report: Report, browser: Any, tmp_path: Path
 ) -> None:
