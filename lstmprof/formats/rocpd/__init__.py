@@ -9,7 +9,8 @@ rocprofv3 holds one process, one that ``rocpd merge`` wrote several. What ``rocp
 JSON holds here, too. An instant, so a call of no length, stands in a table that is not read.
 
 Source: source/share/rocprofiler-sdk-rocpd and source/lib/output/generateRocpd.cpp of
-ROCm/rocprofiler-sdk, its schema 3.0.0 to 3.0.5, and a published database of schema 3.
+ROCm/rocprofiler-sdk, its schema 3.0.0 to 3.0.5, and 13 published databases of schema 3, which hold
+kernels and calls of HIP; copies, ranges, graphs and merged files are read by the source.
 """
 
 from __future__ import annotations
