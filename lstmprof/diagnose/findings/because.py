@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lstmprof.breakdown.attribution import CALL, LATENCY
+from lstmprof.breakdown.lacks.rules import GPU_UNSEEN
 from lstmprof.diagnose import causes
 from lstmprof.diagnose.findings import Change, Finding, slower_calls
 from lstmprof.diagnose.findings.counts import QUANTITIES, Quantity, Spread, spread_of
@@ -104,6 +105,8 @@ def because(finding: Finding) -> str:
     """The counts behind a finding, as half a sentence; empty where they do not explain it."""
     if finding.kind == causes.SLOWER and finding.fast is not None:
         return slower_calls.because(finding.fast, finding.slow)
+    if finding.kind == causes.CAST and may_be_copies(finding.slow):
+        return _by_largest(finding)
     slow = _items(finding, finding.slow, finding.slow_ns)
     if finding.fast is None:
         text = _alone(finding, slow)
@@ -116,12 +119,23 @@ def named(finding: Finding) -> str:
     """What the time of a finding is: of products and launches what these are."""
     if finding.kind == causes.LAUNCH:
         return _launching(finding)
+    if finding.kind == causes.CAST and may_be_copies(finding.slow):
+        return f"{causes.KINDS[causes.CAST]}, or copies to the GPU"
     if finding.kind != causes.GEMM:
         return causes.KINDS[finding.kind]
     taken = _taken(finding.kind, finding.contributors, finding.slow)
     whole = sum(ns for ns, _ in taken.values())
     names = [_WORK[noun] for noun, (ns, _) in taken.items() if ns >= _NAMED * whole]
     return listed(names) or causes.KINDS[finding.kind]
+
+
+def may_be_copies(profile: StepProfile) -> bool:
+    """Whether ``aten::to`` may have copied to a GPU: none was recorded, though named, and no type.
+
+    PyTorch casts and copies between devices by the same ops.
+    """
+    unseen = any(lack.kind == GPU_UNSEEN for lack in profile.lacks)
+    return unseen and not any(row["to_dtype"] for row in profile.rows("casts"))
 
 
 def _launching(finding: Finding) -> str:
@@ -162,6 +176,8 @@ def worth_a_line(finding: Finding) -> list[Change]:
     """
     profiles = [profile for profile in (finding.fast, finding.slow) if profile is not None]
     changes = [c for c in finding.changes if c.fast or c.slow]
+    if finding.kind == causes.CAST and may_be_copies(finding.slow):
+        changes = [c for c in changes if c.quantity != "casts"]
     return [c for c in changes if _is_read(QUANTITIES[c.quantity], profiles)]
 
 

@@ -7,6 +7,7 @@ import re
 from lstmprof.diagnose import causes
 from lstmprof.diagnose.causes import CAST, COPY, DISPATCH, GEMM, LAUNCH, MEMORY, SYNC
 from lstmprof.diagnose.findings import Finding
+from lstmprof.diagnose.findings.because import may_be_copies
 from lstmprof.diagnose.findings.counts import counted
 from lstmprof.diagnose.remedies.cells import form_of
 from lstmprof.diagnose.remedies.told import (
@@ -81,7 +82,7 @@ def _casts_to_half(f: Finding) -> Told | None:
 def casts(f: Finding) -> Told | None:
     """Who casts from what to what, the largest."""
     rows = sorted(f.slow.rows("casts"), key=lambda row: -row["total_ns"])
-    if not rows or rows[0]["op"] is None:
+    if not rows or rows[0]["op"] is None or may_be_copies(f.slow):
         return None
     row = rows[0]
     types = f" from {row['from_dtype']} to {row['to_dtype']}" if row["to_dtype"] else ""

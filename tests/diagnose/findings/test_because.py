@@ -8,9 +8,12 @@ from typing import Any
 import pytest
 from diagnose.made import contributor, profile, table, tally
 
+from lstmprof.breakdown.lacks import Lack
+from lstmprof.breakdown.lacks.rules import GPU_UNSEEN
 from lstmprof.diagnose.findings import Finding, findings
 from lstmprof.diagnose.findings.because import because, named, pace, worth_a_line
 from lstmprof.diagnose.findings.counts import QUANTITIES
+from lstmprof.diagnose.remedies import remedies
 from lstmprof.diagnose.seen import Seen
 from lstmprof.diagnose.step_profile import Contributor, StepProfile
 
@@ -138,6 +141,28 @@ def test_a_count_that_is_equal_is_no_reason(calls: int, said: str) -> None:
     assert said in text
     assert ("9.000 ms each, fast's 2.000 ms" in text) == (calls > 1)
     assert "where fast has" not in text
+
+
+@pytest.mark.parametrize(
+    ("to_dtype", "words", "why"),
+    [
+        (None, "casts between element types, or copies to the GPU", "aten::copy_ takes 9.0 ms"),
+        ("c10::Half", "casts between element types", "it has 10 casts a step"),
+    ],
+)
+def test_what_may_be_a_copy_to_a_gpu_is_no_cast(to_dtype: str | None, words: str, why: str) -> None:
+    casts = {"op": "aten::to", "within": None, "from_dtype": None, "to_dtype": to_dtype}
+    slow = run(
+        contributor("busy", "cast", 9 * MS, "aten::copy_", count=10),
+        lacks=(Lack(GPU_UNSEEN, "no GPU activity was recorded"),),
+    )
+    tables = {"casts": table({**casts, "count": 10, "total_ns": 9 * MS, "bytes": None})}
+    found = only("cast-bound", replace(slow, tables=tables))
+    assert (named(found), because(found)[: len(why)]) == (words, why)
+    assert ("casts" in {c.quantity for c in worth_a_line(found)}) == (to_dtype is not None)
+    assert any(advice.name == "keep one type" for advice in remedies(found)) == (
+        to_dtype is not None
+    )
 
 
 def test_ops_are_no_reason_where_one_of_them_takes_it_all() -> None:
