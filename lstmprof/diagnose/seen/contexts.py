@@ -199,11 +199,16 @@ class Reading:
 
 
 def _reading_times(events: EventTable, on_thread: Flags) -> tuple[Ints, Ints]:
-    """(starts, ends) of the loops on this thread: from the first value to the last of each."""
+    """(starts, ends) of the loops on this thread: from the first value to the last of each.
+
+    A loop over a tensor takes it apart first (``aten::unbind``), and Python makes an object of each
+    piece, which takes no longer than the op did.
+    """
     rows = _outermost_ops(events, on_thread)
     asks = events.is_one_of("name", *ASKS)[rows]
     reduces = events.where_name(_REDUCES.search)[rows]
     picks = events.where_name(_VIEWS.search)[rows] | reduces
+    unbinds = events.is_one_of("name", "aten::unbind")[rows]
     start, end = events.start_ns[rows], events.end_ns[rows]
     between_ns = np.append(0, start[1:] - end[:-1])[: len(rows)]
     breaks = np.cumsum((between_ns > _PAUSE_NS) | (~asks & ~picks))
@@ -216,7 +221,10 @@ def _reading_times(events: EventTable, on_thread: Flags) -> tuple[Ints, Ints]:
         reduced_ns = (end - start)[inside][reduces[inside]]
         short = not len(reduced_ns) or np.median(reduced_ns) <= _REDUCED_NS
         if short and np.median(between_ns[inside][1:]) <= _BETWEEN_NS:
-            loops.append((start[reads[0]], end[reads[-1]]))
+            before = slice(np.searchsorted(breaks, breaks[reads[0]]), reads[0])
+            taken_apart = unbinds[before] & (between_ns[1:][before] <= (end - start)[before])
+            first = before.start + np.argmax(taken_apart) if taken_apart.any() else reads[0]
+            loops.append((start[first], end[reads[-1]]))
     first, last = zip(*loops, strict=True) if loops else ((), ())
     return np.array(first, dtype=np.int64), np.array(last, dtype=np.int64)
 

@@ -226,7 +226,7 @@ def test_tensorflow_takes_the_next_element_on_a_thread_that_launches_nothing(
 
 def read_one_by_one(between: str, took_ns: int = 20, pause_ns: int = 10) -> list[Row]:
     """A step of 10 µs with ten values, before each of which the op ``between`` runs."""
-    rows, at = [row("step", "step", 0, 10_000_000, **MAIN)], 1000
+    rows, at = [row("step", "step", -1000, 10_000_000, **MAIN)], 1000
     for _ in range(10):
         rows.append(row("op", between, at, at + took_ns, **MAIN))
         rows.append(row("op", "aten::item", at + took_ns + 5, at + took_ns + 9, **MAIN))
@@ -245,6 +245,20 @@ def test_one_long_wait_for_the_cpu_is_part_of_the_loop_it_fell_into() -> None:
 #  ops      |select|5 ns|item 4 ns| 10 ns |select|5 ns|item| …   ten times
 def test_a_loop_that_reads_values_takes_what_picks_them_out_too() -> None:
     assert kinds(read_one_by_one("aten::select"), None)["sync-bound"] == 9 * (20 + 9 + 10) + 9
+
+
+#  step  |==========================================================|
+#  ops    |unbind 900 ns|  pause  |select|5 ns|item 4 ns| 10 ns |select| …   ten times
+@pytest.mark.parametrize(("pause_ns", "taken_apart"), [(90, True), (900, True), (901, False)])
+def test_a_loop_over_a_tensor_begins_where_that_is_taken_apart(
+    pause_ns: int, taken_apart: bool
+) -> None:
+    rows = read_one_by_one("aten::select")
+    unbind = row("op", "aten::unbind", 100 - pause_ns, 1000 - pause_ns, **MAIN)
+    loop = kinds(rows, None)["sync-bound"]
+    before = 900 + pause_ns + 20  # and the first value is picked out
+    with_unbind = kinds([rows[0], unbind, *rows[1:]], None)["sync-bound"]
+    assert with_unbind == loop + (before if taken_apart else 0)
 
 
 @pytest.mark.parametrize(
