@@ -49,7 +49,8 @@ def _entry(row: Remedy) -> Iterator[str]:
     yield ""
     yield f"- **Seen:** {row.condition}."
     yield f"- **For:** {', '.join(row.frameworks) or 'any framework'}; {', '.join(row.kinds)}."
-    yield f"- **It addresses:** {row.saves or 'cannot be told from a profile'}."
+    less = f", less what {row.instead} will take" if row.instead else ""
+    yield f"- **It addresses:** {row.saves or 'cannot be told from a profile'}{less}."
     yield f"- **Sources:** {', '.join(map(_link, row.sources))}"
     if row.example is not None:
         yield f"- **Example:** {row.example.of}: “{row.example.told}”"

@@ -66,6 +66,7 @@ class Remedy(_Record, frozen=True):
     saves_ns: Annotated[int | None, _is("time of the mean step that it addresses; null unknown")]
     source: Annotated[str, _is("where to read of it, an address")]
     implementation: Annotated[str | None, _is("what it advises to use instead: a row of list")]
+    instead: Annotated[str | None, _is("what will take some of saves_ns, unknown how much")]
 
 
 class Finding(_Record, frozen=True):

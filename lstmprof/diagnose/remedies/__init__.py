@@ -128,7 +128,8 @@ class Advice:
     for any; ``saves_ns`` the time of the mean step that it addresses, of two runs of one
     implementation what the slower has more of it: what would come to light behind it, or go with
     it elsewhere, is not counted. None is unknown. ``implementation`` is the row that it advises to
-    use instead, if any.
+    use instead, if any; ``instead`` what will take some of what is saved, and no profile tells how
+    much.
     """
 
     name: str
@@ -139,19 +140,22 @@ class Advice:
     saves_ns: int | None
     source: str
     implementation: str | None = None
+    instead: str | None = None
 
     def of_step(self, profile: StepProfile) -> str:
         """How much of the mean step of ``profile`` its cause takes, a sentence."""
         share = percent((self.saves_ns or 0) / profile.length_ns)
         what = "step" if profile.marked else "profile"
-        return f"{share} of the {what} has one cause: {self.cause}."
+        with_needed = "With what has to be done in any form, " if self.instead else ""
+        return f"{with_needed}{share} of the {what} has one cause: {self.cause}."
 
     @property
     def text(self) -> str:
         """The sentence, and the time that it addresses, where that is known."""
         if self.saves_ns is None:
             return self.sentence
-        return f"{self.sentence} (addresses {milliseconds(self.saves_ns)} ms)"
+        less = f", less what {self.instead} will take" if self.instead else ""
+        return f"{self.sentence} (addresses {milliseconds(self.saves_ns)} ms{less})"
 
 
 def remedies(finding: Finding) -> tuple[Advice, ...]:
@@ -195,6 +199,7 @@ def _advice(remedy: Remedy, finding: Finding) -> Advice | None:
         saves_ns=saves_ns,
         source=told.source or _source(remedy, framework),
         implementation=told.implementation,
+        instead=remedy.instead,
     )
 
 

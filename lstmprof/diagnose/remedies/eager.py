@@ -23,6 +23,7 @@ from lstmprof.diagnose.remedies.told import (
     is_retraced,
     often,
     series_of_launches,
+    spent,
     total,
 )
 from lstmprof.diagnose.seen import Fact
@@ -66,8 +67,9 @@ def jitted_whole(f: Finding) -> Told | None:
         return None
     if f.slow.device is None and f.kind == causes.DISPATCH and 2 * total(programs) < f.slow_ns:
         return None
-    saves = None if f.slow.device is None else series_of_launches(f)
-    if f.slow.device is not None and saves is None:
+    on_host = f.slow.device is None
+    saves = _calling_ns(f.slow, programs) if on_host else series_of_launches(f)
+    if saves is None:
         return None
     return Told(
         f"it calls compiled programs {often(f.slow, _calls(programs))}, such as "
@@ -153,8 +155,14 @@ def outside_of_a_function(f: Finding) -> Told | None:
         f"outside of a function it runs operators one by one, {often(f.slow, _calls(operators))}, "
         f"such as {_called(operators[0].name)}: put the whole step, gradients and optimizer "
         "included, into one tf.function (Keras does, unless run_eagerly=True)",
-        total_ns(calling) or None,
+        _calling_ns(f.slow, operators),
     )
+
+
+def _calling_ns(profile: StepProfile, called: Sequence[Fact]) -> int:
+    """What waits for these calls, with the Python before each."""
+    names = {fact.name for fact in called}
+    return spent(profile, [fact for fact in profile.seen.called if fact.name in names])
 
 
 def eager_operators(profile: StepProfile) -> Sequence[Fact]:
@@ -173,7 +181,9 @@ JIT_THE_WHOLE = Remedy(
     "the dispatch; of compiling, that most of it is for an operator of JAX's own, in several steps",
     kinds=(*HOST, COMPILE),
     frameworks=JAX,
-    saves="the usual gaps of a GPU; tracing and compiling",
+    saves="on a GPU the usual gaps, on a CPU calling these programs and the usual Python between "
+    "them; tracing and compiling",
+    of_several=True,
     decide=jitted_whole,
     sources=(
         "https://docs.jax.dev/en/latest/jit-compilation.html",
@@ -192,7 +202,8 @@ IN_ONE_FUNCTION = Remedy(
     "calling them is half of the dispatch; nothing traced or compiled",
     kinds=HOST,
     frameworks=TENSORFLOW,
-    saves="calling these operators",
+    saves="calling these operators, and the usual Python between them",
+    of_several=True,
     decide=outside_of_a_function,
     sources=(
         "https://www.tensorflow.org/guide/function",

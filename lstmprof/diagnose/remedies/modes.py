@@ -259,6 +259,7 @@ NO_TORCHSCRIPT = Remedy(
     frameworks=TORCH,
     saves="these nodes",
     of_several=True,
+    instead="any other backward pass",
     decide=torchscript,
     sources=(
         "https://github.com/pytorch/pytorch/issues/46213",

@@ -15,7 +15,6 @@ from lstmprof.diagnose.remedies.told import (
     Remedy,
     Told,
     each,
-    of_step,
     often,
     often_in_all,
     spent,
@@ -24,8 +23,6 @@ from lstmprof.diagnose.remedies.told import (
 from lstmprof.numbers import milliseconds
 
 _INDEXING = re.compile(r"(?:Select|Slice|Index)Backward|aten::(?:select|slice)_backward")
-#: The node of one backward pass: it makes the gradient and adds it to those made before.
-_SELECTED = re.compile(r"^autograd::engine::evaluate_function: SelectBackward")
 #: So many backward passes of indexing into tensors of one shape are those of a loop.
 _LOOPED = 8
 #: … and so many where no shapes tell whether they are of one.
@@ -45,12 +42,10 @@ def indexed_time_steps(f: Finding) -> Told | None:
     unknown = _LOOPED_IF_UNKNOWN if selected is None else _LOOPED
     if (times < steps - 1) if steps else (times if selected is None else selected) < unknown:
         return None
-    time = "host_total_ns" if f.slow.device is None else "device_total_ns"
-    took = next((r for r in ops if _SELECTED.search(r["name"])), calls).get(time)
     return Told(
         "x[t] in the loop has a backward pass that fills and adds a whole sequence in every time "
         "step: take x.unbind(0) once before the loop",
-        None if took is None else of_step(f.slow, round(took / f.slow.steps)),
+        spent(f.slow, f.slow.seen.indexed),
     )
 
 
@@ -118,7 +113,8 @@ UNBIND = Remedy(
     "or, where shapes were not recorded, 16 times",
     kinds=(MEMORY, COPY, DISPATCH, LAUNCH),
     frameworks=TORCH,
-    saves="the backward passes of indexing, and adding up what they make",
+    saves="the backward passes of indexing, adding up what they make, and indexing itself",
+    of_several=True,
     decide=indexed_time_steps,
     sources=("https://github.com/pytorch/pytorch/pull/48474",),
     example=Example(
@@ -157,6 +153,7 @@ PAD = Remedy(
     frameworks=TORCH,
     saves="the layer, with its backward pass where the profile tells which it is",
     of_several=True,
+    instead="the padded layer, padding included,",
     decide=packed_sequences,
     sources=("https://github.com/pytorch/pytorch/issues/149194",),
     example=Example(

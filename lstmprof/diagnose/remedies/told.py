@@ -53,7 +53,8 @@ class Remedy:
     ``decide`` answers for a finding of ``kinds`` in which it sees the ``condition``, what must be
     seen in the profile; ``cause`` is what then makes the step slow, ``saves`` the time that is
     addressed: None where no profile tells it; ``of_several`` whether that time is of several kinds,
-    not of the finding's alone. ``frameworks`` is empty where it is for any.
+    not of the finding's alone; ``instead`` what will take some of it, where the same is done
+    in another form: how much no profile tells. ``frameworks`` is empty where it is for any.
     ``sources`` are addresses of pages, the first of them printed with the remedy. docs/causes.md is
     made of all this.
     """
@@ -67,6 +68,7 @@ class Remedy:
     frameworks: tuple[str, ...] = ()
     saves: str | None = None
     of_several: bool = False
+    instead: str | None = None
     example: Example | None = None
 
 
@@ -99,7 +101,9 @@ def of_step(profile: StepProfile, ns: int) -> int:
 
 def spent(profile: StepProfile, held: Iterable[Fact]) -> int:
     """Nanoseconds of ``held`` in the undisturbed step, where one was timed."""
-    return of_step(profile, total(held))
+    if profile.step_ns is None:
+        return total(held)
+    return sum(of_step(profile, f.ns) if f.left_ns is None else f.left_ns for f in held)
 
 
 def times_called(profile: StepProfile, pattern: re.Pattern[str]) -> float:

@@ -38,6 +38,7 @@ from lstmprof.diagnose.seen.pace import Slow
 from lstmprof.diagnose.seen.products import Product
 from lstmprof.diagnose.seen.waits import Gaps
 from lstmprof.events.annotate.steps import Window
+from lstmprof.events.intervals import Ints
 from lstmprof.events.table import EventTable
 from lstmprof.runs.metadata import RunInfo
 
@@ -53,13 +54,15 @@ class Seen:
     calls by the op that made them. ``queued``: work that was queued, by what it waited for.
     ``compiled``: tracing and compiling, by the op that it was for, ``compiled_steps`` the steps
     with some, ``made_anew`` a function that is a new one each time. ``programs``, ``eager``: what
-    Python calls one by one (``calls``). ``later_allocs``: calls that allocate or free after the
+    Python calls one by one (``calls``); ``called``: what waits for these calls, with the Python
+    between them. ``later_allocs``: calls that allocate or free after the
     first step, or in the later half of an unmarked profile. ``moved``: work that moves elements, by
     op. ``weights``: copies inside a recurrent layer's op; ``flattens``: whether someone tried in
     vain to lay these out once; ``relaid``: copies there into another layout. ``filled``: memory
     that was filled as it was allocated. ``shapes``: (op, its shapes) that differ from step to step.
-    ``selected``: the largest number of backward passes of indexing into one shape in a step,
-    None where there are some and shapes were not recorded;
+    ``indexed``: backward passes of indexing, with their forward ops; ``selected``: the largest
+    number of those of tensors of one shape in a step, None where there are some and shapes were not
+    recorded;
     ``sliced``: those of slices in a loop. ``packed``: recurrent layers over packed sequences, time
     step by time step; ``one_by_one``: those called for one sequence after the other; both with
     their backward passes. ``hooked``: ops of hooks on gradients; ``recomputed``: ops of a forward
@@ -84,6 +87,7 @@ class Seen:
     made_anew: str | None = None
     programs: tuple[Fact, ...] = ()
     eager: tuple[Fact, ...] = ()
+    called: tuple[Fact, ...] = ()
     later_allocs: tuple[Fact, ...] = ()
     moved: tuple[Fact, ...] = ()
     weights: tuple[Fact, ...] = ()
@@ -91,6 +95,7 @@ class Seen:
     relaid: tuple[Fact, ...] = ()
     filled: tuple[Fact, ...] = ()
     shapes: tuple[str, tuple[str, ...]] | None = None
+    indexed: tuple[Fact, ...] = ()
     selected: int | None = 0
     sliced: tuple[Fact, ...] = ()
     packed: tuple[Fact, ...] = ()
@@ -115,9 +120,13 @@ def seen_in(
     device: int | None,
     stretches: Stretches,
     info: RunInfo,
+    left_ns: Ints | None = None,
 ) -> Seen:
-    """The facts of a lane, all ``windows`` of one rank; ``stretches`` are its own in them."""
-    lane = Lane(events, windows, device, stretches)
+    """The facts of a lane, all ``windows`` of one rank; ``stretches`` are its own in them.
+
+    ``left_ns``: of each stretch in the undisturbed step, None where that was not timed.
+    """
+    lane = Lane(events, windows, device, stretches, left_ns)
     compiled, compiled_steps = calls.compiled(lane)
     return Seen(
         framework=info.framework or origin.framework(events),
@@ -131,6 +140,7 @@ def seen_in(
         made_anew=calls.made_anew(lane),
         programs=calls.programs(lane),
         eager=calls.eager(lane),
+        called=calls.called(lane),
         later_allocs=waits.later_allocs(lane),
         moved=work.moved(lane),
         weights=recurrent.weights(lane),
@@ -138,6 +148,7 @@ def seen_in(
         relaid=recurrent.relaid(lane),
         filled=work.filled(lane),
         shapes=work.shapes(lane),
+        indexed=slices.indexed(lane),
         selected=slices.selected(lane),
         sliced=slices.sliced(lane),
         packed=recurrent.packed(lane),

@@ -13,11 +13,13 @@ import re
 import numpy as np
 
 from lstmprof.diagnose.seen.contexts import compiles
-from lstmprof.diagnose.seen.lane import Fact, Lane
+from lstmprof.diagnose.seen.lane import Fact, Lane, median
+from lstmprof.diagnose.seen.waits import UNUSUAL
 from lstmprof.events.call_tree import inherited
 from lstmprof.events.groups import Groups
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.table import NONE
+from lstmprof.events.threads import thread_ids
 
 PROGRAM = re.compile(r"PjitFunction\((?P<name>.+)\)")
 EAGER = re.compile(r"EagerLocalExecute: (?P<name>\w\S*)")
@@ -56,6 +58,31 @@ def eager(lane: Lane) -> tuple[Fact, ...]:
     return lane.by_name(rows, _nothing(rows), lane.events.dur_ns)
 
 
+def called(lane: Lane) -> tuple[Fact, ...]:
+    """``programs`` and ``eager`` with the Python before each, but for work.
+
+    Of what Python runs between two calls the usual is counted, at most ``UNUSUAL`` median ones.
+    """
+    events = lane.events
+    named = events.where_name(lambda name: bool(PROGRAM.fullmatch(name) or EAGER.fullmatch(name)))
+    calls = lane.here & events.is_kind("op") & named & ~events.where_name(_FEEDS.fullmatch)
+    rows = _outermost(lane, calls, calls | _compiling(lane))
+    thread = thread_ids(events)
+    rows = rows[np.lexsort((events.start_ns[rows], thread[rows]))]
+    start, end = events.start_ns[rows], events.end_ns[rows]
+    between_ns = start[1:] - end[:-1]
+    follows = (thread[rows[1:]] == thread[rows[:-1]]) & (
+        lane.step[rows[1:]] == lane.step[rows[:-1]]
+    )
+    follows &= between_ns >= 0
+    if follows.any():
+        follows &= between_ns <= UNUSUAL * median(between_ns[follows])
+    since = np.append(start[:1], np.where(follows, end[:-1], start[1:]))
+    waits = lane.idle_within(("dispatch", "python"), since, end)
+    held, left = (None if one is None else _at(rows, one, len(events)) for one in waits)
+    return () if held is None else lane.by_name(rows, _nothing(rows), held, left)
+
+
 def made_anew(lane: Lane) -> str | None:
     """The tf.function that is traced for its first time again and again: a new one each time."""
     calls = lane.here & lane.events.is_kind("op")
@@ -65,6 +92,13 @@ def made_anew(lane: Lane) -> str | None:
         if steps > 1 or len(members) >= _NEW:
             return lane.text(int(rows[members[0]]))
     return None
+
+
+def _at(rows: Ints, values: Ints, length: int) -> Ints:
+    """``values`` at ``rows``, else 0."""
+    placed = np.zeros(length, dtype=np.int64)
+    placed[rows] = values
+    return placed
 
 
 def _compiling(lane: Lane) -> Flags:

@@ -19,10 +19,24 @@ from lstmprof.events.table import NONE
 _NODES = re.compile(
     r"autograd::engine::evaluate_function: (?:SliceBackward\d*|torch::autograd::CopySlices)$"
 )
+#: The node of one backward pass, which makes the gradient and adds it to those made before; and the
+#: op that makes it.
+_SELECTED = re.compile(
+    r"autograd::engine::evaluate_function: SelectBackward|aten::select_backward$"
+)
 #: Ops that pack and unpack sequences slice by slice.
 _PACKING = ("aten::_pack_padded_sequence", "aten::_pad_packed_sequence")
 #: So many a step are a loop.
 _LOOPED = 8
+
+
+def indexed(lane: Lane) -> tuple[Fact, ...]:
+    """Backward passes of indexing, with adding up what they make, and their forward ops."""
+    events = lane.events
+    roots = lane.here & events.is_kind("op") & events.where_name(_SELECTED.match)
+    forward = events.rows_named("forward_id")[lane.inside(np.asarray(roots, np.bool_)) != NONE]
+    roots[forward[forward != NONE]] = True
+    return lane.spent_in(np.asarray(roots, np.bool_))
 
 
 def selected(lane: Lane) -> int | None:

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -58,6 +59,7 @@ from lstmprof.diagnose.step_profile.lost_overhead import lost_overhead_ns
 from lstmprof.diagnose.step_profile.tally import tally
 from lstmprof.errors import RunError, UsageError
 from lstmprof.events.annotate.steps import Window
+from lstmprof.events.intervals import Ints
 from lstmprof.events.table import EventTable
 from lstmprof.events.threads import STATES, state_codes
 from lstmprof.runs.metadata import RunInfo
@@ -248,10 +250,12 @@ def step_profile_of(
     rows = _of_lane(events, windows, lane)
     overlap = overlap_of(breakdown, (lane.rank, lane.device), windows)
     stretches = attributed(events, windows, lane.rank)[lane.device]
-    profiling = None
+    profiling, left_ns = None, None
     if timings is not None and table is not None:
         undisturbed = Undisturbed(timings.length_ns, timings.compared_by == "CPU time")
         profiling = profiling_of(kept, events, stretches, info, table, undisturbed)
+        left_ns = profiling.left(profiling.recorded_in(events, stretches))
+        left_ns = _at_most(left_ns, round(timings.length_ns * len(windows)))
     bounds = None if timings is None else (timings.step_low_ns, timings.step_high_ns)
     return StepProfile(
         name=breakdown.run.name,
@@ -271,7 +275,7 @@ def step_profile_of(
             **tables_of(_EVIDENCE, rows, windows, info),
             "tally": tally(events, windows, lane.rank, lane.device),
         },
-        seen=seen_in(events, windows, lane.device, stretches, info),
+        seen=seen_in(events, windows, lane.device, stretches, info, left_ns),
         doubts=() if timings is None else timings.warnings,
         rounds=() if iterations is None else iterations.kept.rounds(),
         steps_ns=tuple(map(_length_ns, windows)),
@@ -292,6 +296,12 @@ def step_profile_of(
         unsure_ns=_unsure_ns(kept, info, table),
         lost_overhead_ns=lost_overhead_ns(events, windows, lane.rank, stretches),
     )
+
+
+def _at_most(left_ns: Ints, whole_ns: int) -> Ints:
+    """``left_ns``, which share what they sum to above ``whole_ns``: nobody knows in which it is."""
+    too_long = int(left_ns.sum()) > whole_ns
+    return np.asarray(left_ns * (whole_ns / left_ns.sum()), np.int64) if too_long else left_ns
 
 
 def _unsure_ns(kept: Kept, info: RunInfo, timings: pa.Table | None) -> int:

@@ -517,3 +517,51 @@ def test_kernels_with_fewer_blocks_than_multiprocessors_by_what_they_hold_of_the
     small = seen(*rows, end_ms=50, steps=2, multiprocessors=10).small
     assert small == (Small("pointwise", 4, 10, MS // 2), Small("gemm", 8, 10, 2 * MS))
     assert seen(*rows, end_ms=50, steps=2).small == ()
+
+
+#               0    10   20   30   40  45  50              900 905 ms
+# step          |==================================================…|
+# add              |----|    |----|                          |---|
+#   aten::mm                  |32 36|
+# tanh                               |---|
+@pytest.mark.parametrize(
+    ("add", "tanh"),
+    [
+        ("PjitFunction(add)", "PjitFunction(tanh)"),
+        ("EagerLocalExecute: Add", "EagerLocalExecute: Tanh"),
+    ],
+)
+def test_the_usual_python_between_calls_made_one_by_one_is_theirs_and_no_work(
+    add: str, tanh: str
+) -> None:
+    rows = [
+        event("range", "step", 0, 1000),
+        event("op", add, 10, 20),
+        event("op", add, 30, 40),
+        event("op", "aten::mm", 32, 36, category="gemm"),
+        event("op", tanh, 45, 50),
+        event("op", add, 900, 905),
+    ]
+    found = {
+        fact.name: (fact.ns, fact.count) for fact in seen(*rows, end_ms=1000, device=None).called
+    }
+    assert found == {add: ((10 + (40 - 20) - 4 + 5) * MS, 3), tanh: ((50 - 40) * MS, 1)}
+    assert seen(event("range", "step", 0, 10), device=None).called == ()
+
+
+#               0    5         40     60    80  90 ms
+# select        |----|
+# node                         |------------|
+#   backward                   |------|
+# add_                                      |---|  of another node
+def test_indexing_takes_its_backward_pass_and_what_adds_it_up() -> None:
+    node = "autograd::engine::evaluate_function: SelectBackward0"
+    rows = [
+        event("op", "aten::select", 0, 5, sequence_number=4, forward_thread=0),
+        event("op", node, 40, 80),
+        event("op", "SelectBackward0", 40, 60, sequence_number=4, forward_thread=1),
+        event("op", "aten::select_backward", 40, 60),
+        event("op", "aten::add_", 80, 90),
+    ]
+    assert sum(fact.ns for fact in seen(*rows, device=None).indexed) == (5 + 40) * MS
+    assert sum(fact.ns for fact in seen(*rows[1:], device=None).indexed) == 40 * MS
