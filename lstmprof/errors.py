@@ -158,10 +158,15 @@ def _one_line(character: str) -> str:
     return "\ufffd" if "\ud800" <= character <= "\udfff" else " "
 
 
-def unknown_name(kind: str, name: str, choices: Iterable[str]) -> UsageError:
-    """The error for a name that is not in a table, with the nearest one that is."""
+def unknown_name(
+    kind: str, name: str, choices: Iterable[str], *, shown_by: str = "lstmprof list"
+) -> UsageError:
+    """The error for a name that is not in a table, with the nearest one that is.
+
+    ``shown_by`` is the command that shows the table.
+    """
     names = list(choices)
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    listed = ", ".join(names) if len(names) <= MOST_LISTED else "see lstmprof list"
+    listed = ", ".join(names) if len(names) <= MOST_LISTED else "see " + shown_by
     hint = "did you mean '{}'?".format(near[0]) if near else "known: " + listed
     return UsageError("unknown {} '{}'".format(kind, name), hint)

@@ -264,7 +264,7 @@ def _of_machine(iterations: Iterations, info: RunInfo) -> Iterator[Warning]:
     elif share is not None and share < CPU_SHARE:
         yield Warning(
             CPU_TAKEN,
-            f"the worker had its CPU for {percent(share)} of the time only",
+            f"its process had its CPU for {percent(share)} of the time only",
             "close other programs, or measure again",
             taken if _often_preempted(info) else 0.0,
         )
@@ -276,7 +276,7 @@ def _of_machine(iterations: Iterations, info: RunInfo) -> Iterator[Warning]:
     ):
         yield Warning(
             CPU_TAKEN,
-            f"the worker lost its CPU {_preemptions(info):.1f} times an iteration, to other "
+            f"its process lost its CPU {_preemptions(info):.1f} times an iteration, to other "
             "processes or among its own threads",
             "close other programs, or give it fewer threads",
         )
@@ -301,7 +301,7 @@ def _disturbed(iterations: Iterations, info: RunInfo) -> Iterator[Warning]:
     what = f"too many to leave them out: {counts} counts" if by_cpu else "which are left out"
     yield Warning(
         CPU_TAKEN,
-        f"the worker had its CPU for {percent(share)} of the time: "
+        f"its process had its CPU for {percent(share)} of the time: "
         f"{number_of(lost, 'iteration', 'iterations')} of {len(iterations)} lost it, {what}",
         "close other programs, or measure again",
         0.0,

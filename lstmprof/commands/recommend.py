@@ -152,7 +152,7 @@ def _request(
     if shape is None:
         if all(value is None for value in sizes.values()):
             raise UsageError(
-                "which network is meant?", "give --like, or --hidden, --batch and --time-steps"
+                "no network is described", "give --like, or --hidden, --batch and --time-steps"
             )
         return CaptureRequest(
             "torch-cudnn", workloads.with_overrides(BASE, **sizes), peaks=False, **asked

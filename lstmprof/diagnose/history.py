@@ -124,7 +124,10 @@ def history(profiles: Sequence[StepProfile]) -> list[Series]:
 def _key(profile: StepProfile) -> tuple[Any, ...]:
     info = profile.info
     conditions = (condition(name, info) for name in names.CONDITIONS)
-    return (profile.implementation, info.workload.name, *conditions)
+    implementation = profile.implementation or " ".join(
+        word for word in (info.framework, "profiles") if word
+    )
+    return (implementation, info.workload.name, *conditions)
 
 
 def _titles(keys: Sequence[tuple[Any, ...]]) -> list[str]:
@@ -134,7 +137,7 @@ def _titles(keys: Sequence[tuple[Any, ...]]) -> list[str]:
     differing = [i for i in range(len(conditions)) if len(set(columns[i])) > 1]
     heads = [
         (
-            key[0] or "profiles",
+            key[0],
             key[1],
             *(f"{conditions[i]} {key[3 + i]}" for i in differing if key[3 + i]),
         )

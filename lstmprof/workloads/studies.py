@@ -110,4 +110,5 @@ def named(name: str) -> Workload:
     for workload in NAMED:
         if workload.name == name:
             return workload
-    raise unknown_name("workload", name, [w.name for w in NAMED])
+    names = [w.name for w in NAMED]
+    raise unknown_name("workload", name, names, shown_by="lstmprof list workloads")

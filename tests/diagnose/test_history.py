@@ -73,6 +73,15 @@ def test_runs_that_cannot_be_compared_are_series_of_their_own() -> None:
     assert titles == ["lstm", "lstm, precision tf32", "gru"]
 
 
+def test_what_says_no_implementation_is_a_series_a_framework() -> None:
+    torch, jax, other = (
+        ran(number, 10, implementation=None, framework=framework)
+        for number, framework in enumerate(("torch", "jax", None), 1)
+    )
+    titles = [series.title for series in history([torch, jax, other])]
+    assert titles == ["torch profiles", "jax profiles", "profiles"]
+
+
 def test_the_sentence_says_where_and_how_much() -> None:
     (series,) = history([ran(1, 10, label="aaa"), ran(2, 12, label="bbb")])
     assert series.sentence == "lstm: 2 runs, 1 step: 20.0 % slower at bbb; now 12.00 ms"

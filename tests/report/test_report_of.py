@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from diagnose import made
 from diagnose.certainty.test_certainty import in_turn
 from diagnose.made_job import breakdown_of
 from events import rows
@@ -28,6 +29,7 @@ from lstmprof.numbers import with_short_names
 from lstmprof.report import page, rows as report_rows, timeline as timeline_module
 from lstmprof.report.model import Group, Report, Timeline
 from lstmprof.report.palette import label_of
+from lstmprof.report.runs import groups
 from lstmprof.report.timeline import timeline
 from lstmprof.runs.run import TIMINGS_SCHEMA, write_tables
 
@@ -229,6 +231,25 @@ def test_across_a_condition_runs_are_compared_and_it_is_not_told_as_shared(tmp_p
     assert (pair.fast.name, pair.slow.name, verdict.slow.name) == ("amp-fp16", "fp32", "fp32")
     assert "1x320-ce-short" in group.conditions
     assert "fp" not in group.conditions
+
+
+@pytest.mark.parametrize(
+    ("sources", "said"),
+    [
+        (("own code", "own code"), "own code"),
+        (("ingest", "ingest"), "profiles made elsewhere"),
+        (("ingest", "own code"), "own code and profiles made elsewhere"),
+    ],
+)
+def test_runs_that_do_not_say_what_they_computed_are_called_by_their_source(
+    sources: tuple[str, str], said: str
+) -> None:
+    runs = [
+        made.profile(made.contributor("busy", "gemm", 1000, "mm"), name=name, facts={"source": of})
+        for name, of in zip("ab", sources, strict=True)
+    ]
+    (group,) = groups(runs)
+    assert group.conditions.split(", ")[0] == said
 
 
 def test_what_was_not_measured_is_said(tmp_path: Path) -> None:

@@ -94,3 +94,8 @@ def test_a_gru_has_three_gates_and_an_rnn_one() -> None:
     ]
     assert rows == [4, 3, 1]
     assert with_overrides(short, cell="gru").name == "1x320-ce-short-gru"
+
+
+def test_a_name_like_none_is_told_where_all_stand() -> None:
+    with pytest.raises(UsageError, match="'zz'; known: see lstmprof list workloads"):
+        named("zz")
