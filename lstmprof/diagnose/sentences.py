@@ -15,13 +15,13 @@ from lstmprof.diagnose.certainty import (
 from lstmprof.diagnose.certainty.noise import lengths_in_words, machine_words
 from lstmprof.diagnose.certainty.sure import least_delta_ns
 from lstmprof.diagnose.findings import CAUSES, HOST, NAMED_SHARE, Finding, lengths, timed
-from lstmprof.diagnose.findings.because import because, named, pace
+from lstmprof.diagnose.findings.because import because, most_of, named, pace
 from lstmprof.diagnose.findings.counts import QUANTITIES
 from lstmprof.diagnose.findings.savings import REPLAY, ROOFLINE
 from lstmprof.diagnose.roofline import Roofline
 from lstmprof.diagnose.step_profile import StepProfile, labels
 from lstmprof.events.annotate import OWN_CODE
-from lstmprof.numbers import count, cropped, listed, milliseconds, percent
+from lstmprof.numbers import count, listed, milliseconds, percent
 from lstmprof.replay import Error, Prediction
 
 #: So many times as many ops, or launches, are worth telling where times are not sure.
@@ -335,10 +335,8 @@ def _pace(profile: StepProfile) -> str:
 
 def _wait(finding: Finding) -> str:
     """What a device waits for: of runtime calls the one that is most of them, by its name."""
-    first = finding.largest[0] if finding.largest else None
-    if finding.kind != causes.RUNTIME or first is None or 2 * first.slow_ns < finding.slow_ns:
-        return named(finding)
-    return f"{named(finding)} (most of it {cropped(first.name)})"
+    first = most_of(finding) if finding.kind == causes.RUNTIME else None
+    return named(finding) if first is None else f"{named(finding)} (most of it {first})"
 
 
 def _waiting_ns(finding: Finding) -> int:

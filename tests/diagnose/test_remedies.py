@@ -1367,8 +1367,7 @@ def test_what_another_form_takes_instead_is_said() -> None:
     advice = remedies(findings(None, slow)[0])[0]
     assert advice.text.endswith("(addresses 0.001 ms, less what any other backward pass will take)")
     assert alone(slow).sentence.endswith(
-        "With what has to be done in any form, 89 % of the step has one cause: TorchScript "
-        "computes the gradients of its graphs op by op."
+        " 89 % of the step passes where TorchScript computes the gradients of its graphs op by op."
     )
 
 
@@ -1410,8 +1409,8 @@ def test_a_cause_of_several_kinds_takes_its_share_of_the_undisturbed_step() -> N
     slow = replace(profiled, step_ns=600, interval_ns=(590, 610))
     told = alone(slow)
     assert told.sentence.endswith(
-        "80 % of the step has one cause: packed sequences on a CPU: the "
-        "layer leaves its own op for a product a time step."
+        " 80 % of the step passes where a CPU computes packed sequences by a product a time step, "
+        "not in the layer's own op."
     )
     assert told.remedies[0].saves_ns == 480  # of 600, as 720 are of 900
 

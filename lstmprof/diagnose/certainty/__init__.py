@@ -42,7 +42,7 @@ from lstmprof.diagnose.certainty.sure import (
     told_by_speeds,
 )
 from lstmprof.diagnose.findings import HOST, UNEXPLAINED, Finding, lengths, timed, untimed
-from lstmprof.diagnose.findings.because import named
+from lstmprof.diagnose.findings.because import most_of, named
 from lstmprof.diagnose.findings.savings import REPLAY_ERROR
 from lstmprof.diagnose.step_profile import StepProfile, labels
 from lstmprof.events.annotate import OWN_CODE
@@ -215,13 +215,20 @@ def _blind(lack: Lack) -> str:
 
 
 def _of_what(findings: Sequence[Finding], whole_ns: int) -> str:
-    """`` in the program: …``, what the time without a cause is; empty where nothing tells."""
+    """What the time without a cause is, as it goes on after that; empty where nothing tells."""
     shares = [(f.slow_ns / whole_ns, f) for f in findings if f.kind in UNEXPLAINED and whole_ns]
     shares = sorted((s for s in shares if s[0] >= SMALL_SHARE), key=lambda share: -share[0])
-    if not shares or (len(shares) == 1 and shares[0][1].kind == causes.UNKNOWN):
-        return ""
-    each = listed([f"{causes.KINDS[f.kind]} {percent(share)}" for share, f in shares])
-    return f" in the program: {each}"
+    if [f.kind for _, f in shares] == [causes.UNKNOWN]:
+        first = most_of(shares[0][1])
+        return f", most of it {first}" if first else ""
+    each = listed([_with_most(f, percent(share)) for share, f in shares])
+    return f" in the program: {each}" if shares else ""
+
+
+def _with_most(finding: Finding, share: str) -> str:
+    """What a finding without a cause is and how much, of an unknown one what takes most of it."""
+    first = most_of(finding) if finding.kind == causes.UNKNOWN else None
+    return f"{causes.KINDS[finding.kind]} {share}" + (f" (most of it {first})" if first else "")
 
 
 def _most(findings: Sequence[Finding], what: str) -> str:

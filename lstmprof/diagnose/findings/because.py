@@ -115,6 +115,15 @@ def because(finding: Finding) -> str:
     return text or _by_largest(finding)
 
 
+def most_of(finding: Finding) -> str | None:
+    """The op, kernel, call or range that takes half of ``finding`` at least, as a sentence has it.
+
+    None where none does.
+    """
+    first = finding.largest[0] if finding.largest else None
+    return cropped(first.name) if first and 2 * first.slow_ns >= finding.slow_ns else None
+
+
 def named(finding: Finding) -> str:
     """What the time of a finding is: of products and launches what these are."""
     if finding.kind == causes.LAUNCH:

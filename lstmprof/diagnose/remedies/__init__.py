@@ -146,8 +146,9 @@ class Advice:
         """How much of the mean step of ``profile`` its cause takes, a sentence."""
         share = percent((self.saves_ns or 0) / profile.length_ns)
         what = "step" if profile.marked else "profile"
-        with_needed = "With what has to be done in any form, " if self.instead else ""
-        return f"{with_needed}{share} of the {what} has one cause: {self.cause}."
+        if self.instead:  # the same work takes time in any form
+            return f"{share} of the {what} passes where {self.cause}."
+        return f"{share} of the {what} has one cause: {self.cause}."
 
     @property
     def text(self) -> str:

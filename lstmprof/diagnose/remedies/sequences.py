@@ -147,7 +147,7 @@ SLICE_AT_ONCE = Remedy(
 )
 PAD = Remedy(
     name="pad instead of pack",
-    cause="packed sequences on a CPU: the layer leaves its own op for a product a time step",
+    cause="a CPU computes packed sequences by a product a time step, not in the layer's own op",
     condition="sequences are packed on a CPU, and no op of a library holds the layer",
     kinds=(*WORK, COPY, DISPATCH, PYTHON),
     frameworks=TORCH,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from diagnose.made import contributor, profile, table, tally
 
@@ -176,6 +178,28 @@ def test_time_of_unknown_cause_is_said_first() -> None:
         "run: not explained by the profile: 80 % of the step has no recorded cause; most of the "
         "rest is matrix products, 2.0 ms."
     )
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ((), "80 % of the step has no recorded cause, most of it add(int); most of the rest is "),
+        (
+            (contributor("idle", "host", MS),),
+            "82 % of the step has no recorded cause in the program: work and waiting of unknown "
+            "cause 73 % (most of it add(int)) and host activity not recorded 9 %; most of the ",
+        ),
+    ],
+)
+def test_what_takes_most_of_unknown_work_is_named(more: tuple[Any, ...], told: str) -> None:
+    run = profile(
+        contributor("busy", "gemm", 2 * MS, "k"),
+        contributor("busy", "other", 5 * MS, "add(int)"),
+        contributor("idle", "unattributed", 3 * MS),
+        *more,
+        device=0,
+    )
+    assert alone(run).sentence.startswith(f"run: not explained by the profile: {told}")
 
 
 def test_the_profilers_own_time_is_said_to_be_that() -> None:
