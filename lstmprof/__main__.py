@@ -39,9 +39,26 @@ def main() -> None:
         from lstmprof import cli
     except KeyboardInterrupt:
         _end_at_once(2)
+    except ModuleNotFoundError as error:
+        sys.exit(_uninstalled(error))
     if not _has_output():
         sys.exit(1)
     sys.exit(signals.code(cli.run, cli.TerminatedError))
+
+
+def _uninstalled(error: ModuleNotFoundError) -> str:
+    """What is said where this Python lacks a package that lstmprof needs.
+
+    Raises:
+        ModuleNotFoundError: it is a module of lstmprof's own.
+    """
+    package = (error.name or "lstmprof").partition(".")[0]
+    if package == "lstmprof":
+        raise error
+    return (
+        f"lstmprof: error: {package} is not installed for {sys.executable}; "
+        "in a clone of lstmprof, pip install . installs what it needs"
+    )
 
 
 class _Signals:

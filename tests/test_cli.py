@@ -82,6 +82,19 @@ def test_the_process_ends_without_clearing_its_modules_away() -> None:
     assert (ran.returncode, ran.stdout, ran.stderr) == (7, "tidied\n", "")
 
 
+def test_a_python_without_what_is_needed_is_told_in_one_line() -> None:
+    root = Path(cli.__file__).resolve().parents[1]
+    without_packages = [sys.executable, "-S", "-m", "lstmprof", "list"]
+    ran = subprocess.run(
+        without_packages, env={"PYTHONPATH": str(root)}, capture_output=True, text=True, check=False
+    )
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert ran.stderr == (
+        f"lstmprof: error: click is not installed for {sys.executable}; "
+        "in a clone of lstmprof, pip install . installs what it needs\n"
+    )
+
+
 @pytest.mark.parametrize(
     ("libc", "told"), [("mallopt = print", "-1 67108864\n-3 33554432\n"), ("pass", "")]
 )
