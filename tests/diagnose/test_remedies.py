@@ -1493,7 +1493,7 @@ def test_a_cause_of_most_of_the_step_is_in_the_first_sentence() -> None:
     for ns, said in ((1000, True), (800, False)):
         slow = run(MM, TANH, seen=replace(TORCH, packed=(replace(CALLS, ns=ns),)))
         cause = next(row.cause for row in TABLE if row.name == "pad instead of pack")
-        assert alone(slow).sentence.endswith(f"of the step has one cause: {cause}.") == said
+        assert alone(slow).sentence.endswith(f"of the step passes where {cause}.") == said
 
 
 def test_autocast_in_a_profile_made_elsewhere_is_told_of_loops_of_cells_alone() -> None:
