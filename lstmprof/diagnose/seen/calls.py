@@ -67,6 +67,8 @@ def called(lane: Lane) -> tuple[Fact, ...]:
     named = events.where_name(lambda name: bool(PROGRAM.fullmatch(name) or EAGER.fullmatch(name)))
     calls = lane.here & events.is_kind("op") & named & ~events.where_name(_FEEDS.fullmatch)
     rows = _outermost(lane, calls, calls | _compiling(lane))
+    if not len(rows):
+        return ()
     thread = thread_ids(events)
     rows = rows[np.lexsort((events.start_ns[rows], thread[rows]))]
     start, end = events.start_ns[rows], events.end_ns[rows]
@@ -78,9 +80,9 @@ def called(lane: Lane) -> tuple[Fact, ...]:
     if follows.any():
         follows &= between_ns <= UNUSUAL * median(between_ns[follows])
     since = np.append(start[:1], np.where(follows, end[:-1], start[1:]))
-    waits = lane.idle_within(("dispatch", "python"), since, end)
-    held, left = (None if one is None else _at(rows, one, len(events)) for one in waits)
-    return () if held is None else lane.by_name(rows, _nothing(rows), held, left)
+    held, left = lane.idle_within(("dispatch", "python"), since, end)
+    left_at = None if left is None else _at(rows, left, len(events))
+    return lane.by_name(rows, _nothing(rows), _at(rows, held, len(events)), left_at)
 
 
 def made_anew(lane: Lane) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from diagnose import made
 from events.rows import Row, row, table
@@ -11,7 +12,7 @@ from events.rows import Row, row, table
 from lstmprof.breakdown import break_down
 from lstmprof.breakdown.disturbed import kept_steps, typical
 from lstmprof.diagnose.diagnosis import alone, diagnose
-from lstmprof.diagnose.step_profile import StepProfile, step_profile_of
+from lstmprof.diagnose.step_profile import StepProfile, _at_most, step_profile_of
 from lstmprof.errors import RunError
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import Window
@@ -155,3 +156,9 @@ def test_a_device_is_called_a_gpu_where_it_is_one(named: str, word: str) -> None
     waits = made.contributor("idle", "python", 90)
     slow = made.profile(waits, device=0, facts={"device_names": {"0": named}}, name="r")
     assert alone(slow).sentence.startswith(f"r: the {word} waits for its host")
+
+
+def test_stretches_that_are_longer_than_the_undisturbed_step_share_it() -> None:
+    left_ns = np.array([600, 300, 0, 100])
+    assert _at_most(left_ns, 500).tolist() == [300, 150, 0, 50]
+    assert _at_most(left_ns, 1000).tolist() == left_ns.tolist()
