@@ -69,12 +69,12 @@ class Pool(Executor):
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = True) -> None:
         """End the workers: with ``wait`` when all is done, else what they do is broken off."""
-        if wait:
-            self._threads.shutdown(cancel_futures=cancel_futures)
+        # first of all: a thread that took a call from here on would wait for a worker without end
+        self._threads.shutdown(wait, cancel_futures=cancel_futures or not wait)
         self._is_open = False
         for worker in self._started:
             (worker.kill if wait else worker.terminate)()
-        self._threads.shutdown(cancel_futures=True)
+        self._threads.shutdown()
         for worker in self._started:
             for pipe in (worker.stdin, worker.stdout):
                 with contextlib.suppress(OSError):  # what was written to it is lost

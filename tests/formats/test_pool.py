@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,9 @@ import pytest
 
 from lstmprof.errors import ForeignFileError
 from lstmprof.formats.pool import KilledError, Pool, is_worker
+
+#: Against a hang alone.
+PATIENCE_S = 60.0
 
 
 def told(word: str) -> tuple[str, int, bool]:
@@ -144,3 +148,27 @@ def test_where_a_worker_cannot_be_started_those_that_were_are_ended(
     finally:
         workers[0].kill()
         workers[0].wait()
+
+
+def test_a_pool_that_is_broken_off_begins_no_call_that_nobody_would_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pool = Pool(1)
+    first, second = pool.submit(time.sleep, 3600), pool.submit(told, "b")
+    terminate = subprocess.Popen.terminate
+    while not first.running():
+        time.sleep(0.01)
+
+    def and_its_thread_goes_on(worker: subprocess.Popen[bytes]) -> None:
+        terminate(worker)
+        with pytest.raises(KilledError):
+            first.result(PATIENCE_S)
+        while not (second.running() or second.done()):
+            time.sleep(0.01)
+
+    monkeypatch.setattr(subprocess.Popen, "terminate", and_its_thread_goes_on)
+    ending = threading.Thread(target=pool.shutdown, args=(False,), daemon=True)
+    ending.start()
+    ending.join(PATIENCE_S)
+    assert not ending.is_alive()
+    assert second.cancelled()
