@@ -8,11 +8,9 @@ numbers that agree and numbers that do not, the claim is open.
 from __future__ import annotations
 
 import math
-import statistics
 from dataclasses import dataclass
 
 from analyses.published import Study
-from lstmprof.breakdown.rounds import Round, error_of_pairs, ratios_of_pairs
 
 #: Two numbers agree whose quotient is at most this.
 ALIKE = 1.25
@@ -20,42 +18,25 @@ ALIKE = 1.25
 
 @dataclass(frozen=True)
 class Measured:
-    """What runs here show; ``low`` and ``high`` are the ends of its 95 % interval, None unknown.
-
-    ``rounds`` are those of the run that it is of, ``turns`` the runs that it took turns with.
-    """
+    """What runs here show; ``low`` and ``high`` are the ends of its 95 % interval, None unknown."""
 
     value: float
     low: float | None = None
     high: float | None = None
-    rounds: tuple[Round, ...] = ()
-    turns: tuple[str, ...] = ()
 
     def over(self, base: Measured) -> Measured:
-        """This divided by ``base``.
-
-        Of runs that took turns it is the mean of the rounds' ratios with its 98 % interval, else
-        the interval is the widest that both allow.
-        """
-        beside = self.turns == base.turns and len(self.turns) > 1
-        ratios = ratios_of_pairs(base.rounds, self.rounds) if beside else None
-        error = error_of_pairs(base.rounds, self.rounds)
-        if ratios and error is not None:
-            ratio, off = math.exp(statistics.fmean(ratios)), math.exp(error)
-            return Measured(ratio, ratio / off, ratio * off)
+        """Return this divided by ``base``, with the root sum of squares of both errors."""
         value = self.value / base.value
-        if self.low and self.high and base.low and base.high:
-            return Measured(value, self.low / base.high, self.high / base.low)
-        return Measured(value)
+        if not (self.low and self.high and base.low and base.high):
+            return Measured(value)
+        below = math.hypot(math.log(self.value / self.low), math.log(base.high / base.value))
+        above = math.hypot(math.log(self.high / self.value), math.log(base.value / base.low))
+        return Measured(value, value * math.exp(-below), value * math.exp(above))
 
     def times(self, factor: float) -> Measured:
         """This in another unit: ``factor`` is exact."""
         low, high = (None if end is None else end * factor for end in (self.low, self.high))
-        rounds = tuple(
-            Round(r.length_ns * factor, None, None, tuple((n, ns * factor) for n, ns in r.turns))
-            for r in self.rounds
-        )
-        return Measured(self.value * factor, low, high, rounds, self.turns)
+        return Measured(self.value * factor, low, high)
 
     def text(self, unit: str = "") -> str:
         """For reading: ``1.23× (1.10–1.38)``."""

@@ -1,7 +1,6 @@
 """How long a step of each run takes, as the analyses compare them: one row a timed run.
 
-Reads run.json and the timings. Where a run lost its CPU to other processes too often, and all have
-CPU time, CPU time stands for wall time in all rows: ``measure`` says which.
+Reads run.json and the clean step of each run.
 """
 
 from __future__ import annotations
@@ -14,38 +13,25 @@ import pandas as pd
 
 import lstmprof as lp
 from analyses.claims import Measured
-from lstmprof.breakdown.iterations import iterations_of
-from lstmprof.breakdown.rounds import Round
 from lstmprof.breakdown.timings import Timings
 
-CPU, WALL = "CPU time", "wall time"
 COLUMNS = (
     *("run", "implementation", "framework", "version", "workload", "cell", "layers", "hidden"),
-    *("batch", "time_steps", "precision", "mode", "device", "measure"),
-    *("step_ms", "low_ms", "high_ms", "first_step_s", "words_per_s", "rounds", "turns"),
+    *("batch", "time_steps", "precision", "mode", "device"),
+    *("step_ms", "low_ms", "high_ms", "first_step_s", "words_per_s", "turns"),
 )
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
-    """``COLUMNS`` of each run that was timed; ms are those of an undisturbed step."""
+    """``COLUMNS`` of each run that was timed; ms are those of the clean step."""
     timed = [(run, run.timings()) for run in runs if run.info.source == "capture"]
-    kept = [(run, timings) for run, timings in timed if timings is not None]
-    measure = _measure([timings for _, timings in kept])
-    return pd.DataFrame([_row(run, timings, measure) for run, timings in kept], columns=[*COLUMNS])
+    rows = [_row(run, timings) for run, timings in timed if timings is not None]
+    return pd.DataFrame(rows, columns=[*COLUMNS])
 
 
-def _measure(timings: Sequence[Timings]) -> str:
-    disturbed = any(t.compared_by != WALL for t in timings)
-    return CPU if disturbed and all(t.cpu_step_ns is not None for t in timings) else WALL
-
-
-def _row(run: lp.Run, timings: Timings, measure: str) -> dict[str, object]:
-    info, network = run.info, run.info.workload
-    by_cpu = measure == CPU
-    step = timings.cpu_step_ns if by_cpu else timings.step_ns
-    low = timings.cpu_step_low_ns if by_cpu else timings.step_low_ns
-    high = timings.cpu_step_high_ns if by_cpu else timings.step_high_ns
-    assert step is not None
+def _row(run: lp.Run, timings: Timings) -> dict[str, object]:
+    info, network, step = run.info, run.info.workload, timings.step_ns
+    low, high = timings.step_low_ns, timings.step_high_ns
     return {
         "run": run.name,
         "implementation": info.implementation,
@@ -60,22 +46,13 @@ def _row(run: lp.Run, timings: Timings, measure: str) -> dict[str, object]:
         "precision": info.precision,
         "mode": info.mode,
         "device": info.device,
-        "measure": measure,
         "step_ms": step / 1e6,
         "low_ms": None if low is None else low / 1e6,
         "high_ms": None if high is None else high / 1e6,
         "first_step_s": None if timings.compile_ns is None else timings.compile_ns / 1e9,
         "words_per_s": network.words / step * 1e9 if network.words else None,
-        "rounds": _rounds(run, by_cpu),
         "turns": info.turn_with or (),
     }
-
-
-def _rounds(run: lp.Run, by_cpu: bool) -> tuple[Round, ...]:
-    table = run.stored.timings()
-    assert table is not None
-    iterations = iterations_of(table, run.info)
-    return iterations.rounds("CPU time") if by_cpu else iterations.kept.rounds()
 
 
 def of_network(rows: pd.DataFrame, network: str, mode: str = "train") -> pd.DataFrame:
@@ -106,8 +83,7 @@ def version_key(version: object) -> tuple[int, ...]:
 def measured(row: pd.Series) -> Measured:
     """The step of a row, ms."""
     low, high = (None if _missing(row[c]) else float(row[c]) for c in ("low_ms", "high_ms"))
-    paired = row.get("rounds", ()), row.get("turns", ())
-    return Measured(float(row["step_ms"]), low, high, *paired)
+    return Measured(float(row["step_ms"]), low, high)
 
 
 def of(rows: pd.DataFrame, implementation: str) -> Measured | None:

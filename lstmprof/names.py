@@ -31,7 +31,7 @@ LISTED = ("implementations", "workloads", "systems", "eras")
 #: What is shown of a run where no table is asked for.
 USUAL_TABLES = ("ledger", "kernels")
 #: Of which steps the account is.
-STEPS = ("undisturbed", "profiled")
+STEPS = ("clean", "profiled")
 #: What must agree for two runs to be compared, unless a user says otherwise
 #: (``runs.metadata.condition``).
 CONDITIONS = ("workload", "precision", "mode", "device", "threads", "seed")

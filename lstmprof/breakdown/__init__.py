@@ -3,13 +3,15 @@
 ::
 
     events ─ linked ─ categorised ─ with_steps ─▶ events.parquet ─▶ TABLES, timings
-         devices ─ waits ─ host ─ attribution ─ disturbed ─ recording ─▶ undisturbed step
+         devices ─ waits ─ host ─ attribution ─ slots ─ recording ─▶ clean step
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,14 +19,12 @@ import pyarrow as pa
 
 from lstmprof import names
 from lstmprof.breakdown import host
-from lstmprof.breakdown.disturbed import Kept, kept_steps
+from lstmprof.breakdown.clean_step import LEAST_STEPS, MOST_EVENTS, CleanLane, Measured, clean_lane
 from lstmprof.breakdown.lacks import Lack, lacks_of
 from lstmprof.breakdown.mean_step import MeanStep, mean_steps
-from lstmprof.breakdown.off_cpu import lost_of_steps, without
 from lstmprof.breakdown.tables import TABLES, Gathered, TableKind, table_of
 from lstmprof.breakdown.tables.database import database
 from lstmprof.breakdown.timings import Timings, compared_ns, slowdowns, timings
-from lstmprof.breakdown.undisturbed import Undisturbed, undisturbed_step
 from lstmprof.events.annotate import MEASURED
 from lstmprof.events.annotate.recorded import Recorded, recorded
 from lstmprof.events.annotate.steps import Window, windows, with_markers, with_steps
@@ -39,8 +39,8 @@ from lstmprof.runs.run import Run
 
 __all__ = ["TABLES", "Breakdown", "break_down"]
 
-#: What an account may be of.
-UNDISTURBED, PROFILED = names.STEPS
+#: What a breakdown may show: the clean step, or the mean of the profiled steps.
+CLEAN, PROFILED = names.STEPS
 #: run.json fields that stand beside the times.
 _FACTS = ("implementation", "precision", "mode", "device", "device_name", "kernels_used", "threads")
 
@@ -54,11 +54,12 @@ class Breakdown:
 
     run: Run
     windows: list[Window]
-    timings: Timings | None
     step_range: str | None = None
     recorded: tuple[Recorded, ...] = ()
     _made: dict[str, pa.Table] = field(default_factory=dict, repr=False, compare=False)
-    _steps: dict[bool, list[MeanStep]] = field(default_factory=dict, repr=False, compare=False)
+    _clean: dict[tuple[int | None, int | None], CleanLane] = field(
+        default_factory=dict, repr=False, compare=False
+    )
 
     def table(self, name: str) -> pa.Table:
         """The table ``name`` of ``TABLES``; made when it is first asked for, from the run's events.
@@ -124,57 +125,58 @@ class Breakdown:
         """The ranks of the profile, in order."""
         return list(dict.fromkeys(window.rank for window in self.windows))
 
-    def kept(self, rank: int | None) -> Kept:
-        """The profiled steps of ``rank`` that nothing disturbed, of which the account is.
-
-        Raises:
-            RunError: timings.parquet is damaged.
-        """
-        of_rank = [window for window in self.windows if window.rank == rank]
-        return kept_steps(of_rank, self.run.info, self.run.timings())
-
-    def on_cpu(self, rank: int | None) -> tuple[Kept, EventTable]:
-        """The steps of ``rank`` that are kept, and its events, by a clock of the run's own.
-
-        Of own code on a CPU it stands still while the run is known to have had none (``off_cpu``).
+    def clean(self, rank: int | None, device: int | None) -> CleanLane:
+        """The clean step of one lane.
 
         Raises:
             RunError: a file of the run is missing or damaged.
         """
-        events, kept = self.of_rank(rank), self.kept(rank)
-        of_rank = [window for window in self.windows if window.rank == rank]
-        lost = lost_of_steps(self.run.info, self.run.timings())
-        known = lost is not None and len(lost) == len(of_rank)
-        if not lost or not known or self.run.info.device != "cpu" or len(self.ranks) > 1:
-            return kept, events
-        events, moved = without(events, of_rank, lost)
-        return replace(kept, windows=tuple(moved[place] for place in kept.places)), events
+        if (rank, device) not in self._clean:
+            own = [window for window in self.windows if window.rank == rank]
+            measured = Measured(self.run.info, self.run.timings()) if self._timed else None
+            self._clean[rank, device] = clean_lane(self.of_rank(rank), own, device, measured)
+        return self._clean[rank, device]
+
+    @cached_property
+    def _timed(self) -> bool:
+        """Whether lstmprof timed and profiled the steps of this breakdown."""
+        return self.run.info.source in MEASURED and not self.step_range
+
+    @cached_property
+    def has_clean(self) -> bool:
+        """Whether there are steps enough to tell the clean one, and not too many events."""
+        fewest = min((count for count in Counter(w.rank for w in self.windows).values()), default=0)
+        if fewest < LEAST_STEPS and not self._timed:
+            return False
+        return bool(self.windows) and self.run.event_count <= MOST_EVENTS
+
+    @cached_property
+    def timings(self) -> Timings | None:
+        """How long steps take: the clean one, the timed ones; None if none was timed.
+
+        Raises:
+            RunError: a file of the run is missing or damaged.
+        """
+        table = self.run.timings()
+        if table is None:
+            return None
+        lanes = mean_steps(self.ledger) if self._timed and self.has_clean else []
+        clean = self.clean(lanes[0].rank, lanes[0].device).span if lanes else None
+        return timings(table, self.run.info, clean)
 
     def steps(self, *, profiled: bool = False) -> list[MeanStep]:
-        """Where the mean step of each lane goes; of a run that was timed, its undisturbed step.
+        """The breakdown of the clean step, lane by lane; ``profiled``: of the mean profiled one.
 
-        ``profiled``: as it was profiled, to the nanosecond.
+        Foreign profiles of fewer than ``LEAST_STEPS`` steps, or of more than ``MOST_EVENTS``
+        events, are shown as they were profiled.
 
         Raises:
             RunError: a file of the run is missing or damaged.
         """
-        if profiled not in self._steps:
-            self._steps[profiled] = self._mean_steps(profiled=profiled)
-        return list(self._steps[profiled])
-
-    def _mean_steps(self, *, profiled: bool) -> list[MeanStep]:
-        kept = {rank: self.kept(rank) for rank in self.ranks}
-        lanes = mean_steps(_of_steps(self.ledger, kept))
-        measured, info = self.run.timings(), self.run.info
-        timed = self.timings is not None and info.source in MEASURED and not self.step_range
-        if profiled or not timed or not lanes or measured is None or self.timings is None:
+        lanes = mean_steps(self.ledger)
+        if profiled or not self.has_clean:
             return lanes
-        told, on_cpu = self.timings, {rank: self.on_cpu(rank) for rank in kept}
-        undisturbed = Undisturbed(told.length_ns, told.compared_by == "CPU time")
-        return [
-            undisturbed_step(lane, *on_cpu[lane.rank], info, measured, undisturbed)
-            for lane in lanes
-        ]
+        return [self.clean(lane.rank, lane.device).mean_step for lane in lanes]
 
     @property
     def lacks(self) -> tuple[Lack, ...]:
@@ -212,11 +214,9 @@ def break_down(
     wanted = map(table_of, dict.fromkeys(n for t in tables for n in table_of(t).joined or (t,)))
     of_events = [kind for kind in wanted if not kind.beside]
     by_name, step_windows = _tables_and_windows(run, step_range, of_events)
-    measured = run.timings()
     return Breakdown(
         run=run,
         windows=step_windows,
-        timings=None if measured is None else timings(measured, run.info),
         step_range=step_range,
         recorded=_recorded(run, step_range),
         _made=by_name,
@@ -228,13 +228,6 @@ def _of_ranks(held: Packed, ranks: Collection[int | None]) -> Ints:
     numbers = [NONE if rank is None else rank for rank in ranks]
     own = np.flatnonzero(np.isin(held.values("rank"), numbers))
     return np.union1d(own, sorts(held).first)
-
-
-def _of_steps(ledger: pa.Table, kept: Mapping[int | None, Kept]) -> pa.Table:
-    """The rows of ``ledger`` that are of steps which were kept."""
-    chosen = {(rank, w.step) for rank, of_rank in kept.items() for w in of_rank.windows}
-    rows = zip(ledger.column("rank").to_pylist(), ledger.column("step").to_pylist(), strict=True)
-    return ledger.filter(pa.array([row in chosen for row in rows], pa.bool_()))
 
 
 def _tables_and_windows(
@@ -332,7 +325,7 @@ def account_rows(
 ) -> list[dict[str, Any]]:
     """Where the mean step of each run and lane goes, a row a part, in whole nanoseconds.
 
-    ``steps`` is ``undisturbed`` or ``profiled``; ``profiled_steps`` how many it was made from. The
+    ``steps`` is ``clean`` or ``profiled``; ``profiled_steps`` how many it was made from. The
     parts sum to the step.
     """
     return [
@@ -340,7 +333,7 @@ def account_rows(
             "run": breakdown.run.name,
             "rank": step.rank,
             "device": step.device,
-            "steps": UNDISTURBED if step.undisturbed else PROFILED,
+            "steps": CLEAN if step.clean else PROFILED,
             "profiled_steps": step.steps,
             "state": state,
             "part": part,

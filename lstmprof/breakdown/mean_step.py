@@ -1,7 +1,7 @@
 """The mean step: the ledger of a run's steps, averaged for reading.
 
 Reads the ledger; a part that a step does not have counts as 0 there, which it was. The same step
-undisturbed: ``undisturbed``.
+with nothing that disturbed it: ``clean_step``.
 """
 
 from __future__ import annotations
@@ -46,15 +46,13 @@ class Recording:
     """What recording took of a mean profiled step: ``events`` of them, each ``event_ns``.
 
     ``ns`` is what was taken off, an event having no more than the stretch in which it was recorded.
-    ``measured``: the cost of an event was, in this capture's own sessions. ``in_cpu_time``: the
-    parts are of CPU time, by which the run is compared.
+    ``measured``: the cost of an event was, in this capture's own sessions.
     """
 
     events: float
     event_ns: float
     ns: int
     measured: bool
-    in_cpu_time: bool = False
 
 
 @dataclass(frozen=True)
@@ -62,8 +60,9 @@ class MeanStep:
     """One device (None: the host's CPU) of one rank over ``steps`` windows.
 
     ``parts`` are (state, part, total ns), busy before idle, the largest first; they sum to
-    ``total_ns``, the length of all windows together. Of the undisturbed step, ``steps`` times its
-    length, ``recording`` is what was taken off; None of the profiled steps themselves.
+    ``total_ns``, the length of all windows together. ``clean``: this is the clean step
+    (``clean_step``) and not the mean profiled one; then ``recording`` is what recording took, None
+    if the run is not lstmprof's own.
     """
 
     rank: int | None
@@ -72,11 +71,7 @@ class MeanStep:
     total_ns: int
     parts: tuple[tuple[str, str, int], ...]
     recording: Recording | None = None
-
-    @property
-    def undisturbed(self) -> bool:
-        """Whether this is the undisturbed step, and not the mean profiled one."""
-        return self.recording is not None
+    clean: bool = False
 
     @property
     def mean_ns(self) -> float:
@@ -123,14 +118,14 @@ def _mean_step(rank: int | None, device: int | None, rows: list[dict[str, object
     return MeanStep(rank, device, steps, sum(total.values()), in_reading_order(total))
 
 
-#: The order of the states for reading; the profiler's own lines are the last.
+#: The order of the states for reading.
 _STATES = ("busy", "idle")
 
 
 def in_reading_order(
     parts: Mapping[tuple[str, str], int],
 ) -> tuple[tuple[str, str, int], ...]:
-    """(state, part, ns), busy before idle before what is the profiler's, the largest first."""
+    """(state, part, ns), busy before idle, the largest first."""
 
     def order(part: tuple[str, str, int]) -> tuple[int, int, str]:
         state, name, ns = part

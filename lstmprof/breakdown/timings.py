@@ -1,11 +1,11 @@
-"""Statistics of the undisturbed pass, what the profiler added, and whether they can be trusted.
+"""The step of a run and how its timed iterations lie about it.
 
-Reads the iterations that count (``breakdown/iterations.py``) and what run.json says of the machine.
+Reads timings.parquet, run.json and the clean step (``clean_step``), by which runs are compared.
+What the timed iterations took beyond it was lost to other processes, threads and noise.
 """
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,65 +13,43 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lstmprof.breakdown.doubts import Warning, between_processes, profile_warnings, warnings
-from lstmprof.breakdown.iterations import LEAST_OF_ROUND, Iterations, Measure, iterations_of
-from lstmprof.breakdown.rounds import (
-    CLUSTERS,
-    LEAST_FOR_INTERVAL,
-    QUIET_BETWEEN_PROCESSES,
-    Round,
-    error_of,
-)
+from lstmprof.breakdown.clean_step import Span, one_thread
+from lstmprof.breakdown.doubts import Warning, warnings
+from lstmprof.breakdown.iterations import iterations_of, known
 from lstmprof.events.schema import Column
 from lstmprof.runs.metadata import RunInfo
 
-_FEW = f"fewer than {LEAST_FOR_INTERVAL} iterations count"
+_FEW = "the run has no profile of its steps"
+_ENERGY = "by %s, per step, over the counted iterations of the first round"
 _UNTOLD = "an older lstmprof made the run, or the machine does not tell"
-_MANY = f"{_UNTOLD}; several threads or a device did the work"
-_ENERGY = "by %s, a step, over the counted iterations of the first round"
 
 COLUMNS = (
-    Column(
-        "iterations",
-        pa.int64(),
-        "",
-        "iterations that count: those after warm-up, and of these those alone that kept their CPU, "
-        f"where each round has {LEAST_OF_ROUND} such",
-    ),
-    Column(
-        "disturbed",
-        pa.int64(),
-        "",
-        "iterations after warm-up that lost their CPU to other processes",
-        _UNTOLD,
-    ),
-    Column(
-        "compared_by",
-        pa.string(),
-        "",
-        "wall time of the iterations that count, or CPU time of all where too many were disturbed "
-        "and one thread did the work",
-        "too many were disturbed, and several threads or a device did it",
-    ),
+    Column("iterations", pa.int64(), "", "timed iterations after warm-up"),
     Column(
         "step_ns",
         pa.float64(),
         "ns",
-        "wall time of a step: interquartile mean of the iterations; where workers took turns, of "
-        "the median iterations of turns",
+        "the clean step: what a step takes when nothing disturbs it; typical_ns if no step was "
+        "profiled",
     ),
+    Column("step_low_ns", pa.float64(), "ns", "low end of its 95 % interval", _FEW),
+    Column("step_high_ns", pa.float64(), "ns", "high end of it", _FEW),
     Column(
-        "step_low_ns",
+        "lost_ns",
         pa.float64(),
         "ns",
-        "low end of its 95 % interval: rounds are clusters, and of fewer than "
-        f"{CLUSTERS} a usual spread between processes is part of it (breakdown/rounds.py)",
-        _FEW,
+        "what the median iteration took beyond the clean step: other processes, threads and noise",
+        "it took no longer",
     ),
-    Column("step_high_ns", pa.float64(), "ns", "high end of it", _FEW),
-    Column("cpu_step_ns", pa.float64(), "ns", "CPU time of all after warm-up, as step_ns", _MANY),
-    Column("cpu_step_low_ns", pa.float64(), "ns", "low end of its 95 % interval", _MANY),
-    Column("cpu_step_high_ns", pa.float64(), "ns", "high end of it", _MANY),
+    Column(
+        "cpu_share",
+        pa.float64(),
+        "share",
+        "share of the iterations in which the thread that runs them did not wait for a CPU",
+        f"{_UNTOLD}; a capture with several threads or a device",
+    ),
+    Column("preemptions", pa.float64(), "", "involuntary context switches per iteration", _UNTOLD),
+    Column("typical_ns", pa.float64(), "ns", "10th percentile of the iterations' wall times"),
     Column("median_ns", pa.float64(), "ns", "median wall time"),
     Column("mean_ns", pa.float64(), "ns", "mean wall time"),
     Column("std_ns", pa.float64(), "ns", "sample standard deviation (n − 1)", "one iteration"),
@@ -89,7 +67,7 @@ COLUMNS = (
         "inflation_share",
         pa.float64(),
         "share",
-        "median profiled step over step_ns, less 1",
+        "median profiled step over the median iteration, less 1",
         "no step was profiled",
     ),
     Column("cpu_energy_j", pa.float64(), "J", _ENERGY % "RAPL", "RAPL cannot be read"),
@@ -101,17 +79,16 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Timings:
-    """Of the iterations after warm-up: the fields are ``COLUMNS``; None is unknown."""
+    """What ``COLUMNS`` say of the iterations after warm-up; None is unknown."""
 
     iterations: int
-    disturbed: int | None
-    compared_by: Measure | None
     step_ns: float
     step_low_ns: float | None
     step_high_ns: float | None
-    cpu_step_ns: float | None
-    cpu_step_low_ns: float | None
-    cpu_step_high_ns: float | None
+    lost_ns: float | None
+    cpu_share: float | None
+    preemptions: float | None
+    typical_ns: float
     median_ns: float
     mean_ns: float
     std_ns: float | None
@@ -125,39 +102,31 @@ class Timings:
     rounds: int
     warnings: tuple[Warning, ...]
 
-    @property
-    def length_ns(self) -> float:
-        """Of an undisturbed step, by what is closest to it."""
-        by_cpu = self.compared_by == "CPU time" and self.cpu_step_ns is not None
-        return self.cpu_step_ns if by_cpu and self.cpu_step_ns else self.step_ns
 
+def timings(table: pa.Table, info: RunInfo, clean: Span | None = None) -> Timings | None:
+    """Return the statistics of ``timings.parquet``; None if no iteration came after warm-up.
 
-def timings(table: pa.Table, info: RunInfo) -> Timings | None:
-    """Statistics of ``timings.parquet``; None where no iteration came after warm-up."""
-    counted = iterations_of(table, info)
+    ``clean`` is the clean step, None if no step was profiled.
+    """
+    counted = iterations_of(table)
     if not len(counted):
         return None
-    walls, usual = counted.kept.wall_ns.tolist(), between_processes(info)
-    step, rounds = counted.kept.length_ns(), counted.kept.rounds()
-    low, high = interval_of(step, rounds, usual)
-    cpu = None if counted.cpu_ns is None else counted.length_ns("CPU time")
-    cpu_rounds = () if cpu is None else counted.rounds("CPU time")
-    cpu_ends = interval_of(cpu or 0.0, cpu_rounds, usual)
+    walls = counted.wall_ns.tolist()
+    step = counted.typical_ns if clean is None else clean.ns
+    median = float(statistics.median(walls))
     batch, words = info.workload.batch, info.workload.words
     profiled = info.profiled_wall_ns
-    inflation = statistics.median(profiled) / step - 1 if profiled and step else None
-    doubts = [*warnings(counted, info), *profile_warnings(inflation, info)]
+    inflation = statistics.median(profiled) / median - 1 if profiled and median else None
     return Timings(
         iterations=len(walls),
-        disturbed=None if counted.disturbed is None else int(counted.disturbed.sum()),
-        compared_by=counted.measure,
         step_ns=step,
-        step_low_ns=low,
-        step_high_ns=high,
-        cpu_step_ns=cpu,
-        cpu_step_low_ns=cpu_ends[0],
-        cpu_step_high_ns=cpu_ends[1],
-        median_ns=float(statistics.median(walls)),
+        step_low_ns=None if clean is None else clean.low_ns,
+        step_high_ns=None if clean is None else clean.high_ns,
+        lost_ns=median - step if median > step else None,
+        cpu_share=_cpu_share(table, info),
+        preemptions=_per_iteration(table, "preemptions"),
+        typical_ns=counted.typical_ns,
+        median_ns=median,
         mean_ns=statistics.fmean(walls),
         std_ns=statistics.stdev(walls) if len(walls) > 1 else None,
         p95_ns=sorted(walls)[max(-(-95 * len(walls) // 100), 1) - 1],
@@ -167,34 +136,26 @@ def timings(table: pa.Table, info: RunInfo) -> Timings | None:
         inflation_share=inflation,
         cpu_energy_j=_per_step(table, info.timing_cpu_energy_j),
         gpu_energy_j=_per_step(table, info.timing_gpu_energy_j),
-        rounds=len(rounds),
-        warnings=tuple(doubts),
+        rounds=len(counted.numbers),
+        warnings=tuple(warnings(counted, info)),
     )
 
 
-@dataclass(frozen=True)
-class CpuTime:
-    """CPU time of an undisturbed step, where one thread of a CPU did it all."""
-
-    step_ns: int
-    interval_ns: tuple[float, float] | None
-    rounds: tuple[Round, ...]
-
-
-def cpu_time(timings: Timings | None, iterations: Iterations | None) -> CpuTime | None:
-    """By CPU time what ``iterations`` took; None where it is unknown or several threads ran."""
-    if timings is None or iterations is None or timings.cpu_step_ns is None:
+def _cpu_share(table: pa.Table, info: RunInfo) -> float | None:
+    counted = table.filter(pc.invert(table.column("warmup")))
+    wall_ns = known(counted, "wall_ns")
+    if wall_ns is None or not wall_ns.sum():
         return None
-    ends = timings.cpu_step_low_ns, timings.cpu_step_high_ns
-    interval = None if ends[0] is None or ends[1] is None else (ends[0], ends[1])
-    return CpuTime(round(timings.cpu_step_ns), interval, iterations.rounds("CPU time"))
+    if one_thread(info):
+        cpu_ns = known(counted, "cpu_ns")
+        return None if cpu_ns is None else min(float(cpu_ns.sum() / wall_ns.sum()), 1.0)
+    waited_ns = known(counted, "waited_ns")
+    return None if waited_ns is None else max(1 - float(waited_ns.sum() / wall_ns.sum()), 0.0)
 
 
-def left_out(iterations: Iterations | None) -> list[str]:
-    """How many timed iterations were left out, where any was."""
-    whole = 0 if iterations is None else len(iterations)
-    out = whole - (0 if iterations is None else len(iterations.kept))
-    return [f"{out} of {whole} timed iterations lost their CPU and are left out"] if out else []
+def _per_iteration(table: pa.Table, column: str) -> float | None:
+    values = known(table.filter(pc.invert(table.column("warmup"))), column)
+    return None if values is None else float(values.mean())
 
 
 def _per_step(table: pa.Table, energy_j: float | None) -> float | None:
@@ -203,28 +164,12 @@ def _per_step(table: pa.Table, energy_j: float | None) -> float | None:
     return None if energy_j is None or not steps else energy_j / steps
 
 
-def interval_of(
-    step_ns: float, rounds: Sequence[Round], between: float = QUIET_BETWEEN_PROCESSES
-) -> tuple[float | None, float | None]:
-    """The 95 % interval of the step of all ``rounds``, None where they are too short for one."""
-    error = error_of(rounds, between)
-    if error is None or (len(rounds) < CLUSTERS and any(r.low_ns is None for r in rounds)):
-        return None, None
-    return step_ns * math.exp(-error), step_ns * math.exp(error)
-
-
 def compared_ns(runs: Sequence[tuple[int, Timings]]) -> dict[int, float]:
-    """The lengths by which ``runs`` are compared, keys as given.
-
-    CPU time where one of them lost its CPU too often and all have it.
-    """
-    cpu = {key: t.cpu_step_ns for key, t in runs if t.cpu_step_ns is not None}
-    if len(cpu) == len(runs) and any(t.compared_by == "CPU time" for _, t in runs):
-        return cpu
-    return {key: t.step_ns for key, t in runs if t.compared_by == "wall time"}
+    """Return the lengths by which ``runs`` are compared; keys as given."""
+    return {key: t.step_ns for key, t in runs}
 
 
 def slowdowns(steps_ns: Mapping[int, float]) -> dict[int, float]:
-    """How many times as long as the fastest each run takes; keys as given."""
+    """Return how many times as long as the fastest each run takes; keys as given."""
     fastest = min(steps_ns.values(), default=0.0)
     return {key: step / fastest for key, step in steps_ns.items() if fastest > 0}

@@ -30,8 +30,6 @@ from lstmprof.runs.run import TIMINGS_SCHEMA, Run, open_run, write_tables
 PER_STEP = (
     *("profiled_wall_ns", "profiled_cpu_ns", "profiled_voluntary_switches"),
     *("profiled_preemptions", "profiled_page_faults", "profiled_major_faults"),
-    *("profiled_thread_cpu_ns", "profiled_waited_ns"),
-    *("profiled_others_waited_ns", "profiled_children_waited_ns"),
 )
 #: What is the same in all rounds of a run; but for what its threads make of it.
 ALIKE = ("versions", "python_executable", "device", "device_name", "threads", "settings")
@@ -70,8 +68,7 @@ def write_captured(
     description = {**described(name, profile, profile.events), "source": source}
     facts = {**description, **rounds[0].metadata}
     sampling = {"sampling": sampling_facts(rounds, samples)}
-    off_cpu = {"profiled_off_cpu": _off_cpu(rounds, profile)}
-    info = run_info({**facts, **_of_all_rounds(rounds), **_sums(timings), **sampling, **off_cpu})
+    info = run_info({**facts, **_of_all_rounds(rounds), **_sums(timings), **sampling})
     with new_run(out, name, force=force) as folder:
         (folder / "profile").mkdir()
         for number, result in enumerate(rounds):
@@ -143,7 +140,6 @@ def _of_all_rounds(rounds: Sequence[CaptureResult]) -> dict[str, Any]:
         **{name: _of_steps(all_metadata, counts, name) for name in PER_STEP},
         "turn_with": _in_every_round(all_metadata, "turn_with"),
         "timing_threads": threads or None,
-        "yardsticks": [yardstick for of in all_metadata for yardstick in of["yardsticks"]],
         "recording": [cost for of in all_metadata for cost in of.get("recording") or ()] or None,
         "peak_memory_bytes": max(memory, default=None),
         "counters": _counters([metadata.get("counters", {}) for metadata in all_metadata]),
@@ -154,32 +150,6 @@ def _in_every_round(all_metadata: Sequence[Mapping[str, Any]], name: str) -> lis
     """The names that each round's list has, in the order of the first; None where there is none."""
     first, *others = (metadata.get(name) or () for metadata in all_metadata)
     return [value for value in first if all(value in other for other in others)] or None
-
-
-def _off_cpu(rounds: Sequence[CaptureResult], profile: Profile) -> list[Any] | None:
-    """``profiled_off_cpu`` by the profile's clock, from each step's begin on; None unknown.
-
-    The two clocks run alike: a step's range begins after the process had read its own, and ends
-    before it did so again, each by the less the less the process was interrupted.
-    """
-    steps = rounds[0].metadata.get("profiled_off_cpu")
-    of_steps = windows(profile.events, captured=True)
-    if len(rounds) > 1 or not steps or len(steps) != len(of_steps):
-        return None
-    both = list(zip(steps, of_steps, strict=True))
-    least = max(window.end_ns - step["end_ns"] for step, window in both)
-    most = min(window.start_ns - step["begin_ns"] for step, window in both)
-    apart_ns = max(least, most)
-    return [
-        {
-            name: [
-                [begin + apart_ns - window.start_ns, end + apart_ns - window.start_ns]
-                for begin, end in step[name]
-            ]
-            for name in ("own_ns", "others_ns")
-        }
-        for step, window in both
-    ]
 
 
 def _counters(of_rounds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

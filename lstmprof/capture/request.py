@@ -22,6 +22,8 @@ LONGEST_S = 30 * 86400.0
 #: worker processes that share the iterations of a run unless it is asked for otherwise: the fewest
 #: that show how far processes of the same code differ
 ROUNDS = 3
+#: profiled steps of all rounds, unless their number is given: ten are enough for a clean step
+PROFILED = 12
 #: who may look on from outside in a pass of its own
 PY_SPY, PERF = "py-spy", "perf"
 SAMPLERS = (PY_SPY, PERF)
@@ -49,7 +51,7 @@ class CaptureRequest:
     iterations: int = 30  # of all rounds: of ROUNDS each one's median has an interval of its own
     timing_s: Optional[float] = None  # after so long no further iteration is timed
     warmup: Optional[int] = None  # None: what the implementation needs (``warmup_iterations``)
-    profile_steps: int = 3  # 0: no profile pass
+    profile_steps: Optional[int] = None  # of a round; None: a share of PROFILED; 0: no profile
     profiler: str = FRAMEWORKS_OWN  # one of PROFILERS
     seed: int = 0
     threads: Optional[int] = None  # None: 1 on the CPU, every allowed CPU on a GPU
@@ -78,6 +80,11 @@ class CaptureRequest:
     def row(self) -> Implementation:
         """The row of the table, or of the user's file."""
         return implementations.find(self.implementation) if self.file is None else self.file.row
+
+    @property
+    def steps_to_profile(self) -> int:
+        """Profiled steps of this worker."""
+        return PROFILED if self.profile_steps is None else self.profile_steps
 
     @property
     def warmup_iterations(self) -> int:

@@ -19,6 +19,7 @@ from lstmprof.capture.pace import Pace
 from lstmprof.capture.request import (
     FRAMEWORKS_OWN,
     NSYS,
+    PROFILED,
     ROUNDS,
     CaptureRequest,
     check,
@@ -341,13 +342,15 @@ def _shares(request: CaptureRequest, rounds: int | None) -> list[CaptureRequest]
             f"{request.iterations} iterations cannot be shared among {count} rounds",
             "give more --iterations or fewer --rounds",
         )
-    if request.profile_steps < 1:
+    if request.profile_steps == 0:
         raise UsageError("a run needs at least 1 profiled step", "give more --profile-steps")
+    steps = -(-PROFILED // count) if request.profile_steps is None else request.profile_steps
     least, more = divmod(request.iterations, count)
     return [
         dataclasses.replace(
             request,
             iterations=least + (number < more),
+            profile_steps=steps,
             peaks=request.peaks and number == 0,
             sampler_s=request.sampler_s / count,
         )

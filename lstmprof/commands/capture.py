@@ -16,6 +16,7 @@ from lstmprof.capture.request import (
     MODES,
     NSYS,
     PRECISIONS,
+    PROFILED,
     PROFILERS,
     ROUNDS,
     SAMPLERS,
@@ -113,9 +114,7 @@ _RUN_OPTIONS = (
     click.option(
         "--profile-steps",
         type=click.IntRange(1),
-        default=CaptureRequest.profile_steps,
-        show_default=True,
-        help="Profiled steps of each round.",
+        help=f"Profiled steps of each round.  [default: {PROFILED} of all rounds]",
     ),
     click.option(
         "--profiler",

@@ -112,9 +112,9 @@ def _cells(point: Point, by: str) -> list[str]:
     return [
         first,
         point.profile.name,
-        milliseconds(step.value, 2),
-        milliseconds(step.low, 2),
-        milliseconds(step.high, 2),
+        milliseconds(step.ns, 2),
+        milliseconds(step.low_ns, 2),
+        milliseconds(step.high_ns, 2),
         "" if ratio is None else f"{100 * ratio.value:,.1f} %",
         point.change or "",
     ]

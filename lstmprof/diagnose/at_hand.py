@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from lstmprof.diagnose.certainty.sure import no_difference
+from lstmprof.diagnose.certainty.pair import no_difference
 from lstmprof.diagnose.findings import lengths
 from lstmprof.diagnose.remedies import Advice
 from lstmprof.diagnose.step_profile import StepProfile

@@ -19,7 +19,7 @@ from lstmprof.capture.interpreters import Interpreter, Wish, interpreters
 from lstmprof.capture.request import CaptureRequest, refusal, run_name
 from lstmprof.capture.rounds import capture_run
 from lstmprof.capture.worker import host
-from lstmprof.diagnose.certainty.noise import noise_ns
+from lstmprof.diagnose.certainty.pair import CELLS, in_words
 from lstmprof.diagnose.diagnosis import Diagnosis, diagnose_all
 from lstmprof.diagnose.shapes import (
     LAYERS,
@@ -55,12 +55,6 @@ _OPS = {
     "tf1-cudnnlstm": "CudnnLSTM",
     "tf1-lstmblockfusedcell": "LSTMBlockFusedCell",
     "jax-cudnn": "jax.experimental.rnn",
-}
-#: Ops of a cell, as their users call them
-_CELLS = {
-    **dict.fromkeys(("aten::lstm_cell", "aten::_thnn_fused_lstm_cell"), "LSTMCell"),
-    **dict.fromkeys(("aten::gru_cell", "aten::_thnn_fused_gru_cell"), "GRUCell"),
-    "aten::rnn_tanh_cell": "RNNCell",
 }
 _CALLED = {
     **{"torch": "PyTorch", "tensorflow": "TensorFlow", "tensorflow1": "TensorFlow 1"},
@@ -254,10 +248,8 @@ def _of_steps(breakdown: Breakdown, best: Breakdown, shape: Shape, asked: Asked)
         ending = f"{op} does it in one op; {what} {diagnosis.outcome.words}"
         factor = None
     else:
-        known = f"the ratio known to within {percent(_noise(diagnosis))}"
-        if diagnosis.outcome.at_least is not None:
-            known = f"of which at least {diagnosis.outcome.at_least:.2f}× is sure: "
-            known += diagnosis.outcome.rest
+        assert diagnosis.outcome.ratio is not None
+        known = f"ratio {in_words(diagnosis.outcome.ratio)}"
         ending = f"{op} does it in one op, {_times(factor, state)} on this machine ({times}"
         ending += f", {known})"
     return Against(
@@ -285,12 +277,6 @@ def _state(diagnosis: Diagnosis, mine: StepProfile) -> State:
 def _times(factor: float | None, state: State) -> str:
     assert factor is not None
     return f"{factor:.1f}× faster" if state == "faster" else f"{1 / factor:.1f}× slower"
-
-
-def _noise(diagnosis: Diagnosis) -> float:
-    """Up to which share of the slower step its difference to the faster could be chance."""
-    assert diagnosis.fast is not None
-    return noise_ns(diagnosis.fast, diagnosis.slow) / max(diagnosis.slow.length_ns, 1)
 
 
 def _elsewhere(breakdown: Breakdown, best: Breakdown, shape: Shape) -> Against:
@@ -355,11 +341,9 @@ def _of_layers(breakdown: Breakdown, best: Breakdown, shape: Shape) -> Against:
 
 
 def profiling_share(breakdown: Breakdown) -> float | None:
-    """By how much of the undisturbed step the profiled one differs; None where none was timed."""
-    profile = step_profile_of(breakdown)
-    if not profile.step_ns:
-        return None
-    return abs(profile.profiled_ns / profile.step_ns - 1)
+    """By how much of a timed step the profiled one differs; None if none was timed."""
+    share = None if breakdown.timings is None else breakdown.timings.inflation_share
+    return None if share is None else abs(share)
 
 
 def how_it_runs(breakdown: Breakdown, shape: Shape) -> str:
@@ -384,7 +368,7 @@ def _by_row(row: Mapping[str, Any], cells: int, time_steps: int) -> str:
     if form == LAYER_OP:
         return f"runs its layer as one op ({op})"
     if form == CELL_OP:
-        return f"runs {count(cells)} {_CELLS.get(op, op)} steps a batch"
+        return f"runs {count(cells)} {CELLS.get(op, op)} steps a batch"
     assert form == LOOP
     for column, noun in (("ops_per_time_step", "ops"), ("kernels_per_time_step", "kernels")):
         if row[column]:

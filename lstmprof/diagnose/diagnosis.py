@@ -15,14 +15,14 @@ from lstmprof.breakdown.result import Table
 from lstmprof.diagnose import at_hand, sentences, settings
 from lstmprof.diagnose.causes import SLOWER
 from lstmprof.diagnose.certainty import Certainty, Outcome, of_finding, of_run, outcome
-from lstmprof.diagnose.certainty.measure import by_one_measure
+from lstmprof.diagnose.certainty.pair import lost_in_words
 from lstmprof.diagnose.comparable import comparable_groups, disagreements, refuse_unless_comparable
 from lstmprof.diagnose.document import VERSION
 from lstmprof.diagnose.findings import Difference, Finding, findings, lengths, timed, untimed
 from lstmprof.diagnose.findings.counts import QUANTITIES
 from lstmprof.diagnose.findings.reasons import reason
 from lstmprof.diagnose.findings.savings import Saving, savings
-from lstmprof.diagnose.pairs import held_against
+from lstmprof.diagnose.pairs import against_fastest
 from lstmprof.diagnose.ranks import lane_to_dict, overlap_to_dict, straggler_to_dict
 from lstmprof.diagnose.remedies import Advice, of_most, remedies
 from lstmprof.diagnose.roofline import (
@@ -36,12 +36,14 @@ from lstmprof.diagnose.step_profile import (
 )
 from lstmprof.diagnose.what_ifs import Asked, WhatIf, what_ifs_of
 from lstmprof.events.schema import Column, schema
-from lstmprof.numbers import escaped, milliseconds, told_apart
+from lstmprof.numbers import cropped, escaped, milliseconds, told_apart
 
 #: Findings with a smaller share of the whole are left to JSON.
 LEAST_SHARE = 0.01
 #: Less of the difference is not worth a remedy.
 ADVISED_SHARE = 0.05
+#: Events of some steps that are listed.
+MOST_RARE = 3
 #: A first step that takes so many steps longer than the other run's has compiled something.
 LONG_FIRST_STEP = 10
 WATERFALL = (
@@ -161,7 +163,7 @@ class Diagnosis:
         fast, slow = self.fast, self.slow
         ends = (None, slow.length_ns) if fast is None else lengths(fast, slow)
         dominant = self.dominant
-        measures = [profile.compared_by for profile in (fast or slow, slow)]
+        ratio = self.outcome.ratio
         return {
             "schema_version": VERSION,
             "slow": slow.name,
@@ -169,10 +171,11 @@ class Diagnosis:
             "slow_ns": ends[1],
             "fast_ns": ends[0],
             "difference_ns": None if ends[0] is None else ends[1] - ends[0],
-            "steps": "undisturbed" if timed(fast or slow, slow) else "profiled",
-            "compared_by": None if None in measures else slow.compared_by,
+            "steps": "clean" if slow.span is not None else "profiled",
+            "ratio": None if ratio is None else asdict(ratio),
+            "lost_ns": slow.lost_ns,
+            "now_and_then": [asdict(rare) for rare in slow.rare],
             "state": self.outcome.state,
-            "at_least": self.outcome.at_least,
             "reason": self.outcome.words or None,
             "cause": None if dominant is None else dominant.finding.kind,
             "settings": [_of(d, "setting", "slow", "fast") for d in self.settings],
@@ -182,7 +185,7 @@ class Diagnosis:
             "fast_lane": None if fast is None else lane_to_dict(fast.place, fast.lanes),
             "straggler": straggler_to_dict(slow.straggler),
             "overlap": overlap_to_dict(slow.overlap),
-            "busy_share": slow.busy_ns / slow.profiled_ns if slow.device is not None else None,
+            "busy_share": slow.busy_ns / slow.length_ns if slow.device is not None else None,
             "waterfall": [{**asdict(d), "delta_ns": d.delta_ns} for d in self.differences],
             "findings": [_finding(explained) for explained in self.findings],
             "roofline": None if self.roofline is None else _roofline(self.roofline),
@@ -279,9 +282,8 @@ def diagnose_all(
 ) -> list[Diagnosis]:
     """Each of ``breakdowns`` against the fastest that can be compared with it, by slowdown.
 
-    Of runs that cannot be told from the fastest that one whose rounds took turns with most stands
-    for it. One that has none to compare with is diagnosed alone; with ``must_compare`` all are held
-    against the fastest of all.
+    A run that has none to compare with is diagnosed alone; with ``must_compare`` all are compared
+    with the fastest of all.
 
     Raises:
         UsageError: ``must_compare``, and the runs differ in what ``across`` does not name; what is
@@ -294,12 +296,11 @@ def diagnose_all(
     profiles = [replace(step_profile_of(b, *place), name=name) for name, b in breakdown_of.items()]
     diagnoses: list[Diagnosis] = []
     for group in [profiles] if must_compare else comparable_groups(profiles, across):
-        measured = by_one_measure(group)
         limits = {p.name: roofline_of(p, profiles, asked.peaks) for p in group}
-        told = [compare(base, other, across) for base, other in held_against(measured)]
+        pairs = [compare(base, other, across) for base, other in against_fastest(group)]
         diagnoses += [
-            replace(_with_times_of_advice(d, measured), roofline=limits[d.slow.name]) for d in told
-        ] or [_alone(p, breakdown_of[p.name], limits[p.name]) for p in measured]
+            replace(_with_times_of_advice(d, group), roofline=limits[d.slow.name]) for d in pairs
+        ] or [_alone(p, breakdown_of[p.name], limits[p.name]) for p in group]
     return [_with_what_ifs(d, breakdown_of[d.slow.name], asked) for d in diagnoses]
 
 
@@ -331,7 +332,6 @@ def compare(first: StepProfile, second: StepProfile, across: Collection[str] = (
         UsageError: they differ in a condition that ``across`` does not name.
     """
     refuse_unless_comparable(first, second, across)
-    first, second = by_one_measure([first, second])
     ends = lengths(first, second)
     fast, slow = (first, second) if ends[0] <= ends[1] else (second, first)
     differences = findings(fast, slow)
@@ -349,7 +349,6 @@ def compare(first: StepProfile, second: StepProfile, across: Collection[str] = (
 
 def alone(profile: StepProfile, saved: Mapping[str, Saving] | None = None) -> Diagnosis:
     """What a run's step is bound by; ``saved`` is by kind, all that each takes by none."""
-    (profile,) = by_one_measure([profile])
     parts = findings(None, profile, saved)
     told = of_run(profile, parts)
     explained = _explained(parts, told)
@@ -362,7 +361,7 @@ def alone(profile: StepProfile, saved: Mapping[str, Saving] | None = None) -> Di
         sentence=sentence if most is None else f"{sentence} {most.of_step(profile)}",
         findings=explained,
         warnings=profile.warnings,
-        notes=profile.notes,
+        notes=(*_beside(profile), *profile.notes),
     )
 
 
@@ -395,15 +394,26 @@ def _warnings(fast: StepProfile, slow: StepProfile) -> list[str]:
 def _notes(fast: StepProfile, slow: StepProfile) -> list[str]:
     notes = [*_settings(fast, slow), *(f"they differ in {d}" for d in disagreements(fast, slow))]
     if not timed(fast, slow):
-        notes.append(f"{untimed(fast, slow)}: the profiled times are compared")
+        notes.append(f"{untimed(fast, slow)}: the times of the profiles are compared")
     if (fast.device is None) != (slow.device is None):
         notes.append("one ran on a GPU and the other on a CPU: their parts are of different kinds")
     for profile in (fast, slow):
-        notes += [f"{profile.name}: {note}" for note in profile.notes]
+        notes += [f"{profile.name}: {note}" for note in (*_beside(profile), *profile.notes)]
         if profile.info.agrees_with_reference is False:
             notes.append(f"{profile.name}: its file claims nothing of what it computes (no load())")
     first_steps = _first_steps(fast, slow)
     return [*notes, first_steps] if first_steps else notes
+
+
+def _beside(profile: StepProfile) -> list[str]:
+    """What the timed steps lost, and what happens now and then."""
+    lost = lost_in_words(profile)
+    rare = [
+        f"now and then: {cropped(r.name)} takes {milliseconds(r.each_ns)} ms in "
+        f"{r.steps} of {profile.steps} steps"
+        for r in profile.rare[:MOST_RARE]
+    ]
+    return [*([lost] if lost else []), *rare]
 
 
 def _settings(fast: StepProfile, slow: StepProfile) -> list[str]:

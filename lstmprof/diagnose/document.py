@@ -189,9 +189,24 @@ class WhatIf(_Record, frozen=True):
     replayed_ns: Annotated[int, _is("the unchanged step as it is replayed")]
     predicted_ns: int
     saved_ns: int
-    undisturbed_ns: Annotated[int | None, _is("of the undisturbed step; null where not timed")]
     bottleneck: Bottleneck
     sentence: str
+
+
+class Ratio(_Record, frozen=True):
+    """How many times as long the slow step takes, with its 95 % interval."""
+
+    low: float
+    value: float
+    high: Annotated[float | None, _is("null: no end")]
+
+
+class Rare(_Record, frozen=True):
+    """An event of some of the steps."""
+
+    name: str
+    steps: Annotated[int, _is("that have it")]
+    each_ns: Annotated[int, _is("median of them")]
 
 
 class Document(_Record, frozen=True):
@@ -203,21 +218,16 @@ class Document(_Record, frozen=True):
     slow_ns: int
     fast_ns: int | None
     difference_ns: Annotated[int | None, _is("the findings' delta_ns sum to it, or to slow_ns")]
-    steps: Annotated[Literal["undisturbed", "profiled"], _is("which were measured")]
-    compared_by: Annotated[
-        Literal["wall time", "CPU time"] | None,
-        _is("what slow_ns and fast_ns are of; null: too many iterations lost their CPU"),
+    steps: Annotated[Literal["clean", "profiled"], _is("what slow_ns and fast_ns are of")]
+    ratio: Annotated[Ratio | None, _is("slow_ns over fast_ns; null: a run alone")]
+    lost_ns: Annotated[
+        float | None,
+        _is("what the median timed iteration took beyond the clean step; null: not timed, or none"),
     ]
+    now_and_then: Annotated[list[Rare], _is("events of some of the steps that take long")]
     state: Annotated[
         Literal["found", "none", "unknown"],
         _is("a cause was found; no difference beyond noise; could not look, or cannot be told"),
-    ]
-    at_least: Annotated[
-        float | None,
-        _is(
-            "how many times as long the slow step surely takes, where the machine may have made "
-            "more than half of the difference; null where more is sure, or nothing"
-        ),
     ]
     reason: Annotated[str | None, _is("why none or unknown; null where found")]
     cause: Annotated[str | None, _is("kind of the finding that the sentence names; null but found")]

@@ -1,9 +1,9 @@
 """How the step of an implementation went from run to run, and where it changed.
 
 Runs of one implementation that can be compared are a series, in the order in which they began. A
-series goes on at one level until a run differs from it: until all that the ratio to the level may
-be (``gate.ratio``, as certain as a diagnosis) lies beyond ``FLOOR``, on one side. There is a step,
-and the next level begins. A level stands for itself by its run of the narrowest interval.
+series goes on at one level until the whole interval of a run's ratio to the level (``ratio_of``)
+lies beyond ``FLOOR`` on one side. There is a step, and the next level begins. A level stands for
+itself by its run of the narrowest interval.
 """
 
 from __future__ import annotations
@@ -15,11 +15,9 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from lstmprof import names
+from lstmprof.breakdown.clean_step import Span
 from lstmprof.breakdown.result import Table
-from lstmprof.diagnose.certainty.measure import by_one_measure
-from lstmprof.diagnose.certainty.noise import EQUAL_SHARE
-from lstmprof.diagnose.findings import lengths
-from lstmprof.diagnose.gate.ratio import Span, interval_of, ratio_of
+from lstmprof.diagnose.certainty.pair import EQUAL_SHARE, Ratio, ratio_of, span_of
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.events.schema import Column, schema
 from lstmprof.numbers import listed, milliseconds, number_of
@@ -27,7 +25,7 @@ from lstmprof.runs.metadata import condition
 
 #: A smaller change of the level is none.
 FLOOR = EQUAL_SHARE
-_ALONE = "the first of its level that can be compared, or the run lost its CPU too often"
+_ALONE = "the first of its level that can be compared"
 COLUMNS = (
     Column("series", pa.string(), "", "implementation and workload, and what else tells it apart"),
     Column("run", pa.string(), "", "name of the run"),
@@ -36,7 +34,6 @@ COLUMNS = (
     Column("step_ns", pa.float64(), "ns", "length of its step"),
     Column("step_low_ns", pa.float64(), "ns", "low end of its 95 % interval"),
     Column("step_high_ns", pa.float64(), "ns", "high end of it"),
-    Column("compared_by", pa.string(), "", "wall time or CPU time", "it lost its CPU too often"),
     Column("rounds", pa.int64(), "", "processes that were timed; 0 of a profile alone"),
     Column("against", pa.string(), "", "the run that stands for the level before it", _ALONE),
     Column("ratio", pa.float64(), "", "its step over that run's", _ALONE),
@@ -56,7 +53,7 @@ class Point:
     profile: StepProfile
     step: Span
     against: StepProfile | None = None
-    ratio: Span | None = None
+    ratio: Ratio | None = None
 
     @property
     def change(self) -> Literal["slower", "faster"] | None:
@@ -100,7 +97,7 @@ class Series:
             f"{number_of(len(texts), 'step', 'steps')}: {listed(texts)}" if texts else "no step"
         )
         runs = number_of(len(self.points), "run", "runs")
-        return f"{self.title}: {runs}, {changed}; now {milliseconds(last.step.value, 2)} ms"
+        return f"{self.title}: {runs}, {changed}; now {milliseconds(last.step.ns, 2)} ms"
 
 
 def _change(point: Point) -> str:
@@ -149,8 +146,7 @@ def _titles(keys: Sequence[tuple[Any, ...]]) -> list[str]:
 def _points(profiles: Sequence[StepProfile]) -> list[Point]:
     points: list[Point] = []
     level: list[Point] = []
-    compared = by_one_measure(profiles)
-    for point in sorted((Point(p, interval_of(p)) for p in compared), key=_order):
+    for point in sorted((Point(p, span_of(p)) for p in profiles), key=_order):
         if level and _comparable(point):
             reference = min(level, key=_width).profile
             ratio = ratio_of(reference, point.profile)
@@ -166,12 +162,11 @@ def _order(point: Point) -> tuple[str, str]:
 
 
 def _comparable(point: Point) -> bool:
-    return point.profile.compared_by is not None and min(lengths(*[point.profile] * 2)) > 0
+    return point.profile.length_ns > 0
 
 
 def _width(point: Point) -> float:
-    high = point.step.high or 0.0
-    return high / point.step.low if point.step.low > 0 else float("inf")
+    return point.step.high_ns / point.step.low_ns if point.step.low_ns > 0 else float("inf")
 
 
 def table(series: Sequence[Series]) -> Table:
@@ -187,11 +182,10 @@ def _row(title: str, point: Point) -> dict[str, Any]:
         "run": profile.name,
         "label": profile.info.label,
         "started_at": point.when or None,
-        "step_ns": point.step.value,
-        "step_low_ns": point.step.low,
-        "step_high_ns": point.step.high,
-        "compared_by": profile.compared_by,
-        "rounds": len(profile.rounds),
+        "step_ns": point.step.ns,
+        "step_low_ns": point.step.low_ns,
+        "step_high_ns": point.step.high_ns,
+        "rounds": profile.rounds,
         "against": None if point.against is None else point.against.name,
         "ratio": None if ratio is None else ratio.value,
         "ratio_low": None if ratio is None else ratio.low,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from lstmprof.breakdown.mean_step import waits_for_host_ns
@@ -12,22 +11,17 @@ from lstmprof.diagnose.certainty import (
     of_finding as certainty_of,
     of_prediction,
 )
-from lstmprof.diagnose.certainty.noise import lengths_in_words, machine_words
-from lstmprof.diagnose.certainty.sure import least_delta_ns
-from lstmprof.diagnose.findings import CAUSES, HOST, NAMED_SHARE, Finding, lengths, timed
+from lstmprof.diagnose.certainty.pair import in_words, structure_in_words
+from lstmprof.diagnose.findings import CAUSES, HOST, NAMED_SHARE, Finding, lengths
 from lstmprof.diagnose.findings.because import because, most_of, named, pace
-from lstmprof.diagnose.findings.counts import QUANTITIES
 from lstmprof.diagnose.findings.savings import REPLAY, ROOFLINE
 from lstmprof.diagnose.roofline import Roofline
 from lstmprof.diagnose.step_profile import StepProfile, labels
-from lstmprof.events.annotate import OWN_CODE
-from lstmprof.numbers import count, listed, milliseconds, percent
+from lstmprof.numbers import listed, milliseconds, percent
 from lstmprof.replay import Error, Prediction
 
-#: So many times as many ops, or launches, are worth telling where times are not sure.
-TELLING_COUNT = 1.1
-#: What takes the machine out of a difference.
-TURNS = "capturing both by one command, so that they take turns,"
+#: An interval whose ends are so many times apart is in the sentence.
+WIDE = 1.25
 #: From so many times on no digits behind the point.
 _WHOLE = 100
 #: A wait with a smaller share is not named among those for the host.
@@ -39,89 +33,49 @@ def of_difference(
 ) -> str:
     """The first sentence: how much slower, and what most of the difference is; or why not."""
     fast_name, slow_name = labels(fast, slow)
-    ends = lengths(fast, slow)
-    times = lengths_in_words(fast, slow, "against")
-    measure = by(slow)
-    if outcome.state == "none" or None in (fast.compared_by, slow.compared_by):
-        return f"{measure}{slow_name} and {fast_name} {outcome.words}."
-    cause = outcome.cause
-    if outcome.at_least is not None:
-        head = f"{measure}{_at_least(outcome.at_least, slow_name, fast_name)} ({times})"
-    elif not outcome.differs:
-        head = (
-            f"{measure}{slow_name} took {_times(ends[1], ends[0])} as long as {fast_name} ({times})"
-        )
-    else:
-        machine = machine_words(fast, slow)
-        machine = f"; {machine}" if machine else ""
-        head = (
-            f"{measure}{slow_name} is {_times(ends[1], ends[0])} slower than {fast_name} ({times})"
-        )
-        head += machine
+    if outcome.state == "none":
+        return f"{slow_name} and {fast_name} {outcome.words}{_differ(fast, slow)}."
+    cause, ends = outcome.cause, lengths(fast, slow)
+    head = f"{slow_name} takes {_times(ends[1], ends[0])} as long as {fast_name} "
+    head += f"({lengths_in_words(fast, slow)}{_interval(outcome)})"
     if cause is None:
-        counted = _counted(fast, slow, outcome)
-        return f"{head}{_rest(outcome, fast, slow)}; {outcome.words}{counted}."
+        return f"{head}; {outcome.words}{_differ(fast, slow)}."
     why = because(cause)
     why = f": {why}" if why else ""
-    if outcome.at_least is not None:
-        return f"{head}: {cause.kind}; {_surely(cause, findings)}{why}{_rest(outcome, fast, slow)}."
     then = _others(cause, findings)
     then += _settings(fast, slow, cause)
     doubt = _doubt(cause, findings)
-    return f"{head}: {cause.kind}; {_portion(cause, findings)}{why}{then}{doubt}."
+    differ = _differ(fast, slow)
+    return f"{head}{differ}: {cause.kind}; {_portion(cause, findings)}{why}{then}{doubt}."
+
+
+def lengths_in_words(fast: StepProfile, slow: StepProfile) -> str:
+    """``36.6 against 18.3 ms per step``; of a profile without step markers that it is the whole."""
+    fast_ms, slow_ms = map(milliseconds, lengths(fast, slow))
+    here, there = ("per step" if p.marked else "in the whole profile" for p in (slow, fast))
+    if here == there:
+        return f"{slow_ms} against {fast_ms} ms {here}"
+    return f"{slow_ms} ms {here} against {fast_ms} ms {there}"
+
+
+def _interval(outcome: Outcome) -> str:
+    """The interval of the ratio, if it is wide."""
+    ratio = outcome.ratio
+    if ratio is None or (ratio.high is not None and ratio.high < WIDE * ratio.low):
+        return ""
+    return f"; ratio {in_words(ratio)}"
+
+
+def _differ(fast: StepProfile, slow: StepProfile) -> str:
+    """What one run does and the other does not: certain without timing."""
+    words = structure_in_words(fast, slow)
+    return f"; {words}" if words else ""
 
 
 def _times(slow_ns: int, fast_ns: int) -> str:
     """``1.23×``; of a hundred times and more ``1,031×``."""
     ratio = slow_ns / fast_ns
     return f"{ratio:,.0f}×" if ratio >= _WHOLE else f"{ratio:.2f}×"
-
-
-def _at_least(ratio: float, slow: str, fast: str) -> str:
-    """``b takes at least 2.9× as long as a``: never more than is sure."""
-    digits = 1 if ratio >= 2 else 2
-    sure = math.floor(ratio * 10**digits) / 10**digits
-    return f"{slow} takes at least {sure:.{digits}f}× as long as {fast}"
-
-
-def _surely(cause: Finding, findings: Sequence[Finding]) -> str:
-    """What of a difference goes to a cause and those told with it, whatever the machine did."""
-    whole_ns = sum(f.delta_ns for f in findings)
-    sure = [(least_delta_ns(f), f) for f in findings if f.kind in CAUSES]
-    least_ns = NAMED_SHARE * sum(max(ns, 0) for ns, _ in sure)
-    first = [(ns, f) for ns, f in sure if f.group == cause.group and ns > 0]
-    others = [(ns, f) for ns, f in sure if f.group != cause.group and ns > least_ns]
-    texts = [f"{milliseconds(ns)} to {named(f)}" for ns, f in (*first, *others)]
-    texts[0] = texts[0].replace(" to ", " go to ", 1)
-    return f"of the {milliseconds(whole_ns)} ms at least {listed(texts)}"
-
-
-def _rest(outcome: Outcome, fast: StepProfile, slow: StepProfile) -> str:
-    """Why no more than what is sure is told; empty where all is."""
-    if outcome.at_least is None:
-        return ""
-    own = OWN_CODE in (fast.info.source, slow.info.source)
-    turns = "" if own or None not in (fast.device, slow.device) else f": {TURNS} tells"
-    return f"; how much of the rest is the machine cannot be told ({outcome.rest}){turns}"
-
-
-def _counted(fast: StepProfile, slow: StepProfile, outcome: Outcome) -> str:
-    """How often both do what no speed of a machine changes, where one does it more often.
-
-    Empty where no machine is in doubt.
-    """
-    if outcome.differs and outcome.at_least is None:
-        return ""
-    names = labels(fast, slow)
-    about = QUANTITIES["ops" if slow.device is None else "launches"]
-    there, here = about.of(fast), about.of(slow)
-    if not there or not here or max(here / there, there / here) < TELLING_COUNT:
-        return ""
-    each = "a step" if slow.marked and fast.marked else "in its profile"
-    return (
-        f"; whatever the machine did, {names[1]} has {about.of_number(here)} {each} and {names[0]} "
-        f"{count(there)}"
-    )
 
 
 def verdict(
@@ -134,15 +88,11 @@ def verdict(
     fast_name, slow_name = labels(fast, slow)
     ends = lengths(fast, slow)
     times = f"{milliseconds(ends[1])} and {milliseconds(ends[0])} ms"
-    if not outcome.differs:
-        return f"{by(slow)}{slow_name} and {fast_name} cannot be told apart: {times}"
-    head = f"{by(slow)}{slow_name} is {_times(ends[1], ends[0])} slower than {fast_name}"
-    if outcome.at_least is not None:
-        head = f"{by(slow)}{_at_least(outcome.at_least, slow_name, fast_name)}"
+    if outcome.state == "none":
+        return f"{slow_name} and {fast_name} cannot be told apart: {times}"
+    head = f"{slow_name} takes {_times(ends[1], ends[0])} as long as {fast_name}"
     if cause is None:
-        return f"{head}; why cannot be told"
-    if outcome.at_least is not None:
-        return f"{head}: {cause.kind}, {_surely(cause, findings)}"
+        return f"{head}; the profile does not hold why"
     whole_ns = sum(f.delta_ns for f in findings)
     delta_ns = sum(f.delta_ns for f in findings if f.group == cause.group)
     of = f"{milliseconds(delta_ns)} of the {milliseconds(whole_ns)} ms"
@@ -153,19 +103,11 @@ def _verdict_of_run(profile: StepProfile, cause: Finding | None) -> str:
     if cause is None:
         return f"{profile.label}: what it is bound by cannot be told"
     if cause.kind in causes.WAITS and cause.group == HOST:
-        share = percent(profile.waits_for_host_ns / profile.profiled_ns)
+        share = percent(profile.waits_for_host_ns / profile.length_ns)
         waits = f"the {profile.device_word} waits for its host {share} of {_whole(profile)}"
         return f"{profile.label} is {cause.kind}: {waits}"
     share = percent(cause.slow_ns / profile.length_ns)
     return f"{profile.label} is {cause.kind}: {share} of {_whole(profile)}"
-
-
-def by(profile: StepProfile) -> str:
-    """By what the steps are compared, where it is not wall time."""
-    if profile.compared_by != "CPU time":
-        return ""
-    own = profile.info.source == OWN_CODE  # which may sleep: that is in it
-    return "without its waits for a CPU: " if own else "by CPU time: "
 
 
 def _doubt(cause: Finding, findings: Sequence[Finding]) -> str:
@@ -239,28 +181,12 @@ def _what(finding: Finding) -> str:
     what, fewer = named(finding), finding.delta_ns < 0
     if finding.fast is None:
         return what
-    if finding.kind == causes.PROFILER and timed(finding.fast, finding.slow):
-        size = "large" if fewer else "small"
-        wrong = f"{milliseconds(abs(finding.delta_ns))} ms"
-        return f"{_slowed(finding)}: the other parts together are too {size} by {wrong}"
     return f"less time in {what}" if fewer else what
-
-
-def _slowed(finding: Finding) -> str:
-    """Which of two runs profiling slowed, where it did, and by how much."""
-    assert finding.fast is not None
-    names = labels(finding.fast, finding.slow)
-    effects = zip(names, (-finding.fast_ns, -finding.slow_ns), strict=True)
-    slowed = [f"{name} by {milliseconds(ns)} ms" for name, ns in effects if ns > 0]
-    if slowed:
-        return f"profiling itself slowed {listed(slowed)} beyond what recording costs"
-    less = "less" if finding.delta_ns < 0 else "more"
-    return f"undisturbed the steps differ by so much {less} than profiled"
 
 
 def of_run(profile: StepProfile, findings: Sequence[Finding], outcome: Outcome) -> str:
     """The first sentence on a run alone: what most of its step could be saved of; or why not."""
-    name, cause = f"{by(profile)}{profile.label}", outcome.cause
+    name, cause = profile.label, outcome.cause
     if cause is None:
         return f"{name}: {outcome.words}."
     doubt = _doubt(cause, findings)
@@ -282,7 +208,7 @@ def _then(cause: Finding, findings: Sequence[Finding]) -> str:
         for f in findings
         if f is not cause and f.kind in CAUSES and f.group != HOST and (f.share or 0) >= NAMED_SHARE
     ]
-    waits = cause.slow.waits_for_host_ns / cause.slow.profiled_ns
+    waits = cause.slow.waits_for_host_ns / cause.slow.length_ns
     if cause.kind not in causes.WAITS and cause.slow.device is not None and waits >= NAMED_SHARE:
         in_all = "in all " if cause.group == HOST else ""
         text = f"{in_all}the {cause.slow.device_word} waits for its host {percent(waits)}"
@@ -317,7 +243,7 @@ def _whole(profile: StepProfile) -> str:
 def _waits(cause: Finding, findings: Sequence[Finding]) -> str:
     """How long the device waits, for what, and how little it is busy."""
     profile = cause.slow
-    whole_ns = profile.profiled_ns
+    whole_ns = profile.length_ns
     waits = [(_waiting_ns(f) / whole_ns, f) for f in findings]
     waits.sort(key=lambda wait: (-wait[0], wait[1].rank))
     each = listed([f"{_wait(f)} {percent(share)}" for share, f in waits if share >= SMALL_SHARE])
@@ -398,8 +324,6 @@ def of_what_if(
     if prediction.bottleneck is not None:
         state, part, ns = prediction.bottleneck
         text += f"; then {state} {part} is the most, {milliseconds(ns)} ms"
-    if prediction.undisturbed_ns is not None:
-        text += f"; undisturbed it would take {milliseconds(prediction.undisturbed_ns)} ms"
     if form is not None:
         text += f"; {_of_forecast(error)}"
     doubts = of_prediction(prediction).reasons

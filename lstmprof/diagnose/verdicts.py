@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from lstmprof import numbers
 from lstmprof.diagnose.diagnosis import Diagnosis
 from lstmprof.diagnose.findings import lengths
-from lstmprof.diagnose.sentences import by
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.numbers import listed, milliseconds
 
@@ -46,7 +45,7 @@ def _verdict(key: tuple[str, str] | int, members: list[Diagnosis]) -> Verdict:
     base_name, *names = numbers.labels([p.name for p in runs], [p.label for p in runs])
     times = [_time_of(d, other) for d, other in zip(members, others, strict=True)]
     sentence = (
-        f"{by(first.slow)}{listed(names)} cannot be told apart from {base_name}: {listed(times)} "
+        f"{listed(names)} cannot be told apart from {base_name}: {listed(times)} "
         f"against {key[1]} ms"
     )
     return Verdict(sentence, first.certainty, tuple(members))

@@ -6,20 +6,16 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from lstmprof.breakdown import Breakdown
-from lstmprof.breakdown.recording import costs_of
 from lstmprof.diagnose.roofline import Peaks, Roofline, gemm_factor, workload_of
 from lstmprof.diagnose.sentences import of_what_if
-from lstmprof.diagnose.step_profile import StepProfile, median_step
+from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.errors import UsageError
-from lstmprof.events.annotate import MEASURED
 from lstmprof.replay import (
     CHANGES,
     ERRORS,
     Change,
     Error,
     Prediction,
-    Recording,
-    Timed,
     as_layer_op,
     compiled,
     faster_gemms,
@@ -80,7 +76,6 @@ class WhatIf:
             "replayed_ns": prediction.replayed_ns,
             "predicted_ns": prediction.predicted_ns,
             "saved_ns": prediction.saved_ns,
-            "undisturbed_ns": prediction.undisturbed_ns,
             "bottleneck": dict(zip(("state", "part", "ns"), bottleneck, strict=True)),
             "form": self.form,
             "error": None if self.error is None else asdict(self.error),
@@ -104,24 +99,10 @@ def what_ifs_of(
     changes |= {name: _form(form, profile, limit) for name, form in forms.items()}
     if not changes:
         return ()
-    window = median_step(breakdown.kept(profile.rank).windows)
-    undisturbed = None
-    if profile.step_ns is not None:
-        undisturbed = Timed(profile.step_ns, _recording(profile))
-    replays = what_if(breakdown, window, list(changes.values()), undisturbed)
+    replays = what_if(breakdown, profile.place, list(changes.values()))
     return tuple(
         WhatIf(name, replay, forms.get(name)) for name, replay in zip(changes, replays, strict=True)
     )
-
-
-def _recording(profile: StepProfile) -> Recording | None:
-    """What recording took of the steps of ``profile``; None on a device's host."""
-    if profile.device is not None:
-        return None
-    costs = costs_of(profile.info)
-    each = costs.shape.times(profile.event_ns)
-    own_ranges = costs.measured and profile.info.source in MEASURED
-    return Recording(each, costs.of_range, own_ranges)
 
 
 def _form(form: str, profile: StepProfile, limit: Roofline | None) -> Change:

@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lstmprof.breakdown import Breakdown
-from lstmprof.events.annotate.steps import Window
-from lstmprof.replay.changes import CHANGES, Change, Recording, faster_gemms
+from lstmprof.events.annotate.steps import median_step
+from lstmprof.replay.changes import CHANGES, Change, faster_gemms
 from lstmprof.replay.forecasts import ERRORS, Error, as_layer_op, compiled, recurrent_share
-from lstmprof.replay.what_if import Prediction, Timed, predictions
+from lstmprof.replay.what_if import Prediction, predictions
 
 __all__ = [
     "CHANGES",
@@ -25,8 +25,6 @@ __all__ = [
     "Change",
     "Error",
     "Prediction",
-    "Recording",
-    "Timed",
     "as_layer_op",
     "compiled",
     "faster_gemms",
@@ -36,11 +34,15 @@ __all__ = [
 
 
 def what_if(
-    breakdown: Breakdown, window: Window, changes: Sequence[Change], timed: Timed | None = None
+    breakdown: Breakdown, place: tuple[int | None, int | None], changes: Sequence[Change]
 ) -> list[Prediction]:
-    """A step of a run with each of ``changes``; ``timed``: its undisturbed steps.
+    """The median clean step of a rank and device with each of ``changes``.
 
     Raises:
         RunError: a file of the run is missing or damaged.
     """
-    return predictions(breakdown.events(), window, changes, timed)
+    if breakdown.has_clean:
+        clean = breakdown.clean(*place)
+        return predictions(clean.events, median_step(clean.windows), changes)
+    own = [window for window in breakdown.windows if window.rank == place[0]]
+    return predictions(breakdown.events(), median_step(own), changes)

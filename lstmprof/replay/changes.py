@@ -15,12 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lstmprof import names
-from lstmprof.breakdown.attribution import Stretches
-from lstmprof.breakdown.recording import Cost, recorded
 from lstmprof.errors import UsageError
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.table import NONE
-from lstmprof.events.threads import HOST
 from lstmprof.replay.graph import StepGraph
 
 
@@ -212,29 +209,6 @@ def faster_gemms(factor: float) -> Change:
 
 def _divided(ns: Ints, factor: float) -> Ints:
     return np.rint(ns / factor).astype(np.int64)
-
-
-@dataclass(frozen=True)
-class Recording:
-    """What recording one event took, and one of a capture's ranges where these are told apart."""
-
-    event: Cost
-    of_range: Cost
-    own_ranges: bool
-
-
-def unrecorded(graph: StepGraph, recording: Recording) -> StepGraph:
-    """``graph`` of a step in which nothing was recorded: taken off where it lies."""
-    segments, events = graph.segments, graph.calls.events
-    known = segments.column("event_id").is_valid().to_numpy()
-    row = np.full(len(known), NONE, dtype=np.int64)
-    row[known] = events.rows_of(segments.column("event_id").drop_null().to_numpy())
-    start, end = (segments.column(name).to_numpy() for name in ("start_ns", "end_ns"))
-    alike = np.zeros(len(known), dtype=np.int64)
-    stretches = Stretches((("idle", HOST),), alike, row, alike, start, end)
-    what = recorded(events, stretches, own_ranges=recording.own_ranges)
-    off = np.rint(what.off(recording.event, recording.of_range)).astype(np.int64)
-    return replace(graph, spent_ns=np.maximum(graph.spent_ns - np.where(known, off, 0), 0))
 
 
 #: The changes that need no further figure, by the name of the cause that they remove.

@@ -17,21 +17,10 @@ from lstmprof.events.annotate.steps import Window
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.table import EventTable
 from lstmprof.events.threads import thread_ids
-from lstmprof.replay.changes import Change, Recording, nothing, unrecorded
-from lstmprof.replay.dependencies import Dependencies, dependencies
+from lstmprof.replay.changes import Change, nothing
+from lstmprof.replay.dependencies import dependencies
 from lstmprof.replay.graph import StepGraph, step_graph
 from lstmprof.replay.simulate import Replay, replayed
-
-
-@dataclass(frozen=True)
-class Timed:
-    """The undisturbed step of a run: its length, and what recording adds to a profile.
-
-    ``recording`` is None where it delays nothing: on a host whose device has the work.
-    """
-
-    step_ns: int
-    recording: Recording | None
 
 
 @dataclass(frozen=True)
@@ -40,16 +29,13 @@ class Prediction:
 
     ``replayed_ns`` is what the replay makes of the unchanged step: its difference from
     ``observed_ns`` is the model's own error. ``ledger`` has the parts of the predicted step
-    (``breakdown.ledger.SCHEMA``). ``undisturbed_ns`` is what the undisturbed step would take
-    with the change, None where it was not timed: it shrinks as the replayed step does from which
-    the recording of its ops is taken.
+    (``breakdown.ledger.SCHEMA``).
     """
 
     observed_ns: int
     replayed_ns: int
     predicted_ns: int
     ledger: pa.Table
-    undisturbed_ns: int | None = None
 
     @property
     def saved_ns(self) -> int:
@@ -64,9 +50,7 @@ class Prediction:
         return None if largest is None else (largest["state"], largest["part"], largest["ns"])
 
 
-def predictions(
-    events: EventTable, window: Window, changes: Sequence[Change], timed: Timed | None = None
-) -> list[Prediction]:
+def predictions(events: EventTable, window: Window, changes: Sequence[Change]) -> list[Prediction]:
     """The step in ``window`` of linked and categorised ``events``, with each of ``changes``."""
     graph = step_graph(events, window)
     causes = dependencies(graph)
@@ -76,18 +60,8 @@ def predictions(
     for change in changes:
         replay = replayed(graph, change, causes)
         parts = ledger(*retimed(events, graph, replay))
-        left_ns = None if timed is None else _undisturbed_ns(graph, change, causes, timed)
-        rows.append(Prediction(observed_ns, unchanged_ns, replay.length_ns, parts, left_ns))
+        rows.append(Prediction(observed_ns, unchanged_ns, replay.length_ns, parts))
     return rows
-
-
-def _undisturbed_ns(
-    graph: StepGraph, change: Change, causes: Dependencies, timed: Timed
-) -> int | None:
-    """The undisturbed step with ``change``; it shrinks as the step without its recording."""
-    bare = graph if timed.recording is None else unrecorded(graph, timed.recording)
-    whole, left = (replayed(bare, each, causes).length_ns for each in (nothing, change))
-    return round(timed.step_ns * left / whole) if whole else None
 
 
 def retimed(

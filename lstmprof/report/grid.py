@@ -19,8 +19,6 @@ from lstmprof.runs.metadata import RunInfo
 
 #: What stands in run.json's ``versions`` and is no framework.
 _UNTOLD = ("nvtx", "lstmprof")
-#: Behind a cell that is of CPU time, or of a run that lost its CPU too often to be compared.
-BY_CPU, LOST = "†", "‡"
 
 
 def _version(info: RunInfo) -> str | None:
@@ -63,12 +61,9 @@ class Value:
 
 
 def _step(timings: Timings) -> tuple[float, float | None]:
-    """The step by what it is compared by, and half of its interval."""
-    ends = (timings.step_low_ns, timings.step_high_ns)
-    if timings.compared_by == "CPU time":
-        ends = (timings.cpu_step_low_ns, timings.cpu_step_high_ns)
-    low, high = ends
-    return timings.length_ns, None if low is None or high is None else (high - low) / 2
+    """The clean step, and half of its interval."""
+    low, high = timings.step_low_ns, timings.step_high_ns
+    return timings.step_ns, None if low is None or high is None else (high - low) / 2
 
 
 def _ms(ns: float | None) -> float | None:
@@ -294,7 +289,7 @@ def _best(breakdowns: Sequence[Breakdown]) -> set[int]:
         ends = {}
         for place in group:
             timings = breakdowns[place].timings
-            if timings is not None and timings.compared_by is not None:
+            if timings is not None:
                 ns, error = _step(timings)
                 ends[place] = (ns, ns - (error or 0.0), ns + (error or 0.0))
         if len(ends) > 1:
@@ -309,10 +304,9 @@ def _cell(
     timings = breakdown.timings
     assert timings is not None
     first, *others = [text for value in values if (text := value.text(timings, slowdown))] or [""]
-    mark = {"CPU time": BY_CPU, None: LOST}.get(timings.compared_by, "")
     rest = f" ({', '.join(others)})" if others else ""
     numbers = {n: part(timings, slowdown) for v in values for n, part in v.parts.items()}
-    return Cell(f"{first}{mark}{rest}", numbers, best)
+    return Cell(f"{first}{rest}", numbers, best)
 
 
 def _crowded(one: Breakdown, other: Breakdown, asked: Sequence[str]) -> UsageError:
@@ -331,9 +325,6 @@ def caption(breakdowns: Sequence[Breakdown], values: Sequence[Value], *, bold: b
     infos = [b.run.info for b in breakdowns]
     timings = [b.timings for b in breakdowns if b.timings is not None]
     texts = [", ".join(value.meaning for value in values)]
-    measures = {t.compared_by for t in timings}
-    texts += [f"{BY_CPU} CPU time"] if "CPU time" in measures else []
-    texts += [f"{LOST} lost its CPU too often to be compared"] if None in measures else []
     texts += ["bold: the fastest, and what its 95 % interval touches"] if bold else []
     texts.append(_each(info.device_name or info.device for info in infos) or "device unknown")
     texts.append(_each(_versions(infos)) or "versions unknown")

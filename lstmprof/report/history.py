@@ -82,9 +82,9 @@ def _row(place: int, point: Point) -> dict[str, Any]:
         "run": point.profile.name,
         "label": point.label,
         "when": point.when[:19],
-        "ms": point.step.value / 1e6,
-        "low": point.step.low / 1e6,
-        "high": None if point.step.high is None else point.step.high / 1e6,
+        "ms": point.step.ns / 1e6,
+        "low": point.step.low_ns / 1e6,
+        "high": None if point.step.high_ns is None else point.step.high_ns / 1e6,
         "change": point.change,
         "said": said,
     }
@@ -116,7 +116,7 @@ def _table(series: Series) -> str:
 
 def _cells(point: Point) -> list[str]:
     texts = (point.when[:19], point.label, point.profile.name)
-    numbers = (point.step.value, point.step.low, point.step.high)
+    numbers = (point.step.ns, point.step.low_ns, point.step.high_ns)
     return [
         *(f"<td>{html.escape(shown_name(text))}</td>" for text in texts),
         *(f'<td class="n">{milliseconds(ns, 2)}</td>' for ns in numbers),

@@ -13,7 +13,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from lstmprof.breakdown.attribution import TAIL
-from lstmprof.breakdown.undisturbed import PROFILER
 from lstmprof.diagnose import causes
 from lstmprof.numbers import shown_name
 
@@ -160,7 +159,6 @@ OTHERWISE = Family(
         ),
         Part("profiler", "#675f17", "#e0d88c", "the profiler's own overhead"),
         Part("unattributed", "#777444", "#6e6b3a", "unknown: no launch in the profile leads there"),
-        Part("the profiler's effect", "#807708", "#d6ca44", "undisturbed steps less profiled ones"),
     ),
 )
 #: In the order in which they are stacked: busy before idle.
@@ -192,7 +190,7 @@ _OF_KIND = {
     causes.CTC: "ctc",
     causes.QUEUE: "queued",
     causes.SLOWER: "slower calls",
-    causes.PROFILER: "the profiler's effect",
+    causes.PROFILER: "profiler",
     causes.UNKNOWN: "unattributed",
 }
 _ORDER = {name: place for names in (PARTS, HUES) for place, name in enumerate(names)}
@@ -202,8 +200,6 @@ def part_of(state: str, part: str) -> Part:
     """The part whose colour and meaning (state, part) of a ledger has."""
     if state == "input":
         return PARTS["input"]
-    if state == PROFILER:
-        return PARTS["the profiler's effect"]
     return PARTS.get(part.removeprefix(TAIL), UNKNOWN)
 
 

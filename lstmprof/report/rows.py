@@ -12,12 +12,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lstmprof.breakdown import PROFILED, UNDISTURBED
+from lstmprof.breakdown import CLEAN, PROFILED
 from lstmprof.breakdown.mean_step import lane_words
 from lstmprof.breakdown.timings import slowdowns
 from lstmprof.breakdown.versions import by_version
 from lstmprof.diagnose.findings import lengths, waterfall
-from lstmprof.diagnose.pairs import held_against
+from lstmprof.diagnose.pairs import against_fastest
 from lstmprof.diagnose.roofline import roofline_of
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.events.annotate.calls import is_copy
@@ -61,15 +61,14 @@ def _step_ns(run: RunReport) -> float:
 def ledger(runs: Iterable[RunReport]) -> list[Row]:
     """``lane``, ``state``, ``part``; ``total_ns`` is the sum over ``steps`` of them.
 
-    Of the undisturbed step, where that was timed: then ``of`` says so, and the parts of state
-    ``profiler`` may be negative.
+    ``of`` says whether they are the clean step's.
     """
     return [
         run.row(
             {
                 **{"lane": lane_words(lane.rank, lane.device), "state": state, "part": part},
                 **{"total_ns": total_ns, "steps": lane.steps},
-                "of": UNDISTURBED if lane.undisturbed else PROFILED,
+                "of": CLEAN if lane.clean else PROFILED,
             }
         )
         for run in runs
@@ -220,7 +219,7 @@ def pairs(runs: Sequence[RunReport], groups: Sequence[Group]) -> list[Pair]:
     ordered = []
     for group in groups:
         members = [run.profile for run in runs if run.facts.group == group.number]
-        held = held_against(members)
+        held = against_fastest(members)
         every = math.comb(len(members), 2) <= MOST_PAIRS
         of_verdicts = {frozenset((fast.name, slow.name)) for fast, slow in held}
         two = itertools.combinations(members, 2) if every else held

@@ -13,9 +13,8 @@ import pyarrow.compute as pc
 
 from lstmprof.breakdown import host
 from lstmprof.breakdown.attribution import Stretches, attributed
-from lstmprof.diagnose.step_profile import median_step
 from lstmprof.events.annotate.calls import launch_calls
-from lstmprof.events.annotate.steps import Window
+from lstmprof.events.annotate.steps import Window, median_step
 from lstmprof.events.intervals import Ints
 from lstmprof.events.launch_config import read
 from lstmprof.events.schema import ACTIVITY_KINDS

@@ -42,13 +42,11 @@ from lstmprof.runs.fields import (
 )
 from lstmprof.runs.records import (
     Hardware,
-    OffCpu,
     Peaks,
     RecordingInfo,
     Sampling,
     ThreadTime,
     WorkloadInfo,
-    Yardsticks,
 )
 from lstmprof.runs.settings import Counters, Settings
 
@@ -167,30 +165,6 @@ class RunInfo(_Record, frozen=True):
         _Ints, _fact("involuntary context switches in each, JSON", _UNREAD)
     ] = None
     profiled_voluntary_switches: Annotated[_Ints, _fact("voluntary ones, JSON", _UNREAD)] = None
-    profiled_thread_cpu_ns: Annotated[
-        _Ints, _fact("CPU time in each of the thread that ran it, JSON", _NOT_OWN, "ns")
-    ] = None
-    profiled_waited_ns: Annotated[
-        _Ints,
-        _fact("time in each in which that thread was ready and had no CPU, JSON", _NOT_OWN, "ns"),
-    ] = None
-    profiled_others_waited_ns: Annotated[
-        _Ints, _fact("the same of the process's other threads, sums, JSON", _NOT_OWN, "ns")
-    ] = None
-    profiled_children_waited_ns: Annotated[
-        _Ints, _fact("the same of processes that load its data, sums, JSON", _NOT_OWN, "ns")
-    ] = None
-    profiled_off_cpu: Annotated[
-        tuple[OffCpu, ...] | None,
-        _fact(
-            "when in each its thread, and the others, were taken off their CPUs, JSON",
-            f"{_NOT_OWN}, or the system forbids to ask",
-        ),
-    ] = None
-    yardsticks: Annotated[
-        tuple[Yardsticks, ...] | None,
-        _fact("what a fixed product, Python loop and copy took, of each round, JSON", _UNREAD),
-    ] = None
     counters: Counters = Counters()
     cpu_clock_mhz: Annotated[_Real, _fact("mean of its CPUs at the end", _UNREAD, "MHz")] = None
     padding: Annotated[

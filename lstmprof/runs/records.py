@@ -80,28 +80,6 @@ class Peaks(Record, frozen=True):
     reason: Annotated[Text, fact("why none was measured", "they were")] = None
 
 
-class Yardstick(Record, frozen=True):
-    """What a machine needed for work that is always the same: medians of some repeats.
-
-    Of one version of Python and NumPy and as many threads; see ``capture.worker.yardstick``.
-    ``…_cpu_ns`` are CPU time of the same repeats: other processes that took the CPU are not in it.
-    """
-
-    product_ns: Int = None
-    python_ns: Int = None
-    copy_ns: Int = None
-    product_cpu_ns: Int = None
-    python_cpu_ns: Int = None
-    copy_cpu_ns: Int = None
-
-
-class Yardsticks(Record, frozen=True):
-    """The same work before and after a round; None where it was not done."""
-
-    before: Yardstick | None = None
-    after: Yardstick | None = None
-
-
 class ThreadTime(Record, frozen=True):
     """What one thread of a round's process had of the CPUs; see ``capture.worker.threads``.
 
@@ -116,16 +94,6 @@ class ThreadTime(Record, frozen=True):
     cpu_ns: Int = None
     waited_ns: Int = None
     cpus: Text = None
-
-
-class OffCpu(Record, frozen=True):
-    """When threads were taken off their CPUs in a profiled step: (begin, end), from its begin on.
-
-    ``own_ns`` of the thread that ran the step, ``others_ns`` of any other of its process.
-    """
-
-    own_ns: tuple[tuple[int, int], ...] = ()
-    others_ns: tuple[tuple[int, int], ...] = ()
 
 
 class RecordingInfo(Record, frozen=True):

@@ -143,6 +143,19 @@ class Run:
             raise _unreadable(path, fault) from fault
 
     @cached_property
+    def event_count(self) -> int:
+        """The number of its events.
+
+        Raises:
+            RunError: the events are missing or damaged.
+        """
+        path = self.path / EVENTS_FILE
+        try:
+            return int(pq.read_metadata(path).num_rows)
+        except (OSError, pa.ArrowException) as fault:
+            raise _unreadable(path, fault) from fault
+
+    @cached_property
     def events_file(self) -> Path:
         """Where the events are, which hold what every reader of them relies on.
 

@@ -14,7 +14,6 @@ import shutil
 import time
 from typing import Any, Callable, Dict, Generator, Iterable, List, Optional, Tuple
 
-from lstmprof.capture.own.waits import StepWaits
 from lstmprof.capture.worker import (
     calibration,
     meters,
@@ -22,7 +21,6 @@ from lstmprof.capture.worker import (
     settings,
     threads,
     timing,
-    yardstick,
 )
 from lstmprof.capture.worker.profilers import Profiler
 from lstmprof.capture.worker.profiling import Profiled, Ranges, both, no_ranges
@@ -32,6 +30,8 @@ from lstmprof.capture.worker.usage import SELF, difference, usage
 MOST_TIMING_NS = 60_000_000_000
 
 PROFILING = "profiling"
+#: Steps of a session that is thrown away: they fill the profiler's buffers, no more.
+MOST_THROWN_AWAY = 3
 
 #: By which share recording the shapes of inputs may lengthen a profiled step at the most; what it
 #: does to a Python loop of small ops is in ``worker.shapes``.
@@ -46,11 +46,17 @@ class Plan:
 
     warmup: int = 5
     timed: int = 20
-    steps: int = 3
+    steps: int = 10
+
+    @property
+    def thrown_away(self) -> int:
+        """Steps of a session whose profile is thrown away."""
+        return min(self.steps, MOST_THROWN_AWAY)
 
     def fewest(self, sessions: int = 2) -> int:
         """Steps without which there is no profile, the one before the first border included."""
-        return 1 + self.warmup + -(-self.timed // 2) + sessions * self.steps
+        away = (sessions - 1) * self.thrown_away
+        return 1 + self.warmup + -(-self.timed // 2) + away + self.steps
 
     def shares(self) -> Tuple[timing.Share, timing.Share]:
         """The steps that are timed before the profile, and after it."""
@@ -67,7 +73,6 @@ class Passes:
         self.rows: List[timing.Iteration] = []
         self.profiled: Optional[Profiled] = None
         self.cost: Dict[str, Any] = {}
-        self.waits: Dict[str, Any] = {}  # of the profiled steps
         self.shapes_cost: Optional[float] = None
         self.doing = "waiting for the first step"
 
@@ -78,7 +83,6 @@ class Passes:
 
     def around_steps(self) -> Steps:
         """All passes; it returns when the last step is measured."""
-        before = yardstick.measured()
         self.doing = "warming up"
         first, rest = self.plan.shares()
         yield from self._timed(timing.Share(self.plan.warmup), warmup=True)
@@ -89,25 +93,18 @@ class Passes:
             yield from self._timed(first)
         self.doing = PROFILING
         self.profiled = yield from self._profile(counts)
-        self._note(energy, counts, before, None)
+        self._note(energy, counts)
         self.doing = "timing again"
         yield from self._timed(timing.Share(1 if rest.iterations else 0), True, True)
         with energy.reading():
             yield from self._timed(rest, after_profile=True)
-        self._note(energy, counts, before, yardstick.measured())
+        self._note(energy, counts)
         self.doing = "done"
 
-    def _note(
-        self,
-        energy: meters.Meters,
-        counts: meters.StepCounts,
-        before: Dict[str, int],
-        after: Optional[Dict[str, int]],
-    ) -> None:
+    def _note(self, energy: meters.Meters, counts: meters.StepCounts) -> None:
         """Keep what was found beside the times; a training that ends early leaves this much."""
         found = settings.recorded(self.profiler.settings())
-        self.cost = {**energy.facts(), **counts.facts(), **self.waits, "settings": found}
-        self.cost["yardsticks"] = [{"before": before, "after": after}]
+        self.cost = {**energy.facts(), **counts.facts(), "settings": found}
         self.cost["shapes_cost"] = self.shapes_cost
 
     def _timed(
@@ -143,15 +140,13 @@ class Passes:
     def _profile(self, counts: meters.StepCounts) -> Generator[None, Any, Profiled]:
         """Sessions to throw away, then the one that counts; its profile lies in the folder."""
         logs = os.path.join(self.folder, "logs")
-        warm = profiling.throwaway_steps(self.plan.steps, time.perf_counter_ns)
+        warm = profiling.throwaway_steps(self.plan.thrown_away, time.perf_counter_ns)
         readings, plain_ns = yield from self._thrown_away(warm, logs)
         if self.profiler.tells_shapes:
             readings = yield from self._shapes_tried(readings, min(plain_ns), logs)
         cost = self.profiler.recording_cost(readings)
         steps = range(self.plan.steps)
-        with contextlib.closing(StepWaits()) as waits:
-            session, walls_ns = yield from self._session(counts, steps, logs, waits=waits)
-            self.waits = waits.facts()
+        session, walls_ns = yield from self._session(counts, steps, logs)
         if self.profiler.is_outside:
             return Profiled(walls_ns, [], [], None, cost)
         raw, name = self.profiler.written(session, logs if os.path.isdir(logs) else self.folder)
@@ -168,7 +163,7 @@ class Passes:
         Found by the shortest steps of a session with shapes and of the one without before.
         """
         self.profiler.with_shapes = True
-        readings, walls_ns = yield from self._thrown_away(range(self.plan.steps), logs)
+        readings, walls_ns = yield from self._thrown_away(range(self.plan.thrown_away), logs)
         self.shapes_cost = min(walls_ns) / plain_ns - 1
         self.profiler.with_shapes = self.shapes_cost <= MOST_FOR_SHAPES
         return readings if self.profiler.with_shapes else plain
@@ -190,7 +185,6 @@ class Passes:
         steps: Iterable[int],
         folder: str,
         at_end: Callable[[], None] = lambda: None,
-        waits: Optional[StepWaits] = None,
     ) -> Generator[None, Any, Tuple[Any, List[int]]]:
         """A finished session, and the wall time of each step; ``at_end`` is its last."""
         walls_ns: List[int] = []
@@ -200,12 +194,11 @@ class Passes:
                 yield
                 self.profiler.wait()
                 self.ranges = both(outer, self.profiler.annotated(number))
-                with waits.reading() if waits else contextlib.nullcontext():
-                    start_ns = time.perf_counter_ns()
-                    with self.ranges("step"):
-                        outcome = yield
-                        self.profiler.wait(outcome)
-                    walls_ns.append(time.perf_counter_ns() - start_ns)
+                start_ns = time.perf_counter_ns()
+                with self.ranges("step"):
+                    outcome = yield
+                    self.profiler.wait(outcome)
+                walls_ns.append(time.perf_counter_ns() - start_ns)
                 self.ranges = no_ranges
             at_end()
         return session, walls_ns

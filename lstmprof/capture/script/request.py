@@ -30,7 +30,7 @@ class ScriptRequest:
     python: str = sys.executable
     warmup: int = 5
     timed: int = 20
-    steps: int = 3
+    steps: int = 10
     step_function: Optional[str] = None
     framework: Optional[str] = None
     then: str = GO_ON

@@ -29,7 +29,6 @@ from lstmprof.capture.worker import (
     sampling,
     settings,
     timing,
-    yardstick,
 )
 from lstmprof.capture.worker.counters import Counters
 from lstmprof.capture.worker.metadata import Passes, now, pass_facts, request_facts, worker_facts
@@ -129,9 +128,8 @@ def captured(request: CaptureRequest, folder: str, report: Report) -> Dict[str, 
         turn()
     conditions = {"load_average_before": host.load_average(), "started_at": now()}
     framework = request.row.framework
-    cpus = taken = _take_cpus(request)
+    cpus = _take_cpus(request)
     counters = Counters()
-    before = yardstick.measured()
     os.environ.update(sampling.NAME_GENERATED_CODE if request.sampler else {})
     report("importing {} in process {}".format(framework, os.getpid()))
     if request.file is None:
@@ -150,8 +148,6 @@ def captured(request: CaptureRequest, folder: str, report: Report) -> Dict[str, 
     witness = _sampled(trainer, request, place[1], report)
     asked, ran_on = request_facts(request), worker_facts(trainer.recorder, cpus)
     of_passes = pass_facts(passes, request)
-    after = yardstick.measured()
-    of_passes["yardsticks"] = [{"before": before if cpus == taken else None, "after": after}]
     of_passes["sampling"] = witness and witness.facts(request)
     of_passes["agrees_with_reference"] = agrees
     of_passes["peaks"] = peaks.facts(request, loop, device, report)
@@ -228,11 +224,11 @@ def run_passes(
     with timing.collector_frozen():
         report("timing")
         rows = timed(request.warmup_iterations, first, 0)
-        if request.profile_steps:
+        if request.steps_to_profile:
             report("profiling")
             if turn is not None:
                 turn()
-            profiled = trainer.profile(counts, request.profile_steps, folder)
+            profiled = trainer.profile(counts, request.steps_to_profile, folder)
         for number, loss in enumerate(profiled.losses, len(rows)):
             timing.refuse_unless_finite(loss, number)
         if rest.iterations:
@@ -248,7 +244,7 @@ def _shares(request: CaptureRequest) -> Tuple[timing.Share, timing.Share]:
     """What is counted before the profile, and after it."""
     most_ns = None if request.timing_s is None else round(request.timing_s * 1e9)
     whole = timing.Share(request.iterations, most_ns)
-    return whole.halves() if request.profile_steps else (whole, timing.Share(0))
+    return whole.halves() if request.steps_to_profile else (whole, timing.Share(0))
 
 
 def _sampled(

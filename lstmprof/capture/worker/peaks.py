@@ -44,7 +44,7 @@ def facts(
     """
     if not request.peaks:
         return unmeasured(request.precision, NOT_ASKED)
-    if not request.profile_steps:
+    if not request.steps_to_profile:
         return unmeasured(request.precision, LATER_ROUND)
     report("measuring the device's peaks")
     return measured(loop, device, request.precision)

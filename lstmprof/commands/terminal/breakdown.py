@@ -19,7 +19,6 @@ from lstmprof.breakdown.versions import OfVersion, by_version
 from lstmprof.commands import terminal
 from lstmprof.commands.terminal import lanes
 from lstmprof.diagnose.comparable import conditions_in_words
-from lstmprof.events.annotate import OWN_CODE
 from lstmprof.events.annotate.calls import is_copy
 from lstmprof.events.schema import Column
 from lstmprof.numbers import UNKNOWN, known, labels, milliseconds, number_of, percent
@@ -44,6 +43,8 @@ _DIGITS = 3
 _WARNED_EACH = 2
 #: Lanes of a run that each have a table of their own.
 _LANES_EACH = 3
+#: Less of a step that is lost is not mentioned.
+LEAST_LOST = 0.1
 
 
 def show(
@@ -51,8 +52,7 @@ def show(
 ) -> None:
     """Print the tables of every run, the fastest first; of one alone all its columns.
 
-    The account is of the undisturbed step, where that was timed, unless ``profiled`` or the ledger
-    alone is asked for.
+    The breakdown is that of the clean step, unless ``profiled`` or the ledger alone is asked for.
     """
     alone = tables[0] if len(tables) == 1 else None
     if alone is None:
@@ -151,7 +151,7 @@ def _show_warnings(breakdowns: list[Breakdown]) -> None:
         if len(told) <= _WARNED_EACH:
             lines = [f"{label}: {warning}" for label, warning in told]
         else:
-            label, warning = max(told, key=lambda of: of[1].size or 0.0)
+            label, warning = told[0]
             lines = [f"{label}, and {len(told) - 1} more runs like it: {warning}"]
         for line in lines:
             terminal.write_line(f"warning: {line}")
@@ -172,7 +172,7 @@ def _conditions(breakdown: Breakdown) -> str:
 
 
 def step_ns(breakdown: Breakdown) -> float:
-    """What runs are ordered by: the undisturbed step, 0 where none was timed."""
+    """What runs are ordered by: the clean step, 0 if none was timed."""
     return breakdown.timings.step_ns if breakdown.timings else 0.0
 
 
@@ -235,12 +235,18 @@ def _show_step(breakdown: Breakdown, step: MeanStep) -> None:
 
 
 def _show_notes(breakdown: Breakdown) -> None:
-    """Which profiled steps were left out, and why."""
-    notes = [note for rank in breakdown.ranks for note in breakdown.kept(rank).notes]
-    for note in notes:
-        terminal.write_line(f"{breakdown.run.name}: {note}")
-    if notes:
-        terminal.write_line()
+    """What the timed steps took beyond the clean one."""
+    timings = breakdown.timings
+    if timings is None or (timings.lost_ns or 0.0) < LEAST_LOST * timings.step_ns:
+        return
+    lost, median = milliseconds(timings.lost_ns, _DIGITS), milliseconds(timings.median_ns, _DIGITS)
+    text = f"lost to other processes, threads and noise: {lost} of {median} ms"
+    share = timings.cpu_share
+    text += f", with a CPU {percent(share)} of the time" if share is not None else ""
+    if timings.preemptions:
+        text += f", preempted {timings.preemptions:,.1f} times per step"
+    terminal.write_line(f"{breakdown.run.name}: {text}")
+    terminal.write_line()
 
 
 def _ledger_bars(step: MeanStep) -> terminal.Bars:
@@ -275,10 +281,9 @@ def _heading(breakdown: Breakdown, step: MeanStep) -> str:
     marked = has_steps(breakdown)
     steps = number_of(step.steps, "profiled step", "profiled steps")
     what = f"mean of {steps}" if step.steps > 1 else steps
-    if step.recording is not None:
-        without = "without waits for a CPU" if info.source == OWN_CODE else "in CPU time"
-        where += f", {without}" if step.recording.in_cpu_time else ""
-        what = f"from {steps} {_recording(step.recording)}"
+    if step.clean:
+        off = f" {_recording(step.recording)}" if step.recording is not None else ""
+        what = f"from {steps}{off}"
     elif not marked:
         what = "the whole profile, no step markers"
     where += f" ({named})" if named else ""
@@ -286,7 +291,7 @@ def _heading(breakdown: Breakdown, step: MeanStep) -> str:
     facts += [f"kernels: {info.kernels_used}"] if info.kernels_used else []
     waits = step.waits_for_host_share
     facts += [f"waits for the host {percent(waits)}"] if waits is not None else []
-    whose = "undisturbed step" if step.undisturbed else "step" if marked else "profile's time"
+    whose = "clean step" if step.clean else "step" if marked else "profile's time"
     return f"{breakdown.run.name}: where the {whose} goes, " + ", ".join(facts)
 
 

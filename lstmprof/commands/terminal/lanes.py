@@ -15,8 +15,8 @@ _OTHER_WORK, _OTHER_IDLE = "other work", "other idle"
 
 def title(steps: Sequence[MeanStep], *, marked: bool = True) -> str:
     """What the table of these steps shows, in its units; not ``marked`` are whole profiles."""
-    undisturbed = "undisturbed " if all(step.undisturbed for step in steps) else ""
-    whose = f"{undisturbed}step" if marked else "profile's time"
+    clean = "clean " if all(step.clean for step in steps) else ""
+    whose = f"{clean}step" if marked else "profile's time"
     return f"where the {whose} goes, ms (work, idle, and what it is idle for)"
 
 

@@ -43,6 +43,5 @@ def _show_group(heading: str, breakdowns: list[Breakdown], profiled: bool) -> No
 
 def _called(label: str, step: MeanStep, breakdown: Breakdown, *, alone: bool) -> str:
     where = "" if alone else f", {lane_words(step.rank, step.device)}"
-    in_cpu_time = step.recording is not None and step.recording.in_cpu_time
     whole = "" if has_steps(breakdown) else " (whole profile)"
-    return f"{label}{where}{whole}" + (" (CPU time)" if in_cpu_time else "")
+    return f"{label}{where}{whole}"

@@ -2,9 +2,9 @@
 
 ::
 
-    profiler_overhead ─ reasons ─ slower_calls ─┐
-    roofline, replay ─ savings ─────────────────┼▶ findings ─▶ because (half a sentence)
-    tables ─ counts ────────────────────────────┘
+    reasons ─ slower_calls ─────┐
+    roofline, replay ─ savings ─┼▶ findings ─▶ because (half a sentence)
+    tables ─ counts ────────────┘
 
 Of two steps the kinds' differences sum to that of the steps' ``lengths``, of one step their times
 sum to it, exact to the nanosecond. First comes what can be saved, the most first; of a step of
@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lstmprof.diagnose import causes
-from lstmprof.diagnose.findings import profiler_overhead, slower_calls
+from lstmprof.diagnose.findings import slower_calls
 from lstmprof.diagnose.findings.counts import EVIDENCE, QUANTITIES
 from lstmprof.diagnose.findings.savings import DIFFERENCE, TAKEN, Saving
 from lstmprof.diagnose.step_profile import (
@@ -73,41 +73,20 @@ def untimed(fast: StepProfile, slow: StepProfile) -> str:
 
 
 def lengths(fast: StepProfile, slow: StepProfile) -> tuple[int, int]:
-    """(fast, slow) lengths of a step in ns: undisturbed where both were timed, else profiled."""
-    if timed(fast, slow):
-        return fast.length_ns, slow.length_ns
-    return fast.profiled_ns, slow.profiled_ns
+    """(fast, slow) lengths of a step in ns."""
+    return fast.length_ns, slow.length_ns
 
 
 def waterfall(fast: StepProfile, slow: StepProfile) -> list[Difference]:
     """One difference a kind that has time in either step, in the order of their findings.
 
-    They sum to that of the ``lengths``: where both were timed, what profiling changed is of kind
-    ``profiler`` (``profiler_overhead.spent``).
+    They sum to that of the ``lengths``.
     """
-    fast, slow = _marked(fast, slow)
-    rows = _times(*_kinds(*_undisturbed(fast, slow)), fast, slow)
+    rows = _times(*_kinds(*slower_calls.marked(fast, slow)))
     return _ranked(rows, {row.kind: row.delta_ns for row in rows}, slow)
 
 
 _Kinds = Mapping[str, list[Contributor]]
-
-
-def _marked(fast: StepProfile, slow: StepProfile) -> tuple[StepProfile, StepProfile]:
-    """Both, with the calls that are slower in one of them marked."""
-    undisturbed = _undisturbed(fast, slow)
-    return slower_calls.marked(fast, slow, (undisturbed[0] or fast, undisturbed[1]))
-
-
-def _undisturbed(
-    fast: StepProfile | None, slow: StepProfile
-) -> tuple[StepProfile | None, StepProfile]:
-    """Both, or one alone, without what recording took of them, where they were timed."""
-    if fast is None:
-        return None, slow if slow.step_ns is None else profiler_overhead.unrecorded(slow)
-    if not timed(fast, slow):
-        return fast, slow
-    return profiler_overhead.unrecorded(fast), profiler_overhead.unrecorded(slow)
 
 
 def _kinds(fast: StepProfile | None, slow: StepProfile) -> tuple[_Kinds, _Kinds]:
@@ -117,19 +96,11 @@ def _kinds(fast: StepProfile | None, slow: StepProfile) -> tuple[_Kinds, _Kinds]
     return of_fast, causes.by_kind(slow, comparison)
 
 
-def _times(
-    of_fast: _Kinds, of_slow: _Kinds, fast: StepProfile | None, slow: StepProfile
-) -> list[Difference]:
-    if fast is not None and timed(fast, slow):
-        fast_ns, slow_ns = profiler_overhead.spent(fast, slow, of_fast, of_slow)
-    elif fast is None and slow.step_ns is not None:
-        fast_ns, slow_ns = Counter(), profiler_overhead.spent_alone(slow, of_slow)
-    else:
-        fast_ns, slow_ns = _spent(of_fast), _spent(of_slow)
+def _times(of_fast: _Kinds, of_slow: _Kinds) -> list[Difference]:
     return [
-        Difference(kind, fast_ns[kind], slow_ns[kind])
+        Difference(kind, total_ns(of_fast[kind]), total_ns(of_slow[kind]))
         for kind in causes.KINDS
-        if of_fast[kind] or of_slow[kind] or fast_ns[kind] or slow_ns[kind]
+        if of_fast[kind] or of_slow[kind]
     ]
 
 
@@ -185,7 +156,7 @@ class Culprit:
 
 @dataclass(frozen=True)
 class Held:
-    """One part of the ledger among a finding's time, of the mean profiled steps."""
+    """One part of the ledger among a finding's time, of both steps."""
 
     state: str
     part: str
@@ -248,10 +219,9 @@ def findings(
     length of its step. ``savings`` are of a run alone, by kind; by none, what it takes of the step.
     """
     if fast is not None:
-        fast, slow = _marked(fast, slow)
-    of_fast, of_slow = _kinds(*_undisturbed(fast, slow))
-    profiled = _kinds(fast, slow)
-    rows = _times(of_fast, of_slow, fast, slow)
+        fast, slow = slower_calls.marked(fast, slow)
+    of_fast, of_slow = _kinds(fast, slow)
+    rows = _times(of_fast, of_slow)
     by = TAKEN if fast is None else DIFFERENCE
     saved = {row.kind: Saving(row.delta_ns, by) for row in rows} | dict(savings or {})
     whole = sum(row.delta_ns for row in rows)
@@ -268,10 +238,10 @@ def findings(
             saving=saved[row.kind],
             changes=_changes(row.kind, fast, slow),
             largest=_largest(of_fast[row.kind], of_slow[row.kind]),
-            parts=_parts(*(kinds[row.kind] for kinds in profiled)),
+            parts=_parts(of_fast[row.kind], of_slow[row.kind]),
             slow=slow,
             fast=fast,
-            contributors=tuple(profiled[1][row.kind]),
+            contributors=tuple(of_slow[row.kind]),
         )
         for rank, row in enumerate(_ranked(rows, order, slow), start=1)
     ]
@@ -293,10 +263,6 @@ def _parts(fast: list[Contributor], slow: list[Contributor]) -> tuple[Held, ...]
             times.setdefault((contributor.state, contributor.part), [0, 0])[place] += contributor.ns
     rows = [Held(*part, *both) for part, both in times.items()]
     return tuple(sorted(rows, key=lambda r: (-abs(r.slow_ns - r.fast_ns), r.state, r.part)))
-
-
-def _spent(contributors: _Kinds) -> Counter[str]:
-    return Counter({kind: total_ns(some) for kind, some in contributors.items()})
 
 
 def _changes(kind: str, fast: StepProfile | None, slow: StepProfile) -> tuple[Change, ...]:

@@ -165,7 +165,7 @@ _ALL = (
         "launches_per_s",
         "launches a second",
         "1/s",
-        lambda c: _ratio(_launches(c), c.profiled_ns / 1e9),
+        lambda c: _ratio(_launches(c), c.length_ns / 1e9),
     ),
     *_lengths("launch", "launch call"),
     Quantity("products", "matrix products", "", _counted("product"), "matrix product"),

@@ -55,6 +55,11 @@ THREADS = "threads"
 #: A difference of settings, where nothing that was counted tells more.
 SETTINGS = "settings"
 NOT_RECORDED = Reason("not recorded", "the reason is not recorded")
+#: Reasons that are no matter of the machine: with one of these, calls that each take longer have a
+#: cause in the code or its settings.
+EXPLAINS = (
+    *("denormals", "anomaly mode", "kernel path", THREADS, "page faults", "other code", SETTINGS),
+)
 
 
 def reason(fast: StepProfile, slow: StepProfile) -> Reason:

@@ -13,12 +13,10 @@ from dataclasses import dataclass
 
 from lstmprof.breakdown import Breakdown
 from lstmprof.diagnose import causes
-from lstmprof.diagnose.findings.profiler_overhead import unrecorded
 from lstmprof.diagnose.roofline import Roofline
 from lstmprof.diagnose.step_profile import (
     Contributor,
     StepProfile,
-    median_step,
     total_ns,
 )
 from lstmprof.replay import CHANGES, what_if
@@ -53,8 +51,7 @@ def savings(
     Raises:
         RunError: a file of the run is missing or damaged.
     """
-    worked = profile if profile.step_ns is None else unrecorded(profile)
-    kinds = causes.by_kind(worked, causes.comparison_of(profile))
+    kinds = causes.by_kind(profile, causes.comparison_of(profile))
     by_time = {kind: of_kind(some, limit) for kind, some in kinds.items()}
     known = {kind: saving for kind, saving in by_time.items() if saving.by != TAKEN}
     return known | dict(_replayed(breakdown, profile, kinds))
@@ -82,16 +79,15 @@ def _replayed(
     breakdown: Breakdown, profile: StepProfile, kinds: dict[str, list[Contributor]]
 ) -> Iterator[tuple[str, Saving]]:
     """The kinds of work on a device that a replay can take out, where they take a good share."""
-    least = _LEAST_SHARE * profile.profiled_ns
+    least = _LEAST_SHARE * profile.length_ns
     asked = [kind for kind in _REPLAYED if total_ns(kinds[kind]) >= least]
     if profile.device is None or not asked:
         return
     events = len(breakdown.run.packed(("dur_ns",)))
     if events > _MOST_EVENTS * len(breakdown.windows):
         return
-    window = median_step(breakdown.kept(profile.rank).windows)
     changes = [CHANGES[_REPLAYED[kind]] for kind in asked]
-    for kind, prediction in zip(asked, what_if(breakdown, window, changes), strict=True):
+    for kind, prediction in zip(asked, what_if(breakdown, profile.place, changes), strict=True):
         off = abs(prediction.replayed_ns - prediction.observed_ns)
         if prediction.replayed_ns and off <= REPLAY_ERROR * prediction.observed_ns:
             share = prediction.saved_ns / prediction.replayed_ns

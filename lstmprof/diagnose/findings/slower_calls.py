@@ -20,14 +20,9 @@ LONGER = 1.5
 AS_MANY = 0.02
 
 
-def marked(
-    fast: StepProfile, slow: StepProfile, undisturbed: tuple[StepProfile, StepProfile]
-) -> tuple[StepProfile, StepProfile]:
-    """Both, with the contributors that are slower calls marked as these.
-
-    ``undisturbed`` are both without what recording took of them.
-    """
-    names = slower_names(*undisturbed)
+def marked(fast: StepProfile, slow: StepProfile) -> tuple[StepProfile, StepProfile]:
+    """Both, with the contributors that are slower calls marked as these."""
+    names = slower_names(fast, slow)
     return _marked(fast, names), _marked(slow, names)
 
 

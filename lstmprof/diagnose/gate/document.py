@@ -52,14 +52,9 @@ class Pair(_Record, frozen=True):
     ratio: Annotated[float | None, _is("new_ns over base_ns; null: cannot be compared")]
     ratio_low: Annotated[float | None, _is("the least that it may be")]
     ratio_high: Annotated[float | None, _is("the most that it may be; null: unbounded")]
-    steps: Annotated[Literal["undisturbed", "profiled"], _is("which were measured")]
-    compared_by: Annotated[
-        Literal["wall time", "CPU time"] | None,
-        _is("what base_ns and new_ns are of; null: too many iterations lost their CPU"),
-    ]
+    steps: Annotated[Literal["clean", "profiled"], _is("what base_ns and new_ns are of")]
     base_rounds: Annotated[int, _is("processes that were timed; 0 of a profile alone")]
     new_rounds: int
-    in_turn: Annotated[bool, _is("whether their rounds took turns")]
     limits: list[Limit]
     warnings: Annotated[list[str], _is("reasons to doubt the times")]
 

@@ -8,22 +8,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from lstmprof.diagnose import diagnosis
-from lstmprof.diagnose.certainty.measure import by_one_measure, disturbed, remedy
-from lstmprof.diagnose.certainty.noise import before_more_rounds, in_turn
-from lstmprof.diagnose.certainty.sure import largest_doubt
+from lstmprof.diagnose.certainty.pair import Ratio, ratio_of, span_of
 from lstmprof.diagnose.comparable import refuse_unless_comparable
 from lstmprof.diagnose.findings import lengths, timed
 from lstmprof.diagnose.gate.document import VERSION
 from lstmprof.diagnose.gate.limits import Limit
 from lstmprof.diagnose.gate.pairs import paired
-from lstmprof.diagnose.gate.ratio import (
-    Span,
-    certain_noise_ns,
-    inverse,
-    ratio_of,
-    step_of,
-)
-from lstmprof.diagnose.sentences import by
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.errors import UsageError
 from lstmprof.numbers import count, listed, milliseconds, number_of
@@ -45,7 +35,7 @@ class Judged:
     """What a limit is about, and whether it is kept; ``value`` None where it cannot be compared."""
 
     limit: Limit
-    value: Span | None
+    value: Ratio | None
     state: State
 
 
@@ -59,7 +49,7 @@ class Verdict:
 
     base: StepProfile
     new: StepProfile
-    ratio: Span | None
+    ratio: Ratio | None
     judged: tuple[Judged, ...]
     state: State
     sentence: str
@@ -151,10 +141,7 @@ def verdict(
         base, new = (
             replace(p, name=f"{p.name} ({side})") for p, side in ((base, "base"), (new, "new"))
         )
-    base, new = by_one_measure([base, new])
-    ratio = None
-    if None not in (base.compared_by, new.compared_by) and min(lengths(base, new)) > 0:
-        ratio = ratio_of(base, new)
+    ratio = ratio_of(base, new) if min(lengths(base, new)) > 0 else None
     judged = tuple(_judged(limit, ratio, new) for limit in limits)
     state = next(state for state in _GRAVEST if state in {j.state for j in judged})
     advice = _advice(base, new, judged) if state == "inconclusive" else ""
@@ -163,7 +150,7 @@ def verdict(
     return Verdict(base, new, ratio, judged, state, sentence, advice, why)
 
 
-def _judged(limit: Limit, ratio: Span | None, new: StepProfile) -> Judged:
+def _judged(limit: Limit, ratio: Ratio | None, new: StepProfile) -> Judged:
     value = _value(limit, ratio, new)
     if value is None:
         return Judged(limit, None, "inconclusive")
@@ -173,27 +160,32 @@ def _judged(limit: Limit, ratio: Span | None, new: StepProfile) -> Judged:
     return Judged(limit, value, "pass" if below else "inconclusive")
 
 
-def _value(limit: Limit, ratio: Span | None, new: StepProfile) -> Span | None:
+def _value(limit: Limit, ratio: Ratio | None, new: StepProfile) -> Ratio | None:
     """What ``limit`` is about, in its unit."""
     if ratio is None:
         return None
     if limit.word == "step":
-        return step_of(new)
-    span = ratio if limit.word == "slower" else inverse(ratio)
-    high = None if span.high is None else span.high - 1
-    return Span(span.low - 1, span.value - 1, high)
+        span = span_of(new)
+        return Ratio(span.low_ns, span.ns, span.high_ns)
+    both = ratio if limit.word == "slower" else _inverse(ratio)
+    return Ratio(both.low - 1, both.value - 1, None if both.high is None else both.high - 1)
+
+
+def _inverse(ratio: Ratio) -> Ratio:
+    low = 0.0 if ratio.high is None else 1 / ratio.high
+    return Ratio(low, 1 / ratio.value, 1 / ratio.low if ratio.low > 0 else None)
 
 
 def _sentence(
     base: StepProfile,
     new: StepProfile,
-    ratio: Span | None,
+    ratio: Ratio | None,
     judged: Sequence[Judged],
     state: State,
 ) -> str:
     title = _title(base, new)
     if ratio is None:
-        return f"{title}: cannot be compared: {disturbed(base, new) or 'a step takes no time'}"
+        return f"{title}: cannot be compared: a step takes no time"
     base_ns, new_ns = lengths(base, new)
     what = "a step" if timed(base, new) else "a profiled step"
     times = f"{milliseconds(new_ns, 2)} against {milliseconds(base_ns, 2)} ms {what}"
@@ -204,7 +196,7 @@ def _sentence(
         "fail": f"fails: {limits}",
         "inconclusive": f"cannot be told from {limits}",
     }
-    return f"{by(new)}{title}: {_change(ratio.value)} ({times}; {told}); {ends[state]}"
+    return f"{title}: {_change(ratio.value)} ({times}; {told}); {ends[state]}"
 
 
 def _title(base: StepProfile, new: StepProfile) -> str:
@@ -215,13 +207,13 @@ def _title(base: StepProfile, new: StepProfile) -> str:
 
 
 def _rounds(base: StepProfile, new: StepProfile) -> str:
-    numbers = [max(len(p.rounds), 1) for p in (base, new)]
+    numbers = [max(p.rounds, 1) for p in (base, new)]
     if numbers[0] != numbers[1]:
         return f"{count(numbers[1])} and {count(numbers[0])} rounds"
     return number_of(numbers[0], "round each", "rounds each")
 
 
-def _range(ratio: Span) -> str:
+def _range(ratio: Ratio) -> str:
     if ratio.high is None:
         return f"at least {_change(ratio.low)}" if ratio.low > 0 else "anything"
     high = _change(ratio.high)
@@ -240,42 +232,30 @@ def _advice(base: StepProfile, new: StepProfile, judged: Sequence[Judged]) -> st
     """What would tell whether the first limit of which it cannot be told is kept."""
     first = next(j for j in judged if j.state == "inconclusive")
     if first.value is None:
-        return remedy(base, new)
-    fast, slow = _ends(base, new, first)
-    doubt = largest_doubt(fast, slow)
-    if doubt and (doubt.ns or 0.0) > certain_noise_ns(fast, slow):
-        return f"{doubt.text}: {doubt.remedy}"
-    return before_more_rounds(fast, slow) or _more_rounds(fast, slow, first)
+        return ""
+    return _more_rounds(base, new, first)
 
 
-def _ends(base: StepProfile, new: StepProfile, judged: Judged) -> tuple[StepProfile, StepProfile]:
-    """Which of the two would have to be the longer for the limit to be on the other side of it."""
-    assert judged.value is not None
-    above = judged.value.value > judged.limit.most
-    longer = above if judged.limit.word != "faster" else not above
-    return (base, new) if longer else (new, base)
-
-
-def _more_rounds(fast: StepProfile, slow: StepProfile, judged: Judged) -> str:
+def _more_rounds(base: StepProfile, new: StepProfile, judged: Judged) -> str:
     """How many rounds would tell, if they scatter as these do."""
     assert judged.value is not None
     value, most = judged.value.value, judged.limit.most
-    rounds = min(len(fast.rounds), len(slow.rounds))
+    rounds = max(min(base.rounds, new.rounds), 1)
     if judged.limit.word == "step":
         distance = abs(math.log(value / most)) if most > 0 else math.inf
         noise = math.log(value / judged.value.low) if judged.value.low > 0 else math.inf
     else:
         distance = abs(math.log((1 + value) / (1 + most)))
-        noise = -math.log1p(-certain_noise_ns(fast, slow) / lengths(fast, slow)[1])
+        low = judged.value.low
+        noise = math.log((1 + value) / (1 + low)) if low > -1 else math.inf
     needed = rounds * (noise / distance) ** 2 if distance else math.inf
     if not needed <= MOST_ROUNDS:
         return (
-            f"over {MOST_ROUNDS} rounds would be needed, as these scatter: capture both on a "
-            "quieter machine, or give a limit farther from what was measured"
+            f"over {MOST_ROUNDS} rounds would be needed, as these scatter: give a limit farther "
+            "from what was measured"
         )
     number = math.ceil(needed)
-    turns = len(fast.rounds[0].turns) if fast.rounds else 0
-    each = turns or (fast.info.iterations or 0) // rounds or _USUAL_ITERATIONS
+    each = (new.info.iterations or 0) // rounds or _USUAL_ITERATIONS
     return (
         f"capture both with --rounds {number} --iterations {number * each}: about so many rounds "
         f"would tell, if they scatter as these {rounds} do"
@@ -285,7 +265,6 @@ def _more_rounds(fast: StepProfile, slow: StepProfile, judged: Judged) -> str:
 def _to_dict(verdict: Verdict) -> dict[str, Any]:
     base, new, ratio = verdict.base, verdict.new, verdict.ratio
     base_ns, new_ns = lengths(base, new)
-    measures = (base.compared_by, new.compared_by)
     return {
         "state": verdict.state,
         "sentence": verdict.sentence,
@@ -301,11 +280,9 @@ def _to_dict(verdict: Verdict) -> dict[str, Any]:
         "ratio": None if ratio is None else ratio.value,
         "ratio_low": None if ratio is None else ratio.low,
         "ratio_high": None if ratio is None else ratio.high,
-        "steps": "undisturbed" if timed(base, new) else "profiled",
-        "compared_by": None if None in measures else new.compared_by,
-        "base_rounds": len(base.rounds),
-        "new_rounds": len(new.rounds),
-        "in_turn": in_turn(base, new),
+        "steps": "clean" if new.span is not None else "profiled",
+        "base_rounds": base.rounds,
+        "new_rounds": new.rounds,
         "limits": [_limit(judged) for judged in verdict.judged],
         "warnings": [f"{p.name}: {text}" for p in (base, new) for text in p.warnings],
     }

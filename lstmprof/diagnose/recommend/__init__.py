@@ -18,8 +18,7 @@ from typing import Any
 
 from lstmprof import implementations
 from lstmprof.breakdown import Breakdown
-from lstmprof.diagnose.certainty.measure import by_one_measure
-from lstmprof.diagnose.certainty.sure import no_difference
+from lstmprof.diagnose.certainty.pair import no_difference, span_of
 from lstmprof.diagnose.diagnosis import Diagnosis, compare
 from lstmprof.diagnose.recommend.code import code_of
 from lstmprof.diagnose.step_profile import StepProfile, step_profile_of
@@ -68,15 +67,15 @@ class Ranked:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON has it."""
-        interval, info = self.profile.interval_ns, self.profile.info
+        span, info = span_of(self.profile), self.profile.info
         return {
             "rank": self.rank,
             "implementation": self.implementation,
             "framework": info.framework,
             "form": None if self.row is None else self.row.form_on(_kind(info)),
             "step_ns": self.profile.step_ns,
-            "step_low_ns": None if interval is None else interval[0],
-            "step_high_ns": None if interval is None else interval[1],
+            "step_low_ns": span.low_ns,
+            "step_high_ns": span.high_ns,
             "slowdown": self.slowdown,
             "certainty": self.certainty,
             "reason": self.reason or None,
@@ -171,7 +170,7 @@ def ranked(
     profiles = [step_profile_of(breakdown) for breakdown in (*finals, *first_looks)]
     if not profiles:
         raise RunError("no implementation could be measured", "see why above")
-    profiles = sorted(by_one_measure(profiles), key=lambda profile: profile.length_ns)
+    profiles = sorted(profiles, key=lambda profile: profile.length_ns)
     first, *others = profiles
     rows = [Ranked(1, first, FIRST, 1.0, "", first.name in looked)]
     head, rank = first, 1

@@ -39,10 +39,10 @@ LOOK_S, ROUND_S = 1.0, 2.0
 LOOK: Mapping[str, Any] = {
     "iterations": 6,
     "timing_s": LOOK_S,
-    "profile_steps": 2,
+    "profile_steps": 4,
     "timeout_s": 300.0,
 }
-FULL: Mapping[str, Any] = {"iterations": 30, "timing_s": ROUND_S, "profile_steps": 2}
+FULL: Mapping[str, Any] = {"iterations": 30, "timing_s": ROUND_S, "profile_steps": 4}
 FIRST_LOOK, IN_TURNS = "first-look", "in-turns"
 TABLES = ("ledger", "collectives")
 

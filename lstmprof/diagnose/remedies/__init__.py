@@ -231,7 +231,7 @@ def _is_worth(saves_ns: int | None, whole_ns: int) -> bool:
 def _whole_ns(finding: Finding) -> int:
     """The step of a run alone, the difference of two."""
     if finding.fast is None:
-        return finding.slow.profiled_ns
+        return finding.slow.length_ns
     ends = lengths(finding.fast, finding.slow)
     return ends[1] - ends[0]
 
@@ -258,4 +258,4 @@ def _of_the_faster(remedy: Remedy, finding: Finding) -> _Before | None:
         return None
     alone = next((f for f in findings(None, finding.fast) if f.kind == finding.kind), None)
     told = None if alone is None else remedy.decide(alone)
-    return None if told is None else _Before(told.saves_ns, finding.fast.profiled_ns)
+    return None if told is None else _Before(told.saves_ns, finding.fast.length_ns)

@@ -23,7 +23,6 @@ from lstmprof.diagnose.remedies.told import (
     is_retraced,
     often,
     series_of_launches,
-    spent,
     total,
 )
 from lstmprof.diagnose.seen import Fact
@@ -162,7 +161,7 @@ def outside_of_a_function(f: Finding) -> Told | None:
 def _calling_ns(profile: StepProfile, called: Sequence[Fact]) -> int:
     """What waits for these calls, with the Python before each."""
     names = {fact.name for fact in called}
-    return spent(profile, [fact for fact in profile.seen.called if fact.name in names])
+    return total([fact for fact in profile.seen.called if fact.name in names])
 
 
 def eager_operators(profile: StepProfile) -> Sequence[Fact]:

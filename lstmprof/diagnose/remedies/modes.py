@@ -19,7 +19,6 @@ from lstmprof.diagnose.remedies.told import (
     each,
     often,
     often_in_all,
-    spent,
     total,
 )
 from lstmprof.diagnose.seen import Fact
@@ -67,7 +66,7 @@ def gradient_hooks(f: Finding) -> Told | None:
     hooked = f.slow.seen.hooked
     if not hooked:
         return None
-    times, took = often_in_all(f.slow, hooked), spent(f.slow, hooked)
+    times, took = often_in_all(f.slow, hooked), total(hooked)
     return Told(
         f"hooks on gradients run {_names(hooked)} in the backward pass "
         f"({times}, {milliseconds(took)} ms{each(f.slow)}): remove what register_hook "
@@ -81,7 +80,7 @@ def recomputed(f: Finding) -> Told | None:
     again = f.slow.seen.recomputed
     if not again:
         return None
-    times, took = often_in_all(f.slow, again), spent(f.slow, again)
+    times, took = often_in_all(f.slow, again), total(again)
     return Told(
         f"the backward pass computes {_names(again)} again ({times}, "
         f"{milliseconds(took)} ms{each(f.slow)}), as checkpointing does to save memory: "
@@ -101,7 +100,7 @@ def torchscript(f: Finding) -> Told | None:
     scripted = f.slow.seen.scripted
     if not scripted:
         return None
-    times, took = often_in_all(f.slow, scripted), spent(f.slow, scripted)
+    times, took = often_in_all(f.slow, scripted), total(scripted)
     return Told(
         f"TorchScript computes the gradients of its graphs op by op ({times}, "
         f"{milliseconds(took)} ms{each(f.slow)}): torch.nn.LSTM has the whole layer in "

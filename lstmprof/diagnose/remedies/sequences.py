@@ -17,7 +17,6 @@ from lstmprof.diagnose.remedies.told import (
     each,
     often,
     often_in_all,
-    spent,
     total,
 )
 from lstmprof.numbers import milliseconds
@@ -45,7 +44,7 @@ def indexed_time_steps(f: Finding) -> Told | None:
     return Told(
         "x[t] in the loop has a backward pass that fills and adds a whole sequence in every time "
         "step: take x.unbind(0) once before the loop",
-        spent(f.slow, f.slow.seen.indexed),
+        total(f.slow.seen.indexed),
     )
 
 
@@ -57,9 +56,9 @@ def slices_in_a_loop(f: Finding) -> Told | None:
     return Told(
         f"slices of a tensor are taken or filled one by one: the backward pass fills or copies all "
         f"of it for each ({often_in_all(f.slow, sliced)}, "
-        f"{milliseconds(spent(f.slow, sliced))} ms{each(f.slow)}): split or unbind it once, put it "
+        f"{milliseconds(total(sliced))} ms{each(f.slow)}): split or unbind it once, put it "
         "together with stack or cat, or take what you need by one index or mask",
-        spent(f.slow, sliced),
+        total(sliced),
     )
 
 
@@ -68,11 +67,11 @@ def packed_sequences(f: Finding) -> Told | None:
     packed = f.slow.seen.packed
     if f.slow.device is not None or not packed:
         return None
-    took = f"{packed[0].name} takes {milliseconds(spent(f.slow, packed))} ms{each(f.slow)}"
+    took = f"{packed[0].name} takes {milliseconds(total(packed))} ms{each(f.slow)}"
     return Told(
         f"packed sequences are computed time step by time step on a CPU ({took}): pad the "
         "sequences, in batches of similar length, and oneDNN runs the layer in one op",
-        spent(f.slow, packed),
+        total(packed),
     )
 
 
@@ -87,7 +86,7 @@ def one_by_one(f: Finding) -> Told | None:
         f"{most.name} is called {often(f.slow, most.count)} for one sequence each: pad the "
         f"sequences to one length (pad_sequence) and give the layer all at once{packed}, unless "
         "one needs the output of another",
-        spent(f.slow, calls),
+        total(calls),
     )
 
 

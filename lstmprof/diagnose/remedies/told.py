@@ -90,20 +90,8 @@ def each(profile: StepProfile) -> str:
 
 
 def total(held: Iterable[Fact]) -> int:
-    """Nanoseconds of ``held``."""
+    """Nanoseconds of ``held`` per step."""
     return sum(one.ns for one in held)
-
-
-def of_step(profile: StepProfile, ns: int) -> int:
-    """What ``ns`` of the mean profiled step are of the undisturbed one: the same share of it."""
-    return round(ns * profile.length_ns / max(profile.profiled_ns, 1))
-
-
-def spent(profile: StepProfile, held: Iterable[Fact]) -> int:
-    """Nanoseconds of ``held`` in the undisturbed step, where one was timed."""
-    if profile.step_ns is None:
-        return total(held)
-    return sum(of_step(profile, f.ns) if f.left_ns is None else f.left_ns for f in held)
 
 
 def times_called(profile: StepProfile, pattern: re.Pattern[str]) -> float:

@@ -38,7 +38,6 @@ from lstmprof.diagnose.seen.pace import Slow
 from lstmprof.diagnose.seen.products import Product
 from lstmprof.diagnose.seen.waits import Gaps
 from lstmprof.events.annotate.steps import Window
-from lstmprof.events.intervals import Ints
 from lstmprof.events.table import EventTable
 from lstmprof.runs.metadata import RunInfo
 
@@ -120,13 +119,9 @@ def seen_in(
     device: int | None,
     stretches: Stretches,
     info: RunInfo,
-    left_ns: Ints | None = None,
 ) -> Seen:
-    """The facts of a lane, all ``windows`` of one rank; ``stretches`` are its own in them.
-
-    ``left_ns``: of each stretch in the undisturbed step, None where that was not timed.
-    """
-    lane = Lane(events, windows, device, stretches, left_ns)
+    """The facts of a lane, all ``windows`` of one rank; ``stretches`` are its own in them."""
+    lane = Lane(events, windows, device, stretches)
     compiled, compiled_steps = calls.compiled(lane)
     return Seen(
         framework=info.framework or origin.framework(events),

@@ -80,9 +80,8 @@ def called(lane: Lane) -> tuple[Fact, ...]:
     if follows.any():
         follows &= between_ns <= UNUSUAL * median(between_ns[follows])
     since = np.append(start[:1], np.where(follows, end[:-1], start[1:]))
-    held, left = lane.idle_within(("dispatch", "python"), since, end)
-    left_at = None if left is None else _at(rows, left, len(events))
-    return lane.by_name(rows, _nothing(rows), _at(rows, held, len(events)), left_at)
+    held = lane.idle_within(("dispatch", "python"), since, end)
+    return lane.by_name(rows, _nothing(rows), _at(rows, held, len(events)))
 
 
 def made_anew(lane: Lane) -> str | None:

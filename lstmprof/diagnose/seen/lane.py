@@ -20,11 +20,10 @@ from lstmprof.events.table import NONE, UNKNOWN, EventTable
 
 @dataclass(frozen=True)
 class Fact:
-    """Events of one name: the time of the mean step that they hold, in ``count`` of them a step.
+    """Events of one name: the time of the step that they hold, in ``count`` of them per step.
 
     ``within`` is the op, range or call around them, ``median_ns`` what the others of this name
-    take, None where there is none. ``left_ns``: what of ``ns`` is left in the undisturbed step,
-    None where that was not timed or not asked for.
+    take, None if there are no others.
     """
 
     name: str
@@ -32,7 +31,6 @@ class Fact:
     count: float
     within: str | None = None
     median_ns: int | None = None
-    left_ns: int | None = None
 
 
 class Lane:
@@ -44,9 +42,7 @@ class Lane:
         windows: Sequence[Window],
         device: int | None,
         stretches: Stretches,
-        left_ns: Ints | None = None,
     ) -> None:
-        """``left_ns``: of each stretch in the undisturbed step, None where it was not timed."""
         self.events, self.device, self.stretches = events, device, stretches
         self.steps, self.marked = len(windows), windows[0].step is not None
         self.rank = np.zeros(len(events), dtype=np.bool_)
@@ -67,7 +63,6 @@ class Lane:
         busy = states[stretches.label] == "busy"
         self.held = self._held(np.ones(len(stretches.row), dtype=np.bool_))
         self.busy = self._held(np.asarray(busy, np.bool_))
-        self.left_ns = left_ns
         self.activity = self.here & events.is_kind(*ACTIVITY_KINDS)
         self.names, self.texts = events.texts("name")
         self.parent = events.rows_named("parent_id")
@@ -78,11 +73,10 @@ class Lane:
         np.minimum.at(least, self.turn[rows], values[rows])
         return least
 
-    def _held(self, which: Flags, length: Ints | None = None) -> Ints:
+    def _held(self, which: Flags) -> Ints:
         held = np.zeros(len(self.events), dtype=np.int64)
         which = which & (self.stretches.row != NONE)
-        if length is None:
-            length = self.stretches.end_ns - self.stretches.start_ns
+        length = self.stretches.end_ns - self.stretches.start_ns
         np.add.at(held, self.stretches.row[which], length[which])
         return held
 
@@ -91,29 +85,24 @@ class Lane:
         places = [i for i, label in enumerate(self.stretches.labels) if label == ("idle", part)]
         return self._held(np.isin(self.stretches.label, places))
 
-    def idle_within(
-        self, parts: Sequence[str], start_ns: Ints, end_ns: Ints
-    ) -> tuple[Ints, Ints | None]:
-        """The idle time of ``parts`` in each [start, end), and what of it is left undisturbed."""
+    def idle_within(self, parts: Sequence[str], start_ns: Ints, end_ns: Ints) -> Ints:
+        """The idle time of ``parts`` in each [start, end)."""
         of = self.stretches
         named = [state == "idle" and p.removeprefix(TAIL) in parts for state, p in of.labels]
         some = np.flatnonzero(np.array(named, dtype=np.bool_)[of.label])
         some = some[np.argsort(of.start_ns[some], kind="stable")]
         start, length = of.start_ns[some], (of.end_ns - of.start_ns)[some]
 
-        def between(weights: Ints) -> Ints:
-            before = np.append(0, np.cumsum(weights))
+        if not len(some):
+            return np.zeros(len(start_ns), dtype=np.int64)
+        before = np.append(0, np.cumsum(length))
 
-            def until(at_ns: Ints) -> Ints:
-                last = np.searchsorted(start, at_ns, side="right") - 1
-                share = np.clip((at_ns - start[last]) / np.maximum(length[last], 1), 0, 1)
-                return np.where(last < 0, 0, before[last] + np.rint(weights[last] * share))
+        def until(at_ns: Ints) -> Ints:
+            last = np.searchsorted(start, at_ns, side="right") - 1
+            into = np.clip(at_ns - start[last], 0, length[last])
+            return np.where(last < 0, 0, before[last] + into)
 
-            if not len(some):
-                return np.zeros(len(start_ns), dtype=np.int64)
-            return np.asarray(until(end_ns) - until(start_ns), dtype=np.int64)
-
-        return between(length), None if self.left_ns is None else between(self.left_ns[some])
+        return np.asarray(until(end_ns) - until(start_ns), dtype=np.int64)
 
     @property
     def copies(self) -> Flags:
@@ -165,35 +154,28 @@ class Lane:
             node = self.inside(of_root != NONE)
             root = np.where((root == NONE) & (node != NONE), of_root[node], root)
         rows = np.flatnonzero(outer)
-        every = np.ones(len(self.stretches.row), dtype=np.bool_)
-        left = None if self.left_ns is None else self._held(every, self.left_ns)
-        left = None if left is None else _sums(root, left)
         nothing = np.full(len(rows), NONE, dtype=np.int64)
-        return self.by_name(rows, nothing, _sums(root, self.held), left)
+        return self.by_name(rows, nothing, _sums(root, self.held))
 
     def text(self, row: int) -> str | None:
         return None if row == NONE else self.texts[self.names[row]]
 
-    def by_name(
-        self, rows: Ints, within: Ints, held: Ints, left: Ints | None = None
-    ) -> tuple[Fact, ...]:
+    def by_name(self, rows: Ints, within: Ints, held: Ints) -> tuple[Fact, ...]:
         """``rows`` by their name and that of the row ``within``, the longest first.
 
-        ``held`` is the time of each row of the events, ``left`` what of it is left undisturbed.
+        ``held`` is the time of each row of the events.
         """
         if not len(rows):
             return ()
         outer = np.where(within != NONE, self.names[within], NONE)
         groups = Groups(self.names[rows], outer)
         ns, sizes = groups.sums(held[rows]), groups.sizes()
-        lefts = None if left is None else groups.sums(left[rows])
         named = [
             Fact(
                 str(self.text(int(rows[first]))),
                 round(int(ns[i]) / self.steps),
                 int(sizes[i]) / self.steps,
                 self.text(int(within[first])),
-                left_ns=None if lefts is None else round(int(lefts[i]) / self.steps),
             )
             for i, first in enumerate(groups.first.tolist())
         ]

@@ -1,9 +1,9 @@
-"""A run as the diagnosis sees it: where the mean step of one lane goes, and its tables.
+"""A run as the diagnosis sees it: where the clean step of one lane goes, and its tables.
 
 ::
 
-    stretches ─ contributors, lost overhead ─┐
-    events ──── tally, seen ─────────────────┴▶ StepProfile
+    clean step ─▶ stretches ─ contributors, lost overhead ─┐
+                  events ──── tally, seen ─────────────────┴▶ StepProfile
 
 The lane is what is asked for. Else, of several ranks or devices, it is the one that all others wait
 for in collectives, where that is seen (``ranks``); else the busiest device of the first rank, or
@@ -18,16 +18,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lstmprof import numbers
 from lstmprof.breakdown import Breakdown
 from lstmprof.breakdown.attribution import attributed
-from lstmprof.breakdown.disturbed import Kept
+from lstmprof.breakdown.clean_step import Rare, Span
 from lstmprof.breakdown.doubts import Warning
-from lstmprof.breakdown.iterations import Measure, iterations_of
 from lstmprof.breakdown.lacks import Lack
 from lstmprof.breakdown.mean_step import (
     MeanStep,
@@ -37,11 +35,7 @@ from lstmprof.breakdown.mean_step import (
     mean_steps,
     waits_for_host_ns,
 )
-from lstmprof.breakdown.off_cpu import lost_of_steps
-from lstmprof.breakdown.rounds import Round
 from lstmprof.breakdown.tables import tables_of
-from lstmprof.breakdown.timings import CpuTime, cpu_time, left_out
-from lstmprof.breakdown.undisturbed import Undisturbed, profiling_of
 from lstmprof.diagnose.ranks import (
     FOUND,
     LEAST_SHARE,
@@ -59,7 +53,6 @@ from lstmprof.diagnose.step_profile.lost_overhead import lost_overhead_ns
 from lstmprof.diagnose.step_profile.tally import tally
 from lstmprof.errors import RunError, UsageError
 from lstmprof.events.annotate.steps import Window
-from lstmprof.events.intervals import Ints
 from lstmprof.events.table import EventTable
 from lstmprof.events.threads import STATES, state_codes
 from lstmprof.runs.metadata import RunInfo
@@ -71,6 +64,8 @@ Spent = dict[str, tuple[int, float]]
 
 #: The tables of a breakdown from which findings take their evidence.
 _EVIDENCE = ("kernels", "ops", "casts", "copies", "ranges", "layers")
+#: What a contributor counts in all steps.
+_PER_STEP = ("count", "recorded")
 #: An error lists so many ranks and devices.
 _MOST_LISTED = 8
 
@@ -84,8 +79,6 @@ class Contributor:
     between ops, just before it was called. ``compiling``: a compiler ran. ``reading``: a loop of
     the host read values one by one. ``recorded``: how many events were recorded in it, half of one
     where it begins and half where it ends.
-    ``disturbed_ns`` is the time of it that recording them took, and in which the run had no CPU; 0
-    where the run was not timed.
     ``slower``: the run compared with makes as many such calls, each shorter (``slower_calls``).
     """
 
@@ -101,7 +94,6 @@ class Contributor:
     compiling: bool = False
     reading: bool = False
     recorded: float = 0.0
-    disturbed_ns: int = 0
     slower: bool = False
 
 
@@ -109,26 +101,24 @@ class Contributor:
 class StepProfile:
     """One lane of a run: a device of a rank, or the host (``device`` None).
 
-    ``info`` is run.json. ``step_ns`` is the length of the undisturbed step with its 95 % interval,
-    None where it was not timed. ``steps`` were profiled; ``marked`` is False where the profile has
-    no step markers and its whole is taken as one. ``contributors`` sum to the length of the mean
-    profiled step. ``sync_calls`` are the blocking runtime calls of a step, None where no runtime
-    call was recorded. ``tables`` are those of a breakdown, of this lane's rank, windows and device
+    ``info`` is run.json. ``contributors`` sum to the length of the clean step (``clean_step``); of
+    a foreign profile of one or two steps, or of very many events, to the mean profiled one.
+    ``step_ns`` is that length if the run was timed, else None. ``span`` is it with its interval,
+    ``part_spans`` those of its parts, by state and part; None and none if there is no clean step.
+    ``steps`` were profiled; ``marked`` is False if the profile has no step markers and its whole is
+    taken as one. ``sync_calls`` are the blocking runtime calls per step, None if no runtime call
+    was recorded. ``tables`` are those of a breakdown, of this lane's rank, windows and device
     alone, and the lane's ``tally``. ``doubts`` are reasons not to trust the times, ``rounds`` the
-    processes that were timed, ``steps_ns`` the lengths of the profiled steps, ``event_ns`` what
-    recording one event took of them. It is one of
-    ``lanes``; ``straggler`` is whom they wait for, None where there is one lane that communicates
-    with none; ``overlap`` None where it does not. ``compared_by`` is what ``step_ns`` is of, None
-    where it cannot be compared; ``cpu`` is None where it says nothing (``certainty.measure``).
-    ``unsure_ns``: for so long the mean profiled step may have waited for a CPU, and nobody knows in
-    what of it. ``lost_overhead_ns`` of its waits lie beside the profiler's own work, whose thread
-    is not known.
+    number of processes that were timed. It is one of ``lanes``; ``straggler`` is whom they wait
+    for, None if there is one lane that communicates with none; ``overlap`` None if it does not.
+    ``lost_ns`` is what the median timed iteration took beyond the clean step, ``rare`` are events
+    of some of the steps. ``lost_overhead_ns`` of its waits lie beside the profiler's own work,
+    whose thread is not known.
     """
 
     name: str
     info: RunInfo
     step_ns: int | None
-    interval_ns: tuple[float, float] | None
     steps: int
     marked: bool
     rank: int | None
@@ -138,18 +128,17 @@ class StepProfile:
     tables: Mapping[str, pa.Table] = field(default_factory=dict)
     seen: Seen = field(default_factory=Seen)
     doubts: tuple[Warning, ...] = ()
-    rounds: tuple[Round, ...] = ()
-    steps_ns: tuple[int, ...] = ()
-    event_ns: float = 0.0
+    rounds: int = 1
+    span: Span | None = None
+    part_spans: Mapping[Part, Span] = field(default_factory=dict)
+    lost_ns: float | None = None
+    cpu_share: float | None = None
+    rare: tuple[Rare, ...] = ()
     notes: tuple[str, ...] = ()
     lacks: tuple[Lack, ...] = ()
     lanes: int = 1
     straggler: Straggler | None = None
     overlap: Overlap | None = None
-    compared_by: Measure | None = "wall time"
-    cpu: CpuTime | None = None
-    cpu_share: float | None = None
-    unsure_ns: int = 0
     lost_overhead_ns: int = 0
 
     @property
@@ -158,18 +147,13 @@ class StepProfile:
         return self.rank, self.device
 
     @property
-    def profiled_ns(self) -> int:
-        """Length of the mean profiled step."""
+    def length_ns(self) -> int:
+        """Length of its step."""
         return total_ns(self.contributors)
 
     @property
-    def length_ns(self) -> int:
-        """Length of an undisturbed step, of a profiled one where none was timed."""
-        return self.profiled_ns if self.step_ns is None else self.step_ns
-
-    @property
     def parts(self) -> dict[Part, int]:
-        """(state, part) → nanoseconds of the mean profiled step."""
+        """(state, part) → nanoseconds of the step."""
         parts: Counter[Part] = Counter()
         for contributor in self.contributors:
             parts[contributor.state, contributor.part] += contributor.ns
@@ -177,12 +161,12 @@ class StepProfile:
 
     @property
     def waits_for_host_ns(self) -> int:
-        """Time of the mean profiled step in which a device waits for its host, input included."""
+        """Time of the step in which a device waits for its host, input included."""
         return waits_for_host_ns((c.part, c.ns) for c in self.contributors if c.state != "busy")
 
     @property
     def busy_ns(self) -> int:
-        """Busy time of the mean profiled step."""
+        """Busy time of the step."""
         return total_ns(c for c in self.contributors if c.state == "busy")
 
     @property
@@ -242,80 +226,49 @@ def step_profile_of(
     lanes = mean_steps(breakdown.ledger)
     straggler = straggler_of(breakdown, [(lane.rank, lane.device) for lane in lanes])
     lane, reason = _chosen(breakdown.run.name, lanes, straggler, (rank, device))
-    kept, events = breakdown.on_cpu(lane.rank)
-    windows = list(kept.windows)
     info, timings = breakdown.run.info, breakdown.timings
-    table = breakdown.run.timings()
-    iterations = None if table is None else iterations_of(table, info)
+    clean = breakdown.clean(lane.rank, lane.device) if breakdown.has_clean else None
+    if clean is None:
+        events = breakdown.of_rank(lane.rank)
+        windows = [window for window in breakdown.windows if window.rank == lane.rank]
+        stretches = attributed(events, windows, lane.rank)[lane.device]
+    else:
+        events, windows, stretches = clean.events, list(clean.windows), clean.stretches
     rows = _of_lane(events, windows, lane)
     overlap = overlap_of(breakdown, (lane.rank, lane.device), windows)
-    stretches = attributed(events, windows, lane.rank)[lane.device]
-    profiling, left_ns = None, None
-    if timings is not None and table is not None:
-        undisturbed = Undisturbed(timings.length_ns, timings.compared_by == "CPU time")
-        profiling = profiling_of(kept, events, stretches, info, table, undisturbed)
-        left_ns = profiling.left(profiling.recorded_in(events, stretches))
-        left_ns = _at_most(left_ns, round(timings.length_ns * len(windows)))
-    bounds = None if timings is None else (timings.step_low_ns, timings.step_high_ns)
+    parts = _means(contributors(events, windows, lane.rank, lane.device, stretches), len(windows))
     return StepProfile(
         name=breakdown.run.name,
         info=info,
-        step_ns=None if timings is None else round(timings.step_ns),
-        interval_ns=None if bounds is None or None in bounds else bounds,  # type: ignore[arg-type]
+        step_ns=None if timings is None else total_ns(parts),
         steps=len(windows),
         marked=windows[0].step is not None,
         rank=lane.rank,
         device=lane.device,
-        contributors=_means(
-            contributors(events, windows, lane.rank, lane.device, stretches, profiling),
-            len(windows),
-        ),
+        contributors=parts,
         sync_calls=_sync_calls(rows, len(windows)),
         tables={
             **tables_of(_EVIDENCE, rows, windows, info),
             "tally": tally(events, windows, lane.rank, lane.device),
         },
-        seen=seen_in(events, windows, lane.device, stretches, info, left_ns),
+        seen=seen_in(events, windows, lane.device, stretches, info),
         doubts=() if timings is None else timings.warnings,
-        rounds=() if iterations is None else iterations.kept.rounds(),
-        steps_ns=tuple(map(_length_ns, windows)),
-        event_ns=0.0 if profiling is None else profiling.cost_ns,
+        rounds=1 if timings is None else timings.rounds,
+        span=None if clean is None else clean.span,
+        part_spans={} if clean is None else dict(clean.parts),
+        lost_ns=None if timings is None else timings.lost_ns,
+        cpu_share=None if timings is None else timings.cpu_share,
+        rare=() if clean is None else clean.rare,
         notes=(
             *_which_lane(lane, lanes, reason),
             *_communication(windows, straggler, overlap, len(lanes)),
-            *kept.notes,
-            *left_out(iterations),
         ),
         lanes=len(lanes),
         straggler=straggler,
         overlap=overlap,
         lacks=breakdown.lacks_of_rank(lane.rank),
-        compared_by="wall time" if timings is None else timings.compared_by,
-        cpu=cpu_time(timings, iterations),
-        cpu_share=None if iterations is None else iterations.cpu_share,
-        unsure_ns=_unsure_ns(kept, info, table),
         lost_overhead_ns=lost_overhead_ns(events, windows, lane.rank, stretches),
     )
-
-
-def _at_most(left_ns: Ints, whole_ns: int) -> Ints:
-    """``left_ns``, which share what they sum to above ``whole_ns``: nobody knows in which it is."""
-    too_long = int(left_ns.sum()) > whole_ns
-    return np.asarray(left_ns * (whole_ns / left_ns.sum()), np.int64) if too_long else left_ns
-
-
-def _unsure_ns(kept: Kept, info: RunInfo, timings: pa.Table | None) -> int:
-    """For how long a kept step of own code lost its CPU of which nobody knows when.
-
-    Of a host beside a device all of it: nobody knows what the device lost by it.
-    """
-    lost = lost_of_steps(info, timings)
-    if lost is None or len(lost) <= max(kept.places):
-        return 0
-    all_of_it = info.device != "cpu"
-    steps = [lost[place] for place in kept.places]
-    times = [step.unsure_ns + step.ns if all_of_it else step.doubtful_ns for step in steps]
-    return round(statistics.fmean(times))
 
 
 def _chosen(
@@ -363,12 +316,6 @@ def _listed(lanes: Sequence[MeanStep]) -> str:
     return numbers.listed(named if more <= 0 else [*named[:_MOST_LISTED], f"{more} more"])
 
 
-def median_step(windows: Iterable[Window]) -> Window:
-    """The step of median length, the shorter of two."""
-    by_length = sorted(windows, key=_length_ns)
-    return by_length[(len(by_length) - 1) // 2]
-
-
 def _length_ns(window: Window) -> int:
     return window.end_ns - window.start_ns
 
@@ -376,16 +323,9 @@ def _length_ns(window: Window) -> int:
 def _means(table: pa.Table, steps: int) -> tuple[Contributor, ...]:
     rows = table.to_pylist()
     means = mean_of([row["ns"] for row in rows], steps)
-    disturbed = mean_of([row["disturbed_ns"] for row in rows], steps)
     return tuple(
-        Contributor(
-            **{
-                **row,
-                **{"ns": ns, "disturbed_ns": min(off, ns)},
-                **{name: row[name] / steps for name in ("count", "recorded")},
-            }
-        )
-        for row, ns, off in zip(rows, means, disturbed, strict=True)
+        Contributor(**row | {"ns": ns} | {name: row[name] / steps for name in _PER_STEP})
+        for row, ns in zip(rows, means, strict=True)
     )
 
 

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from lstmprof.breakdown.attribution import LATENCY, TAIL, Stretches, attributed
 from lstmprof.breakdown.host import computing
 from lstmprof.breakdown.recording import recorded
-from lstmprof.breakdown.undisturbed import Profiling
 from lstmprof.diagnose.seen.contexts import INPUT, Compiling, Held, Preparing, Reading
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.call_tree import Forest, inherited, own_time
@@ -50,7 +49,6 @@ COLUMNS = (
     Column("compiling", pa.bool_(), "", "whether a compiler ran; name is then of its event"),
     Column("reading", pa.bool_(), "", "whether a loop of the host read values one by one"),
     Column("recorded", pa.float64(), "", "events recorded in the time: half for each begin or end"),
-    Column("disturbed_ns", pa.int64(), "ns", "of all windows, that profiling and others took"),
     Column("count", pa.int64(), "", "calls or activities that hold some of the time"),
     Column("ns", pa.int64(), "ns", "time of all windows together"),
 )
@@ -63,12 +61,10 @@ def contributors(
     rank: int | None,
     device: int | None,
     stretches: Stretches | None = None,
-    profiling: Profiling | None = None,
 ) -> pa.Table:
-    """One row a contributor of one lane; they sum to the windows, all of ``rank``; ``SCHEMA``.
+    """One row per contributor of one lane; they sum to the windows, all of ``rank``; ``SCHEMA``.
 
-    ``stretches`` are those of the lane, where they are known already; ``profiling`` is what it took
-    of them, None where the run was not timed.
+    ``stretches`` are those of the lane, if they are known already.
     """
     stretches = stretches or attributed(events, windows, rank)[device]
     of = _told_apart(events, windows, rank, device, stretches)
@@ -83,11 +79,7 @@ def contributors(
     names = [_STEP.sub("", name) for name in events.texts("name")[1]]
     values = (names, *(events.texts(column)[1] for column in ("category", "family")))
     length_ns = of.stretches.end_ns - of.stretches.start_ns
-    if profiling is None:
-        what, left_ns = recorded(events, of.stretches, own_ranges=False), length_ns
-    else:
-        what = profiling.recorded_in(events, of.stretches)
-        left_ns = profiling.left(what)
+    what = recorded(events, of.stretches, own_ranges=False)
     return pa.table(
         [
             pa.array(of.states[first].tolist(), pa.string()),
@@ -96,7 +88,6 @@ def contributors(
             pa.array(columns[3][first] == 1),
             *(pa.array(flag[first]) for flag in flags),
             pa.array(groups.sums(what.borders) / 2),
-            pa.array(groups.sums(length_ns - left_ns)),
             pa.array(calls),
             pa.array(groups.sums(length_ns)),
         ],

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,6 +45,12 @@ class Window:
     end_ns: int
     thread: int | None
     framework_ranges: tuple[str, ...] = ()
+
+
+def median_step(windows: Iterable[Window]) -> Window:
+    """Return the step of median length, the shorter of two."""
+    by_length = sorted(windows, key=lambda window: window.end_ns - window.start_ns)
+    return by_length[(len(by_length) - 1) // 2]
 
 
 def with_markers(events: EventTable, pattern: str) -> EventTable:

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 import altair as alt
 
-from lstmprof.breakdown import UNDISTURBED
+from lstmprof.breakdown import CLEAN
 from lstmprof.numbers import milliseconds, percent
 from lstmprof.report import drawing
 from lstmprof.report.model import Figure, Report, Row, Rows
@@ -22,7 +22,7 @@ def figures(report: Report) -> list[Figure]:
     for group, rows in report.by_group(report.ledger):
         runs = report.members(group)
         n = f"{drawing.profiled(runs)}, each nanosecond counted once"
-        if any(row["of"] == UNDISTURBED for row in rows):
+        if any(row["of"] == CLEAN for row in rows):
             n += ", less what recording took"
         group_figures.append(
             Figure(
@@ -50,7 +50,7 @@ def sentence(rows: Rows, unmarked: Collection[str] = ()) -> str:
     (label, lane), longest = max(bars.items(), key=lambda bar: sum(map(_mean_ns, bar[1])))
     largest = max(longest, key=lambda row: row["total_ns"])
     share = largest["total_ns"] / sum(row["total_ns"] for row in longest)
-    mean = "undisturbed step" if largest["of"] == UNDISTURBED else "mean step"
+    mean = "undisturbed step" if largest["of"] == CLEAN else "mean step"
     whole = "time" if label in unmarked else mean
     return (
         f"Of the {whole} of {label} on {lane} ({milliseconds(sum(map(_mean_ns, longest)))} ms) "

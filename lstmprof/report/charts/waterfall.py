@@ -8,7 +8,7 @@ import altair as alt
 
 from lstmprof.diagnose.causes import KINDS, PROFILER
 from lstmprof.diagnose.certainty import EXPLAINED_SHARE
-from lstmprof.diagnose.certainty.sure import no_difference
+from lstmprof.diagnose.certainty.pair import no_difference
 from lstmprof.diagnose.findings import CAUSES, UNEXPLAINED, timed
 from lstmprof.numbers import milliseconds
 from lstmprof.report import drawing
@@ -76,9 +76,7 @@ def caption(pair: Pair, report: Report) -> str:
     n = f"between them: means of {means} profiled steps"
     if timed(pair.fast, pair.slow):
         iterations = _each([facts.iterations for facts in both])
-        n = f"ends: interquartile means of {iterations} iterations; {n}"
-    if counted != [facts.steps for facts in both]:
-        n += ", without those disturbed"
+        n = f"clean steps of {means} profiled steps, {iterations} timed iterations"
     return drawing.caption("ms a step", n, both)
 
 

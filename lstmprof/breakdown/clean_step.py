@@ -1,0 +1,506 @@
+"""The clean step: what a step takes when nothing disturbs it.
+
+Reads the attribution of the profiled steps and their slots (``slots``). A preemption makes a few
+events of each step many times as long; the same event of another step is untouched. So each slot
+takes a low percentile of its times over all steps (``QUANTILE``; of a foreign profile the median),
+less what recording took, and the clean step is the sum over its slots. A slot of some steps counts
+by its share of them. How the percentile was chosen: docs/diagnosis.md, "The clean step".
+
+What one recorded event costs is solved so that the clean step equals a low percentile of the timed
+iterations, up to ``MOST_TIMES`` the cost in a loop (``recording``). A step that is still
+longer is scaled down to them. On a busy machine the timed iterations are longer than the clean
+step; then an event costs ``USUAL_TIMES`` the loop.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from lstmprof.breakdown.attribution import Stretches, attributed
+from lstmprof.breakdown.mean_step import MeanStep, Recording, in_reading_order
+from lstmprof.breakdown.recording import costs_of, recorded
+from lstmprof.breakdown.slots import slots_of_events, slots_of_stretches
+from lstmprof.events.annotate import OWN_CODE
+from lstmprof.events.annotate.steps import Window
+from lstmprof.events.intervals import Flags, Ints
+from lstmprof.events.table import NONE, EventTable
+from lstmprof.runs.metadata import RunInfo
+
+Floats = NDArray[np.float64]
+
+#: The percentile of a slot's times, and of the timed iterations, that counts as clean.
+QUANTILE = 0.1
+#: The same for profiles that lstmprof did not record: nothing says that others disturbed them.
+QUANTILE_FOREIGN = 0.5
+#: Fewer steps say nothing about which of them was disturbed: their mean counts.
+LEAST_STEPS = 3
+#: A profile with more events is shown as recorded. The clean step of so many takes 2 CPU seconds.
+MOST_EVENTS = 2_000_000
+#: An event costs so many times what it costs in a loop of one trivial call, if nothing tells more:
+#: its code and data are no longer in the caches. Measured: ``recording``.
+USUAL_TIMES = 2.0
+#: The profiler whose loop of one call costs as much as an event of a step, or more.
+TENSORFLOWS = "tf.profiler"
+#: Standard deviation of the logarithm of the step of processes that run the same code, on a quiet
+#: machine. Measured on 25 processes: docs/diagnosis.md, "Rounds".
+BETWEEN_PROCESSES = 0.03
+#: How far the medians of a quiet machine sum to more than the low percentiles, in logarithms.
+#: Measured on six programs: docs/diagnosis.md, "The clean step".
+QUIET_SPREAD = 0.1
+Z95 = 1.96
+#: Resamples of the bootstrap, and the slots that it resamples, the largest first.
+RESAMPLES, MOST_RESAMPLED = 60, 4_000
+#: Steps whose numbers of events differ by more do not do the same: variable lengths, logging.
+#: Repeated TensorFlow and JAX steps, whose profilers leave out short ops, differ by up to 2 %.
+VARYING_SHARE = 0.05
+#: Ops of one name and shapes of which the medians are so many times their lowest times are
+#: disturbed, if they are so many: planted denormals and cold caches stay below.
+SPREAD, LEAST_ALIKE = 3, 8
+#: An event of fewer steps is one that happens now and then.
+RARE_SHARE = 0.5
+#: Such events are listed if one takes so much of a clean step.
+LEAST_RARE_SHARE = 0.02
+
+
+@dataclass(frozen=True)
+class Span:
+    """A length in ns, and the least and the most that it may be (95 %)."""
+
+    low_ns: float
+    ns: float
+    high_ns: float
+
+
+@dataclass(frozen=True)
+class Rare:
+    """An event of some of the steps: how many, and how long each takes (median)."""
+
+    name: str
+    steps: int
+    each_ns: int
+
+
+@dataclass(frozen=True)
+class CleanLane:
+    """The clean step of one lane: a device of a rank, or its host (``device`` None).
+
+    ``windows`` and ``stretches`` are those of the profile by a clock that counts clean time only.
+    ``span`` is the length of the step; ``parts`` have one span per label of ``stretches`` with
+    time. ``recording`` is None if the run is not lstmprof's own.
+    """
+
+    rank: int | None
+    device: int | None
+    windows: tuple[Window, ...]
+    stretches: Stretches
+    span: Span
+    parts: tuple[tuple[tuple[str, str], Span], ...]
+    recording: Recording | None
+    rare: tuple[Rare, ...]
+    _profiled: EventTable
+    _clock: _Clock
+
+    @cached_property
+    def events(self) -> EventTable:
+        """The events by the clock that counts clean time only."""
+        return self._clock.moved(self._profiled)
+
+    @property
+    def mean_step(self) -> MeanStep:
+        """The clean step as the mean over its windows; parts in whole ns that sum to it."""
+        spent = self.stretches.end_ns - self.stretches.start_ns
+        sums: Counter[tuple[str, str]] = Counter()
+        totals = np.bincount(self.stretches.label, weights=spent).astype(np.int64)
+        for label, ns in enumerate(totals.tolist()):
+            if ns:
+                sums[self.stretches.labels[label]] += ns
+        steps = len(self.windows)
+        return MeanStep(
+            rank=self.rank,
+            device=self.device,
+            steps=steps,
+            total_ns=sum(sums.values()),
+            parts=in_reading_order(sums),
+            recording=self.recording,
+            clean=True,
+        )
+
+
+@dataclass(frozen=True)
+class _Clock:
+    """A piecewise linear map of instants: stretch by stretch from profiled to clean time."""
+
+    knots_ns: Ints
+    clean_ns: Ints
+
+    @classmethod
+    def of(cls, stretches: Stretches, left_ns: Ints) -> _Clock:
+        """Return the clock by which each stretch, in order of time, lasts ``left_ns``."""
+        start, end = stretches.start_ns, stretches.end_ns
+        knots = np.empty(2 * len(start), dtype=np.int64)
+        knots[0::2], knots[1::2] = start, end
+        spent = np.empty_like(knots)
+        spent[0::2] = np.append(0, start[1:] - end[:-1])[: len(start)]
+        spent[1::2] = left_ns
+        first = int(start[0]) if len(start) else 0
+        return cls(knots, first + np.cumsum(spent))
+
+    def at(self, instants_ns: Ints) -> Ints:
+        """Return the clean instants."""
+        if not len(self.knots_ns):
+            return instants_ns
+        place = np.searchsorted(self.knots_ns, instants_ns, side="right") - 1
+        low = np.clip(place, 0, len(self.knots_ns) - 2)
+        first, last = self.knots_ns[low], self.knots_ns[low + 1]
+        to_first, to_last = self.clean_ns[low], self.clean_ns[low + 1]
+        into = np.clip(instants_ns - first, 0, last - first)
+        share = into / np.maximum(last - first, 1)
+        inside = to_first + np.rint(share * (to_last - to_first)).astype(np.int64)
+        before = np.minimum(instants_ns - self.knots_ns[0], 0)
+        after = np.maximum(instants_ns - self.knots_ns[-1], 0)
+        return np.asarray(np.where(into == last - first, to_last, inside) + before + after)
+
+    def moved(self, events: EventTable) -> EventTable:
+        """Return ``events`` by this clock."""
+        start, end = self.at(events.start_ns), self.at(events.end_ns)
+        return events.with_columns({"start_ns": start, "dur_ns": end - start})
+
+    def window(self, window: Window) -> Window:
+        """Return ``window`` by this clock."""
+        ends = self.at(np.array([window.start_ns, window.end_ns]))
+        return replace(window, start_ns=int(ends[0]), end_ns=int(ends[1]))
+
+
+def one_thread(info: RunInfo) -> bool:
+    """Return whether one thread of a CPU did all the work, so that CPU time is the step's time.
+
+    Own code is left out: it may wait for data, and have threads of its own.
+    """
+    alone = info.threads == 1 and len(info.affinity or (0,)) == 1
+    return info.device == "cpu" and alone and info.source != OWN_CODE
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What lstmprof knows of a run that it measured: run.json and the rows of timings.parquet."""
+
+    info: RunInfo
+    timings: pa.Table | None
+
+
+def clean_lane(
+    events: EventTable,
+    windows: Sequence[Window],
+    device: int | None,
+    measured: Measured | None,
+) -> CleanLane:
+    """Return the clean step of ``device`` (None: the host) in ``windows``, all of one rank.
+
+    ``measured`` is None for a profile that lstmprof did not record.
+    """
+    rank, count = windows[0].rank, len(windows)
+    stretches = attributed(events, windows, rank)[device].by_time()
+    slots = _Slots(events, windows, stretches, device is not None)
+    quantile = QUANTILE_FOREIGN if measured is None else QUANTILE
+    times = slots.means() if count < LEAST_STEPS else slots.undisturbed(quantile)
+    off, recording = np.zeros(len(times)), None
+    rounds: Sequence[int] | None = None
+    if measured is not None:
+        cost = _Cost(slots, measured.info, device is not None)
+        timed = None if slots.vary else timed_ns(measured.timings, measured.info)
+        off, recording = cost.off(times, timed)
+        rounds = measured.info.profiled_rounds
+    left = np.maximum(times - off, 0.0)
+    left_ns = slots.spread(left)
+    span, parts = slots.spans(left, off, quantile, rounds)
+    clock = _Clock.of(stretches, left_ns)
+    start = clock.at(stretches.start_ns)
+    moved = replace(stretches, start_ns=start, end_ns=start + left_ns)
+    kept = left_ns > 0
+    columns = (moved.window, moved.row, moved.label, moved.start_ns, moved.end_ns)
+    return CleanLane(
+        rank=rank,
+        device=device,
+        windows=tuple(clock.window(window) for window in windows),
+        stretches=Stretches(moved.labels, *(column[kept] for column in columns)),
+        span=span,
+        parts=parts,
+        recording=recording,
+        rare=_rare(events, windows, span.ns),
+        _profiled=events,
+        _clock=clock,
+    )
+
+
+def timed_ns(timings: pa.Table | None, info: RunInfo) -> float | None:
+    """Return the low percentile of the timed iterations: CPU time if one thread did the work."""
+    if timings is None:
+        return None
+    counted = timings.filter(pc.invert(timings.column("warmup")))
+    if not len(counted):
+        return None
+    by_cpu = one_thread(info) and not _has_nulls(counted, "cpu_ns")
+    column = counted.column("cpu_ns" if by_cpu else "wall_ns")
+    return float(np.quantile(column.to_numpy(), QUANTILE))
+
+
+def _has_nulls(table: pa.Table, column: str) -> bool:
+    return column not in table.column_names or bool(table.column(column).null_count)
+
+
+class _Slots:
+    """The times of the slots of one lane in each step."""
+
+    def __init__(
+        self,
+        events: EventTable,
+        windows: Sequence[Window],
+        stretches: Stretches,
+        on_device: bool,
+    ) -> None:
+        self.events, self.stretches, self.steps = events, stretches, len(windows)
+        self._windows = windows
+        places = slots_of_stretches(events, windows, stretches, on_device)
+        self.slot, self._like_of = places.slot, places.like
+        self.count = int(self.slot.max(initial=-1)) + 1
+        self.length_ns = stretches.end_ns - stretches.start_ns
+        cell = self.slot * self.steps + stretches.window
+        self.cells, self.cell_of = np.unique(cell, return_inverse=True)
+        self.cell_ns = np.bincount(self.cell_of, weights=self.length_ns)
+        of_cell = self.cells // max(self.steps, 1)
+        order = np.lexsort((self.cell_ns, of_cell))
+        self.sorted_ns = self.cell_ns[order]
+        self.present = np.bincount(of_cell, minlength=self.count)
+        self.first = np.cumsum(self.present) - self.present
+        self.label = np.zeros(self.count, dtype=np.int64)
+        self.label[self.slot] = stretches.label
+
+    @property
+    def share(self) -> Floats:
+        """The share of the steps that has each slot."""
+        return np.asarray(self.present / self.steps)
+
+    @property
+    def vary(self) -> bool:
+        """Whether the steps differ in how many events they have: they do not do the same."""
+        starts = np.sort(self.events.start_ns)
+        ends = [(w.start_ns, w.end_ns) for w in self._windows]
+        counts = [int(np.diff(np.searchsorted(starts, np.array(pair)))[0]) for pair in ends]
+        return max(counts) > (1 + VARYING_SHARE) * min(counts)
+
+    def means(self) -> Floats:
+        """Return the mean time of each slot in the steps that have it."""
+        sums = np.bincount(self.cells // self.steps, weights=self.cell_ns, minlength=self.count)
+        return np.asarray(sums / np.maximum(self.present, 1))
+
+    def undisturbed(self, quantile: float) -> Floats:
+        """Return this quantile of each slot's times, that of its like if every step disturbed it.
+
+        Threads that wait for each other at every op have no undisturbed step on a busy machine. Of
+        a hundred ops of one name and shapes some are undisturbed all the same.
+        """
+        times, medians = self.quantiles(quantile), self.quantiles(0.5)
+        least = self.quantiles(0.0)
+        like = np.zeros(self.count, dtype=np.int64)
+        like[self.slot] = self._like_of
+        order = np.lexsort((least, like))
+        first = np.flatnonzero(np.append(True, like[order][1:] != like[order][:-1]))
+        sizes = np.diff(np.append(first, len(order)))
+        lowest = least[order][first + sizes // 4]
+        by_median = np.lexsort((medians, like))
+        middle = medians[by_median][first + sizes // 2]
+        place = np.zeros(int(like.max(initial=0)) + 1, dtype=np.int64)
+        place[like[order][first]] = np.arange(len(first))
+        group = place[like]
+        usual = lowest[group]
+        spread = (middle[group] > SPREAD * usual) & (sizes[group] >= LEAST_ALIKE)
+        disturbed = spread & (medians > 1.5 * least) & (times > 2 * usual)
+        return np.asarray(np.where(disturbed, usual, times))
+
+    def quantiles(self, quantile: float) -> Floats:
+        """Return this quantile of each slot's times in the steps that have it."""
+        at = quantile * (self.present - 1)
+        low = np.floor(at).astype(np.int64)
+        high = np.minimum(low + 1, self.present - 1)
+        below, above = self.sorted_ns[self.first + low], self.sorted_ns[self.first + high]
+        return np.asarray(below + (at - low) * (above - below))
+
+    def spread(self, times: Floats) -> Ints:
+        """Return whole ns for each stretch, so that each slot takes ``times`` wherever it is."""
+        share = self.length_ns / self.cell_ns[self.cell_of]
+        ends = np.rint(np.cumsum(times[self.slot] * share))
+        return np.asarray(np.diff(ends, prepend=0.0), dtype=np.int64)
+
+    def matrix(self, slots: Ints) -> Floats:
+        """Return the times of ``slots`` (rows) in each step, infinite where a step has it not."""
+        place = np.full(self.count, NONE, dtype=np.int64)
+        place[slots] = np.arange(len(slots))
+        row = place[self.cells // self.steps]
+        table = np.full((len(slots), self.steps), np.inf)
+        mine = row != NONE
+        table[row[mine], (self.cells % self.steps)[mine]] = self.cell_ns[mine]
+        return table
+
+    def spans(
+        self, times: Floats, off: Floats, quantile: float, round_of: Sequence[int] | None
+    ) -> tuple[Span, tuple[tuple[tuple[str, str], Span], ...]]:
+        """Return the span of the step, and of each label that has time.
+
+        The bootstrap resamples rounds, then their steps. Below, a span reaches as far as the
+        medians lie above the percentiles beyond what they do on a quiet machine: disturbed steps
+        make the clean time too long, never too short.
+        """
+        share = self.share
+        whole = float(times @ share)
+        per_label = np.bincount(self.label, times * share, minlength=len(self.stretches.labels))
+        medians = np.maximum(self.quantiles(0.5) - off, 0.0) * share
+        of_medians = np.bincount(self.label, medians, minlength=len(per_label))
+        errors = self._errors(times, off, quantile, round_of)
+        usual = Z95 * BETWEEN_PROCESSES / math.sqrt(len(_members(round_of, self.steps)))
+
+        def span(ns: float, median_ns: float, error: float) -> Span:
+            disturbed = max(math.log(median_ns / ns) - QUIET_SPREAD, 0.0) if ns > 0 else 0.0
+            up = math.hypot(error, usual)
+            return Span(ns * math.exp(-up - disturbed), ns, ns * math.exp(up))
+
+        parts = tuple(
+            (self.stretches.labels[label], span(ns, of_medians[label], errors[1][label]))
+            for label, ns in enumerate(per_label.tolist())
+            if ns > 0
+        )
+        return span(whole, float(medians.sum()), errors[0]), parts
+
+    def _errors(
+        self, times: Floats, off: Floats, quantile: float, round_of: Sequence[int] | None
+    ) -> tuple[float, Floats]:
+        """Return half the 95 % bootstrap interval, in logarithms: of the step, of each label."""
+        labels = len(self.stretches.labels)
+        if self.steps < LEAST_STEPS:
+            return 0.0, np.zeros(labels)
+        weight = times * self.share
+        slots = np.argsort(-weight, kind="stable")[:MOST_RESAMPLED]
+        table, label = self.matrix(slots), self.label[slots]
+        rounds = _members(round_of, self.steps)
+        generator = np.random.default_rng(0)
+        wholes, parts = np.empty(RESAMPLES), np.empty((RESAMPLES, labels))
+        for number in range(RESAMPLES):
+            picked = generator.integers(0, len(rounds), len(rounds))
+            chosen = [
+                rounds[p][generator.integers(0, len(rounds[p]), len(rounds[p]))] for p in picked
+            ]
+            drawn = np.sort(table[:, np.concatenate(chosen)], axis=1)
+            present = np.isfinite(drawn).sum(axis=1)
+            at = np.rint(quantile * np.maximum(present - 1, 0)).astype(np.int64)
+            ns = np.take_along_axis(drawn, at[:, None], axis=1)[:, 0]
+            left = np.where(present > 0, np.maximum(ns - off[slots], 0.0), 0.0)
+            left = np.where(np.isfinite(left), left, 0.0) * present / drawn.shape[1]
+            wholes[number] = left.sum()
+            parts[number] = np.bincount(label, left, minlength=labels)
+        return _half_width(wholes), np.array([_half_width(parts[:, p]) for p in range(labels)])
+
+
+def _members(round_of: Sequence[int] | None, steps: int) -> list[Ints]:
+    """Return the places of the steps of each round."""
+    if not round_of or len(round_of) != steps:
+        return [np.arange(steps)]
+    numbers = np.array(round_of)
+    return [np.flatnonzero(numbers == number) for number in np.unique(numbers)]
+
+
+def _half_width(values: Floats) -> float:
+    low, high = np.percentile(values, (2.5, 97.5))
+    return math.log(high / low) / 2 if low > 0 else 0.0
+
+
+class _Cost:
+    """What recording took of each slot."""
+
+    def __init__(self, slots: _Slots, info: RunInfo, on_device: bool) -> None:
+        costs, profiler = costs_of(info), info.profiler
+        self._slots = slots
+        # what a host records while its device works delays nothing
+        times = 1.0 if profiler == TENSORFLOWS else USUAL_TIMES
+        self._usual = 0.0 if on_device else max(times * costs.least_ns, costs.usual_ns)
+        self._costs = costs
+        own_ranges = costs.measured and not on_device
+        self._what = recorded(slots.events, slots.stretches, own_ranges=own_ranges)
+        # for each slot where it is: of an event of 1 ns, and of lstmprof's own ranges
+        self._of_events = self._mean(self._what.events.ns(costs.shape))
+        self._of_ranges = self._mean(self._what.ranges.ns(costs.of_range))
+
+    def _mean(self, values: Floats) -> Floats:
+        sums = np.bincount(self._slots.slot, weights=values, minlength=self._slots.count)
+        return np.asarray(sums / np.maximum(self._slots.present, 1))
+
+    def off(self, times: Floats, timed: float | None) -> tuple[Floats, Recording]:
+        """Return what recording took of each slot's ``times``, and a summary.
+
+        ``timed`` is the low percentile of the timed iterations, None unknown.
+        """
+        share, steps = self._slots.share, self._slots.steps
+
+        def taken(cost_ns: float) -> Floats:
+            return np.minimum(cost_ns * self._of_events + self._of_ranges, times)
+
+        def left(cost_ns: float) -> float:
+            return float((times - taken(cost_ns)) @ share)
+
+        cost_ns = self._usual
+        if timed is not None and timed < left(0.0):
+            cost_ns = _solved(left, timed, 0.0, self._costs.most_ns)
+        off = taken(cost_ns)
+        rest = float((times - off) @ share)
+        if timed is not None and rest > timed:  # a step takes no longer than the timed ones do
+            off = times - (times - off) * (timed / rest)
+        recording = Recording(
+            events=int(self._what.borders.sum()) / 2 / steps,
+            event_ns=cost_ns,
+            ns=round(float(off @ share)),
+            measured=self._costs.measured,
+        )
+        return off, recording
+
+
+def _solved(left: object, timed: float, low: float, high: float) -> float:
+    """Return the cost between ``low`` and ``high`` at which ``left`` is nearest to ``timed``."""
+    assert callable(left)
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (middle, high) if left(middle) > timed else (low, middle)
+    return (low + high) / 2
+
+
+def _rare(events: EventTable, windows: Sequence[Window], step_ns: float) -> tuple[Rare, ...]:
+    """Return the events of less than half of the steps that take long, the longest first."""
+    if len(windows) < 2 * LEAST_STEPS or not len(events):
+        return ()
+    slot = slots_of_events(events, windows)
+    rows = np.flatnonzero(slot != NONE)
+    present = np.bincount(slot[rows])
+    rare: Flags = np.zeros(len(events), dtype=np.bool_)
+    rare[rows] = present[slot[rows]] < RARE_SHARE * len(windows)
+    parent = events.rows_named("parent_id")
+    outer = rare & ~((parent != NONE) & rare[parent])
+    long = outer & (events.dur_ns >= LEAST_RARE_SHARE * step_ns)
+    by_name: dict[str, list[int]] = {}
+    codes, names = events.texts("name")
+    steps = events.ints("step", NONE)
+    in_steps: dict[str, set[int]] = {}
+    for row in np.flatnonzero(long).tolist():
+        by_name.setdefault(names[codes[row]], []).append(int(events.dur_ns[row]))
+        in_steps.setdefault(names[codes[row]], set()).add(int(steps[row]))
+    found = [
+        Rare(name, len(in_steps[name]), int(np.median(ns)))
+        for name, ns in by_name.items()
+        if len(in_steps[name]) < RARE_SHARE * len(windows)
+    ]
+    return tuple(sorted(found, key=lambda r: (-r.each_ns * r.steps, r.name)))

@@ -1,0 +1,287 @@
+"""Match the events of one step with those of the others: the same place in a step is one slot.
+
+A host event's slot is its parent's slot, its name, kind and shapes, and its place among the events
+of its parent; a device activity's is the slot of its launch and its place among what that launch
+enqueued. Children of one slot are matched one to one if every step has the same sequence, else by
+their longest common subsequence with the longest sequence (rapidfuzz), the rest by name and
+occurrence. Threads other than the step's own count as one, since pools move work among threads.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from rapidfuzz.distance import LCSseq
+
+from lstmprof.breakdown.attribution import Stretches
+from lstmprof.events.annotate.steps import Window
+from lstmprof.events.groups import Groups, numbered
+from lstmprof.events.intervals import Ints
+from lstmprof.events.schema import ACTIVITY_KINDS
+from lstmprof.events.table import NONE, UNKNOWN, EventTable
+from lstmprof.events.threads import thread_ids
+
+#: Product of the lengths of two sequences above which they are matched by occurrence alone. The
+#: match keeps one bit per pair: 25 MB at this size.
+MOST_PAIRS = 200_000_000
+#: Parts of a name that differ between steps: TensorFlow's ``#id=3,step=7#``, addresses, and the
+#: number of a step.
+_VARYING = re.compile(r"#[^#]*#|#\d+$|0x[0-9a-f]+")
+#: Parents of what has none: events of the step's own thread, of other threads, and activities
+#: without a known launch.
+_OWN_THREAD, _OTHER_THREADS, _NO_LAUNCH = -2, -3, -4
+
+
+@dataclass(frozen=True)
+class Slots:
+    """The slot of each stretch of time, and what it is like.
+
+    Stretches of one ``like`` number are the same code at different places: one event name and
+    shapes, under parents of one name.
+    """
+
+    slot: Ints
+    like: Ints
+
+
+def slots_of_stretches(
+    events: EventTable, windows: Sequence[Window], stretches: Stretches, on_device: bool
+) -> Slots:
+    """Return the slot of each stretch: one number for the same place in each of ``windows``.
+
+    Time inside an event is split at the events directly inside it; idle time of a device is told
+    apart by the activity that ends the gap.
+    """
+    if not len(events):
+        slot = numbered(stretches.label)
+        return Slots(slot, slot)
+    slot_of = slots_of_events(events, windows)
+    row, known = stretches.row, stretches.row != NONE
+    own = np.where(known, slot_of[row], NONE)
+    if on_device:
+        busy = np.array([state == "busy" for state, _ in stretches.labels], dtype=np.bool_)
+        busy = busy[stretches.label]
+        slot = numbered(stretches.label, np.where(busy, own, _next_busy(stretches, own, busy)))
+        return Slots(slot, slot)
+    label = _labels(events, np.arange(len(events)))
+    parent = events.rows_named("parent_id")
+    around = np.where(parent != NONE, label[parent], NONE)
+    before = _last_child(events, stretches)
+    inside = before != NONE
+    slot = numbered(stretches.label, own, np.where(inside, slot_of[before], NONE))
+    like = numbered(
+        stretches.label,
+        np.where(known, label[row], NONE),
+        np.where(known, around[row], NONE),
+        np.where(inside, label[before], NONE),
+    )
+    return Slots(slot, like)
+
+
+def _next_busy(stretches: Stretches, own: Ints, busy: np.ndarray) -> Ints:
+    """Return the slot of the next activity in the window of each stretch, ``NONE`` if none."""
+    order = np.lexsort((stretches.start_ns, stretches.window))
+    window, sorted_busy = stretches.window[order], busy[order]
+    places = np.where(sorted_busy, np.arange(len(order)), len(order))
+    following = np.minimum.accumulate(places[::-1])[::-1]
+    safe = np.minimum(following, len(order) - 1)
+    there = (following < len(order)) & (window[safe] == window)
+    result = np.empty(len(order), dtype=np.int64)
+    result[order] = np.where(there, own[order][safe], NONE)
+    return result
+
+
+def _last_child(events: EventTable, stretches: Stretches) -> Ints:
+    """Return the row of the last event inside each stretch's event that began before it."""
+    parent = events.rows_named("parent_id")
+    inner, own = np.flatnonzero(parent != NONE), np.flatnonzero(stretches.row != NONE)
+    around = np.concatenate([parent[inner], stretches.row[own]])
+    at_ns = np.concatenate([events.start_ns[inner], stretches.start_ns[own]])
+    is_stretch = np.arange(len(around)) >= len(inner)
+    order = np.lexsort((is_stretch, at_ns, around))
+    last = np.maximum.accumulate(np.where(is_stretch[order], -1, np.arange(len(order))))
+    same = (last >= 0) & (around[order][np.maximum(last, 0)] == around[order])
+    rows = np.append(inner, np.full(len(own), NONE))[order]
+    before = np.where(same, rows[np.maximum(last, 0)], NONE)
+    result = np.full(len(stretches.row), NONE, dtype=np.int64)
+    of_stretch = is_stretch[order]
+    result[own[order[of_stretch] - len(inner)]] = before[of_stretch]
+    return result
+
+
+def slots_of_events(events: EventTable, windows: Sequence[Window]) -> Ints:
+    """Return the slot of each event, ``NONE`` for those outside ``windows``, all of one rank."""
+    slots = np.full(len(events), NONE, dtype=np.int64)
+    rows = events.of_rank(windows[0].rank) if windows else np.empty(0, dtype=np.int64)
+    window = _window_of(events, rows, windows)
+    rows = rows[window[rows] != NONE]
+    if not len(rows):
+        return slots
+    parent, window = _parents(events, rows, window, windows)
+    label = _labels(events, rows)
+    begun = 0
+    level = rows[parent[rows] < 0]
+    children = _Children(parent, rows)
+    slots[level] = _matched(parent[level], window[level], label[level], events.start_ns[level])
+    while len(level):
+        begun = int(slots[level].max()) + 1
+        level = children.of(level)
+        if len(level):
+            above = slots[parent[level]]
+            numbers = _matched(above, window[level], label[level], events.start_ns[level])
+            slots[level] = begun + numbers
+    return slots
+
+
+def _window_of(events: EventTable, rows: Ints, windows: Sequence[Window]) -> Ints:
+    """Return the place of the window in which each of ``rows`` starts, ``NONE`` elsewhere."""
+    places = np.argsort([w.start_ns for w in windows], kind="stable")
+    starts = np.array([windows[p].start_ns for p in places], dtype=np.int64)
+    ends = np.array([windows[p].end_ns for p in places], dtype=np.int64)
+    result = np.full(len(events), NONE, dtype=np.int64)
+    at = np.searchsorted(starts, events.start_ns[rows], side="right") - 1
+    inside = (at >= 0) & (events.start_ns[rows] < ends[np.maximum(at, 0)])
+    result[rows[inside]] = places[at[inside]]
+    return result
+
+
+def _parents(
+    events: EventTable, rows: Ints, window: Ints, windows: Sequence[Window]
+) -> tuple[Ints, Ints]:
+    """Return what each of ``rows`` is matched beneath, a row or a role below 0; and its window.
+
+    An activity is matched beneath its launch, and in the window of that.
+    """
+    thread = thread_ids(events)
+    of_window = np.array([NONE if w.thread is None else w.thread for w in windows], dtype=np.int64)
+    around = events.rows_named("parent_id")
+    activity = events.is_kind(*ACTIVITY_KINDS)[rows]
+    above = np.where(activity, events.rows_named("launch_id")[rows], around[rows])
+    there = (above != NONE) & (window[above] != NONE)
+    there &= activity | (window[above] == window[rows])
+    on_own = thread[rows] == of_window[window[rows]]
+    role = np.where(on_own, _OWN_THREAD, _OTHER_THREADS)
+    role = np.where(thread[rows] < 0, _NO_LAUNCH, role)
+    parent = np.full(len(events), NONE, dtype=np.int64)
+    parent[rows] = np.where(there, above, role)
+    new_window = window.copy()
+    launched = rows[activity & there]
+    new_window[launched] = window[parent[launched]]
+    return parent, new_window
+
+
+def _labels(events: EventTable, rows: Ints) -> Ints:
+    """Return a number for what each of ``rows`` is: kind, name, shapes and stream."""
+    names, texts = events.texts("name")
+    plain = {text: code for code, text in reversed(list(enumerate(texts)))}
+    same = np.arange(len(texts) + 1)
+    for code, text in enumerate(texts):
+        if "#" in text or "0x" in text:
+            same[code] = plain.setdefault(_VARYING.sub("", text), code)
+    kinds = events.texts("kind")[0]
+    is_step = events.is_kind("step")[rows]
+    name = np.where(is_step, NONE, same[names[rows]])
+    shapes = events.texts("shapes")[0][rows].astype(np.int64)
+    labels = numbered(
+        kinds[rows].astype(np.int64), name, shapes, events.ints("stream", UNKNOWN)[rows]
+    )
+    result = np.full(len(events), NONE, dtype=np.int64)
+    result[rows] = labels
+    return result
+
+
+class _Children:
+    """The rows matched beneath each row."""
+
+    def __init__(self, parent: Ints, rows: Ints) -> None:
+        inner = rows[parent[rows] >= 0]
+        self._rows = inner[np.argsort(parent[inner], kind="stable")]
+        self._parents = parent[self._rows]
+
+    def of(self, level: Ints) -> Ints:
+        """Return the rows beneath those of ``level``."""
+        first = np.searchsorted(self._parents, level, side="left")
+        last = np.searchsorted(self._parents, level, side="right")
+        counts = last - first
+        offsets = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+        return np.asarray(self._rows[np.repeat(first, counts) + offsets])
+
+
+def _matched(above: Ints, window: Ints, label: Ints, start_ns: Ints) -> Ints:
+    """Return a slot number from 0 for each child of slots ``above``, in any order."""
+    order = np.lexsort((start_ns, window, above))
+    above, window, label = above[order], window[order], label[order]
+    sequence = Groups(above, window)
+    first = np.flatnonzero(np.append(True, sequence.of[1:] != sequence.of[:-1]))
+    place = np.arange(len(order)) - first[sequence.of]
+    key, position = label, _occurrences(sequence.of, label)
+    unlike = _parents_that_differ(above, sequence, place, label)
+    if len(unlike):
+        position = position.copy()
+        ends = np.append(first[1:], len(order))
+        parent_of_sequence = above[first]
+        for parent in unlike.tolist():
+            some = np.flatnonzero(parent_of_sequence == parent)
+            _match_by_subsequence([(first[s], ends[s]) for s in some.tolist()], label, position)
+    numbers = np.empty(len(order), dtype=np.int64)
+    numbers[order] = numbered(above, key, position)
+    return numbers
+
+
+def _occurrences(sequence: Ints, label: Ints) -> Ints:
+    """Return how many events of the same sequence and label come before each."""
+    both = numbered(sequence, label)
+    order = np.argsort(both, kind="stable")
+    sorted_both = both[order]
+    first = np.flatnonzero(np.append(True, sorted_both[1:] != sorted_both[:-1]))
+    counts = np.arange(len(order)) - first[sorted_both]
+    result = np.empty(len(order), dtype=np.int64)
+    result[order] = counts
+    return result
+
+
+def _parents_that_differ(above: Ints, sequence: Groups, place: Ints, label: Ints) -> Ints:
+    """Return the parents whose children are not the same sequence in every step."""
+    sizes = sequence.sizes()[sequence.of]
+    by_parent = numbered(above)
+    count = int(by_parent.max(initial=-1)) + 1
+    least, most = np.full(count, np.iinfo(np.int64).max), np.zeros(count, dtype=np.int64)
+    np.minimum.at(least, by_parent, sizes)
+    np.maximum.at(most, by_parent, sizes)
+    unlike = least != most
+    at_place = Groups(by_parent, place)
+    differs = label != label[at_place.first[at_place.of]]
+    unlike |= np.bincount(by_parent[differs], minlength=count) > 0
+    first = np.full(count, len(above), dtype=np.int64)
+    np.minimum.at(first, by_parent, np.arange(len(above)))
+    return np.asarray(above[first[unlike]])
+
+
+def _match_by_subsequence(ends: list[tuple[int, int]], label: Ints, position: Ints) -> None:
+    """Give the events of sequences, each ``label[first:last]``, the places of the longest one.
+
+    ``position`` holds occurrences; those of events without a partner follow after the longest.
+    """
+    longest = max(ends, key=lambda span: span[1] - span[0])
+    size = longest[1] - longest[0]
+    if size < 2:
+        return
+    reference = label[slice(*longest)].tolist()
+    matched = []
+    for first, last in ends:
+        if (last - first) * size > MOST_PAIRS:
+            return
+        places = np.full(last - first, NONE, dtype=np.int64)
+        codes = LCSseq.opcodes(reference, label[first:last].tolist())
+        for code in codes:
+            if code.tag == "equal":
+                places[code.dest_start : code.dest_end] = np.arange(code.src_start, code.src_end)
+        matched.append(places)
+    for (first, last), places in zip(ends, matched, strict=True):
+        free = np.flatnonzero(places == NONE)
+        occurrence = _occurrences(np.zeros(len(free), dtype=np.int64), label[first:last][free])
+        places[free] = size + occurrence
+        position[first:last] = places

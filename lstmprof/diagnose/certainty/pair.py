@@ -1,0 +1,209 @@
+"""What two clean steps tell about each other: their ratio, and whether both do the same.
+
+Counts need no timing: two runs that do different things differ on any machine. Two runs that do
+the same things equally often get no cause from that; what all their calls have in common, one
+factor, is the machine or a setting.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from lstmprof.breakdown.clean_step import BETWEEN_PROCESSES, Z95, Span
+from lstmprof.diagnose.findings import Finding, lengths
+from lstmprof.diagnose.step_profile import Spent, StepProfile, by_name, labels
+from lstmprof.implementations import CELL_OP, LAYER_OP
+from lstmprof.numbers import count, milliseconds, percent
+
+#: A smaller difference between two steps is none.
+EQUAL_SHARE = 0.02
+#: Steps whose counts differ by less of all counts do the same. Profilers of TensorFlow and JAX
+#: leave out short ops: identical steps differ by up to 8 % (docs/diagnosis.md, "Two runs").
+SAME_SHARE = 0.1
+#: A count that differs by so much is worth a sentence.
+TELLING_COUNT = 1.5
+#: Op → what users call the cell that it computes.
+CELLS = {
+    **dict.fromkeys(("aten::lstm_cell", "aten::_thnn_fused_lstm_cell"), "LSTMCell"),
+    **dict.fromkeys(("aten::gru_cell", "aten::_thnn_fused_gru_cell"), "GRUCell"),
+    "aten::rnn_tanh_cell": "RNNCell",
+}
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """How many times as long a step of the slow run takes, with its 95 % interval.
+
+    ``high`` is None if it has no end.
+    """
+
+    low: float
+    value: float
+    high: float | None
+
+    @property
+    def sure(self) -> bool:
+        """Whether the slow step takes longer, whatever the disturbance."""
+        return self.low > 1 + EQUAL_SHARE
+
+
+def span_of(profile: StepProfile) -> Span:
+    """Return the length of a step in ns, with its interval.
+
+    Of a profile without a clean step, what processes of the same code differ by.
+    """
+    if profile.span is not None and profile.span.ns > 0:
+        return profile.span
+    usual, ns = math.exp(Z95 * BETWEEN_PROCESSES), float(profile.length_ns)
+    return Span(ns / usual, ns, ns * usual)
+
+
+def ratio_of(base: StepProfile, new: StepProfile) -> Ratio:
+    """Return how many times as long a step of ``new`` takes as one of ``base``.
+
+    Each side of the interval combines the two steps' errors on that side (root sum of squares).
+    """
+    ends = lengths(base, new)
+    if ends[0] <= 0 or ends[1] <= 0:
+        return Ratio(0.0, math.inf if ends[0] <= 0 else 0.0, None)
+    first, second, value = span_of(base), span_of(new), ends[1] / ends[0]
+    below = math.hypot(_log(second.ns, second.low_ns), _log(first.high_ns, first.ns))
+    above = math.hypot(_log(second.high_ns, second.ns), _log(first.ns, first.low_ns))
+    high = value * math.exp(above) if math.isfinite(above) else None
+    return Ratio(value * math.exp(-below), value, high)
+
+
+def _log(above: float, below: float) -> float:
+    return math.log(above / below) if below > 0 else math.inf
+
+
+@dataclass(frozen=True)
+class Structure:
+    """What two steps do, by how often: whether it is ``same``; the common ``factor`` of its times.
+
+    ``factor`` is the median, over what both do, of the slow run's time per call over the fast
+    run's, weighted by time; None if they share nothing.
+    """
+
+    same: bool
+    factor: float | None
+
+
+def structure_of(fast: StepProfile, slow: StepProfile) -> Structure:
+    """Compare what two steps do."""
+    first, second = _counted(fast), _counted(slow)
+    names = first.keys() | second.keys()
+    nothing = (0, 0.0)
+    pairs = [(first.get(name, nothing)[1], second.get(name, nothing)[1]) for name in names]
+    most = sum(max(pair) for pair in pairs)
+    apart = sum(abs(a - b) for a, b in pairs)
+    on_one_kind = (fast.device is None) == (slow.device is None)
+    same = on_one_kind and bool(most) and apart <= SAME_SHARE * most
+    return Structure(same, _factor(first, second))
+
+
+def _counted(profile: StepProfile) -> Spent:
+    """Name → (ns, calls) of what is called: ops, activities, runtime calls."""
+    return {name: both for name, both in by_name(profile.contributors).items() if both[1]}
+
+
+def _factor(first: Spent, second: Spent) -> float | None:
+    shared = [n for n in first.keys() & second.keys() if first[n][0] > 0 < second[n][0]]
+    if not shared:
+        return None
+    each = np.array([(second[n][0] / second[n][1]) / (first[n][0] / first[n][1]) for n in shared])
+    weight = np.array([first[n][0] for n in shared], dtype=np.float64)
+    order = np.argsort(each)
+    until = np.cumsum(weight[order])
+    return float(each[order][np.searchsorted(until, until[-1] / 2)])
+
+
+def least_excess_ns(finding: Finding, factor: float) -> float:
+    """Return by how much a finding surely exceeds ``factor`` times the fast run's time of it."""
+    assert finding.fast is not None
+    low = _share_of_low(finding.slow, finding)
+    high = _share_of_high(finding.fast, finding)
+    return finding.slow_ns * low - factor * finding.fast_ns * high
+
+
+def _share_of_low(profile: StepProfile, finding: Finding) -> float:
+    """Return the least that a finding's time may be, over what it is."""
+    spans = list(_spans(profile, finding, slow=True))
+    whole = sum(ns for ns, _ in spans)
+    return sum(ns * span.low_ns / span.ns for ns, span in spans) / whole if whole > 0 else 1.0
+
+
+def _share_of_high(profile: StepProfile, finding: Finding) -> float:
+    """Return the most that a finding's time may be, over what it is."""
+    spans = list(_spans(profile, finding, slow=False))
+    whole = sum(ns for ns, _ in spans)
+    return sum(ns * span.high_ns / span.ns for ns, span in spans) / whole if whole > 0 else 1.0
+
+
+def _spans(profile: StepProfile, finding: Finding, *, slow: bool) -> Iterator[tuple[int, Span]]:
+    whole = span_of(profile)
+    for part in finding.parts:
+        ns = part.slow_ns if slow else part.fast_ns
+        if ns > 0:
+            yield ns, profile.part_spans.get((part.state, part.part), whole)
+
+
+def no_difference(fast: StepProfile, slow: StepProfile) -> bool:
+    """Return whether two steps cannot be told apart."""
+    return not ratio_of(fast, slow).sure
+
+
+def counts_in_words(fast: StepProfile, slow: StepProfile) -> str:
+    """``train has 7,354 ops per step against 349``; empty if the counts hardly differ."""
+    from lstmprof.diagnose.findings.counts import QUANTITIES
+
+    about = QUANTITIES["ops" if slow.device is None else "launches"]
+    there, here = about.of(fast), about.of(slow)
+    if not there or not here or max(here / there, there / here) < TELLING_COUNT:
+        return ""
+    return f"{labels(fast, slow)[1]} has {about.of_number(here)} per step against {count(there)}"
+
+
+def structure_in_words(fast: StepProfile, slow: StepProfile) -> str:
+    """What only one of two runs does: its layers if they differ, else its ops."""
+    here, there = layer_in_words(slow), layer_in_words(fast)
+    if here and there and here != there:
+        slow_name, fast_name = labels(fast, slow)[::-1]
+        return f"{slow_name} makes {here} where {fast_name} makes {there}"
+    return counts_in_words(fast, slow)
+
+
+def layer_in_words(profile: StepProfile) -> str:
+    """``50 LSTMCell calls per step``, of the recurrent layer that takes longest; empty if none."""
+    rows = profile.rows("layers")
+    if not rows:
+        return ""
+    row = max(rows, key=lambda r: (r["forward_ns"] or 0) + (r["backward_ns"] or 0))
+    cells, op = row["cells"], row["op"] or ""
+    if row["form"] == CELL_OP and cells:
+        return f"{count(cells)} {CELLS.get(op, op)} calls per step"
+    if row["form"] == LAYER_OP:
+        calls = sum(r["form"] == LAYER_OP for r in rows)
+        return f"{calls} {op} call{'s' if calls > 1 else ''} per step"
+    return f"a loop of {count(cells)} cells per step" if cells else ""
+
+
+def in_words(ratio: Ratio) -> str:
+    """``3.1× (2.8 to 3.4)``."""
+    high = "any more" if ratio.high is None else f"{ratio.high:.2f}"
+    return f"{ratio.low:.2f} to {high}"
+
+
+def lost_in_words(profile: StepProfile) -> str:
+    """What the timed iterations lost, with its evidence; empty if it is little."""
+    lost = profile.lost_ns or 0.0
+    if not profile.step_ns or lost < 0.1 * profile.step_ns:
+        return ""
+    whole, share = milliseconds(lost + profile.step_ns), profile.cpu_share
+    text = f"lost to other processes, threads and noise: {milliseconds(lost)} of {whole} ms"
+    had = "" if share is None else f", with a CPU {percent(share)} of the time"
+    return f"{text} per step{had}"
