@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from lstmprof.breakdown.attribution import Stretches, attributed
 from lstmprof.breakdown.mean_step import MeanStep, Recording, in_reading_order
 from lstmprof.breakdown.recording import costs_of, recorded
-from lstmprof.breakdown.slots import slots_of_events, slots_of_stretches
+from lstmprof.breakdown.slots import slots_of_stretches
 from lstmprof.events.annotate import OWN_CODE
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.intervals import Flags, Ints
@@ -235,7 +235,7 @@ def clean_lane(
         span=span,
         parts=parts,
         recording=recording,
-        rare=_rare(events, windows, span.ns),
+        rare=_rare(events, windows, slots.of_event, span.ns),
         _profiled=events,
         _clock=clock,
     )
@@ -270,7 +270,7 @@ class _Slots:
         self.events, self.stretches, self.steps = events, stretches, len(windows)
         self._windows = windows
         places = slots_of_stretches(events, windows, stretches, on_device)
-        self.slot, self._like_of = places.slot, places.like
+        self.slot, self._like_of, self.of_event = places.slot, places.like, places.of_event
         self.count = int(self.slot.max(initial=-1)) + 1
         self.length_ns = stretches.end_ns - stretches.start_ns
         cell = self.slot * self.steps + stretches.window
@@ -479,11 +479,12 @@ def _solved(left: object, timed: float, low: float, high: float) -> float:
     return (low + high) / 2
 
 
-def _rare(events: EventTable, windows: Sequence[Window], step_ns: float) -> tuple[Rare, ...]:
+def _rare(
+    events: EventTable, windows: Sequence[Window], slot: Ints, step_ns: float
+) -> tuple[Rare, ...]:
     """Return the events of less than half of the steps that take long, the longest first."""
     if len(windows) < 2 * LEAST_STEPS or not len(events):
         return ()
-    slot = slots_of_events(events, windows)
     rows = np.flatnonzero(slot != NONE)
     present = np.bincount(slot[rows])
     rare: Flags = np.zeros(len(events), dtype=np.bool_)

@@ -37,14 +37,15 @@ _OWN_THREAD, _OTHER_THREADS, _NO_LAUNCH = -2, -3, -4
 
 @dataclass(frozen=True)
 class Slots:
-    """The slot of each stretch of time, and what it is like.
+    """The slot of each stretch of time, and what it is like; ``of_event`` has one per event.
 
     Stretches of one ``like`` number are the same code at different places: one event name and
-    shapes, under parents of one name.
+    shapes, under parents of one name. Events outside the windows have no slot (``NONE``).
     """
 
     slot: Ints
     like: Ints
+    of_event: Ints
 
 
 def slots_of_stretches(
@@ -57,7 +58,7 @@ def slots_of_stretches(
     """
     if not len(events):
         slot = numbered(stretches.label)
-        return Slots(slot, slot)
+        return Slots(slot, slot, np.empty(0, dtype=np.int64))
     slot_of = slots_of_events(events, windows)
     row, known = stretches.row, stretches.row != NONE
     own = np.where(known, slot_of[row], NONE)
@@ -65,7 +66,7 @@ def slots_of_stretches(
         busy = np.array([state == "busy" for state, _ in stretches.labels], dtype=np.bool_)
         busy = busy[stretches.label]
         slot = numbered(stretches.label, np.where(busy, own, _next_busy(stretches, own, busy)))
-        return Slots(slot, slot)
+        return Slots(slot, slot, slot_of)
     label = _labels(events, np.arange(len(events)))
     parent = events.rows_named("parent_id")
     around = np.where(parent != NONE, label[parent], NONE)
@@ -78,7 +79,7 @@ def slots_of_stretches(
         np.where(known, around[row], NONE),
         np.where(inside, label[before], NONE),
     )
-    return Slots(slot, like)
+    return Slots(slot, like, slot_of)
 
 
 def _next_busy(stretches: Stretches, own: Ints, busy: np.ndarray) -> Ints:
@@ -270,18 +271,29 @@ def _match_by_subsequence(ends: list[tuple[int, int]], label: Ints, position: In
     if size < 2:
         return
     reference = label[slice(*longest)].tolist()
-    matched = []
+    if max(last - first for first, last in ends) * size > MOST_PAIRS:
+        return
     for first, last in ends:
-        if (last - first) * size > MOST_PAIRS:
-            return
+        own = label[first:last].tolist()
         places = np.full(last - first, NONE, dtype=np.int64)
-        codes = LCSseq.opcodes(reference, label[first:last].tolist())
-        for code in codes:
+        for code in LCSseq.opcodes(reference, own):
             if code.tag == "equal":
                 places[code.dest_start : code.dest_end] = np.arange(code.src_start, code.src_end)
-        matched.append(places)
-    for (first, last), places in zip(ends, matched, strict=True):
-        free = np.flatnonzero(places == NONE)
-        occurrence = _occurrences(np.zeros(len(free), dtype=np.int64), label[first:last][free])
-        places[free] = size + occurrence
+        _match_the_rest(places, own, reference)
         position[first:last] = places
+
+
+def _match_the_rest(places: Ints, own: list[int], reference: list[int]) -> None:
+    """Give events without a place the free ones of their label in turn, then places past the end."""
+    left = np.flatnonzero(places == NONE).tolist()
+    if not left:
+        return
+    free: dict[int, list[int]] = {}
+    for place in np.setdiff1d(np.arange(len(reference)), places).tolist():
+        free.setdefault(reference[place], []).append(place)
+    taken: dict[int, int] = {}
+    for event in left:
+        of_label, number = free.get(own[event], []), taken.get(own[event], 0)
+        taken[own[event]] = number + 1
+        past = len(reference) + number - len(of_label)
+        places[event] = of_label[number] if number < len(of_label) else past

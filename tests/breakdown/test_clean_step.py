@@ -1,0 +1,220 @@
+"""The clean step: what a step takes when nothing disturbs it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from breakdown.random_programs import cpu_programs, gpu_programs
+from events.rows import Row, row, table
+from hypothesis import given, settings, strategies as st
+
+from lstmprof.breakdown.attribution import attributed
+from lstmprof.breakdown.clean_step import (
+    CleanLane,
+    Measured,
+    clean_lane,
+    timed_ns,
+)
+from lstmprof.events.annotate import CAPTURED
+from lstmprof.events.annotate.links import linked
+from lstmprof.events.annotate.steps import Window
+from lstmprof.runs.metadata import run_info
+from lstmprof.runs.run import TIMINGS_SCHEMA
+
+OPS, OP_NS, GAP_NS = 10, 1000, 100
+#: Of a step of ten ops and gaps, with what recording takes.
+STEP_NS = OPS * (OP_NS + GAP_NS)
+
+
+def steps_of(
+    length_ns: Callable[[int, int], int], steps: int = 10
+) -> tuple[pa.Table, list[Window]]:
+    """Steps of ten matmuls with gaps of Python; ``length_ns`` is of (step, op)."""
+    rows, windows, at = [], [], 0
+    for step in range(steps):
+        begin, ops = at, []
+        for op in range(OPS):
+            took = length_ns(step, op)
+            if took:
+                ops.append(row("op", "aten::mm", at, at + took, tid=1, category="gemm"))
+                at += took
+            at += GAP_NS
+        rows += [row("step", "step", begin, at, tid=1), *ops]
+        windows.append(Window(None, step, begin, at, 0))
+        at += 50
+    return linked(table(rows)), windows
+
+
+def parts(lane: CleanLane) -> dict[str, float]:
+    step = lane.mean_step
+    return {part: ns / step.steps for _, part, ns in step.parts}
+
+
+def timings(walls_ns: list[int]) -> pa.Table:
+    columns = {name: [None] * len(walls_ns) for name in TIMINGS_SCHEMA.names}
+    columns |= {"iteration": [*range(len(walls_ns))], "round": [0] * len(walls_ns)}
+    columns |= {"warmup": [False] * len(walls_ns), "wall_ns": walls_ns}
+    return pa.table(columns).cast(pa.schema([pa.field(f.name, f.type) for f in TIMINGS_SCHEMA]))
+
+
+def measured(walls_ns: list[int], event_ns: float = 10.0) -> Measured:
+    recording = {"event_ns": event_ns, "event_inside_ns": event_ns}
+    info = run_info({"source": CAPTURED, "device": "cpu", "recording": [recording]})
+    return Measured(info, timings(walls_ns))
+
+
+def test_preemptions_of_every_step_are_not_in_the_clean_one() -> None:
+    events, windows = steps_of(lambda step, op: OP_NS * (100 if step % OPS == op else 1))
+    lane = clean_lane(events, windows, None, None)
+    assert parts(lane) == {"gemm": OPS * OP_NS, "python": OPS * GAP_NS}
+    assert lane.span.ns == STEP_NS
+
+
+def test_parts_sum_to_the_step_and_every_step_takes_it() -> None:
+    generator = np.random.default_rng(0)
+    lengths = generator.integers(900, 1500, (10, OPS))
+    events, windows = steps_of(lambda step, op: int(lengths[step, op]))
+    lane = clean_lane(events, windows, None, measured([STEP_NS] * 10))
+    step = lane.mean_step
+    assert sum(ns for _, _, ns in step.parts) == step.total_ns
+    assert round(step.total_ns / step.steps) == pytest.approx(round(lane.span.ns), abs=1)
+    taken = [window.end_ns - window.start_ns for window in lane.windows]
+    assert max(taken) - min(taken) <= 2 * OPS  # what is rounded
+    assert sum(taken) == step.total_ns
+
+
+def test_the_clock_counts_clean_time_only() -> None:
+    events, windows = steps_of(lambda step, op: OP_NS * (100 if step == op else 1))
+    lane = clean_lane(events, windows, None, None)
+    ops = lane.events.is_kind("op")
+    assert lane.events.dur_ns[ops].tolist() == [OP_NS] * OPS * 10
+    again = attributed(lane.events, lane.windows, None)[None]
+    sums: Counter[str] = Counter()
+    lengths = (again.end_ns - again.start_ns).tolist()
+    for label, ns in zip(again.label.tolist(), lengths, strict=True):
+        sums[again.labels[label][1]] += ns
+    assert {part: ns / 10 for part, ns in sums.items()} == parts(lane)
+
+
+def test_an_op_of_every_second_step_counts_by_half() -> None:
+    events, windows = steps_of(lambda step, op: 0 if op == 0 and step % 2 else OP_NS)
+    assert parts(clean_lane(events, windows, None, None))["gemm"] == (OPS - 0.5) * OP_NS
+
+
+def test_a_step_of_which_a_quarter_is_rare_lists_it() -> None:
+    rows, windows = [], []
+    for step in range(10):
+        begin = 10_000 * step
+        rows.append(row("step", "step", begin, begin + 9_000, tid=1))
+        rows.append(row("op", "aten::mm", begin, begin + 1_000, tid=1, category="gemm"))
+        if step in (3, 6):
+            rows.append(row("python", "checkpoint", begin + 2_000, begin + 8_000, tid=1, step=step))
+        windows.append(Window(None, step, begin, begin + 9_000, 0))
+    lane = clean_lane(linked(table(rows)), windows, None, None)
+    assert [(rare.name, rare.each_ns) for rare in lane.rare] == [("checkpoint", 6_000)]
+
+
+def test_recording_is_taken_off_until_the_step_is_the_timed_one() -> None:
+    timed = STEP_NS - 300
+    events, windows = steps_of(lambda step, op: OP_NS)
+    lane = clean_lane(events, windows, None, measured([timed] * 20))
+    assert lane.span.ns == pytest.approx(timed, rel=1e-3)
+    assert lane.recording is not None
+    assert lane.recording.ns == pytest.approx(300, rel=0.02)
+
+
+def test_timed_steps_on_a_loaded_machine_tell_nothing_about_recording() -> None:
+    events, windows = steps_of(lambda step, op: OP_NS)
+    lane = clean_lane(events, windows, None, measured([50 * STEP_NS] * 20))
+    assert lane.recording is not None
+    assert lane.recording.event_ns == 20.0  # twice what it costs in a loop
+    assert STEP_NS - 400 < lane.span.ns < STEP_NS
+
+
+def test_a_clean_step_is_never_longer_than_the_timed_ones() -> None:
+    events, windows = steps_of(lambda step, op: OP_NS)
+    lane = clean_lane(events, windows, None, measured([STEP_NS // 4] * 20, event_ns=0.001))
+    assert lane.span.ns == pytest.approx(STEP_NS / 4, rel=1e-6)
+
+
+def test_disturbed_steps_widen_the_interval_downwards() -> None:
+    generator = np.random.default_rng(0)
+    slow = 1 + generator.exponential(3, (10, OPS))
+    quiet = clean_lane(*steps_of(lambda step, op: OP_NS), None, measured([STEP_NS] * 20)).span
+    events, windows = steps_of(lambda step, op: int(OP_NS * slow[step, op]))
+    loaded = clean_lane(events, windows, None, measured([100 * STEP_NS] * 20)).span
+    assert quiet.low_ns > 0.9 * quiet.ns
+    assert loaded.low_ns < quiet.ns < loaded.high_ns
+
+
+def test_ops_that_every_step_disturbs_take_what_their_like_do() -> None:
+    events, windows = steps_of(
+        lambda step, op: OP_NS * (1 if op in (2, 5, 8) else 20 + 10 * ((step + op) % 10))
+    )
+    lane = clean_lane(events, windows, None, measured([10**9] * 20, event_ns=0.001))
+    assert parts(lane)["gemm"] == pytest.approx(OPS * OP_NS, rel=0.01)
+
+
+def test_ops_that_are_slow_at_one_place_of_every_step_stay_slow() -> None:
+    events, windows = steps_of(lambda step, op: OP_NS * (50 if op < 5 else 1))
+    lane = clean_lane(events, windows, None, measured([10**9] * 20, event_ns=0.001))
+    assert parts(lane)["gemm"] == pytest.approx(255 * OP_NS, rel=0.01)
+
+
+def test_a_gap_of_a_device_is_that_before_its_next_activity() -> None:
+    rows, windows = [], []
+    for step in range(10):
+        begin = 100_000 * step
+        wait = 500 if step else 20_000
+        for place, at in enumerate((begin, begin + 1_000 + wait)):
+            call = {"correlation_id": 10 * step + place}
+            rows.append(row("runtime", "cudaLaunchKernel", at, at + 100, tid=1, **call))
+            there = {"device": 0, "stream": 7, "category": "gemm"}
+            rows.append(row("kernel", "gemm", at + 200, at + 1_000, **there, **call))
+        windows.append(Window(None, step, begin, begin + 50_000, None))
+    lane = clean_lane(linked(table(rows)), windows, 0, None)
+    found = parts(lane)
+    assert found["gemm"] == 1_600
+    assert lane.mean_step.device == 0
+    assert sum(found.values()) * 10 == lane.mean_step.total_ns
+
+
+@pytest.mark.parametrize("cpus", [1, 2])
+def test_cpu_time_counts_if_one_thread_did_the_work(cpus: int) -> None:
+    facts = {"device": "cpu", "threads": 1, "affinity": [*range(cpus)], "source": CAPTURED}
+    table_of = timings([100] * 10)
+    place = table_of.schema.get_field_index("cpu_ns")
+    table_of = table_of.set_column(place, "cpu_ns", pa.array([40] * 10, pa.int64()))
+    assert timed_ns(table_of, run_info(facts)) == (40 if cpus == 1 else 100)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(cpu_programs | gpu_programs, min_size=3, max_size=5), st.integers(0, 10**9))
+def test_no_part_is_negative_and_all_sum_to_the_step(
+    programs: list[list[Row]], shift_ns: int
+) -> None:
+    rows = [
+        {**of, "start_ns": of["start_ns"] + 100 * step + shift_ns}
+        for step, program in enumerate(programs)
+        for of in program
+    ]
+    if not rows:
+        return
+    windows = [
+        Window(None, n, 100 * n + shift_ns, 100 * n + 90 + shift_ns, None)
+        for n in range(len(programs))
+    ]
+    events = linked(table(rows))
+    for device, stretches in attributed(events, windows, None).items():
+        if not len(stretches.row):
+            continue
+        lane = clean_lane(events, windows, device, None)
+        step = lane.mean_step
+        assert all(ns > 0 for _, _, ns in step.parts)
+        assert sum(ns for _, _, ns in step.parts) == step.total_ns
+        assert lane.span.low_ns <= lane.span.ns <= lane.span.high_ns
+        assert (lane.events.dur_ns >= 0).all()
