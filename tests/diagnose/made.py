@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from lstmprof.breakdown.clean_step import Span
 from lstmprof.diagnose.step_profile import Contributor, StepProfile
 from lstmprof.runs.metadata import run_info
 
@@ -31,13 +32,17 @@ def profile(
     given: dict[str, Any] = {
         "info": run_info(facts or {}),
         "step_ns": None,
-        "interval_ns": None,
         "steps": 1,
         "marked": True,
         "rank": None,
         "device": None,
     }
     return StepProfile(name=name, contributors=contributors, **{**given, **fields})
+
+
+def span(ns: float, error: float = 0.01) -> Span:
+    """A length that may be off by the share ``error`` on either side."""
+    return Span(ns * (1 - error), ns, ns * (1 + error))
 
 
 def tally(**lengths_ns: list[int]) -> list[dict[str, Any]]:
