@@ -30,7 +30,7 @@ from lstmprof.diagnose.certainty.pair import (
     structure_of,
 )
 from lstmprof.diagnose.findings import UNEXPLAINED, Finding, lengths, timed, untimed
-from lstmprof.diagnose.findings.because import most_of, named
+from lstmprof.diagnose.findings.because import because, most_of, named
 from lstmprof.diagnose.findings.reasons import EXPLAINS, reason
 from lstmprof.diagnose.findings.savings import REPLAY_ERROR
 from lstmprof.diagnose.settings import shared_cpus
@@ -106,7 +106,8 @@ def outcome(fast: StepProfile, slow: StepProfile, findings: Sequence[Finding]) -
     for label, profile in zip(labels(fast, slow), (fast, slow), strict=True):
         lack = _hidden(profile)
         if lack is not None:
-            return Outcome("unknown", f"{_blind(lack)} of {label}", ratio=ratio)
+            why = f"{_blind(lack)} of {label}"
+            return Outcome("unknown", why, differs=ratio.sure, ratio=ratio)
     cause = next((f for f in findings if _is_cause(f) and _told(f, findings)), None)
     if structure.same:
         return _of_same_work(fast, slow, findings, ratio, structure)
@@ -135,18 +136,19 @@ def _of_same_work(
     """
     factor = max(structure.factor or 1.0, 1.0)
     whole_ns = lengths(fast, slow)[1] - lengths(fast, slow)[0]
-    for finding in findings:
-        if not _is_cause(finding):
-            continue
-        if finding.kind == causes.SLOWER:
-            if reason(fast, slow).name in EXPLAINS:
-                return Outcome("found", cause=finding, ratio=ratio)
-        elif least_excess_ns(finding, factor) >= CAUSE_SHARE * whole_ns:
+    beyond = [f for f in findings if least_excess_ns(f, factor) >= CAUSE_SHARE * whole_ns]
+    for finding in filter(_is_cause, findings):
+        slower = finding.kind == causes.SLOWER
+        if reason(fast, slow).name in EXPLAINS if slower else finding in beyond:
             return Outcome("found", cause=finding, ratio=ratio)
-    why = (
-        f"the same code takes longer as a whole: the calls that both make take {factor:.2f}× as "
-        "long, which is the machine or a setting"
-    )
+    calls = next((because(f) for f in beyond if f.kind == causes.SLOWER), "")
+    took = f"the calls that both make take {factor:.2f}× as long"
+    if calls:
+        why = f"the same calls take longer, and some more than others: {calls}"
+    elif factor - 1 >= EXPLAINED_SHARE * (ratio.value - 1):
+        why = f"the same code takes longer as a whole: {took}, which is the machine or a setting"
+    else:
+        why = f"the same code takes longer, and no kind of its time stands out: {took}"
     return Outcome("unknown", why, advice=shared_cpus_in_words(slow), ratio=ratio)
 
 

@@ -189,10 +189,10 @@ def _held(first: StepProfile, profile: StepProfile, rank: int, look: bool) -> Ra
 
 
 def _certainty(diagnosis: Diagnosis) -> str:
-    told = diagnosis.outcome
-    if told.state == "none":
-        return TIE
-    return MEASURED if told.differs else UNTOLD
+    state, differs = diagnosis.outcome.state, diagnosis.outcome.differs
+    if differs:
+        return MEASURED
+    return UNTOLD if state == "unknown" else TIE
 
 
 def reason_of(diagnosis: Diagnosis) -> str:

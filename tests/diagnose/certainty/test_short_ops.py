@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from diagnose.made import contributor, profile
+from diagnose.made import contributor, profile, span
 
 from lstmprof.diagnose.diagnosis import alone, compare
 from lstmprof.diagnose.step_profile import StepProfile
@@ -19,8 +19,7 @@ def ran(name: str, dispatch_ms: int, pointwise_ms: int, by: str, **fields: int) 
         contributor("idle", "dispatch", dispatch_ms * MS, by, call_overhead=True),
     ]
     step_ns = (10 + dispatch_ms + pointwise_ms) * MS
-    timed = {"step_ns": step_ns, "interval_ns": (0.99 * step_ns, 1.01 * step_ns)}
-    return profile(*parts, name=name, **timed, **fields)
+    return profile(*parts, name=name, step_ns=step_ns, span=span(step_ns), **fields)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,163 @@
+"""What two runs come to: a cause, no difference, or that nothing tells why.
+
+::
+
+    same calls       ratio may be 1 ─▶ none        all slower by one factor ─▶ unknown
+                                                   a part beyond that factor, a setting ─▶ cause
+    other calls      a cause: measured, or likely if the ratio may be 1
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from diagnose.made import contributor, profile, span
+
+from lstmprof.breakdown.lacks import Lack
+from lstmprof.diagnose.diagnosis import Diagnosis, compare
+from lstmprof.diagnose.step_profile import StepProfile
+
+MS = 1_000_000
+
+
+def ran(
+    name: str,
+    gemm_ms: float = 6,
+    python_ms: float = 1,
+    pointwise_ms: float = 3,
+    *,
+    error: float = 0.01,
+    tanhs: int = 30,
+    **fields: Any,
+) -> StepProfile:
+    """10 matmuls, ``tanhs`` elementwise calls and Python between, timed; ``error`` of the step."""
+    parts = [
+        contributor("busy", "gemm", round(gemm_ms * MS), "aten::mm", count=10),
+        contributor("busy", "pointwise", round(pointwise_ms * MS), "aten::tanh", count=tanhs),
+        contributor("idle", "python", round(python_ms * MS)),
+    ]
+    made = profile(*parts, name=name, **fields)
+    return replace(made, step_ns=made.length_ns, span=span(made.length_ns, error))
+
+
+def times(factor: float, name: str = "b", **fields: Any) -> StepProfile:
+    """A run that does the same as ``ran``, each part so many times as long."""
+    return ran(name, 6 * factor, factor, 3 * factor, **fields)
+
+
+def of(slow: StepProfile, **fields: Any) -> Diagnosis:
+    return compare(ran("a", **fields), slow)
+
+
+def test_the_same_code_within_its_interval_is_no_difference() -> None:
+    told = of(times(1.3, error=0.2), error=0.2)
+    assert (told.outcome.state, told.outcome.differs, told.dominant) == ("none", False, None)
+    assert told.sentence.startswith("b and a do the same and cannot be told apart: 13.0 and 10.0")
+    assert told.outcome.advice == "capture both again with more --profile-steps"
+    own: Any = {"facts": {"source": "own code"}}
+    again = of(times(1.3, error=0.2, **own), error=0.2, **own).outcome.advice
+    assert again == "run both again with more --steps"
+
+
+def test_steps_under_two_percent_apart_take_equally_long_whatever_they_do() -> None:
+    told = of(ran("b", python_ms=1.1, tanhs=300, error=0.0), error=0.0)
+    assert told.outcome.reason == "take equally long: 10.1 and 10.0 ms, less than 2 % apart"
+
+
+def test_the_same_code_slower_by_one_factor_has_no_cause() -> None:
+    told = of(times(1.5))
+    assert (told.outcome.state, told.outcome.differs, told.dominant) == ("unknown", True, None)
+    assert told.sentence == (
+        "b takes 1.50× as long as a (15.0 against 10.0 ms per step); the same code takes longer as "
+        "a whole: the calls that both make take 1.50× as long, which is the machine or a setting."
+    )
+
+
+def test_more_threads_than_cpus_are_the_advice_beside_it() -> None:
+    shared: Any = {"facts": {"threads": 4, "affinity": [0]}}
+    told = of(times(1.5, **shared), **shared)
+    assert told.outcome.advice.startswith("its 4 threads share 1 CPU")
+
+
+def test_the_same_code_of_which_one_part_grows_beyond_the_others_has_that_cause() -> None:
+    told = of(ran("b", 9, 6, 4.5))
+    assert told.to_dict()["cause"] == "Python-bound"
+    assert told.certainty == "measured"
+
+
+def test_a_part_whose_own_interval_reaches_the_common_factor_is_no_cause() -> None:
+    slow = ran("b", 9, 6, 4.5)
+    slow = replace(slow, part_spans={("idle", "python"): span(6 * MS, 0.7)})
+    told = of(slow)
+    assert told.outcome.state == "unknown"
+
+
+IMPLEMENTATION = {"implementation": "torch-cudnn", "framework": "torch"}
+
+
+def test_the_same_calls_that_a_setting_makes_slower_have_that_cause() -> None:
+    on, off = ({**IMPLEMENTATION, "settings": {"onednn": is_on}} for is_on in (True, False))
+    told = of(times(2, facts=off), facts=on)
+    assert told.to_dict()["cause"] == "slower-calls"
+    assert "oneDNN" in told.sentence
+
+
+def test_one_call_that_is_slower_than_the_others_is_named_and_no_cause() -> None:
+    same: Any = {"facts": IMPLEMENTATION}
+    told = of(ran("b", pointwise_ms=15, **same), **same)
+    assert (told.outcome.state, told.dominant) == ("unknown", None)
+    assert told.outcome.reason == (
+        "the same calls take longer, and some more than others: aten::tanh takes 500.0 µs a call "
+        "against 100.0 µs; the reason is not recorded"
+    )
+
+
+def test_several_parts_that_grow_a_little_are_not_called_one_factor() -> None:
+    fast = profile(
+        contributor("busy", "gemm", 8 * MS, "mm"),
+        *(contributor("busy", part, MS // 2, part) for part in ("layout", "cast", "pointwise")),
+        contributor("idle", "dispatch", MS // 2, "view", call_overhead=True),
+        name="a",
+    )
+    longer = [c if c.part == "gemm" else replace(c, ns=2 * c.ns) for c in fast.contributors]
+    slow = replace(fast, name="b", contributors=tuple(longer))
+    fast, slow = (replace(p, span=span(p.length_ns)) for p in (fast, slow))
+    assert "no kind of its time stands out: the calls that both make take 1.00× as long" in (
+        compare(fast, slow).sentence
+    )
+
+
+@pytest.mark.parametrize(("error", "certainty"), [(0.01, "measured"), (0.3, "likely")])
+def test_other_calls_are_a_cause_whatever_the_noise(error: float, certainty: str) -> None:
+    told = of(ran("b", pointwise_ms=6, tanhs=300, error=error), error=error)
+    assert (told.outcome.state, told.to_dict()["cause"]) == ("found", "memory-bound")
+    assert told.certainty == certainty
+    assert told.outcome.differs is (certainty == "measured")
+    assert ("; ratio 0." in told.sentence) is (certainty == "likely")
+    assert ("likely, because the ratio may be anything from 0." in told.sentence) is (
+        certainty == "likely"
+    )
+
+
+@pytest.mark.parametrize(("error", "state"), [(0.01, "unknown"), (0.3, "none")])
+def test_other_calls_that_do_not_explain_the_difference_are_no_cause(
+    error: float, state: str
+) -> None:
+    unknown = contributor("busy", "other", 5 * MS, "custom::op", count=100)
+    slow = ran("b", error=error)
+    slow = replace(slow, contributors=(*slow.contributors, unknown))
+    told = of(replace(slow, span=span(slow.length_ns, error)), error=error)
+    assert (told.outcome.state, told.dominant) == (state, None)
+    words = {"unknown": "not explained by the profile", "none": "cannot be told apart: 15.0 and"}
+    assert words[state] in told.sentence
+
+
+@pytest.mark.parametrize("error", [0.01, 0.3])
+def test_of_a_profile_that_hides_its_time_no_cause_is_named(error: float) -> None:
+    lack = Lack("no events", "nothing was recorded", None, "where its time goes", blinds=True)
+    told = of(ran("b", pointwise_ms=6, tanhs=300, error=error, lacks=(lack,)), error=error)
+    assert told.outcome.state == "unknown"
+    assert told.outcome.reason.startswith("could not look at where its time goes")
+    assert told.outcome.differs is (error == 0.01)

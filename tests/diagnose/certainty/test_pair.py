@@ -1,0 +1,163 @@
+"""Two clean steps: the interval of their ratio, what only one of them does, what both lost."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from diagnose.made import contributor, profile, span, table
+
+from lstmprof.breakdown.clean_step import BETWEEN_PROCESSES, Rare, Span
+from lstmprof.diagnose.certainty.pair import (
+    layer_in_words,
+    lost_in_words,
+    ratio_of,
+    structure_in_words,
+    structure_of,
+)
+from lstmprof.diagnose.diagnosis import alone, compare
+from lstmprof.diagnose.step_profile import StepProfile
+
+MS = 1_000_000
+
+
+def ran(*calls: tuple[str, int, float], name: str = "run", **fields: Any) -> StepProfile:
+    """A host that makes these calls: name, ns of all of them, how many."""
+    parts = [contributor("busy", "gemm", ns, op, count=number) for op, ns, number in calls]
+    return profile(*parts, name=name, **fields)
+
+
+def test_the_ratio_s_interval_has_the_errors_of_both_steps_on_each_side() -> None:
+    base = ran(("mm", 100, 1), span=Span(80, 100, 125))
+    new = ran(("mm", 300, 1), span=Span(200, 300, 390))
+    ratio = ratio_of(base, new)
+    assert ratio.value == 3
+    # the new step at its shortest, the base at its longest; and the other way round
+    below = math.hypot(math.log(300 / 200), math.log(125 / 100))
+    above = math.hypot(math.log(390 / 300), math.log(100 / 80))
+    assert ratio.low == pytest.approx(3 * math.exp(-below))
+    assert ratio.high is not None
+    assert ratio.high == pytest.approx(3 * math.exp(above))
+    back = ratio_of(new, base)
+    assert back.low * ratio.high == pytest.approx(1)
+
+
+def test_a_step_without_a_clean_one_may_be_off_by_what_processes_differ_by() -> None:
+    ratio = ratio_of(ran(("mm", 100, 1)), ran(("mm", 100, 1)))
+    both = math.hypot(1.96 * BETWEEN_PROCESSES, 1.96 * BETWEEN_PROCESSES)
+    assert (ratio.low, ratio.high) == pytest.approx((math.exp(-both), math.exp(both)))
+
+
+@pytest.mark.parametrize(
+    ("ends", "sure"),
+    [((1.01, 1.2), False), ((1.03, 1.2), True), ((0.0, None), False)],
+)
+def test_a_ratio_is_sure_if_its_interval_lies_above_one_and_what_counts_as_equal(
+    ends: tuple[float, float | None], sure: bool
+) -> None:
+    base = ran(("mm", 100, 1), span=span(100, 0.0))
+    low = 0.0 if ends[1] is None else ends[0] * 100
+    assert ratio_of(base, ran(("mm", 115, 1), span=Span(low, 115, 120))).sure is sure
+
+
+def test_steps_without_time_have_no_ratio() -> None:
+    assert ratio_of(ran(), ran(("mm", 100, 1))).high is None
+    assert not ratio_of(ran(), ran(("mm", 100, 1))).sure
+
+
+def test_the_same_calls_are_the_same_structure_whatever_they_take() -> None:
+    fast = ran(("mm", 100, 10), ("add", 10, 90))
+    slow = ran(("mm", 300, 10), ("add", 100, 90))
+    structure = structure_of(fast, slow)
+    assert structure.same
+    assert structure.factor == pytest.approx(3)  # of the calls that take most, not the mean of all
+
+
+@pytest.mark.parametrize(
+    ("calls", "same"),
+    [
+        ([("mm", 100, 10), ("add", 10, 82)], True),  # a profiler left out 8 of 100
+        ([("mm", 100, 10), ("add", 10, 78)], False),
+        ([("mm", 100, 10), ("sub", 10, 90)], False),
+        ([], False),
+    ],
+)
+def test_counts_that_differ_by_a_tenth_are_another_structure(calls: Any, same: bool) -> None:
+    fast, slow = ran(("mm", 100, 10), ("add", 10, 90)), ran(*calls)
+    assert structure_of(fast, slow).same is same
+    assert structure_of(slow, fast).same is same
+
+
+def test_a_gpu_s_step_is_never_the_structure_of_a_cpu_s() -> None:
+    assert not structure_of(ran(("mm", 100, 10)), ran(("mm", 100, 10), device=0)).same
+
+
+def layer(form: str, op: str | None, cells: int | None, ns: int = 1) -> dict[str, Any]:
+    return {"form": form, "op": op, "cells": cells, "forward_ns": ns, "backward_ns": None}
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        ([], ""),
+        ([layer("cell op", "aten::lstm_cell", 50)], "50 LSTMCell calls per step"),
+        ([layer("cell op", "aten::gru_cell", 1_200)], "1,200 GRUCell calls per step"),
+        ([layer("cell op", "custom::cell", 5)], "5 custom::cell calls per step"),
+        ([layer("layer op", "aten::lstm", 50)], "1 aten::lstm call per step"),
+        ([layer("layer op", "aten::lstm", 50)] * 2, "2 aten::lstm calls per step"),
+        ([layer("loop", None, 20)], "a loop of 20 cells per step"),
+        ([layer("loop", None, None)], ""),
+        ([layer("layer op", "aten::lstm", 9), layer("loop", None, 20, 2)], "a loop of 20 cells"),
+    ],
+)
+def test_a_layer_is_called_by_its_calls(rows: list[dict[str, Any]], words: str) -> None:
+    found = layer_in_words(profile(tables={"layers": table(*rows)} if rows else {}))
+    assert found.startswith(words)
+    assert bool(found) == bool(words)
+
+
+def counted(name: str, ops: int, layers: list[dict[str, Any]]) -> StepProfile:
+    tables = {"ops": table({"name": "aten::mm", "count": ops}), "layers": table(*layers)}
+    return profile(contributor("busy", "gemm", MS, "mm"), name=name, tables=tables)
+
+
+def test_what_only_one_run_does_are_its_layers_else_its_ops() -> None:
+    cells, one = [layer("cell op", "aten::lstm_cell", 50)], [layer("layer op", "aten::lstm", 50)]
+    assert structure_in_words(counted("b", 349, one), counted("a", 7_354, cells)) == (
+        "a makes 50 LSTMCell calls per step where b makes 1 aten::lstm call per step"
+    )
+    assert structure_in_words(counted("b", 349, one), counted("a", 7_354, one)) == (
+        "a has 7,354 ops per step against 349"
+    )
+    assert structure_in_words(counted("b", 349, one), counted("a", 360, one)) == ""
+
+
+@pytest.mark.parametrize(
+    ("lost_ms", "cpu_share", "words"),
+    [
+        (None, None, ""),
+        (0.9, 0.5, ""),  # under a tenth of the step
+        (5.5, None, "5.5 of 15.5 ms per step"),
+        (5.5, 0.42, "5.5 of 15.5 ms per step, with a CPU 42 % of the time"),
+    ],
+)
+def test_what_the_timed_steps_lost_is_one_line_with_its_evidence(
+    lost_ms: float | None, cpu_share: float | None, words: str
+) -> None:
+    lost_ns = None if lost_ms is None else lost_ms * MS
+    run = ran(("mm", 10 * MS, 1), step_ns=10 * MS, lost_ns=lost_ns, cpu_share=cpu_share)
+    said = lost_in_words(run)
+    assert said.removeprefix("lost to other processes, threads and noise: ") == words
+    assert [note for note in alone(run).notes if note.startswith("lost")] == [said] * bool(said)
+
+
+def test_what_happens_now_and_then_is_a_note_of_each_run() -> None:
+    rare = tuple(Rare(f"gc{n}", 2, n * MS) for n in range(1, 5))
+    run = ran(("mm", 10 * MS, 1), name="a", steps=12, rare=rare)
+    notes = alone(run).notes
+    assert notes[0] == "now and then: gc1 takes 1.0 ms in 2 of 12 steps"
+    assert len(notes) == 3  # not all of many
+    beside = compare(run, ran(("mm", 20 * MS, 1), name="b")).notes
+    assert "a: now and then: gc1 takes 1.0 ms in 2 of 12 steps" in beside
+    assert alone(run).to_dict()["now_and_then"][0] == {"name": "gc1", "steps": 2, "each_ns": MS}
