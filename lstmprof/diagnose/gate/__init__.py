@@ -2,10 +2,9 @@
 
 ::
 
-    two sides of runs ─ pairs ─ ratio ─┐
-    'slower > 3 %' ─────────── limits ─┴─ verdict ─▶ pass · fail · inconclusive
+    two sides of runs ─ pairs ─┐
+    'slower > 3 %' ─── limits ─┴─ verdict ─▶ pass · fail · inconclusive
 
-A limit is broken where all that the ratio may be lies above it, and kept where all of it lies
-below; how far the ratio may be off is what a diagnosis goes by (the noise and the doubts of
-``diagnose.certainty``).
+A limit is broken if the whole interval of the ratio (``certainty.pair``) lies above it, and kept if
+all of it lies below.
 """

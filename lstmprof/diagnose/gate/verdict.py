@@ -16,6 +16,7 @@ from lstmprof.diagnose.gate.limits import Limit
 from lstmprof.diagnose.gate.pairs import paired
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.errors import UsageError
+from lstmprof.events.annotate import OWN_CODE
 from lstmprof.numbers import count, listed, milliseconds, number_of
 
 State = Literal["pass", "fail", "inconclusive"]
@@ -233,21 +234,20 @@ def _advice(base: StepProfile, new: StepProfile, judged: Sequence[Judged]) -> st
     first = next(j for j in judged if j.state == "inconclusive")
     if first.value is None:
         return ""
+    if OWN_CODE in (base.info.source, new.info.source):
+        return "run both again with more --steps"
     return _more_rounds(base, new, first)
 
 
 def _more_rounds(base: StepProfile, new: StepProfile, judged: Judged) -> str:
     """How many rounds would tell, if they scatter as these do."""
     assert judged.value is not None
-    value, most = judged.value.value, judged.limit.most
     rounds = max(min(base.rounds, new.rounds), 1)
-    if judged.limit.word == "step":
-        distance = abs(math.log(value / most)) if most > 0 else math.inf
-        noise = math.log(value / judged.value.low) if judged.value.low > 0 else math.inf
-    else:
-        distance = abs(math.log((1 + value) / (1 + most)))
-        low = judged.value.low
-        noise = math.log((1 + value) / (1 + low)) if low > -1 else math.inf
+    shift = 0.0 if judged.limit.unit == "ns" else 1.0
+    value, most = judged.value.value + shift, judged.limit.most + shift
+    end = judged.value.low if value > most else judged.value.high
+    noise = math.inf if end is None or end + shift <= 0 else abs(math.log(value / (end + shift)))
+    distance = abs(math.log(value / most)) if most > 0 else math.inf
     needed = rounds * (noise / distance) ** 2 if distance else math.inf
     if not needed <= MOST_ROUNDS:
         return (
