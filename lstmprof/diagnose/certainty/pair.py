@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lstmprof.breakdown.clean_step import BETWEEN_PROCESSES, Z95, Span
-from lstmprof.diagnose.findings import Finding, lengths
+from lstmprof.diagnose.findings import Finding, lengths, slower_calls
 from lstmprof.diagnose.step_profile import Spent, StepProfile, by_name, labels
 from lstmprof.implementations import CELL_OP, LAYER_OP
 from lstmprof.numbers import count, milliseconds, percent
@@ -85,8 +85,8 @@ def _log(above: float, below: float) -> float:
 class Structure:
     """What two steps do, by how often: whether it is ``same``; the common ``factor`` of its times.
 
-    ``factor`` is the median, over what both do, of the slow run's time per call over the fast
-    run's, weighted by time; None if they share nothing.
+    ``factor`` is the median, over the calls that both make, of the slow run's time per call over
+    the fast run's, weighted by time; None if they share none. Python between ops is no call.
     """
 
     same: bool
@@ -103,7 +103,7 @@ def structure_of(fast: StepProfile, slow: StepProfile) -> Structure:
     apart = sum(abs(a - b) for a, b in pairs)
     on_one_kind = (fast.device is None) == (slow.device is None)
     same = on_one_kind and bool(most) and apart <= SAME_SHARE * most
-    return Structure(same, _factor(first, second))
+    return Structure(same, _factor(*map(slower_calls.calls, (fast, slow))))
 
 
 def _counted(profile: StepProfile) -> Spent:
@@ -112,7 +112,8 @@ def _counted(profile: StepProfile) -> Spent:
 
 
 def _factor(first: Spent, second: Spent) -> float | None:
-    shared = [n for n in first.keys() & second.keys() if first[n][0] > 0 < second[n][0]]
+    common = first.keys() & second.keys()
+    shared = [n for n in common if all(ns > 0 < calls for ns, calls in (first[n], second[n]))]
     if not shared:
         return None
     each = np.array([(second[n][0] / second[n][1]) / (first[n][0] / first[n][1]) for n in shared])

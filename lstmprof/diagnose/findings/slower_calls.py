@@ -37,7 +37,7 @@ def slower_names(fast: StepProfile, slow: StepProfile) -> frozenset[str]:
     """Names of the calls that ``slow`` makes as often, each for ``LONGER`` times as long."""
     if not _alike(fast, slow):
         return frozenset()
-    of_fast, of_slow = _calls(fast), _calls(slow)
+    of_fast, of_slow = calls(fast), calls(slow)
     ranges = {row["name"] for profile in (fast, slow) for row in profile.rows("ranges")}
     names = (of_fast.keys() & of_slow.keys()) - ranges  # between a range's ops is no call
     return frozenset(name for name in names if _is_longer(of_fast[name], of_slow[name]))
@@ -63,7 +63,8 @@ def _is_longer(fast: tuple[int, float], slow: tuple[int, float]) -> bool:
     return as_many and fast_ns > 0 and slow_ns / slow_count >= LONGER * fast_ns / fast_count
 
 
-def _calls(profile: StepProfile) -> Spent:
+def calls(profile: StepProfile) -> Spent:
+    """Name → (ns, calls) of the work that is called."""
     return by_name(c for c in profile.contributors if _is_call(c, profile))
 
 
@@ -84,5 +85,5 @@ def because(fast: StepProfile, slow: StepProfile) -> str:
     if not added:
         return ""
     most = max(sorted(added), key=added.__getitem__)
-    each = [quantity(ns / calls, "ns") for ns, calls in (of_slow[most], of_fast[most])]
+    each = [quantity(ns / number, "ns") for ns, number in (of_slow[most], of_fast[most])]
     return f"{cropped(most)} takes {each[0]} a call against {each[1]}; {reason(fast, slow).text}"

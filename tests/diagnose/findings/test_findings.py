@@ -8,7 +8,7 @@ import pytest
 from diagnose.made import contributor, profile, table, tally
 
 from lstmprof.diagnose.diagnosis import alone, compare
-from lstmprof.diagnose.findings import Change, Culprit, findings
+from lstmprof.diagnose.findings import Change, Culprit
 
 MS = 1_000_000
 
@@ -23,8 +23,7 @@ def test_the_first_sentence_names_the_cause_its_size_and_its_counts() -> None:
         contributor("idle", "dispatch", 2 * MS, "aten::view"),
         name="a",
         facts={"implementation": "torch-cudnn", "workload": {"time_steps": 20}},
-        step_ns=22_500_000,
-        interval_ns=(22_400_000.0, 22_600_000.0),
+        step_ns=22 * MS,
         tables=ops(("aten::view", 61)),
     )
     slow = profile(
@@ -32,36 +31,20 @@ def test_the_first_sentence_names_the_cause_its_size_and_its_counts() -> None:
         contributor("idle", "dispatch", 20 * MS, "aten::view"),
         name="b",
         facts={"implementation": "torch-lstmcell-basic", "workload": {"time_steps": 20}},
-        step_ns=49_000_000,
-        interval_ns=(48_900_000.0, 49_100_000.0),
+        step_ns=48 * MS,
         tables=ops(("aten::view", 2400), ("aten::mm", 12)),
     )
     found = compare(slow, fast)
     assert found.slow is slow
     assert found.sentence == (
-        "torch-lstmcell-basic is 2.18× slower than torch-cudnn (49.0 against 22.5 ms a step): "
-        "dispatch-bound; 18.0 of the 26.5 ms go to framework dispatch: it has 2,412 ops a step "
+        "torch-lstmcell-basic takes 2.18× as long as torch-cudnn (48.0 against 22.0 ms per step); "
+        "torch-lstmcell-basic has 2,412 ops per step against 61: "
+        "dispatch-bound; 18.0 of the 26.0 ms go to framework dispatch: it has 2,412 ops a step "
         "(121 a time step) where torch-cudnn has 61; then matrix products (+8.0 ms)."
     )
     assert found.dominant is not None
     assert found.dominant.finding.largest == (Culprit("aten::view", 2 * MS, 20 * MS, 1.0, 1.0),)
     assert found.dominant.finding.changes[0] == Change("ops", 61.0, 2412.0)
-
-
-def test_steps_as_long_as_each_other_have_no_cause() -> None:
-    fast = profile(
-        contributor("busy", "gemm", 100), step_ns=100, interval_ns=(95.0, 112.0), name="a"
-    )
-    slow = profile(
-        contributor("busy", "gemm", 120), step_ns=115, interval_ns=(110.0, 120.0), name="b"
-    )
-    found = compare(fast, slow)
-    assert found.sentence.startswith("b and a cannot be told apart: 0.000 and 0.000 ms a step, ")
-    assert found.dominant is None
-    apart = profile(
-        contributor("busy", "gemm", 120), step_ns=115, interval_ns=(113.0, 120.0), name="b"
-    )
-    assert "b is 1.15× slower than a" in compare(fast, apart).sentence
 
 
 def test_a_reason_is_what_adds_a_good_part_of_the_finding() -> None:
@@ -86,7 +69,7 @@ def test_time_won_back_elsewhere_is_said() -> None:
         name="b",
     )
     assert compare(fast, slow).sentence.startswith(
-        "b is 1.40× slower than a (70.0 against 50.0 ms a profiled step): Python-bound; 30.0 ms "
+        "b takes 1.40× as long as a (70.0 against 50.0 ms per step): Python-bound; 30.0 ms "
         "more go to Python between the ops, of which 10.0 are won back in matrix products"
     )
 
@@ -101,30 +84,6 @@ def test_what_the_slow_run_has_less_of_is_said_as_that() -> None:
     more, less = compare(fast, slow).findings
     assert more.sentence.startswith("+30.0 ms (150 %): Python between the ops")
     assert less.sentence == "-10.0 ms (-50 %): less time in matrix products."
-
-
-def test_work_done_as_often_is_doubted_where_profiling_made_the_difference() -> None:
-    fast = profile(contributor("busy", "gemm", 20 * MS, "aten::mm", count=9), step_ns=20 * MS)
-    slow = profile(
-        contributor("busy", "gemm", 26 * MS, "aten::mm", count=9),
-        contributor("idle", "python", 5 * MS),
-        step_ns=26 * MS,
-    )
-    by_kind = {f.kind: f.delta_ns for f in findings(fast, slow)}
-    assert by_kind == {"Python-bound": 5 * MS, "GEMM-bound": MS}
-
-
-def test_profiled_steps_that_explain_little_are_doubted() -> None:
-    fast = profile(contributor("busy", "gemm", 10 * MS, "aten::mm"), step_ns=10 * MS)
-    parts = contributor("busy", "gemm", 10 * MS, "aten::mm"), contributor("idle", "python", 4 * MS)
-    told = compare(fast, profile(*parts, step_ns=14 * MS)).to_dict()
-    assert (told["state"], told["reason"], told["cause"]) == ("found", None, "Python-bound")
-    doubted = compare(fast, profile(*parts, step_ns=24 * MS)).to_dict()
-    assert (doubted["state"], doubted["cause"]) == ("unknown", None)
-    assert doubted["reason"].startswith(
-        "not explained by the profile: the profiled steps do not show 10.0 of the 14.0 ms"
-    )
-    assert doubted["sentence"].endswith(f"; {doubted['reason']}.")
 
 
 def test_a_device_that_waits_most_of_the_time_waits_for_its_host() -> None:
@@ -144,28 +103,6 @@ def test_a_device_that_waits_most_of_the_time_waits_for_its_host() -> None:
     )
     launching = next(e for e in found.findings if e.finding.kind == "launch-bound")
     assert launching.finding.largest[0].name == "cudaLaunchKernel"
-
-
-@pytest.mark.parametrize(
-    ("undisturbed_ms", "what"),
-    [
-        (
-            12,
-            "slowed run by 6.0 ms beyond what recording costs: the other parts together are too "
-            "large by 6.0 ms.",
-        ),
-        (24, "so much more than profiled: the other parts together are too small by 6.0 ms."),
-    ],
-)
-def test_what_profiling_changed_is_said_of_the_other_parts(undisturbed_ms: int, what: str) -> None:
-    fast = profile(contributor("busy", "gemm", 10 * MS, "aten::mm"), step_ns=10 * MS)
-    slow = profile(
-        contributor("busy", "gemm", 10 * MS, "aten::mm"),
-        contributor("idle", "python", 8 * MS),
-        step_ns=undisturbed_ms * MS,
-    )
-    effect = next(e for e in compare(fast, slow).findings if e.finding.kind == "profiler")
-    assert effect.sentence.endswith(what)
 
 
 def test_time_of_unknown_cause_is_said_first() -> None:
@@ -262,8 +199,10 @@ def test_a_gpu_against_a_cpu_is_said(one_device: int | None) -> None:
 
 def test_a_long_first_step_is_held_against_what_it_wins() -> None:
     first = [{"compile_ns": 84_000 * MS}, {"compile_ns": 100 * MS}]
-    fast = profile(contributor("busy", "gemm", MS), step_ns=20 * MS, facts=first[0], name="a")
-    slow = profile(contributor("busy", "gemm", MS), step_ns=30 * MS, facts=first[1], name="b")
+    fast, slow = (
+        profile(contributor("busy", "gemm", ns), step_ns=ns, facts=facts, name=name)
+        for name, ns, facts in (("a", 20 * MS, first[0]), ("b", 30 * MS, first[1]))
+    )
     assert "the long first step of a (84,000.0 ms) pays off after 8,390 steps" in (
         compare(fast, slow).notes
     )
