@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from diagnose.made import profile
+from diagnose.made import contributor, profile, span
 from report import runs
 
 from lstmprof.breakdown import break_down
@@ -19,8 +19,10 @@ ADVICE = Advice("one op", "a loop", "use b", "a loop", None, None, "https://x", 
 
 
 def ran(implementation: str, ms: int) -> StepProfile:
-    timed = {"step_ns": ms * MS, "interval_ns": (0.99 * ms * MS, 1.01 * ms * MS)}
-    return profile(name=implementation, facts={"implementation": implementation}, **timed)
+    length = ms * MS
+    part = contributor("busy", "gemm", length, "mm")
+    facts = {"implementation": implementation}
+    return profile(part, name=implementation, facts=facts, step_ns=length, span=span(length))
 
 
 def test_what_took_less_is_told_with_its_time() -> None:

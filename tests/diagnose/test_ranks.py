@@ -178,7 +178,7 @@ def test_another_rank_and_device_can_be_asked_for(
     rows = [*job(LATE), row("kernel", "sgemm", 0, 900_000, rank=0, device=1, stream=7)]
     profile = step_profile_of(breakdown_of(tmp_path / "r", rows), rank, device)
     assert (profile.rank, profile.device, profile.lanes) == (*lane, 4)
-    assert sum(c.ns for c in profile.contributors) == profile.profiled_ns == STEP_NS
+    assert sum(c.ns for c in profile.contributors) == profile.length_ns == STEP_NS
 
 
 def test_a_rank_that_is_not_there_is_refused_with_those_that_are(tmp_path: Path) -> None:

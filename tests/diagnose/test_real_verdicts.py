@@ -12,7 +12,7 @@ import pytest
 import shared_traces
 
 from lstmprof.breakdown import Breakdown, break_down
-from lstmprof.breakdown.mean_step import WAITS_FOR_HOST, mean_steps
+from lstmprof.breakdown.mean_step import WAITS_FOR_HOST
 from lstmprof.diagnose.causes import KINDS
 from lstmprof.diagnose.diagnosis import Diagnosis, diagnose
 from lstmprof.diagnose.document import Document
@@ -61,7 +61,7 @@ def ledger(breakdown: Breakdown, diagnosis: Diagnosis) -> Counter[tuple[str, str
     """(state, part) → ns of the lane that was diagnosed, all its steps."""
     (lane,) = (
         lane
-        for lane in mean_steps(breakdown.ledger)
+        for lane in breakdown.steps()
         if (lane.rank, lane.device) == (diagnosis.slow.rank, diagnosis.slow.device)
     )
     parts: Counter[tuple[str, str]] = Counter()
@@ -133,8 +133,8 @@ def test_launching_and_waiting_for_the_host_have_one_number_each(name: str) -> N
         if part["part"] in ("launch call", "launch latency")
     )
     assert abs(held * steps - launching) <= 4 * steps
-    (lane,) = mean_steps(breakdown.ledger)
-    share = diagnosis.slow.waits_for_host_ns / diagnosis.slow.profiled_ns
+    (lane,) = breakdown.steps()
+    share = diagnosis.slow.waits_for_host_ns / diagnosis.slow.length_ns
     assert lane.waits_for_host_share == pytest.approx(share, abs=1e-5)
 
 

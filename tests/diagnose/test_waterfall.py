@@ -14,26 +14,17 @@ from lstmprof.diagnose.step_profile import StepProfile
 MS = 1_000_000
 
 
-def test_the_kinds_of_two_timed_steps_sum_to_the_difference_of_their_medians() -> None:
-    fast = profile(contributor("busy", "gemm", 70), contributor("idle", "dispatch", 20), step_ns=85)
-    slow = profile(contributor("busy", "gemm", 75), contributor("idle", "python", 60), step_ns=140)
+def test_the_kinds_of_two_steps_sum_to_the_difference_of_their_lengths() -> None:
+    fast = profile(contributor("busy", "gemm", 70), contributor("idle", "dispatch", 20))
+    slow = profile(contributor("busy", "gemm", 75), contributor("idle", "python", 60))
     found = waterfall(fast, slow)
     assert found == [
         Difference("Python-bound", 0, 60),
         Difference("GEMM-bound", 70, 75),
         Difference("dispatch-bound", 20, 0),
-        Difference("profiler", -5, 5),
     ]
-    assert sum(d.delta_ns for d in found) == 140 - 85
-
-
-def test_without_timings_the_profiled_steps_are_explained() -> None:
-    fast, slow = (
-        profile(contributor("busy", "gemm", 70)),
-        profile(contributor("busy", "gemm", 90), step_ns=80),
-    )
-    assert waterfall(fast, slow) == [Difference("GEMM-bound", 70, 90)]
-    assert lengths(fast, slow) == (70, 90)
+    assert lengths(fast, slow) == (90, 135)
+    assert sum(d.delta_ns for d in found) == 135 - 90
 
 
 def test_products_and_recurrent_layers_are_netted_before_they_are_named() -> None:
@@ -201,10 +192,7 @@ contributors = st.builds(
 
 @st.composite
 def profiles(draw: st.DrawFn, device: int | None) -> StepProfile:
-    median = draw(st.none() | st.integers(1, 10**13))
-    return profile(
-        *draw(st.lists(contributors, min_size=1, max_size=12)), step_ns=median, device=device
-    )
+    return profile(*draw(st.lists(contributors, min_size=1, max_size=12)), device=device)
 
 
 @given(st.data(), st.sampled_from([None, 0]))
