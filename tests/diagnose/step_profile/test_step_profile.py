@@ -1,28 +1,25 @@
-"""A step profile: the busiest lane, its mean step without the steps that something disturbed."""
+"""A step profile: the busiest lane, and where its clean step goes."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 from diagnose import made
 from events.rows import Row, row, table
 
 from lstmprof.breakdown import break_down
-from lstmprof.breakdown.disturbed import kept_steps, typical
 from lstmprof.diagnose.diagnosis import alone, diagnose
-from lstmprof.diagnose.step_profile import StepProfile, _at_most, step_profile_of
+from lstmprof.diagnose.step_profile import StepProfile, step_profile_of
 from lstmprof.errors import RunError
 from lstmprof.events.annotate import annotated
-from lstmprof.events.annotate.steps import Window
 from lstmprof.runs.metadata import run_info
 from lstmprof.runs.run import open_run, write_tables
 
 HOST = {"pid": 1, "tid": 1}
 
 
-def profile(folder: Path, rows: list[Row], source: str = "capture") -> StepProfile:
+def profile(folder: Path, rows: list[Row], source: str = "ingest") -> StepProfile:
     folder.mkdir(exist_ok=True)
     events = annotated(table(rows), captured=source == "capture")
     write_tables(folder, run_info({"name": "r", "source": source}), events)
@@ -37,11 +34,11 @@ def test_the_mean_step_of_a_host_and_its_tables(tmp_path: Path) -> None:
     rows = [
         row("op", "aten::mm", 1, 2, **HOST),  # before the first step
         *step(10, 20, row("op", "aten::mm", 12, 19, **HOST)),
-        *step(30, 41, row("op", "aten::mm", 32, 40, **HOST)),
+        *step(20, 32, row("op", "aten::mm", 22, 31, **HOST)),
     ]
     found = profile(tmp_path / "r", rows)
-    assert (found.steps, found.marked, found.device, found.profiled_ns) == (2, True, None, 10)
-    assert found.parts == {("busy", "gemm"): 7, ("idle", "python"): 3}
+    assert (found.steps, found.marked, found.device, found.length_ns) == (2, True, None, 11)
+    assert found.parts == {("busy", "gemm"): 8, ("idle", "python"): 3}
     assert [(r["name"], r["count"]) for r in found.rows("ops")] == [("aten::mm", 2)]
     assert found.sync_calls is None
 
@@ -97,45 +94,33 @@ def test_what_the_input_phase_took_is_kept_apart(tmp_path: Path) -> None:
     }
 
 
-def test_a_disturbed_step_is_left_out_and_said(tmp_path: Path) -> None:
-    slow = row("op", "aten::mm", 50, 90, **HOST)
-    rows = [*step(0, 10, row("op", "aten::mm", 2, 8, **HOST)), *step(20, 31), *step(40, 100, slow)]
+def test_contributors_sum_to_the_clean_step_and_what_some_steps_have_stands_beside(
+    tmp_path: Path,
+) -> None:
+    rows = [row("op", "checkpoint", 160, 232, **HOST)]  # in the first step alone
+    at = 0
+    for op_ns, saved_ns in ((60, 72), (60, 0), (900, 0), (60, 0), (61, 0), (60, 0)):
+        end = at + 100 + op_ns + saved_ns  # the third is disturbed
+        rows += step(at, end, row("op", "aten::mm", at + 20, at + 20 + op_ns, **HOST))
+        at = end
     found = profile(tmp_path / "r", rows)
-    assert (found.steps, found.profiled_ns) == (2, 10)
-    assert [(r["count"], r["total_ns"]) for r in found.rows("kernels")] == [(1, 6)]
-    (note,) = found.notes
-    assert note.startswith("step 2 is left out: it took ")
-
-
-@pytest.mark.parametrize(
-    ("lengths", "kept"),
-    [([10, 11, 60], 2), ([10, 20, 10, 20], 4), ([10], 1), ([10, 15, 10], 3), ([10, 16, 10], 2)],
-)
-def test_steps_are_disturbed_where_few_are_much_longer(lengths: list[int], kept: int) -> None:
-    windows = [Window(None, n, 0, length, None) for n, length in enumerate(lengths)]
-    assert len(typical(windows)) == kept
-
-
-def test_thousands_of_steps_are_looked_at_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> bool:
-        raise AssertionError("a step was compared with another one")
-
-    lengths_ns = [100] * 2000 + [400] * 2
-    steps = [Window(None, n, 0, length, None) for n, length in enumerate(lengths_ns)]
-    monkeypatch.setattr(Window, "__eq__", refuse)
-    kept = kept_steps(steps, run_info({}))
-    assert kept.places == tuple(range(2000))
-    assert [one.startswith("steps 2000 and 2001 are left out") for one in kept.notes] == [True]
+    assert (found.steps, found.length_ns) == (6, 100 + 60 + 72 // 6)
+    assert found.length_ns == sum(c.ns for c in found.contributors)
+    assert found.span is not None
+    assert [found.span.ns, sum(s.ns for s in found.part_spans.values())] == [pytest.approx(172)] * 2
+    assert [(r.name, r.steps, r.each_ns) for r in found.rare] == [("checkpoint", 1, 72)]
 
 
 def test_a_profile_without_events_is_refused_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="r: no event of its profile has a length"):
-        profile(tmp_path / "r", [], "ingest")
+        profile(tmp_path / "r", [])
 
 
 def test_the_public_diagnosis_of_one_run_and_of_two(tmp_path: Path) -> None:
-    for name, end in (("fast", 100_000), ("slow", 300_000)):
-        profile(tmp_path / name, step(0, end, row("op", "aten::mm", 10_000, end, **HOST)))
+    for name, products in (("fast", 1), ("slow", 3)):
+        starts = range(10_000, 10_000 + 100_000 * products, 100_000)
+        inside = [row("op", "aten::mm", start, start + 100_000, **HOST) for start in starts]
+        profile(tmp_path / name, step(0, 10_000 + 100_000 * products, *inside))
     fast, slow = (break_down(open_run(tmp_path / name)) for name in ("fast", "slow"))
     assert diagnose(slow).sentence.startswith("r is GEMM-bound: 97 % of the step")
     found = diagnose(slow, fast)
@@ -156,9 +141,3 @@ def test_a_device_is_called_a_gpu_where_it_is_one(named: str, word: str) -> None
     waits = made.contributor("idle", "python", 90)
     slow = made.profile(waits, device=0, facts={"device_names": {"0": named}}, name="r")
     assert alone(slow).sentence.startswith(f"r: the {word} waits for its host")
-
-
-def test_stretches_that_are_longer_than_the_undisturbed_step_share_it() -> None:
-    left_ns = np.array([600, 300, 0, 100])
-    assert _at_most(left_ns, 500).tolist() == [300, 150, 0, 50]
-    assert _at_most(left_ns, 1000).tolist() == left_ns.tolist()
