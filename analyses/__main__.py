@@ -19,13 +19,13 @@ One question a file. `python -m analyses.NAME traces/` prints its table and clai
 chart; `make analyses` writes this page from the samples in [traces/](../traces/README.md), and a
 test holds the page to them.
 
-**How to read it.** The studies measured on GPUs of their time, the samples are of one thread of a
+**How to read it.** The studies measured on GPUs of their time. The samples are of one thread of a
 CPU, in fp32, and many of shorter sequences (`-t20`: 20 time steps). So no time here can equal one
-of theirs: what is compared are ratios, by CPU time where other programs took the CPU from one of
-the samples. In brackets is the interval of ours, 95 % or, of runs that took turns, 98 %.
-*Reproduced*: over the whole of it the two numbers differ by a quarter at most; *contradicted*: they
-differ by more; *open*: the interval holds both. What needs a GPU or a version that cannot be had
-says so; *not captured* is what no sample is of, and the command under its question captures it.
+of theirs. Ratios are compared instead, between clean steps: what a step takes when nothing disturbs
+it. The 95 % interval of our ratio is in brackets. *Reproduced*: over the whole interval the two
+numbers differ by a quarter at most. *Contradicted*: they differ by more. *Open*: the interval holds
+both. A claim that needs a GPU, or a version that cannot be had, says so. *Not captured*: there is
+no sample; the command under the question captures it.
 """
 READ = """\
 ## What was read

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shutil
 from pathlib import Path
@@ -17,7 +18,6 @@ from analyses.__main__ import page
 from analyses.claims import Claim, Measured
 from analyses.printing import answer, main, runs_of
 from benchmarks.samples import samples
-from lstmprof.breakdown.rounds import Round
 from lstmprof.implementations import ROWS
 
 FOLDER = Path(analyses.__file__).parent
@@ -139,24 +139,17 @@ def test_what_no_machine_here_can_answer_says_what_it_needs() -> None:
     )
 
 
-def test_the_interval_of_a_quotient_holds_what_both_intervals_allow() -> None:
-    quotient = Measured(30, 27, 36).over(Measured(10, 9, 12))
-    assert (quotient.value, quotient.low, quotient.high) == (3.0, 2.25, 4.0)
+def test_the_interval_of_a_quotient_combines_both_errors() -> None:
+    # 1.25 and 1.5 of the quotient below, 1.2 and 1.1 above: logarithms add as squares
+    quotient = Measured(30, 24, 36).over(Measured(10, 10 / 1.1, 15))
+    below, above = (
+        math.hypot(math.log(1.25), math.log(1.5)),
+        math.hypot(math.log(1.2), math.log(1.1)),
+    )
+    assert quotient.value == 3.0
+    assert (quotient.low, quotient.high) == (
+        pytest.approx(3 * math.exp(-below)),
+        pytest.approx(3 * math.exp(above)),
+    )
     assert Measured(30, 27, 36).over(Measured(10)) == Measured(3.0)
     assert Measured(30, 27, 36).times(2) == Measured(60, 54, 72)
-
-
-def test_runs_that_took_turns_are_compared_round_by_round() -> None:
-    # the machine was half as fast in the second round: the ratio was 1.5 all the same
-    fast, slow = (
-        Measured(15, 8, 28, tuple(Round(ns, None, None) for ns in lengths), ("fast", "slow"))
-        for lengths in ((10, 20, 10), (15, 30, 15))
-    )
-    ratio = slow.over(fast)
-    assert ratio.value == pytest.approx(1.5)
-    assert ratio.low is not None
-    assert ratio.high is not None
-    assert 1.35 < ratio.low < 1.5 < ratio.high < 1.65
-    assert slow.times(10).over(fast.times(5)).value == pytest.approx(3.0)
-    apart = Measured(15, 8, 28, slow.rounds, ("slow", "other"))
-    assert apart.over(fast).low == pytest.approx(8 / 28)

@@ -47,6 +47,7 @@ def made(tmp_path: Path) -> Made:
             tmp_path,
             name,
             implementation=implementation,
+            step_ns=walls[0],
             walls_ns=walls,
             facts={**base, **facts},
         )
@@ -242,7 +243,7 @@ def test_a_mode_is_compared_with_the_fastest(made: Made) -> None:
 
 
 def test_launching_is_its_share_of_the_whole_step(made: Made) -> None:
-    gpu = made("torch-cudnn", 10, device="cuda:0")
+    gpu = made("torch-cudnn", 0.04, device="cuda:0")
     assert len(kernel_study_launch_share.table([made("keras-lstm", 10)])) == 0
     (row,) = kernel_study_launch_share.table([gpu]).to_dict("records")
     # of each 10 µs the kernel runs 3; 2 pass in the launch call and 1 until the kernel starts
@@ -257,12 +258,13 @@ def test_casts_are_of_the_run_in_mixed_precision(made: Made, tmp_path: Path) -> 
         tmp_path,
         "amp",
         implementation="torch-cudnn",
+        kernels=6,
         names=(cast, "ampere_sgemm_128x64_nn"),
-        walls_ns=(30_000_000,) * 20,
+        walls_ns=(60_000,) * 20,
         facts=facts,
     )
-    fp32 = made("torch-cudnn", 20, device="cuda:0")
+    fp32 = made("torch-cudnn", 0.04, device="cuda:0")
     (row,) = amp_cast_price.table([lp.read(tmp_path / "amp"), fp32]).to_dict("records")
     assert row["over_fp32"].value == pytest.approx(1.5)
-    assert row["casts_a_step"] == pytest.approx(2)  # every other of four kernels
-    assert row["cast_share"] == pytest.approx(0.15)  # 2 of 3 µs each in 40
+    assert row["casts_a_step"] == pytest.approx(3)  # every other of six kernels
+    assert row["cast_share"] == pytest.approx(0.15)  # 3 of 3 µs each in 60

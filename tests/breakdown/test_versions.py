@@ -19,7 +19,12 @@ def run(folder: Path, name: str, implementation: str, ms: int, **versions: str) 
     told = {"python": "3.7.16", "numpy": "1.21.6", **versions}
     walls = runs.walls(ms * 1_000_000)
     return runs.run(
-        folder, name, implementation=implementation, walls_ns=walls, facts={"versions": told}
+        folder,
+        name,
+        implementation=implementation,
+        step_ns=ms * 1_000_000,
+        walls_ns=walls,
+        facts={"versions": told},
     )
 
 

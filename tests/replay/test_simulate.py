@@ -6,14 +6,12 @@ import pytest
 from events.rows import Row, row, table
 
 from lstmprof import names
-from lstmprof.breakdown.recording import Cost
-from lstmprof.diagnose.sentences import of_what_if
 from lstmprof.errors import UsageError
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import Window, windows
 from lstmprof.events.table import EventTable
-from lstmprof.replay.changes import CHANGES, Change, Recording, faster_gemms, nothing
-from lstmprof.replay.what_if import Prediction, Timed, predictions
+from lstmprof.replay.changes import CHANGES, Change, faster_gemms, nothing
+from lstmprof.replay.what_if import Prediction, predictions
 
 HOST = {"pid": 1, "tid": 1}
 GPU = {"device": 0, "stream": 7}
@@ -29,10 +27,8 @@ def predicted(rows: list[Row], change: Change) -> Prediction:
     return what_if(*step(rows), change)
 
 
-def what_if(
-    events: EventTable, window: Window, change: Change, timed: Timed | None = None
-) -> Prediction:
-    return predictions(events, window, [change], timed)[0]
+def what_if(events: EventTable, window: Window, change: Change) -> Prediction:
+    return predictions(events, window, [change])[0]
 
 
 # ns      0    2    4    6    8    10   12   14   16   18   20   22   24
@@ -181,28 +177,6 @@ def test_an_activity_of_unknown_launch_keeps_its_distance() -> None:
     kernels = what_if(events, window, faster_gemms(4)).ledger.to_pylist()
     assert {r["part"]: r["ns"] for r in kernels if r["state"] == "busy"} == {"gemm": 4}
     assert {r["part"]: r["ns"] for r in kernels if r["state"] == "idle"}["unattributed"] == 1 + 3
-
-
-def test_the_undisturbed_step_shrinks_as_the_step_whose_ops_were_not_recorded() -> None:
-    # host    [step-[to[copy_---))-[mm------------)--)
-    rows = [
-        row("step", "step", 0, 40, **HOST),
-        row("op", "aten::to", 2, 12, **HOST),
-        row("op", "aten::copy_", 3, 12, **HOST, category="cast"),
-        row("op", "aten::mm", 14, 34, **HOST, category="gemm"),
-    ]
-    events, window = step(rows)
-    # recording took the 1 of to, 3 of copy_ and 3 of mm
-    each = Recording(Cost(0.0, 3.0, 0.0), Cost(0.0, 0.0, 0.0), own_ranges=True)
-    found = what_if(events, window, CHANGES["casts"], Timed(62, each))
-    assert (found.replayed_ns, found.predicted_ns) == (40, 28)
-    assert found.undisturbed_ns == round(62 * (28 - 3) / (40 - 7))
-    whole = what_if(events, window, CHANGES["casts"], Timed(80, None))
-    assert whole.undisturbed_ns == 80 * 28 // 40
-    assert "; undisturbed it would take 0.000 ms" in of_what_if("without casts", found)
-    assert what_if(events, window, CHANGES["casts"]).undisturbed_ns is None
-    unchanged = what_if(events, window, CHANGES["syncs"])
-    assert "(nothing saved)" in of_what_if("without syncs", unchanged)
 
 
 def test_each_change_that_help_names_is_the_one_of_that_name() -> None:

@@ -45,15 +45,16 @@ def run(
     names: tuple[str, ...] = ("ampere_sgemm_128x64_nn", "vectorized_elementwise_kernel"),
     walls_ns: tuple[int, ...] = (),
     hidden: int = 32,
+    step_ns: int | None = None,
     last_step_ns: int | None = None,
     facts: dict[str, Any] | None = None,
 ) -> Run:
     """The run ``name`` in ``out``: ``steps`` of ``kernels`` kernels under ``names`` in turn.
 
-    The last step lasts ``last_step_ns`` if that is given, the others as long as their kernels.
+    Steps last ``step_ns`` if given, else as long as their kernels; the last one ``last_step_ns``.
     """
     rows: list[Row] = []
-    length = kernels * PERIOD
+    length = step_ns or kernels * PERIOD
     for step in range(steps):
         last = last_step_ns if step == steps - 1 else None
         end = step * length + (last or length)

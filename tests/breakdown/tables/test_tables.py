@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 from events.rows import row, table
 
+from lstmprof.breakdown.clean_step import Span
 from lstmprof.breakdown.ledger import ledger
 from lstmprof.breakdown.mean_step import mean_steps
 from lstmprof.breakdown.tables import TABLES
@@ -129,8 +130,37 @@ def test_timings_leave_the_warm_up_out() -> None:
     assert found is not None
     assert (found.iterations, found.median_ns, found.mean_ns, found.std_ns) == (3, 10.0, 10.0, 2.0)
     assert (found.p95_ns, found.compile_ns) == (12, 900)
-    assert found.samples_per_s == pytest.approx(6.4e9)
     assert found.inflation_share == pytest.approx(0.2)
+    # no step was profiled: the 10th percentile of 8, 10 and 12
+    assert found.step_ns == found.typical_ns == pytest.approx(8.4)
+    assert found.samples_per_s == pytest.approx(64 / 8.4e-9)
+    assert found.lost_ns == pytest.approx(10 - 8.4)
+    assert (found.step_low_ns, found.step_high_ns) == (None, None)
+
+
+def test_the_clean_step_is_the_step_and_what_iterations_took_beyond_it_is_lost() -> None:
+    table = measured([8, 10, 12], warmup=0)
+    found = timings(table, run_info({"workload": {"batch": 64}}), Span(5, 6, 7))
+    assert found is not None
+    assert (found.step_low_ns, found.step_ns, found.step_high_ns) == (5, 6, 7)
+    assert found.lost_ns == 10 - 6
+    assert found.samples_per_s == pytest.approx(64 / 6e-9)
+    longer = timings(table, run_info({}), Span(5, 11, 20))
+    assert longer is not None
+    assert longer.lost_ns is None
+
+
+def test_the_cpu_share_is_that_of_the_thread_that_ran_the_iterations() -> None:
+    table = measured([100, 100], warmup=0)
+    waited = table.set_column(table.column_names.index("waited_ns"), "waited_ns", [[20, 40]])
+    preempted = waited.set_column(table.column_names.index("preemptions"), "preemptions", [[1, 4]])
+    found = timings(preempted, run_info({"threads": 2}))
+    assert found is not None
+    assert (found.cpu_share, found.preemptions) == (pytest.approx(0.7), 2.5)
+    computed = table.set_column(table.column_names.index("cpu_ns"), "cpu_ns", [[80, 70]])
+    one = timings(computed, run_info({"device": "cpu", "threads": 1}))
+    assert one is not None
+    assert (one.cpu_share, one.preemptions) == (pytest.approx(0.75), None)
 
 
 def test_a_language_model_is_measured_in_words() -> None:
