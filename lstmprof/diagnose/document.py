@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-VERSION = 2
+VERSION = 3
 
 
 def _is(meaning: str) -> msgspec.Meta:

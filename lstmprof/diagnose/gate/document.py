@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-VERSION = 1
+VERSION = 2
 
 _State = Literal["pass", "fail", "inconclusive"]
 
