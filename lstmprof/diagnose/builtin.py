@@ -1,8 +1,8 @@
 """A run against the layer op of its framework: the same network, captured here or kept from before.
 
-Of a capture the undisturbed steps are compared, with all that ``diagnose`` knows of noise; of any
-other profile one call of its slowest recurrent layer, as it was profiled, with one of the layer op.
-What was measured on another machine is told beside it, and not compared.
+A capture's clean step is compared, as ``diagnose`` does it. Of any other profile one call of its
+slowest recurrent layer is compared with one of the layer op, both as profiled. Times of another
+machine stand beside each other and are not compared.
 """
 
 from __future__ import annotations
@@ -232,7 +232,7 @@ def op_name(request_implementation: str, cell: str) -> str:
 
 
 def _of_steps(breakdown: Breakdown, best: Breakdown, shape: Shape, asked: Asked) -> Against:
-    """Undisturbed steps of the same network on the same machine."""
+    """Compare clean steps of the same network on the same machine."""
     diagnosis = diagnose_all([breakdown, best], (), asked, must_compare=True)[0]
     assert diagnosis.fast is not None
     mine, other = diagnosis.slow, diagnosis.fast

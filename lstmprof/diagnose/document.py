@@ -125,12 +125,9 @@ class Doubt(_Record, frozen=True):
     """One reason to doubt the times of a run."""
 
     run: str
-    kind: Annotated[str, _is("drift, state, machine speed, CPU taken …: breakdown/doubts.py")]
+    kind: Annotated[str, _is("governor, loss, clocks, state: breakdown/doubts.py")]
     fault: str
     remedy: str
-    size: Annotated[
-        float | None, _is("share of the step by which it may be off; 0: by nothing more than noise")
-    ]
 
 
 class Lane(_Record, frozen=True):

@@ -313,7 +313,7 @@ def _of_forecast(error: Error | None) -> str:
 def of_what_if(
     name: str, prediction: Prediction, form: str | None = None, error: Error | None = None
 ) -> str:
-    """The profiled step, what is saved, what is then the most; and the undisturbed step.
+    """Return the step, what is saved of it and what is then its largest part.
 
     Last the model's own error, where it is large; of a forecast of ``form`` its measured ``error``.
     """

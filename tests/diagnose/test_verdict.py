@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 from diagnose.made import contributor, profile, span
 
+from lstmprof.breakdown.doubts import GOVERNOR, Warning
 from lstmprof.breakdown.lacks import Lack
 from lstmprof.diagnose.diagnosis import Diagnosis, alone, compare
+from lstmprof.diagnose.document import Document
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.diagnose.verdicts import verdicts
 
@@ -75,3 +79,10 @@ def test_a_run_whose_profile_lacks_something_has_a_line_of_its_own() -> None:
     lacking = [compare(ran("a", MS), ran(name, MS, lacks=lacks)) for name in "bc"]
     assert [v.sentence for v in verdicts(lacking)] == [d.verdict for d in lacking]
     assert [v.sentence for v in verdicts([alone(ran("a", MS))])] == [alone(ran("a", MS)).verdict]
+
+
+def test_reasons_to_doubt_the_times_are_in_the_document_and_obey_its_schema() -> None:
+    doubt = Warning(GOVERNOR, "the CPU governor is 'powersave'", "set it to 'performance'")
+    written = json.dumps(compare(ran("a", MS), ran("b", 12 * MS, doubts=(doubt,))).to_dict())
+    (found,) = msgspec.json.decode(written, type=Document).doubts
+    assert (found.run, found.kind) == ("b", "governor")

@@ -60,12 +60,12 @@ class Difference:
 
 
 def timed(fast: StepProfile, slow: StepProfile) -> bool:
-    """Whether both have undisturbed steps, so that these are what is compared."""
+    """Return whether both runs were timed without a profiler."""
     return fast.step_ns is not None and slow.step_ns is not None
 
 
 def untimed(fast: StepProfile, slow: StepProfile) -> str:
-    """Which of two runs has no undisturbed steps, a sentence without its full stop."""
+    """Return which of two runs was not timed, as a sentence without its full stop."""
     if fast.step_ns is None and slow.step_ns is None:
         return "neither run was timed without a profiler"
     without = labels(fast, slow)[fast.step_ns is not None]

@@ -27,8 +27,8 @@ from lstmprof.workloads import Workload
 
 Progress = Callable[[str], None]
 
-#: Of the first look: what is so many times slower than the fastest is not timed again. Processes of
-#: one code differ by less than 1.1 on an idle machine, captured apart by up to 1.65 (``noise``).
+#: What takes so many times as long as the fastest in the first look is not captured again. Clean
+#: steps of the same code, captured apart, differ by far less.
 FAR_BEHIND = 2.0
 #: Seconds of a CPU that one round takes beside its steps (to start, import, compile, profile, and
 #: read the profile), measured on two cores of a Xeon: torch 7, JAX 8, TensorFlow 11; of others not.
