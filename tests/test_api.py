@@ -90,7 +90,7 @@ def test_a_diagnosis_has_its_parts(run: lp.Run) -> None:
     assert diagnosis.remedies == tuple(a for f in diagnosis.findings for a in f.remedies)
     same = lp.compare(run, run)
     assert same.to_dict()["state"] == "none"
-    assert "cannot be told apart" in same.sentence
+    assert "take equally long" in same.sentence
     waterfall = same.waterfall()
     assert waterfall.columns[0] == "kind"
     assert sum(row["delta_ns"] for row in waterfall) == 0
