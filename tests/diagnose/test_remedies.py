@@ -1360,17 +1360,6 @@ def test_what_indexing_takes_is_of_several_kinds_and_of_a_step_at_most() -> None
         assert remedies(finding)[0].saves_ns == saves
 
 
-def test_what_recording_took_of_a_cause_is_not_addressed() -> None:
-    left = (replace(INDEXED, ns=500, left_ns=150), Fact("aten::select", 100, 25))
-    slow = run(
-        TANH, seen=replace(TORCH, selected=25, indexed=left), ops=[op("aten::select_backward", 25)]
-    )
-    (undisturbed,) = remedies(findings(None, replace(slow, step_ns=450, interval_ns=(440, 460)))[0])
-    assert undisturbed.saves_ns == 150 + 50  # of what is not known its share of the step
-    (profiled,) = remedies(findings(None, slow)[0])
-    assert profiled.saves_ns == 500 + 100
-
-
 def test_what_another_form_takes_instead_is_said() -> None:
     slow = run(TANH, seen=replace(TORCH, scripted=(replace(NODE, ns=800),)))
     advice = remedies(findings(None, slow)[0])[0]
@@ -1412,16 +1401,14 @@ def test_memory_is_pinned_for_a_gpu_alone() -> None:
         assert ("pin_memory" in told("input-bound", slow)) == (device is not None)
 
 
-def test_a_cause_of_several_kinds_takes_its_share_of_the_undisturbed_step() -> None:
+def test_a_cause_of_several_kinds_is_told_by_its_share_of_the_step() -> None:
     packed = (Fact("aten::lstm", 720, 1.0),)
-    profiled = run(MM, seen=replace(TORCH, packed=packed), ops=[])
-    slow = replace(profiled, step_ns=600, interval_ns=(590, 610))
-    told = alone(slow)
+    told = alone(run(MM, seen=replace(TORCH, packed=packed), ops=[]))
     assert told.sentence.endswith(
         " 80 % of the step passes where a CPU computes packed sequences by a product a time step, "
         "not in the layer's own op."
     )
-    assert told.remedies[0].saves_ns == 480  # of 600, as 720 are of 900
+    assert told.remedies[0].saves_ns == 720
 
 
 @pytest.mark.parametrize(

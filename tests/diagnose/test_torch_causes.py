@@ -14,13 +14,12 @@ from diagnose.torch_profiles import profiled, reads_like_its_example, told
 
 import lstmprof as lp
 from lstmprof.capture.own import session as own_session, writing
-from lstmprof.capture.worker import profiling, yardstick
+from lstmprof.capture.worker import profiling
 
 torch: Any = pytest.importorskip("torch")
 pytestmark = pytest.mark.measured
 
 TIME, BATCH, FEATURES, HIDDEN = 16, 8, 16, 32
-YARDSTICKS = ("product_ns", "python_ns", "copy_ns")
 Step = Callable[[], object]
 Build = Callable[[], Step]
 
@@ -433,7 +432,6 @@ def test_more_threads_than_cpus_are_named_where_a_program_was_measured_by_itself
 ) -> None:
     """Of the cause or, where they took so much of each other's CPU that none is told, of that."""
     monkeypatch.setattr(profiling, "THROWAWAY_NS", 0)
-    monkeypatch.setattr(yardstick, "measured", lambda: dict.fromkeys(YARDSTICKS, 1))
     monkeypatch.setattr(
         own_session, "write_in_child", lambda folder, _: writing.written(Path(folder))
     )
