@@ -482,26 +482,28 @@ def _solved(left: object, timed: float, low: float, high: float) -> float:
 def _rare(
     events: EventTable, windows: Sequence[Window], slot: Ints, step_ns: float
 ) -> tuple[Rare, ...]:
-    """Return the events of less than half of the steps that take long, the longest first."""
+    """Return the events of less than half of the steps that take long, the longest first.
+
+    An event of a name that more steps have is not rare, wherever in the step it lies.
+    """
     if len(windows) < 2 * LEAST_STEPS or not len(events):
         return ()
     rows = np.flatnonzero(slot != NONE)
-    present = np.bincount(slot[rows])
+    names, texts = events.texts("name")
+    step = np.searchsorted(np.sort([w.start_ns for w in windows]), events.start_ns, side="right")
+    pairs = np.unique(np.stack([names[rows].astype(np.int64), step[rows]]), axis=1)
+    steps_of = np.bincount(pairs[0], minlength=len(texts) + 1)
     rare: Flags = np.zeros(len(events), dtype=np.bool_)
-    rare[rows] = present[slot[rows]] < RARE_SHARE * len(windows)
+    rare[rows] = steps_of[names[rows]] < RARE_SHARE * len(windows)
     parent = events.rows_named("parent_id")
     outer = rare & ~((parent != NONE) & rare[parent])
-    long = outer & (events.dur_ns >= LEAST_RARE_SHARE * step_ns)
-    by_name: dict[str, list[int]] = {}
-    codes, names = events.texts("name")
-    steps = events.ints("step", NONE)
-    in_steps: dict[str, set[int]] = {}
-    for row in np.flatnonzero(long).tolist():
-        by_name.setdefault(names[codes[row]], []).append(int(events.dur_ns[row]))
-        in_steps.setdefault(names[codes[row]], set()).add(int(steps[row]))
+    long = np.flatnonzero(outer & (events.dur_ns >= LEAST_RARE_SHARE * step_ns))
     found = [
-        Rare(name, len(in_steps[name]), int(np.median(ns)))
-        for name, ns in by_name.items()
-        if len(in_steps[name]) < RARE_SHARE * len(windows)
+        Rare(
+            texts[name],
+            int(steps_of[name]),
+            int(np.median(events.dur_ns[long[names[long] == name]])),
+        )
+        for name in np.unique(names[long]).tolist()
     ]
     return tuple(sorted(found, key=lambda r: (-r.each_ns * r.steps, r.name)))

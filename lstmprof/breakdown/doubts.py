@@ -19,7 +19,7 @@ from lstmprof.runs.metadata import RunInfo
 LEAST = 5
 #: A step that takes so much longer after the profile changes with its state. Chosen by hand: above
 #: what rounds of one process differ by on a quiet machine.
-STATE_SHARE = 0.25
+STATE_SHARE, LEAST_ROUNDS = 0.25, 2
 
 #: Kinds of ``Warning``.
 GOVERNOR, LOSS, THROTTLED, STATE = "governor", "loss", "clocks", "state"
@@ -57,12 +57,13 @@ def warnings(iterations: Iterations, info: RunInfo) -> Iterator[Warning]:
 
 
 def _change_of_state(pairs: list[tuple[Ints, Ints]]) -> float | None:
-    """Return by how much steps take longer after the profile; None if not in every round.
+    """Return by how much steps take longer after the profile; None if not in each of some rounds.
 
-    The fastest iterations are compared: load lengthens the others.
+    The fastest iterations after it must be slower than all before. In one round that may be the
+    machine; each round is a process of its own.
     """
     some = [(before, after) for before, after in pairs if min(len(before), len(after)) >= LEAST]
-    if not some or len(some) < len(pairs):
+    if len(some) < max(len(pairs), LEAST_ROUNDS):
         return None
     changes = [math.log(np.min(after) / np.max(before)) for before, after in some]
     if min(changes) <= 0:

@@ -284,7 +284,7 @@ def _match_by_subsequence(ends: list[tuple[int, int]], label: Ints, position: In
 
 
 def _match_the_rest(places: Ints, own: list[int], reference: list[int]) -> None:
-    """Give events without a place the free ones of their label in turn, then places past the end."""
+    """Give events without a place the free ones of their label, then places past the end."""
     left = np.flatnonzero(places == NONE).tolist()
     if not left:
         return

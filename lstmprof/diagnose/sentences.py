@@ -11,7 +11,7 @@ from lstmprof.diagnose.certainty import (
     of_finding as certainty_of,
     of_prediction,
 )
-from lstmprof.diagnose.certainty.pair import in_words, structure_in_words
+from lstmprof.diagnose.certainty.pair import in_words, layer_in_words, structure_in_words
 from lstmprof.diagnose.findings import CAUSES, HOST, NAMED_SHARE, Finding, lengths
 from lstmprof.diagnose.findings.because import because, most_of, named, pace
 from lstmprof.diagnose.findings.savings import REPLAY, ROOFLINE
@@ -193,12 +193,18 @@ def of_run(profile: StepProfile, findings: Sequence[Finding], outcome: Outcome) 
     if cause.kind in causes.WAITS and cause.group == HOST:
         waits = f"the {profile.device_word} waits for its host {_waits(cause, findings)}"
         return f"{name}: {waits}{doubt}.{_pace(profile)}"
-    why = because(cause)
+    why = "; ".join(words for words in (_calls(profile), because(cause)) if words)
     share = percent(cause.slow_ns / profile.length_ns)
     amount = f"{milliseconds(cause.slow_ns)} of {milliseconds(profile.length_ns)} ms"
     sentence = f"{name} is {cause.kind}: {share} of {_whole(profile)} ({amount}) goes to"
     sentence += f" {named(cause)}" + (f"; {why}" if why else "")
     return f"{sentence}{_then(cause, findings)}{doubt}."
+
+
+def _calls(profile: StepProfile) -> str:
+    """That it calls the cells of a layer one by one; empty if it does not."""
+    words = layer_in_words(profile)
+    return f"it makes {words}" if "cell" in words.lower() else ""
 
 
 def _then(cause: Finding, findings: Sequence[Finding]) -> str:
