@@ -1,12 +1,13 @@
 """How often identical code gets a cause, and how often an interval holds what it is of.
 
 A pair is what a user does twice with nothing changed: ``lstmprof capture --label A``, then ``B``,
-then ``lstmprof diagnose`` of both. Whatever it finds is false. A third of the pairs is captured
-back to back, a third minutes apart, with captures of other pairs between, and a third while another
-process spins on each core. The promise: at most 2 % of the pairs get a cause, in each third.
+then ``lstmprof diagnose`` of both. Any cause is false. A third of the pairs is captured back to
+back, a third minutes apart, with captures of other pairs between, and a third while another process
+spins on each core. The promise: at most 2 % of the pairs get a cause, in each third.
 
-Of the same captures, how many 95 % intervals hold the median of the other captures of that
-implementation and condition. Both come with their own 95 % interval (E. Wilson, JASA 22, 1927).
+Beside it: how far the clean steps of a pair differ, what the timed steps lost, and how many 95 %
+intervals of captures hold the median clean step of the other captures of that implementation and
+condition. Shares come with their own 95 % interval (E. Wilson, JASA 22, 1927).
 
 What lies in ``--keep`` is not captured again, so that a run that was interrupted goes on, and two
 versions of lstmprof can be held against each other on the same captures.
@@ -28,9 +29,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from lstmprof.breakdown.timings import Timings, compared_ns, timings
+from lstmprof.breakdown import break_down
+from lstmprof.breakdown.timings import Timings
 from lstmprof.errors import LstmprofError
 from lstmprof.runs.run import Run, open_run
 
@@ -74,8 +75,7 @@ class Verdict:
 
     pair: Pair
     state: str
-    by: str | None
-    slower: float
+    ratio: float
     sentence: str
 
 
@@ -142,13 +142,8 @@ def verdict(pair: Pair, folder: Path) -> Verdict:
     paths = [str(run_of(Capture(pair, label), folder).path) for label in "AB"]
     command = [*LSTMPROF, "diagnose", *paths, "--format", "json"]
     text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    (said,) = _diagnoses(json.loads(text))
-    ratio = said["slow_ns"] / said["fast_ns"]
-    return Verdict(pair, said["state"], said.get("compared_by"), ratio, said["sentence"])
-
-
-def _diagnoses(document: Any) -> list[dict[str, Any]]:
-    return document if isinstance(document, list) else list(document["diagnoses"])
+    (said,) = json.loads(text)
+    return Verdict(pair, said["state"], said["ratio"]["value"], said["sentence"])
 
 
 def wilson(hits: int, of: int) -> tuple[float, float]:
@@ -168,71 +163,69 @@ def shown(hits: int, of: int) -> str:
     return f"{hits} ({100 * low:.0f}–{100 * high:.0f} %)"
 
 
-def held(runs: Sequence[Run]) -> list[bool]:
-    """Of each, whether its interval holds the median of the others' medians.
+def timings_of(runs: Sequence[Run]) -> list[Timings]:
+    """Return the clean steps of ``runs``, with their intervals."""
+    found = (break_down(run, None, ("ledger",)).timings for run in runs)
+    return [each for each in found if each is not None]
 
-    By CPU time where that is what one of them must be compared by.
-    """
-    known: list[tuple[int, Timings]] = []
-    for number, run in enumerate(runs):
-        table = run.timings()
-        measured = None if table is None else timings(table, run.info)
-        if measured is not None:
-            known.append((number, measured))
-    medians, hits = compared_ns(known), []
-    for number, measured in known:
-        others = [median for other, median in medians.items() if other != number]
-        by_cpu = medians.get(number) == measured.cpu_step_ns
-        ends = (measured.step_low_ns, measured.step_high_ns)
-        low, high = (measured.cpu_step_low_ns, measured.cpu_step_high_ns) if by_cpu else ends
-        if others and number in medians and low is not None and high is not None:
-            hits.append(low <= statistics.median(others) <= high)
+
+def held(some: Sequence[Timings]) -> list[bool]:
+    """Return, for each run, whether its interval holds the median of the other runs' steps."""
+    hits = []
+    for number, each in enumerate(some):
+        others = [t.step_ns for other, t in enumerate(some) if other != number]
+        if others and each.step_low_ns is not None and each.step_high_ns is not None:
+            hits.append(each.step_low_ns <= statistics.median(others) <= each.step_high_ns)
     return hits
 
 
-def machine(runs: Sequence[Run]) -> str:
-    """What the yardsticks of ``runs`` took, median and range, and had of their CPU."""
-    pairs = [pair for run in runs for pair in run.info.yardsticks or ()]
-    sides = [side for pair in pairs for side in (pair.before, pair.after) if side is not None]
-    loops = [s.python_cpu_ns / 1e6 for s in sides if s.python_cpu_ns]
-    shares = [s.python_cpu_ns / s.python_ns for s in sides if s.python_cpu_ns and s.python_ns]
-    if not loops:
-        return "unknown"
-    took = f"{statistics.median(loops):.1f} ms ({min(loops):.1f}–{max(loops):.1f})"
-    return f"{took}, {min(statistics.median(shares), 1):.0%} of its CPU".replace("%", " %")
+def lost(some: Sequence[Timings]) -> str:
+    """Return the share that the median timed step lost, median and most of ``some``."""
+    shares = [(each.lost_ns or 0.0) / each.median_ns for each in some]
+    return f"{100 * statistics.median(shares):.0f} % ({100 * max(shares):.0f})" if shares else "–"
+
+
+def apart(told: Sequence[Verdict]) -> str:
+    """Return how many times as long the longer step takes, median and most of ``told``."""
+    ratios = [each.ratio for each in told]
+    return f"{statistics.median(ratios):.2f}× ({max(ratios):.2f})"
 
 
 def table(told: Sequence[Verdict], folder: Path) -> str:
     """A line for each condition, in Markdown."""
     lines = [
-        "| captured | pairs | false causes (95 %) | no difference | cannot be told | by CPU time "
-        "| intervals that hold | of captures | load | Python loop of the yardstick, CPU time |",
-        "|---|---:|---:|---:|---:|---:|---:|---:|---|---|",
+        "| captured | pairs | false causes (95 %) | no difference | cannot be told "
+        "| clean steps apart, median (most) | intervals that hold | of captures | load "
+        "| lost by timed steps, median (most) |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|---|---:|",
     ]
     for condition in CONDITIONS:
         some = [v for v in told if v.pair.condition == condition]
+        if not some:
+            continue
         captures = [Capture(v.pair, label) for v in some for label in "AB"]
-        runs = [run_of(wanted, folder) for wanted in captures]
-        groups: dict[str | None, list[Run]] = {}
-        for run in runs:
-            groups.setdefault(run.info.implementation, []).append(run)
-        hits = [hit for group in groups.values() for hit in held(group)]
+        groups: dict[str, list[Run]] = {}
+        for wanted in captures:
+            group = groups.setdefault(wanted.pair.implementation, [])
+            group.append(run_of(wanted, folder))
+        timed = [timings_of(group) for group in groups.values()]
+        hits = [hit for group in timed for hit in held(group)]
         states, loads = [v.state for v in some], [load_of(c, folder) for c in captures]
         low, high = wilson(sum(hits), len(hits))
-        share = f"{100 * sum(hits) / len(hits):.0f} % ({100 * low:.0f}–{100 * high:.0f})"
+        share = f"{100 * statistics.fmean(hits):.0f} % ({100 * low:.0f}–{100 * high:.0f})"
         cells = (
             condition,
             len(some),
             shown(states.count("found"), len(some)),
             states.count("none"),
             states.count("unknown"),
-            sum(v.by == "CPU time" for v in some),
-            share if hits else "–",
+            apart(some),
+            share,
             len(hits),
             f"{min(loads):.1f}–{max(loads):.1f}",
-            machine(runs),
+            lost([each for group in timed for each in group]),
         )
-        lines += ["| " + " | ".join(map(str, cells)) + " |"] if some else []
+        lines.append("| " + " | ".join(map(str, cells)) + " |")
     return "\n".join(lines)
 
 
@@ -255,7 +248,7 @@ def measured(pairs: Sequence[Pair], folder: Path, options: Sequence[str]) -> lis
             continue
         told.append(said)
         name = f"{pair.number:03} {pair.implementation}, {pair.condition}"
-        print(f"{name}: {said.state} {said.slower:.2f}× {said.sentence}", flush=True)
+        print(f"{name}: {said.state} {said.ratio:.2f}× {said.sentence}", flush=True)
     return told
 
 

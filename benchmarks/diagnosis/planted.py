@@ -4,10 +4,9 @@ Each case is two runs of one implementation, a clean one and one with a cause pl
 setting that makes the same calls slower), captured in one sweep so that their rounds take turns,
 then ``lstmprof diagnose --format json`` in a process of its own. The workers are the shipped ones;
 ``planting/sitecustomize.py`` gives their steps what is planted. It must be named first, and its
-size be right. The size is known by a clock of the plant's own, around its units in steps without a
-profiler; of what is in a compiled program, and of a setting, it is the difference of both runs'
-steps by the same clock; in CPU time where the diagnosis is. Of steps those count that kept their
-CPU.
+size be right. A clock of the plant's own, around its units in steps without a profiler, tells the
+size; for what is in a compiled program, and for a setting, it is the difference of both runs' steps
+by that clock. As in the clean step, the 10th percentile of the steps counts.
 
 The promises. On a quiet machine: named first in 99 % of the cases, median error of the size within
 5 %. With a process spinning on each core: right or "cannot be told" in 95 %, wrong in 2 % at most.
@@ -34,14 +33,16 @@ from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 
+import numpy as np
 from null_pairs import spinning
 from planted_cases import CASES, KINDS, Case, Sweep, sweeps
 
+from lstmprof.breakdown.clean_step import QUANTILE
 from lstmprof.capture.request import ROUNDS, CaptureRequest
 from lstmprof.capture.rounds import capture_rounds, capture_run
 from lstmprof.capture.worker.host import hardware
 from lstmprof.errors import LstmprofError
-from lstmprof.runs.run import is_run, open_run
+from lstmprof.runs.run import is_run
 
 LSTMPROF = (sys.executable, "-m", "lstmprof")
 PLANTING = Path(__file__).with_name("planting")
@@ -52,37 +53,26 @@ CLEAN, SIZING, RUNS, STEP = "clean", "sizing", "runs", "step"
 SIZING_ITERATIONS = 20
 #: Written into the folder of a sweep when all its runs are there.
 NOTED = "sweep.json"
-#: A step kept its CPU where it was without one at most so much longer than a quarter of its like.
-GRACE_NS = 50_000
 RIGHT_QUIET, MOST_ERROR_QUIET, TOLD_LOADED, WRONG_LOADED = 0.99, 0.05, 0.95, 0.02
 
 
 @dataclass(frozen=True)
-class Size:
-    """What something takes of a step, ns: on the clock, and of CPU time."""
-
-    wall_ns: float
-    cpu_ns: float
-
-
-@dataclass(frozen=True)
 class Outcome:
-    """What was planted, and what the diagnosis says of it; ns a step.
+    """What was planted, and what the diagnosis says of it; ns per step.
 
-    ``planted`` is by a clock of its own, or the ``difference`` of the steps of both runs.
-    ``by_cpu``: the diagnosis, and so its size, is of CPU time.
+    ``planted_ns`` is by a clock of the plant's own, else it is ``difference_ns``, by which the
+    steps of both runs differ.
     """
 
     case: Case
-    clean: Size
-    planted: Size
-    difference: Size
+    clean_ns: float
+    planted_ns: float
+    difference_ns: float
     slow: str
     state: str
     cause: str | None
     found_ns: int
     sentence: str
-    by_cpu: bool
 
     @property
     def verdict(self) -> str:
@@ -94,9 +84,8 @@ class Outcome:
 
     @property
     def error(self) -> float | None:
-        """As a share of what was planted, by what is diagnosed; None of what is not right."""
-        size_ns = self.planted.cpu_ns if self.by_cpu else self.planted.wall_ns
-        return self.found_ns / size_ns - 1 if self.verdict == "right" else None
+        """The error of the diagnosed size, as a share of the planted one; None if not right."""
+        return self.found_ns / self.planted_ns - 1 if self.verdict == "right" else None
 
 
 def request_of(case: Case, label: str) -> CaptureRequest:
@@ -171,40 +160,33 @@ def outcome(case: Case, folder: Path) -> Outcome | str:
     (told,) = json.loads(said.stdout)
     clean, whole = (sizes(folder / "plans", label) for label in (CLEAN, case.label))
     named = next((name for name, _ in case.causes if name in whole), None)
-    difference = Size(
-        whole[STEP].wall_ns - clean[STEP].wall_ns, whole[STEP].cpu_ns - clean[STEP].cpu_ns
-    )
+    difference_ns = whole[STEP] - clean[STEP]
     found = {each["kind"]: each["delta_ns"] for each in told["findings"]}
     kind = KINDS[case.causes[0][0]] if case.causes else told["cause"]
     return Outcome(
         case,
-        clean=clean[STEP],
-        planted=whole[named] if named else difference,
-        difference=difference,
+        clean_ns=clean[STEP],
+        planted_ns=whole[named] if named else difference_ns,
+        difference_ns=difference_ns,
         slow=told["slow"],
         state=told["state"],
         cause=told["cause"],
         found_ns=found.get(kind, 0),
         sentence=told["sentence"],
-        by_cpu=told["compared_by"] == "CPU time",
     )
 
 
-def sizes(plans: Path, label: str) -> dict[str, Size]:
-    """Of an undisturbed step, and of each plant that has a clock: medians over all rounds."""
-    steps = []
+def sizes(plans: Path, label: str) -> dict[str, float]:
+    """Return ns per step of the whole step, and of each plant that has a clock, over all rounds."""
+    spent: dict[str, list[int]] = {STEP: []}
     for path in sorted(plans.glob(f"{label}.*.log")):
-        steps += [step for step in json.loads(path.read_text())["steps"] if not step[0]]
-    lost_ns = sorted(wall_ns - cpu_ns for _, wall_ns, cpu_ns, _ in steps)
-    most_ns = lost_ns[len(lost_ns) // 4] + GRACE_NS
-    kept = [step for step in steps if step[1] - step[2] <= most_ns]
-    spent = {STEP: [(wall_ns, cpu_ns) for _, wall_ns, cpu_ns, _ in kept]}
-    for name in kept[-1][3]:
-        spent[name] = [tuple(plants[name]) for *_, plants in kept if name in plants]
-    return {
-        name: Size(*(statistics.median(column) for column in zip(*rows, strict=True)))
-        for name, rows in spent.items()
-    }
+        for is_recorded, wall_ns, _, plants in json.loads(path.read_text())["steps"]:
+            if is_recorded:
+                continue
+            spent[STEP].append(wall_ns)
+            for name, (plant_ns, _) in plants.items():
+                spent.setdefault(name, []).append(plant_ns)
+    return {name: float(np.quantile(column, QUANTILE)) for name, column in spent.items()}
 
 
 def outcomes(
@@ -223,21 +205,21 @@ def outcomes(
 
 def row(told: Outcome) -> str:
     """One line of the table."""
-    size, error = told.planted, told.error
+    error = told.error
     mark = {"right": "", "wrong": " ✗", "not told": ""}[told.verdict]
     named = told.cause if told.state == "found" else "cannot be told"
+    lengths = (told.clean_ns, told.planted_ns, told.difference_ns)
     return (
-        f"| {told.case.title} | {told.case.implementation} | {milliseconds(told.clean.wall_ns)} "
-        f"| {milliseconds(size.wall_ns)} | {milliseconds(size.cpu_ns)} "
-        f"| {milliseconds(told.difference.wall_ns)} | {named}{mark} "
+        f"| {told.case.title} | {told.case.implementation} | "
+        f"{' | '.join(map(milliseconds, lengths))} | {named}{mark} "
         f"| {milliseconds(told.found_ns)} | {'' if error is None else f'{100 * error:+.1f} %'} |"
     )
 
 
 HEAD = (
     "| planted (of the clean step) | implementation | clean step, ms | planted, ms "
-    "| of CPU time, ms | steps differ by, ms | named | found, ms | error |\n"
-    "|---|---|---:|---:|---:|---:|---|---:|---:|"
+    "| steps differ by, ms | named | found, ms | error |\n"
+    "|---|---|---:|---:|---:|---|---:|---:|"
 )
 
 
@@ -277,22 +259,12 @@ def conditions(folder: Path, told: Sequence[Outcome]) -> str:
     notes = [json.loads((place / NOTED).read_text()) for place in places]
     loads = [load for note in notes for load in note["loads"]]
     facts = hardware()
-    measured = [
-        yardstick
-        for place in places
-        for each in open_run(place / RUNS / CLEAN).info.yardsticks or ()
-        for yardstick in (each.before, each.after)
-        if yardstick is not None
-    ]
-    names = ("product", "python", "copy")
-    lengths = (statistics.median(getattr(m, f"{n}_ns") for m in measured) / 1e6 for n in names)
-    yardstick = ", ".join(f"{n} {ms:.2f} ms" for n, ms in zip(names, lengths, strict=True))
     minutes = sum(note["captured_s"] for note in notes) / 60
     return (
         f"{date.today().isoformat()}, {facts['cpu_model']}, {facts['cores']} cores, "
         f"{max(note['spinning'] for note in notes)} processes spinning, load "
         f"{min(loads):.1f}–{max(loads):.1f}, {ROUNDS} rounds of {ITERATIONS // ROUNDS} "
-        f"iterations; yardstick: {yardstick}; captured in {minutes:.1f} minutes."
+        f"iterations; captured in {minutes:.1f} minutes."
     )
 
 

@@ -145,7 +145,7 @@ PAIRS: dict[str, Sequence[Pair]] = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """Lengths in ns of undisturbed steps."""
+    """Lengths in ns of clean steps."""
 
     pair: Pair
     slow_ns: int
@@ -200,7 +200,7 @@ def outcome(pair: Pair, folder: Path) -> Outcome | None:
     if not (is_run(slow) and is_run(fast)):
         return None
     found = diagnosed(slow, *pair.option)
-    predicted = found["what_if"][0]["undisturbed_ns"]
+    predicted = found["what_if"][0]["predicted_ns"]
     return Outcome(pair, found["slow_ns"], predicted, diagnosed(fast)["slow_ns"])
 
 

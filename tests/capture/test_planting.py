@@ -39,4 +39,4 @@ def test_a_captured_run_has_what_was_planted(
     assert steps is not None
     more = casts(tmp_path, "casts") - casts(tmp_path, "clean")
     assert more == 2 * log["counts"]["casts"] * len(steps)
-    assert planted.sizes(tmp_path / "plans", "casts")["casts"].cpu_ns > 0
+    assert planted.sizes(tmp_path / "plans", "casts")["casts"] > 0
