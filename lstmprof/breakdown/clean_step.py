@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from lstmprof.breakdown.attribution import Stretches, attributed
 from lstmprof.breakdown.mean_step import MeanStep, Recording, in_reading_order
 from lstmprof.breakdown.recording import costs_of, recorded
-from lstmprof.breakdown.slots import slots_of_stretches
+from lstmprof.breakdown.slots import names_without_numbers, slots_of_stretches
 from lstmprof.events.annotate import OWN_CODE
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.intervals import Flags, Ints
@@ -488,10 +488,10 @@ def _rare(
     """
     if len(windows) < 2 * LEAST_STEPS or not len(events):
         return ()
-    rows = np.flatnonzero(slot != NONE)
-    names, texts = events.texts("name")
+    names, texts = names_without_numbers(events), events.texts("name")[1]
+    rows = np.flatnonzero((slot != NONE) & (names != NONE))
     step = np.searchsorted(np.sort([w.start_ns for w in windows]), events.start_ns, side="right")
-    pairs = np.unique(np.stack([names[rows].astype(np.int64), step[rows]]), axis=1)
+    pairs = np.unique(np.stack([names[rows], step[rows]]), axis=1)
     steps_of = np.bincount(pairs[0], minlength=len(texts) + 1)
     rare: Flags = np.zeros(len(events), dtype=np.bool_)
     rare[rows] = steps_of[names[rows]] < RARE_SHARE * len(windows)

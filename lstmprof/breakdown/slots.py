@@ -174,17 +174,24 @@ def _parents(
     return parent, new_window
 
 
-def _labels(events: EventTable, rows: Ints) -> Ints:
-    """Return a number for what each of ``rows`` is: kind, name, shapes and stream."""
+def names_without_numbers(events: EventTable) -> Ints:
+    """Return the code of each event's name, one code for names that differ by step; of steps NONE.
+
+    ``_VARYING`` is what differs.
+    """
     names, texts = events.texts("name")
     plain = {text: code for code, text in reversed(list(enumerate(texts)))}
     same = np.arange(len(texts) + 1)
     for code, text in enumerate(texts):
         if "#" in text or "0x" in text:
             same[code] = plain.setdefault(_VARYING.sub("", text), code)
+    return np.asarray(np.where(events.is_kind("step"), NONE, same[names]))
+
+
+def _labels(events: EventTable, rows: Ints) -> Ints:
+    """Return a number for what each of ``rows`` is: kind, name, shapes and stream."""
     kinds = events.texts("kind")[0]
-    is_step = events.is_kind("step")[rows]
-    name = np.where(is_step, NONE, same[names[rows]])
+    name = names_without_numbers(events)[rows]
     shapes = events.texts("shapes")[0][rows].astype(np.int64)
     labels = numbered(
         kinds[rows].astype(np.int64), name, shapes, events.ints("stream", UNKNOWN)[rows]

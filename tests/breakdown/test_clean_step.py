@@ -109,7 +109,8 @@ def test_a_step_of_which_a_quarter_is_rare_lists_it() -> None:
     rows, windows = [], []
     for step in range(10):
         begin = 10_000 * step
-        rows.append(row("step", "step", begin, begin + 9_000, tid=1))
+        rows.append(row("step", f"ProfilerStep#{step}", begin, begin + 9_000, tid=1))
+        rows.append(row("range", f"batch#{step}", begin, begin + 8_500, tid=1))
         rows.append(row("op", "aten::mm", begin, begin + 1_000, tid=1, category="gemm"))
         if step in (3, 6):
             rows.append(row("python", "checkpoint", begin + 2_000, begin + 8_000, tid=1, step=step))
