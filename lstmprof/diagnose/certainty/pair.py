@@ -95,10 +95,9 @@ class Structure:
 
 def structure_of(fast: StepProfile, slow: StepProfile) -> Structure:
     """Compare what two steps do."""
-    first, second = _counted(fast), _counted(slow)
+    first, second = _counts(fast), _counts(slow)
     names = first.keys() | second.keys()
-    nothing = (0, 0.0)
-    pairs = [(first.get(name, nothing)[1], second.get(name, nothing)[1]) for name in names]
+    pairs = [(first.get(name, 0.0), second.get(name, 0.0)) for name in names]
     most = sum(max(pair) for pair in pairs)
     apart = sum(abs(a - b) for a, b in pairs)
     on_one_kind = (fast.device is None) == (slow.device is None)
@@ -106,9 +105,17 @@ def structure_of(fast: StepProfile, slow: StepProfile) -> Structure:
     return Structure(same, _factor(*map(slower_calls.calls, (fast, slow))))
 
 
-def _counted(profile: StepProfile) -> Spent:
-    """Name → (ns, calls) of what is called: ops, activities, runtime calls."""
-    return {name: both for name, both in by_name(profile.contributors).items() if both[1]}
+def _counts(profile: StepProfile) -> dict[str, float]:
+    """Return how often a step calls each op, and on a device runs each activity.
+
+    Contributors would not do: a short op that is all recording cost has no time among them. They
+    count if the profile has neither ops nor activities.
+    """
+    tables = ("ops",) if profile.device is None else ("ops", "kernels")
+    rows = [(table, row) for table in tables for row in profile.rows(table)]
+    if rows:
+        return {f"{table} {row['name']}": row["count"] / profile.steps for table, row in rows}
+    return {name: calls for name, (_, calls) in by_name(profile.contributors).items()}
 
 
 def _factor(first: Spent, second: Spent) -> float | None:

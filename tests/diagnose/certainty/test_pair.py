@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -87,6 +88,27 @@ def test_counts_that_differ_by_a_tenth_are_another_structure(calls: Any, same: b
     fast, slow = ran(("mm", 100, 10), ("add", 10, 90)), ran(*calls)
     assert structure_of(fast, slow).same is same
     assert structure_of(slow, fast).same is same
+
+
+def test_what_is_called_is_counted_by_events_and_not_by_time() -> None:
+    # of short ops all may be recording cost: they have no time in one of two clean steps
+    ops = {"ops": table({"name": "mm", "count": 20}, {"name": "view", "count": 180})}
+    fast = ran(("mm", 100, 10), ("view", 1, 90), steps=2, tables=ops)
+    slow = ran(("mm", 110, 10), steps=2, tables=ops)
+    assert structure_of(fast, slow).same
+    half = {"ops": table({"name": "mm", "count": 10}, {"name": "view", "count": 90})}
+    assert structure_of(fast, ran(("mm", 110, 10), steps=1, tables=half)).same
+    assert not structure_of(fast, ran(("mm", 110, 10), steps=2, tables=half)).same
+
+
+def test_kernels_are_counted_on_a_device_alone() -> None:
+    ops = {"name": "mm", "count": 1}
+    first, second = (
+        {"ops": table(ops), "kernels": table({"name": name, "count": 9})} for name in "ab"
+    )
+    on_host = [ran(("mm", 100, 1), tables=tables) for tables in (first, second)]
+    assert structure_of(*on_host).same
+    assert not structure_of(*(replace(run, device=0) for run in on_host)).same
 
 
 def test_a_gpu_s_step_is_never_the_structure_of_a_cpu_s() -> None:
