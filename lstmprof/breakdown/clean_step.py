@@ -7,9 +7,9 @@ less what recording took, and the clean step is the sum over its slots. A slot o
 by its share of them. How the percentile was chosen: docs/diagnosis.md, "The clean step".
 
 What one recorded event costs is solved so that the clean step equals a low percentile of the timed
-iterations, up to ``MOST_TIMES`` the cost in a loop (``recording``). A step that is still
-longer is scaled down to them. On a busy machine the timed iterations are longer than the clean
-step; then an event costs ``USUAL_TIMES`` the loop.
+iterations, or their median if the profiled steps vary, up to ``MOST_TIMES`` the cost in a loop
+(``recording``). A step that is still longer is scaled down to them. On a busy machine the timed
+iterations are longer than the clean step; then an event costs ``USUAL_TIMES`` the loop.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ QUIET_SPREAD = 0.1
 Z95 = 1.96
 #: Resamples of the bootstrap, and the slots that it resamples, the largest first.
 RESAMPLES, MOST_RESAMPLED = 60, 4_000
-#: Steps whose numbers of events differ by more do not do the same: variable lengths, logging.
-#: Repeated TensorFlow and JAX steps, whose profilers leave out short ops, differ by up to 2 %.
+#: Steps whose numbers of events differ by more may not do the same: variable lengths, logging. So
+#: may TensorFlow's, whose profiler leaves out short ops: 16 of the samples, by up to 74 %.
 VARYING_SHARE = 0.05
 #: Ops of one name and shapes of which the medians are so many times their lowest times are
 #: disturbed, if they are so many: planted denormals and cold caches stay below.
@@ -216,7 +216,7 @@ def clean_lane(
     rounds: Sequence[int] | None = None
     if measured is not None:
         cost = _Cost(slots, measured.info, device is not None)
-        timed = None if slots.vary else timed_ns(measured.timings, measured.info)
+        timed = timed_ns(measured.timings, measured.info, 0.5 if slots.vary else QUANTILE)
         off, recording = cost.off(times, timed)
         rounds = measured.info.profiled_rounds
     left = np.maximum(times - off, 0.0)
@@ -241,8 +241,8 @@ def clean_lane(
     )
 
 
-def timed_ns(timings: pa.Table | None, info: RunInfo) -> float | None:
-    """Return the low percentile of the timed iterations: CPU time if one thread did the work."""
+def timed_ns(timings: pa.Table | None, info: RunInfo, quantile: float = QUANTILE) -> float | None:
+    """Return this quantile of the timed iterations: CPU time if one thread did the work."""
     if timings is None:
         return None
     counted = timings.filter(pc.invert(timings.column("warmup")))
@@ -250,7 +250,7 @@ def timed_ns(timings: pa.Table | None, info: RunInfo) -> float | None:
         return None
     by_cpu = one_thread(info) and not _has_nulls(counted, "cpu_ns")
     column = counted.column("cpu_ns" if by_cpu else "wall_ns")
-    return float(np.quantile(column.to_numpy(), QUANTILE))
+    return float(np.quantile(column.to_numpy(), quantile))
 
 
 def _has_nulls(table: pa.Table, column: str) -> bool:
@@ -291,7 +291,7 @@ class _Slots:
 
     @property
     def vary(self) -> bool:
-        """Whether the steps differ in how many events they have: they do not do the same."""
+        """Whether the steps differ in how many events they have: they may not do the same."""
         starts = np.sort(self.events.start_ns)
         ends = [(w.start_ns, w.end_ns) for w in self._windows]
         counts = [int(np.diff(np.searchsorted(starts, np.array(pair)))[0]) for pair in ends]

@@ -142,6 +142,13 @@ def test_a_clean_step_is_never_longer_than_the_timed_ones() -> None:
     assert lane.span.ns == pytest.approx(STEP_NS / 4, rel=1e-6)
 
 
+def test_steps_that_vary_are_held_to_the_median_of_the_timed_ones() -> None:
+    events, windows = steps_of(lambda step, op: OP_NS if op <= step else 0)
+    walls = [STEP_NS // 20] * 5 + [STEP_NS // 10] * 6
+    lane = clean_lane(events, windows, None, measured(walls, event_ns=0.001))
+    assert lane.span.ns == pytest.approx(STEP_NS / 10, rel=1e-6)
+
+
 def test_disturbed_steps_widen_the_interval_downwards() -> None:
     generator = np.random.default_rng(0)
     slow = 1 + generator.exponential(3, (10, OPS))
