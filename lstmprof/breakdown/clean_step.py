@@ -114,6 +114,10 @@ class CleanLane:
         """The events by the clock that counts clean time only."""
         return self._clock.moved(self._profiled)
 
+    def at(self, instants_ns: Ints) -> Ints:
+        """Return instants of the profile by the clock that counts clean time only."""
+        return self._clock.at(instants_ns)
+
     @property
     def mean_step(self) -> MeanStep:
         """The clean step as the mean over its windows; parts in whole ns that sum to it."""

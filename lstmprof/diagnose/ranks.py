@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from lstmprof.breakdown import Breakdown
+from lstmprof.breakdown.clean_step import CleanLane
 from lstmprof.breakdown.mean_step import lane_words
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.intervals import Covered
@@ -254,30 +255,34 @@ def _each(known: dict[str, Any]) -> str:
     return " a step" if known["marked"] else ""
 
 
-def overlap_of(breakdown: Breakdown, place: Place, windows: Sequence[Window]) -> Overlap | None:
-    """Communication of the mean of ``windows`` at ``place``; None where there is none.
+def overlap_of(
+    breakdown: Breakdown, place: Place, windows: Sequence[Window], clean: CleanLane | None
+) -> Overlap | None:
+    """Return the communication per step at ``place``; None if there is none.
 
-    What is exposed is the ledger's part ``collective``: compute has an instant before it.
+    ``windows`` are those of ``clean``, or of the profile if that is None. What is exposed is the
+    ledger's part ``collective``: compute has an instant before it.
     """
     rows = [row for row in breakdown.table("collectives").to_pylist() if _place(row) == place]
-    start, end = (
-        np.array(values, dtype=np.int64)
-        for values in (
-            [row["start_ns"] for row in rows],
-            [row["start_ns"] + row["dur_ns"] for row in rows],
-        )
-    )
+    start = np.array([row["start_ns"] for row in rows], dtype=np.int64)
+    end = start + np.array([row["dur_ns"] for row in rows], dtype=np.int64)
+    if clean is not None:
+        start, end = clean.at(start), clean.at(end)
     covered = Covered(start, end).within(
         np.array([w.start_ns for w in windows], dtype=np.int64),
         np.array([w.end_ns for w in windows], dtype=np.int64),
     )
-    communication, steps = int(covered.sum()), {w.step for w in windows}
-    exposed = sum(
-        row["ns"]
-        for row in breakdown.ledger.to_pylist()
-        if _place(row) == place and row["part"] == "collective" and row["step"] in steps
-    )
-    mean = [round(ns / len(windows)) for ns in (communication, exposed)]
+    if clean is not None:
+        parts = clean.mean_step.parts
+        exposed = sum(ns for _, part, ns in parts if part == "collective")
+    else:
+        steps = {w.step for w in windows}
+        exposed = sum(
+            row["ns"]
+            for row in breakdown.ledger.to_pylist()
+            if _place(row) == place and row["part"] == "collective" and row["step"] in steps
+        )
+    mean = [round(ns / len(windows)) for ns in (int(covered.sum()), exposed)]
     return Overlap(*mean) if mean[0] else None
 
 

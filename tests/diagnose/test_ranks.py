@@ -206,22 +206,28 @@ def test_breakdown_and_diagnosis_call_a_lane_alike(
 @given(
     st.lists(st.tuples(st.integers(0, 30), st.integers(1, 30)), min_size=1, max_size=5),
     st.lists(st.tuples(st.integers(0, 30), st.integers(1, 30)), max_size=5),
+    st.sampled_from([[100], [100, 900, 100, 100]]),
 )
 def test_overlap_is_what_a_count_of_instants_finds(
     tmp_path_factory: pytest.TempPathFactory,
     communicates: list[tuple[int, int]],
     computes: list[tuple[int, int]],
+    steps_ns: list[int],
 ) -> None:
+    """In a profile of four steps one has a pause at its end: the clean step has none."""
     at_work = [
         {t for start, length in spans for t in range(start, start + length)}
         for spans in (communicates, computes)
     ]
-    rows = [row("step", "step", 0, 100, rank=0, pid=1, tid=1)]
-    for number, (name, spans) in enumerate(((REDUCE, communicates), ("sgemm", computes))):
-        rows += [
-            row("kernel", name, s, s + length, rank=0, device=0, stream=10 * number + place)
-            for place, (s, length) in enumerate(spans)
-        ]
+    rows, begin = [], 0
+    for step_ns in steps_ns:
+        rows.append(row("step", "step", begin, begin + step_ns, rank=0, pid=1, tid=1))
+        for number, (name, spans) in enumerate(((REDUCE, communicates), ("sgemm", computes))):
+            rows += [
+                row("kernel", name, begin + s, begin + s + length, rank=0, device=0, stream=stream)
+                for stream, (s, length) in enumerate(spans, start=10 * number)
+            ]
+        begin += step_ns
     overlap = facts(tmp_path_factory.mktemp("r"), rows)["overlap"]
     assert overlap["communication_ns"] == len(at_work[0])
     assert overlap["overlapped_ns"] == len(at_work[0] & at_work[1])

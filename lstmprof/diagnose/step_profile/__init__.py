@@ -235,7 +235,7 @@ def step_profile_of(
     else:
         events, windows, stretches = clean.events, list(clean.windows), clean.stretches
     rows = _of_lane(events, windows, lane)
-    overlap = overlap_of(breakdown, (lane.rank, lane.device), windows)
+    overlap = overlap_of(breakdown, (lane.rank, lane.device), windows, clean)
     parts = _means(contributors(events, windows, lane.rank, lane.device, stretches), len(windows))
     return StepProfile(
         name=breakdown.run.name,
