@@ -192,12 +192,13 @@ def layer_in_words(profile: StepProfile) -> str:
         return ""
     row = max(rows, key=lambda r: (r["forward_ns"] or 0) + (r["backward_ns"] or 0))
     cells, op = row["cells"], row["op"] or ""
+    each = "per step" if profile.marked else "in the profile"
     if row["form"] == CELL_OP and cells:
-        return f"{count(cells)} {CELLS.get(op, op)} calls per step"
+        return f"{count(cells)} {CELLS.get(op, op)} calls {each}"
     if row["form"] == LAYER_OP:
         calls = sum(r["form"] == LAYER_OP for r in rows)
-        return f"{calls} {op} call{'s' if calls > 1 else ''} per step"
-    return f"a loop of {count(cells)} cells per step" if cells else ""
+        return f"{calls} {op} call{'s' if calls > 1 else ''} {each}"
+    return f"a loop of {count(cells)} cells {each}" if cells else ""
 
 
 def in_words(ratio: Ratio) -> str:
