@@ -3,15 +3,14 @@
 A profiler takes its time for an event before it notes the begin, between begin and end, and after
 it has noted the end. The first and the last lie in what is around the event, in a gap between two
 ops too, the second in the event itself (``Cost``). A capture's own ranges cost more than an op: in
-the undisturbed steps they are not there (``Costs``).
+the timed steps they are not there (``Costs``).
 
 What a loop of one trivial call shows is the least that an event costs: in a real step its code and
 its data are no longer in the caches. An event of torch.profiler took 0.7 to 0.9 µs in such a loop,
 1.2 µs where 256 KB were read between two calls, and 1.4 to 1.9 µs of CPU time in the steps of
 torch-lstmcell-basic, 0.7 to 1.5 in those of torch-lstmcell-fused (torch 2.13, Xeon of 2 CPUs, load
-2 to 4, in turn with the same steps undisturbed). So the step itself decides, between the loop's
-cost and the most that steps showed: what the profiled steps took longer is shared by their events,
-and none costs more than the stretch is long in which it was recorded.
+2 to 4, in turn with the same steps undisturbed). So the timed steps decide what an event costs
+(``clean_step``), up to the most that steps showed.
 """
 
 from __future__ import annotations
@@ -45,8 +44,6 @@ MOST_RECORDING_NS, MOST_TIMES = 3_000, 4
 OWN_RANGES = frozenset({"step", "input", "forward", "loss", "backward", "optimizer"})
 #: Parts in which a device waits and no host keeps it waiting.
 _NO_HOST = (LATENCY, QUEUED, UNATTRIBUTED)
-#: Halvings of an interval of some µs until less than a picosecond is left.
-_HALVINGS = 64
 
 
 @dataclass(frozen=True)
@@ -141,7 +138,6 @@ class Recorded:
 
     events: Borders
     ranges: Borders
-    length_ns: Ints
 
     @property
     def borders(self) -> Ints:
@@ -149,32 +145,6 @@ class Recorded:
         return np.asarray(
             self.events.before + self.events.after + self.ranges.before + self.ranges.after
         )
-
-    def off(self, cost: Cost, of_range: Cost) -> np.ndarray:
-        """Nanoseconds of each stretch that recording took, never more than it is long."""
-        taken = self.events.ns(cost) + self.ranges.ns(of_range)
-        return np.asarray(np.minimum(taken, self.length_ns))
-
-    def cost_ns(self, costs: Costs, longer_ns: float | None) -> float:
-        """Of one event, so that ``off`` is ``longer_ns`` in all, as far as ``costs`` allow it.
-
-        The usual one where that is None, or no more than 0.
-        """
-        if longer_ns is None or longer_ns <= 0:
-            return costs.usual_ns
-
-        def total(each_ns: float) -> float:
-            return float(self.off(costs.shape.times(each_ns), costs.of_range).sum())
-
-        low, high = costs.least_ns, costs.most_ns
-        if total(low) >= longer_ns:
-            return low
-        if total(high) <= longer_ns:
-            return high
-        for _ in range(_HALVINGS):
-            middle = (low + high) / 2
-            low, high = (low, middle) if total(middle) >= longer_ns else (middle, high)
-        return high
 
 
 def recorded(events: EventTable, stretches: Stretches, *, own_ranges: bool) -> Recorded:
@@ -191,7 +161,6 @@ def recorded(events: EventTable, stretches: Stretches, *, own_ranges: bool) -> R
     return Recorded(
         _borders(events, stretches, on_host & ~ranges, host),
         _borders(events, stretches, ranges, host),
-        stretches.end_ns - stretches.start_ns,
     )
 
 

@@ -1,8 +1,8 @@
-"""What a sampler saw of undisturbed steps, beside the ledger: an outside witness.
+"""What a sampler saw of timed steps, beside the ledger: an outside witness.
 
 Reads the samples of a run, which were sorted into the ledger's own parts when it was captured, and
-the account of its undisturbed step. First the parts: their share of the samples, of the time in the
-account, and by how many points these differ. Then the Python lines that took more than 1 %
+the breakdown of its clean step. First the parts: their share of the samples, of the time in the
+breakdown, and by how many points these differ. Then the Python lines that took more than 1 %
 themselves, in no op, which no event of the profile shows: hooks, logging, a loop's own work; and
 the garbage collector, wherever it ran.
 
@@ -40,7 +40,7 @@ COLUMNS = (
         "ledger_share",
         pa.float64(),
         "share",
-        "of the undisturbed step by the profile, without what profiling changed besides",
+        "of the clean step",
         _NOT_THERE,
     ),
     Column(
