@@ -108,10 +108,12 @@ def outcome(fast: StepProfile, slow: StepProfile, findings: Sequence[Finding]) -
         if lack is not None:
             why = f"{_blind(lack)} of {label}"
             return Outcome("unknown", why, differs=ratio.sure, ratio=ratio)
-    cause = next((f for f in findings if _is_cause(f) and _told(f, findings)), None)
     if structure.same:
         return _of_same_work(fast, slow, findings, ratio, structure)
-    unexplained = _unexplained_ns(findings)
+    slower = _without_reason(findings)
+    some = (f for f in findings if _is_cause(f) and f is not slower and _told(f, findings))
+    cause = next(some, None)
+    unexplained = _unexplained_ns(findings) + (slower.delta_ns if slower else 0)
     whole_ns = lengths(fast, slow)[1] - lengths(fast, slow)[0]
     if cause is not None and unexplained <= (1 - EXPLAINED_SHARE) * whole_ns:
         return Outcome("found", cause=cause, differs=ratio.sure, ratio=ratio)
@@ -119,6 +121,8 @@ def outcome(fast: StepProfile, slow: StepProfile, findings: Sequence[Finding]) -
         why = f"cannot be told apart: {_lengths(fast, slow)}, {_interval(ratio)}"
         return Outcome("none", why, advice=_more(fast, slow), differs=False, ratio=ratio)
     why = f"not explained by the profile: {_why_not(whole_ns, findings)}"
+    if slower is not None and slower.delta_ns > (1 - EXPLAINED_SHARE) * whole_ns:
+        why = f"the same calls take longer: {because(slower)}"
     again = "" if _unseen(whole_ns, findings) else _more(fast, slow)
     return Outcome("unknown", why, advice=again, ratio=ratio)
 
@@ -137,11 +141,11 @@ def _of_same_work(
     factor = max(structure.factor or 1.0, 1.0)
     whole_ns = lengths(fast, slow)[1] - lengths(fast, slow)[0]
     beyond = [f for f in findings if least_excess_ns(f, factor) >= CAUSE_SHARE * whole_ns]
+    slower = _without_reason(findings)
     for finding in filter(_is_cause, findings):
-        slower = finding.kind == causes.SLOWER
-        if reason(fast, slow).name in EXPLAINS if slower else finding in beyond:
+        if finding is not slower and (finding.kind == causes.SLOWER or finding in beyond):
             return Outcome("found", cause=finding, ratio=ratio)
-    calls = next((because(f) for f in beyond if f.kind == causes.SLOWER), "")
+    calls = because(slower) if slower is not None and slower in beyond else ""
     took = f"the calls that both make take {factor:.2f}× as long"
     if calls:
         why = f"the same calls take longer, and some more than others: {calls}"
@@ -301,6 +305,15 @@ def of_prediction(prediction: Prediction) -> Certainty:
 
 def _is_cause(finding: Finding) -> bool:
     return finding.kind not in UNEXPLAINED and finding.delta_ns > 0
+
+
+def _without_reason(findings: Sequence[Finding]) -> Finding | None:
+    """Return the calls that take longer each, if no setting or counter says why: no cause."""
+    for finding in findings:
+        if finding.kind == causes.SLOWER and finding.fast is not None and finding.delta_ns > 0:
+            explained = reason(finding.fast, finding.slow).name in EXPLAINS
+            return None if explained else finding
+    return None
 
 
 def _told(finding: Finding, findings: Sequence[Finding]) -> bool:

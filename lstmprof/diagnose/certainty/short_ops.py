@@ -27,9 +27,9 @@ def doubt_of(finding: Finding) -> str | None:
     dispatch of the fast one, where that is as long.
     """
     fast, slow = finding.fast, finding.slow
-    if finding.kind == causes.DISPATCH and _leaves_out(slow):
+    if finding.kind == causes.DISPATCH and leaves_out(slow):
         return f"{_LEFT_OUT}, and what these took counts as dispatch"
-    if finding.kind not in _BUSY or fast is None or not _leaves_out(fast):
+    if finding.kind not in _BUSY or fast is None or not leaves_out(fast):
         return None
     dispatch_ns = fast.parts.get(_DISPATCH, 0)
     if dispatch_ns < finding.delta_ns:
@@ -38,7 +38,8 @@ def doubt_of(finding: Finding) -> str | None:
     return f"{_LEFT_OUT}: {where}"
 
 
-def _leaves_out(profile: StepProfile) -> bool:
+def leaves_out(profile: StepProfile) -> bool:
+    """Return whether a profile on a CPU is of that executor."""
     if profile.device is not None or not profile.parts.get(_DISPATCH):
         return False
     return any(contributor.name in _EXECUTOR for contributor in profile.contributors)

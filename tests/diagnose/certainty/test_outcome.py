@@ -114,6 +114,20 @@ def test_one_call_that_is_slower_than_the_others_is_named_and_no_cause() -> None
     )
 
 
+@pytest.mark.parametrize(
+    ("pointwise_ms", "python_ms", "cause"), [(15, 1, None), (5, 9, "Python-bound")]
+)
+def test_slower_calls_without_a_reason_are_no_cause_of_other_code_either(
+    pointwise_ms: float, python_ms: float, cause: str | None
+) -> None:
+    extra = contributor("busy", "layout", MS // 100, "aten::clone", count=20)
+    slow = ran("b", 6, python_ms, pointwise_ms, facts=IMPLEMENTATION)
+    slow = replace(slow, contributors=(*slow.contributors, extra))
+    told = of(slow, facts=IMPLEMENTATION)
+    assert told.to_dict()["cause"] == cause
+    assert ("; the same calls take longer: aten::tanh" in told.sentence) is (cause is None)
+
+
 def test_several_parts_that_grow_a_little_are_not_called_one_factor() -> None:
     fast = profile(
         contributor("busy", "gemm", 8 * MS, "mm"),
