@@ -127,17 +127,19 @@ def test_a_warning_that_many_runs_have_is_one_line(
     timed = {"round": [0], "iteration": [0], "warmup": [False], "wall_ns": [9000]}
     timings = pa.table({**unread, **timed}).cast(TIMINGS_SCHEMA)
     for number in range(runs):
-        busy = {"load_average_before": [5.0 + number] * 3, "hardware": {"cores": 2}}
+        hot = {"gpu_throttle_reasons": [f"it has {90 + number} °C"]}
         info = {"name": f"r{number}", "source": "capture", "implementation": "torch-cudnn"}
         (tmp_path / f"r{number}").mkdir()
-        write_tables(tmp_path / f"r{number}", run_info({**info, **busy}), events, timings)
+        write_tables(tmp_path / f"r{number}", run_info({**info, **hot}), events, timings)
     assert lstmprof(["breakdown", str(tmp_path)]) == 0
-    warned = [w for w in capsys.readouterr().out.splitlines() if "the machine was busy" in w]
+    warned = [w for w in capsys.readouterr().out.splitlines() if "the GPU was throttled" in w]
     if runs == 2:
         assert [w[: w.index(" the ")] for w in warned] == ["warning: r0:", "warning: r1:"]
         return
     (line,) = warned
-    assert line.startswith("warning: r0, and 2 more runs like it: the machine was busy before")
+    assert line.startswith(
+        "warning: r0, and 2 more runs like it: the GPU was throttled: it has 90 °C"
+    )
 
 
 def ops_of(folder: Path, name: str, network: str, parts: dict[str, int]) -> None:
@@ -163,7 +165,7 @@ def test_the_steps_of_more_than_three_runs_stand_side_by_side(
     ops_of(tmp_path, "c", "one", {"aten::mm": 9})
     each = ["breakdown", *(str(tmp_path / name) for name in "abc")]
     assert lstmprof(each) == 0
-    assert "a: where the undisturbed step goes" in capsys.readouterr().out
+    assert "a: where the clean step goes" in capsys.readouterr().out
     ops_of(tmp_path, "d", "other", {"aten::mm": 9})
     assert lstmprof(["breakdown", str(tmp_path)]) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
@@ -176,7 +178,7 @@ def test_the_steps_of_more_than_three_runs_stand_side_by_side(
     }
     assert lines.count(["run", "gemm", "idle", "python", "step"]) == 1
     assert lstmprof(["breakdown", str(tmp_path), "--top", "3"]) == 0
-    assert "d: where the undisturbed step goes" in capsys.readouterr().out
+    assert "d: where the clean step goes" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("ranks", "tables"), [(3, 3), (4, 0)])

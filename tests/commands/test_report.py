@@ -43,7 +43,7 @@ def test_two_runs_by_name_and_a_page_elsewhere(traces: Path) -> None:
     made = report(traces / "fast", traces / "slow", "-o", page, cwd=traces.parent)
     assert made.returncode == 0, made.stderr
     assert "2 runs" in made.stdout
-    assert "torch-cell is 4.4" in page.read_text()
+    assert "torch-cell takes 4.5" in page.read_text()
 
 
 def test_single_charts_are_files(traces: Path) -> None:
