@@ -135,7 +135,7 @@ class Run:
         return Table(name, rows, TABLES[name].columns)
 
     def timings(self) -> Timings | None:
-        """Length, interval and warnings of the undisturbed step; None where none was timed."""
+        """Return the length, interval and warnings of the clean step; None if no step was timed."""
         return self.breakdown.timings
 
     def what_if(
@@ -349,9 +349,8 @@ def diagnose(
     rank: int | None = None,
     device: int | None = None,
 ) -> list[Diagnosis]:
-    """Each run against the fastest that can be compared with it; alone where there is none.
+    """Compare each run with the fastest that can be compared with it; alone if there is none.
 
-    Of runs that cannot be told from the fastest that one stands for it that took turns with most.
     A run of several ranks or devices is seen on ``device`` of ``rank``; by default on the one that
     the others wait for in collectives, where there is one, else the busiest of the first rank.
 

@@ -41,8 +41,8 @@ _EACH = 3
     type=click.Choice(STEPS),
     default=STEPS[0],
     show_default=True,
-    help="Of which steps the account is: those without a profiler, where they were timed, or the "
-    "profiled ones, to the nanosecond. The table ledger has the profiled ones.",
+    help="Show the clean step, or the mean of the profiled steps. The table ledger always shows "
+    "the profiled steps.",
 )
 @options.step_range
 @options.open_
@@ -55,16 +55,16 @@ def command(
     step_range: str | None,
     open_: bool,
 ) -> int:
-    """Account for every nanosecond of a step, busy and idle.
+    """Show where every nanosecond of a step goes, busy and idle.
 
-    What was busy is told by category, what was idle by cause. Of a captured run that is the step
-    without a profiler: what recording took is taken off where it lay.
+    Busy time is shown by category, idle time by cause. The step is the clean step: what it takes
+    when nothing disturbs it, from the profiled steps, less what recording took (docs/diagnosis.md).
 
     PATH is a run, a folder of runs, or raw profiles: a file, a folder, a tar archive, a URL (read
-    into a cache, never beside the file). One that cannot be read does not stop the others: it is
-    told at the end, and the exit status is 1. The steps of more than three runs stand side by side.
-    Of a plain Kineto file of 256 MiB and more the first step is told on stderr before the rest is
-    read, if samples of the file tell where it stands.
+    into a cache, never beside the file). If one cannot be read, the others are shown, it is named
+    at the end, and the exit status is 1. The steps of more than three runs stand side by side. For
+    plain Kineto files of 256 MiB and more, the first step is printed on stderr before the rest
+    is read, if samples of the file show where it is.
 
     \b
     Example:

@@ -293,8 +293,8 @@ def command(
 ) -> int:
     """Time and profile implementations, each in processes of its own.
 
-    Undisturbed, then a few steps under the framework's profiler, then undisturbed again, in every
-    round. A run appears in --out whole or not at all; stopped, the same command goes on with the
+    Each round times iterations without a profiler, profiles a few steps, and times iterations
+    again. A run appears in --out whole or not at all; stopped, the same command goes on with the
     rounds that were done. Several --impl, --workload, --precision or sizes (--hidden 128,512 or
     --hidden 128 --hidden 512) give their cross product: the plan is shown, what cannot run is
     listed with the reason, what is there already is skipped.

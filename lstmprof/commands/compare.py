@@ -60,9 +60,9 @@ def command(
     BASE and NEW are each a run, a folder of runs, raw profiles or a baseline that was kept. Runs
     of folders are paired by name, implementation, label and workload, and the worst pair decides.
 
-    The exit status is 0 where every pair is certain to keep the condition, 3 where one is certain
-    to break it, 4 where that cannot be told, which says what would tell; 1 is a failure and 2 a
-    usage error, as everywhere. Certain is what a diagnosis would call so: docs/gate.md.
+    Clean steps are compared. The exit status is 0 if the 95 % interval of every ratio keeps the
+    condition, 3 if one breaks it, and 4 if an interval holds the limit: then compare says how many
+    rounds would decide. 1 is a failure and 2 a usage error, as everywhere. See docs/gate.md.
 
     \b
     Example:

@@ -76,13 +76,13 @@ def command(
 ) -> int:
     """Say why one run is slower than another, and what to do.
 
-    The difference is told part by part, with the cause of each and the evidence for it.
+    The difference between two clean steps is shown part by part, with the cause of each and the
+    evidence for it.
 
-    PATH is a run, a folder of runs, or raw profiles, as for breakdown. Of several runs each is held
-    against the fastest that can be compared with it, or, of those that cannot be told from that,
-    the one that took turns with most; a run alone against its own step. A run of several ranks or
-    devices is seen on the one that the others wait for in collectives, where there is one, else on
-    the busiest device of the first rank.
+    PATH is a run, a folder of runs, or raw profiles, as for breakdown. Each of several runs is
+    compared with the fastest that can be compared with it. For a run alone, diagnose says what its
+    step is bound by. A run of several ranks or devices is seen on the one that the others wait for
+    in collectives, if there is one, else on the busiest device of the first rank.
 
     \b
     Example:

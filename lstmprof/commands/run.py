@@ -48,14 +48,14 @@ class _Run(click.Command):
     type=click.IntRange(min=1),
     default=_DEFAULT.steps,
     show_default=True,
-    help="Steps to profile.",
+    help="Steps to profile; ten are enough for a clean step.",
 )
 @click.option(
     "--timed",
     type=click.IntRange(min=1),
     default=_DEFAULT.timed,
     show_default=True,
-    help="Steps to time undisturbed, half before the profile and half after.",
+    help="Steps to time without a profiler, half before the profile and half after it.",
 )
 @click.option(
     "--warmup",
@@ -97,9 +97,9 @@ def command(script: tuple[str, ...], module: str | None, out: str, **asked: Any)
     """Run a training script as it is, and profile a few of its steps.
 
     Steps are found: those of a torch optimizer, of Keras's fit, of optax; else name the function
-    that is one. Some are timed undisturbed, a few are profiled with ranges for their phases, some
-    are timed again; the rest runs as without lstmprof. The script's output, input and exit code
-    stay its own. Its options come after --.
+    that is one. Some are timed without a profiler, some are profiled with ranges for their phases,
+    some are timed again; the rest runs as without lstmprof. The script's output, input and exit
+    code stay its own. Its options come after --.
 
     \b
     Example:

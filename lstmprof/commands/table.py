@@ -29,8 +29,8 @@ from lstmprof.commands import completion, options, terminal
     default="step ± interval, slowdown",
     show_default=True,
     metavar="NAMES",
-    help="What a cell says, with commas: step ± interval (or +-), step, median, mean ± std, "
-    "slowdown, samples/s, first step.",
+    help="What a cell says, with commas: step ± interval (or +-) of the clean step, step; median, "
+    "mean ± std of the timed iterations; slowdown, samples/s, first step.",
 )
 @click.option(
     "--format",
@@ -45,9 +45,9 @@ def command(
 ) -> int:
     """Make a table for a paper: runs by two of their conditions.
 
-    A cell without a run is empty. Of runs that can be compared the fastest is bold, and so is what
-    its 95 % interval touches: these runs do not tell them apart. The caption says what the numbers
-    are, the machine, the versions, rounds and iterations.
+    A cell without a run is empty. The fastest of comparable runs is bold, and so is every run whose
+    95 % interval touches its own. The caption names the numbers, the machine, the versions, rounds
+    and iterations.
 
     PATH is a run, or a folder of runs, as for breakdown. Of several that would share a cell of the
     --rows and --columns that you give it is said what tells them apart.

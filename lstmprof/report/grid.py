@@ -80,11 +80,9 @@ VALUES: Mapping[str, Value] = {
     "step ± interval": Value(
         lambda t, _: _with_error(*_step(t)),
         {**_STEP_MS, "± ms": lambda t, _: _ms(_step(t)[1])},
-        "ms a step (interquartile mean) ± half of its 95 % interval, rounds as clusters",
+        "ms per clean step ± half of its 95 % interval",
     ),
-    "step": Value(
-        lambda t, _: milliseconds(_step(t)[0], 2), _STEP_MS, "ms a step (interquartile mean)"
-    ),
+    "step": Value(lambda t, _: milliseconds(_step(t)[0], 2), _STEP_MS, "ms per clean step"),
     "median": Value(
         lambda t, _: milliseconds(t.median_ns, 2),
         {"median ms": lambda t, _: _ms(t.median_ns)},

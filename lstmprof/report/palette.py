@@ -16,8 +16,6 @@ from lstmprof.breakdown.attribution import TAIL
 from lstmprof.diagnose import causes
 from lstmprof.numbers import shown_name
 
-#: What the ledger writes before an idle part at the end of a window.
-
 
 @dataclass(frozen=True)
 class Part:

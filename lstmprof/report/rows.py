@@ -54,10 +54,6 @@ def times(runs: Sequence[RunReport], groups: Sequence[Group]) -> list[Row]:
     return rows
 
 
-def _step_ns(run: RunReport) -> float:
-    return run.breakdown.timings.step_ns if run.breakdown.timings else 0.0
-
-
 def ledger(runs: Iterable[RunReport]) -> list[Row]:
     """``lane``, ``state``, ``part``; ``total_ns`` is the sum over ``steps`` of them.
 
@@ -184,21 +180,22 @@ def roofline(runs: Sequence[RunReport]) -> list[Row]:
 def stability(runs: Sequence[RunReport]) -> list[Row]:
     """Cells of ``iterations`` counted ones from ``iteration`` on, of a long series more than one.
 
-    ``wall_ns`` is the median of their times, ``off_share`` that over the run's step, less 1;
-    ``place`` the round and whether it was profiled before: no cell is of two places.
+    ``wall_ns`` is the median of their times, ``off_share`` that over the median iteration of the
+    run, less 1; ``place`` the round and whether it was profiled before: no cell is of two places.
     """
     most = max(ALL_CELLS // max(len(runs), 1), LEAST_CELLS)
     rows = []
     for run in runs:
-        table, step = run.breakdown.run.timings(), _step_ns(run)
-        counted = [] if table is None or not step else _counted(table)
+        table, timings = run.breakdown.run.timings(), run.breakdown.timings
+        usual = 0.0 if timings is None else timings.median_ns
+        counted = [] if table is None or not usual else _counted(table)
         size = -(-len(counted) // most)
         for place, of_place in itertools.groupby(counted, key=_place):
             left = list(of_place)
             for cell in (left[first : first + size] for first in range(0, len(left), size)):
                 wall = statistics.median(row["wall_ns"] for row in cell)
                 columns = {"iteration": cell[0]["iteration"], "iterations": len(cell)}
-                columns |= {"place": place, "wall_ns": wall, "off_share": wall / step - 1}
+                columns |= {"place": place, "wall_ns": wall, "off_share": wall / usual - 1}
                 rows.append(run.row(columns))
     return rows
 

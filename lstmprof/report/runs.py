@@ -119,7 +119,7 @@ def missing(report: Report, runs: Sequence[RunReport], empty: Sequence[str]) -> 
         yield f"Profiles in which no event has a length, left out: {', '.join(empty)}."
     untimed = [run.facts.run for run in runs if run.breakdown.timings is None]
     if untimed:
-        yield f"Time undisturbed by a profiler: unknown for {_listed(untimed, runs)}."
+        yield f"Iterations without a profiler: none were timed for {_listed(untimed, runs)}."
     on_host = [run.facts.run for run in runs if run.profile.device is None]
     if on_host:
         yield (

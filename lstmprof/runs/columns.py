@@ -7,7 +7,7 @@ from lstmprof.runs.fields import OLDER
 
 _OTHERS = f"the run is no run of own code, or {OLDER}"
 
-#: The columns of timings.parquet, one row an iteration of the undisturbed pass.
+#: The columns of timings.parquet, one row per iteration without a profiler.
 ITERATIONS = (
     Column("round", pa.int64(), "", "which worker process ran it, from 0"),
     Column("iteration", pa.int64(), "", "number in the run, warm-up included"),

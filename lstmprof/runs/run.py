@@ -104,7 +104,7 @@ class Run:
         return Packed(table, lambda name: events.columns([name]).column(0))
 
     def timings(self) -> pa.Table | None:
-        """One row an iteration of the undisturbed pass; None where it was not captured here.
+        """One row per iteration without a profiler; None where it was not captured here.
 
         Raises:
             RunError: the file is damaged or of another schema version.
@@ -112,7 +112,7 @@ class Run:
         return self._timings
 
     def samples(self) -> pa.Table | None:
-        """One row a stack that a sampler saw in undisturbed steps; None where none looked on.
+        """One row per stack that a sampler saw, without a profiler; None where none looked on.
 
         Raises:
             RunError: the file is damaged or of another schema version.

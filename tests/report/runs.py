@@ -46,18 +46,16 @@ def run(
     walls_ns: tuple[int, ...] = (),
     hidden: int = 32,
     step_ns: int | None = None,
-    last_step_ns: int | None = None,
     facts: dict[str, Any] | None = None,
 ) -> Run:
     """The run ``name`` in ``out``: ``steps`` of ``kernels`` kernels under ``names`` in turn.
 
-    Steps last ``step_ns`` if given, else as long as their kernels; the last one ``last_step_ns``.
+    Steps last ``step_ns`` if given, else as long as their kernels.
     """
     rows: list[Row] = []
     length = step_ns or kernels * PERIOD
     for step in range(steps):
-        last = last_step_ns if step == steps - 1 else None
-        end = step * length + (last or length)
+        end = (step + 1) * length
         rows.append(row("step", f"step#{step}", step * length, end, pid=1, tid=1))
         for i in range(kernels):
             rows += _launched(step * length + i * PERIOD, step * kernels + i + 1, names)

@@ -10,12 +10,11 @@ from typing import Any
 import altair as alt
 import pytest
 from altair.utils import schemapi
-from diagnose.made import contributor, profile
+from diagnose.made import contributor, profile, span
 from diagnose.made_job import breakdown_of
 from report import runs, test_ranks
 
 from lstmprof.breakdown import break_down
-from lstmprof.diagnose.causes import PROFILER
 from lstmprof.diagnose.findings import waterfall as steps
 from lstmprof.report import TABLES, report_of
 from lstmprof.report.charts import CHARTS, casts, figures, launch_gaps, times, versions, waterfall
@@ -124,11 +123,11 @@ def test_a_waterfall_is_in_the_order_of_the_findings_and_small_ones_are_one() ->
     rows = [
         {"kind": "GEMM-bound", "fast_ns": 1_000, "slow_ns": 3_000},
         {"kind": "memory-bound", "fast_ns": 0, "slow_ns": 1},
-        {"kind": PROFILER, "fast_ns": 0, "slow_ns": -900},
+        {"kind": "cast-bound", "fast_ns": 1_000, "slow_ns": 100},
     ]
     labels = [bar["label"] for bar in waterfall.bars(rows)]
-    assert labels[1:-1] == ["GEMM-bound", "1 smaller part", PROFILER]
-    assert [bar["end_ns"] for bar in waterfall.bars(rows)] == [1_000, 3_000, 3_001, 2_101, 2_101]
+    assert labels[1:-1] == ["GEMM-bound", "cast-bound", "1 smaller part"]
+    assert [bar["end_ns"] for bar in waterfall.bars(rows)] == [2_000, 4_000, 3_100, 3_101, 3_101]
 
 
 @pytest.mark.parametrize(("slow_ns", "said"), [(20_000, "2.00× as long"), (10_100, "told apart")])
@@ -157,7 +156,7 @@ def test_a_way_between_two_runs_that_cannot_be_told_apart_names_no_cause() -> No
             contributor("busy", "gemm", ns, "aten::mm"),
             name=name,
             step_ns=ns,
-            interval_ns=(0.9 * ns, 1.1 * ns),
+            span=span(ns, 0.1),
         )
         for name, ns in (("fast", 10_000_000), ("near", 11_000_000), ("far", 30_000_000))
     )

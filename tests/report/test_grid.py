@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from commands.written_runs import step, write_run
 from report import runs
 
 import lstmprof as lp
+from lstmprof.breakdown.clean_step import BETWEEN_PROCESSES, Z95
 from lstmprof.cli import run as lstmprof
 from lstmprof.report.grid import FIELDS, VALUES
 
@@ -26,7 +28,7 @@ def traces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         facts = {"implementation": name, "workload": workload, "device_name": "A & B 100 %"}
         facts |= {"framework": "torch", "versions": {"torch": "2.13.0", "nvtx": "1"}}
         facts |= {"started_at": "2026-11-23T10:00:00Z"}
-        write_run(tmp_path / "traces", f"{name}-{batch}", step(("aten::mm", 9)), ms, **facts)
+        write_run(tmp_path / "traces", f"{name}-{batch}", step(("aten::mm", ms - 1)), ms, **facts)
     return tmp_path / "traces"
 
 
@@ -35,13 +37,18 @@ def written(capsys: Said, *arguments: str) -> str:
     return capsys.readouterr().out
 
 
+def with_interval(ms: float) -> str:
+    """A step of one round, with what processes of the same code differ by."""
+    return f"{ms:.2f} ± {ms * math.sinh(Z95 * BETWEEN_PROCESSES):.2f}"
+
+
 def test_markdown_leaves_a_missing_cell_empty_and_the_fastest_bold(capsys: Said) -> None:
     lines = written(capsys).splitlines()
     assert lines[:4] == [
         "| implementation | batch 8 | batch 64 |",
         "|---|---:|---:|",
-        "| quick |  | **50.00 (1.00×)** |",
-        r"| slow\_one | 20.00 | 90.00 (1.80×) |",
+        f"| quick |  | **{with_interval(50)} (1.00×)** |",
+        rf"| slow\_one | {with_interval(20)} | {with_interval(90)} (1.80×) |",
     ]
     for text in ("A & B 100 %", "torch 2.13.0", "1 round", "1 iteration;", "2026-11-23"):
         assert text in lines[-1]
@@ -60,9 +67,9 @@ def test_csv_has_a_column_a_number_and_nothing_where_nothing_was_measured(capsys
     text = written(capsys, "--format", "csv", "--value", "step ± interval, slowdown")
     first, second = csv.DictReader(io.StringIO(text))
     assert first["batch 8 step ms"] == first["batch 8 slowdown"] == ""
-    assert float(first["batch 64 step ms"]) == 50
+    assert float(first["batch 64 step ms"]) == pytest.approx(50, rel=1e-4)
     assert second["batch 8 slowdown"] == ""
-    assert float(second["batch 64 slowdown"]) == pytest.approx(1.8)
+    assert float(second["batch 64 slowdown"]) == pytest.approx(1.8, rel=1e-4)
 
 
 def test_html_escapes_names(traces: Path, capsys: Said) -> None:
@@ -87,19 +94,20 @@ def test_the_step_has_its_interval_and_what_it_touches_is_bold_too(
     made = tmp_path / "made"
     made.mkdir()
     long = {**runs.WORKLOAD, "name": "long", "time_steps": 40}
-    walls = {"fast": 20_000_000, "near": 20_100_000, "far": 50_000_000, "alone": 90_000_000}
-    for name, ns in walls.items():
+    kernels = {"fast": 200, "near": 202, "far": 500, "alone": 900}
+    for name, count in kernels.items():
         facts = {"workload": long} if name == "alone" else {}
         implementation = "fast" if name == "alone" else name
         runs.run(
             *(made, name),
             implementation=implementation,
-            walls_ns=runs.walls(ns),
+            kernels=count,
+            walls_ns=runs.walls(count * runs.PERIOD),
             facts=facts,
         )
     assert lstmprof(["table", str(made), "--columns", "time-steps"]) == 0
     lines = {line.split(" | ")[0]: line for line in capsys.readouterr().out.splitlines()}
-    cells = {name: cell(made / name) for name in walls}
+    cells = {name: cell(made / name) for name in kernels}
     assert f"| **{cells['fast']} (1.00×)** | {cells['alone']} |" in lines["| fast"]
     assert f"| **{cells['near']} (1.01×)** |" in lines["| near"]
     assert f"| {cells['far']} (2.50×) |" in lines["| far"]

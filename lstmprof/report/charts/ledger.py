@@ -1,4 +1,4 @@
-"""Where the mean step goes: busy by category, idle by cause, every nanosecond once."""
+"""Where the step goes: busy by category, idle by cause, every nanosecond once."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ def figures(report: Report) -> list[Figure]:
     group_figures = []
     for group, rows in report.by_group(report.ledger):
         runs = report.members(group)
-        n = f"{drawing.profiled(runs)}, each nanosecond counted once"
+        n = drawing.profiled(runs)
         if any(row["of"] == CLEAN for row in rows):
-            n += ", less what recording took"
+            n = n.replace("mean of", "clean step of", 1) + ", less what recording took"
+        n += ", each nanosecond counted once"
         group_figures.append(
             Figure(
                 key=f"ledger-{group.number}",
@@ -50,7 +51,7 @@ def sentence(rows: Rows, unmarked: Collection[str] = ()) -> str:
     (label, lane), longest = max(bars.items(), key=lambda bar: sum(map(_mean_ns, bar[1])))
     largest = max(longest, key=lambda row: row["total_ns"])
     share = largest["total_ns"] / sum(row["total_ns"] for row in longest)
-    mean = "undisturbed step" if largest["of"] == CLEAN else "mean step"
+    mean = "clean step" if largest["of"] == CLEAN else "mean step"
     whole = "time" if label in unmarked else mean
     return (
         f"Of the {whole} of {label} on {lane} ({milliseconds(sum(map(_mean_ns, longest)))} ms) "

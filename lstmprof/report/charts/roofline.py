@@ -17,7 +17,7 @@ def figures(report: Report) -> list[Figure]:
     group_figures = []
     for group, rows in report.by_group(report.roofline):
         rows.sort(key=lambda row: -row["share"])
-        n = "least time of a step by measured peaks over its undisturbed one"
+        n = "least time of a step by measured peaks over its clean step"
         group_figures.append(
             Figure(
                 key=f"roofline-{group.number}",

@@ -1,6 +1,6 @@
-"""Whether the timing series can be trusted: its iterations against the run's step.
+"""Whether iterations took equally long: each against the median iteration of its run.
 
-A drift is a row that changes from left to right, two modes are a row of two colours, a disturbed
+A drift is a row that changes from left to right, two modes are a row of two colours, a preempted
 iteration is one cell, a profile or a next round a gap. Of a long series a cell is the median of
 several iterations in a row.
 """
@@ -23,7 +23,7 @@ def figures(report: Report) -> list[Figure]:
     for group, rows in report.by_group(report.stability):
         runs = report.members(group)
         n = drawing.span((facts.iterations for facts in runs), "iterations")
-        unit = f"% off the run's step, colours end at ±{drawing.MOST_PERCENT} %"
+        unit = f"% off the run's median iteration, colours end at ±{drawing.MOST_PERCENT} %"
         group_figures.append(
             Figure(
                 key=f"stability-{group.number}",
@@ -44,7 +44,7 @@ def sentence(rows: Rows) -> str:
     most = " spreads most:" if len(labels) > 1 else ":"
     return (
         f"{label}{most} the middle half of its iterations spans "
-        f"{percent(_middle_half(rows, label))} of its step."
+        f"{percent(_middle_half(rows, label))} of the median."
     )
 
 
@@ -66,14 +66,14 @@ def chart(rows: Rows) -> drawing.Drawn:
             x=alt.X("iteration:Q", title="iteration", scale=alt.Scale(zero=False, nice=False)),
             x2="next:Q",
             y=drawing.label_axis(labels),
-            color=drawing.off_colour("% off the step"),
+            color=drawing.off_colour("% off the median"),
             tooltip=[
                 alt.Tooltip("run:N"),
                 alt.Tooltip("place:N"),
                 alt.Tooltip("iteration:Q"),
                 alt.Tooltip("iterations:Q", title="of them in this cell"),
                 alt.Tooltip("ms:Q", format=",.4f", title="median ms"),
-                alt.Tooltip("percent:Q", format="+.1f", title="% off the step"),
+                alt.Tooltip("percent:Q", format="+.1f", title="% off the median"),
             ],
         )
         .properties(width="container", height=drawing.height(len(labels)))

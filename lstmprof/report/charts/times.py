@@ -26,8 +26,7 @@ def figures(report: Report) -> list[Figure]:
     group_figures = []
     for group, rows in report.by_group(report.times):
         rows.sort(key=_step_ns)
-        counts = drawing.span((row["iterations"] for row in rows), "iterations")
-        n = f"interquartile mean of {counts}"
+        steps = drawing.span((facts.steps for facts in report.members(group)), "profiled steps")
         group_figures.append(
             Figure(
                 key=f"times-{group.number}",
@@ -36,7 +35,7 @@ def figures(report: Report) -> list[Figure]:
                 sentence=sentence(rows, report.diagnoses),
                 caption=drawing.caption(
                     "ms a batch",
-                    f"{n} after warm-up, line: its 95 % interval",
+                    f"clean step of {steps}, line: its 95 % interval",
                     report.members(group),
                 ),
                 spec=drawing.specification(chart(rows)),

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import altair as alt
 
-from lstmprof.diagnose.causes import KINDS, PROFILER
+from lstmprof.diagnose.causes import KINDS
 from lstmprof.diagnose.certainty import EXPLAINED_SHARE
 from lstmprof.diagnose.certainty.pair import no_difference
-from lstmprof.diagnose.findings import CAUSES, UNEXPLAINED, timed
+from lstmprof.diagnose.findings import CAUSES, UNEXPLAINED
 from lstmprof.numbers import milliseconds
 from lstmprof.report import drawing
-from lstmprof.report.model import Figure, Pair, Report, Row, Rows, RunFacts
+from lstmprof.report.model import Figure, Pair, Report, Row, Rows
 from lstmprof.report.palette import PARTS, part_of_kind
 
 TITLE = "From the fast step to the slow one"
@@ -69,31 +69,24 @@ def sentence(pair: Pair) -> str:
 
 
 def caption(pair: Pair, report: Report) -> str:
-    """Unit and n: of the two ends, and of the parts between them."""
+    """Return the unit, n, and on what the two runs were measured."""
     both = [report.facts_of(pair.fast.name), report.facts_of(pair.slow.name)]
-    counted = [pair.fast.steps, pair.slow.steps]
-    means = _each([_of(n, facts) for n, facts in zip(counted, both, strict=True)])
-    n = f"between them: means of {means} profiled steps"
-    if timed(pair.fast, pair.slow):
-        iterations = _each([facts.iterations for facts in both])
-        n = f"clean steps of {means} profiled steps, {iterations} timed iterations"
+    clean = pair.fast.span is not None and pair.slow.span is not None
+    steps = _each([pair.fast.steps, pair.slow.steps])
+    n = f"{'clean steps' if clean else 'means'} of {steps} profiled steps"
     return drawing.caption("ms a step", n, both)
 
 
-def _of(counted: int, facts: RunFacts) -> str:
-    return str(counted) if counted == facts.steps else f"{counted} of {facts.steps}"
-
-
-def _each(numbers: Sequence[int | str | None]) -> str:
+def _each(numbers: Sequence[int]) -> str:
     """``20``, ``12 and 20``: of the fast run and of the slow one."""
-    texts = ["?" if n is None else str(n) for n in numbers]
+    texts = [str(n) for n in numbers]
     return texts[0] if texts[0] == texts[1] else " and ".join(texts)
 
 
 def bars(rows: Rows) -> list[Row]:
     """Where each bar begins and ends, ns: the fast step, what each kind adds, the slow step.
 
-    In the order of the rows; those that add little are one, before what profiling changed.
+    In the order of the rows; those that add little are one, the last.
     """
     fast_ns, slow_ns = _sum(rows, "fast_ns"), _sum(rows, "slow_ns")
     least = LEAST_SHARE * max(slow_ns, fast_ns)
@@ -101,9 +94,8 @@ def bars(rows: Rows) -> list[Row]:
     small = [row for row in rows if abs(_delta_ns(row)) < least]
     changes = [(row["kind"], part_of_kind(row["kind"]).name, _delta_ns(row)) for row in large]
     if rest := sum(map(_delta_ns, small)):
-        place = sum(row["kind"] != PROFILER for row in large)
         text = f"{len(small)} smaller part" + "s" * (len(small) != 1)
-        changes.insert(place, (text, "other", rest))
+        changes.append((text, "other", rest))
     shown, at = [_bar(0, "the fast step", STEP, 0, fast_ns)], fast_ns
     for text, base, delta_ns in changes:
         shown.append(_bar(len(shown), text, base, at, at + delta_ns))
