@@ -63,7 +63,7 @@ def out(tmp_path: Path) -> Path:
     }
     metadata = {
         **{"started_at": "2026-11-21T17:00:00Z", "ended_at": "2026-11-21T17:01:00Z"},
-        **{"profiled_wall_ns": [WALLS_NS[1]], "yardsticks": [], "device_name": "NVIDIA H200"},
+        **{"profiled_wall_ns": [WALLS_NS[1]], "device_name": "NVIDIA H200"},
         "versions": {"torch": "2.11.0", "nvtx": None},
     }
     captured = {"metadata": metadata, "timings": timings, "profiles": [profile.name]}

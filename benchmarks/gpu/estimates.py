@@ -40,9 +40,9 @@ def guess_s(request: CaptureRequest) -> float:
     kernels = cells(request.workload) * KERNELS.get(request.implementation, _KERNELS_OF_LAYERS)
     step_s = kernels * LAUNCH_S
     timing_s = max(request.timing_s or 0.0, 3 * step_s)
-    throwaway_s = max(THROWAWAY_S, request.profile_steps * step_s)
-    steps_s = (request.warmup_iterations + 2 * request.profile_steps) * step_s
-    written_s = request.profile_steps * kernels * PROFILED_KERNEL_S
+    throwaway_s = max(THROWAWAY_S, request.steps_to_profile * step_s)
+    steps_s = (request.warmup_iterations + 2 * request.steps_to_profile) * step_s
+    written_s = request.steps_to_profile * kernels * PROFILED_KERNEL_S
     start_s = START_S[request.implementation.partition("-")[0]]
     start_s += COMPILE_S.get(request.implementation, 0.0)
     return start_s + steps_s + timing_s + throwaway_s + written_s

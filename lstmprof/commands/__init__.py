@@ -9,7 +9,7 @@ VERBS = {
     "run": "Run a training script as it is, and profile a few of its steps.",
     "ingest": "Read raw profiles into runs: files, folders, archives, URLs.",
     "check": "Say whether a profile is any good, and how to record a better one.",
-    "breakdown": "Account for every nanosecond of a step, busy and idle.",
+    "breakdown": "Show where every nanosecond of a step goes, busy and idle.",
     "diagnose": "Say why one run is slower than another, and what to do.",
     "compare": "Say whether what is new is slower than a base: a gate for CI.",
     "history": "Show how the step of an implementation went from run to run, and where it changed.",

@@ -25,10 +25,6 @@ def test_each_framework_has_an_example() -> None:
     assert set(EXAMPLES) == set(FRAMEWORKS)
 
 
-def _length(*stretches: tuple[int, int]) -> int:
-    return sum(end - begin for begin, end in stretches)
-
-
 @pytest.mark.measured
 @pytest.mark.parametrize("name", FRAMEWORKS)
 def test_an_example_writes_a_run(name: str, tmp_path: Path) -> None:
@@ -45,18 +41,17 @@ def test_an_example_writes_a_run(name: str, tmp_path: Path) -> None:
     run = lp.read(tmp_path / "traces" / name)
     info = run.info
     assert (info.source, info.framework) == ("own code", FRAMEWORKS[name])
-    assert (info.iterations, len(info.profiled_wall_ns or ())) == (20, 3)
+    assert (info.iterations, len(info.profiled_wall_ns or ())) == (20, 10)
     assert info.recording
     assert info.settings
     steps = run.table("steps").rows()
-    assert [row["step"] for row in steps] == [0, 1, 2]
+    assert [row["step"] for row in steps] == list(range(10))
     for row in steps:
         parts = [part["ns"] for part in run.ledger() if part["step"] == row["step"]]
         assert sum(parts) == row["dur_ns"]
     walls = info.profiled_wall_ns or ()
-    off_ns = [_length(*step.own_ns, *step.others_ns) for step in info.profiled_off_cpu or ()]
-    of_steps = list(zip(steps, walls, off_ns or [0] * len(steps), strict=True))
-    assert max(row["dur_ns"] / wall for row, wall, _ in of_steps) <= 1.01, of_steps
-    # What another process had of the CPU is cut out.
-    assert max((row["dur_ns"] + off) / wall for row, wall, off in of_steps) > 0.8, of_steps
+    shares = [row["dur_ns"] / wall for row, wall in zip(steps, walls, strict=True)]
+    assert max(shares) <= 1.01
+    # A preemption between the two readings of the clock is in the wall time alone.
+    assert max(shares) > 0.8
     assert {part["part"] for part in run.ledger()} & {"gemm", "rnn"}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from diagnose.made import contributor, profile
+from diagnose.made import contributor, profile, span
 
 from lstmprof.diagnose.diagnosis import Diagnosis, alone, compare
 from lstmprof.diagnose.document import Document
@@ -18,21 +18,19 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 MS = 1_000_000
 
 
-def timed(name: str, *python_ms: int, spread: float = 0.001) -> StepProfile:
+def timed(name: str, *python_ms: int) -> StepProfile:
     parts = [contributor("busy", "gemm", 10 * MS, "aten::mm")]
     parts += [contributor("idle", "python", ms * MS, "step") for ms in python_ms]
     length = sum(c.ns for c in parts)
-    interval = (length * (1 - spread), length * (1 + spread))
-    return profile(*parts, name=name, step_ns=length, interval_ns=interval)
+    return profile(*parts, name=name, step_ns=length, span=span(length))
 
 
 def diagnoses() -> dict[str, Diagnosis]:
     fast, slow = timed("fast"), timed("slow", 5)
-    noisy = timed("noisy", 5, spread=0.9)
     unseen = profile(contributor("idle", "unattributed", 9 * MS), device=0)
     return {
         "found": compare(fast, slow),
-        "none": compare(fast, noisy),
+        "none": compare(fast, timed("like")),
         "unknown": alone(unseen),
     }
 

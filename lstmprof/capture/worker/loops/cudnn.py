@@ -64,7 +64,7 @@ class Trainer(loops.Trainer):
     profiler = "torch.profiler"
 
     def __init__(self, request: CaptureRequest, device: str) -> None:
-        if request.profile_steps and request.profiler != NSYS:
+        if request.steps_to_profile and request.profiler != NSYS:
             _refuse_without_profiler()
         self.device, self.number = device, int(device.partition(":")[2])
         super().__init__(request)
