@@ -91,8 +91,6 @@ def test_a_capture_is_complete(row: Implementation, of_row: Callable[[str], Capt
     of_steps_ns = sum(cpu_ns for cpu_ns, warmup in counted if not warmup)
     assert sum(thread["cpu_ns"] for thread in threads) > of_steps_ns / 2
     assert [thread["main"] for thread in threads].count(True) == 1
-    ((before, after),) = (yardstick.values() for yardstick in facts["yardsticks"])
-    assert min(*before.values(), *after.values()) > 100_000
     assert facts["versions"][row.framework]
     assert facts["versions"]["cuda"] is None
     assert facts["packages"]["numpy"] == facts["versions"]["numpy"]

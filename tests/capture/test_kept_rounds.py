@@ -84,7 +84,6 @@ class Workers:
             "profiled_preemptions": [],  # they could not be counted
             "peak_memory_bytes": 100 - number,
             "counters": {"cycles": 10 + number, "fp_assists": None if number else 5},
-            "yardsticks": [{"before": {"product_ns": number}, "after": None}],
             **self.facts,
         }
 
@@ -155,7 +154,6 @@ def test_every_round_is_profiled_and_the_run_tells_step_by_step(
     assert info.profiled_preemptions is None  # unknown, not none
     assert (info.iterations, info.peak_memory_bytes) == (6, 100)
     assert info.counters == Counters(cycles=33)  # assists were not counted in every round
-    assert [y.before.product_ns for y in info.yardsticks or () if y.before] == [0, 1, 2]
     assert info.recorded is not None
     assert (info.recorded[0].steps, info.recorded[0].length_ns) == (6, 3 * 190_000)
     windows = break_down(run).windows

@@ -20,6 +20,7 @@ from lstmprof.capture.request import RESULT
 from lstmprof.capture.worker import host, timing
 from lstmprof.capture.worker.metadata import now, worker_facts
 from lstmprof.capture.worker.profilers import Profiler
+from lstmprof.capture.worker.profiling import THROWAWAY_STEPS
 from lstmprof.errors import LstmprofError, RunError, UsageError, one_line
 from lstmprof.runs.directory import check_name, staging
 
@@ -313,11 +314,13 @@ class Session:
             self._doing,
         )
         asked = "warmup={}, timed={}, steps={}".format(*dataclasses.astuple(self.plan))
-        takes = "with {} it takes {} or more, and of short steps up to a hundred besides".format(
+        needs = "with {} it needs {} steps, and up to {} more if they are short".format(
             asked,
             fewest + max(self.found_by - 1, 0),  # the last of these is the first border
+            THROWAWAY_STEPS,
         )
-        return "{}; {}{}".format(ended, takes, "" if error else ": train longer, or give fewer")
+        advice = "" if error else ": train longer, or lower these numbers"
+        return "{}; {}{}".format(ended, needs, advice)
 
     def _written(self, passes: Passes) -> None:
         """Write the run by a child process, which reads the profile."""

@@ -1,9 +1,8 @@
-"""What each thread of the process had of the CPUs: what it ran, and what it waited to run.
+"""Read how long each thread of the process ran, and how long it was ready and had no CPU.
 
-CPU time by the thread's own clock, which knows it to the moment (clock_getcpuclockid(3);
-the number is made as linux/posix-timers.h makes it), waiting in a run queue by schedstat
-(Documentation/scheduler/sched-stats.rst). A thread of a pool that spins while it has nothing to do
-runs all the time, and looks here like one that works: as many threads at 100 % as the pool has.
+CPU time comes from the clock of each thread (clock_getcpuclockid(3); linux/posix-timers.h has the
+numbers of these clocks), waiting from schedstat (Documentation/scheduler/sched-stats.rst). A pool's
+thread that spins while it has no work counts as running.
 """
 
 from __future__ import annotations
@@ -14,27 +13,27 @@ import sys
 import time
 from typing import Any, Dict, List, NamedTuple, Optional
 
-TASKS = "/proc/self/task"
-#: Told are those that ran most.
+_TASKS = "/proc/self/task"
+#: run.json lists so many threads, those that ran most.
 MOST_THREADS = 16
 _PER_THREAD_SCHED = 6  # linux/posix-timers.h: CPUCLOCK_PERTHREAD_MASK | CPUCLOCK_SCHED
 
 
 class Times(NamedTuple):
-    """Of one thread since it began."""
+    """What one thread had since it began."""
 
     cpu_ns: int
-    waited_ns: Optional[int]  # ready, with no CPU; None where the kernel does not count it
+    waited_ns: Optional[int]  # ready, with no CPU; None if the kernel does not count it
 
 
 Readings = Dict[int, Times]  # by thread id
 
 
 class Waiting(NamedTuple):
-    """CPU time of the thread that runs a step, and when some had no CPU; None is unknown.
+    """How long the thread that runs a step ran, and who waited for a CPU; None is unknown.
 
-    Ready to run, without one: that thread, all others of its process, and the processes that it has
-    started to load data (by ``multiprocessing``).
+    ``waited_ns`` is of that thread, ``others_waited_ns`` of all others of its process,
+    ``children_waited_ns`` of the processes that ``multiprocessing`` started, to load data.
     """
 
     thread_cpu_ns: Optional[int] = None
@@ -44,14 +43,14 @@ class Waiting(NamedTuple):
 
 
 class Waits(NamedTuple):
-    """CPU time of the thread that asks; the folder of a process's threads → thread → its wait."""
+    """CPU time of the calling thread; waits by folder of a process's threads, then by thread."""
 
     cpu_ns: int
     waited_ns: Dict[str, Dict[str, int]]
 
 
-def this_thread() -> Optional[int]:
-    """The number by which the system knows the thread that asks; None where it tells none."""
+def _this_thread() -> Optional[int]:
+    """Return the system's number of the calling thread; None if /proc does not have it."""
     try:
         return int(os.path.basename(os.readlink("/proc/thread-self")))
     except (OSError, ValueError):
@@ -59,25 +58,25 @@ def this_thread() -> Optional[int]:
 
 
 def waits(*, ends: bool = False) -> Optional[Waits]:
-    """Since each thread began, and each of the children; None where the kernel does not count.
+    """Read how long each thread and each child has waited; None if the kernel does not count.
 
-    What the thread that asks had is read last, or first where what is measured ``ends``: reading
-    the others takes time, in which it may lose its CPU.
+    The calling thread is read last, or first if the measured stretch ``ends`` here: it may lose its
+    CPU while the others are read.
     """
-    this = this_thread()
-    own = os.path.join(TASKS, str(this), "schedstat")
+    this = _this_thread()
+    own = os.path.join(_TASKS, str(this), "schedstat")
     cpu_ns, own_ns = time.thread_time_ns(), _waited_of(own)
-    found = {folder: _waits_in(folder) for folder in (TASKS, *_children())}
+    by_folder = {folder: _waits_in(folder) for folder in (_TASKS, *_children())}
     if not ends:
         own_ns, cpu_ns = _waited_of(own), time.thread_time_ns()
     if own_ns is None:
         return None
-    found[TASKS][str(this)] = own_ns
-    return Waits(cpu_ns, found)
+    by_folder[_TASKS][str(this)] = own_ns
+    return Waits(cpu_ns, by_folder)
 
 
 def _waits_in(folder: str) -> Dict[str, int]:
-    """Thread → what it waited since it began, of one process; none where that has ended."""
+    """Return how long each thread of one process waited; empty if the process has ended."""
     try:
         names = os.listdir(folder)
     except OSError:
@@ -87,27 +86,27 @@ def _waits_in(folder: str) -> Dict[str, int]:
 
 
 def waiting_between(before: Optional[Waits], after: Optional[Waits]) -> Waiting:
-    """What passed between two readings that one thread took; of who ended meanwhile nothing."""
+    """Return the difference of two readings by one thread, without threads that ended meanwhile."""
     if before is None or after is None:
         return Waiting()
     more = {}
     for folder, of_threads in after.waited_ns.items():
         began = before.waited_ns.get(folder, {})
         more[folder] = {name: ns - began.get(name, 0) for name, ns in of_threads.items()}
-    others = more.pop(TASKS)
-    own = others.pop(str(this_thread()))
+    others = more.pop(_TASKS)
+    own = others.pop(str(_this_thread()))
     of_children = sum(sum(some.values()) for some in more.values())
     return Waiting(after.cpu_ns - before.cpu_ns, own, sum(others.values()), of_children)
 
 
 def _children() -> List[str]:
-    """Folders of the threads of processes that ``multiprocessing`` started, ended or not."""
+    """Return the thread folders of all processes that ``multiprocessing`` started."""
     processes = getattr(sys.modules.get("multiprocessing.process"), "_children", ())
     return [f"/proc/{process.pid}/task" for process in tuple(processes) if process.pid]
 
 
 def _waited_of(path: str) -> Optional[int]:
-    """None where the thread has ended, or the kernel counts nothing: it says 0 0 0 then."""
+    """Return a thread's wait; None if it has ended, or the kernel counts nothing (0 0 0)."""
     try:
         with open(path, encoding="ascii") as line:
             words = line.read().split()
@@ -117,9 +116,9 @@ def _waited_of(path: str) -> Optional[int]:
 
 
 def times() -> Optional[Readings]:
-    """Of every thread that there is; None where the system does not tell."""
+    """Read the times of every thread; None without /proc."""
     try:
-        threads = [int(name) for name in os.listdir(TASKS)]
+        threads = [int(name) for name in os.listdir(_TASKS)]
     except OSError:
         return None
     readings = {}
@@ -139,26 +138,26 @@ def _waited_ns(thread: int) -> Optional[int]:
 
 def _text(thread: int, file: str) -> str:
     try:
-        with open(os.path.join(TASKS, str(thread), file), encoding="utf-8") as lines:
+        with open(os.path.join(_TASKS, str(thread), file), encoding="utf-8") as lines:
             return lines.read().strip()
     except OSError:
         return ""
 
 
 def _allowed(status: str) -> Optional[str]:
-    """The CPUs that it may run on, as 0-1,4."""
+    """Return the CPUs that a thread may run on, as 0-1,4."""
     line = re.search(r"^Cpus_allowed_list:\s*(\S+)", status, re.MULTILINE)
     return line.group(1) if line else None
 
 
 class ThreadTimes:
-    """The times of all threads over what lies between pairs of readings."""
+    """The times of all threads, summed over pairs of readings."""
 
     def __init__(self) -> None:
         self.sums: Optional[Readings] = {}
 
     def add(self, before: Optional[Readings], after: Optional[Readings]) -> None:
-        """Count what each thread had between two readings; one that ended before is lost."""
+        """Add what each thread had between two readings, without threads that ended meanwhile."""
         if self.sums is None or before is None or after is None:
             self.sums = None
             return
@@ -171,7 +170,7 @@ class ThreadTimes:
             )
 
     def facts(self) -> Optional[List[Dict[str, Any]]]:
-        """``timing_threads`` of run.json: those that ran, the longest first; None is unknown."""
+        """Return ``timing_threads`` of run.json: the threads that ran, longest first."""
         if self.sums is None:
             return None
         ran = sorted(self.sums.items(), key=lambda entry: -entry[1].cpu_ns)

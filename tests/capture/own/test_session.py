@@ -19,18 +19,16 @@ import lstmprof as lp
 from lstmprof.capture.own import frameworks, passes, session as own_session, writing
 from lstmprof.capture.own.passes import Plan
 from lstmprof.capture.own.session import Session, plan_of
-from lstmprof.capture.worker import profiling, yardstick
+from lstmprof.capture.worker import profiling
 from lstmprof.errors import RunError, UsageError
 
 PLAN = Plan(warmup=1, timed=4, steps=2)
-TIMES = {"product_ns": 1, "python_ns": 1, "copy_ns": 1}
 
 
 @pytest.fixture(autouse=True)
 def _short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No step more is thrown away than is profiled, nothing is a yardstick, no child writes."""
+    """Throw away no more steps than are profiled, and write the run in this process."""
     monkeypatch.setattr(profiling, "THROWAWAY_NS", 0)
-    monkeypatch.setattr(yardstick, "measured", lambda: TIMES)
     monkeypatch.setattr(
         own_session, "write_in_child", lambda folder, _: writing.written(Path(folder))
     )
@@ -86,8 +84,6 @@ def test_the_run_is_one_that_every_stage_reads(tmp_path: Path) -> None:
     assert not info.workload
     assert info.counters.reason == "the process had its threads already"
     assert (info.iterations, len(info.profiled_wall_ns or ())) == (4, 2)
-    assert info.yardsticks is not None
-    assert info.yardsticks[0].after is not None
     table = run.stored.timings()
     assert table is not None
     assert table.column("warmup").to_pylist() == [True, False, False, True, False, False]
@@ -139,8 +135,6 @@ def test_a_training_that_ends_after_its_profile_leaves_what_was_measured(tmp_pat
             _ = 1 // (9 - number)
     run = lp.read(tmp_path / "mine")
     assert run.info.iterations == 2
-    assert run.info.yardsticks is not None
-    assert run.info.yardsticks[0].after is None
     assert lines[0] == "the training ended while timing again"
 
 
@@ -191,7 +185,7 @@ def test_what_ended_a_training_too_early_is_told_with_all_steps_that_it_had(
         program()
     (line,) = lines
     assert "the training ended by KeyError after 8 steps, while timing; with warmup=1" in line
-    assert f"it takes {PLAN.fewest() + 5} or more, and of short steps up to a hundred" in line
+    assert f"it needs {PLAN.fewest() + 5} steps, and up to 100 more if they are short" in line
     assert "train longer" not in line
 
 
