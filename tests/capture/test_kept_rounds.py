@@ -21,7 +21,7 @@ from kineto_documents import document, op
 from lstmprof.breakdown import break_down
 from lstmprof.capture import kept, plan, rounds
 from lstmprof.capture.pace import Pace
-from lstmprof.capture.request import RESULT, CaptureRequest
+from lstmprof.capture.request import PROFILED, RESULT, CaptureRequest
 from lstmprof.capture.supervisor import CaptureResult, Progress, result_in
 from lstmprof.capture.turns import Seat
 from lstmprof.capture.worker.threads import Waiting
@@ -162,6 +162,13 @@ def test_every_round_is_profiled_and_the_run_tells_step_by_step(
     assert starts == [r * 10**9 + s * 100_000 for r in range(3) for s in range(2)]
     names = sorted(p.name for p in (run.path / "profile").iterdir())
     assert names == [f"round-{n}-trace.json.gz" for n in range(3)]
+
+
+def test_rounds_share_the_profiled_steps_if_their_number_is_not_given(
+    workers: Workers, tmp_path: Path
+) -> None:
+    rounds.capture_run(dataclasses.replace(A, profile_steps=None), tmp_path, name="a")
+    assert [r.profile_steps for r in workers.requests] == [PROFILED // 3] * 3
 
 
 def test_as_many_rounds_as_iterations_where_nobody_asked(workers: Workers, tmp_path: Path) -> None:

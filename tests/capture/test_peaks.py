@@ -135,7 +135,7 @@ def test_peaks_that_were_not_measured_are_null_with_the_reason(
     said: list[str] = []
     framework = request.implementation.partition("-")[0]
     peaks = worker_peaks.facts(request, loop_of(framework), "cpu", said.append)
-    assert bool(said) == (request.peaks and request.profile_steps > 0)
+    assert bool(said) == (request.peaks and request.steps_to_profile > 0)
     assert (peaks["reason"], peaks["precision"]) == (reason, "fp32")
     assert [peaks[name] for name in FIGURES] == [None] * 4
 
