@@ -27,11 +27,14 @@ from numpy.typing import NDArray
 
 from lstmprof.breakdown.attribution import Stretches, attributed
 from lstmprof.breakdown.mean_step import MeanStep, Recording, in_reading_order
+from lstmprof.breakdown.now_and_then import Rare, now_and_then
 from lstmprof.breakdown.recording import costs_of, recorded
-from lstmprof.breakdown.slots import names_without_numbers, slots_of_stretches
+from lstmprof.breakdown.slots import slots_of_stretches
 from lstmprof.events.annotate import OWN_CODE
 from lstmprof.events.annotate.steps import Window
+from lstmprof.events.call_tree import inherited
 from lstmprof.events.intervals import Flags, Ints
+from lstmprof.events.preparing import prepares
 from lstmprof.events.table import NONE, EventTable
 from lstmprof.runs.metadata import RunInfo
 
@@ -65,10 +68,11 @@ VARYING_SHARE = 0.05
 #: Ops of one name and shapes of which the medians are so many times their lowest times are
 #: disturbed, if they are so many: planted denormals and cold caches stay below.
 SPREAD, LEAST_ALIKE = 3, 8
-#: An event of fewer steps is one that happens now and then.
-RARE_SHARE = 0.5
-#: Such events are listed if one takes so much of a clean step.
-LEAST_RARE_SHARE = 0.02
+#: A wait is a part of the step although it is long in some steps alone: in so many of them, so much
+#: of the step. All such waits are most of what waits are longer by, and a good part of the step.
+#: What other processes take lies in other slots in each step. Chosen by hand, on drawn stalls.
+STALL_STEPS, STALL_SHARE, LEAST_STALL = 2, 0.2, 0.05
+MOST_OF_EXCESS, LEAST_STALLED = 0.75, 0.15
 
 
 @dataclass(frozen=True)
@@ -78,15 +82,6 @@ class Span:
     low_ns: float
     ns: float
     high_ns: float
-
-
-@dataclass(frozen=True)
-class Rare:
-    """An event of some of the steps: how many, and how long each takes (median)."""
-
-    name: str
-    steps: int
-    each_ns: int
 
 
 @dataclass(frozen=True)
@@ -216,6 +211,7 @@ def clean_lane(
     slots = _Slots(events, windows, stretches, device is not None)
     quantile = QUANTILE_FOREIGN if measured is None else QUANTILE
     times = slots.means() if count < LEAST_STEPS else slots.undisturbed(quantile)
+    usual_ns = float(times @ slots.share)
     off, recording = np.zeros(len(times)), None
     rounds: Sequence[int] | None = None
     if measured is not None:
@@ -223,9 +219,10 @@ def clean_lane(
         timed = timed_ns(measured.timings, measured.info, 0.5 if slots.vary else QUANTILE)
         off, recording = cost.off(times, timed)
         rounds = measured.info.profiled_rounds
-    left = np.maximum(times - off, 0.0)
+    stalls = slots.stalls(times, of_input=measured is not None)
+    left = np.maximum(np.where(stalls, slots.means(), times) - off, 0.0)
     left_ns = slots.spread(left)
-    span, parts = slots.spans(left, off, quantile, rounds)
+    span, parts = slots.spans(left, off, stalls, quantile, rounds)
     clock = _Clock.of(stretches, left_ns)
     start = clock.at(stretches.start_ns)
     moved = replace(stretches, start_ns=start, end_ns=start + left_ns)
@@ -239,7 +236,15 @@ def clean_lane(
         span=span,
         parts=parts,
         recording=recording,
-        rare=_rare(events, windows, slots.of_event, span.ns),
+        rare=now_and_then(
+            events,
+            windows,
+            slots.of_event,
+            step_ns=usual_ns,
+            quantile=quantile,
+            on_device=device is not None,
+            foreign=measured is None,
+        ),
         _profiled=events,
         _clock=clock,
     )
@@ -272,21 +277,40 @@ class _Slots:
         on_device: bool,
     ) -> None:
         self.events, self.stretches, self.steps = events, stretches, len(windows)
-        self._windows = windows
+        self._windows, self._on_device = windows, on_device
         places = slots_of_stretches(events, windows, stretches, on_device)
         self.slot, self._like_of, self.of_event = places.slot, places.like, places.of_event
         self.count = int(self.slot.max(initial=-1)) + 1
         self.length_ns = stretches.end_ns - stretches.start_ns
         cell = self.slot * self.steps + stretches.window
-        self.cells, self.cell_of = np.unique(cell, return_inverse=True)
-        self.cell_ns = np.bincount(self.cell_of, weights=self.length_ns)
-        of_cell = self.cells // max(self.steps, 1)
-        order = np.lexsort((self.cell_ns, of_cell))
-        self.sorted_ns = self.cell_ns[order]
-        self.present = np.bincount(of_cell, minlength=self.count)
+        absent = self._absent(cell, *places.absent)
+        self.cells, self.cell_of = np.unique(np.append(cell, absent), return_inverse=True)
+        weights = np.append(self.length_ns, np.zeros(len(absent), dtype=np.int64))
+        self.cell_ns = np.bincount(self.cell_of, weights=weights)
+        self.slot_of_cell = self.cells // max(self.steps, 1)
+        self._order = np.lexsort((self.cell_ns, self.slot_of_cell))
+        self.sorted_ns = self.cell_ns[self._order]
+        self.present = np.bincount(self.slot_of_cell, minlength=self.count)
         self.first = np.cumsum(self.present) - self.present
+        # of a gap, which may have several, that of its longest stretch
         self.label = np.zeros(self.count, dtype=np.int64)
-        self.label[self.slot] = stretches.label
+        by_length = np.argsort(self.length_ns, kind="stable")
+        self.label[self.slot[by_length]] = stretches.label[by_length]
+        busy = np.array([state == "busy" for state, _ in stretches.labels], dtype=np.bool_)
+        self._is_idle = ~busy[self.label]
+
+    def _absent(self, cell: Ints, slot: Ints, window: Ints) -> Ints:
+        """Return the cells of gaps without length that count: of long gaps that few steps have.
+
+        Where the host is disturbed, a device waits that does not wait in other steps. A short gap
+        may be before one activity in some steps and before its neighbour in others.
+        """
+        present = np.bincount(np.unique(cell) // max(self.steps, 1), minlength=self.count)
+        absent = np.bincount(slot, minlength=self.count)
+        whole_ns = np.bincount(self.slot, self.length_ns, minlength=self.count)
+        long = whole_ns >= LEAST_STALL * present * self.length_ns.sum() / self.steps
+        counted = long & (present < absent)
+        return np.asarray((slot * self.steps + window)[counted[slot]])
 
     @property
     def share(self) -> Floats:
@@ -303,7 +327,7 @@ class _Slots:
 
     def means(self) -> Floats:
         """Return the mean time of each slot in the steps that have it."""
-        sums = np.bincount(self.cells // self.steps, weights=self.cell_ns, minlength=self.count)
+        sums = np.bincount(self.slot_of_cell, weights=self.cell_ns, minlength=self.count)
         return np.asarray(sums / np.maximum(self.present, 1))
 
     def undisturbed(self, quantile: float) -> Floats:
@@ -338,24 +362,79 @@ class _Slots:
         below, above = self.sorted_ns[self.first + low], self.sorted_ns[self.first + high]
         return np.asarray(below + (at - low) * (above - below))
 
+    def stalls(self, times: Floats, *, of_input: bool) -> Flags:
+        """Return the slots that wait for long in some of the steps, where others take ``times``.
+
+        Work of a host is none: a busy machine makes that longer. ``of_input``: only waits for the
+        input are. On a busy machine a thread waits for others that have no CPU, in any step.
+        """
+        means, long = self.means(), self.cell_ns > SPREAD * times[self.slot_of_cell]
+        often = np.bincount(self.slot_of_cell[long], minlength=self.count)
+        waits = self._is_idle | self._on_device
+        excess = np.where(waits, np.maximum(means - times, 0), 0.0) * self.share
+        step_ns = float(times @ self.share + excess.sum())
+        found = (often >= max(STALL_STEPS, STALL_SHARE * self.steps)) & (means > SPREAD * times)
+        found &= excess >= LEAST_STALL * step_ns
+        if of_input:
+            inside = self.length_ns * self._in_input()
+            found &= np.bincount(self.slot, 2 * inside - self.length_ns, minlength=self.count) > 0
+        least = max(MOST_OF_EXCESS * excess.sum(), LEAST_STALLED * step_ns)
+        return np.asarray(found & (excess[found].sum() >= least), dtype=np.bool_)
+
+    def _in_input(self) -> Flags:
+        """Return whether the input is prepared in each stretch."""
+        preparing = np.where(prepares(self.events), np.arange(len(self.events)), NONE)
+        around = inherited(self.events.rows_named("parent_id"), preparing)
+        row = self.stretches.row
+        return np.asarray((row != NONE) & (around[row] != NONE), dtype=np.bool_)
+
     def spread(self, times: Floats) -> Ints:
-        """Return whole ns for each stretch, so that each slot takes ``times`` wherever it is."""
-        share = self.length_ns / self.cell_ns[self.cell_of]
-        ends = np.rint(np.cumsum(times[self.slot] * share))
+        """Return whole ns for each stretch, so that each slot takes ``times`` wherever it is.
+
+        A gap of a device takes them in the mean: cut where it is longest, for what it waits for in
+        a long gap is not what it waits for in a short one.
+        """
+        here = self.cell_of[: len(self.slot)]
+        cells_ns = self._cut(times) if self._on_device else times[self.slot_of_cell]
+        ends = np.rint(np.cumsum(cells_ns[here] * (self.length_ns / self.cell_ns[here])))
         return np.asarray(np.diff(ends, prepend=0.0), dtype=np.int64)
+
+    def _cut(self, times: Floats) -> Floats:
+        """Return the time of each cell, no longer than one length per slot; the mean is ``times``.
+
+        Busy cells take ``times``. If all cells together are too short, they are scaled.
+        """
+        slot, sorted_ns = self.slot_of_cell[self._order], self.sorted_ns
+        place = np.arange(len(slot)) - self.first[slot]
+        before: Floats = np.append(0.0, np.cumsum(sorted_ns))[:-1]
+        before = before - before[self.first[slot]]
+        goal = times * self.present
+        whole = before + (self.present[slot] - place) * sorted_ns <= goal[slot]
+        taken = np.bincount(slot[whole], sorted_ns[whole], minlength=self.count)
+        rest = self.present - np.bincount(slot[whole], minlength=self.count)
+        cut = np.where(rest > 0, (goal - taken) / np.maximum(rest, 1), np.inf)
+        scale = np.where((rest == 0) & (taken > 0), goal / np.maximum(taken, 1.0), 1.0)
+        cells_ns = np.empty(len(slot))
+        cells_ns[self._order] = np.minimum(sorted_ns, cut[slot]) * scale[slot]
+        return np.where(self._is_idle[self.slot_of_cell], cells_ns, times[self.slot_of_cell])
 
     def matrix(self, slots: Ints) -> Floats:
         """Return the times of ``slots`` (rows) in each step, infinite where a step has it not."""
         place = np.full(self.count, NONE, dtype=np.int64)
         place[slots] = np.arange(len(slots))
-        row = place[self.cells // self.steps]
+        row = place[self.slot_of_cell]
         table = np.full((len(slots), self.steps), np.inf)
         mine = row != NONE
         table[row[mine], (self.cells % self.steps)[mine]] = self.cell_ns[mine]
         return table
 
     def spans(
-        self, times: Floats, off: Floats, quantile: float, round_of: Sequence[int] | None
+        self,
+        times: Floats,
+        off: Floats,
+        stalls: Flags,
+        quantile: float,
+        round_of: Sequence[int] | None,
     ) -> tuple[Span, tuple[tuple[tuple[str, str], Span], ...]]:
         """Return the span of the step, and of each label that has time.
 
@@ -365,14 +444,18 @@ class _Slots:
         """
         share = self.share
         whole = float(times @ share)
-        per_label = np.bincount(self.label, times * share, minlength=len(self.stretches.labels))
+        taken = self.spread(times)
+        sums = np.bincount(self.stretches.label, taken, minlength=len(self.stretches.labels))
+        per_label = sums / self.steps
         medians = np.maximum(self.quantiles(0.5) - off, 0.0) * share
-        of_medians = np.bincount(self.label, medians, minlength=len(per_label))
-        errors = self._errors(times, off, quantile, round_of)
+        longer = np.where(times > 0, medians / np.maximum(times * share, 1e-9), 1.0)
+        of_medians = np.bincount(self.stretches.label, taken * longer[self.slot]) / self.steps
+        errors = self._errors(times, off, stalls, quantile, round_of)
         usual = Z95 * BETWEEN_PROCESSES / math.sqrt(len(_members(round_of, self.steps)))
 
         def span(ns: float, median_ns: float, error: float) -> Span:
-            disturbed = max(math.log(median_ns / ns) - QUIET_SPREAD, 0.0) if ns > 0 else 0.0
+            further = math.log(max(median_ns, ns) / ns) if ns > 0 else 0.0
+            disturbed = max(further - QUIET_SPREAD, 0.0)
             up = math.hypot(error, usual)
             return Span(ns * math.exp(-up - disturbed), ns, ns * math.exp(up))
 
@@ -384,7 +467,12 @@ class _Slots:
         return span(whole, float(medians.sum()), errors[0]), parts
 
     def _errors(
-        self, times: Floats, off: Floats, quantile: float, round_of: Sequence[int] | None
+        self,
+        times: Floats,
+        off: Floats,
+        stalls: Flags,
+        quantile: float,
+        round_of: Sequence[int] | None,
     ) -> tuple[float, Floats]:
         """Return half the 95 % bootstrap interval, in logarithms: of the step, of each label."""
         labels = len(self.stretches.labels)
@@ -405,6 +493,8 @@ class _Slots:
             present = np.isfinite(drawn).sum(axis=1)
             at = np.rint(quantile * np.maximum(present - 1, 0)).astype(np.int64)
             ns = np.take_along_axis(drawn, at[:, None], axis=1)[:, 0]
+            sums = np.where(np.isfinite(drawn), drawn, 0.0).sum(axis=1)
+            ns = np.where(stalls[slots], sums / np.maximum(present, 1), ns)
             left = np.where(present > 0, np.maximum(ns - off[slots], 0.0), 0.0)
             left = np.where(np.isfinite(left), left, 0.0) * present / drawn.shape[1]
             wholes[number] = left.sum()
@@ -481,33 +571,3 @@ def _solved(left: object, timed: float, low: float, high: float) -> float:
         middle = (low + high) / 2
         low, high = (middle, high) if left(middle) > timed else (low, middle)
     return (low + high) / 2
-
-
-def _rare(
-    events: EventTable, windows: Sequence[Window], slot: Ints, step_ns: float
-) -> tuple[Rare, ...]:
-    """Return the events of less than half of the steps that take long, the longest first.
-
-    An event of a name that more steps have is not rare, wherever in the step it lies.
-    """
-    if len(windows) < 2 * LEAST_STEPS or not len(events):
-        return ()
-    names, texts = names_without_numbers(events), events.texts("name")[1]
-    rows = np.flatnonzero((slot != NONE) & (names != NONE))
-    step = np.searchsorted(np.sort([w.start_ns for w in windows]), events.start_ns, side="right")
-    pairs = np.unique(np.stack([names[rows], step[rows]]), axis=1)
-    steps_of = np.bincount(pairs[0], minlength=len(texts) + 1)
-    rare: Flags = np.zeros(len(events), dtype=np.bool_)
-    rare[rows] = steps_of[names[rows]] < RARE_SHARE * len(windows)
-    parent = events.rows_named("parent_id")
-    outer = rare & ~((parent != NONE) & rare[parent])
-    long = np.flatnonzero(outer & (events.dur_ns >= LEAST_RARE_SHARE * step_ns))
-    found = [
-        Rare(
-            texts[name],
-            int(steps_of[name]),
-            int(np.median(events.dur_ns[long[names[long] == name]])),
-        )
-        for name in np.unique(names[long]).tolist()
-    ]
-    return tuple(sorted(found, key=lambda r: (-r.each_ns * r.steps, r.name)))

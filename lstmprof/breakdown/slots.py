@@ -33,6 +33,7 @@ _VARYING = re.compile(r"#[^#]*#|#\d+$|0x[0-9a-f]+")
 #: Parents of what has none: events of the step's own thread, of other threads, and activities
 #: without a known launch.
 _OWN_THREAD, _OTHER_THREADS, _NO_LAUNCH = -2, -3, -4
+_NOTHING: Ints = np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -41,11 +42,14 @@ class Slots:
 
     Stretches of one ``like`` number are the same code at different places: one event name and
     shapes, under parents of one name. Events outside the windows have no slot (``NONE``).
+    ``absent`` are (slot, window) of the gaps that have no length in a window: there a device begins
+    an activity at the end of the one before.
     """
 
     slot: Ints
     like: Ints
     of_event: Ints
+    absent: tuple[Ints, Ints] = (_NOTHING, _NOTHING)
 
 
 def slots_of_stretches(
@@ -53,8 +57,8 @@ def slots_of_stretches(
 ) -> Slots:
     """Return the slot of each stretch: one number for the same place in each of ``windows``.
 
-    Time inside an event is split at the events directly inside it; idle time of a device is told
-    apart by the activity that ends the gap.
+    Time inside an event is split at the events directly inside it. Idle time of a device before an
+    activity is one slot, whatever the device waits for.
     """
     if not len(events):
         slot = numbered(stretches.label)
@@ -65,8 +69,9 @@ def slots_of_stretches(
     if on_device:
         busy = np.array([state == "busy" for state, _ in stretches.labels], dtype=np.bool_)
         busy = busy[stretches.label]
-        slot = numbered(stretches.label, np.where(busy, own, _next_busy(stretches, own, busy)))
-        return Slots(slot, slot, slot_of)
+        of = np.where(busy, own, _next_busy(stretches, own, busy))
+        slot = numbered(np.where(busy, stretches.label, NONE), of)
+        return Slots(slot, slot, slot_of, _absent(slot, of, stretches.window, busy))
     label = _labels(events, np.arange(len(events)))
     parent = events.rows_named("parent_id")
     around = np.where(parent != NONE, label[parent], NONE)
@@ -93,6 +98,18 @@ def _next_busy(stretches: Stretches, own: Ints, busy: np.ndarray) -> Ints:
     result = np.empty(len(order), dtype=np.int64)
     result[order] = np.where(there, own[order][safe], NONE)
     return result
+
+
+def _absent(slot: Ints, of: Ints, window: Ints, busy: np.ndarray) -> tuple[Ints, Ints]:
+    """Return (slot, window) of the gaps before activities ``of`` that start without one."""
+    gap_before = np.full(int(of.max(initial=0)) + 1, NONE, dtype=np.int64)
+    gaps = np.flatnonzero(~busy & (of != NONE))
+    gap_before[of[gaps]] = slot[gaps]
+    there = np.flatnonzero(busy & (of != NONE) & (gap_before[of] != NONE))
+    windows = int(window.max(initial=0)) + 1
+    begun = np.unique(gap_before[of[there]] * windows + window[there])
+    missing = np.setdiff1d(begun, slot[gaps] * windows + window[gaps])
+    return missing // windows, missing % windows
 
 
 def _last_child(events: EventTable, stretches: Stretches) -> Ints:

@@ -22,6 +22,7 @@ from lstmprof.breakdown.clean_step import (
 from lstmprof.events.annotate import CAPTURED
 from lstmprof.events.annotate.links import linked
 from lstmprof.events.annotate.steps import Window
+from lstmprof.events.table import EventTable
 from lstmprof.runs.metadata import run_info
 from lstmprof.runs.run import TIMINGS_SCHEMA
 
@@ -188,7 +189,69 @@ def test_a_gap_of_a_device_is_that_before_its_next_activity() -> None:
     found = parts(lane)
     assert found["gemm"] == 1_600
     assert lane.mean_step.device == 0
-    assert sum(found.values()) * 10 == lane.mean_step.total_ns
+    assert round(sum(found.values()) * 10) == lane.mean_step.total_ns
+
+
+def test_a_device_whose_host_is_disturbed_waits_in_no_clean_step() -> None:
+    rows, windows, at = [], [], 0
+    for step in range(10):
+        begin = at
+        for place in range(OPS):
+            call = {"correlation_id": 1 + OPS * step + place}
+            launch = begin + 2 * place
+            rows.append(row("runtime", "cudaLaunchKernel", launch, launch + 1, tid=1, **call))
+            at += 50_000 if place == step else 0
+            there = {"device": 0, "stream": 7, "category": "gemm"}
+            rows.append(row("kernel", "gemm", at, at + OP_NS, **there, **call))
+            at += OP_NS
+        windows.append(Window(None, step, begin, at, None))
+    lane = clean_lane(linked(table(rows)), windows, 0, None)
+    assert parts(lane) == {"gemm": OPS * OP_NS}
+
+
+DATA = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
+
+
+def steps_after(name: str, waits_ns: list[int]) -> tuple[EventTable, list[Window]]:
+    """Steps of one range and then a matmul; the range takes ``waits_ns``."""
+    rows, windows, at = [], [], 0
+    for step, wait_ns in enumerate(waits_ns):
+        end = at + wait_ns + OP_NS
+        rows.append(row("step", "step", at, end, tid=1))
+        rows.append(row("range", name, at, at + wait_ns, tid=1))
+        rows.append(row("op", "aten::mm", at + wait_ns, end, tid=1, category="gemm"))
+        windows.append(Window(None, step, at, end, 0))
+        at = end
+    return linked(table(rows)), windows
+
+
+@pytest.mark.parametrize(
+    ("name", "own", "counts"),
+    [(DATA, False, True), (DATA, True, True), ("log", False, True), ("log", True, False)],
+)
+def test_a_wait_of_every_third_step_is_a_third_of_it_and_listed(
+    name: str, own: bool, counts: bool
+) -> None:
+    """On a busy machine that may be any wait but one for the input."""
+    events, windows = steps_after(name, [50_000 if step % 3 == 1 else 10 for step in range(9)])
+    lane = clean_lane(events, windows, None, measured([OP_NS + 10] * 9, 0.001) if own else None)
+    usual_ns = pytest.approx(10, abs=1)
+    assert parts(lane)["python"] == (pytest.approx((2 * 10 + 50_000) / 3) if counts else usual_ns)
+    assert parts(lane)["gemm"] == pytest.approx(OP_NS, abs=1)
+    assert [(rare.name, rare.steps, rare.each_ns) for rare in lane.rare] == [(name, 3, 50_000)]
+
+
+def test_a_wait_of_the_first_step_is_listed_alone() -> None:
+    lane = clean_lane(*steps_after(DATA, [50_000, 10, 10]), None, None)
+    assert parts(lane) == {"python": 10, "gemm": OP_NS}
+    assert [(rare.name, rare.steps, rare.each_ns) for rare in lane.rare] == [(DATA, 1, 50_000)]
+
+
+def test_what_preempts_any_op_is_no_event_of_some_steps() -> None:
+    generator = np.random.default_rng(0)
+    hits = generator.random((10, OPS)) < 0.2
+    events, windows = steps_of(lambda step, op: OP_NS * (20 if hits[step, op] else 1))
+    assert clean_lane(events, windows, None, None).rare == ()
 
 
 @pytest.mark.parametrize("cpus", [1, 2])

@@ -18,20 +18,11 @@ from lstmprof.breakdown.attribution import Stretches
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.call_tree import inherited
 from lstmprof.events.intervals import Covered, Flags, Ints
+from lstmprof.events.preparing import NEXT_OP, prepares
 from lstmprof.events.table import NONE, EventTable
 from lstmprof.events.threads import ASKS, thread_ids
 
 INPUT = "input"
-#: What TensorFlow calls the op in which a step takes the next element, on a thread of its own that
-#: launches nothing (``tf_data_iterator_get_next``): ``IteratorGetNextOp::DoCompute``.
-_NEXT_OP = re.compile(r"IteratorGetNext\w*Op::DoCompute")
-_PREPARES = re.compile(
-    rf"input|enumerate\(DataLoader\)#.*__next__|.*torch/utils/data/dataloader\.py\(\d+\): __next__"
-    rf"|{_NEXT_OP.pattern}"
-    r"|(.*[:/ ])?IteratorGetNext\w*|(.*[].])?\w*dataloader_next"  # the last is Lightning's
-    r"|(?i:(.*: )?\W*((get|next|fetch|load|prepare)_?(next_?)?(batch|data|inputs?)"
-    r"|(data|batch)[_ -]?load(er|ing)?|input_?pipeline)\W*)"
-)
 #: Functions of compilers in which they trace, lower, generate code, and try it out.
 _FUNCTIONS = (
     # Inductor's, Triton's autotuner, torch.utils.cpp_extension
@@ -94,15 +85,15 @@ class Preparing:
     """When and by which events the input was prepared."""
 
     def __init__(self, events: EventTable, windows: list[Window], rank: int | None) -> None:
-        prepares = events.where_name(_PREPARES.fullmatch) & events.is_kind("range", "op", "python")
+        preparing = prepares(events)
         self._threads = np.array([NONE if w.thread is None else w.thread for w in windows])
         self._thread = thread_ids(events)
-        self._around = _around(events, prepares)
-        times = [_times_of(events, prepares & (self._thread == w.thread), w) for w in windows]
+        self._around = _around(events, preparing)
+        times = [_times_of(events, preparing & (self._thread == w.thread), w) for w in windows]
         self._in_line = _union(times)
         launching = np.isin(self._thread, _launching_threads(events, rank))
-        launching |= events.where_name(_NEXT_OP.fullmatch)
-        self._launching = _union([_times_of(events, prepares & launching, w) for w in windows])
+        launching |= events.where_name(NEXT_OP.fullmatch)
+        self._launching = _union([_times_of(events, preparing & launching, w) for w in windows])
 
     @property
     def borders_ns(self) -> Ints:
