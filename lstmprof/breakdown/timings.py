@@ -10,6 +10,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -149,8 +150,12 @@ def _cpu_share(table: pa.Table, info: RunInfo) -> float | None:
     if one_thread(info):
         cpu_ns = known(counted, "cpu_ns")
         return None if cpu_ns is None else min(float(cpu_ns.sum() / wall_ns.sum()), 1.0)
-    waited_ns = known(counted, "waited_ns")
-    return None if waited_ns is None else max(1 - float(waited_ns.sum() / wall_ns.sum()), 0.0)
+    waited_ns, ran_ns = known(counted, "waited_ns"), known(counted, "thread_cpu_ns")
+    if waited_ns is None or ran_ns is None:
+        return None
+    # A wait between the end of an iteration and the reading of the wait belongs to none.
+    within_ns = np.minimum(waited_ns, np.maximum(wall_ns - ran_ns, 0))
+    return 1 - float(within_ns.sum() / wall_ns.sum())
 
 
 def _per_iteration(table: pa.Table, column: str) -> float | None:

@@ -151,13 +151,18 @@ def test_the_clean_step_is_the_step_and_what_iterations_took_beyond_it_is_lost()
 
 
 def test_the_cpu_share_is_that_of_the_thread_that_ran_the_iterations() -> None:
-    table = measured([100, 100], warmup=0)
-    waited = table.set_column(table.column_names.index("waited_ns"), "waited_ns", [[20, 40]])
-    preempted = waited.set_column(table.column_names.index("preemptions"), "preemptions", [[1, 4]])
-    found = timings(preempted, run_info({"threads": 2}))
+    def with_columns(**columns: list[int]) -> pa.Table:
+        table = measured([100, 100], warmup=0)
+        for name, values in columns.items():
+            table = table.set_column(table.column_names.index(name), name, [values])
+        return table
+
+    # 30 of the second wait were before the iteration or after it: it ran 90 of its 100
+    waits = with_columns(waited_ns=[20, 40], thread_cpu_ns=[70, 90], preemptions=[1, 4])
+    found = timings(waits, run_info({"threads": 2}))
     assert found is not None
-    assert (found.cpu_share, found.preemptions) == (pytest.approx(0.7), 2.5)
-    computed = table.set_column(table.column_names.index("cpu_ns"), "cpu_ns", [[80, 70]])
+    assert (found.cpu_share, found.preemptions) == (pytest.approx(0.85), 2.5)
+    computed = with_columns(cpu_ns=[80, 70])
     one = timings(computed, run_info({"device": "cpu", "threads": 1}))
     assert one is not None
     assert (one.cpu_share, one.preemptions) == (pytest.approx(0.75), None)
