@@ -40,7 +40,8 @@ One row a value of a counter, of profiles that count something only: memory
 allocators of TensorFlow and JAX) above all. Rank by rank, each by time; a value holds until the
 next of its counter, device and allocator. In SQL the table `counters`."""
 _ITERATIONS = """\
-One row an iteration of the undisturbed pass, of captures only; in SQL the table `timings`."""
+One row per iteration that was timed without a profiler, of captures only; in SQL the table
+`timings`."""
 _SAMPLES = """\
 One row a distinct stack that a sampler saw in steps without a profiler, of captures with
 `--sampler` only; in SQL the table `samples`."""
