@@ -8,7 +8,8 @@ by its share of them. How the percentile was chosen: docs/diagnosis.md, "The cle
 
 What one recorded event costs is solved so that the clean step equals a low percentile of the timed
 iterations, or their median if the profiled steps vary, up to ``MOST_TIMES`` the cost in a loop
-(``recording``). A step that is still longer is scaled down to them. On a busy machine the timed
+(``recording``). To this is added what some of the steps do beside it, as far as the mean iteration
+is longer. A step that is still longer is scaled down to them. On a busy machine the timed
 iterations are longer than the clean step; then an event costs ``USUAL_TIMES`` the loop.
 """
 
@@ -60,6 +61,9 @@ BETWEEN_PROCESSES = 0.03
 #: Measured on six programs: docs/diagnosis.md, "The clean step".
 QUIET_SPREAD = 0.1
 Z95 = 1.96
+#: How much longer a thread takes whose core others share all the time, in logarithms: 16 %. Chosen
+#: from six programs beside four spinning processes per core.
+SHARED_CORE = 0.15
 #: Resamples of the bootstrap, and the slots that it resamples, the largest first.
 RESAMPLES, MOST_RESAMPLED = 60, 4_000
 #: Steps whose numbers of events differ by more may not do the same: variable lengths, logging. So
@@ -212,17 +216,19 @@ def clean_lane(
     quantile = QUANTILE_FOREIGN if measured is None else QUANTILE
     times = slots.means() if count < LEAST_STEPS else slots.undisturbed(quantile)
     usual_ns = float(times @ slots.share)
-    off, recording = np.zeros(len(times)), None
+    off, recording, contended = np.zeros(len(times)), None, _Contended()
     rounds: Sequence[int] | None = None
     if measured is not None:
         cost = _Cost(slots, measured.info, device is not None)
-        timed = timed_ns(measured.timings, measured.info, 0.5 if slots.vary else QUANTILE)
+        usual = 0.5 if slots.vary else QUANTILE
+        timed = timed_ns(measured.timings, measured.info, usual, slots.of_some_steps_ns(times))
         off, recording = cost.off(times, timed)
         rounds = measured.info.profiled_rounds
+        contended = _contended(measured, timed, float((times - off) @ slots.share))
     stalls = slots.stalls(times, of_input=measured is not None)
     left = np.maximum(np.where(stalls, slots.means(), times) - off, 0.0)
     left_ns = slots.spread(left)
-    span, parts = slots.spans(left, off, stalls, quantile, rounds)
+    span, parts = slots.spans(left, off, stalls, quantile, rounds, contended)
     clock = _Clock.of(stretches, left_ns)
     start = clock.at(stretches.start_ns)
     moved = replace(stretches, start_ns=start, end_ns=start + left_ns)
@@ -250,20 +256,82 @@ def clean_lane(
     )
 
 
-def timed_ns(timings: pa.Table | None, info: RunInfo, quantile: float = QUANTILE) -> float | None:
-    """Return this quantile of the timed iterations: CPU time if one thread did the work."""
+@dataclass(frozen=True)
+class _Contended:
+    """How much too long a clean step may be, in logarithms, because others had its CPUs.
+
+    ``most_disturbed`` bounds what the spread of the slots says.
+    """
+
+    down: float = 0.0
+    most_disturbed: float = math.inf
+
+
+def _contended(measured: Measured, timed: float | None, clean_ns: float) -> _Contended:
+    """Return what the timed iterations say of the CPUs of a run.
+
+    A run without CPUs for a share of its time shares cores and caches as long, and its threads wait
+    for each other: with two of them an op that both compute takes up to twice as long.
+    """
+    table, info = measured.timings, measured.info
+    if table is None or timed is None:
+        return _Contended()
+    share, threads = cpu_share(table, info), info.threads or len(info.affinity or (0,))
+    lost = 0.0 if share is None else 1 - share
+    down = lost * (math.log(max(threads, 1)) + SHARED_CORE)
+    if (
+        clean_ns < 0.99 * timed
+    ):  # the timed iterations are longer: they say nothing of a quiet machine
+        return _Contended(down)
+    median = timed_ns(table, info, 0.5) or timed
+    return _Contended(down, max(math.log(median / timed), 0.0))
+
+
+def cpu_share(table: pa.Table, info: RunInfo) -> float | None:
+    """Return the share of the timed iterations in which their thread did not wait for a CPU."""
+    counted = table.filter(pc.invert(table.column("warmup")))
+    wall_ns = known(counted, "wall_ns")
+    if wall_ns is None or not wall_ns.sum():
+        return None
+    if one_thread(info):
+        cpu_ns = known(counted, "cpu_ns")
+        return None if cpu_ns is None else min(float(cpu_ns.sum() / wall_ns.sum()), 1.0)
+    waited_ns, ran_ns = known(counted, "waited_ns"), known(counted, "thread_cpu_ns")
+    if waited_ns is None or ran_ns is None:
+        return None
+    # A wait between the end of an iteration and the reading of the wait belongs to none.
+    within_ns = np.minimum(waited_ns, np.maximum(wall_ns - ran_ns, 0))
+    return 1 - float(within_ns.sum() / wall_ns.sum())
+
+
+def known(table: pa.Table, name: str) -> Ints | None:
+    """Return a column as int64, None if the table lacks it or it has a null."""
+    if name not in table.column_names or table.column(name).null_count:
+        return None
+    values: Ints = table.column(name).to_numpy().astype(np.int64)
+    return values
+
+
+def timed_ns(
+    timings: pa.Table | None,
+    info: RunInfo,
+    quantile: float = QUANTILE,
+    of_some_steps_ns: float = 0.0,
+) -> float | None:
+    """Return this quantile of the timed iterations: CPU time if one thread did the work.
+
+    The profiled steps do ``of_some_steps_ns`` that most do not, in the mean. The timed ones did it,
+    too, as far as their mean is longer.
+    """
     if timings is None:
         return None
     counted = timings.filter(pc.invert(timings.column("warmup")))
     if not len(counted):
         return None
-    by_cpu = one_thread(info) and not _has_nulls(counted, "cpu_ns")
-    column = counted.column("cpu_ns" if by_cpu else "wall_ns")
-    return float(np.quantile(column.to_numpy(), quantile))
-
-
-def _has_nulls(table: pa.Table, column: str) -> bool:
-    return column not in table.column_names or bool(table.column(column).null_count)
+    by_cpu = one_thread(info) and known(counted, "cpu_ns") is not None
+    times = counted.column("cpu_ns" if by_cpu else "wall_ns").to_numpy()
+    usual = float(np.quantile(times, quantile))
+    return usual + min(of_some_steps_ns, max(float(times.mean()) - usual, 0.0))
 
 
 class _Slots:
@@ -324,6 +392,15 @@ class _Slots:
         ends = [(w.start_ns, w.end_ns) for w in self._windows]
         counts = [int(np.diff(np.searchsorted(starts, np.array(pair)))[0]) for pair in ends]
         return max(counts) > (1 + VARYING_SHARE) * min(counts)
+
+    def of_some_steps_ns(self, times: Floats) -> float:
+        """Return what slots of half of the steps or fewer take of the mean step; 0 if it is little.
+
+        Events without a partner are in such slots: ops that a profiler leaves out in other steps.
+        """
+        some = 2 * self.present <= self.steps
+        ns = float(times[some] @ self.share[some])
+        return ns if ns >= LEAST_STALLED * float(times @ self.share) else 0.0
 
     def means(self) -> Floats:
         """Return the mean time of each slot in the steps that have it."""
@@ -435,12 +512,13 @@ class _Slots:
         stalls: Flags,
         quantile: float,
         round_of: Sequence[int] | None,
+        contended: _Contended,
     ) -> tuple[Span, tuple[tuple[tuple[str, str], Span], ...]]:
         """Return the span of the step, and of each label that has time.
 
         The bootstrap resamples rounds, then their steps. Below, a span reaches as far as the
-        medians lie above the percentiles beyond what they do on a quiet machine: disturbed steps
-        make the clean time too long, never too short.
+        medians lie above the percentiles beyond what they do on a quiet machine, and farther if
+        others had its CPUs: disturbed steps make the clean time too long, never too short.
         """
         share = self.share
         whole = float(times @ share)
@@ -455,9 +533,9 @@ class _Slots:
 
         def span(ns: float, median_ns: float, error: float) -> Span:
             further = math.log(max(median_ns, ns) / ns) if ns > 0 else 0.0
-            disturbed = max(further - QUIET_SPREAD, 0.0)
-            up = math.hypot(error, usual)
-            return Span(ns * math.exp(-up - disturbed), ns, ns * math.exp(up))
+            disturbed = min(max(further - QUIET_SPREAD, 0.0), contended.most_disturbed)
+            up, down = math.hypot(error, usual), disturbed + contended.down
+            return Span(ns * math.exp(-up - down), ns, ns * math.exp(up))
 
         parts = tuple(
             (self.stretches.labels[label], span(ns, of_medians[label], errors[1][label]))

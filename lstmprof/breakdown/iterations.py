@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from lstmprof.breakdown.clean_step import QUANTILE
+from lstmprof.breakdown.clean_step import QUANTILE, known
 from lstmprof.events.intervals import Ints
 
 Bools = NDArray[np.bool_]
@@ -62,11 +62,3 @@ def iterations_of(table: pa.Table) -> Iterations:
         np.zeros(len(wall_ns), bool) if late is None else late.astype(bool),
         wall_ns,
     )
-
-
-def known(table: pa.Table, name: str) -> Ints | None:
-    """Return a column as int64, None if the table lacks it or it has a null."""
-    if name not in table.column_names or table.column(name).null_count:
-        return None
-    values: Ints = table.column(name).to_numpy().astype(np.int64)
-    return values

@@ -10,13 +10,12 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lstmprof.breakdown.clean_step import Span, one_thread
+from lstmprof.breakdown.clean_step import Span, cpu_share, known
 from lstmprof.breakdown.doubts import Warning, warnings
-from lstmprof.breakdown.iterations import iterations_of, known
+from lstmprof.breakdown.iterations import iterations_of
 from lstmprof.events.schema import Column
 from lstmprof.runs.metadata import RunInfo
 
@@ -124,7 +123,7 @@ def timings(table: pa.Table, info: RunInfo, clean: Span | None = None) -> Timing
         step_low_ns=None if clean is None else clean.low_ns,
         step_high_ns=None if clean is None else clean.high_ns,
         lost_ns=median - step if median > step else None,
-        cpu_share=_cpu_share(table, info),
+        cpu_share=cpu_share(table, info),
         preemptions=_per_iteration(table, "preemptions"),
         typical_ns=counted.typical_ns,
         median_ns=median,
@@ -140,22 +139,6 @@ def timings(table: pa.Table, info: RunInfo, clean: Span | None = None) -> Timing
         rounds=len(counted.numbers),
         warnings=tuple(warnings(counted, info)),
     )
-
-
-def _cpu_share(table: pa.Table, info: RunInfo) -> float | None:
-    counted = table.filter(pc.invert(table.column("warmup")))
-    wall_ns = known(counted, "wall_ns")
-    if wall_ns is None or not wall_ns.sum():
-        return None
-    if one_thread(info):
-        cpu_ns = known(counted, "cpu_ns")
-        return None if cpu_ns is None else min(float(cpu_ns.sum() / wall_ns.sum()), 1.0)
-    waited_ns, ran_ns = known(counted, "waited_ns"), known(counted, "thread_cpu_ns")
-    if waited_ns is None or ran_ns is None:
-        return None
-    # A wait between the end of an iteration and the reading of the wait belongs to none.
-    within_ns = np.minimum(waited_ns, np.maximum(wall_ns - ran_ns, 0))
-    return 1 - float(within_ns.sum() / wall_ns.sum())
 
 
 def _per_iteration(table: pa.Table, column: str) -> float | None:

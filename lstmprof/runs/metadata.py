@@ -51,7 +51,6 @@ from lstmprof.runs.records import (
 from lstmprof.runs.settings import Counters, Settings
 
 _CAPTURED = "the run is a capture"
-_NOT_OWN = f"the run is of no own code, or {_UNREAD}"
 _BUILT_IN = "the run is of one of lstmprof's own implementations, or an ingested profile"
 
 AGAIN = "capture or ingest the run again"

@@ -150,6 +150,20 @@ def test_steps_that_vary_are_held_to_the_median_of_the_timed_ones() -> None:
     assert lane.span.ns == pytest.approx(STEP_NS / 10, rel=1e-6)
 
 
+def test_what_every_third_step_does_is_not_scaled_down_to_the_steps_that_do_not() -> None:
+    rows, windows, walls, at = [], [], [], 0
+    for step in range(9):
+        begin, ops = at, [("aten::mm", OP_NS), ("aten::tanh", 60 * OP_NS)][: 1 if step % 3 else 2]
+        for name, took in ops:
+            rows.append(row("op", name, at, at + took, tid=1, category="gemm"))
+            at += took
+        rows.append(row("step", "step", begin, at, tid=1))
+        windows.append(Window(None, step, begin, at, 0))
+        walls.append(at - begin)
+    lane = clean_lane(linked(table(rows)), windows, None, measured(walls, event_ns=0.001))
+    assert lane.span.ns == pytest.approx(21 * OP_NS, rel=1e-3)
+
+
 def test_disturbed_steps_widen_the_interval_downwards() -> None:
     generator = np.random.default_rng(0)
     slow = 1 + generator.exponential(3, (10, OPS))
@@ -289,3 +303,17 @@ def test_no_part_is_negative_and_all_sum_to_the_step(
         assert sum(ns for _, _, ns in step.parts) == step.total_ns
         assert lane.span.low_ns <= lane.span.ns <= lane.span.high_ns
         assert (lane.events.dur_ns >= 0).all()
+
+
+def test_a_run_without_its_cpus_may_be_shorter_by_its_threads() -> None:
+    walls = timings([10 * STEP_NS] * 20)
+    for name, ns in (("waited_ns", 9 * STEP_NS), ("thread_cpu_ns", STEP_NS)):
+        place = walls.schema.get_field_index(name)
+        walls = walls.set_column(place, name, pa.array([ns] * 20, pa.int64()))
+    spans = []
+    for threads in (1, 2):
+        facts = {"source": CAPTURED, "device": "cpu", "threads": threads, "affinity": [0, 1]}
+        events, windows = steps_of(lambda step, op: OP_NS)
+        spans.append(clean_lane(events, windows, None, Measured(run_info(facts), walls)).span)
+    one, two = (span.ns / span.low_ns for span in spans)
+    assert two / one == pytest.approx(2**0.9)
