@@ -43,8 +43,8 @@ _DIGITS = 3
 _WARNED_EACH = 2
 #: Lanes of a run that each have a table of their own.
 _LANES_EACH = 3
-#: Less of a step that is lost is not mentioned.
-LEAST_LOST = 0.1
+#: Time lost is printed from this share of the step on.
+_LEAST_LOST = 0.1
 
 
 def show(
@@ -235,9 +235,9 @@ def _show_step(breakdown: Breakdown, step: MeanStep) -> None:
 
 
 def _show_notes(breakdown: Breakdown) -> None:
-    """What the timed steps took beyond the clean one."""
+    """Print what the median iteration took beyond the clean step."""
     timings = breakdown.timings
-    if timings is None or (timings.lost_ns or 0.0) < LEAST_LOST * timings.step_ns:
+    if timings is None or (timings.lost_ns or 0.0) < _LEAST_LOST * timings.step_ns:
         return
     lost, median = milliseconds(timings.lost_ns, _DIGITS), milliseconds(timings.median_ns, _DIGITS)
     text = f"lost to other processes, threads and noise: {lost} of {median} ms"

@@ -33,7 +33,7 @@ _FEW = 2
 
 
 def show_all(diagnoses: Sequence[Diagnosis]) -> None:
-    """Print diagnoses; of many their verdicts first, and a warning of several once."""
+    """Print diagnoses; the verdicts of many come first, and each warning is printed once."""
     parts = _by_conditions(diagnoses)
     if len(diagnoses) > _FEW:
         for heading, members in parts:
@@ -45,9 +45,9 @@ def show_all(diagnoses: Sequence[Diagnosis]) -> None:
     for heading, members in parts:
         if heading and len(parts) > 1:
             terminal.write_line(f"{heading}:")
-        told: set[str] = set()
+        printed: set[str] = set()
         for diagnosis in members:
-            show(diagnosis, told)
+            show(diagnosis, printed)
 
 
 def _by_conditions(diagnoses: Sequence[Diagnosis]) -> list[tuple[str, list[Diagnosis]]]:
@@ -61,18 +61,15 @@ def _in_short(verdict: Verdict) -> str:
     return verdict.sentence + (f" ({doubt})" if doubt not in verdict.sentence else "")
 
 
-def show(diagnosis: Diagnosis, told: set[str]) -> None:
-    """Print a diagnosis; the warnings that are ``told`` are counted, others are told from now."""
+def show(diagnosis: Diagnosis, printed: set[str]) -> None:
+    """Print a diagnosis without the warnings in ``printed``; the others are added to them."""
     for text in diagnosis.lacking:
         terminal.write_line(f"recording: {text}")
     terminal.write_line(diagnosis.sentence, style="bold", names=_kernels(diagnosis))
     for warning in diagnosis.warnings:
-        if warning not in told:
+        if warning not in printed:
             terminal.write_line(f"warning: {warning}")
-    again = len(told.intersection(diagnosis.warnings))
-    if again:
-        terminal.write_line(f"warning: {again} told above hold{'s' * (again == 1)} here, too")
-    told.update(diagnosis.warnings)
+    printed.update(diagnosis.warnings)
     for note in diagnosis.notes:
         terminal.write_line(f"note: {note}")
     terminal.write_line()
