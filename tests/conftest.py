@@ -21,6 +21,38 @@ from _pytest.runner import runtestprotocol
 from hypothesis import HealthCheck, settings
 from tries import EARLIER_TRIES
 
+# What machines set for whatever runs on them, by how it begins and by its whole name: threads and
+# memory of libraries, the language, the terminal, Python's own switches, and that it is a CI. No
+# test, no worker of xdist and no process of a test sees it. A test sets what it is about by itself.
+_OF_MACHINES = (
+    *("OPENBLAS_", "OMP_", "GOMP_", "KMP_", "MKL_", "BLIS_", "NUMEXPR_", "VECLIB_", "MALLOC_"),
+    *("LC_", "CLICOLOR", "TTY_", "PYTHONMALLOC"),
+)
+_NAMES_OF_MACHINES = {
+    *("LANG", "LANGUAGE", "COLUMNS", "LINES", "JUPYTER_COLUMNS", "JUPYTER_LINES"),
+    *("NO_COLOR", "FORCE_COLOR", "COLORTERM", "PYTHON_COLORS", "CI", "GITHUB_ACTIONS"),
+    *("PYTHONUTF8", "PYTHONIOENCODING", "PYTHONCOERCECLOCALE", "PYTHONUNBUFFERED"),
+    *("PYTHONSAFEPATH", "PYTHONOPTIMIZE", "PYTHONDEVMODE", "PYTHONWARNINGS", "PYTHONVERBOSE"),
+    *("PYTHONDEBUG", "PYTHONINSPECT", "PYTHONFAULTHANDLER", "PYTHONTRACEMALLOC"),
+    "PYTHONPROFILEIMPORTTIME",
+}
+# Which kernels BLAS may take stays: a machine says so where those that older libraries would take,
+# as of a Python of another era, compute wrong or crash on its processor. To clear it would make no
+# two machines alike, as the processor chooses then: no test may rest on the last digit of a sum.
+_KEPT = {"OPENBLAS_CORETYPE", "MKL_DEBUG_CPU_TYPE", "MKL_ENABLE_INSTRUCTIONS"}
+if "benchmarks.mutants" in sys.modules:  # it forks this process, and set that for its sake
+    _KEPT.add("OMP_NUM_THREADS")
+
+# pytest's own colours are as the user says.
+_COLOUR = "no" if os.environ.get("NO_COLOR") else "yes" if os.environ.get("FORCE_COLOR") else "auto"
+
+for _name in list(os.environ):
+    if _name not in _KEPT and (_name.startswith(_OF_MACHINES) or _name in _NAMES_OF_MACHINES):
+        del os.environ[_name]
+for _name in ("COLUMNS", "LINES"):  # readline, which pytest imports, sets them past os.environ
+    os.unsetenv(_name)
+os.environ["LANG"] = "C.UTF-8"  # of what is started, too, Python or not
+
 # OpenVINO's import forks the process to report itself; JAX, if it is loaded, warns of the fork.
 sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
 
@@ -44,6 +76,13 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # After 700 new containers, as it does by itself, Python looks for cycles among all that thousands
 # of tests and five frameworks made: a quarter of the processor time of collecting the tests alone.
 gc.set_threshold(50_000)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Colour what pytest says as it would without the clearing above."""
+    if config.option.color == "auto":
+        config.option.color = _COLOUR
 
 
 @pytest.fixture(scope="session")

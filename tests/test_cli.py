@@ -132,10 +132,8 @@ def numpys_threads(tmp_path: Path, environment: dict[str, str]) -> list[str]:
         "    return 0\n"
         "cli.run = run\n__main__.main()"
     )
-    own = {name: value for name, value in os.environ.items() if "NUM_THREADS" not in name}
-    ran = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env=own | environment
-    )
+    own = {**os.environ, **environment}
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=own)
     assert ran.returncode == 0, ran.stderr
     return ran.stdout.split()
 

@@ -101,7 +101,7 @@ def test_a_whole_profile_is_ok_and_says_what_it_holds(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("profiled_ns", "state", "said"),
     [
-        (990, "ok", "1 % shorter"),
+        (980, "ok", "2 % shorter"),
         (1100, "ok", "10 % longer"),
         (1110, "warn", "11 % longer than those without one; record less"),
         (1200, "warn", "20 % longer"),

@@ -44,8 +44,7 @@ def on_a_terminal(program: str, columns: int = 80, **environment: str) -> str:
     """What ``program`` writes to a terminal of so many columns."""
     reads, writes = pty.openpty()
     fcntl.ioctl(writes, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    own = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS")}
-    own |= {"TERM": "xterm-256color", **environment}
+    own = {**os.environ, "TERM": "xterm-256color", **environment}
     command = [sys.executable, "-c", program]
     with subprocess.Popen(command, stdout=writes, stdin=writes, env=own) as running:
         os.close(writes)

@@ -24,7 +24,7 @@ PATIENCE_S = 60.0
 
 
 def told(word: str) -> tuple[str, int, bool]:
-    print(word)
+    print(word, flush=True)  # a worker that is done with is killed
     return word, os.getpid(), is_worker()
 
 

@@ -18,6 +18,8 @@ from lstmprof.capture.request import CaptureRequest, refusal
 from lstmprof.workloads import Workload
 
 STEP = Path(__file__).with_name("symbolic_step.py")
+#: and what an old BLAS must not choose by itself on this processor
+KEPT = ("PATH", "HOME", "OPENBLAS_CORETYPE")
 #: every operator in Python, as it is written: compiling them in C takes minutes
 PLAIN = "cxx=,optimizer=None"
 ROWS = [row for row in implementations.TABLE if row.framework == "theano"]
@@ -47,7 +49,7 @@ def ran(python: Path, name: str, workloads: list[Workload], cache: Path) -> str:
         [python, STEP],
         input=json.dumps([[name, dataclasses.asdict(w), SEED] for w in workloads]),
         env={
-            **{kept: os.environ[kept] for kept in ("PATH", "HOME") if kept in os.environ},
+            **{kept: os.environ[kept] for kept in KEPT if kept in os.environ},
             "PYTHONPATH": str(Path(lstmprof.__file__).parents[1]),
             "KERAS_BACKEND": "theano",
             "KERAS_HOME": str(cache),

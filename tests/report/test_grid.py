@@ -94,7 +94,8 @@ def test_the_step_has_its_interval_and_what_it_touches_is_bold_too(
     made = tmp_path / "made"
     made.mkdir()
     long = {**runs.WORKLOAD, "name": "long", "time_steps": 40}
-    kernels = {"fast": 200, "near": 202, "far": 500, "alone": 900}
+    # None is near a border of rounding, as the last digit of a mean is the processor's.
+    kernels = {"fast": 200, "near": 202, "far": 520, "alone": 920}
     for name, count in kernels.items():
         facts = {"workload": long} if name == "alone" else {}
         implementation = "fast" if name == "alone" else name
@@ -110,7 +111,7 @@ def test_the_step_has_its_interval_and_what_it_touches_is_bold_too(
     cells = {name: cell(made / name) for name in kernels}
     assert f"| **{cells['fast']} (1.00×)** | {cells['alone']} |" in lines["| fast"]
     assert f"| **{cells['near']} (1.01×)** |" in lines["| near"]
-    assert f"| {cells['far']} (2.50×) |" in lines["| far"]
+    assert f"| {cells['far']} (2.60×) |" in lines["| far"]
 
 
 def test_rows_that_need_it_are_told_apart_by_what_differs(traces: Path, capsys: Said) -> None:
