@@ -630,13 +630,14 @@ class _Cost:
         if timed is not None and timed < left(0.0):
             cost_ns = _solved(left, timed, 0.0, self._costs.most_ns)
         off = taken(cost_ns)
+        recorded_ns = round(float(off @ share))
         rest = float((times - off) @ share)
         if timed is not None and rest > timed:  # a step takes no longer than the timed ones do
             off = times - (times - off) * (timed / rest)
         recording = Recording(
             events=int(self._what.borders.sum()) / 2 / steps,
             event_ns=cost_ns,
-            ns=round(float(off @ share)),
+            ns=recorded_ns,
             measured=self._costs.measured,
         )
         return off, recording

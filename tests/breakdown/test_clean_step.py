@@ -141,6 +141,8 @@ def test_a_clean_step_is_never_longer_than_the_timed_ones() -> None:
     events, windows = steps_of(lambda step, op: OP_NS)
     lane = clean_lane(events, windows, None, measured([STEP_NS // 4] * 20, event_ns=0.001))
     assert lane.span.ns == pytest.approx(STEP_NS / 4, rel=1e-6)
+    assert lane.recording is not None
+    assert lane.recording.ns <= (lane.recording.events + 1) * lane.recording.event_ns
 
 
 def test_steps_that_vary_are_held_to_the_median_of_the_timed_ones() -> None:
