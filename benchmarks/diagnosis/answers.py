@@ -153,6 +153,8 @@ def pair(folder: Path, machine: str, framework: str, forms: tuple[str, str]) -> 
         if not (run / "run.json").exists():
             run.parent.mkdir(parents=True, exist_ok=True)
             ran([sys.executable, PROGRAMS / f"tagger_of_{framework}.py", run, form], folder)
+            if not (run / "run.json").exists():
+                raise SystemExit(f"{framework}, {form}: no run was written")
     return answer(framework, machine, 0, runs, ("ops",))
 
 

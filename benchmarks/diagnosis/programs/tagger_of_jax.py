@@ -48,7 +48,7 @@ def main() -> None:
 
     train = step if form == "eager" else jax.jit(step)
     with lp.profile(place, force=True) as profile:
-        for _ in range(60):
+        for _ in range(300 if form == "jit" else 60):
             inputs = jnp.asarray(generator.normal(size=(TIME, BATCH, INPUTS)), "f")
             tags = jnp.asarray(generator.integers(TAGS, size=(TIME, BATCH)))
             weights = jax.block_until_ready(train(weights, inputs, tags))

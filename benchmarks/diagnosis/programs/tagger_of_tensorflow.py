@@ -52,7 +52,7 @@ def main() -> None:
     train = step if form == "eager" else tf.function(step)
     generator = np.random.default_rng(0)
     with lp.profile(place, force=True) as profile:
-        for _ in range(100):
+        for _ in range(400):
             inputs = tf.constant(generator.normal(size=(TIME, BATCH, INPUTS)), tf.float32)
             train(inputs, tf.constant(generator.integers(TAGS, size=(TIME, BATCH))))
             profile.step()
