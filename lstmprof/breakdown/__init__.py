@@ -24,7 +24,7 @@ from lstmprof.breakdown.lacks import Lack, lacks_of
 from lstmprof.breakdown.mean_step import MeanStep, mean_steps
 from lstmprof.breakdown.tables import TABLES, Gathered, TableKind, table_of
 from lstmprof.breakdown.tables.database import database
-from lstmprof.breakdown.timings import Timings, compared_ns, slowdowns, timings
+from lstmprof.breakdown.timings import Timings, slowdowns, timings
 from lstmprof.events.annotate import MEASURED
 from lstmprof.events.annotate.recorded import Recorded, recorded
 from lstmprof.events.annotate.steps import Window, windows, with_markers, with_steps
@@ -386,6 +386,6 @@ def compared(breakdowns: Sequence[Breakdown]) -> dict[int, float]:
     """
     slowdown: dict[int, float] = {}
     for group in comparable(breakdowns):
-        medians = compared_ns([(i, t) for i in group if (t := breakdowns[i].timings) is not None])
-        slowdown |= slowdowns(medians) if len(medians) > 1 else {}
+        steps = {i: t.step_ns for i in group if (t := breakdowns[i].timings) is not None}
+        slowdown |= slowdowns(steps) if len(steps) > 1 else {}
     return slowdown

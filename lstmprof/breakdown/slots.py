@@ -42,8 +42,8 @@ class Slots:
 
     Stretches of one ``like`` number are the same code at different places: one event name and
     shapes, under parents of one name. Events outside the windows have no slot (``NONE``).
-    ``absent`` are (slot, window) of the gaps that have no length in a window: there a device begins
-    an activity at the end of the one before.
+    ``absent`` lists (slot, window) of gaps without length: the device began the next activity when
+    the one before ended.
     """
 
     slot: Ints
@@ -72,7 +72,7 @@ def slots_of_stretches(
         of = np.where(busy, own, _next_busy(stretches, own, busy))
         slot = numbered(np.where(busy, stretches.label, NONE), of)
         return Slots(slot, slot, slot_of, _absent(slot, of, stretches.window, busy))
-    label = _labels(events, np.arange(len(events)))
+    label = events.once(_labels, *_OF_LABELS)
     parent = events.rows_named("parent_id")
     around = np.where(parent != NONE, label[parent], NONE)
     before = _last_child(events, stretches)
@@ -139,7 +139,7 @@ def slots_of_events(events: EventTable, windows: Sequence[Window]) -> Ints:
     if not len(rows):
         return slots
     parent, window = _parents(events, rows, window, windows)
-    label = _labels(events, rows)
+    label = events.once(_labels, *_OF_LABELS)
     begun = 0
     level = rows[parent[rows] < 0]
     children = _Children(parent, rows)
@@ -192,9 +192,9 @@ def _parents(
 
 
 def names_without_numbers(events: EventTable) -> Ints:
-    """Return the code of each event's name, one code for names that differ by step; of steps NONE.
+    """Return the code of each event's name: one for names that differ by ``_VARYING``.
 
-    ``_VARYING`` is what differs.
+    Step markers have ``NONE``.
     """
     names, texts = events.texts("name")
     plain = {text: code for code, text in reversed(list(enumerate(texts)))}
@@ -205,17 +205,14 @@ def names_without_numbers(events: EventTable) -> Ints:
     return np.asarray(np.where(events.is_kind("step"), NONE, same[names]))
 
 
-def _labels(events: EventTable, rows: Ints) -> Ints:
-    """Return a number for what each of ``rows`` is: kind, name, shapes and stream."""
-    kinds = events.texts("kind")[0]
-    name = names_without_numbers(events)[rows]
-    shapes = events.texts("shapes")[0][rows].astype(np.int64)
-    labels = numbered(
-        kinds[rows].astype(np.int64), name, shapes, events.ints("stream", UNKNOWN)[rows]
-    )
-    result = np.full(len(events), NONE, dtype=np.int64)
-    result[rows] = labels
-    return result
+#: The columns that ``_labels`` reads.
+_OF_LABELS = ("kind", "name", "shapes", "stream")
+
+
+def _labels(events: EventTable) -> Ints:
+    """Return a number for what each event is: kind, name, shapes and stream."""
+    kinds, shapes = (events.texts(c)[0].astype(np.int64) for c in ("kind", "shapes"))
+    return numbered(kinds, names_without_numbers(events), shapes, events.ints("stream", UNKNOWN))
 
 
 class _Children:

@@ -7,15 +7,15 @@ What the timed iterations took beyond it was lost to other processes, threads an
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lstmprof.breakdown.clean_step import Span, cpu_share, known
 from lstmprof.breakdown.doubts import Warning, warnings
-from lstmprof.breakdown.iterations import iterations_of
+from lstmprof.breakdown.iterations import cpu_share, iterations_of, known
+from lstmprof.breakdown.spans import Span
 from lstmprof.events.schema import Column
 from lstmprof.runs.metadata import RunInfo
 
@@ -150,11 +150,6 @@ def _per_step(table: pa.Table, energy_j: float | None) -> float | None:
     first = table.filter(pc.equal(table.column("round"), 0))
     steps = pc.sum(pc.invert(first.column("warmup"))).as_py()
     return None if energy_j is None or not steps else energy_j / steps
-
-
-def compared_ns(runs: Sequence[tuple[int, Timings]]) -> dict[int, float]:
-    """Return the lengths by which ``runs`` are compared; keys as given."""
-    return {key: t.step_ns for key, t in runs}
 
 
 def slowdowns(steps_ns: Mapping[int, float]) -> dict[int, float]:

@@ -27,7 +27,7 @@ class Certainty(_Record, frozen=True):
 
 
 class Count(_Record, frozen=True):
-    """One count or length that is evidence of a finding, of the mean profiled step."""
+    """One count or length that is evidence of a finding, per step."""
 
     quantity: Annotated[str, _is("products, launches, median_kernel_ns …")]
     unit: Annotated[str, _is("empty of a plain number")]
@@ -36,7 +36,7 @@ class Count(_Record, frozen=True):
 
 
 class Part(_Record, frozen=True):
-    """One part of the ledger among a finding's time, of the mean profiled steps."""
+    """One part of the ledger among a finding's time, of both steps."""
 
     state: Annotated[str, _is("busy, idle or input")]
     part: Annotated[str, _is("of busy time its category, of idle time its cause")]

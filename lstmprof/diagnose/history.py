@@ -15,8 +15,8 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from lstmprof import names
-from lstmprof.breakdown.clean_step import Span
 from lstmprof.breakdown.result import Table
+from lstmprof.breakdown.spans import Span
 from lstmprof.diagnose.certainty.pair import EQUAL_SHARE, Ratio, ratio_of, span_of
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.events.schema import Column, schema

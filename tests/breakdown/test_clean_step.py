@@ -17,8 +17,9 @@ from lstmprof.breakdown.clean_step import (
     CleanLane,
     Measured,
     clean_lane,
-    timed_ns,
 )
+from lstmprof.breakdown.iterations import timed_ns
+from lstmprof.breakdown.spans import BETWEEN_THREADED, Z95, Span
 from lstmprof.events.annotate import CAPTURED
 from lstmprof.events.annotate.links import linked
 from lstmprof.events.annotate.steps import Window
@@ -307,15 +308,22 @@ def test_no_part_is_negative_and_all_sum_to_the_step(
         assert (lane.events.dur_ns >= 0).all()
 
 
+def span_of_threads(walls: pa.Table, threads: int) -> Span:
+    facts = {"source": CAPTURED, "device": "cpu", "threads": threads, "affinity": [0, 1]}
+    events, windows = steps_of(lambda step, op: OP_NS)
+    return clean_lane(events, windows, None, Measured(run_info(facts), walls)).span
+
+
 def test_a_run_without_its_cpus_may_be_shorter_by_its_threads() -> None:
     walls = timings([10 * STEP_NS] * 20)
     for name, ns in (("waited_ns", 9 * STEP_NS), ("thread_cpu_ns", STEP_NS)):
         place = walls.schema.get_field_index(name)
         walls = walls.set_column(place, name, pa.array([ns] * 20, pa.int64()))
-    spans = []
-    for threads in (1, 2):
-        facts = {"source": CAPTURED, "device": "cpu", "threads": threads, "affinity": [0, 1]}
-        events, windows = steps_of(lambda step, op: OP_NS)
-        spans.append(clean_lane(events, windows, None, Measured(run_info(facts), walls)).span)
-    one, two = (span.ns / span.low_ns for span in spans)
-    assert two / one == pytest.approx(2**0.9)
+    two, three = (span_of_threads(walls, threads) for threads in (2, 3))
+    assert two.low_ns / three.low_ns == pytest.approx(1.5**0.9)
+
+
+def test_one_process_of_several_threads_may_differ_from_the_next_by_more() -> None:
+    one, two = (span_of_threads(timings([STEP_NS] * 20), threads) for threads in (1, 2))
+    assert one.high_ns / one.ns < 1.1
+    assert two.high_ns / two.ns == pytest.approx(np.exp(Z95 * BETWEEN_THREADED), rel=0.01)

@@ -13,8 +13,8 @@ import shared_traces
 from commands.written_runs import HOST, MS, step, write_run
 from events.rows import row
 
-from lstmprof.breakdown.clean_step import BETWEEN_PROCESSES, Z95
 from lstmprof.breakdown.recording import RECORDING_NS
+from lstmprof.breakdown.spans import BETWEEN_PROCESSES, Z95
 from lstmprof.cli import run as lstmprof
 from lstmprof.diagnose.document import VERSION
 from lstmprof.workloads import with_overrides

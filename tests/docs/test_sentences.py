@@ -29,7 +29,7 @@ def listed() -> dict[str, set[str]]:
         ("diagnose/remedies/feeding.py", "tf.data's prefetch prepares it meanwhile"),
         ("breakdown/doubts.py", "the loss did not fall"),
         ("breakdown/lacks/advice.py", "export the whole profile"),
-        ("report/charts/sweep.py", "interquartile mean of {n}"),
+        ("report/charts/sweep.py", "clean step, {n} timed"),
         ("report/runs.py", "Casts between element types: none was recorded."),
         ("commands/terminal/diagnosis.py", "roofline: {of_roofline(limit)}"),
     ],

@@ -1,6 +1,6 @@
 """How often a step does what: the counts behind the parts of its time, and how long one takes.
 
-Reads the tables of a profile; every count is of the mean profiled step, None where it is unknown or
+Reads the tables of a profile; every count is per step, None where it is unknown or
 does not apply. What a noun counts is said in ``tally``.
 """
 

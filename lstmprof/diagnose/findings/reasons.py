@@ -322,12 +322,12 @@ def _cpu_share(profile: StepProfile) -> float | None:
 
 
 def _faults(profile: StepProfile) -> float | None:
-    """Page faults of an undisturbed step."""
+    """Page faults of a timed step."""
     return _a_step(profile, profile.info.timing_page_faults)
 
 
 def _a_step(profile: StepProfile, timed: int | None) -> float | None:
-    """What an undisturbed step has of a count of all counted iterations; None unknown."""
+    """What a step has of a count of all counted iterations; None unknown."""
     wall_ns = profile.info.timing_wall_ns
     return timed / wall_ns * profile.length_ns if wall_ns and timed is not None else None
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from lstmprof.diagnose import diagnosis
 from lstmprof.diagnose.certainty.pair import Ratio, ratio_of, span_of
 from lstmprof.diagnose.comparable import refuse_unless_comparable
-from lstmprof.diagnose.findings import lengths, timed
+from lstmprof.diagnose.findings import lengths
 from lstmprof.diagnose.gate.document import VERSION
 from lstmprof.diagnose.gate.limits import Limit
 from lstmprof.diagnose.gate.pairs import paired
@@ -188,7 +188,7 @@ def _sentence(
     if ratio is None:
         return f"{title}: cannot be compared: a step takes no time"
     base_ns, new_ns = lengths(base, new)
-    what = "a step" if timed(base, new) else "a profiled step"
+    what = "per step" if base.span and new.span else "per profiled step"
     times = f"{milliseconds(new_ns, 2)} against {milliseconds(base_ns, 2)} ms {what}"
     told = f"{_range(ratio)} as far as {_rounds(base, new)} tell"
     limits = listed([j.limit.text for j in judged if j.state == state])

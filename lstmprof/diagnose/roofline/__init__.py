@@ -96,7 +96,7 @@ class Reach:
 class Roofline:
     """The least time of a step and how near to it a run's came."""
 
-    undisturbed_ns: float
+    clean_ns: float
     peaks: Peaks
     bounds: tuple[Bound, ...]
     reaches: tuple[Reach, ...]
@@ -108,8 +108,8 @@ class Roofline:
 
     @property
     def share(self) -> float | None:
-        """The least time over the undisturbed step."""
-        return self.step_ns / self.undisturbed_ns if self.undisturbed_ns else None
+        """The least time over the clean step."""
+        return self.step_ns / self.clean_ns if self.clean_ns else None
 
     @property
     def memory_share(self) -> float | None:
@@ -119,9 +119,9 @@ class Roofline:
 
     @property
     def gemm_flops_per_s(self) -> float | None:
-        """The rate of products over the whole undisturbed step."""
+        """The rate of products over the whole clean step."""
         products = flops((bound.cost for bound in self.bounds), "gemm")
-        return products / self.undisturbed_ns * 1e9 if self.undisturbed_ns else None
+        return products / self.clean_ns * 1e9 if self.clean_ns else None
 
 
 def bounds(rows: Sequence[Cost], peaks: Peaks) -> tuple[Bound, ...]:
@@ -137,11 +137,11 @@ def bounds(rows: Sequence[Cost], peaks: Peaks) -> tuple[Bound, ...]:
 
 
 def roofline(
-    rows: Sequence[Cost], peaks: Peaks, undisturbed_ns: float, busy_ns: Mapping[str, float]
+    rows: Sequence[Cost], peaks: Peaks, clean_ns: float, busy_ns: Mapping[str, float]
 ) -> Roofline:
     """The roofline of a step; ``busy_ns`` is a profiled step's busy time by category."""
     least = bounds(rows, peaks)
-    return Roofline(undisturbed_ns, peaks, least, _reaches(least, busy_ns))
+    return Roofline(clean_ns, peaks, least, _reaches(least, busy_ns))
 
 
 def _reaches(least: Sequence[Bound], busy_ns: Mapping[str, float]) -> tuple[Reach, ...]:

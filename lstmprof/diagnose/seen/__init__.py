@@ -6,7 +6,7 @@
             pace ─▶ Seen
     contexts (what a stretch of time was for)
 
-Reads linked and categorised events and the stretches of one lane. Times are of the mean profiled
+Reads linked and categorised events and the stretches of one lane. Times are of the clean
 step and only of what the lane waits for or spends: what is hidden behind other work is in none.
 """
 

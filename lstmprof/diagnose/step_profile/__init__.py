@@ -24,7 +24,6 @@ import pyarrow.compute as pc
 from lstmprof import numbers
 from lstmprof.breakdown import Breakdown
 from lstmprof.breakdown.attribution import attributed
-from lstmprof.breakdown.clean_step import Span
 from lstmprof.breakdown.doubts import Warning
 from lstmprof.breakdown.lacks import Lack
 from lstmprof.breakdown.mean_step import (
@@ -36,6 +35,7 @@ from lstmprof.breakdown.mean_step import (
     waits_for_host_ns,
 )
 from lstmprof.breakdown.now_and_then import Rare
+from lstmprof.breakdown.spans import Span
 from lstmprof.breakdown.tables import tables_of
 from lstmprof.diagnose.ranks import (
     FOUND,

@@ -38,7 +38,7 @@ def _measured(n: str, rows: Rows) -> str:
     across = {(row["batch"], row["time_steps"]) for row in rows}
     cells = {(name(row), row["hidden"], row["batch"], row["time_steps"]) for row in rows}
     empty = len(across) * len(down) > len(cells)
-    return f"interquartile mean of {n}" + (", an empty cell was not measured" if empty else "")
+    return f"clean step, {n} timed" + (", an empty cell was not measured" if empty else "")
 
 
 def sentence(rows: Rows) -> str:

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from diagnose.made import contributor, profile, span, table
 
-from lstmprof.breakdown.clean_step import BETWEEN_PROCESSES, Rare, Span
+from lstmprof.breakdown.now_and_then import Rare
+from lstmprof.breakdown.spans import BETWEEN_PROCESSES, Span
 from lstmprof.diagnose.certainty.pair import (
     layer_in_words,
     lost_in_words,

@@ -52,7 +52,7 @@ def test_a_cast_that_hides_behind_the_host_saves_what_a_replay_says(tmp_path: Pa
 def test_work_saves_what_it_takes_above_its_least_time() -> None:
     rows = [contributor("busy", "gemm", 60 * MS), contributor("busy", "rnn", 20 * MS)]
     limit = Roofline(
-        undisturbed_ns=100 * MS,
+        clean_ns=100 * MS,
         peaks=Peaks(1.0, 1.0),
         bounds=(),
         reaches=(Reach(("rnn", "gemm"), 80 * MS, 20 * MS), Reach(("cast",), 5 * MS, None)),

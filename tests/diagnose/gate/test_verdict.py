@@ -94,8 +94,8 @@ def test_the_sentences_say_what_was_measured_and_what_is_next() -> None:
     assert told.state == "inconclusive"
     # 10.5 of 10: 2 and 1 % off, root of the sum of squares
     assert told.sentence == (
-        "b against a: 5.0 % slower (10.50 against 10.00 ms a step; 2.7 % slower to 7.4 % slower as "
-        "far as 3 rounds each tell); cannot be told from slower > 3 %"
+        "b against a: 5.0 % slower (10.50 against 10.00 ms per step; 2.7 % slower to 7.4 % slower "
+        "as far as 3 rounds each tell); cannot be told from slower > 3 %"
     )
     assert told.advice.startswith("capture both with --rounds ")
     failed = verdict(base, ran(13, "b", **three), SLOWER)

@@ -34,7 +34,7 @@ def test_the_highest_peaks_of_runs_on_one_device_are_the_devices() -> None:
     found = roofline_of(own, [faster, elsewhere, other], None)
     assert found is not None
     assert found.peaks == Peaks(2e9, 2e9)
-    assert found.undisturbed_ns == 10_000_000
+    assert found.clean_ns == 10_000_000
     assert [(r.categories, r.busy_ns) for r in found.reaches] == [(("gemm",), 9_000_000.0)]
 
 

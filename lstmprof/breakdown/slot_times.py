@@ -1,0 +1,202 @@
+"""What each slot of a lane takes in each step, and what it takes if nothing disturbs it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lstmprof.breakdown.attribution import Stretches
+from lstmprof.breakdown.slots import slots_of_stretches
+from lstmprof.events.annotate.steps import Window
+from lstmprof.events.call_tree import inherited
+from lstmprof.events.intervals import Flags, Ints
+from lstmprof.events.preparing import prepares
+from lstmprof.events.table import NONE, EventTable
+
+Floats = NDArray[np.float64]
+
+#: Steps whose numbers of events differ by more may not do the same: variable lengths, logging. So
+#: may TensorFlow's, whose profiler leaves out short ops: 16 of the samples, by up to 74 %.
+VARYING_SHARE = 0.05
+#: Slots with one name and shapes are disturbed if their middle median is so many times their lower
+#: quartile, and if they are so many. Chosen by hand.
+SPREAD, LEAST_ALIKE = 3, 8
+#: A wait that is long in some steps counts with its mean: long in so many steps or in this share of
+#: them, and worth this share of the step. Chosen by hand, on drawn stalls.
+STALL_STEPS, STALL_SHARE, LEAST_STALL = 2, 0.2, 0.05
+#: All such waits together are this share of the excess of all waits, and this share of the step.
+MOST_OF_EXCESS, LEAST_STALLED = 0.75, 0.15
+
+
+class SlotTimes:
+    """The time that each slot of one lane takes in each step."""
+
+    def __init__(
+        self,
+        events: EventTable,
+        windows: Sequence[Window],
+        stretches: Stretches,
+        on_device: bool,
+    ) -> None:
+        self.events, self.stretches, self.steps = events, stretches, len(windows)
+        self._windows, self._on_device = windows, on_device
+        places = slots_of_stretches(events, windows, stretches, on_device)
+        self.slot, self._like_of, self.of_event = places.slot, places.like, places.of_event
+        self.count = int(self.slot.max(initial=-1)) + 1
+        self.length_ns = stretches.end_ns - stretches.start_ns
+        cell = self.slot * self.steps + stretches.window
+        absent = self._absent(cell, *places.absent)
+        self.cells, self.cell_of = np.unique(np.append(cell, absent), return_inverse=True)
+        weights = np.append(self.length_ns, np.zeros(len(absent), dtype=np.int64))
+        self.cell_ns = np.bincount(self.cell_of, weights=weights)
+        self.slot_of_cell = self.cells // max(self.steps, 1)
+        self._order = np.lexsort((self.cell_ns, self.slot_of_cell))
+        self.sorted_ns = self.cell_ns[self._order]
+        self.present = np.bincount(self.slot_of_cell, minlength=self.count)
+        self.first = np.cumsum(self.present) - self.present
+        # A gap may have several labels: take that of its longest stretch.
+        self.label = np.zeros(self.count, dtype=np.int64)
+        by_length = np.argsort(self.length_ns, kind="stable")
+        self.label[self.slot[by_length]] = stretches.label[by_length]
+        busy = np.array([state == "busy" for state, _ in stretches.labels], dtype=np.bool_)
+        self._is_idle = ~busy[self.label]
+
+    def _absent(self, cell: Ints, slot: Ints, window: Ints) -> Ints:
+        """Return the cells of gaps without length that count: of long gaps that few steps have.
+
+        Where the host is disturbed, a device waits that does not wait in other steps. A short gap
+        may be before one activity in some steps and before its neighbour in others.
+        """
+        present = np.bincount(np.unique(cell) // max(self.steps, 1), minlength=self.count)
+        absent = np.bincount(slot, minlength=self.count)
+        whole_ns = np.bincount(self.slot, self.length_ns, minlength=self.count)
+        long = whole_ns >= LEAST_STALL * present * self.length_ns.sum() / self.steps
+        counted = long & (present < absent)
+        return np.asarray((slot * self.steps + window)[counted[slot]])
+
+    @property
+    def share(self) -> Floats:
+        """The share of the steps that has each slot."""
+        return np.asarray(self.present / self.steps)
+
+    @property
+    def vary(self) -> bool:
+        """Whether the steps differ in how many events they have: they may not do the same."""
+        starts = np.sort(self.events.start_ns)
+        ends = [(w.start_ns, w.end_ns) for w in self._windows]
+        counts = [int(np.diff(np.searchsorted(starts, np.array(pair)))[0]) for pair in ends]
+        return max(counts) > (1 + VARYING_SHARE) * min(counts)
+
+    def of_some_steps_ns(self, times: Floats) -> float:
+        """Return what slots of half of the steps or fewer take of the mean step; 0 if it is little.
+
+        Events without a partner are in such slots: ops that a profiler leaves out in other steps.
+        """
+        some = 2 * self.present <= self.steps
+        ns = float(times[some] @ self.share[some])
+        return ns if ns >= LEAST_STALLED * float(times @ self.share) else 0.0
+
+    def means(self) -> Floats:
+        """Return the mean time of each slot in the steps that have it."""
+        sums = np.bincount(self.slot_of_cell, weights=self.cell_ns, minlength=self.count)
+        return np.asarray(sums / np.maximum(self.present, 1))
+
+    def undisturbed(self, quantile: float) -> Floats:
+        """Return this quantile of each slot's times, or its like's time if every step disturbs it.
+
+        Threads that wait for each other at every op have no undisturbed step on a busy machine.
+        Among a hundred ops with the same name and shapes, some are undisturbed all the same.
+        """
+        times, medians = self.quantiles(quantile), self.quantiles(0.5)
+        least = self.quantiles(0.0)
+        like = np.zeros(self.count, dtype=np.int64)
+        like[self.slot] = self._like_of
+        order = np.lexsort((least, like))
+        first = np.flatnonzero(np.append(True, like[order][1:] != like[order][:-1]))
+        sizes = np.diff(np.append(first, len(order)))
+        lowest = least[order][first + sizes // 4]
+        by_median = np.lexsort((medians, like))
+        middle = medians[by_median][first + sizes // 2]
+        place = np.zeros(int(like.max(initial=0)) + 1, dtype=np.int64)
+        place[like[order][first]] = np.arange(len(first))
+        group = place[like]
+        usual = lowest[group]
+        spread = (middle[group] > SPREAD * usual) & (sizes[group] >= LEAST_ALIKE)
+        disturbed = spread & (medians > 1.5 * least) & (times > 2 * usual)
+        return np.asarray(np.where(disturbed, usual, times))
+
+    def quantiles(self, quantile: float) -> Floats:
+        """Return this quantile of each slot's times in the steps that have it."""
+        at = quantile * (self.present - 1)
+        low = np.floor(at).astype(np.int64)
+        high = np.minimum(low + 1, self.present - 1)
+        below, above = self.sorted_ns[self.first + low], self.sorted_ns[self.first + high]
+        return np.asarray(below + (at - low) * (above - below))
+
+    def stalls(self, times: Floats, *, of_input: bool) -> Flags:
+        """Return the slots that wait long in some of the steps and take ``times`` in the others.
+
+        A host's work never counts, because a busy machine makes it longer. With ``of_input`` only
+        waits for the input count: on a busy machine threads wait for others in any step.
+        """
+        means, long = self.means(), self.cell_ns > SPREAD * times[self.slot_of_cell]
+        often = np.bincount(self.slot_of_cell[long], minlength=self.count)
+        waits = self._is_idle | self._on_device
+        excess = np.where(waits, np.maximum(means - times, 0), 0.0) * self.share
+        step_ns = float(times @ self.share + excess.sum())
+        found = (often >= max(STALL_STEPS, STALL_SHARE * self.steps)) & (means > SPREAD * times)
+        found &= excess >= LEAST_STALL * step_ns
+        if of_input:
+            inside = self.length_ns * self._in_input()
+            found &= np.bincount(self.slot, 2 * inside - self.length_ns, minlength=self.count) > 0
+        least = max(MOST_OF_EXCESS * excess.sum(), LEAST_STALLED * step_ns)
+        return np.asarray(found & (excess[found].sum() >= least), dtype=np.bool_)
+
+    def _in_input(self) -> Flags:
+        """Return whether the input is prepared in each stretch."""
+        preparing = np.where(prepares(self.events), np.arange(len(self.events)), NONE)
+        around = inherited(self.events.rows_named("parent_id"), preparing)
+        row = self.stretches.row
+        return np.asarray((row != NONE) & (around[row] != NONE), dtype=np.bool_)
+
+    def spread(self, times: Floats) -> Ints:
+        """Return whole ns for each stretch, so that each slot takes ``times`` wherever it is.
+
+        A gap of a device takes them in the mean: cut where it is longest, for what it waits for in
+        a long gap is not what it waits for in a short one.
+        """
+        here = self.cell_of[: len(self.slot)]
+        cells_ns = self._cut(times) if self._on_device else times[self.slot_of_cell]
+        ends = np.rint(np.cumsum(cells_ns[here] * (self.length_ns / self.cell_ns[here])))
+        return np.asarray(np.diff(ends, prepend=0.0), dtype=np.int64)
+
+    def _cut(self, times: Floats) -> Floats:
+        """Return the time of each cell, no longer than one length per slot; the mean is ``times``.
+
+        Busy cells take ``times``. If all cells together are too short, they are scaled.
+        """
+        slot, sorted_ns = self.slot_of_cell[self._order], self.sorted_ns
+        place = np.arange(len(slot)) - self.first[slot]
+        before: Floats = np.append(0.0, np.cumsum(sorted_ns))[:-1]
+        before = before - before[self.first[slot]]
+        goal = times * self.present
+        whole = before + (self.present[slot] - place) * sorted_ns <= goal[slot]
+        taken = np.bincount(slot[whole], sorted_ns[whole], minlength=self.count)
+        rest = self.present - np.bincount(slot[whole], minlength=self.count)
+        cut = np.where(rest > 0, (goal - taken) / np.maximum(rest, 1), np.inf)
+        scale = np.where((rest == 0) & (taken > 0), goal / np.maximum(taken, 1.0), 1.0)
+        cells_ns = np.empty(len(slot))
+        cells_ns[self._order] = np.minimum(sorted_ns, cut[slot]) * scale[slot]
+        return np.where(self._is_idle[self.slot_of_cell], cells_ns, times[self.slot_of_cell])
+
+    def matrix(self, slots: Ints) -> Floats:
+        """Return the times of ``slots`` (rows) in each step, infinite where a step has it not."""
+        place = np.full(self.count, NONE, dtype=np.int64)
+        place[slots] = np.arange(len(slots))
+        row = place[self.slot_of_cell]
+        table = np.full((len(slots), self.steps), np.inf)
+        mine = row != NONE
+        table[row[mine], (self.cells % self.steps)[mine]] = self.cell_ns[mine]
+        return table
