@@ -17,10 +17,13 @@ from lstmprof.breakdown.doubts import Warning, warnings
 from lstmprof.breakdown.iterations import cpu_share, iterations_of, known
 from lstmprof.breakdown.spans import Span
 from lstmprof.events.schema import Column
+from lstmprof.numbers import milliseconds, percent
 from lstmprof.runs.metadata import RunInfo
 
 _FEW = "the run has no profile of its steps"
 _ENERGY = "by %s, per step, over the counted iterations of the first round"
+#: Less of a step that is lost is not mentioned.
+LEAST_LOST = 0.1
 _UNTOLD = "an older lstmprof made the run, or the machine does not tell"
 
 COLUMNS = (
@@ -139,6 +142,22 @@ def timings(table: pa.Table, info: RunInfo, clean: Span | None = None) -> Timing
         rounds=len(counted.numbers),
         warnings=tuple(warnings(counted, info)),
     )
+
+
+def lost_in_words(
+    lost_ns: float | None, step_ns: float, cpu_share: float | None, preemptions: float | None = None
+) -> str:
+    """What the median iteration lost, with its evidence; empty if that is under ``LEAST_LOST``."""
+    if not lost_ns or lost_ns < LEAST_LOST * step_ns:
+        return ""
+    median = milliseconds(lost_ns + step_ns)
+    evidence = []
+    if cpu_share is not None and cpu_share < 1:
+        evidence.append(f"its thread waited for a CPU {percent(1 - cpu_share)} of all that time")
+    if preemptions:
+        evidence.append(f"preempted {preemptions:,.1f} times per step")
+    text = f"lost to other processes, waiting threads and noise: {milliseconds(lost_ns)} ms of the"
+    return "; ".join([f"{text} median {median} ms per step", *evidence])
 
 
 def _per_iteration(table: pa.Table, column: str) -> float | None:

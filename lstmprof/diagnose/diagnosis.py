@@ -12,10 +12,10 @@ from lstmprof.breakdown import Breakdown
 from lstmprof.breakdown.doubts import Warning
 from lstmprof.breakdown.lacks import Lack
 from lstmprof.breakdown.result import Table
+from lstmprof.breakdown.timings import lost_in_words
 from lstmprof.diagnose import at_hand, sentences, settings
 from lstmprof.diagnose.causes import SLOWER
 from lstmprof.diagnose.certainty import Certainty, Outcome, of_finding, of_run, outcome
-from lstmprof.diagnose.certainty.pair import lost_in_words
 from lstmprof.diagnose.comparable import comparable_groups, disagreements, refuse_unless_comparable
 from lstmprof.diagnose.document import VERSION
 from lstmprof.diagnose.findings import Difference, Finding, findings, lengths, timed, untimed
@@ -407,9 +407,9 @@ def _notes(fast: StepProfile, slow: StepProfile) -> list[str]:
 
 def _beside(profile: StepProfile) -> list[str]:
     """What the timed steps lost, and what happens now and then."""
-    lost = lost_in_words(profile)
+    lost = lost_in_words(profile.lost_ns, profile.length_ns, profile.cpu_share)
     rare = [
-        f"now and then: {cropped(r.name)} takes {milliseconds(r.each_ns)} ms in "
+        f"now and then: {cropped(r.name)} takes {milliseconds(r.each_ns)} ms each time, in "
         f"{r.steps} of {profile.steps} steps"
         for r in profile.rare[:MOST_RARE]
     ]

@@ -15,6 +15,7 @@ from lstmprof.breakdown import Breakdown, comparable, compared
 from lstmprof.breakdown.doubts import Warning
 from lstmprof.breakdown.mean_step import MeanStep, Recording, lane_words
 from lstmprof.breakdown.tables import TABLES
+from lstmprof.breakdown.timings import lost_in_words
 from lstmprof.breakdown.versions import OfVersion, by_version
 from lstmprof.commands import terminal
 from lstmprof.commands.terminal import lanes
@@ -43,8 +44,6 @@ _DIGITS = 3
 _WARNED_EACH = 2
 #: Lanes of a run that each have a table of their own.
 _LANES_EACH = 3
-#: Time lost is printed from this share of the step on.
-_LEAST_LOST = 0.1
 
 
 def show(
@@ -236,17 +235,11 @@ def _show_step(breakdown: Breakdown, step: MeanStep) -> None:
 
 def _show_notes(breakdown: Breakdown) -> None:
     """Print what the median iteration took beyond the clean step."""
-    timings = breakdown.timings
-    if timings is None or (timings.lost_ns or 0.0) < _LEAST_LOST * timings.step_ns:
-        return
-    lost, median = milliseconds(timings.lost_ns, _DIGITS), milliseconds(timings.median_ns, _DIGITS)
-    text = f"lost to other processes, threads and noise: {lost} of {median} ms"
-    share = timings.cpu_share
-    text += f", with a CPU {percent(share)} of the time" if share is not None else ""
-    if timings.preemptions:
-        text += f", preempted {timings.preemptions:,.1f} times per step"
-    terminal.write_line(f"{breakdown.run.name}: {text}")
-    terminal.write_line()
+    t = breakdown.timings
+    lost = "" if t is None else lost_in_words(t.lost_ns, t.step_ns, t.cpu_share, t.preemptions)
+    if lost:
+        terminal.write_line(f"{breakdown.run.name}: {lost}")
+        terminal.write_line()
 
 
 def _ledger_bars(step: MeanStep) -> terminal.Bars:
@@ -296,9 +289,9 @@ def _heading(breakdown: Breakdown, step: MeanStep) -> str:
 
 
 def _recording(recording: Recording) -> str:
-    """What was taken off: ``less recording: 1.3 ms, 2,655 events``."""
-    events = f"{recording.events:,.0f} events of at most {recording.event_ns / 1e3:,.2f} µs"
-    return f"less {milliseconds(recording.ns, _DIGITS)} ms of recording ({events})"
+    """Return what was subtracted: ``minus 1.3 ms of profiler overhead (2,655 events …)``."""
+    events = f"{recording.events:,.0f} events, up to {recording.event_ns / 1e3:,.2f} µs each"
+    return f"minus {milliseconds(recording.ns, _DIGITS)} ms of profiler overhead ({events})"
 
 
 def _show_kernels(breakdown: Breakdown, top: int) -> None:

@@ -101,7 +101,9 @@ def outcome(fast: StepProfile, slow: StepProfile, findings: Sequence[Finding]) -
         why = f"take equally long: {_lengths(fast, slow)}, less than {percent(EQUAL_SHARE)} apart"
         return Outcome("none", why, differs=False, ratio=ratio)
     if structure.same and not ratio.sure:
-        why = f"do the same and cannot be told apart: {_lengths(fast, slow)}, {_interval(ratio)}"
+        why = (
+            f"make the same calls in times that overlap: {_lengths(fast, slow)}, {_interval(ratio)}"
+        )
         return Outcome("none", why, advice=_more(fast, slow), differs=False, ratio=ratio)
     for label, profile in zip(labels(fast, slow), (fast, slow), strict=True):
         lack = _hidden(profile)
@@ -146,13 +148,13 @@ def _of_same_work(
         if finding is not slower and (finding.kind == causes.SLOWER or finding in beyond):
             return Outcome("found", cause=finding, ratio=ratio)
     calls = because(slower) if slower is not None and slower in beyond else ""
-    took = f"the calls that both make take {factor:.2f}× as long"
+    took = f"both make the same calls, which take {factor:.2f}× as long in {labels(fast, slow)[1]}"
     if calls:
         why = f"the same calls take longer, and some more than others: {calls}"
     elif factor - 1 >= EXPLAINED_SHARE * (ratio.value - 1):
-        why = f"the same code takes longer as a whole: {took}, which is the machine or a setting"
+        why = f"{took}, all alike, as when the machine or a setting differs"
     else:
-        why = f"the same code takes longer, and no kind of its time stands out: {took}"
+        why = f"{took}, and no part stands out"
     return Outcome("unknown", why, advice=shared_cpus_in_words(slow), ratio=ratio)
 
 
@@ -282,7 +284,7 @@ def _doubts(finding: Finding) -> Iterator[Doubt]:
         ratio = ratio_of(fast, slow)
         if not ratio.sure:
             counts = counts_in_words(fast, slow)
-            text = f"the ratio may be anything from {in_words(ratio)}"
+            text = f"the ratio is uncertain ({in_words(ratio)})"
             yield Doubt(f"{text}; {counts} on any machine" if counts else text, "", None)
         if not timed(fast, slow):
             yield Doubt(untimed(fast, slow), "capture both", None)

@@ -19,7 +19,7 @@ from lstmprof.diagnose.findings import Finding, lengths, slower_calls
 from lstmprof.diagnose.findings.counts import QUANTITIES
 from lstmprof.diagnose.step_profile import Spent, StepProfile, by_name, labels
 from lstmprof.implementations import CELL_OP, LAYER_OP
-from lstmprof.numbers import count, milliseconds, percent
+from lstmprof.numbers import count
 
 #: A smaller difference between two steps is none.
 EQUAL_SHARE = 0.02
@@ -196,17 +196,6 @@ def layer_in_words(profile: StepProfile) -> str:
 
 
 def in_words(ratio: Ratio) -> str:
-    """``2.80 to 3.40``."""
+    """``95 %: 2.80 to 3.40``."""
     high = "any more" if ratio.high is None else f"{ratio.high:.2f}"
-    return f"{ratio.low:.2f} to {high}"
-
-
-def lost_in_words(profile: StepProfile) -> str:
-    """What the timed iterations lost, with its evidence; empty if it is little."""
-    lost = profile.lost_ns or 0.0
-    if not profile.step_ns or lost < 0.1 * profile.step_ns:
-        return ""
-    whole, share = milliseconds(lost + profile.step_ns), profile.cpu_share
-    text = f"lost to other processes, threads and noise: {milliseconds(lost)} of {whole} ms"
-    had = "" if share is None else f", with a CPU {percent(share)} of the time"
-    return f"{text} per step{had}"
+    return f"95 %: {ratio.low:.2f} to {high}"
