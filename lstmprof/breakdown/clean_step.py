@@ -180,7 +180,7 @@ def clean_lane(
     if measured is not None:
         cost = _Cost(slots, measured.info, device is not None)
         usual = 0.5 if slots.vary else QUANTILE
-        timed = timed_ns(measured.timings, measured.info, usual, slots.of_some_steps_ns(times))
+        timed = timed_ns(measured.timings, usual, slots.of_some_steps_ns(times))
         off, recording = cost.off(times, timed)
         rounds = measured.info.profiled_rounds
         disturbance = _disturbance(measured, timed, float((times - off) @ slots.share))
@@ -231,7 +231,7 @@ def _disturbance(measured: Measured, timed: float | None, clean_ns: float) -> Di
     down = 0.0 if share is None else (1 - share) * (math.log(max(threads, 1)) + SHARED_CORE)
     if clean_ns < 0.99 * timed:  # on a busy machine the timed iterations bound nothing
         return Disturbance(down, between=between)
-    median = timed_ns(table, info, 0.5) or timed
+    median = timed_ns(table, 0.5) or timed
     return Disturbance(down, max(math.log(median / timed), 0.0), between)
 
 

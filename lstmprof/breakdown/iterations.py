@@ -104,11 +104,10 @@ def cpu_share(table: pa.Table, info: RunInfo) -> float | None:
 
 def timed_ns(
     timings: pa.Table | None,
-    info: RunInfo,
     quantile: float = QUANTILE,
     of_some_steps_ns: float = 0.0,
 ) -> float | None:
-    """Return this quantile of the timed iterations: CPU time if one thread did the work.
+    """Return this quantile of the timed iterations.
 
     ``of_some_steps_ns`` is the mean time of what only some profiled steps do. It is added as far as
     the mean iteration exceeds the quantile, because some timed iterations did it as well.
@@ -118,7 +117,6 @@ def timed_ns(
     counted = timings.filter(pc.invert(timings.column("warmup")))
     if not len(counted):
         return None
-    by_cpu = one_thread(info) and known(counted, "cpu_ns") is not None
-    times = counted.column("cpu_ns" if by_cpu else "wall_ns").to_numpy()
+    times = counted.column("wall_ns").to_numpy()
     usual = float(np.quantile(times, quantile))
     return usual + min(of_some_steps_ns, max(float(times.mean()) - usual, 0.0))

@@ -18,7 +18,6 @@ from lstmprof.breakdown.clean_step import (
     Measured,
     clean_lane,
 )
-from lstmprof.breakdown.iterations import timed_ns
 from lstmprof.breakdown.spans import BETWEEN_THREADED, Z95, Span
 from lstmprof.events.annotate import CAPTURED
 from lstmprof.events.annotate.links import linked
@@ -271,13 +270,11 @@ def test_what_preempts_any_op_is_no_event_of_some_steps() -> None:
     assert clean_lane(events, windows, None, None).rare == ()
 
 
-@pytest.mark.parametrize("cpus", [1, 2])
-def test_cpu_time_counts_if_one_thread_did_the_work(cpus: int) -> None:
-    facts = {"device": "cpu", "threads": 1, "affinity": [*range(cpus)], "source": CAPTURED}
-    table_of = timings([100] * 10)
-    place = table_of.schema.get_field_index("cpu_ns")
-    table_of = table_of.set_column(place, "cpu_ns", pa.array([40] * 10, pa.int64()))
-    assert timed_ns(table_of, run_info(facts)) == (40 if cpus == 1 else 100)
+def test_a_step_that_sleeps_takes_its_sleep_too() -> None:
+    walls = timings([10_000] * 20)
+    place = walls.schema.get_field_index("cpu_ns")
+    walls = walls.set_column(place, "cpu_ns", pa.array([5_000] * 20, pa.int64()))
+    assert span_of_threads(walls, 1).ns == pytest.approx(10_000, rel=1e-6)
 
 
 @settings(deadline=None, max_examples=60)
@@ -309,7 +306,8 @@ def test_no_part_is_negative_and_all_sum_to_the_step(
 
 
 def span_of_threads(walls: pa.Table, threads: int) -> Span:
-    facts = {"source": CAPTURED, "device": "cpu", "threads": threads, "affinity": [0, 1]}
+    cpus = [*range(threads)]
+    facts = {"source": CAPTURED, "device": "cpu", "threads": threads, "affinity": cpus}
     events, windows = steps_of(lambda step, op: OP_NS)
     return clean_lane(events, windows, None, Measured(run_info(facts), walls)).span
 

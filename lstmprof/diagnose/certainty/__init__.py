@@ -100,10 +100,9 @@ def outcome(fast: StepProfile, slow: StepProfile, findings: Sequence[Finding]) -
     if ratio.value <= 1 + EQUAL_SHARE:
         why = f"take equally long: {_lengths(fast, slow)}, less than {percent(EQUAL_SHARE)} apart"
         return Outcome("none", why, differs=False, ratio=ratio)
-    if structure.same and not ratio.sure:
-        why = (
-            f"make the same calls in times that overlap: {_lengths(fast, slow)}, {_interval(ratio)}"
-        )
+    if not ratio.sure and (structure.same or not structure.certain):
+        what = "make the same calls" if structure.same else "may make the same calls"
+        why = f"{what} in times that overlap: {_lengths(fast, slow)}, {_interval(ratio)}"
         return Outcome("none", why, advice=_more(fast, slow), differs=False, ratio=ratio)
     for label, profile in zip(labels(fast, slow), (fast, slow), strict=True):
         lack = _hidden(profile)

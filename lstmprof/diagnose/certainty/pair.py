@@ -92,10 +92,12 @@ class Structure:
 
     ``factor`` is the median, over the calls that both make, of the slow run's time per call over
     the fast run's, weighted by time; None if they share none. Python between ops is no call.
+    ``certain``: no profiler leaves out short ops, so that other counts are other work.
     """
 
     same: bool
     factor: float | None
+    certain: bool = True
 
 
 def structure_of(fast: StepProfile, slow: StepProfile) -> Structure:
@@ -109,7 +111,8 @@ def structure_of(fast: StepProfile, slow: StepProfile) -> Structure:
     leaves_out = any(map(short_ops.leaves_out, (fast, slow)))
     share = SAME_SHARE_OF_EXECUTOR if leaves_out else SAME_SHARE
     same = on_one_kind and bool(most) and apart <= share * most
-    return Structure(same, _factor(*map(slower_calls.calls, (fast, slow))))
+    factor = _factor(*map(slower_calls.calls, (fast, slow)))
+    return Structure(same, factor, not leaves_out)
 
 
 def _counts(profile: StepProfile) -> dict[str, float]:
